@@ -1,4 +1,4 @@
-"""How to solve: the method and its tolerances, checked once for `integrate` and `ContinuousRNN`."""
+"""The settings of a solve, its method and tolerances, are checked once for `integrate` and the modules."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Settings:
 
     @property
     def of_torchdiffeq(self) -> str | None:
-        """The name of a method of torchdiffeq's."""
+        """The name of a method of torchdiffeq, None for others."""
         named = isinstance(self.method, str) and self.method.startswith(PREFIX)
         return str(self.method).removeprefix(PREFIX) if named else None
 
@@ -103,7 +103,7 @@ class Settings:
         return once and self.gradient is None
 
     def step_map(self) -> tuple[Step, int]:
-        """The step map that a held input is followed by, and how many of its steps are in one unit of time."""
+        """Return the step map that follows a held input, and how many of its steps are in one unit of time."""
         if self.adaptive or self.of_torchdiffeq:
             raise TypeError(
                 f"{self.method} looks at the values of the states, which torch.export has not; take steps of fixed length: "
@@ -113,7 +113,7 @@ class Settings:
         return step, num_steps(1.0, self.max_step)
 
     def engine(self, like: Tensor, stats: dict[str, Any]) -> Engine:
-        """What takes the steps of states like that one; stats: where it counts what it does in the backward pass."""
+        """Return the engine for states like this one; stats: where it counts evaluations of the backward pass."""
         if not isinstance(self.method, str):
             return StepEngine(self.method, self.max_step)
         if self.of_torchdiffeq:
@@ -128,7 +128,7 @@ class Settings:
         return AdaptiveEngine(StepControl(method, self.rtol, atol, *bounds))
 
     def _options(self) -> dict[str, float]:
-        """What torchdiffeq's method is given of the bounds, by its names."""
+        """Return the bounds as options of torchdiffeq's method, by its names."""
         taken = options_of(str(self.of_torchdiffeq))
         longest = "max_step" if "max_step" in taken else "step_size"
         given = {"max_num_steps": self.max_num_steps, "min_step": self.min_step, "first_step": self.first_step}
@@ -210,7 +210,7 @@ class Settings:
 
 
 def _tolerance(name: str, value: float | Tensor) -> float | Tensor:
-    """A number, or one for each unit of the state, (state,), as float64 on the CPU."""
+    """Check a tolerance: a number, or one for each unit of the state, (state,), as float64 on the CPU."""
     if not isinstance(value, Tensor) or value.numel() == 1:
         return checks.non_negative_number(name, value)  # type: ignore[arg-type]
     if value.dim() != 1 or not value.is_floating_point():

@@ -77,7 +77,7 @@ def integrate(
     on_failure: str = "raise",
     events: Event | Sequence[Event] = (),
 ) -> Trajectory:
-    r"""The solution of dh/dt = speed(t) field(path(t), h) at the times `ts`.
+    r"""Solve dh/dt = speed(t) field(path(t), h) for the states at the times `ts`.
 
     Every sample takes steps of its own. Gradients flow through the steps that were taken, to parameters, samples of the
     path, h0, and times and knots that require one: a time moves the state that is asked for at it by dh/dt, the first one the
@@ -132,7 +132,7 @@ def solve(
     speed: Path | Callable | None = None,
     events: Event | Sequence[Event] = (),
 ) -> Trajectory:
-    """As `integrate`, with settings that were checked before."""
+    """Solve as `integrate` does, with settings that were checked before."""
     if isinstance(path, Tensor):
         got = f"`path` must be a ctrnn.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`."
         raise TypeError(f"{got} {ORDERS['integrate']}")
@@ -164,12 +164,12 @@ def solve(
         elif driven.batch:
             solved = Solve(driven, state, times, settings, stored).run()
         else:
-            solved = _rounded(_of_nobody(driven, state, times, settings), stored)
+            solved = _rounded(_empty_trajectory(driven, state, times, settings), stored)
     return solved if shapes is None else replace(solved, shapes=shapes)
 
 
 def _check_solve(given: Any, driven: Driven, times: Tensor, state: Tensor, settings: Settings) -> None:
-    """Refuse what cannot be solved so, by one evaluation of the field at the start; `given`: the field as it came."""
+    """Evaluate the field once at the start, and refuse what cannot be solved so; `given`: the field as it came."""
     check_batched_state(driven.field, state, driven.batch)
     checks.is_finite("h0", state)
     with nullcontext() if isinstance(given, VectorField) else NumbersRefused():
@@ -186,22 +186,22 @@ def _check_solve(given: Any, driven: Driven, times: Tensor, state: Tensor, setti
 
 @torch.no_grad()
 def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: Tensor, settings: Settings) -> None:
-    """Look once whether samples act on one another, which each step on their own where steps are adaptive."""
+    """Check once whether samples act on one another: with adaptive steps each steps on its own."""
     if len(h) < 2:
         return
-    training, told = bool(getattr(given, "training", False)), True
+    training, known = bool(getattr(given, "training", False)), True
     try:
         found = _couples.setdefault(given, {})
     except TypeError:  # what cannot be kept track of
         found = {}
     if training not in found:
-        projected, told = driven.read_at(times[0]), False
+        projected, known = driven.read_at(times[0]), False
         # A function of time is asked at times of the solve only.
         other = moved(projected) if isinstance(given, VectorField) else driven.read_at((times[0] + times[-1]) / 2)
         found[training] = couples_samples(driven.field, projected, h, other, slope)
     if found[training] and settings.steps_alone:
         raise ValueError(f"`field` cannot be solved by {settings.method}, whose samples step on their own: {COUPLED}")
-    if found[training] and not told:
+    if found[training] and not known:
         warn_user(f"In this solve {COUPLED}", UserWarning)
 
 
@@ -220,7 +220,7 @@ def _check_event_solve(settings: Settings, direction: int) -> None:
 
 
 def _times(ts: object) -> tuple[Tensor, int]:
-    """The user's times, increasing, and 1; or, of times that decrease all the way, these with the other sign, and -1."""
+    """Return the times, increasing, and 1; times that decrease are returned with the other sign, and -1."""
     given = checks.as_times("ts", ts, differentiable=True)
     steps = given.detach().diff(dim=0)
     strictly = given.dim() == 1
@@ -240,8 +240,8 @@ def _driven(field: VectorField, path: Path, speed: Path | Callable | None, h0: T
     return driven
 
 
-def _of_nobody(driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> Trajectory:
-    """A solve of no sequences: no states, whose gradients are 0 and not missing, as torch.nn has it."""
+def _empty_trajectory(driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> Trajectory:
+    """Return the trajectory of a batch of 0: no states, whose gradients are 0 and not missing, as in torch.nn."""
     start = driven.knots[0] if driven.knots.dim() > 1 else times[0]
     hs = (h0 + 0 * driven.field.flow(driven.projected(start) if start.dim() == 0 else h0.new_zeros(0, 0), h0))[None]
     stats = SolverStats().stats(str(settings.method))
@@ -266,14 +266,14 @@ def _inside(times: Tensor, driven: Driven) -> Tensor:
 
 
 def _stored_dtype(settings: Settings, h0: object) -> torch.dtype | None:
-    """In which a solve in float32 is to store; None where it is a solve like others, or there are no such kernels."""
+    """Return the half precision that a solve in float32 has to store; None for other solves, or without such kernels."""
     if not settings.steps_alone or not isinstance(h0, Tensor) or h0.dtype not in HALF:
         return None
     return h0.dtype if takes_triton(h0.device) else None
 
 
 def _in_float32(field: VectorField, path: Path, h0: Tensor) -> tuple[VectorField, Path, Tensor]:
-    """The same numbers. Raises TypeError, ValueError where field, path and state are not of one dtype."""
+    """Convert to float32. Raises TypeError, ValueError where field, path and state are not of one dtype."""
     from discretize.kernels.record.program import weights_of, with_weights  # noqa: PLC0415 - of kernels
 
     check_state(field, h0, "h0")
@@ -285,7 +285,7 @@ def _in_float32(field: VectorField, path: Path, h0: Tensor) -> tuple[VectorField
 
 
 def _rounded(solved: Trajectory, dtype: torch.dtype | None) -> Trajectory:
-    """The states in that dtype, also between."""
+    """Round the states to that dtype, also those between."""
     if dtype is None:
         return solved
     between = solved.between
@@ -293,7 +293,7 @@ def _rounded(solved: Trajectory, dtype: torch.dtype | None) -> Trajectory:
 
 
 class Solve:
-    r"""A solve, checked and ready to run, with its gradient, statistics and warnings.
+    r"""Runs a solve that was checked, and gives it its gradient, statistics and warnings.
 
     Args:    driven: field, path and speed; h0 (batch, state); times: the requested ones; settings: how. stored: a dtype in which
              the states are given back, and a kernel stores what it can.
@@ -350,7 +350,7 @@ class Solve:
         return solved
 
     def _try_kernel(self) -> None:
-        """Have the whole solve done by a compiled kernel, if there is one."""
+        """Run the whole solve by a compiled kernel, if there is one."""
         settings = self.settings
         if not isinstance(self.engine, AdaptiveEngine):
             self.why = "torchdiffeq has no kernels" if settings.of_torchdiffeq else "steps of fixed length have no kernel"
@@ -388,7 +388,7 @@ class Solve:
         _show(self.bar, edge)
 
     def _without_failed(self) -> Trajectory:
-        """The solve step by step, samples that fail left behind; and without them from the start, for its graph."""
+        """Solve step by step, leaving samples behind where they fail; and once more without them, for the graph."""
         self.kernel, self.why = None, "samples failed, and others were kept"
         with torch.no_grad():
             kept, failures = self._left_behind(self.h0.detach(), [])
@@ -409,13 +409,13 @@ class Solve:
         return replace(self._trajectory(said), between=None)
 
     def _of(self, samples: Iterable[int]) -> Tensor:
-        """Which samples these are, (batch, 1), where the states are."""
+        """Return a mask of these samples, (batch, 1), on the device of the states."""
         found = torch.zeros(len(self.h0), 1, dtype=torch.bool)
         found[list(samples)] = True
         return found.to(self.h0.device)
 
     def _left_behind(self, h0: Tensor, known: list[int]) -> tuple[dict[int, Tensor], dict[int, tuple[int, Failure]]]:
-        """States at the wanted edges, and why samples failed; the `known` ones are left out from the start."""
+        """Return the states at the wanted edges, and why samples failed; the `known` ones are left out from the start."""
         self.engine = engine = self.settings.engine(h0, self.stats)
         assert isinstance(engine, AdaptiveEngine)
         state, kept = engine.start(self.chain, len(h0)), {0: h0.clone()}
@@ -445,7 +445,7 @@ class Solve:
         return between if self.driven.direction > 0 else lambda t: between(-t)
 
     def _continuation(self) -> Continuation | None:
-        """The steps that were taken, where they were kept."""
+        """Return the steps that were taken, if they were kept."""
         if not isinstance(self.engine, AdaptiveEngine) or self.engine.log is None:
             return None
         # A kernel's samples step on their own, whatever drives them.
@@ -454,7 +454,7 @@ class Solve:
         return None if steps is None else Continuation(self.engine.control.method, chain, steps)
 
     def _solve_on(self, h: Tensor, ts: Tensor) -> Tensor:
-        """The states at other times, solved on from one of them with the same settings."""
+        """Solve on from a known state, with the same settings."""
         with without_autocast(self.driven.field.device):
             return Solve(self.driven, h.to(self.h0.dtype), ts, replace(self.settings, progress=False)).run().hs
 
@@ -469,7 +469,7 @@ class Solve:
         )
 
     def _hint(self, engine: AdaptiveEngine, h: Tensor) -> str | None:
-        """What would have been easier, warned of where it cost many steps."""
+        """Return what would have been easier; warn if it cost many steps."""
         chain, counts = self.chain, engine.counts
         row = int(counts.attempted.argmax())
         steps = int(counts.attempted[row])
@@ -490,7 +490,7 @@ def _show(bar: tqdm[NoReturn], edge: int) -> None:
 
 
 def _named(failure: Failure, field: VectorField) -> Failure:
-    """The failure, with a weight that is not finite as its cause: whatever it reaches, the input's projection too, is so then."""
+    """Name a weight that is not finite as the cause: whatever it reaches, the input's projection too, is so then."""
     for name, parameter in field.named_parameters():
         bad = parameter.detach()[~torch.isfinite(parameter.detach())]
         if len(bad):

@@ -1,4 +1,4 @@
-r"""Whether modules are the same but for the numbers in their tensors; if not, which of them differs, and in what."""
+r"""Modules are compared: they must be the same but for the numbers in their tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["checked_networks"]
 
 
 def checked_networks(networks: object) -> list[nn.Module]:
-    """The modules. Raises: TypeError, ValueError, naming the first that differs from the first one or cannot be stacked."""
+    """Return the modules. Raises: TypeError, ValueError, naming the first that differs from networks[0] or cannot be stacked."""
     if (isinstance(networks, nn.Module) and not isinstance(networks, nn.ModuleList)) or not isinstance(networks, Iterable):
         raise TypeError(f"`networks` must be a list of modules, got {type(networks).__name__}.")
     modules: list[nn.Module] = list(networks)
@@ -45,7 +45,7 @@ def checked_networks(networks: object) -> list[nn.Module]:
 
 
 def _reasons(module: nn.Module) -> Iterator[str]:
-    """Why this module cannot be stacked: it keeps its weights a second time, or what cannot be copied or compared."""
+    """Yield why this module cannot be stacked: it keeps its weights a second time, or what cannot be copied or compared."""
     tensors = tensors_of(module)
     yield from (f"`{name}` has no size yet; call the module once before" for name, one in tensors.items() if is_lazy(one))
     for name, other in itertools.combinations(tensors, 2):
@@ -83,7 +83,7 @@ def _reasons_of(name: str, value: Any, module: nn.Module, own: dict[int, Any]) -
 
 
 def _facts(module: nn.Module) -> dict[str, Any]:
-    """What must be the same, by name: types and settings of all parts, sizes of parameters and buffers."""
+    """Return what must be the same, by name: types and settings of all parts, sizes of parameters and buffers."""
     facts: dict[str, Any] = {}
     for name, part in module.named_modules(remove_duplicate=False):  # a part with two names has them everywhere
         facts[f"{name}.__class__".lstrip(".")] = type_before_parametrizations(part)
@@ -105,7 +105,7 @@ def _facts(module: nn.Module) -> dict[str, Any]:
 
 
 class _About(str):
-    """What is said of a tensor."""
+    """A tensor's dtype, shape and device in words."""
 
     __slots__ = ()
 

@@ -30,7 +30,7 @@ __all__ = ["Ensemble", "ensemble"]
 
 
 class Ensemble(AnsweredInit, nn.Module):
-    r"""Networks of one code with weights of their own, called like one of them.
+    r"""Calls networks of one code, each with its own weights, like one of them.
 
     Args:    networks: modules of the same code, sizes, settings and hooks; their weights are copied. What may differ is the
              numbers in parameters and buffers. Each network has its own afterwards, also where the modules shared some.
@@ -118,7 +118,7 @@ class Ensemble(AnsweredInit, nn.Module):
         return tensors
 
     def _with_own_buffers(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Buffers as copies, each in memory of its own: a call that fails writes into none, no network into another's."""
+        """Copy buffers: a call that fails writes into none, no network into another's."""
         if transform_reason():  # inside of which torch itself refuses to write into them
             return weights
         learned = parameter_names(self.stacked)
@@ -126,7 +126,7 @@ class Ensemble(AnsweredInit, nn.Module):
         return {name: copies[id(tensor)] for name, tensor in weights.items()}
 
     def _keep(self, after: _Buffers) -> None:
-        """What a call has written into buffers, and what it has put in their place, `self.mean = ...`."""
+        """Keep what a call has written into buffers, or put in their place (`self.mean = ...`)."""
         if transform_reason():  # a transform's tensors do not outlive it
             return
         for name, tensor in after.tensors.items():
@@ -138,7 +138,7 @@ class Ensemble(AnsweredInit, nn.Module):
                 before.copy_(tensor)
 
     def _refuse(self, shared: SharedState) -> None:
-        """Say that a call changed what networks share; always, where that could not be undone."""
+        """Raise if a call changed what networks share; from then on always, if that could not be undone."""
         if not shared.changed:
             return
         name, learned = shared.changed, shared.changed in parameter_names(self.stacked)
@@ -157,7 +157,7 @@ class Ensemble(AnsweredInit, nn.Module):
         return self._count
 
     def __getitem__(self, k: int) -> nn.Module:
-        """Network k as a plain module, its weights copied."""
+        """Return network k as a plain module, its weights copied."""
         if isinstance(k, bool) or not isinstance(k, int):
             raise TypeError(f"An ensemble is asked for one network, `ensemble[k]`, got {k!r}; `separate()` gives all.")
         if not -len(self) <= k < len(self):
@@ -169,12 +169,12 @@ class Ensemble(AnsweredInit, nn.Module):
         return (self[k] for k in range(len(self)))
 
     def separate(self) -> list[nn.Module]:
-        """Plain modules with copies of the weights."""
+        """Return plain modules with copies of the weights."""
         return list(self)
 
     @property
     def networks(self) -> list[nn.Module]:
-        """As `separate()`; what the constructor takes."""
+        """The networks as `separate()` gives them, which the constructor takes."""
         return self.separate()
 
     @property
@@ -210,7 +210,7 @@ class Ensemble(AnsweredInit, nn.Module):
     _refused: str | None = None
 
     def _alone(self) -> str | None:
-        """Why networks run one by one, where that is known before."""
+        """Return why networks run one by one, if that is known before."""
         for part in self.stacked.modules():
             if getattr(getattr(part, "settings", None), "adaptive", False):
                 return f"networks run one after another: {part.settings.method} chooses the steps of each by its states"  # type: ignore[union-attr]
@@ -218,14 +218,14 @@ class Ensemble(AnsweredInit, nn.Module):
 
 
 class _Buffers:
-    """Buffers after a call, by name, None where there is none any more; and which of them are other tensors than before."""
+    """Holds buffers after a call by name, None for one that is gone; and which of them are other tensors than before."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor | None] = {}
         self.replaced: set[str] = set()
 
     def of_call(self, module: nn.Module, weights: dict[str, Tensor], arguments: Any, keywords: Any) -> Any:
-        """The module's output with these tensors. Raises: ValueError where its code puts others in the place of parameters."""
+        """Return the module's output with these tensors. Raises: ValueError if its code replaces parameters by others."""
         given, places = dict(weights), {name: _place(tensor) for name, tensor in weights.items()}
         output = functional_call(module, weights, arguments, keywords, tie_weights=False)
         self.replaced = {name for name, tensor in weights.items() if tensor is not given[name] or _place(tensor) != places[name]}
@@ -245,7 +245,7 @@ class _Buffers:
         return output
 
     def refuse_views(self, weights: dict[str, Tensor]) -> None:
-        """Raises: ValueError where the call has made a buffer a view of another one or of a parameter."""
+        """Raise ValueError if the call has made a buffer a view of another one or of a parameter."""
         every = {**weights, **self.tensors}
         for name, other in itertools.product(sorted(self.replaced), every):
             mine, theirs = every[name], every[other]
@@ -256,7 +256,7 @@ class _Buffers:
 
     @classmethod
     def stacked(cls, each: list[_Buffers]) -> _Buffers:
-        """Those of all networks."""
+        """Stack the buffers of all networks."""
         found = cls()
         found.replaced = set().union(*(one.replaced for one in each))
         for name in dict.fromkeys(name for one in each for name in one.tensors):
@@ -270,12 +270,12 @@ class _Buffers:
 
 
 def _place(tensor: Tensor | None) -> int | None:
-    """Where a tensor lies, which `tensor.data = ...` changes."""
+    """Return where a tensor's memory is, which `tensor.data = ...` changes."""
     return tensor.untyped_storage()._cdata if tensor is not None and tensor.layout == torch.strided and is_plain(tensor) else None
 
 
 class _Call:
-    """The arguments of a call, and which of them have an axis of networks: 0 for those, None for those that all share."""
+    """Holds the arguments of a call, and their axis of networks: 0, or None for those that all share."""
 
     def __init__(self, ensemble: Ensemble, arguments: tuple[Any, ...], keywords: dict[str, Any], each: list[str]) -> None:
         self.arguments, self.keywords = arguments, keywords
@@ -315,12 +315,12 @@ def _check_leaves(name: str, value: Any, networks: int | None) -> None:
 
 
 def ensemble(networks: Iterable[nn.Module]) -> Ensemble:
-    """Networks of the same code, in one call; see `Ensemble`."""
+    """Return an `Ensemble` of networks of the same code."""
     return Ensemble(networks)
 
 
 def _stacked(modules: list[nn.Module]) -> dict[int, Tensor]:
-    """By the ids of the first module's tensors, those of all."""
+    """Stack the tensors of all modules, by the ids of the first module's."""
     every = [tensors_of(module) for module in modules]
     of_first = {id(old): name for name, old in every[0].items()}
     return {key: _like(every[0][name], torch.stack([each[name].detach() for each in every])) for key, name in of_first.items()}

@@ -1,4 +1,4 @@
-r"""What the networks of an ensemble share: all that a module keeps beside its parameters and buffers.
+r"""Networks of an ensemble share all that a module keeps beside its parameters and buffers, which no call may change.
 
 One module that is run with the tensors of each network does what a loop over the networks does, if what they share is equal at
 the start and no call changes it. Both are looked at: the first by `alike`, the second before and after each call.
@@ -26,7 +26,7 @@ SIMPLE = frozenset({*PLAIN, bool})
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by all their names, those of a part that has two names by the first."""
+    """Return parameters and buffers by all their names, those of a part that has two names by the first."""
     return {
         f"{name}.{key}".lstrip("."): tensor
         for name, part in module.named_modules()
@@ -41,12 +41,12 @@ def parameter_names(module: nn.Module) -> set[str]:
 
 
 def buffers_of(module: nn.Module, name: str) -> dict[str, Tensor | None]:
-    """The table that has a buffer of that name."""
+    """Return the table that has a buffer of that name."""
     return module.get_submodule(name.rpartition(".")[0])._buffers
 
 
 def attributes(module: nn.Module) -> Iterator[tuple[str, str, Any]]:
-    """What the parts keep beside parameters and buffers, hooks too: (part, key, value)."""
+    """Yield what the parts keep beside parameters and buffers, hooks too: (part, key, value)."""
     for name, part in module.named_modules():
         kept = vars(part)
         yield from [(name, key, kept[key]) for key in kept if key not in LEFT_OUT]
@@ -55,14 +55,14 @@ def attributes(module: nn.Module) -> Iterator[tuple[str, str, Any]]:
 
 
 def kept_in(module: nn.Module, value: Any) -> Attributes | str:
-    """What an attribute of the module is made of, its parts and their tensors told by name; or why that cannot be told."""
+    """Describe an attribute of the module, parts and their tensors by name; or return why it cannot be compared."""
     names = {id(part): f"part {name}" for name, part in module.named_modules()}
     names |= {id(tensor): name for name, tensor in tensors_of(module).items()}
     return attributes_of([value], most=float("inf"), names=names)
 
 
 def overlap(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have a number in memory in common."""
+    """Return whether two tensors share memory."""
     if not all(each.layout == torch.strided and each.numel() and is_plain(each) for each in (one, other)):
         return False
     if one.untyped_storage()._cdata != other.untyped_storage()._cdata:
@@ -121,7 +121,7 @@ class SharedState:
 
 
 def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str], Any]:
-    """What tells the attributes from others, by name; equal where no code can see a difference."""
+    """Return comparable values of the attributes by name; equal if no code can see a difference."""
     found: dict[tuple[str, str], Any] = {}
     parts = dict(module.named_modules())
     for name, part in parts.items():
@@ -137,24 +137,24 @@ def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str]
     )
     names = {id(part): name for name, part in parts.items()}
     for name, key, value in itertools.chain(attributes(module), of_classes):
-        found[name, key] = _copied(value) or _told(value, names, held)
+        found[name, key] = _copied(value) or _compared(value, names, held)
     return found
 
 
-def _told(value: Any, names: dict[int, str], held: list[Attributes]) -> Any:
+def _compared(value: Any, names: dict[int, str], held: list[Attributes]) -> Any:
     try:
-        told = attributes_of([value], most=float("inf"), names=names)
-        if isinstance(told, str):
+        kept = attributes_of([value], most=float("inf"), names=names)
+        if isinstance(kept, str):
             return id(value)
-        found = [(id(each), None if each.is_inference() else each._version, TensorBits(each)) for each in told.tensors]
+        tensors = [(id(each), None if each.is_inference() else each._version, TensorBits(each)) for each in kept.tensors]
     except RuntimeError:  # a tensor that a transform has left behind
         return object()  # equal to nothing
-    held.append(told)
-    return told.values, found
+    held.append(kept)
+    return kept.values, tensors
 
 
 class TensorBits:
-    """The bits of a tensor, which `tensor.data[0] = 1` changes and no version tells; nan is equal to itself."""
+    """Compares the bits of a tensor, which `tensor.data[0] = 1` changes without a new version; nan is equal to itself."""
 
     def __init__(self, tensor: Tensor) -> None:
         seen = is_plain(tensor) and tensor.layout == torch.strided and not tensor.is_meta
@@ -167,7 +167,7 @@ class TensorBits:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of numbers and words, and of lists, dicts and dataclasses of those, whatever their length; None of others."""
+    """Copy numbers and words, and lists, dicts and dataclasses of those, of any length; return None for others."""
     kind = type(value)
     if kind in SIMPLE:
         return kind, value
@@ -180,5 +180,5 @@ def _copied(value: Any) -> Any:
 
 
 def _versions(module: nn.Module) -> dict[str, int | None]:
-    """How often parameters have been written into."""
+    """Return how often parameters have been written into."""
     return {name: None if each.is_inference() else each._version for name, each in module.named_parameters()}

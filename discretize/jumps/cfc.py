@@ -29,7 +29,7 @@ __all__ = ["ACTIVATIONS", "CfCJump", "Curve", "cfc"]
 
 
 class Curve(VectorField):
-    r"""The state [base, span, phase, speed] of units that follow base + span phi(phase), of which the phase moves.
+    r"""Moves the phase of units that follow base + span phi(phase); the state is [base, span, phase, speed].
 
     Args:    hidden_size: units; activation: phi, "sigmoid" or "exponential".
     Shape:   h (..., 4 hidden), visible as (..., hidden). A start h_0 of so many units is [h_0, 0, 0, 0].
@@ -52,7 +52,7 @@ class Curve(VectorField):
 
 
 class _Masked(nn.Linear):
-    """A linear map of which some weights are 0 for good."""
+    """Applies a linear map of which some weights stay 0."""
 
     mask: Tensor | None
 
@@ -65,7 +65,7 @@ class _Masked(nn.Linear):
 
 
 class _Interpolated(nn.Module):
-    """tanh f1 (1 - s) + s tanh f2."""
+    """Computes tanh f1 (1 - s) + s tanh f2."""
 
     activation: ClassVar[str] = SIGMOID.name
 
@@ -83,14 +83,14 @@ class _Interpolated(nn.Module):
 
 
 class _Ungated(_Interpolated):
-    """tanh f1 + s tanh f2."""
+    """Computes tanh f1 + s tanh f2."""
 
     def span(self, start: Tensor, end: Tensor) -> Tensor:
         return end
 
 
 class _Pure(nn.Module):
-    """A - A f1 exp(-(|w| + |f1|) t)."""
+    """Computes A - A f1 exp(-(|w| + |f1|) t)."""
 
     activation: ClassVar[str] = EXPONENTIAL.name
 
@@ -183,7 +183,7 @@ def cfc(
     batch_first: bool = False,
     **backbone: Unpack[BackboneSettings],
 ) -> HeldJumpRNN:
-    r"""A closed-form continuous-time network. Between samples only phases move, which one step of Euler's counts exactly.
+    r"""Return a closed-form continuous-time network. Between samples only phases move, and one Euler step is exact.
 
     Args:    input_size, hidden_size, mode, and activation, units, layers, dropout, wiring, as for `CfCJump`; hold, open_interval,
              batch_first as for `HeldJumpRNN`.

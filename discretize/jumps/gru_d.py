@@ -1,4 +1,4 @@
-r"""GRU-D: what was last seen of each value fades to its mean, and the state fades too, by how long ago each was seen.
+r"""GRU-D lets the last value seen fade to its mean, and the state fade too, by the time since each was seen.
 
     state  [h, away, since]        between observations  dh/dt = 0, d away/dt = 0, d since/dt = 1
     at one, with m = 1 where a value is seen:
@@ -22,7 +22,7 @@ __all__ = ["Elapsed", "GRUDJump", "gru_d"]
 
 
 class Elapsed(VectorField):
-    r"""The state [h, away, since], of which the last part counts the time.
+    r"""Counts the time in the last part of the state [h, away, since]; the rest stands still.
 
     Args:    values: how many there are to be seen; hidden_size: units of h, which are the visible ones.
     """
@@ -37,7 +37,7 @@ class Elapsed(VectorField):
 
 
 class GRUDJump(Jump):
-    r"""The update of GRU-D on [h, away, since], where away is what was last seen less its mean.
+    r"""Updates [h, away, since] as GRU-D does, where away is the last value seen less its mean.
 
     The reset is after the product, as in torch.nn.GRU; the paper's is before it. From a state of 0, what was never seen counts
     as its mean.
@@ -83,7 +83,7 @@ class GRUDJump(Jump):
 def gru_d(
     input_size: int, hidden_size: int, mean: Tensor | None = None, gap: float = 1.0, *, batch_first: bool = False
 ) -> JumpRNN:
-    r"""GRU-D. Between observations only the time passes, which one step of Euler's counts exactly.
+    r"""Return GRU-D. Between observations only the time passes, and one Euler step is exact.
 
     Args:    input_size, hidden_size, mean, gap as for `GRUDJump`; batch_first as for `JumpRNN`.
     Source:  Che, Purushotham, Cho, Sontag and Liu 2018.

@@ -1,4 +1,4 @@
-r"""Jumps: what an observation does to the state, and how likely it was.
+r"""Jumps move the state at an observation, and measure how likely that was.
 
 h(t_k) = jump(x_k, observed_k, h(t_k-))          observed: 1 where a value of x was seen, 0 where not
 """
@@ -19,7 +19,7 @@ __all__ = ["CellJump", "GRUBayes", "Jump", "bayes_divergence", "bayes_update", "
 
 
 class Jump(AnsweredInit, nn.Module, ABC):
-    r"""A map of the state at an observation; `input_size` is how many values may be seen, `state_size` the units of h, if known.
+    r"""Maps the state at an observation; `input_size` is how many values may be seen, `state_size` the units of h, if known.
 
     Shape:   x (batch, input), 0 where not observed; observed (batch, input) of 0 and 1; h (batch, state) -> like h.
     """
@@ -32,7 +32,7 @@ class Jump(AnsweredInit, nn.Module, ABC):
 
 
 class CellJump(Jump):
-    r"""A discrete cell that reads the values and which of them were seen: h <- cell([x, observed], h).
+    r"""Lets a discrete cell read the values and which of them were seen: h <- cell([x, observed], h).
 
     Args:    cell: a `DiscreteCell` of 2 input features for each value.
     Raises:  TypeError, ValueError for another cell.
@@ -53,7 +53,7 @@ class CellJump(Jump):
 
 
 class GRUBayes(Jump):
-    r"""What the state expects of each value, and how far off the value was, into a GRU.
+    r"""Feeds a GRU with what the state expected of each value, and how far off the value was.
 
         mean, log_variance = f_obs(h)        q_d = [x_d, mean_d, log_variance_d, (x_d - mean_d) / deviation_d]
         h <- GRU(relu(q_d W_d + b_d) for all d, 0 where not observed; h)
@@ -89,7 +89,7 @@ class GRUBayes(Jump):
         self.cell = nn.GRUCell(input_size * prep, hidden_size, **where)  # type: ignore[arg-type]
 
     def expected(self, h: Tensor) -> Normal:
-        """What the state (..., hidden) expects of the values: a normal distribution of each, (..., input)."""
+        """Return the normal distribution of each value, (..., input), that the state (..., hidden) expects."""
         mean, log_variance = self.f_obs(h).chunk(2, -1)
         return Normal(mean, (log_variance / 2).exp(), validate_args=False)
 
@@ -102,7 +102,7 @@ class GRUBayes(Jump):
 
 
 def observed_log_prob(distribution: Distribution, x: Tensor, observed: Tensor) -> Tensor:
-    r"""The log-likelihood of each value that was observed, 0 of the others.
+    r"""Return the log-likelihood of each value that was observed, 0 of the others.
 
     Args:    distribution: of each value, Normal or Categorical say; x: the values, anything where not observed.
     Shape:   x and observed (..., input), the distribution's batch shape -> (..., input).
@@ -114,7 +114,7 @@ def observed_log_prob(distribution: Distribution, x: Tensor, observed: Tensor) -
 
 
 def bayes_update(prior: Normal, x: Tensor, deviation: float) -> Normal:
-    r"""What is expected once x was seen, by Bayes' rule: the prior times Normal(x, deviation), normalized.
+    r"""Return the posterior by Bayes' rule: the prior times Normal(x, deviation), normalized.
 
         1 / variance = 1 / prior variance + 1 / deviation^2        mean / variance = prior mean / prior variance + x / deviation^2
 
@@ -127,7 +127,7 @@ def bayes_update(prior: Normal, x: Tensor, deviation: float) -> Normal:
 
 
 def bayes_divergence(before: Normal, after: Normal, x: Tensor, observed: Tensor, deviation: float = 0.01) -> Tensor:
-    r"""How far what is expected after a jump is from what Bayes' rule makes of the values: KL(`bayes_update` of before, after).
+    r"""Return how far a jump is from Bayes' rule: KL(`bayes_update` of before, after).
 
     The loss of GRU-ODE-Bayes is sum(lambda divergence - `observed_log_prob`), lambda 1e-4 in its authors' runs.
 

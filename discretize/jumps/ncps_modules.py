@@ -1,4 +1,4 @@
-"""Conversion of ncps' sequence modules: the same outputs, a copy of the weights, and times for each sequence of a batch."""
+"""Modules of ncps are converted: the same outputs, a copy of the weights, and times for each sequence of a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["from_ncps"]
 
 
 def from_ncps(module: nn.Module, hold: str = "forward", open_interval: float | None = None) -> DiscreteRNN | HeldJumpRNN:
-    r"""The module as ncps steps it: call it with `ts` where ncps takes `timespans`, whose running sums they are.
+    r"""Convert a module, which steps as ncps does: call it with `ts` where ncps takes `timespans`, whose running sums they are.
 
     ts = [0, timespans[0], timespans[0] + timespans[1], ...], one more than samples, for each sequence its own; ncps takes such
     times for a batch of one. All outputs come back, also where `return_sequences=False`. A CfC starts from a state h_0 of ncps as

@@ -35,7 +35,7 @@ __all__ = ["HeldJumpRNN", "JumpRNN", "JumpSettings", "Jumps", "gru_ode_bayes", "
 
 
 class Jumps(NamedTuple):
-    """The states before and after each observation, (time, batch, state), or (batch, time, state) of a batch-first module."""
+    """Holds the states before and after each observation, (time, batch, state), or (batch, time, state) if batch-first."""
 
     before: Tensor
     after: Tensor
@@ -53,7 +53,7 @@ class JumpSettings(TypedDict, total=False):
 
 
 class JumpRNN(SequenceModule):
-    r"""A field without input, and a jump at each observation: output k is the state after observation k.
+    r"""Runs a field without input, and jumps at each observation: output k is the state after observation k.
 
     Nothing depends on what comes later. An observation of which no value was seen does not move the state.
 
@@ -121,13 +121,13 @@ class JumpRNN(SequenceModule):
         lengths: Lengths = None,
         observed: Tensor | None = None,
     ) -> Jumps:
-        """The states before and after each observation; one sequence is a batch of one. See `forward`."""
+        """Return the states before and after each observation; one sequence is a batch of one. See `forward`."""
         (xs, h0, edges, ragged), _ = self._read(self._masked(x, observed), h_0, ts, lengths)
         found = self._jumps(xs, h0[0], edges, ragged)
         return Jumps(*(states.transpose(0, 1) for states in found)) if self.batch_first else found
 
     def _masked(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """[x, observed], with 0 for what was not seen."""
+        """Return [x, observed], with 0 for what was not seen."""
         if isinstance(x, PackedSequence):
             raise TypeError("`x` is a PackedSequence; give the padded batch and its `lengths`, beside `observed`.")
         values = self.jump.input_size
@@ -183,7 +183,7 @@ class JumpRNN(SequenceModule):
         return following
 
     def _between(self, field: VectorField, h: Tensor, lengths: Tensor) -> Iterator[Callable[[Tensor], Tensor]]:
-        """Maps of the state when each of the times has gone by, (time,) or (time, batch)."""
+        """Yield maps of the state over each of the times, (time,) or (time, batch)."""
         own = lengths.dim() > 1
         passes = (lengths.detach().any(-1) if own else lengths.detach().bool()).tolist()
         step, run, times = self.settings.method, partial(self._solved, field), lengths
@@ -211,7 +211,7 @@ class JumpRNN(SequenceModule):
 
 
 class HeldJumpRNN(JumpRNN):
-    r"""A `JumpRNN` that is read when a sample has acted: output k is the state before the next one.
+    r"""Reads a `JumpRNN` when a sample has acted: output k is the state before the next one.
 
     Args:    field, jump as for `JumpRNN`; hold, open_interval as for `DiscreteRNN`; the rest as for `JumpRNN`, by name.
     Call:    as for `JumpRNN`, with ts as for `DiscreteRNN`: edges, or stamps from which, or up to which, a sample acts; without
@@ -241,7 +241,7 @@ class HeldJumpRNN(JumpRNN):
         return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)
 
     def _jumps(self, xs: Tensor, h: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Jumps:
-        """As of a `JumpRNN`, up to a last observation of nothing, which moves no state."""
+        """Jump as a `JumpRNN` does, up to a last observation of nothing, which moves no state."""
         edges = gone_by(xs, ragged) if edges is None else edges
         read = xs if ragged is None else xs * ragged.read.to(xs)[..., None]
         found = super()._jumps(torch.cat([read, torch.zeros_like(xs[:1])]), h, torch.cat([edges[:1], edges]), None)
@@ -253,7 +253,7 @@ def _same(h: Tensor) -> Tensor:
 
 
 class _Reader(VectorField):
-    """The widths of what a jump reads and of the state, and the dtype and device of both."""
+    """Tells the widths of what a jump reads and of the state, and the dtype and device of both."""
 
     def __init__(self, field: VectorField, jump: Jump) -> None:
         super().__init__(2 * jump.input_size, field.hidden_size, field.state_size)
@@ -264,7 +264,7 @@ class _Reader(VectorField):
 
 
 def ode_rnn(input_size: int, hidden_size: int, units: int = 50, **settings: Unpack[JumpSettings]) -> JumpRNN:
-    r"""ODE-RNN: a network between observations, a GRU at each.
+    r"""Return an ODE-RNN: a network between observations, a GRU at each.
 
     Args:    input_size: values that may be seen; hidden_size; units: of the network's one hidden layer, tanh; the rest as for
              `JumpRNN`.
@@ -281,7 +281,7 @@ def ode_rnn(input_size: int, hidden_size: int, units: int = 50, **settings: Unpa
 def gru_ode_bayes(
     input_size: int, hidden_size: int, prep: int = 4, observer: int = 25, **settings: Unpack[JumpSettings]
 ) -> JumpRNN:
-    r"""GRU-ODE-Bayes: a GRU's field between observations, and `GRUBayes` at each.
+    r"""Return GRU-ODE-Bayes: a GRU's field between observations, and `GRUBayes` at each.
 
     The reset is after the product, as in torch.nn.GRU; the paper's is before it. `rnn.jump.expected(before)` is what the state
     before an observation expects of it: `observed_log_prob` is the likelihood of that, `bayes_divergence` the rest of its loss.

@@ -1,4 +1,4 @@
-r"""A discrete cell over a sequence for all times at once, by Newton's method.
+r"""Newton's method runs a discrete cell over a sequence for all times at once.
 
     F_k = h_k+1 - f(x_k, h_k) = 0 for all k,     J_k = df/dh at the guess
     h_k+1 <- f(x_k, guess_k) + (1 - damping) J_k (h_k - guess_k)            a linear recurrence, solved by a scan
@@ -44,7 +44,7 @@ def unroll_parallel(
     tolerance: float | None = None,
     max_iterations: int = 100,
 ) -> Trajectory:
-    r"""As `unroll`, to a tolerance, by Newton's method over the whole sequence.
+    r"""Run a cell as `unroll` does, to a tolerance, by Newton's method over the whole sequence.
 
     Args:    cell, xs, h0: as for `unroll`; method: "newton" with all of the step's Jacobian, or "quasi" with its diagonal;
              damping: 0 to 1, what is taken off the Jacobian, with which products of many stay bounded where the step expands;
@@ -83,7 +83,7 @@ def unroll_parallel(
 
 
 class _Sequence:
-    """The equations of one sequence: their solution, and its gradient."""
+    """Solves the equations of one sequence, and gives the solution its gradient."""
 
     def __init__(self, field: VectorField, cell: DiscreteCell, xs: Tensor, h0: Tensor) -> None:
         self.field, self.cell, self.h0 = field, cell, h0
@@ -91,13 +91,13 @@ class _Sequence:
         self.report: dict[str, Any] = {}
 
     def steps(self, begin: int) -> Callable[[Tensor], Tensor]:
-        """f of all samples from `begin` on."""
+        """Return f of all samples from `begin` on."""
         projected = self.projected[begin:]
         return lambda h: self.cell.step.advance(self.field, projected, h, self.cell.dt)
 
     @torch.no_grad()
     def solved(self, diagonal: bool, damping: float, tolerance: float, most: int) -> Tensor:
-        """The states after each sample. Those from the first on that satisfy their equations are not computed again."""
+        """Return the states after each sample; those that satisfy their equations, from the first on, are not computed again."""
         batch, total = len(self.h0), len(self.projected)
         hs, right, iterations = self.h0.expand(total + 1, *self.h0.shape).clone(), 0, 0
         cost = self.cell.step.cost(self.field)
@@ -139,7 +139,7 @@ class _Sequence:
         )
 
     def with_gradient(self, hs: Tensor) -> Tensor:
-        """The solution as autograd sees it: one step from states that are known, and the adjoint of the equations behind it."""
+        """Give the solution its gradient: one step from known states, and the adjoint of the equations behind it."""
         if not torch.is_grad_enabled():
             return hs
         ahead = self.steps(0)(torch.cat([self.h0[None], hs[:-1]]))
@@ -166,14 +166,14 @@ class _Solution(torch.autograd.Function):
 
 
 def _satisfied(ahead: Tensor, hs: Tensor, begin: int, tolerance: float) -> int:
-    """How many states from `begin` on satisfy their equations, counted to the first that does not."""
+    """Return how many states from `begin` on satisfy their equations, up to the first that does not."""
     residual = (hs[begin + 1 :] - ahead).abs().amax((1, 2))
     wrong = ~(residual <= tolerance * (1 + ahead.abs().amax((1, 2))))
     return int(wrong.int().argmax()) if bool(wrong.any()) else len(wrong)
 
 
 def _diagonal(f: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
-    """df_i/dh_i, a column of the Jacobian at a time, so that no more than a state is kept."""
+    """Return df_i/dh_i, a column of the Jacobian at a time, so that no more than a state is kept."""
     found = torch.empty_like(h)
     for unit in range(h.shape[-1]):
         direction = torch.zeros_like(h)

@@ -1,4 +1,4 @@
-r"""Linear recurrences over a whole sequence at once, in about 2 log2(T) rounds of products and sums.
+r"""A scan computes a linear recurrence over a whole sequence in about 2 log2(T) rounds of products and sums.
 
     h_k+1 = a_k h_k + b_k        two steps are one: a_2 a_1, a_2 b_1 + b_2
 
@@ -23,7 +23,7 @@ SHORT = 8  # below that a loop over time is faster than further pairs
 
 
 def linear_recurrence(a: Tensor, b: Tensor, h0: Tensor | None = None) -> Tensor:
-    r"""The states h_1, ..., h_T of h_k+1 = a_k h_k + b_k, each unit by itself; differentiable as often as wanted.
+    r"""Return h_1, ..., h_T of h_k+1 = a_k h_k + b_k, each unit by itself; differentiable as often as wanted.
 
     Args:    a: factors; b: what is added; h0: the state before the first, zero if not given.
     Shape:   a and b (time, batch, units), h0 (batch, units) -> (time, batch, units).
@@ -59,7 +59,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def recurrence(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
-    """The states after each sample; a (time, batch, n) diagonal or (time, batch, n, n), b (time, batch, n)."""
+    """Return the states after each sample; a (time, batch, n) diagonal or (time, batch, n, n), b (time, batch, n)."""
     if len(b) <= SHORT:
         states = []
         for factor, added in zip(a, b, strict=True):
@@ -77,7 +77,7 @@ def recurrence(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
 
 
 def reversed_recurrence(a: Tensor, g: Tensor) -> Tensor:
-    """The adjoint: l_k = g_k + a_k+1^T l_k+1, nothing after the last."""
+    """Solve the adjoint: l_k = g_k + a_k+1^T l_k+1, nothing after the last."""
     factors = (a.transpose(-1, -2) if a.dim() > g.dim() else a).roll(-1, 0).flip(0)
     return recurrence(factors, g.flip(0), torch.zeros_like(g[0])).flip(0)
 

@@ -1,11 +1,11 @@
-r"""Adaptive solves: every sample with steps of its own, each segment ended by a step that lands on its end.
+r"""Adaptive solves give every sample its own steps, and end each segment by a step that lands on its end.
 
 So a sample's answer does not depend on its neighbours, and a stiff one does not shorten theirs: a sample that has landed
 waits, and where that pays the others go on without it. Where the input cannot be read at a time for each sample (a
 function of one time, say) all take the same steps, and the error is the largest over samples too.
 
-On a GPU a look at an error has to wait for all that was given to it: there several rounds of steps are reckoned, errors and
-what follows from them too, before one look at what came of them.
+On a GPU reading an error waits for all work given to it: there several rounds of steps, with their errors and what follows
+from them, are computed before their results are read.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class AdaptiveEngine(Engine):
 
 
 class _SegmentSolve:
-    """The solve of one segment: the samples that have not reached its end, where they are, and what the last step said."""
+    """Solves one segment: keeps the samples that have not reached its end, their places, and the last step."""
 
     def __init__(self, engine: AdaptiveEngine, whole: RightHandSide, state: SolverState, h: Tensor) -> None:
         self.control, self.on_step, self.counts, self.log = engine.control, engine.on_step, engine.counts, engine.log
@@ -120,8 +120,8 @@ class _SegmentSolve:
         return self.h, tries
 
     def _rounds_unseen(self, first: Round[np.ndarray], most: float) -> int:
-        """How many rounds to reckon before a look: as many as are left by the steps proposed, and none that has to be seen. Twice
-        as many each time from the first on, which is a guess and soon grows."""
+        """Return how many rounds to compute before reading from the device: as many as the proposed steps leave, and none that
+        has to be read by itself. The number doubles each time, for the first step is a guess and soon grows."""
         one_by_one = self.on_step is not None or self.state.failed is not None or self.undone > 0
         if one_by_one or not waits_for(self.slope.times_on(self.h.device)):
             self.undone = max(0, self.undone - 1)
@@ -135,7 +135,7 @@ class _SegmentSolve:
         return rounds
 
     def _try_unseen(self, first: Round[np.ndarray], rounds: int) -> bool:
-        """Rounds reckoned where the states are, and one look then; False, and all as before, where one has to be seen itself."""
+        """Compute rounds on the device and read their results at once; return False, undone, if one has to be read itself."""
         begun = self.h, self.start
         there, length = Place(*(self._there(numbers) for numbers in first.place)), self._there(first.length)
         tried, attempts, states = [], [], []
@@ -182,7 +182,7 @@ class _SegmentSolve:
         self._set_place(round.after(error, accepted))
 
     def _there(self, numbers: np.ndarray) -> Tensor:
-        """On the device of the states; a copy, for these change."""
+        """Copy numbers, which change, to the device of the states."""
         return torch.from_numpy(np.array(numbers)).to(self.h.device, non_blocking=True)
 
     def _attempt(self, tau: Numbers, dt: Numbers) -> Attempt:
@@ -194,7 +194,7 @@ class _SegmentSolve:
         return method.attempt(slope, self._time(tau), self._time(dt), h, self.start)
 
     def _time(self, value: Numbers) -> Tensor:
-        """Numbers as a column; shares of the segment's length where its edges have gradients."""
+        """Return numbers as a column; as shares of the segment's length where its edges have gradients."""
         device = self.slope.times_on(self.h.device)
         numbers = column(value).to(device, non_blocking=True) if isinstance(value, np.ndarray) else value[:, None]
         if not self.whole.differentiable:
@@ -238,13 +238,13 @@ class _SegmentSolve:
         self.start = None if attempt.end is None or self.start is None else torch.where(took, attempt.end, self.start)
 
     def _leave_behind(self, sample: int, failure: Failure) -> None:
-        """Go on without a sample, which stays where it is."""
+        """Leave a sample behind where it is."""
         assert self.state.failed is not None
         self.failures[sample] = self.state.segment, failure
         self.state.failed[sample], self.state.tau[sample] = True, self.length[sample]
 
     def _leave_out(self, live: np.ndarray) -> None:
-        """Go on with those still on their way, where the others are many."""
+        """Go on with the samples still on their way, if the others are many."""
         gone = int((~live).sum())
         worth = 2 * gone >= len(live) and gone * self.h.shape[-1] >= WORTH_LEAVING_OUT
         # What failed may be nan, and is not to be evaluated again.
@@ -314,7 +314,7 @@ class _SegmentSolve:
         return ~(tau + step > tau) | (held_back & (step < SHORTEST_STEP * self._mine(self.length)))
 
     def _look_at_field(self, row: int, tau: np.ndarray, step: np.ndarray) -> None:
-        """Stop where it is random, warn where it jumps."""
+        """Stop if the field is random, warn if it jumps."""
         at = torch.tensor(tau[row], dtype=torch.float64, device=self.h.device)
         if has_two_answers(lambda: self.slope(at, self.h.detach()), self.h.device):
             raise self._failure(row, float(tau[row]), float(step[row]), None)

@@ -1,4 +1,4 @@
-r"""Gradients by the adjoint equation, solved backwards over the steps of a solve, without the graph of the steps.
+r"""The adjoint equation, solved backwards over the steps of a solve, gives gradients without the graph of the steps.
 
     da/dt = -(df/dh)^T a        dL/dtheta = integral of (df/dtheta)^T a dt        a jumps by dL/dh_i at requested time i
 
@@ -44,7 +44,7 @@ class Adjoint:
 
 @dataclass
 class EdgeLog:
-    """What a solve was at each edge: the states, the steps proposed next, and how many each sample had accepted."""
+    """Records a solve at each edge: the states, the steps proposed next, and how many each sample had accepted."""
 
     hs: list[Tensor] = field(default_factory=list)
     steps: list[np.ndarray | None] = field(default_factory=list)
@@ -57,7 +57,7 @@ class EdgeLog:
 
 
 class AdjointBackward:
-    r"""The backward pass of a finished solve.
+    r"""Computes the backward pass of a finished solve.
 
     Args:    engine, chain: of the solve; log: of all edges; stats: where evaluations are counted.
     Raises:  ValueError for tensors that require a gradient and would not get one.
@@ -71,14 +71,14 @@ class AdjointBackward:
         self.checked = set(np.linspace(0, len(chain) - 1, CHECKED).astype(int).tolist())
 
     def attach(self, hs: Tensor, h0: Tensor) -> Tensor:
-        """The states at the requested times, with the adjoint as their gradient: (n, batch, state)."""
+        """Return the states at the requested times, with the adjoint as their gradient: (n, batch, state)."""
         refuse_captured(self.chain, self.parameters, h0, SETTING)
         path = self.chain.path
         read = [tensor for j in range(len(self.chain)) for tensor in path.learned(j)]
         return self.field.with_gradients(SETTING, self.gradients, [hs], [h0, *self.parameters, *read])[0]
 
     def gradients(self, by_hs: Sequence[Tensor], *_: Sequence[Tensor]) -> list[Tensor]:
-        """From dL/dh at the requested times: dL by h0, by every parameter and by every tensor of the path."""
+        """Return dL by h0, by every parameter and by every tensor of the path, from dL/dh at the requested times."""
         jumps = self._at_edges(by_hs[0])
         by_parameter = [torch.zeros_like(p) for p in self.parameters]
         by_sample: list[list[Tensor]] = []
@@ -90,7 +90,7 @@ class AdjointBackward:
         return [a, *by_parameter, *(tensor for mine in reversed(by_sample) for tensor in mine)]
 
     def _at_edges(self, by_hs: Tensor) -> Tensor:
-        """dL/dh at the requested times, added up at the edges they are."""
+        """Sum dL/dh at the requested times by their edges."""
         jumps = by_hs.new_zeros(len(self.log.hs), *by_hs.shape[1:])
         places = self.chain.places.to(by_hs.device)
         if places.dim() == 1:
@@ -99,7 +99,7 @@ class AdjointBackward:
         return jumps.index_put((places, samples.expand_as(places)), by_hs, accumulate=True)
 
     def _over_segment(self, j: int, a: Tensor, by_parameter: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """a at the start of segment j from a at its end, and dL by what the path reads there."""
+        """Carry a from the end of segment j to its start, and return dL by what the path reads there."""
         chain, path = detached_chain(self.chain)
         records = self._steps_of(j)
         chain.segment(j).read(torch.zeros((), dtype=torch.float64))
@@ -121,7 +121,7 @@ class AdjointBackward:
 
     @torch.no_grad()
     def _steps_of(self, j: int) -> list[StepRecord]:
-        """The steps of segment j, solved again from the state at its start where there were several, or to check the field."""
+        """Solve segment j again for its steps, where there were several or to check the field."""
         log, length = self.log, self.chain.lengths[j]
         accepted = log.accepted[j + 1] - log.accepted[j]
         if j not in self.checked and np.array_equal(accepted, np.broadcast_to(length > 0, accepted.shape)):
@@ -137,10 +137,10 @@ class AdjointBackward:
     def _over_step(
         self, backwards: ReversedStep, record: StepRecord, a: Tensor, step: np.ndarray | None
     ) -> tuple[Tensor, np.ndarray]:
-        """a before a step from a after it, and the steps proposed to go on with."""
+        """Carry a back over a step; return it with the steps proposed to go on with."""
         control = self.engine.control
         atol = torch.cat([control.atol, control.atol]) if isinstance(control.atol, Tensor) else control.atol
-        control = replace(control, method=_Anew(control.method), atol=atol, given_first_step=None)
+        control = replace(control, method=_FreshFirstStage(control.method), atol=atol, given_first_step=None)
         first = np.where(record.dt > 0, record.dt, 1.0)
         state = SolverState(0, np.zeros(len(record.dt)), first if step is None else np.maximum(step, 1e-3 * first))
         try:
@@ -153,7 +153,7 @@ class AdjointBackward:
         return y[..., a.shape[-1] :], state.step
 
     def _run(self, engine: AdaptiveEngine, segment: RightHandSide, state: SolverState, h: Tensor) -> Tensor:
-        """To the end of a segment, counted as work of the backward pass."""
+        """Solve a segment, counted as work of the backward pass."""
         engine.counts = SolverStats(len(state.tau))
         with torch.no_grad():
             try:
@@ -163,7 +163,7 @@ class AdjointBackward:
 
 
 class ReversedStep(RightHandSide):
-    """A step of each sample run backwards, as a segment: sigma is the time until it ended, the state is [h, a]."""
+    """Runs a step of each sample backwards, as a segment: sigma is the time until it ended, the state is [h, a]."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class ReversedStep(RightHandSide):
         return torch.cat([-slope.detach(), pull], -1)
 
     def add_share(self, record: StepRecord) -> None:
-        """Adds a step's share of the integrals: its first stage serves all tries, the others are the last ones computed."""
+        """Add a step's share of the integrals: its first stage serves all tries, the others are the last ones computed."""
         dt = column(record.dt, self.size)
         stages = [self.stages[0], *self.stages[1 - len(self.weights) :]]
         share = [
@@ -225,8 +225,8 @@ class ReversedStep(RightHandSide):
         self.stages.clear()
 
 
-class _Anew(EmbeddedMethod):
-    """A pair whose every step computes its first slope anew, so that all stages of a step are its own."""
+class _FreshFirstStage(EmbeddedMethod):
+    """Computes the first slope of every step of a pair anew, so that all stages of a step are its own."""
 
     def __init__(self, pair: EmbeddedMethod) -> None:
         self.pair, self.name, self.order = pair, pair.name, pair.order
@@ -237,6 +237,6 @@ class _Anew(EmbeddedMethod):
 
 
 def _weights(method: EmbeddedMethod) -> tuple[float, ...]:
-    """b, one for each stage."""
+    """Return b, one weight for each stage."""
     assert isinstance(method, EmbeddedRungeKutta)
     return tuple(method.b) if method.b is not None else (*method.a[-1], 0.0)

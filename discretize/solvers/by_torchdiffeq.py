@@ -47,7 +47,7 @@ FAILURES = {
 
 @cache
 def torchdiffeq_methods() -> Mapping[str, type]:
-    """The solvers of the installed torchdiffeq by their names. Raises: ValueError where it is not installed."""
+    """Return the solvers of the installed torchdiffeq by name. Raises: ValueError if it is not installed."""
     try:
         return dict(importlib.import_module("torchdiffeq._impl.odeint").SOLVERS)  # its own list, which it shows in no other way
     except (ImportError, AttributeError) as error:
@@ -56,18 +56,18 @@ def torchdiffeq_methods() -> Mapping[str, type]:
 
 @cache
 def options_of(name: str) -> frozenset[str]:
-    """The names of the options that a method of torchdiffeq takes."""
+    """Return the names of the options that a method of torchdiffeq takes."""
     made = (vars(kind)["__init__"] for kind in torchdiffeq_methods()[name].__mro__ if "__init__" in vars(kind))
     return frozenset(option for each in made if each is not object.__init__ for option in inspect.signature(each).parameters)
 
 
 def chooses_steps(name: str) -> bool:
-    """Whether a method of torchdiffeq chooses its steps by the tolerances."""
+    """Return whether a method of torchdiffeq chooses its steps by the tolerances."""
     return "step_size" not in options_of(name)
 
 
 class TorchdiffeqEngine(Engine):
-    r"""A method of torchdiffeq, segment by segment, which is exact at knots.
+    r"""Solves by a method of torchdiffeq, segment by segment, so that knots are exact.
 
     Args:    method: torchdiffeq's name of it; rtol, atol: numbers, or (state,); options: of torchdiffeq, by its names, lengths in
              units of time; adjoint: gradients by its `odeint_adjoint`; stats: where evaluations in its backward pass are counted.
@@ -172,13 +172,13 @@ class TorchdiffeqEngine(Engine):
         off = next((bad for t in (h, slope) if len(bad := torch.nonzero(~torch.isfinite(t)))), None)
         sample, unit = off[0].tolist() if off is not None else divmod(int(slope.abs().argmax()), slope.shape[-1])
         value, most = float(h[sample, unit]), self.options.get("max_num_steps")
-        told = {"name": self.method, "rtol": self.rtol, "atol": self.atol, "dt": dt, "value": value, "most": most}
-        cause, hint = (words.format(**told) for words in known)
+        numbers = {"name": self.method, "rtol": self.rtol, "atol": self.atol, "dt": dt, "value": value, "most": most}
+        cause, hint = (words.format(**numbers) for words in known)
         return Failure(cause, hint, flow.segment.when(flow.since(tau, sample), sample), sample, unit)
 
 
 class _RightHandSide:
-    """dh/dt on a segment as torchdiffeq calls it, with the callbacks that its method has."""
+    """Evaluates dh/dt on a segment as torchdiffeq calls it, with the callbacks that its method has."""
 
     def __init__(self, engine: TorchdiffeqEngine, segment: Segment, h: Tensor) -> None:
         self.engine, self.segment, self.over, self.tried = engine, segment, False, 0

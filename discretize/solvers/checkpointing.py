@@ -1,4 +1,4 @@
-r"""Gradients in bounded memory: a long solve in blocks of steps, each computed again when the backward pass comes to it.
+r"""Gradients in bounded memory: a long solve runs in blocks of steps, each computed again in the backward pass.
 
 Kept are the states between blocks and, at any moment, the graph of one block. A block repeats the very steps it took the
 first time, so the gradient is that of the solve that was computed, up to the order in which its parts are added.
@@ -54,7 +54,7 @@ class CheckpointedSolve:
         self.snapshot = ParameterSnapshot(chain.field)
 
     def run(self, h: Tensor, state: SolverState, at_edge: Callable[[int, Tensor], object]) -> Tensor:
-        """As `Engine.solve`."""
+        """Solve as `Engine.solve` does."""
         refuse_captured(self.chain, self.snapshot.learned, h, SETTING)
         limit = max(1, int(self.memory / max(1, self._bytes_of_a_step(h, state))))
         while state.segment < len(self.chain):
@@ -62,7 +62,7 @@ class CheckpointedSolve:
         return h
 
     def _block(self, h: Tensor, state: SolverState, limit: int, at_edge: Callable[[int, Tensor], object]) -> Tensor:
-        """One block, without its graph, and with a backward pass that computes it again."""
+        """Solve one block without its graph, with a backward pass that computes it again."""
         before, kept = state.copy(), dict[int, Tensor]()
         with torch.no_grad():
             end = self.engine.solve(self.chain, h.detach(), state, kept.__setitem__, limit)
@@ -108,7 +108,7 @@ class CheckpointedSolve:
         return [next(found) if target.requires_grad else None for target in targets]
 
     def _bytes_of_a_step(self, h: Tensor, state: SolverState) -> int:
-        """What one step keeps for its gradient, found by taking one."""
+        """Measure what one step keeps for its gradient, by taking one."""
         sizes: dict[int, int] = {}
         nodes = 0
 

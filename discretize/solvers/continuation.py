@@ -1,4 +1,4 @@
-r"""The steps of a solve, kept, and the states between their ends.
+r"""The steps of a solve are kept, and give the states between their ends.
 
     h(t) = the step of the same method from (t_n, h_n) to t        t_n <= t <= t_n+1
 
@@ -29,7 +29,7 @@ MOST_BYTES = 2**26  # of states at the begins of steps; a solve that took more k
 
 @dataclass
 class KeptSteps:
-    r"""Steps in the order in which each sample took them.
+    r"""Holds steps in the order in which each sample took them.
 
     sample, segment, tau (steps,): whose, where it began, as the time since the segment's start; place (steps, 2): the tensor
     and its row that the state before it stands in; where all samples step together, sample and row are 0.
@@ -42,7 +42,7 @@ class KeptSteps:
     states: list[Tensor]
 
     def before(self, steps: np.ndarray) -> Tensor:
-        """The states before these steps, (n,) -> (n, state)."""
+        """Return the states before these steps, (n,) -> (n, state)."""
         numbers, rows = self.place[steps].T
         order = np.argsort(numbers, kind="stable")
         back = torch.from_numpy(np.argsort(order, kind="stable"))
@@ -55,13 +55,13 @@ class KeptSteps:
 
 @dataclass
 class StepLog:
-    """The steps that an engine takes, as it takes them: references only, until they come to `MOST_BYTES`."""
+    """Records the steps that an engine takes: references only, until they come to `MOST_BYTES`."""
 
     entries: list[tuple[int, np.ndarray | None, np.ndarray, np.ndarray, Tensor]] = field(default_factory=list)
     size: int = 0
 
     def add(self, segment: int, rows: np.ndarray | None, tau: np.ndarray, took: np.ndarray, h: Tensor) -> None:
-        """A step of the rows that took it, from tau and h (rows, state); rows None: all."""
+        """Add a step of the rows that took it, from tau and h (rows, state); rows None: all."""
         self.size += h.numel() * h.element_size()
         if self.size > MOST_BYTES:
             self.entries.clear()
@@ -69,7 +69,7 @@ class StepLog:
             self.entries.append((segment, rows, tau.copy(), took, h))
 
     def steps(self) -> KeptSteps | None:
-        """None where they were too many."""
+        """Return the steps, None if they were too many."""
         if not self.entries:
             return None
         columns = zip(*(self._columns(number) for number in range(len(self.entries))), strict=True)
@@ -84,7 +84,7 @@ class StepLog:
 
 
 class Continuation:
-    r"""The states at any time of a solve, from its steps.
+    r"""Computes the states at any time of a solve from its steps.
 
     Args:    method, chain: of the solve; steps: all that were taken.
     Shape:   times (n, batch), float64 -> (n, batch, state).
@@ -102,7 +102,7 @@ class Continuation:
         return self._shared(times) if self.together else self._own(times)
 
     def begins_of(self, sample: int) -> np.ndarray:
-        """The times at which a sample's steps began."""
+        """Return the times at which a sample's steps began."""
         mine = 0 if self.together else sample
         return self.begins[self.order[self.first[mine] : self.first[mine + 1]]]
 
@@ -140,7 +140,7 @@ class Continuation:
         return self.method.attempt(self.chain.segment(segment, rows), tau, dt, h, None).h
 
     def _step_of(self, times: np.ndarray, sample: int) -> np.ndarray:
-        """The step of a sample that each time is in; at an end, the one that begins there."""
+        """Return the step of a sample that each time is in; at an end, the one that begins there."""
         mine = self.order[self.first[sample] : self.first[sample + 1]]
         if not len(mine):  # no time goes by for it: any step will do, as its states are known
             return np.zeros(len(times), dtype=int)
@@ -148,7 +148,7 @@ class Continuation:
 
 
 class StatesBetween:
-    r"""Times -> states, by the steps of the solve where they are at hand, else solved on from the last known state.
+    r"""Computes states between known times, by the steps of the solve if they were kept, else solving on from a known state.
 
     Args:    field; ts, hs: the known times, (n,) or (n, batch), and states; solve: (state, times) -> the states at the times,
              the first of which is the state's own; continuation: makes one of the steps, None where there is none.
@@ -205,7 +205,7 @@ class StatesBetween:
         return times if times.dim() > 1 else times[:, None].expand(-1, self.hs.shape[1])
 
     def _shared(self, times: Tensor) -> Tensor:
-        """Solved on, times in any order: those after the same known state in one solve."""
+        """Solve on to times in any order, those after the same known state in one solve."""
         if not len(times):
             return self.hs[:0]
         known = self.ts.detach()
@@ -222,7 +222,7 @@ class StatesBetween:
         return torch.stack(states)
 
     def _own(self, times: Tensor) -> Tensor:
-        """Every sequence at its own times, in one solve from the start through what is known."""
+        """Solve for every sequence at its own times, from the start through what is known."""
         times, known = self._columns(times), self._columns(self.ts)
         # Through all that is known: fixed steps end there too.
         every = torch.cat([known[1:].detach(), times])
@@ -233,7 +233,7 @@ class StatesBetween:
 
 
 class StatesBetweenStops:
-    r"""Times -> states of a solve from stop to stop: those of the last piece that has begun; after its end a sample stays there.
+    r"""Computes states of a solve with stops: those of the last piece that has begun; after its end a sample stays there.
 
     Args:    last: the states at the end (batch, state); pieces: solves, each from where the one before stopped each sample.
     Shape:   times (m,), or (m, batch) -> (m, batch, state).

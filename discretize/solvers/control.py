@@ -1,4 +1,4 @@
-r"""Step size control: how large a step's error is, whether it is accepted, and how long the next one is.
+r"""Step size control decides how large a step's error is, whether it is accepted, and how long the next one is.
 
 error of a step, the largest over units, in tolerances:    q = max_i |e_i| / (atol + rtol max(|h_i|, |h_i'|))
 accepted where q <= 1; next step:                          dt 0.9 q^(-1/order), at most 10 times and at least dt / 5
@@ -32,7 +32,7 @@ Numbers = TypeVar("Numbers", np.ndarray, Tensor)  # one for each sample
 
 @dataclass(frozen=True)
 class StepControl:
-    r"""A method, its tolerances, and bounds on its steps.
+    r"""Controls a method's steps by tolerances and bounds.
 
     Args:    rtol, atol: tolerances of each unit's local error, atol a number or (state,), for each unit its own;
              max_num_steps: of each sample in one segment; min_step: steps this short are accepted whatever their error;
@@ -49,12 +49,12 @@ class StepControl:
     given_first_step: float | None = None
 
     def most_steps(self, segments: int) -> int:
-        """Of each sample over a whole solve: a bound that grows with it, for what few segments may take all may not."""
+        """Return the bound on steps of each sample over a whole solve, which grows with the number of segments."""
         return self.max_num_steps + MOST_ON_AVERAGE * segments
 
     @torch.no_grad()
     def first_step(self, slope: RightHandSide, h: Tensor, length: np.ndarray) -> np.ndarray:
-        """A first guess of each sample's step, from how fast the field is and how fast it changes, by two evaluations;
+        """Guess each sample's first step from how fast the field is and how fast it changes, by two evaluations;
         length (rows,), of the segment."""
         rows = len(length)
         if self.given_first_step is not None:
@@ -77,7 +77,7 @@ class StepControl:
         return np.where(by_error > 0, np.fmin(100 * guess, by_error), guess)
 
     def steps_to(self, remaining: Numbers, step: Numbers) -> Numbers:
-        """How many equal steps lead to the end of a segment; at least one."""
+        """Return how many equal steps lead to the end of a segment; at least one."""
         on = _functions_of(remaining)
         with np.errstate(all="ignore"):
             proposed = on.ceil(remaining / step * (1 - 1e-3))
@@ -86,11 +86,11 @@ class StepControl:
         return on.clip(on.maximum(proposed, bound), 1.0, None)
 
     def error(self, attempt: Attempt, h: Tensor, rows: int) -> np.ndarray:
-        """As `error_on_device`, read from there."""
+        """Read `error_on_device` from the device."""
         return np.array(self.error_on_device(attempt, h, rows).tolist())  # not .numpy(), which torch.func's tensors have not
 
     def error_on_device(self, attempt: Attempt, h: Tensor, rows: int) -> Tensor:
-        """q of each sample, or one for all that step together: (rows,), float64; infinity where a step led to no finite one."""
+        """Return q of each sample, or one for all that step together: (rows,), float64; infinity if a state is not finite."""
         with torch.no_grad():
             start, end = h.detach(), attempt.h.detach()
             scale = self.atol + self.rtol * torch.maximum(start.abs(), end.abs())
@@ -102,7 +102,7 @@ class StepControl:
         return (error <= 1) | (_functions_of(error).isfinite(error) & (dt <= self.min_step))
 
     def following(self, error: Numbers, dt: Numbers, step: Numbers, accepted: Numbers, held_back: Numbers) -> Numbers:
-        """The step to try next, after one of dt was tried where `step` was proposed."""
+        """Return the step to try next, after one of dt was tried where `step` was proposed."""
         on = _functions_of(error)
         with np.errstate(all="ignore"):
             factor = on.clip(SAFETY * error ** (-1 / self.method.order), SHRINK, GROW)
@@ -114,7 +114,7 @@ class StepControl:
 
 
 class Place(NamedTuple, Generic[Numbers]):
-    """Where samples are: the time since the segment's start, the step proposed next, whether the last one was rejected."""
+    """Holds the time since the segment's start, the step proposed next, and whether the last one was rejected."""
 
     tau: Numbers
     step: Numbers
@@ -123,7 +123,7 @@ class Place(NamedTuple, Generic[Numbers]):
 
 @dataclass(frozen=True)
 class Round(Generic[Numbers]):
-    """A step of each sample: of dt, the first of so many equal `steps` to the end; those not `live` have arrived.
+    """Describes a step of each sample: of dt, the first of so many equal `steps` to the end; those not `live` have arrived.
 
     The numbers are NumPy's, or tensors on the device of the states, where they need not be read to go on.
     """
@@ -145,7 +145,7 @@ class Round(Generic[Numbers]):
         return self.live & self.control.accepts(error, self.dt)
 
     def after(self, error: Numbers, accepted: Numbers) -> Place[Numbers]:
-        """Where they are then. Who arrives is at the end, whatever the sum of the steps rounds to."""
+        """Return the places after the step. Who arrives is at the end, whatever the sum of the steps rounds to."""
         where, (tau, step, held_back) = _functions_of(error).where, self.place
         following = where(self.live, self.control.following(error, self.dt, step, accepted, held_back), step)
         there = where(accepted, where(self.steps == 1, self.length, tau + self.dt), tau)
@@ -153,11 +153,11 @@ class Round(Generic[Numbers]):
 
 
 def _functions_of(numbers: Numbers) -> Any:
-    """NumPy's, or torch's for what stays on its device: those used here have the same names and arguments in both."""
+    """Return NumPy, or torch for tensors: the functions used here have the same names and arguments in both."""
     return np if isinstance(numbers, np.ndarray) else torch
 
 
 def _largest(values: Tensor, rows: int) -> Tensor:
-    """The largest size over units, and over samples where they step together: (rows,), float64."""
+    """Return the largest size over units, and over samples where they step together: (rows,), float64."""
     sizes = values.abs().amax(-1).double()
     return sizes if rows > 1 or len(sizes) == 1 else sizes.amax(0, keepdim=True)

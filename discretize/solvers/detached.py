@@ -1,4 +1,4 @@
-r"""Detached copies of a solve's inputs, so that recomputation differentiates one block only.
+r"""Detaches a solve's inputs, so that recomputation differentiates one block only.
 
 A part of a solve that is computed again for its gradient must not differentiate the projection of the whole sequence each
 time: it gives gradients by the samples it reads, and the projection is differentiated once.
@@ -36,7 +36,7 @@ SETTINGS = (bool, int, float, str)
 
 
 class DetachedInput(SegmentInput):
-    """A path by segment index, its data replaced by leaves when they are first read; `leaves[j]` are those of segment j."""
+    """Replaces a path's data by leaves when they are first read; `leaves[j]` are those of segment j."""
 
     def __init__(self, given: SegmentInput) -> None:
         self.path, self.pieces, self._given = given.path, given.pieces, given
@@ -52,7 +52,7 @@ class DetachedInput(SegmentInput):
 
 
 def detached_chain(chain: Chain) -> tuple[Chain, DetachedInput]:
-    """The chain with its input detached, and that input."""
+    """Return the chain with its input detached, and that input."""
     cut = copy.copy(chain)
     cut.path = path = DetachedInput(chain.path)
     return cut, path
@@ -86,7 +86,7 @@ class ModuleSettings:
 
 
 class ParameterSnapshot:
-    r"""A field with the parameters, buffers and settings it has now, for work to be done later.
+    r"""Keeps the parameters, buffers and settings a field has now, for work to be done later.
 
     By then a `functional_call` may have replaced tensors, which is undone, as are other settings and `eval()`, or an optimizer
     changed them in place: refused, or undone too where the numbers were `copied`. What else has changed is seen by the states:
@@ -101,13 +101,13 @@ class ParameterSnapshot:
         self.learned = [tensor for tensor in self._tensors.values() if tensor.requires_grad]
 
     def changed(self) -> str | None:
-        """The name of a tensor that was written into since, None if there is none."""
+        """Return the name of a tensor that was written into since, or None."""
         return next(
             (name.partition(".")[2] for name, tensor in self._tensors.items() if _version(tensor) != self._versions[name]), None
         )
 
     def run(self, work: Callable[[], Result]) -> Result:
-        """The result of `work` with the field as it was, without autocast."""
+        """Run `work` with the field as it was, without autocast."""
         if name := self.changed():
             raise RuntimeError(
                 f"`{name}` was written into between the solve and its backward pass, which needs it as it was; do it after, or "
@@ -116,13 +116,13 @@ class ParameterSnapshot:
         return self._run(work, self._tensors)
 
     def run_copies(self, work: Callable[[], Result]) -> Result:
-        """The same by the numbers that were copied, without gradients to the parameters."""
+        """Run `work` with the numbers that were copied, without gradients to the parameters."""
         return self._run(work, self._copies if self.changed() else self._tensors)
 
     def with_gradients(
         self, setting: str, gradients: Gradients, outputs: Sequence[Tensor], inputs: Sequence[Tensor]
     ) -> list[Tensor]:
-        """The outputs of a solve without a graph, with gradients to its inputs that are computed when they are asked for.
+        """Give the outputs of a solve without a graph gradients to its inputs, which are computed when they are asked for.
 
         Args:    gradients: (cotangents, outputs, inputs) -> the gradient of each input, run with the field as it was.
         """
@@ -200,8 +200,8 @@ def refuse_captured(chain: Chain, learned: Sequence[Tensor], h0: Tensor, setting
 
 
 def _leaves_behind(result: Tensor, known: Sequence[Tensor]) -> Iterator[Tensor]:
-    """The tensors that the graph of a result ends at; what `known` ones, weights with parametrizations, were computed from is
-    not looked at."""
+    """Yield the tensors that the graph of a result ends at, not following what the `known` ones (weights with parametrizations)
+    were computed from."""
     if result.grad_fn is None and result.requires_grad:
         yield result
     waiting, seen = [result.grad_fn], {tensor.grad_fn for tensor in known}
@@ -216,7 +216,7 @@ def _leaves_behind(result: Tensor, known: Sequence[Tensor]) -> Iterator[Tensor]:
 
 
 def once_only(setting: str, gradients: Sequence[Tensor | None], inputs: Sequence[Tensor]) -> list[Tensor | None]:
-    """First derivatives that refuse to be differentiated again, by whichever of the inputs.
+    """Mark first derivatives so that differentiating them again, by any input, is an error.
 
     torch's own `once_differentiable` has no effect under `torch.autograd.grad`, which then takes them for constants.
     """

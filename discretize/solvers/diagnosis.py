@@ -1,4 +1,4 @@
-r"""Why a solve cannot go on, in words: nan or infinity and where they come from, blow-up, a jump, stiffness, too few steps.
+r"""A diagnosis says why a solve cannot go on: nan or infinity and their source, blow-up, a jump, stiffness, too few steps.
 
 A field is stiff where stability, not accuracy, keeps an explicit method's steps short: dt times the fastest rate is about
 what the method bears (1 to 6), while the solution hardly moves.
@@ -33,7 +33,7 @@ def diagnosis(
     step: float,
     too_many: str | None,
 ) -> Failure:
-    """Why a solve stops `tau` into a segment, at the states h, and what to try; `row` is whose step it was, None for all."""
+    """Say why a solve stops `tau` into a segment, at the states h, and what to try; `row`: whose step it was, None for all."""
     h = h.detach()
     at = torch.tensor(tau, dtype=torch.float64, device=h.device)
     slope = segment(at, h)
@@ -71,7 +71,7 @@ def diagnosis(
 
 
 def _source(segment: RightHandSide, at: Tensor, h: Tensor, slope: Tensor, sample: int, unit: int) -> tuple[str, str]:
-    """Where a derivative that is not finite comes from: the input, the state, or the field itself."""
+    """Say where a derivative that is not finite comes from: the input, the state, or the field itself."""
     projected = segment.read(at)
     read = projected[sample if len(projected) > 1 else 0]
     if not bool(torch.isfinite(read).all()):
@@ -83,7 +83,7 @@ def _source(segment: RightHandSide, at: Tensor, h: Tensor, slope: Tensor, sample
 
 
 def _not_finite(values: Tensor, row: int | None) -> tuple[int, int] | None:
-    """Sample and unit of the first number that is not finite, of a row or of all."""
+    """Return sample and unit of the first number that is not finite, of a row or of all."""
     found = torch.nonzero(~torch.isfinite(_rows(values, row))).tolist()
     return (found[0][0] + (row or 0), found[0][1]) if found else None
 
@@ -99,7 +99,7 @@ def _rows(values: Tensor, row: int | None) -> Tensor:
 
 
 def slow_hint(implicit: bool, segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
-    """Why steps are as short as this one: a random or a jumping field, or stiffness; None for none of these."""
+    """Say why steps are this short: a random or a jumping field, or stiffness; None if none of these."""
     if has_two_answers(lambda: segment(at, h), h.device):
         return f"{RANDOM[0].upper()}{RANDOM[1:]}. {DRAW_ONCE}"
     return jump_hint(segment, at, h, sample, step) or stiff_hint(implicit, segment, at, h, sample, step)
@@ -107,7 +107,7 @@ def slow_hint(implicit: bool, segment: RightHandSide, at: Tensor, h: Tensor, sam
 
 @torch.no_grad()
 def jump_hint(segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
-    """What to try where the field jumps within a few steps, as sign(h) does, on which the state may slide for ever.
+    """Say what to try where the field jumps within a few steps, as sign(h) does, on which the state may slide for ever.
 
     Across a jump a difference of the field does not grow with the distance; of a smooth field, stiff or not, it does.
     """
@@ -125,7 +125,7 @@ def jump_hint(segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: 
 
 
 def stiff_hint(implicit: bool, segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
-    """What to try where steps of this length are what an explicit method can bear, not what the solution asks for."""
+    """Say what to try where stability of an explicit method, and not the solution, asks for steps of this length."""
     if implicit:
         return None
     rate = fastest_rate(segment, at, h, sample)
@@ -139,7 +139,7 @@ def stiff_hint(implicit: bool, segment: RightHandSide, at: Tensor, h: Tensor, sa
 
 @torch.no_grad()
 def fastest_rate(segment: RightHandSide, at: Tensor, h: Tensor, sample: int, turns: int = 12) -> float | None:
-    """The size of the fastest eigenvalue of the field's Jacobian at one sample, by power iteration; None where it has none."""
+    """Return the size of the largest eigenvalue of the field's Jacobian at one sample, by power iteration, or None."""
     direction = torch.linspace(1.0, 2.0, h.shape[-1], dtype=h.dtype, device=h.device).expand_as(h)
     size = float("nan")
     try:

@@ -1,4 +1,4 @@
-"""What all solvers have in common: the counts of a solve, where it is, and the engine that carries states along segments."""
+"""An engine carries states along segments; all engines share this state and these counts of a solve."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_UNSEEN = 16  # rounds of steps, or segments of fixed steps, between two loo
 
 @dataclass
 class SolverState:
-    """Where a solve is: a segment, how far into it each sample has come, and the step each would take next."""
+    """Holds the place of a solve: a segment, how far into it each sample has come, and the step each would take next."""
 
     segment: int
     tau: np.ndarray
@@ -63,7 +63,7 @@ class SolverStats:
         self.forced_at = self.forced_at or (at, error)
 
     def add(self, later: SolverStats) -> None:
-        """What a later part of the same solve counted."""
+        """Add the counts of a later part of the same solve."""
         self.evaluations, self.work = self.evaluations + later.evaluations, self.work + later.work
         self.accepted, self.rejected = self.accepted + later.accepted, self.rejected + later.rejected
         if later.forced_at is not None:
@@ -76,7 +76,7 @@ class SolverStats:
             self.smallest, self.smallest_at = step, at
 
     def stats(self, method: str) -> dict[str, Any]:
-        """The numbers under the names that trajectories give them; of steps, those of the sample that took most."""
+        """Return the numbers by the names in `Trajectory.stats`; of steps, those of the sample that took most."""
         busiest = int(self.attempted.argmax())
         return {
             "method": method,
@@ -107,22 +107,22 @@ class Engine(ABC):
         self.counts = SolverStats()
 
     def start(self, chain: Chain, batch: int) -> SolverState:
-        """The state before the first step; counts anew."""
+        """Return the state before the first step; count anew."""
         self.counts = SolverStats(self.rows(chain, batch))
         return SolverState(0, np.zeros(len(self.counts.accepted)))
 
     def rows(self, chain: Chain, batch: int) -> int:
-        """How many samples step on their own, 1 where all step together."""
+        """Return how many samples step on their own, 1 if all step together."""
         return batch if chain.own else 1
 
     @abstractmethod
     def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
-        """On to the end of the segment, or until `limit` steps were tried; the states there, and the tries."""
+        """Solve to the end of the segment, or until `limit` steps were tried; return the states there, and the tries."""
 
     def solve(
         self, chain: Chain, h: Tensor, state: SolverState, at_edge: Callable[[int, Tensor], object], limit: float = math.inf
     ) -> Tensor:
-        """The state at the end of the chain, or when `limit` steps were tried; `at_edge(edge, h)` is called at every edge."""
+        """Solve to the end of the chain, or until `limit` steps were tried; call `at_edge(edge, h)` at every edge."""
         while state.segment < len(chain) and limit > 0:
             h, tries = self.segment(chain.segment(state.segment), state, h, limit)
             limit -= tries
@@ -143,12 +143,12 @@ class Engine(ABC):
 
 
 def column(values: np.ndarray, like: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
-    """(rows,) numbers as (rows, 1), like a tensor's dtype and device unless said otherwise."""
+    """Return (rows,) numbers as (rows, 1), like a tensor's dtype and device unless said otherwise."""
     # A copy: numbers kept for a gradient must not change with the state they come from.
     numbers = torch.from_numpy(np.array(values))[:, None]
     return numbers if like is None else numbers.to(device=like.device, dtype=dtype or like.dtype, non_blocking=True)
 
 
 def waits_for(device: torch.device) -> bool:
-    """Whether reading a number has to wait for the device: it works on by itself."""
+    """Return whether reading a number has to wait for the device, which works on by itself."""
     return device.type != "cpu"

@@ -1,4 +1,4 @@
-r"""Differential equations without an input, and solves that run backwards, as fields along paths.
+r"""Equations without an input, and solves that run backwards, become fields along paths.
 
     dh/dt = f(t, h)                    a field whose input is the time
     from t0 back to t1 < t0            s = -t:  dh/ds = -F(x(-s), h)
@@ -30,7 +30,7 @@ READ_AS_NUMBERS = (Tensor.__bool__, Tensor.__float__, Tensor.__int__, Tensor.__i
 
 
 class Equation(VectorField):
-    r"""dh/dt = f(t, h) as a field that reads the time.
+    r"""Reads the time as its input: dh/dt = f(t, h).
 
     Args:    f: t (batch, 1), like h -> dh/dt, each sample by itself; a module's parameters are the field's. width: units of
              the state; shapes: of its parts without the batch, where h is several tensors.
@@ -70,7 +70,7 @@ class Equation(VectorField):
 
 
 class BackwardField(VectorField):
-    r"""-F, by which F runs backwards in time.
+    r"""Computes -F, by which F runs backwards in time.
 
     Args:    field: F, shared, not copied.
     """
@@ -93,7 +93,7 @@ class BackwardField(VectorField):
 def as_driven_field(
     field: Any, path: object, h0: Any, shapes: Shapes | None, times: Tensor, speed: object
 ) -> tuple[VectorField, Any]:
-    r"""A field and the path that drives it, from what `integrate` was given; times (n,) or (n, batch).
+    r"""Return a field and the path that drives it, from the arguments of `integrate`; times (n,) or (n, batch).
 
     Raises:  TypeError, ValueError for an input that is missing, or that nothing reads.
     """
@@ -125,7 +125,7 @@ def as_driven_field(
 
 
 def _check_arguments(f: Callable[..., Any]) -> None:
-    """Refuse a function that takes other arguments than the time and the state, in this order, as far as it can be told."""
+    """Refuse a function whose signature is not of the time and the state, in this order."""
     try:
         signature = inspect.signature(f.forward if isinstance(f, nn.Module) else f)
     except (TypeError, ValueError):  # written in C
@@ -144,7 +144,7 @@ def _check_arguments(f: Callable[..., Any]) -> None:
 
 
 class NumbersRefused(TorchFunctionMode):
-    """Within it no tensor that has an axis for samples is read as one number.
+    """Refuses to read a tensor that has an axis for samples as one number.
 
     `if t < 0.5` would go well for a batch of one, until states between the steps are asked for, all times of them at once.
     """
@@ -160,7 +160,7 @@ class NumbersRefused(TorchFunctionMode):
 
 
 def joined(h0: object) -> tuple[Any, Shapes | None]:
-    """The state as one tensor (batch, state), and the shapes of its parts where it was several; one tensor as it is."""
+    """Return the state as one tensor (batch, state), and the shapes of its parts if it was several."""
     if not isinstance(h0, tuple | list):
         return h0, None
     parts: Sequence[Tensor] = [checks.is_tensor("h0", part) for part in h0]
@@ -171,11 +171,11 @@ def joined(h0: object) -> tuple[Any, Shapes | None]:
 
 
 def split(h: Tensor, shapes: Shapes) -> Any:
-    """The parts of a state (batch, state)."""
+    """Return the parts of a state (batch, state)."""
     return Trajectory(h, h, shapes=shapes).parts
 
 
 def _ends(times: Tensor) -> Tensor:
-    """First and last time, increasing; a time of its own is the start of an interval."""
+    """Return first and last time, increasing; a single time is the start of an interval."""
     start, end = times.detach()[[0, -1]].sort(0).values
     return torch.stack([start, torch.where(end > start, end, start + 1)])

@@ -1,10 +1,10 @@
-r"""Events: where a function of time and state crosses zero along a solve, sample by sample, and what happens there.
+r"""Events are found where a function of time and state crosses zero along a solve, sample by sample.
 
     g(t, h(t)) = 0        dt*/dp = -(dg/dp) / (dg/dt along the solution)        h(t*+) = reset(t*, h(t*))
 
 Between two requested times the solve is made without them first; g is looked at on the ends of its steps and between them, and
 a change of sign is narrowed down on the steps' own continuation, which is as accurate as the solve. Then it is solved to these
-times, which carry their gradients. Where events stop samples it is looked at by and by, in windows that double: what comes after
+times, which carry their gradients. Where events stop samples it is solved in windows that double: what comes after
 a stop may be far, or no solution at all.
 """
 
@@ -37,7 +37,7 @@ BEFORE_FAILURE = 1 - 2**-10  # of the way to where a solve fails, up to which it
 
 @dataclass(frozen=True)
 class Event:
-    r"""A function of time and state whose zeros matter.
+    r"""Asks for the zeros of a function of time and state.
 
     Args:    g: t (batch, 1), h (batch, state) -> a number for each sample, (batch,) or (batch, 1), each sample by itself;
              direction: 1, it must rise through 0, -1 fall, 0 either; terminal: the sample ends there, and keeps its state;
@@ -79,7 +79,7 @@ class Event:
 
 
 class EventTimes(NamedTuple):
-    """The crossings of one event, sample by sample and in time: samples (m,), times (m,), states before a reset (m, state)."""
+    """Holds the crossings of one event by sample and time: samples (m,), times (m,), states before a reset (m, state)."""
 
     samples: Tensor
     times: Tensor
@@ -93,7 +93,7 @@ class _Crossing(NamedTuple):
 
 
 def checked_events(events: object, shapes: Shapes | None) -> tuple[Event, ...]:
-    """The events, each as one of the whole state (batch, state), where that has parts of these shapes."""
+    """Check the events, and return each as one of the whole state (batch, state), where that has parts of these shapes."""
     given = (events,) if isinstance(events, Event) else events
     if not isinstance(given, Sequence) or not all(isinstance(event, Event) for event in given):
         raise TypeError(f"`events` must be discretize.Event, or several of them, got {events!r}.")
@@ -111,7 +111,7 @@ def _of_parts(event: Event, shapes: Shapes) -> Event:
 
 
 class EventSolve:
-    r"""A solve from one requested time to the next, with what happens in between.
+    r"""Solves from one requested time to the next, and finds what happens in between.
 
     Args:    solve: (states, times (n, batch)) -> the solve from these, by an adaptive method, and what it counted; events; h0
              (batch, state); ts (n,) or (n, batch).
@@ -147,7 +147,7 @@ class EventSolve:
         return Trajectory(self.ts, torch.stack(hs), self.stats, between=between, events=tuple(map(self._listed, self.found)))
 
     def _to(self, end: Tensor) -> None:
-        """To the next requested time, from stop to stop; a sample that has ended stays where it is."""
+        """Solve to the next requested time, from stop to stop; a sample that has ended stays where it is."""
         for _ in range(MOST_STOPS):
             goal = torch.where(self.over, self.t, end)
             if not bool((self.t < goal).any()) or not self._go_on(self._crossings(goal), goal):
@@ -163,7 +163,7 @@ class EventSolve:
         return found
 
     def _crossings(self, goal: Tensor) -> list[list[_Crossing]]:
-        """What each sample crosses on its way, in time, up to what stops it."""
+        """Find what each sample crosses, in time, up to what stops it."""
         mine: list[list[_Crossing]] = [[] for _ in self.status]
         h, t, goal, just = self.h.detach(), self.t.detach(), goal.detach(), self.just
         with torch.no_grad():
@@ -181,11 +181,11 @@ class EventSolve:
         return mine
 
     def _stopped(self, mine: list[_Crossing]) -> bool:
-        """Whether what a sample crossed last stops it."""
+        """Return whether the last crossing stops a sample."""
         return bool(mine) and self.events[mine[-1].event].stops
 
     def _look(self, h: Tensor, t: Tensor, goal: Tensor) -> tuple[_Look, SolverError | None]:
-        """A solve to there; where it fails, and events may stop it before, up to shortly before that, and the failure."""
+        """Solve up to `goal`; if that fails and events may stop it before, up to shortly before, and return the failure."""
         try:
             return _Look(self._solved(h, torch.stack([t, goal]))), None
         except SolverError as error:
@@ -199,7 +199,7 @@ class EventSolve:
             return nearer, earlier or error
 
     def _of(self, look: _Look, number: int, just: np.ndarray) -> list[_Crossing]:
-        """Where an event crosses zero; `just`: of which samples it is the one that has just reset them."""
+        """Find where an event crosses zero; `just`: the samples that it has just reset."""
         event = self.events[number]
         signs = np.sign(look.on_grid(event))
         signs[0, just] = 0
@@ -213,7 +213,7 @@ class EventSolve:
         ]
 
     def _go_on(self, crossings: list[list[_Crossing]], goal: Tensor) -> bool:
-        """Solve through what is crossed to what stops each sample, or its goal; whether one was stopped."""
+        """Solve through the crossings to what stops each sample, or its goal; return whether one was stopped."""
         numbers = [[torch.tensor(crossing.time, dtype=torch.float64) for crossing in mine] for mine in crossings]
         times = self._rows(crossings, numbers, goal)
         solved = self._solved(self.h, times)
@@ -237,7 +237,7 @@ class EventSolve:
         return bool(stopped)
 
     def _rows(self, crossings: list[list[_Crossing]], times: list[list[Tensor]], goal: Tensor) -> Tensor:
-        """(rows, batch): where each sample is, what it crosses, and, as often as need be, where it is stopped or its goal."""
+        """Return (rows, batch): each sample's time, its crossings, and, repeated as needed, its stop or goal."""
         rows = max(map(len, times)) + 2
         columns = []
         for sample, (mine, crossed) in enumerate(zip(crossings, times, strict=True)):
@@ -246,12 +246,12 @@ class EventSolve:
         return torch.stack(columns, 1)
 
     def _has_gradients(self, hs: Tensor) -> bool:
-        """Whether crossings move with anything: what states come from, or what the events themselves hold."""
+        """Return whether crossings depend on anything with a gradient: the states, or what the events themselves hold."""
         at = self.t[:, None]
         return torch.is_grad_enabled() and (hs.requires_grad or any(event(at, self.h).requires_grad for event in self.events))
 
     def _with_gradients(self, crossings: list[list[_Crossing]], times: Tensor) -> list[list[Tensor]]:
-        """The times of crossings as functions of what the states come from, by the implicit function theorem."""
+        """Return the times of crossings with their gradients, by the implicit function theorem."""
         leaves = times[1:-1].detach().requires_grad_()
         hs = self._solved(self.h, torch.cat([times[:1], leaves])).hs[1:]
         moved = [[leaves[0, 0]] * len(mine) for mine in crossings]
@@ -283,14 +283,13 @@ class EventSolve:
 
     def _listed(self, found: list[tuple[int, Tensor, Tensor]]) -> EventTimes:
         if not found:
-            nobody = torch.zeros(0, dtype=torch.long)
-            return EventTimes(nobody, self.times.new_zeros(0), self.h.new_zeros(0, self.h.shape[1]))
+            return EventTimes(torch.zeros(0, dtype=torch.long), self.times.new_zeros(0), self.h.new_zeros(0, self.h.shape[1]))
         samples, times, states = zip(*sorted(found, key=lambda one: one[0]), strict=True)  # of one sample they are in time
         return EventTimes(torch.tensor(samples), torch.stack(times), torch.stack(states))
 
 
 class _CrossingTime(torch.autograd.Function):
-    """t* of g(t*, p) = 0, whose derivative is -(dg/dp) / (dg/dt)."""
+    """Gives t* of g(t*, p) = 0 its derivative, -(dg/dp) / (dg/dt)."""
 
     @staticmethod
     def forward(ctx: Any, times: Tensor, slopes: Tensor, values: Tensor) -> Tensor:
@@ -304,7 +303,7 @@ class _CrossingTime(torch.autograd.Function):
 
 
 class _Look:
-    """A finished solve, looked at on the ends of every sample's steps and between them: times (rows, batch)."""
+    """Evaluates events on the ends of every sample's steps of a solve and between them: times (rows, batch)."""
 
     def __init__(self, solved: Trajectory) -> None:
         assert isinstance(solved.between, StatesBetween)
@@ -325,12 +324,12 @@ class _Look:
         self.end, self.goal = solved.hs[-1], solved.ts[-1]
 
     def on_grid(self, event: Event) -> np.ndarray:
-        """g, (rows, batch)."""
+        """Return g, (rows, batch)."""
         values = event(torch.from_numpy(self.times).reshape(-1, 1), self.states.flatten(0, 1))
         return values.double().cpu().numpy().reshape(self.times.shape)
 
     def roots(self, event: Event, rows: np.ndarray, samples: np.ndarray) -> list[float]:
-        """The zeros after these rows of the grid."""
+        """Return the zeros after these rows of the grid."""
         if not len(rows):
             return []
         from scipy.optimize import elementwise  # noqa: PLC0415 - 32 MB, and a third of a second

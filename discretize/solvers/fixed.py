@@ -1,4 +1,4 @@
-r"""Fixed steps: equal ones in each segment, none longer than max_step, the last one ending on the segment's end.
+r"""Fixed steps divide each segment into equal ones, none longer than max_step.
 
 By an explicit Runge-Kutta method, which sees the input move within a step, or by a step map, which holds the input (and
 the clock's speed) at what they are when the step begins: h <- step(field, x(t), h, c'(t) dt).
@@ -32,7 +32,7 @@ FIXED_METHODS: dict[str, ExplicitRungeKutta] = {
 
 
 def num_steps(length: float, max_step: float | None) -> int:
-    """How many equal steps a segment takes."""
+    """Return how many equal steps a segment takes."""
     if max_step is None:
         return 1
     # Segments are differences of times: 0.30000000000000004 is three steps of 0.1, not four.
@@ -89,7 +89,7 @@ class FixedEngine(Engine):
             )  # fmt: skip
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
-        """Over the segment in as many equal steps as said, (1,) for all samples or (batch,); one that has done its own waits."""
+        """Take so many equal steps, (1,) for all samples or (batch,); a sequence that has taken its own waits."""
         times = segment.times_on(h.device)
         if len(steps) == 1:
             dt = segment.length(times if self.on_device else torch.device("cpu")) / int(steps[0])
@@ -104,7 +104,7 @@ class FixedEngine(Engine):
 
     @abstractmethod
     def step(self, segment: Segment, begin: Tensor, dt: Tensor, h: Tensor) -> Tensor:
-        """One step from `begin`, a time since the segment's start; dt () or (batch, 1), 0 for a sequence that waits."""
+        """Take one step from `begin`, a time since the segment's start; dt () or (batch, 1), 0 for a sequence that waits."""
 
 
 class GridEngine(FixedEngine):

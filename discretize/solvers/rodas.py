@@ -88,7 +88,7 @@ class Rodas5P(EmbeddedMethod):
 
 
 def _solver(step: Tensor, jacobian: Tensor) -> Callable[[Tensor], Tensor]:
-    """What solves (1 - step J) u = right: (..., state) -> (..., state); J (..., state, state), or (..., state), its diagonal."""
+    """Return a solver of (1 - step J) u = right, (..., state); J (..., state, state), or (..., state), its diagonal."""
     if jacobian.dim() == step.dim():
         diagonal = 1 - step * jacobian
         return lambda right: right / diagonal
@@ -110,7 +110,7 @@ def _jacobian(slope: RightHandSide, tau: Tensor, h: Tensor) -> Tensor:
 
 
 def time_derivative(slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
-    """df/dt at (tau, h): exact where the input is made of torch's functions of time, else by three points inside the step."""
+    """Return df/dt at (tau, h): exact where the input is made of torch's functions of time, else by three points in the step."""
     if slope.differentiable_in_time:
         # If torch.func cannot differentiate the field, its time derivative is taken like that of a user's function.
         with suppress(RuntimeError, NotImplementedError):

@@ -26,7 +26,7 @@ __all__ = ["Chain", "RightHandSide", "Segment", "chain_of"]
 
 
 class Chain:
-    """The segments of a solve, one after another.
+    """Holds the segments of a solve, one after another.
 
     `edges` (segments + 1,) or (segments + 1, batch), float64, perhaps with a gradient; `places`: which edge each requested
     time is, (n,) or (n, batch); `requested`: the requested times, like `places`, where gradients to times matter; `path`, the
@@ -54,23 +54,23 @@ class Chain:
         return Segment(self, j, rows)
 
     def edges_on(self, device: torch.device) -> tuple[Tensor, ...]:
-        """Every edge, () or (batch, 1), moved to a device once and not at each evaluation."""
+        """Return every edge, () or (batch, 1), moved to a device once and not at each evaluation."""
         if device not in self._edges:
-            with torch.enable_grad():  # whoever asks first may want none
+            with torch.enable_grad():  # the first caller may want none
                 edges = self.edges.to(device, non_blocking=True)
                 self._edges[device] = (edges[..., None] if self.own else edges).unbind(0)
         return self._edges[device]
 
     def arrival(self, edge: int, h: Tensor) -> Tensor:
-        """dh/dt at an edge, on the segment that ends there; at the first edge, on the one that begins."""
+        """Return dh/dt at an edge, on the segment that ends there; at the first edge, on the one that begins."""
         if edge == 0:
             return self.segment(0)(torch.zeros((), dtype=torch.float64, device=h.device), h)
         segment = self.segment(edge - 1)
         return segment(segment.length(segment.times_on(h.device)), h)
 
     def begun(self, h0: Tensor) -> Tensor:
-        """The state that a solve starts from, with the gradient of the first time where the edges have none: to start later is
-        to start from further back."""
+        """Return the state that a solve starts from, with the gradient of the first time where the edges have none: to start
+        later is to start from further back."""
         if self.requested is None or self.differentiable or not len(self):
             return h0
         start = self.requested[0]
@@ -78,11 +78,11 @@ class Chain:
         return h0 - self.arrival(0, h0) * (later[:, None] if self.own else later)
 
     def wanted(self) -> set[int]:
-        """The edges whose states have to be kept."""
+        """Return the edges whose states have to be kept."""
         return set(self.places.unique().tolist())
 
     def states(self, kept: dict[int, Tensor]) -> Tensor:
-        """The states at the requested times from those at their edges: (n, batch, state)."""
+        """Return the states at the requested times from those at their edges: (n, batch, state)."""
         states = self._at_places(kept)
         if self.requested is None or not len(self):
             return states
@@ -122,35 +122,35 @@ class RightHandSide(ABC):
 
     @abstractmethod
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
-        """dh/dt."""
+        """Return dh/dt."""
 
     def jacobian(self, tau: Tensor, h: Tensor) -> Tensor:
-        """That of dh/dt in h, as `VectorField.jacobian`."""
+        """Return the Jacobian of dh/dt in h, as `VectorField.jacobian`."""
         return jacobian_of(lambda u: self(tau, u), h)
 
     def jacobian_cost(self, state: int) -> int:
-        """How many evaluations a Jacobian takes, of so many units."""
+        """Return how many evaluations a Jacobian of so many units takes."""
         return state
 
     @abstractmethod
     def of(self, rows: Tensor) -> RightHandSide:
-        """The same for some of its samples."""
+        """Return the right-hand side of some of its samples."""
 
     @abstractmethod
     def length(self, device: torch.device) -> Tensor:
-        """() or (rows, 1), with a gradient where `differentiable`."""
+        """Return the length, () or (rows, 1), with a gradient where `differentiable`."""
 
     @abstractmethod
     def times_on(self, device: torch.device) -> torch.device:
-        """Where tau has to be for states on a device."""
+        """Return where tau has to be for states on a device."""
 
     @abstractmethod
     def when(self, tau: float, sample: int | None) -> float:
-        """The user's time at tau, of one sample, as a number."""
+        """Return the user's time at tau, of one sample, as a number."""
 
     @abstractmethod
     def read(self, tau: Tensor) -> Tensor:
-        """The projected input at tau: (rows, projected)."""
+        """Return the projected input at tau: (rows, projected)."""
 
 
 class Segment(RightHandSide):
@@ -184,7 +184,7 @@ class Segment(RightHandSide):
         return self.chain.driven.direction * (float(start if start.dim() == 0 else start[sample or 0]) + tau)
 
     def time(self, tau: Tensor) -> Tensor:
-        """The time at tau, clamped to the segment: rounding may put it an ulp outside, and the guess of a first step beyond."""
+        """Return the time at tau, clamped to the segment: rounding may put it an ulp outside, a guessed first step beyond."""
         start, end = self.ends(tau.device)
         if start.dim() == 0:
             tau = tau.reshape(()) if tau.numel() == 1 else tau
@@ -197,11 +197,11 @@ class Segment(RightHandSide):
         return self.input_at(self.time(tau))
 
     def input_at(self, t: Tensor) -> Tensor:
-        """The projected input at the time t, () or (rows, 1)."""
+        """Return the projected input at the time t, () or (rows, 1)."""
         return self.chain.path.at(self.number, t, self.rows)
 
     def speed_at(self, t: Tensor, h: Tensor) -> Tensor:
-        """c'(t), () or (rows, 1), in the dtype of h; of a chain with a speed."""
+        """Return c'(t), () or (rows, 1), in the dtype of h; of a chain with a speed."""
         assert self.chain.speed is not None
         speed = self.chain.speed.at(self.number, t, self.rows)
         return speed.to(h.dtype) if speed.dim() == 0 else speed.to(device=h.device, dtype=h.dtype, non_blocking=True)
@@ -211,7 +211,7 @@ class Segment(RightHandSide):
         return device if self.chain.own_times else torch.device("cpu")
 
     def ends(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Where it begins and ends, () or (rows, 1), with the gradient of the edges."""
+        """Return its start and end, () or (rows, 1), with the gradient of the edges."""
         edges = self.chain.edges_on(device)
         start, end = edges[self.number], edges[self.number + 1]
         return select(start, self.rows), select(end, self.rows)
@@ -222,7 +222,7 @@ class Segment(RightHandSide):
 
 
 def chain_of(driven: Driven, ts: Tensor, by_slope: bool = False) -> Chain:
-    """The segments from ts[0] to ts[-1], cut at every time of `ts` and every knot between them; ts (n,) or (n, batch).
+    """Cut the time from ts[0] to ts[-1] at every time of `ts` and every knot between them; ts (n,) or (n, batch).
 
     The edges have the gradients of the times they are. Where a requested time is a knot too, the edge is the knot, where the
     input changes; the requested time moves its own state only: see `Chain.states`. `by_slope`: where knots have no gradient the

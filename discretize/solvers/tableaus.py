@@ -27,7 +27,7 @@ __all__ = ["EXPLICIT_PAIRS", "Attempt", "EmbeddedMethod", "EmbeddedRungeKutta", 
 
 
 class Attempt(NamedTuple):
-    """The state a step leads to, the error it estimates, and dh/dt at its end where that is known."""
+    """Holds the state a step leads to, the error it estimates, and dh/dt at its end if known."""
 
     h: Tensor
     error: Tensor
@@ -35,7 +35,7 @@ class Attempt(NamedTuple):
 
 
 class EmbeddedMethod(ABC):
-    r"""A step with an error estimate, of size O(dt^order) relative to the solution that goes on.
+    r"""Takes a step and estimates its error, of size O(dt^order) relative to the solution that goes on.
 
     `evaluations` of the field in an attempt whose first slope is known; `implicit` methods also need a Jacobian.
 
@@ -49,16 +49,16 @@ class EmbeddedMethod(ABC):
 
     @abstractmethod
     def attempt(self, slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
-        """One step from h at tau; `start` is dh/dt there."""
+        """Take one step from h at tau; `start` is dh/dt there."""
 
     def cost(self, slope: RightHandSide, state: int) -> int:
-        """Evaluations of the field in an attempt, a derivative along a vector counting as one."""
+        """Return the evaluations of the field in an attempt, a derivative along a vector counting as one."""
         return self.evaluations
 
 
 @dataclass(frozen=True)
 class EmbeddedRungeKutta(EmbeddedMethod):
-    r"""An explicit Runge-Kutta pair from its tableau.
+    r"""Takes the steps of an explicit Runge-Kutta pair, given its tableau.
 
     Args:    name, order; c: nodes of the stages after the first; a: their rows; b: weights, or None where the last row is
              b and so its slope the next step's first; e: b less the weights of the companion.
@@ -90,7 +90,7 @@ class EmbeddedRungeKutta(EmbeddedMethod):
 
 
 def weighted(weights: Sequence[float], ks: Sequence[Tensor]) -> Tensor:
-    """sum_i w_i k_i over the weights that are not 0."""
+    """Return sum_i w_i k_i over the weights that are not 0."""
     total: Tensor | None = None
     for weight, k in zip(weights, ks, strict=False):
         if weight:

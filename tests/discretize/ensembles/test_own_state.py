@@ -1,7 +1,6 @@
 """What a network keeps of its own calls, in an ensemble as in a loop over the networks, or refused by name."""
 
 import copy
-import random
 import threading
 
 import numpy as np
@@ -54,15 +53,6 @@ class Last(nn.Module):
         return x if before is None else x + before
 
 
-class Emptied(Last):
-    def forward(self, x):
-        if self.last is None:
-            self.last = x.detach().mean(0)
-            return x
-        before, self.last = self.last, None
-        return x * before
-
-
 class Reads(nn.Module):
     """The value of a tensor decides, which keeps torch from doing all networks at once."""
 
@@ -96,21 +86,6 @@ class Tied(nn.Module):
         return self.counting(self.b(self.a(x).tanh())) / self.count
 
 
-class Halves(nn.Module):
-    """Two buffers whose numbers take turns in memory."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(6, 6)
-        self.register_buffer("h", torch.zeros(5, 3))
-        self.register_buffer("c", torch.zeros(5, 3))
-
-    def forward(self, x):
-        self.h, self.c = self.linear(torch.cat([x, self.h], 1)).detach().chunk(2, 1)
-        self.c += 1
-        return x + self.h * self.c
-
-
 class Bounded(nn.Module):
     """A weight that each call moves back between bounds."""
 
@@ -124,21 +99,6 @@ class Bounded(nn.Module):
         return self.linear(x)
 
 
-class Method(nn.Module):
-    """An attribute that is a method of the module, and one that lists its parts."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(3, 3)
-        self.how, self.parts = self.twice, [self.linear]
-
-    def twice(self, x):
-        return self.parts[0](x) * 2
-
-    def forward(self, x):
-        return self.how(x)
-
-
 PARTS = {
     "linear": lambda: nn.Linear(3, 3),
     "normalized": lambda: nn.BatchNorm1d(3),
@@ -146,13 +106,10 @@ PARTS = {
     "count": Count,
     "mean": Mean,
     "last": Last,
-    "emptied": Emptied,
     "reads": Reads,
     "twice": Twice,
     "tied": Tied,
-    "halves": Halves,
     "bounded": Bounded,
-    "method": Method,
 }
 
 
@@ -297,16 +254,8 @@ def replaces(module, x):
     module.kept = x
 
 
-def counts(module, x):
-    module.kept += 1
-
-
 def appends(module, x):
     module.kept.append(x)
-
-
-def deletes(module, x):
-    vars(module).pop("kept", None)
 
 
 def writes(module, x):
@@ -333,10 +282,6 @@ def draws(module, x):
     x + torch.rand(3, generator=module.kept)
 
 
-def draws_by_python(module, x):
-    module.kept.random()
-
-
 def turns(module, x):
     module.linear.train(not module.linear.training)
 
@@ -345,20 +290,14 @@ def grows(module, x):
     module.linear.more = nn.Linear(3, 3)
 
 
-def learns(module, x):
-    module.linear.more = nn.Parameter(torch.zeros(3))
-
-
 def counts_in_the_class(module, x):
     type(module).calls = getattr(type(module), "calls", 0) + 1
 
 
 STATE = {
     "a tensor": (lambda: None, replaces, "kept"),
-    "a counter": (lambda: 0, counts, "kept"),
     "a list": (list, appends, "kept"),
     "a list of much": (lambda: list(range(20_001)), appends, "kept"),
-    "an attribute that goes": (lambda: 3, deletes, "kept"),
     "a tensor in place": (lambda: torch.zeros(3), writes, "kept"),
     "a tensor's data": (lambda: torch.full((3,), torch.nan), writes_unseen, "kept"),
     "an array": (lambda: np.zeros(3), writes, "kept"),
@@ -366,11 +305,8 @@ STATE = {
     "an object": (Tracker, tracks, "kept"),
     "an iterator": (lambda: iter([1, 2, 3, 4, 5, 6, 7, 8]), nexts, "kept"),
     "torch's random numbers": (lambda: torch.Generator().manual_seed(1), draws, "kept"),
-    "Python's": (lambda: random.Random(1), draws_by_python, "kept"),
-    "numpy's": (lambda: np.random.default_rng(1), draws_by_python, "kept"),
     "the mode": (lambda: None, turns, "linear.training"),
     "a part": (lambda: None, grows, "linear.more"),
-    "a parameter": (lambda: None, learns, "linear.more"),
     "a class": (lambda: None, counts_in_the_class, "Keeps.calls"),
 }
 
@@ -385,15 +321,8 @@ def test_state_in_plain_attributes_is_refused_by_name(name, alone):
         with pytest.raises(ValueError, match=rf"A call of the networks changes `{where}`.*register_buffer.*in a loop"):
             many(x)
     many.stacked.at_each_call = lambda module, x: None
-    if name in ("a tensor", "a counter", "an attribute that goes"):  # undone
+    if name == "a tensor":  # undone
         many(x)
-
-
-def test_a_flag_that_is_set_once_is_refused_at_the_second_call_too():
-    many = ensemble([Keeps({"first": True}, lambda module, x: module.kept.update(first=False)) for _ in range(2)])
-    for _ in range(2):
-        with pytest.raises(ValueError, match="changes `kept`"):
-            many(torch.randn(5, 3))
 
 
 def test_what_a_call_leaves_as_it_was_is_no_state():
@@ -465,15 +394,6 @@ def keeping(make):
 def test_what_cannot_be_stacked_is_refused_by_name(make, words, count):
     with pytest.raises(ValueError, match=r"`networks\[0\]` cannot be in an ensemble: " + words):
         ensemble([make() for _ in range(count)])
-
-
-def test_weights_in_one_block_of_memory_are_no_views_of_one_another():
-    def flat():
-        module, memory = nn.Linear(3, 3), torch.randn(12)
-        module.weight, module.bias = nn.Parameter(memory[:9].view(3, 3)), nn.Parameter(memory[9:])
-        return nn.Sequential(module)
-
-    assert_a_loop([flat() for _ in range(3)])
 
 
 @each("make", [lambda numbers: dict.fromkeys(numbers, 1), lambda numbers: [numbers, [[0]]]])

@@ -172,13 +172,6 @@ def test_states_after_a_jump_are_those_at_its_sample_and_stay_where_a_sequence_i
         h = before[k]
 
 
-def test_a_wiring_of_truth_values_is_one_of_ones_and_zeros():
-    wiring, x = torch.rand(8, 5) < 0.5, torch.randn(4, 2, 3)
-    ours, others = (discretize.cfc(3, 5, layers=0, wiring=given) for given in (wiring, wiring.double()))
-    others.load_state_dict(ours.state_dict())
-    assert torch.equal(ours(x)[0], others(x)[0])
-
-
 def test_what_cannot_be_converted_is_refused_in_words():
     for module, error, words in (
         (nn.GRU(3, 5), TypeError, "`module` must be an LTC, CfC or CfCCell of ncps.torch, got GRU."),

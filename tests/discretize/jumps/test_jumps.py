@@ -290,7 +290,6 @@ def test_the_whole_loss_of_gru_ode_bayes_has_gradients_where_values_are_missing(
 
 WRONG = {
     "another width": (lambda: JumpRNN(ctrnn.gru(0, 3), GRUBayes(2, 4)), ValueError, "`jump` maps 4 units, `field` keeps 3"),
-    "no units": (lambda: gru_d(2, 0), ValueError, "`hidden_size` must be at least 1, got 0"),
     "a driven field": (lambda: JumpRNN(ctrnn.gru(2, 3), Added(3)), ValueError, "`field` has 2 inputs, and nothing to read"),
     "no jump": (lambda: JumpRNN(ctrnn.gru(0, 3), nn.GRUCell(2, 3)), TypeError, "a discretize.Jump, got GRUCell; `CellJump"),
     "no cell": (lambda: CellJump(ctrnn.gru(2, 3)), TypeError, "must be a discretize.DiscreteCell, got Relaxation"),
@@ -311,24 +310,12 @@ WRONG = {
         lambda: gru_ode_bayes(2, 3, dtype=torch.float64), TypeError,
         "`gru_ode_bayes` takes no `dtype`; it takes input_size, hidden_size, prep, observer, method, .* convert those",
     ),
-    "a misspelt size": (lambda: ode_rnn(2, 3, unit=4), TypeError, "`ode_rnn` takes no `unit`; did you mean `units`"),
-    "a method of what is counted": (lambda: gru_d(2, 3, method="rk4"), TypeError, "`gru_d` takes no `method`"),
-    "no values": (lambda: ode_rnn(None, 3), TypeError, "`input_size` must be a whole number, got None"),
-    "less than no units": (lambda: ode_rnn(2, -3), ValueError, "`hidden_size` must be at least 1, got -3"),
-    "a network of nothing": (lambda: ode_rnn(2, 3, units=0), ValueError, "`units` must be at least 1, got 0"),
-    "less than no values": (lambda: gru_d(-2, 3), ValueError, "`input_size` must be at least 1, got -2"),
     "a mean that is none": (lambda: gru_d(2, 3, torch.tensor([0.0, torch.nan])), ValueError, "`mean` must be finite, got nan"),
     "a gap of nothing": (lambda: gru_d(2, 3, gap=0.0), ValueError, "`gap` must be positive, got 0"),
-    "a complex mean": (lambda: gru_d(2, 3, torch.zeros(2) * 1j), ValueError, r"must be \(2,\) numbers, .* got torch\.complex"),
-    "units that are none": (lambda: discretize.Elapsed(2, None), TypeError, "`hidden_size` must be a whole number, got None"),
     "weights of whole numbers": (lambda: GRUBayes(2, 3, dtype=torch.int64), TypeError, "`dtype` must be a floating-point dtype"),
     "two dtypes": (
         lambda: JumpRNN(ctrnn.gru(0, 3), GRUBayes(2, 3, dtype=torch.float32)), TypeError, "`jump` has parameters of torch.float3",
     ),
-    "numbers of another dtype": (
-        lambda: gru_d(2, 3)(torch.zeros(4, 1, 2, dtype=torch.float32)), TypeError, "`x` is torch.float32, the field's parameters",
-    ),
-    "times that are none": (lambda: impulses()(torch.zeros(4, 1, 2), ts="soon"), TypeError, "`ts` must be a sequence of times"),
     "a misspelt start": (
         lambda: impulses().jumps(torch.zeros(4, 1, 2), h0=torch.zeros(1, 2)), TypeError, "takes no `h0`; did you mean `h_0`",
     ),

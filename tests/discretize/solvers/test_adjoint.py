@@ -5,7 +5,6 @@ import math
 import problems
 import pytest
 import torch
-import torchdiffeq
 from torch.testing import assert_close
 
 import ctrnn
@@ -95,7 +94,7 @@ def test_cotangents_of_any_size_are_carried_back_as_well():
         assert_close(1e9 * ours, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_captured_tensor_is_refused_where_torchdiffeq_leaves_none():
+def test_a_captured_tensor_is_refused():
     captured = torch.randn(2, requires_grad=True)
 
     class Captures(ctrnn.VectorField):
@@ -110,64 +109,15 @@ def test_a_captured_tensor_is_refused_where_torchdiffeq_leaves_none():
     integrate(field, path, h0, torch.arange(4.0)).hs.sum().backward()
     assert captured.grad.abs().sum() > 0
 
-    class Naive(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.unused = torch.nn.Parameter(torch.zeros(1))
-
-        def forward(self, t, h):
-            return captured - h + 0 * self.unused
-
-    captured.grad = None
-    torchdiffeq.odeint_adjoint(Naive(), h0, torch.tensor([0.0, 1.0])).sum().backward()
-    assert captured.grad is None  # silently: the trap
-
-
-def test_the_adjoint_of_an_euler_step_is_refused_and_would_be_wrong():
-    field, h0 = problems.NAMED_FIELDS["gated per unit"](2, 3), torch.randn(4, 3)
-    x = torch.randn(1, 4, 2)
-
-    class Naive(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.field = field
-
-        def forward(self, t, h):
-            return self.field(x[0], h)
-
-    def gradient(solve):
-        return torch.autograd.grad(solve.square().sum(), list(field.parameters()))
-
-    of_the_step = gradient(integrate(field, ctrnn.HeldPath(x), h0, [0.0, 1.0], method="euler").hs[-1])
-    naive = gradient(torchdiffeq.odeint_adjoint(Naive(), h0, torch.tensor([0.0, 1.0]), method="euler")[-1])
-    assert max(float((a - b).abs().max()) for a, b in zip(naive, of_the_step, strict=True)) > 0.1
-    with pytest.raises(ValueError, match="the gradient would be wrong"):
-        integrate(field, ctrnn.HeldPath(x), h0, [0.0, 1.0], method="euler", gradient=Adjoint())
-
 
 def test_one_sweep_serves_all_requested_times():
-    """torchdiffeq begins its adjoint anew at every output time, with a first step to be found and a state to be read off."""
-    field, h0 = problems.NAMED_FIELDS["gated per unit"](2, 3), torch.randn(4, 3)
-    xs, calls = torch.randn(1, 4, 2), [0]
-
-    class Naive(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.field = field
-
-        def forward(self, t, h):
-            calls[0] += 1
-            return self.field(xs[0], h)
-
+    field, h0, xs = problems.NAMED_FIELDS["gated per unit"](2, 3), torch.randn(4, 3), torch.randn(1, 4, 2)
     ts = torch.linspace(0, 1, 21)
-    loss = torchdiffeq.odeint_adjoint(Naive(), h0, ts, rtol=1e-6, atol=1e-6).square().sum()
-    calls[0] = 0
-    loss.backward()
     solved = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-6, atol=1e-6, gradient=Adjoint())
     solved.hs.square().sum().backward()
     # One step back for each requested time, at 7 evaluations; the first segments took several, and are solved again, as 8 more
     # are, to see whether the field is the same.
-    assert solved.stats["nfe_backward"] <= 20 * 7 + 60 + 8 * 6 < calls[0]
+    assert 0 < solved.stats["nfe_backward"] <= 20 * 7 + 60 + 8 * 6
 
 
 def test_the_adjoint_keeps_no_graph_of_the_steps():

@@ -135,6 +135,10 @@ def test_graphs_are_of_the_field_that_was_solved_or_refused(way):
     check(STEPS[way], {name: change for name, change in CHANGES.items() if name not in UNCOUNTED})
 
 
+def test_torchdiffeqs_adjoint_is_of_the_field_that_was_solved():
+    check(of_solve("torchdiffeq:dopri5", discretize.Adjoint()), {name: CHANGES[name] for name in sorted(UNDONE)})
+
+
 @pytest.mark.slow  # kernels to build
 @each("way", KERNELS)
 def test_kernels_are_of_the_field_that_was_solved_or_refused(way):
@@ -165,6 +169,19 @@ def test_what_a_field_keeps_and_does_not_read_is_no_change(way):
     hs = AGAIN[way](field, h0)
     field.note = "solved"
     assert torch.autograd.grad(hs.sum(), h0)[0].isfinite().all()
+
+
+def test_a_field_counts_its_calls_in_the_backward_pass_and_states_between_are_of_its_settings_before():
+    field, h0 = Counting(), torch.ones(2, 2).requires_grad_()
+    path, ts = ctrnn.HeldPath(torch.zeros(3, 2, 1)), torch.arange(4.0)
+    solved = integrate(field, path, h0, ts, gradient=discretize.Adjoint())
+    calls, again, between = field.evaluations, solved.stats["nfe_backward"], torch.tensor([0.3, 1.7])
+    solved.hs.sum().backward()
+    assert field.evaluations - calls == solved.stats["nfe_backward"] - again > 0
+    with torch.no_grad():
+        expected, field.number = solved(between), 2.0
+        assert torch.equal(solved(between), expected)
+    assert field.number == 2.0
 
 
 @each("way", ["the adjoint", "blocks", "steps", "a solve"])

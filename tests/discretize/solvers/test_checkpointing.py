@@ -71,21 +71,6 @@ def test_a_budget_without_gradients_changes_nothing():
             assert torch.equal(bounded.hs, free.hs)
 
 
-@pytest.mark.slow
-def test_ten_thousand_samples_train_within_the_budget():
-    """The process grows by the budget, the states asked for and their gradients, not by the graph of 20,000 steps."""
-    import resource  # noqa: PLC0415 (not everywhere)
-
-    field, budget = ctrnn.gated(4, 32), 64e6
-    xs = torch.randn(10_000, 8, 4)
-    rnn = ContinuousRNN(field, rtol=1e-4, atol=1e-4, gradient=Checkpointed(budget))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    rnn(xs)[0].square().mean().backward()
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    states = 10_000 * 8 * 32 * 8
-    assert grown < 2 * budget + 12 * states, f"{grown / 1e6:.0f} MB"  # without a budget it is 0.32 MB a sample
-
-
 SETTINGS_BACK = [{}, {"gradient": Checkpointed(1e5)}, {"gradient": Checkpointed(1)}, {"gradient": Adjoint()}]
 
 

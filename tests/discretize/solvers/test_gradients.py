@@ -216,13 +216,3 @@ def test_tries_that_left_the_domain_leave_no_nan_in_anyones_gradient(method, mem
         assert ours.isfinite().all()
         assert_close(ours, theirs, rtol=0, atol=1e-2)
     assert any(tries), "no try left the domain: take a faster one"
-
-
-def test_no_gradient_is_kept_where_none_is_asked_for():
-    field = ctrnn.gated(2, 2)
-    with torch.no_grad():
-        solved = integrate(
-            field, ctrnn.HeldPath(torch.randn(2, 2, 2)), torch.randn(2, 2), torch.arange(3.0), gradient=Checkpointed(1)
-        )
-    assert not solved.hs.requires_grad
-    assert solved.stats["nfe_backward"] == 0

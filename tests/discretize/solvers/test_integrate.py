@@ -15,7 +15,21 @@ from cases import each
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import Adjoint, DiscreteCell, Euler, Step, integrate, solve, unroll
+from discretize import (
+    ETDRK4,
+    Adjoint,
+    BackwardEuler,
+    Checkpointed,
+    ContinuousRNN,
+    DiscreteCell,
+    DiscreteRNN,
+    Euler,
+    ExponentialEuler,
+    Step,
+    integrate,
+    solve,
+    unroll,
+)
 
 NAMED = problems.NAMED_FIELDS
 # |h|^r h has no second derivative at 0 for r <= 1, and no solver's error estimate holds across that corner.
@@ -163,15 +177,6 @@ def test_warp_invariance_holds_at_hundreds_of_random_speeds():
     assert worst < 10
 
 
-def test_without_the_speed_the_warped_input_leads_elsewhere():
-    field, path, warp = NAMED["gated per unit"](2, 3), ctrnn.HeldPath(recording(6)), ctrnn.AffineWarp(0.25)
-    h0, times = torch.zeros(3, 3), torch.linspace(0, 24, 7)
-    with torch.no_grad():
-        original = integrate(field, path, h0, warp(times))
-        unwarped_field = integrate(field, ctrnn.WarpedPath(path, warp), h0, times)
-    assert float((unwarped_field.hs - original.hs).abs().max()) > 0.05
-
-
 def test_repeating_every_sample_is_the_theorem_for_a_constant_speed():
     repeats = 3
     field, xs, h0 = NAMED["gru"](2, 3), recording(), torch.randn(3, 3)
@@ -197,17 +202,6 @@ def test_a_speed_may_be_a_bare_function_of_time():
             field, ctrnn.WarpedPath(path, warp), h0, ts, speed=lambda t: float(warp.speed(t)), rtol=1e-6, atol=1e-6
         )
     assert_close(by_function.hs, by_path.hs, rtol=0, atol=1e-5)
-
-
-def test_permuting_a_batch_permutes_the_answer_to_rounding():
-    field, xs = NAMED["lstm"](2, 3), recording(6, 5)
-    h0, order = torch.randn(5, 6), torch.tensor([3, 0, 4, 1, 2])
-    ts = torch.linspace(0, 6, 4)
-    with torch.no_grad():
-        straight = integrate(field, ctrnn.HeldPath(xs), h0, ts)
-        permuted = integrate(field, ctrnn.HeldPath(xs[:, order]), h0[order], ts)
-    assert straight.stats["num_steps"] == permuted.stats["num_steps"]
-    assert_close(permuted.hs, straight.hs[:, order], rtol=0, atol=1e-13)
 
 
 class Solved(torch.nn.Module):
@@ -432,3 +426,42 @@ def test_progress_is_a_bar_on_a_terminal_and_nothing_elsewhere(monkeypatch, caps
     monkeypatch.setitem(solve.BAR, "delay", 0)  # shown at once, however short the solve
     call(progress=True, fused=False)
     assert "integrate" in terminal.getvalue()
+
+
+@each(("name", "ours"), [("rk45", "dopri5"), ("RK45", "dopri5"), ("DOP853", "dopri8"), ("Radau", "rodas5p"), ("ode23", "bosh3")])
+def test_methods_by_their_names_elsewhere_are_answered_by_ours(name, ours):
+    with pytest.raises(ValueError, match=f"did you mean '{ours}'"):
+        ContinuousRNN(ctrnn.plain(2, 3), method=name)
+
+
+def nobody(field, **settings):
+    """Every way to run a batch of 0, (time, 0, input): the states."""
+    x, h0 = torch.randn(4, 0, 2), torch.zeros(0, field.state_size)
+    for step in (Euler(), ExponentialEuler(), BackwardEuler(), ETDRK4()):
+        yield DiscreteRNN(field, step)(x)[0]
+        yield unroll(DiscreteCell(field, step), x).hs
+        yield DiscreteCell(field, step)(x[0])
+    yield DiscreteRNN(field)(x, lengths=[], ts=torch.zeros(4, 0))[0]
+    for method in ("dopri5", "dopri8", "rodas5p", "rk4", Euler()):
+        yield ContinuousRNN(field, method)(x)[0]
+    for gradient in (Adjoint(), Checkpointed(1e6)):
+        yield ContinuousRNN(field, gradient=gradient)(x, lengths=[])[0]
+    for path in (ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath):
+        solved = integrate(field, path(x), h0, torch.arange(3.0))
+        yield solved.hs
+        assert solved(torch.tensor([0.5, 1.5])).shape == (2, 0, field.state_size)
+    yield integrate(field, ctrnn.FunctionPath(lambda t: torch.zeros(0, 2), (0.0, 3.0), 2), h0, torch.arange(3.0)).hs
+
+
+def test_a_batch_of_nobody_has_no_states_and_gradients_of_zero_as_in_torch():
+    for make in (ctrnn.gated, ctrnn.lstm):
+        field = make(2, 3)
+        assert field.initial_state(0).shape == (0, field.state_size)
+        for states in nobody(field):
+            assert states.shape[-2] == 0
+            gradients = torch.autograd.grad(states.sum(), list(field.parameters()))
+            assert not any(bool(gradient.any()) for gradient in gradients)
+    theirs, _ = torch.nn.RNN(2, 3)(torch.randn(4, 0, 2))
+    assert theirs.shape == next(nobody(ctrnn.plain(2, 3))).shape
+    with pytest.raises(ValueError, match="at least one sample and one feature"):
+        DiscreteRNN(ctrnn.plain(2, 3))(torch.randn(0, 2, 2))

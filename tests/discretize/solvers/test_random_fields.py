@@ -109,13 +109,6 @@ def test_a_mask_drawn_once_and_kept_is_solved_with():
     torch.testing.assert_close(hs, ContinuousRNN(known)(X)[0], rtol=0, atol=1e-14)
 
 
-def test_what_the_words_offer_in_place_of_torchs_dropout_is_solved():
-    sizes = {"input_size": 3, "hidden_size": 4, "dtype": torch.float64}
-    candidate = ctrnn.Dropout(ctrnn.TanhCandidate(**sizes), 0.3)
-    field = ctrnn.Relaxation(candidate, ctrnn.GateRate(**sizes), ctrnn.LinearDecay())
-    assert ContinuousRNN(field)(X)[0].isfinite().all()
-
-
 def test_the_looks_cost_at_most_two_evaluations_of_a_solve():
     calls = {}
     for field in (Dropped().eval(), KeptMask()):
