@@ -10,9 +10,12 @@ import cmath
 import math
 import numbers
 from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+
+K = TypeVar("K")
 
 ULPS_BEYOND_AN_END = 4.0
 
@@ -44,6 +47,14 @@ def can_make_weights(
         torch.empty(0, device=device)
     except (TypeError, RuntimeError, AssertionError) as error:
         raise ValueError(f"`device` must be one that torch has here, such as 'cpu', got {device!r} ({error}).") from error
+
+
+def instance(name: str, value: K, kind: type, hint: str = "") -> K:
+    """Refuse what is no object of a public class; the hint says what to do."""
+    if not isinstance(value, kind):
+        home = "torch.nn" if kind.__module__.startswith("torch.nn.") else kind.__module__.partition(".")[0]
+        raise TypeError(f"`{name}` must be a {home}.{kind.__name__}, got {type(value).__name__}{hint}.")
+    return value
 
 
 def one_of(name: str, value: object, known: Collection[str]) -> str:

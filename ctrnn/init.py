@@ -34,7 +34,7 @@ from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.published.adaptive import AdaptiveField
 from ctrnn.cells.published.rhn import RHNField
 from ctrnn.cells.stack import Stack
-from ctrnn.cells.traced_leak import biases_of_leak
+from ctrnn.cells.traced_leak import Entries, biases_of_leak
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import RATES, SIGMOID, FixedRate, Gate, LearnedConstant
@@ -121,18 +121,13 @@ def recurrent_normal_(module: M, gain: float = 0.1, *, generator: torch.Generato
         raise TypeError(f"`module` must be a field or module with recurrent weights, got {type(module).__name__}, without.")
     for owner, name in recurrent:
         weight = getattr(owner, name)
-        drawn = torch.empty_like(weight).normal_(0.0, scale / math.sqrt(weight.shape[1]), generator=generator)
-        if parametrize.is_parametrized(owner, name):
-            setattr(owner, name, drawn)
-        else:
-            weight.copy_(drawn)
+        _put(owner, name, torch.empty_like(weight).normal_(0.0, scale / math.sqrt(weight.shape[1]), generator=generator))
     return module
 
 
 def _recurrent_weights(owner: nn.Module) -> list[str]:
-    """The names of its own, those that are parametrized too."""
-    parametrized = dict(owner.named_children()).get("parametrizations", nn.ModuleDict())
-    names = [*dict(owner.named_parameters(recurse=False)), *dict(parametrized.named_children())]
+    """The names of a module's own recurrent weights, those that are parametrized too."""
+    names = (*owner._parameters, *getattr(owner, "parametrizations", ()))
     return [name for name in names if name == "weight_h" or name.startswith("weight_hh")]
 
 
@@ -172,20 +167,11 @@ def slow_decay_(module: M, *, largest: float = LONGEST, generator: torch.Generat
     return _initialize(module, draw)
 
 
-class BiasRows(NamedTuple):
-    """Rows of a parameter, flat, and what stands there for units that forget at given rates."""
-
-    owner: nn.Module
-    name: str
-    rows: slice | Tensor
-    of_rate: Callable[[Tensor], Tensor]
-
-
 class Layer(NamedTuple):
-    """A number of units with a time scale each, and all that is set by it."""
+    """A number of units with a time scale each, and the entries of biases that are set by it."""
 
     units: int
-    biases: tuple[BiasRows, ...]
+    biases: tuple[Entries, ...]
 
 
 @torch.no_grad()
@@ -234,7 +220,7 @@ def _of_rate(rate: Part, name: str) -> Layer:
         raise TypeError(f"`{name}` has the rate {type(rate).__name__}; how its bias sets a time scale is known for {known} only.")
     bias = getattr(rate, rate.argument)
     units = 0 if bias is None else bias.numel()
-    return Layer(units, (BiasRows(rate, rate.argument, slice(None), rate.activation.inverse),))
+    return Layer(units, (Entries(rate, rate.argument, slice(None), rate.activation.inverse),))
 
 
 def _of_leak(field: VectorField, name: str) -> list[Layer]:
@@ -245,7 +231,7 @@ def _of_leak(field: VectorField, name: str) -> list[Layer]:
             f"`{name}` is a {type(field).__name__} whose leak at rest no bias of its own sets, so that there is no time scale to "
             "draw; take a field with gates or a learned rate."
         )
-    return [Layer(len(each.rows), (BiasRows(*each),)) for each in found]
+    return [Layer(each.rows.numel(), (each,)) for each in found]  # type: ignore[union-attr]
 
 
 def _of_lstm(owner: nn.Module, names: tuple[str, ...], units: int) -> Layer:
@@ -262,7 +248,7 @@ def _of_highway(field: RHNField) -> Layer:
         log_kept = torch.log1p(-rate) / depth  # by each layer, the logarithm of 1 - t
         return torch.log(-torch.expm1(log_kept)) - log_kept
 
-    return Layer(field.hidden_size, tuple(BiasRows(layer, "bias", gates, of_rate) for layer in field.layers))
+    return Layer(field.hidden_size, tuple(Entries(layer, "bias", gates, of_rate) for layer in field.layers))
 
 
 def _of_torchs_gru(owner: nn.Module, names: tuple[str, ...], units: int) -> Layer:
@@ -275,9 +261,9 @@ def _of_complement(rate: Tensor) -> Tensor:
     return -SIGMOID.inverse(rate)
 
 
-def _added(owner: nn.Module, names: tuple[str, ...], rows: slice, of_rate: Callable[[Tensor], Tensor]) -> tuple[BiasRows, ...]:
+def _added(owner: nn.Module, names: tuple[str, ...], rows: slice, of_rate: Callable[[Tensor], Tensor]) -> tuple[Entries, ...]:
     """The first of biases that add is set, the others are zero."""
-    return tuple(BiasRows(owner, name, rows, torch.zeros_like if k else of_rate) for k, name in enumerate(names))
+    return tuple(Entries(owner, name, rows, torch.zeros_like if k else of_rate) for k, name in enumerate(names))
 
 
 def _suffixes(module: nn.RNNBase | nn.RNNCellBase) -> list[str]:
@@ -287,7 +273,7 @@ def _suffixes(module: nn.RNNBase | nn.RNNCellBase) -> list[str]:
     return [f"_l{layer}{direction}" for layer in range(module.num_layers) for direction in directions]
 
 
-def _check_bias(bias: BiasRows) -> None:
+def _check_bias(bias: Entries) -> None:
     owner, name, kind = bias.owner, bias.name, type(bias.owner).__name__
     if getattr(owner, name, None) is None:
         raise ValueError(f"`module` has a {kind} without a bias, and a time scale is set by one; make it with bias=True.")
@@ -304,14 +290,18 @@ def _check_bias(bias: BiasRows) -> None:
         )
 
 
-def _set(bias: BiasRows, rates: Tensor) -> None:
-    old = getattr(bias.owner, bias.name)
-    new = old.detach().clone(memory_format=torch.contiguous_format)
+def _set(bias: Entries, rates: Tensor) -> None:
+    new = getattr(bias.owner, bias.name).detach().clone(memory_format=torch.contiguous_format)
     new.view(-1)[bias.rows] = bias.of_rate(rates).to(new)
-    if parametrize.is_parametrized(bias.owner, bias.name):
-        setattr(bias.owner, bias.name, new)
+    _put(bias.owner, bias.name, new)
+
+
+def _put(owner: nn.Module, name: str, values: Tensor) -> None:
+    """Set a parameter's values, through its parametrization where it has one."""
+    if parametrize.is_parametrized(owner, name):
+        setattr(owner, name, values)
     else:
-        old.copy_(new)
+        getattr(owner, name).copy_(values)
 
 
 @torch.no_grad()

@@ -46,11 +46,11 @@ LOWEST, HIGHEST, HALVINGS = -50.0, 50.0, 100  # where a bias is looked for
 
 
 class Entries(NamedTuple):
-    """Entries of a parameter, flat, each of which sets the leak of units of its own."""
+    """Entries of a parameter, flat, and what stands there for units that forget at given rates."""
 
     owner: nn.Module
     name: str
-    rows: Tensor
+    rows: slice | Tensor
     of_rate: Callable[[Tensor], Tensor]  # (rows,) -> (rows,), in float64
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from ctrnn.clocks.warp import Warp
 from ctrnn.inputs.path import Data, GatheredPath, Path, across, column, piece_numbers
 from ctrnn.inputs.polynomial import PolynomialPath
@@ -31,8 +32,7 @@ class WarpedPath(GatheredPath):
 
     def __init__(self, path: Path | Spline, warp: Warp) -> None:
         path = as_path(path)
-        if not isinstance(warp, Warp):
-            raise TypeError(f"`warp` must be a ctrnn.Warp, got {type(warp).__name__}.")
+        checks.instance("warp", warp, Warp)
         if path.knots.dim() > 1 or path.knots.requires_grad:
             raise ValueError(
                 "`path` has times for every sequence, or times to be learned; a warp is one clock for all of them. Warp the "

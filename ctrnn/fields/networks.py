@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from ctrnn import checks
 from ctrnn.fields.field import VectorField
 
 __all__ = ["ControlledField", "NetworkField"]
@@ -24,9 +25,7 @@ class NetworkField(VectorField):
 
     def __init__(self, net: nn.Module, hidden_size: int) -> None:
         super().__init__(0, hidden_size)
-        if not isinstance(net, nn.Module):
-            raise TypeError(f"`net` must be a torch.nn.Module, got {type(net).__name__}.")
-        self.net = net
+        self.net = checks.instance("net", net, nn.Module)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         derivative: Tensor = self.net(h)

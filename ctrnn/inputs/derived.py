@@ -56,9 +56,7 @@ class DerivativePath(GatheredPath):
     """
 
     def __init__(self, path: Path) -> None:
-        if not isinstance(path, Path):
-            raise TypeError(f"`path` must be a ctrnn.Path, got {type(path).__name__}.")
-        if path.steady:
+        if checks.instance("path", path, Path).steady:
             raise ValueError(
                 f"A {type(path).__name__} moves by jumps alone, its derivative is 0; take a LinearPath or HermitePath."
             )

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ctrnn import checks
 from ctrnn.storage.description import Known, described, rebuilt
 from ctrnn.storage.tensors import read_tensors, write_tensors
 
@@ -32,9 +33,7 @@ def save(path: str | os.PathLike[str], model: nn.Module, known: Known | None = N
              argument of its constructor under the argument's name.
     Raises:  TypeError for what a file cannot name, or say, with the way out; OSError.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
-    words = _words(model, _checked(known))
+    words = _words(checks.instance("model", model, nn.Module), _checked(known))
     weights, shared, frozen = {}, {}, []
     named: dict[int, str] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():

@@ -81,8 +81,7 @@ def input_gradients(
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Ohno and Kumagai 2021, figures 1, 2 and 4.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
+    checks.instance("model", model, nn.Module)
     xs = _sequences(xs).detach().requires_grad_()
     given: dict[str, Any] = {name: value for name, value in {"ts": ts, "lengths": lengths}.items() if value is not None}
     with torch.enable_grad():

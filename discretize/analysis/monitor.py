@@ -80,8 +80,7 @@ class Monitor(AnsweredInit):
     """
 
     def __init__(self, model: nn.Module, warn: str = "overshooting", every: int = 1) -> None:
-        if not isinstance(model, nn.Module):
-            raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
+        checks.instance("model", model, nn.Module)
         checks.one_of("warn", warn, WARN_FROM)
         watched = {name: part for name, part in model.named_modules() if isinstance(part, DiscreteCell | DiscreteRNN)}
         if not watched:

@@ -118,9 +118,7 @@ def refine(
     Returns: a `Refinement`; its `verdict` is in words, `print` shows the table too.
     Raises:  TypeError, ValueError for what cannot be refined; SolverError where there is no exact solution.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
-    parts = [part for part in model.modules() if isinstance(part, DiscreteRNN)]
+    parts = [part for part in checks.instance("model", model, nn.Module).modules() if isinstance(part, DiscreteRNN)]
     if not parts:
         raise ValueError("`model` has no discretize.DiscreteRNN in it; wrap its field: `DiscreteRNN(field, step)`.")
     checks.positive_size("halvings", halvings)

@@ -64,9 +64,7 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
         read_out_dampening: float = 1.0,
         fused: Fused = True,
     ) -> None:
-        if not isinstance(model, SymbolModel):
-            raise TypeError(f"`model` must be a discretize.SymbolModel, got {type(model).__name__}.")
-        if not isinstance(model.step, Euler):
+        if not isinstance(checks.instance("model", model, SymbolModel).step, Euler):
             raise ValueError(f"`model` must step by discretize.Euler(), of which the moduli are; it has {model.step!r}.")
         self.fused = is_fused("fused", fused)
         network = self.network = network_of(model.field, fused)
