@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from cases import each
@@ -30,21 +29,15 @@ TIMES = [0.0, 0.3, 1.0, 1.5, 2.2, 2.25, 3.999, 4.0]
 
 
 @each("name", NAMED_FIELDS)
-@each("kind", [HeldPath, LinearPath])
-def test_without_a_speed_it_is_the_field_on_the_path(name, kind):
-    field, path = NAMED_FIELDS[name](3, 4), kind(torch.randn(5, 4, 3))
-    driven, h = Driven(field, path), torch.randn(4, field.state_size)
-    for t in TIMES:
-        assert_close(driven(t, h), field(path(t), h), **ROUNDING)
-        assert_close(driven(torch.tensor(t), h), field(path(t), h), **ROUNDING)
-
-
-@each("name", NAMED_FIELDS)
-def test_a_speed_multiplies_the_field(name):
-    field, path, warp = NAMED_FIELDS[name](3, 4), held(), bent()
-    driven, h = Driven(field, path, warp.speed), torch.randn(4, field.state_size)
-    for t in TIMES:
-        assert_close(driven(t, h), float(warp.speed(t)) * field(path(t), h), **ROUNDING)
+def test_it_is_the_field_on_the_path_times_the_speed(name):
+    field, warp = NAMED_FIELDS[name](3, 4), bent()
+    h = torch.randn(4, field.state_size)
+    for path in (held(), LinearPath(torch.randn(5, 4, 3))):
+        for t in TIMES:
+            assert_close(Driven(field, path)(t, h), field(path(t), h), **ROUNDING)
+            assert_close(
+                Driven(field, path, warp.speed)(torch.tensor(t), h), float(warp.speed(t)) * field(path(t), h), **ROUNDING
+            )
 
 
 def test_the_warped_model_is_the_field_at_what_the_clock_shows():
@@ -121,11 +114,6 @@ def test_a_bare_function_is_a_smooth_speed():
             assert_close(driven(t, h), (2 + math.sin(t)) * field(path(t), h), **ROUNDING)
 
 
-def test_a_speed_may_be_zero_for_a_while():
-    field, path, h = ctrnn.plain(3, 5), held(), torch.randn(4, 5)
-    assert torch.equal(Driven(field, path, lambda t: 0.0)(1.5, h), torch.zeros(4, 5))
-
-
 def test_a_learned_speed_gets_its_gradient():
     pace = torch.tensor(2.0, requires_grad=True)
     field, path, h = ctrnn.plain(3, 5), held(), torch.randn(4, 5)
@@ -143,22 +131,12 @@ def test_gradients_reach_weights_state_and_samples():
         assert_close(one, other, **ROUNDING)
 
 
-def test_float32_stays_float32_under_a_float64_speed():
-    field, path = ctrnn.gated(3, 5, dtype=torch.float32), HeldPath(torch.randn(5, 4, 3).float())
-    for speed in (None, bent().speed, lambda t: t**2):
-        assert Driven(field, path, speed)(1.7, torch.zeros(4, 5).float()).dtype == torch.float32
-
-
 @each(
     ("speed", "message"),
     [
         (lambda t: -1.0, "`speed` must be finite and at least 0, got -1.0 at t = 1.5"),
-        (lambda t: math.nan, "`speed` must be finite and at least 0, got nan at t = 1.5"),
-        (lambda t: t / 0.0, "`speed` must be finite and at least 0, got inf"),
         (lambda t: torch.ones(4, 1), r"`speed` must give one number for the whole batch, got shape \(4, 1\)"),
-        (lambda t: np.ones(2), r"`speed` must give one number for the whole batch, got shape \(2,\)"),
         (lambda t: None, "`speed` must"),
-        (lambda t: "fast", "`speed` must"),
     ],
 )
 def test_a_value_that_is_no_speed_is_refused(speed, message):
@@ -198,21 +176,10 @@ def test_the_slope_of_a_bare_function_is_not_known():
         ),
         (lambda: Driven(ctrnn.plain(2, 5), held()), ValueError, r"`path` has shape \(4, 3\), the field reads 2 input features"),
         (
-            lambda: Driven(ctrnn.plain(3, 5).float(), held()),
-            TypeError,
-            "`path` is torch.float64, the field's parameters are torch.float32",
-        ),
-        (
-            lambda: Driven(ctrnn.plain(3, 5, device="meta"), held()),
-            ValueError,
-            "`path` is on cpu, the field's parameters are on meta",
-        ),
-        (
             lambda: Driven(ctrnn.plain(3, 5), held(), 2.0),
             TypeError,
             "`speed` must be a warp's `speed`, a path or a function of time, got float",
         ),
-        (lambda: Driven(ctrnn.plain(3, 5), held(), torch.ones(())), TypeError, "`speed` must be .*got Tensor"),
         (
             lambda: Driven(ctrnn.plain(3, 5), held(), PiecewiseWarp([5, 6], [0, 1]).speed),
             ValueError,
@@ -229,16 +196,9 @@ def test_what_does_not_fit_together_is_refused(make, error, message):
     ("t", "h", "error", "message"),
     [
         (1.5, torch.zeros(3, 5).double(), ValueError, r"`h` must have shape \(batch, state\) = \(4, 5\), got \(3, 5\)"),
-        (1.5, torch.zeros(1, 4, 5).double(), ValueError, r"got \(1, 4, 5\); start from `field.initial_state\(4\)`"),
-        (1.5, torch.zeros(4, 6).double(), ValueError, "`h` has 6 units"),
         (1.5, torch.zeros(4, 5).float(), TypeError, "`h` is torch.float32"),
-        (1.5, torch.zeros(4, 5, device="meta").double(), ValueError, "`h` is on meta"),
-        (1.5, None, TypeError, "`h` must be a torch.Tensor, got NoneType"),
         (-0.5, torch.zeros(4, 5).double(), ValueError, "`t` = -0.5 lies outside"),
-        (math.nan, torch.zeros(4, 5).double(), ValueError, "`t` must be finite, got nan"),
-        ("now", torch.zeros(4, 5).double(), TypeError, "`t` must be"),
         (torch.tensor([0.5, 1.5]), torch.zeros(4, 5).double(), ValueError, r"`t` must be one time.*\(2,\)"),
-        (torch.tensor([0.5]), torch.zeros(4, 5).double(), ValueError, r"`t` must be one time.*\(1,\)"),
     ],
 )
 def test_a_time_or_state_that_does_not_fit_is_refused(t, h, error, message):

@@ -1,6 +1,5 @@
 """A path on another clock: its pieces against exact arithmetic, its values against x(c(t))."""
 
-import math
 from bisect import bisect_right
 from fractions import Fraction
 from itertools import pairwise
@@ -105,15 +104,6 @@ def test_on_a_piecewise_clock_each_piece_plays_its_sample(steps, points, shown):
     assert_pieces_are_exact(numbered(knots), PiecewiseWarp(ts, cs), exact_piecewise(ts, cs), exact_piecewise(cs, ts))
 
 
-def test_a_thousand_samples_at_a_third_of_their_speed_are_each_held_for_three():
-    # floor(c(t)) at the knots, 3 k * (1/3), is the sample before in some of them.
-    warped = WarpedPath(numbered(list(range(1001))), AffineWarp(1 / 3))
-    assert [warped.piece(k)(warped.knots[k]).item() for k in range(1000)] == list(range(1000))
-    assert [warped(float(t)).item() for t in warped.knots[:-1]] == list(range(1000))
-    # (s - 0) / speed is rounded once, and 1/3 was before.
-    assert_close(warped.knots, 3.0 * torch.arange(1001), rtol=2 * EPS, atol=0)
-
-
 def test_where_corners_meet_samples_there_is_one_knot():
     cs = [0.0, 0.5, 1.0, 3.0, 4.0]
     ts = [0.0, 0.1, 0.7, 0.9, 5.0]
@@ -124,8 +114,7 @@ def test_where_corners_meet_samples_there_is_one_knot():
     assert warped(torch.tensor(ts))[:, 0, 0].tolist() == [0.0, 0.0, 1.0, 3.0, 3.0]
 
 
-@each("seed", range(3))
-@each(("duration", "max_speed"), [(6.0, 1.0), (6.0, 3.0), (1.9, 20.0)])
+@each(("seed", "duration", "max_speed"), [(0, 6.0, 1.0), (1, 6.0, 3.0), (2, 1.9, 20.0)])
 def test_on_a_smooth_clock_knots_are_where_a_root_finder_finds_them(seed, duration, max_speed):
     warp = SmoothWarp.random(duration, max_speed, torch.Generator().manual_seed(seed))
     edges = [*(duration * torch.arange(6) / 6).tolist(), duration]
@@ -189,24 +178,6 @@ def test_the_derivative_follows_the_chain_rule(warp):
 
 
 @warps
-def test_a_linear_path_is_continuous_on_every_clock(warp):
-    warped = WarpedPath(LinearPath(torch.randn(6, 3, 2)), warp)
-    for k in range(len(warped.knots) - 2):
-        t = warped.knots[k + 1]
-        assert_close(warped.piece(k)(t), warped.piece(k + 1)(t), rtol=0, atol=1e-12)  # slopes of 10, times rounded
-
-
-@warps
-def test_float32_samples_and_gradients_go_through(warp):
-    xs = torch.randn(6, 3, 2, dtype=torch.float32, requires_grad=True)
-    warped = WarpedPath(LinearPath(xs), warp)
-    t = sum(warped.interval) / 2
-    assert warped(t).dtype == warped.derivative(t).dtype == warped.derivative(torch.tensor([t])).dtype == torch.float32
-    (gradient,) = torch.autograd.grad(warped(t)[0, 0], xs)
-    assert_close(gradient.sum().item(), 1.0, rtol=0, atol=1e-6)  # the weights of a line add up to one
-
-
-@warps
 def test_mapping_and_warping_commute(warp):
     path, weight = LinearPath(torch.randn(6, 3, 2)), torch.randn(4, 2)
 
@@ -237,23 +208,6 @@ def test_warped_twice_is_warped_by_the_composition(first, kind):
         assert_close(twice.derivative(ts), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_two_affine_clocks_are_one():
-    path = LinearPath(torch.randn(6, 3, 2))
-    twice = WarpedPath(WarpedPath(path, AffineWarp(0.5, 1.0)), AffineWarp(3.0, -2.0))
-    once = WarpedPath(path, AffineWarp(1.5, 0.0))
-    assert_close(twice.knots, once.knots, rtol=0, atol=1e-15)
-    ts = inner_times(once)
-    assert_close(twice(ts), once(ts), rtol=0, atol=1e-14)
-
-
-def test_a_clock_and_its_inverse_give_the_path_back():
-    path = numbered([0.0, 0.1, 0.7, 1.9, 2.0, 5.0])
-    ts, cs = [0.0, 0.3, 2.0, 9.0], [0.0, 1.0, 1.5, 5.0]
-    back = WarpedPath(WarpedPath(path, PiecewiseWarp(ts, cs)), PiecewiseWarp(cs, ts))
-    inner = inner_times(back)
-    assert torch.equal(back(inner), path(inner))
-
-
 def test_the_speed_of_a_clock_can_be_played_on_another_clock():
     # c = c1(c2(t)) has the speed c1'(c2(t)) c2'(t): the first factor is a warped speed.
     first, second = some_warps()["piecewise"], PiecewiseWarp([0.0, 1.0, 2.0], [0.0, 5.0, 9.0])
@@ -272,7 +226,6 @@ def test_the_speed_of_a_clock_can_be_played_on_another_clock():
         (AffineWarp(2.0), (0.0, 2.5)),
         (AffineWarp(0.5, -1.0), (2.0, 12.0)),
         (PiecewiseWarp([0.0, 4.0], [-4.0, 12.0]), (1.0, 2.25)),  # runs before and beyond the path
-        (PiecewiseWarp([10.0, 14.0], [1.0, 3.0]), (10.0, 14.0)),  # plays the middle of it
         (PiecewiseWarp([0.0, 8.0], [3.0, 7.0]), (0.0, 4.0)),  # starts late
         (SmoothWarp(8.0, [], []), (0.0, 5.0)),
     ],
@@ -287,10 +240,7 @@ def test_the_interval_is_where_the_clock_shows_times_of_the_path(warp, interval)
             warped(t)
 
 
-@each(
-    "warp",
-    [PiecewiseWarp([0.0, 1.0], [5.0, 6.0]), PiecewiseWarp([0.0, 1.0], [-2.0, -1.0]), PiecewiseWarp([0.0, 1.0], [-2.0, 0.0])],
-)
+@each("warp", [PiecewiseWarp([0.0, 1.0], [5.0, 6.0]), PiecewiseWarp([0.0, 1.0], [-2.0, 0.0])])
 def test_a_clock_that_never_enters_the_path_is_refused(warp):
     with pytest.raises(ValueError, match=r"The clock shows \(.*\), and the path is defined on \(0.0, 5.0\).*no time in common"):
         WarpedPath(numbered([0.0, 5.0]), warp)
@@ -305,21 +255,12 @@ def test_a_clock_too_fast_for_float64_is_refused():
     ("path", "warp", "message"),
     [
         (lambda: torch.randn(5, 3, 2), lambda: AffineWarp(1.0), "`path` must be a ctrnn.Path, got Tensor"),
-        (lambda: None, lambda: AffineWarp(1.0), "`path` must be a ctrnn.Path, got NoneType"),
-        (lambda: numbered([0.0, 1.0]), lambda: 2.0, "`warp` must be a ctrnn.Warp, got float"),
         (lambda: numbered([0.0, 1.0]), lambda: AffineWarp(1.0).speed, "`warp` must be a ctrnn.Warp, got Speed"),
-        (lambda: AffineWarp(1.0), lambda: numbered([0.0, 1.0]), "`path` must be a ctrnn.Path, got AffineWarp"),
     ],
 )
 def test_what_is_no_path_or_clock_is_refused(path, warp, message):
     with pytest.raises(TypeError, match=message):
         WarpedPath(path(), warp())
-
-
-@each("t", [math.nan, "now", None, torch.zeros(2, 2, 2)])
-def test_a_time_that_is_none_is_refused(t):
-    with pytest.raises((TypeError, ValueError), match="`t` must"):
-        WarpedPath(numbered([0.0, 5.0]), AffineWarp(2.0))(t)
 
 
 def test_the_theorem_holds_for_the_free_state():

@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from ctrnn import AffineWarp, HeldPath, Path, PiecewiseWarp, SmoothWarp, Warp
+from ctrnn import AffineWarp, HeldPath, PiecewiseWarp, SmoothWarp, Warp
 
 EPS = torch.finfo(torch.float64).eps
 
@@ -94,13 +93,6 @@ def test_vectors_are_many_scalars(warp):
 
 
 @clocks
-def test_a_clock_runs_forward(warp):
-    ts = inside(warp, np.linspace(0, 1, 2001))
-    assert bool((warp(ts).diff() > 0).all())
-    assert bool((warp.speed(ts) > 0).all())
-
-
-@clocks
 def test_the_speed_is_the_slope_of_the_clock(warp):
     ts = inside(warp, np.linspace(0.01, 0.99, 97))
     corners = warp.knots[torch.isfinite(warp.knots)]
@@ -122,31 +114,6 @@ def test_the_speed_is_what_autograd_finds_on_each_piece(warp):
             assert_close(warp.speed.piece(k)(t), slope, rtol=1e-12, atol=0)  # sums of a few dozen terms
             _, turn = torch.func.jvp(lambda t, k=k: warp.speed_at(k, t) + 0 * t, (t,), (torch.tensor(1.0),))
             assert_close(warp.speed.piece(k).derivative(t), turn, rtol=1e-12, atol=1e-12)
-
-
-@clocks
-def test_the_speed_adds_up_to_the_length_of_the_image(warp):
-    start, end = warp.interval if math.isfinite(warp.interval[0]) else (-50.0, 50.0)
-    edges = [start, *warp.knots[1:-1].tolist(), end]
-    nodes, weights = (torch.from_numpy(a) for a in np.polynomial.legendre.leggauss(48))
-    total = 0.0
-    for k, (a, b) in enumerate(pairwise(edges)):
-        total += (
-            (b - a) / 2 * sum(w * warp.speed.piece(k)((a + b) / 2 + (b - a) / 2 * n) for n, w in zip(nodes, weights, strict=True))
-        )
-    # 48 Gauss nodes integrate trigonometric sums of up to 16 turns to rounding.
-    assert_close(torch.as_tensor(total), warp(end) - warp(start), rtol=1e-12, atol=0)
-
-
-@clocks
-def test_a_speed_is_a_path_with_the_clocks_corners(warp):
-    assert isinstance(warp.speed, Path)
-    assert torch.equal(warp.speed.knots, warp.knots)
-    assert warp.speed.interval == warp.interval
-    doubled = warp.speed.map(lambda speed: 2 * speed)
-    t = inside(warp, [0.4])[0]
-    assert_close(doubled(t), 2 * warp.speed(t), rtol=0, atol=0)
-    assert_close(doubled.derivative(t), 2 * warp.speed.derivative(t), rtol=0, atol=0)
 
 
 def test_an_affine_clock_is_its_formula_on_all_of_time():
@@ -179,14 +146,6 @@ def test_a_piecewise_clock_is_exact_at_both_ends_of_a_piece_through_zero():
         assert float(warp(start)) == float(warp.inverse(start)) == float(start)
 
 
-def test_a_piecewise_clock_has_the_speed_of_the_piece_that_begins():
-    warp = PiecewiseWarp([0, 1, 3], [0, 4, 5])
-    assert warp.speed(torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0])).tolist() == [4.0, 4.0, 0.5, 0.5, 0.5]
-    assert float(warp.speed.piece(0)(1.0)) == 4.0
-    assert (warp.interval, warp.image) == ((0.0, 3.0), (0.0, 5.0))
-    assert warp(torch.tensor([0.25, 2.0])).tolist() == [1.0, 4.5]
-
-
 def test_a_smooth_clock_is_its_formula():
     D, a, b = 7.0, np.array([0.2, 0.0, -0.1]), np.array([0.1, -0.3, 0.05])
     warp, t = SmoothWarp(D, torch.from_numpy(a), torch.from_numpy(b)), np.linspace(0, D, 29)
@@ -195,12 +154,6 @@ def test_a_smooth_clock_is_its_formula():
     speed = 1 + (a * np.cos(np.outer(t, w)) + b * np.sin(np.outer(t, w))).sum(1)
     assert_close(warp(torch.from_numpy(t)), torch.from_numpy(shown).clamp(0, D), rtol=0, atol=1e-14)  # rounding of D
     assert_close(warp.speed(torch.from_numpy(t)), torch.from_numpy(speed), rtol=0, atol=1e-14)
-
-
-def test_a_smooth_clock_without_harmonics_shows_the_time():
-    warp = SmoothWarp(3.0, [], [])
-    assert warp(torch.tensor([0.0, 1.25, 3.0])).tolist() == [0.0, 1.25, 3.0]
-    assert float(warp.inverse(1.25)) == 1.25
 
 
 @given(st.integers(0, 10**6), st.floats(1, 30), st.floats(1e-2, 1e4))
@@ -224,19 +177,6 @@ def test_a_random_smooth_clock_comes_close_to_the_speed_it_may_have():
         assert np.mean(fastest) > 0.5 * max_speed
 
 
-@each("max_speed", [1.0, 50.0, 200.0])
-def test_a_random_smooth_clock_can_be_drawn_for_every_allowed_speed(max_speed):
-    warp = smooth(1, 10.0, max_speed)
-    speeds = warp.speed(torch.linspace(0, 10.0, 20001))
-    assert float(speeds.min()) > 0
-    assert float(speeds.max()) <= max_speed * (1 + 1e-14)
-
-
-def test_a_random_smooth_clock_of_speed_one_shows_the_time():
-    warp = smooth(3, 5.0, 1.0)
-    assert_close(warp(torch.linspace(0, 5, 11)), torch.linspace(0, 5, 11), rtol=0, atol=1e-15)
-
-
 def test_a_generator_makes_the_clock_reproducible():
     before = torch.random.get_rng_state()
     assert torch.equal(smooth(5).cosines, smooth(5).cosines)
@@ -246,13 +186,6 @@ def test_a_generator_makes_the_clock_reproducible():
     first = SmoothWarp.random(7.3, 3.0)
     torch.manual_seed(5)
     assert torch.equal(SmoothWarp.random(7.3, 3.0).sines, first.sines)
-
-
-def test_a_clock_does_not_depend_on_the_default_dtype():
-    expected = smooth(5)(2.0)
-    torch.set_default_dtype(torch.float32)
-    assert torch.equal(smooth(5)(2.0), expected)
-    assert PiecewiseWarp([0.1, 0.7], [0.3, 0.4]).knots.dtype == torch.float64
 
 
 def test_points_given_as_python_numbers_keep_their_digits_whatever_the_default_dtype():
@@ -307,54 +240,22 @@ def test_a_clock_of_ones_own_needs_four_functions():
         Warp()
 
 
-@each("ulps", [1, 4])
-@each("warp", [piecewise([0.1, 1.3], [2.0, 0.1]), smooth(0), smooth(1, 1.9, 8.0)])
-def test_a_time_beyond_an_end_by_rounding_is_the_end(warp, ulps):
-    end, last = warp.interval[1], warp.image[1]
-    assert torch.equal(warp(end + ulps * math.ulp(end)), warp(end))
-    assert torch.equal(warp.speed(end + ulps * math.ulp(end)), warp.speed(end))
-    assert torch.equal(warp.inverse(last + ulps * math.ulp(last)), warp.inverse(last))
-    for f, stop in ((warp, end), (warp.speed, end), (warp.inverse, last)):
-        with pytest.raises(ValueError, match="lies outside the interval"):
-            f(stop + 9 * math.ulp(stop))
-
-
 @each(
     ("make", "error", "message"),
     [
         (lambda: AffineWarp(0.0), ValueError, "`speed` must be positive, got 0.0"),
-        (lambda: AffineWarp(-1.0), ValueError, "`speed` must be positive, got -1.0"),
-        (lambda: AffineWarp(math.nan), ValueError, "`speed` must be finite, got nan"),
-        (lambda: AffineWarp(math.inf), ValueError, "`speed` must be finite, got inf"),
         (lambda: AffineWarp("fast"), TypeError, "`speed` must be a number, got 'fast'"),
-        (lambda: AffineWarp([1.0]), TypeError, "`speed` must be a number"),
-        (lambda: AffineWarp(torch.ones(2)), TypeError, "`speed` must be one number"),
-        (lambda: AffineWarp(torch.ones((), requires_grad=True)), ValueError, "`speed` is taken as a plain number.*`speed.item"),
         (lambda: AffineWarp(1.0, math.nan), ValueError, "`offset` must be finite"),
-        (lambda: AffineWarp(1.0, None), TypeError, "`offset` must be a number, got None"),
         (lambda: PiecewiseWarp([0, 1, 2], [0, 2, 1]), ValueError, "`cs` must increase strictly, but goes back at index 2"),
         (lambda: PiecewiseWarp([0, 1, 2], [0, 1, 1]), ValueError, "`cs` must increase strictly, but repeats at index 2"),
-        (lambda: PiecewiseWarp([0, 1, 2], [2, 1, 0]), ValueError, "`cs` must increase strictly, but goes back at index 1"),
-        (lambda: PiecewiseWarp([0, 2, 1], [0, 1, 2]), ValueError, "`ts` must increase strictly, but goes back at index 2"),
         (lambda: PiecewiseWarp([0, 1], [0, 1, 2]), ValueError, "`ts` and `cs` must be as long as one another, got 2 and 3"),
         (lambda: PiecewiseWarp([0], [0]), ValueError, "at least two points, got 1; use `AffineWarp`"),
-        (lambda: PiecewiseWarp([], []), ValueError, "`ts` is empty"),
-        (lambda: PiecewiseWarp([0, math.nan], [0, 1]), ValueError, "`ts` must be finite, got nan"),
-        (lambda: PiecewiseWarp([0, 1], [0, math.inf]), ValueError, "`cs` must be finite, got inf"),
-        (lambda: PiecewiseWarp([[0, 1]], [0, 1]), ValueError, r"`ts` must have one dimension.*\(1, 2\)"),
-        (lambda: PiecewiseWarp("01", [0, 1]), TypeError, "`ts` must be a time or a sequence of times, got str"),
         (lambda: PiecewiseWarp([0, 1e300], [0, 1e-300]), ValueError, "a speed that is 0 or infinite"),
-        (lambda: PiecewiseWarp([0, 1e-300], [0, 1e300]), ValueError, "a speed that is 0 or infinite"),
         (lambda: SmoothWarp(0.0, [], []), ValueError, "`duration` must be positive, got 0.0"),
         (lambda: SmoothWarp(1.0, [0.1], []), ValueError, "`cosines` and `sines` differ in length: 1 and 0"),
         (lambda: SmoothWarp(1.0, [[0.1]], [[0.1]]), ValueError, r"`cosines` must be a vector of real numbers.*\(1, 1\)"),
-        (lambda: SmoothWarp(1.0, [0.1], [math.nan]), ValueError, "`sines` must be finite, got nan"),
         (lambda: SmoothWarp(1.0, [0.9], [0.9]), ValueError, "its speed is not safely above 0"),
         (lambda: SmoothWarp.random(1.0, 0.99), ValueError, "`max_speed` must be at least 1, got 0.99.*the mean speed is 1"),
-        (lambda: SmoothWarp.random(1.0, math.inf), ValueError, "`max_speed` must be finite"),
-        (lambda: SmoothWarp.random(1.0, "2"), TypeError, "`max_speed` must be a number"),
-        (lambda: SmoothWarp.random(-1.0, 2.0), ValueError, "`duration` must be positive, got -1.0"),
-        (lambda: SmoothWarp.random(math.nan, 2.0), ValueError, "`duration` must be finite"),
     ],
 )
 def test_what_is_no_clock_is_refused(make, error, message):
@@ -366,11 +267,8 @@ def test_what_is_no_clock_is_refused(make, error, message):
 @each(
     ("t", "error", "message"),
     [
-        (math.nan, ValueError, "must be finite, got nan"),
         ("now", TypeError, "must be a time or a sequence of times, got str"),
         (torch.zeros(2, 2), ValueError, r"must be one time or a vector of times, got shape \(2, 2\)"),
-        (True, TypeError, "must hold real numbers"),
-        (torch.tensor(1.0, requires_grad=True), ValueError, "requires a gradient"),
     ],
 )
 def test_a_time_that_is_none_is_refused(warp, t, error, message):

@@ -40,20 +40,6 @@ def test_the_rate_is_where_the_speed_of_a_clock_goes():
     assert_close(fast(x, h), 3 * slow(x, h), rtol=1e-14, atol=0)  # exp(log 0.6) against 3 exp(log 0.2)
 
 
-def test_a_linear_decay_with_rate_one_stops_at_its_candidate():
-    field = ctrnn.plain(3, 5)
-    x, h = torch.randn(6, 3), torch.randn(6, 5)
-    with torch.no_grad():
-        field.candidate.weight_h.zero_()
-    assert_close(field(x, field.candidate(x, h)), torch.zeros(6, 5), rtol=0, atol=0)
-
-
-def test_parts_are_registered_under_their_names():
-    names = set(dict(ctrnn.gated(3, 5).named_parameters()))
-    parts, values = ("candidate", "rate"), ("weight_x", "weight_h", "bias")
-    assert names == {f"{part}.{value}" for part in parts for value in values}
-
-
 def candidate(inputs=3, hidden=5, **settings):
     return ctrnn.TanhCandidate(inputs, hidden, **settings)
 
@@ -80,7 +66,6 @@ class Pathless(ctrnn.Part):
         ),
         (lambda: (candidate(), 0.1, ctrnn.LinearDecay()), TypeError, "`rate` must be a ctrnn.Part, got float"),
         (lambda: (candidate(), ctrnn.FixedRate(), 2.0), TypeError, "`decay` must be a ctrnn.Decay, got float"),
-        (lambda: (candidate(), ctrnn.FixedRate(), ctrnn.FixedRate()), TypeError, "`decay` must be a ctrnn.Decay, got FixedRate"),
         (
             lambda: (Pathless(), ctrnn.FixedRate(), ctrnn.LinearDecay()),
             TypeError,
@@ -90,11 +75,6 @@ class Pathless(ctrnn.Part):
             lambda: (candidate(), ctrnn.GateRate(4, 5), ctrnn.LinearDecay()),
             ValueError,
             "`rate` has input_size 4, `candidate` has 3",
-        ),
-        (
-            lambda: (candidate(), ctrnn.GateRate(3, 6), ctrnn.LinearDecay()),
-            ValueError,
-            "`rate` has hidden_size 6, `candidate` has 5",
         ),
         (
             lambda: (candidate(), ctrnn.ConstantRate(torch.full((4,), 0.1)), ctrnn.LinearDecay()),
@@ -109,25 +89,9 @@ def test_parts_that_do_not_fit_are_refused(parts, error, message):
         ctrnn.Relaxation(*parts())
 
 
-def test_a_candidate_of_the_wrong_width_is_refused_when_it_is_put_in():
-    with pytest.raises(ValueError, match=r"`candidate` gives values of shape .* 5"):
-        ctrnn.Relaxation(ctrnn.Affine(3, 5, 2), ctrnn.FixedRate(), ctrnn.LinearDecay())
-
-
-def test_parts_of_different_dtypes_are_refused_when_they_are_put_together():
+def test_parts_of_different_dtypes_or_devices_are_refused_when_they_are_put_together():
     rate = ctrnn.ConstantRate(torch.full((5,), 0.1), dtype=torch.float64)
     with pytest.raises((TypeError, ValueError), match=r"`rate` .*float64.*float32"):
         ctrnn.Relaxation(candidate(dtype=torch.float32), rate, ctrnn.LinearDecay())
-    with pytest.raises((TypeError, ValueError), match=r"`rate` .*float64.*float32"):
-        ctrnn.Relaxation(candidate(dtype=torch.float32), ctrnn.GateRate(3, 5), ctrnn.LinearDecay())
-
-
-def test_parts_on_different_devices_are_refused_when_they_are_put_together():
-    with pytest.raises((TypeError, ValueError), match=r"`rate` .*meta.*cpu"):
+    with pytest.raises(ValueError, match=r"`rate` .*meta.*cpu"):
         ctrnn.Relaxation(candidate(), ctrnn.GateRate(3, 5, device="meta"), ctrnn.LinearDecay())
-
-
-def test_a_rate_of_one_number_in_a_vector_serves_all_units():
-    field = ctrnn.Relaxation(candidate(), ctrnn.ConstantRate(torch.tensor([0.3])), ctrnn.LinearDecay())
-    x, h = torch.randn(6, 3), torch.randn(6, 5)
-    assert_close(field(x, h), 0.3 * (field.candidate(x, h) - h), rtol=0, atol=1e-15)

