@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from cases import each
 
 import ctrnn
 import discretize
@@ -138,7 +139,7 @@ def test_a_study_of_a_file_is_listed(file, capsys):
     assert "unwarped\n" in said
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "words"),
     [
         ("1 / 0", "could not be run: ZeroDivisionError: division by zero"),
@@ -148,13 +149,12 @@ def test_a_study_of_a_file_is_listed(file, capsys):
         ("TASKS = {'x': 3}", "TASKS in FILE has 'x', which is no class or function: int"),
         ("TASKS = {'recall': dict}", "there is a task 'recall' already; give yours another name"),
         ("TASKS = {'X y': dict}", "a task is named by a-z, 0-9, '.' and '-', beginning with a letter or digit; got 'X y'"),
+        ("FIELDS = {'drawn': dict}", "there is no task 'odd-ones'"),  # before one adds a task of that name
         (
             "TASKS = {'odd-ones': dict}; FIELDS = {'drawn': dict}",
             "the task odd-ones is no subclass of experiments.tasks.task.Task",
         ),
-        ("FIELDS = {'drawn': dict}", "there is no task 'odd-ones'"),
     ],
-    ids=lambda value: value[:24],
 )
 def test_a_file_that_adds_nothing_usable_is_refused_in_words(tmp_path, text, words, capsys):
     path = tmp_path / "mine.py"

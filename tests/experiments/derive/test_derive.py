@@ -5,11 +5,12 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.dom import minidom
 
+import pages
 import pytest
+from cases import each
 from sympy import Symbol, exp
 
 from derivations.claim import Correction, Entry, Mutation, decided
@@ -57,11 +58,8 @@ def test_the_table_has_a_line_a_claim_and_what_is_right(small, capsys):
     assert re.search(r"NOT SO +result 1, a_b", out)
     assert "right is: Three." in out
     assert re.search(r"because:  x = -?\d", out)
+    assert max(map(len, table.lines([decided(entry) for entry in ENTRIES], 80))) <= 80
     assert "4 claims: 1 hold, 1 hold under the stated assumptions, 1 do not hold as printed, 1 undecided. All as recorded." in out
-
-
-def test_no_line_is_wider_than_the_terminal(claims):
-    assert max(map(len, table.lines(claims, 80))) <= 80
 
 
 def test_json_is_alone_on_stdout_with_stable_keys(small, capsys):
@@ -73,12 +71,9 @@ def test_json_is_alone_on_stdout_with_stable_keys(small, capsys):
     assert found[1]["assumptions"] == ["x > 0"]
     assert found[0]["correction"] is None
     assert found[2]["verdict"] == "does not hold as printed"
-
-
-def test_a_source_alone(small, capsys):
     assert __main__.main(["derive", "--source", "this project", "--format", "json"]) == 0
     assert {claim["source"] for claim in json.loads(capsys.readouterr().out)} == {"this project"}
-    assert small[0][0] == "this project"
+    assert small[1][0] == "this project"
 
 
 def test_a_decision_other_than_recorded_ends_with_1(monkeypatch, claims, capsys):
@@ -87,7 +82,7 @@ def test_a_decision_other_than_recorded_ends_with_1(monkeypatch, claims, capsys)
     assert "NOT as recorded: tallec-ollivier-2018, eq. 1" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "message"),
     [
         (["--source", "tallec-olivier-2018"], "there is no source 'tallec-olivier-2018'"),
@@ -104,9 +99,7 @@ def test_wrong_usage_is_told_in_one_line(small, capsys, words, message):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "starts"), [("x.json", "["), ("x.tex", r"\documentclass"), ("x.html", "<!doctype"), ("x.txt", "\n")]
-)
+@each(("name", "starts"), [("x.json", "["), ("x.tex", r"\documentclass"), ("x.html", "<!doctype"), ("x.txt", "\n")])
 def test_the_form_follows_the_files_ending(small, tmp_path, capsys, name, starts):
     assert __main__.main(["derive", "--out", str(tmp_path / name)]) == 0
     assert (tmp_path / name).read_text().startswith(starts)
@@ -123,39 +116,15 @@ def test_help_and_wrong_usage_do_not_load_sympy():
         assert done.returncode == code, done.stderr
 
 
-class Reader(HTMLParser):
-    VOID = frozenset({"meta", "link", "input", "br"})
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.seen, self.loaded = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-        self.loaded += [value for name, value in attrs if name in ("src", "href") and not value.startswith(("#", "data:"))]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def test_the_page_is_whole_and_loads_nothing(claims):
-    reader = Reader()
-    reader.feed(page.page(claims))
-    assert reader.open == []
-    assert reader.loaded == []
-    articles = [attributes for tag, attributes in reader.seen if tag == "article"]
-    assert [(a["data-source"], a["data-verdict"]) for a in articles] == [
+def test_the_page_is_whole_and_shows_formulas_as_mathml_and_text_as_text(claims):
+    text = page.page(claims)
+    articles = pages.read(text, scripts=1).all("article")
+    assert [(a.attrs["data-source"], a.attrs["data-verdict"]) for a in articles] == [
         ("tallec-ollivier-2018", "holds"),
         ("tallec-ollivier-2018", "assuming"),
         ("this project", "fails"),
         ("this project", "undecided"),
     ]
-
-
-def test_the_page_shows_formulas_as_mathml_and_text_as_text(claims):
-    text = page.page(claims)
     assert text.count("<math") >= 4
     for formula in re.findall(r"<math .*?</math>", text):
         minidom.parseString(formula)
@@ -237,7 +206,7 @@ NO_LEDGERS = {
 }
 
 
-@pytest.mark.parametrize("text", list(NO_LEDGERS.values()), ids=list(NO_LEDGERS))
+@each("text", list(NO_LEDGERS.values()))
 def test_a_file_that_is_no_ledger_is_refused_in_words(tmp_path, capsys, text):
     file = tmp_path / "other.json"
     claim = {"source": "a", "label": "b", "verdict": "holds", "certificate": [text]}

@@ -8,6 +8,7 @@ import os
 
 import pytest
 import torch
+from cases import each
 from datasets import make_har, make_vowels
 from fake_studies import draws, tables_of
 from torch.testing import assert_close
@@ -29,7 +30,6 @@ from experiments.studies.clocks.rollout import RATES, is_right, roll_out, ways_o
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.studies.study import DATA, Run
-from experiments.tasks.registry import TASKS, task_named
 from experiments.tasks.warps.clocked import ClockedRecall, MovingRecall
 
 
@@ -63,10 +63,13 @@ def test_every_symbol_is_held_for_sixteen_over_c_samples_and_the_target_is_the_o
         assert bool((runs != 0).all())
 
 
-def test_from_the_same_generator_come_the_same_symbols_on_every_clock():
+def test_from_the_same_generator_come_the_same_symbols_on_every_clock_and_clocks_are_drawn_equally_often():
     ends = [drawn(task(clock)).xs[int(16 / clock) - 1 :: int(16 / clock)] for clock in CLOCKS]
     assert all(torch.equal(end, ends[0]) for end in ends)
     assert not torch.equal(drawn(task(1.0), seed=4).xs[15::16], ends[0])
+    lengths = [len(task(8.0, 16.0).batch(1, generator(k)).xs) for k in range(400)]
+    assert set(lengths) == {10, 5}
+    assert 150 < lengths.count(10) < 250
 
 
 def test_a_symbol_takes_tau_of_own_time_on_every_clock_if_that_is_told_and_nothing_is_said_of_time_if_not():
@@ -76,19 +79,10 @@ def test_a_symbol_takes_tau_of_own_time_on_every_clock_if_that_is_told_and_nothi
         assert drawn(task(clock, clock_given=False)).ts is None
         assert task(clock, clock_given=False).own_time(clock) == 1
         assert task(clock, tau=3.0).own_time(clock) == 3 * clock / 16
-
-
-def test_only_the_last_sample_of_a_symbol_counts_or_all_do():
-    counts = drawn(task(4.0)).counts
+    counts = drawn(task(4.0)).counts  # the last sample of a symbol alone, or all
     assert counts[:, 0].tolist() == [0, 0, 0, 1] * 5
     assert bool((counts == counts[:, :1]).all())
     assert drawn(task(4.0, counted="all")).counts is None
-
-
-def test_each_clock_is_drawn_about_as_often_as_the_others():
-    lengths = [len(task(8.0, 16.0).batch(1, generator(k)).xs) for k in range(400)]
-    assert set(lengths) == {10, 5}
-    assert 150 < lengths.count(10) < 250
 
 
 def test_what_is_said_without_memory_loses_what_the_task_says_it_does():
@@ -115,13 +109,6 @@ def test_settings_that_make_no_task_are_refused_in_the_users_words():
     for settings, words in refused:
         with pytest.raises(ValueError, match=words):
             ClockedRecall(**settings)
-
-
-def test_the_task_has_a_name_and_its_settings_come_back_from_json():
-    assert task_named("clocked-recall") is ClockedRecall
-    assert "clocked-recall" in TASKS
-    before = Configuration(task(0.5, 1.0, clock_given=False), "gated", "euler")
-    assert Configuration.from_json(json.loads(json.dumps(before.to_json()))) == before
 
 
 # ---- symbols that move
@@ -190,7 +177,7 @@ def test_moving_symbols_are_trained_as_held_ones_are():
 # ---- the theorem, and what breaks it
 
 
-@pytest.mark.parametrize("field", RATES.values())
+@each("field", RATES.values())
 def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_all_of_them(field):
     model = under(model_of(field), EXACT)
     model = ways_of(model)[EXACT]
@@ -207,15 +194,6 @@ def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_
     for end, loss in zip(ends[1:], losses[1:], strict=True):
         assert_close(end, ends[0], rtol=0, atol=1e-4)  # the solver's 1e-5 a step
         assert_close(loss, losses[0], rtol=0, atol=1e-4)
-
-
-def test_the_taylor_step_is_another_function_on_every_clock():
-    model = ways_of(model_of())["euler"]
-    ends = []
-    for clock in (1.0, 16.0):
-        found = roll_out(model, drawn(task(clock)), task(clock).own_time(clock))
-        ends.append(found.states[int(16 / clock) - 1 :: int(16 / clock)])
-    assert float((ends[0] - ends[1]).abs().max()) > 0.1
 
 
 def test_a_sigmoid_gates_weights_on_the_softplus_clock_are_the_same_cell_where_a_sample_takes_one_unit_and_only_there():
@@ -246,22 +224,15 @@ def test_a_pace_is_own_time_times_the_gate_at_the_state_before_the_sample():
         h = h + 2.0 * gate * (torch.tanh(x @ pull.weight_x.T + h @ pull.weight_h.T + pull.bias) - h)
     assert_close(found.g_dt, torch.stack(paces).flatten(), rtol=0, atol=1e-12)
     assert_close(found.states[-1], h, rtol=0, atol=1e-12)
+    shorter = dataclasses.replace(drawn(task(8.0)), ts=None, lengths=torch.tensor([1, 2, 3, 4, 5, 10]))
+    whole = roll_out(model, dataclasses.replace(shorter, lengths=None), 1.0).g_dt.reshape(10, 6, 7)
+    expected = [whole[t, b] for t in range(10) for b in range(6) if t < shorter.lengths[b]]  # none behind a sequence's end
+    assert_close(roll_out(model, shorter, 1.0).g_dt, torch.cat(expected), rtol=0, atol=1e-14)
 
 
-def test_samples_behind_the_end_of_a_sequence_have_no_pace():
-    model = model_of()
-    batch = dataclasses.replace(drawn(task(8.0)), ts=None, lengths=torch.tensor([1, 2, 3, 4, 5, 10]))
-    whole = roll_out(model, dataclasses.replace(batch, lengths=None), 1.0).g_dt.reshape(10, 6, 7)
-    expected = [whole[t, b] for t in range(10) for b in range(6) if t < batch.lengths[b]]
-    assert_close(roll_out(model, batch, 1.0).g_dt, torch.cat(expected), rtol=0, atol=1e-14)
-
-
-def test_what_is_not_finite_is_never_right():
+def test_what_is_not_finite_is_never_right_and_a_solve_that_fails_gives_nothing():
     outputs = torch.tensor([[5.0, 1.0], [math.nan, 0.0], [0.0, math.inf], [0.0, 1.0]])
     assert is_right(outputs, torch.tensor([0, 0, 1, 1])).tolist() == [True, False, False, True]
-
-
-def test_a_solve_that_fails_gives_nothing_and_a_row_that_says_so():
     model = model_of("gated-exponential")
     with torch.no_grad():
         model.field.rate.bias.fill_(math.inf)
@@ -354,15 +325,11 @@ def test_the_verdict_is_that_of_the_records():
     assert found[:4] == [0.0, 1e-5, 0.5, 2.0]  # kept at c = 2, and lost at c = 8, where the pace is c / 4
     assert verdict_of(recorded({"euler": KEEPS, EXACT: KEEPS}), exact).word == "not reproduced"
     assert verdict_of(theirs, recorded({EXACT: BREAKS}, trained=EXACT)).word == "partly"
+    # Weights that fail on one clock run exactly say nothing of where Taylor steps break.
+    unable = [recorded({"euler": KEEPS, EXACT: [0.8, *KEEPS[1:]]}, rate=rate) for rate in ("softplus", "exponential")]
+    assert list(verdict_of(theirs, exact, *unable).numbers.values())[2:4] == [0.5, 2.0]
     never = recorded({"euler": [0.5, 0.5, *BREAKS[2:]], EXACT: BREAKS})
     assert verdict_of(never, recorded({EXACT: BREAKS}, trained=EXACT)).word == "not reproduced"
-
-
-def test_weights_that_fail_on_one_clock_run_exactly_say_nothing_of_where_taylor_steps_break():
-    exact = recorded({"euler": BREAKS, EXACT: KEEPS}, trained=EXACT)
-    unable = [recorded({"euler": KEEPS, EXACT: [0.8, *KEEPS[1:]]}, rate=rate) for rate in ("softplus", "exponential")]
-    found = list(verdict_of(recorded({"euler": BREAKS, EXACT: KEEPS}), exact, *unable).numbers.values())
-    assert found[2:4] == [0.5, 2.0]  # as without them; they keep their accuracy up to c = 16
 
 
 def test_a_verdict_waits_for_both_kinds_of_training_and_for_models_that_have_learned():
@@ -372,13 +339,6 @@ def test_a_verdict_waits_for_both_kinds_of_training_and_for_models_that_have_lea
             verdict_of(*records)
     with pytest.raises(NotEnoughError, match="has learned"):
         verdict_of(recorded({"euler": LOW}), recorded({EXACT: LOW}, trained=EXACT))
-
-
-def test_what_models_do_that_are_not_told_is_in_the_verdict():
-    records = [recorded({"euler": BREAKS, EXACT: KEEPS}), recorded({EXACT: KEEPS}, trained=EXACT)]
-    untold = recorded({"euler": [0.3, *BREAKS[1:]]}, clock_given=False)
-    assert "trained on slow clocks, 0.30 at c = 0.25 and 0.10 at c = 16." in verdict_of(*records, untold).sentence
-    assert "Not told" not in verdict_of(*records).sentence
 
 
 def test_the_table_marks_what_is_not_finite_and_a_report_names_trainings_that_diverged():
@@ -410,12 +370,10 @@ def test_figures_have_a_panel_for_each_training_and_a_line_for_each_way():
     assert [ax.texts[0].get_text() for ax in axes] == ["", "", "training diverged", ""]
 
 
-def test_there_is_no_figure_of_nothing():
+def test_there_is_no_figure_of_nothing_and_clocks_are_fractions():
     for draw in (lambda: accuracy_over_clocks(Results([]).rows, "", {}), lambda: accuracy_over_g_dt(Results([]).rows, "")):
         with pytest.raises(NotEnoughError):
             draw()
-    for study in (Compressed(), CompressedRecordings()):
-        assert not any(draws(figure, Results([])) for figure in study.figures.values())
     assert [clock_words(c) for c in (0.25, 1.0, 16.0)] == ["1/4", "1", "16"]
 
 
@@ -434,7 +392,7 @@ def data(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_recordings_that_are_not_there_are_left_out_in_one_line(data, monkeypatch):
+def test_runs_on_data_that_are_not_there_are_left_out_in_one_line(data, monkeypatch):
     study = CompressedRecordings()
     assert study.left_out() == ""
     assert {run.configuration.task_name for run in study.runs("small")} == set(SOURCES)
@@ -442,8 +400,21 @@ def test_recordings_that_are_not_there_are_left_out_in_one_line(data, monkeypatc
     assert {run.configuration.task_name for run in study.runs("small")} == {"vowels"}
     assert study.left_out() == "Left out: uci_har/; --data DIR names the folder it is in."
     monkeypatch.delenv(DATA)
-    assert study.runs("small") == []
-    assert "uci_har/ and japanese_vowels/" in study.left_out()
+    absent = {
+        "compressed-recordings": "uci_har/ and japanese_vowels/",
+        "decay-clocks": "japanese_vowels/ and uci_har/",
+        "ohno-har": "uci_har/",
+        "ohno-instability": "uci_har/",
+        "ohno-pixels": "mnist/",
+        "tallec-fig6": "mnist/",
+        "tallec-fig7": "tinyshakespeare/input.txt and text8/text8",
+    }
+    for name, needed in absent.items():
+        assert study_named(name).runs("small") == [], name
+        where = "they are" if " and " in needed else "it is"
+        assert study_named(name).left_out() == f"Left out: {needed}; --data DIR names the folder {where} in."
+    assert {run.point["source"] for run in study_named("sampling-rates").runs("small")} == {"recall", "tones"}
+    assert {run.point["task"] for run in study_named("slow-memory").runs("small")} == {"two-sequence"}
 
 
 def test_the_list_of_studies_says_what_is_left_out(monkeypatch, capsys):
@@ -508,25 +479,16 @@ def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_e
         assert ("lose 0.05 and more from 4 on" in verdict.sentence) is (taylor >= 0.05)
 
 
-def test_models_that_do_not_need_the_clock_refute_a_part():
-    for worth, word in ((0.2, "reproduced"), (0.05, "reproduced"), (0.04, "partly"), (-0.1, "partly")):
+def test_the_control_and_where_taylor_steps_lose_are_parts_of_the_verdict_on_recordings():
+    for worth, word in ((0.05, "reproduced"), (0.04, "partly"), (-0.1, "partly")):
         records = [played_record("har", way, fall, worth=worth) for way, fall in (("euler", 0.5), (EXACT, 0.0))]
         verdict = played_verdict(*records)
         assert verdict.word == word
         assert f"UCI HAR at c = 8 {number(worth)}; UCI HAR at c = 1/2 {number(worth)}." in verdict.sentence
-
-
-def test_taylor_steps_that_lose_where_no_pace_is_above_1_do_not_reproduce_the_claim():
     taylor, exact = played_record("har", "euler", 0.5), played_record("har", EXACT, 0.0)
     slow = next(row for row in taylor["rows"] if row["clock_given"] and row["clock"] == 0.5)
-    slow["accuracy"] -= 0.1
+    slow["accuracy"] -= 0.1  # where no g dt is above 1
     assert played_verdict(taylor, exact).word == "partly"
-
-
-def test_a_recording_that_was_not_learned_is_not_judged_beside_one_that_was():
-    learned = [played_record("har", way, 0.0) for way in ("euler", EXACT)]
-    with pytest.raises(NotEnoughError, match="no model has learned JapaneseVowels"):
-        played_verdict(*learned, *(played_record("vowels", way, 0.0, accuracy=0.3) for way in ("euler", EXACT)))
 
 
 def test_no_verdict_on_recordings_comes_from_models_that_learned_nothing_or_from_one_kind():
@@ -534,6 +496,9 @@ def test_no_verdict_on_recordings_comes_from_models_that_learned_nothing_or_from
         played_verdict(played_record("har", "euler", 0.5))
     with pytest.raises(NotEnoughError, match="has learned"):
         played_verdict(*(played_record("har", way, 0.1, accuracy=0.3) for way in ("euler", EXACT)))
+    learned = [played_record("har", way, 0.0) for way in ("euler", EXACT)]
+    with pytest.raises(NotEnoughError, match="no model has learned JapaneseVowels"):
+        played_verdict(*learned, *(played_record("vowels", way, 0.0, accuracy=0.3) for way in ("euler", EXACT)))
 
 
 def test_the_table_and_the_figure_of_a_recording_say_what_was_measured():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import each
 from fake_studies import draws, records_of, tables_of
 
 from experiments.models.integrators import EXACT
@@ -19,7 +20,7 @@ from experiments.studies.study import DATA, Run
 STUDY = DecayClocks()
 
 
-@pytest.mark.parametrize("r", [0.0, 2.0])
+@each("r", [0.0, 2.0])
 def test_the_steepest_forgetting_is_that_of_autograd(r):
     made = configuration(task="har", data="stand-in", field="leaky-power", exponent=r, integrator="euler", hidden=5, speed=2,
                          clock_given=True, alpha=0.3, evaluation=20, threads=1)  # fmt: skip
@@ -91,7 +92,7 @@ def clock_rows(point, falls):
     return rows
 
 
-@pytest.mark.parametrize(
+@each(
     ("falls", "answers"),
     [
         ({"euler": 0.5, 0.0: 0.3, 2.0: 0.1}, ["yes", "yes", "yes", "yes"]),
@@ -143,9 +144,3 @@ def test_decays_are_not_judged_without_the_control_or_where_nothing_was_learned(
         judged(lambda one: one["point"]["cell"] == "leaky-power" or not one["point"]["exponent"])
     with pytest.raises(NotEnoughError, match="no model has learned JapaneseVowels"):
         judged(lambda one: True, lower=0.5)
-
-
-def test_without_recordings_no_decay_is_run(monkeypatch):
-    monkeypatch.delenv(DATA, raising=False)
-    assert STUDY.runs("small") == []
-    assert STUDY.left_out() == "Left out: japanese_vowels/ and uci_har/; --data DIR names the folder they are in."

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from cases import each
 from datasets import make_vowels
 from fake_studies import draws, records_of, tables_of
 from torch.testing import assert_close
@@ -137,7 +138,7 @@ def memory_rows(run, slow_keeps):
     return rows
 
 
-@pytest.mark.parametrize(("slow_keeps", "word"), [(False, "reproduced"), (True, "partly")])
+@each(("slow_keeps", "word"), [(False, "reproduced"), (True, "partly")])
 def test_the_verdict_on_memory_follows_the_accuracies(slow_keeps, word):
     study = MemoryAndSteps()
     results = Results(records_of(study, "small", lambda run: ({"accuracy": 1.0}, memory_rows(run, slow_keeps))))
@@ -162,7 +163,7 @@ def held_rows(chaotic):
     return rows
 
 
-@pytest.mark.parametrize("chaotic", [True, False])
+@each("chaotic", [True, False])
 def test_the_verdict_on_held_symbols_follows_the_exponents(chaotic):
     study = HeldSymbols()
     results = Results(records_of(study, "small", lambda run: ({"accuracy": 1.0}, held_rows(chaotic))))
@@ -236,7 +237,7 @@ def rates_rows(run, clock, euler):
 TIMED, EVEN = {"vowels": 0.95, "recall": 0.2, "tones": 0.3}, {"vowels": 0.95, "recall": 0.95, "tones": 0.95}
 
 
-@pytest.mark.parametrize(
+@each(
     ("clock", "euler", "answers"),
     [  # of unit steps, vowels, recall and tones at s = 2, and vowels at s = 4
         (TIMED, EVEN, ["yes", "yes", "yes", "yes", "yes"]),
@@ -275,7 +276,7 @@ def test_unit_steps_that_lose_a_task_of_one_cell_are_told(vowels):
     assert "lstm, tones 0.45" in str(part)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@each("cell", CELLS)
 def test_as_it_is_a_cell_is_torchs_and_read_twice_it_is_torchs_on_samples_that_come_twice(cell, monkeypatch):
     monkeypatch.delenv(DATA, raising=False)
     run = next(run for run in SamplingRates().runs("smoke") if run.point["on"] == 1 and run.point["cell"] == cell)
@@ -286,9 +287,3 @@ def test_as_it_is_a_cell_is_torchs_and_read_twice_it_is_torchs_on_samples_that_c
     for network, given, xs in ((model, False, batch.xs), (twice, True, batch.xs.repeat_interleave(2, 0))):
         states = theirs(xs)[0][slice(None) if network is model else slice(1, None, 2)]
         assert_close(answers(network, batch, given), model.read_out(states), rtol=0, atol=1e-12)  # sums in another order
-
-
-def test_without_recordings_made_sequences_alone_are_run(monkeypatch):
-    monkeypatch.delenv(DATA, raising=False)
-    assert {run.point["source"] for run in SamplingRates().runs("small")} == {"recall", "tones"}
-    assert "japanese_vowels/ and uci_har/; --data" in SamplingRates().left_out()

@@ -1,6 +1,7 @@
 """Ohno and Kumagai 2021 on MNIST, pixel by pixel: what is trained, and verdicts as the numbers say."""
 
 import pytest
+from cases import each
 from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
@@ -41,13 +42,7 @@ def test_the_runs_are_those_of_table_1(study):
     assert {(one.configuration.task.order, one.configuration.field_settings.exponent) for one in runs} == set(AS_PRINTED)
 
 
-def test_without_the_images_nothing_is_run(study, monkeypatch):
-    monkeypatch.delenv("CTRNN_DATA")
-    assert study.runs("small") == []
-    assert "--data DIR" in study.left_out()
-
-
-@pytest.mark.parametrize(
+@each(
     ("changed", "answers"),
     [
         ({}, ["yes", "yes"]),
@@ -78,15 +73,12 @@ def test_settings_are_chosen_by_validation_and_never_by_the_test(study):
     assert verdict.numbers["accuracy, rows, r = 0"].startswith("0.647")  # 0.946 - 0.3, and 0.001 for the mean of seeds
 
 
-def test_a_verdict_waits_for_each_order_and_exponent(study):
-    records = [one for one in records_of(study, "small", measured(AS_PRINTED)) if one["point"]["order"] == "rows"]
-    with pytest.raises(NotEnoughError, match="no run with permuted, r = 0; permuted, r = 2 is done yet"):
-        study.verdict(Results(records))
-
-
 def test_the_tables_have_the_papers_figures_beside_ours(study):
     results = Results(records_of(study, "small", measured(AS_PRINTED)))
     table = tables_of(study, results)
     assert "| permuted | 2 | 0.9180 (0.9170–0.9190) | 25 | 0.00500 | 0 of 9 | 0.917 |" in table
     assert "| rows | 0 | 5 | 0.6470 (0.6460–0.6480) | 21 |" in table
     assert draws(study.figures["accuracy"], results) is not None
+    rows = [one for one in results.records if one["point"]["order"] == "rows"]
+    with pytest.raises(NotEnoughError, match="no run with permuted, r = 0; permuted, r = 2 is done yet"):
+        study.verdict(Results(rows))

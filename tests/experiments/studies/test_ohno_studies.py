@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cases import each
 from fake_studies import draws, records_of, tables_of
 from torch.testing import assert_close
 
@@ -66,13 +67,6 @@ def test_the_runs_are_those_of_table_1(har):
     assert {one.configuration.field_settings.exponent for one in runs} == {0, 0.25, 0.5, 1, 2, 4}
 
 
-def test_without_the_recordings_nothing_is_run(har, monkeypatch):
-    assert har.left_out() == ""
-    monkeypatch.delenv("CTRNN_DATA")
-    assert har.runs("small") == []
-    assert "--data DIR" in har.left_out()
-
-
 def test_what_the_paper_says_is_called_reproduced(har):
     records = records_of(har, "small", measured_har(AS_PRINTED, validation=five_is_best))
     verdict = har.verdict(Results(diverged(records, (0.25, 0.5))))
@@ -81,7 +75,7 @@ def test_what_the_paper_says_is_called_reproduced(har):
     assert "of 30 trainings with r = 0.25 and 0.5 diverged, and 0 with r from 1 on" in verdict.sentence
 
 
-@pytest.mark.parametrize(
+@each(
     ("accuracy", "law", "lost", "answers"),
     [
         (AS_PRINTED, "polynomial", (), ["yes", "yes", "no", "yes", "yes", "yes"]),
@@ -136,7 +130,7 @@ def test_tables_and_figures(har):
 # Instability ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("lost", "answers"),
     [
         ({"autograd": (0.25, 0.5)}, [True, True]),
@@ -166,7 +160,7 @@ def test_instability_is_judged_by_which_trainings_diverged(har, lost, answers):
         study.verdict(Results(records[:1]))
 
 
-@pytest.mark.parametrize(("r", "is_nan"), [(0.25, True), (0.5, True), (1.0, False), (2.0, False)])
+@each(("r", "is_nan"), [(0.25, True), (0.5, True), (1.0, False), (2.0, False)])
 def test_autograds_derivative_at_zero(r, is_nan):
     """Forward the same, backward nan at exactly 0 for r < 1, and the same elsewhere."""
     h = torch.tensor([0.0, 0.3, -0.7, 1e-30], requires_grad=True)
@@ -201,7 +195,7 @@ def measured_memory(laws, slow=0.99, leaky=0.52):
     return measured
 
 
-@pytest.mark.parametrize(
+@each(
     ("laws", "accuracies", "answers"),
     [
         (LAWS, {}, [True, True, True, True, True, True]),

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from cases import each
 from fake_studies import draws, records_of, tables_of
 from torch import nn
 
@@ -54,7 +55,7 @@ def test_a_random_clock_repeats_each_number_of_times_equally_often():
     np.testing.assert_allclose(np.bincount(runs)[1:] / len(runs), [0.25] * 4, atol=0.03)
 
 
-@pytest.mark.parametrize("kind", [nn.GRUCell, nn.LSTMCell])
+@each("kind", [nn.GRUCell, nn.LSTMCell])
 def test_at_step_1_an_oracle_cell_is_torchs_cell(kind):
     theirs = kind(INPUTS, HIDDEN).double()
     cell, x = OracleCell(ctrnn.from_torch(theirs)), torch.randn(BATCH, INPUTS)

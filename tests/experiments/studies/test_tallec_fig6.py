@@ -1,6 +1,7 @@
 """Figure 6 of Tallec and Ollivier 2018: what is trained, and verdicts as the numbers say."""
 
 import pytest
+from cases import each
 from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
@@ -44,7 +45,7 @@ def test_the_runs_are_those_printed(study):
     assert {(one.configuration.task.order, one.configuration.field_settings.init) for one in runs} == set(AS_PRINTED)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changed", "answers"),
     [
         ({}, ["yes", "yes"]),
@@ -58,15 +59,12 @@ def test_each_part_is_answered_by_the_interval_of_test_accuracies(study, changed
     assert [part.answer for part in verdict.parts] == answers, verdict.sentence
 
 
-def test_a_verdict_waits_for_every_start_and_two_seeds(study, monkeypatch):
+def test_a_verdict_waits_for_every_start_and_two_seeds(study):
     records = records_of(study, "small", measured(AS_PRINTED))
     with pytest.raises(NotEnoughError, match="no run with permuted, standard; permuted, chrono"):
         study.verdict(Results([one for one in records if one["point"]["order"] == "rows"]))
     with pytest.raises(NotEnoughError, match="two seeds"):
         study.verdict(Results([one for one in records if one["point"]["seed"] == 0]))
-    monkeypatch.delenv("CTRNN_DATA")
-    assert study.runs("small") == []
-    assert "--data DIR" in study.left_out()
 
 
 def test_the_page_shows_validation_test_and_print(study):

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from cases import each
 from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
@@ -43,7 +44,7 @@ def test_the_runs_are_those_printed(study):
         assert (training.optimizer, training.rate, training.clip, training.batch) == ("adam", 1e-3, 1.0, 128)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changed", "late", "answers"),
     [
         ({}, 0, ["yes", "yes", "yes"]),
@@ -58,15 +59,12 @@ def test_each_part_is_answered_by_its_numbers(study, changed, late, answers):
     assert [part.answer for part in verdict.parts] == answers, verdict.sentence
 
 
-def test_a_verdict_waits_for_every_model_and_two_seeds(study, monkeypatch):
+def test_a_verdict_waits_for_every_model_and_two_seeds(study):
     records = records_of(study, "small", measured(BITS))
     with pytest.raises(NotEnoughError, match="no run with RHN, standard; RHN, chrono"):
         study.verdict(Results([one for one in records if one["point"]["model"] == "lstm"]))
     with pytest.raises(NotEnoughError, match="two seeds"):
         study.verdict(Results([one for one in records if one["point"]["seed"] == 0]))
-    monkeypatch.delenv("CTRNN_DATA")
-    assert study.runs("small") == []
-    assert "--data DIR" in study.left_out()
 
 
 def test_the_page_shows_bits(study):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from cases import each
 from fake_studies import draws, records_of, tables_of
 from torch.testing import assert_close
 
@@ -408,7 +409,7 @@ def test_its_symbols_are_those_of_recall_played_slower():
         assert_close(by_symbol.targets, variable.targets)
 
 
-@pytest.mark.parametrize(("per", "padded"), [("sequence", True), ("symbol", False)])
+@each(("per", "padded"), [("sequence", True), ("symbol", False)])
 def test_without_the_first_run_only_characters_are_asked_for(per, padded):
     task = AnyWarp(warp=5, length=30, per=per, padded=padded, first=False)
     batch = task.batch(50, generator(1))
@@ -435,7 +436,7 @@ def test_a_first_run_that_may_be_the_whole_sequence_has_to_count():
     AnyWarp(warp=19, length=20, first=False)
 
 
-@pytest.mark.parametrize("padded", [False, True])
+@each("padded", [False, True])
 def test_its_guess_loses_what_the_frequencies_of_targets_say(padded):
     task = AnyWarp(least=2, warp=6, length=20, padded=padded)
     batch = task.batch(20_000, generator(2))
