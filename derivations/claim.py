@@ -50,7 +50,14 @@ class Mutation:
 
 def changed(words: str, **parts: object) -> Callable[[tuple[Any, ...]], Mutation]:
     """A mutation that changes parts of the entry's first statement that has them: `changed("1/g read as g", rhs=g)`."""
-    return lambda statements: Mutation(words, replace(next(s for s in statements if all(hasattr(s, p) for p in parts)), **parts))
+
+    def of(statements: tuple[Any, ...]) -> Mutation:
+        for statement in statements:
+            if all(hasattr(statement, part) for part in parts):
+                return Mutation(words, replace(statement, **parts))
+        raise ValueError(f"{words}: no statement of the entry has {', '.join(parts)}.")
+
+    return of
 
 
 @dataclass(frozen=True)
@@ -171,7 +178,6 @@ class Claim(Shown):
              recorded: the verdict expected; mutation: the change that must flip the verdict; counterexample: numbers by
              letter; quote: the span of the text that is judged; scope: all sizes, or which; certificates: for each statement
              what it says and the steps that show it, see `derivations.rules.conclusions`.
-    Source:  this project.
     """
 
     source: str
@@ -219,7 +225,6 @@ def decided(entry: Entry) -> Claim:
     r"""Decide an entry.
 
     Returns: a `Claim`. False needs a counterexample, and a correction needs a proof: without either it is undecided.
-    Source:  this project.
     """
     start = perf_counter()
     found = [statement.decide() for statement in entry.statements]
@@ -243,11 +248,24 @@ def decided(entry: Entry) -> Claim:
         evidence += f"; {'reading' if entry.reading else 'correction'}: " + _evidence(entry.right.statements, proofs)
     formulas = _formulas(entry.statements)
     return Claim(
-        entry.source, entry.label, _said(entry.words, formulas), entry.assumptions, verdict, correction,
-        evidence + (f"; {entry.remark}" if entry.remark else ""), perf_counter() - start, entry.words, formulas, right,
-        entry.expected, entry.mutation.words if entry.mutation else "as corrected" if entry.right else "", numbers,
-        entry.quote, entry.sizes or ALL_SIZES, certificates,
-    )  # fmt: skip
+        entry.source,
+        entry.label,
+        _said(entry.words, formulas),
+        entry.assumptions,
+        verdict,
+        correction,
+        evidence + (f"; {entry.remark}" if entry.remark else ""),
+        perf_counter() - start,
+        words=entry.words,
+        formulas=formulas,
+        right=right,
+        recorded=entry.expected,
+        mutation=entry.mutation.words if entry.mutation else "as corrected" if entry.right else "",
+        counterexample=numbers,
+        quote=entry.quote,
+        scope=entry.sizes or ALL_SIZES,
+        certificates=certificates,
+    )
 
 
 def _certificates(of: str, statements: Iterable[Statement], found: Iterable[Verdict]) -> tuple[Any, ...]:

@@ -245,10 +245,6 @@ def jacobians() -> Iterator[Entry]:
         remark="a tilde may have been lost in the extraction",
         quote=r"\mathbf{D}_{t}=\operatorname{diag}(\tanh^{\prime}(\mathbf{U}\mathbf{h}_{t-1}+\mathbf{W}\mathbf{x}_{t}+\mathbf{b}))=\operatorname{diag}(\mathbf{1}-\mathbf{h}_{t}^{2})",
     )
-
-
-def gru() -> Iterator[Entry]:
-    """Eqs. (11) to (15)."""
     z_t, reset = gate("z"), gate("r")
     new = candidate(diag(*reset) * h)
     step = h - diag(*z_t) * h + diag(*z_t) * new

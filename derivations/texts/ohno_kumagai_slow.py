@@ -237,7 +237,7 @@ def cells() -> Iterator[Entry]:
 
 
 def gated() -> Iterator[Entry]:
-    """In gated networks, and with r = 2."""
+    """In gated networks, with r = 2, and operations of a step."""
     f, one = Symbol("f", positive=True), Symbol("h", real=True)
     yield paper("sec. V, gated").says(
         "In gated RNNs f h is replaced by h - (1 - f) |h|^r h, which is f h for r = 0.",
@@ -251,10 +251,6 @@ def gated() -> Iterator[Entry]:
         mutation=changed("r = 2 read as r = 1", where={r: S.One}),
         quote=r"|\mathbf{h}_{t-1}|^{r}\mathbf{h}_{t-1}=\mathbf{h}_{t-1}^{3}",
     )
-
-
-def cost() -> Iterator[Entry]:
-    """Operations of a step."""
     n, d = Symbol("n", positive=True), Symbol("d", positive=True)
     extra = 3 * n / (n * (n + d))
     yield paper("sec. V, cost").says(
@@ -354,7 +350,7 @@ def results() -> Iterator[Entry]:
 
 
 def by_chance() -> Iterator[Entry]:
-    """Differences of table II against chance."""
+    """Differences of table II against chance, and what Fig. 3 shows."""
     limit = Rational(196, 100)
     ours, theirs = ACCURACY["HAR"][1] / 100, ACCURACY["HAR"][0] / 100
     chance = sqrt((ours * (1 - ours) + theirs * (1 - theirs)) / 2947)
@@ -382,10 +378,6 @@ def by_chance() -> Iterator[Entry]:
         remark="of one trained model each; chance in training is not in it",
         quote="Leaky RNN 94.6 90.7 91.4 Ours 92.4 91.7 92.1",
     )
-
-
-def figures() -> Iterator[Entry]:
-    """What Fig. 3 shows."""
     even = -2 * log(Rational(51, 100))
     uneven = -log(Rational(99, 100)) - log(Rational(49, 100))
     shown, said = "validation accuracy", "validation loss"

@@ -196,7 +196,7 @@ def of_voltages() -> Iterator[Entry]:
 
 
 def of_weights() -> Iterator[Entry]:
-    """Eqs. (90) to (92)."""
+    """Eqs. (90) to (94)."""
     dnext = [Subs(Derivative(k, eps), eps, 0) for k in next_]
     evolution = [
         dv[j] + sum(dt_[i, j] * active[i] for i in range(3)) + sum(tau[i + 1, j] * slopes[i] * dv[i] for i in range(2))
@@ -220,10 +220,6 @@ def of_weights() -> Iterator[Entry]:
         mutation=Mutation("without dV_j", Equal(dnext[0].doit(), evolution[0] - dv[0])),
         quote=r"Using the evolution equation V^{t+1}_{j}=V^{t}_{j}+\sum_{i}\tau_{ijx_{t}}a^{t}_{i} we find",
     )
-
-
-def of_the_likelihood() -> Iterator[Entry]:
-    """Eqs. (93) and (94)."""
     yield paper("eq. 93", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
         "C_iy(t) = C_iy(t+1) + 1[x_t = y] a_i - pi(y) a_i.",
         Equal(column(*(Derivative(total, dw[1, y]) for y in range(2))), column(active[1] - q[0] * active[1], -q[1] * active[1])),

@@ -428,7 +428,7 @@ def each_time() -> Iterator[Entry]:
 
 
 def ranks() -> Iterator[Entry]:
-    """Footnote 10: of one time and of their sum."""
+    """Footnote 10, of one time and of their sum, and remark 9."""
     times = range(3)
     one = letters("v^1", 2)
     weights = letters("c", 3, positive=True)
@@ -459,10 +459,6 @@ def ranks() -> Iterator[Entry]:
         quote=r"the metric on \hskip 0.5pt\delta\hskip-0.5pt\theta is generally "
         r"full-rank, being a sum over time of rank-one metrics",
     )
-
-
-def kept_apart() -> Iterator[Entry]:
-    """Remark 9."""
     times = range(3)
     D = {(t, s): Symbol(f"D_{{{t}{s}}}", real=True) for t in times for s in range(t + 1)}
     natural = sum((sum((D[t, s] for s in range(t + 1)), S.Zero) ** 2 for t in times), S.Zero)

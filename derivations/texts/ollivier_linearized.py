@@ -107,7 +107,7 @@ def transition_at_start() -> Iterator[Entry]:
 
 
 def random_graph() -> Iterator[Entry]:
-    """Eq. (69)."""
+    """Eqs. (69) and (70)."""
     half = Rational(1, 2)
     j = Symbol("j", positive=True)
     small, keep = Symbol("eps", real=True), Symbol("tau", real=True)
@@ -134,10 +134,6 @@ def random_graph() -> Iterator[Entry]:
         quote="the activation of each unit is given by a random linear combination of past symbols with weights exponentially "
         "decreasing with time, with unit i having a decay time of order i",
     )
-
-
-def linear_regime() -> Iterator[Entry]:
-    """Eq. (70), and feedback in words."""
     glnn = fields.glnn()
     T, b, V = glnn.parameters["T_1"], glnn.parameters["t_1"], glnn.state
     first_read = euler_step(glnn)
@@ -156,7 +152,7 @@ def linear_regime() -> Iterator[Entry]:
 
 
 def without_and_with_feedback() -> Iterator[Entry]:
-    """Appendix A in words: what feedback does, for tanh unless another s is named."""
+    """Appendix A in words: what feedback and the sign of alpha do, for tanh unless another s is named."""
     rest, _, n, tau = (Symbol(name, positive=True) for name in ("k", "j", "n", "tau"))
     yield paper("app. A, perpetual increase").says(
         "Positive tau_jjx results in perpetual increase of V_j if the other contributions are ignored.",
@@ -190,10 +186,6 @@ def without_and_with_feedback() -> Iterator[Entry]:
         remark="1 - mu = 1/(1 + u)",
         quote=r"with weights exponentially decreasing with time at rate (1-\mu)",
     )
-
-
-def signs_of_alpha() -> Iterator[Entry]:
-    """Which alpha, and what another does."""
     _, j, _, _ = (Symbol(name, positive=True) for name in ("k", "j", "n", "tau"))
     bounded = Symbol("x", positive=True)
     yield paper("app. A, positive alpha").says(

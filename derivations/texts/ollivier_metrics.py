@@ -43,7 +43,7 @@ def pairs(name: str) -> ImmutableDenseMatrix:
 
 
 def penalized_steps() -> Iterator[Entry]:
-    """Eqs. (36) to (38)."""
+    """Eqs. (36) to (40)."""
     M, g, d = symmetric("m"), pairs("g"), pairs("x")
     K = symmetric("k")
     gain = (g.T * d)[0] + (d.T * K * d)[0] / 2
@@ -84,10 +84,6 @@ def penalized_steps() -> Iterator[Entry]:
         quote=r"The associated gradient update will then be \theta^{\prime}=\theta+\eta "
         r"M^{-1}\frac{\partial f}{\partial\theta} (38)",
     )
-
-
-def coordinates() -> Iterator[Entry]:
-    """Eqs. (39) and (40)."""
     M, A, d = symmetric("m"), symbols.weights("A", 2, 2), pairs("x")
     yield paper("eq. 39", sizes="2 parameters").says(
         "The norm d^T M d of a change does not depend on coordinates: with d = A d', M becomes A^T M A.",
@@ -149,7 +145,7 @@ def divergences() -> Iterator[Entry]:
 
 
 def of_probabilities() -> Iterator[Entry]:
-    """Eqs. (44) and (45)."""
+    """Eqs. (44) to (47)."""
     a, b = letters("pi_1 pi_2", positive=True)
     u, w_ = letters("delta_1 delta_2", real=True)
     whole, moves = [a, b, 1 - a - b], [u, w_, -u - w_]
@@ -172,10 +168,6 @@ def of_probabilities() -> Iterator[Entry]:
         mutation=changed("without the 2 of (44)", expression=divergence / 2),
         quote=r"\displaystyle=\sum_{x\in\mathcal{A}}\frac{(\hskip 0.5pt\delta\hskip-0.5pt\pi(x",
     )
-
-
-def of_exponents() -> Iterator[Entry]:
-    """Eqs. (46) and (47)."""
     shared = Symbol("log Z", real=True)
     yield paper("eq. 46", sizes="3 symbols").says(
         "The softmax is of exponential form: log pi(x) is E_x minus a term that all symbols share.",

@@ -329,26 +329,23 @@ def invariances() -> Iterator[Entry]:
         remark="J is the slope of the change of parameters, of smooth ones too",
         quote="(but not by reparametrizations mixing incoming parameters to different units, as the natural gradient is)",
     )
-
-
-def parameters() -> Iterator[Entry]:
-    """Section 3.6: affine changes of the parameters, two units with one parameter each."""
     # Positive definite, and a change that can be undone: of these it has to be refuted.
     r, s, k = Symbol("r", positive=True), Symbol("s", positive=True), Symbol("k", real=True)
     M, J = Matrix([[r, k], [k, s + k**2 / r]]), Matrix([[1, Symbol("J", real=True)], [0, 1]])
     apart = diag(*(Symbol(f"J_{j}", real=True, nonzero=True) for j in (1, 2)))
     g = vector("g", 2)
 
-    def step(change: Matrix) -> Matrix:
+    def unitwise(change: Matrix) -> Matrix:
         """The unitwise step in the parameters psi, theta = J psi, carried back to theta."""
         metric = change.T * M * change
         return change * (diag(metric[0, 0], metric[1, 1]).inv() * (change.T * g))
 
     yield paper("sec. 3.6, affine parameters", given="no dampening", sizes="2 units with 1 parameter each").says(
         "The gradient steps are exactly invariant under affine changes of the parameters.",
-        Equal(step(J), step(eye(2))),
+        Equal(unitwise(J), unitwise(eye(2))),
         reading=Correction(
-            "Under those of the parameters of each unit by itself, as the section says before.", Equal(step(apart), step(eye(2)))
+            "Under those of the parameters of each unit by itself, as the section says before.",
+            Equal(unitwise(apart), unitwise(eye(2))),
         ),
         remark="affine changes that mix two units change the step of a unitwise metric",
         quote="the actual gradient steps are exactly invariant under affine reparametrizations of the parameters and activity",

@@ -352,7 +352,7 @@ def connectivity() -> Iterator[Entry]:
 
 
 def passes() -> Iterator[Entry]:
-    """How many examples, passes and steps."""
+    """How many examples, passes and steps, and what a^n b^n costs a model that has seen ten lengths."""
     yield paper("intro., failure rate").says(
         "A failure rate of 75 % within 50 million examples is the success rate of 25 % of section 4.",
         Equal(product_of(50000, 1000), S(50) * 10**6),
@@ -381,10 +381,6 @@ def passes() -> Iterator[Entry]:
         remark="a few hundreds read as less than 1,000; for one kind of weights alone it is 750 to 1,000",
         quote="These metrics bring down the necessary number of gradient steps to a few hundreds in the various examples studied",
     )
-
-
-def lengths() -> Iterator[Entry]:
-    """What a^n b^n costs a model that has seen ten lengths."""
     variance = Rational(1024**2 - 1, 12)
     normal = log2(2 * pi * E * variance) / 2
     uniform = Rational(sum(n**2 for n in range(1024, 2048)), 1024) - Rational(sum(range(1024, 2048)), 1024) ** 2

@@ -97,9 +97,6 @@ def gates() -> Iterator[Entry]:
                 Equal(induced_factors(name, g)[1], writes),
                 mutation=changed(f"{_said(writes)} read as 1 - {_said(keeps)}", rhs=keeps * h + (1 - keeps) * f),
             )
-
-
-def fixed_points() -> Iterator[Entry]:
     lie, strang, step = g * f / (1 - exp(-g)), f * (g / 2) / sinh(g / 2), Function("step")
     yield own("step maps, fixed point of Lie's splitting", given=FROZEN).says(
         "Lie's splitting rests at g f/(1 - e^-g), further out than f for every g > 0.",

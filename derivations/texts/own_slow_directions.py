@@ -113,9 +113,6 @@ def splittings() -> Iterator[Entry]:
         Rounds(strang.subs(l, 6), "0.914"),
         mutation=changed("e^-l + l read as 1", rhs=S.One),
     )
-
-
-def longer() -> Iterator[Entry]:
     moved, needed = (1 - exp(-g * s)) / g, -log(1 - g) / g
     yield own("slow directions, a longer step of exponential Euler", given=(LINEAR, FROZEN)).says(
         "A step of length D of exponential Euler moves a slow mode as far as the equation does in phi_1(-g D) D = (1 - e^(-g "
@@ -127,9 +124,6 @@ def longer() -> Iterator[Entry]:
         mutation=changed("-log(1 - g)/g read as 1/(1 - g)", lhs=moved.subs(s, 1 / (1 - g))),
         remark="so stretching time mends exponential Euler where g dt is below 1, and cannot beyond",
     )
-
-
-def fitted() -> Iterator[Entry]:
     R = Function("R")(-l)
     yield own("slow directions, the fitted midpoint rule", given=LINEAR).says(
         "Of all R(z) = 1 + z + c z^2, with c a function of the leak, the one with R(-l) = e^-l has c = phi_2(-l) = (l - 1 + "

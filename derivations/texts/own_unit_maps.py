@@ -179,9 +179,6 @@ def equation() -> Iterator[Entry]:
         mutation=changed("w < 0 read as w > 0", lower=v * (1 - tanh(b + v * h) ** 2) - 1),
         remark="v is -w; that a continuous function which falls and changes its sign has one zero is not proved here",
     )
-
-
-def flips_of_gates() -> Iterator[Entry]:
     step, sech = h + G * (tanh(w * h + b) - h), Symbol("s", positive=True)
     yield own("unit, multiplier of a gate", given=INPUT).says(
         "h + G (tanh(w h + b) - h) multiplies a small difference by 1 - G + G w sech^2(w h + b); at a "

@@ -275,7 +275,7 @@ def warping() -> Iterator[Entry]:
 
 
 def learned_speed() -> Iterator[Entry]:
-    """What a gate must know: the quasi-invariance of (7), and footnote 6."""
+    """What a gate must know: the quasi-invariance of (7) and footnote 6; and 1/g as a forgetting time."""
     plain, c, g = fields.plain(), symbols.c(t), symbols.g(t)
     yield paper(
         "sec. 1, quasi-invariance",
@@ -317,10 +317,6 @@ def learned_speed() -> Iterator[Entry]:
         remark="footnote 5 says that the warping is learned from the data seen so far",
         quote="the definition of time warping invariance could be strengthened to use the *same* model before and after warping",
     )
-
-
-def forgetting() -> Iterator[Entry]:
-    """1/g as a forgetting time."""
     s, free, rate = Symbol("s", real=True), Symbol("h_0", real=True), symbols.g
     memory = free * exp(-Integral(rate(s), (s, 0, t)))
     yield paper("sec. 1, local forgetting", given=("x = 0", "b = 0", "Wh = 0")).says(

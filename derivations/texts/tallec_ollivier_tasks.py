@@ -381,7 +381,7 @@ def generalization() -> Iterator[Entry]:
 
 
 def pixels() -> Iterator[Entry]:
-    """MNIST and its permutation."""
+    """MNIST and its permutation, and text8."""
     yield paper("app. A, MNIST").says(
         "T_max = 784 is the length of an image of 28 by 28 pixels read one by one.",
         Equal(product_of(28, 28), S(784)),
@@ -396,10 +396,6 @@ def pixels() -> Iterator[Entry]:
         remark="best validation results, not test results",
         quote="with a best validation result of 96.3%, while standard initialization obtains a best validation result of 95.4%",
     )
-
-
-def characters() -> Iterator[Entry]:
-    """text8."""
     ours, standard, theirs = Rational(137, 100), Rational(138, 100), Rational(136, 100)
     yield paper("app. A, text8").says(
         "The 100M characters are split into 90M, 5M and 5M.",

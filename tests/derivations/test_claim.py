@@ -3,7 +3,7 @@
 import pytest
 from sympy import Function, Symbol, exp
 
-from derivations.claim import Correction, Entry, Mutation, decided, flips
+from derivations.claim import Correction, Mutation, Source, changed, decided, flips
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
@@ -15,8 +15,8 @@ OPEN = Less(x, exp(x))  # true, and no factor of it shows
 MUTATION = Mutation("a sign", FALSE)
 
 
-def entry(*statements, **more):
-    return Entry("this project", "a label", "Words.", statements, **more)
+def entry(*statements, given=(), sizes="", **more):
+    return Source("this project")("a label", given=given, sizes=sizes).says("Words.", *statements, **more)
 
 
 def test_all_statements_must_be_proved():
@@ -25,9 +25,12 @@ def test_all_statements_must_be_proved():
     assert decided(entry(TRUE, OPEN, FALSE, mutation=MUTATION)).verdict == FAILS
 
 
-def test_assumptions_are_said_in_the_verdict():
-    claim = decided(entry(TRUE, assumptions=("x > 0",), mutation=MUTATION))
-    assert (claim.verdict, claim.as_recorded) == (HOLDS_ASSUMING, True)
+def test_assumptions_and_sizes_are_said_in_the_verdict():
+    claim = decided(entry(TRUE, given=("x > 0",), mutation=MUTATION))
+    assert (claim.verdict, claim.scope, claim.as_recorded) == (HOLDS_ASSUMING, "all sizes", True)
+    claim = decided(entry(TRUE, sizes="2 units", given="x > 0", mutation=MUTATION))
+    assert (claim.verdict, claim.scope, claim.as_recorded) == (AT_SIZES, "2 units", True)
+    assert claim.provided == ("x > 0", "2 units")
 
 
 def test_what_is_false_has_numbers_and_what_is_right():
@@ -57,19 +60,6 @@ def test_a_kinder_reading_saves_what_is_false_as_printed_and_must_be_proved():
         entry(FALSE, reading=Correction("One.", TRUE), correction=Correction("Two.", TRUE))
 
 
-def test_what_is_computed_at_some_sizes_says_so():
-    claim = decided(entry(TRUE, sizes="2 units", assumptions=("x > 0",), mutation=MUTATION))
-    assert (claim.verdict, claim.scope, claim.as_recorded) == (AT_SIZES, "2 units", True)
-    assert claim.provided == ("x > 0", "2 units")
-    assert decided(entry(TRUE, mutation=MUTATION)).scope == "all sizes"
-
-
-def test_only_what_is_proved_is_true():
-    assert TRUE.decide()
-    assert not FALSE.decide()
-    assert not OPEN.decide()
-
-
 def test_a_verdict_other_than_recorded_is_seen():
     assert not decided(entry(FALSE, mutation=MUTATION)).as_recorded
     assert not decided(entry(TRUE, recorded=UNDECIDED)).as_recorded
@@ -80,11 +70,15 @@ def test_a_mutation_must_be_refuted_and_not_merely_undecided():
     assert flips(entry(TRUE, mutation=MUTATION))
     assert not flips(entry(TRUE, mutation=Mutation("nothing", ALSO_TRUE)))
     assert not flips(entry(TRUE, mutation=Mutation("out of reach", OPEN)))
-
-
-def test_the_correction_is_the_mutation_of_what_is_false():
     assert flips(entry(FALSE, correction=Correction("Right.", TRUE)))
     assert not flips(entry(FALSE, correction=Correction("Wrong.", FALSE)))
+
+
+def test_a_mutation_may_change_parts_of_the_first_statement_that_has_them():
+    assert entry(TRUE, OPEN, ALSO_TRUE, mutation=changed("3 x", rhs=3 * x)).mutation == Mutation("3 x", Equal(TRUE.lhs, 3 * x))
+    assert entry(TRUE, OPEN, mutation=changed("above", upper=g)).mutation == Mutation("above", Less(x, g))
+    with pytest.raises(ValueError, match="above: no statement of the entry has upper"):
+        entry(TRUE, mutation=changed("above", upper=g))
 
 
 def test_a_decided_entry_must_name_its_mutation():
@@ -100,10 +94,6 @@ def test_the_statement_is_words_and_formula_unless_it_is_too_long_to_read():
     claim = decided(entry(Equal(g * sum(letters), sum(g * letter for letter in letters)), mutation=MUTATION))
     assert claim.statement == "Words."
     assert claim.formulas[0].text.startswith("Eq(")
-
-
-def test_the_seconds_are_those_of_the_decision():
-    claim = decided(entry(TRUE, mutation=MUTATION))
     assert 0 < claim.seconds < 60
 
 
