@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import each
 
 import ctrnn
 import derivations
@@ -34,8 +35,10 @@ def own_field() -> ctrnn.VectorField:
 @pytest.fixture
 def without(monkeypatch):
     """A torch that lacks a private name."""
+    whole = dict(compat.PRIVATE)
 
     def moved(name: str) -> str:
+        compat.PRIVATE.update(whole)
         path, purpose = compat.PRIVATE[name]
         monkeypatch.setitem(compat.PRIVATE, name, (path + "_moved", purpose))
         compat._found.cache_clear()
@@ -75,10 +78,10 @@ def test_this_torch_has_all_names():
     assert compat.missing(compat.PRIVATE) is None
 
 
-@pytest.mark.parametrize("name", [*compat.CHECKS, *compat.RECORDING])
 @pytest.mark.kernels
+@each("name", [*compat.CHECKS, *compat.RECORDING])
 def test_a_sequence_runs_by_steps_and_says_which_name_is_missing(without, name):
-    why, rnn, xs = without(name), DiscreteRNN(own_field(), dt=0.1), torch.ones(200, 2, 2)
+    why, rnn, xs = without(name), DiscreteRNN(own_field(), dt=0.1), torch.ones(5, 2, 2)
     output, _ = rnn(xs)
     assert rnn.stats["engine"] == "steps"
     assert why in rnn.stats["engine_why"]
@@ -89,8 +92,8 @@ def test_a_sequence_runs_by_steps_and_says_which_name_is_missing(without, name):
     torch.testing.assert_close(output, torch.stack(steps))
 
 
-@pytest.mark.parametrize("name", ["transforms_are_active", "make_fx"])
 @pytest.mark.kernels
+@each("name", ["transforms_are_active", "make_fx"])
 def test_a_solve_runs_by_steps_and_says_which_name_is_missing(without, name):
     why, rnn = without(name), ContinuousRNN(own_field())
     rnn(torch.ones(1000, 2, 2))

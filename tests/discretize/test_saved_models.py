@@ -419,7 +419,7 @@ def test_a_file_is_what_the_form_says_and_its_tensors_may_stand_in_any_order(pat
     assert_same(ctrnn.load(path), model)
 
 
-@pytest.mark.parametrize("length", [0x280, 0x380, 0x480, 0x580])
+@each("length", [0x280, 0x380, 0x480, 0x580])
 def test_a_header_whose_length_begins_as_pickles_do_is_read(path, length):
     write_tensors(path, {"a": torch.zeros(2)}, "")
     text = "a" * (length - path.read_bytes()[0])

@@ -1,12 +1,12 @@
 """Every engine gives the states and gradients of the steps one by one, for any field, call, dtype and layout in memory."""
 
-import copy
 from functools import partial
 
 import own_fields
 import pytest
 import torch
 import torchcde
+from cases import each
 from conformance import ENGINES, ROUNDING, agree, kernels_for_all, ran, sequence, solve
 from fuzz.dice import Dice
 from fuzz.fields import random_field
@@ -22,7 +22,7 @@ from ctrnn.inputs.splines import as_path
 from discretize import Checkpointed, Euler, ExponentialEuler, integrate
 from discretize.steps.algebra.jacobian import declares_jacobian
 
-each, slow = pytest.mark.parametrize, pytest.mark.slow
+engines, slow = pytest.mark.parametrize("engine", ENGINES), pytest.mark.slow
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),  # numpy's, at numbers that `where` leaves out
     pytest.mark.filterwarnings("ignore:There is a performance drop"),  # torch's, of Jacobians by steps
@@ -88,37 +88,42 @@ def dtype_of(field):
     return field.dtype or torch.get_default_dtype()
 
 
-@each("engine", ENGINES)
-@each("name", [pytest.param(name, marks=() if name in EVERY_DAY else slow) for name in FIELDS])
+@engines
+@each("name", EVERY_DAY)
 def test_sequences_of_every_field(engine, name):
     check_sequence(engine, made(name))
 
 
 @slow
-@each("engine", ENGINES)
-@each("dtype", [DOUBLE, SINGLE])
-@each("name", FIELDS)
+@engines
+@pytest.mark.parametrize("dtype", [DOUBLE, SINGLE])
+@pytest.mark.parametrize("name", FIELDS)
 def test_sequences_of_every_field_however_they_are_called(engine, name, dtype, subtests):
     for step in [Euler(), *([ExponentialEuler()] if name in LEAKY else [])]:
-        for call in CALLS if engine == "compiled" else ["dt", "stamps of each, lengths, substeps"]:
+        for call in CALLS if engine == "compiled" else ["dt", "times of each", "stamps of each, lengths, substeps"]:
             with subtests.test(call=call, step=step):
                 check_sequence(engine, made(name, dtype), step, call)
 
 
-@each("engine", ENGINES)
+@engines
+@each("call", CALLS)
 @each("name, step, dtype", [("gated per unit", Euler(), SINGLE), ("Own", ExponentialEuler(), DOUBLE)])
-def test_sequences_however_they_are_called(engine, name, step, dtype, subtests):
-    for call in CALLS:
-        with subtests.test(call):
-            check_sequence(engine, made(name, dtype), step, call)
+def test_sequences_however_they_are_called(engine, name, step, dtype, call):
+    check_sequence(engine, made(name, dtype), step, call)
 
 
-STEPS = ["ETDRK4", "ETD2", "Heun", "Midpoint", "RungeKutta4", "Splitting", "StrangSplitting", "FrozenTrapezoid"]
+STEPS = ["ETDRK4", "ETD2", "Midpoint", "RungeKutta4", "Splitting", "StrangSplitting", "FrozenTrapezoid"]
 
 
-@each("engine", ENGINES)
-@each("step", [pytest.param(step, marks=() if step == "Heun" else slow) for step in STEPS])
-def test_sequences_of_every_explicit_step(engine, step):
+@engines
+def test_sequences_by_an_explicit_step_of_several_stages(engine):
+    check_sequence(engine, made("Own"), discretize.Heun())
+
+
+@slow
+@engines
+@each("step", STEPS)
+def test_sequences_by_every_explicit_step(engine, step):
     check_sequence(engine, made("Own"), getattr(discretize, step)())
 
 
@@ -139,15 +144,15 @@ LAYOUTS = {
 }
 
 
-@each("engine", ENGINES)
-def test_samples_and_states_may_lie_in_memory_in_any_way(engine, subtests):
-    for name, (x, h_0) in LAYOUTS.items():
-        with subtests.test(name):
-            check_sequence(engine, made("gated per unit"), call="dt", x=x(), h_0=h_0())
+@engines
+@each("layout", LAYOUTS)
+def test_samples_and_states_may_lie_in_memory_in_any_way(engine, layout):
+    x, h_0 = LAYOUTS[layout]
+    check_sequence(engine, made("gated per unit"), call="dt", x=x(), h_0=h_0())
 
 
-@each("engine", ENGINES)
-@each("sizes", [(1, 1), (2, 171), pytest.param((5, 17), marks=slow)])
+@engines
+@each("sizes", [(1, 1), (2, 171)])
 def test_fields_of_odd_sizes(engine, sizes):
     torch.manual_seed(0)
     check_sequence(engine, ctrnn.gru(*sizes), call="dt")
@@ -214,17 +219,24 @@ def check_solve(engine, field, inputs="held", method="dopri5", x=None, h0=None, 
     agree(engine, solve(field, INPUTS[inputs], x, h0.requires_grad_(), ts, **how), allowed)
 
 
-@each("engine", ENGINES)
-@each("name", [pytest.param(name, marks=() if name in ("Own", "PerSample", "lstm", "three units") else slow) for name in FIELDS])
+@engines
+@each("name", ["Own", "PerSample", "lstm", "three units"])
+def test_solves_of_several_fields(engine, name):
+    check_solve(engine, made(name), method="tsit5")
+
+
+@slow
+@engines
+@pytest.mark.parametrize("name", FIELDS)
 def test_solves_of_every_field(engine, name):
     check_solve(engine, made(name), method="tsit5")
 
 
 @slow
-@each("engine", ["compiled"])
-@each("dtype", [DOUBLE, SINGLE])
-@each("method", METHODS)
-@each("name", FIELDS)
+@pytest.mark.parametrize("engine", ["compiled"])
+@pytest.mark.parametrize("dtype", [DOUBLE, SINGLE])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", FIELDS)
 def test_solves_of_every_field_by_every_method(engine, name, method, dtype):
     if method == "rodas5p" and name in DECLARED:
         pytest.skip("a field that declares its Jacobian is for steps in torch")
@@ -233,59 +245,60 @@ def test_solves_of_every_field_by_every_method(engine, name, method, dtype):
     check_solve(engine, made(name, dtype), "linear" if method == "rodas5p" else "hermite", method)
 
 
-@each("engine", ENGINES)
+@engines
 @each("inputs", INPUTS)
 def test_solves_along_every_input(engine, inputs):
     check_solve(engine, made("gated per unit"), inputs)
 
 
 @slow
-@each("engine", ["compiled"])
-@each("method", METHODS)
-@each("name", ["gated per unit", "lstm", "Own", "three units", "Bent"])
-def test_solves_of_several_fields_along_every_input_by_every_method(engine, name, method, subtests):
-    for inputs in INPUTS:
-        with subtests.test(inputs):
-            check_solve(engine, made(name), inputs, method)
+@each("inputs", INPUTS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["gated per unit", "lstm", "Own", "three units", "Bent"])
+def test_solves_of_several_fields_along_every_input_by_every_method(name, method, inputs):
+    check_solve("compiled", made(name), inputs, method)
 
 
-@each("engine", ENGINES)
-@each(
-    "inputs",
-    ["held", "smooth clock", *(pytest.param(name, marks=slow) for name in INPUTS if name not in ("held", "smooth clock"))],
-)
+@engines
+@each("inputs", ["held", "smooth clock"])
+def test_stiff_solves(engine, inputs):
+    check_solve(engine, Soft(), inputs, "rodas5p")
+
+
+@slow
+@engines
+@pytest.mark.parametrize("inputs", INPUTS)
 def test_stiff_solves_along_every_input(engine, inputs):
     torch.manual_seed(0)
     check_solve(engine, Soft(), inputs, "rodas5p")
 
 
 @slow
-@each("engine", ENGINES)
+@engines
 def test_stiff_solves_of_stiff_fields(engine):
     torch.manual_seed(0)
     check_solve(engine, Stiff(), "linear", "rodas5p")
 
 
-@each("engine", ENGINES)
-@each("how", [{"method": "dopri8"}, {"gradient": Checkpointed(20_000)}, {"first_step": 0.01, "max_step": 0.2}], ids=str)
+@engines
+@each("how", [{"method": "dopri8"}, {"gradient": Checkpointed(20_000)}, {"first_step": 0.01, "max_step": 0.2}])
 def test_solves_by_other_settings(engine, how):
     check_solve(engine, made("gated per unit"), "linear", **how)
 
 
-@each("engine", ENGINES)
-def test_solves_in_single_precision(engine, subtests):
-    for inputs in ("held", "hermite", "smooth clock", "learned times"):
-        with subtests.test(inputs):
-            check_solve(engine, made("gated per unit", SINGLE), inputs)
+@engines
+@each("inputs", ["held", "hermite", "smooth clock", "learned times"])
+def test_solves_in_single_precision(engine, inputs):
+    check_solve(engine, made("gated per unit", SINGLE), inputs)
 
 
-@each("engine", ENGINES)
+@engines
 @each("batch", [1, 70])
 def test_solves_of_one_sample_and_of_many(engine, batch):
     check_solve(engine, made("three units"), x=normal(len(TS), batch, 3))
 
 
-@each("engine", ENGINES)
+@engines
 @each("layout", ["every other number", "expanded"])
 def test_solves_of_samples_and_states_that_lie_in_memory_in_any_way(engine, layout):
     x, h0 = LAYOUTS[layout]
@@ -296,13 +309,13 @@ ASKED = torch.stack([TS[0] * OF_EACH, TS[3] * OF_EACH, TS[3] * OF_EACH, TS[4] * 
 ASKED[2:, 1] = ASKED[1, 1]  # a sequence that is over
 
 
-@each("engine", ENGINES)
-@each("ts", [TS[[5, 2, 0]], ASKED], ids=["backwards", "times of each"])
+@engines
+@each("ts", [TS[[5, 2, 0]], ASKED])
 def test_solves_at_any_times(engine, ts):
     check_solve(engine, made("gated per unit"), ts=ts)
 
 
-@each("engine", ENGINES)
+@engines
 def test_solves_without_an_input(engine):
     h0 = normal(18, 3).detach()
     h0[5] *= 8  # more steps than its neighbours
@@ -313,15 +326,9 @@ def test_solves_without_an_input(engine):
 # What else is asked of a call: more derivatives, networks at once, states between.
 
 
-@each("engine", ENGINES)
-def test_a_loop_over_networks_is_one_call(engine, subtests):
-    for own in (False, True):
-        with subtests.test(own=own):
-            check_ensemble(engine, own)
-
-
-def check_ensemble(engine, own):
-    torch.manual_seed(0)
+@engines
+@each("own", [False, True])
+def test_a_loop_over_networks_is_one_call(engine, own):
     modules = [discretize.DiscreteRNN(ctrnn.gated(3, 5), allow_overshoot=True) for _ in range(3)]
     many, x, ts = discretize.ensemble(modules), normal(*([3] if own else []), TIME, BATCH, 3), times(TIME + 1)
     with kernels_for_all(engine):
@@ -350,12 +357,21 @@ def of_a_solve(field, x, h0, ts, fused, method="dopri5"):
 
 
 TWICE = [("gated per unit", of_a_sequence), ("Own", of_a_sequence), ("lstm", of_a_solve), ("gated power 0.5", of_a_solve)]
-TWICE += [pytest.param("gated per unit", partial(of_a_solve, method="rodas5p"), marks=slow)]
 
 
-@each("engine", ENGINES)
+@engines
 @each("name, call", TWICE)
 def test_second_derivatives(engine, name, call):
+    check_second_derivatives(engine, name, call)
+
+
+@slow
+@engines
+def test_second_derivatives_of_a_stiff_solve(engine):
+    check_second_derivatives(engine, "gated per unit", partial(of_a_solve, method="rodas5p"))
+
+
+def check_second_derivatives(engine, name, call):
     """Of a start that is made of the weights, so that each is met on two ways."""
     field, x, ts, found = made(name), normal(3, 2, 3), times(4 if call is of_a_sequence else 3), []
     x = x if call is of_a_sequence else normal(3, 2, 3)
@@ -374,28 +390,23 @@ def test_second_derivatives(engine, name, call):
         assert_close(mine, theirs, rtol=0, atol=100 * ROUNDING[DOUBLE] * (1 + float(theirs.detach().abs().max())))
 
 
-@each("engine", ENGINES)
-def test_states_between_requested_times(engine, subtests):
-    between, field = torch.tensor([1.4, 0.3], dtype=DOUBLE), made("gated per unit")
-    for inputs in ("held", "smooth clock", "hermite, times of each"):
-        with subtests.test(inputs):
-            x, found = normal(len(TS), 4, 3), []
-            for fused in (True, False):
-                with kernels_for_all(engine), torch.no_grad():
-                    path, speed = INPUTS[inputs](x)
-                    solved = integrate(
-                        field, path, x.new_zeros(4, 5), TS[[0, 1, 3]], speed=speed, fused=fused, rtol=1e-6, atol=1e-6
-                    )
-                    ran(solved.stats, engine if fused else "steps")
-                    found.append(solved(between))
-            assert_close(*found, rtol=0, atol=100 * ROUNDING[DOUBLE])
+@engines
+@each("inputs", ["held", "smooth clock", "hermite, times of each"])
+def test_states_between_requested_times(engine, inputs):
+    between, field, x, found = torch.tensor([1.4, 0.3], dtype=DOUBLE), made("gated per unit"), normal(len(TS), 4, 3), []
+    for fused in (True, False):
+        with kernels_for_all(engine), torch.no_grad():
+            path, speed = INPUTS[inputs](x)
+            solved = integrate(field, path, x.new_zeros(4, 5), TS[[0, 1, 3]], speed=speed, fused=fused, rtol=1e-6, atol=1e-6)
+            ran(solved.stats, engine if fused else "steps")
+            found.append(solved(between))
+    assert_close(*found, rtol=0, atol=100 * ROUNDING[DOUBLE])
 
 
 # Fields that nobody wrote.
 
 
-@given(seed=st.integers(0, 10**6))
-@settings(max_examples=2)
+@each("seed", [0, 1])
 def test_random_code(seed):
     check_random_code(seed)
 
@@ -415,8 +426,3 @@ def check_random_code(seed):
     except AssertionError as error:
         error.add_note(dice.words)
         raise
-
-
-@each("engine", ENGINES)
-def test_a_copy_of_a_field_has_its_answers(engine):
-    check_sequence(engine, copy.deepcopy(made("Own")), call="dt")

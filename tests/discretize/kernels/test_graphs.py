@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from conformance import ROUNDING
 from own_fields import Own, Powers
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -30,8 +31,8 @@ def given(field, step, grad, dt=0.7, substeps=2):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("grad", [True, False])
-@pytest.mark.parametrize("make", [lambda: ctrnn.gated(3, 5, decay=ctrnn.PowerDecay(1.5)), lambda: ctrnn.lstm(3, 5, bias=False)])
+@each("grad", [True, False])
+@each("make", [lambda: ctrnn.gated(3, 5, decay=ctrnn.PowerDecay(1.5)), lambda: ctrnn.lstm(3, 5, bias=False)])
 def test_sequences_are_operators_as_torch_wants_them(make, grad):
     # Compared are all outputs, and what is kept for the backward pass has gaps that nobody writes.
     compared = () if grad else ("test_aot_dispatch_dynamic",)
@@ -46,10 +47,9 @@ def test_an_operator_gives_what_the_sequence_gives():
     assert_close(field.visible(torch.ops.ctrnn.steps(x, h0, *others)[0]), expected, **CLOSE)
 
 
-@pytest.mark.parametrize("frozen", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_compiled_module_of_a_field_of_ones_own_is_the_same_in_one_graph(frozen):
+def test_a_compiled_module_of_a_field_of_ones_own_is_the_same_in_one_graph():
     field = Own()
-    field.of_state.requires_grad_(not frozen)
+    field.to_gates.requires_grad_(False)
     rnn, x, h_0 = DiscreteRNN(field, dt=0.3, substeps=2, allow_overshoot=True), torch.randn(5, 3, 3), torch.randn(3, 10)
     compiled, found = torch.compile(rnn, fullgraph=True, backend="aot_eager"), []
     stepped = DiscreteRNN(field, dt=0.3, substeps=2, allow_overshoot=True, fused=False)

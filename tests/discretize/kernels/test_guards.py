@@ -1,8 +1,14 @@
-"""The quick check between calls notices every write that the full look at a field's attributes does."""
+"""What a kernel is remembered by: everything that the field's code may read, down to numbers in objects, closures and globals.
+
+The quick check between calls notices every write that the full look at a field's attributes does.
+"""
 
 import copy
 import functools
 import gc
+import math
+import sys
+import threading
 import types
 import weakref
 from collections import OrderedDict, deque
@@ -23,7 +29,9 @@ from discretize.kernels.record.guards import Guards
 CONTEXT = ContextVar("CONTEXT", default=1.0)
 SCALE, TABLE, CONSTANT = 1.0, {"a": [1.0]}, torch.ones(2)
 MODULE = types.ModuleType("of_the_user")
-MODULE.scale = 1.0
+MODULE.scale, MODULE.by_word, MODULE.imported, MODULE.function = 1.0, 1.0, 1.0, abs
+MODULE.within = types.ModuleType("within")
+MODULE.within.scale, BY_WORD = 1.0, 1.0
 
 
 @dataclass
@@ -89,6 +97,7 @@ class Own(Base, ctrnn.VectorField):
         self.table, self.ordered, self.counted = {"a": {"b": [1, 2]}}, OrderedDict(a=1.0), Counted(a=1.0)
         self.array, self.set, self.deque, self.dice = np.ones(3), {1.0}, deque([1.0]), torch.Generator()
         self.list, self.last, cell = [1.0, [2.0]], {"x": 1.0}, 1.0
+        self.zero, self.nan, self.nested = 0.0, math.nan, ({"b"},)
         self.tensor, self.partial = torch.ones(2, 2), functools.partial(torch.add, alpha=1)
 
         def function(v, scale=1.0, *, offset=1.0):
@@ -183,6 +192,11 @@ WRITES = {
     "what a function keeps": lambda f: setattr(f.function, "scale", 2.0),
     "a function": lambda f: setattr(f, "function", with_other_defaults),
     "a partial": lambda f: f.partial.keywords.update(alpha=2),
+    "the sign of zero": lambda f: setattr(f, "zero", -0.0),
+    "a set in a tuple": lambda f: f.nested[0].add("c"),
+    "a shape": lambda f: setattr(f, "tensor", torch.ones(3)),
+    "the order of numbers in memory": lambda f: setattr(f, "tensor", torch.ones(4, 2)[::2]),
+    "tying": lambda f: setattr(f, "other", f.weight),
 }
 OF_CLASSES = {
     "a number": lambda patch: patch.setattr(Own, "factor_of_class", 2.0),
@@ -209,19 +223,23 @@ def guards_of(given):
 @each("write", WRITES)
 def test_a_write_to_a_field_is_noticed(write):
     given = Own()
-    guards = guards_of(given)
+    guards, before = guards_of(given), attributes_of(given)
     assert guards.hold(given)
+    assert attributes_of(given).values == before.values
     WRITES[write](given)
     assert not guards.hold(given)
+    now = attributes_of(given)
+    assert isinstance(now, str) or (now.values, *map(id, now.tensors)) != (before.values, *map(id, before.tensors))
 
 
 @each("write", OF_CLASSES)
 def test_a_write_to_a_class_is_noticed(write):
     given = Own()
-    guards = guards_of(given)
+    guards, before = guards_of(given), attributes_of(given).values
     with pytest.MonkeyPatch.context() as patch:
         OF_CLASSES[write](patch)
         assert not guards.hold(given)
+        assert attributes_of(given).values != before
 
 
 def test_other_bases_are_noticed():
@@ -260,12 +278,22 @@ def test_numbers_of_weights_may_change():
 
 
 def reader():
-    return SCALE, TABLE["a"], CONSTANT, CONTEXT.get(), MODULE.scale, helper(1.0)
+    from other_file import imported  # noqa: PLC0415
+
+    by_words = getattr(MODULE, "by_word"), globals()["BY_WORD"]  # noqa: B009
+    of_others = of_module(math), MODULE.within.scale, MODULE.function, imported, by_words
+    return SCALE, TABLE["a"], CONSTANT, CONTEXT.get(), MODULE.scale, helper(1.0), helper.scale, of_others
+
+
+def of_module(module):
+    return module.pi
 
 
 def helper(v, scale=1.0):
     return v * scale
 
+
+helper.scale = 1.0
 
 OF_GLOBALS = {
     "a number": lambda patch: patch.setitem(globals(), "SCALE", 2.0),
@@ -278,21 +306,33 @@ OF_GLOBALS = {
     "a number of a module": lambda patch: patch.setattr(MODULE, "scale", 2.0),
     "a function": lambda patch: patch.setitem(globals(), "helper", with_other_defaults),
     "its defaults": lambda patch: patch.setattr(helper, "__defaults__", (2.0,)),
+    "what it keeps": lambda patch: patch.setattr(helper, "scale", 2.0),
+    "a number of a library that is handed on": lambda patch: patch.setattr(math, "pi", 3.0),
+    "a number of a module within": lambda patch: patch.setattr(MODULE.within, "scale", 2.0),
+    "a function of a module": lambda patch: patch.setattr(MODULE, "function", float),
+    "what is asked for by a word": lambda patch: patch.setattr(MODULE, "by_word", 2.0),
+    "a global so": lambda patch: patch.setitem(globals(), "BY_WORD", 2.0),
+    "what is imported when it runs": lambda patch: patch.setattr(MODULE, "imported", 2.0),
 }
 
 
 @each("write", OF_GLOBALS)
-def test_a_write_to_a_global_is_noticed(write):
+def test_a_write_to_a_global_is_noticed(write, monkeypatch):
+    monkeypatch.setitem(sys.modules, "other_file", MODULE)
     reads, guards = GlobalReads(), Guards()
     with reads.noted():
         reader()
     reads.now(guards)
     guards.complete()
     assert guards.hold()
+    before = reads.now()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "WRITES", {})  # which it has not read
+        assert reads.now().values == before.values
         context = copy_context()
         context.run(OF_GLOBALS[write], patch)
         assert not context.run(guards.hold)
+        assert context.run(reads.now).values != before.values
 
 
 def test_fields_that_hold_themselves_are_looked_through_each_time():
@@ -311,3 +351,30 @@ def test_what_is_compared_does_not_keep_a_field_alive():
     gc.collect()
     assert end() is None
     assert not guards.hold(None)
+
+
+def test_fields_of_the_same_code_and_numbers_have_one_kernel():
+    one, other = Own(), Own()
+    one.function = other.function = one.array = other.array = None  # each has its own cell
+    assert attributes_of(one).values == attributes_of(other).values == attributes_of(copy.deepcopy(one)).values
+
+
+def test_all_tensors_are_found_once_wherever_they_are_kept():
+    field = Own()
+    field.tied, field.more, field.unregistered = field.weight, [torch.zeros(3)], [nn.Linear(2, 2)]
+    found = attributes_of(field).tensors
+    assert {id(tensor) for tensor in found} == {
+        id(tensor) for tensor in (*field.parameters(), field.mask, field.tensor, *field.more, *field.unregistered[0].parameters())
+    }
+    assert len(found) == 8
+
+
+def test_what_cannot_be_compared_is_named():
+    field = Own()
+    field.lock = threading.Lock()
+    assert attributes_of(field) == "it keeps a lock, of which no copy can be made"
+    field.lock, field.many = None, [*range(30_000)]
+    assert attributes_of(field) == "it keeps more than 20,000 values, too many to compare at each call"
+    hook = nn.modules.module.register_module_forward_hook(lambda module, given, found: None)
+    assert attributes_of(field) == "there are hooks on all modules"
+    hook.remove()

@@ -12,6 +12,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+from cases import each
 
 from discretize.kernels.build import Source, Unavailable, library
 from discretize.kernels.cpp.programs import SOURCES
@@ -80,7 +81,7 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize("real", REALS)
+@each("real", REALS)
 def test_functions_are_good_to_a_few_units_in_the_last_place(probe, real):
     for name, (exact, where) in EXACT.items():
         x, got = values(probe, real, name, BOTH_SIGNS[where(BOTH_SIGNS)])
@@ -88,7 +89,7 @@ def test_functions_are_good_to_a_few_units_in_the_last_place(probe, real):
             assert max(units_in_the_last_place(real, got, [exact(mpmath.mpf(float(v))) for v in x])) < 4, name
 
 
-@pytest.mark.parametrize("real", REALS)
+@each("real", REALS)
 def test_the_slope_of_the_mean_decay_does_not_cancel(probe, real):
     x, got = values(probe, real, "mean_decay_slope_", SIZES[SIZES < 80])
     with mpmath.workdps(150):
@@ -96,7 +97,7 @@ def test_the_slope_of_the_mean_decay_does_not_cancel(probe, real):
         assert max(units_in_the_last_place(real, got, exact)) < 16
 
 
-@pytest.mark.parametrize("real", REALS)
+@each("real", REALS)
 def test_powers_lose_no_more_than_their_logarithm_is_long(probe, real):
     for r in (0.25, 0.5, 1.0, 1.5, 2.0, 3.0):
         subnormal = float(np.finfo(REALS[real][0]).tiny) * np.array([0.5, -1e-3])
@@ -107,7 +108,7 @@ def test_powers_lose_no_more_than_their_logarithm_is_long(probe, real):
         assert all(each < 4 + 2 * r * abs(math.log(abs(float(v)))) for each, v in zip(lost, x, strict=True)), r
 
 
-@pytest.mark.parametrize("real", REALS)
+@each("real", REALS)
 def test_the_ends_of_the_range_are_what_they_should_be(probe, real):
     far = [0.0, -0.0, 1e4, -1e4, math.inf, -math.inf, math.nan]
 

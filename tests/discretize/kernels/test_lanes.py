@@ -5,11 +5,12 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from cases import each
 from own_fields import Own
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import Checkpointed, SolverError, SolverWarning, integrate
+from discretize import SolverError, SolverWarning, integrate
 from discretize.kernels import registry as written_kernels
 from discretize.kernels.cpp import lanes, solves
 from discretize.kernels.record import program
@@ -37,7 +38,7 @@ def normal(*sizes, seed=0):
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each("seed", range(3))
 def test_what_is_told_is_what_rows_tell(seed, monkeypatch):
     """Of a sample that is stiff, that needs steps forced at their least, and that is cut short, among others."""
     torch.manual_seed(seed)
@@ -101,17 +102,6 @@ def test_a_sample_that_is_not_finite_spoils_no_other():
     assert_close(solved.hs[-1].detach(), exact, rtol=1e-6, atol=0)
     (found,) = torch.autograd.grad(solved.hs[-1].sum(), h0)
     assert_close(found, exact.sqrt() / h0.detach().sqrt(), rtol=1e-5, atol=0)  # nobody's lanes begin at 0, where 1 / sqrt is not
-
-
-def test_checkpointed_steps_are_the_same():
-    torch.manual_seed(0)
-    field, path, h0 = Own(3, 3), ctrnn.HeldPath(normal(6, 18, 3)), normal(18, 6).requires_grad_()
-    found = []
-    for more in ({}, {"gradient": Checkpointed(20_000)}):
-        hs = integrate(field, path, h0, path.knots, **TIGHT, **more).hs
-        found.append(torch.autograd.grad(hs.square().sum(), [h0, field.of_state.weight]))
-    for mine, theirs in zip(*found, strict=True):
-        assert_close(mine, theirs, **SAME)
 
 
 def test_code_that_is_too_long_goes_row_by_row(monkeypatch, written):

@@ -7,7 +7,7 @@ from conformance import kernels_for_all
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import ContinuousRNN, integrate
+from discretize import integrate
 
 TS = torch.tensor([0.0, 0.4, 1.0, 1.5, 2.5, 3.0], dtype=torch.float64)
 SMOOTH = ctrnn.SmoothWarp(3.0, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
@@ -79,13 +79,6 @@ def test_a_speed_below_0_at_an_end_is_refused_as_by_steps(learned):
             integrate(made(ctrnn.gated), path, torch.zeros(4, 5), TS, speed=ctrnn.LinearPath(speeds, TS), fused=fused)
 
 
-def test_a_module_along_hermite_cubics_runs_compiled():
-    torch.manual_seed(0)
-    rnn = ContinuousRNN(ctrnn.gru(3, 5), path="hermite", method="dopri5")
-    rnn(torch.randn(6, 4, 3))
-    assert rnn.stats["engine"] == "compiled"
-
-
 class Bent(ctrnn.VectorField):
     """Whose projection is no A x + b, so that a straight input is a curve to its flow."""
 
@@ -100,8 +93,8 @@ class Bent(ctrnn.VectorField):
         return projected - torch.tanh(h)
 
 
-@pytest.mark.parametrize("kind", [ctrnn.LinearPath, ctrnn.HermitePath])
-@pytest.mark.parametrize("clock", [ctrnn.AffineWarp(1.5), ctrnn.PiecewiseWarp([0.0, 1.0, 3.0], [0.0, 2.0, 3.0])])
+@each("kind", [ctrnn.LinearPath, ctrnn.HermitePath])
+@each("clock", [ctrnn.AffineWarp(1.5), ctrnn.PiecewiseWarp([0.0, 1.0, 3.0], [0.0, 2.0, 3.0])])
 def test_a_projection_that_bends_the_input_does_so_on_straight_clocks_too(kind, clock):
     field, path = Bent(), ctrnn.WarpedPath(kind(torch.randn(4, 5, 3)), clock)
     ts, h0 = torch.linspace(*path.interval, 4), torch.zeros(5, 4)

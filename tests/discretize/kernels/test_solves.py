@@ -1,6 +1,5 @@
 """What kernels for solves promise beside the states, gradients and steps of solves in torch, which are test_conformance.py's."""
 
-import copy
 import gc
 import math
 import weakref
@@ -13,7 +12,6 @@ from conformance import ROUNDING, agree, kernels_for_all, solve
 from own_fields import Own
 from torch import nn
 from torch.testing import assert_close
-from torch.utils.checkpoint import checkpoint
 
 import ctrnn
 import discretize
@@ -69,31 +67,6 @@ def test_neighbours_and_threads_change_no_bit_of_a_sample():
     assert torch.equal(*found)
 
 
-def test_second_derivatives_are_those_of_the_engine():
-    field, h0 = Pulled(), torch.randn(2, 2, requires_grad=True)
-    assert torch.autograd.gradgradcheck(lambda h0: integrate(field, None, h0, [0.0, 0.5], **TIGHT).hs[-1], h0)
-
-
-def test_a_solve_that_fails_says_where():
-    class Growing(ctrnn.VectorField):
-        def flow(self, projected, h):
-            return h * h
-
-    with pytest.raises(SolverError, match=r"t = (0\.9|1)") as raised:
-        integrate(Growing(1, 1), ctrnn.HeldPath(torch.zeros(4, 2, 1)), torch.ones(2, 1), torch.arange(5.0) / 2, **TIGHT)
-    assert raised.value.trajectory.stats["engine"] == "compiled"
-
-
-def test_modules_take_it_too():
-    torch.manual_seed(4)
-    x, field, ts = torch.randn(5, 3, 3), Own(), torch.arange(6.0)
-    rnn = ContinuousRNN(field, **TIGHT)
-    output, _ = rnn(x)
-    assert rnn.stats["engine"] == "compiled"
-    solved = integrate(field, ctrnn.HeldPath(x, ts), torch.zeros(3, 10), ts, fused=False, **TIGHT)
-    assert_close(output, solved.hs[1:, :, :5], **SAME)
-
-
 RATE = torch.ones(2, requires_grad=True)
 REFUSED = {
     "sizes": (lambda t, h: h.new_zeros(len(h), 2) - h, "makes a number of the size of the batch"),
@@ -131,20 +104,6 @@ def both(field, path, h0, ts, **settings):
 def weighted(hs):
     """A sum over states in which each counts differently."""
     return (hs * torch.linspace(-1, 1, hs.numel(), dtype=hs.dtype).view_as(hs)).sum()
-
-
-def test_lengths_and_stamps_of_modules_agree():
-    field, xs = made("lstm"), normal(6, 5, 3).requires_grad_()
-    ts = torch.rand(6, 5, generator=torch.Generator().manual_seed(4)).cumsum(0)
-    outputs = []
-    for fused in (True, False):
-        rnn = ContinuousRNN(field, rtol=1e-6, fused=fused)
-        output, h_n = rnn(xs, ts=ts, lengths=[6, 1, 3, 5, 2])
-        gradients = torch.autograd.grad(weighted(output) + h_n.sum(), [xs, *field.parameters()])
-        outputs.append((output, h_n, *gradients))
-        assert rnn.stats["engine"] == ("compiled" if fused else "steps")
-    for ours, theirs in zip(*outputs, strict=True):
-        assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
 
 
 # What is promised to the bit begins at the projected input: the projection is a product of torch's, which may be summed in
@@ -281,7 +240,7 @@ def test_steps_forced_at_their_minimum_are_counted_alike():
     assert_close(ours.hs, theirs.hs, rtol=1e-11, atol=1e-12)
 
 
-def test_calls_without_a_kernel_are_solved_in_torch_and_say_why():
+def test_calls_without_a_kernel_are_solved_in_torch_and_say_why(monkeypatch):
     field, xs = made("gated"), normal(6, 4, 3)
     ts, h0 = torch.arange(6.0), field.initial_state(4)
 
@@ -297,15 +256,8 @@ def test_calls_without_a_kernel_are_solved_in_torch_and_say_why():
     assert "speed" in why(path=ctrnn.HeldPath(xs), speed=lambda t: 1 / (1e-4 + (t - 2.2) ** 2), rtol=1e-1, atol=1e-1)
     assert "for each unit" in why(atol=torch.full((5,), 1e-7))
     assert "Adjoint" in why(gradient=discretize.Adjoint())
-
-
-def test_the_environment_turns_kernels_off(monkeypatch):
-    field, xs = made("gated"), normal(6, 4, 3)
-    for setting, engine in (("0", "steps"), ("1", "compiled")):
-        monkeypatch.setenv("CTRNN_FUSED", setting)
-        rnn = ContinuousRNN(field)
-        rnn(xs)
-        assert rnn.stats["engine"] == engine
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    assert "CTRNN_FUSED is 0" in why()
 
 
 def test_transforms_of_torch_func_see_the_steps():
@@ -351,15 +303,6 @@ def test_slices_of_time_do_not_change_a_bit(monkeypatch):
         assert torch.equal(one, other)
 
 
-def test_modules_are_copied_and_saved_as_before():
-    rnn = ContinuousRNN(made("gated"))
-    xs = normal(4, 5, 3)
-    output = rnn(xs)[0]
-    twin = copy.deepcopy(rnn)
-    assert_close(twin(xs)[0], output, rtol=0, atol=1e-14)
-    assert list(twin.state_dict()) == list(rnn.state_dict())
-
-
 def test_weights_written_between_forward_and_backward_are_refused():
     field = made()
     solved = integrate(field, ctrnn.HeldPath(normal(4, 5, 3)), field.initial_state(5), torch.arange(5.0))
@@ -378,11 +321,3 @@ def test_a_solve_whose_kernel_is_wrong_runs_by_steps_and_says_so(monkeypatch):
     rnn(normal(4, 2, 3))
     assert rnn.stats["engine"] == "steps"
     assert "its kernel differs from torch by" in rnn.stats["engine_why"]
-
-
-def test_a_first_call_may_be_under_checkpointing(monkeypatch):
-    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
-    rnn, x = ContinuousRNN(made()), normal(4, 2, 3).requires_grad_()
-    checkpoint(lambda x: rnn(x)[0], x, use_reentrant=False).sum().backward()
-    assert rnn.stats["engine"] == "compiled"
-    assert x.grad is not None

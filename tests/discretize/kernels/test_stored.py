@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import each
 
 import ctrnn
 from discretize import DiscreteRNN, Euler
@@ -116,15 +117,10 @@ def check(module, **settings):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
-SAME = {"the same": OWN, "comments and other lines": "# moved\n\n" + OWN.replace("SCALE = 1.0", "SCALE = 1.0  # of all")}
-
-
-@pytest.mark.parametrize("own", SAME.values(), ids=SAME)
-def test_the_same_code_is_not_recorded_again(monkeypatch, recordings, own):
-    check(as_in_a_new_process(monkeypatch))
-    assert len(recordings) == 1
-    check(as_in_a_new_process(monkeypatch, own))
-    assert len(recordings) == 1
+def test_the_same_code_is_not_recorded_again(monkeypatch, recordings):
+    for own in (OWN, OWN, "# moved\n\n" + OWN.replace("SCALE = 1.0", "SCALE = 1.0  # of all")):
+        check(as_in_a_new_process(monkeypatch, own))
+        assert len(recordings) == 1
 
 
 CHANGED = {
@@ -137,6 +133,7 @@ CHANGED = {
     "a class attribute": {"own": OWN.replace("slope = 0.5", "slope = 0.7")},
     "a base class": {"own": OWN.replace("class Own(", "class Base(") + "class Own(Base):\n    slope = 0.7\n"},
     "a constant tensor": {"own": OWN.replace("SCALE = 1.0", "SCALE = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float32)")},
+    "its numbers": {"own": OWN.replace("SCALE = 1.0", "SCALE = torch.tensor([0.5, 1.0, -2.0], dtype=torch.float32)")},
     "a hyper-parameter": {"rate": 2.0},
     "the weights' shapes": {"hidden": 4},
     "what is learned": {"learned": False},
@@ -145,20 +142,15 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("changed", CHANGED.values(), ids=CHANGED)
-def test_code_that_has_changed_is_recorded_anew(monkeypatch, recordings, changed):
-    texts = {name: value for name, value in changed.items() if name in ("own", "helper")}
+def test_code_that_has_changed_is_recorded_anew(monkeypatch, recordings):
     check(as_in_a_new_process(monkeypatch))
-    check(as_in_a_new_process(monkeypatch, **texts), **{name: value for name, value in changed.items() if name not in texts})
-    assert len(recordings) == 2
-
-
-def test_the_numbers_of_a_constant_tensor_are_compared(monkeypatch, recordings):
-    for numbers in ("[0.5, 1.0, 2.0]", "[0.5, 1.0, -2.0]", "[0.5, 1.0, 2.0]"):
-        check(
-            as_in_a_new_process(monkeypatch, OWN.replace("SCALE = 1.0", f"SCALE = torch.tensor({numbers}, dtype=torch.float32)"))
-        )
-    assert len(recordings) == 2
+    for number, (name, changed) in enumerate(CHANGED.items(), 2):
+        texts = {name: value for name, value in changed.items() if name in ("own", "helper")}
+        check(as_in_a_new_process(monkeypatch, **texts), **{name: value for name, value in changed.items() if name not in texts})
+        assert len(recordings) == number, name
+    for changed in (OWN, CHANGED["a constant tensor"]["own"]):
+        check(as_in_a_new_process(monkeypatch, changed))
+    assert len(recordings) == number
 
 
 def test_a_function_in_the_place_of_torchs_own_is_seen(monkeypatch, recordings):
@@ -219,13 +211,16 @@ def of_something_else(path):
     stored.Cache().keep(content, key, ".json")
 
 
-@pytest.mark.parametrize("harm", [damaged, written_by_others, of_something_else])
-def test_a_file_that_is_not_what_was_kept_counts_as_absent(monkeypatch, recordings, folder, harm):
-    check(as_in_a_new_process(monkeypatch))
-    (path,) = folder.glob("*.json")
-    harm(path)
-    check(as_in_a_new_process(monkeypatch))
-    assert len(recordings) == 2
+def test_a_file_that_is_not_what_was_kept_counts_as_absent(monkeypatch, recordings, folder):
+    for harm in (damaged, written_by_others, of_something_else):
+        recordings.clear()
+        check(as_in_a_new_process(monkeypatch))
+        (path,) = folder.glob("*.json")
+        harm(path)
+        check(as_in_a_new_process(monkeypatch))
+        assert len(recordings) == 2, harm
+        for file in folder.glob("*.json"):
+            file.unlink()
 
 
 def test_only_operations_of_torchs_own_are_read():
@@ -248,7 +243,7 @@ def test_numbers_come_back_as_they_were():
         assert torch.equal(again, tensor)
 
 
-@pytest.mark.parametrize(("kind", "write"), [("step", writer(torch.float32)), ("flow", solve_writer(torch.float32))])
+@each("kind, write", [("step", writer(torch.float32)), ("flow", solve_writer(torch.float32))])
 def test_programs_of_kernels_for_gpus_come_back_as_they_were(kind, write):
     field = ctrnn.leaky(2, 3, dtype=torch.float32)
     module = StepModule(field, Euler()) if kind == "step" else FlowModule(field, 3)

@@ -5,6 +5,7 @@ bfloat16 rounds at 2^-8 of what it is given; states are below 1, and a few round
 
 import pytest
 import torch
+from cases import each
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.testing import assert_close
@@ -25,7 +26,6 @@ def half():
     return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
-FIELDS = {"gated": ctrnn.gated, "gru": ctrnn.gru, "lstm": ctrnn.lstm}
 WAYS = {
     "field": lambda field, x: field(x[0], torch.zeros(4, field.state_size, dtype=x.dtype)),
     "step": lambda field, x: Euler()(field, x[0], torch.zeros(4, field.state_size, dtype=x.dtype), 0.5),
@@ -41,14 +41,10 @@ WAYS = {
 }
 
 
-CASES = [*(("gated", way) for way in WAYS), ("lstm", "discrete")]
-MORE = [("gru", "discrete"), ("gru", "continuous"), ("lstm", "continuous")]  # each has kernels of its own to build
-
-
-@pytest.mark.parametrize(("name", "way"), [*CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE)])
+@each("name, way", [*(("gated", way) for way in WAYS), ("lstm", "discrete")])
 def test_half_precision_under_autocast_is_float32_to_its_rounding_gradients_too(name, way):
     generator = torch.Generator().manual_seed(3)
-    field, linear = FIELDS[name](3, 5, generator=generator), nn.Linear(2, 3)
+    field, linear = getattr(ctrnn, name)(3, 5, generator=generator), nn.Linear(2, 3)
     x = torch.randn(6, 4, 2, generator=generator)
     exact = WAYS[way](field, linear(x))
     given = [*field.parameters(), *linear.parameters()]
@@ -74,9 +70,8 @@ def test_a_solve_is_that_of_the_rounded_input_to_the_last_bit():
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("name", ["gated", pytest.param("mgu", marks=pytest.mark.slow)])
-def test_kernels_run_in_the_fields_dtype_on_the_way_back_too(name):
-    field, x = getattr(ctrnn, name)(3, 5), torch.randn(120, 4, 3).bfloat16()
+def test_kernels_run_in_the_fields_dtype_on_the_way_back_too():
+    field, x = ctrnn.gated(3, 5), torch.randn(120, 4, 3).bfloat16()
     rnn = DiscreteRNN(field)
     plain = torch.autograd.grad(rnn(x.float())[0].square().sum(), list(field.parameters()))
     with half():
@@ -104,7 +99,7 @@ def test_what_torchs_modules_refuse_is_refused_in_words():
         DiscreteRNN(field)(x.bfloat16())
 
 
-@pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
+@each("module", [DiscreteRNN, ContinuousRNN])
 def test_a_model_learns_under_autocast_what_it_learns_without(module):
     x = torch.randn(8, 16, 2, generator=torch.Generator().manual_seed(0))
     target = x.cumsum(0)[..., :1].tanh()

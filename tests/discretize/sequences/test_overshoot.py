@@ -44,7 +44,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each("way", WAYS)
 def test_euler_beyond_two_is_warned_of_wherever_it_is_taken(way):
     with pytest.warns(StepWarning, match=r"g dt up to 2\.5, .* by 1\.5: .*allow_overshoot"):
         WAYS[way](pulled())

@@ -71,7 +71,7 @@ def test_a_parametrization_is_computed_once_and_its_gradients_are_those_of_the_w
     torch.testing.assert_close(parametrized.rate.weight_x.grad, plain.rate.weight_x.grad, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("wrap", [parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal])
+@each("wrap", [parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal])
 def test_torchs_parametrizations_keep_the_kernels(wrap):
     x = torch.randn(5, 4, 2, dtype=torch.float64)
     module = ContinuousRNN(field())

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -19,7 +20,7 @@ def inputs_of(kind):
         yield from info.module_inputs_func(info, device="cpu", dtype=torch.float64, requires_grad=True, training=training)
 
 
-@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+@each("kind", [nn.RNN, nn.GRU, nn.LSTM])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_torchs_own_inputs_give_its_outputs_and_gradients(kind):
     tried = 0
