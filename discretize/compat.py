@@ -1,4 +1,4 @@
-r"""Private names of torch that this project uses, all of them, each with what it is for: what a release of torch may break.
+r"""List every private name of torch that this project uses, with its purpose: what a release of torch may break.
 
 A name is looked up when it is first used, for some load torch's compiler. Where one is missing, kernels are off and "engine_why"
 says which; derivations raise `Missing`.
@@ -67,7 +67,7 @@ PRIVATE = {
 
 
 class Missing(ImportError):  # noqa: N818 - an answer, and callers of kernels go on without
-    """A private name of torch that this project uses, and this release of torch lacks; what it is for."""
+    """Raised where this release of torch lacks a private name that this project uses; says what it is for."""
 
 
 def __getattr__(name: str) -> Any:
@@ -94,7 +94,7 @@ def require(names: Iterable[str]) -> None:
 
 @contextmanager
 def exchanged(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Meanwhile a module or a class of torch's has another attribute of that name, or has it at all."""
+    """Exchange or add an attribute of a module or class of torch's, and restore it at the end."""
     there, before = name in vars(owner), vars(owner).get(name)
     setattr(owner, name, value)
     try:
@@ -108,7 +108,7 @@ def exchanged(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def told_compiling(answer: object) -> Iterator[None]:
-    """Meanwhile torch.compiler.is_exporting and .is_compiling give another answer, where this torch keeps theirs in a flag."""
+    """Change the answers of torch.compiler.is_exporting and .is_compiling, where this torch keeps them in a flag."""
     with (
         exchanged(torch.compiler, "_is_exporting_flag", answer),
         exchanged(torch.compiler, "_is_compiling_flag", answer),

@@ -1,4 +1,4 @@
-"""What torch.compile is told of solves and sequences while it traces them; imported then, for it loads the compiler."""
+"""Hooks for torch.compile, imported lazily because they load dynamo."""
 
 from __future__ import annotations
 

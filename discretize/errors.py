@@ -1,4 +1,4 @@
-"""A solve or a step that failed says where, why, and what to try, and hands over what it has."""
+"""Say where and why a solve or a step failed and what to try, and hand over the states so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What graphs of torch hold of a sequence: one step, repeated over time; and of a solve: nothing.
+r"""Support torch.compile, export and jit.trace: sequences are traced, solves are not.
 
 torch.compile      a cell, and a sequence that one compiled kernel computes; solves and sequences by steps are run as they are
 torch.export       steps of fixed length, by `scan`: time and batch may be of any length
@@ -55,7 +55,7 @@ def check_values(value: Tensor, what: str, advice: str) -> None:
 
 
 def check_exported(step: Step) -> None:
-    """Refuse what torch.export cannot hold of a step."""
+    """Refuse a step that torch.export cannot trace."""
     if step.tangents or step.jacobians:
         raise TypeError(f"{step!r} differentiates the field, which torch.export cannot; take a step that only evaluates it.")
 

@@ -1,4 +1,4 @@
-"""What every run returns: the times, the states at them, what it cost, how it ended, and the states in between."""
+"""Hold the result of a run: times, states, statistics, status, and the states in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""C++ to a shared library with a plain C interface: compiled at first use, kept by `cache`, loaded by ctypes.
+r"""Compile C++ to a shared library with a plain C interface at first use; `cache` keeps it and ctypes loads it.
 
     key     SHA-256 of source and headers, flags with the definitions, the compiler, the processor
 
@@ -52,7 +52,7 @@ INSTALL = f"Install one (Debian: `apt install g++`; macOS: `xcode-select --insta
 
 
 class Unavailable(RuntimeError):  # noqa: N818, it is an answer, and callers go on without
-    """Compiled kernels cannot be had here: why, and what to do."""
+    """Raised where kernels cannot be compiled; says why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Source:
     headers: Path | None = None
 
     def texts(self) -> dict[str, bytes]:
-        """All that the compiler is to see, by name."""
+        """Everything that the compiler reads, by name."""
         files = [self.path, *(self.headers or self.path.parent).glob("*.h")]
         return {path.name: path.read_bytes() for path in files} | {name: text.encode() for name, text in self.written}
 
@@ -79,7 +79,7 @@ Libraries = Sequence[tuple[Source, Mapping[str, str | int]]]  # sources, and the
 
 @dataclass(frozen=True)
 class Compiler:
-    """What is called, and what tells it from another one: where it really lies, and what it says of itself."""
+    """A compiler's command, real path and version string."""
 
     command: tuple[str, ...]
     resolved: str
@@ -118,7 +118,7 @@ def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL
 
 
 def begin(source: Source, definitions: Mapping[str, str | int]) -> None:
-    """Have a library made meanwhile, for a call of `library` to come."""
+    """Start to build a library in a thread, for a call of `library` to come."""
 
     def made() -> None:
         with suppress(Unavailable):  # as that call will say
@@ -128,7 +128,7 @@ def begin(source: Source, definitions: Mapping[str, str | int]) -> None:
 
 
 def toolchain() -> str:
-    """What tells the compiler, its flags and the processor from others; "" where there is no compiler."""
+    """Digest of the compiler, its flags and the processor; "" where there is no compiler."""
     try:
         return _digest(ascii((FLAGS, TUNINGS, _words("CTRNN_CXXFLAGS"), _compiler(), _processor())).encode())
     except (Unavailable, OSError):
@@ -222,7 +222,7 @@ def _words(variable: str) -> tuple[str, ...]:
 
 
 def _run(command: list[str], place: Path) -> tuple[int, str]:
-    """Exit code and words of a compiler, which is stopped with all that it has started if we do not wait for its end."""
+    """Run a compiler; return exit code and output. On timeout or interrupt it is killed with all that it has started."""
     environment = dict(os.environ, LC_ALL="C", TMPDIR=str(place))  # English, and its own temporary files go with ours
     output, error = subprocess.PIPE, subprocess.STDOUT
     with subprocess.Popen(
@@ -246,14 +246,14 @@ def _called(compiler: Compiler) -> str:
 
 
 def _quoted(said: str) -> str:
-    """The first lines of what a compiler said."""
+    """Quote the first lines of a compiler's output."""
     lines = [line for line in said.splitlines() if line.strip()]
     return "".join(f"\n    {line[:200]}" for line in lines[:12]) if lines else " and said nothing."
 
 
 @functools.cache
 def _processor() -> tuple[str, ...]:
-    """What tells this processor from those which may not run its code."""
+    """CPU features, part of the cache key."""
     lines: set[str] = set()  # of all cores, for they may differ, and which one asks must not matter
     if sys.platform == "linux":
         with suppress(OSError):

@@ -92,7 +92,7 @@ class Cache:
 
 
 def loaded(content: bytes) -> ctypes.CDLL:
-    """These bytes as a library; no file of theirs stays. Raises: OSError."""
+    """Load a library from its bytes, and leave no file. Raises: OSError."""
     if sys.platform == "linux":
         with suppress(OSError), open(os.memfd_create("ctrnn kernel"), "wb") as file:
             file.write(content)
@@ -134,7 +134,7 @@ def _name(key: str, content: bytes, suffix: str) -> str:
 
 
 def _read(path: Path) -> bytes:
-    """What is in a file of ours. Raises: OSError for a link, a pipe, or a file that others have written or can write."""
+    """Read a file of ours. Raises: OSError for a link, a pipe, or a file that others have written or can write."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         if not _is_ours(os.fstat(file.fileno())):
             raise PermissionError(f"{path} is not ours alone")

@@ -1,4 +1,4 @@
-r"""Which engine runs a sequence or a solve: a kernel in Triton, one in C++, or steps in torch. Nothing else decides.
+r"""Decide which engine runs a sequence or a solve: a kernel in Triton, one in C++, or steps in torch.
 
 Kernels are imported where one may run, so that nothing of them is loaded where they are off.
 """
@@ -35,7 +35,7 @@ def run_sequence(
     fused: Fused,
     by_steps: Callable[[], Tensor],
 ) -> tuple[Tensor, dict[str, Any]]:
-    r"""The state after each sample, and "engine" and "engine_why" of the run: what ran, and why nothing faster did.
+    r"""Compute the state after each sample; return "engine" and "engine_why" too: what ran, and why nothing faster did.
 
     Autocast does not reach into kernels: they are faster in the field's own dtype than steps are in half precision.
 
@@ -64,7 +64,7 @@ def run_sequence(
 
 
 def run_solve(request: SolveRequest, fused: Fused) -> tuple[Solved | str, str | None]:
-    """The solve by a kernel, or why there is none; and why not by the one in Triton, where that comes first."""
+    """Solve by a kernel, or say why there is none; and why not by the one in Triton, where that comes first."""
     if why := setting_reason(fused):
         return why, None
     from discretize.kernels.cpp.solves import solve  # noqa: PLC0415 - see above

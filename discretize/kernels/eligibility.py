@@ -1,4 +1,4 @@
-r"""What keeps a call from a kernel: a setting, a transform of torch, or tensors that a kernel cannot read.
+r"""Say what keeps a call from a kernel: a setting, a transform of torch, or tensors that a kernel cannot read.
 
 Kernels take plain tensors of one dtype on one device, where no autocast, tracing or functorch is active.
 """
@@ -78,7 +78,7 @@ def device_reason(like: Tensor) -> str | None:
 
 
 def tracing_reason(networks: bool = False) -> str | None:
-    """Why single operations must be seen: tracing, functorch, or a mode of torch; `networks`: those of an ensemble need not."""
+    """Why torch must see single operations: tracing, functorch, or a mode; `networks`: vmap over an ensemble's is allowed."""
     if torch.compiler.is_compiling():
         return "it is traced by torch.compile or torch.export"
     if torch.jit.is_tracing():
@@ -94,7 +94,7 @@ def tracing_reason(networks: bool = False) -> str | None:
 
 
 def transform_reason() -> str | None:
-    """None too where this torch does not tell: it then refuses itself what cannot be."""
+    """Why a transform of torch.func rules kernels out; None too where this torch cannot tell, and refuses by itself."""
     is_active = compat.missing(["transforms_are_active"]) is None and compat.transforms_are_active()
     return "it runs inside a transform of torch.func" if is_active else None
 
@@ -146,12 +146,12 @@ def networks_mapped() -> Iterator[None]:
 
 
 def maps_networks() -> bool:
-    """Whether that is so, and there is no other transform, around it or within."""
+    """Whether a vmap over an ensemble's networks is the only active transform."""
     return _maps_networks.get() and compat.missing(compat.CHECKS) is None and compat.transform_level() == 1
 
 
 def whole(tensor: Tensor) -> tuple[Tensor, int | None]:
-    """Inside of that vmap: what the tensor of a network is a part of, and the axis of networks; itself where all share it."""
+    """Under that vmap: the stacked tensor behind a network's, and its axis of networks; the tensor itself where all share it."""
     return (compat.unbatched(tensor), compat.batched_axis(tensor)) if compat.is_batched(tensor) else (tensor, None)
 
 

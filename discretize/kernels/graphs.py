@@ -1,4 +1,4 @@
-r"""Sequences as nodes of the graphs of torch.compile: the kernel that is written for the code of a field and a step.
+r"""Make sequences nodes of the graphs of torch.compile, by the kernel that is written for a field and a step.
 
     ctrnn::steps              samples, state, weights -> states after samples, and what the backward pass reads
     ctrnn::steps_backward     the cotangents of the states -> those of the inputs that need one

@@ -1,4 +1,4 @@
-r"""A chain as kernels read it: an input whose pieces are polynomials of time, and a clock whose speed is one in each segment.
+r"""Convert a chain to what kernels read: an input and a clock's speed that are polynomials of time in each segment.
 
 Held and straight inputs, Hermite's cubics and what straight clocks make of these are such; splines, smooth clocks and
 functions of time are so to rounding, with as many terms as it takes. A clock that is learned becomes a part of the field.
@@ -49,7 +49,7 @@ class _Clocked(VectorField):
 
 
 def readable(chain: Chain, engine: AdaptiveEngine, any_flow: bool = False) -> Chain | str:
-    """The chain so, and the engine begun for it, every sample with steps of its own; or why it cannot be.
+    """Convert a chain to polynomial pieces and start its engine; return a reason if that is impossible.
 
     `any_flow`: a projection that bends the input, and a clock that is learned, may become parts of the flow.
     """

@@ -1,4 +1,4 @@
-"""Gradients by the steps in torch: second derivatives, and gradients under transforms.
+"""Compute gradients by the steps in torch: second derivatives, and gradients under transforms.
 
 Kernels have a first-order backward pass of their own. Where it is itself differentiated, or its cotangent belongs to a
 transform, the same states are computed again in torch, with a graph.

@@ -1,4 +1,4 @@
-r"""Kernels that are written for a module's code: made once, and remembered by all that the code may read."""
+r"""Make a kernel for a module's code once, and remember it by all that the code may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Any field under any step map over a whole sequence, by a kernel that is written for its code.
+r"""Run any field under any explicit step map over a whole sequence, by a kernel that is written for its code.
 
 Recorded, written and compiled when calls of the code have taken as long as that does; later ones, also of other fields of the
 same code, find the kernel in the process or on disk. Compared with the steps one by one before it is used.
@@ -79,7 +79,7 @@ class Gradients(Structure):
 
 
 def steps_counted(field: VectorField, step: Step) -> AbstractContextManager[None]:
-    """Where a sequence is run step by step."""
+    """Count the seconds of a sequence that is run step by step."""
     return by_steps(uses_of(field, StepModule, type(step)), field)
 
 

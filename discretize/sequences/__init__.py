@@ -1,1 +1,1 @@
-"""Whole sequences: cells, unroll and sequence modules, ragged batches and time stamps."""
+"""Run fields over whole sequences: cells, unroll and sequence modules, ragged batches and time stamps."""

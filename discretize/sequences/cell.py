@@ -58,7 +58,7 @@ class DiscreteCell(AnsweredInit, nn.Module):
         return self.following(x, h, self.dt if dt is None else step_length(dt, h))
 
     def following(self, x: Tensor, h: Tensor, length: float | Tensor | None = None) -> Tensor:
-        """What a call gives, for whoever has checked x and h: a batch, with a length as steps take it."""
+        """One step, without checking the arguments."""
         length = self.dt if length is None else length
         field = masked(with_computed_weights(self.field), tuple(x.shape[:-1]))
         projected = field.project(x)

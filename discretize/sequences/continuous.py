@@ -1,4 +1,4 @@
-"""A field as an exact sequence module: solved along its samples."""
+"""Make a field an exact sequence module, solved along its samples."""
 
 from __future__ import annotations
 

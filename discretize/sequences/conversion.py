@@ -1,4 +1,4 @@
-r"""Conversion of torch.nn's recurrent modules to layers of sequence modules and back: the same outputs, a copy of the weights.
+r"""Convert torch.nn's recurrent modules to layers of sequence modules and back: the same outputs, a copy of the weights.
 
 torch's weights `weight_ih_l{layer}` and, of the direction that reads backwards, `weight_ih_l{layer}_reverse`, are those of a
 cell each, which `ctrnn.from_torch` makes a field.

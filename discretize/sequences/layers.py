@@ -1,4 +1,4 @@
-r"""Layers of sequence modules, stacked as torch.nn.LSTM stacks them: each reads the whole output of the one below.
+r"""Stack sequence modules as torch.nn.LSTM stacks its layers: each reads the whole output of the one below.
 
     output_0 = x        output_l = [forward_l(output_l-1), backward_l(output_l-1)]        output = output_L
 
@@ -77,7 +77,7 @@ class Layers(SequenceModule):
 
     @property
     def stats(self) -> dict[str, Any]:
-        """What ran at the last call."""
+        """The statistics of the last call."""
         found = [module.stats for row in self._rows() for module in row if module.stats]
         reasons = [one["engine_why"] for one in found if one.get("engine_why")]
         return {"engine": ", ".join(dict.fromkeys(one["engine"] for one in found)), "engine_why": next(iter(reasons), None)}

@@ -1,4 +1,4 @@
-r"""SequenceModel: perhaps an encoder, a recurrent network, and a linear read-out of its visible state.
+r"""Put an encoder before a recurrent network, and a linear read-out behind it.
 
 outputs_k = W h_k + b          h_k the state after sample k, driven by encoder(x)
 """

@@ -1,4 +1,4 @@
-"""Sequence modules, called like `torch.nn.RNN`: what they are given, checked, and how it comes back."""
+"""Check the arguments of sequence modules, which are called like `torch.nn.RNN`, and lay out their results."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         return self._reader.hidden_size
 
     def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, bool]:
-        """What the user gave, checked, and whether there was a batch."""
+        """Check the user's arguments; return them and whether there was a batch."""
         xs, ragged, batched = self._time_first(x, lengths)
         edges = None if ts is None or not xs.shape[1] else self._edges(ts, xs, ragged, batched)
         return Sequences(xs, self._start(h_0, xs, batched), edges, ragged), batched

@@ -1,4 +1,4 @@
-r"""A look at g dt in cells and sequence modules: a step that multiplies what it should forget by more than 1 is warned of.
+r"""Warn where a step of a cell or sequence module multiplies what it should forget by more than 1.
 
     dh/dt = (something) - g h, g the field's leak         a step multiplies the distance to a held target by R(-g dt)
     Euler: R = 1 - g dt, which is below -1 where g dt > 2, and grows without bound

@@ -1,4 +1,4 @@
-r"""Sequences cut where they begin anew, as episodes of reinforcement learning do: the pieces are read as a batch of their own.
+r"""Cut sequences where they begin anew, as episodes of reinforcement learning do, and read the pieces as a batch.
 
     x      a b c d e          pieces   a b c        each from 0, but the first, which goes on from h_0,
     reset  0 0 0 1 0                   d e          unless it is reset too
@@ -24,7 +24,6 @@ class Pieces:
              lengths of sequences, if they have any of their own; what stands in `reset` beyond an end is not looked at.
     Shape:   reset (time, batch), or (batch, time) with `batch_first`, or (time,) of one sequence that is no batch.
     Raises:  TypeError, ValueError for what does not fit.
-    Source:  this project.
     """
 
     def __init__(self, reset: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool) -> None:

@@ -1,4 +1,4 @@
-r"""Sequences of different lengths in one batch: after its own last sample a sequence's clock stands still.
+r"""Run sequences of different lengths in one batch: after its own last sample a sequence's clock stands still.
 
     lengths 3, 1       x  a b c        read  1 1 1        samples gone by  0 1 2 3
                           d . .              1 0 0                         0 1 1 1

@@ -1,4 +1,4 @@
-"""A field as a discrete sequence module: stepped, one sample after another."""
+"""Make a field a discrete sequence module, stepped one sample after another."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class DiscreteRNN(FieldModule):
         return torch.stack(states)
 
     def _durations(self, xs: Tensor, edges: Tensor | None, ragged: Ragged | None) -> float | Tensor:
-        """What each sample takes: a number, or (time, 1, 1), or (time, batch, 1), 0 for a sequence that is over."""
+        """The step length of each sample: a number, or (time, 1, 1), or (time, batch, 1), 0 for a sequence that is over."""
         if edges is None:
             return self.dt if ragged is None else self.dt * ragged.read.to(xs)[..., None]
         return edges.diff(dim=0).to(xs).reshape(len(xs), -1, 1)

@@ -1,4 +1,4 @@
-r"""When samples begin and end: the edges of the intervals on which they are held, for a batch or for each sequence.
+r"""Compute when samples begin and end, for a batch or for each sequence.
 
     edges    t_0 t_1 ... t_n       sample k is held on [t_k, t_k+1)
     stamps   t_0 t_1 ... t_n-1     from there, or up to there: see `ctrnn.inputs.held`
@@ -25,7 +25,6 @@ def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, b
 
     Shape:   xs (time, batch, input); ts (time,) or (time + 1,), or (time, batch) or (time + 1, batch), turned if batch-first.
     Raises:  TypeError, ValueError for times that do not fit, are not finite, or do not increase strictly.
-    Source:  this project.
     """
     given = given_times(ts)
     if given.dim() == 1 and ragged is None:

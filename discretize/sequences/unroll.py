@@ -1,4 +1,4 @@
-"""A discrete cell run over a sequence: the discrete twin of `integrate`."""
+"""Run a discrete cell over a sequence: the discrete twin of `integrate`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A program's values written out in C++: for rows, one sample each, and for samples side by side."""
+"""Write a program's values in C++: for rows, one sample each, and for samples side by side."""

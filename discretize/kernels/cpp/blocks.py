@@ -1,4 +1,4 @@
-r"""A compiled solve whose steps are kept within so many bytes: block after block of segments, each solved again on the way back.
+r"""Bound the memory of a compiled solve: each block of segments is solved again in the backward pass.
 
     forwards    a block keeps nothing but the state, the next step and the count of steps of each sample at its end
     backwards   from there it takes the very same steps again, keeps them, and goes back through them
@@ -33,7 +33,7 @@ ROOM = 2  # times what is kept: room grows by doubling
 
 
 class _TooLong(Exception):  # noqa: N818 - an answer
-    """The steps of one segment alone are more than may be kept."""
+    """Raised where the steps of one segment alone are more than may be kept."""
 
 
 @dataclass
@@ -114,7 +114,7 @@ class _BlockedRun:
         return ROOM * (h0.shape[1] * h0.element_size() + BYTES_OF_A_STEP)
 
     def _take(self, block: _Block, run: KernelRun, found: Tensor, hs: Tensor) -> None:
-        """What a block came to."""
+        """Add a solved block's states and counts to the whole."""
         block.most = int(run.engine.counts.accepted.max())
         self.blocks.append(block)
         last = block.first + run.reached
@@ -143,7 +143,7 @@ class _BlockedRun:
         return projected.detach()[self._rows(block)]
 
     def _run(self, block: _Block, keep: int) -> KernelRun:
-        """The solve of a block alone."""
+        """Prepare the solve of a block alone."""
         chain, rows, path = copy.copy(self.chain), self._rows(block), projected_of(self.chain)
         first, last = self._pieces(block)
         chain.edges = self.chain.edges[block.first : block.end + 1]

@@ -1,4 +1,4 @@
-r"""A field of a few units written out in C++ number by number, for kernels/lane_program.cpp: each number of a vector of samples.
+r"""Write a field of a few units in C++ number by number, for kernels/lane_program.cpp: each number a vector of samples.
 
 Nothing is a loop and nothing goes through memory: slices and other layouts are names, a product with a matrix is as many
 multiplications as it has entries.
@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from discretize.kernels.cpp.rows import PREAMBLE, Pair, Written
+from discretize.kernels.cpp.rows import PREAMBLE, Written
 from discretize.kernels.record.functions import FUNCTIONS, number
+from discretize.kernels.record.phases import ProgramValues
 from discretize.kernels.record.values import REDUCTIONS, Axes, Value, ancestors
 from discretize.kernels.record.zones import Unknown
 
@@ -100,31 +101,26 @@ def _places(axes: Axes) -> list[int]:
     return [sum(at * stride for at, stride in zip(places, strides, strict=True)) for places in product(*map(range, sizes))]
 
 
-def lane_written(following: Value, gradients: dict[str, Value], sums: Sequence[Pair], units: int | None = None) -> Written:
-    r"""The text of a field's slopes and of the way back, as `discretize.kernels.cpp.rows.written`. Raises: Unknown, where it
-    would be too long."""
-    ends = [*gradients.values(), *(side for pair in sums for side in pair if side is not None)]
-    widths = {
-        value.operation: value.width for value in ancestors([following, *ends]) if value.operation in ("x", "h", "cotangent")
-    }
+def lane_written(given: ProgramValues) -> Written:
+    """Write a field's slopes and their cotangents for samples side by side. Raises: Unknown, where it would be too long."""
+    widths = {name: value.width for name, value in given.given.items() if name in SAMPLES}
     forward, backward = _Lines(), _Lines()
     forward.read({name: width for name, width in widths.items() if name != "cotangent"})
-    forward.write([following])
-    forward.lines += [f"store(slope + {i} * slots + s, {forward.of(following, i)});" for i in range(following.width)]
+    forward.write([given.following])
+    forward.lines += [f"store(slope + {i} * slots + s, {forward.of(given.following, i)});" for i in range(given.following.width)]
     backward.read(widths)
-    backward.write(ends)
-    for name, value in gradients.items():
+    backward.write(given.ends)
+    for name, value in given.gradients.items():
         backward.lines += [f"store(to_{name} + {i} * slots + s, {backward.of(value, i)});" for i in range(value.width)]
-    areas = [(1, left.width) if right is None else (left.width, right.width) for left, right in sums]
     place = 0
-    for (left, right), (height, width) in zip(sums, areas, strict=True):
+    for (left, right), (height, width) in zip(given.sums, given.areas, strict=True):
         for row, column in product(range(height), range(width)):
             term = backward.of(left, column) if right is None else f"{backward.of(left, row)} * {backward.of(right, column)}"
             backward.lines.append(f"store(sums + {place} * LANES, load(sums + {place} * LANES) + {term});")
             place += 1
     body = "\n".join([_function(FLOW, forward.lines), _function(RETURN, backward.lines), ""])
     text = "\n".join([PREAMBLE, *(["#include <cmath>\n"] if "by_lane(" in body else []), body])
-    return Written(text, [], [], areas, lanes=True)
+    return Written(text, [], [], given.areas, lanes=True)
 
 
 FLOW = "inline void lane_flow(const CtrnnProgram& given, std::size_t slots, const real* x, const real* h, real* slope)"

@@ -1,4 +1,4 @@
-r"""Phases written out in C++, for kernels/program.cpp: the forward and the backward pass of one step.
+r"""Write phases in C++, for kernels/program.cpp: the forward and the backward pass of one step.
 
 Sizes are numbered, not written out: fields that differ in their sizes only have the same text, and the same library.
 """
@@ -8,21 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from discretize.kernels.cpp.sums import SumAreas
 from discretize.kernels.record.functions import FUNCTIONS, number
-from discretize.kernels.record.phases import Phase, kept_values, phases
+from discretize.kernels.record.phases import Phase, ProgramValues, phases
 from discretize.kernels.record.values import READY, Value, ancestors
 
-__all__ = ["PREAMBLE", "Pair", "Written", "written"]
+__all__ = ["PREAMBLE", "Written", "written"]
 
-Pair = tuple[Value, Value | None]  # whose sum over samples is sought, or that of the products of their units
 SAMPLES = {"x": "x[m]", "h": "h[m]", "cotangent": "cotangent[m]", "dt": "&dt[m]"}
 
 
 @dataclass
 class Written:
-    """C++ text; the sizes that it refers to, the widths of what is kept, heights and widths of sums over samples; whether there
-    is a pass for the columns of a Jacobian; whether it is for samples side by side; the numbers that tell of products (see
-    `CtrnnProgram` of source/rows.h), how many products there are, and how many of the forward pass."""
+    """A program as C++ text.
+
+    sizes: that it refers to; kept: the widths of what is kept; sums: heights and widths of sums over samples; columns: whether
+    there is a pass for the columns of a Jacobian; lanes: whether it is for samples side by side; products: numbers that describe
+    them (see `CtrnnProgram` of source/rows.h); counts: how many products there are, and how many of the forward pass.
+    """
 
     text: str
     sizes: list[int]
@@ -57,6 +60,10 @@ class _Pass:
     def padded(self, widths: Iterable[int]) -> str:
         """The numbers of so many values side by side."""
         return " + ".join(f"padded({self.size(width)})" for width in widths) or "0"
+
+    def behind(self, values: Sequence[Value], k: int) -> str:
+        """What is added to the place of the first of values side by side for that of number k."""
+        return f" + {self.padded(value.width for value in values[:k])}" if k else ""
 
     def address(self, value: Value) -> str:
         """Where a value of row m lies."""
@@ -246,32 +253,24 @@ class _Pass:
         self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {how}({source}, {to}, {sizes});")
 
 
-def written(following: Value, gradients: dict[str, Value], sums: Sequence[Pair], units: int | None = None) -> Written:
-    r"""The text of a step forwards and backwards.
-
-    Args:    following: the state after the step; gradients: the cotangents by "h", and by "x" and "dt" where they are wanted;
-             sums: over samples, for the gradients of weights; units: of a derivative along the last so many numbers of "h",
-             which is wanted along each of them as well.
-    """
-    sides = [side for pair in sums for side in pair if side is not None]
-    ends = [*gradients.values(), *sides]
-    kept = kept_values(ancestors([following]), ends)
-    sizes: list[int] = []
+def written(given: ProgramValues) -> Written:
+    """Write a step forwards and backwards for rows, one sample each."""
+    following, kept, sizes = given.following, given.kept, list[int]()
     forward = _Pass(sizes, {value: k for k, value in enumerate(kept)}, [])
     goes = forward.place(following, "next[m]")
     forward.write(phases([following], stored=frozenset(kept)))
     if not goes:
         forward.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {forward.copied(following, 'next[m]', following.width)}")
-    columns = [] if units is None else ["#define COLUMNS", _columns(sizes, following, units, forward.products)]
+    columns = [] if given.units is None else ["#define COLUMNS", _columns(sizes, following, given.units, forward.products)]
     forth = len(forward.products)
-    backward = _backward(sizes, forward.kept, forward.products, gradients, sums, ends)
+    backward = _backward(sizes, forward.kept, forward.products, given)
     body = "\n".join([_structure("Forward", forward, FORWARD), backward, *columns, ""])
     # <cmath> takes the compiler as long as most fields do.
     text = "\n".join([PREAMBLE, *(["#include <cmath>\n"] if "by_lane(" in body else []), body])
-    areas = [(1, left.width) if right is None else (left.width, right.width) for left, right in sums]
     told = [number for product in forward.products for number in product]
     widths = [value.width for value in kept]
-    return Written(text, sizes, widths, areas, units is not None, products=told, counts=(len(forward.products), forth))
+    counts = len(forward.products), forth
+    return Written(text, sizes, widths, given.areas, given.units is not None, products=told, counts=counts)
 
 
 PREAMBLE = """// Written by discretize/kernels/cpp.
@@ -315,28 +314,21 @@ def _read(value: Value) -> Value:
     return _read(value.of[0]) if value.operation == "slice" else value
 
 
-def _backward(
-    sizes: list[int],
-    kept: dict[Value, int],
-    products: list[list[int]],
-    gradients: dict[str, Value],
-    sums: Sequence[Pair],
-    ends: list[Value],
-) -> str:
-    found = phases(ends, frozenset(kept))
+def _backward(sizes: list[int], kept: dict[Value, int], products: list[list[int]], given: ProgramValues) -> str:
+    found, gradients = phases(given.ends, frozenset(kept)), given.gradients
     computed = {value for phase in found for value in phase.values if value.operation != "slice"}
-    done, areas = _Pass(sizes, kept, products), _areas(sums)
+    done, areas = _Pass(sizes, kept, products), SumAreas.of(given.sums)
     sides = {"left": areas.lefts, "right": areas.rights}
     for name, values in sides.items():
         for k, value in enumerate(values):
             if value in computed and value not in done.placed:
-                done.placed[value] = f"{name}[place + m]{_behind(done, values, k)}", False
+                done.placed[value] = f"{name}[place + m]{done.behind(values, k)}", False
     targets = {name: f"to_{name}[m]" for name in gradients if name != "dt"}
     goes = {name for name, target in targets.items() if gradients[name] in computed and done.place(gradients[name], target)}
     done.write(found)
     for name, values in sides.items():
         for k, value in enumerate(values):
-            target = f"{name}[place + m]{_behind(done, values, k)}"
+            target = f"{name}[place + m]{done.behind(values, k)}"
             if done.placed.get(value, ("", False))[0] != target:
                 done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {done.copied(value, target, value.width)}")
     for area, value in areas.alone.items():
@@ -357,85 +349,9 @@ def _backward(
             for name, values in sides.items()
             if values
         ],
-        areas.made(done),
-        areas.summed(done),
+        areas.made(done.padded),
+        areas.summed(done.padded),
     )
-
-
-def _behind(done: _Pass, values: Sequence[Value], k: int) -> str:
-    return f" + {done.padded(value.width for value in values[:k])}" if k else ""
-
-
-@dataclass
-class _Areas:
-    """Sums of products laid out: what stands on either side, and blocks (from, to) of lefts and (from, to) of rights, each summed
-    in one; sums of values alone, by the numbers of their areas; and where each pair's sum lies."""
-
-    lefts: list[Value]
-    rights: list[Value]
-    blocks: list[tuple[int, int, int, int]]
-    alone: dict[int, Value]
-    places: list[tuple[int, Value, Value | None]]
-
-    def made(self, done: _Pass) -> list[str]:
-        """Room for the sums, and their places."""
-        areas = [
-            f"areas.emplace_back(({self._across(done, self.lefts[a:b])}) * ({self._across(done, self.rights[c:d])}));"
-            for a, b, c, d in self.blocks
-        ]
-        areas += [f"areas.emplace_back({done.padded([value.width])});" for value in self.alone.values()]
-        return [*areas, *(f"sums.push_back({self._place(done, *place)});" for place in self.places)]
-
-    def summed(self, done: _Pass) -> list[str]:
-        lines = []
-        for k, (a, b, c, d) in enumerate(self.blocks):
-            left, right = (
-                f"left[0]{_behind(done, self.lefts, a)}, left.stride",
-                f"right[0]{_behind(done, self.rights, c)}, right.stride",
-            )
-            height, width = self._across(done, self.lefts[a:b]), self._across(done, self.rights[c:d])
-            lines.append(f"    shared.program.outer(depth, {height}, {width}, {left}, {right}, areas[{k}].data(), {width});")
-        return ["void sum_up(std::size_t depth) override {", *(lines or ["    (void)depth;"]), "}"]
-
-    def _place(self, done: _Pass, area: int, left: Value, right: Value | None) -> str:
-        if right is None:
-            return f"{{{area}, 0, 0}}"
-        a, _, c, d = self.blocks[area]
-        rows, width = self._across(done, self.lefts[a : self.lefts.index(left)]), self._across(done, self.rights[c:d])
-        return f"{{{area}, ({rows}) * ({width}) + {self._across(done, self.rights[c : self.rights.index(right)])}, {width}}}"
-
-    @staticmethod
-    def _across(done: _Pass, values: Sequence[Value]) -> str:
-        return done.padded(value.width for value in values)
-
-
-def _areas(sums: Sequence[Pair]) -> _Areas:
-    """Lefts that are multiplied with the same rights, side by side."""
-    rights_of: dict[Value, dict[Value, None]] = {}
-    for left, right in sums:
-        if right is not None:
-            rights_of.setdefault(left, {})[right] = None
-    groups: dict[tuple[Value, ...], list[Value]] = {}
-    rights = list(dict.fromkeys(right for found in rights_of.values() for right in found))
-    for left, found in rights_of.items():
-        groups.setdefault(tuple(sorted(found, key=rights.index)), []).append(left)
-    blocks, area_of, lefts = list[tuple[int, int, int, int]](), dict[tuple[Value, Value], int](), list[Value]()
-    for read, some in groups.items():
-        places = [rights.index(right) for right in read]
-        runs = [k for k, place in enumerate(places) if not k or place != places[k - 1] + 1]
-        for begin, end in zip(runs, [*runs[1:], len(places)], strict=True):
-            area_of |= {(left, right): len(blocks) for left in some for right in read[begin:end]}
-            blocks.append((len(lefts), len(lefts) + len(some), places[begin], places[end - 1] + 1))
-        lefts += some
-    alone: dict[int, Value] = {}
-    places_of = list[tuple[int, Value, Value | None]]()
-    for left, right in sums:
-        if right is not None:
-            places_of.append((area_of[left, right], left, right))
-        else:
-            alone[len(blocks) + len(alone)] = left
-            places_of.append((len(blocks) + len(alone) - 1, left, None))
-    return _Areas(lefts, rights, blocks, alone, places_of)
 
 
 def _structure(

@@ -1,6 +1,6 @@
-r"""Exact solves of any field by a kernel that is written for its `flow`: kernels/solves.cpp with kernels/written_model.h.
+r"""Solve any field exactly by a kernel that is written for its `flow`: source/solves.cpp.
 
-For the stiff method the derivatives of `flow` along a direction are written as well: kernels/rosenbrock.h.
+For the stiff method the derivatives of `flow` along a direction are written as well: source/rosenbrock.h.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ LANE_SOLVES = Source(SOURCES / "solves.cpp", flags=("-O1",))  # as fast as by -O
 
 
 class ModelStructure(Structure):
-    """`CtrnnModel` of kernels/written_model.h, field by field."""
+    """`CtrnnModel` of source/rows.h, field by field."""
 
     _fields_ = [
         *((name, c_size_t) for name in ("state", "columns")),
@@ -131,7 +131,7 @@ class _Kernel:
         return ModelStructure(*self.sizes, *(ctypes.pointer(each.structure) for each in given)), given
 
     def gradients(self, write: Callable[[Any], None], weights: Sequence[Any]) -> list[Tensor | None]:
-        """Those to the weights, from the sums that `write` writes."""
+        """Compute the weights' gradients from the sums that `write` writes."""
         sums = [Sums(program, torch.empty(0, dtype=self.dtype)) for program in self.programs]
         write((SumsStructure * len(sums))(*(each.structure for each in sums)))
         return [total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
@@ -178,7 +178,7 @@ def solve_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> Solved | 
 
 
 def steps_counted(chain: Chain, engine: Any) -> AbstractContextManager[None]:
-    """Where a solve is run step by step."""
+    """Count the seconds of a solve that is run step by step."""
     return by_steps(_uses(chain, engine), chain.field) if isinstance(engine, AdaptiveEngine) else nullcontext()
 
 

@@ -1,4 +1,4 @@
-r"""An exact solve along an input in polynomial pieces by a compiled kernel, whatever the field: kernels/solves.cpp.
+r"""Run an exact solve along an input in polynomial pieces by a compiled kernel, whatever the field: source/solves.cpp.
 
 Every sample takes the steps that the engine in adaptive.py would take, without waiting for its neighbours; gradients are
 those of the steps. What second derivatives need is solved again by that engine.
@@ -69,7 +69,7 @@ class WrittenField(VectorField):
 
 
 class SolveKernel(Protocol):
-    """What solves fields of one code: `run` is the class of its solves."""
+    """A kernel that solves fields of one code; `run` is the class of its solves."""
 
     @property
     def run(self) -> type[KernelRun]: ...
@@ -312,7 +312,7 @@ class KernelRun:
 
 
 class _Task:
-    """Work of the kernel's, freed with the last reference to this."""
+    """A kernel's task, freed with the last reference to this object."""
 
     def __init__(self, library: ctypes.CDLL, pointer: int | None) -> None:
         if not pointer:

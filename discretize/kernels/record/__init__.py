@@ -1,1 +1,1 @@
-"""A field's code recorded by torch, differentiated, and read as values of a sample."""
+"""Record a field's code by torch, differentiate it, and read it as values of a sample."""

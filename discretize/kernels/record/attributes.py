@@ -1,4 +1,4 @@
-r"""What code may read beside its samples: the tensors of its module, all else that the module keeps, and globals.
+r"""Collect what code may read beside its samples: the tensors of its module, all else that it keeps, and globals.
 
     tensors    wherever the module keeps them: given to kernels anew at each call
     values     all else, equal where the code has the same before it, down to the numbers in objects, classes and closures
@@ -57,7 +57,7 @@ PLACES = (*OURS, os.path.join(sysconfig.get_paths()["stdlib"], ""), "<frozen ")
 
 
 class _ById(NamedTuple):
-    """What is not looked into, being a library's."""
+    """A library's object, compared by its id alone."""
 
     given: Any
 
@@ -159,7 +159,7 @@ class GlobalReads:
         return asked_in(code, frame.f_globals, frame.f_locals)
 
     def now(self, guards: Guards | None = None) -> Attributes | str:
-        """Their values, other ones where one has changed; or why that cannot be told. guards: collects what must stay."""
+        """Their current values, or why they cannot be compared. guards: collects what must stay."""
         walk, seen, found = _Walk(guards=guards or Guards()), set[int](), list[Any]()
         for each in self.reads.values():
             for value in each.now(walk.guards):
@@ -191,7 +191,7 @@ def _told(walk: _Walk, given: Any, copied: bool) -> Attributes | str:
 
 
 class _Hidden(Exception):  # noqa: N818 - an answer, and nothing went wrong
-    """What cannot be told, and of what."""
+    """Raised when an attribute cannot be compared between calls."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-r"""What code is, in words that are the same in another process: what `attributes_of` compares, and what ids there stand for.
+r"""Describe code in words that are the same in another process: what `attributes_of` compares, and what ids stand for.
 
     code of functions      its instructions, constants and names; neither its file nor its lines
     classes                their names; `attributes_of` looks into those that are of no library
@@ -43,7 +43,7 @@ SOURCES = (".py", ".h", ".cpp")
 
 
 class _Nameless(Exception):  # noqa: N818 - an answer
-    """What is known in this process only."""
+    """Raised for objects that are known in this process only."""
 
 
 def fingerprint(found: Attributes | str, ran: Iterable[CodeType] = (), *others: Any) -> str | None:

@@ -1,4 +1,4 @@
-r"""Functions of the numbers of each unit in C++: torch's core operations by name, over the vectors of kernels/simd.h.
+r"""Map torch's elementwise operations to C++ expressions over the vectors of source/simd.h.
 
 A truth is the number 1 or 0. What is nan stays nan, as in torch.
 """

@@ -1,4 +1,4 @@
-r"""A quick check whether everything that code may read is as it was when it was last looked through.
+r"""Check quickly whether everything that code may read is as it was when it was last looked through.
 
     containers    the same objects in the same places: dicts, lists, what names of modules and classes lead to
     tensors       the same shapes, strides, dtypes, devices and requires_grad; of constants, the same numbers

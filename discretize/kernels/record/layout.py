@@ -1,4 +1,4 @@
-"""Views, pieces of a sample's numbers, their order, and numbers put one after the other."""
+"""Read operations that move numbers: views, slices, permutations, concatenations and padding."""
 
 from __future__ import annotations
 

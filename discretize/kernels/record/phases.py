@@ -1,4 +1,4 @@
-r"""A sample's values in an order of phases, each done for all samples at hand before the next begins.
+r"""Order the values of a sample in phases, each done for all samples at hand before the next begins.
 
     loop      functions of each unit, of one width: from memory to memory by way of registers
     affine    products with matrices, for many samples together, and several that can be computed at once
@@ -9,15 +9,75 @@ What several loops need, or a product, lies in memory; what the derivative needs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from discretize.kernels.record.functions import CHEAP
 from discretize.kernels.record.values import GIVEN, LAYOUTS, READY, Value, ancestors
 
-__all__ = ["Phase", "kept_values", "phases"]
+__all__ = ["Pair", "Phase", "ProgramValues", "phases"]
 
 WIDE = 8  # times what a sample is given
+Pair = tuple[Value, Value | None]  # whose sum over samples is sought, or that of the products of their units
+
+
+@dataclass(frozen=True)
+class ProgramValues:
+    """The values of a recorded program, from which writers write a kernel.
+
+    Args:    following: the state after a step, or the slope; gradients: the cotangents by "h", and by "x" and "dt" where they
+             are wanted; sums: over samples, for the gradients of weights; units: of a derivative along the last so many numbers
+             of "h", which is wanted along each of them as well.
+    """
+
+    following: Value
+    gradients: dict[str, Value]
+    sums: Sequence[Pair]
+    units: int | None = None
+
+    @cached_property
+    def ends(self) -> list[Value]:
+        """All that the backward pass computes."""
+        return [*self.gradients.values(), *(side for pair in self.sums for side in pair if side is not None)]
+
+    @cached_property
+    def order(self) -> list[Value]:
+        """All that the forward pass computes, each value after those it is made of."""
+        return list(ancestors([self.following]))
+
+    @cached_property
+    def given(self) -> dict[str, Value]:
+        """Which of x, h, dt and the cotangent are read."""
+        return {value.operation: value for value in ancestors([self.following, *self.ends]) if value.operation in GIVEN}
+
+    @cached_property
+    def kept(self) -> list[Value]:
+        """Values saved for the backward pass: neither cheap to compute again nor inputs.
+
+        And of what the largest was taken: computed again with another rounding, it would be equal to none of the units.
+        Functions of far more numbers than a sample is given are computed again, for they would take more room than time.
+        """
+        most = WIDE * max((value.width for value in self.order if value.operation in GIVEN), default=1)
+        done, found, seen = set(self.order), set[Value](), set[Value]()
+        compared = {_read(value.of[0]) for value in self.order if value.operation == "amax"}
+        waiting = [*self.ends]
+        while waiting:
+            value = waiting.pop()
+            if value in seen or value.operation in READY:
+                continue
+            seen.add(value)
+            again = value.operation in (*CHEAP, *LAYOUTS) or (value.by_unit and value.width > most)
+            if value in done and (value in compared or not again):
+                found.add(value)
+            else:
+                waiting += value.of
+        return [value for value in self.order if value in found]
+
+    @property
+    def areas(self) -> list[tuple[int, int]]:
+        """Heights and widths of the sums."""
+        return [(1, left.width) if right is None else (left.width, right.width) for left, right in self.sums]
 
 
 @dataclass(frozen=True)
@@ -30,30 +90,6 @@ class Phase:
     @property
     def is_loop(self) -> bool:
         return self.values[0].by_unit
-
-
-def kept_values(forward: Iterable[Value], backward: Iterable[Value]) -> list[Value]:
-    """What to keep of a step forwards for the way back: what is not quickly computed again, nor given anyway.
-
-    And of what the largest was taken: computed again with another rounding, it would be equal to none of the units. Functions of
-    far more numbers than a sample is given are computed again, for they would take more room than time.
-    """
-    order = list(forward)
-    most = WIDE * max((value.width for value in order if value.operation in GIVEN), default=1)
-    done, found, seen = set(order), set[Value](), set[Value]()
-    compared = {_read(value.of[0]) for value in order if value.operation == "amax"}
-    waiting = list(backward)
-    while waiting:
-        value = waiting.pop()
-        if value in seen or value.operation in READY:
-            continue
-        seen.add(value)
-        again = value.operation in (*CHEAP, *LAYOUTS) or (value.by_unit and value.width > most)
-        if value in done and (value in compared or not again):
-            found.add(value)
-        else:
-            waiting += value.of
-    return [value for value in order if value in found]
 
 
 def _read(value: Value) -> Value:

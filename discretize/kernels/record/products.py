@@ -1,4 +1,4 @@
-"""Products with matrices: of samples with weights, affine maps; of samples with samples, sums over them; of what each has."""
+"""Read products with matrices: of samples with weights (affine maps), of samples with samples (sums), of each sample's own."""
 
 from __future__ import annotations
 

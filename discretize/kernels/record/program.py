@@ -23,6 +23,7 @@ from discretize import compat
 from discretize.kernels.cpp.rows import written
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.lowering import is_known, zones_of
+from discretize.kernels.record.phases import ProgramValues
 from discretize.kernels.record.recording import copied_with, decompositions, is_in_place, record, unknown_size, without_values
 from discretize.kernels.record.rewriting import OF_DERIVATIVES, RULES
 from discretize.kernels.record.values import Value
@@ -44,7 +45,7 @@ __all__ = [
 
 Module = TypeVar("Module", bound=nn.Module)
 Weights = Sequence[Tensor | None]
-Writer = Callable[[Value, dict[str, Value], Sequence[tuple[Value, Value | None]], int | None], Any]  # `written`, or another
+Writer = Callable[[ProgramValues], Any]  # `written`, or another: to the dataclass of its text
 
 
 class StepModule(nn.Module):
@@ -197,7 +198,7 @@ def program_of(
     gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
     after = read.after_graph([next(nodes) if moves else None for moves in learned])
     units = field.state_size if isinstance(module, StateJVP) else None
-    text = write(_row(read, following, field.state_size), gradients, read.pairs, units)
+    text = write(ProgramValues(_row(read, following, field.state_size), gradients, read.pairs, units))
     return Program(read.before_graph(), text, read.shapes, after, tuple(constants.values()), (None,) * len(widths))
 
 

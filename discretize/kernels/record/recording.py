@@ -1,4 +1,4 @@
-r"""Code recorded by torch as a graph of core operations on tensors without values.
+r"""Record code by torch as a graph of core operations on tensors without values.
 
     code, tensors of known or unknown sizes -> make_fx -> core operations, with no in-place forms
 

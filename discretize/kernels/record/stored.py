@@ -1,4 +1,4 @@
-r"""Programs on disk, beside the libraries that are made of them: a second process records nothing.
+r"""Keep programs on disk beside the libraries that are made of them, so that a second process records nothing.
 
     key     fingerprints of what the module keeps, of the code that ran and of the globals that it read; `surroundings`; compiler,
             flags and processor; and how the program is wanted
@@ -42,7 +42,7 @@ OURS = "discretize.kernels."  # whose dataclasses may be parts of a program
 
 
 class _Unwritable(Exception):  # noqa: N818 - an answer
-    """A part of a program that is not written down."""
+    """Raised for a part of a program that cannot be stored."""
 
 
 class Recorder:
@@ -173,7 +173,7 @@ def _read(given: Any, nodes: Sequence[Node]) -> Any:
 
 
 class _Kind(NamedTuple):
-    """What is not JSON's own: its `parts`, and how it is `made` of them."""
+    """How a type that JSON lacks is written as `parts` and `made` of them again."""
 
     kind: type
     parts: Callable[[Any], Any]

@@ -1,4 +1,4 @@
-r"""What a recorded step computes for one sample, as values over units: what kernels are written out from.
+r"""Represent what a recorded step computes for one sample as values over units, from which kernels are written.
 
     x, h, dt, cotangent     given for each sample
     number, count, shared   the same for all samples: a constant; how many units; a vector that is made of weights

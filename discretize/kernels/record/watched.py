@@ -1,4 +1,4 @@
-r"""What code may ask for and still be watched between calls; one list, for kernels that are written and for proofs.
+r"""Refuse code that asks for what cannot be compared between calls; kernels and proofs share one list.
 
     its arguments, what its module keeps, globals, what functions close over    compared at each call: `compiler/attributes.py`
     functions of their arguments: torch's, numpy's, those of math, operator...  they stay what they are

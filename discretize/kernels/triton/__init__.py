@@ -1,1 +1,1 @@
-"""The graph of a field's code as kernels for GPUs: written in Triton, run over whole sequences."""
+"""Write a field's code as kernels for GPUs in Triton, and run them over sequences and solves."""

@@ -1,4 +1,4 @@
-r"""Functions of the numbers of each unit in Triton: torch's core operations by name, as record/functions.py in C++.
+r"""Map torch's elementwise operations to Triton expressions, as record/functions.py does to C++.
 
 Only what Triton has on every device, its interpreter too: no libdevice. A truth is the number 1 or 0.
 """

@@ -1,4 +1,4 @@
-r"""Written Triton text as functions, run over sequences on a GPU, or under Triton's interpreter (TRITON_INTERPRET=1) anywhere.
+r"""Load written Triton text and run it over sequences on a GPU, or under Triton's interpreter (TRITON_INTERPRET=1) anywhere.
 
 A program of the grid takes a tile of samples through all times. Sums over samples and steps, by which weights have their
 gradients, are products of torch's afterwards, of what the way back left.

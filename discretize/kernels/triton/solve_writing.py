@@ -18,9 +18,9 @@ from functools import cache, cached_property, partial
 
 import torch
 
-from discretize.kernels.record.phases import kept_values
+from discretize.kernels.record.phases import ProgramValues
 from discretize.kernels.record.program import Writer
-from discretize.kernels.record.values import GIVEN, Value, ancestors
+from discretize.kernels.record.values import Value
 from discretize.kernels.triton.adaptive import BACKWARD, EXPLICIT, EXPLICIT_BACK, FORWARD, GIVE, HELPERS, KEEP, READ
 from discretize.kernels.triton.functions import preamble
 from discretize.kernels.triton.passes import Lines, Needs, Pass, padded
@@ -37,7 +37,7 @@ from discretize.kernels.triton.rosenbrock import (
     TIME_BACK,
     units_of,
 )
-from discretize.kernels.triton.writing import Pair, Place, expanded, operands_of
+from discretize.kernels.triton.writing import Place, all_given, expanded, operands_of
 from discretize.solvers.adaptive import SHORTEST_STEP
 from discretize.solvers.control import ERROR_MARGIN, GROW, SAFETY, SHRINK
 
@@ -72,14 +72,15 @@ class Sums:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A program's values, as `record.program.Writer` is given them; `number`: which of a kernel's programs. What an
-    evaluation keeps for the way back: the state, the input, and values that it makes."""
+    """A program as passes of a solve's kernels; `number`: which of a kernel's programs. An evaluation keeps for the backward pass
+    the state, the input, and values that it makes."""
 
-    slope: Value
-    gradients: dict[str, Value]
-    sums: Sequence[Pair]
-    units: int | None
+    values: ProgramValues
     number: int = 0
+
+    @property
+    def gradients(self) -> dict[str, Value]:
+        return self.values.gradients
 
     @property
     def columns(self) -> int:
@@ -100,16 +101,13 @@ class Recorded:
 
     @cached_property
     def given(self) -> dict[str, Value]:
-        found = {value.operation: value for value in ancestors([self.slope, *self._ends]) if value.operation in GIVEN}
-        for name, like in (("h", self.gradients["h"]), ("cotangent", self.slope)):
-            found.setdefault(name, Value(name, (), like.width))
-        return found
+        return all_given(self.values)
 
     @cached_property
     def kept(self) -> dict[Value, int]:
         """Where each value lies."""
         found, total = {self.given["h"]: 0}, self.state
-        for value in (*([self.given["x"]] if self.columns else []), *kept_values(self._order, self._ends)):
+        for value in (*([self.given["x"]] if self.columns else []), *self.values.kept):
             found[value], total = total, total + value.width
         return found
 
@@ -120,18 +118,18 @@ class Recorded:
     def evaluation(self, at_h: str, at_x: str, at_slope: str, behind: Pass | None = None) -> Pass:
         """behind: the pass of the same kernel whose names go before."""
         found = self._pass({self.given["h"]: at_h} | ({self.given["x"]: at_x} if self.columns else {}), behind)
-        found.store(self.slope, at_slope)
+        found.store(self.values.following, at_slope)
         return found
 
     def replay(self, at_kept: str, at_slope: str, behind: Pass | None = None) -> Pass:
         """An evaluation of the state and the input that are kept, with the other values kept."""
         places = {value: f"{at_kept} + {self.kept[value]}" for value in self.given.values() if value in self.kept}
         found = self._pass(places, behind)
-        for value in self._order:
+        for value in self.values.order:
             if value in self.kept and value not in found.places:
                 found.store(value, f"{at_kept} + {self.kept[value]}")
                 found.out.unread, found.places[value] = True, f"{at_kept} + {self.kept[value]}"
-        found.store(self.slope, at_slope)
+        found.store(self.values.following, at_slope)
         return found
 
     def back(self, at_kept: str, at_q: str, at_of_h: str, at_of_x: str, behind: Pass) -> tuple[Pass, Sums]:
@@ -139,19 +137,11 @@ class Recorded:
         places = {self.given["cotangent"]: at_q} | {value: f"{at_kept} + {place}" for value, place in self.kept.items()}
         found = self._pass(places, behind)
         known = {value: Place("kept", place, value.width) for value, place in self.kept.items()}
-        sums, operands = operands_of(found, known, self.sums)
+        sums, operands = operands_of(found, known, self.values.sums)
         found.store(self.gradients["h"], at_of_h)
         if "x" in self.gradients and self.columns:
             found.store(self.gradients["x"], at_of_x)
         return found, Sums(self.width, operands, sums)
-
-    @property
-    def _ends(self) -> list[Value]:
-        return [*self.gradients.values(), *(side for pair in self.sums for side in pair if side is not None)]
-
-    @property
-    def _order(self) -> list[Value]:
-        return list(ancestors([self.slope]))
 
     def _pass(self, places: dict[Value, str], behind: Pass | None) -> Pass:
         if behind is None:
@@ -167,9 +157,8 @@ def solve_writer(dtype: torch.dtype) -> Writer:
     return partial(_written, dtype=dtype)
 
 
-def _written(slope: Value, gradients: dict[str, Value], sums: Sequence[Pair], units: int | None, dtype: torch.dtype) -> SolveText:
-    """Arguments as of `discretize.kernels.cpp.rows.written`."""
-    field = Recorded(slope, gradients, sums, units)
+def _written(values: ProgramValues, dtype: torch.dtype) -> SolveText:
+    field = Recorded(values)
     flow = field.evaluation("at_y", "at_x", "at_slope")
     replay = field.replay("at_kept", "at_slope")
     back, kept = field.back("at_kept", "at_q", "at_of_y", "at_of_x", replay)
@@ -238,7 +227,7 @@ def _stiff_widths(field: Recorded, in_time: Recorded | None) -> dict[str, int]:
 
 
 def _text(text: str, dtype: torch.dtype, forward: Pass, backward: Pass, columns: int, programs: Sequence[Sums]) -> SolveText:
-    """With the rule of steps."""
+    """Assemble the kernels' text, with the constants of the step-size rule."""
     return SolveText(preamble(dtype) + _named(text, RULE), forward.needs, backward.needs, columns, tuple(programs))
 
 

@@ -286,7 +286,7 @@ class StiffRun(TritonRun):
 
 @cache
 def recorder(number: int) -> Writer:
-    """What makes of a program one of several in a kernel."""
+    """A writer that keeps a program as one of several in a kernel."""
     return partial(Recorded, number=number)
 
 

@@ -1,4 +1,4 @@
-r"""A program's values written out in Triton: the passes of a step forwards and backwards, over all steps of a sequence.
+r"""Write a program in Triton: the passes of a step forwards and backwards, over all steps of a sequence.
 
 A kernel takes a tile of samples through all times. Functions of each unit stay in registers. A piece of a product is a product
 with some of the columns, and a product with parts one after the other one of the rows for each part. What is read in another
@@ -13,14 +13,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from discretize.kernels.record.phases import kept_values
-from discretize.kernels.record.values import GIVEN, Value, ancestors
+from discretize.kernels.record.phases import Pair, ProgramValues
+from discretize.kernels.record.values import Value
 from discretize.kernels.triton.functions import preamble
 from discretize.kernels.triton.passes import Needs, Pass
 
-__all__ = ["Pair", "Place", "TritonText", "expanded", "operands_of", "written"]
-
-Pair = tuple[Value, Value | None]
+__all__ = ["Place", "TritonText", "all_given", "expanded", "operands_of", "written"]
 
 
 @dataclass(frozen=True)
@@ -44,20 +42,15 @@ class TritonText:
     sums: tuple[tuple[Place, Place | None], ...]
 
 
-def written(
-    following: Value, gradients: dict[str, Value], sums: Sequence[Pair], units: int | None, dtype: torch.dtype
-) -> TritonText:
-    """The text of a whole sequence forwards and backwards; arguments as of `discretize.kernels.cpp.rows.written`."""
-    ends = [*gradients.values(), *(side for pair in sums for side in pair if side is not None)]
-    given = {value.operation: value for value in ancestors([following, *ends]) if value.operation in GIVEN}
-    for name in ("h", "cotangent"):
-        given.setdefault(name, Value(name, (), following.width))
-    order, total, kept = list(ancestors([following])), following.width, dict[Value, int]()
-    for value in kept_values(order, ends):
+def written(values: ProgramValues, dtype: torch.dtype) -> TritonText:
+    """Write a whole sequence forwards and backwards."""
+    following, gradients, given = values.following, values.gradients, all_given(values)
+    total, kept = following.width, dict[Value, int]()
+    for value in values.kept:
         kept[value], total = total, total + value.width
     at_samples = {value: "at_x" for name, value in given.items() if name == "x"}
     forward = Pass(at_samples | {given["h"]: "at_scratch"}, given.get("dt"), scratch=following.width)
-    for value in order:
+    for value in values.order:
         if value in kept:
             forward.piece(value)
             forward.store(value, f"at_kept + {kept[value]}")
@@ -70,7 +63,7 @@ def written(
     }
     if "x" in given:
         known[given["x"]] = Place("x", 0, given["x"].width)
-    places, operands = operands_of(backward, known, sums)
+    places, operands = operands_of(backward, known, values.sums)
     for name, place in (("x", "at_of_x"), ("dt", "at_of_dt")):
         if name in gradients:
             backward.leave(gradients[name], place)
@@ -78,6 +71,12 @@ def written(
     widths = {"STATE": following.width, "KEPT": total, "OPERANDS": operands}
     text = preamble(dtype) + _kernel("forward", forward, widths) + _kernel("backward", backward, widths)
     return TritonText(text, forward.needs, backward.needs, total, operands, places)
+
+
+def all_given(values: ProgramValues) -> dict[str, Value]:
+    """What is given, with a state and a cotangent even where none is read."""
+    others = {"h": values.gradients["h"].width, "cotangent": values.following.width}
+    return {name: Value(name, (), width) for name, width in others.items()} | values.given
 
 
 def _places_back(given: dict[str, Value], kept: dict[Value, int]) -> dict[Value, str]:

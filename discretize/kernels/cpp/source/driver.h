@@ -1,4 +1,4 @@
-// What drivers make of the program that they are given: weights laid out for products, and its passes.
+// Prepares a program for the drivers: lays its weights out for products, and makes its passes.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// The stages of a step of a few samples at once, each in a lane of its own; and back through them. Every stage is computed in all
-// lanes: where nobody is, or nobody has a step to take, in vain.
+// Computes the stages of a step of a few samples at once, each in its own lane, and goes back through them. All lanes compute every
+// stage; results of idle lanes are ignored.
 #pragma once
 
 #include "solve.h"
@@ -244,7 +244,7 @@ class StepsBack {
                 if (&of == &of_y[method.used]) continue;
                 for (std::size_t i = 0; i < n.width; ++i) row[i] += of.at(i, s);
             }
-            n.narrow(row.data(), on[s].of_h);
+            solve.copy_state(row.data(), on[s].of_h);
         }
     }
 

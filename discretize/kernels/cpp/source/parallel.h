@@ -1,4 +1,4 @@
-// Work shared among threads, and memory for it. What an item computes never depends on who computes it.
+// Shares work among threads, and allocates memory for it. What an item computes never depends on which thread computes it.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The stages of a step of a few samples at once, each sample's numbers in a row of its own; and back through them.
+// Computes the stages of a step of a few samples at once, each sample's numbers in its own row, and goes back through them.
 #pragma once
 
 #include "solve.h"
@@ -54,7 +54,7 @@ class Stages {
 #endif
 
     // A sample's first state.
-    void enter(std::size_t s, const real* state) { n.widen(state, h[s]); }
+    void enter(std::size_t s, const real* state) { solve.copy_state(state, h[s]); }
     // The state of a slot, padded; a unit of a slope.
     const real* state(std::size_t s) { return h[s]; }
     real slope_at(std::size_t stage, std::size_t s, std::size_t i) { return slope(stage, s)[i]; }

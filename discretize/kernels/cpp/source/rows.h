@@ -1,5 +1,5 @@
-// What passes that are written out by discretize/kernels/cpp are made of: what all samples share, and functions of rows. It is
-// compiled anew with every field, so what drivers alone need is in driver.h.
+// Functions of rows, and what all samples share, for passes that discretize/kernels/cpp writes. It is compiled anew with
+// every field, so what drivers alone need is in driver.h.
 #pragma once
 
 #include "packed.h"
@@ -68,6 +68,13 @@ struct CtrnnProgram {
     LaneFlow* lane_flow;
     LaneReturn* lane_return;
     std::size_t lane_sums;
+};
+
+// A field as solvers read it: x is the projected input, and there is no dt. For implicit methods its derivatives are written, too:
+// along a direction v of the state, of [h, v]; of the input, of [x, v]; null where they are not asked for.
+struct CtrnnModel {
+    std::size_t state, columns;
+    const CtrnnProgram *program, *by_state, *by_input;
 };
 
 // Where sums over samples go, (height, width) each.

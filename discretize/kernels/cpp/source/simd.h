@@ -107,13 +107,9 @@ inline void copy(const real* from, real* to, std::size_t n) {
     else *to = *from;
 }
 
-// A row of n numbers into one padded with 0, and back.
+// A row of n numbers into one padded with 0.
 inline void widen(const real* from, real* to, std::size_t n) {
     for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(from + i, n - i));
-}
-
-inline void narrow(const real* from, real* to, std::size_t n) {
-    for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(from + i), n - i);
 }
 
 // to *= by, of a padded row
@@ -206,19 +202,11 @@ inline vec hyperbolic_tangent(vec x) {
     return with_sign_of(y / (y + real(2)), x);
 }
 
-inline vec sigmoid(vec x) { return real(1) / (real(1) + exponential(-x)); }
-
 // 2 artanh(s), |s| <= 1/3
 inline vec twice_artanh(vec s, int terms) {
     vec q = s * s, total = splat(real(1) / real(2 * terms + 1));
     for (int n = terms - 1; n >= 0; --n) total = total * q + real(1) / real(2 * n + 1);
     return s * total * real(2);
-}
-
-// log(1 + e^x), exact to the last places also where it is nearly 0
-inline vec softplus(vec x) {
-    vec u = exponential(-absolute(x));
-    return (x > real(0) ? x : (x < real(0) ? splat(0) : x)) + twice_artanh(u / (u + real(2)), DOUBLE ? 17 : 8);
 }
 
 // log x for x > 0; x below the smallest normal number counts as that
@@ -231,37 +219,4 @@ inline vec logarithm(vec x) {
     vec steps = __builtin_convertvector(k, vec);
     vec fraction = twice_artanh((m - real(1)) / (m + real(1)), DOUBLE ? 11 : 5);
     return steps * LN2 + (fraction + steps * LN2_REST);
-}
-
-// log x for x > 0, also below the smallest normal number
-inline vec logarithm_of_any(vec x) {
-    constexpr real UP = real(18446744073709551616.0), LOG_UP = real(44.361419555836499802);  // 2^64
-    constexpr real LEAST = std::numeric_limits<real>::min();
-    return logarithm(x < LEAST ? x * UP : x) - (x < LEAST ? splat(LOG_UP) : splat(0));
-}
-
-// |h|^r for r > 0, 0 at 0
-inline vec power(vec h, real r) {
-    vec size = absolute(h);
-    vec value = r == real(2) ? size * size : r == real(1) ? size : exponential(logarithm_of_any(size) * r);
-    value = size < std::numeric_limits<real>::infinity() ? value : size;  // infinite and nan as they are
-    return size == real(0) ? splat(0) : value;
-}
-
-// (1 - e^-z) / z for z >= 0, 1 at 0
-inline vec mean_decay(vec z) { return z == real(0) ? splat(1) : -exponential_less_1(-z) / z; }
-
-// its derivative: -1/2 + z/3 - z^2/8 + ... where the difference would cancel
-inline vec mean_decay_slope(vec z, vec mean) {
-    constexpr int TERMS = 16;
-    real coefficient = 1, factorial = 1, series[TERMS];
-    for (int n = 1; n <= TERMS; ++n) {
-        factorial *= real(n + 1);
-        coefficient = real(n) / factorial;
-        series[n - 1] = n % 2 ? -coefficient : coefficient;
-    }
-    vec near = splat(series[TERMS - 1]);
-    for (int n = TERMS - 2; n >= 0; --n) near = near * z + series[n];
-    vec far = (exponential(-z) - mean) / (z == real(0) ? splat(1) : z);
-    return z < real(0.5) ? near : far;
 }

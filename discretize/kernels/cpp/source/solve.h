@@ -6,7 +6,8 @@
 #include <memory>
 
 #if LANEWISE
-#include "lane_model.h"
+#include "parallel.h"
+#include "rows.h"
 #else
 #include "written_model.h"
 #endif
@@ -21,6 +22,15 @@ using Method = Tableau;
 namespace {
 
 #if LANEWISE
+// A field of a few units, written out for samples side by side: a vector holds the same number of as many samples as it has lanes.
+struct Model {
+    const std::size_t width, columns, state;
+    const CtrnnProgram program;
+
+    explicit Model(const CtrnnModel& given)
+        : width(given.state), columns(given.columns), state(padded(given.state)), program(*given.program) {}
+};
+
 constexpr std::size_t SLOTS = 4 * LANES;  // four vectors: the sums over stages take turns
 #else
 constexpr std::size_t SLOTS = 8;
@@ -223,12 +233,14 @@ struct Solve {
     // max over units of margin |value| / (atol + rtol |state|); nan where any is
     template <class States, class Values> double size(States state, Values value) const {
         double largest = 0;
-        model.each_unit([&](std::size_t i) {
+        for (std::size_t i = 0; i < model.width; ++i) {
             const double q = std::fabs(double(value(i))) / (given.atol + given.rtol * std::fabs(double(state(i))));
             if (!(q <= largest)) largest = std::isnan(q) || std::isnan(largest) ? NAN : q;
-        });
+        }
         return ERROR_MARGIN * largest;
     }
+
+    void copy_state(const real* from, real* to) const { std::memcpy(to, from, model.width * sizeof(real)); }
 
     bool moves() const { return given.share || given.speed_terms; }
     void give_sample(std::size_t piece, std::size_t sample, real share, const real* of, real* of_projected) const {
@@ -237,7 +249,7 @@ struct Solve {
     }
     void write(std::size_t edge, std::size_t sample, const real* h) const {
         if (given.places[edge] < 0) return;
-        model.narrow(h, given.hs + (std::size_t(given.places[edge]) * given.batch + sample) * model.width);
+        copy_state(h, given.hs + (std::size_t(given.places[edge]) * given.batch + sample) * model.width);
     }
 };
 

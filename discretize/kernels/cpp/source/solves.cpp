@@ -179,7 +179,7 @@ class SolverState {
             sample.steps.push_back({slot.segment, slot.tau, slot.dt});
             const std::size_t before = sample.states.size();
             sample.states.resize(before + n.width);
-            n.narrow(stages.state(s), sample.states.data() + before);
+            solve.copy_state(stages.state(s), sample.states.data() + before);
         }
         stages.accept(s);
         slot.differentiated = false;
@@ -254,11 +254,11 @@ class Return {
         while (slot.edge > to) {
             const std::int64_t place = solve.given.places[--slot.edge];
             if (place < 0) continue;
-            n.widen(of_hs + (std::size_t(place) * solve.given.batch + slot.sample) * n.width, given.data());
+            solve.copy_state(of_hs + (std::size_t(place) * solve.given.batch + slot.sample) * n.width, given.data());
             add_to(of_h[s], given.data(), n.state);
         }
         if (slot.left) return;
-        n.narrow(of_h[s], of_h0 + slot.sample * n.width);
+        solve.copy_state(of_h[s], of_h0 + slot.sample * n.width);
         slot.taken = false;
     }
 
@@ -268,7 +268,7 @@ class Return {
             const Slot& slot = slots[s];
             const Sample& sample = solve.samples[slot.sample];
             const std::size_t last = slot.left - 1;
-            n.widen(sample.states.data() + last * n.width, starts[s]);
+            solve.copy_state(sample.states.data() + last * n.width, starts[s]);
             taken.push_back({slot.sample, sample.steps[last], starts[s], of_h[s]});
         }
         steps_back.run(taken);
@@ -383,8 +383,8 @@ EXPORTED void ctrnn_solve_reports(const Task* task, CtrnnReport* to) {
 EXPORTED void ctrnn_solve_failure(const Task* task, std::size_t sample, real* h, real* error) {
     const Solve& solve = solve_of(task);
     const Sample& failed = solve.samples[sample];
-    if (!failed.h.empty()) solve.model.narrow(failed.h.data(), h);
-    if (!failed.error.empty()) solve.model.narrow(failed.error.data(), error);
+    if (!failed.h.empty()) solve.copy_state(failed.h.data(), h);
+    if (!failed.error.empty()) solve.copy_state(failed.error.data(), error);
 }
 
 // The steps a sample took, of a solve that kept them, (accepted,) each; and the states before them, (accepted, state).

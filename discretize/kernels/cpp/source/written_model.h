@@ -5,14 +5,6 @@
 #include "driver.h"
 #include "parallel.h"
 
-extern "C" {
-
-struct CtrnnModel {
-    std::size_t state, columns;
-    const CtrnnProgram *program, *by_state, *by_input;  // the derivatives null where they are not asked for
-};
-}
-
 struct Model {
     const std::size_t width, columns, state;
     Shared shared;
@@ -22,14 +14,6 @@ struct Model {
     explicit Model(const CtrnnModel& given)
         : width(given.state), columns(given.columns), state(roomy(given.state)), shared(*given.program, 0),
           by_state(shared_of(given.by_state)), by_input(shared_of(given.by_input)), kept(shared.total) {}
-
-    void widen(const real* from, real* to) const { std::memcpy(to, from, width * sizeof(real)); }
-    void narrow(const real* from, real* to) const { std::memcpy(to, from, width * sizeof(real)); }
-
-    // do(i) for the place of every unit in a padded state
-    template <class Do> void each_unit(Do unit) const {
-        for (std::size_t i = 0; i < width; ++i) unit(i);
-    }
 
   private:
     static std::unique_ptr<Shared> shared_of(const CtrnnProgram* given) {
