@@ -264,6 +264,8 @@ def test_what_is_no_model_is_refused_and_a_parametrized_one_too(path):
         ctrnn.save(path, field.state_dict())
     with pytest.raises(TypeError, match="is no tensor with values"):
         ctrnn.save(path, ctrnn.gated(3, 4, device="meta"))
+    with pytest.raises(TypeError, match=r"`model` has tensors of torch.complex128, for which the file has no name; convert them"):
+        write_tensors(path, {"a": torch.zeros(2, dtype=torch.complex128)}, "")
 
 
 # Files from elsewhere
@@ -282,16 +284,12 @@ def rewritten(path, change):
     [
         (lambda about: about.update(format=2), "a newer ctrnn has written it, in format 2, and this one reads 1; update ctrnn"),
         (lambda about: "{", "its description is damaged"),
-        (lambda about: "[" * 200_000, "its description is damaged"),
         (lambda about: about.pop("shared"), "its description is damaged"),
         (lambda about: about["model"].update({"class": "os.system"}), "it holds a 'os.system', which is no class"),
-        (lambda about: about["model"].update({"class": "ctrnn.from_torch"}), "it holds a 'ctrnn.from_torch', which is no class"),
         (lambda about: about["model"].update({"class": "ctrnn.HeldPath"}), "it holds a 'ctrnn.HeldPath', which is no class"),
-        (lambda about: about["model"].update({"class": "torch.nn.Module"}), "it holds a 'torch.nn.Module', which is no class"),
         (lambda about: about["model"].update({"class": "ctrnn.VectorField"}), "no VectorField can be made as it says"),
         (lambda about: about["model"]["rate"].update(hidden_size=10**9), "no Relaxation can be made as it says"),
         (lambda about: about["model"].update(speed=3), "no Relaxation can be made as it says: `Relaxation` takes no `speed`"),
-        (lambda about: about["model"].update(rate={"class": "ctrnn.FixedRate", "alpha": 1.0}), "it has a tensor 'rate."),
         (lambda about: about["model"]["candidate"].update(bias=False), "it has a tensor 'candidate.bias', and its model none"),
         (lambda about: about["model"].update(decay=None), "`decay` must be a ctrnn.Decay, got NoneType"),
     ],
@@ -426,8 +424,3 @@ def test_a_header_whose_length_begins_as_pickles_do_is_read(path, length):
     write_tensors(path, {"a": torch.zeros(2)}, text)
     assert path.read_bytes()[:3] == length.to_bytes(3, "little")
     assert read_tensors(path)[0] == text
-
-
-def test_a_dtype_without_a_name_in_the_form_is_refused(path):
-    with pytest.raises(TypeError, match=r"`model` has tensors of torch.complex128, for which the file has no name; convert them"):
-        write_tensors(path, {"a": torch.zeros(2, dtype=torch.complex128)}, "")

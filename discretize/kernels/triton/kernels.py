@@ -24,7 +24,7 @@ from discretize.kernels.eligibility import takes_triton
 from discretize.kernels.record.program import Program, Writer
 from discretize.kernels.triton.writing import Place, TritonText, written
 
-__all__ = ["STORED", "TritonKernel", "TritonNetworks", "launch", "triton_reason", "writer"]
+__all__ = ["STORED", "TritonKernel", "TritonNetworks", "launch", "summed", "triton_reason", "writer"]
 
 ROWS = 16  # samples of a tile: the fewest that a product takes
 WARPS, MANY_WARPS, WIDE = 4, 8, 128
@@ -81,7 +81,9 @@ class TritonKernel:
         given = (xs, call.dt, grad.contiguous(), kept, scratch, operands, of_x, of_h0, of_dt, *call.weights_of(text.backward))
         self._launch("backward", call, given, batch * text.kept)
         rows = {"x": xs[:, None].expand(of_x.shape), "kept": kept[:-1].unflatten(0, (time, call.substeps)), "operands": operands}
-        sums = [_sum(call, rows, *pair).reshape(shape) for pair, shape in zip(text.sums, self.program.sums, strict=True)]
+        moves = call.dt[:, None] != 0 if call.rests else None  # nothing of samples at rest, nan neither
+        pairs = zip(text.sums, self.program.sums, strict=True)
+        sums = [summed(rows, *pair, call.h0.dtype, moves).reshape(shape) for pair, shape in pairs]
         return [
             of_x.sum(1) if needed[0] else None,
             of_h0,
@@ -162,17 +164,17 @@ class _Call:
         return [*(self.vectors[k] for k in needs.vectors), *(self.matrices[k] for k in needs.matrices)]
 
 
-def _sum(call: _Call, rows: Mapping[str, Tensor], left: Place, right: Place | None) -> Tensor:
-    """Over samples and steps, of numbers or of products of each with each."""
+def summed(
+    rows: Mapping[str, Tensor], left: Place, right: Place | None, dtype: torch.dtype, moves: Tensor | None = None
+) -> Tensor:
+    """Sum numbers, or products of each with each, over samples and steps; moves: which samples count, all without it."""
     found = []
     for place in (left, right):
         if place is not None:
             numbers = rows[place.buffer][..., place.first : place.first + place.width]
-            if call.rests:  # nothing of samples at rest, nan neither
-                numbers = numbers.where(call.dt[:, None] != 0, 0.0)
-            found.append(numbers.flatten(0, -2))
+            found.append((numbers if moves is None else numbers.where(moves, 0.0)).flatten(0, -2))
     one, *others = found
-    return (one.mT @ others[0]).to(call.h0.dtype) if others else one.sum(0, dtype=call.h0.dtype)
+    return (one.mT @ others[0]).to(dtype) if others else one.sum(0, dtype=dtype)
 
 
 _count = itertools.count()

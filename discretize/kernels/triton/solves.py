@@ -26,11 +26,10 @@ from discretize.kernels.cpp.solving import ALL_STEPS, KernelRun
 from discretize.kernels.pieces import projected_of
 from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Weights, Writer
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.triton.kernels import launch, triton_reason
+from discretize.kernels.triton.kernels import launch, summed, triton_reason
 from discretize.kernels.triton.passes import WEIGHTS
 from discretize.kernels.triton.rosenbrock import MOST_UNITS, units_of
 from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, Recorded, SolveText, solve_writer, stiff_text
-from discretize.kernels.triton.writing import Place
 from discretize.solvers import rodas
 from discretize.solvers.continuation import KeptSteps
 from discretize.solvers.rodas import Rodas5P
@@ -121,8 +120,8 @@ class TritonRun(KernelRun):
             sizes = (batch, self.evaluations[0], self.table.shape[1], first, many, *self.strides, width)
             self._launch("backward", given, text.backward, sizes, {})
             for totals, of_one, (kept, _) in zip(sums, rows, each, strict=True):
-                for to, pair in zip(totals, kept.sums, strict=True):
-                    to.add_(_sum(of_one, *pair).reshape(to.shape))
+                for to, (left, right) in zip(totals, kept.sums, strict=True):
+                    to.add_(summed(of_one, left, right, to.dtype).reshape(to.shape))
         of_weights = self.kernel.gradients(self.weights, sums)
         self.request.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
         return [of_projected.to(self.projected.dtype), of_h0, *of_weights]
@@ -235,16 +234,6 @@ class TritonRun(KernelRun):
         for name, column in zip(names, (*self.numbers.T.cpu().numpy(), *self.counts.T.cpu().numpy()), strict=True):
             rows["rejected_last" if name == "held_back" else name] = column
         return found
-
-
-def _sum(rows: dict[str, Tensor], left: Place, right: Place | None) -> Tensor:
-    """Over samples, stages and steps, of numbers or of products of each with each."""
-    one, *others = (
-        rows[place.buffer][..., place.first : place.first + place.width].flatten(0, -2)
-        for place in (left, right)
-        if place is not None
-    )
-    return one.mT @ others[0] if others else one.sum(0)
 
 
 @dataclass(eq=False)

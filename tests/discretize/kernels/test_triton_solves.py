@@ -9,7 +9,7 @@ import pytest
 import scipy.integrate
 import torch
 from conformance import agree, kernels_for_all, solve
-from own_fields import Lorenz, Own
+from own_fields import Own
 from torch.testing import assert_close
 
 import ctrnn
@@ -115,36 +115,10 @@ def test_a_solve_that_fails_says_why_in_the_same_words(subtests, which):
             assert said[0] == said[1]
 
 
-@pytest.mark.slow
-def test_states_between_come_from_the_kernels_steps():
-    torch.manual_seed(3)
-    path, h0, ts = ctrnn.HeldPath(normal(3, 4, 3)), torch.zeros(4, 10), torch.arange(4.0)
-    field, between = Own(), torch.linspace(0, 3, 7)
-    solved = [integrate(field, path, h0, ts, fused=fused, **TIGHT) for fused in (True, False)]
-    assert solved[0].stats["engine"] == "triton"
-    assert_close(*(each(between) for each in solved), rtol=0, atol=SAME)
-
-
-@pytest.mark.slow
-def test_second_derivatives_are_those_of_the_engine():
-    f, h0 = lambda t, h: torch.tanh(h) * torch.cos(t) - h, torch.randn(2, 2, requires_grad=True)
-    assert torch.autograd.gradgradcheck(lambda h0: integrate(f, None, h0, [0.0, 0.5], **TIGHT).hs[-1], h0)
-
-
 def test_steps_accepted_at_their_minimum_are_told():
     for fused in (True, False):
         with pytest.warns(discretize.SolverWarning, match="accepted at min_step=0.2 in spite of their error, the first at t = 0"):
             integrate(lambda t, h: -9 * h, None, torch.ones(2, 1), [0.0, 1.0], min_step=0.2, first_step=0.2, fused=fused, **TIGHT)
-
-
-@pytest.mark.slow
-def test_float32_is_right_to_the_tolerance():
-    field = ctrnn.gated(3, 20, dtype=torch.float32)
-    path, ts = ctrnn.HeldPath(normal(4, 3, 3, dtype=torch.float32)), torch.arange(5.0)
-    found = integrate(field, path, torch.zeros(3, 20, dtype=torch.float32), ts, rtol=1e-5, atol=1e-5)
-    assert found.stats["engine"] == "triton", found.stats["engine_why"]
-    exact = integrate(field.double(), ctrnn.HeldPath(path.xs.double(), ts), torch.zeros(3, 20), ts, rtol=1e-11, atol=1e-11)
-    assert_close(found.hs.double(), exact.hs, rtol=0, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -305,12 +279,3 @@ def test_a_wrong_kernel_is_found_out_at_its_first_use(monkeypatch):
     monkeypatch.setattr(kernels, "_loaded", lambda text: loaded(text.replace("tanh(a):", "tanh(a):\n    a = 1.01 * a")))
     solved = integrate(ctrnn.gated(3, 7), ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 7), torch.arange(3.0))
     assert solved.stats["engine"] == "compiled"
-
-
-@pytest.mark.slow
-def test_modules_take_it_too():
-    field, x = Lorenz(), torch.zeros(2, 3, 1)
-    rnn = discretize.ContinuousRNN(field, **TIGHT)
-    output, _ = rnn(x, normal(3, 3))
-    assert rnn.stats["engine"] == "triton"
-    assert_close(output[-1], integrate(field, ctrnn.HeldPath(x), normal(3, 3), torch.arange(3.0), fused=False, **TIGHT).hs[-1])

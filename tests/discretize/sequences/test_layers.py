@@ -240,14 +240,11 @@ def rnn(inputs=3, hidden=5, **settings):
         (lambda: Layers([[rnn(), rnn(), rnn()]]), TypeError, r"`layers\[0\]` must be a sequence module, or a pair"),
         (lambda: Layers([rnn(), rnn()]), ValueError, r"`layers\[1\]` reads 3 features, `layers\[0\]` below it gives 5"),
         (lambda: Layers([[rnn(), rnn()], rnn(5)]), ValueError, r"`layers\[1\]` has 1 directions, `layers\[0\]` has 2"),
-        (lambda: Layers([[rnn(), rnn()], [rnn(5), rnn(5)]]), ValueError, r"reads 5 features, `layers\[0\]` below it gives 10"),
-        (lambda: Layers([[rnn(), rnn(4)]]), ValueError, r"`layers\[0\]` reads 4 features, x has 3"),
         (lambda: Layers([rnn(), rnn(5, 4)]), ValueError, r"`layers\[1\]` has 4 visible units of 4, `layers\[0\]` has 5 of 5"),
         (lambda: Layers([rnn(batch_first=True)]), ValueError, "batch-first; modules inside are time-first"),
         (lambda: Layers([rnn()], dropout=2.0), ValueError, "`dropout` must be a probability"),
         (lambda: Layers([rnn()], pair=True), ValueError, r"`pair` is for fields on \[h, c\]"),
         (lambda: Layers([rnn(), rnn(5)])(torch.randn(4, 2, 3), torch.zeros(2, 5)), ValueError, r"shape \(2, 2, 5\), got"),
-        (lambda: Layers([rnn(), rnn(5)])(torch.randn(4, 2, 2)), ValueError, "reads 3 input features"),
         (lambda: discretize.from_torch(nn.GRUCell(3, 5)), TypeError, "`ctrnn.from_torch` makes a field of a cell"),
         (lambda: discretize.from_torch(nn.Linear(3, 5)), TypeError, "`module` must be an nn.RNN, nn.GRU or nn.LSTM, got Linear"),
         (lambda: discretize.from_torch(nn.LSTM(3, 5, proj_size=2)), ValueError, "proj_size=2; no field here has a projected"),
@@ -263,7 +260,6 @@ def rnn(inputs=3, hidden=5, **settings):
         (lambda: ctrnn.from_torch(nn.LSTM(3, 5, proj_size=2)), ValueError, r"proj_size=2.*No field has a projected state"),
         (lambda: ctrnn.plain(3, 5, "selu"), ValueError, "`nonlinearity` must be one of 'tanh', 'relu', got 'selu'"),
         (lambda: ctrnn.from_torch(nn.GRU(3, 5, num_layers=2)), ValueError, r"num_layers=2.*`discretize.from_torch`"),
-        (lambda: ctrnn.from_torch(nn.GRU(3, 5, bidirectional=True)), ValueError, r"bidirectional=True.*`discretize.from_torch`"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_words(make, error, message):
