@@ -27,19 +27,19 @@ class HasDtype(Protocol):
 
 
 def casts(field: HasDtype) -> bool:
-    """Whether autocast is active for a field, in whose dtype tensors then are read."""
+    """Return whether autocast is active for a field, in whose dtype tensors then are read."""
     return field.dtype in CAST and torch.is_autocast_enabled(_kind(field.device))
 
 
 def cast_for(field: HasDtype, value: Value) -> Value:
-    """A tensor in the field's dtype, where autocast has made it another; all else as it is."""
+    """Convert a tensor to the field's dtype where autocast has made it another; leave all else as it is."""
     if isinstance(value, Tensor) and value.dtype in CAST and value.dtype != field.dtype and casts(field):
         return value.to(field.dtype)  # type: ignore[return-value]
     return value
 
 
 def without_autocast(device: torch.device | None) -> torch.autocast:
-    """Where solves run."""
+    """Turn autocast off, for solves."""
     return torch.autocast(_kind(device), enabled=False)
 
 

@@ -105,13 +105,13 @@ def _misuse(function: Callable, args: tuple[Any, ...], keywords: Mapping[str, An
 
 
 def _class_of(method: Callable, kind: type) -> str:
-    """The name of the object's class, or of the base class whose constructor that class calls with other arguments."""
+    """Name the object's class, or the base class whose constructor that class calls with other arguments."""
     is_own = method.__name__ != "__init__" or inspect.unwrap(kind.__init__) is method  # type: ignore[misc]
     return kind.__name__ if is_own else method.__qualname__.split(".")[-2]
 
 
 def handed_on(function: Callable) -> list[str] | None:
-    """The names that `**settings: Unpack[Settings]` stands for; None where it takes any."""
+    """List the names that `**settings: Unpack[Settings]` stands for; None where it takes any."""
     rest = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_KEYWORD]
     if not rest:
         return []
@@ -133,7 +133,7 @@ def _unknown(called: str, name: str, known: list[str]) -> str:
 
 
 def torch_name(module: object, name: str) -> str:
-    """What is asked for by the name that torch.nn has for it, in the words of an AttributeError."""
+    """Say, for an AttributeError, where to find what torch.nn has under that name."""
     kind = type(module).__name__
     if name.startswith(("weight_", "bias_")) or name in ("all_weights", "flatten_parameters", "reset_parameters"):
         return (

@@ -76,7 +76,7 @@ def size(name: str, value: int, least: int = 0) -> int:
 
 
 def finite_number(name: str, value: float) -> float:
-    """A real number as a float; tensors and arrays of one element are numbers too."""
+    """Return a real number as a float; tensors and arrays of one element are numbers too."""
     if isinstance(value, Tensor) and value.requires_grad:
         raise ValueError(f"`{name}` is taken as a plain number and would lose its gradient; pass `{name}.item()`.")
     try:
@@ -127,13 +127,13 @@ def is_tensor(name: str, value: object) -> Tensor:
 
 
 def holds(condition: Tensor) -> bool:
-    """Whether all of it is true. So it is taken to be where values cannot be read: under `torch.func.vmap`, on the meta device,
+    """Return whether all of it is true; True where values cannot be read: under `torch.func.vmap`, on the meta device,
     while a graph is traced, and while a CUDA graph is captured."""
     return _read(condition, lambda: bool(condition.all()))
 
 
 def _read(numbers: Tensor, read: Callable[[], bool]) -> bool:
-    """What `read` finds in these numbers, or True."""
+    """Return what `read` finds in these numbers, or True."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or is_captured(numbers.device):
         return True
     try:
@@ -143,7 +143,7 @@ def _read(numbers: Tensor, read: Callable[[], bool]) -> bool:
 
 
 def is_captured(device: torch.device) -> bool:
-    """Whether what its device is asked to do goes into a CUDA graph, in which nothing can be looked at."""
+    """Return whether the device captures a CUDA graph, in which nothing can be looked at."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
@@ -160,7 +160,7 @@ def is_finite(name: str, value: Tensor, advice: str = "fill or drop such values 
 
 
 def same_settings(modules: Iterable[tuple[str, nn.Module]]) -> None:
-    """The parameters of all of them, by name, have one dtype and one device."""
+    """Check that the parameters of all modules have one dtype and one device."""
     parameters = [(name, parameter) for name, module in modules for parameter in module.parameters()]
     for name, parameter in parameters:
         first = parameters[0][1]
@@ -174,7 +174,7 @@ def same_settings(modules: Iterable[tuple[str, nn.Module]]) -> None:
 
 
 def as_numbers(value: object) -> Tensor:
-    """As a tensor of its own; Python's numbers as float64, for as float32, torch's default, they would move."""
+    """Copy to a tensor; Python floats become float64 so that they are not rounded."""
     if isinstance(value, Tensor) and value.is_nested:
         raise TypeError("A nested tensor holds no numbers in rows of one length.")
     given = torch.as_tensor(value)
@@ -184,7 +184,7 @@ def as_numbers(value: object) -> Tensor:
 
 
 def as_times(name: str, value: object, differentiable: bool = False) -> Tensor:
-    """Real numbers as float64 on the CPU, refused where that would change them."""
+    """Return real numbers as float64 on the CPU; refuse those that would change."""
     if isinstance(value, Tensor) and value.requires_grad and not differentiable:
         raise ValueError(f"`{name}` requires a gradient, and times are not differentiated here; pass `{name}.detach()`.")
     try:
@@ -206,7 +206,7 @@ def as_times(name: str, value: object, differentiable: bool = False) -> Tensor:
 
 
 def are_times(name: str, value: object, axes: int = 1, differentiable: bool = False, strict: bool = True) -> Tensor:
-    """Finite times, strictly increasing along the first axis, as float64 on the CPU: time is a number, not data.
+    """Check finite times, strictly increasing along the first axis; as float64 on the CPU: time is a number, not data.
 
     With `axes` = 2 they may be (n, batch), for every sequence its own, which then need not be `strict`.
     """
@@ -232,7 +232,7 @@ def are_times(name: str, value: object, axes: int = 1, differentiable: bool = Fa
 
 
 def within(name: str, times: Tensor, start: float | Tensor, end: float | Tensor) -> Tensor:
-    """Times (), (n,) or (n, batch) inside [start, end]; those beyond an end by at most 4 ulp are the end, others are refused.
+    """Check times (), (n,) or (n, batch) inside [start, end]; those beyond an end by at most 4 ulp are the end.
 
     Where every sequence has times of its own, it may have an interval of its own too: start and end are () or (batch,).
     """
@@ -258,7 +258,7 @@ def _margin(end: Tensor) -> Tensor:
 
 
 def evaluation_times(name: str, t: object, axes: int = 1) -> Tensor:
-    """A scalar time, a vector of them, or (axes = 2) a vector for each sequence; finite, in any order, as float64 on the CPU."""
+    """Check a time, a vector of times, or (axes = 2) a vector for each sequence; finite, in any order, float64 on the CPU."""
     times = as_times(name, t)
     if times.dim() > axes:
         raise ValueError(f"`{name}` must be one time or a vector of times, got shape {tuple(times.shape)}.")

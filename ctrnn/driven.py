@@ -73,8 +73,8 @@ class Driven(AnsweredInit):
 
     @torch.no_grad()
     def check_flow(self, t: Tensor, h: Tensor, draws: bool = False) -> Tensor:
-        """dh/dt. Refuses a field whose `flow` does not give derivatives like h, or draws random numbers where the solver does not
-        allow `draws`, before it runs; t () or (batch,)."""
+        """Return dh/dt at t, () or (batch,). Refuse a field whose `flow` does not give derivatives like h, or draws random numbers
+        where the solver does not allow `draws`, before it runs."""
 
         def slope() -> Tensor:
             return self.field.flow(self.read_at(t), h)
@@ -88,7 +88,7 @@ class Driven(AnsweredInit):
         return found
 
     def read_at(self, t: Tensor) -> Tensor:
-        """The projected input, (batch, projected), at t () or (batch,)."""
+        """Return the projected input, (batch, projected), at t () or (batch,)."""
         return self.projected(t.detach()) if t.dim() == 0 else self.projected(t.detach()[None])[0]
 
     def __call__(self, t: float | Tensor, h: Tensor) -> Tensor:
@@ -104,5 +104,5 @@ class Driven(AnsweredInit):
 
 
 def _on_piece_of(path: Path, start: Tensor, t: Tensor) -> Tensor:
-    """The path at time t, on the piece that `start` is in."""
+    """Evaluate the path at time t, on the piece that `start` is in."""
     return path.at(int(piece_numbers(path.knots.detach(), start)), t)

@@ -18,7 +18,7 @@ __all__ = ["jacobian_of", "jvp"]
 
 
 def jvp(f: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], **settings: Any) -> Any:
-    """As `torch.func.jvp`, and with derivatives of its own that are right where torch's are not; one thread after another."""
+    """Call `torch.func.jvp`, with derivatives of the result that are right where torch's are not; one thread after another."""
     if torch.compiler.is_compiling():
         return torch.func.jvp(f, primals, tangents, **settings)
     _load()
@@ -27,7 +27,7 @@ def jvp(f: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], **settings:
 
 
 def jacobian_of(f: Callable[[Tensor], Tensor], h: Tensor, bandwidths: tuple[int, int] | None = None) -> Tensor:
-    """df_i/dh_k: (..., state) -> (..., state, state), or (..., state), the diagonal, where the bandwidths are (0, 0).
+    """Compute df_i/dh_k: (..., state) -> (..., state, state), or (..., state), the diagonal, where the bandwidths are (0, 0).
 
     `bandwidths`, lower and upper, are how far below and above the diagonal there are entries. Columns further apart than that
     share no row, and so one direction serves them all: lower + upper + 1 directions (Curtis, Powell and Reid 1974, On the

@@ -126,7 +126,7 @@ def recurrent_normal_(module: M, gain: float = 0.1, *, generator: torch.Generato
 
 
 def _recurrent_weights(owner: nn.Module) -> list[str]:
-    """The names of a module's own recurrent weights, those that are parametrized too."""
+    """List the names of a module's own recurrent weights, those that are parametrized too."""
     names = (*owner._parameters, *getattr(owner, "parametrizations", ()))
     return [name for name in names if name == "weight_h" or name.startswith("weight_hh")]
 
@@ -145,7 +145,7 @@ def gate_bias_(bias: Tensor, t_min: float, t_max: float, *, generator: torch.Gen
 
 @answered
 def slow_decay_(module: M, *, largest: float = LONGEST, generator: torch.Generator | None = None) -> M:
-    r"""As `chrono_`, for time scales that nobody knows: P(T = k) proportional to 1/(k log(k + 1)^2), k = 2, 3, ..., largest.
+    r"""Do as `chrono_` for unknown time scales: P(T = k) proportional to 1/(k log(k + 1)^2), k = 2, 3, ..., largest.
 
     The biases are -log(T - 1), for a forget gate log(T - 1). (The paper's log(T) would be a gate of T/(T + 1), which forgets
     at once.) T = 1 is left out: a gate of 1 has no finite bias. The tail is P(T > k) ~ 1/log k up to a constant, so slow that
@@ -224,7 +224,7 @@ def _of_rate(rate: Part, name: str) -> Layer:
 
 
 def _of_leak(field: VectorField, name: str) -> list[Layer]:
-    """Any other field: whatever biases set its leak at rest, each on its own."""
+    """Take any other field: whatever biases set its leak at rest, each on its own."""
     found = biases_of_leak(field)
     if not found:
         raise TypeError(
@@ -257,12 +257,12 @@ def _of_torchs_gru(owner: nn.Module, names: tuple[str, ...], units: int) -> Laye
 
 
 def _of_complement(rate: Tensor) -> Tensor:
-    """The bias of a sigmoid gate of 1 - rate, which multiplies what is kept."""
+    """Return the bias of a sigmoid gate of 1 - rate, which multiplies what is kept."""
     return -SIGMOID.inverse(rate)
 
 
 def _added(owner: nn.Module, names: tuple[str, ...], rows: slice, of_rate: Callable[[Tensor], Tensor]) -> tuple[Entries, ...]:
-    """The first of biases that add is set, the others are zero."""
+    """Set the first of biases that add, the others to zero."""
     return tuple(Entries(owner, name, rows, torch.zeros_like if k else of_rate) for k, name in enumerate(names))
 
 
@@ -321,7 +321,7 @@ def _range(t_min: float, t_max: float) -> tuple[float, float]:
 
 
 def _uniform(low: float, high: float, generator: torch.Generator | None) -> Draw:
-    """On the generator's device, in float64 and never on the field's: the same seed gives the same T everywhere."""
+    """Draw on the generator's device, in float64 and never on the field's: the same seed gives the same T everywhere."""
     checks.is_generator(generator)
     device = "cpu" if generator is None else generator.device
 

@@ -14,7 +14,7 @@ __all__ = ["homes_of", "public_names"]
 
 
 def homes_of(file: str) -> dict[str, str]:
-    """The public names of the package whose `__init__.py` is `file`, and the module of each; nothing is imported."""
+    """Return the public names of the package whose `__init__.py` is `file`, and the module of each; import nothing."""
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in imports for alias in node.names}

@@ -42,7 +42,7 @@ class SmoothWarp(Warp):
 
     @classmethod
     def random(cls, duration: float, max_speed: float, generator: torch.Generator | None = None) -> SmoothWarp:
-        r"""A smooth random clock on [0, duration] with 0 < c' <= max_speed.
+        r"""Draw a smooth random clock on [0, duration] with 0 < c' <= max_speed.
 
         c' = 1 + m (w - 1) with w = |p|^2 / mean |p|^2 for a random trigonometric polynomial p, and m < 1 as large as
         `max_speed` allows; the mean speed is 1, as it must be on an interval that is mapped onto itself.
@@ -97,7 +97,7 @@ class SmoothWarp(Warp):
         return 2 * math.pi / self._duration * (self._harmonics.to(t.device) * turning).sum(-1)
 
     def _phases(self, t: Tensor) -> Tensor:
-        """2 pi k t / D, less whole turns: the sine of 2 pi k is not 0 in float64, and c(D) would not be D."""
+        """Return 2 pi k t / D less whole turns: the sine of 2 pi k is not 0 in float64, and c(D) would not be D."""
         turns = t[..., None] / self._duration * self._harmonics.to(t.device)
         return 2 * math.pi * (turns - turns.round())
 
@@ -118,7 +118,7 @@ def _coefficients(name: str, values: Tensor) -> Tensor:
 
 
 def _range_of_trigonometric_sum(cosines: Tensor, sines: Tensor) -> tuple[float, float]:
-    """Bounds below and above 1 + q(theta), q = sum_k a_k cos(k theta) + b_k sin(k theta), that hold between grid points too.
+    """Bound 1 + q(theta), q = sum_k a_k cos(k theta) + b_k sin(k theta), from below and above, between grid points too.
 
     An extremum is at most half a grid step d/2 from a grid point, where q differs by at most d^2/8 max|q''|, and
     max|q''| <= n^2 max|q| for a sum of degree n (Bernstein).

@@ -81,6 +81,6 @@ class PiecewiseWarp(Warp):
 
 
 def _straight(xs: Tensor, ys: Tensor, k: int | Tensor, x: Tensor) -> Tensor:
-    """The line of piece k through (xs, ys), exact at both of its ends (lerp works from the nearer one)."""
+    """Evaluate the line of piece k through (xs, ys), exact at both of its ends (lerp works from the nearer one)."""
     left, right = xs[k].to(x.device), xs[k + 1].to(x.device)
     return torch.lerp(ys[k].to(x.device), ys[k + 1].to(x.device), (x - left) / (right - left))

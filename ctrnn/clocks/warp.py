@@ -35,26 +35,26 @@ class Warp(AnsweredInit, ABC):
 
     @abstractmethod
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
-        """c on piece k at time t, of shapes that broadcast."""
+        """Evaluate c on piece k at time t, of shapes that broadcast."""
 
     @abstractmethod
     def inverse_at(self, k: int | Tensor, s: Tensor) -> Tensor:
-        """c^-1 on piece k, as `at`."""
+        """Evaluate c^-1 on piece k, as `at`."""
 
     @abstractmethod
     def speed_at(self, k: int | Tensor, t: Tensor) -> Tensor:
-        """c' on piece k, as `at`."""
+        """Evaluate c' on piece k, as `at`."""
 
     @abstractmethod
     def acceleration_at(self, k: int | Tensor, t: Tensor) -> Tensor:
-        """c'' on piece k, as `at`."""
+        """Evaluate c'' on piece k, as `at`."""
 
     def __call__(self, t: float | Tensor) -> Tensor:
         times = checks.within("t", checks.evaluation_times("t", t), *self.interval)
         return self.at(piece_numbers(self.knots, times), times)
 
     def inverse(self, s: float | Tensor) -> Tensor:
-        """The time t at which c(t) = s."""
+        """Return the time t at which c(t) = s."""
         images = checks.within("s", checks.evaluation_times("s", s), *self.image)
         return self.inverse_at(piece_numbers(self.images, images), images)
 
@@ -141,7 +141,7 @@ class GivenSpeed(GatheredPath):
 
 
 def as_speed(speed: object) -> Path | None:
-    """A warp's speed as it is, a path, a spline or a function as a speed that is checked; None for none."""
+    """Return a warp's speed as it is, and a path, a spline or a function as a speed that is checked; None for none."""
     if speed is None or isinstance(speed, Speed):  # positive by construction
         return speed
     if isinstance(speed, Warp):

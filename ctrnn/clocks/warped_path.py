@@ -85,7 +85,7 @@ class WarpedPath(GatheredPath):
 
 
 def _overlap(path: Path, warp: Warp) -> tuple[float, float]:
-    """The part of the path's interval that the clock passes through."""
+    """Return the part of the path's interval that the clock passes through."""
     start, end = max(path.interval[0], warp.image[0]), min(path.interval[1], warp.image[1])
     if not start < end:
         raise ValueError(

@@ -14,8 +14,8 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def with_computed_weights(module: Module) -> Module:
-    """A copy of the module without its parametrizations, the weights that they give in their place, as tensors of the graph;
-    the module itself where it has none, and where torch.compile traces, which finds equal expressions by itself.
+    """Copy a module with the weights that its parametrizations give, as tensors of the graph, in place of these; return the
+    module itself where it has none, and where torch.compile traces, which finds equal expressions by itself.
 
     Not `parametrize.cached()`: what is first read under `torch.no_grad()` would stay without a gradient, and kernels know the
     parts of a field by their own types.

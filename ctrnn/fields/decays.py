@@ -34,7 +34,7 @@ class Decay(AnsweredInit, nn.Module, ABC):
         """(..., hidden) -> (..., hidden), at least 0."""
 
     def after(self, h: Tensor, s: Tensor) -> Tensor:
-        """h after s of dh/ds = -decay(h): h, s (..., hidden) -> (..., hidden); here with the leak it starts with."""
+        """Solve dh/ds = -decay(h) for s: h, s (..., hidden) -> (..., hidden); here with the leak it starts with."""
         return h * torch.exp(-s * self.leak(h))
 
 
@@ -151,7 +151,7 @@ class PowerDecay(Decay):
 
 
 def _starts(exponent: float | Tensor, hidden_size: int | None) -> Tensor:
-    """The exponents that learning starts from, () or (hidden,), in float64."""
+    """Return the exponents that learning starts from, () or (hidden,), in float64."""
     if isinstance(exponent, Tensor) and exponent.dim() == 1 and len(exponent) == hidden_size:
         starts = exponent.detach().to("cpu", torch.float64)
     else:
@@ -167,7 +167,7 @@ def _is_subnormal(size: Tensor) -> Tensor:
 
 
 def _bounded(h: Tensor, r: float | Tensor) -> Tensor:
-    """h up to where |h|^r nearly overflows: what is left beyond, after any s > 0, is (r s)^(-1/r) of every h, to the last bit."""
+    """Clamp h to where |h|^r nearly overflows: beyond, after any s > 0, (r s)^(-1/r) is left of every h, to the last bit."""
     largest = math.log2(torch.finfo(h.dtype).max)
     if isinstance(r, Tensor):
         most = torch.exp2((largest - 20) / r.detach())

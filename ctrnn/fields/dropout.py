@@ -58,7 +58,7 @@ class Dropout(Part):
     formula = "{part}"
 
     def drawn(self, samples: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Part:
-        """The part with masks for so many samples; without any where nothing is dropped."""
+        """Return the part with masks for so many samples; without any where nothing is dropped."""
         if not self.training or not (self.p or self.inputs):
             return self.part
 
@@ -73,7 +73,7 @@ class Dropout(Part):
 
 
 def draw_masks(field: VectorField, batch: int, generator: torch.Generator | None = None) -> VectorField:
-    r"""The field with the masks of its `Dropout` parts drawn, on the same weights: for several calls that are to share them.
+    r"""Draw the masks of a field's `Dropout` parts, for several calls that are to share them; weights stay the same.
 
     Sequence modules, cells, `unroll` and `integrate` do this at each call with a field whose masks are not drawn. A field in
     evaluation, or without dropout, stays what it is.
@@ -87,14 +87,14 @@ def draw_masks(field: VectorField, batch: int, generator: torch.Generator | None
 
 
 def masked(field: VectorField, samples: tuple[int, ...], generator: torch.Generator | None = None) -> VectorField:
-    """`draw_masks` for samples of any leading axes; the field itself where there is nothing to draw."""
+    """Do as `draw_masks` for samples of any leading axes; return the field itself where there is nothing to draw."""
     if not _has_dropout(field):
         return field
     like = next(field.parameters(), torch.zeros(()))
     done: dict[int, nn.Module] = {}
 
     def copied(module: nn.Module) -> nn.Module:
-        """The module, or, where a `Dropout` is in it, a copy that shares everything else."""
+        """Return the module, or, where a `Dropout` is in it, a copy that shares everything else."""
         if id(module) not in done:
             if isinstance(module, Dropout):
                 done[id(module)] = module.drawn(samples, like.detach(), generator)

@@ -85,23 +85,23 @@ class VectorField(AnsweredInit, nn.Module, ABC):
 
     @affine
     def project(self, x: Tensor) -> Tensor:
-        """What the field does to x alone: (..., input) -> (..., projected), one product for a whole sequence."""
+        """Compute what depends on x alone: (..., input) -> (..., projected), one product for a whole sequence."""
         return x
 
     @abstractmethod
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        """dh/dt from the projected input and the state: (..., projected), (..., state) -> (..., state)."""
+        """Return dh/dt from the projected input and the state: (..., projected), (..., state) -> (..., state)."""
 
     def leak(self, projected: Tensor, h: Tensor) -> Tensor:
-        """L >= 0, elementwise, such that dh/dt = N - L h: (..., state), per unit of time; 0 if not known."""
+        """Return L >= 0, elementwise, such that dh/dt = N - L h: (..., state), per unit of time; 0 if not known."""
         return torch.zeros_like(h)
 
     def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """`flow` and `leak` in one, for fields that get them from the same gates."""
+        """Return `flow` and `leak` in one, for fields that get them from the same gates."""
         return self.flow(projected, h), self.leak(projected, h)
 
     def flow_without_leak(self, projected: Tensor, h: Tensor) -> Tensor:
-        """N = dh/dt + L h, what is not forgetting: (..., state), per unit of time.
+        """Return N = dh/dt + L h, what is not forgetting: (..., state), per unit of time.
 
         Here the sum, in which L h cancels; fields with a decay leave it out.
         """
@@ -109,14 +109,14 @@ class VectorField(AnsweredInit, nn.Module, ABC):
         return slope + leak * h
 
     def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
-        """h after dt of dh/dt = -L h on its own, with the gates as they are at the state `at`: (..., state) -> (..., state).
+        """Solve dh/dt = -L h for dt, with the gates as they are at the state `at`: (..., state) -> (..., state).
 
         Here with all of L as it is at `at`; fields with a decay follow that in closed form.
         """
         return h * torch.exp(-dt * self.leak(projected, at))
 
     def jacobian(self, projected: Tensor, h: Tensor) -> Tensor:
-        """dF_i/dh_k: (..., state, state), or its diagonal (..., state) where `bandwidths` are (0, 0).
+        """Return dF_i/dh_k: (..., state, state), or its diagonal (..., state) where `bandwidths` are (0, 0).
 
         Here by forward mode, with lower + upper + 1 directions, or one for each unit. One of your own must be exact, the
         derivative of `flow`, and autograd must go through it where gradients are asked for; what uses it compares.
@@ -124,11 +124,11 @@ class VectorField(AnsweredInit, nn.Module, ABC):
         return jacobian_of(lambda u: self.flow(projected, u), h, self.bandwidths)
 
     def visible(self, state: Tensor) -> Tensor:
-        """The units that outputs are read from: (..., state) -> (..., hidden)."""
+        """Return the units that outputs are read from: (..., state) -> (..., hidden)."""
         return state[..., : self.hidden_size]
 
     def initial_state(self, batch: int) -> Tensor:
-        """The zero state (batch, state), of the parameters' dtype and device."""
+        """Return the zero state (batch, state), of the parameters' dtype and device."""
         batch = 0 if type(batch) is int and batch == 0 else checks.positive_size("batch", batch)
         return torch.zeros(batch, self.state_size, dtype=self.dtype, device=self.device)
 
@@ -166,7 +166,7 @@ Flow = Callable[[VectorField, Tensor, Tensor], Tensor]
 
 
 def _checked(flow: Flow) -> Flow:
-    """A `flow` that keeps its contract: dh/dt has the shape of h, where torch would broadcast it, and h stays as it is."""
+    """Wrap `flow` to check its contract: dh/dt has the shape of h, where torch would broadcast it, and h stays as it is."""
 
     @functools.wraps(flow)
     def checked(self: VectorField, projected: Tensor, h: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ def _checked(flow: Flow) -> Flow:
 
 
 def _answered(flow: Flow, field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
-    """dh/dt; a `flow` with other arguments, or without a projection that it needs, is refused in words."""
+    """Return dh/dt; refuse a `flow` with other arguments, or without a projection that it needs, in words."""
     try:
         return flow(field, projected, h)
     except TypeError:
@@ -227,7 +227,7 @@ def _other_arguments(flow: Flow) -> str | None:
 
 
 def _without_project(field: VectorField, projected: Tensor) -> str:
-    """What may be missing where the input comes as it is, of another width than the state."""
+    """Say what may be missing where the input comes as it is, of another width than the state."""
     if type(field).project is not VectorField.project or projected.shape[-1] == field.state_size:
         return ""
     return (
@@ -238,7 +238,7 @@ def _without_project(field: VectorField, projected: Tensor) -> str:
 
 
 def _writes(projected: Tensor, h: Tensor) -> int:
-    """How often torch has written into them; 0 where it does not count."""
+    """Count how often torch has written into them; 0 where it does not count."""
     if torch.compiler.is_compiling():
         return 0
     try:
@@ -270,7 +270,7 @@ def _check_hooks(modules: Iterable[nn.Module]) -> None:
 
 
 def check_like_field(name: str, value: Tensor, field: VectorField) -> None:
-    """Same dtype and device as the field's parameters; a field without any takes every floating dtype."""
+    """Check for the dtype and device of the field's parameters; a field without any takes every floating dtype."""
     if not value.is_floating_point():
         wanted = field.dtype or torch.get_default_dtype()
         raise TypeError(f"`{name}` must be floating point, got {value.dtype}; convert it with `{name}.to({wanted})`.")
@@ -287,7 +287,7 @@ def check_like_field(name: str, value: Tensor, field: VectorField) -> None:
 
 
 def check_input(field: VectorField, x: Tensor, name: str = "x") -> None:
-    """At the entrance of all that reads a field through `project` and `flow`."""
+    """Check the input at the entrance of all that reads a field through `project` and `flow`."""
     _check_hooks(field.modules())
     _check_features(field, x, name)
 

@@ -31,19 +31,19 @@ class WeightSettings(TypedDict, total=False):
 
 
 def affine(project: Project) -> Project:
-    """Marks a `project` that is A x + b if those of all parts are; a `project` that takes its place has no mark."""
+    """Mark a `project` that is A x + b if those of all parts are; a `project` that takes its place has no mark."""
     project.is_affine = True  # type: ignore[attr-defined]
     return project
 
 
 def projects_affinely(module: nn.Module) -> bool:
-    """Whether a field's `project` is A x + b, so that it goes through lines and polynomials: one product for a sequence."""
+    """Whether a field's `project` is A x + b, which goes through lines and polynomials: one product for a sequence."""
     found = (getattr(type(part), "project", None) for part in module.modules())
     return all(getattr(project, "is_affine", False) for project in found if project is not None)
 
 
 def read_sizes(name: str, part: nn.Module, **others: nn.Module) -> tuple[int, int]:
-    """`input_size` and `hidden_size` of a part, which must know them; the others, where they know theirs, read the same."""
+    """Return `input_size` and `hidden_size` of a part; refuse a part without, and others that read other sizes."""
     sizes = getattr(part, "input_size", None), getattr(part, "hidden_size", None)
     if None in sizes:
         raise TypeError(f"`{name}` must have `input_size` and `hidden_size`; {type(part).__name__} has not.")
@@ -140,7 +140,7 @@ class Affine(Part):
         return projected + nn.functional.linear(h, self.weight_h)
 
     def function(self, argument: Tensor) -> Tensor:
-        """What becomes of it, elementwise: here nothing."""
+        """Apply a function to it, elementwise: here the identity."""
         return argument
 
     @property

@@ -23,14 +23,14 @@ DRAW_ONCE = (
 
 
 def drawn(call: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, bool]:
-    """What a call gives, and whether it took numbers from torch's generators."""
+    """Make a call, and return its answer and whether it took numbers from torch's generators."""
     before = _generators(device)
     answer = call()
     return answer, not all(map(torch.equal, before, _generators(device)))
 
 
 def has_two_answers(call: Callable[[], Tensor], device: torch.device) -> bool:
-    """Whether a call draws anew each time it is made, or answers otherwise, by a generator of its own."""
+    """Return whether a call draws anew each time it is made, or answers otherwise, by a generator of its own."""
     first, _ = drawn(call, device)
     second, anew = drawn(call, device)
     return anew or not torch.equal(first.nan_to_num(), second.nan_to_num())
@@ -49,7 +49,7 @@ COUPLED = (
 
 
 def moved(x: Tensor) -> Tensor:
-    """Other numbers of about that size for each sample, (batch, ..); none below 0 where none was."""
+    """Return other numbers of about that size for each sample, (batch, ..); none below 0 where none was."""
     shares = torch.arange(1, len(x) + 1, device=x.device)[:, None] * torch.tensor([0.618034, 0.414214], device=x.device) % 1
     factor, offset = shares.to(x.dtype).unbind(1)  # no two alike, so that no mean stays what it was by chance
     return factor[:, None] * x + 0.5 * offset[:, None]
@@ -57,7 +57,7 @@ def moved(x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def couples_samples(field: VectorField, projected: Tensor, h: Tensor, other: Tensor, found: Tensor | None = None) -> bool:
-    r"""Whether dh/dt of the last sample changes where all others do; no where that cannot be told, as of a field that draws.
+    r"""Return whether dh/dt of the last sample changes where all others do; False where the field draws or cannot be asked.
 
     The field stays as it is, buffers and torch's random numbers too: copies are asked that share its parameters.
 
@@ -91,7 +91,7 @@ def _has_generator(field: VectorField) -> bool:
 
 
 def _twin(module: nn.Module, twins: dict[int, nn.Module]) -> nn.Module:
-    """A copy on the same parameters, with buffers and attributes of its own."""
+    """Copy a module on the same parameters, with buffers and attributes of its own."""
     if id(module) not in twins:
         twins[id(module)] = twin = object.__new__(type(module))
         twin.__dict__ = dict(module.__dict__)

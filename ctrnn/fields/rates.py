@@ -62,12 +62,12 @@ class Activation:
 
 
 def _softplus(z: Tensor) -> Tensor:
-    """log(1 + e^z), also far to the right, where torch's own is z."""
+    """Compute log(1 + e^z), also far to the right, where torch's own is z."""
     return -logsigmoid(-z)
 
 
 def _softplus_inverse(rate: Tensor) -> Tensor:
-    """log(e^rate - 1), without e^rate, which may overflow."""
+    """Compute log(e^rate - 1) without e^rate, which may overflow."""
     return rate + torch.log(-torch.expm1(-rate))
 
 

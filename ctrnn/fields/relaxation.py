@@ -84,13 +84,13 @@ class Relaxation(VectorField):
 
 
 def check_part(name: str, part: object, kind: type) -> None:
-    """At the entrance of a field that is made of parts."""
+    """Check a part at the entrance of a field."""
     if not isinstance(part, kind):
         raise TypeError(f"`{name}` must be a ctrnn.{kind.__name__}, got {_described(name, part)}.")
 
 
 def _described(name: str, part: object) -> str:
-    """What came in place of a part, and what to do."""
+    """Say what came in place of a part, and what to do."""
     if isinstance(part, type):
         return f"the class {part.__name__}; make one, `{part.__name__}(...)`"
     examples = {"rate": "`ctrnn.FixedRate(1.0)`", "decay": "`ctrnn.PowerDecay(2.0)`", "candidate": "`ctrnn.TanhCandidate(3, 5)`"}
@@ -108,7 +108,7 @@ def relaxation_formula(rate: Part, read: str = "h") -> str:
 
 
 def softplus_clock(field: Relaxation) -> Relaxation:
-    r"""The same weights, shared, with every gate sigma(z) read as the rate softplus(z).
+    r"""Read every gate sigma(z) of a field as the rate softplus(z), with the same weights, which both share.
 
     Its unit exponential Euler step is the unit Euler step of `field`, and exact while the candidate stands still. A step of s
     units leaves (1 - sigma)^s of the way to a candidate that is held, as s unit steps do; where recurrence keeps the way it moves

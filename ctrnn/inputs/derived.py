@@ -128,7 +128,7 @@ class ReversedPath(GatheredPath):
 
 
 def for_many(path: Path, batch: int) -> Path:
-    """A path of one sequence as that of `batch` sequences, all the same; of other paths, the path."""
+    """Repeat a path of one sequence for `batch` sequences; return other paths as they are."""
     if path.batch != 1 or batch == 1:
         return path
     if isinstance(path, SampledPath):

@@ -111,7 +111,7 @@ class FunctionPath(Path):
 
 
 def _each(f: Callable[[int, Tensor], Tensor], k: int | Tensor, t: Tensor) -> Tensor:
-    """f at one time, or at one after another."""
+    """Call f at one time, or at one after another."""
     if t.dim() == 0:
         return f(int(k), t)
     if len(t) == 0:

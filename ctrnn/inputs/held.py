@@ -43,7 +43,7 @@ class Hold:
             object.__setattr__(self, "open_interval", checks.positive_number("open_interval", self.open_interval))
 
     def edges(self, stamps: Tensor) -> Tensor:
-        """(time,) -> (time + 1,), or (time, batch) -> (time + 1, batch)."""
+        """Return the edges of stamps: (time,) -> (time + 1,), or (time, batch) -> (time + 1, batch)."""
         if self.direction == "forward":
             return torch.cat([stamps, self.end(stamps, len(stamps) - 1)])
         if self.open_interval is None:
@@ -54,7 +54,7 @@ class Hold:
         return torch.cat([stamps[:1] - self.open_interval, stamps])
 
     def end(self, stamps: Tensor, last: int | Tensor) -> Tensor:
-        """Where the sample of the last stamp stops to act, (1, ...); `last`: its number, or (1, batch) of each column."""
+        """Return where the sample of the last stamp stops to act, (1, ...); `last`: its number, or (1, batch) of each column."""
         last = torch.as_tensor(last).expand(1, *stamps.shape[1:])
         end = stamps.gather(0, last)
         if self.direction == "backward":
@@ -68,7 +68,7 @@ FORWARD = Hold()
 
 
 def interval_edges(samples: int, ts: Tensor | None, hold: Hold = FORWARD) -> Tensor:
-    """The (samples + 1,) edges of the intervals on which samples are held, from edges, stamps or nothing."""
+    """Return the (samples + 1,) edges of the intervals on which samples are held, from edges, stamps or nothing."""
     if ts is None:
         return torch.arange(samples + 1, dtype=torch.float64)
     times = checks.are_times("ts", ts, 2, differentiable=True)

@@ -37,7 +37,7 @@ class LinearPath(SampledPath):
         self._set(*stamped(xs, ts, "linear"))
 
     def gather(self, k: int | Tensor) -> Data:
-        """The samples and the knots at both ends."""
+        """Return the samples and the knots at both ends."""
         return rows_of(self.xs, k), rows_of(self.xs, k + 1), *ends_of(self, k)
 
     def evaluate(self, data: Data, t: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class LinearPath(SampledPath):
 
     @staticmethod
     def share(ends: Data, t: Tensor) -> tuple[Tensor, Tensor]:
-        """How far t is through the piece, as a share of its width; and the width."""
+        """Return how far t is through the piece, as a share of its width, and the width."""
         start, end = ends
         width = end - start
         # A sequence that is over stands in a piece of no width.
@@ -101,7 +101,7 @@ class HermitePath(SampledPath):
 
 
 def _bends(xs: Tensor, knots: Tensor) -> Tensor:
-    """b_k of every piece: (time, batch, feature), knots (time,) or (time, batch) -> (time - 1, batch, feature)."""
+    """Return b_k of every piece: (time, batch, feature), knots (time,) or (time, batch) -> (time - 1, batch, feature)."""
     rises, widths = xs.diff(dim=0), knots.diff(dim=0)
     # Ratios of widths, in float64, and not slopes: of knots an ulp apart these may be more than a float32 holds.
     # A sequence that is over stands in pieces of no width.

@@ -17,7 +17,7 @@ __all__ = ["hold_missing"]
 def hold_missing(
     xs: Tensor, observed: Tensor | None = None, before: float | Tensor = 0.0, *, batch_first: bool = False
 ) -> tuple[Tensor, Tensor]:
-    r"""Samples in which each missing value is the last observed one of its sequence and feature.
+    r"""Replace each missing value by the last observed one of its sequence and feature.
 
         values, seen = ctrnn.hold_missing(xs)
         path = ctrnn.LinearPath(torch.cat([values, seen], -1), ts)

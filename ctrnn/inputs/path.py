@@ -48,28 +48,28 @@ class Path(AnsweredInit, ABC):
 
     @abstractmethod
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
-        """Value of piece k at time t, in or near its interval: both scalars, or both (n,)."""
+        """Evaluate piece k at time t, in or near its interval: both scalars, or both (n,)."""
 
     @abstractmethod
     def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
-        """Derivative of piece k at time t, as `at`."""
+        """Differentiate piece k at time t, as `at`."""
 
     def gather(self, k: int | Tensor) -> Data:
-        """The data of pieces k: here their numbers, and those of the sequences."""
+        """Collect the data of pieces k: here their numbers, and those of the sequences."""
         numbers, samples = column(k), torch.arange(self.batch)
         samples = samples[:, None] if numbers.dim() > 1 else samples
         return numbers, samples.expand(*numbers.shape[:1], *samples.shape)
 
     def evaluate(self, data: Data, t: Tensor) -> Tensor:
-        """x(t) on the pieces that the data are of."""
+        """Return x(t) on the pieces that the data are of."""
         return _by_number(self.at, data, t)
 
     def differentiate(self, data: Data, t: Tensor) -> Tensor:
-        """dx/dt, as `evaluate`."""
+        """Return dx/dt, as `evaluate`."""
         return _by_number(self.slope, data, t)
 
     def probe(self) -> Path:
-        """A path whose pieces are as smooth as these, whatever the samples: itself where nothing better is known."""
+        """Return a path whose pieces are as smooth as these, whatever the samples: itself where nothing better is known."""
         return self
 
     @cached_property
@@ -83,7 +83,7 @@ class Path(AnsweredInit, ABC):
         return float(self.knots[0].detach().max()), float(self.knots[-1].detach().min())
 
     def piece(self, k: int) -> Piece:
-        """Piece k, smooth on [knots[k], knots[k + 1]]; k counts from the end where negative, as in a list."""
+        """Return piece k, smooth on [knots[k], knots[k + 1]]; k counts from the end where negative, as in a list."""
         pieces = len(self.knots) - 1
         if self.knots.dim() > 1:
             raise ValueError("Every sequence of this path has its own knots, and no piece is everyone's; evaluate it at times.")
@@ -100,11 +100,11 @@ class Path(AnsweredInit, ABC):
         return self._by_sequence(times) if self.knots.dim() > 1 or times.dim() > 1 else self.at(*self._find(times))
 
     def derivative(self, t: float | Tensor) -> Tensor:
-        """dx/dt, at a knot that of the piece that begins there; shapes as of the path itself."""
+        """Return dx/dt, at a knot that of the piece that begins there; shapes as of the path itself."""
         return self.slope(*self._find(checks.evaluation_times("t", t)))
 
     def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
-        """The path f(x(t)), for an f that keeps the leading axes; `affine` if f(x) = A x + b."""
+        """Return the path f(x(t)), for an f that keeps the leading axes; `affine` if f(x) = A x + b."""
         return MappedPath(self, f)
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class Path(AnsweredInit, ABC):
         return (k, times) if times.dim() else (int(k), times)
 
     def _by_sequence(self, t: Tensor) -> Tensor:
-        """Every sequence at times of its own, (n, batch), or at shared ones of which each finds its own piece."""
+        """Evaluate every sequence at times of its own, (n, batch), or at shared ones of which each finds its own piece."""
         if t.dim() > 1 and t.shape[1] != self.batch:
             raise ValueError(f"`t` has times for {t.shape[1]} sequences, the path has {self.batch}.")
         times = t if t.dim() > 1 else t.reshape(-1, 1).expand(-1, self.batch)
@@ -221,7 +221,7 @@ class Piece:
 
 
 def piece_numbers(knots: Tensor, times: Tensor) -> Tensor:
-    """The number of the piece that each time is in; a knot belongs to the piece that begins there, the last to the last.
+    """Return the number of the piece that each time is in; a knot belongs to the piece that begins there, the last to the last.
 
     Shape:   knots (n,), times of any shape; or knots (n, batch), times (m, batch); or knots (n,), times (m, batch).
     """
@@ -233,13 +233,13 @@ def piece_numbers(knots: Tensor, times: Tensor) -> Tensor:
 
 
 def column(numbers: int | Tensor) -> Tensor:
-    """One number for each sequence as a column: (n, batch) -> (n, batch, 1); what all share keeps its shape."""
+    """Turn one number for each sequence into a column: (n, batch) -> (n, batch, 1); what all share keeps its shape."""
     numbers = torch.as_tensor(numbers)
     return numbers[..., None] if numbers.dim() > 1 else numbers
 
 
 def across(weight: Tensor, like: Tensor) -> Tensor:
-    """A weight by time, (), (n,), (batch, 1) or (n, batch, 1), in the shape and dtype that multiply the values `like`."""
+    """Bring a weight by time, (), (n,), (batch, 1) or (n, batch, 1), to the shape and dtype that multiply the values `like`."""
     if weight.dim() == 0:  # a number stays where it is: torch takes it to any device
         return weight.to(like.dtype)
     weight = weight.to(device=like.device, dtype=like.dtype)
@@ -247,7 +247,7 @@ def across(weight: Tensor, like: Tensor) -> Tensor:
 
 
 def _by_number(f: Callable[[int | Tensor, Tensor], Tensor], data: Data, t: Tensor) -> Tensor:
-    """f of a piece's number and one time after another, for the sequences whose numbers are in the data."""
+    """Call f with a piece's number and one time after another, for the sequences whose numbers are in the data."""
     k, samples = data
     if t.dim() == 0:
         x = f(int(k), t)

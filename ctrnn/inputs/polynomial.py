@@ -41,7 +41,7 @@ class PolynomialPath(SampledPath):
 
     @classmethod
     def highest(cls, knots: Tensor, degree: int) -> Self:
-        """T_degree on each piece, one feature, in float64."""
+        """Return T_degree on each piece, one feature, in float64."""
         basis = torch.eye(degree + 1, dtype=torch.float64)[:, degree]
         return cls.unchecked(basis.repeat(len(knots) - 1)[:, None, None], knots.detach())
 
@@ -79,7 +79,7 @@ class PolynomialPath(SampledPath):
 
 
 def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
-    """The path with pieces that are polynomials, to rounding; or why it cannot be one."""
+    """Convert a path to pieces that are polynomials, to rounding; or return why that is impossible."""
     if isinstance(path, HeldPath | LinearPath | PolynomialPath):
         return path
     terms = path.degree + 1 if path.degree is not None else _terms(path)
@@ -90,12 +90,12 @@ def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
 
 
 def nodes(terms: int) -> Tensor:
-    """Chebyshev's, as shares of a piece: (terms,), float64."""
+    """Return Chebyshev's nodes as shares of a piece: (terms,), float64."""
     return (1 + torch.cos(math.pi * (torch.arange(terms, dtype=torch.float64) + 0.5) / terms)) / 2
 
 
 def coefficients(values: Tensor) -> Tensor:
-    """Of the polynomials through values (pieces, terms, ...) at the nodes: (pieces, terms, ...)."""
+    """Return the coefficients of the polynomials through values at the nodes: (pieces, terms, ...) -> (pieces, terms, ...)."""
     terms = values.shape[1]
     angles = math.pi * (torch.arange(terms, dtype=torch.float64) + 0.5) / terms
     basis = torch.cos(torch.arange(terms, dtype=torch.float64)[:, None] * angles) * 2 / terms
@@ -104,7 +104,7 @@ def coefficients(values: Tensor) -> Tensor:
 
 
 def terms_needed(values: Callable[[int], Tensor], rounding: Tensor) -> int | None:
-    """How many terms give a function to rounding, (pieces,), of its largest values; None: too many.
+    """Count the terms that give a function to rounding, (pieces,), of its largest values; None: too many.
 
     `values` at so many nodes: (pieces, nodes, batch, feature).
     """
@@ -128,7 +128,7 @@ def _terms(path: Path) -> int | str:
 
 
 def _rounding(path: Path) -> Tensor:
-    """What rounding leaves of the values on each piece, and of the times in it: (pieces,)."""
+    """Bound the rounding of the values on each piece, and of the times in it: (pieces,)."""
     knots = path.knots.detach().reshape(len(path.knots), -1)
     widths = knots.diff(dim=0)
     late = torch.maximum(knots[1:].abs(), knots[:-1].abs()) / torch.where(widths > 0, widths, math.inf)
@@ -136,7 +136,7 @@ def _rounding(path: Path) -> Tensor:
 
 
 def _values(path: Path, count: int) -> Tensor:
-    """At the nodes of each piece: (pieces, count, batch, feature)."""
+    """Evaluate a path at the nodes of each piece: (pieces, count, batch, feature)."""
     pieces = len(path.knots) - 1
     k = torch.arange(pieces).repeat_interleave(count)
     starts, widths = path.knots[:-1].detach(), path.knots.detach().diff(dim=0)

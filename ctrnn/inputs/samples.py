@@ -25,24 +25,24 @@ class SampledPath(GatheredPath):
 
     @classmethod
     def unchecked(cls, xs: Tensor, knots: Tensor) -> Self:
-        """For callers that did the checks; with knots (.., batch) a sequence that is over repeats its last time."""
+        """Make a path for callers that did the checks; with knots (.., batch) a sequence that is over repeats its last time."""
         path = cls.__new__(cls)
         path._set(xs, knots)
         return path
 
     def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
-        """In one product for the whole sequence where f goes through the interpolation: A x + b does, and any f of held x."""
+        """Map in one product for the whole sequence where f goes through the interpolation: A x + b does, and any f of held x."""
         return self.unchecked(f(self.xs), self.knots) if affine or self.steady else MappedPath(self, f)
 
 
 def checked_samples(xs: Tensor, name: str = "xs") -> Tensor:
-    """Samples (time, batch, feature): floating point, finite, at least one in time and of features."""
+    """Check samples (time, batch, feature): floating point, finite, at least one in time and of features."""
     checks.is_finite(name, recorded(xs, name), "where values are missing, `ctrnn.hold_missing` fills in the last one seen")
     return xs
 
 
 def recorded(xs: Tensor, name: str = "xs") -> Tensor:
-    """Samples (time, batch, feature), of which some may be missing."""
+    """Check samples (time, batch, feature), of which some may be missing."""
     checks.is_tensor(name, xs)
     if not xs.is_floating_point():
         raise TypeError(f"`{name}` must be floating point, got {xs.dtype}; convert it, for instance with `{name}.double()`.")
@@ -56,7 +56,7 @@ def recorded(xs: Tensor, name: str = "xs") -> Tensor:
 
 
 def stamped(xs: Tensor, ts: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
-    """Samples and their stamps, for paths that have a sample at each knot."""
+    """Check samples and their stamps, for paths that have a sample at each knot."""
     xs = checked_samples(xs)
     if len(xs) < 2:
         raise ValueError(f"A {kind} path needs at least two samples, got 1; use `HeldPath` for a single one.")
@@ -67,14 +67,14 @@ def stamped(xs: Tensor, ts: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
 
 
 def check_batch(xs: Tensor, knots: Tensor) -> Tensor:
-    """The knots, if they are shared or one column for each sequence."""
+    """Return the knots, if they are shared or one column for each sequence."""
     if knots.dim() > 1 and knots.shape[1] != xs.shape[1]:
         raise ValueError(f"`ts` has times for {knots.shape[1]} sequences, `xs` has {xs.shape[1]}: shape {tuple(xs.shape)}.")
     return knots
 
 
 def rows_of(x: Tensor, k: int | Tensor) -> Tensor:
-    """Rows k of samples or knots: k (), (n,), or (n, batch), for every sequence its own row.
+    """Choose rows k of samples or knots: k (), (n,), or (n, batch), for every sequence its own row.
 
     Shape:   samples (time, batch, feature) -> (*k, batch, feature), or (n, batch, feature) where k has a batch axis;
              knots (time,) or (time, batch) -> like k, and (n, batch, 1) where k has a batch axis.
@@ -90,6 +90,6 @@ def rows_of(x: Tensor, k: int | Tensor) -> Tensor:
 
 
 def ends_of(path: SampledPath, k: int | Tensor) -> tuple[Tensor, Tensor]:
-    """The knots at both ends of pieces k, where the samples are: times are asked for there, piece after piece."""
+    """Return the knots at both ends of pieces k, on the device of the samples: times are asked for there, piece after piece."""
     start, end = (rows_of(path.knots, number).to(path.xs.device, non_blocking=True) for number in (k, k + 1))
     return start, end

@@ -16,7 +16,7 @@ __all__ = ["SegmentInput", "select"]
 
 
 class SegmentInput:
-    r"""x(t) by the number of a segment.
+    r"""Evaluates x(t) by the number of a segment.
 
     Args:    path; pieces: the piece of each segment, (segments,) shared by the batch, or (segments, batch).
     Shape:   at(j, t, rows): t () or (rows, 1), float64 -> (rows, feature); rows None: all sequences.
@@ -28,11 +28,11 @@ class SegmentInput:
         self._by_segment: Sequence[Data] = list(zip(*(x.unbind(0) for x in path.gather(pieces)), strict=True))
 
     def data(self, j: int) -> Data:
-        """What segment j is made of."""
+        """Return the data of segment j."""
         return self._by_segment[j]
 
     def learned(self, j: int) -> list[Tensor]:
-        """Those of its data that require a gradient."""
+        """Return the data of segment j that require a gradient."""
         return [x for x in self.data(j) if x.requires_grad]
 
     def at(self, j: int, t: Tensor, rows: Tensor | None = None) -> Tensor:
@@ -41,5 +41,5 @@ class SegmentInput:
 
 
 def select(x: Tensor, rows: Tensor | None) -> Tensor:
-    """The chosen rows of what has one for each sequence; what all share stays as it is."""
+    """Choose rows of what has one for each sequence; what all share stays as it is."""
     return x if rows is None or x.dim() == 0 or len(x) == 1 else x.index_select(0, rows.to(x.device))

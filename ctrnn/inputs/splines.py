@@ -39,7 +39,7 @@ class Spline(Protocol):
 
 
 def as_path(value: object) -> Path:
-    """A path as it is, a spline as a path; anything else is refused."""
+    """Return a path as it is and a spline as a path; refuse anything else."""
     if isinstance(value, Path):
         return value
     if is_spline(value):
@@ -49,7 +49,7 @@ def as_path(value: object) -> Path:
 
 
 def is_spline(value: object) -> bool:
-    """Whether the value has the interface of `Spline`."""
+    """Return whether the value has the interface of `Spline`."""
     if isinstance(value, type) or not (hasattr(value, "grid_points") and hasattr(value, "interval")):
         return False
     return callable(getattr(value, "evaluate", None)) and callable(getattr(value, "derivative", None))

@@ -58,7 +58,7 @@ WAY_OUT = (
 
 
 def described(value: object, known: Known, where: str = "model") -> Any:
-    """What `rebuilt` reads. Raises: TypeError for what has no description."""
+    """Describe a value so that `rebuilt` reads it. Raises: TypeError for what has no description."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple | nn.ModuleList):
@@ -79,7 +79,7 @@ def described(value: object, known: Known, where: str = "model") -> Any:
 
 
 def rebuilt(description: object, known: Known, deep: int = 0) -> Any:
-    r"""The model of a description, its weights on no device yet.
+    r"""Build the described model on the meta device.
 
     Raises:  ValueError for what describes none.
     """
@@ -129,7 +129,7 @@ def _class_of(name: object, known: Known) -> type:
 
 
 def _public(name: str) -> type | None:
-    """The class that a file means by a name such as "ctrnn.PowerDecay"."""
+    """Return the class that a file means by a name such as "ctrnn.PowerDecay"."""
     package, _, short = name.rpartition(".")
     if package == "torch.nn":
         return getattr(nn, short) if short in OF_TORCH else None
@@ -141,7 +141,7 @@ def _public(name: str) -> type | None:
 
 
 def _arguments(kind: type) -> list[str]:
-    """What a constructor takes that a description says; "args" for what a Sequential takes by position."""
+    """List the arguments of a constructor that a description says; "args" for what a Sequential takes by position."""
     found: list[str] = []
     parameters = inspect.signature(kind).parameters
     # That of torch.nn.Module itself, which torch.compile replaces by another of the same form: it takes nothing.

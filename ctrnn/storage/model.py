@@ -50,7 +50,7 @@ def save(path: str | os.PathLike[str], model: nn.Module, known: Known | None = N
 
 
 def load(path: str | os.PathLike[str], known: Known | None = None) -> nn.Module:
-    r"""The model that `save` has written, on the CPU, with the dtypes it had.
+    r"""Read the model that `save` has written, on the CPU, with the dtypes it had.
 
     Args:    path: a file, perhaps from somebody else: only public classes of this project and a few of torch.nn are made of what
              it says, and those that are `known`.
@@ -73,7 +73,7 @@ def load(path: str | os.PathLike[str], known: Known | None = None) -> nn.Module:
 
 
 def _words(model: nn.Module, known: Known) -> Any:
-    """The model's description, by which it can be made again. Raises: TypeError where there is none."""
+    """Describe a model, and check that it can be built from that. Raises: TypeError where it cannot."""
     try:
         words = described(model, known)
         _check_names(rebuilt(words, known), model.state_dict())

@@ -43,7 +43,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], text: str) -> None:
 
 
 def read_tensors(path: Path) -> tuple[str, dict[str, Tensor]]:
-    r"""The text and the tensors, on the CPU.
+    r"""Read the text and the tensors, on the CPU.
 
     Raises:  OSError; ValueError for what is no such file, or not whole.
     """

@@ -66,7 +66,7 @@ class DecayLaw:
 
 
 def decay_law(values: Tensor, resamples: int = 200) -> DecayLaw:
-    r"""How values fall with n = 0, 1, ...: which law, and how sure that is.
+    r"""Fit how values fall with n = 0, 1, ...: which law, and how sure that is.
 
     The mean over sequences of the logarithm is fitted by least squares. The interval of kappa comes from sequences drawn
     again with replacement; of one sequence nothing is known of it, (-inf, inf). The first value that is not above the
@@ -103,7 +103,7 @@ def _interval(logs: NDArray[np.float64], resamples: int) -> tuple[float, float]:
 
 
 def _fits(logs: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """lambda, kappa and misfit of each column: with the end of 1 + kappa lambda n given, a straight line in log(1 + ...)."""
+    """Return lambda, kappa and misfit of each column: with the end of 1 + kappa lambda n given, a line in log(1 + ...)."""
     n = np.linspace(0.0, 1.0, len(logs))
     last = BENDS - 1  # kappa lambda times the last n
     bent = np.log1p(np.outer(last, n)) / last[:, None]

@@ -60,7 +60,7 @@ class ShownFigure(Figure):
 
 
 def drawn(curves: Mapping[str, Curve], panels: str | Sequence[str], units: Sequence[int] | None) -> ShownFigure:
-    """Panels one above the other; several curves differ in their dashes, units in colour and, of one curve, in dashes too.
+    """Draw panels one above the other; several curves differ in their dashes, units in colour and, of one curve, in dashes too.
 
     Raises:  ValueError for panels, units or steps that are not there.
     """
@@ -94,12 +94,12 @@ def _check(curves: Mapping[str, Curve], panels: Sequence[str], width: int, units
 
 
 def _name(unit: int) -> str:
-    """h₁ of unit 0, as equations count."""
+    """Name a unit as equations count: h₁ is unit 0."""
     return f"h{unit + 1}".translate(SUBSCRIPTS)
 
 
 def _looks(curves: Mapping[str, Curve], units: Sequence[int]) -> list[tuple[Curve, int, _Look]]:
-    """Every line: of which curve and unit, and how it looks."""
+    """List every line: of which curve and unit, and how it looks."""
     found = []
     for curve, dash in zip(curves.values(), cycle(DASHES), strict=False):
         for unit, colour, own in zip(units, cycle(LINES), cycle(DASHES), strict=False):

@@ -160,7 +160,7 @@ class _DidNotRunError(Exception):
 
 
 def _one(field: VectorField, xs: Tensor, h0: Tensor, run: Run) -> list[Tensor]:
-    """States, and gradients to the samples, h0 and all parameters that have one."""
+    """Return states, and gradients to the samples, h0 and all parameters that have one."""
     given = [tensor.detach().clone().requires_grad_() for tensor in (xs, h0)]
     with torch.enable_grad():
         states, why = run(*given)

@@ -33,7 +33,7 @@ def state_jacobians(
     fixed: str = "end",
     order: str | int = "fro",
 ) -> Tensor:
-    r"""Norms of derivatives of states with respect to earlier ones, along each sequence.
+    r"""Compute norms of derivatives of states with respect to earlier ones, along each sequence.
 
     h_k is the whole state after k samples, h_0 the start. The matrices are products of the derivatives of the steps, or of
     the solves, from one sample to the next; solves end at samples here.
@@ -73,7 +73,7 @@ def state_jacobians(
 def input_gradients(
     model: nn.Module, xs: Tensor, loss: Callable[[Tensor], Tensor], ts: Tensor | None = None, lengths: Tensor | None = None
 ) -> Tensor:
-    r"""Euclidean norms of dL/dx_k, along each sequence.
+    r"""Compute Euclidean norms of dL/dx_k, along each sequence.
 
     Args:    model: called model(xs), with `ts` and `lengths` where given, such as a `SequenceModel`; loss: of the model's
              outputs, a number for each sequence, (batch,), or their sum; xs: sequences.
@@ -120,7 +120,7 @@ def _states(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor, edges: Ten
 
 
 def _jacobians(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, states: Tensor, edges: Tensor, backwards: bool) -> Iterator[Tensor]:
-    """Of the state after a sample by that before it, (batch, state, state), of one sample after the other."""
+    """Yield the Jacobian of the state after a sample by that before it, (batch, state, state), of one sample after the other."""
     together = max(1, ROWS // states[0].numel())
     for samples in torch.arange(len(xs)).split(together)[:: -1 if backwards else 1]:
         found = _block(rnn, xs[samples], states[samples], torch.stack([edges[samples], edges[samples + 1]]))
@@ -128,7 +128,7 @@ def _jacobians(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, states: Tensor, edg
 
 
 def _block(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, hs: Tensor, edges: Tensor) -> Tensor:
-    """Several samples in one call, (time, batch, state, state): each state of each sequence once for every unit."""
+    """Compute several samples in one call, (time, batch, state, state): each state of each sequence once for every unit."""
     size = hs.shape[-1]
     before = hs.flatten(0, 1).repeat_interleave(size, 0).requires_grad_()
     with torch.enable_grad():

@@ -17,7 +17,7 @@ def plot(
     sample: int = 0,
     units: Sequence[int] | None = None,
 ) -> ShownFigure:
-    r"""A figure of one sample's trajectory, or of several trajectories of one field, by their names.
+    r"""Draw one sample's trajectory, or several trajectories of one field, by their names.
 
     Lines are `trajectory(t)` where the solve kept its steps, else straight; dots are the states at `ts`; a cross is an event.
 

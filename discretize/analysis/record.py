@@ -86,7 +86,7 @@ class Record:
         return {region: float(n) / max(1, int(counts.sum())) for region, n in zip(REGIONS, counts, strict=True)}
 
     def quantile(self, share: float) -> Tensor:
-        """For each unit a g dt that `share` of its steps do not exceed, to the width of a bin: (state,)."""
+        """Return for each unit a g dt that `share` of its steps do not exceed, to the width of a bin: (state,)."""
         reached = self.histogram.cumsum(-1) >= share * self.histogram.sum(-1, keepdim=True)
         ends = torch.cat([self.edges, torch.tensor([math.inf], dtype=torch.float64)])
         return ends[reached.long().argmax(-1)]
@@ -99,7 +99,7 @@ class Record:
         return f"{steps}; g dt at most {self.largest.g_dt:.3g}, {self.largest}"
 
     def begin(self) -> None:
-        """A new call of the module: its time begins anew."""
+        """Begin a new call of the module, and its time anew."""
         self.count()
         self.calls, self.time = self.calls + 1, 0.0
 
@@ -109,7 +109,7 @@ class Record:
         return self.calls % self.every == 0 or self.calls < 0
 
     def add(self, g_dt: Tensor, length: float | Tensor) -> None:
-        """A step of this length, or (samples,) lengths; a sample whose length is 0 takes no step."""
+        """Add a step of this length, or (samples,) lengths; a sample whose length is 0 takes no step."""
         self.calls = max(self.calls, 0)
         flat = g_dt.reshape(-1, g_dt.shape[-1])
         if isinstance(self.time, Tensor) and len(self.time) != len(flat):
@@ -158,7 +158,7 @@ class Record:
 
 
 def _frequencies(values: Tensor, below: int) -> Tensor:
-    """(steps, state) of whole numbers -> how often each occurs in a column, (state, below)."""
+    """Count how often each whole number occurs in a column: (steps, state) -> (state, below)."""
     state = values.shape[-1]
     places = (values + below * torch.arange(state)).flatten()
     return torch.bincount(places, minlength=state * below).reshape(state, below)

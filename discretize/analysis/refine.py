@@ -162,7 +162,7 @@ def _root_mean_square(tensors: list[Tensor]) -> float:
 
 
 def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[Any, ...]) -> tuple[list[Tensor], Any]:
-    """The states (time, batch, hidden) of the parts at each of their calls, and what the model returns."""
+    """Return the states (time, batch, hidden) of the parts at each of their calls, and what the model returns."""
     outputs: dict[int, list[Tensor]] = {id(part): [] for part in parts}
 
     def keep(part: nn.Module, _: Any, output: tuple[Tensor, Tensor]) -> None:
@@ -191,7 +191,7 @@ def _refined(parts: list[DiscreteRNN], n: int) -> Iterator[None]:
 
 @contextmanager
 def _solved(parts: list[DiscreteRNN], rtol: float, atol: float) -> Iterator[None]:
-    """The parts give the exact states of their field over held samples."""
+    """Make the parts give the exact states of their field over held samples."""
     with ExitStack() as undo:
         for part in parts:
             part._states = _solver(part, rtol, atol)  # type: ignore[method-assign]

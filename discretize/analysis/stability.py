@@ -30,7 +30,7 @@ MONOTONE, OVERSHOOTING, MARGINAL, DIVERGENT = range(len(REGIONS))
 
 
 def regions(step: Step, g: Tensor) -> Tensor:
-    r"""The region of each g dt, as an index into `REGIONS`: by R(-g dt), and so for any step map.
+    r"""Return the region of each g dt, as an index into `REGIONS`: by R(-g dt), and so for any step map.
 
     Args:    step: a step map; g: the leak times the length of the step, >= 0, without unit.
     Shape:   g (...) -> (...), whole numbers. Where R is not a number the step has diverged. g = 0 counts as monotone.
@@ -68,7 +68,7 @@ class Growth:
 
 @torch.no_grad()
 def growth(step: Step, field: VectorField, x: Tensor, h: Tensor, dt: float) -> Growth:
-    r"""The Jacobian of the step map at a state, its spectral radius, and its norm, which bounds it.
+    r"""Compute the Jacobian of the step map at a state, its spectral radius, and its norm, which bounds it.
 
     Args:    as for `step(field, x, h, dt)`.
     Shape:   x (..., input), h (..., state) -> a `Growth`.
@@ -84,7 +84,7 @@ def growth(step: Step, field: VectorField, x: Tensor, h: Tensor, dt: float) -> G
         return checked_step(step).advance(field, projected, u, length)
 
     units = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)
-    # Unit by unit: an iteration inside a step could not be told when to end for all directions at once.
+    # Per unit, because implicit steps cannot converge for several tangents at once.
     columns = [jvp(advance, (h,), (unit.expand_as(h).contiguous(),))[1] for unit in units]
     jacobian = torch.stack(columns, -1)
     finite = torch.isfinite(jacobian).all(-1).all(-1)

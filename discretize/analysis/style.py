@@ -23,7 +23,7 @@ WIDTH = 4.2  # inches: a column of text, with letters that a phone can still sho
 
 
 def settings(colours: Mapping[str, str], paper: str = "none") -> dict[str, Any]:
-    """matplotlib's rcParams in these colours; `paper` is what is behind the figure."""
+    """Return matplotlib's rcParams in these colours; `paper` is what is behind the figure."""
     ink, muted = colours["ink"], colours["muted"]
     return {
         "font.size": 10, "axes.labelsize": 10, "xtick.labelsize": 9.5, "ytick.labelsize": 9.5, "axes.titlesize": 10,

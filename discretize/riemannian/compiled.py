@@ -69,7 +69,7 @@ def engine(symbols: Tensor, given: Iterable[Tensor], fused: Fused = True) -> tup
 
 
 def activities(edges: Edges, carry: float, on_v: bool, symbols: Tensor, start: Tensor) -> Tensor:
-    """As `Network.activities`."""
+    """Compute `Network.activities`."""
     found = start.new_empty(*symbols.shape, start.shape[-1])
     _run("forwards", edges, carry, symbols, start.detach().contiguous(), int(on_v), found)
     return found
@@ -78,7 +78,7 @@ def activities(edges: Edges, carry: float, on_v: bool, symbols: Tensor, start: T
 def backpropagated(
     edges: Edges, carry: float, symbols: Tensor, slope: Tensor, surprise: Tensor, variance: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Eqs. (22) and (24) from s', chi (w_ix - sum_y pi(y) w_iy) and chi var_pi(w_i), all (time, batch, hidden)."""
+    """Compute eqs. (22) and (24) from s', chi (w_ix - sum_y pi(y) w_iy) and chi var_pi(w_i), all (time, batch, hidden)."""
     given = [part.contiguous() for part in (slope, surprise, variance)]
     values, moduli = torch.empty_like(given[0]), torch.empty_like(given[0])
     _run("backwards", edges, carry, symbols, *given, values, moduli)
@@ -88,7 +88,7 @@ def backpropagated(
 def sums(
     kind: type[Centred] | type[Moments], edges: Edges, values: Tensor, moduli: Tensor, read: Tensor, heard: Tensor
 ) -> Centred | Moments:
-    """As `kind.of` has them of each symbol and unit: rows (symbols * hidden)."""
+    """Compute `kind.of` of each symbol and unit: rows (symbols * hidden)."""
     given = [part.contiguous() for part in (heard, values, moduli)]
     rows, k, centred = edges.bias.shape, edges.sources.shape[1] + 1, kind is Centred
     total, squares = heard.new_empty(rows), heard.new_empty(*rows, *[k] * (1 + centred))

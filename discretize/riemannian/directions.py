@@ -41,7 +41,7 @@ class Backpropagated:
 def backpropagated(
     network: Network, writing: Tensor, symbols: Tensor, activity: Tensor, pi: Tensor, chi: Tensor
 ) -> Backpropagated:
-    r"""Eqs. (22) and (24), backwards from B = m = 0 after the last symbol.
+    r"""Compute eqs. (22) and (24), backwards from B = m = 0 after the last symbol.
 
     Shape:   writing weights (symbols, hidden); symbols, chi (time, batch); activity (time, batch, hidden); pi (time, batch,
              symbols) -> (time, batch, hidden) each.
@@ -87,7 +87,7 @@ READ_OUTS = {"quasi": REDUCTIONS["quasi"], "diagonal": REDUCTIONS["diagonal"], "
 def read_out_direction(
     model: SymbolModel, symbols: Tensor, chi: Tensor, activity: Tensor, reduction: str, dampening: float
 ) -> Directions:
-    r"""Eqs. (17)-(21): by the quasi-diagonal or the diagonal inverse of minus the Hessian, or the gradient itself.
+    r"""Compute eqs. (17)-(21): by the quasi-diagonal or the diagonal inverse of minus the Hessian, or the gradient itself.
 
     Args:    activity: what the read-out reads of these symbols; dampening: times the frequency of each symbol (plus the
              machine's epsilon) is added to the diagonal, 1 in the paper.
@@ -113,7 +113,7 @@ def transition_direction(
     dampening: float,
     fused: Fused = True,
 ) -> Directions:
-    r"""Eqs. (22)-(29), (34), (35); the start is moved as unit 0's weights for a symbol read before all others.
+    r"""Compute eqs. (22)-(29), (34), (35); the start is moved as unit 0's weights for a symbol read before all others.
 
     Shape:   as `read_out_direction`.
     """

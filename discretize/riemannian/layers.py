@@ -59,7 +59,7 @@ class Rows:
         return [p for p in (self.constant, self.of_x, self.of_h) if p is not None]
 
     def inputs(self, read: Tensor, states: list[Tensor], like: Tensor) -> Tensor:
-        """What each row reads, unit 0 first: (samples, k)."""
+        """Return what each row reads, unit 0 first: (samples, k)."""
         if sum(map(len, states)) != len(read):
             raise TypeError(f"{self} of `model` is not computed once for each symbol.")
         parts = [like.new_ones(len(read), 1)]
@@ -70,7 +70,7 @@ class Rows:
         return torch.cat(parts, -1)
 
     def split(self, theta: Tensor) -> Directions:
-        """(rows, k) as the parameters have it."""
+        """Split (rows, k) into the shapes of the parameters."""
         sizes = [p.shape[1] if p.dim() > 1 else 1 for p in self.parameters]
         return {p: part.view_as(p) for p, part in zip(self.parameters, theta.split(sizes, -1), strict=True)}
 
@@ -84,7 +84,7 @@ class Rows:
 
     @contextmanager
     def recorded(self) -> Iterator[list[tuple[Tensor, Tensor]]]:
-        """What the method gives while this is open, and the state it is given."""
+        """Record what the method gives while this is open, and the state it is given."""
         calls: list[tuple[Tensor, Tensor]] = []
         plain = getattr(self.owner, self.method)
 
@@ -100,7 +100,7 @@ class Rows:
 
 
 def rows_of(field: VectorField) -> Iterator[Rows]:
-    """Those of every `ctrnn.Affine`; of the GRU's candidate Wx x + b, and Wh h + b_h, which the reset gate multiplies, apart."""
+    """Yield the rows of every `ctrnn.Affine`; those of the GRU's candidate that the reset gate multiplies come apart."""
     resets = [part for part in field.modules() if isinstance(part, ResetCandidate)]
     for reset in resets:
         yield Rows(reset, "preactivation", reset.pull.bias, reset.pull.weight_x, None)
@@ -153,7 +153,7 @@ class AffineLayers:
     def _backpropagated(
         self, field: VectorField, x: Tensor, h: Tensor, after: Tensor
     ) -> tuple[list[list[tuple[Tensor, Tensor]]], list[Tensor]]:
-        """The layers' calls, all times at once, and B of each, from the derivatives of log Pr in the states after x was read."""
+        """Return the layers' calls, all times at once, and B of each, from the derivatives of log Pr in the states after x."""
         with torch.enable_grad(), ExitStack() as stack:
             calls = [stack.enter_context(rows.recorded()) for rows in self.layers]
             slope = field(x, h)

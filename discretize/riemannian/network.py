@@ -99,11 +99,11 @@ class Network:
     fused: Fused = True
 
     def engine(self, symbols: Tensor, *given: Tensor) -> tuple[str, str | None]:
-        """What its passes over these symbols run by, "compiled" or "steps", and why not the first."""
+        """Return what its passes over these symbols run by, "compiled" or "steps", and why not the first."""
         return compiled.engine(symbols, [self.edges.bias, self.edges.weight, *given], self.fused)
 
     def activities(self, symbols: Tensor, start: Tensor) -> Tensor:
-        """s(V) before each symbol is read, from the state at the start: (time, batch), (hidden,) -> (time, batch, hidden)."""
+        """Compute s(V) before each symbol is read, from the start: (time, batch), (hidden,) -> (time, batch, hidden)."""
         if self.engine(symbols, start)[0] == "compiled":
             return compiled.activities(self.edges, self.carry, self.on_v, symbols, start)
         edges, weights, biases = self.edges, self.edges.weight, self.edges.bias
@@ -121,7 +121,7 @@ class Network:
 
 
 def network_of(field: VectorField, fused: Fused = True) -> Network | None:
-    """None for a field that is neither GLNN, GNN nor RNN. Raises: ValueError without a unit that is always on."""
+    """Return None for a field that is neither GLNN, GNN nor RNN. Raises: ValueError without a unit that is always on."""
     if isinstance(field, GLNNField):
         return Network(GatedEdges(field.incoming), 1.0, on_v=True, fused=fused)
     if isinstance(field, Relaxation) and isinstance(field.rate, FixedRate) and isinstance(field.decay, LinearDecay):
@@ -134,5 +134,5 @@ def network_of(field: VectorField, fused: Fused = True) -> Network | None:
 
 
 def with_constant(inputs: Tensor) -> Tensor:
-    """With unit 0, always on, before the others: (..., k) -> (..., 1 + k)."""
+    """Put unit 0, always on, before the others: (..., k) -> (..., 1 + k)."""
     return torch.cat([torch.ones_like(inputs[..., :1]), inputs], -1)

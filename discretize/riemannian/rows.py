@@ -34,7 +34,7 @@ MOST_INPUTS = 2**24  # numbers, 128 MB in float64
 
 
 def weighted_sum(weights: Tensor, inputs: Tensor) -> Tensor:
-    """sum_s weights_sj u_sk, or u_sjk: (rows, k)."""
+    """Compute sum_s weights_sj u_sk, or u_sjk: (rows, k)."""
     return weights.mT @ inputs if inputs.dim() == 2 else torch.einsum("sj,sjk->jk", weights, inputs)
 
 
@@ -50,7 +50,7 @@ class Centred:
 
     @staticmethod
     def of(values: Tensor, moduli: Tensor, inputs: Tensor) -> Centred:
-        """So many rows at once that their inputs, less a mean that each has of its own, fit into memory."""
+        """Sum so many rows at once that their inputs, less a mean that each row has of its own, fit into memory."""
         at_once = max(1, MOST_INPUTS // max(1, inputs.shape[0] * inputs.shape[-1]))
         pieces = torch.arange(values.shape[1], device=values.device).split(at_once)
         found = [_centred(values[:, p], moduli[:, p], inputs if inputs.dim() == 2 else inputs[:, p]) for p in pieces]
@@ -151,10 +151,10 @@ BASELINES = {
 
 
 def _unless_rounding(left: Tensor, whole: Tensor) -> Tensor:
-    """What is left of the whole, 0 if that is no more than rounding."""
+    """Return what is left of the whole, 0 if that is no more than rounding."""
     return torch.where(left > whole * 16 * torch.finfo(left.dtype).eps, left, 0)
 
 
 def _quotient(over: Tensor, under: Tensor) -> Tensor:
-    """0 where there is nothing to divide by: no sample, or none that matters."""
+    """Divide; 0 where there is nothing to divide by: no sample, or none that matters."""
     return torch.where(under > 0, over / torch.where(under > 0, under, 1), 0)

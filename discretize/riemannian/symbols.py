@@ -56,7 +56,7 @@ class SymbolModel(AnsweredInit, nn.Module):
         return logits
 
     def activities(self, symbols: Tensor, start: Tensor | None = None, fused: Fused = True) -> Tensor:
-        """What the read-out reads before each symbol: (time, batch) -> (time, batch, hidden).
+        """Return what the read-out reads before each symbol: (time, batch) -> (time, batch, hidden).
 
         Args:    start: (batch, state), the learned one if not given; fused: as for `unroll`.
         """
@@ -74,7 +74,7 @@ class SymbolModel(AnsweredInit, nn.Module):
         return self.field.visible(torch.cat(states))
 
     def _by_kernel(self, symbols: Tensor, fused: Fused) -> Tensor | None:
-        """The activities where no gradient is wanted, and there is a kernel for whole sequences of symbols."""
+        """Return the activities where no gradient is wanted, and there is a kernel for whole sequences of symbols."""
         learns = torch.is_grad_enabled() and any(p.requires_grad for p in (self.start, *self.field.parameters()))
         part = self.field.incoming if isinstance(self.field, GLNNField) else getattr(self.field, "candidate", None)
         if learns or type(self.step) is not Euler or getattr(part, "bias", None) is None:
@@ -85,14 +85,14 @@ class SymbolModel(AnsweredInit, nn.Module):
         )
 
     def log_likelihood(self, symbols: Tensor, mask: Tensor | None = None) -> Tensor:
-        """sum over time and batch of chi log pi_t(x_t), in nats; the mask chi (time, batch) is 1 where not given."""
+        """Sum chi log pi_t(x_t) over time and batch, in nats; the mask chi (time, batch) is 1 where not given."""
         return log_probability(self(symbols), symbols, mask)
 
     @torch.no_grad()
     def sample(
         self, length: int, batch: int = 1, generator: torch.Generator | None = None, *, after: Tensor | None = None
     ) -> Tensor:
-        r"""Sequences drawn from the model: each symbol by pi_t of those before it.
+        r"""Draw sequences from the model: each symbol by pi_t of those before it.
 
         Args:    length: of what is drawn; batch: sequences, independent of one another; generator: as in torch.nn; after:
                  symbols that were read before, (time, batch), none if not given.
@@ -113,7 +113,7 @@ class SymbolModel(AnsweredInit, nn.Module):
         return torch.stack(drawn)
 
     def _read(self, x: Tensor, h: Tensor) -> Tensor:
-        """The state after a symbol of each sequence, (batch,), was read."""
+        """Return the state after a symbol of each sequence, (batch,), was read."""
         following: Tensor = self.cell(one_hot(x, self.field.input_size).to(h), h)
         return following
 
@@ -125,7 +125,7 @@ class SymbolModel(AnsweredInit, nn.Module):
 
     @torch.no_grad()
     def begin(self, symbols: Tensor, mask: Tensor | None = None, generator: torch.Generator | None = None) -> None:
-        r"""Weights as before training on these symbols: each predicted by how often it occurs, whatever came before.
+        r"""Set weights as before training on these symbols: each predicted by how often it occurs, whatever came before.
 
         w_0y = log nu_y among those to be predicted, w_iy = 0; weights of GLNNs, GNNs and RNNs are drawn for the frequencies of
         all.
@@ -149,7 +149,7 @@ class SymbolModel(AnsweredInit, nn.Module):
 
 
 def log_probability(logits: Tensor, symbols: Tensor, mask: Tensor | None = None) -> Tensor:
-    """sum of chi log pi(x): logits (time, batch, symbols), symbols (time, batch) -> ()."""
+    """Sum chi log pi(x): logits (time, batch, symbols), symbols (time, batch) -> ()."""
     each = logits.log_softmax(-1).gather(-1, symbols[..., None])[..., 0]
     return (each * mask_like(symbols, mask, each)).sum()
 
@@ -166,7 +166,7 @@ def check_symbols(symbols: Tensor, alphabet: int) -> None:
 
 
 def mask_like(symbols: Tensor, mask: Tensor | None, like: Tensor) -> Tensor:
-    """chi as numbers: (time, batch), 1 for what is to be predicted."""
+    """Return chi as numbers: (time, batch), 1 for what is to be predicted."""
     if mask is None:
         return torch.ones(symbols.shape, dtype=like.dtype, device=like.device)
     if checks.is_tensor("mask", mask).shape != symbols.shape:

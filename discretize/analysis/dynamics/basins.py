@@ -30,7 +30,7 @@ def basins(
     length: float,
     tolerance: float = 1e-3,
 ) -> Tensor:
-    r"""The index of the attractor that each start ends on; -1 where it is on none of them, or has left all bounds.
+    r"""Return the index of the attractor that each start ends on; -1 where it is on none, or has left all bounds.
 
     Args:    system: a `discretize.Flow` or `Map`; attractors: fixed points (state,), orbits, or points (k, state) on others;
              p: the parameter, one or one for each start; length: time of a flow, applications of a map; tolerance: how near
@@ -52,7 +52,7 @@ def basins(
 
 
 def _points(attractors: Sequence[Tensor | PeriodicOrbit], units: int) -> list[Tensor]:
-    """The points of each, (k, state)."""
+    """Return the points of each attractor, (k, state)."""
     try:
         found = [attractor.hs if isinstance(attractor, PeriodicOrbit) else attractor for attractor in attractors]
     except TypeError as error:
@@ -66,7 +66,7 @@ def _points(attractors: Sequence[Tensor | PeriodicOrbit], units: int) -> list[Te
 
 
 def run(system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, pieces: int) -> Trajectory:
-    """A trajectory: of a flow with so many pieces, of a map with all of its states."""
+    """Run for a given number of segments (flow) or steps (map)."""
     length = checks.positive_number("length", length)
     if not isinstance(system, Flow):
         if not length.is_integer():

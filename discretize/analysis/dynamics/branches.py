@@ -127,12 +127,12 @@ class _Curve:
         return self.system.residual(u[:, :-1], u[:, -1])
 
     def matrix(self, u: Tensor) -> Tensor:
-        """[dr/dh, dr/dp]: (state + 1,) -> (state, state + 1)."""
+        """Return [dr/dh, dr/dp]: (state + 1,) -> (state, state + 1)."""
         one = torch.eye(len(u), dtype=u.dtype, device=u.device)
         return derivative(self.residual, u[None], one[None])[1][0]
 
     def onto(self, u: Tensor, tangent: Tensor | None, length: float) -> tuple[Tensor, bool]:
-        """The point of the branch on the plane across the tangent, that far from u; without one, at the same p."""
+        """Find the point of the branch on the plane across the tangent, that far from u; without one, at the same p."""
         across = torch.zeros_like(u) if tangent is None else tangent
         if tangent is None:
             across[-1] = 1.0
@@ -148,7 +148,7 @@ class _Curve:
         return found[0], bool(solved[0])
 
     def tangent(self, u: Tensor, before: Tensor) -> Tensor:
-        """The unit tangent that goes on in the direction of the one before."""
+        """Return the unit tangent that goes on in the direction of the one before."""
         _, _, V = torch.linalg.svd(self.matrix(u))
         return V[-1] if V[-1] @ before >= 0 else -V[-1]
 
@@ -166,7 +166,7 @@ def _towards(curve: _Curve, u: Tensor, direction: int) -> Tensor:
 
 
 def _next(curve: _Curve, point: _Point, length: float, longest: float) -> tuple[_Point | None, float]:
-    """The next point, and the length to try after it; none where even tiny steps fail."""
+    """Return the next point, and the length to try after it; None where even tiny steps fail."""
     while length >= SMALLEST * longest:
         u, found = curve.onto(point.u, point.tangent, length)
         if found:
@@ -180,7 +180,7 @@ def _next(curve: _Curve, point: _Point, length: float, longest: float) -> tuple[
 
 
 def _passed(curve: _Curve, a: _Point, b: _Point) -> Iterator[Bifurcation]:
-    """The bifurcations between two neighbouring points, in the order of the branch."""
+    """Find the bifurcations between two neighbouring points, in the order of the branch."""
     found = [_root(curve, a, b, k) for k in ((a.tests > 0) != (b.tests > 0)).nonzero()[:, 0].tolist()]
     last: Tensor | None = None
     for _, k, point in sorted(found, key=lambda one: one[:2]):
@@ -190,7 +190,7 @@ def _passed(curve: _Curve, a: _Point, b: _Point) -> Iterator[Bifurcation]:
 
 
 def _root(curve: _Curve, a: _Point, b: _Point, k: int) -> tuple[float, int, _Point]:
-    """How far along from a the test k is 0, and the point there."""
+    """Return how far along from a the test k is 0, and the point there."""
     start = a
     for _ in range(HALVINGS):
         u, found = curve.onto(a.u, a.tangent, UNEVEN * float((b.u - a.u) @ a.tangent))
@@ -213,7 +213,7 @@ def _root(curve: _Curve, a: _Point, b: _Point, k: int) -> tuple[float, int, _Poi
 
 
 def _between(a: _Point, b: _Point, share: float) -> Tensor:
-    """Hermite's cubic through two points along their tangents."""
+    """Evaluate Hermite's cubic through two points along their tangents."""
     chord = b.u - a.u
     bend = chord.norm() * (share * (1 - share) ** 2 * a.tangent - share**2 * (1 - share) * b.tangent)
     return a.u + share**2 * (3 - 2 * share) * chord + bend
@@ -233,7 +233,7 @@ def _named(curve: _Curve, point: _Point, k: int) -> Bifurcation:
 
 
 def _at_the_end(curve: _Curve, inside: _Point, outside: _Point, end: float) -> _Point:
-    """The last point, at the limit of p itself."""
+    """Return the last point, at the limit of p itself."""
     share = (end - inside.u[-1]) / (outside.u[-1] - inside.u[-1])
     u = inside.u + share * (outside.u - inside.u)
     u[-1] = end

@@ -66,7 +66,7 @@ def lyapunov(
     rtol: float = 1e-6,
     atol: float = 1e-8,
 ) -> LyapunovSpectrum:
-    r"""The Lyapunov exponents along the trajectories from h0, all at once.
+    r"""Compute the Lyapunov exponents along the trajectories from h0, all at once.
 
     Args:    system: a `discretize.Flow` or `Map`; p: its parameter, one or one for each; intervals: how many are averaged, at
              least 16; xs: inputs, held for an interval each, in place of the system's own: a driven trajectory; transient:
@@ -99,7 +99,7 @@ def lyapunov(
 
 
 def _inputs(system: Dynamics, xs: Tensor, samples: int) -> int:
-    """How many there are, one an interval."""
+    """Check the inputs, one an interval, and count them."""
     if isinstance(system.field, VectorField):
         check_input(system.field, xs, "xs")
     if checks.is_tensor("xs", xs).dim() != 3 or xs.shape[1] not in (1, samples):
@@ -117,7 +117,7 @@ def _averaged(rates: Tensor, h: Tensor) -> LyapunovSpectrum:
 
 
 def _orthonormal(moved: Tensor) -> tuple[Tensor, Tensor]:
-    """Q and |R_ii|."""
+    """Return Q and |R_ii|."""
     if moved.shape[-1] == 1:  # without LAPACK, which takes its matrices one by one
         size = moved.norm(dim=-2, keepdim=True)
         return moved / size, size[..., 0]
@@ -133,7 +133,7 @@ def _stepped(system: Dynamics, p: Tensor | float | None) -> Interval:
 
 
 def _pushed(system: Dynamics, h: Tensor, Q: Tensor, p: Tensor | float | None, x: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The system at h, and its derivatives along the columns of Q."""
+    """Return the system at h, and its derivatives along the columns of Q."""
     k = Q.shape[-1]
     at = system.parameter(h, p).repeat(k)
     given = None if x is None else x.expand(len(h), x.shape[-1]).repeat(k, 1)

@@ -48,7 +48,7 @@ class FixedPoints:
 
 
 def fixed_points(system: Dynamics, starts: Tensor, p: Tensor | float | None = None, *, tolerance: float = 1e-6) -> FixedPoints:
-    r"""The distinct fixed points that Newton's method finds, from every start at every parameter.
+    r"""Find the distinct fixed points that Newton's method gives, from every start at every parameter.
 
     Args:    system: a `discretize.Flow` or `Map`; starts: states; p: one parameter or several; tolerance: points that are no
              further apart than this, relative to 1 + |h|, are one.
@@ -69,7 +69,7 @@ def fixed_points(system: Dynamics, starts: Tensor, p: Tensor | float | None = No
 
 
 def rest(system: Dynamics, h: Tensor, p: Tensor) -> Tensor:
-    """Fixed points with their derivatives."""
+    """Return fixed points with their derivatives."""
     return with_derivatives(lambda u: system.residual(u, p), lambda u: _matrix(system, u, p), h)
 
 
@@ -85,7 +85,7 @@ def _described(system: Dynamics, h: Tensor, p: Tensor, index: Tensor) -> FixedPo
 
 
 def distinct(h: Tensor, index: Tensor, tolerance: float) -> Tensor:
-    """Which points have none before them within the tolerance, of the same index: (k,)."""
+    """Return which points have none before them within the tolerance, of the same index: (k,)."""
     new = torch.ones(len(h), dtype=torch.bool, device=h.device)
     for k in index.unique():
         mine = (index == k).nonzero()[:, 0]
@@ -109,7 +109,7 @@ def check_starts(system: Dynamics, starts: Tensor, name: str = "starts", *, one:
 
 
 def as_limits(limits: object, *units: int) -> Tensor:
-    """(low, high), which may be infinite, of so many units: (*units, 2)."""
+    """Check (low, high), which may be infinite, of so many units: (*units, 2)."""
     try:
         ends = torch.as_tensor(limits, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):

@@ -43,7 +43,7 @@ class PeriodicOrbit:
 def periodic_orbits(
     system: Map, most: int, starts: Tensor, p: Tensor | float | None = None, *, tolerance: float = 1e-6
 ) -> list[PeriodicOrbit]:
-    r"""The orbits of least period 1, 2, ..., `most` that Newton's method finds, from every start at every parameter.
+    r"""Find the orbits of least period 1, 2, ..., `most` by Newton's method, from every start at every parameter.
 
     Args:    system: a `discretize.Map`; most: the longest period; starts, p, tolerance: as for `fixed_points`. Long unstable
              orbits need many starts: one is found from where the iterate is nearly linear around it.
@@ -85,7 +85,7 @@ def _same(a: Tensor, b: Tensor, tolerance: float) -> bool:
 
 @torch.no_grad()
 def settled_periods(system: Map, h: Tensor, most: int, p: Tensor | float | None = None, *, tolerance: float = 1e-6) -> Tensor:
-    r"""The least period at which trajectories come back to h, which should be on what they settled into; 0: none up to `most`.
+    r"""Find the least period at which trajectories come back to h, which should be on an attractor; 0: none up to `most`.
 
     Shape:   h (n, state) -> (n,), whole numbers.
     """

@@ -38,7 +38,7 @@ def phase_plane(
     shade: bool = False,
     points: int = 60,
 ) -> ShownFigure:
-    r"""A figure of a system of two units: dots are fixed points, filled where stable.
+    r"""Draw a system of two units: dots are fixed points, filled where stable.
 
     Of a flow there are stream lines, and dashed the curves on which a unit does not change; of a map, arrows to the next state.
 

@@ -22,7 +22,7 @@ ROUNDINGS = 64.0  # of a correction, relative to the solution
 
 @torch.no_grad()
 def newton(residual: Residual, matrix: Matrix, u: Tensor, iterations: int = MOST_ITERATIONS) -> tuple[Tensor, Tensor, int]:
-    r"""Solutions near u, which of them were found, and how many iterations it took.
+    r"""Find solutions near u; return them, which were found, and how many iterations it took.
 
     Shape:   u (n, unknowns), residual the same, matrix (n, unknowns, unknowns) -> (n, unknowns), (n,).
     Source:  Deuflhard 2004, Newton Methods for Nonlinear Problems.
@@ -51,7 +51,7 @@ def newton(residual: Residual, matrix: Matrix, u: Tensor, iterations: int = MOST
 
 
 def with_derivatives(residual: Residual, matrix: Matrix, u: Tensor) -> Tensor:
-    """Solutions that carry their first and second derivatives in all that the residual reads."""
+    """Return solutions that carry their first and second derivatives in all that the residual reads."""
     u = u.detach()
     with torch.no_grad():
         held = matrix(u)
@@ -62,6 +62,6 @@ def with_derivatives(residual: Residual, matrix: Matrix, u: Tensor) -> Tensor:
 
 
 def correction(matrix: Tensor, off: Tensor) -> Tensor:
-    """c of matrix c = -off; not finite where the matrix is singular."""
+    """Solve matrix c = -off; c is not finite where the matrix is singular."""
     found, failed = torch.linalg.solve_ex(matrix, -off.unsqueeze(-1))
     return torch.where((failed != 0).reshape(-1, 1), torch.nan, found.squeeze(-1))

@@ -60,7 +60,7 @@ class Dynamics(AnsweredInit, ABC):
         return move(self._field_for(states), given, states, at).reshape(h.shape)
 
     def parameter(self, h: Tensor, p: Tensor | float | None) -> Tensor:
-        """p for each sample, 0 where there is none: (...) for h (..., state)."""
+        """Return p for each sample, 0 where there is none: (...) for h (..., state)."""
         given = as_parameters(p, h)
         try:
             return given.expand(h.shape[:-1])
@@ -70,16 +70,16 @@ class Dynamics(AnsweredInit, ABC):
             ) from error
 
     def residual(self, h: Tensor, p: Tensor | float | None = None) -> Tensor:
-        """What is 0 at rest."""
+        """Return what is 0 at rest."""
         return self(h, p)
 
     @abstractmethod
     def growth(self, eigenvalues: Tensor) -> Tensor:
-        """The rate at which a mode grows, below 0 where it is stable: (...) complex -> (...)."""
+        """Return the rate at which a mode grows, below 0 where it is stable: (...) complex -> (...)."""
 
     @abstractmethod
     def kind(self, eigenvalue: complex) -> str:
-        """What happens to a point of rest as this eigenvalue passes into instability."""
+        """Name the bifurcation of a point of rest as this eigenvalue passes into instability."""
 
     @abstractmethod
     def _move(self, field: VectorField, x: Tensor, h: Tensor, p: Tensor) -> Tensor: ...
@@ -99,7 +99,7 @@ class Dynamics(AnsweredInit, ABC):
         return _held_input(self.x(p) if callable(self.x) else self.x, self.field, h.shape[:-1])
 
     def _move_with_weights(self, field: VectorField, x: Tensor, h: Tensor, p: Tensor) -> Tensor:
-        """Every sample with the weights of its own parameter."""
+        """Move every sample with the weights of its own parameter."""
         assert self.weights is not None
         weights, inside = self.weights, _Inside(field, self._move)
 
@@ -126,7 +126,7 @@ class Flow(Dynamics):
         super().__init__(field, x, weights)
 
     def stepped(self, step: Step, dt: float | Callable[[Tensor], Tensor] = 1.0) -> Map:
-        """The map that a step makes of it."""
+        """Return the map that a step makes of it."""
         return Map(self.field, step, self.x, dt, self.weights)
 
     def growth(self, eigenvalues: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class Map(Dynamics):
         return self(h, p) - h
 
     def iterated(self, times: int) -> Map:
-        """So many applications in one."""
+        """Return the map that makes so many applications in one."""
         found = copy.copy(self)
         found.iterates = self.iterates * checks.positive_size("times", times)
         return found
@@ -206,7 +206,7 @@ class _Inside(nn.Module):
 
 
 def derivative(f: Callable[[Tensor], Tensor], u: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
-    r"""f(u) and its derivatives along directions, which are samples of one batch: one call for all.
+    r"""Return f(u) and its derivatives along directions, which are samples of one batch: one call for all.
 
     In reverse mode twice, v -> v J and its derivative in v: the forward mode of torch.func, whose rules for such everyday
     operations as subtraction are written in Python, takes ten times as long.
@@ -228,7 +228,7 @@ def derivative(f: Callable[[Tensor], Tensor], u: Tensor, directions: Tensor) -> 
 
 
 def jacobian(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Tensor:
-    """Of dh/dt or of the next state: h (..., state) -> (..., state, state)."""
+    """Return the Jacobian of dh/dt or of the next state: h (..., state) -> (..., state, state)."""
     states, units = h.reshape(-1, h.shape[-1]), h.shape[-1]
     at = system.parameter(h, p).reshape(-1).repeat(units)
     one = torch.eye(units, dtype=h.dtype, device=h.device).expand(len(states), units, units)
@@ -236,7 +236,7 @@ def jacobian(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Te
 
 
 def as_parameters(p: object, h: Tensor) -> Tensor:
-    """p in the dtype and on the device of the states; 0 where there is none."""
+    """Return p in the dtype and on the device of the states; 0 where there is none."""
     try:
         return torch.as_tensor(0.0 if p is None else p, dtype=h.dtype, device=h.device)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -244,7 +244,7 @@ def as_parameters(p: object, h: Tensor) -> Tensor:
 
 
 def _held_input(x: object, field: object, samples: tuple[int, ...] = ()) -> Tensor:
-    """The input of each sample, (*samples, input); a single one (input,) is that of all."""
+    """Return the input of each sample, (*samples, input); a single one (input,) is that of all."""
     given = checks.is_tensor("x", x)
     if isinstance(field, VectorField):
         check_input(field, given)
@@ -255,7 +255,7 @@ def _held_input(x: object, field: object, samples: tuple[int, ...] = ()) -> Tens
 
 
 def _weights_at(p: Tensor, weights: Callable[[Tensor], object], field: nn.Module) -> Mapping[str, Tensor]:
-    """What `weights` gives at one parameter: values of parameters or buffers of the field."""
+    """Check what `weights` gives at one parameter: values of parameters or buffers of the field."""
     given, known = weights(p), dict(field.named_parameters()) | dict(field.named_buffers())
     if not isinstance(given, Mapping):
         raise TypeError(f"`weights` must give a dict {{name: value}}, got {type(given).__name__}.")
