@@ -26,18 +26,7 @@ from experiments.reports.machine import version_of
 from experiments.reports.svg import inline_svg
 from experiments.reports.templates import ENVIRONMENT
 
-__all__ = [
-    "Section",
-    "SectionMaker",
-    "conclude",
-    "facts",
-    "failures_of",
-    "now",
-    "page",
-    "progress",
-    "say",
-    "versions",
-]
+__all__ = ["Section", "SectionMaker", "conclude", "facts", "failures_of", "now", "page", "progress", "say", "versions"]
 
 
 @dataclass(frozen=True)

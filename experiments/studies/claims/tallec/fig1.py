@@ -26,15 +26,7 @@ from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, Spread, number
 from experiments.runs.configuration import Configuration
 from experiments.runs.training import evaluate
-from experiments.studies.claims.training import (
-    MODELS,
-    STEPS,
-    TRAINING_SET,
-    by_plateaus,
-    learning_curve,
-    steps_in_words,
-    steps_to,
-)
+from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_plateaus, learning_curve, steps_in_words, steps_to
 from experiments.studies.results import Results, best_settings, groups, spreads
 from experiments.studies.specs import Bands, Table, across, first, in_order
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
@@ -97,11 +89,7 @@ class TallecFigure1(Study):
         Table(
             "Test loss in nats, sequences of length {length}; mean (least–largest) over runs.",
             by={"clock": "panel", "maximum_warping": "warp"},
-            columns={
-                **across("model", MODELS, "loss"),
-                "memoryless": first("memoryless"),
-                "runs": len,
-            },
+            columns={**across("model", MODELS, "loss"), "memoryless": first("memoryless"), "runs": len},
             data=chosen,
             sort=in_order(PANELS, None),
         ),

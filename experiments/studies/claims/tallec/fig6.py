@@ -70,13 +70,7 @@ class TallecFigure6(Study):
             "By the rate with the best validation accuracy: that accuracy, and the test accuracy of the same weights, mean "
             "(least–largest) over seeds; and the best validation accuracy in the paper.",
             by={"order": "order", "start": "start"},
-            columns={
-                "rate": first("rate"),
-                "validation": "validation",
-                "test": "accuracy",
-                "in the paper": printed,
-                "runs": len,
-            },
+            columns={"rate": first("rate"), "validation": "validation", "test": "accuracy", "in the paper": printed, "runs": len},
             data=chosen,
         ),
         Table(

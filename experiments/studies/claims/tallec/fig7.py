@@ -64,11 +64,7 @@ class TallecFigure7(Study):
             "Bits a character, mean (least–largest) over seeds: lowest on the validation part, and on the test part with the "
             "same weights.",
             by={"model": "model", "start": "start"},
-            columns={
-                "validation": "validation",
-                "test": "test",
-                "runs": len,
-            },
+            columns={"validation": "validation", "test": "test", "runs": len},
             data=at_the_end,
             words=MODELS,
         ),
