@@ -40,6 +40,7 @@ __all__ = [
     "Study",
     "data_path",
     "grid",
+    "scales",
     "summary_of",
     "words_beside",
 ]
@@ -54,6 +55,12 @@ Point = dict[str, Any]  # axis -> a word, number or truth value, as JSON has the
 
 class Sizes(SimpleNamespace):
     """How much of everything at a scale, by names: Sizes(hidden=64, length=200, seeds=3)."""
+
+
+def scales(**values: Sequence[Any]) -> dict[str, Sizes]:
+    """How much of everything at all scales, each name with its values at "smoke", "small" and "paper"."""
+    columns = zip(*values.values(), strict=True)
+    return {scale: Sizes(**dict(zip(values, column, strict=True))) for scale, column in zip(SCALES, columns, strict=True)}
 
 
 def grid(**axes: Iterable[Any]) -> list[Point]:

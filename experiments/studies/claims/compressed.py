@@ -39,7 +39,7 @@ from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, Rollout, is_right, largest_magnitude, roll_out, ways_of
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, across
-from experiments.studies.study import Point, Run, Sizes, Study, grid, summary_of, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, scales, summary_of, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.clocked import ClockedRecall
@@ -60,41 +60,21 @@ class Compressed(Study):
     name = "compressed"
     question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.4, "small": 30, "paper": 2400}
-    sizes: ClassVar = {
-        "smoke": Sizes(
-            hidden=12,
-            characters=4,
-            steps=12,
-            rate=4e-3,
-            sequences=16,
-            seeds=1,
-            integrators=("euler", EXACT),
-            given={"rate": ["sigmoid"], "on": ["slow", "fast"]},
-            not_given={"rate": ["sigmoid"], "on": ["fast"]},
+    sizes: ClassVar = scales(
+        hidden=(12, 48, 128),
+        characters=(4, 10, 20),
+        steps=(12, 400, 2000),
+        rate=(4e-3, 4e-3, 2e-3),
+        sequences=(16, 128, 512),
+        seeds=(1, 5, 5),
+        integrators=(("euler", EXACT), INTEGRATORS, INTEGRATORS),
+        given=({"rate": ["sigmoid"], "on": ["slow", "fast"]}, {"rate": RATES, "on": TRAINED}, {"rate": RATES, "on": TRAINED}),
+        not_given=(
+            {"rate": ["sigmoid"], "on": ["fast"]},
+            {"rate": ["sigmoid", "softplus"], "on": ["slow", "fast"]},
+            {"rate": RATES, "on": ["slow", "fast"]},
         ),
-        "small": Sizes(
-            hidden=48,
-            characters=10,
-            steps=400,
-            rate=4e-3,
-            sequences=128,
-            seeds=5,
-            integrators=INTEGRATORS,
-            given={"rate": RATES, "on": TRAINED},
-            not_given={"rate": ["sigmoid", "softplus"], "on": ["slow", "fast"]},
-        ),
-        "paper": Sizes(
-            hidden=128,
-            characters=20,
-            steps=2000,
-            rate=2e-3,
-            sequences=512,
-            seeds=5,
-            integrators=INTEGRATORS,
-            given={"rate": RATES, "on": TRAINED},
-            not_given={"rate": RATES, "on": ["slow", "fast"]},
-        ),
-    }
+    )
     may_diverge = True
     tables = (
         Table(

@@ -24,7 +24,7 @@ from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, ways_of
 from experiments.studies.results import Results, spreads, where
 from experiments.studies.specs import Drawing, Table, across
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 
@@ -62,24 +62,16 @@ class CompressedRecordings(Study):
     name = "compressed-recordings"
     question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 5, "paper": 1200}
-    sizes: ClassVar = {  # other_rates are also trained at half speed and at the fastest
-        "smoke": Sizes(
-            hidden=8, steps=6, rate=4e-3, sequences=64, seeds=1, rates=["sigmoid"], other_rates=[], integrators=("euler", EXACT)
-        ),
-        "small": Sizes(
-            hidden=32,
-            steps=300,
-            rate=4e-3,
-            sequences=3000,
-            seeds=5,
-            rates=["sigmoid", "softplus"],
-            other_rates=["sigmoid"],
-            integrators=INTEGRATORS,
-        ),
-        "paper": Sizes(
-            hidden=128, steps=3000, rate=1e-3, sequences=3000, seeds=5, rates=RATES, other_rates=RATES, integrators=INTEGRATORS
-        ),
-    }
+    sizes: ClassVar = scales(  # other_rates are also trained at half speed and at the fastest
+        hidden=(8, 32, 128),
+        steps=(6, 300, 3000),
+        rate=(4e-3, 4e-3, 1e-3),
+        sequences=(64, 3000, 3000),
+        seeds=(1, 5, 5),
+        rates=(["sigmoid"], ["sigmoid", "softplus"], RATES),
+        other_rates=([], ["sigmoid"], RATES),
+        integrators=(("euler", EXACT), INTEGRATORS, INTEGRATORS),
+    )
     may_diverge = True
     needs = tuple(source.folder for source in SOURCES.values())
     tables = tuple(table_of(name) for name in SOURCES)

@@ -32,7 +32,7 @@ from experiments.seeds import generator
 from experiments.studies.claims.tallec.fig7 import SHAKESPEARE
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, at_end, run_count
-from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.next_character import NextCharacter
 from experiments.tasks.warps.repeated_text import RepeatText
@@ -99,35 +99,15 @@ class LectureAblation(Study):
     name = "lecture-ablation"
     question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 8, "paper": 240}
-    sizes: ClassVar = {
-        "smoke": Sizes(
-            hidden=16,
-            t_max={"repeats": 20.0, "next": 10.0},
-            steps={"repeats": 20, "next": 20},
-            length=60,
-            warp=4,
-            evaluation=16,
-            seeds=1,
-        ),
-        "small": Sizes(
-            hidden=64,
-            t_max={"repeats": 100.0, "next": 200.0},
-            steps={"repeats": 1500, "next": 4000},
-            length=200,
-            warp=8,
-            evaluation=256,
-            seeds=3,
-        ),
-        "paper": Sizes(
-            hidden=256,
-            t_max={"repeats": 200.0, "next": 200.0},
-            steps={"repeats": 10_000, "next": 10_000},
-            length=500,
-            warp=16,
-            evaluation=256,
-            seeds=5,
-        ),
-    }
+    sizes: ClassVar = scales(
+        hidden=(16, 64, 256),
+        t_max=({"repeats": 20.0, "next": 10.0}, {"repeats": 100.0, "next": 200.0}, {"repeats": 200.0, "next": 200.0}),
+        steps=({"repeats": 20, "next": 20}, {"repeats": 1500, "next": 4000}, {"repeats": 10_000, "next": 10_000}),
+        length=(60, 200, 500),
+        warp=(4, 8, 16),
+        evaluation=(16, 256, 256),
+        seeds=(1, 3, 5),
+    )
     needs = (SHAKESPEARE,)
     another: ClassVar = dict.fromkeys(
         ("small", "paper"),

@@ -18,7 +18,7 @@ import pandas as pd
 from experiments.reports.spreads import NotEnoughError, Spread, spread
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Dots, Table
-from experiments.studies.study import Measured, Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Measured, Point, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.symbols.laws.distant_xor import DistantXOR
 from experiments.symbols.laws.equal_blocks import EqualBlocks
@@ -106,21 +106,15 @@ class OllivierTable1(Study):
     name = "ollivier-table1"
     question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.2, "small": 60, "paper": 65_000}
-    sizes: ClassVar = {
-        "smoke": Sizes(
-            scale="smoke", methods=(METHODS[3], METHODS[-1]), units=(4,), edges=(2,), seconds=0.2, seconds_of_xor=0.2, seeds=1
-        ),
-        "small": Sizes(scale="small", methods=METHODS, units=(12, 24), edges=(4,), seconds=8.0, seconds_of_xor=30.0, seeds=3),
-        "paper": Sizes(
-            scale="paper",
-            methods=METHODS,
-            units=(4, 6, 8, 11, 16, 23, 32, 45, 64),
-            edges=(3, 5, 10),
-            seconds=600.0,
-            seconds_of_xor=4 * 3600.0,
-            seeds=5,
-        ),
-    }
+    sizes: ClassVar = scales(
+        scale=("smoke", "small", "paper"),
+        methods=((METHODS[3], METHODS[-1]), METHODS, METHODS),
+        units=((4,), (12, 24), (4, 6, 8, 11, 16, 23, 32, 45, 64)),
+        edges=((2,), (4,), (3, 5, 10)),
+        seconds=(0.2, 8.0, 600.0),
+        seconds_of_xor=(0.2, 30.0, 4 * 3600.0),
+        seeds=(1, 3, 5),
+    )
     tables = (
         Table(
             "Regret in bits on the validation sequence, {seconds} s a run: the best over sizes and evaluations, mean "

@@ -25,7 +25,7 @@ from experiments.studies.claims.laws import law_numbers, laws_in_words
 from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, best_settings, groups, spreads, where
 from experiments.studies.specs import Bands, Table, across
-from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict, compared
 
 __all__ = ["EPOCH", "GAIN", "HAR", "OHNO", "T", "OhnoHAR", "chosen", "of_chosen"]
@@ -71,20 +71,16 @@ class OhnoHAR(Study):
     name = "ohno-har"
     question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 20, "paper": 2400}
-    sizes: ClassVar = {
-        "smoke": Sizes(hidden=4, epochs=1, starts=[5], others=[5], rates=[5e-3], clips=[5.0], seeds=1, held_out=60),
-        "small": Sizes(hidden=64, epochs=10, starts=[1, 5, 25], others=[5], rates=[5e-3], clips=[5.0], seeds=3, held_out=3000),
-        "paper": Sizes(
-            hidden=64,
-            epochs=200,
-            starts=[1, 5, 25],
-            others=[1, 5, 25],
-            rates=[1e-3, 5e-3, 1e-4],
-            clips=[1.0, 5.0],
-            seeds=4,
-            held_out=3000,
-        ),
-    }
+    sizes: ClassVar = scales(
+        hidden=(4, 64, 64),
+        epochs=(1, 10, 200),
+        starts=([5], [1, 5, 25], [1, 5, 25]),
+        others=([5], [5], [1, 5, 25]),
+        rates=([5e-3], [5e-3], [1e-3, 5e-3, 1e-4]),
+        clips=([5.0], [5.0], [1.0, 5.0]),
+        seeds=(1, 3, 4),
+        held_out=(60, 3000, 3000),
+    )
     may_diverge = True
     needs = (HAR,)
     tables = (

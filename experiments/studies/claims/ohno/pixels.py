@@ -17,7 +17,7 @@ from experiments.studies.claims.ohno.har import OHNO, chosen, of_chosen
 from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, first
-from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, scales, words_beside
 from experiments.studies.verdicts import Verdict, compared
 
 __all__ = ["EPOCH", "MNIST", "ORDERS", "OhnoPixels"]
@@ -46,20 +46,16 @@ class OhnoPixels(Study):
     name = "ohno-pixels"
     question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 30, "paper": 100_000}
-    sizes: ClassVar = {
-        "smoke": Sizes(side=7, hidden=4, epochs=1, starts=[5], rates=[5e-3], clips=[5.0], seeds=1, held_out=100),
-        "small": Sizes(side=14, hidden=64, epochs=6, starts=[1, 5, 25], rates=[5e-3], clips=[5.0], seeds=3, held_out=10_000),
-        "paper": Sizes(
-            side=28,
-            hidden=128,
-            epochs=200,
-            starts=[1, 5, 25],
-            rates=[1e-3, 5e-3, 1e-4],
-            clips=[1.0, 5.0],
-            seeds=4,
-            held_out=10_000,
-        ),
-    }
+    sizes: ClassVar = scales(
+        side=(7, 14, 28),
+        hidden=(4, 64, 128),
+        epochs=(1, 6, 200),
+        starts=([5], [1, 5, 25], [1, 5, 25]),
+        rates=([5e-3], [5e-3], [1e-3, 5e-3, 1e-4]),
+        clips=([5.0], [5.0], [1.0, 5.0]),
+        seeds=(1, 3, 4),
+        held_out=(100, 10_000, 10_000),
+    )
     another: ClassVar = {
         "small": "The printed accuracies are of 784 pixels and 200 epochs; tried was another experiment, 14 × 14 means of four "
         "pixels and 6 epochs."

@@ -29,7 +29,7 @@ from experiments.runs.training import evaluate
 from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_plateaus, learning_curve, steps_in_words, steps_to
 from experiments.studies.results import Results, best_settings, groups, spreads
 from experiments.studies.specs import Bands, Table, across, first, in_order
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["PANELS", "TallecFigure1"]
@@ -66,25 +66,17 @@ class TallecFigure1(Study):
     name = "tallec-fig1"
     question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 60, "paper": 3000}
-    sizes: ClassVar = {
-        "smoke": Sizes(
-            hidden=16, length=24, warps=[10], rates=[1e-2, 3e-3], steps=10, every=5, held_out=32, seeds=1, batches=None
-        ),
-        "small": Sizes(
-            hidden=64, length=200, warps=[40, 20, 10], rates=RATES, steps=3000, every=100, held_out=256, seeds=3, batches=None
-        ),
-        "paper": Sizes(
-            hidden=64,
-            length=500,
-            warps=[*range(100, 9, -10), 1],
-            rates=RATES,
-            steps=STEPS,
-            every=100,
-            held_out=1000,
-            seeds=5,
-            batches=TRAINING_SET,
-        ),
-    }
+    sizes: ClassVar = scales(
+        hidden=(16, 64, 64),
+        length=(24, 200, 500),
+        warps=([10], [40, 20, 10], [*range(100, 9, -10), 1]),
+        rates=([1e-2, 3e-3], RATES, RATES),
+        steps=(10, 3000, STEPS),
+        every=(5, 100, 100),
+        held_out=(32, 256, 1000),
+        seeds=(1, 3, 5),
+        batches=(None, None, TRAINING_SET),
+    )
     tables = (
         Table(
             "Test loss in nats, sequences of length {length}; mean (least–largest) over runs.",

@@ -23,7 +23,7 @@ from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.claims.training import STARTS, learning_curve, started, thinned
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table, at_end, first, run_count
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["TallecFigure3"]
@@ -87,31 +87,20 @@ class TallecFigure3(Study):
     name = "tallec-fig3"
     question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 170, "paper": 2400}
-    sizes: ClassVar = {
-        "smoke": Sizes(
-            hidden=8, count=2, batch=8, tasks={"copy": [12], "variable-copy": [12]}, steps=40, every=10, held_out=50, seeds=1
+    sizes: ClassVar = scales(
+        hidden=(8, 64, 128),
+        count=(2, 10, 10),
+        batch=(8, 32, 128),
+        tasks=(
+            {"copy": [12], "variable-copy": [12]},
+            {"copy": [500], "variable-copy": [500, 1000]},
+            {"copy": [500, 2000], "variable-copy": [500, 1000]},
         ),
-        "small": Sizes(
-            hidden=64,
-            count=10,
-            batch=32,
-            tasks={"copy": [500], "variable-copy": [500, 1000]},
-            steps=20_000,
-            every=200,
-            held_out=200,
-            seeds=3,
-        ),
-        "paper": Sizes(
-            hidden=128,
-            count=10,
-            batch=128,
-            tasks={"copy": [500, 2000], "variable-copy": [500, 1000]},
-            steps=20_000,
-            every=100,
-            held_out=1000,
-            seeds=3,
-        ),
-    }
+        steps=(40, 20_000, 20_000),
+        every=(10, 200, 100),
+        held_out=(50, 200, 1000),
+        seeds=(1, 3, 3),
+    )
     another: ClassVar = {
         "small": "The printed claim is of 128 units, and of gaps of 2000 too; tried was another experiment, with 64 units, "
         "copy at T = 500 alone."
