@@ -141,15 +141,15 @@ class Settings:
     def _check_steps(self) -> None:
         if self.rtol == 0 and bool((torch.as_tensor(self.atol) == 0).any()):
             raise ValueError("`rtol` and `atol` are both 0, and no step is that exact; give one of them, say rtol=1e-5.")
-        if self.first_step is not None and not self.adaptive:
-            raise ValueError(f"`first_step` is for methods that choose their steps, and {self.method} does not; set `max_step`.")
+        for name in ("first_step", "min_step"):
+            if not getattr(self, name):
+                continue
+            if not self.adaptive:
+                raise ValueError(f"`{name}` is for methods that choose their steps, and {self.method} does not; set `max_step`.")
+            if self.of_torchdiffeq and name not in options_of(self.of_torchdiffeq):
+                raise ValueError(f"`{name}` is none of the options that torchdiffeq's {self.of_torchdiffeq} has; leave it out.")
         if self.max_step is not None and self.first_step is not None and self.first_step > self.max_step:
             raise ValueError(f"`first_step`={self.first_step:g} is above `max_step`={self.max_step:g}.")
-        if self.min_step and not self.adaptive:
-            raise ValueError(f"`min_step` is for methods that choose their steps, and {self.method} does not; set `max_step`.")
-        for name in ("first_step", "min_step"):
-            if self.of_torchdiffeq and getattr(self, name) and name not in options_of(self.of_torchdiffeq):
-                raise ValueError(f"`{name}` is none of the options that torchdiffeq's {self.of_torchdiffeq} has; leave it out.")
         if self.max_step is not None and self.max_step < self.min_step:
             raise ValueError(f"`max_step`={self.max_step:g} is below `min_step`={self.min_step:g}; no step is both.")
 

@@ -21,8 +21,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ctrnn import checks
 from ctrnn.calls import AnsweredInit
 from discretize import compat
-from discretize.ensembles.alike import checked_networks
-from discretize.ensembles.shared import SharedState, buffers_of, overlap, parameter_names, tensors_of
+from discretize.ensembles.shared import SharedState, buffers_of, checked_networks, overlap, parameter_names, tensors_of
 from discretize.kernels.eligibility import is_plain, networks_mapped, transform_reason
 from discretize.kernels.record.recording import copied_with
 

@@ -18,15 +18,13 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from ctrnn import VectorField, checks
-from ctrnn.autocast import cast_for
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.dropout import masked
-from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.forward import jacobian_of, jvp
-from ctrnn.inputs.samples import checked_samples
 from discretize.errors import SolverWarning, warn_user
 from discretize.parallel.scan import recurrence, reversed_recurrence
 from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.unroll import checked_call, trajectory_of
 from discretize.solvers.engine import SolverStats
 from discretize.steps.zoneout import Zoneout
 from discretize.trajectory import Trajectory
@@ -57,13 +55,7 @@ def unroll_parallel(
              RuntimeError for derivatives of its gradient.
     Source:  Lim et al. 2023 (DEER), Gonzalez et al. 2024 (the diagonal, quasi-DEER; its damping ELK is another than this one).
     """
-    if not isinstance(cell, DiscreteCell):
-        raise TypeError(f"`cell` must be a discretize.DiscreteCell, got {type(cell).__name__}; make one of your field.")
-    xs, h0 = cast_for(cell.field, xs), cast_for(cell.field, h0)
-    check_input(cell.field, checked_samples(xs), "xs")
-    h = xs.new_zeros(xs.shape[1], cell.field.state_size) if h0 is None else h0
-    check_batched_state(cell.field, h, xs.shape[1])
-    checks.is_finite("h0", h)
+    xs, h = checked_call(cell, xs, h0)
     if method not in ("newton", "quasi"):
         raise ValueError(f'`method` must be "newton" or "quasi", got {method!r}.')
     if not 0 <= damping <= 1:
@@ -74,12 +66,7 @@ def unroll_parallel(
     sequence = _Sequence(masked(with_computed_weights(cell.field), (xs.shape[1],)), cell, xs, h)
     found = sequence.solved(method == "quasi", damping, tolerance, checks.positive_size("max_iterations", max_iterations))
     hs = torch.cat([h[None], sequence.with_gradient(found)])
-    if every := cell.watch.due(cell.step, cell.field, cell.dt, hs[-1], len(xs)):
-        cell.watch.look(cell.step, sequence.field, xs, h, hs[1:], cell.dt, every)
-    sequence.counts.accepted += len(xs)
-    sequence.counts.smaller(cell.dt, 0.0)
-    ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)
-    return Trajectory(ts, hs, sequence.counts.stats(repr(cell.step)) | {"engine": f"parallel, {method}"} | sequence.report)
+    return trajectory_of(cell, sequence.field, xs, hs, sequence.counts, {"engine": f"parallel, {method}"} | sequence.report)
 
 
 class _Sequence:

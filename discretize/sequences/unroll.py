@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from discretize.sequences.cell import DiscreteCell
 from discretize.solvers.engine import SolverStats
 from discretize.trajectory import Trajectory
 
-__all__ = ["unroll"]
+__all__ = ["checked_call", "trajectory_of", "unroll"]
 
 
 @whole
@@ -33,6 +34,17 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: Fuse
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Tallec and Ollivier 2018, eq. (2).
     """
+    xs, h = checked_call(cell, xs, h0)
+    field, counts = masked(with_computed_weights(cell.field), (xs.shape[1],)), SolverStats()
+    by_steps = partial(_stepped, field, cell, xs, h, counts)
+    states, engine = run_sequence(field, cell.step, xs, h, cell.dt, 1, is_fused("fused", fused), by_steps)
+    if engine["engine"] != "steps":
+        counts.call(len(xs) * cell.step.cost(field), len(h))
+    return trajectory_of(cell, field, xs, torch.cat([h[None], states]), counts, engine)
+
+
+def checked_call(cell: DiscreteCell, xs: Tensor, h0: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Check what a cell is called with; return samples and start, which is zero if not given."""
     if not isinstance(cell, DiscreteCell):
         raise TypeError(f"`cell` must be a discretize.DiscreteCell, got {type(cell).__name__}; make one of your field.")
     field = cell.field
@@ -41,18 +53,19 @@ def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: Fuse
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     check_batched_state(field, h, xs.shape[1])
     checks.is_finite("h0", h)
-    field, counts = masked(with_computed_weights(field), (xs.shape[1],)), SolverStats()
-    by_steps = partial(_stepped, field, cell, xs, h, counts)
-    states, engine = run_sequence(field, cell.step, xs, h, cell.dt, 1, is_fused("fused", fused), by_steps)
-    hs = torch.cat([h[None], states])
-    if engine["engine"] != "steps":
-        counts.call(len(xs) * cell.step.cost(field), len(h))
+    return xs, h
+
+
+def trajectory_of(
+    cell: DiscreteCell, field: VectorField, xs: Tensor, hs: Tensor, counts: SolverStats, ran: dict[str, Any]
+) -> Trajectory:
+    """Return the run of a cell as a trajectory, hs (T + 1, batch, state); warn if its steps overshoot."""
     if every := cell.watch.due(cell.step, cell.field, cell.dt, hs[-1], len(xs)):
-        cell.watch.look(cell.step, field, xs, h, hs[1:], cell.dt, every)
+        cell.watch.look(cell.step, field, xs, hs[0], hs[1:], cell.dt, every)
     counts.accepted += len(xs)
     counts.smaller(cell.dt, 0.0)
     ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)
-    return Trajectory(ts, hs, counts.stats(repr(cell.step)) | engine)
+    return Trajectory(ts, hs, counts.stats(repr(cell.step)) | ran)
 
 
 def _stepped(field: VectorField, cell: DiscreteCell, xs: Tensor, h: Tensor, counts: SolverStats) -> Tensor:

@@ -1,1 +1,1 @@
-"""Solvers: embedded pairs that estimate their error, adaptive and fixed steps, and what they count and say."""
+"""One solve: its segments, the engines that step along them, its gradients, events, and the states between its times."""
