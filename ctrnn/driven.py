@@ -73,8 +73,8 @@ class Driven(AnsweredInit):
 
     @torch.no_grad()
     def check_flow(self, t: Tensor, h: Tensor, draws: bool = False) -> Tensor:
-        """Return dh/dt at t, () or (batch,). Refuse a field whose `flow` does not give derivatives like h, or draws random numbers
-        where the solver does not allow `draws`, before it runs."""
+        """Return dh/dt at t, () or (batch,). Refuse, before a solve, a field whose `flow` gives no derivatives like h, or draws
+        random numbers where the solver does not allow `draws`."""
 
         def slope() -> Tensor:
             return self.field.flow(self.read_at(t), h)

@@ -353,6 +353,15 @@ def test_a_file_that_was_changed_anywhere_is_refused(path, data):
             ctrnn.load(path)
 
 
+def test_one_bit_of_a_number_or_of_the_description_that_is_another_is_found(path):
+    ctrnn.save(path, ctrnn.gated(2, 3))
+    whole = path.read_bytes()
+    for at in (len(whole) - 1, whole.index(b"ctrnn.GateRate") + 6):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(ValueError, match="it is damaged, its digest is another"):
+            ctrnn.load(path)
+
+
 def test_only_files_are_read(path, tmp_path):
     ctrnn.save(path, ctrnn.plain(2, 3))
     (tmp_path / "link").symlink_to(path)
