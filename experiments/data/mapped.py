@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from experiments.data.untrusted import open_array
 from experiments.usage import UsageError
 
 __all__ = ["PIECE", "MappedRows", "digest_of", "drawn_rows"]
@@ -141,18 +142,7 @@ def _digest(path: Path, size: int, changed: int) -> str:
 
 def _opened(path: Path, dims: int, kinds: str) -> tuple[np.ndarray, mmap.mmap, int]:
     """The numbers, their map, and where in the file they begin."""
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise UsageError(f"{path}: cannot be read (not a file).")
-    try:
-        with path.open("rb") as file:
-            if file.read(6) != b"\x93NUMPY":
-                raise UsageError(f"{path}: is not a .npy file; save one array by numpy.save.")
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}).") from None
-    except (ValueError, EOFError) as error:
-        reason = "it holds Python objects, not numbers" if "object" in str(error).lower() else "it is empty or cut off"
-        raise UsageError(f"{path}: cannot be read: {reason}.") from None
+    values = open_array(path)
     if values.dtype.kind not in kinds:
         raise UsageError(f"{path}: has values of type {values.dtype}; {KINDS[kinds]} are needed.")
     if values.ndim != dims or 0 in values.shape:
@@ -160,7 +150,6 @@ def _opened(path: Path, dims: int, kinds: str) -> tuple[np.ndarray, mmap.mmap, i
     if not values.flags.c_contiguous:
         raise UsageError(f"{path}: is stored column by column, so that a row is all over the file; save numpy.ascontiguousarray.")
     pages = values.base
-    assert isinstance(values, np.memmap)
     assert isinstance(pages, mmap.mmap)
     if hasattr(mmap, "MADV_RANDOM"):
         pages.madvise(mmap.MADV_RANDOM)

@@ -3,18 +3,24 @@ r"""MNIST: handwritten digits, 28 x 28 pixels of 0 to 255.
     train-images-idx3-ubyte  train-labels-idx1-ubyte      60,000 in the originals
     t10k-images-idx3-ubyte   t10k-labels-idx1-ubyte       10,000
 
+    bytes 0 to 3     0 0 8 n      unsigned bytes in n dimensions
+    4 bytes each     sizes of the dimensions, big end first
+    ..               the numbers, the last index fastest
+
 Plain, or packed as they are distributed: .gz. Other images of ten kinds in the same four files are read, too.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.data.idx import read_idx
+from experiments.data.untrusted import check_two_splits, plain_or_packed, read_bytes
 from experiments.usage import UsageError
 
 __all__ = ["CLASSES", "SIDE", "Images", "read_mnist"]
@@ -39,21 +45,29 @@ def read_mnist(folder: str | Path, split: str = "train") -> Images:
     Raises:  UsageError for a file that is not there or not what it should be; ValueError for another split.
     Source:  LeCun, Bottou, Bengio and Haffner 1998, Gradient-based learning applied to document recognition.
     """
-    if split not in NAMES:
-        raise ValueError(f'`split` must be "train" or "test", got {split!r}.')
-    of_images, of_labels = (_file(Path(folder), f"{NAMES[split]}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
-    labels = torch.from_numpy(read_idx(of_labels, "uint8", (None,), MOST)).long()
+    check_two_splits(split)
+    of_images, of_labels = (
+        plain_or_packed(Path(folder), f"{NAMES[split]}-{kind}-ubyte", ".gz") for kind in ("images-idx3", "labels-idx1")
+    )
+    labels, images = _read_idx(of_labels).long(), _read_idx(of_images, SIDE, SIDE)
     if int(labels.max()) >= CLASSES:
         k = int((labels >= CLASSES).int().argmax())
         raise UsageError(f"{of_labels}: label {k + 1} is {int(labels[k])}, from 0 to {CLASSES - 1} is expected.")
-    images = torch.from_numpy(read_idx(of_images, "uint8", (None, SIDE, SIDE), MOST))
     if len(images) != len(labels):
         raise UsageError(f"{of_images}: {len(images):,} images, and {len(labels):,} labels in {of_labels.name}.")
     return Images(images, labels)
 
 
-def _file(folder: Path, name: str) -> Path:
-    plain, packed = folder / name, folder / f"{name}.gz"
-    if not plain.exists() and not packed.exists():
-        raise UsageError(f"{folder}: holds neither {plain.name} nor {packed.name}.")
-    return plain if plain.exists() else packed
+def _read_idx(path: Path, *shape: int) -> Tensor:
+    """The array of a file, (n, *shape), uint8. Raises: UsageError."""
+    begin, header = bytes((0, 0, 8, 1 + len(shape))), 8 + 4 * len(shape)
+    data = read_bytes(path, header + MOST * math.prod(shape))
+    if data[:4] != begin:
+        raise UsageError(f"{path}: begins with the bytes {data[:4].hex(' ')}, {begin.hex(' ')} is expected; is it another file?")
+    sizes = tuple(int.from_bytes(data[k : k + 4], "big") for k in range(4, header, 4))
+    if sizes[1:] != shape or not sizes[0] or len(data) != header + math.prod(sizes):
+        raise UsageError(
+            f"{path}: says that it holds {' x '.join(map(str, sizes))} numbers, and has {len(data) - header:,} of them; expected "
+            f"is {' x '.join(map(str, ('n', *shape)))}. Is it cut off?"
+        )
+    return torch.from_numpy(np.frombuffer(bytearray(data), np.uint8, offset=header).reshape(sizes))

@@ -14,7 +14,7 @@ one time (7508 in sets A and B, half of them MAP) the last is kept. A weight at 
 
 from __future__ import annotations
 
-import functools
+import io
 import re
 import tarfile
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from experiments.data.untrusted import LimitedFile, lines, number, quoted
+from experiments.data.untrusted import lines, number, quoted, read_bytes
 from experiments.usage import UsageError
 
 __all__ = ["DESCRIPTORS", "PARAMETERS", "Patient", "read_deaths2012", "read_physionet2012"]
@@ -43,13 +43,10 @@ COLUMNS = {name: k for k, name in enumerate(PARAMETERS)}
 KNOWN = {"RecordID", *DESCRIPTORS, *PARAMETERS}
 MISSING = -1.0
 MOST_BYTES = 1 << 20  # of a patient; the largest has 23,508, and the outcomes of a set 79,219
-MOST_IN_ARCHIVE, MOST_MEMBERS = 512 << 20, 20_000  # 58 MB and 8004
-BLOCK = 512
+MOST_IN_ARCHIVE = 512 << 20  # 58 MB
 MEMBER = re.compile(r"(?:\./)?set-[ab]/(\d{1,9})\.txt", re.ASCII)
 OUTCOMES = re.compile(r"(?:\./)?Outcomes-[ab]\.txt")
-FOLDERS = re.compile(r"\.|(?:\./)?set-[ab]")
 OUTCOMES_HEADER = "RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death"
-RECORD = re.compile(r"\d{1,9}", re.ASCII)
 TIME = re.compile(r"(\d\d):([0-5]\d)", re.ASCII)
 
 
@@ -90,28 +87,15 @@ def read_deaths2012(folder: str | Path) -> dict[int, bool]:
     """
     deaths: dict[int, bool] = {}
     for name, data in _files(Path(folder), OUTCOMES):
-        for where, record, died in _outcomes(name, data):
-            if record in deaths:
-                raise UsageError(f"{where}: patient {record} is there twice.")
-            deaths[record] = died
+        for where, cells in _rows(name, data, OUTCOMES_HEADER):
+            if not cells[0].isdecimal() or cells[-1] not in ("0", "1"):
+                raise UsageError(f"{where}: {quoted(','.join(cells))} is no RecordID with an In-hospital_death of 0 or 1.")
+            if int(cells[0]) in deaths:
+                raise UsageError(f"{where}: patient {cells[0]} is there twice.")
+            deaths[int(cells[0])] = cells[-1] == "1"
     if not deaths:
         raise UsageError(f"{folder}: holds no outcomes; they are in Outcomes-a.txt and Outcomes-b.txt.")
     return deaths
-
-
-def _outcomes(name: str, data: bytes) -> Iterator[tuple[str, int, bool]]:
-    """Where it stands, record and whether it ended with a death, of every line."""
-    rows = lines(data, name)
-    _read_header(rows, name, OUTCOMES_HEADER)
-    for where, line in rows:
-        cells = line.split(",")
-        if len(cells) != OUTCOMES_HEADER.count(",") + 1:
-            raise UsageError(f"{where}: {quoted(line)} is not {OUTCOMES_HEADER}.")
-        if not RECORD.fullmatch(cells[0]):
-            raise UsageError(f"{where}: {quoted(cells[0])} is no RecordID.")
-        if cells[-1] not in ("0", "1"):
-            raise UsageError(f"{where}: In-hospital_death is {quoted(cells[-1])}, it is 0 or 1.")
-        yield where, int(cells[0]), cells[-1] == "1"
 
 
 def _files(folder: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
@@ -139,57 +123,33 @@ def _loose(folder: Path, sets: list[Path], wanted: re.Pattern[str]) -> Iterator[
     for part in (folder, *sets):
         paths = [path for path in part.iterdir() if wanted.fullmatch(path.relative_to(folder).as_posix())]
         for path in sorted(paths, key=lambda path: (len(path.name), path.name)):  # by number, as none begins with 0
-            with LimitedFile(path, MOST_BYTES) as file:
-                yield str(path), file.whole()
+            yield str(path), read_bytes(path, MOST_BYTES)
 
 
 def _packed(archive: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the files in an archive, as it is unpacked; nothing is written anywhere."""
-    with LimitedFile(archive, MOST_IN_ARCHIVE) as file:
-        for member, data in _members(file):
-            known = (MEMBER, OUTCOMES) if member.isreg() else (FOLDERS,) if member.isdir() else ()
-            if member.isreg() and wanted.fullmatch(member.name):
-                yield f"{archive}: {member.name}", data
-            elif not any(names.fullmatch(member.name) for names in known):
-                raise UsageError(
-                    f"{archive}: has a member {quoted(member.name)}{'' if member.isreg() else ' that is no plain file'}; members "
-                    f"are named like set-a/132539.txt, set-b/142675.txt, Outcomes-a.txt."
-                )
-
-
-def _members(file: LimitedFile) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    # Block by block, for `TarFile` believes the sizes of its own extended headers, and takes a damaged one for the end.
-    for _ in range(MOST_MEMBERS):
-        header = file.exactly(BLOCK)
-        if not any(header):
-            _read_end(file)
-            return
-        try:
-            member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
-        except tarfile.HeaderError as error:
-            raise UsageError(f"{file.path}: is damaged or not a tar archive ({error}); fetch it again.") from None
-        if not 0 <= member.size <= MOST_BYTES:
-            raise UsageError(
-                f"{file.path}: {quoted(member.name)} has {member.size:,} bytes, at most {MOST_BYTES:,} are expected."
-            )
-        data = file.exactly(member.size + -member.size % BLOCK)[: member.size]
-        if member.type not in (tarfile.XHDTYPE, tarfile.XGLTYPE):  # dates and owners
-            yield member, data
-    raise UsageError(f"{file.path}: more than {MOST_MEMBERS:,} members.")
-
-
-def _read_end(file: LimitedFile) -> None:
-    while data := file.read(BLOCK):
-        if any(data):
-            raise UsageError(f"{file.path}: something follows the end of the archive; fetch it again.")
+    """Name and content of the files in an archive; others are not looked at, and nothing is written anywhere."""
+    data = read_bytes(archive, MOST_IN_ARCHIVE)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+            for member in tar:
+                if member.isreg() and wanted.fullmatch(member.name) and (file := tar.extractfile(member)):
+                    yield f"{archive}: {member.name}", file.read()
+    except tarfile.TarError as error:
+        raise UsageError(f"{archive}: is damaged or not a tar archive ({error}); fetch it again.") from None
 
 
 def _patient(name: str, data: bytes) -> Patient:
     record = Path(name).stem
     static, stamps = dict.fromkeys(DESCRIPTORS, torch.nan), dict[int, list[float]]()
-    named = False
-    for where, minutes, parameter, text in _rows(name, data):
-        value = number(text, where)
+    named, before = False, 0
+    for where, (time, parameter, text) in _rows(name, data, "Time,Parameter,Value"):
+        clock, value = TIME.fullmatch(time), number(text, where)
+        minutes = 60 * int(clock[1]) + int(clock[2]) if clock else -1
+        if minutes < before:
+            raise UsageError(f"{where}: {quoted(time)} is not a time HH:MM, or goes back.")
+        if parameter not in KNOWN or (minutes and parameter not in COLUMNS):
+            raise UsageError(f"{where}: {quoted(parameter)} is no parameter of these data, or belongs to 00:00.")
+        before = minutes
         if parameter == "RecordID":
             named = True
             if value != int(record):
@@ -199,9 +159,7 @@ def _patient(name: str, data: bytes) -> Patient:
         if parameter in static and minutes == 0:
             static[parameter] = value
         if parameter in COLUMNS:
-            if minutes not in stamps:
-                stamps[minutes] = [torch.nan] * len(PARAMETERS)
-            stamps[minutes][COLUMNS[parameter]] = value
+            stamps.setdefault(minutes, [torch.nan] * len(PARAMETERS))[COLUMNS[parameter]] = value
     if not named:
         raise UsageError(f"{name}: no RecordID in it.")
     ts = torch.tensor(list(stamps), dtype=torch.float64) / 60
@@ -209,36 +167,14 @@ def _patient(name: str, data: bytes) -> Patient:
     return Patient(int(record), ts, xs, static)
 
 
-def _rows(name: str, data: bytes) -> Iterator[tuple[str, int, str, str]]:
-    """Where it stands, minutes, parameter and value of every row, in the order of time."""
+def _rows(name: str, data: bytes, header: str) -> Iterator[tuple[str, list[str]]]:
+    """Where it stands, and cells, of every row below a header, as many as it has. Raises: UsageError."""
     rows = lines(data, name)
-    _read_header(rows, name, "Time,Parameter,Value")
-    before = 0
+    where, found = next(rows, (name, ""))
+    if found != header:
+        raise UsageError(f"{where}: {quoted(found) if found else 'nothing'} instead of {header!r}.")
     for where, line in rows:
         cells = line.split(",")
-        if len(cells) != 3:
-            raise UsageError(f"{where}: {quoted(line)} is not time, parameter and value.")
-        time, parameter, value = cells
-        minutes = _minutes(time)
-        if minutes is None:
-            raise UsageError(f"{where}: {quoted(time)} is not a time HH:MM.")
-        if minutes < before:
-            raise UsageError(f"{where}: the time goes back to {time}.")
-        if parameter not in KNOWN:
-            raise UsageError(f"{where}: {quoted(parameter)} is no parameter of these data.")
-        if minutes and parameter not in COLUMNS:
-            raise UsageError(f"{where}: {parameter} at {time}; it belongs to 00:00.")
-        before = minutes
-        yield where, minutes, parameter, value
-
-
-def _read_header(rows: Iterator[tuple[str, str]], name: str, expected: str) -> None:
-    where, header = next(rows, (name, ""))
-    if header != expected:
-        raise UsageError(f"{where}: {quoted(header) if header else 'nothing'} instead of {expected!r}.")
-
-
-@functools.lru_cache(1 << 12)  # there are 2881
-def _minutes(time: str) -> int | None:
-    clock = TIME.fullmatch(time)
-    return 60 * int(clock[1]) + int(clock[2]) if clock else None
+        if len(cells) != header.count(",") + 1:
+            raise UsageError(f"{where}: {quoted(line)} is not {header}.")
+        yield where, cells

@@ -10,18 +10,18 @@ import csv
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from matplotlib.cbook import get_sample_data
 
-from experiments.data.untrusted import MOST_IN_A_LINE
+from experiments.data.untrusted import check_file, open_array, unreadable
 from experiments.usage import UsageError
 
 __all__ = ["MOST_SAMPLES", "Recording", "load"]
 
 MOST_SAMPLES, FEWEST_SAMPLES = 800, 16
+MOST_IN_A_LINE = 100_000  # characters
 EEG_RATE, EEG_SHAPE = 80.0, (800, 4)
 EEG_CREDIT = "EEG of four electrodes, 10 s, shipped with matplotlib as sample_data/eeg.dat."
 
@@ -76,12 +76,11 @@ def _read(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
     readers = {".npy": _read_npy, ".csv": _read_csv}
     if path.suffix.lower() not in readers:
         raise UsageError(f"{path}: a recording is a .npy or .csv file, not {path.suffix or 'one without a suffix'}.")
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise UsageError(f"{path}: cannot be read (not a file).")
+    check_file(path)
     try:
         xs, names, total = readers[path.suffix.lower()](path)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}).") from None
+        raise unreadable(path, error) from None
     if xs.shape[1] > total:
         raise UsageError(f"{path}: {xs.shape[1]} channels and only {total} samples; transpose it, rows are samples.")
     if total < FEWEST_SAMPLES:
@@ -93,16 +92,7 @@ def _read(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
 
 
 def _read_npy(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
-    with path.open("rb") as file:
-        magic = file.read(6)
-    if magic != b"\x93NUMPY":
-        kind = "it is an archive; save one array with numpy.save" if magic[:2] == b"PK" else "it is not a .npy file"
-        raise UsageError(f"{path}: cannot be read: {kind}.")
-    try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        reason = "it holds Python objects, not numbers" if "object" in str(error).lower() else "it is empty or cut off"
-        raise UsageError(f"{path}: cannot be read: {reason}.") from None
+    values = open_array(path)
     if values.dtype.kind == "c":
         raise UsageError(f"{path}: complex numbers; give real and imaginary parts as channels of their own.")
     if values.dtype.kind not in "iufb":
@@ -120,7 +110,7 @@ def _read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
     try:
         for line, cells in _lines(path):
             if not names:
-                header = not any(_is_number(cell) for cell in cells)
+                header = not any(_number(cell) is not None for cell in cells)
                 names = tuple(cell or str(k) for k, cell in enumerate(cells, 1)) if header else _numbered(len(cells))
                 if header:
                     continue
@@ -135,41 +125,41 @@ def _read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Number and cells of every line that is not blank."""
+    """Number and cells of every line that is not blank; a file without line ends is not read whole."""
+
+    def short(line: str) -> str:
+        if len(line) > MOST_IN_A_LINE:
+            raise UsageError(f"{path}: a line has more than {MOST_IN_A_LINE:,} characters; a recording has one line a sample.")
+        return line
+
     with path.open(newline="", encoding="utf-8-sig") as file:
-        read = iter(lambda: file.readline(MOST_IN_A_LINE + 1), "")
+        read = map(short, iter(lambda: file.readline(MOST_IN_A_LINE + 1), ""))
         first = next(read, "")
         delimiter = next((sign for sign in ",;\t" if sign in first), ",")
-        reader = csv.reader(map(partial(_short, path), itertools.chain([first], read)), delimiter=delimiter)
+        reader = csv.reader(itertools.chain([first], read), delimiter=delimiter)
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, [cell.strip() for cell in cells]
 
 
-def _short(path: Path, line: str) -> str:
-    """The line, which is one of a recording: a file without line ends would be read whole."""
-    if len(line) > MOST_IN_A_LINE:
-        raise UsageError(f"{path}: a line has more than {MOST_IN_A_LINE:,} characters; a recording has one line a sample.")
-    return line
-
-
 def _numbers(path: Path, line: int, cells: list[str], width: int) -> list[float]:
     if len(cells) != width:
         raise UsageError(f"{path}: line {line} has {len(cells)} columns, the lines before it {width}.")
+    values = []
     for column, cell in enumerate(cells, 1):
-        if not _is_number(cell):
+        if (value := _number(cell)) is None:
             raise UsageError(f"{path}: line {line}, column {column}: {cell!r} is not a number.")
-        if not np.isfinite(float(cell)):
+        if not np.isfinite(value):
             raise UsageError(f"{path}: {cell} in row {line}, column {column}; fill or drop such samples.")
-    return [float(cell) for cell in cells]
+        values.append(value)
+    return values
 
 
-def _is_number(cell: str) -> bool:
+def _number(cell: str) -> float | None:
     try:
-        float(cell)
+        return float(cell)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _numbered(channels: int) -> tuple[str, ...]:

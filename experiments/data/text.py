@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from experiments.data.mapped import MappedRows, digest_of
-from experiments.data.untrusted import LimitedFile
+from experiments.data.untrusted import read_bytes
 from experiments.usage import UsageError
 
 __all__ = ["DECLARATION", "any_text", "numbered_text"]
@@ -48,10 +48,8 @@ def numbered_text(path: str | None) -> tuple[Tensor, str, str | None]:
     if path is None:
         text = DECLARATION
     else:
-        with LimitedFile(Path(path), MOST_BYTES) as file:
-            data = file.whole()
         try:
-            text = data.decode("utf-8-sig")
+            text = read_bytes(Path(path), MOST_BYTES).decode("utf-8-sig")
         except UnicodeDecodeError:
             raise UsageError(f"{path}: is not text in UTF-8.") from None
         if len(text) < 2:

@@ -1,156 +1,111 @@
-r"""Readers for untrusted files: a bound on the bytes, and strict lines and numbers.
+r"""Reads files that somebody else may have made: up to a bound on their bytes, and without running anything in them.
 
-Nothing is believed that a file says of its own size, and nothing in it is run. What is wrong is a UsageError that names the
-file, and the line where there is one.
+What is wrong is a UsageError that names the file, and the line where there is one.
 """
 
 from __future__ import annotations
 
-import io
+import gzip
 import lzma
 import math
-import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
+from typing import Any
+
+import numpy as np
 
 from experiments.usage import UsageError
 
-__all__ = ["MOST_IN_A_LINE", "LimitedFile", "lines", "number", "quoted"]
+__all__ = [
+    "check_file", "check_two_splits", "lines", "number", "open_array", "plain_or_packed", "quoted", "read_bytes", "unreadable",
+]  # fmt: skip
 
-MOST_IN_A_LINE = 100_000  # characters; a line of JapaneseVowels has about 3000
-MOST_IN_A_NUMBER = 32
-PIECE = 1 << 16
-MEMORY = 128 << 20  # for unpacking; `xz -9` asks for 65 MiB
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-
-
-class GzipUnpacker:
-    """One member of a .gz file, piece by piece, with the methods of `lzma.LZMADecompressor`."""
-
-    def __init__(self) -> None:
-        self._stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        self._pending = False
-
-    @property
-    def eof(self) -> bool:
-        return self._stream.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._stream.unused_data
-
-    @property
-    def needs_input(self) -> bool:
-        return not (self._pending or self._stream.unconsumed_tail)
-
-    def decompress(self, packed: bytes, size: int) -> bytes:
-        data = self._stream.decompress(self._stream.unconsumed_tail + packed, size)
-        self._pending = len(data) == size  # then zlib may hold more back than it shows
-        return data
+OPENED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+MOST_SHOWN = 32  # characters of a file, in a message
 
 
-class LimitedFile:
-    r"""The bytes of a file, or those packed in it if its name ends in .xz or .gz, read once from front to end.
+def read_bytes(path: Path, most: int) -> bytes:
+    """Read a file, unpacked if its name ends in .xz or .gz.
 
-    Args:    path: the file; most: bytes, unpacked, after which it is refused; `left` are those still allowed.
-    Raises:  UsageError for a file that cannot be read or unpacked, is cut off, or holds more.
+    Raises:  UsageError for one that cannot be read or unpacked, is cut off, or holds more than `most` bytes.
     """
-
-    def __init__(self, path: Path, most: int) -> None:
-        self.path, self.left = path, most
-        self._most = most
-        self._unpacker = _unpacker(path.suffix)
-        if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise UsageError(f"{path}: cannot be read (not a file).")
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise self._unreadable(error) from None
-
-    def __enter__(self) -> LimitedFile:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
-
-    def read(self, size: int) -> bytes:
-        """At most `size` bytes, and none only at the end."""
-        try:
-            data = self._file.read(size) if self._unpacker is None else self._unpacked(self._unpacker, size)
-        except OSError as error:
-            raise self._unreadable(error) from None
-        except (lzma.LZMAError, zlib.error) as error:
-            kind = f"{self.path.suffix} file ({error})"
-            raise UsageError(f"{self.path}: cannot be unpacked, it is damaged or not an {kind}.") from None
-        self.left -= len(data)
-        if self.left < 0:
-            raise UsageError(f"{self.path}: more than {self._most:,} bytes in it; this is not the file it is named after.")
-        return data
-
-    def exactly(self, size: int) -> bytes:
-        """Exactly `size` bytes."""
-        pieces, missing = [], size
-        while missing:
-            pieces.append(self.read(min(missing, PIECE)))
-            missing -= len(pieces[-1])
-            if not pieces[-1]:
-                raise UsageError(f"{self.path}: cut off, {missing:,} bytes are missing at its end; fetch it again.")
-        return b"".join(pieces)
-
-    def whole(self) -> bytes:
-        """All that is left of it."""
-        return b"".join(iter(lambda: self.read(PIECE), b""))
-
-    def _unpacked(self, unpacker: Unpacker, size: int) -> bytes:
-        while not unpacker.eof:
-            packed = self._file.read(PIECE) if unpacker.needs_input else b""
-            if unpacker.needs_input and not packed:
-                raise UsageError(f"{self.path}: cut off, its packed data do not end; fetch it again.")
-            if data := unpacker.decompress(packed, size):
-                return data
-        if unpacker.unused_data or self._file.read(1):
-            raise UsageError(f"{self.path}: something follows the end of its packed data; fetch it again.")
-        return b""
-
-    def _unreadable(self, error: OSError) -> UsageError:
-        return UsageError(f"{self.path}: cannot be read ({error.strerror or error}).")
+    check_file(path)
+    try:
+        with OPENED.get(path.suffix, open)(path, "rb") as file:
+            data: bytes = file.read(most + 1)
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        raise UsageError(f"{path}: cannot be unpacked, it is cut off, damaged or no {path.suffix} file ({error}).") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if len(data) > most:
+        raise UsageError(f"{path}: more than {most:,} bytes in it; this is not the file it is named after.")
+    return data
 
 
-Unpacker = lzma.LZMADecompressor | GzipUnpacker
+def open_array(path: Path) -> np.memmap[Any, Any]:
+    """The array in a .npy file, left on the disk. Raises: UsageError for what is no array, or one of Python objects."""
+    check_file(path)
+    try:
+        with path.open("rb") as file:
+            if file.read(6) != b"\x93NUMPY":
+                raise UsageError(f"{path}: cannot be read: it is not a .npy file; save one array by numpy.save.")
+        found: np.memmap[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (ValueError, EOFError) as error:
+        reason = "it holds Python objects, not numbers" if "object" in str(error).lower() else "it is empty or cut off"
+        raise UsageError(f"{path}: cannot be read: {reason}.") from None
+    return found
 
 
-def _unpacker(suffix: str) -> Unpacker | None:
-    if suffix == ".gz":
-        return GzipUnpacker()
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY) if suffix == ".xz" else None
+def check_file(path: Path) -> None:
+    """Refuse what is there and no file: a pipe would be waited for. Raises: UsageError."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: cannot be read (not a file).")
+
+
+def unreadable(path: Path, error: OSError) -> UsageError:
+    """The error of a file that cannot be read."""
+    return UsageError(f"{path}: cannot be read ({error.strerror or error}).")
+
+
+def plain_or_packed(folder: Path, name: str, suffix: str) -> Path:
+    """The file of that name, or the same packed, where there is no plain one. Raises: UsageError where there is neither."""
+    plain, packed = folder / name, folder / f"{name}{suffix}"
+    if not plain.exists() and not packed.exists():
+        raise UsageError(f"{folder}: holds neither {plain.name} nor {packed.name}.")
+    return plain if plain.exists() else packed
+
+
+def check_two_splits(split: str) -> None:
+    """Refuse a split that the originals do not have. Raises: ValueError."""
+    if split not in ("train", "test"):
+        raise ValueError(f'`split` must be "train" or "test", got {split!r}.')
 
 
 def lines(data: bytes, name: object) -> Iterator[tuple[str, str]]:
-    """Where it stands, for messages, and text, of every line that is not blank; lines end as in Unix or Windows."""
+    """Where it stands, for messages, and text, of every line that is not blank. Raises: UsageError for what is not text."""
     try:
-        text = io.StringIO(data.decode("utf-8-sig"), newline="\n")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{name}: is not text.") from None
-    for count, line in enumerate(text, 1):
-        where = f"{name}: line {count}"
-        if len(line) > MOST_IN_A_LINE:
-            raise UsageError(f"{where}: {len(line):,} characters, at most {MOST_IN_A_LINE:,} are expected.")
+    for count, line in enumerate(text.split("\n"), 1):
         if stripped := line.strip():
-            yield where, stripped
+            yield f"{name}: line {count}", stripped
 
 
 def number(text: str, where: str) -> float:
-    """A finite decimal number; not nan, nor the underscores and foreign digits that Python would take."""
-    if len(text) > MOST_IN_A_NUMBER or not NUMBER.fullmatch(text):
-        raise UsageError(f"{where}: {quoted(text)} is not a number.")
-    value = float(text)
+    """A finite number. Raises: UsageError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"{where}: {quoted(text)} is too large a number.")
+        raise UsageError(f"{where}: {quoted(text)} is not a number.")
     return value
 
 
 def quoted(text: str) -> str:
     """What a message may show of a file: short, in quotes, without control characters."""
-    return repr(text if len(text) <= MOST_IN_A_NUMBER else text[:MOST_IN_A_NUMBER] + "…")
+    return repr(text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…")
