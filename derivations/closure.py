@@ -120,7 +120,6 @@ class Closes:
     r"""The class of a field absorbs this group of clocks: a statement, decided by `closed_under`.
 
     Args:    field: a symbolic twin; group: as in `Closure`.
-    Source:  this project.
     """
 
     field: SymbolicField

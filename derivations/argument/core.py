@@ -36,7 +36,6 @@ def check_all(identities: Iterable[Identity] | None = None) -> Iterator[tuple[Id
 
     Args:    identities: the core identities and the agreement with the torch code if not given.
     Returns: an iterator of (identity, verdict).
-    Source:  this project.
     """
     start = perf_counter()
     for identity in _everything() if identities is None else identities:

@@ -29,7 +29,7 @@ def closed_form(h0: Expr, r: Expr, s: Expr) -> Expr:
 
 
 def half_life(h0: Expr, r: Expr) -> Expr:
-    """(2^r - 1) / (r |h0|^r). Source: this project."""
+    """(2^r - 1) / (r |h0|^r)."""
     return (2**r - 1) / (r * Abs(h0) ** r)
 
 

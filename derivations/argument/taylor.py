@@ -44,8 +44,6 @@ def dropped(equations: Iterable[Eq], dt: Expr = symbols.dt) -> ImmutableDenseMat
     r"""Exact minus truncated: h(t + dt) as a series along solutions, less the Euler step, up to O(dt^3).
 
     SymPy expands h(t + dt); h' is then replaced by F, and h'' by dF/dt along the solution.
-
-    Source:  this project.
     """
     listed = list(equations)
     motion = {equation.lhs: equation.rhs for equation in listed}

@@ -32,7 +32,7 @@ from sympy.core.function import AppliedUndef, Subs
 from sympy.logic.boolalg import BooleanAtom
 
 from derivations.prover import symbols
-from derivations.tracing.readings.values import Value, certain, conditions_of
+from derivations.tracing.values import Value, certain, conditions_of
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
 __all__ = ["Letters", "Matched", "has_derivatives", "match"]

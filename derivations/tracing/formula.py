@@ -10,7 +10,7 @@ from sympy import Expr
 from torch import nn
 
 from ctrnn.formulas import Formula, Weight, formula_of
-from derivations.tracing.readings.values import exact
+from derivations.tracing.values import exact
 from derivations.twins.fields import SymbolicField, SymbolicStep
 from derivations.twins.written import Array, Equations, columns
 

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 
 from derivations.prover.verdict import Verdict
 from derivations.tracing.decision import corners, decide
-from derivations.tracing.program import Program, next_state, trace
+from derivations.tracing.operations import has_reading
+from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import UnknownOperation, read
-from derivations.tracing.readings.operations import has_reading
-from derivations.tracing.running import SURROUNDINGS, Setting, check_settings, packed, replayed
+from derivations.tracing.running import SURROUNDINGS, Setting, check_settings, replayed
+from derivations.tracing.sizes import Widths, checked_widths
 from derivations.tracing.symbolic import check_distinct, system_of
-from derivations.tracing.widths.arguments import Widths, checked_widths
 from discretize import compat
 from discretize.kernels.record.recording import as_function, decompositions, record, unknown_size, without_values
 
@@ -39,7 +39,6 @@ def verify_gradient(module: nn.Module, *, widths: Widths | None = None) -> Verdi
     Returns: a `Verdict`, at the module's sizes; `defined_on` leaves out corners, where there is no derivative, and where the
              code or its gradient is not defined.
     Raises:  what `symbolic` raises; ValueError for a module with buffers.
-    Source:  this project.
     """
     start, widths = perf_counter(), checked_widths(module, widths)
     program = trace(module, widths)
@@ -102,8 +101,7 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
         outer = [t.detach().requires_grad_() for t in columns]
         given = iter(outer)
         arguments = tuple(tuple(next(given) for _ in lengths) if several else next(given) for _, several, lengths in split)
-        leaves, structure = compat.tree_flatten(called(tuple(inner), arguments))
-        answer, _ = next_state(leaves, structure, len(v))
+        answer = program.state_of(called(tuple(inner), arguments))
         return pulled_back(answer, [*(t for t, k in zip(inner, trained, strict=True) if k), *outer], v)
 
     # Read is one sample alone, as gradients of weights add up; but the code may not ask how many there are.
@@ -148,7 +146,6 @@ def _inputs_first(program: Program) -> list[int]:
 
 def as_derived(module: nn.Module, program: Program, gradient: Program) -> str:
     """`as_recorded` for the gradient: what autograd computes in runs, beside the record of it."""
-    names = [node.name for node in gradient.graph.nodes if node.op == "placeholder"]
 
     def arguments(setting: Setting) -> list[Tensor]:
         return [setting.arguments[name] for names in program.inputs.values() for name in names]
@@ -158,8 +155,7 @@ def as_derived(module: nn.Module, program: Program, gradient: Program) -> str:
         return [torch.linspace(1, 2, t.numel()).reshape(t.shape).to(t) for t in states]
 
     def ran(setting: Setting) -> list[Tensor]:
-        leaves, structure = compat.tree_flatten(setting.module(*packed(program, setting.arguments)))
-        answer, _ = next_state(leaves, structure, len(program.inputs[program.state]))
+        answer = program.state_of(setting.module(*program.packed(setting.arguments)))
         trained = [p for p in setting.module.parameters() if p.requires_grad]
         found = pulled_back(answer, [*trained, *arguments(setting)], vectors(setting))
         return [*found[: len(trained)], *(found[len(trained) + k] for k in _inputs_first(program))]
@@ -170,7 +166,7 @@ def as_derived(module: nn.Module, program: Program, gradient: Program) -> str:
         samples = []
         for k in range(len(columns[0])):
             given = [*weights, *(column.detach()[k : k + 1] for column in columns)]
-            samples.append(replayed(gradient, dict(zip(names, given, strict=True)), dtype))
+            samples.append(replayed(gradient, dict(zip(gradient.placeholders, given, strict=True)), dtype))
         trained = sum(p.requires_grad for p in setting.module.parameters())
         return [torch.stack(p).sum(0) if n < trained else torch.cat(p) for n, p in enumerate(zip(*samples, strict=True))]
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from derivations.tracing.readings.operations import has_reading
-from derivations.tracing.widths.arguments import Width, Widths, checked_widths
+from derivations.tracing.operations import has_reading
+from derivations.tracing.sizes import Width, Widths, checked_widths
 from discretize import compat
 from discretize.kernels.record.recording import as_function, decompositions, is_in_place, record, unknown_size, without_values
 
@@ -43,6 +43,20 @@ class Program:
     any_batch: bool
     note: str = ""
     dtype: torch.dtype = torch.float32
+
+    @property
+    def placeholders(self) -> list[str]:
+        return [node.name for node in self.graph.nodes if node.op == "placeholder"]
+
+    def packed(self, given: Mapping[str, Tensor]) -> list[Any]:
+        """The module's arguments by placeholder in the order of a call, several tensors as a tuple."""
+        columns = {argument: tuple(given[name] for name in names) for argument, names in self.inputs.items()}
+        return [tensors if argument in self.several else tensors[0] for argument, tensors in columns.items()]
+
+    def state_of(self, answer: Any) -> list[Tensor]:
+        """The next state in what a call returns."""
+        leaves, structure = compat.tree_flatten(answer)
+        return list(next_state(leaves, structure, len(self.inputs[self.state]))[0])
 
 
 def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = True) -> Program:

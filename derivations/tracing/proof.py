@@ -10,17 +10,16 @@ from torch import nn
 
 from ctrnn.fields.field import VectorField
 from derivations.prover.verdict import Verdict
+from derivations.tracing.blocks import Unwide
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
 from derivations.tracing.formula import of_formula
 from derivations.tracing.program import trace
 from derivations.tracing.replay import Replay
 from derivations.tracing.running import as_recorded
+from derivations.tracing.sizes import Widths, at_sizes
 from derivations.tracing.symbolic import system_of
-from derivations.tracing.widths.arguments import Widths
-from derivations.tracing.widths.blocks import Unwide
-from derivations.tracing.widths.sizes import at_sizes
-from derivations.tracing.widths.wide import certificates_for_every_width
+from derivations.tracing.wide import certificates_for_every_width
 from derivations.twins.cells import UnitEquations
 
 __all__ = ["verify"]
@@ -46,7 +45,6 @@ def verify(
              both sides are defined if that is not everywhere; `certificate` what the checker accepts, one for each unit and,
              for every width, one for the i-th of each part of the state; where refuted, `replay()` computes both sides in torch.
     Raises:  what `symbolic` raises; ValueError if the equations do not fit the module.
-    Source:  this project.
     """
     start = perf_counter()
     if isinstance(equations, UnitEquations):

@@ -11,11 +11,11 @@ import torch
 from sympy import Integer
 from torch.fx import Node
 
+from derivations.tracing.elementwise import ELEMENTWISE
+from derivations.tracing.operations import ARRAYS, LAYOUT, MADE, has_reading
 from derivations.tracing.program import Program
-from derivations.tracing.readings.elementwise import ELEMENTWISE
-from derivations.tracing.readings.operations import ARRAYS, LAYOUT, MADE, has_reading
-from derivations.tracing.readings.values import Entries, Value, exact, is_truth, number
 from derivations.tracing.samples import check_samples
+from derivations.tracing.values import Entries, Value, exact, is_truth, number
 from discretize import compat
 from discretize.kernels.record.recording import operation_name, source_line
 
@@ -71,7 +71,7 @@ def _check_known(node: Node) -> None:
     ):
         raise UnknownOperation(
             f"{node.target} has no reading in SymPy: {source_line(node)}. Write it with operations that have one, "
-            f"or add it to derivations/tracing/readings/operations.py."
+            f"or add it to derivations/tracing/operations.py."
         )
 
 

@@ -11,9 +11,8 @@ from sympy import Expr, S
 from sympy.core.function import AppliedUndef
 from torch import Tensor, nn
 
-from derivations.tracing.program import Program, next_state
+from derivations.tracing.program import Program
 from derivations.twins.fields import SymbolicField, SymbolicStep
-from discretize import compat
 from discretize.kernels.record.recording import call_with
 
 __all__ = ["Replay", "Replayed"]
@@ -56,8 +55,7 @@ class Replay:
         values |= {id(b): b.double() if b.is_floating_point() else b for b in self.module.buffers()}
         with torch.no_grad():
             answer = call_with(self.module, values, *self._arguments())
-        leaves, structure = compat.tree_flatten(answer)
-        computed, _ = next_state(leaves, structure, len(self.program.inputs[self.program.state]))
+        computed = self.program.state_of(answer)
         claimed = (self._number(e) for e in self.right)
         numbers = tuple(torch.cat([part.reshape(-1) for part in computed]).tolist())
         return Replayed(self.point, self.system.state, numbers, tuple(claimed))
@@ -66,12 +64,10 @@ class Replay:
         """One sample, the letters of the state and of the inputs in the order of the module's arguments."""
         state, inputs = iter(self.system.state), iter(self.system.inputs)
         widths = {n.name: n.meta["val"].shape[-1] for n in self.program.graph.nodes if n.op == "placeholder"}
-        arguments = []
-        for argument, names in self.program.inputs.items():
-            letters = state if argument == self.program.state else inputs
-            tensors = tuple(self._tensor([next(letters) for _ in range(widths[name])])[None] for name in names)
-            arguments.append(tensors[0] if argument not in self.program.several else tensors)
-        return arguments
+        letters = {name: state if argument == self.program.state else inputs
+                   for argument, names in self.program.inputs.items() for name in names}  # fmt: skip
+        given = {name: self._tensor([next(ahead) for _ in range(widths[name])])[None] for name, ahead in letters.items()}
+        return self.program.packed(given)
 
     def _tensor(self, letters: Any) -> Tensor:
         return torch.tensor([self._number(u) for u in letters], dtype=torch.float64)

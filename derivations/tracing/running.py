@@ -18,25 +18,25 @@ from __future__ import annotations
 import copy
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from types import FunctionType
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from derivations.tracing.keeping import kept, memory, tensors_read
-from derivations.tracing.program import Program, next_state
+from derivations.tracing.program import Program
 from discretize import compat
 from discretize.kernels.record.attributes import GlobalReads, attributes_of
 from discretize.kernels.record.recording import own_line, results_kept
 from discretize.kernels.record.watched import Unwatched
 
-__all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "packed", "replayed", "same_numbers"]
+__all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "replayed", "same_numbers"]
 
 # How far a run may be from its record, by the type of the numbers: rounding in another order of the same operations.
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
@@ -93,8 +93,7 @@ def as_recorded(module: nn.Module, program: Program) -> str:
     def ran(setting: Setting) -> list[Tensor]:
         if setting.around == "without gradients":
             setting.module.requires_grad_(False)
-        leaves, structure = compat.tree_flatten(setting.module(*packed(program, setting.arguments)))
-        return list(next_state(leaves, structure, len(program.inputs[program.state]))[0])
+        return program.state_of(setting.module(*program.packed(setting.arguments)))
 
     def recorded(setting: Setting, dtype: torch.dtype) -> list[Tensor]:
         weights = {name: p.detach().clone() for name, p in setting.module.named_parameters()}
@@ -167,8 +166,8 @@ def _settings(module: nn.Module, program: Program, training: bool, surroundings:
         with torch.no_grad():  # weights that are all 0 would hide much
             for p in called.parameters():
                 p.add_(0.1 * torch.rand(p.shape, generator=dice).to(p)) if p.is_floating_point() else None
-        read = tensors_read(module, program.constants.values())
-        seen = kept(called, read)
+        read = _tensors_read(module, program.constants.values())
+        seen = _kept(called, read)
         rounds = [(size, kind) for size in (1, 3) for kind in surroundings]
         if dtype == own:
             rounds += [*((size, surroundings[0]) for size in BATCHES), *((3, kind) for kind in DEFAULTS)]
@@ -178,7 +177,7 @@ def _settings(module: nn.Module, program: Program, training: bool, surroundings:
             yield Setting(
                 called, arguments, kind, f"for a batch of {size} in {str(dtype)[6:]}, {kind}, in {mode} mode", dtype == own
             )
-            now = kept(called, read)
+            now = _kept(called, read)
             if changed := [name for name in seen.keys() & now.keys() if seen[name] != now[name]]:
                 raise ValueError(f"the module changes its attribute `{min(changed)}` when it is called; it must keep nothing.")
             seen = now
@@ -201,18 +200,11 @@ def _arguments(
     return found
 
 
-def packed(program: Program, given: Mapping[str, Tensor]) -> list[Any]:
-    """The module's arguments, several tensors as a tuple."""
-    columns = {argument: tuple(given[name] for name in names) for argument, names in program.inputs.items()}
-    return [tensors if argument in program.several else tensors[0] for argument, tensors in columns.items()]
-
-
 def replayed(program: Program, given: Mapping[str, Tensor], dtype: torch.dtype) -> list[Tensor]:
     """What the record computes, all of its numbers of one type."""
     values = {**program.constants, **given}
     run = torch.fx.Interpreter(nn.Module(), garbage_collect_values=False, graph=program.graph)
-    names = [node.name for node in program.graph.nodes if node.op == "placeholder"]
-    run.run(*(values[name].to(dtype) if values[name].is_floating_point() else values[name] for name in names))
+    run.run(*(v.to(dtype) if v.is_floating_point() else v for v in map(values.__getitem__, program.placeholders)))
     return [run.env[leaf] for leaf in program.returned]
 
 
@@ -275,7 +267,7 @@ class _Looks(compat.TorchDispatchMode):
         super().__init__()
         self.line, self.methods = "", _Methods(self)
         # The tensors themselves too: memory that is given back would be another tensor's next.
-        self.followed = {memory(t): t for t in given}
+        self.followed = {_memory(t): t for t in given}
 
     def __enter__(self) -> Self:
         self.methods.__enter__()
@@ -287,21 +279,65 @@ class _Looks(compat.TorchDispatchMode):
 
     def told(self, given: Any) -> None:
         """Python is told numbers of what is given."""
-        if any(memory(t) in self.followed for t in compat.tree_leaves(given) if isinstance(t, Tensor)):
+        if any(_memory(t) in self.followed for t in compat.tree_leaves(given) if isinstance(t, Tensor)):
             self.line = self.line or own_line(traceback.extract_stack(), __file__)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = function(*args, **(kwargs or {}))
-        if any(memory(t) in self.followed for t in compat.tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
+        if any(_memory(t) in self.followed for t in compat.tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
             name = function.overloadpacket.__name__
             if name in TELL or (name == "index" and any(t is not None and t.dtype == torch.bool for t in args[1])):
                 self.told((args, kwargs))
-            self.followed.update((memory(t), t) for t in compat.tree_leaves(answer) if isinstance(t, Tensor))
+            self.followed.update((_memory(t), t) for t in compat.tree_leaves(answer) if isinstance(t, Tensor))
         return answer
 
     def check(self, words: str) -> None:
         if self.line:
             raise ValueError(f"the code branches on the values of tensors{self.line} {words}; write it with torch.where.")
+
+
+# What a module could keep from one call to the next: numbers, words, lengths, its buffers, and the tensors that it reads. A
+# tensor that is written and never read, as a cell's last gates for a plot, is no memory.
+
+
+def _kept(module: nn.Module, read: Collection[str]) -> dict[str, Any]:
+    """What is found at the attributes of a module and its parts, of tensors at those that are read."""
+    found = ((place, _shown(value)) for place, value in _places(module) if not isinstance(value, Tensor) or place in read)
+    return {place: value for place, value in found if value is not None}
+
+
+def _tensors_read(module: nn.Module, constants: Iterable[Tensor]) -> set[str]:
+    """Where a module has its weights, its buffers, and tensors that are as one that was recorded as a constant."""
+    own = {(t.dtype, t.shape, _shown(t)) for t in constants}
+    weights = {_memory(t) for t in (*module.parameters(), *module.buffers())}
+    tensors = ((place, value) for place, value in _places(module) if isinstance(value, Tensor))
+    return {place for place, t in tensors if _memory(t) in weights or (t.dtype, t.shape, _shown(t)) in own}
+
+
+def _memory(t: Tensor) -> int:
+    """The same for tensors that share their numbers, as long as both live."""
+    return t.untyped_storage().data_ptr() or id(t)
+
+
+def _places(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Attributes, and the entries of those that are lists or dicts."""
+    for part, keeper in module.named_modules():
+        for name, value in vars(keeper).items():
+            place = f"{part}.{name}".lstrip(".")
+            yield place, value
+            entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+            own = name in ("_parameters", "_buffers")
+            yield from ((f"{part}.{key}".lstrip(".") if own else f"{place}[{key!r}]", entry) for key, entry in entries)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, int | float | complex | str):
+        return repr(value)
+    if isinstance(value, list | dict | set | tuple):
+        return len(value)
+    if isinstance(value, Tensor) and value.layout == torch.strided:
+        value = value.detach().cpu().reshape(-1).view(torch.uint8).numpy()
+    return value.tobytes() if isinstance(value, np.ndarray) else None
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

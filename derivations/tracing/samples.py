@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from derivations.tracing.elementwise import ELEMENTWISE
+from derivations.tracing.operations import LAYOUT, MADE
 from derivations.tracing.program import Program
-from derivations.tracing.readings.elementwise import ELEMENTWISE
-from derivations.tracing.readings.operations import LAYOUT, MADE
 from discretize.kernels.record.recording import operation_name, source_line
 
 __all__ = ["check_samples"]

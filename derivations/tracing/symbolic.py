@@ -15,15 +15,12 @@ from ctrnn.fields.field import VectorField
 from derivations.prover import symbols
 from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import read
-from derivations.tracing.readings.values import Entries, ordered
 from derivations.tracing.running import as_recorded
-from derivations.tracing.widths.arguments import Widths
+from derivations.tracing.sizes import STATES, Widths
+from derivations.tracing.values import Entries, ordered
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
 __all__ = ["check_distinct", "symbolic", "symbolic_field", "system_of"]
-
-# A state of several tensors, as the LSTM's: h and c, and letters after them.
-STATES = "hcpqrs"
 
 
 def symbolic(module: nn.Module, *, widths: Widths | None = None, field: bool | None = None) -> SymbolicField | SymbolicStep:
@@ -38,7 +35,6 @@ def symbolic(module: nn.Module, *, widths: Widths | None = None, field: bool | N
              page; `.defined_on` says where the code is defined.
     Raises:  TypeError for what is not a module; `UnknownOperation`, naming the operation and the line; ValueError for code
              that mixes samples, branches on values, draws random numbers, or changes its buffers or inputs.
-    Source:  this project.
     """
     program = trace(module, widths)
     system = system_of(program, module, field)

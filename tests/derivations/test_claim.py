@@ -1,6 +1,7 @@
 """Entries become claims: false needs numbers, a correction needs a proof, and a mutation must turn the verdict."""
 
 import pytest
+from cases import each
 from sympy import Function, Symbol, exp
 
 from derivations.claim import Correction, Mutation, Source, changed, decided, flips
@@ -41,7 +42,7 @@ def test_what_is_false_has_numbers_and_what_is_right():
     assert claim.correction.startswith("x = x, with its sign. | Eq(")
 
 
-@pytest.mark.parametrize("wrong", [FALSE, OPEN])
+@each("wrong", [FALSE, OPEN])
 def test_a_correction_without_proof_leaves_the_claim_undecided(wrong):
     claim = decided(entry(FALSE, correction=Correction("Wrong again.", wrong)))
     assert (claim.verdict, claim.as_recorded) == (UNDECIDED, False)

@@ -1,6 +1,6 @@
 """The constant clock: what else one could write is refuted."""
 
-import pytest
+from cases import each
 from sympy import exp
 
 from derivations import Identity, check
@@ -21,7 +21,7 @@ def test_free_forgetting_is_exponential():
     assert verdict_on(h0 * exp(-alpha * s)).holds is True
 
 
-@pytest.mark.parametrize("wrong", [h0 * exp(-s), h0 * exp(alpha * s), h0 * exp(-alpha * s) + 1, h0 * exp(-(alpha**2) * s)])
+@each("wrong", [h0 * exp(-s), h0 * exp(alpha * s), h0 * exp(-alpha * s) + 1, h0 * exp(-(alpha**2) * s)])
 def test_nothing_else_is(wrong):
     verdict = verdict_on(wrong)
     assert verdict.verdict == "does not hold as printed"

@@ -2,6 +2,7 @@
 
 import mpmath
 import pytest
+from cases import each
 from sympy import Abs, Rational, S, exp, simplify
 
 from derivations import Identity, check, misprints
@@ -14,8 +15,8 @@ from derivations.twins.fields import leaky, power_decay
 h0, r, s = symbols.h0, symbols.r, symbols.s
 
 
-@pytest.mark.parametrize("start", [Rational(3, 2), Rational(-1, 2)])
-@pytest.mark.parametrize("exponent", [Rational(1, 2), S(1), S(2)])
+@each("start", [Rational(3, 2), Rational(-1, 2)])
+@each("exponent", [Rational(1, 2), S(1), S(2)])
 def test_the_closed_form_is_what_an_integrator_finds(start, exponent):
     flow = mpmath.odefun(lambda _, h: -(abs(h) ** float(exponent)) * h, 0, mpmath.mpf(float(start)))
     for elapsed in (S(1) / 2, S(3)):
@@ -36,7 +37,6 @@ def test_at_its_half_life_half_is_left_of_either_sign():
         h0 * (1 + r * h0**r * s) ** (-1 / r),  # right for h0 > 0, meaningless for h0 < 0
         h0 * exp(-s),
     ],
-    ids=str,
 )
 def test_another_formula_does_not_solve_the_equation(wrong):
     field = free(leaky(1, 1, decay=power_decay(r)).substitute(alpha=S.One))

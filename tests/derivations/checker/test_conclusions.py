@@ -1,6 +1,7 @@
 """A certificate shows its own statement and no other; comparisons are of numbers, texts and lists."""
 
 import pytest
+from cases import each
 from flint import fmpq
 from sympy import Derivative, Function, Rational, Symbol, exp, oo, sin, sqrt
 
@@ -59,8 +60,8 @@ def test_a_certificate_of_other_facts_is_refused():
         concludes(Less(0 * x, x.subs(x, Symbol("u", real=True)), True).says(), statement.decide().certificate)
 
 
-@pytest.mark.parametrize(
-    ("statement", "as_written"),
+@each(
+    "statement, as_written",
     [
         (Equal(x + x, 2 * x), True),
         (Equal(R(x), x**2, {R(x): x**2}), True),
@@ -93,14 +94,14 @@ COMPARISONS = [
 ]
 
 
-@pytest.mark.parametrize("comparison", COMPARISONS)
+@each("comparison", COMPARISONS)
 def test_comparisons_are_true_or_false(comparison):
     assert is_true(comparison)
     opposite = {"=": "!=", "!=": "="}.get(comparison[1])
     assert opposite is None or not is_true((comparison[0], opposite, comparison[2]))
 
 
-@pytest.mark.parametrize("nothing", [True, (1, 2), ("a", "<", "b"), (1, "~", 1)])
+@each("nothing", [True, (1, 2), ("a", "<", "b"), (1, "~", 1)])
 def test_what_is_no_comparison_is_refused(nothing):
     with pytest.raises(NotShown):
         is_true(nothing)

@@ -3,8 +3,8 @@
 import re
 from html.parser import HTMLParser
 
-import pytest
 import torch
+from cases import each
 from sympy import Symbol
 from torch import nn
 
@@ -91,7 +91,7 @@ def test_names_of_the_user_s_are_text_and_no_commands():
 UNITS = {"rnn": derivations.rnn_cell, "gru": derivations.gru_cell, "lstm": derivations.lstm_cell}
 
 
-@pytest.mark.parametrize("name", list(UNITS))
+@each("name", list(UNITS))
 def test_equations_of_each_unit_show_one_line_for_each_part_of_the_state(name):
     equations = UNITS[name]()
     assert Page(equations._repr_html_()).tags >= {"math", "table"}

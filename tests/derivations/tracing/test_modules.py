@@ -19,10 +19,9 @@ from derivations import UnitEquations, symbolic, verify
 from derivations.rules.rational import NotShown
 from derivations.rules.replay import as_data, from_data, replay
 from derivations.rules.terms import subterms
-from derivations.tracing import proof
-from derivations.tracing.widths import wide
-from derivations.tracing.widths.blocks import Unwide
-from derivations.tracing.widths.wide import certificates_for_every_width
+from derivations.tracing import proof, wide
+from derivations.tracing.blocks import Unwide
+from derivations.tracing.wide import certificates_for_every_width
 
 CELLS = {
     "RNNCell": (nn.RNNCell(2, 3), derivations.rnn_cell()),

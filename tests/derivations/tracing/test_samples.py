@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
@@ -38,10 +39,10 @@ MIXING = {
 }
 
 
-def test_code_that_mixes_samples_is_refused_with_its_line(subtests):
-    for name, code in MIXING.items():
-        with subtests.test(name), pytest.raises(ValueError, match=r"mixes the .*test_samples\.py"):
-            symbolic(Custom(code))
+@each("name", MIXING)
+def test_code_that_mixes_samples_is_refused_with_its_line(name):
+    with pytest.raises(ValueError, match=r"mixes the .*test_samples\.py"):
+        symbolic(Custom(MIXING[name]))
 
 
 COUNTING = {
@@ -54,7 +55,7 @@ COUNTING = {
 }
 
 
-@pytest.mark.parametrize("name", list(COUNTING))
+@each("name", list(COUNTING))
 def test_code_that_computes_with_the_size_of_the_batch_is_refused(name):
     with pytest.raises(ValueError, match=r"size of the batch|batches of certain sizes|otherwise than one of several"):
         verify(Custom(COUNTING[name]), symbolic(Custom(lambda self, x, h: h)))
@@ -79,7 +80,7 @@ ONE_BY_ONE = {
 }
 
 
-@pytest.mark.parametrize("name", list(ONE_BY_ONE))
+@each("name", list(ONE_BY_ONE))
 def test_code_that_moves_the_batch_about_and_mixes_nothing_is_read(name):
     module = Custom(ONE_BY_ONE[name])
     assert len(symbolic(module)) == 3
@@ -105,7 +106,8 @@ REFUSED = {
 }
 
 
-def test_code_that_is_no_function_or_has_no_reading_is_refused_in_words(subtests):
-    for name, (code, error, words) in REFUSED.items():
-        with subtests.test(name), pytest.raises(error, match=f"(?s){words}"):
-            symbolic(Custom(code))
+@each("name", REFUSED)
+def test_code_that_is_no_function_or_has_no_reading_is_refused_in_words(name):
+    code, error, words = REFUSED[name]
+    with pytest.raises(error, match=f"(?s){words}"):
+        symbolic(Custom(code))

@@ -10,7 +10,7 @@ import numpy as np
 import sympy
 from sympy import Abs, Eq, Max, Min, Ne, Piecewise, Rational, S, erf, exp, tanh
 
-from derivations.tracing.readings.values import DOMAINS, Entries, Value, exact, guarded, is_truth, log, number, partial, power
+from derivations.tracing.values import DOMAINS, Entries, Value, exact, guarded, is_truth, log, number, partial, power
 
 __all__ = ["ELEMENTWISE"]
 

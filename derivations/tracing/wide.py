@@ -8,7 +8,7 @@ torch records the module with weights of the shapes that the equations give them
 What a certificate shows, and what is trusted: the equation of the i-th unit is one between numbers, in which W(i_0, k_1) is an
 entry of W and total(e, n) the sum of e over k_1 = 0, ..., n - 1. To the checker these are letters that may be any real numbers;
 that both sides are equal for all of them it sees by itself. That products of matrices are these totals, where blocks of a matrix
-begin, and that torch's record is for all sizes, is the work of this folder and is trusted.
+begin, and that torch's record is for all sizes, is the work of this file and of `blocks` and `recorded`, and is trusted.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from torch import nn
 from torch.fx import Node
 
 from derivations.prover.verdict import Verdict
+from derivations.tracing.blocks import Blocks, Unwide, contracted, each, place, total
 from derivations.tracing.decision import decide
+from derivations.tracing.elementwise import ELEMENTWISE
+from derivations.tracing.operations import LAYOUT, MADE
 from derivations.tracing.program import Program
-from derivations.tracing.readings.elementwise import ELEMENTWISE
-from derivations.tracing.readings.operations import LAYOUT, MADE
-from derivations.tracing.readings.values import conditions_of, exact
+from derivations.tracing.recorded import check_widths, record_wide
 from derivations.tracing.samples import check_samples
-from derivations.tracing.widths.blocks import Blocks, Unwide, contracted, each, place, total
-from derivations.tracing.widths.recorded import record_wide
-from derivations.tracing.widths.runs import check_widths
-from derivations.tracing.widths.sizes import matrices
+from derivations.tracing.sizes import matrices
+from derivations.tracing.values import conditions_of, exact
 from derivations.twins.cells import UnitEquations
 from discretize.kernels.record.recording import operation_name
 

@@ -1,6 +1,6 @@
 r"""Readings of torch's tensor operations in SymPy, by their names: arrays of values in, arrays of values out.
 
-entry by entry     `derivations.tracing.readings.elementwise`
+entry by entry     `derivations.tracing.elementwise`
 arrays             a function of arrays
 layout             the same entries in another shape: that which torch recorded for the result
 made               an array of one number, in the shape that torch recorded
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from sympy import Integer
 
-from derivations.tracing.readings.elementwise import ELEMENTWISE
-from derivations.tracing.readings.values import Entries, Value
+from derivations.tracing.elementwise import ELEMENTWISE
+from derivations.tracing.values import Entries, Value
 
 __all__ = ["ARRAYS", "LAYOUT", "MADE", "has_reading"]
 

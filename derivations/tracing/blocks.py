@@ -17,8 +17,8 @@ import numpy as np
 import sympy
 from sympy import Add, Basic, Expr, Function, S, Symbol, expand_mul
 
-from derivations.tracing.readings.elementwise import ELEMENTWISE
-from derivations.tracing.readings.values import Entries, Value
+from derivations.tracing.elementwise import ELEMENTWISE
+from derivations.tracing.values import Entries, Value
 
 __all__ = ["Blocks", "Unwide", "contracted", "each", "place", "total"]
 

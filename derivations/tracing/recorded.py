@@ -17,16 +17,20 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
+from derivations.tracing.operations import has_reading
 from derivations.tracing.program import Program, next_state
-from derivations.tracing.readings.operations import has_reading
-from derivations.tracing.widths.arguments import INPUT_WIDTHS, STATE_WIDTHS
+from derivations.tracing.running import same_numbers
+from derivations.tracing.sizes import INPUT_WIDTHS, STATE_WIDTHS
 from discretize import compat
 from discretize.kernels.record.recording import as_function, decompositions, record, unknown_size, without_values
 
-__all__ = ["evaluated", "lengths", "record_wide", "resized"]
+__all__ = ["check_widths", "record_wide"]
 
 # Where torch looks at a size at all it looks at these: no two are equal, nor small multiples or sums of others.
 HINTS = (11, 17, 29, 41, 59, 83, 113)
+# While a size is unknown it is no `int`, which code may ask for before it looks at the size: so it is also run at these.
+WIDTHS = (*range(2, 10), 16, 32, 33, 64)
+SAMPLES = 3
 
 
 def record_wide(
@@ -43,13 +47,13 @@ def record_wide(
     if missing := [name for name in names if name not in letters]:
         raise ValueError(f"no matrix in the equations is called {missing[0]}")
     environment, own = compat.ShapeEnv(), dict[Symbol, Any]()
-    shapes, columns, free = lengths(module, letters, inputs)
+    shapes, columns, free = _lengths(module, letters, inputs)
     for n, hint in zip(["batch", *free], HINTS, strict=False):
         own[n] = unknown_size(environment, str(n), hint)
     with without_values(environment):
-        weights = [torch.empty([evaluated(n, own) for n in shape]) for shape in shapes]
-        samples = [torch.empty(own["batch"], evaluated(m.shape[0], own)) for m in columns]
-    unknown = resized(module, columns, own)
+        weights = [torch.empty([_evaluated(n, own) for n in shape]) for shape in shapes]
+        samples = [torch.empty(own["batch"], _evaluated(m.shape[0], own)) for m in columns]
+    unknown = _resized(module, columns, own)
     called = as_function(unknown, {id(value): value for value in vars(unknown).values() if isinstance(value, torch.SymInt)})
 
     def written_out(weights: list[Tensor], samples: list[Tensor]) -> Any:
@@ -77,7 +81,27 @@ def record_wide(
     return program, {**sizes, own["batch"].node.expr: sympy.S.One}
 
 
-def lengths(
+def check_widths(module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...], program: Program) -> None:
+    r"""Compare runs of a module with its record at unknown sizes.
+
+    Args:    letters, inputs: as for `record_wide`; program: what that found.
+    Raises:  ValueError where the code does otherwise at some width.
+    """
+    shapes, columns, free = _lengths(module, letters, inputs)
+    dice = torch.Generator().manual_seed(0)
+    for width in WIDTHS:
+        for sizes in (dict.fromkeys(free, width), {n: width + k for k, n in enumerate(free)}):
+            of_weights = [[_evaluated(n, sizes) for n in shape] for shape in shapes]
+            of_samples = [[SAMPLES, _evaluated(column.shape[0], sizes)] for column in columns]
+            drawn = [2 * torch.rand(shape, generator=dice, dtype=torch.float64) - 1 for shape in (*of_weights, *of_samples)]
+            given = dict(zip(program.placeholders, drawn, strict=True))
+            with torch.no_grad():
+                answer = as_function(_resized(module, columns, sizes))(drawn[: len(shapes)], tuple(program.packed(given)))
+            if not same_numbers(program.state_of(answer), program, given):
+                raise ValueError(f"with {', '.join(f'{n} = {size}' for n, size in sizes.items())} the code does otherwise")
+
+
+def _lengths(
     module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...]
 ) -> tuple[list[tuple[Expr, ...]], list[MatrixSymbol], list[Symbol]]:
     """The shapes of the parameters in letters, the columns that the arguments are, and the sizes that are free in them."""
@@ -87,18 +111,18 @@ def lengths(
     return shapes, columns, sorted(free, key=str)
 
 
-def resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Mapping[Any, Any]) -> nn.Module:
+def _resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Mapping[Any, Any]) -> nn.Module:
     """The module with its widths these too, where they are attributes of the usual names."""
     found = copy.copy(module)
     found.__dict__ = dict(vars(module))
     for names, column in zip((INPUT_WIDTHS, STATE_WIDTHS), columns, strict=False):
         for name in names:
             if isinstance(vars(module).get(name), int):
-                found.__dict__[name] = evaluated(column.shape[0], sizes)
+                found.__dict__[name] = _evaluated(column.shape[0], sizes)
     return found
 
 
-def evaluated(n: Expr, sizes: Mapping[Any, Any]) -> Any:
+def _evaluated(n: Expr, sizes: Mapping[Any, Any]) -> Any:
     """A size in torch's symbols."""
     n = sympy.expand(n)
     return sum((int(factor) * _monomial(rest, sizes) for rest, factor in n.as_coefficients_dict().items()), 0)

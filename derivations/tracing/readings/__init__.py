@@ -1,1 +1,0 @@
-"""What torch's operations are in SymPy: on entries, on arrays, and where they are defined."""
