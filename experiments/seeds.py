@@ -21,7 +21,6 @@ def generator(seed: int, *names: str | int) -> torch.Generator:
 
     Args:    seed: of the whole run; names: words and numbers, of which 7 and "7" are different.
     Raises:  TypeError for anything else: its text could change from one process to the next.
-    Source:  this project.
     """
     for word in (seed, *names):
         if isinstance(word, bool) or not isinstance(word, int | str):

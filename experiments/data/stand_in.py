@@ -17,9 +17,10 @@ from experiments.data.mnist import SIDE, Images
 from experiments.data.uci_har import CHANNELS, WINDOW, Windows
 from experiments.seeds import generator
 
-__all__ = ["STAND_IN", "digits", "windows"]
+__all__ = ["FIRST_TRY", "STAND_IN", "digits", "windows"]
 
 STAND_IN = "stand-in"
+FIRST_TRY = f" For a first try, data={STAND_IN} is made here."
 IMAGES = {"train": 1200, "test": 200}
 #   a: top   b, c: right, above and below   d: bottom   e, f: left, below and above   g: middle      rows and columns
 SEGMENTS = {

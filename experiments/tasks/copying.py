@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from experiments.settings import check_whole
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.task import Batch, ClassAtEverySample
+from experiments.tasks.task import Batch, ClassAtEverySample, one_hot
 
 __all__ = ["Copy", "VariableCopy"]
 
@@ -59,7 +59,7 @@ class Copy(ClassAtEverySample):
         xs[: self.count] = letters
         xs.scatter_(0, at[None], signal)
         targets.scatter_(0, at + 1 + torch.arange(self.count)[:, None], letters)
-        return Batch(nn.functional.one_hot(xs, self.input_size).to(torch.get_default_dtype()), targets)
+        return Batch(one_hot(xs, self.input_size), targets)
 
     def target_counts(self) -> dict[str, TargetCounts]:
         answer = self._answer

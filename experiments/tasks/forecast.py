@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ctrnn import checks
 from experiments.settings import check_whole
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.task import Batch, ClassAtEverySample
+from experiments.tasks.task import Batch, ClassAtEverySample, one_hot
 
 __all__ = ["Forecast"]
 
@@ -59,7 +59,7 @@ class Forecast(ClassAtEverySample):
         for k in range(self.length):
             seen[k], stamps[k] = state, t
             state, t = self._next(state, t, generator)
-        xs = nn.functional.one_hot(seen, 2).to(torch.get_default_dtype())
+        xs = one_hot(seen, 2)
         counts = torch.ones_like(xs[..., 0])
         counts[-1] = 0
         return Batch(xs, seen.roll(-1, 0), counts, stamps)

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from experiments.data.mapped import PIECE, MappedRows
 from experiments.data.text import any_text
 from experiments.settings import check_whole
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.task import Batch, ClassAtEverySample
+from experiments.tasks.task import Batch, ClassAtEverySample, one_hot
 from experiments.usage import UsageError
 
 __all__ = ["NextCharacter"]
@@ -72,7 +72,7 @@ class NextCharacter(ClassAtEverySample):
         numbers = self.part_of(split)
         starts = torch.randint(len(numbers) - self.length, (size,), generator=generator)
         pieces = numbers[starts + torch.arange(self.length + 1)[:, None]].long()
-        xs = nn.functional.one_hot(pieces[:-1], self.input_size).to(torch.get_default_dtype())
+        xs = one_hot(pieces[:-1], self.input_size)
         return Batch(xs, pieces[1:])
 
     def target_counts(self) -> dict[str, TargetCounts]:

@@ -22,13 +22,21 @@ from experiments.seeds import generator as generator_of
 from experiments.settings import check_one_of
 from experiments.tasks import baselines
 
-__all__ = ["SPLITS", "Batch", "ClassAtEverySample", "ClassOfTheSequence", "NumbersAtTheEnd", "Task", "check_split"]
+__all__ = [
+    "SPLITS", "Batch", "ClassAtEverySample", "ClassOfTheSequence", "FromFiles", "NumbersAtTheEnd", "Task", "check_split",
+    "one_hot",
+]  # fmt: skip
 
 SPLITS = ("train", "validation", "test")
 
 
 def check_split(split: str) -> None:
     check_one_of("split", split, SPLITS)
+
+
+def one_hot(symbols: Tensor, kinds: int) -> Tensor:
+    """Symbols (...) as numbers of the default dtype, (..., kinds)."""
+    return nn.functional.one_hot(symbols, kinds).to(torch.get_default_dtype())
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +199,41 @@ class ClassOfTheSequence(Task):
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
         right = batch.last(outputs).argmax(-1) == batch.targets
         return {"loss": float(self.loss(outputs, batch)), "accuracy": float(right.to(outputs.dtype).mean())}
+
+
+@dataclass(frozen=True)
+class FromFiles(ClassOfTheSequence):
+    """The class of sequences that are in files, in three splits.
+
+    holds: in words, what the folder `data` has in it; hint: what to do where it is not named.
+    """
+
+    holds: ClassVar[str]
+    hint: ClassVar[str] = ""
+    data: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, str) or not self.data:
+            raise ValueError(f"`data` must name the folder with {self.holds}, got {self.data!r}.{self.hint}")
+
+    @abstractmethod
+    def count(self, split: str) -> int:
+        """How many sequences a split has."""
+
+    @abstractmethod
+    def batch_of(self, split: str, which: Tensor) -> Batch:
+        """These sequences of a split, by their places in it."""
+
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
+        """Sequences of the split, each drawn anew."""
+        return self.batch_of(split, torch.randint(self.count(split), (size,), generator=generator))
+
+    def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
+        """The split in order, each sequence once, at most so many; `seed` changes nothing."""
+        check_split(split)
+        sequences, size = checks.positive_size("sequences", sequences), checks.positive_size("size", size)
+        for which in torch.arange(min(sequences, self.count(split))).split(size):
+            yield self.batch_of(split, which)
 
 
 class NumbersAtTheEnd(Task):

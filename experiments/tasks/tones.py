@@ -28,7 +28,6 @@ class Tones(ClassOfTheSequence):
 
     Args:    T: samples of a sequence at speed 1; periods: of the tones, in these samples, above 2; deviation: of the noise;
              speed: a whole number, or one over one; clock_given: whether batches say how long samples last.
-    Source:  this project.
     """
 
     input_size = 1

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ctrnn import checks
 from experiments.data.mapped import MappedRows, digest_of, drawn_rows
 from experiments.settings import check_whole
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.task import SPLITS, Batch, ClassOfTheSequence, check_split
+from experiments.tasks.task import SPLITS, Batch, FromFiles
 from experiments.usage import UsageError
 
 __all__ = ["Arrays"]
@@ -37,22 +35,20 @@ class _Split:
 
 
 @dataclass(frozen=True)
-class Arrays(ClassOfTheSequence):
+class Arrays(FromFiles):
     r"""The class of a sequence, of as many sequences as the disk holds.
 
     Args:    data: the folder with the files; classes: how many; block: of a batch, so many sequences lie next to each other in
              the files, and are read together.
     Raises:  UsageError for a file that cannot be read or does not fit the others, when the split is first needed.
-    Source:  this project.
     """
 
-    data: str = ""
+    holds = "train-xs.npy, train-labels.npy and so on"
     classes: int = 2
     block: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.data, str) or not self.data:
-            raise ValueError(f"`data` must name the folder with train-xs.npy, train-labels.npy and so on, got {self.data!r}.")
+        super().__post_init__()
         check_whole("classes", self.classes, 2, "of one class there is nothing to tell")
         check_whole("block", self.block)
 
@@ -71,17 +67,11 @@ class Arrays(ClassOfTheSequence):
         digests = [f"{file.name} {digest_of(file)}" for file in files]
         return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
-    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
-        found = _split(self.data, self.classes, split)
-        return self._read(found, drawn_rows(len(found.xs), size, generator, self.block))
+    def count(self, split: str) -> int:
+        return len(_split(self.data, self.classes, split).xs)
 
-    def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
-        """The split in order, each sequence once, at most so many; `seed` changes nothing."""
-        check_split(split)
-        found = _split(self.data, self.classes, split)
-        most, size = min(checks.positive_size("sequences", sequences), len(found.xs)), checks.positive_size("size", size)
-        for start in range(0, most, size):
-            yield self._read(found, torch.arange(start, min(start + size, most)))
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
+        return self.batch_of(split, drawn_rows(self.count(split), size, generator, self.block))
 
     def target_counts(self) -> dict[str, TargetCounts]:
         """How frequent the classes of "train" are, all that is known without the input."""
@@ -89,12 +79,12 @@ class Arrays(ClassOfTheSequence):
         counts = (torch.bincount(piece.long(), minlength=self.classes) for piece in labels.pieces())
         return {"blind": [functools.reduce(torch.add, counts).tolist()]}
 
-    @staticmethod
-    def _read(split: _Split, which: Tensor) -> Batch:
-        xs, labels = split.xs[which].to(torch.get_default_dtype()).movedim(0, 1).contiguous(), split.labels[which].long()
-        if split.lengths is None:
+    def batch_of(self, split: str, which: Tensor) -> Batch:
+        found = _split(self.data, self.classes, split)
+        xs, labels = found.xs[which].to(torch.get_default_dtype()).movedim(0, 1).contiguous(), found.labels[which].long()
+        if found.lengths is None:
             return Batch(xs, labels)
-        lengths = split.lengths[which].long()
+        lengths = found.lengths[which].long()
         return Batch(xs[: int(lengths.max())], labels, lengths=lengths)
 
 

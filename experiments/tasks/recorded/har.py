@@ -16,7 +16,7 @@ from typing import Literal
 
 import torch
 
-from experiments.data.stand_in import STAND_IN, windows
+from experiments.data.stand_in import FIRST_TRY, STAND_IN, windows
 from experiments.data.uci_har import CHANNELS, WINDOW, read_uci_har
 from experiments.digests import digest
 from experiments.settings import check_one_of
@@ -41,7 +41,7 @@ class HAR(Recorded):
              sets in github.com/microsoft/EdgeML, Algorithms/FastGRNN.md; Ohno and Kumagai 2021, sec. VI-C, follow them.
     """
 
-    input_size, shortest, built_in = len(CHANNELS), WINDOW, True
+    input_size, shortest, hint = len(CHANNELS), WINDOW, FIRST_TRY
     classes: Literal["six", "moving", "fastgrnn"] = "six"
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ from experiments.data.physionet2012 import PARAMETERS, Patient, read_deaths2012,
 from experiments.digests import digest
 from experiments.seeds import generator as generator_of
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.task import SPLITS, Batch, ClassOfTheSequence, check_split
+from experiments.tasks.task import SPLITS, Batch, FromFiles, check_split
 from experiments.usage import UsageError
 
 __all__ = ["VALUES", "Patients", "Records", "auroc"]
@@ -47,7 +47,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Patients(ClassOfTheSequence):
+class Patients(FromFiles):
     r"""Who dies in hospital, 1, and who does not, 0.
 
     Args:    data: the folder with the files; grid: hours to whose multiples times are rounded, values that fall on the same one
@@ -60,13 +60,12 @@ class Patients(ClassOfTheSequence):
 
     input_size, output_size, masked = 2 * VALUES, 2, True
     measured: ClassVar[Sequence[str]] = ("loss", "accuracy", "auroc")
-    data: str = ""
+    holds = "the patients"
     grid: float = 0.1
     clock_given: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.data, str) or not self.data:
-            raise ValueError(f"`data` must name the folder with the patients, got {self.data!r}.")
+        super().__post_init__()
         if not 0 <= self.grid <= LONGEST:
             raise ValueError(f"`grid` must be hours from 0 to {LONGEST:g}, got {self.grid}.")
         checks.is_flag("clock_given", self.clock_given)
@@ -78,13 +77,12 @@ class Patients(ClassOfTheSequence):
     def fingerprint(self) -> str:
         return _read(self.data, self.grid)[1]
 
-    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
-        """Patients of the split, each drawn anew."""
-        return self.batch_of(split, torch.randint(len(self.recorded(split).labels), (size,), generator=generator))
+    def count(self, split: str) -> int:
+        return len(self.recorded(split).labels)
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
         """The split, at most so many, in one batch, as an AUROC is not a mean over batches; `size` and `seed` change nothing."""
-        yield self.batch_of(split, torch.arange(len(self.recorded(split).labels))[: checks.positive_size("sequences", sequences)])
+        yield self.batch_of(split, torch.arange(self.count(split))[: checks.positive_size("sequences", sequences)])
 
     def epoch_batches(self, size: int, generator: torch.Generator, together: int = 10) -> list[Tensor]:
         """Each patient of "train" once, in batches of similar lengths, sorted within `together` batches at a time: places."""
@@ -100,7 +98,6 @@ class Patients(ClassOfTheSequence):
         return (self.batch_of("train", which) for which in self.epoch_batches(size, generator, together))
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
-        """These patients of a split, by their places in it."""
         records = self.recorded(split)
         ts, xs = ([each[k] for k in which.tolist()] for each in (records.ts, records.xs))
         values = pad_sequence(xs, padding_value=math.nan).to(torch.get_default_dtype())

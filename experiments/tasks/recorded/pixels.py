@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from experiments.data.mnist import CLASSES, SIDE, Images, read_mnist
-from experiments.data.stand_in import STAND_IN, digits
+from experiments.data.stand_in import FIRST_TRY, STAND_IN, digits
 from experiments.digests import digest
 from experiments.settings import check_one_of, check_whole
 from experiments.tasks.recorded.recordings import Recorded, Sequences
@@ -41,7 +41,7 @@ class Pixels(Recorded):
              held out, the scale of a pixel and the permutation are not printed; they are this project's. So are the blocks.
     """
 
-    input_size, output_size, built_in = 1, CLASSES, True
+    input_size, output_size, hint = 1, CLASSES, FIRST_TRY
     order: Literal["rows", "permuted"] = "rows"
     side: int = SIDE
     permutation: int = 0

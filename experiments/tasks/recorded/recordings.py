@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
-from experiments.data.stand_in import STAND_IN
 from experiments.seeds import generator as generator_of
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.task import Batch, ClassOfTheSequence, check_split
+from experiments.tasks.task import Batch, FromFiles
 from experiments.usage import UsageError
 
 __all__ = ["MOST_REPEATS", "Recorded", "Sequences", "played", "scale_of", "thinned"]
@@ -43,25 +40,21 @@ class Sequences:
 
 
 @dataclass(frozen=True)
-class Recorded(ClassOfTheSequence):
+class Recorded(FromFiles):
     r"""The class of a recorded sequence, played at some speed.
 
     Args:    data: the folder with the files, or "stand-in" where one is built in; speed: a whole number, or one over a whole
              number; clock_given: whether batches say how long their samples last; kept: share of the samples not lost.
     Raises:  UsageError for a file that cannot be read, when it is first needed. A folder is read once in a process.
-    Source:  this project.
     """
 
-    built_in: ClassVar[bool] = False  # whether there is a stand-in
-    data: str = ""
+    holds = "the recordings"
     speed: float = 1.0
     clock_given: bool = False
     kept: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.data, str) or not self.data:
-            hint = f" For a first try, data={STAND_IN} is made here." if self.built_in else ""
-            raise ValueError(f"`data` must name the folder with the recordings, got {self.data!r}.{hint}")
+        super().__post_init__()
         checks.is_flag("clock_given", self.clock_given)
         if not 0 < self.kept <= 1:
             raise ValueError(f"`kept` must be a share above 0 and up to 1, got {self.kept}.")
@@ -95,22 +88,14 @@ class Recorded(ClassOfTheSequence):
     def fingerprint(self) -> str:
         return self.read()[1]
 
-    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
-        """Sequences of the split, each drawn anew."""
-        return self._batch(split, torch.randint(len(self.recorded(split).labels), (size,), generator=generator))
-
-    def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
-        """The split in order, each sequence once, at most so many; `seed` changes nothing."""
-        check_split(split)
-        sequences, size = checks.positive_size("sequences", sequences), checks.positive_size("size", size)
-        for which in torch.arange(min(sequences, len(self.recorded(split).labels))).split(size):
-            yield self._batch(split, which)
+    def count(self, split: str) -> int:
+        return len(self.recorded(split).labels)
 
     def target_counts(self) -> dict[str, TargetCounts]:
         """How frequent the classes of "train" are, all that is known without the input."""
         return {"blind": [torch.bincount(self.recorded("train").labels, minlength=self.output_size).tolist()]}
 
-    def _batch(self, split: str, which: Tensor) -> Batch:
+    def batch_of(self, split: str, which: Tensor) -> Batch:
         found = self.recorded(split)
         lengths = None if found.lengths is None else found.lengths[which]
         xs = self.numbers(found.xs[: None if lengths is None else int(lengths.max()), which])

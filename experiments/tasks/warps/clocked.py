@@ -27,12 +27,12 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ctrnn import checks
 from experiments.settings import LARGEST, check_one_of, check_whole
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.task import Batch, ClassAtEverySample
+from experiments.tasks.task import Batch, ClassAtEverySample, one_hot
 from experiments.tasks.warps.recall import Recall
 from experiments.tasks.warps.warped import DUMMY
 
@@ -109,7 +109,7 @@ class ClockedRecall(ClassAtEverySample):
         before = torch.cat([torch.full_like(symbols[:1], DUMMY), symbols[:-1]])
         targets = before if self.said == "before" else symbols
         held, dtype = self.held(clock), torch.get_default_dtype()
-        xs = nn.functional.one_hot(symbols, self.alphabet).to(dtype).repeat_interleave(held, 0)
+        xs = one_hot(symbols, self.alphabet).repeat_interleave(held, 0)
         xs = xs * self.sizes(held).to(dtype).repeat(self.characters)[:, None, None]
         counts: Tensor | None = None
         if self.counted == "last":

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ctrnn import checks
 from experiments.settings import check_one_of, check_whole
-from experiments.tasks.task import Batch, ClassAtEverySample
+from experiments.tasks.task import Batch, ClassAtEverySample, one_hot
 
 __all__ = ["DUMMY", "Warped"]
 
@@ -74,7 +74,7 @@ class Warped(ClassAtEverySample):
         if self.padded:
             xs, targets = xs.where(first, DUMMY), targets.where(first, DUMMY)
             counts = first.to(torch.get_default_dtype())
-        return Batch(nn.functional.one_hot(xs, self.input_size).to(torch.get_default_dtype()), targets, counts)
+        return Batch(one_hot(xs, self.input_size), targets, counts)
 
     def share_of_the_first(self) -> float:
         """How much of what counts is said before anything was seen, so that its target is the dummy; in the mean."""
