@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,7 +19,7 @@ from experiments.reports import plots
 from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, PURPLE
 from experiments.reports.spreads import NotEnoughError, Spread
 
-__all__ = ["LOOKS", "Lines", "bands", "dots", "log_dots"]
+__all__ = ["LOOKS", "Lines", "band", "bands", "dots", "log_dots"]
 
 # Told apart by colour, dashes and markers, each by itself.
 LOOKS = tuple(zip((ORANGE, BLUE, GREEN, PURPLE, INK), (*DASHES, (0, (7, 1.5, 1, 1.5))), ("o", "s", "^", "D", "v"), strict=True))
@@ -48,7 +49,8 @@ def bands(
         xs = sorted({x for lines in panels.values() for points in lines.values() for x in points})
         for ax, (title, lines) in zip(axes, panels.items(), strict=True):
             for name, points in lines.items():
-                _band(ax, name, points, *looks[name])
+                colour, dashes, marker = looks[name]
+                band(ax, points, colour, linestyle=dashes, marker=marker, markersize=4, label=name)
             ax.set_title(title, pad=2)
             ax.grid(axis="y")
         if y_log:
@@ -139,11 +141,12 @@ def _looks(panels: Mapping[str, Lines]) -> dict[str, tuple]:
     return dict(zip(names, LOOKS, strict=False))
 
 
-def _band(ax: Axes, name: str, points: Mapping[float, Spread], colour: str, dashes: object, marker: str) -> None:
+def band(ax: Axes, points: Mapping[float, Spread], colour: str, **look: Any) -> None:
+    """Draw the means over x as a line, and a band from the least to the largest; `look` as for `Axes.plot`."""
     xs = sorted(points)
     means, lows, highs = ([getattr(points[x], part) for x in xs] for part in ("mean", "low", "high"))
     ax.fill_between(xs, lows, highs, color=colour, alpha=0.2, linewidth=0)
-    ax.plot(xs, means, color=colour, linestyle=dashes, marker=marker, markersize=4, label=name)
+    ax.plot(xs, means, color=colour, **look)
 
 
 def _x_axis(ax: Axes, xs: list[float], log: bool) -> None:

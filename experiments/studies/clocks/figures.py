@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.reports import plots
+from experiments.reports.bands import band
 from experiments.reports.plots import BLUE, DASHES, GREEN, GRID, MUTED, ORANGE, PURPLE, WIDTH
 from experiments.reports.spreads import NotEnoughError
 from experiments.studies.results import groups, spreads, where
@@ -100,8 +101,5 @@ def accuracy_over_g_dt(rows: pd.DataFrame, x_label: str) -> Figure:
 
 def _line(ax: Axes, way: str, rows: pd.DataFrame) -> None:
     name, colour, dashes, marker = LOOKS[way]
-    points = dict(sorted(spreads(rows, "clock", "accuracy").items()))
-    lows, highs = [value.low for value in points.values()], [value.high for value in points.values()]
-    ax.fill_between(list(points), lows, highs, color=colour, alpha=0.2, linewidth=0)
-    means = [value.mean for value in points.values()]
-    ax.plot(list(points), means, color=colour, linestyle=dashes, marker=marker, markersize=3.6, label=name)
+    points = spreads(rows, "clock", "accuracy")
+    band(ax, points, colour, linestyle=dashes, marker=marker, markersize=3.6, label=name)

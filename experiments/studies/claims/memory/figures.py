@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from experiments.models.integrators import EXACT
 from experiments.reports import plots
+from experiments.reports.bands import band
 from experiments.reports.plots import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, WIDTH
 from experiments.reports.spreads import NotEnoughError
 from experiments.studies.results import Results, spreads, where
@@ -43,10 +44,8 @@ def accuracy_over_speed(results: Results) -> Figure:
 
 
 def _panel(ax: Axes, rows: pd.DataFrame, said: str) -> None:
-    line = dict(sorted(spreads(where(rows, kind="stretch", map=EXACT), "stretch", "accuracy").items()))
-    speeds = list(line)
-    ax.fill_between(speeds, [one.low for one in line.values()], [one.high for one in line.values()], color=GREEN, alpha=0.2, lw=0)
-    ax.plot(speeds, [one.mean for one in line.values()], color=GREEN, label="exact, slowed or sped up")
+    line = spreads(where(rows, kind="stretch", map=EXACT), "stretch", "accuracy")
+    band(ax, line, GREEN, label="exact, slowed or sped up")
     for name, (label, colour, marker) in MARKS.items():
         for clock in CLOCKS:
             speed = where(rows, kind="speed", map=name, clock=clock, weights=said)["speed"]
