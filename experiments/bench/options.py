@@ -29,7 +29,7 @@ PEERS = tuple(NEEDS)
 
 
 def chosen(against: str | None) -> tuple[str, ...]:
-    """The peers of a list "name,name", in the order of `PEERS`; all without a list. Raises: UsageError."""
+    """Return the peers of a list "name,name", in the order of `PEERS`; all without a list. Raises: UsageError."""
     if against is None:
         return PEERS
     names = [name.strip() for name in against.split(",") if name.strip()]
@@ -41,7 +41,7 @@ def chosen(against: str | None) -> tuple[str, ...]:
 
 
 def absent(name: str) -> str | None:
-    """Why a peer cannot be compared here, and what to install; None if it can."""
+    """Say why a peer cannot be compared here, and what to install; None if it can."""
     modules, how = NEEDS[name]
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     return f"{' and '.join(missing)} not installed: {how}" if missing else None

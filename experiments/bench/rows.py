@@ -45,7 +45,7 @@ class Quartiles(NamedTuple):
 
 
 def quartiles(values: Values) -> Quartiles | None:
-    """Quartiles over rounds; None where the candidate sat out all of them."""
+    """Compute quartiles over rounds; None where the candidate sat out all of them."""
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -54,17 +54,17 @@ def quartiles(values: Values) -> Quartiles | None:
 
 
 def ratio(values: Values, reference: Values) -> Quartiles | None:
-    """Ratios to the reference within each round; None where no round has both."""
+    """Compute quartiles of the ratios to the reference within each round; None where no round has both."""
     pairs = zip(values, reference, strict=True)
     return quartiles([None if a is None or b is None else a / b for a, b in pairs])
 
 
 def data_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """The rows of a record with their facts as columns, and the median of their values."""
+    """Read the rows of a record, with their facts as columns and the median of their values."""
     frame = pd.DataFrame([{**row, **row["facts"]} for row in rows])
     return frame.assign(median=[np.median([value for value in values if value is not None]) for values in frame["values"]])
 
 
 def medians(rows: pd.DataFrame, over: str) -> pd.DataFrame:
-    """Medians by candidate, in the order of the rows, and by another column, sorted."""
+    """Tabulate medians by candidate, in the order of the rows, and by another column, sorted."""
     return rows.pivot(index="candidate", columns=over, values="median").reindex(rows["candidate"].unique())

@@ -50,7 +50,7 @@ def run(
 
 
 def _write(out: Path, record: dict[str, Any]) -> None:
-    """By the file's ending: the whole record, the tables, or the figure."""
+    """Write the whole record, the tables, or the figure, by the file's ending."""
     if out.suffix == ".json":
         write_json(out, record)
     elif out.suffix == ".md":
@@ -64,7 +64,7 @@ def _write(out: Path, record: dict[str, Any]) -> None:
 def measure(
     peers: tuple[str, ...], scale: str, threads: int | None, repeats: int | None, device: str, command: str
 ) -> dict[str, Any]:
-    """The record of a comparison, as it goes into the JSON file."""
+    """Return the record of a comparison, as it goes into the JSON file."""
     session = Session(peers, device, repeats or SCALES[scale].rounds)
     rows, seconds = [], dict.fromkeys(PARTS, 0.0)
     if device == "cuda" and "diffrax" in peers:

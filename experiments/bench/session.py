@@ -102,7 +102,7 @@ def interleaved(
     clock: Callable[[], float] = time.perf_counter,
     before_each: Callable[[K], None] = lambda key: None,
 ) -> dict[K, list[float | None]]:
-    """Seconds of each candidate, a number for each round, None for rounds that it sat out.
+    """Time each candidate: its seconds in each round, None for rounds that it sat out.
 
     All run once before the first round, except those in `warm`; a candidate whose rounds have taken more than `patience`
     seconds sits out the rest.
@@ -144,7 +144,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def wrong_engine(stats: Mapping[str, Any], wanted: str) -> str | None:
-    """Which other engine ran, and why; None if the wanted one did."""
+    """Say which other engine ran, and why; None if the wanted one did."""
     if stats["engine"] in KERNELS.get(wanted, (wanted,)):
         return None
     return f"it ran by {stats['engine']!r}" + (f": {stats['engine_why']}" if stats["engine_why"] else "")

@@ -68,14 +68,14 @@ class Unit(ctrnn.VectorField):
 
 
 def stepped(step: Step, g_dt: Tensor, w: Tensor) -> discretize.Map:
-    """The map at all points of a plane, which its samples are: g_dt and w (n,)."""
+    """Make the map at all points of a plane, one a sample: g_dt and w (n,)."""
     x = torch.stack([w, torch.full_like(w, THETA)], -1)
     return discretize.Map(Unit(), step, lambda p: x[p.long()], lambda p: g_dt[p.long()])
 
 
 @torch.no_grad()
 def fates(step: Step, g_dt: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """An index into `FATES` for each point; where no period was found the exponent a step and its standard error, else nan."""
+    """Find the index into `FATES` of each point; without a period the exponent a step and its standard error, else nan."""
     system, point = stepped(step, g_dt, w), torch.arange(len(w), dtype=torch.float64)
     h = torch.full((len(w), 1), START, dtype=torch.float64)
     for _ in range(SETTLE):
@@ -98,7 +98,7 @@ def fates(step: Step, g_dt: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @torch.no_grad()
 def largest_exponent(step: Step, g_dt: Tensor, w: Tensor, exponent: Tensor) -> tuple[float, float]:
-    """The largest exponent a step of these points, and its standard error; `exponent`: of short runs, nan for none."""
+    """Measure the largest exponent a step of these points, and its standard error; `exponent`: of short runs, nan for none."""
     first = exponent.nan_to_num(-torch.inf).topk(min(CANDIDATES, len(w))).indices
     first = first[exponent[first] > CHAOTIC]
     if not len(first):
@@ -113,7 +113,7 @@ def largest_exponent(step: Step, g_dt: Tensor, w: Tensor, exponent: Tensor) -> t
 
 
 def least_chaotic(w: float, gates: np.ndarray = GATES_LOOKED_AT, steps: int = 16_000) -> float:
-    """The least G |w|, of those in `gates`, at which Euler's step is chaotic; nan where none is.
+    """Find the least G |w|, of those in `gates`, at which Euler's step is chaotic; nan where none is.
 
     Not chaotic at any G |w| <= 1 - G: the map is monotone there, as its derivative is at least 1 - G - G |w|.
     """
@@ -135,7 +135,7 @@ def _kept_in_sight(h: Tensor) -> Tensor:
 
 
 def count_values(gate: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """How many values a long run of h + G (tanh(w (h - theta)) - h) takes, by counting them; 0 beyond all bounds."""
+    """Count the values that a long run of h + G (tanh(w (h - theta)) - h) takes; 0 beyond all bounds."""
     h = np.full_like(w, START)
     with np.errstate(all="ignore"):
         for _ in range(20_000):
@@ -149,13 +149,13 @@ def count_values(gate: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def expected(values: np.ndarray) -> np.ndarray:
-    """The fate by the number of values; more than `LONGEST` are chaos, or a cycle nobody would see."""
+    """Tell the fate by the number of values; more than `LONGEST` are chaos, or a cycle too long to be seen."""
     return np.select([values == 0, values == 1, values == 2, values <= LONGEST], [DIVERGENCE, REST, TWO, LONGER], CHAOS)
 
 
 @torch.no_grad()
 def chart_section(recording: Recording, say: Callable[[str], None]) -> Section:
-    """The plane of g dt and w for every map, and its check by counting."""
+    """Compute the plane of g dt and w for every map, and check it by counting."""
     g_dt, w = G_DT.repeat(len(W)), W.repeat_interleave(len(G_DT))
     found, rates, errors, largest = {}, {}, {}, {}
     say(f"  map, share of the plane: {', '.join(FATES)}; largest exponent a step, at G < 1 or g dt < 1, ± two standard errors")

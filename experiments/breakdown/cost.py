@@ -46,7 +46,7 @@ class Price(NamedTuple):
 
 @torch.no_grad()
 def prices(field: ctrnn.VectorField, xs: Tensor, dt: float) -> pd.DataFrame:
-    """Every map with twice as many steps a sample, again and again; and the adaptive solver at several tolerances.
+    """Price every map with 1, 2, 4, ... steps a sample, and the adaptive solver at several tolerances.
 
     Columns: those of `Price`; for the solver `substeps` is the power of its tolerance.
     """
@@ -69,13 +69,13 @@ def prices(field: ctrnn.VectorField, xs: Tensor, dt: float) -> pd.DataFrame:
 
 
 def cheapest(found: pd.DataFrame, target: float, steps: Sequence[str]) -> Price | None:
-    """The cheapest of these maps whose error is at most the target."""
+    """Find the cheapest of these maps whose error is at most the target."""
     good = found[found.step.isin(steps) & (found.drift <= target)]
     return min((Price(*row) for row in good.itertuples(index=False)), key=lambda price: price.cost, default=None)
 
 
 def cost_section(recording: Recording, say: Callable[[str], None]) -> Section:
-    """Prices, and what to take for which accuracy."""
+    """Price all maps, and say which to take for which accuracy."""
     xs = torch.from_numpy(recording.xs[:SAMPLES])[:, None]
     field = fields_for(len(recording.channels))[FIELD]
     found = {dt: prices(field, xs, dt) for dt in DTS}

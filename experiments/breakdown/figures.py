@@ -37,7 +37,7 @@ REGION_HATCHES = {"monotone": "", "overshooting": "///", "marginal": "", "diverg
 
 
 def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: str) -> Figure:
-    """A bar for each step map, from region to region; (start, end, region) with g dt on a logarithmic axis."""
+    """Draw a bar for each step map, from region to region: (start, end, region) with g dt on a logarithmic axis."""
     with plots.style():
         figure, (ax,) = plots.panels(1, 0.75 + 0.235 * len(bars))
         for row, pieces in enumerate(bars.values()):
@@ -90,7 +90,7 @@ def by_family(
     ends: Mapping[str, Sequence[float]] | None = None,
     dots: tuple[str, Sequence[float], Sequence[float]] | None = None,
 ) -> Figure:
-    """A panel for each family of step maps, a line for each map; values beyond `limits` leave the panel at the top."""
+    """Draw a panel for each family of step maps, a line for each map; values beyond `limits` leave the panel at the top."""
     with plots.style():
         families = {name: [m for m in maps if m in values] for name, maps in FAMILIES.items()}
         # A family below the panel is exact: an empty panel would say less than none.
@@ -132,7 +132,7 @@ def by_family(
 
 
 def growths(curves: pd.DataFrame) -> Figure:
-    """For each field a panel: the largest spectral radius along a run for two maps, and the norms above them."""
+    """Draw for each field the largest spectral radius along a run for two maps, and the norms above them."""
     with plots.style():
         fields = list(curves.field.unique())
         figure, axes = plots.panels(len(fields), 0.7 + 1.5 * len(fields), sharex=True)
@@ -156,7 +156,7 @@ def growths(curves: pd.DataFrame) -> Figure:
 
 
 def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[str, np.ndarray], unit: int) -> Figure:
-    """c'g along a run on coloured ground, and a unit's state, exact and by each of some step maps."""
+    """Draw c'g along a run on coloured ground, and a unit's state, exact and by each of some step maps."""
     with plots.style():
         ratios = [1.3, *([1] * len(stepped))]
         figure, axes = plots.panels(len(ratios), 1.7 + 1.15 * len(stepped), sharex=True, height_ratios=ratios)
@@ -184,7 +184,7 @@ def played(time: np.ndarray, g: np.ndarray, exact: np.ndarray, stepped: Mapping[
 
 
 def chart(pictures: Mapping[str, np.ndarray], g_dt: np.ndarray, w: np.ndarray, fates: Sequence[str]) -> Figure:
-    """Small panels of the plane of g dt and w, coloured by fate: (w, g dt), indices into `fates`."""
+    """Draw small panels of the plane of g dt and w, coloured by fate: (w, g dt), indices into `fates`."""
     with plots.style():
         columns = 6
         rows = math.ceil(len(pictures) / columns)

@@ -23,7 +23,7 @@ PART, FIELD = "one unit, held target", "g (f - h)"
 
 @torch.no_grad()
 def held_section(recording: Recording, say: Callable[[str], None]) -> Section:
-    """Gates, limits and errors on a target that is held."""
+    """Compute gates, limits and errors on a target that is held."""
     g, found, identity = GRID[GRID <= 50], {name: limits(step) for name, step in MAPS.items()}, softplus_identity()
     say("  map, overshoots from, diverges from")
     for name, where in found.items():

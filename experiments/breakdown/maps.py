@@ -48,7 +48,7 @@ class Limits:
 
 
 def limits(step: Step) -> Limits:
-    r"""Where R(-g) turns negative, and where |R| passes 1.
+    r"""Find where R(-g) turns negative, and where |R| passes 1.
 
     Source: found on a grid of g and then bisected, so that the map itself is asked and no table of its limits.
     """

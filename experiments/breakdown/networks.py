@@ -51,7 +51,7 @@ FIELDS = ("plain", "plain, power decay", "gated, softplus", "gru", "lstm")
 
 
 def fields_for(channels: int) -> dict[str, ctrnn.VectorField]:
-    """Random weights from a fixed seed; the recurrence of the first two has the spectral radius 0.8."""
+    """Make the fields, with random weights from a fixed seed; the recurrence of the first two has the spectral radius 0.8."""
     generator = torch.Generator().manual_seed(SEED)
     settings = WeightSettings(dtype=torch.float64, generator=generator)
     candidate = ctrnn.TanhCandidate(channels, UNITS, **settings)
@@ -67,14 +67,14 @@ def fields_for(channels: int) -> dict[str, ctrnn.VectorField]:
 
 
 def exact_states(field: ctrnn.VectorField, xs: Tensor, dt: float) -> Tensor:
-    """The states before and after each sample, (time + 1, batch, state), to a tolerance of 1e-8."""
+    """Solve for the states before and after each sample, (time + 1, batch, state), to a tolerance of 1e-8."""
     path = ctrnn.HeldPath(xs, dt * torch.arange(len(xs) + 1, dtype=torch.float64))
     h0 = field.initial_state(xs.shape[1])
     return discretize.integrate(field, path, h0, path.knots, method="dopri8", rtol=1e-8, atol=1e-8).hs
 
 
 def stepped(field: ctrnn.VectorField, step: Step, xs: Tensor, dt: float, substeps: int = 1) -> tuple[Tensor, float]:
-    """The same by a step map, and its cost in evaluations a sample; states are nan from where a step cannot be taken."""
+    """Compute the same by a step map, and its cost in evaluations a sample; states are nan from where a step cannot be taken."""
     h, cost, hs = field.initial_state(xs.shape[1]), 0, [field.initial_state(xs.shape[1])]
     for projected in field.project(xs).unbind(0):
         try:
@@ -92,7 +92,7 @@ def stepped(field: ctrnn.VectorField, step: Step, xs: Tensor, dt: float, substep
 
 
 def one_step(field: ctrnn.VectorField, step: Step, xs: Tensor, exact: Tensor, dt: float) -> Tensor:
-    """From every exact state one step, all samples at once: (time, batch, state)."""
+    """Take one step from every exact state, all samples at once: (time, batch, state)."""
     try:
         return step.advance(field, field.project(xs), exact[:-1], dt)
     except discretize.StepError:
@@ -100,19 +100,19 @@ def one_step(field: ctrnn.VectorField, step: Step, xs: Tensor, exact: Tensor, dt
 
 
 def root_mean_square(off: Tensor | np.ndarray) -> float:
-    """Infinite where something is not a number."""
+    """Compute the root mean square; infinite where something is not a number."""
     value = float(torch.as_tensor(off).square().mean().sqrt())
     return value if math.isfinite(value) else math.inf
 
 
 def error_in_words(error: float, form: str = "") -> str:
-    """Its number, unless the run is lost."""
+    """Write an error as its number, unless the run is lost."""
     return "lost" if not error < LOST else format(error, form) if form else scientific(error)
 
 
 @torch.no_grad()
 def measure(fields: Mapping[str, ctrnn.VectorField], xs: Tensor, dts: Sequence[float] = DTS) -> pd.DataFrame:
-    """Every map on every field at every dt.
+    """Run every map on every field at every dt.
 
     Columns: field, step, dt; leak, the median of L dt along the exact run; local and drift, the root mean square errors after
     one step and over the run; largest |h|; lost.
@@ -133,7 +133,7 @@ def measure(fields: Mapping[str, ctrnn.VectorField], xs: Tensor, dts: Sequence[f
 
 @torch.no_grad()
 def growth_curves(fields: Mapping[str, ctrnn.VectorField], xs: Tensor) -> pd.DataFrame:
-    """The largest spectral radius and norm along the exact run at dt = 1, for steps of other lengths from its states."""
+    """Compute the largest spectral radius and norm along the exact run at dt = 1, for steps of other lengths from its states."""
     curves = []
     for name, field in fields.items():
         exact = exact_states(field, xs, 1.0)[:-1]

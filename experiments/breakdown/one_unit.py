@@ -71,25 +71,25 @@ class _InputRate(ctrnn.Part):
 
 
 def errors(step: Step, g: Tensor) -> Tensor:
-    """The error of one step from h = 0 to the target f = 1, by the map itself: |R(-g) - e^-g|, but for the splittings."""
+    """Compute the error of one step from h = 0 to the target f = 1, by the map itself: |R(-g) - e^-g|, but for the splittings."""
     field = ctrnn.Relaxation(_Constant(1.0), _InputRate(), ctrnn.LinearDecay())
     moved = step(field, g[:, None], torch.zeros_like(g)[:, None], 1.0)[:, 0]
     return (moved + torch.expm1(-g)).abs()
 
 
 def decay_factor(step: Step, y: Tensor, exponent: float = EXPONENT) -> Tensor:
-    """What one step leaves of h = 1 under dh/dt = -y |h|^r h: the same for every h and g with g dt |h|^r = y."""
+    """Compute what one step leaves of h = 1 under dh/dt = -y |h|^r h: the same for every h and g with g dt |h|^r = y."""
     field = ctrnn.Relaxation(_Constant(0.0), _InputRate(), ctrnn.PowerDecay(exponent))
     return step(field, y[:, None], torch.ones_like(y)[:, None], 1.0)[:, 0]
 
 
 def regions_of(factors: Tensor, g: Tensor) -> list[str]:
-    """The region of each factor, at that g dt."""
+    """Name the region of each factor, at that g dt."""
     return [REGIONS[k] for k in regions_of_factors(factors, g).tolist()]
 
 
 def bars(g: Tensor, regions: list[str]) -> list[tuple[float, float, str]]:
-    """Neighbouring g of one region, as one piece."""
+    """Join neighbouring g of one region to one piece."""
     edges = [float(g[0]), *(float((a * b).sqrt()) for a, b in pairwise(g)), float(g[-1])]
     pieces: list[tuple[float, float, str]] = []
     for k, found in enumerate(regions):
@@ -103,12 +103,12 @@ def bars(g: Tensor, regions: list[str]) -> list[tuple[float, float, str]]:
 
 
 def bars_of_maps(g: Tensor) -> Mapping[str, list[tuple[float, float, str]]]:
-    """The regions of every map over g dt, on a held target."""
+    """Compute the regions of every map over g dt, on a held target."""
     return {name: bars(g, regions_of(step.stability(-g), g)) for name, step in MAPS.items()}
 
 
 def limit_failures() -> list[str]:
-    """What is wrong with the limits of the Taylor step, 1 and 2, and of the exponential one, which has none."""
+    """Check the limits of the Taylor step, 1 and 2, and of the exponential one, which has none; say what is wrong."""
     euler, exponential, failures = limits(MAPS["Euler"]), limits(MAPS["ExponentialEuler"]), []
     if abs((euler.overshoots or 0) - 1) > 1e-6 or abs((euler.diverges or 0) - 2) > 1e-6:
         failures.append(f"Euler overshoots from {euler.overshoots} and diverges from {euler.diverges}, not from 1 and 2.")
@@ -119,7 +119,7 @@ def limit_failures() -> list[str]:
 
 @torch.no_grad()
 def softplus_identity() -> float:
-    """The largest difference between a sigmoid gate's Euler step and a softplus rate's exponential step, over a run."""
+    """Measure the largest difference between a sigmoid gate's Euler step and a softplus rate's exponential step, over a run."""
     generator = torch.Generator().manual_seed(0)
     field = ctrnn.gated(4, 16, dtype=torch.float64, generator=generator)
     for parameter in field.parameters():

@@ -23,7 +23,7 @@ SHARED = {"sharex": True, "sharey": True}
 
 
 def recording(xs: np.ndarray, rate: float, names: Sequence[str]) -> Figure:
-    """Channels one above the other; xs (time, channels), standardized."""
+    """Draw channels one above the other; xs (time, channels), standardized."""
     with style():
         figure, (ax,) = panels(1, 0.9 + 0.52 * len(names))
         apart = 6.0
@@ -39,7 +39,7 @@ def recording(xs: np.ndarray, rate: float, names: Sequence[str]) -> Figure:
 
 
 def clocks(runs: Sequence[WarpedRun], xs: np.ndarray, window: float, marked: tuple[int, int]) -> Figure:
-    """One channel xs (time,) on every clock, one row a clock, over the same stretch of time; the same samples marked in each."""
+    """Draw one channel xs (time,) on every clock, a row a clock, over the same stretch of time; the same samples are marked."""
     with style():
         figure, axes = panels(len(runs) + 1, 0.55 + 0.78 * (len(runs) + 1), **SHARED)
         rows = [("as recorded", np.arange(len(xs), dtype=float)), *((run.clock.name, run.ts) for run in runs)]
@@ -58,7 +58,7 @@ def clocks(runs: Sequence[WarpedRun], xs: np.ndarray, window: float, marked: tup
 
 
 def landing(runs: Sequence[WarpedRun], unwarped: np.ndarray, shown: slice, unit: int) -> Figure:
-    """One unit's state on every clock against what the clock shows: with its speed, without it, and unwarped."""
+    """Draw one unit's state on every clock against what the clock shows: with its speed, without it, and unwarped."""
     with style():
         figure, axes = panels(len(runs), 1.2 + 1.0 * len(runs), **SHARED)
         for ax, run in zip(axes, runs, strict=True):
@@ -71,7 +71,7 @@ def landing(runs: Sequence[WarpedRun], unwarped: np.ndarray, shown: slice, unit:
 
 
 def warp(run: WarpedRun, xs: np.ndarray, unwarped: np.ndarray, shown: slice, unit: int) -> Figure:
-    """The README's figure: a channel xs (time,) on two clocks, a unit's state on each, and one landing on the other."""
+    """Draw the README's figure: a channel xs (time,) on two clocks, a unit's state on each, and one landing on the other."""
     with style(**{"figure.facecolor": PAPER, "savefig.facecolor": PAPER}):
         figure = Figure(figsize=(8.0, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.1))
         grid = figure.add_gridspec(2, 2, height_ratios=[1, 1.35], hspace=0.08)
@@ -93,7 +93,7 @@ def warp(run: WarpedRun, xs: np.ndarray, unwarped: np.ndarray, shown: slice, uni
 
 
 def deviations(runs: Sequence[WarpedRun], limit: float) -> Figure:
-    """The largest deviation over units along the recording, with and without the clock's speed, and the limit."""
+    """Draw the largest deviation over units along the recording, with and without the clock's speed, and the limit."""
     with style():
         figure, (ax,) = panels(1, 3.5)
         smallest = limit
@@ -117,7 +117,7 @@ def deviations(runs: Sequence[WarpedRun], limit: float) -> Figure:
 
 
 def step_states(exact: np.ndarray, stepped: Mapping[int, np.ndarray], shown: slice, unit: int) -> Figure:
-    """One unit's state, exact and by Euler steps, one row for each number of steps a sample."""
+    """Draw one unit's state, exact and by Euler steps, a row for each number of steps a sample."""
     with style():
         figure, axes = panels(len(stepped), 0.95 + 1.05 * len(stepped), **SHARED)
         samples = np.arange(1, len(exact) + 1)[shown]
@@ -134,7 +134,7 @@ def step_states(exact: np.ndarray, stepped: Mapping[int, np.ndarray], shown: sli
 
 
 def step_errors(ns: Sequence[int], largest: Sequence[float], rms: Sequence[float]) -> Figure:
-    """Deviation of the Euler steps from the solution against steps a sample, both logarithmic."""
+    """Draw the deviation of the Euler steps from the solution against steps a sample, both logarithmic."""
     with style():
         figure, (ax,) = panels(1, 3.1)
         steps = np.asarray(ns, dtype=float)
@@ -155,7 +155,7 @@ def step_errors(ns: Sequence[int], largest: Sequence[float], rms: Sequence[float
 def accuracies(
     samples: Sequence[int], shares: Mapping[str, Mapping[str, Sequence[float]]], trained: tuple[int, int], chance: float
 ) -> Figure:
-    """Two panels over samples a symbol, a line for each model; in the lower one the speeds `trained` at are shaded."""
+    """Draw two panels over samples a symbol, a line for each model; in the lower one the speeds `trained` at are shaded."""
     with style():
         figure, axes = panels(2, 4.6, **SHARED)
         for ax, (title, lines) in zip(axes, shares.items(), strict=True):

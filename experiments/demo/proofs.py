@@ -54,12 +54,12 @@ class Row:
 
 
 def checked() -> Iterator[Row]:
-    """The core identities, each as soon as it is decided."""
+    """Decide the core identities, and yield each as soon as it is."""
     yield from (_row(*pair) for pair in derivations.check_all())
 
 
 def misprinted() -> Iterator[Row]:
-    """Equations that do not hold as a paper prints them."""
+    """Decide the equations that do not hold as a paper prints them."""
     yield from (_row(*pair) for pair in derivations.check_all(derivations.misprints()))
 
 
@@ -106,7 +106,7 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
 
 
 def typeset(words: str) -> Markup:
-    """ASCII formulas in HTML, with the letters and signs of print."""
+    """Write ASCII formulas in HTML, with the letters and signs of print."""
     text = str(escape(words))
     for pattern, sign in SIGNS:
         text = re.sub(pattern, sign, text)

@@ -41,7 +41,7 @@ class StepRun:
 
 @torch.no_grad()
 def compare(recording: Recording) -> tuple[np.ndarray, list[StepRun], float]:
-    """The exact states after each sample, the stepped ones, and the largest gate along the exact ones."""
+    """Compute the exact states after each sample, the stepped ones, and the largest gate along the exact ones."""
     field, xs = field_for(len(recording.channels)), samples(recording)
     exact = discretize.ContinuousRNN(field, method="dopri8", rtol=TOLERANCE, atol=TOLERANCE)(xs)[0]
     # With decay h the leak of a relaxation is its rate.
@@ -57,7 +57,7 @@ def compare(recording: Recording) -> tuple[np.ndarray, list[StepRun], float]:
 
 @torch.no_grad()
 def slowed_exactly(recording: Recording, exact: np.ndarray) -> float:
-    """How far the exact states on the slowed recordings themselves are from the unslowed ones, over a beginning of each."""
+    """Measure how far the exact states on the slowed recordings are from the unslowed ones, over a beginning of each."""
     field, xs = field_for(len(recording.channels)), samples(recording)[:EXCERPT]
     worst = 0.0
     for n in SLOWED[1:]:
@@ -77,7 +77,7 @@ def slowed_exactly(recording: Recording, exact: np.ndarray) -> float:
 
 
 def observed_orders(runs: list[StepRun]) -> list[float]:
-    """Between neighbours: the power of 1/n with which the root mean square deviation falls."""
+    """Compute the power of 1/n with which the root mean square deviation falls between neighbours."""
     return [float(np.log(a.rms / b.rms) / np.log(b.n / a.n)) for a, b in pairwise(runs)]
 
 

@@ -49,12 +49,12 @@ REPEATS = (1, 5)  # units that a sample lasts on the clock of variable repeats
 
 @cache
 def field_for(channels: int) -> ctrnn.VectorField:
-    """A gated field with weights drawn from a fixed seed."""
+    """Make a gated field with weights drawn from a fixed seed."""
     return ctrnn.gated(channels, UNITS, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED))
 
 
 def samples(recording: Recording) -> Tensor:
-    """(time, 1, channels)."""
+    """Return the recording as a tensor (time, 1, channels)."""
     return torch.from_numpy(recording.xs)[:, None]
 
 
@@ -94,12 +94,12 @@ class WarpedRun:
 
 
 def allowed_deviation() -> float:
-    """How far two solutions at the solver's tolerance may be apart."""
+    """Return how far two solutions at the solver's tolerance may be apart."""
     return ALLOWED * TOLERANCE
 
 
 def clocks_for(length: int) -> list[Clock]:
-    """Four clocks for a recording of `length` samples."""
+    """Make four clocks for a recording of `length` samples."""
     generator = torch.Generator().manual_seed(SEED)
     least, most = REPEATS
     lasts = torch.randint(least, most + 1, (length - 1,), generator=generator).double()
@@ -117,14 +117,14 @@ def clocks_for(length: int) -> list[Clock]:
 
 @torch.no_grad()
 def unwarped(recording: Recording) -> np.ndarray:
-    """h at every sample, (n, units)."""
+    """Solve for h at every sample, (n, units)."""
     path = ctrnn.LinearPath(samples(recording))
     return _solve(path, path.knots).hs[:, 0].numpy()
 
 
 @torch.no_grad()
 def run_clock(recording: Recording, clock: Clock, h: np.ndarray) -> WarpedRun:
-    """The recording on the clock, with c' and without, against the unwarped states h."""
+    """Run the recording on the clock, with c' and without, against the unwarped states h."""
     start = perf_counter()
     straight = ctrnn.LinearPath(samples(recording))
     path, ts = ctrnn.WarpedPath(straight, clock.warp), clock.warp.inverse(straight.knots)

@@ -27,7 +27,7 @@ UNDECIDED = "undecided"
 
 
 def run(file: Path) -> bool:
-    """Whether every certificate in the file shows what it says; a line for each that does not, and the count."""
+    """Check that every certificate in the file shows what it says; print a line for each that does not, and the count."""
     claims = _claims(file)
     without: Counter[str] = Counter()
     accepted = steps = alike = by_definition = 0

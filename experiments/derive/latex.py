@@ -38,7 +38,7 @@ WIDE = 90
 
 
 def document(claims: Sequence[Claim]) -> str:
-    """The whole file."""
+    """Write the whole file."""
     body = [PREAMBLE, r"\begin{document}", r"\title{The ledger}\date{}\maketitle", plain(summary(claims))]
     for source, found in groupby(claims, key=lambda claim: claim.source):
         body += ["", rf"\section*{{{plain(source)}}}", *(_paragraph(claim) for claim in found)]
@@ -46,7 +46,7 @@ def document(claims: Sequence[Claim]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text for LaTeX; letters that pdfTeX has no sign for are spelled out."""
+    """Escape text for LaTeX; letters that pdfTeX has no sign for are spelled out."""
     return "".join(ESCAPES.get(letter, letter) for letter in text).encode("ascii", "namereplace").decode()
 
 

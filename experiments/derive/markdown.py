@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "derivations.md"
 
 
 def tables(claims: Sequence[Claim]) -> str:
-    """A heading and a table for each source; below its table, what does not hold as printed."""
+    """Write a heading and a table for each source; below its table, what does not hold as printed."""
     parts = [summary(claims)]
     for source, found in groupby(claims, key=lambda claim: claim.source):
         listed = list(found)
@@ -29,7 +29,7 @@ def tables(claims: Sequence[Claim]) -> str:
 
 
 def filled(page: str, claims: Sequence[Claim]) -> str:
-    """The page with the claims between its markers."""
+    """Put the claims between the markers of the page."""
     return fill(page, "ledger", {"claims": f"\n{tables(claims)}\n"})
 
 

@@ -26,7 +26,7 @@ TITLES = {
 
 
 def page(claims: Sequence[Claim]) -> str:
-    """The whole file."""
+    """Write the whole file."""
     count = Counter((claim.source, claim.verdict) for claim in claims)
     sources = list(dict.fromkeys(claim.source for claim in claims))
     used = {verdict: words for verdict, words in WORDS.items() if any(claim.verdict == verdict for claim in claims)}

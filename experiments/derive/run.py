@@ -26,7 +26,7 @@ WIDTH = 120  # of a table that no terminal sets the width of
 
 
 def run(source: str | None, form: str, out: Path | None) -> bool:
-    """Whether every claim's decision is as recorded."""
+    """Decide and write the claims; return whether every decision is as recorded."""
     if out is not None:
         check_output(out)
     claims: list[Claim] = []
@@ -48,7 +48,7 @@ def run(source: str | None, form: str, out: Path | None) -> bool:
 
 
 def as_json(claim: Claim) -> dict[str, Any]:
-    """The claim's public fields, by their names; its formulas as LaTeX, the counterexample as text, the certificates as data."""
+    """Return a claim's public fields by name; its formulas as LaTeX, the counterexample as text, the certificates as data."""
     named = {key: list(value) if isinstance(value := getattr(claim, key), tuple) else value for key in (*KEYS, *MORE_KEYS)}
     numbers = {str(letter): str(value) for letter, value in claim.counterexample.items()}
     latex_of = [formula.latex for formula in claim.formulas]

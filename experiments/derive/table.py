@@ -33,7 +33,7 @@ WORDS = {
 
 
 def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:
-    """The table, line by line, each claim as soon as it comes."""
+    """Write the table line by line, each claim as soon as it comes."""
     source = None
     for claim in claims:
         if claim.source != source:
@@ -48,7 +48,7 @@ def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:
 
 
 def summary(claims: Sequence[Claim]) -> str:
-    """How many of each verdict, and whether all are as recorded."""
+    """Say how many claims have each verdict, and whether all are as recorded."""
     count = Counter(claim.verdict for claim in claims)
     parts = ", ".join(f"{count[verdict]} {words.plural}" for verdict, words in WORDS.items() if count[verdict])
     strange = [f"{claim.source}, {claim.label}" for claim in claims if not claim.as_recorded]

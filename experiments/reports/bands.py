@@ -36,7 +36,7 @@ def bands(
     y_limits: tuple[float, float] | None = None,
     levels: Mapping[str, float] | None = None,
 ) -> Figure:
-    r"""A panel for each title, in it a line for each model: the mean, and a band from the least to the largest.
+    r"""Draw a panel for each title, in it a line for each model: the mean, and a band from the least to the largest.
 
     Args:    panels: title -> model -> x -> spread; a model looks the same in all of them;  levels: name -> y of a thin line
              across every panel, what is reached without memory, say.
@@ -81,7 +81,7 @@ def bands(
 
 
 def dots(rows: Mapping[str, Spread], x_label: str, x_limits: tuple[float, float | None]) -> Figure:
-    """A row for each name: a dot at the mean, with a bar from the least to the largest."""
+    """Draw a row for each name: a dot at the mean, with a bar from the least to the largest."""
     with plots.style():
         figure, (ax,) = plots.panels(1, 1.0 + 0.32 * len(rows))
         for row, value in enumerate(rows.values()):
@@ -95,7 +95,7 @@ def dots(rows: Mapping[str, Spread], x_label: str, x_limits: tuple[float, float 
 
 
 def log_dots(rows: Mapping[str, Mapping[str, float]], label: str) -> Figure:
-    r"""A row for each name and in it a dot for each series; zeros stand left of the axis' break, as what they are.
+    r"""Draw a row for each name and in it a dot for each series; zeros stand left of the axis' break.
 
     Args:    rows: name -> series -> value, at least 0; what is not finite stands at the right edge.
     Raises:  NotEnoughError without any value.

@@ -11,6 +11,6 @@ COLOURS = {name: (f"#0102{number:02x}", *pair) for number, (name, pair) in enume
 
 
 def variables() -> str:
-    """The colours as CSS variables, --ink, --paper, ..., for both kinds of paper."""
+    """Write the colours as CSS variables, --ink, --paper, ..., for both kinds of paper."""
     light, dark = (" ".join(f"--{name}: {each[k]};" for name, each in COLOURS.items()) for k in (1, 2))
     return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"

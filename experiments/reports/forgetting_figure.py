@@ -25,7 +25,7 @@ ROWS = 64
 
 
 def forgetting_figure(influence: Tensor | np.ndarray, timescales: Tensor | np.ndarray) -> Figure:
-    r"""What is left of a sample in each unit as time passes, and the measured time scales against those that were set.
+    r"""Draw what is left of a sample in each unit as time passes, and the measured time scales against those that were set.
 
     Colour is one ink in seven strengths, so that it follows the page's, and says more where there is more; a dot in every
     row is where 1/e is left. With more than 64 units, neighbours share a row, in which their mean is drawn.

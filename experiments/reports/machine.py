@@ -25,7 +25,7 @@ VECTORS = {"avx512f": "AVX512", "avx2": "AVX2", "avx": "AVX", "asimd": "NEON"}
 
 
 def facts(device: str = "cpu") -> dict[str, str]:
-    """In words, by what they are; absent packages and unknowns are named as such."""
+    """Describe this machine in words, by name; absent packages and unknowns are named as such."""
     model, flags = _processor()
     known = {
         "machine": f"{platform.system()} {platform.machine()}",
@@ -46,7 +46,7 @@ def facts(device: str = "cpu") -> dict[str, str]:
 
 @contextmanager
 def limited(threads: int | None) -> Iterator[None]:
-    """So many threads for everyone, torch or not: this process and its children keep to so many cores."""
+    """Limit the threads of everyone, torch or not: this process and its children keep to so many cores."""
     before, allowed = torch.get_num_threads(), _affinity()
     try:
         if threads is not None:
@@ -61,7 +61,7 @@ def limited(threads: int | None) -> Iterator[None]:
 
 
 def cores() -> int:
-    """How many this process may use: those that it is bound to, and in a Slurm job that is not bound, as many as it asked for."""
+    """Count the cores that this process may use: those it is bound to, and in a Slurm job at most as many as it asked for."""
     here = len(_affinity() or ()) or os.cpu_count() or 1
     asked = os.environ.get("SLURM_CPUS_PER_TASK", "")
     return min(here, int(asked)) if asked.isdecimal() and int(asked) else here
@@ -99,7 +99,7 @@ def _compiler() -> str:
 
 
 def version_of(package: str) -> str:
-    """Of a package that is installed, perhaps under another name, as this project is."""
+    """Return the version of a package; this project is installed under another name."""
     try:
         return ctrnn.__version__ if package == "ctrnn" else version(package)
     except PackageNotFoundError:

@@ -46,12 +46,12 @@ STYLE = house.settings({name: placeholder for name, (placeholder, *_) in COLOURS
 
 
 def style(**more: str) -> AbstractContextManager[None]:
-    """Within it, figures are drawn in the style of pages."""
+    """Draw figures in the style of pages, within this context."""
     return rc_context(cast(Any, {**STYLE, **more}))
 
 
 def panels(count: int, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
-    """Panels one above the other, in a figure of that height in inches; `options` as for `Figure.subplots`."""
+    """Make panels one above the other, in a figure of that height in inches; `options` as for `Figure.subplots`."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, list(figure.subplots(count, 1, squeeze=False, **options)[:, 0])
 
@@ -64,7 +64,7 @@ def legend(
     place: Place = "outside upper left",
     length: float = 2.2,
 ) -> None:
-    """Every label of these panels once, perhaps in another order, outside of all panels."""
+    """Name every label of these panels once, perhaps in another order, outside of all panels."""
     once = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     labels = [list(once)[k] for k in order or range(len(once))]
     handles = [once[label] for label in labels]
@@ -72,7 +72,7 @@ def legend(
 
 
 def log_ticks(axis: Axis, at: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 50)) -> None:
-    """Plain numbers on a logarithmic axis, those within its limits."""
+    """Put plain numbers on a logarithmic axis, those within its limits."""
     low, high = axis.get_view_interval()
     if ticks := [t for t in at if low * 0.99 <= t <= high * 1.01]:
         axis.set_ticks(ticks, labels=[f"{t:g}" for t in ticks])
@@ -80,7 +80,7 @@ def log_ticks(axis: Axis, at: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 50)) -> 
 
 
 def decades(ax: Axes) -> None:
-    """Powers of ten as text: matplotlib's own are set in its mathematical font."""
+    """Label powers of ten as text: matplotlib's own are set in its mathematical font."""
     superscripts = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
     def name(exponent: int) -> str:

@@ -66,7 +66,7 @@ SectionMaker = Callable[[Any, Callable[[str], None]], Section]
 
 
 def page(sections: Sequence[Section], facts: Mapping[str, str], template: str, **values: Any) -> str:
-    """One HTML file that loads nothing, by a template that extends reports/page.html.jinja; `facts` by name are its footer."""
+    """Write one HTML file that loads nothing, by a template that extends reports/page.html.jinja; `facts` are its footer."""
     return ENVIRONMENT.get_template(template).render(sections=sections, facts=facts, **values)
 
 
@@ -78,7 +78,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def progress(label: str) -> Iterator[None]:
-    """A line on stderr while something is worked on, where that is a terminal."""
+    """Show a line on stderr while something is worked on, where that is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -92,17 +92,17 @@ def progress(label: str) -> Iterator[None]:
 
 
 def now() -> str:
-    """Date and time."""
+    """Return date and time."""
     return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Of Python and these packages."""
+    """Return the versions of Python and these packages."""
     return {"python": platform.python_version(), **{name: version_of(name) for name in packages}}
 
 
 def facts(command: str, credit: str, seconds: Mapping[str, float], packages: Sequence[str]) -> dict[str, str]:
-    """How a page was made, for its foot."""
+    """Say how a page was made, for its footer."""
     return {
         "Command": command,
         "Date": now(),
@@ -113,7 +113,7 @@ def facts(command: str, credit: str, seconds: Mapping[str, float], packages: Seq
 
 
 def failures_of(sections: Sequence[Section]) -> list[str]:
-    """Which checks failed, of all sections."""
+    """Return which checks failed, of all sections."""
     return [failure for section in sections for failure in section.failures]
 
 

@@ -42,7 +42,7 @@ class Spread:
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Raises: NotEnoughError for no values. What is not finite makes the mean not finite, and shows in it."""
+    """Compute the spread; what is not finite makes the mean not finite. Raises: NotEnoughError for no values."""
     found = [float(value) for value in values]
     if not found:
         raise NotEnoughError("none of these runs is done")
@@ -53,7 +53,7 @@ def spread(values: Iterable[float]) -> Spread:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """So many significant digits; as many more as it takes not to round what is below 1 to 1."""
+    """Write a number with so many significant digits; as many more as it takes not to round what is below 1 to 1."""
     if not math.isfinite(value):
         return "not finite"
     if value == int(value) and abs(value) < 10**digits:
@@ -66,13 +66,13 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A pipe table, its cells as `cell_text` writes them."""
+    """Write a pipe table, its cells as `cell_text` writes them."""
     lines = [head, ["---"] * len(head), *([cell_text(cell).replace("|", "\\|") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def cell_text(cell: object) -> str:
-    """A cell of a table in one line: numbers as `number` writes them, None as a dash, spreads as they are written."""
+    """Write a cell of a table in one line: numbers as `number` writes them, None as a dash, spreads as they are written."""
     if cell is None:
         return MISSING
     return (number(cell) if isinstance(cell, float) else str(cell)).replace("\n", " ")

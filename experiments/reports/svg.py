@@ -21,7 +21,7 @@ NUMBER = re.compile(r"-?\d+\.\d{3,}")
 
 
 def inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
-    """The figure as an <svg> element for a page; `title` and `description` are plain text, read out in place of it."""
+    """Write the figure as an <svg> element of a page; `title` and `description` are plain text, read out in place of it."""
     drawn = _draw(figure, "none")
     for name, (placeholder, *_) in COLOURS.items():
         drawn = drawn.replace(placeholder, f"var(--{name})")
@@ -35,7 +35,7 @@ def inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
 
 
 def with_colours(svg: str) -> str:
-    """A page's figure as a file of its own, in the light colours, with the letters of whoever opens it."""
+    """Make a page's figure a file of its own, in the light colours and the reader's own font."""
     for name, (_, light, _) in COLOURS.items():
         svg = svg.replace(f"var(--{name})", light)
     paper = f"background: {COLOURS['paper'][1]}; font-family: sans-serif"
@@ -43,7 +43,7 @@ def with_colours(svg: str) -> str:
 
 
 def standalone_svg(figure: Figure) -> str:
-    """The figure as a file in the light colours, its text drawn as outlines."""
+    """Write the figure as a file in the light colours, its text drawn as outlines."""
     drawn = _draw(figure, "path")
     for placeholder, light, _ in COLOURS.values():
         drawn = drawn.replace(placeholder, light)

@@ -16,7 +16,7 @@ __all__ = ["ENVIRONMENT", "scientific"]
 
 
 def scientific(value: float) -> Markup:
-    """0.758 as it is, 2.5e-9 as 2.5 × 10⁻⁹, in HTML."""
+    """Write 0.758 as it is, 2.5e-9 as 2.5 × 10⁻⁹, in HTML."""
     if value == 0 or 1e-3 <= abs(value) < 1e3:
         return Markup(f"{value:#.3g}".rstrip("."))
     exponent = math.floor(math.log10(abs(value)))
@@ -38,13 +38,13 @@ def _with_code(words: str) -> Markup:
 
 
 def script(name: str) -> Markup:
-    """A script of ours, to stand between <script> and </script>."""
+    """Return a script of ours, to stand between <script> and </script>."""
     assert ENVIRONMENT.loader is not None
     return Markup(ENVIRONMENT.loader.get_source(ENVIRONMENT, name)[0])
 
 
 def script_hash(name: str) -> str:
-    """By which a page's Content-Security-Policy lets that script run, and no other."""
+    """Return the hash by which a page's Content-Security-Policy lets that script run, and no other."""
     return "sha256-" + b64encode(sha256(script(name).encode()).digest()).decode()
 
 

@@ -129,7 +129,7 @@ def _rows(expected: Tensor, before: Tensor) -> Tensor:
 def random_hidden_markov(
     symbols: Tensor, size: int, states: int, starts: int = 1, edges: int | None = None, generator: torch.Generator | None = None
 ) -> HiddenMarkov:
-    r"""Where training starts from.
+    r"""Draw models from which training starts.
 
     Args:    symbols: of the training sequence, (time,); size: A; starts: how many models, the batch; edges: how many states may
              follow a state, itself among them and the others drawn, None for all, or where there are fewer.

@@ -22,7 +22,7 @@ UNIT = 1e-3  # by how much probabilities may miss a sum of 1: those of float32 a
 
 
 def bits(log_probs: Tensor, symbols: Tensor, counts: Tensor | None = None, *, mixed: bool = True) -> Tensor:
-    r"""What each symbol of a validation sequence costs, in bits; the sum over time is the score.
+    r"""Compute what each symbol of a validation sequence costs, in bits; the sum over time is the score.
 
     Args:    log_probs: log pi_t(y), in nats, of the model that has seen the symbols before t; counts: chi_t, None for all 1;
              mixed: with a share 1/(t + 2) of the uniform law, without which a symbol of probability 0 costs inf.
@@ -41,7 +41,7 @@ def bits(log_probs: Tensor, symbols: Tensor, counts: Tensor | None = None, *, mi
 
 
 def regret(model_bits: Tensor, true_bits: Tensor) -> Tensor:
-    r"""Cumulative regret over time; its last row is that of the sequence. On one sequence it may be negative.
+    r"""Sum the regret over time; the last row is that of the sequence. On one sequence it may be negative.
 
     Shape:   model_bits (time, ...), true_bits (time,) -> (time, ...).
     Source:  Ollivier 2013, Table 1.
@@ -54,7 +54,7 @@ def regret(model_bits: Tensor, true_bits: Tensor) -> Tensor:
 
 
 def missed(log_probs: Tensor, symbols: Tensor, counts: Tensor | None = None) -> Tensor:
-    r"""Where a symbol that is to be predicted has no more than probability 1/2: each such costs at least one bit.
+    r"""Mark where a symbol that is to be predicted has no more than probability 1/2: each such costs at least one bit.
 
     Shape:   as in `bits` -> (time, ...) bool.
     Source:  Ollivier 2013, section 4, "Distant XOR": the classification error.
@@ -64,7 +64,7 @@ def missed(log_probs: Tensor, symbols: Tensor, counts: Tensor | None = None) -> 
 
 
 def log_frequencies(symbols: Tensor, counts: Tensor | None, size: int, floor: float = 1e-9) -> Tensor:
-    r"""log nu_y, from which the writing weights of the always active unit start.
+    r"""Compute log nu_y, from which the writing weights of the always active unit start.
 
     Args:    size: of the alphabet; floor: the least frequency, above 0.
     Shape:   symbols, counts (time,) -> (size,), in nats, of torch's default dtype.

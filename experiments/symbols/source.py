@@ -56,7 +56,7 @@ class Source(ABC):
         """What `log_probs` gives, once the symbols are checked."""
 
     def draw(self, seed: int = 0, split: str = "train") -> SymbolSequence:
-        """A sequence, a function of settings, seed and split ("train", "validation", "test"), which are independent."""
+        """Draw a sequence, a function of settings, seed and split ("train", "validation", "test"), which are independent."""
         check_split(split)
         symbols = self._drawn(generator_of(seed, "symbols", type(self).__name__, split))
         return SymbolSequence(symbols, self.counted(symbols))
@@ -73,15 +73,15 @@ class Source(ABC):
         return self._law(self._checked(symbols))
 
     def bits(self, symbols: Tensor) -> Tensor:
-        """What each symbol costs the true law, in bits, 0 where it is not to be predicted: (time,) float64."""
+        """Compute what each symbol costs the true law, in bits, 0 where it is not to be predicted: (time,) float64."""
         return bits(self.log_probs(symbols), symbols, self.counted(symbols), mixed=False)
 
     def text(self, symbols: Tensor) -> str:
-        """The sequence as it is printed."""
+        """Print a sequence."""
         return "".join(map(self.alphabet.__getitem__, self._checked(symbols).tolist()))
 
     def symbols(self, text: str) -> Tensor:
-        """The sequence that is printed so. Raises: ValueError for a character that is not in the alphabet."""
+        """Read a sequence that is printed so. Raises: ValueError for a character that is not in the alphabet."""
         numbers = {character: y for y, character in enumerate(self.alphabet)}
         for character in text:
             if character not in numbers:

@@ -32,7 +32,7 @@ SCALES: dict[str, dict[str, Source]] = {
 
 
 def source_named(name: str, scale: str = "paper") -> Source:
-    """One of them at one of the scales. Raises: UsageError for another name or scale, with the nearest."""
+    """Return one of the sources at one of the scales. Raises: UsageError for another name or scale, with the nearest."""
     check_word("scale", scale, SCALES)
     check_word("source", name, SCALES[scale])
     return SCALES[scale][name]

@@ -53,7 +53,7 @@ class Row(NamedTuple):
 def baseline_rows(
     source: Source, seed: int = 0, states: Sequence[int] = STATES, starts: int = 8, steps: int = 60
 ) -> Iterator[Row]:
-    r"""The rows one after the other, the true law first.
+    r"""Score the predictors one after the other, the true law first.
 
     Args:    states: sizes of hidden Markov models, whose states have as many edges as there are symbols; starts: of each size;
              steps: of Baum and Welch, at most.
@@ -84,7 +84,7 @@ def baseline_rows(
 
 
 def chain_log_probs(train: Tensor, symbols: Tensor, size: int, order: int, alpha: float = 0.5) -> Tensor:
-    r"""What a chain that was counted on `train` says of each symbol of another sequence.
+    r"""Predict each symbol of a sequence by a chain that was counted on `train`.
 
     Args:    order: k; size: A; alpha: added to each count.
     Shape:   train, symbols (time,) int64 -> (time, A), in nats, float64. Before the first symbol stands one of its own.
@@ -108,13 +108,13 @@ def _contexts(symbols: Tensor, size: int, order: int) -> Tensor:
 
 
 def compressed_bits(name: str, train: str, validation: str) -> float:
-    """Bits by which a file of `train` grows with `validation` behind it; text of a byte a symbol."""
+    """Count the bits by which a file of `train` grows with `validation` behind it; text of a byte a symbol."""
     compress = COMPRESSORS[name]
     return 8.0 * (len(compress((train + validation).encode("ascii"))) - len(compress(train.encode("ascii"))))
 
 
 def table(rows: Sequence[Row]) -> str:
-    """As a table of Markdown, in whole bits."""
+    """Write the rows as a table of Markdown, in whole bits."""
     return markdown(["predictor", "bits", "regret"], [[row.name, round(row.bits), round(row.regret)] for row in rows])
 
 

@@ -38,7 +38,7 @@ AXES = {
 
 
 def overview(record: Mapping[str, Any]) -> Figure:
-    """A panel for each size of cells, one for solves, one for each sweep; smaller is faster everywhere."""
+    """Draw a panel for each size of cells, one for solves, one for each sweep; smaller is faster everywhere."""
     rows = data_frame(record["rows"])
     compared = [
         (f"{title}, {name}", _with_lines(same))
@@ -67,7 +67,7 @@ def overview(record: Mapping[str, Any]) -> Figure:
 
 
 def save(figure: Figure, out: Path) -> None:
-    """As .svg or .png, whole or not there."""
+    """Write the figure as .svg or .png, by the file's ending."""
     if out.suffix == ".svg":
         write_atomically(out, standalone_svg(figure))
         return

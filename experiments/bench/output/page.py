@@ -34,19 +34,19 @@ Values = Sequence[float | None]
 
 
 def document(record: Mapping[str, Any]) -> str:
-    """The tables of every part that was measured, and the machine."""
+    """Write the tables of every part that was measured, and the machine."""
     rows = data_frame(record["rows"])
     parts = [f"## {title}\n\n{text}" for part, (title, _) in PARTS.items() if (text := part_of(rows, part))]
     return "\n\n".join([*parts, f"## Where\n\n{machine(record)}"]) + "\n"
 
 
 def part_of(rows: pd.DataFrame, part: str) -> str:
-    """The tables of one part; empty if it was not measured."""
+    """Write the tables of one part; empty if it was not measured."""
     return "\n\n".join(PARTS[part][1](rows[rows["part"] == part]))
 
 
 def machine(record: Mapping[str, Any]) -> str:
-    """The command, where it ran, and what was left out."""
+    """Write the command, where it ran, and what was left out."""
     lines = [f"`{record['command']}`", ""]
     lines += [f"- {key}: {value}" for key, value in record["machine"].items()]
     lines += [f"- {key}: {record[key]}" for key in ("scale", "repeats")]
@@ -218,7 +218,7 @@ PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
 
 
 def filled(page: str, record: dict[str, Any]) -> str:
-    """The page with every table put in. Raises: ValueError for a marker that names no part."""
+    """Put every table into the page. Raises: ValueError for a marker that names no part."""
     rows = data_frame(record["rows"])
     texts = {"machine": machine(record)} | {part: part_of(rows, part) or "Not measured." for part in PARTS}
     wanted = names(page, "bench")

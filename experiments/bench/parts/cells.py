@@ -110,7 +110,7 @@ KINDS: dict[str, Callable[..., nn.RNNBase]] = {"RNN": nn.RNN, "GRU": nn.GRU, "LS
 def cell_rows(
     session: Session, sizes: CellSizes, fields: Sequence[str], part: str = "cells", works: Sequence[str] = WORKS, **facts: Any
 ) -> Iterator[Row]:
-    """Times of all candidates for these fields."""
+    """Time all candidates for these fields."""
     x = samples(sizes, session.device)
     found = cell_candidates(session, sizes, x, fields)
     cotangent = torch.randn(sizes.time, sizes.batch, sizes.hidden, device=x.device, dtype=x.dtype)
@@ -125,7 +125,7 @@ def cell_rows(
 
 
 def layer_rows(session: Session, sizes: CellSizes) -> Iterator[Row]:
-    """Two layers of torch's GRU and LSTM in both directions, on a packed batch of lengths from half on; the same converted."""
+    """Time two layers of torch's GRU and LSTM in both directions, on a packed batch, and the same converted."""
     if "torch" not in session.peers:
         session.skip("layers", "they are compared with torch.nn's")
         return
@@ -146,7 +146,7 @@ def layer_rows(session: Session, sizes: CellSizes) -> Iterator[Row]:
 
 
 def ensemble_rows(session: Session, sizes: CellSizes, networks: int) -> Iterator[Row]:
-    """Networks of one size that read the same samples: one after another, and by `discretize.ensemble`."""
+    """Time networks of one size on the same samples: one after another, and by `discretize.ensemble`."""
     x = samples(sizes, session.device)
     cotangent = torch.randn(networks, sizes.time, sizes.batch, sizes.hidden, device=x.device)
     jobs = []
@@ -175,12 +175,12 @@ def _looped(name: str, modules: Sequence[nn.Module], x: Tensor, cotangent: Tenso
 
 
 def _gradients(candidate: CellCandidate, x: Tensor, cotangent: Tensor) -> tuple[Tensor, ...]:
-    """To the parameters."""
+    """Differentiate by the parameters."""
     return torch.autograd.grad(candidate.run(x), candidate.parameters, cotangent)
 
 
 def _packed_candidate(name: str, engine: str, module: nn.Module, packed: PackedSequence) -> CellCandidate:
-    """A module over the values of a packed batch."""
+    """Run a module over the values of a packed batch."""
     return CellCandidate(name, engine, lambda x: module(packed._replace(data=x))[0].data, list(module.parameters()))
 
 
@@ -192,13 +192,13 @@ def _jobs(found: Sequence[CellCandidate], x: Tensor) -> Iterator[Job]:
 
 
 def samples(sizes: CellSizes, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
-    """A random input (time, batch, input)."""
+    """Draw a random input (time, batch, input)."""
     generator = torch.Generator().manual_seed(1)
     return torch.randn(sizes.time, sizes.batch, sizes.inputs, generator=generator, dtype=dtype).to(device)
 
 
 def cell_candidates(session: Session, sizes: CellSizes, x: Tensor, fields: Sequence[str] = tuple(FIELDS)) -> list[CellCandidate]:
-    """torch's GRU and the counterparts of the fields; then every field by every engine that has it. Weights of seed 0."""
+    """Make torch's GRU and the counterparts of the fields, and every field by every engine that has it; weights of seed 0."""
     torch.manual_seed(0)
     modules = {name: kind(sizes.inputs, sizes.hidden).to(x) for name, kind in KINDS.items()}
     found = []
@@ -220,7 +220,7 @@ def cell_candidates(session: Session, sizes: CellSizes, x: Tensor, fields: Seque
 
 
 def cell_engine(field: ctrnn.VectorField, step: discretize.Step, engine: str, x: Tensor) -> Callable[[Tensor], Tensor] | str:
-    """x (time, batch, input) -> output (time, batch, hidden) by that engine; or the reason why there is none."""
+    """Return a function x (time, batch, input) -> output (time, batch, hidden) of that engine, or why there is none."""
     rnn = discretize.DiscreteRNN(field, step, fused="always" if engine == COMPILED else False)
 
     def run(x: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ CALLED = {"cell": "DiscreteRNN", "solve": "integrate"}
 
 
 def first_rows(session: Session, calls: Sequence[str]) -> Iterator[Row]:
-    """Imports, and first calls of "cell" or "solve"; without any, only the import that loads no library."""
+    """Time imports, and first calls of "cell" or "solve"; without any, only the import that loads no library."""
     here = {"", *(peer for peer in ("torch", *session.peers) if not absent(peer))}
     statements = [statement for statement, peer in IMPORTS.items() if peer in here] if calls else [LIGHT]
     imports: dict[str, list[float | None]] = defaultdict(list)
@@ -66,7 +66,7 @@ def first_rows(session: Session, calls: Sequence[str]) -> Iterator[Row]:
 
 
 def first_call(called: str, device: str, threads: int) -> dict[str, float | str]:
-    """Seconds of the first and the second forward + backward in this process, all imported; and the engine."""
+    """Time the first and the second forward + backward in this process, all imported, and name the engine."""
     torch.set_num_threads(threads)
     dtype = torch.float64 if called == "solve" else torch.float32
     field: Any = ctrnn.gated(4, 16, dtype=dtype, device=device)

@@ -34,7 +34,7 @@ class Sweep:
 
 
 def cell_growth(session: Session, sweep: Sweep, base: CellSizes) -> Iterator[Row]:
-    """Times of the gated cell by every engine, of torch.nn.GRU, and of the loop."""
+    """Time the gated cell by every engine, torch.nn.GRU, and the loop."""
     for x in sweep.points:
         sizes = replace(base, **{sweep.varied: int(x)})
         facts = {"sweep": f"cells over {sweep.varied}", "x": x, "base": str(base)}
@@ -42,7 +42,7 @@ def cell_growth(session: Session, sweep: Sweep, base: CellSizes) -> Iterator[Row
 
 
 def solve_growth(session: Session, sweep: Sweep, base: Mapping[str, int], candidates: Sequence[SolveCandidate]) -> Iterator[Row]:
-    """Times of the candidates at equal measured error."""
+    """Time the candidates at equal measured error."""
     words = ", ".join(f"{LETTERS[key]} {value}" for key, value in base.items())
     for x in sweep.points:
         target = x if sweep.varied == "error" else TARGET
@@ -57,13 +57,13 @@ def solve_growth(session: Session, sweep: Sweep, base: Mapping[str, int], candid
 
 
 def sweeps(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Median seconds, candidates by x, for each sweep."""
+    """Tabulate median seconds, candidates by x, for each sweep."""
     growing = rows[rows["part"] == "growth"]
     return {str(sweep): medians(same, "x") for sweep, same in growing.groupby("sweep", sort=False)} if len(growing) else {}
 
 
 def exponent(seconds: pd.Series) -> float | None:
-    """p of seconds ~ x^p for seconds by x; None for fewer than two points."""
+    """Fit p of seconds ~ x^p; None for fewer than two points."""
     known = seconds.dropna()
     if len(known) < 2:
         return None

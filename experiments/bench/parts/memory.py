@@ -43,7 +43,7 @@ PEER_SOLVES = {"torchdiffeq": "torchdiffeq dopri5, `jump_t`", "torchode": "torch
 def memory_rows(
     session: Session, lengths: Sequence[int], long: Sequence[int], few: bool = False, peer_solves: tuple[str, ...] = ("",)
 ) -> Iterator[Row]:
-    """Cells and solves over `lengths`; over `long` ones ours, where they are compiled, or bounded and not too long.
+    """Measure cells and solves over `lengths`, and over `long` ones ours, where they are compiled, or bounded and not too long.
 
     `peer_solves`: how names of peers' solves may begin; `few`: one solve, nothing else.
     """
@@ -93,7 +93,7 @@ def _row(session: Session, kind: str, time: int, hidden: int, label: str, given:
 
 
 def cell_growth_in_bytes(name: str, time: int, device: str, threads: int) -> int:
-    """Growth of this process during a cell's forward + backward, by the cell's name."""
+    """Measure the growth of this process during a cell's forward + backward, by the cell's name."""
     torch.set_num_threads(threads)
 
     def call(length: int) -> Callable[[], object]:
@@ -111,7 +111,7 @@ def cell_growth_in_bytes(name: str, time: int, device: str, threads: int) -> int
 
 
 def solve_growth_in_bytes(peer: str, name: str, bounded: bool, time: int, device: str, threads: int) -> int:
-    """Growth of this process during a solve's forward + backward, at the tolerance it needs for 1e-6.
+    """Measure the growth of this process during a solve's forward + backward, at the tolerance it needs for 1e-6.
 
     `name`: the engine of ours, or how a peer's solve is named; `bounded`: with checkpointing.
     """
@@ -141,7 +141,7 @@ def _candidate(peer: str, name: str, bounded: bool) -> SolveCandidate:
 
 
 def peak_growth(call: Callable[[], object], device: str) -> int:
-    """Bytes by which the memory of this process, or of the GPU, grows during a call."""
+    """Measure the bytes by which the memory of this process, or of the GPU, grows during a call."""
     if device == "cuda":
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()

@@ -77,7 +77,7 @@ class Problem:
 
 
 def edges(xs: Tensor) -> Tensor:
-    """Times at which the samples of a held input begin and end."""
+    """Return the times at which the samples of a held input begin and end."""
     return torch.arange(len(xs) + 1, dtype=torch.float64, device=xs.device)
 
 
@@ -121,7 +121,7 @@ class Starts(Problem):
 
 
 def stiff_problem(ratio: float, time: int, batch: int, hidden: int, device: str = "cpu") -> Problem:
-    """A leaky field whose rates go from 1 to `ratio`, evenly in their logarithm."""
+    """Make a leaky field whose rates go from 1 to `ratio`, evenly in their logarithm."""
     generator = torch.Generator().manual_seed(0)
     field: Any = ctrnn.leaky(4, hidden, alpha=1.0, per_unit=True, dtype=torch.float64, generator=generator)
     with torch.no_grad():
@@ -145,7 +145,7 @@ class StiffSizes:
 
 
 def batches(sizes: StiffSizes, device: str = "cpu") -> dict[str, Problem]:
-    """The same field on the batch without its stiff sample, with it, and on that one alone."""
+    """Pose the same field on the batch without its stiff sample, with it, and on that one alone."""
     generator = torch.Generator().manual_seed(0)
     field: Any = ctrnn.gated(4, sizes.hidden, rate="exponential", dtype=torch.float64, generator=generator)
     with torch.no_grad():

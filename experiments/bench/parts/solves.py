@@ -131,7 +131,7 @@ class Tuned:
 
 
 def tune(candidate: SolveCandidate, problem: Problem, target: float) -> Tuned:
-    """The loosest tolerance of the list that meets the target, as far as errors fall with it; the tightest where none does.
+    """Find the loosest tolerance of the list that meets the target, as far as errors fall with it; the tightest where none does.
 
     The search begins at the expected tolerance, and for a slow candidate does not go beyond it.
     """
@@ -156,7 +156,7 @@ def tune(candidate: SolveCandidate, problem: Problem, target: float) -> Tuned:
 def tuned_solvers(
     session: Session, part: str, problem: Problem, candidates: Sequence[SolveCandidate], target: float
 ) -> Iterator[Tuned]:
-    """The candidates that meet the target; the others are skipped, with the reason."""
+    """Yield the candidates that meet the target; skip the others, with the reason."""
     for candidate in candidates:
         session.show(f"{part}: {problem.name}: looking for the tolerance of {candidate.name}")
         try:
@@ -183,7 +183,7 @@ def solve_rows(
     works: Sequence[str] = WORKS,
     **facts: Any,
 ) -> Iterator[Row]:
-    """Times of all candidates that meet the target."""
+    """Time all candidates that meet the target."""
     tuned, jobs = list(tuned_solvers(session, part, problem, candidates, target)), []
     for each in tuned:
         found = {"tolerance": each.tolerance, "error": each.error, "evaluations": each.solution.evaluations}
@@ -200,7 +200,7 @@ def solve_job(tuned: Tuned, solver: Solver, work: str, **facts: Any) -> Job:
 
 
 def stiff_rows(session: Session, sizes: StiffSizes, candidates: Sequence[SolveCandidate]) -> Iterator[Row]:
-    """Times in all three batches, at the loosest tolerance that meets the target with the stiff sample."""
+    """Time all three batches, at the loosest tolerance that meets the target with the stiff sample."""
     problems, jobs = batches(sizes, session.device), []
     for tuned in tuned_solvers(session, "stiff", problems["with"], candidates, STIFF_TARGET):
         for variant, problem in problems.items():

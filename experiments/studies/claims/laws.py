@@ -35,7 +35,7 @@ def simplify(rnn: DiscreteRNN | ContinuousRNN, bias: bool) -> None:
 
 
 def law_over(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> dict[str, Any]:
-    """How dh_n/dh_0 falls along these sequences, and its ratios to what a unit by itself has."""
+    """Measure how dh_n/dh_0 falls along these sequences, and its ratios to what a unit by itself has."""
     norms = discretize.state_jacobians(rnn, xs, h0, fixed="start", order="units").flatten(1)
     law = discretize.decay_law(norms)
     last = law.fitted - 1  # what is later is rounding
@@ -44,7 +44,7 @@ def law_over(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> dict[s
 
 
 def law_numbers(law: DecayLaw) -> dict[str, Any]:
-    """A law and how far it is bent, as columns of a row."""
+    """Write a law and how far it is bent as columns of a row."""
     return {"law": law.name, "bend": law.bend, "low": law.interval[0], "high": law.interval[1], "decay_rate": law.rate}
 
 
@@ -65,7 +65,7 @@ def _alone(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> tuple[Te
 
 
 def recordings_in_pieces(found: Sequences, walking: bool, count: int) -> tuple[Tensor, Tensor]:
-    r"""Windows of people who walk or rest, and those that begin where they end: (time, count, feature) each.
+    r"""Find windows of people who walk or rest, and those that begin where they end: (time, count, feature) each.
 
     Windows follow one another by half their length; two that do share that half, to the bit.
 

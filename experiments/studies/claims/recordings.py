@@ -59,13 +59,13 @@ SOURCES = {
 
 
 def folders_found() -> dict[str, Path]:
-    """The recordings' own folders, where there are any."""
+    """Find the recordings' own folders, where there are any."""
     found = {name: data_path(source.folder) for name, source in SOURCES.items()}
     return {name: folder for name, folder in found.items() if folder is not None}
 
 
 def row_at(task: Recorded, model: SequenceModel, training: TrainingSettings) -> dict[str, Any]:
-    """What one way of running gives on the test split, at one speed; "steepest" is the largest c'g (r + 1)|h|^r."""
+    """Measure what one way of running gives on the test split, at one speed; "steepest" is the largest c'g (r + 1)|h|^r."""
     own_time, r = task.speed if task.clock_given else 1.0, _exponent(model)
     good, count, losses, largest, steepest, medians, finite = 0, 0, 0.0, 0.0, 0.0, list[float](), True
     for batch in task.evaluation("test", training.evaluation, BATCH, training.seed):
@@ -98,7 +98,7 @@ def _exponent(model: SequenceModel) -> float:
 
 
 def with_falls(rows: pd.DataFrame) -> pd.DataFrame:
-    """With "fall", of accuracy from c = 1."""
+    """Add a column "fall", of accuracy from c = 1."""
     if rows.empty:
         return rows
     of = ["key", "way", "clock_given"]
@@ -115,7 +115,7 @@ def check_learned(rows: pd.DataFrame, recording: str) -> None:
 
 
 def figure_at_speeds(rows: pd.DataFrame, title: Callable[[pd.DataFrame], pd.Series]) -> Figure:
-    """Accuracies over speeds, of models trained at c = 1: a row of panels for each title, the clock given and hidden."""
+    """Draw accuracies over speeds, of models trained at c = 1: a row of panels for each title, the clock given and hidden."""
     if rows.empty:
         raise NotEnoughError("there is no point to draw yet")
     titles = {True: "clock given", False: "clock hidden"}

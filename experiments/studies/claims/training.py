@@ -46,29 +46,29 @@ POINTS = 24  # of a curve that are drawn
 
 
 def once(steps: int) -> dict[str, Any]:
-    """Settings of so many steps, with an evaluation and a checkpoint after the last one only."""
+    """Return settings of so many steps, with an evaluation and a checkpoint after the last one only."""
     return {"steps": steps, "evaluate_every": steps, "checkpoint_every": steps}
 
 
 def in_epochs(batches: int, epochs: int) -> dict[str, Any]:
-    """Settings of epochs of so many batches of 100: evaluated after each, the best weights kept, the rate halved twice."""
+    """Return settings of epochs of batches of 100: evaluated after each, the best weights kept, the rate halved twice."""
     every = {"batch": 100, "batches": batches, "evaluate_every": batches, "schedule": "halved-twice", "keep": "best"}
     return {**once(batches * epochs), **every}
 
 
 def started(start: str, longest: float) -> dict[str, Any]:
-    """Settings of gates that start as usual, or by chrono initialization with time scales up to the longest."""
+    """Return settings of gates that start as usual, or by chrono initialization with time scales up to the longest."""
     return {"init": start, "t_max": longest if start == "chrono" else None}
 
 
 def by_adam(point: Point, sizes: Sizes, **settings: Any) -> Configuration:
-    """A training by Adam with clipped gradients, evaluated once."""
+    """Configure a training by Adam with clipped gradients, evaluated once."""
     shared = {"optimizer": "adam", "clip": 1.0, "rate": sizes.rate, "evaluation": sizes.sequences, **once(sizes.steps)}
     return configuration(hidden=sizes.hidden, seed=point["seed"], **{**shared, **settings})
 
 
 def by_plateaus(point: Point, sizes: Sizes, longest: int, **task: Any) -> Configuration:
-    """A training by the schedule of Tallec and Ollivier.
+    """Configure a training by the schedule of Tallec and Ollivier.
 
     Time scales are up to the longest wait, 2 samples at least; the plain network has none to set.
     """
@@ -98,7 +98,7 @@ def _evaluations(folder: Path) -> list[dict[str, str]]:
 
 
 def steps_to(rows: pd.DataFrame, error: float) -> pd.DataFrame:
-    """For each run the first step after which an evaluation found no more than that loss, or its last one, which is late."""
+    """Find for each run the first step at which an evaluation found no more than that loss, or its last one, which is late."""
     there = rows[rows["loss"] <= error].groupby("key")["step"].min()
     last = rows.groupby("key", sort=False)["step"].last()
     return pd.DataFrame({"steps": there.reindex(last.index).fillna(last), "late": ~last.index.isin(there.index)})
@@ -114,7 +114,7 @@ def steps_in_words(found: pd.DataFrame) -> str:
 
 
 def thinned(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The curves of each group at no more points than can be seen apart, the last one among them."""
+    """Thin the curves of each group to no more points than can be seen apart, the last one among them."""
     kept = []
     for same in groups(rows, by).values():
         steps = sorted(same["step"].unique())[::-1]

@@ -397,6 +397,7 @@ def test_runs_on_data_that_are_not_there_are_left_out_in_one_line(data, monkeypa
     assert study.left_out() == ""
     assert {run.configuration.task_name for run in study.runs("small")} == set(SOURCES)
     (data / "uci_har").rename(data / "elsewhere")
+    (data / "uci_har").write_text("no folder")
     assert {run.configuration.task_name for run in study.runs("small")} == {"vowels"}
     assert study.left_out() == "Left out: uci_har/; --data DIR names the folder it is in."
     monkeypatch.delenv(DATA)
