@@ -27,7 +27,7 @@ from discretize.riemannian.network import PIECE, Directions, Network, network_of
 from discretize.riemannian.rows import BASELINES, REDUCTIONS
 from discretize.riemannian.symbols import SymbolModel
 
-__all__ = ["Backpropagated", "METRICS", "READ_OUTS", "backpropagated", "read_out_direction", "transition_direction"]
+__all__ = ["METRICS", "READ_OUTS", "Backpropagated", "backpropagated", "read_out_direction", "transition_direction"]
 
 
 @dataclass(frozen=True)

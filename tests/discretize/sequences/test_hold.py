@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from cases import each
+from cases import diagonal, each
 from torch.testing import assert_close
 
 import ctrnn
@@ -40,12 +40,12 @@ def started(ts, before=0.4):
     return torch.cat([ts[:1] - before, ts])
 
 
-@every_module
 @each(
-    "make, shared, edges, batch_first",
-    [(ctrnn.gated, False, False, True), (ctrnn.lstm, True, False, False), (ctrnn.gated, False, True, False)],
+    "name, how",
+    diagonal(MODULES, [(ctrnn.gated, False, False, True), (ctrnn.lstm, True, False, False), (ctrnn.gated, False, True, False)]),
 )
-def test_backward_nothing_that_comes_later_changes_an_output(name, make, shared, edges, batch_first):
+def test_backward_nothing_that_comes_later_changes_an_output(name, how):
+    make, shared, edges, batch_first = how
     made, x, ts = setting(name, make)
     rnn = made(hold="backward", open_interval=0.7, batch_first=batch_first)
     ts = ts[:, 0] if shared else ts
@@ -80,8 +80,7 @@ def test_forward_an_output_depends_on_when_the_next_sample_comes(name):
 
 
 @every_module
-@each("shared", [True, False])
-@each("lengths", [None, [6, 1, 4]])
+@each("shared, lengths", [(True, None), (False, [6, 1, 4])])
 def test_backward_stamps_are_the_edges_that_begin_with_the_start(name, shared, lengths):
     made, x, ts = setting(name)
     backward, forward = made(hold="backward", open_interval=0.4), made()
@@ -93,11 +92,10 @@ def test_backward_stamps_are_the_edges_that_begin_with_the_start(name, shared, l
 
 
 @every_module
-@each("lengths", [None, [6, 1, 4]])
-def test_forward_the_open_interval_is_the_last_samples_of_each_sequence(name, lengths):
-    made, x, ts = setting(name)
+def test_forward_the_open_interval_is_the_last_samples_of_each_sequence(name):
+    (made, x, ts), lengths = setting(name), [6, 1, 4]
     output, h_n = made(open_interval=0.9)(x, ts=ts, lengths=lengths)
-    for i, n in enumerate(lengths or [TIME] * BATCH):
+    for i, n in enumerate(lengths):
         own = ts[:n, i]
         alone, last = made()(x[:n, i], ts=torch.cat([own, own[-1:] + 0.9]))
         assert_close(output[:n, i], alone, **WITHIN)
