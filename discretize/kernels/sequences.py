@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
 from functools import partial
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +61,7 @@ __all__ = ["derivatives_reason", "kernel_for", "run_triton", "run_written", "ste
 STEPS = Source(SOURCES / "steps.cpp", flags=("-O2",))
 
 
-class Sequence(Structure):
+class SequenceStructure(Structure):
     """`CtrnnSequence` of kernels/steps.cpp, field by field."""
 
     _fields_ = [
@@ -83,12 +83,27 @@ def steps_counted(field: VectorField, step: Step) -> AbstractContextManager[None
     return by_steps(uses_of(field, StepModule, type(step)), field)
 
 
+class SequenceKernel(Protocol):
+    """A kernel for a step's code; `moves`: whether "x" and "dt" have gradients. xs and states may lie in another dtype."""
+
+    moves: Mapping[str, bool]
+
+    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Sequence[Tensor]) -> Any:
+        """The arguments of a call, laid out; rests: whether samples of no length leave the state as it is."""
+
+    def forward(self, call: Any, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """The states after samples, (time, batch, state), and what the backward pass reads."""
+
+    def backward(self, call: Any, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        """The gradients to x, h0, dt and the weights."""
+
+
 class _Engine(NamedTuple):
     """A way to run written kernels. `reason`: why it has none for tensors like this one; `networks`: whether it takes several."""
 
     name: str
     reason: Callable[[Tensor], str | None]
-    kernel: Any
+    kernel: Callable[[Program, torch.dtype, Mapping[str, bool]], SequenceKernel]
     write: Callable[[torch.dtype], Writer]
     networks: bool
     libraries: tuple[Source, ...] = ()  # of any field
@@ -127,7 +142,7 @@ def _run_written(
 
 def _found(
     engine: _Engine, field: VectorField, step: Step, wanted: dict[str, bool], h0: Tensor, wait: bool
-) -> tuple[tuple[Tensor, ...], Any]:
+) -> tuple[tuple[Tensor, ...], SequenceKernel | str]:
     """The tensors of a field and a step, and the kernel of their code, or why there is none."""
     request = (engine.name, id(step), *wanted.values(), h0.dtype, h0.device, torch.get_default_dtype())
     mapped = maps_networks()
@@ -151,7 +166,7 @@ def _found(
     return weights, kernel
 
 
-def _states(kernel: Any, field: VectorField, step: Step, substeps: int, number: Any, *inputs: Any) -> Tensor:
+def _states(kernel: SequenceKernel, field: VectorField, step: Step, substeps: int, number: Any, *inputs: Any) -> Tensor:
     if maps_networks() or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)):
         states: Tensor = _Steps.apply(kernel, StepModule(field, step), substeps, number, *inputs)[0]
         return states
@@ -203,11 +218,11 @@ def kernel_for(module: StepModule, attributes: Attributes, wanted: dict[str, boo
 
 def _kernel(
     engine: _Engine, module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype, **how: Any
-) -> Any:
+) -> SequenceKernel | str:
     """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients, and "stored", whether x
     lies in bfloat16; how: as for `kernel_of`."""
 
-    def make(program: Program, _: Recorder) -> Any:
+    def make(program: Program, _: Recorder) -> SequenceKernel | str:
         kernel = engine.kernel(program, dtype, wanted)
         why = wanted["stored"] and _disagreement(kernel, module, dtype, STORED[0])
         return why or _disagreement(kernel, module, dtype, dtype) or kernel
@@ -222,9 +237,9 @@ class _Kernel:
     def __init__(self, program: Program, dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.program, self.moves, self.functions = program, moves, functions_of(program, dtype)
         self.library, self._kept = library(STEPS, {"REAL": REALS[dtype]}), dict[int, int]()
-        self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(Sequence)], c_size_t
-        self.library.ctrnn_steps_forwards.argtypes = [POINTER(Sequence), c_size_t, c_void_p, c_void_p]
-        self.library.ctrnn_steps_backwards.argtypes = [POINTER(Sequence), c_size_t, c_void_p, POINTER(Gradients)]
+        self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(SequenceStructure)], c_size_t
+        self.library.ctrnn_steps_forwards.argtypes = [POINTER(SequenceStructure), c_size_t, c_void_p, c_void_p]
+        self.library.ctrnn_steps_backwards.argtypes = [POINTER(SequenceStructure), c_size_t, c_void_p, POINTER(Gradients)]
         self.library.ctrnn_steps_forwards.restype = self.library.ctrnn_steps_backwards.restype = c_int
 
     def call(self, *given: Any) -> _Call:
@@ -235,7 +250,9 @@ class _Kernel:
         if state not in self._kept:
             widths = (c_size_t * len(self.program.written.kept))(*self.program.written.kept)
             program = ProgramStructure(kept_values=len(widths), kept_widths=ctypes.addressof(widths))
-            self._kept[state] = int(self.library.ctrnn_steps_kept(Sequence(state=state, program=ctypes.pointer(program))))
+            self._kept[state] = int(
+                self.library.ctrnn_steps_kept(SequenceStructure(state=state, program=ctypes.pointer(program)))
+            )
         return self._kept[state]
 
     def forward(self, call: _Call, keep: bool) -> tuple[Tensor, Tensor | None]:
@@ -280,9 +297,9 @@ class _Call:
         samples = _parts(self.xs, self.count) if xs.dim() > 3 else [address(self.xs)] * self.count
         places = zip(samples, _parts(self.h0, self.count), self.given.structures, strict=True)
         size, sizes = self.dt.element_size(), (*xs.shape[-3:], h0.shape[-1], substeps, torch.get_num_threads(), rests)
-        self.sequences = (Sequence * self.count)(
+        self.sequences = (SequenceStructure * self.count)(
             *(
-                Sequence(*sizes, x, h, at + k * dt_network * size, dt_time, dt_batch, ctypes.pointer(program))
+                SequenceStructure(*sizes, x, h, at + k * dt_network * size, dt_time, dt_batch, ctypes.pointer(program))
                 for k, (x, h, program) in enumerate(places)
             )
         )
@@ -305,7 +322,9 @@ class _Steps(torch.autograd.Function):
     """A kernel, the step that it stands for, and the inputs -> the states after samples."""
 
     @staticmethod
-    def forward(kernel: Any, module: StepModule, substeps: int, number: Any, *inputs: Any) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        kernel: SequenceKernel, module: StepModule, substeps: int, number: Any, *inputs: Any
+    ) -> tuple[Tensor, Tensor | None]:
         xs, h0, dt, *weights = inputs
         rests = dt is None or not dt.requires_grad
         return kernel.forward(kernel.call(substeps, rests, xs, h0, number if dt is None else dt, weights), keep=True)
@@ -339,7 +358,7 @@ class _Steps(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, axes: tuple[Any, ...], kernel: Any, module: StepModule, substeps: int, number: Any, *inputs: Any
+        info: Any, axes: tuple[Any, ...], kernel: SequenceKernel, module: StepModule, substeps: int, number: Any, *inputs: Any
     ) -> tuple[tuple[Tensor], tuple[int]]:
         """Over the networks of an ensemble: all in one run of the kernel."""
         given = [t if axis is None else t.movedim(axis, 0) for t, axis in zip(inputs, axes[4:], strict=True)]
@@ -364,7 +383,7 @@ def _states_by_steps(module: StepModule, substeps: int, number: Any, xs: Tensor,
     return torch.stack(states).to(xs.dtype)
 
 
-def _disagreement(kernel: Any, module: StepModule, dtype: torch.dtype, stored: torch.dtype) -> str | None:
+def _disagreement(kernel: SequenceKernel, module: StepModule, dtype: torch.dtype, stored: torch.dtype) -> str | None:
     """Why a kernel cannot be used: states and gradients of a few numbers are not those of the steps one by one.
 
     stored: the dtype of x.

@@ -91,7 +91,19 @@ def test_a_first_call_says_what_it_waits_for(call):
     assert type(stats["engine_why"]) is str
 
 
-@each("call", CALLS)
+class Bending(Own):
+    """Of a projection that is no A x + b, so that kernels read another field, which projects by itself."""
+
+    def project(self, x):
+        return torch.tanh(x)
+
+
+def by_another_field(field, **how):
+    found = integrate(Bending(), ctrnn.LinearPath(XS), H0, torch.arange(4.0), **how)
+    return found.hs, found.stats
+
+
+@each("call", [*CALLS, by_another_field])
 def test_seconds_by_steps_pay_for_a_kernel(call):
     forget()
     field = Own()
