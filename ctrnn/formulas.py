@@ -1,4 +1,4 @@
-r"""The equations of a field as text, put together from the formulas of its parts, and as LaTeX, which notebooks show.
+r"""Writes the equations of a field as text, composed of the formulas of its parts, and as LaTeX for notebooks.
 
     dh/dt = g * (tanh(Wx x + Wh h + b) - h)        g = sigma(Wgx x + Wgh h + bg)
 
@@ -35,7 +35,7 @@ FUNCTIONS = {"tanh": r"\tanh", "exp": r"\exp", "sigma": r"\sigma"}
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter of a field by its path, or one of the equal blocks that its axis is cut into."""
+    """Names a parameter of a field by its path, or one of the equal blocks into which an axis of it is split."""
 
     path: str
     axis: int = 0
@@ -45,14 +45,14 @@ class Weight:
 
 @dataclass(frozen=True)
 class Formula:
-    """Equations as text, a line each, which letters in them are which weights, and the module's own numbers by their names."""
+    """Holds equations as text, a line each, the weights that their letters stand for, and the module's numbers by name."""
 
     text: str
     letters: Mapping[str, Weight] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
 
     def renamed(self, index: str, names: Mapping[str, str] | None = None) -> Formula:
-        """The same in other names: those that are given, and an index more for all other letters but x and h."""
+        """Rename letters: by `names` where given, and by appending an index to all others but x and h."""
         known = {"x": "x", "h": "h", **(names or {})}
 
         def new(name: str) -> str:
@@ -73,18 +73,18 @@ class Formula:
         return Formula(TOKEN.sub(replace, self.text), {new(letter): weight for letter, weight in self.letters.items()})
 
     def replace(self, old: str, new: str) -> Formula:
-        """The same with other text in place of some of it."""
+        """Replace some of the text."""
         return Formula(self.text.replace(old, new), self.letters)
 
     def below(self, path: str) -> Formula:
-        """The same, of a module that another one keeps under that path."""
+        """Prefix the paths of the weights, for a module that keeps this one under `path`."""
         of = {letter: Weight(f"{path}.{w.path}", w.axis, w.block, w.blocks) for letter, w in self.letters.items()}
         return Formula(self.text, of)
 
 
 @dataclass(frozen=True)
 class Published:
-    """The recurrence that a paper prints, and the step map of `discretize` which it is of the field: a class's `published`.
+    """Holds the recurrence that a paper prints, and the name of the step map of the field that it equals: a class's `published`.
 
     h' is the next h, dt the length of the step; the letters are those of the class's `formula`.
     """
@@ -94,7 +94,7 @@ class Published:
 
 
 def recurrence_of(field: nn.Module) -> tuple[str, Formula] | None:
-    """The name of the step and the paper's recurrence, filled in; None of a field without one."""
+    """Return the name of the step and the paper's recurrence, filled in; None for a field without one."""
     published, formula = getattr(field, "published", None), formula_of(field)
     if published is None or formula is None:
         return None
@@ -103,7 +103,7 @@ def recurrence_of(field: nn.Module) -> tuple[str, Formula] | None:
 
 
 def formula_of(module: nn.Module) -> Formula | None:
-    """The formula of a part or field, its braces filled in.
+    """Return the formula of a part or field, with its braces filled in.
 
     None of a class that computes something else than the one it is made from, until it gives a `formula` of its own.
     """
@@ -151,7 +151,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def _declared(module: nn.Module) -> dict[str, Weight]:
-    """The weights that a class names as its `letters`, one letter or several blocks at a time."""
+    """Read a class's `letters`: which weight, or block of one, each letter is."""
     found: dict[str, Weight] = {}
     for names, path in getattr(module, "letters", {}).items():
         blocks = re.split(r"[,;] ", names)
@@ -161,7 +161,7 @@ def _declared(module: nn.Module) -> dict[str, Weight]:
 
 
 def in_latex(text: str) -> str:
-    """One equation or formula as LaTeX."""
+    """Convert one equation or formula to LaTeX."""
 
     def letter(name: str) -> str:
         first, rest, above = _split(name)
@@ -184,7 +184,7 @@ def in_latex(text: str) -> str:
 
 
 def aligned(lines: Iterable[str]) -> str:
-    """Lines of LaTeX below one another, the first sign =, : or "in" of each in a column."""
+    """Align lines of LaTeX at their first sign =, : or "in"."""
     rows = [re.sub(r" (=|:|\\in) ", r" &\1 ", line, count=1) for line in lines]
     body = " \\\\\n".join(rows)
     return f"$\\displaystyle\n\\begin{{aligned}}\n{body}\n\\end{{aligned}}$"

@@ -1,4 +1,4 @@
-r"""The library's cells by name, read from its public names: every constructor (input_size, hidden_size, ...) of a cell's file.
+r"""Finds the library's cells among its public names: every constructor (input_size, hidden_size, ...) of a cell's file.
 
 Proofs, training and tests find a cell here: one more file in this folder, with its line in the stub, is one more cell for all.
 """
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 def constructor_names() -> list[str]:
-    """The names of all constructors of cells, in the order of the public names; nothing is loaded for it."""
+    """Return the names of all constructors of cells, in the order of the public names, without importing them."""
     files = ("ctrnn.cells.named", "ctrnn.cells.published.")
     homes = homes_of(str(ctrnn.__file__))
     return [name for name, home in homes.items() if home.startswith(files) and name.islower() and not name.startswith("from_")]
 
 
 def constructors() -> dict[str, Constructor]:
-    """All constructors of cells by name."""
+    """Return all constructors of cells by name."""
     return {name: getattr(ctrnn, name) for name in constructor_names()}
 
 
 def variants() -> Iterator[tuple[str, str, Constructor]]:
-    """Every cell with what it may be told by a word, one choice at a time, the default first: name, label, constructor.
+    """Yield each cell in its default form, then with each of its options: name, label, constructor.
 
     "gated", "gated, global", "gated, softplus", "gated, |h|^2 h", ...: choices are parameters of a `Literal` or bool type, and
     `decay`.

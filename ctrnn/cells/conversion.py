@@ -1,4 +1,4 @@
-r"""Conversion of torch.nn's cells to fields and back: the same equation, with a copy of the weights.
+r"""Converts torch.nn's cells to fields and back: the same equation, with a copy of the weights.
 
 torch keeps two biases that add, b_ih + b_hh; a field keeps their sum, the one b of its equation. The GRU's n needs both,
 since its reset gate stands between them. torch's z multiplies the old state, the rate is g = 1 - z: all its signs turn.
@@ -31,7 +31,7 @@ KINDS = (
 
 @torch.no_grad()
 def from_torch(module: nn.Module) -> VectorField:
-    r"""The field whose unit Euler step is the module, on a copy of its weights (same dtype, device, gradients required).
+    r"""Return the field whose unit Euler step is the module, on a copy of its weights (same dtype, device, gradients required).
 
     Args:    module: nn.RNNCell, GRUCell or LSTMCell, or an nn.RNN, GRU or LSTM of one layer and one direction.
     Returns: a plain, gru or lstm field.
@@ -65,7 +65,7 @@ def from_torch(module: nn.Module) -> VectorField:
 
 @torch.no_grad()
 def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
-    r"""The torch cell that the field's unit Euler step is, on a copy of its weights; torch's second bias is zero.
+    r"""Return the torch cell that equals the field's unit Euler step, on a copy of its weights; torch's second bias is zero.
 
     Raises:  TypeError for a field that torch has no cell for.
     Source:  as `from_torch`.
@@ -113,14 +113,14 @@ def _check_settings(module: nn.Module) -> None:
 
 
 def _parameters(module: nn.Module) -> list[Tensor]:
-    """weight_ih and weight_hh, and bias_ih and bias_hh if there, of a cell or of the first layer of a sequence module."""
+    """Return weight_ih, weight_hh, and bias_ih and bias_hh if present, of a cell or of a sequence module's first layer."""
     suffix = "" if isinstance(module, nn.RNNCellBase) else "_l0"
     names = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if module.bias else ()))
     return [getattr(module, name + suffix) for name in names]
 
 
 def _stacked(field: VectorField) -> list[tuple[Affine, int]]:
-    """The affine maps whose rows torch stacks into its weights, in its order, and the sign that they have there."""
+    """Return the affine maps whose rows torch stacks into its weights, in its order, each with its sign there."""
     if isinstance(field, LSTMField):
         return [(field.gates, 1)]
     assert isinstance(field, Relaxation)
@@ -132,6 +132,6 @@ def _stacked(field: VectorField) -> list[tuple[Affine, int]]:
 
 
 def _bias_inside(field: VectorField, affine: Affine) -> Tensor | None:
-    """The GRU's own bias inside the reset gate, torch's b_hn."""
+    """Return the GRU's bias inside the reset gate, torch's b_hn."""
     candidate = getattr(field, "candidate", None)
     return candidate.bias_h if isinstance(candidate, ResetCandidate) and affine is candidate.pull else None

@@ -37,7 +37,7 @@ class Sigmoidal:
         return self.size / self.width * (1 - ((activity - self.centre) / self.size) ** 2)
 
     def rewritten(self, new: Sigmoidal, weight: Tensor, constant: Tensor) -> tuple[Tensor, Tensor]:
-        """weight (..., units) and constant (...) for activities of the new kind, such that constant + weight a is the same."""
+        """Return weight (..., units) and constant (...) for the new activation such that constant + weight a is unchanged."""
         ratio = self.size / new.size
         return ratio * weight, constant + (self.centre - ratio * new.centre) * weight.sum(-1)
 
@@ -95,7 +95,7 @@ class GatedCandidate(Part):
         self.reset_parameters(generator=generator)
 
     def reset_parameters(self, frequencies: Tensor | None = None, generator: torch.Generator | None = None) -> None:
-        """Weights as at the start, with the frequencies nu (input,) of the symbols in the data, all alike if not given."""
+        """Initialize the weights, with the frequencies nu (input,) of the symbols in the data, all equal if not given."""
         units = torch.arange(1, self.hidden_size + 1, dtype=self.weight.dtype, device=self.weight.device)
         self.start_(1 - 1 / units, torch.zeros_like(units), torch.full_like(units, 0.5), frequencies, generator)
 
@@ -120,7 +120,7 @@ class GatedCandidate(Part):
 
     @torch.no_grad()
     def rewrite_(self, squash: Sigmoidal) -> None:
-        """The same network in other numbers: V is stretched by the ratio of the widths, activities as the new s has them."""
+        """Change the activation in place, and the weights with it, so that the network computes the same function."""
         if self.bias is None:
             raise ValueError("Without `bias` there is nothing that could take up another centre of the activities.")
         old, self.squash = self.squash, squash
@@ -135,7 +135,7 @@ class GatedCandidate(Part):
 
     @property
     def loops(self) -> Tensor:
-        """Which edges are loops: (hidden, edges)."""
+        """Return a mask of the edges that are loops: (hidden, edges)."""
         return self.sources == torch.arange(self.hidden_size, device=self.sources.device)[:, None]
 
     @affine

@@ -1,4 +1,4 @@
-r"""Layers: several fields as one, the upper ones driven by the visible state of the layer below.
+r"""Stacks several fields into one, each driven by the visible state of the layer below.
 
     dh_1/dt = f_1(x, h_1)        dh_l/dt = f_l(visible(h_l-1), h_l)        state [h_top, ..., h_1]
 
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=VectorField)
 
 
 class Stack(VectorField):
-    r"""Fields from the bottom up, as one; the visible units are those of the top.
+    r"""Stacks fields, given from the bottom up, into one field; the visible units are those of the top.
 
     Args:    fields: at least one `VectorField`, the one that reads the input first; each further one reads as many features
              as the one below it has visible units.
@@ -68,11 +68,11 @@ class Stack(VectorField):
         return top.visible(state[..., : top.state_size])
 
     def states(self, h: Tensor) -> tuple[Tensor, ...]:
-        """The state of each layer, from the bottom up: (..., state) -> (..., state of the layer), for each."""
+        """Split the state into that of each layer, from the bottom up: (..., state) -> (..., state of the layer), for each."""
         return h.split(self._widths, -1)[::-1]
 
     def _read(self, projected: Tensor, h: Tensor) -> list[tuple[VectorField, Tensor, Tensor]]:
-        """Each field, what it reads, projected, and its own state, from the bottom up."""
+        """Return each field with its projected input and its state, from the bottom up."""
         fields, states, read = self._layers(), self.states(h), [projected]
         for (below, above), state in zip(pairwise(fields), states[:-1], strict=True):
             read.append(above.project(below.visible(state)))
@@ -92,7 +92,7 @@ class Stack(VectorField):
 
 
 def layered(build: Callable[[int], F], input_size: int, hidden_size: int, num_layers: int) -> F | Stack:
-    """The field that `build` makes of an input size; above one layer, a `Stack` of so many."""
+    """Build a field for an input size; for more than one layer, a `Stack` of them."""
     layers = checks.positive_size("num_layers", num_layers)
     if layers == 1:
         return build(input_size)

@@ -1,4 +1,4 @@
-r"""Forgetting times: how long a field remembers, by its own biases, where nothing drives it.
+r"""Computes forgetting times: how long a field without input remembers, by its biases.
 
     dh/dt = -rate h          falls to 1/e in 1/rate        sigmoid gate   1/sigma(b) = 1 + e^-b
                                                            the LSTM's c   1/(1 - f) = 1 + e^b_f
@@ -30,7 +30,7 @@ ROUNDING = 1e-6  # of a leak that is read off the code, a difference of slopes
 
 @torch.no_grad()
 def timescales(field: VectorField) -> Tensor:
-    r"""The forgetting time of every unit, in samples: 1/rate at zero input and zero state.
+    r"""Return the forgetting time of every unit, in samples: 1/rate at zero input and zero state.
 
     It is the time to 1/e under dh/dt = -rate h, exactly: 1/sigma(b) for a sigmoid gate, the T of `ctrnn.init.chrono_`. Of
     the LSTM it is 1/(1 - f), that of the cell c; its h has none of its own. A rate for all units gives all the same. Under
@@ -49,8 +49,10 @@ def timescales(field: VectorField) -> Tensor:
 
 
 def remembered(field: VectorField, state: Tensor) -> Tensor:
-    """The units that `timescales` is about: (..., state) -> (..., hidden), of the LSTM c, of adaptive units their thresholds a,
-    of a `Stack` those of each layer."""
+    """Return the units that `timescales` describes: (..., state) -> (..., hidden).
+
+    Of the LSTM they are c, of adaptive units their thresholds a, of a `Stack` those of each layer.
+    """
     if isinstance(field, Stack):
         layers = zip(field.fields, field.states(state), strict=True)
         return torch.cat([remembered(layer, own) for layer, own in layers][::-1], -1)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-r"""The leak of a field that does not say it, read off what its code does, and the biases that set it.
+r"""Measures the leak of a field that declares none, and finds the biases that set it, from what its code does.
 
     dh/dt = N - L h
 
@@ -46,7 +46,7 @@ LOWEST, HIGHEST, HALVINGS = -50.0, 50.0, 100  # where a bias is looked for
 
 
 class Entries(NamedTuple):
-    """Entries of a parameter, flat, and what stands there for units that forget at given rates."""
+    """Holds flat entries of a parameter, and the function that gives their values for units that forget at given rates."""
 
     owner: nn.Module
     name: str
@@ -56,14 +56,13 @@ class Entries(NamedTuple):
 
 @answered
 def traced_leak(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
-    r"""The leak that the code of `flow` has, for a field of your own: `leak = ctrnn.traced_leak` in its class.
+    r"""Compute the leak from the code of `flow`; write `leak = ctrnn.traced_leak` in the class of a field of your own.
 
     L = F(0) - F(1), each unit's own state at 0 and at 1 while products with weights, and sums over units, stay as they are at h:
     the L of any dh/dt = N - L h whose N and L have h only through those. Then exponential steps keep what decays exactly,
     instead of being Euler's. Of a state of several parts each part is moved alone. Costs the products once more.
 
     Shape:   projected (..., projected), h (..., state) -> (..., state), per unit of time.
-    Source:  this project.
     """
     kept: list[Any] = []
     with _Mixing(kept, record=True):
@@ -79,7 +78,7 @@ def traced_leak(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
 
 @torch.no_grad()
 def rest_leak(field: VectorField) -> Tensor:
-    r"""L at zero input and zero state, of a declared `leak`, else of the code: (state,), per unit of time.
+    r"""Return L at zero input and zero state, of a declared `leak`, else of the code: (state,), per unit of time.
 
     Raises:  TypeError where units depend on one another in other ways than by products and sums.
     """
@@ -102,7 +101,7 @@ def rest_leak(field: VectorField) -> Tensor:
 
 
 def biases_of_leak(field: VectorField) -> list[Entries]:
-    r"""The entries of biases and constants, parameters of one axis, that set each unit's leak by themselves.
+    r"""Find the entries of biases and constants, parameters of one axis, that alone set each unit's leak.
 
     Of several that do, the first as the field names them; units whose leak no entry sets have none.
     """
@@ -125,7 +124,7 @@ def biases_of_leak(field: VectorField) -> list[Entries]:
 
 
 class _Mixing(TorchFunctionMode):
-    """Records what products and sums give, or gives that again."""
+    """Records the results of products and sums, or replays them."""
 
     def __init__(self, kept: list[Any], record: bool) -> None:
         super().__init__()
@@ -141,7 +140,7 @@ class _Mixing(TorchFunctionMode):
 
 
 def _parts(field: VectorField, h: Tensor) -> list[Tensor]:
-    """Which entries of a state are in its first, second, ... part of as many units as are visible: (state,) each."""
+    """Return a mask of each hidden-size block of the state: (state,) each."""
     count = max(1, field.state_size // field.hidden_size)
     number = (torch.arange(field.state_size, device=h.device) // field.hidden_size).clamp(max=count - 1)
     return [number == part for part in range(count)]
@@ -153,7 +152,7 @@ def _again(field: VectorField, projected: Tensor, state: Tensor, kept: list[Any]
 
 
 def _entry_of(field: VectorField, parameter: Tensor, before: Tensor) -> Tensor:
-    """For each unit the one entry of a parameter that its leak depends on, -1 where it is none or several: (state,).
+    """Return for each unit the one entry of a parameter that its leak depends on, -1 if there is none or more: (state,).
 
     The entries are moved in groups, those that have a bit of their number and those that have it not.
     """
@@ -176,7 +175,7 @@ def _moved(field: VectorField, flat: Tensor, group: Tensor, before: Tensor) -> T
 
 
 class _Solve:
-    """Entries at which units have given leaks, by bisection."""
+    """Finds by bisection the entries at which units have given leaks."""
 
     def __init__(self, field: VectorField, parameter: Tensor, rows: Tensor, units: Tensor, which: Tensor) -> None:
         self.field, self.flat, self.rows = field, parameter.data.view(-1), rows
@@ -198,7 +197,7 @@ class _Solve:
         return (low + high) / 2
 
     def _beyond(self, entries: Tensor, rates: Tensor) -> Tensor:
-        """Whether the leak is above the rate there, for each row by the first of its units."""
+        """Return whether the leak exceeds the rate, for each row by the first of its units."""
         kept = self.flat.clone()
         self.flat[self.rows] = entries.to(self.flat)
         above = rest_leak(self.field)[self.units] > rates.to(entries)[self.which]

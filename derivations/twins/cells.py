@@ -1,4 +1,4 @@
-r"""Discrete cells of other libraries as their papers and documentation write them, for the i-th of n units and m inputs.
+r"""Writes discrete cells of other libraries as their papers and documentation do, for the i-th of n units and m inputs.
 
     rnn     tanh(W_ih x + b_ih + W_hh h + b_hh)                    torch.nn.RNNCell
     gru     (1 - z) n + z h                                        torch.nn.GRUCell
@@ -27,12 +27,11 @@ i = Symbol("i", integer=True, nonnegative=True)
 
 @dataclass(frozen=True)
 class UnitEquations(Shown):
-    r"""The next state of the i-th unit of a cell of any width.
+    r"""Gives the next state of the i-th unit of a cell of any width.
 
     Args:    units: for each part of the state, a column of n, the right side; index: i, counted from 0 as torch does; inputs:
              the module's arguments in their order as columns, the state second, a tuple where it is one; unread: parameters
              on which the next state does not depend.
-    Source:  this project.
     """
 
     units: Mapping[MatrixSymbol, Expr]
@@ -136,5 +135,5 @@ def ltc_cell() -> UnitEquations:
 
 
 def _float(number: float) -> Rational:
-    """The rational number that the code's constant is."""
+    """Return the rational number that equals the code's constant."""
     return Rational(*number.as_integer_ratio())

@@ -1,4 +1,4 @@
-r"""The named fields as the papers write them: dh/dt for a few units, with letters for all that is learned.
+r"""Writes the named fields as the papers do: dh/dt for a few units, with a letter for each weight.
 
     plain    tanh(Wx x + Wh h + b) - h                            Tallec and Ollivier 2018, eq. (3)
     leaky    alpha (tanh(Wx x + Wh h + b) - h)                    eq. (4)
@@ -55,7 +55,7 @@ class _System(Shown, ABC):
     @property
     @abstractmethod
     def left_sides(self) -> tuple[Expr, ...]:
-        """What the equations give: dh_i/dt, or the next h_i."""
+        """Return the left sides: dh_i/dt, or the next h_i."""
 
     @property
     def equations(self) -> tuple[Eq, ...]:
@@ -72,7 +72,7 @@ class _System(Shown, ABC):
         return self.equations[i]
 
     def latex(self) -> str:
-        """The equations, one a line, for an `aligned` environment."""
+        """Return the equations in LaTeX, one a line, for an `aligned` environment."""
         return " \\\\\n".join(latex_of(equation).replace(" = ", " &= ", 1) for equation in self)
 
     def _rows(self) -> Iterable[tuple[str, Cells]]:
@@ -89,7 +89,6 @@ class SymbolicField(_System):
 
     Args:    name, source; state, inputs: functions of time; parameters: a matrix for each name; flow: a column; defined_on:
              the conditions under which it is defined, where the letters' assumptions do not grant it.
-    Source:  this project.
     """
 
     @property
@@ -97,7 +96,7 @@ class SymbolicField(_System):
         return tuple(Derivative(h, symbols.t) for h in self.state)
 
     def substitute(self, **parameters: Expr | ImmutableDenseMatrix) -> SymbolicField:
-        """The field with other values for some parameters, each of the old one's shape.
+        """Return the field with new values for some parameters, each of the old one's shape.
 
         Raises:  ValueError for a name the field does not have, or a value of another shape.
         """
@@ -119,7 +118,6 @@ class SymbolicStep(_System):
     r"""next state = flow: a discrete cell; iterating gives the equations Eq(h_i', flow_i), with h_i' for the next h_i.
 
     Args:    as for `SymbolicField`, with plain letters for state and inputs.
-    Source:  this project.
     """
 
     @property
@@ -147,7 +145,7 @@ def power_decay(exponent: Expr) -> Decay:
 
 
 class _Letters:
-    """The letters of one field: its state, its inputs, and its parameters."""
+    """Makes the letters of one field: its state, its inputs, and its parameters."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         self.input_size, self.hidden_size = input_size, hidden_size

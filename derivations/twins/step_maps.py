@@ -1,4 +1,4 @@
-r"""One-step maps of a single unit, h' = F(h) = N(h) - L(h) h, with the input held over the step.
+r"""Reads one-step maps of a single unit, h' = F(h) = N(h) - L(h) h, with the input held over the step.
 
     phi_0(z) = e^z,   phi_k(z) = (phi_{k-1}(z) - 1/(k-1)!)/z,   phi_k(0) = 1/k!,   phi_k' = phi_k - k phi_{k+1}
 
@@ -77,7 +77,7 @@ class phi(Function):  # noqa: N801 - SymPy's functions are classes, and print un
 
 @dataclass(frozen=True)
 class StepMap:
-    """A step map of one unit by the `equation` of its class, and what the class says of it, as expressions.
+    """A step map of one unit, read from the texts of its class.
 
     Called with (F, L, h, dt) it gives the state after the step; F and L take an expression and give one. `forgetting` takes the
     place of the exponential of the leak in the splittings.
@@ -101,7 +101,7 @@ class StepMap:
         return "h'" in self.equation.partition(" = ")[2]
 
     def residual(self, F: Scalar, h: Expr, u: Expr, dt: Expr) -> Expr:
-        """0 where u is the state after an implicit step."""
+        """Return what is 0 if u is the state after an implicit step."""
         return u - self._after(F, lambda u: S.Zero, h, dt, {"h'": u})
 
     def _after(
@@ -124,13 +124,13 @@ PHIS = {f"phi{k}": partial(phi, k) for k in (1, 2, 3)}
 
 
 def read(text: str, **letters: Expr) -> Expr:
-    """One expression of a class's facts, its further lines what it is made of: read("1 - exp(-g)", g=g)."""
+    """Read one of a class's texts as an expression, further lines defining its letters: read("1 - exp(-g)", g=g)."""
     return Equations(f"value = {text}", letters, PHIS)["value"]
 
 
 @cache
 def maps() -> dict[str, StepMap]:
-    """The step maps of `discretize` that have an equation, by name: exponential_euler."""
+    """Return the step maps of `discretize` that have an equation, by name: exponential_euler."""
     from discretize.steps.catalog import dashed, steps  # noqa: PLC0415 - loads torch
 
     found = {dashed(name).replace("-", "_"): kind for name, kind in steps().items() if kind.equation}
@@ -139,10 +139,7 @@ def maps() -> dict[str, StepMap]:
 
 
 def induced_factors(name: str, g: Expr = Symbol("g", positive=True)) -> tuple[Expr, Expr]:  # noqa: B008 - a letter
-    r"""What one step makes of h' = g (f - h), f and g held, dt = 1: it keeps the first times h and writes the second times f.
-
-    Source:  this project.
-    """
+    r"""Return (keeps, writes): one step of h' = g (f - h), f and g held, dt = 1, gives keeps * h + writes * f."""
     h, f = Dummy("h", real=True), Dummy("f", real=True)
     after = expand(maps()[name](lambda u: g * (f - u), lambda u: g, h, S.One).doit())
     keeps, writes = (simplify(after.diff(letter)) for letter in (h, f))
@@ -152,10 +149,9 @@ def induced_factors(name: str, g: Expr = Symbol("g", positive=True)) -> tuple[Ex
 
 
 def induced_gate(name: str, g: Expr = Symbol("g", positive=True)) -> Expr:  # noqa: B008
-    r"""G in h + G (f - h), what one step makes of h' = g (f - h), f and g held, dt = 1.
+    r"""Return the gate G: one step of h' = g (f - h), f and g held, dt = 1, gives h + G (f - h).
 
     Raises:  ValueError for the splittings, which do not write what they forget; see `induced_factors`.
-    Source:  this project.
     """
     keeps, writes = induced_factors(name, g)
     if simplify(keeps + writes - 1) != 0:
@@ -164,17 +160,16 @@ def induced_gate(name: str, g: Expr = Symbol("g", positive=True)) -> Expr:  # no
 
 
 def stability_function(name: str, z: Expr = Symbol("z"), leak: Expr = Symbol("l")) -> Expr:  # noqa: B008
-    r"""R(z), what one step multiplies h by where h' = lambda h = (lambda + L) h - L h, with z = lambda dt and leak = L dt."""
+    r"""Return R(z), the factor of one step on h' = lambda h = (lambda + L) h - L h, with z = lambda dt and leak = L dt."""
     return maps()[name](lambda u: z * u, lambda u: leak, S.One, S.One).doit()
 
 
 @cache
 def local_error(name: str, order: int) -> Expr:
-    r"""Exact minus map, to the power dt^order, for any F and L: of these F, F', F'', ... and L, L', ... at h are the letters.
+    r"""Expand the exact solution minus the map up to dt^order, in the letters F, F', F'', ... and L, L', ... at h.
 
     F(u) is its Taylor series about h, cut where it cannot be seen below dt^(order + 1); so are all expressions on the way.
 
-    Source:  this project.
     """
     dt, h = symbols.dt, Symbol("h", real=True)
     slopes = {letter: [Symbol(letter + "'" * k, real=True) for k in range(order + 1)] for letter in "FL"}
@@ -211,7 +206,7 @@ def power_forgetting(rate: Scalar, r: Expr) -> Forgetting:
 
 
 def _composed(coefficients: Sequence[Expr], z: Expr, dt: Symbol) -> Expr:
-    """The power series of these coefficients at a z that is O(dt), as far as they determine it."""
+    """Evaluate a truncated power series at a z that is O(dt)."""
     value = S.Zero
     for coefficient in reversed(coefficients):
         value = _cut(coefficient + z * value, dt, len(coefficients) - 1)
@@ -219,7 +214,7 @@ def _composed(coefficients: Sequence[Expr], z: Expr, dt: Symbol) -> Expr:
 
 
 def _cut(e: Expr, dt: Symbol, order: int) -> Expr:
-    """The Taylor polynomial in dt, dt^order included."""
+    """Return the Taylor polynomial in dt, dt^order included."""
     powers = range(order + 1)
     e = e.replace(phi, lambda k, z: _composed([1 / factorial(j + k) for j in powers], z, dt))
     e = e.replace(exp, lambda z: _composed([1 / factorial(j) for j in powers], z, dt))

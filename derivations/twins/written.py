@@ -1,4 +1,4 @@
-r"""Equations as text, read into SymPy: the `formula` of a field, of its published recurrence, or of a step map.
+r"""Reads equations from text into SymPy: the `formula` of a field, a published recurrence, or a step map.
 
     sum      = term (("+" | "-") term)*          term    = factor (("*" | "/") factor)*       elementwise
     factor   = power power*                      a product: matrix with column, number with anything, else elementwise
@@ -52,12 +52,12 @@ def _layer_norm(a: Array, eps: Expr = Rational(*(1e-5).as_integer_ratio())) -> A
 
 
 def columns(values: Iterable[Any]) -> Array:
-    """The values as a column of expressions."""
+    """Return the values as a column of expressions."""
     return np.array([*values], dtype=object)
 
 
 class Equations:
-    r"""Lines of text, each of which gives names, and what these are for given letters.
+    r"""Evaluates lines of text, each of which defines names, for given values of their letters.
 
     Args:    text: the lines; known: arrays by letter; functions: further ones, by name, of arrays.
     Raises:  ValueError for text that is not of this grammar, for a name that nothing gives, and for sizes that do not fit.
@@ -97,7 +97,7 @@ class Equations:
         return np.split(values[0], len(names))
 
     def call(self, name: str, arguments: list[Any]) -> Any:
-        """A function of its arguments, or a weight in brackets: W(x, a)_j = sum of W_kji x_k a_i, b(x)_j = sum of b_kj x_k."""
+        """Call a function, or contract a weight: W(x, a)_j = sum of W_kji x_k a_i, b(x)_j = sum of b_kj x_k."""
         if name in self._functions:
             return self._functions[name](*arguments)
         if name in ELEMENTWISE:
@@ -112,7 +112,7 @@ class Equations:
 
 
 class _Reader:
-    """One right side, from left to right."""
+    """Reads one right side, from left to right."""
 
     def __init__(self, text: str, equations: Equations) -> None:
         self.text, self.place, self.equations = text, 0, equations
@@ -227,5 +227,5 @@ def _applied(left: Any, right: Any) -> Any:
 
 
 def _number(text: str) -> Expr:
-    """A whole number, or the rational that a float is: a formula writes the numbers of its module."""
+    """Return a whole number, or the rational number that a float is: a formula writes the numbers of its module."""
     return Integer(text) if text.isdigit() else Rational(*float(text).as_integer_ratio())

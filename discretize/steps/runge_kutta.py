@@ -19,7 +19,7 @@ __all__ = ["ExplicitRungeKutta", "ForwardEuler", "Heun", "Heun3", "Midpoint", "R
 
 
 class ExplicitRungeKutta(Step):
-    """The map of a tableau: `stages`, the rows a_i (the first, empty one included), and `weights` b."""
+    """Steps by a tableau: `stages`, the rows a_i (the first, empty one included), and `weights` b."""
 
     family = "Taylor and Runge-Kutta"
     stages: ClassVar[tuple[tuple[float, ...], ...]]
@@ -29,7 +29,7 @@ class ExplicitRungeKutta(Step):
         return self.along(lambda share, u: field.flow(projected, u), h, dt)
 
     def along(self, slope: Callable[[float, Tensor], Tensor], h: Tensor, dt: float | Tensor) -> Tensor:
-        """A step of dh/dt = slope(share, h), share in [0, 1] the part of the step that has passed."""
+        """Step dh/dt = slope(share, h), share in [0, 1] the fraction of the step that has passed."""
         slopes: list[Tensor] = []
         for row in self.stages:
             slopes.append(slope(sum(row), _moved(h, dt, row, slopes)))

@@ -1,4 +1,4 @@
-r"""The interface of one-step maps (projected input, h, dt) -> h, which approximate the flow of dh/dt = field(x, h), x held.
+r"""Defines the interface of one-step maps (projected input, h, dt) -> h, which approximate dh/dt = field(x, h) for a held x.
 
 step(field, x, h, dt) = step.advance(field, field.project(x), h, dt)        local error O(dt^(order + 1))
 on dh/dt = lambda h                                                         h <- R(z) h, z = lambda dt
@@ -36,7 +36,6 @@ class Step(AnsweredInit, ABC):
     Shape:   x (..., input), h (..., state) -> h (..., state); dt > 0 in units of time, a number, or a length for each
              sample, (...) or (..., 1), which is differentiated.
     Raises:  TypeError, ValueError for x, h or dt that do not fit; StepError where an equation cannot be solved.
-    Source:  this project.
     """
 
     title: ClassVar[str] = ""
@@ -60,18 +59,18 @@ class Step(AnsweredInit, ABC):
 
     @abstractmethod
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        """The step on what `field.project` made of the input; unchecked, for loops.
+        """Step from the projected input, without checking the arguments, for use in loops.
 
         dt >= 0 is a number, a scalar tensor, or (..., 1) of the state's dtype and device, a length for each sample; a sample
         whose dt is 0 keeps its state, to the last bit.
         """
 
     def counted(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> tuple[Tensor, int]:
-        """`advance`, and what it cost in evaluations of the field: a Jacobian counts as one for each of its columns."""
+        """Return `advance` and its cost in evaluations of the field; a Jacobian counts as one for each of its columns."""
         return self.advance(field, projected, h, dt), self.cost(field)
 
     def cost(self, field: VectorField) -> int:
-        """Evaluations of the field in a step, a derivative along a vector counting as one."""
+        """Return the number of evaluations of the field in a step; a derivative along a vector counts as one."""
         return self.evaluations + self.tangents + self.jacobians * jacobian_cost(field)
 
     @property
@@ -79,7 +78,7 @@ class Step(AnsweredInit, ABC):
         return (self.evaluations, self.tangents, self.jacobians) == (1, 0, 0)
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
-        r"""R(z), the factor of one step on dh/dt = lambda h, z = lambda dt.
+        r"""Return R(z), the factor of one step on dh/dt = lambda h, z = lambda dt.
 
         `leak` is the part L dt that the field declares as its leak, which exponential and frozen maps treat separately; by
         default all of it, max(0, -Re z): the target is held, and -z = g dt is the rate times the step.
@@ -99,11 +98,10 @@ class Step(AnsweredInit, ABC):
 
 
 def step_length(dt: float | Tensor, h: Tensor) -> float | Tensor:
-    r"""dt as `Step.advance` takes it: a number, or lengths (..., 1) of the dtype and device of h.
+    r"""Convert dt to what `Step.advance` takes: a number, or lengths (..., 1) of the dtype and device of h.
 
     Shape:   dt a number, or (...) or (..., 1) for h (..., state).
     Raises:  TypeError, ValueError for what is not positive and finite, or does not fit h.
-    Source:  this project.
     """
     if not isinstance(dt, Tensor) or (dt.numel() == 1 and not dt.requires_grad):
         return checks.positive_number("dt", dt)  # type: ignore[arg-type]
@@ -127,7 +125,7 @@ def _is_positive(dt: Tensor) -> None:
 
 
 def mode(z: Tensor, leak: Tensor | None) -> tuple[Tensor, Tensor]:
-    """z and leak, of one shape; the leak of a frozen target where none is given."""
+    """Broadcast z and leak to one shape; without a leak, take that of a held target."""
     z = checks.is_tensor("z", z)
     if leak is None:
         return z, (-z.real).clamp(min=0.0)

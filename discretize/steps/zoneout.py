@@ -52,12 +52,12 @@ class Zoneout(Step, nn.Module):
         return torch.where(torch.rand_like(h) < p, h, following)
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
-        """That of the expectation, for the units of the smallest p: where any grow, these do, and by the most."""
+        """Return the stability of the expected step at the smallest p, the worst case."""
         p = min(self._parts())
         return p + (1 - p) * self.step.stability(z, leak)
 
     def _of_units(self, h: Tensor) -> float | Tensor:
-        """p of all units, or for each, (state,)."""
+        """Return p for all units, or for each, (state,)."""
         parts = self._parts()
         if len(parts) == 1:
             return parts[0]

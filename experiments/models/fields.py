@@ -1,4 +1,4 @@
-r"""Fields by name, as the experiments train them, and their initialization.
+r"""Builds fields by name, as the experiments train them, and initializes them.
 
     every cell of ctrnn by its name: plain gated gru lstm mgu lem fitzhugh-nagumo ...            ctrnn.cells
     gated-global gated-softplus gated-exponential antisymmetric-gated: choices of these
@@ -45,7 +45,7 @@ SMALLEST, CLOSEST = 2.0**-126, 2.0**-24  # what single precision, that of the we
 
 @dataclass(frozen=True)
 class FieldSettings:
-    r"""How large a field is and where it starts.
+    r"""Sets the size of a field and its initial weights.
 
     Args:    hidden: units; init: "standard", "chrono" or "constant"; t_max, t_min: the times that chrono expects, in samples;
              alpha: rate at which leaky starts without chrono, and gates with "constant"; exponent: r of the fields with a power
@@ -93,7 +93,7 @@ class _Weights(TypedDict):
 
 
 def _named(kind: str, **options: str | bool) -> Builder:
-    """A named field of ctrnn with options of its own."""
+    """Return a builder of a constructor of ctrnn with options."""
     return lambda inputs, settings, weights: getattr(ctrnn, kind)(inputs, settings.hidden, **options, **weights)
 
 
@@ -156,7 +156,7 @@ def _lstm_blind_output(inputs: int, settings: FieldSettings, weights: _Weights) 
 
 
 def _of_others(name: str, make: Callable[..., ctrnn.VectorField]) -> Builder:
-    """What makes a field of the user's: like `ctrnn.gated`, of which it need not take the keywords."""
+    """Return a builder of a user's field, whose constructor may leave out the keywords of `ctrnn.gated`."""
 
     def build(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
         from experiments.seeds import drawing  # noqa: PLC0415
@@ -196,7 +196,7 @@ STARTED = ("leaky", "leaky-power")  # with their time scales already
 def built_field(
     name: str, input_size: int, settings: FieldSettings, generator: torch.Generator | None = None
 ) -> ctrnn.VectorField:
-    r"""The field of that name, in float32, drawn from the generator; a name of `JUMPS` is no field's.
+    r"""Build the field of that name, in float32, drawn from the generator; names of `JUMPS` are no fields.
 
     Raises:  UsageError for a name that no field has, for chrono or constant where there is no time scale to set, for a
              recurrent_gain where there are no recurrent weights, and for numbers that the field refuses.
@@ -230,6 +230,6 @@ def _set_time_scales(name: str, field: ctrnn.VectorField, settings: FieldSetting
 
 
 def no_time_scale(name: str, settings: FieldSettings) -> UsageError:
-    """Where there is nothing that chrono or constant could set."""
+    """Return the error for a field whose time scales `init` cannot set."""
     init = settings.init
     return UsageError(f"the field {name} has no time scale that {init} could set; leave --set init={init} out.")

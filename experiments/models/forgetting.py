@@ -1,4 +1,4 @@
-r"""Measured forgetting: how far replacing one sample by a null token moves each unit, over time.
+r"""Measures forgetting: how far replacing one sample by a null token moves each unit, over time.
 
     influence(n) = mean |h(a + n) - h'(a + n)|        h' has read null at time a; over the batch and over several a
 
@@ -27,7 +27,7 @@ RNN = DiscreteRNN | ContinuousRNN
 
 @torch.no_grad()
 def forgetting(rnn: RNN, xs: Tensor, at: int | Sequence[int], horizon: int, null: Tensor | float | None = None) -> Tensor:
-    r"""How far each unit's state is moved, 0, 1, ..., horizon - 1 samples after one that was replaced by a null token.
+    r"""Measure how far each unit moves 0, 1, ..., horizon - 1 samples after one that is replaced by a null token.
 
     The units are those of `ctrnn.timescales`, in its order: of the LSTM the cells c. All positions run in one batch, beside
     the sequences as they are. Differences of adaptive solves are known to the solver's tolerance only.
@@ -53,7 +53,7 @@ def forgetting(rnn: RNN, xs: Tensor, at: int | Sequence[int], horizon: int, null
 
 
 def forgetting_times(influence: Tensor) -> Tensor:
-    r"""From the largest influence until it stays below 1/e of that, in samples, by straight lines in the logarithm.
+    r"""Return the time from the largest influence until it stays below 1/e of that, in samples, interpolated in the logarithm.
 
     Of one exponential it is its time constant, exactly. A slope fitted to the logarithm would be that too; but in a network
     it hangs on how much is fitted of a tail that other units feed, and of the floor of rounding and tolerance, while 1/e is
@@ -62,7 +62,6 @@ def forgetting_times(influence: Tensor) -> Tensor:
     Shape:   influence (horizon, hidden) -> (hidden,); inf where it is above 1/e until the end, nan where the sample moved
              nothing, or where influence is not finite.
     Raises:  TypeError, ValueError for what is no influence.
-    Source:  this project.
     """
     if not checks.is_tensor("influence", influence).is_floating_point():
         raise TypeError(f"`influence` must be floating point, got {influence.dtype}.")
@@ -82,14 +81,13 @@ def forgetting_times(influence: Tensor) -> Tensor:
 
 @torch.no_grad()
 def times_of_gates(rnn: RNN, xs: Tensor) -> Tensor:
-    r"""1 over the mean leak of each unit on data: how long it would keep what it has, if no other unit told it of it again.
+    r"""Return 1 over each unit's mean leak on data: how long a unit remembers, ignoring recurrent input.
 
     The leak is that of `ctrnn.timescales`, at every sample in the state before it; of the LSTM 1 - f of the cells c.
 
     Args:    rnn: stepped or solved; xs: (time, batch, input), time first whatever `rnn.batch_first`.
     Shape:   -> (hidden,).
     Raises:  TypeError, ValueError for what does not fit.
-    Source:  this project.
     """
     _check(rnn, xs)
     field, states = rnn.field, _states(rnn, xs)
@@ -130,7 +128,7 @@ def _token(null: Tensor | float | None, xs: Tensor) -> Tensor:
 
 
 def _states(rnn: RNN, xs: Tensor) -> Tensor:
-    """The whole state after each sample: (time, batch, input) -> (time, batch, state)."""
+    """Return the whole state after each sample: (time, batch, input) -> (time, batch, state)."""
     given = xs.transpose(0, 1) if rnn.batch_first else xs
     if isinstance(rnn, ContinuousRNN):
         return rnn.trajectory(given).hs[1:]

@@ -1,4 +1,4 @@
-r"""Integrators by name: how a field becomes a sequence of states.
+r"""Builds integrators by name: exact solves, or step maps.
 
 exact               dh/dt = field(x, h) solved over held samples, up to a tolerance
 euler ...           one-step maps of discretize, a sample a step, or `substeps` steps a sample
@@ -29,7 +29,7 @@ INTEGRATORS = {EXACT: "ContinuousRNN"} | {dashed(name): name for name in step_na
 
 @dataclass(frozen=True)
 class IntegratorSettings:
-    r"""How finely a field is integrated, and when samples act.
+    r"""Sets the accuracy of integration, and when samples act.
 
     Args:    method, rtol, atol: of the solver, for "exact"; substeps: equal steps a sample is read in, for the step maps;
              hold: "forward" or "backward", for tasks whose samples have stamps: from these on, or up to them; samples at which
@@ -52,7 +52,7 @@ class IntegratorSettings:
 
 
 def integrator_name(step: Step) -> str:
-    """The name of a step map. Raises: UsageError for one that has none."""
+    """Return the name of a step map. Raises: UsageError for one that has none."""
     kind = type(step).__name__
     found = [name for name, known in INTEGRATORS.items() if known == kind and type(step) is getattr(discretize, known)]
     if not found:
@@ -61,7 +61,7 @@ def integrator_name(step: Step) -> str:
 
 
 def under(model: SequenceModel, integrator: str, settings: IntegratorSettings | None = None) -> SequenceModel:
-    r"""The same weights, shared, under another integrator, with the `hold` they have; training the one trains the other.
+    r"""Return a model with the same, shared weights under another integrator, with the same `hold`; training one trains both.
 
     Raises:  UsageError for a name that no integrator has.
     """
@@ -72,7 +72,7 @@ def under(model: SequenceModel, integrator: str, settings: IntegratorSettings | 
 
 
 def sequence_module(name: str, field: VectorField | JumpRNN, settings: IntegratorSettings) -> SequenceModule:
-    r"""The field under that integrator, on the field's own parameters, or a model that jumps, under it in between.
+    r"""Return a module that integrates the field by name; for a model that jumps, between its jumps.
 
     Raises:  UsageError for a name that no integrator has, for a method that no solver has, and for several steps from jump to
              jump.

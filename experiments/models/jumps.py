@@ -1,4 +1,4 @@
-r"""Models that jump at their samples, by name; where a field is asked for, they are.
+r"""Builds models whose state jumps at samples, by the names they share with fields.
 
     ode-rnn gru-ode-bayes gru-d     h jumps where something is seen, and runs by itself in between
     cfc                             each sample puts h on a curve, which it follows until the next
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def jump_module(name: str, input_size: int, settings: FieldSettings, generator: torch.Generator, masked: bool = False) -> JumpRNN:
-    r"""The model of that name, in float32, drawn from the generator.
+    r"""Build the model of that name, in float32, drawn from the generator.
 
     Args:    masked: whether half of the input says what of the other half was seen; cfc reads that as values like others.
     Raises:  UsageError for chrono, as there is no time scale to set.

@@ -1,4 +1,4 @@
-r"""The LSTM whose output gate does not read the state: o = sigma(Wx x + b) instead of sigma(Wx x + Wh h + b).
+r"""Removes the recurrent weights of the LSTM's output gate: o = sigma(Wx x + b) instead of sigma(Wx x + Wh h + b).
 
 While its clock stands and x is the same, c is the same and so is h = o tanh(c): the only LSTM that is invariant to clocks which
 stop and go.
@@ -16,7 +16,7 @@ __all__ = ["remove_output_recurrence"]
 
 
 class _WithoutLastQuarter(nn.Module):
-    """The rows of i, f and g as they are, those of o zero."""
+    """Zeroes the last quarter of rows, those of o."""
 
     def forward(self, weight: Tensor) -> Tensor:
         kept = 3 * len(weight) // 4
@@ -24,7 +24,7 @@ class _WithoutLastQuarter(nn.Module):
 
 
 def remove_output_recurrence(field: LSTMField) -> LSTMField:
-    r"""Take the recurrent weights of the output gate away, in place and for good: they are zero and stay so in training.
+    r"""Set the recurrent weights of the output gate to zero in place; they stay zero in training.
 
     Source:  this project, result 10.
     """

@@ -109,6 +109,12 @@ def test_a_field_without_input_has_no_input_in_its_equations():
     assert ctrnn.gru(0, 2, bias=False).equations[0] == "dh/dt = g * (tanh(sigma(Wrh h) * (Wh h)) - h)"
 
 
+def test_numbers_are_written_with_all_their_digits():
+    field = ctrnn.Relaxation(ctrnn.TanhCandidate(0, 2), ctrnn.FixedRate(1 / 3), ctrnn.LinearDecay())
+    assert field.equations == (f"dh/dt = {1 / 3!r} (tanh(Wh h + b) - h)",)
+    assert ctrnn.leaky(0, 2, decay=ctrnn.PowerDecay(0.1)).equations[0].endswith("- |h|^0.1 h)")
+
+
 def test_a_factor_of_1_is_not_written():
     assert ctrnn.cornn(2, 3, epsilon=0.5).equations == ("dh/dt = z", "dz/dt = tanh(W h + U z + V x + b) - h - 0.5 z")
 

@@ -54,16 +54,16 @@ class GLNNField(VectorField):
         self.reset_parameters(generator=settings.get("generator"))
 
     def reset_parameters(self, frequencies: Tensor | None = None, generator: torch.Generator | None = None) -> None:
-        """Weights as at the start, with the frequencies nu (input,) of the symbols in the data, all alike if not given."""
+        """Initialize the weights, with the frequencies nu (input,) of the symbols in the data, all equal if not given."""
         mu, beta = self._memory()
         self.incoming.start_(torch.full_like(mu, -0.5), beta, mu / 4, frequencies, generator)
 
     def resting_state(self, batch: int) -> Tensor:
-        """V at which units rest at the start, s^-1(beta/alpha): (batch, hidden)."""
+        """Return the state V at which units initially rest, s^-1(beta/alpha): (batch, hidden)."""
         return (self.incoming.squash.width * torch.atanh(2 * self._memory()[1])).expand(batch, -1)
 
     def _memory(self) -> tuple[Tensor, Tensor]:
-        """mu and beta of eq. (33), alpha = 1/2."""
+        """Return mu and beta of eq. (33), with alpha = 1/2."""
         mu = 1 / torch.arange(2, self.hidden_size + 2, dtype=self.dtype, device=self.device)
         return mu, -torch.sqrt(1 / 4 - mu / 2)
 

@@ -59,7 +59,7 @@ class RHNField(VectorField):
 
     @property
     def published(self) -> Published:
-        """Transform gates t, and carry gates 1 - t; x is read in the first layer. The paper's dt is 1."""
+        """Write the recurrence with transform gates t and carry gates 1 - t; the first layer reads x. The paper's dt is 1."""
         lines, carried = list[str](), "h"
         for k in range(1, self.depth + 1):
             read = f"W{k}h {carried} + b{k}" + " + W1x x" * (k == 1)

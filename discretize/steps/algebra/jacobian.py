@@ -1,4 +1,4 @@
-r"""The Jacobian of a field in its state, by forward mode or the field's own, compared with `flow` along a direction.
+r"""Computes the Jacobian of a field in its state, by forward mode or by the field's own method, which is checked against `flow`.
 
     J v = d/ds F(h + s v) at s = 0        v dense, so that an entry outside the declared bandwidths is missed too
 
@@ -26,7 +26,7 @@ def jacobian(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
 
 
 def checked_jacobian(field: VectorField, projected: Tensor, h: Tensor, check: JacobianCheck | None) -> Tensor:
-    r"""As `VectorField.jacobian`, checked where the field declares anything about it.
+    r"""Return `VectorField.jacobian`, checked where the field declares anything about it.
 
     Raises:  TypeError, ValueError for bandwidths that are none, for another shape, dtype or device, and by `check`.
     """
@@ -41,7 +41,7 @@ def checked_jacobian(field: VectorField, projected: Tensor, h: Tensor, check: Ja
 
 
 def jacobian_cost(field: VectorField) -> int:
-    """What a Jacobian costs in evaluations of the field: one for each direction, one for the field's own."""
+    """Return the cost of a Jacobian in evaluations of the field: one for each direction, or one for the field's own."""
     _check_bandwidths(field.bandwidths)
     if _own(field):
         return 1
@@ -49,7 +49,7 @@ def jacobian_cost(field: VectorField) -> int:
 
 
 def over_matrices(dt: float | Tensor) -> float | Tensor:
-    """dt as a factor of matrices: a number or a scalar as it is, a length for each sample (..., 1) -> (..., 1, 1)."""
+    """Reshape dt to multiply matrices: a number or a scalar as it is, a length for each sample (..., 1) -> (..., 1, 1)."""
     return dt.unsqueeze(-1) if isinstance(dt, Tensor) and dt.dim() else dt
 
 
@@ -95,7 +95,7 @@ def _called(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
 
 
 def _along(field: VectorField, projected: Tensor, h: Tensor, direction: Tensor) -> tuple[Tensor, Tensor, float]:
-    """`flow`, its derivative along the direction, and how exact that is, relatively."""
+    """Return `flow`, its derivative along the direction, and the relative accuracy of that."""
     eps = torch.finfo(h.dtype).eps
     try:
         value, along = jvp(lambda u: field.flow(projected, u), (h,), (direction,))
@@ -134,7 +134,7 @@ def _own(field: VectorField) -> bool:
 
 
 def declares_jacobian(field: VectorField) -> bool:
-    """Whether a field says more of its Jacobian than its `flow` does: a `jacobian` of its own, or bandwidths."""
+    """Return whether a field declares a `jacobian` or bandwidths."""
     return field.bandwidths is not None or _own(field)
 
 

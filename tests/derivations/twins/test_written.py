@@ -15,6 +15,7 @@ h, x, dt = KNOWN["h"], KNOWN["x"], KNOWN["dt"]
 READINGS = {
     "W h + U x + b": W @ h + U @ x + b,
     "W^T h - h": W.T @ h - h,
+    "b W h": b * (W @ h),
     "2 h * b / 3": 2 * h * b / 3,
     "-h^2": -(h**2),
     "-2 h^3 * h": -2 * h**4,

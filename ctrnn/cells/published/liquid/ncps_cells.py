@@ -1,4 +1,4 @@
-"""Conversion of the liquid time constants of ncps to fields: the same equation, with a copy of the weights.
+"""Converts the liquid time constants of ncps to fields: the same equation, with a copy of the weights.
 
 What ncps does to inputs, a x + b, goes into the synapses that read them; its 1e-8 against division by 0 is left out.
 """
@@ -18,7 +18,7 @@ __all__ = ["from_ncps", "ncps_kinds"]
 
 @torch.no_grad()
 def from_ncps(module: nn.Module) -> LTCField:
-    r"""The field that an LTC of ncps steps, on a copy of its weights and its wiring (same dtype and device).
+    r"""Return the field that an LTC of ncps steps, on a copy of its weights and its wiring (same dtype and device).
 
     With `discretize.FrozenBackwardEuler`, in `ode_unfolds` steps a sample, it has the module's states; its visible units are the
     motor neurons, mapped as there.
@@ -51,7 +51,7 @@ def from_ncps(module: nn.Module) -> LTCField:
 
 
 def ncps_kinds(*names: str) -> tuple[type[nn.Module], ...]:
-    """Classes of ncps.torch, which is imported here and not before."""
+    """Import ncps.torch and return its classes."""
     try:
         import ncps.torch  # noqa: PLC0415 - not a requirement
     except ImportError as error:
@@ -60,7 +60,7 @@ def ncps_kinds(*names: str) -> tuple[type[nn.Module], ...]:
 
 
 def _synapses(cell: Any, kind: str, scale: Tensor, bias: Tensor | None) -> Synapses:
-    """sigma(s (a u + b - m)) as sigma((s a) u + s (b - m))."""
+    """Rewrite sigma(s (a u + b - m)) as sigma((s a) u + s (b - m))."""
     mask, slope, centre, potential = (getattr(cell, kind + name) for name in ("sparsity_mask", "sigma", "mu", "erev"))
     synapses = Synapses(mask * torch.where(potential < 0, -1, 1), dtype=slope.dtype, device=slope.device)
     synapses.slope.copy_(slope * scale[:, None])
@@ -71,7 +71,7 @@ def _synapses(cell: Any, kind: str, scale: Tensor, bias: Tensor | None) -> Synap
 
 
 def _raw(cell: Any, name: str, mask: Tensor | None = None) -> nn.Parameter:
-    """What softplus makes the cell's values of: its own parameter, where it applies softplus itself."""
+    """Return the arguments of softplus that give the cell's values: its own parameter, where it applies softplus itself."""
     values = getattr(cell, name)
     if cell._implicit_param_constraints:
         return nn.Parameter(values.detach().clone())

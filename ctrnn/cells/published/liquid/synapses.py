@@ -53,7 +53,7 @@ class Synapses(AnsweredInit, nn.Module):
 
 
 def checked_wiring(wiring: Tensor, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Tensor:
-    """A copy of a wiring, (sources, units) of -1, 0 and 1."""
+    """Return a copy of a wiring, (sources, units) of -1, 0 and 1, once it is checked."""
     signs = checks.is_tensor("wiring", wiring)
     if signs.dim() != 2 or not checks.holds(signs == signs.sign()):
         raise ValueError("`wiring` must be (sources, units) of -1, 0 and 1.")
@@ -61,10 +61,10 @@ def checked_wiring(wiring: Tensor, dtype: torch.dtype | None = None, device: tor
 
 
 def positive(values: Tensor) -> nn.Parameter:
-    """What softplus makes these values of; 0 becomes the smallest number there is."""
+    """Return a parameter whose softplus is `values`; 0 becomes the smallest positive number."""
     return nn.Parameter(SOFTPLUS.inverse(values.clamp(min=torch.finfo(values.dtype).tiny)))
 
 
 def uniform(like: Tensor, low: float, high: float, generator: torch.Generator | None) -> Tensor:
-    """Numbers drawn between two, as many as there are in `like`."""
+    """Draw numbers uniformly between `low` and `high`, in the shape of `like`."""
     return torch.empty_like(like).uniform_(low, high, generator=generator)
