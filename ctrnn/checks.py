@@ -53,7 +53,10 @@ def instance(name: str, value: K, kind: type, hint: str = "") -> K:
     """Refuse what is no object of a public class; the hint says what to do."""
     if not isinstance(value, kind):
         home = "torch.nn" if kind.__module__.startswith("torch.nn.") else kind.__module__.partition(".")[0]
-        raise TypeError(f"`{name}` must be a {home}.{kind.__name__}, got {type(value).__name__}{hint}.")
+        came = f"{type(value).__name__}{hint}"
+        if isinstance(value, type):
+            came = f"the class {value.__name__}; make one, `{value.__name__}(...)`"
+        raise TypeError(f"`{name}` must be a {home}.{kind.__name__}, got {came}.")
     return value
 
 

@@ -17,7 +17,6 @@ from ctrnn import checks
 from ctrnn.fields.decays import Decay, LinearDecay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Affine, WeightSettings, affine, read_sizes
-from ctrnn.fields.relaxation import check_part
 from ctrnn.formulas import formula_of
 
 __all__ = ["LSTMField"]
@@ -43,7 +42,7 @@ class LSTMField(VectorField):
         super().__init__(input_size, hidden_size, 2 * hidden_size)
         self.gates = Affine(input_size, hidden_size, 4 * hidden_size, **settings)
         self.decay = LinearDecay() if decay is None else decay
-        check_part("decay", self.decay, Decay)
+        checks.instance("decay", self.decay, Decay, "; make one, such as `ctrnn.PowerDecay(2.0)`")
         read_sizes("gates", self.gates, decay=self.decay)
         checks.same_settings([("gates", self.gates), ("decay", self.decay)])
 

@@ -14,7 +14,10 @@ from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part, affine, check_width, read_sizes
 from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, FixedRate, Gate, InputFreeRate
 
-__all__ = ["Relaxation", "check_part", "relaxation_formula", "softplus_clock"]
+__all__ = ["Relaxation", "relaxation_formula", "softplus_clock"]
+
+
+EXAMPLES = {"rate": "`ctrnn.FixedRate(1.0)`", "decay": "`ctrnn.PowerDecay(2.0)`", "candidate": "`ctrnn.TanhCandidate(3, 5)`"}
 
 
 class Relaxation(VectorField):
@@ -32,8 +35,8 @@ class Relaxation(VectorField):
 
     def __init__(self, candidate: Part, rate: Part, decay: Decay) -> None:
         parts: list[tuple[str, nn.Module, type]] = [("candidate", candidate, Part), ("rate", rate, Part), ("decay", decay, Decay)]
-        for part in parts:
-            check_part(*part)
+        for name, part, kind in parts:
+            checks.instance(name, part, kind, f"; make one, such as {EXAMPLES[name]}")
         super().__init__(*read_sizes("candidate", candidate, rate=rate, decay=decay))
         self.candidate, self.rate, self.decay = candidate, rate, decay
         checks.same_settings((name, part) for name, part, _ in parts)
@@ -81,20 +84,6 @@ class Relaxation(VectorField):
     def _split(self, projected: Tensor) -> tuple[Tensor, Tensor]:
         candidate, rate = projected.split([self.candidate.projected_size, self.rate.projected_size], -1)
         return candidate, rate
-
-
-def check_part(name: str, part: object, kind: type) -> None:
-    """Check a part at the entrance of a field."""
-    if not isinstance(part, kind):
-        raise TypeError(f"`{name}` must be a ctrnn.{kind.__name__}, got {_described(name, part)}.")
-
-
-def _described(name: str, part: object) -> str:
-    """Say what came in place of a part, and what to do."""
-    if isinstance(part, type):
-        return f"the class {part.__name__}; make one, `{part.__name__}(...)`"
-    examples = {"rate": "`ctrnn.FixedRate(1.0)`", "decay": "`ctrnn.PowerDecay(2.0)`", "candidate": "`ctrnn.TanhCandidate(3, 5)`"}
-    return f"{type(part).__name__}; make one, such as {examples[name]}"
 
 
 def relaxation_formula(rate: Part, read: str = "h") -> str:

@@ -15,7 +15,7 @@ from torch.nn.functional import one_hot
 
 from ctrnn import Affine, ResetCandidate, VectorField
 from discretize.kernels.eligibility import Fused
-from discretize.riemannian.network import Directions
+from discretize.riemannian.network import Directions, always_on
 from discretize.riemannian.rows import weighted_sum
 from discretize.riemannian.symbols import SymbolModel, log_probability
 from discretize.sequences.cell import DiscreteCell
@@ -124,8 +124,8 @@ class AffineLayers:
                 f"`model` has a {type(field).__name__} with parameters that are no affine layer's ({', '.join(sorted(others))}); "
                 "it trains by torch's optimizers, on `-model.log_likelihood(symbols)`."
             )
-        if any(rows.constant is None for rows in self.layers):
-            raise ValueError("`model` has a field with `bias=False`; the metrics need the unit that is always on.")
+        for rows in self.layers:
+            always_on(rows.constant)
 
     def direction(self, model: SymbolModel, symbols: Tensor, chi: Tensor, step: Step, fused: Fused = True) -> Directions:
         """By eqs. (25) and (55) for each layer. Raises: TypeError where weights are used in another way than these rows."""

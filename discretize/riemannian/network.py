@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ctrnn import GLNNField, LinearDecay, Relaxation, TanhCandidate, VectorField
@@ -18,7 +18,7 @@ from discretize.kernels.eligibility import Fused
 from discretize.riemannian import compiled
 from discretize.riemannian.rows import RowStep
 
-__all__ = ["PIECE", "Directions", "Network", "network_of", "with_constant"]
+__all__ = ["PIECE", "Directions", "Network", "always_on", "network_of", "with_constant"]
 
 PIECE = 256  # samples whose weights, one for each edge, are gathered at once: many small operations would cost more
 
@@ -29,11 +29,9 @@ class GatedEdges:
     """Those of GLNNs and GNNs, as they have them."""
 
     def __init__(self, part: GatedCandidate) -> None:
-        if part.bias is None:
-            raise ValueError("`model` has a field with `bias=False`; the metrics need the unit that is always on.")
-        self.part, self.squash = part, part.squash
-        self.weight, self.bias, self.sources, self.loops = part.weight, part.bias, part.sources, part.loops
-        self.parameters = [part.weight, part.bias]
+        self.part, self.squash, self.bias = part, part.squash, always_on(part.bias)
+        self.weight, self.sources, self.loops = part.weight, part.sources, part.loops
+        self.parameters = [part.weight, self.bias]
 
     def directions(
         self, step: RowStep, dampening: float, values: Tensor, moduli: Tensor, read: Tensor, heard: Tensor, kernel: bool
@@ -59,12 +57,10 @@ class PlainEdges:
     squash: Sigmoidal = ACTIVATIONS["tanh"]
 
     def __init__(self, part: TanhCandidate) -> None:
-        if part.bias is None:
-            raise ValueError("`model` has a field with `bias=False`; the metrics need the unit that is always on.")
-        self.part, self.constant, n = part, part.bias, part.hidden_size
-        self.sources = torch.arange(n, device=part.bias.device).expand(n, n)
-        self.loops = torch.eye(n, dtype=torch.bool, device=part.bias.device)
-        self.parameters = [part.weight_x, part.weight_h, part.bias]
+        self.part, self.constant, n = part, always_on(part.bias), part.hidden_size
+        self.sources = torch.arange(n, device=self.constant.device).expand(n, n)
+        self.loops = torch.eye(n, dtype=torch.bool, device=self.constant.device)
+        self.parameters = [part.weight_x, part.weight_h, self.constant]
 
     @property
     def weight(self) -> Tensor:
@@ -131,6 +127,13 @@ def network_of(field: VectorField, fused: Fused = True) -> Network | None:
         if type(candidate) is TanhCandidate and unit_rate:
             return Network(PlainEdges(candidate), 0.0, on_v=False, fused=fused)
     return None
+
+
+def always_on(bias: nn.Parameter | None) -> nn.Parameter:
+    """Return the weights of unit 0. Raises: ValueError without any."""
+    if bias is None:
+        raise ValueError("`model` has a field with `bias=False`; the metrics need the unit that is always on.")
+    return bias
 
 
 def with_constant(inputs: Tensor) -> Tensor:

@@ -366,9 +366,7 @@ def test_slow_decay_sets_whole_time_scales_in_fields_and_in_torchs_modules():
         assert T.max() < 1001
 
 
-@pytest.mark.parametrize(
-    "name", ["leaky", "leaky per unit", "gated global", "gated softplus", "gated exponential", "gru", "lstm"]
-)
+@each("name", ["leaky", "leaky per unit", "gated global", "gated softplus", "gated exponential", "gru", "lstm"])
 def test_every_unit_starts_with_the_rate_that_is_given(name):
     field = ctrnn.init.initial_rate_(NAMED_FIELDS[name](3, 5), 25 / 300)
     assert_close(ctrnn.timescales(field), torch.full((5,), 12.0), rtol=1e-12, atol=0)  # an inverse and its function

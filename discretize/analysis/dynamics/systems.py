@@ -39,7 +39,7 @@ class Dynamics(AnsweredInit, ABC):
     """
 
     def __init__(
-        self, field: VectorField | Function, x: Tensor | Callable[[Tensor], Tensor] | None, weights: Weights | None
+        self, field: VectorField | Function, x: Tensor | Callable[[Tensor], Tensor] | None = None, weights: Weights | None = None
     ) -> None:
         if not callable(field):
             check_field(field)
@@ -119,11 +119,6 @@ class Flow(Dynamics):
              given, a function's input is the parameter; weights: p -> {name: value}, parameters of the field that p moves.
     Shape:   x (input,), or p (n,) -> (n, input). As `Dynamics`.
     """
-
-    def __init__(
-        self, field: VectorField | Function, x: Tensor | Callable[[Tensor], Tensor] | None = None, weights: Weights | None = None
-    ) -> None:
-        super().__init__(field, x, weights)
 
     def stepped(self, step: Step, dt: float | Callable[[Tensor], Tensor] = 1.0) -> Map:
         """Return the map that a step makes of it."""

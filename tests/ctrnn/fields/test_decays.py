@@ -157,8 +157,8 @@ def test_a_decay_of_ones_own_is_followed_with_the_leak_it_starts_with():
     assert_close(Stiff().after(h, torch.full((5,), 0.5)), h * torch.exp(-0.5 * (1 + h**2)))
 
 
-@pytest.mark.parametrize("learnable", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@each("learnable", [False, True])
+@each("dtype", [torch.float16, torch.bfloat16])
 def test_what_is_left_in_half_precision_is_that_of_float64_to_its_rounding(dtype, learnable):
     decay, h = ctrnn.PowerDecay(2.0, learnable), torch.tensor([-300.0, -2.0, 0.0, 0.03, 0.5, 1.0, 20.0, 255.0])
     for s in (1e-3, 0.1, 3.0):

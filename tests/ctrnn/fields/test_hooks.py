@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
@@ -46,7 +47,7 @@ def backward(*_):
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
-@pytest.mark.parametrize("name", HOOKED)
+@each("name", HOOKED)
 def test_a_hook_on_a_part_is_refused_before_it_is_passed_over(name):
     field = fresh()
     HOOKED[name](field.candidate)

@@ -71,7 +71,7 @@ def test_each_sequence_may_have_a_time_and_a_piece_of_its_own(path):
         assert_close(shared.at(j, times), expected, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("kind", [ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath])
+@each("kind", [ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath])
 def test_knots_of_their_own_are_those_of_the_sequences_alone(kind):
     xs, ts = torch.randn(6, 3, 2), torch.cumsum(0.05 + torch.rand(6, 3), 0)
     path, order = kind(xs, ts), torch.tensor([2, 0, 1])

@@ -49,8 +49,8 @@ def closed_forms_are_met(r, solved):
     assert decay_law(known[:, 0].flip(0)).bend == pytest.approx(-r / (r + 1), abs=0.01)
 
 
-@pytest.mark.parametrize("field", [ctrnn.lstm(2, 3), ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(2.0))], ids=["lstm", "gated"])
-@pytest.mark.parametrize("fixed", ["end", "start"])
+@each("field", [ctrnn.lstm(2, 3), ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(2.0))])
+@each("fixed", ["end", "start"])
 def test_they_are_those_of_autograd_over_the_sequence(field, fixed):
     rnn, xs, ts = DiscreteRNN(field.double(), batch_first=True), torch.randn(2, 5, 2), torch.arange(6.0) ** 1.1
     h0 = torch.randn(2, field.state_size)
@@ -90,7 +90,7 @@ def test_under_input_a_unit_alone_forgets_by_what_it_has_been():
     assert (silent.name, silent.bend) == ("polynomial", pytest.approx(r / (r + 1), abs=0.01)), silent
 
 
-@pytest.mark.parametrize("rnn", [DiscreteRNN, ContinuousRNN])
+@each("rnn", [DiscreteRNN, ContinuousRNN])
 def test_input_gradients_are_those_of_each_sequence(rnn):
     torch.manual_seed(1)
     model = discretize.SequenceModel(rnn(ctrnn.gru(2, 4, dtype=torch.float64)), 3).double()
