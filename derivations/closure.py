@@ -21,12 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from time import perf_counter
 from typing import Any
 
 from sympy import Abs, Basic, Eq, Expr, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign
 
-from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict
+from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict, timed
 from derivations.ranges import REALS, inside, is_cone
 from derivations.rules.reading import Reading
 from derivations.rules.terms import Term, taken
@@ -149,17 +148,19 @@ class Closes:
         }  # fmt: skip
 
     def decide(self) -> Verdict:
-        start = perf_counter()
+        return timed(self._decide)
+
+    def _decide(self) -> Verdict:
         try:
             found = self._found
         except UnknownRate as unknown:
-            return Verdict(UNDECIDED, perf_counter() - start, str(unknown))
+            return Verdict(UNDECIDED, 0.0, str(unknown))
         witness = "; ".join(f"{equation.lhs} = {equation.rhs}" for equation in found.witness)
         evidence = f"it absorbs {found.group if found.group != NONE else 'no clock'}, for {found.assumption}: {witness}"
         if found.unit is not None:
             evidence += f"; no more, because of {found.unit}"
         word, numbers = (HOLDS, None) if found.group == self.group else (FAILS, {Symbol("group"): Symbol(found.group)})
-        return Verdict(word, perf_counter() - start, evidence, numbers, certificate=found.certificate)
+        return Verdict(word, 0.0, evidence, numbers, certificate=found.certificate)
 
 
 def _closure(reading: FieldReading, group: str, found: Absorbed, beyond: Obstacle | None) -> Closure:

@@ -1,4 +1,4 @@
-r"""What is decided by computing cases: all cases of a finite set, or a mean of random draws with its interval."""
+r"""Statements that are decided by computing: all cases of a finite set, or a mean of random draws with its interval."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Every:
 
 
 def _as_data(x: Any) -> Any:
-    """Numbers as the checker has them."""
+    """Convert numbers for the check."""
     if isinstance(x, Rational):
         return int(x) if x.q == 1 else fmpq(int(x.p), int(x.q))
     if isinstance(x, set | frozenset):

@@ -1,4 +1,4 @@
-r"""A formula as SymPy's plain text, as LaTeX, and as MathML for pages that load nothing.
+r"""Write a formula as SymPy's plain text, as LaTeX, and as MathML for pages that load nothing.
 
 SymPy writes the LaTeX, latex2mathml makes MathML of it: SymPy's own MathML spells F(t) as f(t), keeps the braces of an index,
 and is not well-formed XML at "<".
@@ -36,7 +36,7 @@ class Formula:
 
 
 def written(formula: Basic | MatrixBase) -> Formula:
-    """The formula in its three writings."""
+    """Write a formula in all three."""
     text = sstr(formula)
     if len(text) > LONGEST or any(symbols.is_odd(name) for name in _names(formula)):
         return Formula(text, "", "")
@@ -47,7 +47,7 @@ def written(formula: Basic | MatrixBase) -> Formula:
 
 
 def latex_of(formula: Basic | MatrixBase) -> str:
-    """The formula as LaTeX, its letters as they are meant: tau_{1,x} is no word, and h_1' is primed, not its index."""
+    """Write a formula as LaTeX: tau_{1,x} has an index, and h_1' is primed, not its index."""
     return in_latex(formula, symbol_names={letter: _letter(letter) for letter in getattr(formula, "free_symbols", ())})
 
 

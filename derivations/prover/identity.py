@@ -90,14 +90,14 @@ def _checked(identity: Identity) -> Verdict:
 
 
 def says(identity: Identity) -> dict[str, Any]:
-    """The identity as the checker takes it, derivatives not taken; None in place of an entry that it does not read."""
+    """Read an identity as `concludes` takes it, derivatives not taken; None in place of an entry that cannot be read."""
     reading = Reading()
     pairs, where, _ = _read(identity, reading)
     return {"kind": "equal", "pairs": pairs, "where": where, "facts": reading.facts}
 
 
 def _read(identity: Identity, reading: Reading) -> tuple[list[tuple[Term, Term] | None], dict[Term, Term], list[str]]:
-    """The entries as pairs of terms, the values to be put in, and what is not read."""
+    """Read the entries as pairs of terms, and the values to be put in; say what cannot be read."""
     pairs: list[tuple[Term, Term] | None] = []
     unread = []
     try:
@@ -116,7 +116,7 @@ def _read(identity: Identity, reading: Reading) -> tuple[list[tuple[Term, Term] 
 
 
 def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict:
-    """`check` for terms that are read: all pairs are equal, or one differs."""
+    """Prove that all pairs of terms are equal, or refute one."""
     certificates: list[dict[str, Any]] = []
     conditions: dict[Basic, None] = {}
     undecided = []
@@ -166,10 +166,10 @@ def _entries(side: Expr | MatrixBase) -> list[Expr]:
 
 
 def column(*entries: Expr) -> ImmutableDenseMatrix:
-    """A column of expressions, one identity of several entries."""
+    """Make a column of expressions, one identity of several entries."""
     return ImmutableDenseMatrix(list(entries))
 
 
 def jacobian(of: MatrixBase, by: MatrixBase) -> ImmutableDenseMatrix:
-    """The derivatives of a column by the entries of another, not taken: that is left to the checker."""
+    """Make the Jacobian of a column by another, derivatives not taken: that is left to the check."""
     return ImmutableDenseMatrix(len(of), len(by), lambda i, j: Derivative(of[i], by[j]))

@@ -146,7 +146,7 @@ class Expands(ReadStatement):
 def _numbers_where(
     conditions: Iterable[Any], pair: tuple[Term, Term], reading: Reading
 ) -> tuple[dict[Any, Any], list[Any]] | None:
-    """Numbers at which the conditions are true and two sides differ, with their certificate; none without conditions."""
+    """Find numbers at which the conditions are true and two sides differ, with their certificate; none without conditions."""
     if not conditions:
         return {}, []
     lhs, rhs = guarded(pair[0], conditions), pair[1]

@@ -23,7 +23,7 @@ LEFT = "text-align:left;vertical-align:top;padding:0.2em 1em 0.2em 0"
 
 
 class Shown:
-    """What shows itself as a table; a class gives `_rows`, and a colour for its first cell if it is a verdict."""
+    """Shows itself as a table; a subclass gives `_rows`, and a colour for its first cell if it is a verdict."""
 
     def _rows(self) -> Iterable[tuple[str, Cells]]:
         raise NotImplementedError
@@ -69,7 +69,7 @@ def _latex(cell: str | Basic | Formula) -> str:
 
 
 def counterexample_cells(numbers: Mapping[Any, Any] | None) -> Cells:
-    """Letters and their numbers, as equations."""
+    """Write letters and their numbers as equations."""
     pairs = (numbers or {}).items()
     return [
         Eq(u, value, evaluate=False) if isinstance(u, Basic) and isinstance(value, Basic) else f"{u} = {value}"
@@ -78,7 +78,7 @@ def counterexample_cells(numbers: Mapping[Any, Any] | None) -> Cells:
 
 
 def certificate_words(certificate: Any) -> Cells:
-    """How many certificates there are, and how many lines they have."""
+    """Say how many certificates there are, and how many lines they have."""
     count, lines = _count(certificate)
     return [f"{count} certificate{'s' * (count != 1)}, {lines} line{'s' * (lines != 1)}"] if count else []
 

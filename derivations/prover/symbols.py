@@ -1,4 +1,4 @@
-r"""The letters of the equations: made here, once, with what is assumed of them.
+r"""The letters of the equations, with what is assumed of them.
 
     t, dt real           time, and a step of it              s >= 0        time elapsed since t0
     alpha, beta > 0      clock speeds (eq. 1)                r > 0         exponent of a decay
@@ -106,22 +106,22 @@ def latex_name(symbol: Symbol) -> str | None:
 
 
 def is_odd(name: str) -> bool:
-    """Whether a name has signs that LaTeX or HTML would take for commands."""
+    """Return whether a name has signs that LaTeX or HTML would take for commands."""
     return bool(re.search(r'[<>&$#%"\\]', name)) or name.count("{") != name.count("}")
 
 
 def latex_text(text: str) -> str:
-    """Text with the signs that LaTeX would take for commands written out."""
+    """Escape the signs that LaTeX would take for commands."""
     return "".join(SPELT.get(sign, rf"\{sign}" if sign in "#$%&_{}" else sign) for sign in text)
 
 
 def positive(symbol: Symbol) -> Dummy:
-    """The same letter where it is positive: one case of a case split."""
+    """Make a positive letter of the same name: one case of a case split."""
     return Dummy(symbol.name, positive=True)
 
 
 def stand_in(leaf: Expr) -> Dummy:
-    """A letter in place of h(t), c'(t), ... with what SymPy knows of its sign; a real function's derivative is real."""
+    """Make a letter in place of h(t), c'(t), ... with what SymPy knows of its sign; a real function's derivative is real."""
     if isinstance(leaf, Derivative):
         return Dummy("slope", real=True) if leaf.expr.is_extended_real else Dummy("slope")
     known = {fact: True for fact in ("real", "positive", "nonnegative") if getattr(leaf, f"is_{fact}")}

@@ -1,4 +1,4 @@
-r"""What can be found about a statement: the words of the verdicts, and a verdict with its evidence."""
+r"""Verdicts: their words, their evidence, and the statements that are read as terms first."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Verdict(Shown):
         return {HOLDS: True, HOLDS_ASSUMING: True, AT_SIZES: True, FAILS: False}.get(self.verdict)
 
     def replay(self) -> Any:
-        """Both sides computed at the counterexample.
+        """Compute both sides at the counterexample.
 
         Raises:  ValueError where there is none, or nothing to compute it with.
         """
@@ -72,7 +72,7 @@ class Verdict(Shown):
 
 
 def timed(decide: Callable[[], Verdict]) -> Verdict:
-    """The verdict of a decision, with the seconds that it took."""
+    """Decide, and note the seconds that it took."""
     start = perf_counter()
     return replace(decide(), seconds=perf_counter() - start)
 
@@ -81,7 +81,7 @@ class ReadStatement(ABC):
     """A statement that is read as terms of the checker first: what cannot be read is undecided."""
 
     def says(self) -> dict[str, Any] | None:
-        """The statement as `concludes` takes it; None if it cannot be read."""
+        """Read the statement as `concludes` takes it; None if it cannot be read."""
         try:
             return self._read(Reading())
         except ValueError:  # Unreadable among them
@@ -100,7 +100,7 @@ class ReadStatement(ABC):
 
     @abstractmethod
     def _read(self, reading: Reading) -> dict[str, Any]:
-        """Raises: ValueError, naming what cannot be read."""
+        """Read the statement, or raise ValueError that names what cannot be read."""
 
     @abstractmethod
     def _decided(self, reading: Reading, says: dict[str, Any]) -> Verdict: ...

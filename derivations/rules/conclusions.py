@@ -1,4 +1,4 @@
-r"""What the steps of a certificate show of a statement: that it is true, or that it is false.
+r"""Decide from the steps of a certificate whether a statement is true or false.
 
     equal     pairs, where; all of them equal   less      lower, upper, strict, region
     limit     term, letter, point, sides, value series    sides, letter, point, order
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from derivations.rules.definedness import ALLOWED
+from derivations.rules.definedness import ALLOWED, Certificate
 from derivations.rules.grammar import check_terms
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import replay
@@ -23,11 +23,11 @@ from derivations.rules.terms import INFINITY, ONE, ZERO, Term, add, divide, numb
 
 __all__ = ["concludes", "guarded", "is_one_as_written", "is_true", "with_values"]
 
-Steps = Sequence[Mapping[str, Any]]
+Steps = Sequence[Certificate]
 
 
-def concludes(says: Mapping[str, Any], steps: Steps) -> bool:
-    r"""Whether the steps prove a statement, or refute it.
+def concludes(says: Certificate, steps: Steps) -> bool:
+    r"""Return True if the steps prove a statement, False if they refute it.
 
     Raises:  NotShown where they do neither.
     """
@@ -43,7 +43,7 @@ def concludes(says: Mapping[str, Any], steps: Steps) -> bool:
 
 
 def guarded(term: Term, conditions: Iterable[tuple[str, Term]]) -> Term:
-    """The term, undefined where a condition is false."""
+    """Make a term undefined where a condition is false."""
     nowhere = divide(ONE, ZERO)
     return add(
         term, *(("piece", u, *(ZERO if s in ALLOWED[relation] else nowhere for s in (-1, 0, 1))) for relation, u in conditions)
@@ -51,12 +51,12 @@ def guarded(term: Term, conditions: Iterable[tuple[str, Term]]) -> Term:
 
 
 def with_values(pair: tuple[Term, Term], where: Mapping[Term, Term]) -> tuple[Term, Term]:
-    """Two sides with values in place of letters, all derivatives taken."""
+    """Put values in place of letters in both sides, and take all derivatives."""
     lhs, rhs = pair
     return taken(substitute(lhs, where)), taken(substitute(rhs, where))
 
 
-def is_one_as_written(says: Mapping[str, Any]) -> bool:
+def is_one_as_written(says: Certificate) -> bool:
     """Whether both sides are one expression already, so that nothing was left to be computed here."""
     where = says.get("where", {})
     if any(pair is None for pair in says.get("pairs", [None])):
@@ -66,14 +66,14 @@ def is_one_as_written(says: Mapping[str, Any]) -> bool:
     return all(lhs == rhs for lhs, rhs in pairs)
 
 
-def _equal(says: Mapping[str, Any], steps: Steps) -> bool:
+def _equal(says: Certificate, steps: Steps) -> bool:
     pairs, where = says["pairs"], says["where"]
     check_terms([*where, *where.values(), *chain.from_iterable(filter(None, pairs))])
     return _pairs([pair and with_values(pair, where) for pair in pairs], steps)
 
 
 def _pairs(pairs: Sequence[Any], steps: Steps) -> bool:
-    """All pairs are equal; or numbers at which one differs, or that its sides differ by a constant."""
+    """True if all pairs are equal; False if one differs at numbers, or by a constant."""
     for step in steps:
         replay(step)
     shown = [(step["rule"], (step.get("lhs"), step.get("rhs"))) for step in steps]
@@ -94,7 +94,7 @@ def _are_apart(rhs: Term, shifted: Term) -> bool:
     return shifted == add(rhs, number(*shifted[-1][1:]))
 
 
-def _less(says: Mapping[str, Any], steps: Steps) -> bool:
+def _less(says: Certificate, steps: Steps) -> bool:
     step = _one(steps, says, "lower", "upper", "strict", "region")
     replay(step)
     if step["rule"] not in ("less", "not less"):
@@ -102,7 +102,7 @@ def _less(says: Mapping[str, Any], steps: Steps) -> bool:
     return bool(step["rule"] == "less")
 
 
-def _limit(says: Mapping[str, Any], steps: Steps) -> bool:
+def _limit(says: Certificate, steps: Steps) -> bool:
     limits, more = steps[: len(says["sides"])], steps[len(says["sides"]) :]
     _are_of(limits, says, "limit", "term", "letter", "point")
     if "".join(step["side"] for step in limits) != says["sides"]:
@@ -117,7 +117,7 @@ def _limit(says: Mapping[str, Any], steps: Steps) -> bool:
     return _hold_or_differ([(limit, value) for limit in others], conditions, more)
 
 
-def _series(says: Mapping[str, Any], steps: Steps) -> bool:
+def _series(says: Certificate, steps: Steps) -> bool:
     both, more = steps[:2], steps[2:]
     _are_of(both, says, "series", "letter", "point")
     if tuple(step["term"] for step in both) != tuple(says["sides"]):
@@ -129,7 +129,7 @@ def _series(says: Mapping[str, Any], steps: Steps) -> bool:
 
 
 def _hold_or_differ(pairs: Sequence[tuple[Term, Term]], conditions: Mapping[Any, None], steps: Steps) -> bool:
-    """All pairs are equal, or one differs where the conditions are true."""
+    """True if all pairs are equal; False if one differs where the conditions are true."""
     if conditions and [step["rule"] for step in steps] == ["differs"]:
         return _differ_somewhere(pairs, conditions, steps)
     return _pairs(pairs, steps)
@@ -139,7 +139,7 @@ def _differ_somewhere(pairs: Iterable[tuple[Term, Term]], conditions: Mapping[An
     return _pairs([(guarded(left, conditions), right) for left, right in pairs], steps)
 
 
-def _rounds(says: Mapping[str, Any], steps: Steps) -> bool:
+def _rounds(says: Certificate, steps: Steps) -> bool:
     step = _one(steps, says, "value")
     replay(step)
     ends = (step["low"], step["high"])
@@ -151,8 +151,8 @@ def _rounds(says: Mapping[str, Any], steps: Steps) -> bool:
     raise NotShown("the step is of another statement")
 
 
-def _cases(says: Mapping[str, Any], steps: Steps) -> bool:
-    """All are true, or the last of the first ones is false."""
+def _cases(says: Certificate, steps: Steps) -> bool:
+    """True if all hold; False if the steps are the first ones and the last of these is false."""
     (step,) = steps if len(steps) == 1 else ({},)
     claimed, seen = tuple(says["comparisons"]), tuple(step.get("comparisons", ()))
     if not seen or seen != claimed[: len(seen)]:
@@ -164,7 +164,7 @@ def _cases(says: Mapping[str, Any], steps: Steps) -> bool:
     return True
 
 
-def _absorbed(says: Mapping[str, Any], steps: Steps) -> str:
+def _absorbed(says: Certificate, steps: Steps) -> str:
     """Every clock where each unit's c' F is one of a member; none or rescalings where a coefficient c' k is not that of one.
 
     That no other way is left rests on generators that are independent, which no step shows.
@@ -185,7 +185,7 @@ def _absorbed(says: Mapping[str, Any], steps: Steps) -> str:
     return "rescaling" if differing or any(values[new] != old for new, old in constant) else "every warp"
 
 
-def _one(steps: Steps, says: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+def _one(steps: Steps, says: Certificate, *names: str) -> Certificate:
     (step,) = steps if len(steps) == 1 else (None,)
     if step is None:
         raise NotShown("there is not one step")
@@ -193,7 +193,7 @@ def _one(steps: Steps, says: Mapping[str, Any], *names: str) -> Mapping[str, Any
     return step
 
 
-def _are_of(steps: Steps, says: Mapping[str, Any], rule: str, *names: str) -> None:
+def _are_of(steps: Steps, says: Certificate, rule: str, *names: str) -> None:
     if any(step["rule"] != rule or any(step.get(name) != says[name] for name in names) for step in steps):
         raise NotShown("the steps are of another statement")
 

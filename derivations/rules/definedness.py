@@ -1,27 +1,29 @@
-"""What must be true for a term to be defined."""
+"""Find the conditions under which a term is defined."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
 from derivations.rules.quotients import Case, NotShown, Signs
 from derivations.rules.terms import BINDERS, Term, add, free_letters, is_term, number, power
 
-__all__ = ["ALLOWED", "Conditions", "agree", "undefined"]
+__all__ = ["ALLOWED", "Certificate", "Conditions", "agree", "undefined"]
 
 Conditions = tuple[tuple[str, Term], ...]
+Certificate: TypeAlias = Mapping[str, Any]  # or a part of one: a claim, a proof, a case
 ALLOWED: Mapping[str, Signs] = {">": frozenset({1}), ">=": frozenset({0, 1}), "!=": frozenset({-1, 1})}
 
 
 def agree(case: Case) -> None:
-    """What is assumed in a case is not seen to be false, or to contradict itself. Raises: NotShown."""
+    """Raise NotShown if what is assumed in a case is seen to be false, or to contradict itself."""
     for term in case.assumed:
         if not case.signs(term):
             raise NotShown(f"what is assumed of {term} is true nowhere")
 
 
 def undefined(case: Case, term: Term) -> Iterator[tuple[str, Term]]:
-    """What must be true for a term to be defined and is not seen to be: pairs of a relation to 0 and a term."""
+    """Yield the conditions for a term to be defined that are not seen to hold: pairs of a relation to 0 and a term."""
     if term[0] == "piece":
         yield from undefined(case, term[1])
         for sign in case.signs(term[1]):
@@ -37,7 +39,7 @@ def undefined(case: Case, term: Term) -> Iterator[tuple[str, Term]]:
 
 
 def _needed(case: Case, term: Term) -> tuple[str, Term] | None:
-    """The condition for a function to be defined where its arguments are."""
+    """Return the condition for a function to be defined where its arguments are."""
     match term[0]:
         case "log":
             return (">", term[1])

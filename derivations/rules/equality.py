@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from flint import fmpq
 
-from derivations.rules.definedness import ALLOWED, Conditions, undefined
+from derivations.rules.definedness import ALLOWED, Certificate, Conditions, undefined
 from derivations.rules.generators import as_term, explained, written
 from derivations.rules.limits import approach, find_limit, limit_conditions
 from derivations.rules.quotients import Facts, NotShown
@@ -37,14 +37,14 @@ __all__ = ["Antiderivative", "constant_gap", "equal", "prove_equal"]
 
 
 def in_cases(terms: Sequence[Term], split: Sequence[Term], signs: Sequence[int]) -> tuple[list[Term], dict[Term, frozenset[int]]]:
-    """The terms in one case: letters that are 0 are put in as 0, other signs are assumed."""
+    """Put the terms into one case: letters that are 0 are replaced by 0, other signs are assumed."""
     zeros = {u: ZERO for u, sign in zip(split, signs, strict=True) if sign == 0 and u[0] in ("v", "call")}
     assumed = {u: frozenset({sign}) for u, sign in zip(split, signs, strict=True) if u not in zeros}
     return [substitute(term, zeros) for term in terms], {substitute(u, zeros): s for u, s in assumed.items()}
 
 
-def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) -> Conditions:
-    r"""lhs = rhs wherever the facts and the conditions returned are true.
+def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Certificate) -> Conditions:
+    r"""Check that lhs = rhs wherever the facts and the conditions returned are true.
 
     Raises:  NotShown where the certificate does not show it.
     """
@@ -83,7 +83,7 @@ def equal(lhs: Term, rhs: Term, facts: Facts, certificate: Mapping[str, Any]) ->
 
 
 def possible_signs(facts: Facts, split: Sequence[Term], before: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    """The signs of the terms split by, without those seen to contradict the facts or the signs of the terms before."""
+    """Yield the signs of the terms split by, without those that contradict the facts or the signs of the terms before."""
     if len(before) == len(split):
         yield before
         return
@@ -92,7 +92,7 @@ def possible_signs(facts: Facts, split: Sequence[Term], before: tuple[int, ...] 
 
 
 def _open_signs(facts: Facts, split: Sequence[Term], before: tuple[int, ...]) -> list[int]:
-    """The signs that the next of the terms split by can have after those before."""
+    """Return the signs that the next of the terms split by can have after those before."""
     (u,), assumed = in_cases([split[len(before)]], split[: len(before)], before)
     letters = dict.fromkeys(part for term in (u, *assumed) for part in subterms(term) if part[0] in ("v", "call"))
     return sorted(Arithmetic(facts, list(letters), {}, assumed).signs(u))
@@ -126,7 +126,7 @@ def prove_equal(lhs: Term, rhs: Term, facts: Facts, hint: Antiderivative) -> tup
 
 
 def _case_of(terms: Iterable[Term], facts: Facts, hint: Antiderivative, assumed: Mapping[Term, frozenset[int]]) -> dict[str, Any]:
-    """The generators and lines for terms in one case; an integral whose antiderivative is found is that one's difference."""
+    """Find generators and lines for terms in one case; an integral with an antiderivative is the difference of its values."""
     terms, lines = list(terms), {}
     for integral in {part for term in terms for part in subterms(term) if part[0] == "int"}:
         line = _of_integral(integral, facts, hint, assumed)
@@ -138,7 +138,7 @@ def _case_of(terms: Iterable[Term], facts: Facts, hint: Antiderivative, assumed:
 
 
 def _of_line(line: Any) -> list[Term]:
-    """Further terms that the value of an integral is written with."""
+    """List further terms that the value of an integral is written with."""
     match line[0]:
         case "gamma":
             return [("gamma", line[1]), line[4]]
@@ -182,7 +182,7 @@ def _of_integral(integral: Term, facts: Facts, hint: Antiderivative, assumed: Ma
 
 
 def _known_integral(body: Term, x: Term, facts: Facts) -> tuple[str, Term, Term, Term] | None:
-    """(kind, a, c, the body over c), if the body is c x^(a - 1) e^-x or c e^(-a x^2)."""
+    """Return (kind, a, c, the body over c) if the body is c x^(a - 1) e^-x or c e^(-a x^2)."""
     shapes = {
         "gamma": lambda a: mul(power(x, add(a, number(-1))), ("exp", neg(x))),
         "gauss": lambda a: ("exp", mul(number(-1), a, power(x, number(2)))),
@@ -201,14 +201,14 @@ def _known_integral(body: Term, x: Term, facts: Facts) -> tuple[str, Term, Term,
 
 
 def _without(term: Term, x: Term, facts: Facts) -> Term | None:
-    """The term simplified, if the letter drops out of it."""
+    """Simplify a term; return None unless the letter drops out of it."""
     found = explained([term], facts)
     plain = written(as_term(found, found.arithmetic().value(term)))
     return None if x in subterms(plain) else plain
 
 
 def _splits(terms: Iterable[Term], facts: Facts) -> list[Term]:
-    """What a proof by cases goes by: the letters in the subject of a piece if it is a product of letters, else the subject."""
+    """Find what to split by: the letters in the subject of a piece if it is a product of letters, else the subject."""
     found: dict[Any, Term] = {}
     subjects = list(dict.fromkeys(u for term in terms for u in _subjects(term, facts)))
     letters = dict.fromkeys(part for u in subjects for part in subterms(u) if part[0] in ("v", "call"))
@@ -222,7 +222,7 @@ def _splits(terms: Iterable[Term], facts: Facts) -> list[Term]:
 
 
 def _up_to_a_number(arithmetic: Arithmetic, term: Term) -> Any:
-    """The same for terms that are polynomials in letters and multiples of each other: the sign of one tells the other's."""
+    """Return a key that is equal for polynomials that are multiples of each other: the sign of one gives the other's."""
     try:
         value = arithmetic.value(term)
     except NotShown:
@@ -231,7 +231,7 @@ def _up_to_a_number(arithmetic: Arithmetic, term: Term) -> Any:
 
 
 def _subjects(term: Term, facts: Facts) -> Iterator[Term]:
-    """Whose sign matters: subjects of pieces, and bases of powers that may be 0 or negative."""
+    """Yield the terms whose sign matters: subjects of pieces, and bases of powers that may be 0 or negative."""
     bound = {part[1] for part in subterms(term) if part[0] in BINDERS}
     for part in subterms(term):
         if bound and bound & free_letters(part):
@@ -243,7 +243,7 @@ def _subjects(term: Term, facts: Facts) -> Iterator[Term]:
 
 
 def _factors_that_are_letters(term: Term) -> Iterator[Term]:
-    """The letters of a product of numbers, letters and their powers; nothing if it is none."""
+    """Yield the letters of a product of numbers, letters and their powers; nothing for another term."""
     found = []
     for part in term[1:] if term[0] == "*" else (term,):
         base = part[1] if part[0] == "^" and part[2][0] == "q" else part
@@ -255,7 +255,7 @@ def _factors_that_are_letters(term: Term) -> Iterator[Term]:
 
 
 def constant_gap(lhs: Term, rhs: Term, facts: Facts, hint: Antiderivative) -> tuple[fmpq, dict[str, Any]] | None:
-    """A number other than 0 that lhs - rhs is everywhere, with the certificate of that: it refutes what no letters can."""
+    """Find a number other than 0 that lhs - rhs is everywhere, with its certificate: it refutes what has no letters."""
     try:
         gap = add(taken(lhs), neg(taken(rhs)))
         value = arithmetic_of(facts, _case_of([gap], facts, hint, {})).value(gap)

@@ -24,7 +24,7 @@ LEVELS = 40
 
 
 class Explained:
-    """The generators and lines of a certificate, as they are found."""
+    """Collects the generators and lines of a certificate."""
 
     def __init__(self, facts: Facts, signs: Mapping[Term, frozenset[int]]) -> None:
         self.facts, self.assumed = facts, signs
@@ -37,7 +37,7 @@ class Explained:
         return Arithmetic(self.facts, self.generators, self.lines, self.assumed)
 
     def case(self) -> dict[str, Any]:
-        """The part of a certificate."""
+        """Return the generators and lines as data of a certificate."""
         found = {"generators": self.generators, "lines": list(self.lines.items())}
         return {**found, "where": self.where} if self.where else found
 
@@ -55,7 +55,7 @@ def explained(
     signs: Mapping[Term, frozenset[int]] | None = None,
     lines: Mapping[Term, Any] | None = None,
 ) -> Explained:
-    """Generators and lines for terms, beside those known. What is not explained is left out, and the checker will say so."""
+    """Find generators and lines for terms, beside those known. What is not found is left out, and the check will fail."""
     found = Explained(facts, signs or {})
     found.lines.update(lines or {})
     if any(part[0] in ("sin", "cos") for term in terms for part in _all(term)):
@@ -91,7 +91,7 @@ def _inside(term: Term) -> Iterable[Term]:
 
 
 def _needs(term: Term) -> Iterable[Term]:
-    """What in a term must be a generator or have a line, innermost first."""
+    """Yield the parts of a term that must be generators or have a line, innermost first."""
     if term[0] in ("int", "sum", "product", "lim"):
         yield term
         return
@@ -111,7 +111,7 @@ def _needs(term: Term) -> Iterable[Term]:
 
 
 def _explain(found: Explained, arithmetic: Arithmetic, term: Term) -> list[Term]:
-    """Give one term its line or make it a generator; further terms that this needs."""
+    """Give one term its line or make it a generator; return further terms that this needs."""
     match term[0]:
         case "exp":
             return []
@@ -134,7 +134,7 @@ def _explain(found: Explained, arithmetic: Arithmetic, term: Term) -> list[Term]
 
 
 def _twin(found: Explained, arithmetic: Arithmetic, term: Term) -> Term | None:
-    """A generator that is the same function's value at an equal place."""
+    """Find a generator that is the same function's value at an equal place."""
     for other in found.generators:
         if other[:3] == term[:3] and other != term and len(other) == len(term) and other[0] == "call":
             try:
@@ -147,7 +147,7 @@ def _twin(found: Explained, arithmetic: Arithmetic, term: Term) -> Term | None:
 
 
 def _gamma(found: Explained, arithmetic: Arithmetic, term: Term) -> list[Term]:
-    """Gamma(a + k) as Gamma(a) a (a + 1) ... (a + k - 1), a the least argument that differs by whole numbers."""
+    """Write Gamma(a + k) as Gamma(a) a (a + 1) ... (a + k - 1), where Gamma(a) is a generator already."""
     for other in (g for g in found.generators if g[0] == "gamma"):
         gap = arithmetic.value(add(term[1], mul(number(-1), other[1])))
         if gap.above.is_constant() and gap.below.is_constant():
@@ -199,7 +199,7 @@ def _power(found: Explained, arithmetic: Arithmetic, base: Term, exponent: Term)
 
 
 def _positive_part(found: Explained, arithmetic: Arithmetic, value: Quotient) -> tuple[Term, list[tuple[Term, int]]] | None:
-    """A quotient as positive factors and one that is left; None where either is missing."""
+    """Split a quotient into positive factors and the rest; None where either is missing."""
     factors = _factors(found, value)
     positive = [(f, k) for f, k in factors if arithmetic.signs(f) <= {1}]
     rest = [(f, k) for f, k in factors if (f, k) not in positive]
@@ -211,7 +211,7 @@ def _positive_part(found: Explained, arithmetic: Arithmetic, value: Quotient) ->
 
 
 def _exponentials(found: Explained, terms: list[Term], arithmetic: Arithmetic) -> None:
-    """Lines for exponentials, together: their monomials get the largest common divisors of the coefficients."""
+    """Find lines for exponentials together: their monomials get the largest common divisors of the coefficients."""
     split: dict[Term, tuple[list[tuple[tuple[str, str], Fraction]], list[tuple[Term, tuple[int, int]]]]] = {}
     for term in terms:
         try:
@@ -242,7 +242,7 @@ def _exponentials(found: Explained, terms: list[Term], arithmetic: Arithmetic) -
 
 
 def _refine(found: Explained, arithmetic: Arithmetic, key: tuple[str, str], monomial: Term, coefficient: Fraction) -> None:
-    """Make the unit of a monomial divide the coefficient; what is already in that unit is said in the new one."""
+    """Make the unit of a monomial divide the coefficient; lines in the old unit are rewritten in the new one."""
     if key not in found.basis:
         away = -1 if arithmetic.signs(mul(_rational(coefficient), monomial)) <= {-1} else 1
         sign = away if coefficient > 0 else -away
@@ -269,7 +269,7 @@ def _rational(x: Fraction) -> Term:
 
 
 def _monomials(found: Explained, value: Quotient) -> list[tuple[Term, Fraction]]:
-    """A quotient as a sum of coefficients times monomials over the denominator; log |f| alone comes as ("log", f)."""
+    """Write a quotient as a sum of coefficients times monomials over the denominator; log |f| alone is ("log", f)."""
     result = []
     ring = value.above.context()
     for powers, coefficient in value.above.terms():
@@ -290,7 +290,7 @@ def _monomial(found: Explained, powers: Iterable[int]) -> Term:
 
 
 def as_term(found: Explained, value: Quotient | fmpq_mpoly) -> Term:
-    """A polynomial or quotient written out."""
+    """Write out a polynomial or quotient as a term."""
     if isinstance(value, Quotient):
         above = as_term(found, value.above)
         return above if value.below == 1 else mul(above, power(as_term(found, value.below), number(-1)))
@@ -298,7 +298,7 @@ def as_term(found: Explained, value: Quotient | fmpq_mpoly) -> Term:
 
 
 def _factors(found: Explained, value: Quotient) -> list[tuple[Term, int]]:
-    """Irreducible factors and primes with their exponents; the sign is left out."""
+    """Factor a quotient into irreducible factors and primes with exponents, without the sign."""
     result: dict[Term, int] = {}
     for polynomial, way in ((value.above, 1), (value.below, -1)):
         constant, factors = polynomial.factor()
@@ -312,7 +312,7 @@ def _factors(found: Explained, value: Quotient) -> list[tuple[Term, int]]:
 
 
 def _under_root(found: Explained, arithmetic: Arithmetic, value: Quotient) -> list[tuple[Term, int]]:
-    """Factors that are not negative; those of unknown sign are one factor together, or a square."""
+    """Split a radicand into factors that are not negative; those of unknown sign are one factor together."""
     sign, rest, kept = 1, [], []
     for f, k in _factors(found, value):
         signs = arithmetic.signs(f)
@@ -333,7 +333,7 @@ def _under_root(found: Explained, arithmetic: Arithmetic, value: Quotient) -> li
 
 
 def written(term: Term) -> Term:
-    """Generators as functions that have derivatives: log |f| as log f, roots and powers as powers."""
+    """Write generators as functions that have derivatives: log |f| as log f, roots and powers as powers."""
     match term[0]:
         case "logabs":
             return ("log", written(term[1]))

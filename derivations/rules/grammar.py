@@ -1,4 +1,4 @@
-r"""What a certificate's data must look like before any rule reads it: exact numbers, terms of known shapes, facts that agree.
+r"""Check a certificate's data before any rule reads it: exact numbers, terms of known shapes, facts that agree.
 
 A letter is bound once on the way to it and free nowhere else, so that nothing put in for another letter is captured.
 """
@@ -27,7 +27,7 @@ WORDS = {*OF_FACTS, "real", "integer", "other"}
 
 
 def check_data(data: Any) -> None:
-    """No number in the data is a float, and every fraction is in lowest terms. Raises: NotShown."""
+    """Raise NotShown for a float in the data, or a fraction that is not in lowest terms."""
     if isinstance(data, float) or (isinstance(data, tuple | list) and tuple(data[:1]) == ("q",) and not _is_fraction(data)):
         raise NotShown(f"{data} is no exact number")
     if isinstance(data, Mapping):
@@ -41,7 +41,7 @@ def _is_fraction(term: Any) -> bool:
 
 
 def check_facts(facts: Facts) -> None:
-    """Facts are known words about letters and values of functions, and can all be true of one. Raises: NotShown."""
+    """Raise NotShown unless facts are known words about letters and values of functions that do not contradict each other."""
     for term, words in facts.items():
         if term[0] not in ("v", "call", "known") or not all(map(_has_shape, subterms(term))) or not words <= WORDS:
             raise NotShown(f"{words} are no facts of {term}")
@@ -50,7 +50,7 @@ def check_facts(facts: Facts) -> None:
 
 
 def check_terms(terms: Iterable[Term]) -> None:
-    """The terms of one claim. Raises: NotShown."""
+    """Raise NotShown unless these, the terms of one claim, have known shapes and bind each letter once."""
     terms = list(terms)
     free = set().union(*map(free_letters, terms))
     for part in (part for term in terms for part in subterms(term)):
@@ -86,7 +86,7 @@ def _fits(kind: str, part: Any) -> bool:
 
 
 def _check_bound(term: Term, free: set[str]) -> None:
-    """A bound letter is not free anywhere, nor in its own ends, nor bound again inside."""
+    """Raise NotShown if a bound letter is free anywhere, stands in its own ends, or is bound again inside."""
     x, body, *ends = term[1:]
     inside = {part[1] for part in subterms(body) if part[0] in BINDERS}
     if x in free | inside or any(x in free_letters(end) for end in ends if is_term(end)):

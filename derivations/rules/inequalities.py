@@ -11,17 +11,17 @@ finds the proofs is below, and is used by no check.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from flint import acb, fmpq
 
-from derivations.rules.definedness import ALLOWED, Conditions, agree, undefined
+from derivations.rules.definedness import ALLOWED, Certificate, Conditions, agree, undefined
 from derivations.rules.equality import Antiderivative, equal, prove_equal
 from derivations.rules.generators import Explained, as_term, explained, written
 from derivations.rules.limits import find_limit, tends
-from derivations.rules.numbers import Numbers, ball, check_places, exact, free_quantities, random_numbers
+from derivations.rules.numbers import Ball, Numbers, ball, check_places, exact, free_quantities, random_numbers
 from derivations.rules.quotients import Facts, NotShown, Quotient
 from derivations.rules.rational import Arithmetic, arithmetic_of
 from derivations.rules.signs import ANY
@@ -50,7 +50,7 @@ POSITIVE, NOT_NEGATIVE = frozenset({1}), frozenset({0, 1})
 
 
 def within(region: Region, facts: Facts, terms: Sequence[Term]) -> tuple[list[Term], Facts]:
-    r"""Terms on a region (letter, from, to), each letter written with a positive one, or left real where it has no ends.
+    r"""Write terms on a region (letter, from, to) in positive letters, in real ones where it has no ends.
 
     low + u, high - u, or (low + high u)/(1 + u), which runs through all between. Ends may hold other letters.
     """
@@ -76,8 +76,8 @@ def within(region: Region, facts: Facts, terms: Sequence[Term]) -> tuple[list[Te
     return listed, known
 
 
-def less(lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
-    r"""lower < upper (lower <= upper if not strict) on the region, where the conditions returned are true.
+def less(lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, proof: Certificate) -> Conditions:
+    r"""Check that lower < upper (lower <= upper if not strict) on the region, where the conditions returned are true.
 
     Raises:  NotShown where the certificate does not show it.
     """
@@ -89,8 +89,8 @@ def less(lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, p
     return conditions
 
 
-def sign_of(term: Term, wanted: frozenset[int], facts: Facts, proof: Mapping[str, Any]) -> Conditions:
-    r"""The sign of a term is one of those wanted, wherever it is defined and the conditions returned are true.
+def sign_of(term: Term, wanted: frozenset[int], facts: Facts, proof: Certificate) -> Conditions:
+    r"""Check that a term's sign is one of those wanted, wherever it is defined and the conditions returned are true.
 
     shows      by its quotient, or by its structure
     number     by a ball around its value
@@ -138,7 +138,7 @@ def sign_of(term: Term, wanted: frozenset[int], facts: Facts, proof: Mapping[str
 
 
 def _in_lowest_terms(arithmetic: Arithmetic, factors: Sequence[tuple[Term, int]]) -> None:
-    """No factor is infinite, or 0 in a denominator, where their product is defined: they are polynomials, and none cancels."""
+    """Raise NotShown unless all factors are polynomials and none cancels: else one may be 0 where the product is not."""
     ways = [[arithmetic.value(f) for f, k in factors if k * way > 0] for way in (1, -1)]
     if any(not value.below.is_constant() for way in ways for value in way):
         raise NotShown("a factor is no polynomial")
@@ -146,12 +146,12 @@ def _in_lowest_terms(arithmetic: Arithmetic, factors: Sequence[tuple[Term, int]]
         raise NotShown("a factor cancels")
 
 
-def _always(term: Term, wanted: frozenset[int], facts: Facts, proof: Mapping[str, Any]) -> None:
+def _always(term: Term, wanted: frozenset[int], facts: Facts, proof: Certificate) -> None:
     if conditions := sign_of(term, wanted, facts, proof):
         raise NotShown(f"the sign of {term} is shown only where {conditions}")
 
 
-def _rises(term: Term, facts: Facts, proof: Mapping[str, Any]) -> None:
+def _rises(term: Term, facts: Facts, proof: Certificate) -> None:
     x = proof["letter"]
     if "positive" not in facts.get(x, ()) or "integer" in facts[x] or x[0] != "v":
         raise NotShown(f"{x} does not run through the positive numbers")
@@ -189,8 +189,8 @@ def _ball_sign(term: Term) -> int | None:
     return 1 if found > 0 else -1 if found < 0 else None
 
 
-def not_less(lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, numbers: Numbers) -> Any:
-    r"""upper - lower at numbers of the region, certainly negative, or 0 where lower < upper is claimed.
+def not_less(lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, numbers: Numbers) -> fmpq | Ball:
+    r"""Compute upper - lower at numbers of the region; it must be negative, or 0 if lower < upper is claimed.
 
     Raises:  NotShown otherwise.
     """
@@ -212,7 +212,7 @@ def not_less(lower: Term, upper: Term, strict: bool, region: Region, facts: Fact
     return found
 
 
-def _is_less(a: Any, b: Any) -> bool:
+def _is_less(a: Ball, b: Ball) -> bool:
     """What is not real has no order."""
     return not isinstance(a, acb) and not isinstance(b, acb) and bool(a < b)
 
@@ -248,7 +248,7 @@ def prove_less(
 
 def not_less_at(
     lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, trials: Iterable[int]
-) -> tuple[dict[Term, fmpq], Any] | None:
+) -> tuple[dict[Term, fmpq], fmpq | Ball] | None:
     """Find numbers of the region at which the inequality is certainly false, and upper - lower there; the same in every run."""
     quantities = free_quantities([lower, upper, *(end for _, *ends in region for end in ends), *(x for x, *_ in region)])
     for trial in trials:
@@ -278,7 +278,7 @@ def _move_inside(numbers: dict[Term, fmpq], region: Region, dice: random.Random)
 def prove_sign(
     term: Term, wanted: frozenset[int], facts: Facts, rising: tuple[Term, ...] = (), depth: int = DEPTH
 ) -> dict[str, Any] | None:
-    """A proof that the sign of a term is one of those wanted, which the checker accepts; None if none is found."""
+    """Find a proof for `sign_of`, None if none is found."""
     for proof in _proofs(term, facts, rising, depth):
         with suppress(NotShown):
             sign_of(term, wanted, facts, proof)
@@ -299,7 +299,7 @@ def _shown(term: Term, facts: Facts) -> dict[str, Any]:
 
 
 def _product(term: Term, facts: Facts, rising: tuple[Term, ...], depth: int) -> dict[str, Any] | None:
-    """Factor by factor; a factor whose sign does not show may rise, or fall."""
+    """Find a proof factor by factor; a factor whose sign does not show may rise, or fall."""
     if depth == 0:
         return None
     found = explained([term], facts)

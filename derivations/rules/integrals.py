@@ -32,7 +32,7 @@ BETWEEN = (("positive", {0, 1}), ("negative", {-1, 0}))
 
 
 def integral(case: Case, term: Term, line: Any) -> Quotient:
-    """The value of an integral, as a line of the certificate has it."""
+    """Return the value of an integral, as a line of the certificate has it."""
     x, body, low, high = term[1:]
     if low == high:
         return case.constant(0)
@@ -52,7 +52,7 @@ def integral(case: Case, term: Term, line: Any) -> Quotient:
 
 
 def _between(case: Case, term: Term, generators: Sequence[Term], lines: dict[Term, Any]) -> Case:
-    """The case between the ends, where the letter has the signs that both leave it."""
+    """Return the case between the ends, where the letter has the signs that both leave it."""
     x, _, low, high = term[1:]
     letter = ("v", x)
     ends = [{1} if e == INFINITY[0] else {-1} if e == INFINITY[1] else case.signs(e) for e in (low, high)]
@@ -80,7 +80,7 @@ def _known(case: Case, term: Term, between: Case, kind: str, a: Term, c: Term) -
 
 
 def _end(case: Case, antiderivative: Term, letter: Term, end: Term, limits: Sequence[Any]) -> Quotient:
-    """The antiderivative at an end, or its limit at infinity."""
+    """Return the antiderivative at an end, or its limit at infinity."""
     if end in INFINITY:
         value, proof = dict(limits[0])[end]
         if value in INFINITY:

@@ -9,12 +9,12 @@ What finds the proofs is below, and is used by no check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import lcm
 from typing import Any
 
-from derivations.rules.definedness import ALLOWED, Conditions, agree, undefined
+from derivations.rules.definedness import ALLOWED, Certificate, Conditions, agree, undefined
 from derivations.rules.generators import Explained, as_term, explained, written
 from derivations.rules.quotients import Facts, NotShown, Quotient
 from derivations.rules.rational import Arithmetic, arithmetic_of
@@ -43,7 +43,7 @@ Y: Term = ("v", "0+")
 
 
 def approach(term: Term, x: Term, point: Term, side: str, facts: Facts) -> tuple[Term, Term, Facts]:
-    """The term in a letter that tends to 0 from above, or to infinity; that letter; and the facts with it."""
+    """Write a term in a letter that tends to 0 from above, or to infinity; return it, the letter, and the facts with it."""
     u = ("v", f"{x[1]}~")
     if u in facts or {u, LOG, Y} & {*subterms(term)}:
         raise NotShown(f"the name {u[1]} is taken")
@@ -53,10 +53,8 @@ def approach(term: Term, x: Term, point: Term, side: str, facts: Facts) -> tuple
     return substitute(term, {x: add(point, u if side == "+" else neg(u))}), u, known
 
 
-def limit_conditions(
-    term: Term, x: Term, point: Term, side: str, value: Term, facts: Facts, proof: Mapping[str, Any]
-) -> Conditions:
-    r"""The term tends to the value as x tends to a point from one side, or to an infinity, where these conditions are true.
+def limit_conditions(term: Term, x: Term, point: Term, side: str, value: Term, facts: Facts, proof: Certificate) -> Conditions:
+    r"""Check that a term tends to a value as x tends to a point from one side, or to an infinity; return the conditions.
 
     Raises:  NotShown where the certificate does not show it.
     """
@@ -67,8 +65,8 @@ def limit_conditions(
     return conditions
 
 
-def tends(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
-    r"""The term tends to the value as x > 0 tends to 0 or to infinity (`to`), where the conditions returned are true.
+def tends(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Certificate) -> Conditions:
+    r"""Check that a term tends to a value as x > 0 tends to 0 or to infinity (`to`), where the conditions returned are true.
 
     Raises:  NotShown where the certificate does not show it.
     """
@@ -86,7 +84,7 @@ def tends(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mappi
     raise NotShown("there is no such proof of a limit")
 
 
-def _continuous(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+def _continuous(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Certificate) -> Conditions:
     if to != ZERO or value in INFINITY:
         raise NotShown("nothing is continuous at infinity")
     arithmetic, there = arithmetic_of(facts, proof), substitute(term, {x: ZERO})
@@ -100,7 +98,7 @@ def _continuous(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof:
     return ()
 
 
-def _of_sum(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+def _of_sum(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Certificate) -> Conditions:
     values = [part["value"] for part in proof["parts"]]
     if term[0] != "+" or len(term) - 1 != len(values) or any(v in INFINITY for v in (*values, value)):
         raise NotShown("a sum of limits needs finite parts")
@@ -111,7 +109,7 @@ def _of_sum(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Map
 
 
 def changed(term: Term, x: Term, to: Term, change: tuple[str, Any]) -> Term:
-    """The term in y -> 0+: x = y^p, or 1/y^p, or x = L/a with L = -log y."""
+    """Write a term in y -> 0+: x = y^p, or 1/y^p, or x = L/a with L = -log y."""
     kind, by = change
     if ({LOG, Y} - {x}) & {*subterms(term)}:
         raise NotShown("the name of the new letter is taken")
@@ -122,13 +120,13 @@ def changed(term: Term, x: Term, to: Term, change: tuple[str, Any]) -> Term:
     raise NotShown(f"there is no change of variable {change}")
 
 
-def _assumed(proof: Mapping[str, Any]) -> Conditions:
-    """The conditions on which a proof by series rests: leading coefficients that are not 0, or positive."""
+def _assumed(proof: Certificate) -> Conditions:
+    """Return the conditions on which a proof by series rests: leading coefficients that are not 0, or positive."""
     return tuple((relation, term) for relation, term in proof.get("where", ()))
 
 
-def expanded(term: Term, facts: Facts, proof: Mapping[str, Any], analytic: bool = False) -> tuple[Arithmetic, Series, Conditions]:
-    """The arithmetic, the series of a term in y, and the conditions for it."""
+def expanded(term: Term, facts: Facts, proof: Certificate, analytic: bool = False) -> tuple[Arithmetic, Series, Conditions]:
+    """Expand a term in y; return the arithmetic, the series, and the conditions for it."""
     known = {**facts, LOG: frozenset({"real", "positive"}), Y: frozenset({"real", "positive"})}
     conditions = _assumed(proof)
     if any({Y, LOG} & {*subterms(condition)} for _, condition in conditions):
@@ -140,15 +138,15 @@ def expanded(term: Term, facts: Facts, proof: Mapping[str, Any], analytic: bool 
     return arithmetic, series, (*conditions, *expansion.conditions)
 
 
-def limit(term: Term, x: Term, to: Term, facts: Facts, proof: Mapping[str, Any]) -> tuple[Arithmetic, int, Quotient, Conditions]:
-    """Arithmetic, leading power of y, and its coefficient; the sign of the coefficient is known where it matters."""
+def limit(term: Term, x: Term, to: Term, facts: Facts, proof: Certificate) -> tuple[Arithmetic, int, Quotient, Conditions]:
+    """Return the arithmetic, the leading power of y and its coefficient, whose sign is known where it matters."""
     if proof["change"][0] == "exponential" and not arithmetic_of(facts, proof).signs(proof["change"][1]) <= {1}:
         raise NotShown("the rate of an exponential may not be positive")
     arithmetic, series, conditions = expanded(changed(taken(term), x, to, proof["change"]), facts, proof)
     return arithmetic, series.start, series.coefficients[0], conditions
 
 
-def _changed(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Mapping[str, Any]) -> Conditions:
+def _changed(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Certificate) -> Conditions:
     arithmetic, start, leading, conditions = limit(term, x, to, facts, proof)
     slow = [k for k, g in enumerate(arithmetic.generators) if {LOG, Y} & {*subterms(g)}]
     holds_slow = any(p.degrees()[k] for p in (leading.above, leading.below) for k in slow if not p.is_constant())
@@ -176,9 +174,9 @@ def _changed(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof: Ma
 
 
 def coefficients(
-    term: Term, x: Term, point: Term, facts: Facts, proof: Mapping[str, Any], count: int
+    term: Term, x: Term, point: Term, facts: Facts, proof: Certificate, count: int
 ) -> tuple[Arithmetic, list[Quotient], Conditions]:
-    r"""The Taylor coefficients 0 to count - 1 of a term about a point, where it is analytic there.
+    r"""Return the Taylor coefficients 0 to count - 1 of a term about a point at which it is analytic.
 
     Raises:  NotShown where it is not seen to be.
     """
@@ -203,7 +201,7 @@ Found = tuple[Term, dict[str, Any]]
 
 
 def find_limit(term: Term, x: Term, to: Term, facts: Facts, depth: int = 4) -> Found | None:
-    """The limit as x > 0 tends to 0 or infinity, an infinity included, with a proof that the checker accepts."""
+    """Find the limit as x > 0 tends to 0 or infinity, infinite limits included, with a proof for `tends`."""
     for attempt in (_find_continuous, _find_changed, _find_sum):
         for value, proof in attempt(term, x, to, facts, depth):
             try:
@@ -287,7 +285,7 @@ def _at_power_zero(how: dict[str, Any], found: Explained, leading: Quotient, kno
 
 
 def _named(term: Term, facts: Facts, extra: list[Term], attempt: Callable[[dict[str, Any]], Any]) -> tuple[Explained, Any] | None:
-    """What an attempt gives once the certificate names all exponentials, logarithms and powers of leading coefficients."""
+    """Repeat an attempt until the certificate names all exponentials, logarithms and powers of leading coefficients."""
     needed = [*_without_y(term), *extra]
     if any(part[0] in ("sin", "cos") for part in subterms(term)):
         needed.append(("i",))
@@ -315,7 +313,7 @@ def _named(term: Term, facts: Facts, extra: list[Term], attempt: Callable[[dict[
 
 
 def _conditions(found: Explained, missing: Unnamed) -> list[tuple[Term, str]]:
-    """What of a leading coefficient's factors must be assumed: all that are not 0, or the one whose sign is open."""
+    """Return what must be assumed of a leading coefficient's factors: that they are not 0, or the sign of the open one."""
     arithmetic, open_factors = found.arithmetic(), []
     polynomials = [missing.start.above] + ([missing.start.below] if missing.head == ">" else [])
     for polynomial in polynomials:
@@ -354,7 +352,7 @@ def _changes(term: Term, x: Term, to: Term, facts: Facts) -> Iterator[tuple[str,
 
 
 def _rates(term: Term, x: Term, facts: Facts) -> Iterator[Term]:
-    """The slopes of exponents that are linear in x, taken positive."""
+    """Yield the slopes of exponents that are linear in x, taken positive."""
     for part in subterms(term):
         exponent = (
             part[1]
@@ -379,7 +377,7 @@ def _rates(term: Term, x: Term, facts: Facts) -> Iterator[Term]:
 
 
 def find_coefficients(term: Term, x: Term, point: Term, facts: Facts, count: int) -> tuple[list[Term], dict[str, Any]] | None:
-    """The first Taylor coefficients as terms, with their proof."""
+    """Find the first Taylor coefficients as terms, with a proof for `coefficients`."""
     known = {**facts, LOG: frozenset({"real", "positive"}), Y: frozenset({"real", "positive"})}
     there = substitute(taken(term), {x: add(point, Y)})
     for order in (count, count + 4):

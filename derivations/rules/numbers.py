@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, permutations
-from typing import Any
+from typing import Any, TypeAlias
 
 from flint import acb, arb, ctx, fmpq, fmpz_poly
 
@@ -26,10 +26,11 @@ from derivations.rules.terms import (
     taken,
 )
 
-__all__ = ["TRIALS", "Numbers", "ball", "check_places", "differs", "exact", "free_quantities", "on_the_surface", "random_numbers",
-           "refuted", "rounds"]  # fmt: skip
+__all__ = ["TRIALS", "Ball", "Numbers", "ball", "check_places", "differs", "exact", "free_quantities", "on_the_surface",
+           "random_numbers", "refuted", "rounds"]  # fmt: skip
 
 Numbers = Mapping[Term, fmpq]
+Ball: TypeAlias = arb | acb
 BITS = 256
 # Bits of a rational number that is still computed exactly.
 LONGEST = 200_000
@@ -46,7 +47,7 @@ HOLDS = {
 
 
 def exact(term: Term, numbers: Numbers) -> fmpq | None:
-    """The rational number that a term is; None where it is not seen to be one. Raises: NotShown for a division by 0."""
+    """Compute a term exactly; None where it is not seen to be a rational number. Raises: NotShown for a division by 0."""
     if term in numbers:
         return numbers[term]
     match term[0]:
@@ -80,8 +81,8 @@ def exact(term: Term, numbers: Numbers) -> fmpq | None:
     return None
 
 
-def ball(term: Term, numbers: Numbers) -> Any:
-    r"""The value, with all that is not known of it.
+def ball(term: Term, numbers: Numbers) -> Ball:
+    r"""Compute a ball that certainly contains a term's value.
 
     Raises:  NotShown for what is not real (unless i stands in it) or not finite, and for what has no number.
     """
@@ -92,10 +93,10 @@ def ball(term: Term, numbers: Numbers) -> Any:
     return found
 
 
-def _inexact(term: Term, numbers: Numbers) -> Any:
+def _inexact(term: Term, numbers: Numbers) -> Ball:
     match term[0]:
         case "+" | "*":
-            total: Any = arb(0) if term[0] == "+" else arb(1)
+            total: Ball = arb(0) if term[0] == "+" else arb(1)
             for part in term[1:]:
                 total = total + ball(part, numbers) if term[0] == "+" else total * ball(part, numbers)
             return total
@@ -117,7 +118,8 @@ def _inexact(term: Term, numbers: Numbers) -> Any:
         case "gamma":
             return ball(term[1], numbers).gamma()
         case "expint":
-            return ball(term[2], numbers).expint(ball(term[1], numbers))
+            order: Any = ball(term[1], numbers)
+            return ball(term[2], numbers).expint(order)
         case "croot":  # the k-th of the real roots of a polynomial, from the least
             return real_roots(fmpz_poly(list(term[1])))[term[2]]
         case "lambertw" if term[1] in (ZERO, number(-1)):
@@ -125,7 +127,7 @@ def _inexact(term: Term, numbers: Numbers) -> Any:
     raise NotShown(f"{term} has no number")
 
 
-def _power(base: Any, exponent_term: Term, numbers: Numbers) -> Any:
+def _power(base: Ball, exponent_term: Term, numbers: Numbers) -> Ball:
     whole = exact(exponent_term, numbers)
     if whole is not None and whole.q == 1:
         if whole < 0 and not (base != 0):
@@ -154,7 +156,7 @@ def _branch(term: Term, numbers: Numbers) -> Term:
 
 
 def check_places(numbers: Numbers, facts: Facts) -> None:
-    r"""Whether the numbers are free to be chosen: as the facts allow, and one value for a function at one place.
+    r"""Check that the numbers may be chosen: as the facts allow, and one value for a function at one place.
 
     Raises:  NotShown otherwise.
     """
@@ -180,11 +182,12 @@ def check_places(numbers: Numbers, facts: Facts) -> None:
 
 def _overlap(a: Term, b: Term, numbers: Numbers) -> bool:
     p, q = exact(a, numbers), exact(b, numbers)
-    return p == q if p is not None and q is not None else bool(ball(a, numbers).overlaps(ball(b, numbers)))
+    other: Any = ball(b, numbers)
+    return p == q if p is not None and q is not None else bool(ball(a, numbers).overlaps(other))
 
 
-def differs(lhs: Term, rhs: Term, facts: Facts, numbers: Numbers) -> Any:
-    r"""The difference lhs - rhs at numbers for the letters, certainly not 0.
+def differs(lhs: Term, rhs: Term, facts: Facts, numbers: Numbers) -> fmpq | Ball:
+    r"""Compute lhs - rhs at numbers for the letters, which must certainly not be 0.
 
     Raises:  NotShown where it may be 0, where a side is not defined, or where the numbers may not be chosen.
     """
@@ -208,7 +211,7 @@ def differs(lhs: Term, rhs: Term, facts: Facts, numbers: Numbers) -> Any:
 
 
 def rounds(value: Term, low: Term, high: Term) -> bool:
-    r"""Whether a number certainly lies within low and high (True) or certainly not (False).
+    r"""Return True if a number certainly lies within low and high, False if it certainly does not.
 
     Raises:  NotShown where neither is certain.
     """
@@ -241,7 +244,7 @@ SMALL = [fmpq(1), fmpq(2), fmpq(-1), fmpq(3), fmpq(1, 2), fmpq(-2), fmpq(0), fmp
 
 
 def free_quantities(terms: Iterable[Term]) -> list[Term]:
-    """Letters, and values of undefined functions, that no sum or integral binds."""
+    """List the letters and values of undefined functions that no sum or integral binds."""
     return sorted({quantity for term in terms for quantity in _free(term, frozenset())}, key=str)
 
 
@@ -255,7 +258,7 @@ def _free(term: Term, bound: frozenset[str]) -> Iterator[Term]:
 
 
 def on_the_surface(term: Term) -> Iterator[Term]:
-    """Letters and values that stand in a term, but not only in the argument of a function that nothing is known of."""
+    """Yield letters and values in a term, but not those within the argument of an undefined function."""
     if term[0] in ("v", "call"):
         yield term
     else:
@@ -264,7 +267,7 @@ def on_the_surface(term: Term) -> Iterator[Term]:
 
 
 def random_numbers(quantities: Iterable[Term], facts: Facts, dice: random.Random, trial: int = TRIALS) -> dict[Term, fmpq] | None:
-    """A number for each that its facts allow; small ones in the first trials. Slopes are positive, as those of clocks are."""
+    """Draw a number for each as its facts allow, small ones in the first trials. Slopes are positive, as those of clocks are."""
     found = {}
     for quantity in quantities:
         allowed = [HOLDS[fact] for fact in facts.get(quantity, ())]
@@ -290,8 +293,10 @@ def _drawn(dice: random.Random, trial: int) -> fmpq:
     return dice.choice(SMALL) if trial < 12 else fmpq(dice.randint(-12, 12), dice.choice((4, 5, 6, 7)))
 
 
-def refuted(lhs: Term, rhs: Term, facts: Facts, trials: Iterable[int] = range(TRIALS)) -> tuple[dict[Term, fmpq], Any] | None:
-    """Numbers at which lhs - rhs is certainly not 0, and its value there; the same in every run."""
+def refuted(
+    lhs: Term, rhs: Term, facts: Facts, trials: Iterable[int] = range(TRIALS)
+) -> tuple[dict[Term, fmpq], fmpq | Ball] | None:
+    """Find numbers at which lhs - rhs is certainly not 0, and its value there; the same in every run."""
     try:
         lhs, rhs = taken(lhs), taken(rhs)
     except ValueError:

@@ -32,7 +32,7 @@ GENERATORS = ("v", "call", "known", "pi", "i", "int", "sum", "product", "lim", "
 
 
 class NotShown(Exception):  # noqa: N818 - not an error: the certificate does not show what it should
-    """A line of a certificate that does not follow."""
+    """Raised where a certificate does not show what it should."""
 
 
 class Quotient:
@@ -94,22 +94,22 @@ class Case(ABC):
 
     @abstractmethod
     def value(self, term: Term) -> Quotient:
-        """The quotient that a term is. Raises: NotShown where the certificate does not say."""
+        """Return the quotient that a term is. Raises: NotShown where the certificate does not say."""
 
     @abstractmethod
     def signs(self, term: Term) -> Signs:
-        """The signs that a term can have: a subset of {-1, 0, 1}, all of them where nothing shows."""
+        """Return the signs that a term can have, a subset of {-1, 0, 1}: all of them where nothing shows."""
 
     @abstractmethod
     def is_real(self, term: Term) -> bool:
-        """Whether a term is seen to be real. Raises: NotShown where it has no value."""
+        """Return whether a term is seen to be real. Raises: NotShown where it has no value."""
 
     @abstractmethod
     def of_polynomial(self, p: fmpq_mpoly) -> Signs:
-        """The signs that a polynomial in the generators can have."""
+        """Return the signs that a polynomial in the generators can have."""
 
     def other(self, facts: Facts, generators: Sequence[Term], lines: Mapping[Term, Any], signs: Mapping[Term, Signs]) -> Case:
-        """Another case, for the inside of an integral."""
+        """Make another case, for the inside of an integral."""
         return type(self)(facts, generators, lines, signs)
 
     def constant(self, p: int, r: int = 1) -> Quotient:
@@ -136,7 +136,7 @@ class Case(ABC):
             raise NotShown(f"{otherwise}: {term}")
 
     def equal(self, a: Term, b: Term) -> None:
-        """Raises: NotShown unless a = b."""
+        """Raise NotShown unless a = b."""
         if a != b and not self.is_zero(add(a, neg(b))):
             raise NotShown(f"{a} = {b} does not follow")
 
@@ -144,7 +144,7 @@ class Case(ABC):
         return bool(self._remainder(self.reduced(self.value(term).above)).is_zero())
 
     def _remainder(self, p: fmpq_mpoly) -> fmpq_mpoly:
-        """The polynomial without multiples of what is 0 in this case."""
+        """Reduce a polynomial by what is 0 in this case."""
         if self._vanishing is None:
             self._vanishing = []  # while they are being read
             for term in (term for term, signs in self.assumed.items() if signs == {0}):
@@ -155,7 +155,7 @@ class Case(ABC):
         return p
 
     def reduced(self, p: fmpq_mpoly) -> fmpq_mpoly:
-        """The polynomial with i^2 = -1 and s^n = u for roots s."""
+        """Reduce a polynomial by i^2 = -1, and s^n = u for roots s."""
         for k in used(p):
             term = self.generators[k]
             if term[0] == "i":
@@ -179,19 +179,19 @@ class Case(ABC):
 
 
 def used(p: fmpq_mpoly) -> list[int]:
-    """The numbers of the generators that stand in a polynomial."""
+    """List the numbers of the generators in a polynomial."""
     return [] if p.is_constant() else [k for k, degree in enumerate(p.degrees()) if degree]
 
 
 def univariate(p: fmpq_mpoly, k: int) -> fmpz_poly:
-    """A polynomial in one generator, times a positive number."""
+    """Write a polynomial in one generator with integer coefficients, times a positive number."""
     coefficients = {int(powers[k]): coefficient for powers, coefficient in p.terms()}
     common = prod((int(c.q) for c in coefficients.values()), start=1)
     return fmpz_poly([int((coefficients.get(n, fmpq(0)) * common).p) for n in range(max(coefficients) + 1)])
 
 
 def real_roots(p: fmpz_poly) -> list[arb]:
-    """The real roots of a polynomial without square factors, each in a ball of its own, from the least."""
+    """Isolate the real roots of a polynomial without square factors, from the least."""
     roots: Any = p.complex_roots()
     return sorted((root.real for root, _ in roots if root.imag == 0), key=cmp_to_key(_order))
 

@@ -1,4 +1,4 @@
-r"""Exact arithmetic: the quotient that a term is, as the lines of a certificate say it.
+r"""Exact arithmetic: compute the quotient that a term is, by the lines of a certificate.
 
 A certificate names the generators and, for every exp, log, root and power in its terms, the product or sum of generators that
 it is; each such line is checked when it is used.
@@ -47,7 +47,7 @@ class Arithmetic(Case):
 def arithmetic_of(
     facts: Facts, case: Mapping[str, Any], signs: Mapping[Term, Signs] | None = None, tends: Callable[..., Any] | None = None
 ) -> Arithmetic:
-    """The arithmetic that one case of a certificate describes."""
+    """Make the arithmetic that one case of a certificate describes."""
     return Arithmetic(facts, case.get("generators", ()), dict(case.get("lines", ())), signs, tends)
 
 
@@ -230,7 +230,7 @@ def _gamma(case: Case, term: Term) -> Quotient:
 
 
 def _is_product(case: Case, value: Quotient, factors: Sequence[tuple[Term, int]], up_to_sign: bool = False) -> None:
-    """A quotient in lowest terms is the product of the factors, none of which cancels: no factor is 0 where it is defined."""
+    """Check that a quotient in lowest terms is the product of the factors, none of which cancels or is 0 where it is defined."""
     up, down = (prod((case.value(f) ** abs(k) for f, k in factors if k * way > 0), start=case.constant(1)) for way in (1, -1))
     if not (up.below.is_constant() and down.below.is_constant() and up.above.gcd(down.above).is_constant()):
         raise NotShown("the factors are no polynomials, or cancel")
@@ -240,7 +240,7 @@ def _is_product(case: Case, value: Quotient, factors: Sequence[tuple[Term, int]]
 
 
 def _same(case: Case, term: Term) -> Quotient:
-    """Two values of one function at places that are equal."""
+    """Return the generator that is the same function's value at an equal place."""
     other = case.lines[term]
     heads = [tuple(part for part in t if not is_term(part)) for t in (term, other)]
     arguments = [[part for part in t if is_term(part)] for t in (term, other)]

@@ -1,4 +1,4 @@
-r"""SymPy expressions as terms of the checker, with the facts that their letters carry, and back."""
+r"""Translate SymPy expressions to terms, with the facts that their letters carry, and back."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ BINDERS = {Integral: "int", Sum: "sum", Product: "product"}
 
 
 class Unreadable(ValueError):  # noqa: N818 - said of the expression
-    """An expression for which the checker has no term."""
+    """Raised for an expression that has no term."""
 
 
 class Reading:
-    """Terms of expressions: one name for one letter, whatever its assumptions, and the facts of all."""
+    """Translates expressions to terms: each letter gets one name, and its assumptions become facts."""
 
     def __init__(self) -> None:
         self.facts: dict[Term, frozenset[str]] = {}
@@ -89,7 +89,7 @@ class Reading:
         self.integrands: dict[Term, tuple[Expr, Symbol]] = {}
 
     def term(self, e: Any) -> Term:
-        r"""The term of an expression.
+        r"""Translate an expression.
 
         Raises:  Unreadable, naming the part that has none.
         """
@@ -134,7 +134,7 @@ class Reading:
         return [self._term(e, depth) for e in es]
 
     def _name(self, letter: Any) -> str:
-        """Of a letter or a function; two of one name and different assumptions are two."""
+        """Name a letter or function; two of one name and different assumptions get two names."""
         if letter not in self._names:
             taken, name = set(self._names.values()), letter.name if isinstance(letter, Symbol) else letter.__name__
             if name[-1:] in ("~", "+") or name.startswith(("$", "-")):  # names that the checker gives
@@ -152,7 +152,7 @@ class Reading:
         return term
 
     def _value(self, e: Expr, depth: int) -> Term:
-        """The value of an undefined function, or of its derivative; other derivatives are left for the checker to take."""
+        """Translate the value of an undefined function or of its derivative; other derivatives are left for the check to take."""
         if isinstance(e, AppliedUndef):
             return self._noted(("call", self._name(e.func), (0,) * len(e.args), *self._all(e.args, depth)), e)
         inner = e.expr if isinstance(e, Subs) else e
@@ -191,7 +191,7 @@ class Reading:
         return term
 
     def _bound(self, e: Expr, depth: int) -> Term:
-        """Bound letters get the name of their depth."""
+        """Translate an integral, sum, product or limit; bound letters get the name of their depth."""
         if isinstance(e, Limit):
             body, letter, point, side = e.args
             own = self._own(letter, depth)
@@ -220,7 +220,7 @@ class Reading:
         return term_of_body
 
     def _own(self, letter: Symbol, depth: int) -> Dummy:
-        """The letter that stands for a bound one at a depth, the same for the same assumptions."""
+        """Return the letter that stands for a bound one at a depth, the same for the same assumptions."""
         key = (depth, tuple(sorted(letter.assumptions0.items())))
         if key not in self._bound_letters:
             self._bound_letters[key] = own = Dummy(f"${depth}", **letter.assumptions0)
@@ -229,7 +229,7 @@ class Reading:
         return self._bound_letters[key]
 
     def end(self, end: Expr, depth: int = 0) -> Term:
-        """A term, or an infinity."""
+        """Translate an expression, or an infinity."""
         if end in (oo, -oo):
             return ("oo",) if end == oo else ("-oo",)
         return self._term(end, depth)
@@ -294,7 +294,7 @@ class Reading:
         raise Unreadable(f"{type(e).__name__} in {e}")
 
     def antiderivative(self, integral: Term) -> Term | None:
-        """SymPy's antiderivative of an integral's body, to be checked; None if SymPy finds none."""
+        """Ask SymPy for the antiderivative of an integral's body, to be checked; None if it finds none."""
         if integral not in self.integrands:
             return None
         body, letter = self.integrands[integral]
@@ -305,20 +305,20 @@ class Reading:
             return None
 
     def numbers(self, found: Mapping[Term, fmpq]) -> dict[Expr, Expr]:
-        """Numbers for terms, as numbers for the expressions that they are of."""
+        """Translate numbers for terms to numbers for expressions."""
         return {self.expression(term): as_sympy(value) for term, value in found.items()}
 
     def end_expression(self, term: Term) -> Expr:
-        """An expression, or an infinity."""
+        """Translate a term back, or an infinity."""
         return {("oo",): oo, ("-oo",): -oo}.get(term) or self.expression(term)
 
     def relation(self, sign: str, term: Term) -> Basic:
-        """A condition of the checker, as a SymPy relation to 0."""
+        """Translate a condition to a SymPy relation to 0."""
         kinds = {">": StrictGreaterThan, ">=": GreaterThan, "!=": Unequality}
         return kinds[sign](self.expression(term), 0, evaluate=False)
 
     def expression(self, term: Term) -> Expr:
-        """A term of this reading as SymPy writes it."""
+        """Translate a term of this reading back."""
         if term in self.letters:
             return self.letters[term]
         match term[0]:
@@ -356,7 +356,7 @@ def _elsewhere(letter: Expr, arguments: tuple[Expr, ...]) -> bool:
 
 
 def as_sympy(x: fmpq | arb | acb) -> Expr:
-    """A rational number as it is, another one to 8 digits."""
+    """Convert a rational number exactly, another one to 8 digits."""
     if isinstance(x, fmpq):
         return Rational(int(x.p), int(x.q))
     middle = x.real if isinstance(x, acb) and x.real != 0 else x.imag if isinstance(x, acb) else x

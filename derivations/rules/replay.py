@@ -1,4 +1,4 @@
-r"""Certificates as data that JSON can carry, and the check of one: nothing of what found it is needed or imported.
+r"""Check a certificate, and convert certificates to data that JSON can carry and back.
 
 equal      lhs, rhs, proof                      differs    lhs, rhs, numbers
 less       lower, upper, strict, region, proof  not less   the same with numbers
@@ -13,7 +13,7 @@ from typing import Any
 
 from flint import fmpq
 
-from derivations.rules.definedness import Conditions, undefined
+from derivations.rules.definedness import Certificate, Conditions, undefined
 from derivations.rules.equality import equal
 from derivations.rules.grammar import check_data, check_facts, check_terms
 from derivations.rules.inequalities import less, not_less
@@ -25,8 +25,8 @@ from derivations.rules.terms import Term
 __all__ = ["as_data", "from_data", "replay"]
 
 
-def replay(certificate: Mapping[str, Any]) -> Conditions:
-    r"""Check a certificate again.
+def replay(certificate: Certificate) -> Conditions:
+    r"""Check a certificate.
 
     Returns: the conditions under which it shows what it says.
     Raises:  NotShown where it does not.
@@ -56,14 +56,14 @@ def replay(certificate: Mapping[str, Any]) -> Conditions:
     return ()
 
 
-def _claimed(c: Mapping[str, Any]) -> Iterator[Term]:
-    """The terms that a certificate's claim is about."""
+def _claimed(c: Certificate) -> Iterator[Term]:
+    """Yield the terms that a certificate's claim is about."""
     yield from (c[key] for key in ("lhs", "rhs", "lower", "upper", "term", "letter", "point", "value", "low", "high") if key in c)
     yield from (*c.get("values", ()), *c.get("numbers", ()))
     yield from (part for letter_and_ends in c.get("region", ()) for part in letter_and_ends)
 
 
-def _series(c: Mapping[str, Any]) -> Conditions:
+def _series(c: Certificate) -> Conditions:
     arithmetic, found, conditions = coefficients(c["term"], c["letter"], c["point"], c["facts"], c["proof"], len(c["values"]))
     for value, coefficient in zip(c["values"], found, strict=True):
         if not arithmetic.reduced((arithmetic.value(value) - coefficient).above).is_zero():
@@ -72,7 +72,7 @@ def _series(c: Mapping[str, Any]) -> Conditions:
 
 
 def as_data(x: Any) -> Any:
-    """For JSON: tables with terms as keys become pairs, sets and fractions are marked."""
+    """Convert to data for JSON: tables with terms as keys become pairs, sets and fractions are marked."""
     if isinstance(x, Mapping):
         if all(isinstance(key, str) for key in x):
             return {key: as_data(value) for key, value in x.items()}
@@ -87,7 +87,7 @@ def as_data(x: Any) -> Any:
 
 
 def from_data(x: Any) -> Any:
-    """What `as_data` was given, lists as tuples."""
+    """Convert back what `as_data` gave, lists as tuples."""
     if isinstance(x, list):
         return tuple(map(from_data, x))
     if not isinstance(x, dict):

@@ -15,7 +15,7 @@ from flint import fmpq
 from derivations.rules.definedness import undefined
 from derivations.rules.quotients import LONGEST, NotShown, Quotient
 from derivations.rules.rational import Arithmetic
-from derivations.rules.terms import Term, mul, neg, number, subterms
+from derivations.rules.terms import ONE, Term, add, divide, mul, neg, number, power, subterms
 
 __all__ = ["LOG", "Expansion", "Series", "Unnamed", "signs_of"]
 
@@ -24,7 +24,7 @@ LOG: Term = ("v", "-log")
 
 
 class Unnamed(NotShown):
-    """An exponential, logarithm or power of a leading coefficient that the certificate does not name, or its sign."""
+    """Raised where the certificate lacks the exp, log, power or sign of a leading coefficient."""
 
     def __init__(self, head: str, start: Quotient, exponent: Term | None = None) -> None:
         super().__init__(f"{head} of a leading coefficient is not in the certificate")
@@ -42,12 +42,12 @@ class Series:
         return self.start + len(self.coefficients)
 
     def at(self, power: int) -> Quotient | None:
-        """The coefficient of a power below the end; None for those below the start, which are 0."""
+        """Return the coefficient of a power below the end; None for those below the start, which are 0."""
         return self.coefficients[power - self.start] if power >= self.start else None
 
 
 class Expansion:
-    """Terms as series in a letter, under an arithmetic in which the letter stands nowhere but in x itself.
+    """Expands terms as series in a letter, under an arithmetic in which the letter stands nowhere but in x itself.
 
     Args: arithmetic: has generators for all that holds no x, and L among them where logarithms are met; x: the letter y above;
           order: terms beyond x^order are dropped;
@@ -64,7 +64,7 @@ class Expansion:
         return Series(0, [value, *[zero] * self.order])
 
     def of(self, term: Term) -> Series:
-        r"""The series of a term at y = 0+.
+        r"""Expand a term at y = 0+.
 
         Raises:  NotShown where there is none, or where it may not be defined.
         """
@@ -100,24 +100,8 @@ class Expansion:
                 return self._exp(self.of(term[1]), term[1])
             case "log":
                 return self._log(term[1])
-            case "tanh":
-                double = self.of(("exp", mul(number(2), term[1])))
-                one = self._constant(self.arithmetic.constant(1))
-                minus = self._constant(self.arithmetic.constant(-1))
-                return self._product(self._sum(double, minus), self._inverse(self._sum(double, one)))
-            case "sinh" | "cosh":
-                e, other = self.of(("exp", term[1])), self.of(("exp", neg(term[1])))
-                sign = self._constant(self.arithmetic.constant(-1 if term[0] == "sinh" else 1))
-                half = self._constant(self.arithmetic.constant(1, 2))
-                return self._product(half, self._sum(e, self._product(sign, other)))
-            case "sin" | "cos":
-                e = self.of(("exp", mul(("i",), term[1])))
-                sign = self._constant(self.arithmetic.constant(1 if term[0] == "cos" else -1))
-                i = self.arithmetic.generator(("i",))
-                half = self._constant(
-                    self.arithmetic.constant(1, 2) * (self.arithmetic.constant(1) if term[0] == "cos" else i**-1)
-                )
-                return self._product(half, self._sum(e, self._product(sign, self._inverse(e))))
+            case "tanh" | "sinh" | "cosh" | "sin" | "cos":
+                return self.of(_by_exponentials(*term))
         raise NotShown(f"{term} has no series here")
 
     def _sum(self, a: Series, b: Series) -> Series:
@@ -133,7 +117,7 @@ class Expansion:
         return Series(a.start + b.start, coefficients)
 
     def trimmed(self, a: Series) -> Series:
-        """Without leading coefficients that are 0."""
+        """Drop leading coefficients that are 0."""
         k = next((k for k, c in enumerate(a.coefficients) if not self._is_zero(c)), len(a.coefficients))
         return Series(a.start + k, a.coefficients[k:]) if k < len(a.coefficients) else a
 
@@ -254,6 +238,21 @@ class Expansion:
 
 
 def signs_of(arithmetic: Arithmetic, value: Quotient) -> frozenset[int]:
-    """The signs that a coefficient can have."""
+    """Return the signs that a coefficient can have."""
     above, below = arithmetic.of_polynomial(arithmetic.reduced(value.above)), arithmetic.of_polynomial(value.below) - {0}
     return frozenset(a * b for a in above for b in below)
+
+
+def _by_exponentials(name: str, a: Term) -> Term:
+    """Write a hyperbolic or trigonometric function in exponentials."""
+    half, minus = number(1, 2), number(-1)
+    match name:
+        case "tanh":
+            double = ("exp", mul(number(2), a))
+            return divide(add(double, minus), add(double, ONE))
+        case "sinh" | "cosh":
+            other = ("exp", neg(a))
+            return mul(half, add(("exp", a), other if name == "cosh" else neg(other)))
+    e = ("exp", mul(("i",), a))
+    inverse = power(e, minus)
+    return mul(half, add(e, inverse)) if name == "cos" else mul(half, ("i",), add(inverse, neg(e)))

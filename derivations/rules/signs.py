@@ -28,7 +28,7 @@ LONGEST_BY_COEFFICIENTS = 40
 
 
 def of_term(case: Case, term: Term) -> Signs:
-    """By what is assumed, by its structure, and by its value."""
+    """Return the signs of a term by what is assumed, by its structure, and by its value."""
     found = case.assumed.get(term, ANY) & by_structure(case, term)
     opposite = case.assumed.get(neg(term))
     if opposite is not None:
@@ -44,7 +44,7 @@ def of_term(case: Case, term: Term) -> Signs:
 
 
 def by_structure(case: Case, term: Term) -> Signs:
-    """What a sum, product or power shows by the signs of its parts, and the facts of a letter."""
+    """Return the signs of a term by the signs of its parts, or by the facts of a letter."""
     match term[0]:
         case "q":
             return _of_number(fmpq(term[1], term[2]))
@@ -90,7 +90,7 @@ def _of_power(case: Case, base: Term, exponent: Term) -> Signs:
 
 
 def of_polynomial(case: Case, p: fmpq_mpoly) -> Signs:
-    """By its factors, each by its monomials, its real roots, or its monomials with 1 + w in place of what exceeds 1."""
+    """Return the signs of a polynomial by its factors' monomials, real roots, or monomials in 1 + w for what exceeds 1."""
     if p.is_zero():
         return frozenset({0})
     if len(p) > LONGEST or any(not is_real_generator(case, k) for k in used(p)):

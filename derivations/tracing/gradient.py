@@ -65,7 +65,7 @@ def verify_gradient(module: nn.Module, *, widths: Widths | None = None) -> Verdi
 
 
 def _derivative(f: Expr, u: Symbol) -> Expr:
-    """The derivative away from corners, where a step is (1 + sign)/2 and does not change."""
+    """Differentiate away from corners, where a step is (1 + sign)/2 and does not change."""
     found = f.diff(u).replace(DiracDelta, lambda *_: S.Zero)
     if found.has(Derivative):
         raise UnknownOperation(f"the derivative of {f} by {u} is not known here.")
@@ -77,7 +77,7 @@ def _weights(module: nn.Module, system: Any) -> list[Symbol]:
 
 
 def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: Sequence[Symbol]) -> tuple[Program, Any]:
-    """The operations that autograd runs on v, for each weight, input and state, and the letters of what they start from."""
+    """Record what autograd runs on v, for each weight, input and state; return it with the letters of its placeholders."""
     if list(module.buffers()):
         raise ValueError("the module has buffers; its gradient is not read.")
     for name, p in module.named_parameters():
@@ -128,7 +128,7 @@ def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: 
 
 
 def pulled_back(answer: Sequence[Tensor], of: Sequence[Tensor], v: Sequence[Tensor]) -> list[Tensor]:
-    """What autograd makes of v for some tensors; 0 for what it does not reach."""
+    """Pull v back to some tensors by autograd; 0 for those that it does not reach."""
     reached = [(a, b) for a, b in zip(answer, v, strict=True) if a.requires_grad]
     found = (
         torch.autograd.grad([a for a, _ in reached], of, [b for _, b in reached], allow_unused=True)
@@ -139,13 +139,13 @@ def pulled_back(answer: Sequence[Tensor], of: Sequence[Tensor], v: Sequence[Tens
 
 
 def _inputs_first(program: Program) -> list[int]:
-    """The places of the inputs and then of the state among all tensors of the arguments."""
+    """Return the places of the inputs, then of the state, among all tensors of the arguments."""
     states = [argument == program.state for argument, names in program.inputs.items() for _ in names]
     return sorted(range(len(states)), key=lambda k: states[k])
 
 
 def as_derived(module: nn.Module, program: Program, gradient: Program) -> str:
-    """`as_recorded` for the gradient: what autograd computes in runs, beside the record of it."""
+    """Compare autograd's gradient in runs with the record of it, as `as_recorded` does for values."""
 
     def arguments(setting: Setting) -> list[Tensor]:
         return [setting.arguments[name] for names in program.inputs.values() for name in names]
@@ -161,7 +161,7 @@ def as_derived(module: nn.Module, program: Program, gradient: Program) -> str:
         return [*found[: len(trained)], *(found[len(trained) + k] for k in _inputs_first(program))]
 
     def recorded(setting: Setting, dtype: torch.dtype) -> list[Tensor]:
-        """Sample by sample: the gradients of weights add, those of arguments are rows of a batch."""
+        """Replay sample by sample: gradients of weights add up, those of arguments are rows of a batch."""
         weights, columns = [p.detach() for p in setting.module.parameters()], [*arguments(setting), *vectors(setting)]
         samples = []
         for k in range(len(columns[0])):

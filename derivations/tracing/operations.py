@@ -24,7 +24,7 @@ __all__ = ["ARRAYS", "LAYOUT", "MADE", "has_reading"]
 
 
 def _fold(function: Callable[[Any, Any], Any]) -> Callable[..., Entries]:
-    """A reduction over axes, all of them where none is given."""
+    """Make a reduction over axes, over all of them where none is given."""
 
     def folded(x: Entries, dim: Any = None, keepdim: bool = False, **_: Any) -> Entries:
         axes = _axes(x, dim)
@@ -199,5 +199,5 @@ MADE: Mapping[str, Callable[..., Any]] = {
 
 
 def has_reading(name: str, overload: str) -> bool:
-    """Whether an operation is read as it is; `view` as another dtype is not the `view` that is read."""
+    """Return whether an operation has a reading; `view` as another dtype has none."""
     return (name, overload) != ("view", "dtype") and any(name in table for table in (ELEMENTWISE, ARRAYS, LAYOUT, MADE))

@@ -23,7 +23,7 @@ __all__ = ["Program", "next_state", "trace"]
 
 @dataclass(frozen=True)
 class Program:
-    r"""What a module computes, operation by operation.
+    r"""The graph of a module's operations, and which of its placeholders and results are what.
 
     Args:    name; graph: of core ATen operations; parameters: their names in the module, by placeholder; constants: values by
              placeholder, buffers among them; inputs: for each argument its placeholders; several: the arguments that are tuples
@@ -49,12 +49,12 @@ class Program:
         return [node.name for node in self.graph.nodes if node.op == "placeholder"]
 
     def packed(self, given: Mapping[str, Tensor]) -> list[Any]:
-        """The module's arguments by placeholder in the order of a call, several tensors as a tuple."""
+        """Arrange tensors by placeholder as the module's arguments, several tensors as a tuple."""
         columns = {argument: tuple(given[name] for name in names) for argument, names in self.inputs.items()}
         return [tensors if argument in self.several else tensors[0] for argument, tensors in columns.items()]
 
     def state_of(self, answer: Any) -> list[Tensor]:
-        """The next state in what a call returns."""
+        """Find the next state in what a call returns."""
         leaves, structure = compat.tree_flatten(answer)
         return list(next_state(leaves, structure, len(self.inputs[self.state]))[0])
 
@@ -96,7 +96,7 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
 
 
 def next_state(leaves: Any, structure: Any, count: int) -> tuple[tuple[Any, ...], str]:
-    """Of what a cell returns, what is the next state: all of it, or the last part, as in (output, state)."""
+    """Find the next state in what a cell returns: all of it, or the last part, as in (output, state)."""
     children = [child.num_leaves for child in structure.children()] if structure.num_nodes > 1 else [1]
     if sum(children) == count:
         return tuple(leaves), ""

@@ -1,4 +1,4 @@
-r"""Proofs that a module's own code is the equations somebody has in mind, or numbers at which it is not."""
+r"""Prove that a module's own code is the given equations, or find numbers at which it is not."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def verify(
 
 
 def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquations) -> Verdict:
-    """What was proved at the module's sizes, and for all others if that is proved too."""
+    """Add what is proved for all sizes, or why that is not proved."""
     try:
         further = certificates_for_every_width(module, equations)
     except Unwide as reason:

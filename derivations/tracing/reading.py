@@ -1,4 +1,4 @@
-r"""A recorded program read in SymPy: a value for each unit of the result."""
+r"""Read a recorded program in SymPy: a value for each unit of the result."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ RANDOM = {
 
 
 class UnknownOperation(NotImplementedError):  # noqa: N818 - said of the operation, as KeyError's kin say it of the key
-    """The code uses a tensor operation that has no reading in SymPy here."""
+    """Raised for a tensor operation that has no reading in SymPy here."""
 
 
 def read(program: Program, letters: Mapping[str, Any]) -> list[Value]:
-    r"""What a program computes for one sample, unit by unit.
+    r"""Read what a program computes for one sample, unit by unit.
 
     Args:    letters: by names of parameters and of placeholders of inputs, arrays of SymPy letters.
     Raises:  ValueError where samples are mixed or drawn at random; `UnknownOperation`, with the line of code.
@@ -76,7 +76,7 @@ def _check_known(node: Node) -> None:
 
 
 def _is_conversion(node: Node) -> bool:
-    """To another floating point type, which is another rounding."""
+    """Return whether an operation converts to another floating point type, which is rounding only."""
     target = node.kwargs.get("dtype") if operation_name(node) in ("_to_copy", "to") else None
     return isinstance(target, torch.dtype) and target.is_floating_point
 
@@ -98,7 +98,7 @@ def _values(entries: Any, shape: tuple[int, ...]) -> Entries:
 
 
 def _apply(node: Node, values: Mapping[str, Any]) -> Any:
-    """One operation, on a batch of one sample."""
+    """Apply one operation to a batch of one sample."""
     name = operation_name(node)
     shape = tuple(1 if isinstance(n, torch.SymInt) else n for n in getattr(node.meta.get("val"), "shape", ()))
     if node.target is not operator.getitem and not isinstance(node.meta.get("val"), torch.Tensor | tuple | list):
@@ -118,7 +118,7 @@ def _apply(node: Node, values: Mapping[str, Any]) -> Any:
 
 
 def _typed(node: Node, result: Any) -> Any:
-    """The result, if it is of the type that torch says: truth values do not add up, and integers are not rounded to."""
+    """Return the result if it fits torch's dtype: truth values do not add up, and numbers are not rounded to integers."""
     dtype = getattr(node.meta.get("val"), "dtype", None)
     if not isinstance(result, np.ndarray) or dtype is None:
         return result
@@ -132,7 +132,7 @@ def _typed(node: Node, result: Any) -> Any:
 
 
 def _is_whole(e: Any, dtype: torch.dtype) -> bool:
-    """Whether it is an integer that such numbers hold: beyond, torch begins again at the other end."""
+    """Return whether an integer fits a dtype: beyond its range torch wraps around."""
     if is_truth(e) or not e.is_integer:
         return False
     least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max

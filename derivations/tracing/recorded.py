@@ -1,4 +1,4 @@
-r"""A module's code recorded with weights of unknown sizes.
+r"""Record a module's code with weights of unknown sizes, and compare runs at many sizes with the record.
 
 torch's own recurrent cells are one operation each, which is written out here as torch's documentation has it: at the sizes of
 a module torch's own parts of it are read and compared with the same equations.
@@ -36,7 +36,7 @@ SAMPLES = 3
 def record_wide(
     module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...]
 ) -> tuple[Program, dict[Any, Expr]]:
-    r"""The program at unknown sizes, and which symbol of torch's is which size.
+    r"""Record a program at unknown sizes; return it, and which symbol of torch's is which size.
 
     Args:    letters: of the parameters, by name, with their shapes; inputs: of the arguments, columns, the state's second.
     Raises:  ValueError where torch asks something of the sizes, for parameters without a letter, and for buffers.
@@ -104,7 +104,7 @@ def check_widths(module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs:
 def _lengths(
     module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...]
 ) -> tuple[list[tuple[Expr, ...]], list[MatrixSymbol], list[Symbol]]:
-    """The shapes of the parameters in letters, the columns that the arguments are, and the sizes that are free in them."""
+    """Return the parameters' shapes in letters, the columns that the arguments are, and the sizes that are free in them."""
     columns = [m for part in inputs for m in (part if isinstance(part, tuple) else (part,))]
     shapes = [tuple(letters[name].shape[: parameter.dim()]) for name, parameter in module.named_parameters()]
     free = set().union(*(sympy.sympify(n).free_symbols for shape in [*shapes, *(m.shape for m in columns)] for n in shape))
@@ -112,7 +112,7 @@ def _lengths(
 
 
 def _resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Mapping[Any, Any]) -> nn.Module:
-    """The module with its widths these too, where they are attributes of the usual names."""
+    """Copy the module with these widths, where they are attributes of the usual names."""
     found = copy.copy(module)
     found.__dict__ = dict(vars(module))
     for names, column in zip((INPUT_WIDTHS, STATE_WIDTHS), columns, strict=False):
@@ -123,7 +123,7 @@ def _resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Mapping[
 
 
 def _evaluated(n: Expr, sizes: Mapping[Any, Any]) -> Any:
-    """A size in torch's symbols."""
+    """Evaluate a size in torch's symbols, or in numbers."""
     n = sympy.expand(n)
     return sum((int(factor) * _monomial(rest, sizes) for rest, factor in n.as_coefficients_dict().items()), 0)
 
@@ -137,7 +137,7 @@ def _monomial(e: Expr, sizes: Mapping[Any, Any]) -> Any:
 
 
 class _CellsWrittenOut(TorchFunctionMode):
-    """torch.rnn_tanh_cell and its kin by their documented equations: their kernels take sizes for numbers."""
+    """Replaces torch.rnn_tanh_cell and its kin by their documented equations: their kernels need sizes that are numbers."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         written = CELLS.get(getattr(function, "__name__", ""))

@@ -1,4 +1,4 @@
-r"""A counterexample computed: the module's own numbers beside those of the equations."""
+r"""Compute a counterexample: the module's own numbers beside those of the equations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Replay", "Replayed"]
 
 @dataclass(frozen=True)
 class Replayed:
-    """Unit by unit, what torch computes and what the equations say, in double precision; `differs` if any do."""
+    """What torch computes and what the equations say for each unit, in double precision."""
 
     point: Mapping[Expr, Expr]
     units: tuple[Expr, ...]
@@ -39,7 +39,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Replay:
-    """Both sides at a point: letters that it does not name are 0."""
+    """Computes both sides at a point; letters that it does not name are 0."""
 
     module: nn.Module
     program: Program
@@ -61,7 +61,7 @@ class Replay:
         return Replayed(self.point, self.system.state, numbers, tuple(claimed))
 
     def _arguments(self) -> list[Any]:
-        """One sample, the letters of the state and of the inputs in the order of the module's arguments."""
+        """Make one sample: the numbers of the state and of the inputs in the order of the module's arguments."""
         state, inputs = iter(self.system.state), iter(self.system.inputs)
         widths = {n.name: n.meta["val"].shape[-1] for n in self.program.graph.nodes if n.op == "placeholder"}
         letters = {name: state if argument == self.program.state else inputs

@@ -1,4 +1,4 @@
-r"""A module run in many settings beside what was recorded of it: code that looks at its surroundings is refused.
+r"""Run a module in many settings and compare with its record: code that looks at its surroundings is refused.
 
 torch records one way through Python's code. Which way it goes may depend on what is in no record: the type of the numbers, the
 size of the batch, whether gradients are on, how often it was called, and that it is recorded. So the module is run
@@ -79,7 +79,7 @@ class Setting:
     own: bool
 
     def entered(self) -> AbstractContextManager[Any]:
-        """What it is run within."""
+        """Return the context in which it is run."""
         return {**SURROUNDINGS, **DEFAULTS}[self.around]()
 
 
@@ -110,7 +110,7 @@ def check_settings(
     recorded: Callable[[Setting, torch.dtype], Sequence[Tensor]],
     surroundings: Sequence[str],
 ) -> str:
-    """`as_recorded` for what `ran` and `recorded` compute in a setting."""
+    """Compare what `ran` and `recorded` compute in each setting, as `as_recorded` says."""
     if any(t.is_meta for t in (*module.parameters(), *module.buffers())):
         return "not run, for the module's weights have no values"
     outside = _Outside()
@@ -138,7 +138,7 @@ class _Outside:
 
     @contextmanager
     def compared(self, module: nn.Module) -> Iterator[None]:
-        """Raises: ValueError for what a call has changed."""
+        """Raise ValueError if the code within has changed what it reads."""
         codes, before = len(self.reads.reads), self._now(module)
         try:
             with self.reads.noted(os.path.dirname(os.path.dirname(__file__))):
@@ -201,7 +201,7 @@ def _arguments(
 
 
 def replayed(program: Program, given: Mapping[str, Tensor], dtype: torch.dtype) -> list[Tensor]:
-    """What the record computes, all of its numbers of one type."""
+    """Compute the record with all of its numbers of one dtype."""
     values = {**program.constants, **given}
     run = torch.fx.Interpreter(nn.Module(), garbage_collect_values=False, graph=program.graph)
     run.run(*(v.to(dtype) if v.is_floating_point() else v for v in map(values.__getitem__, program.placeholders)))
@@ -209,13 +209,13 @@ def replayed(program: Program, given: Mapping[str, Tensor], dtype: torch.dtype) 
 
 
 def same_numbers(theirs: Sequence[Tensor], program: Program, given: Mapping[str, Tensor]) -> bool:
-    """Whether a run in float64 gave what the record computes of the same numbers."""
+    """Return whether a run in float64 gave what the record computes from the same numbers."""
     with torch.no_grad():
         return _close(_joined(theirs), _joined(replayed(program, given, torch.float64)), TOLERANCES[torch.float64])
 
 
 def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
-    """Whether a run is off its record, at numbers at which the record itself is not all rounding."""
+    """Return whether a run differs from its record, at numbers at which the record itself is not all rounding."""
     first = next(iter(setting.arguments.values()))
     dtype = first.dtype
     tolerance = TOLERANCES[torch.bfloat16 if setting.around == "under autocast" else dtype]
@@ -248,7 +248,7 @@ METHODS = ("tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_st
 
 
 class _Methods(TorchFunctionMode):
-    """Tells `looks` of methods that show numbers."""
+    """Notes calls of methods that give Python the numbers of a tensor."""
 
     def __init__(self, looks: _Looks) -> None:
         super().__init__()
@@ -261,7 +261,7 @@ class _Methods(TorchFunctionMode):
 
 
 class _Looks(compat.TorchDispatchMode):
-    """Where code looks at numbers that it was given, or at what was computed from them."""
+    """Finds the line where code reads values of the given tensors, or of what was computed from them."""
 
     def __init__(self, given: Iterable[Tensor]) -> None:
         super().__init__()
@@ -278,7 +278,7 @@ class _Looks(compat.TorchDispatchMode):
         self.methods.__exit__(*raised)
 
     def told(self, given: Any) -> None:
-        """Python is told numbers of what is given."""
+        """Note the line of code that reads the value of a tensor followed (.item(), bool)."""
         if any(_memory(t) in self.followed for t in compat.tree_leaves(given) if isinstance(t, Tensor)):
             self.line = self.line or own_line(traceback.extract_stack(), __file__)
 
@@ -301,13 +301,13 @@ class _Looks(compat.TorchDispatchMode):
 
 
 def _kept(module: nn.Module, read: Collection[str]) -> dict[str, Any]:
-    """What is found at the attributes of a module and its parts, of tensors at those that are read."""
+    """Snapshot the attributes of a module and its parts; of tensors, those that are read."""
     found = ((place, _shown(value)) for place, value in _places(module) if not isinstance(value, Tensor) or place in read)
     return {place: value for place, value in found if value is not None}
 
 
 def _tensors_read(module: nn.Module, constants: Iterable[Tensor]) -> set[str]:
-    """Where a module has its weights, its buffers, and tensors that are as one that was recorded as a constant."""
+    """Find the attributes that are weights, buffers, or equal to a tensor that was recorded as a constant."""
     own = {(t.dtype, t.shape, _shown(t)) for t in constants}
     weights = {_memory(t) for t in (*module.parameters(), *module.buffers())}
     tensors = ((place, value) for place, value in _places(module) if isinstance(value, Tensor))
@@ -315,12 +315,12 @@ def _tensors_read(module: nn.Module, constants: Iterable[Tensor]) -> set[str]:
 
 
 def _memory(t: Tensor) -> int:
-    """The same for tensors that share their numbers, as long as both live."""
+    """Return a key that is equal for tensors that share their memory, as long as both live."""
     return t.untyped_storage().data_ptr() or id(t)
 
 
 def _places(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Attributes, and the entries of those that are lists or dicts."""
+    """Yield attributes, and the entries of those that are lists or dicts."""
     for part, keeper in module.named_modules():
         for name, value in vars(keeper).items():
             place = f"{part}.{name}".lstrip(".")

@@ -1,4 +1,4 @@
-r"""Whether a recorded program acts on each sample of the batch by itself, the same way on each.
+r"""Check that a recorded program acts on each sample of the batch by itself, the same way on each.
 
 Recorded at a batch of unknown size s, every tensor tells by its shape which of its axes is the batch: the one of length s.
 A program acts on samples one by one if every operation does, and that is seen operation by operation:
@@ -51,7 +51,7 @@ def check_samples(program: Program) -> None:
 
 
 class _Samples:
-    """The questions asked of every operation, for one symbol of the size of the batch."""
+    """Checks every operation, for one symbol of the size of the batch."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -145,7 +145,7 @@ class _Samples:
 
 
 def _is_whole(node: Node, name: str) -> bool:
-    """A slice from end to end, as [:, 1:] makes one of the batch."""
+    """Return whether a slice is from end to end, as [:, 1:] makes one of the batch."""
     return name == "slice" and list(node.args[2:]) in ([], [0], [0, WHOLE], [None, None], [None, None, 1], [0, WHOLE, 1])
 
 

@@ -26,7 +26,7 @@ STATE_WIDTHS = ("state_size", "hidden_size")
 
 
 def checked_widths(module: nn.Module, widths: Widths | None) -> dict[str, Width]:
-    r"""The widths given, or the module's own.
+    r"""Check the widths given, or read the module's own.
 
     Raises:  TypeError for what is no module, or has no Python code; ValueError for widths that do not fit its arguments.
     """
@@ -56,7 +56,7 @@ def _is_width(width: Any) -> bool:
 
 
 def _own_widths(module: nn.Module) -> dict[str, Width]:
-    """The widths of a module's two arguments, input and state, where its attributes tell them.
+    """Read the widths of input and state off a module's attributes.
 
     Raises:  ValueError where they do not.
     """
@@ -78,12 +78,12 @@ def _own_widths(module: nn.Module) -> dict[str, Width]:
 
 
 def matrices(equations: UnitEquations) -> dict[str, MatrixSymbol]:
-    """The letters of the equations by name."""
+    """Return the letters of the equations by name."""
     return {u.name: u for e in (*equations.units.values(), *equations.unread) for u in e.atoms(MatrixSymbol)}
 
 
 def at_sizes(module: nn.Module, equations: UnitEquations) -> tuple[dict[str, Width], list[Expr]]:
-    r"""The widths of a module's arguments, and the right sides for each of its units in the order of its state.
+    r"""Write equations for the i-th unit out at a module's sizes: its widths, and the right sides in the order of its state.
 
     Raises:  ValueError where the shapes of the module's parameters are not those of the equations.
     """

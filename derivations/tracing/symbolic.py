@@ -1,4 +1,4 @@
-r"""The equations of a module's own code: dh/dt of a field, the next state of a cell."""
+r"""Read the equations of a module's own code: dh/dt of a field, the next state of a cell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["check_distinct", "symbolic", "symbolic_field", "system_of"]
 
 
 def symbolic(module: nn.Module, *, widths: Widths | None = None, field: bool | None = None) -> SymbolicField | SymbolicStep:
-    r"""The equations of the torch code itself.
+    r"""Read the equations of a module off its torch code.
 
     Args:    module: a small one (two units are enough to see all there is to see): a ctrnn.VectorField or any other torch
              module, called with (x, h) or (x, (h, c)), and perhaps more; widths: of its arguments, the state's second, e.g.
@@ -43,7 +43,7 @@ def symbolic(module: nn.Module, *, widths: Widths | None = None, field: bool | N
 
 
 def symbolic_field(field: VectorField) -> SymbolicField:
-    """The equations of a ctrnn field, which alone can be put on another clock.
+    """Read the equations of a ctrnn field, which alone can be put on another clock.
 
     Raises:  TypeError for another module; what `symbolic` raises.
     """
@@ -53,7 +53,7 @@ def symbolic_field(field: VectorField) -> SymbolicField:
 
 
 def system_of(program: Program, module: nn.Module, field: bool | None = None) -> SymbolicField | SymbolicStep:
-    """The equations of a recorded program."""
+    """Read the equations of a recorded program."""
     field = isinstance(module, VectorField) if field is None else field
     arrays = _parameters(module)
     given = _arguments(program, field)
@@ -71,7 +71,7 @@ def system_of(program: Program, module: nn.Module, field: bool | None = None) ->
 
 
 def _arguments(program: Program, field: bool) -> dict[str, tuple[Any, ...]]:
-    """Letters for every placeholder: h_1, h_2 and c_1, c_2 for the state, x_1, ... for the first argument."""
+    """Make letters for every placeholder: h_1, h_2 and c_1, c_2 for the state, x_1, ... for the first argument."""
     found: dict[str, tuple[Any, ...]] = {}
     for number, (argument, names) in enumerate(program.inputs.items()):
         for place, name in enumerate(names):
@@ -82,7 +82,7 @@ def _arguments(program: Program, field: bool) -> dict[str, tuple[Any, ...]]:
 
 
 def check_distinct(arguments: Sequence[Any], parameters: Iterable[Any]) -> None:
-    """Two different numbers must not share a letter: what is proved of them would be of one."""
+    """Raise ValueError if two different numbers share a letter: what is proved of them would be of one."""
     names = Counter(str(getattr(u, "func", u) if isinstance(u, AppliedUndef) else u) for u in (*arguments, *parameters))
     if twice := [name for name, count in names.items() if count > 1]:
         raise ValueError(f"two of the module's arguments and parameters would be called {min(twice)}; rename one of them.")
@@ -93,7 +93,7 @@ def _letters(letter: str, n: int) -> tuple[Symbol, ...]:
 
 
 def _parameters(module: nn.Module) -> Mapping[str, Entries]:
-    """A letter for each entry; a parameter under two names has the letters of the first."""
+    """Make a letter for each entry; a parameter under two names has the letters of the first."""
     letters: dict[str, Entries] = {}
     first: dict[int, str] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):

@@ -1,4 +1,4 @@
-r"""Values met on the way through a program: an expression, and where it is defined.
+r"""Values in a program: an expression, and the conditions under which it is defined.
 
     1/b     where b != 0             sqrt a   where a >= 0         log a        where a > 0
     a^k     as 1/b for k < 0         a^r      where a >= 0, or a > 0 for r < 0 (r no integer)
@@ -45,7 +45,7 @@ MOST_BOUNDED = 4
 
 
 def exact(constant: Any) -> Any:
-    """The rational number that a float is; everything else as it comes."""
+    """Convert a float to the rational number that it is; return everything else as it is."""
     if isinstance(constant, float):
         if not isfinite(constant):
             raise ValueError(f"the code contains the constant {constant}, which is no real number.")
@@ -56,7 +56,7 @@ def exact(constant: Any) -> Any:
 
 
 def number(e: Basic) -> Expr:
-    """A truth value as 1 or 0; a number as it is."""
+    """Convert a truth value to 1 or 0; return a number as it is."""
     return Piecewise((S.One, e), (S.Zero, True)) if is_truth(e) else e
 
 
@@ -79,7 +79,7 @@ class Value:
 
 
 def partial(e: Expr, *conditions: Any) -> Value:
-    """A value with conditions, without those that are certain."""
+    """Make a value with conditions, without those that are certain."""
     return Value(e, frozenset(c for c in conditions if not certain(c)))
 
 
@@ -101,7 +101,7 @@ def _where_power(a: Expr, b: Expr) -> tuple[Any, ...]:
 
 
 def conditions_of(e: Basic) -> Conditions:
-    """Where an expression as it is written is defined: a quotient, root or logarithm within a case only where the case is."""
+    """Find where an expression is defined as it is written; what stands within a case must be defined only there."""
     if isinstance(e, Piecewise):
         found, before = frozenset[Basic](), S.true
         for branch, condition in e.args:
@@ -128,13 +128,13 @@ DOMAINS: Mapping[type, Any] = {
 
 
 def guarded(case: Any, conditions: Iterable[Basic]) -> Conditions:
-    """Conditions that are needed in one case only."""
+    """Restrict conditions to one case."""
     kept = (c for c in conditions if not certain(c.xreplace(assuming([case])[0])))
     return frozenset(Or(Not(case), c) for c in kept) - {S.true}
 
 
 def certain(condition: Any) -> bool:
-    """Whether a condition follows from the letters' assumptions; False says that it was not seen."""
+    """Return whether a condition is seen to follow from the letters' assumptions."""
     if condition in (True, False) or condition is S.true or condition is S.false:
         return bool(condition)
     if isinstance(condition, And | Or):
@@ -147,7 +147,7 @@ def certain(condition: Any) -> bool:
 
 
 def _bounded(e: Expr) -> Iterable[Expr]:
-    """The expression with every bounded function written as a bound plus or minus what is not negative."""
+    """Write every bounded function in an expression as a bound plus or minus what is not negative."""
     atoms = sorted(e.atoms(sympy.tanh, sympy.sin, sympy.cos, sympy.erf), key=str)
     if atoms and len(atoms) <= MOST_BOUNDED:
         for signs in itertools.product((1, -1), repeat=len(atoms)):
@@ -156,7 +156,7 @@ def _bounded(e: Expr) -> Iterable[Expr]:
 
 
 def assuming(conditions: Iterable[Any]) -> tuple[dict[Expr, Dummy], set[Basic]]:
-    """Letters that carry conditions on single letters as assumptions, and the conditions that no letter can carry."""
+    """Turn conditions on single letters into assumptions of new letters; return these, and the conditions left."""
     facts: dict[Expr, dict[str, bool]] = {}
     left: set[Basic] = set()
     for condition in (c for given in conditions for c in _parts(given)):
@@ -169,7 +169,7 @@ def assuming(conditions: Iterable[Any]) -> tuple[dict[Expr, Dummy], set[Basic]]:
 
 
 def _parts(condition: Any) -> Iterable[Any]:
-    """All of several conditions; a product is not 0 if no factor is."""
+    """Split a condition; a product is not 0 if no factor is."""
     if isinstance(condition, And):
         return condition.args
     if isinstance(condition, Ne) and condition.rhs == 0 and isinstance(condition.lhs, sympy.Mul):
@@ -196,5 +196,5 @@ def _consistent(facts: Mapping[str, bool]) -> bool:
 
 
 def ordered(conditions: Iterable[Basic]) -> tuple[Basic, ...]:
-    """Conditions in an order that does not change from run to run."""
+    """Sort conditions in an order that does not change from run to run."""
     return tuple(sorted(conditions, key=sympy.default_sort_key))

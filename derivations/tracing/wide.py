@@ -1,4 +1,4 @@
-r"""Proofs for every width: a program recorded at unknown sizes, against equations for the i-th unit.
+r"""Prove a module for every width: a program recorded at unknown sizes, against equations for the i-th unit.
 
     r = sigma(W x + b):     Eq(r[i], sigma(sum_k W[i, k] x[k] + b[i])),    W of n x m, for all n and m
 
@@ -41,7 +41,7 @@ __all__ = ["certificates_for_every_width"]
 
 
 def certificates_for_every_width(module: nn.Module, equations: UnitEquations) -> tuple[Any, ...]:
-    r"""Certificates that the equations hold at unknown sizes, for the i-th unit of each part of the state.
+    r"""Prove that the equations hold at unknown sizes; return a certificate for the i-th unit of each part of the state.
 
     Raises:  `Unwide` where that was not proved, with the reason.
     """
@@ -70,7 +70,7 @@ def _decided(module: nn.Module, equations: UnitEquations) -> Iterator[Verdict]:
 
 
 def _as_read(e: Basic, module: nn.Module) -> Any:
-    """Entries of matrices as functions of their places, and sums as totals, from the inside out."""
+    """Write entries of matrices as functions of their places, and sums as totals, from the inside out."""
     vectors = {name for name, p in module.named_parameters() if p.dim() == 1}
     if isinstance(e, MatrixElement):
         matrix, row, column = e.args
@@ -104,7 +104,7 @@ def _shape(node: Any, sizes: Mapping[Any, Expr]) -> tuple[Expr, ...]:
 
 
 def _size(n: Any, sizes: Mapping[Any, Expr]) -> Expr:
-    """A length in the letters of the equations; the batch is one sample."""
+    """Write a length in the letters of the equations; the batch is one sample."""
     return sympy.expand(n.node.expr.xreplace(sizes)) if isinstance(n, torch.SymInt) else sympy.Integer(n)
 
 
