@@ -32,34 +32,28 @@ def test_cells_show_what_the_notebook_says(file):
         assert cell["execution_count"] == number
 
 
-@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)
-def test_the_file_is_what_nbformat_4_5_says(file):
-    text = file.read_text(encoding="utf-8")
-    notebook = json.loads(text)
-    assert set(notebook) == {"cells", "metadata", "nbformat", "nbformat_minor"}
-    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
-    assert {"name", "display_name"} <= set(notebook["metadata"]["kernelspec"])
-    keys = {
-        "markdown": {"cell_type", "id", "metadata", "source"},
-        "code": {"cell_type", "id", "metadata", "source", "execution_count", "outputs"},
-    }
+def test_files_are_what_nbformat_4_5_says_and_show_formulas_tables_and_figures():
+    cell_keys = {"cell_type", "id", "metadata", "source"}
     own = {
         "stream": {"output_type", "name", "text"},
         "execute_result": {"output_type", "data", "metadata", "execution_count"},
     }
-    for cell in notebook["cells"]:
-        assert set(cell) == keys[cell["cell_type"]]
-        assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", cell["id"])
-        assert isinstance(cell["metadata"], dict)
-        assert all(isinstance(line, str) for line in cell["source"])
-        assert all(set(output) == own[output["output_type"]] for output in cell.get("outputs", []))
-    assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
-    assert len(text) < 300_000
-
-
-def test_there_are_two_with_formulas_tables_and_figures():
-    notebooks = [json.loads(file.read_text(encoding="utf-8")) for file in NOTEBOOKS]
-    outputs = [output for notebook in notebooks for cell in TOOL["code_cells"](notebook) for output in cell["outputs"]]
-    shown = {kind for output in outputs for kind in output.get("data", {})}
+    shown = set()
+    for file in NOTEBOOKS:
+        text = file.read_text(encoding="utf-8")
+        notebook = json.loads(text)
+        assert set(notebook) == {"cells", "metadata", "nbformat", "nbformat_minor"}
+        assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+        assert {"name", "display_name"} <= set(notebook["metadata"]["kernelspec"])
+        for cell in notebook["cells"]:
+            assert set(cell) == cell_keys | ({"execution_count", "outputs"} if cell["cell_type"] == "code" else set())
+            assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", cell["id"])
+            assert isinstance(cell["metadata"], dict)
+            assert all(isinstance(line, str) for line in cell["source"])
+            for output in cell.get("outputs", []):
+                assert set(output) == own[output["output_type"]]
+                shown |= set(output.get("data", {}))
+        assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
+        assert len(text) < 300_000
     assert len(NOTEBOOKS) == 2
     assert {"text/latex", "text/html", "image/png"} <= shown
