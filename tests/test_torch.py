@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.utils.checkpoint
+from cases import each
 from torch.func import functional_call, grad, hessian, jacrev, jvp, stack_module_state, vmap
 from torch.nn.utils.parametrize import register_parametrization
 
@@ -115,8 +116,7 @@ def called_functionally(kind, model, x):
 
 def checkpointed(kind, model, x):
     found = torch.utils.checkpoint.checkpoint(lambda x: out(model, x), x, use_reentrant=False).square().sum()
-    for mine, plain in zip(torch.autograd.grad(found, list(model.parameters())), gradients(model, x), strict=True):
-        assert_close(mine, plain)
+    assert_close(torch.autograd.grad(found, list(model.parameters())), gradients(model, x))
 
 
 def mapped(kind, model, x):
@@ -126,8 +126,7 @@ def mapped(kind, model, x):
 
 def gradient(kind, model, x):
     found = grad(lambda weights: loss(model, weights, x))(weights_of(model))
-    for mine, plain in zip(found.values(), gradients(model, x), strict=True):
-        assert_close(mine, plain)
+    assert_close(list(found.values()), gradients(model, x))
 
 
 def per_sample(kind, model, x):
@@ -137,19 +136,15 @@ def per_sample(kind, model, x):
         return loss(model, weights, x.unsqueeze(axis))
 
     found = vmap(grad(of_one), in_dims=(None, axis))(weights_of(model), x)
-    one = gradients(model, x.narrow(axis, 1, 1))
-    for mine, plain in zip(found.values(), one, strict=True):
-        assert_close(mine[1], plain)
+    assert_close([one[1] for one in found.values()], list(gradients(model, x.narrow(axis, 1, 1))))
 
 
 def per_sample_by_jacrev(kind, model, x):
     axis = samples_of(kind)["in_dims"]
     axes = [k for k in range(x.dim()) if k != axis]
     found = jacrev(lambda weights: out_of(model, weights, x).square().sum(axes))(weights_of(model))
-    one = gradients(model, x.narrow(axis, 1, 1))
-    for mine, plain in zip(found.values(), one, strict=True):
-        # Alone, a sample of an adaptive solve has the same steps, but for rounding.
-        assert_close(mine[1], plain)
+    # Alone, a sample of an adaptive solve has the same steps, but for rounding.
+    assert_close([one[1] for one in found.values()], list(gradients(model, x.narrow(axis, 1, 1))))
 
 
 def forwards(kind, model, x):
@@ -188,12 +183,11 @@ def ensemble(kind, model, x):
     assert_close(found, torch.stack([out(one, x) for one in several]))
 
 
-def compiled(kind, model, x, **settings):
+def compiled(kind, model, x, backend="aot_eager", **settings):
     torch.compiler.reset()
-    other = torch.compile(model, backend="aot_eager", **settings)
+    other = torch.compile(model, backend=backend, **settings)
     assert_close(out(other, x), out(model, x))
-    for mine, plain in zip(gradients(other, x), gradients(model, x), strict=True):
-        assert_close(mine, plain)
+    assert_close(gradients(other, x), gradients(model, x))
 
 
 def compiled_whole(kind, model, x):
@@ -316,9 +310,8 @@ def in_two_processes():
 
 def distributed(kind, model, x):
     halves = [found[kind] for found in in_two_processes()]
-    for first, second, one in zip(*halves, gradients(model, sample(kind, batch=4)), strict=True):
-        assert_close(first, second, 0)
-        assert_close(first, one / 2)  # the mean over processes
+    assert_close(halves[0], halves[1], 0)
+    assert_close(halves[0], [one / 2 for one in gradients(model, sample(kind, batch=4))])  # the mean over processes
 
 
 ITEMS = {
@@ -402,46 +395,41 @@ def is_as_the_table_says(item, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cell", "sequence"])
 def test_the_code_that_torchs_compiler_writes_gives_the_same(kind):
-    model, x = MODELS[kind](field()), sample(kind)
-    torch.compiler.reset()
-    other = torch.compile(model, fullgraph=True)
-    assert_close(out(other, x), out(model, x))
-    for mine, plain in zip(gradients(other, x), gradients(model, x), strict=True):
-        assert_close(mine, plain)
+    compiled(kind, MODELS[kind](field()), sample(kind), backend="inductor", fullgraph=True)
 
 
-REFUSED = {
-    "export of a step that differentiates": (
+REFUSED = [
+    (
         lambda x: torch.export.export(DiscreteCell(field(), Taylor2()), (x[0],)),
         "Taylor2() differentiates the field, which torch.export cannot",
     ),
-    "export of time stamps": (
+    (
         lambda x: torch.export.export(DiscreteRNN(field()), (x, None, torch.arange(TIME))),
         "`ts`, `lengths` and `reset` are read as numbers, which torch.export has not",
     ),
-    "vmap of an implicit step": (
+    (
         lambda x: vmap(DiscreteCell(field(), BackwardEuler()))(x[0]),
         "Newton's method iterates by the values of the states, which cannot be read under torch.func.vmap",
     ),
-    "trace of an implicit step": (
+    (
         lambda x: torch.jit.trace(DiscreteCell(field(), BackwardEuler()), (x[0],)),
         "torch.jit.trace would keep the times and steps of this one call",
     ),
-    "trace of unroll": (
+    (
         lambda x: torch.jit.trace(lambda x: unroll(DiscreteCell(field()), x).hs, (x,)),
         "torch.jit.trace would keep the times and steps of this one call",
     ),
-}
+]
 
 
-@pytest.mark.parametrize(("call", "words"), REFUSED.values(), ids=REFUSED)
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@each("call, words", REFUSED)
 def test_what_cannot_be_is_refused_in_words(call, words):
     with pytest.raises((TypeError, ValueError), match=re.escape(words)):
         call(sample("sequence"))
 
 
-@pytest.mark.parametrize("method", ["euler", "midpoint", "heun2", "heun3", "rk4"])
+@each("method", ["euler", "midpoint", "heun2", "heun3", "rk4"])
 def test_integrate_with_fixed_steps_is_a_function_for_vmap(method):
     x, f = sample("sequence"), field()
     ts = torch.linspace(0.0, TIME - 1.0, 7, dtype=torch.float64)
