@@ -4,6 +4,8 @@ r"""A claim: what a text says, how it is decided, and what is right where the te
     Entry     what is written down: source, label, statements as printed, the correction, a mutation
     Claim     what was found: the entry's verdict with its evidence
 
+and, for whoever writes entries, the kinds of statement: see `derivations.prover.statements`.
+
 An entry's printed statements must all be proved for it to hold; one refuted statement refutes it. An entry found false
 comes with a correction, itself proved; where a kinder reading of the same words saves it, with that reading, itself proved.
 A mutation is a change of the formula that must turn the verdict: it shows that the check can fail. Where the print is
@@ -17,12 +19,35 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
+from derivations.prover.cases import Cases, Every, Measured
 from derivations.prover.formulas import Formula, written
+from derivations.prover.inequalities import Less
+from derivations.prover.limits import Expands, Tends
 from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
-from derivations.prover.statements import Statement
+from derivations.prover.statements import Equal, Fails, Rounds, Solves, Statement
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED, Verdict
 
-__all__ = ["Claim", "Correction", "Entry", "Mutation", "Place", "Source", "changed", "decided", "flips"]
+__all__ = [
+    "Claim",
+    "Correction",
+    "Entry",
+    "Mutation",
+    "Place",
+    "Source",
+    "changed",
+    "decided",
+    "flips",
+    "Cases",
+    "Equal",
+    "Every",
+    "Expands",
+    "Fails",
+    "Less",
+    "Measured",
+    "Rounds",
+    "Solves",
+    "Tends",
+]
 
 LONGEST_FORMULA = 400
 ALL_SIZES = "all sizes"

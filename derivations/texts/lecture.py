@@ -14,12 +14,8 @@ from sympy import Derivative, Eq, Expr, Function, Rational, S, Subs, Symbol, exp
 
 from derivations.argument.clocks import change_of_time, on_clock
 from derivations.argument.taylor import steps_to
-from derivations.claim import Correction, Entry, Mutation, Source, changed
+from derivations.claim import Cases, Correction, Entry, Equal, Every, Fails, Less, Mutation, Rounds, Source, Tends, changed
 from derivations.prover import symbols
-from derivations.prover.cases import Cases, Every
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal, Fails, Rounds
 from derivations.twins.fields import sigma
 
 slides = Source("huth-2020-lecture-slides")

@@ -18,12 +18,9 @@ from sympy import Eq, Expr, ImmutableDenseMatrix, Rational, S, Symbol, diag, exp
 
 from derivations.argument import leaky as argument
 from derivations.argument.taylor import steps_to
-from derivations.claim import Correction, Entry, Mutation, Source, changed
+from derivations.claim import Correction, Entry, Equal, Expands, Fails, Less, Mutation, Solves, Source, Tends, changed
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Expands, Tends
-from derivations.prover.statements import Equal, Fails, Solves
 from derivations.twins import fields
 from derivations.twins.fields import sigma
 

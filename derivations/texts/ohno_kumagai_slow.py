@@ -16,13 +16,9 @@ from sympy import Abs, Derivative, Eq, Rational, S, Symbol, exp, log, oo, sqrt
 
 from derivations.argument import power_decay
 from derivations.argument.taylor import euler_step, steps_to
-from derivations.claim import Correction, Entry, Mutation, Source, changed
+from derivations.claim import Correction, Entry, Equal, Every, Less, Mutation, Rounds, Solves, Source, Tends, changed
 from derivations.prover import symbols
-from derivations.prover.cases import Every
 from derivations.prover.identity import column
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal, Rounds, Solves
 from derivations.prover.symbols import product_of, together
 from derivations.texts.ohno_kumagai import AT_TWO_UNITS, BELOW_ONE, leaky_candidate
 from derivations.twins import fields

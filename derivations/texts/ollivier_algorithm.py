@@ -15,12 +15,8 @@ from typing import Any
 from sympy import Expr, S, Symbol, diff, eye, oo
 from sympy import ImmutableDenseMatrix as Matrix
 
-from derivations.claim import Correction, Entry, Mutation, changed
-from derivations.prover.cases import Cases, Every
+from derivations.claim import Cases, Correction, Entry, Equal, Every, Fails, Less, Mutation, Tends, changed
 from derivations.prover.identity import column
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal, Fails
 from derivations.texts.ollivier_invariance import letters, symmetric
 from derivations.texts.ollivier_networks import activities, log_pi, paper, probabilities, scores, writing
 

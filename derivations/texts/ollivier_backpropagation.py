@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from sympy import Derivative, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol, exp, log
 from sympy import symbols as letters
 
-from derivations.claim import Correction, Entry, Mutation, changed
+from derivations.claim import Correction, Entry, Equal, Mutation, changed
 from derivations.prover.identity import column
-from derivations.prover.statements import Equal
 from derivations.texts.ollivier_networks import SIZES, activities, log_pi, paper, probabilities, scores, step_of, writing
 
 eps, eta = Symbol("eps", real=True), Symbol("eta", positive=True)

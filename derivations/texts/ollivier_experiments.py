@@ -13,11 +13,7 @@ from math import comb
 
 from sympy import Derivative, Expr, Integer, Rational, S, Symbol, floor, log, oo, sqrt
 
-from derivations.claim import Correction, Entry, Mutation, Source, changed
-from derivations.prover.cases import Cases, Every
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal, Rounds
+from derivations.claim import Cases, Correction, Entry, Equal, Every, Less, Mutation, Rounds, Source, Tends, changed
 
 __all__ = ["paper", "log2"]
 

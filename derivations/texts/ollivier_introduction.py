@@ -15,11 +15,7 @@ from typing import Any
 
 from sympy import Expr, Integer, Rational, S, Subs, Symbol, exp, log, oo
 
-from derivations.claim import Correction, Entry, Mutation, changed
-from derivations.prover.cases import Cases, Every
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Expands, Tends
-from derivations.prover.statements import Equal, Fails
+from derivations.claim import Cases, Correction, Entry, Equal, Every, Expands, Fails, Less, Mutation, Tends, changed
 from derivations.texts.ollivier_networks import paper
 
 eta = Symbol("eta", positive=True)

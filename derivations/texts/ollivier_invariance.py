@@ -19,11 +19,8 @@ from typing import Any
 from sympy import Expr, Integer, S, Symbol, cos, diag, exp, eye, hessian, log, oo, sin, sqrt, zeros
 from sympy import ImmutableDenseMatrix as Matrix
 
-from derivations.claim import Correction, Entry, Mutation, Source, changed
+from derivations.claim import Correction, Entry, Equal, Expands, Fails, Less, Mutation, Source, Tends, changed
 from derivations.prover.identity import column
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Expands, Tends
-from derivations.prover.statements import Equal, Fails
 
 __all__ = ["letters", "symmetric"]
 

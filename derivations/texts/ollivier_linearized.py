@@ -13,12 +13,8 @@ from itertools import pairwise
 from sympy import Derivative, Expr, Function, Rational, S, Subs, Symbol, exp, log, oo, sqrt, tanh
 
 from derivations.argument.taylor import euler_step
-from derivations.claim import Correction, Entry, Mutation, changed
-from derivations.prover.cases import Cases, Every
+from derivations.claim import Cases, Correction, Entry, Equal, Every, Expands, Less, Mutation, Rounds, Tends, changed
 from derivations.prover.identity import column
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Expands, Tends
-from derivations.prover.statements import Equal, Rounds
 from derivations.texts.ollivier_networks import paper, probabilities
 from derivations.twins import fields
 from derivations.twins.fields import sigma

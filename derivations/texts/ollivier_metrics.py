@@ -16,11 +16,9 @@ from collections.abc import Iterator
 from sympy import Derivative, Expr, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol, exp, log
 from sympy import symbols as letters
 
-from derivations.claim import Correction, Entry, Mutation, changed
+from derivations.claim import Correction, Entry, Equal, Expands, Fails, Mutation, changed
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.limits import Expands
-from derivations.prover.statements import Equal, Fails
 from derivations.texts.ollivier_networks import SIZES, activities, log_pi, paper, probabilities, scores, step_of, writing
 
 __all__ = ["eps", "pairs", "s", "symmetric"]

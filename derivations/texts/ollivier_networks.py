@@ -14,11 +14,9 @@ from collections.abc import Iterator, Sequence
 from sympy import Derivative, Eq, Expr, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol, exp, eye, log, oo, tanh
 
 from derivations.argument.taylor import steps_to
-from derivations.claim import Entry, Mutation, Source, changed
+from derivations.claim import Entry, Equal, Expands, Mutation, Solves, Source, Tends, changed
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.limits import Expands, Tends
-from derivations.prover.statements import Equal, Solves
 from derivations.twins.fields import sigma
 
 __all__ = ["paper", "SIZES", "activities", "log_pi", "probabilities", "s", "scores", "writing", "step_of"]

@@ -13,11 +13,7 @@ from itertools import product
 from sympy import Derivative, Expr, Integer, S, Symbol, diag, eye, log, oo, zeros
 from sympy import ImmutableDenseMatrix as Matrix
 
-from derivations.claim import Correction, Entry, Mutation, changed
-from derivations.prover.cases import Cases, Every
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Expands, Tends
-from derivations.prover.statements import Equal, Fails
+from derivations.claim import Cases, Correction, Entry, Equal, Every, Expands, Fails, Less, Mutation, Tends, changed
 from derivations.texts.ollivier_unfolded import (
     TIMES,
     UNITS,

@@ -12,10 +12,7 @@ from typing import Any
 
 from sympy import E, Integer, Rational, S, Symbol, floor, log, pi, sqrt
 
-from derivations.claim import Correction, Entry, Mutation, changed
-from derivations.prover.cases import Cases, Every
-from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Rounds
+from derivations.claim import Cases, Correction, Entry, Equal, Every, Less, Mutation, Rounds, changed
 from derivations.prover.symbols import product_of, together
 from derivations.texts.ollivier_experiments import log2, paper
 

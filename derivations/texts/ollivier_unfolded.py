@@ -13,9 +13,7 @@ from typing import Any
 from sympy import Expr, Function, S, Symbol, exp, log, sqrt, zeros
 from sympy import ImmutableDenseMatrix as Matrix
 
-from derivations.claim import Correction, Entry, Mutation, Source, changed
-from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails
+from derivations.claim import Correction, Entry, Equal, Fails, Less, Mutation, Source, changed
 
 __all__ = ["paper", "TIMES", "UNITS", "eps", "eta", "link", "moduli_of", "real", "source", "symmetric", "total", "vector"]
 

@@ -29,12 +29,9 @@ from sympy import (
 )
 
 from derivations.argument import power_decay
-from derivations.claim import Correction, Entry, Mutation, Source, changed
+from derivations.claim import Correction, Entry, Equal, Less, Mutation, Solves, Source, Tends, changed
 from derivations.prover import symbols
 from derivations.prover.identity import jacobian
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal, Solves
 
 own = Source("this project")
 t, r = symbols.t, symbols.r

@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from derivations.argument.core import core_identities
-from derivations.claim import Entry, Source, changed
+from derivations.claim import Entry, Equal, Source, changed
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
 from derivations.prover.identity import Identity
-from derivations.prover.statements import Equal
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField
 

@@ -31,11 +31,8 @@ from sympy import (
     tanh,
 )
 
-from derivations.claim import Entry, Mutation, Source, changed
+from derivations.claim import Entry, Equal, Less, Mutation, Rounds, Source, Tends, changed
 from derivations.prover import symbols
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal, Rounds
 from derivations.twins.step_maps import induced_factors, induced_gate, local_error, maps, read, stability_function
 
 __all__ = ["FROZEN", "own", "frozen_step", "titled", "dt", "f", "g", "h", "r", "u", "y", "z"]

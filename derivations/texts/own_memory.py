@@ -12,10 +12,7 @@ from collections.abc import Iterator
 
 from sympy import Derivative, Expr, Function, Integral, Rational, S, Symbol, exp, expint, gamma, log, oo
 
-from derivations.claim import Correction, Entry, Mutation, Source, changed
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal
+from derivations.claim import Correction, Entry, Equal, Less, Mutation, Source, Tends, changed
 
 own = Source("this project")
 n, p, s, u, x, T, N = (Symbol(name, positive=True) for name in "npsuxTN")

@@ -16,13 +16,10 @@ from sympy import Derivative, Expr, Rational, S, Symbol, exp, tanh
 from derivations.argument.gated import gate
 from derivations.argument.gru import total
 from derivations.argument.taylor import euler_step
-from derivations.claim import Entry, Mutation, Source, changed
+from derivations.claim import Cases, Entry, Equal, Every, Fails, Mutation, Source, Tends, changed
 from derivations.closure import RESCALING, Closes
 from derivations.prover import symbols
-from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import column
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal, Fails
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField, sigma
 

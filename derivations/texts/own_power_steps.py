@@ -14,12 +14,9 @@ from sympy import Derivative, Expr, Function, S, Symbol, log, oo
 
 from derivations.argument.leaky import free
 from derivations.argument.taylor import euler_step
-from derivations.claim import Entry, Mutation, Source, changed
+from derivations.claim import Entry, Equal, Fails, Less, Mutation, Source, Tends, changed
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal, Fails
 from derivations.twins import fields
 
 own = Source("this project")

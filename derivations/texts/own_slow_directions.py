@@ -17,12 +17,9 @@ from collections.abc import Iterator
 
 from sympy import Abs, Eq, Expr, Function, ImmutableDenseMatrix, Rational, S, Symbol, exp, log, oo, sqrt
 
-from derivations.claim import Entry, Mutation, changed
+from derivations.claim import Entry, Equal, Expands, Less, Mutation, Rounds, Solves, Tends, changed
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Expands, Tends
-from derivations.prover.statements import Equal, Rounds, Solves
 from derivations.texts.own_maps import FROZEN, dt, f, g, own, r, titled, u, y
 from derivations.twins.fields import sigma
 from derivations.twins.step_maps import maps, power_forgetting, stability_function

@@ -38,11 +38,8 @@ from sympy import (
 )
 
 from derivations.argument.taylor import dropped, euler_step
-from derivations.claim import Correction, Entry, Mutation, Source, changed
+from derivations.claim import Correction, Entry, Equal, Expands, Fails, Less, Mutation, Solves, Source, Tends, changed
 from derivations.prover import symbols
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Expands, Tends
-from derivations.prover.statements import Equal, Fails, Solves
 from derivations.twins.fields import sigma
 
 __all__ = ["exact_step", "relaxed"]

@@ -29,10 +29,8 @@ from sympy import (
 )
 
 from derivations.argument.taylor import euler_step
-from derivations.claim import Entry, Mutation, changed
+from derivations.claim import Entry, Equal, Fails, Less, Mutation, changed
 from derivations.prover import symbols
-from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails
 from derivations.texts.own_maps import FROZEN, dt, f, frozen_step, g, h, own, titled, u, z
 from derivations.twins.fields import sigma
 from derivations.twins.step_maps import induced_gate, maps, stability_function

@@ -17,14 +17,10 @@ from sympy import Derivative, Eq, Expr, Integral, Rational, S, Subs, Symbol, exp
 from derivations.argument import clocks, gated, leaky
 from derivations.argument.clocks import change_of_time, on_clock, right_sides
 from derivations.argument.taylor import euler_step, steps_to
-from derivations.claim import Correction, Entry, Mutation, Source, changed
+from derivations.claim import Cases, Correction, Entry, Equal, Every, Fails, Less, Mutation, Solves, Source, Tends, changed
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
-from derivations.prover.cases import Cases, Every
 from derivations.prover.identity import Identity, column
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal, Fails, Solves
 from derivations.twins import fields
 
 __all__ = ["AT_TWO_UNITS", "any_unit", "from_identity", "of_paper"]

@@ -14,13 +14,9 @@ from sympy import Derivative, Eq, Expr, Rational, S, Symbol, cosh, diff, exp, lo
 from derivations.argument import gated, lstm
 from derivations.argument.clocks import change_of_time
 from derivations.argument.taylor import steps_to
-from derivations.claim import Correction, Entry, Mutation, Source, changed
+from derivations.claim import Correction, Entry, Equal, Every, Expands, Fails, Less, Mutation, Source, Tends, changed
 from derivations.prover import symbols
-from derivations.prover.cases import Every
 from derivations.prover.identity import column
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Expands, Tends
-from derivations.prover.statements import Equal, Fails
 from derivations.texts.tallec_ollivier import AT_TWO_UNITS, any_unit, from_identity, of_paper
 from derivations.twins import fields
 from derivations.twins.fields import sigma

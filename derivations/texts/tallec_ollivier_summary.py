@@ -16,12 +16,10 @@ from derivations import book
 from derivations.argument import gated, leaky
 from derivations.argument.clocks import change_of_time, on_clock, right_sides
 from derivations.argument.taylor import steps_to
-from derivations.claim import Correction, Entry, Mutation, Source, changed
+from derivations.claim import Correction, Entry, Equal, Fails, Less, Mutation, Rounds, Solves, Source, changed
 from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
 from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.prover.inequalities import Less
-from derivations.prover.statements import Equal, Fails, Rounds, Solves
 from derivations.prover.symbols import together
 from derivations.texts.tallec_ollivier import AT_TWO_UNITS, any_unit
 from derivations.twins import fields

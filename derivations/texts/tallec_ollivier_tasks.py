@@ -15,11 +15,7 @@ from typing import Any
 
 from sympy import Expr, ImmutableDenseMatrix, Integral, Rational, S, Sum, Symbol, diff, exp, expand_log, log, oo
 
-from derivations.claim import Correction, Entry, Mutation, Source, changed
-from derivations.prover.cases import Cases, Every
-from derivations.prover.inequalities import Less
-from derivations.prover.limits import Tends
-from derivations.prover.statements import Equal, Fails, Rounds
+from derivations.claim import Cases, Correction, Entry, Equal, Every, Fails, Less, Mutation, Rounds, Source, Tends, changed
 from derivations.prover.symbols import product_of, together
 from derivations.twins.fields import sigma
 
