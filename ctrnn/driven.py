@@ -69,6 +69,7 @@ class Driven(AnsweredInit):
 
     @property
     def interval(self) -> tuple[float, float]:
+        """First and last time of the input; of sequences with times of their own, those they have in common."""
         return float(self.knots[0].max()), float(self.knots[-1].min())
 
     @torch.no_grad()

@@ -161,6 +161,7 @@ class GatedCandidate(Part):
         return f"{self.squash}({self.heard_formula('h')})"
 
     def heard_formula(self, activity: str) -> str:
+        """Write what units hear of these activities, as a `formula` has it."""
         return f"W(x, {activity})" + (" + b(x)" if self.bias is not None else "")
 
     def extra_repr(self) -> str:

@@ -65,10 +65,12 @@ class Warp(AnsweredInit, ABC):
 
     @property
     def interval(self) -> tuple[float, float]:
+        """First and last time t."""
         return float(self.knots[0]), float(self.knots[-1])
 
     @property
     def image(self) -> tuple[float, float]:
+        """c at the first and at the last time."""
         return float(self.images[0]), float(self.images[-1])
 
 

@@ -145,6 +145,7 @@ class Affine(Part):
 
     @property
     def affine_formula(self) -> str:
+        """Wx x + Wh h + b, without what is not there."""
         return " + ".join(["Wx x"] * (self.input_size > 0) + ["Wh h"] + ["b"] * (self.bias is not None))
 
     formula = affine_formula

@@ -66,16 +66,19 @@ class Record:
 
     @property
     def counts(self) -> Tensor:
+        """Steps by unit and region: (state, 4)."""
         self.count()
         return self._counts
 
     @property
     def histogram(self) -> Tensor:
+        """Steps by unit and size of g dt: (state, bins)."""
         self.count()
         return self._histogram
 
     @property
     def largest(self) -> LongStep | None:
+        """The longest step, None before the first."""
         self.count()
         return self._largest
 

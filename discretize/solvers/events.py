@@ -75,6 +75,7 @@ class Event:
 
     @property
     def stops(self) -> bool:
+        """Whether the solve stops at the event, for good or to go on from another state."""
         return self.terminal or self.reset is not None
 
 

@@ -75,6 +75,7 @@ class Step(AnsweredInit, ABC):
 
     @property
     def takes_one_evaluation(self) -> bool:
+        """Whether a step evaluates the field once, and differentiates nothing."""
         return (self.evaluations, self.tangents, self.jacobians) == (1, 0, 0)
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:

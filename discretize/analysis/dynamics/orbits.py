@@ -33,10 +33,12 @@ class PeriodicOrbit:
 
     @property
     def period(self) -> int:
+        """The number of steps in a turn."""
         return len(self.hs)
 
     @property
     def stable(self) -> bool:
+        """Whether nearby states approach the orbit."""
         return bool(self.growth < 0)
 
 
