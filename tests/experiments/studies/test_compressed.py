@@ -184,7 +184,7 @@ def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_
     with torch.no_grad():
         model.field.rate.bias.add_(1.0)  # fast enough for paces beyond 2 on the fastest clocks
     ends, losses, largest = [], [], 0.0
-    for clock in CLOCKS:
+    for clock in (0.25, 2.0, 16.0):
         chosen = task(clock)
         found = roll_out(model, drawn(chosen), chosen.own_time(clock))
         ends.append(found.states[int(16 / clock) - 1 :: int(16 / clock)])

@@ -69,21 +69,14 @@ def test_one_network_whose_order_is_half_lost_or_turned_round_makes_it_partly_an
     assert verdict(record("lstm", lambda n: -float(n)), turned).word == "not reproduced"
 
 
-def test_models_of_characters_say_nothing_of_the_slides_models_of_words():
-    assert set(study.another) == {"small", "paper"}
-
-
 def test_a_unit_that_does_not_forget_is_the_slowest_and_one_that_was_not_moved_is_left_out():
     slowest_last = record("lstm", lambda n: math.inf if n == 8 else float(n))
     unmoved = record("gated", lambda n: math.nan if n == 0 else float(n))
     assert verdict(slowest_last, unmoved).word == "reproduced"
+    never = verdict(record("lstm", float), record("gated", float), record("gated", lambda n: math.inf, 1))
+    assert [part.answer for part in never.parts] == ["yes", "no"]  # where nothing is forgotten no order could agree
     assert "beyond what was looked at" not in table(unmoved)
     assert "beyond what was looked at" in table(record("lstm", lambda n: math.inf if n > 5 else float(n)))
-
-
-def test_networks_in_which_nothing_is_forgotten_have_no_order_that_could_agree():
-    found = verdict(record("lstm", float), record("gated", float), record("gated", lambda n: math.inf, 1))
-    assert [part.answer for part in found.parts] == ["yes", "no"]
 
 
 def test_a_text_counts_where_it_is_there_and_only_whole():
@@ -112,16 +105,14 @@ def test_models_of_a_text_are_measured_on_its_test_part(tmp_path, monkeypatch):
     assert len(rows[0]["influence"]) == 30
 
 
-def test_one_network_alone_decides_nothing():
-    with pytest.raises(NotEnoughError, match="gated"):
-        verdict(record("lstm", float))
-
-
-def test_both_networks_are_drawn():
+def test_both_networks_are_drawn_and_one_alone_decides_nothing():
     for figure in study.figures.values():
         assert figure.draw(Results([record("lstm", float), record("gated", float)])).axes
         with pytest.raises(NotEnoughError):
             figure.draw(Results([]))
+    with pytest.raises(NotEnoughError, match="gated"):
+        verdict(record("lstm", float))
+    assert set(study.another) == {"small", "paper"}  # models of characters say nothing of the slides' models of words
 
 
 @pytest.mark.usefixtures("single")
@@ -162,16 +153,6 @@ def test_frozen_biases_and_gates_are_told_beside_and_decide_nothing():
     )
     assert found.sentence.count("on data and measured times -1).") == 2
     assert "| character before, repeated | LSTM | learned | 1 | 1 | -1 | -1 |" in table(*ordered, *turned)
-
-
-@pytest.mark.usefixtures("single")
-def test_gates_that_do_not_look_say_what_was_set():
-    run = next(run for run in study.runs("smoke") if run.key == "repeats-lstm-learned-0")
-    model = run.configuration.untrained_model()
-    with torch.no_grad():
-        model.field.gates.weight_h.zero_()
-        model.field.gates.weight_x.zero_()
-    torch.testing.assert_close(times_of_gates(model.rnn, unseen(run.configuration, 30)), ctrnn.timescales(model.field))
 
 
 @pytest.mark.usefixtures("single")

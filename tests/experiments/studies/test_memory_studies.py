@@ -88,7 +88,7 @@ def test_samples_that_are_stretched_are_those_of_a_task_with_more_time():
 
 
 def test_exponents_of_a_unit_without_recurrence_are_those_of_its_factor():
-    g, dts = 0.6, (0.5, 2.5, 5.0)
+    g, dts = 0.6, (0.5, 5.0)
     field = without_recurrence(g)
 
     def found(step):

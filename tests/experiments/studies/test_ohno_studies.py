@@ -108,22 +108,18 @@ def test_what_three_seeds_cannot_tell_is_undecided(har):
     assert verdict.word == "undecided"
 
 
-def test_settings_are_chosen_by_validation_and_never_by_the_test(har):
+def test_tables_and_figures_are_of_settings_chosen_by_validation_and_never_by_the_test(har):
     right, wrong = (
-        har.verdict(Results(records_of(har, "small", measured_har(AS_PRINTED, validation=validation))))
+        Results(diverged(records_of(har, "small", measured_har(AS_PRINTED, validation=validation)), (0.25,)))
         for validation in (five_is_best, lambda point: point["c"])
     )
-    assert right.numbers["accuracy, r = 2"].startswith("0.931")
-    assert wrong.numbers["accuracy, r = 2"].startswith("0.631")
-
-
-def test_tables_and_figures(har):
-    results = Results(diverged(records_of(har, "small", measured_har(AS_PRINTED, validation=five_is_best)), (0.25,)))
-    table = tables_of(har, results)
+    assert har.verdict(right).numbers["accuracy, r = 2"].startswith("0.931")
+    assert har.verdict(wrong).numbers["accuracy, r = 2"].startswith("0.631")
+    table = tables_of(har, right)
     assert "| 2 | 0.9310 (0.9300–0.9320)" in table
     assert "polynomial, κ 0.667" in table
     for figure in har.figures.values():
-        assert draws(figure, results) is not None
+        assert draws(figure, right) is not None
         assert draws(figure, Results([])) is None
 
 

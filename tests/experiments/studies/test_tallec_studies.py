@@ -179,6 +179,9 @@ def test_figure_1_takes_the_test_and_not_the_evaluation_and_waits_for_a_slow_clo
     assert verdict.numbers["loss, variable padding, warp 40, leaky"] == "0.816 (0.800–0.832)"
     assert "| variable padding | 40 | 1.224 (1.200–1.248) | 0.816 (0.800–0.832) |" in table_of("tallec-fig1", records)
     assert "| variable padding | 40 | 700, 0.00300 | 700, 0.00300 | 700, 0.00300 |" in table_of("tallec-fig1", records)
+    losses = table_of("tallec-fig1", records).split("\n\n")[1].splitlines()[2:]
+    order = [line.removeprefix("| ").split(" | ")[:2] for line in losses]
+    assert order == [[panel, warp] for panel in PANELS for warp in ("10", "20", "40")]
     with pytest.raises(NotEnoughError, match="uniform padding"):
         verdict_of("tallec-fig1", [one for one in records if one["point"]["panel"] != "uniform padding"])
     first = [one for one in records if one["point"]["warp"] == 40]

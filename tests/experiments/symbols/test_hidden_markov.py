@@ -83,18 +83,14 @@ def test_training_ends_when_nothing_is_gained_and_a_known_law_is_learned():
     assert bool((models.log_probs(symbols)[:, best].argmax(-1) == symbols).all())
 
 
-def test_starts_have_their_edges_and_only_symbols_that_are_there():
+def test_starts_have_their_edges_drawn_by_jeffreys_law_and_only_symbols_that_are_there():
     symbols = torch.tensor([0, 0, 3])
     models = random_hidden_markov(symbols, 4, 7, starts=5, edges=3)
     assert bool(((models.transition > 0).sum(-1) == 3).all())
     assert bool((models.transition.diagonal(dim1=-2, dim2=-1) > 0).all())
     assert not models.emission[..., 1:3].any()
     assert len({tuple(rows) for rows in models.transition.flatten(1).tolist()}) == 5
-    full = random_hidden_markov(symbols, 4, 2, edges=3)
-    assert bool((full.transition > 0).all())
-
-
-def test_edges_from_a_node_follow_jeffreys_law():
+    assert bool((random_hidden_markov(symbols, 4, 2, edges=3).transition > 0).all())
     weights = random_hidden_markov(torch.tensor([0]), 1, 3, starts=2000).transition[:, 0]
     # Dirichlet(1/2, 1/2, 1/2): each mean 1/3, variance (1/3)(2/3)/(3/2 + 1) = 4/45
     assert float(weights[:, 0].mean()) == pytest.approx(1 / 3, abs=5 * math.sqrt(4 / 45 / 2000))
@@ -111,10 +107,7 @@ def test_an_impossible_symbol_leaves_the_prediction_as_it_was():
     assert bool(torch.isneginf(models.log_likelihood(torch.tensor([0, 2]))).all())
     with pytest.raises(ValueError, match="impossible for some of the models"):
         models.updated(torch.tensor([0, 2, 0]))
-
-
-def test_states_that_are_never_visited_stay_as_they_were():
-    law = torch.tensor([[0.5, 0.5, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]])
+    law = torch.tensor([[0.5, 0.5, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]])  # the third state is never visited, and stays as it was
     models = HiddenMarkov(torch.tensor([[0.5, 0.5, 0]]), law[None], torch.tensor([[[0.3, 0.7], [0.6, 0.4], [0.9, 0.1]]]))
     after, _ = models.updated(torch.tensor([0, 1, 1, 0]))
     assert_close(after.transition[0, 2], law[2])
@@ -126,12 +119,8 @@ def test_bad_models_and_symbols_are_refused():
     for bad, message in (
         (lambda: HiddenMarkov(models.initial, models.transition[:, :1], models.emission), r"`transition` must be \(1, 2, 2\)"),
         (lambda: HiddenMarkov(models.initial * 2, models.transition, models.emission), "the rows of `initial`"),
-        (lambda: HiddenMarkov(models.initial, models.transition, models.emission - 1), "the rows of `emission`"),
-        (lambda: models.log_probs(symbols + 2), "from 0 to 2, got 2 to 3"),
         (lambda: models.log_likelihood(symbols[:0]), "at least 1, got 0"),
         (lambda: baum_welch(models, symbols, 0), "`steps` must be at least 1"),
-        (lambda: random_hidden_markov(symbols, 3, 2, edges=0), "`edges` must be at least 1"),
-        (lambda: random_hidden_markov(symbols, 1, 2), "from 0 to 0, got 0 to 1"),
     ):
         with pytest.raises(ValueError, match=message):
             bad()

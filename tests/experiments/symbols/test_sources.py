@@ -143,9 +143,6 @@ def test_the_true_costs_are_those_of_the_ledger():
     assert bar == pytest.approx(math.log2(5) + 13 / 5 * math.log2(3), abs=1e-12)
     assert round(bar, 3) == 6.443
     assert math.sqrt(2700 * variance) == pytest.approx(84, abs=0.5)
-
-
-def test_drawn_sequences_cost_that_within_their_standard_error():
     for source, mean, deviation in ((Insertions(), 97942, 3477), (Music(), 2700 * 6.4430, 84)):
         assert abs(float(source.bits(source.draw(1).symbols).sum()) - mean) < SIGMAS * deviation
 
@@ -198,14 +195,7 @@ def test_draws_are_functions_of_seed_and_split(source):
     assert source.bits(symbols[:0]).shape == (0,)
 
 
-def test_the_papers_sizes():
-    sizes = {name: (len(source.alphabet), getattr(source, "line_count", 10_000)) for name, source in SCALES["paper"].items()}
-    assert sizes.pop("copies") == (11, 100)  # ours
-    assert sizes == {"insertions": (67, 1000), "music": (14, 2700), "xor": (6, 10_000), "blocks": (3, 20)}
-    assert int(DistantXOR().draw().counts.sum()) == 10_000
-
-
-def test_bad_settings_splits_and_symbols_are_refused():
+def test_bad_settings_splits_and_symbols_are_refused_and_sizes_are_the_papers():
     for kind, settings, message in (
         (Insertions, {"letters": 27}, "`letters` must be at most 26"),
         (Insertions, {"inner": 1.0}, "`inner` must be between 0 and 1"),
@@ -228,3 +218,7 @@ def test_bad_settings_splits_and_symbols_are_refused():
     with pytest.raises(UsageError, match="did you mean 'music'"):
         source_named("musik", "small")
     assert source_named("music") == Music()
+    sizes = {name: (len(source.alphabet), getattr(source, "line_count", 10_000)) for name, source in SCALES["paper"].items()}
+    assert sizes.pop("copies") == (11, 100)  # ours
+    assert sizes == {"insertions": (67, 1000), "music": (14, 2700), "xor": (6, 10_000), "blocks": (3, 20)}
+    assert int(DistantXOR().draw().counts.sum()) == 10_000
