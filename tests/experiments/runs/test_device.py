@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cases import each
 from fake_device import DEVICE, FakeDevice
 from torch.testing import assert_close
 
@@ -17,7 +16,10 @@ from experiments.runs.training import train
 from experiments.usage import UsageError
 
 SMALL = ["hidden=4", "batch=3", "evaluation=5", "threads=1", "checkpoint_every=2", "evaluate_every=2", "steps=5", "keep=best"]
-RUNS = [("recall", ["warp=2", "length=6"], "gated", "euler"), ("adding", ["T=6", "optimizer=adam"], "leaky", "exact")]
+RUNS = [
+    ("recall", ["warp=2", "length=6"], "gated", "euler"),
+    pytest.param("adding", ["T=6", "optimizer=adam"], "leaky", "exact", marks=pytest.mark.slow),
+]
 
 
 def killed(step, loss, rate):
@@ -25,7 +27,7 @@ def killed(step, loss, rate):
         raise KeyboardInterrupt
 
 
-@each("task, settings, field, integrator", RUNS)
+@pytest.mark.parametrize(("task", "settings", "field", "integrator"), RUNS)
 def test_a_device_trains_as_the_cpu_does(task, settings, field, integrator, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)
     on_device = configuration_from_words(task, field, integrator, [*SMALL, *settings, "device=cuda"])

