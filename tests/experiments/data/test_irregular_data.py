@@ -114,6 +114,7 @@ def test_patients_with_stamps_of_their_own_are_solved_as_alone_also_between_the_
 
 
 @every_field
+@pytest.mark.slow
 def test_a_solve_of_patients_is_what_many_small_steps_say(patients, make):
     field, first = make(74, 8), 20  # stamps: some end before
     x, how = patients.x[:first], {"ts": patients.ts[: first + 1], "lengths": [min(n, first) for n in patients.lengths]}

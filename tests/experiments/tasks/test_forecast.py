@@ -45,7 +45,11 @@ def test_every_look_sees_the_episode_on_equally_often_the_first_one_too():
     shares, rows = torch.linalg.eig(torch.linalg.solve(looks - changes, looks).T)
     steady = rows[:, shares.real.argmax()].real
     on = float(steady[1] / steady.sum())
-    seen = task.batch(10_000, generator(0)).xs[..., 1].double().mean(1)
+    batch = task.batch(10_000, generator(0))
+    assert torch.equal(batch.targets[:-1], batch.xs.argmax(-1)[1:])
+    assert batch.counts.sum(1).tolist() == [10_000.0] * 2 + [0.0]  # the last look has no next
+    assert bool((batch.ts.diff(dim=0) > 0).all())
+    seen = batch.xs[..., 1].double().mean(1)
     assert_close(seen, torch.full_like(seen, on), rtol=0, atol=4 * math.sqrt(on * (1 - on) / 10_000))
 
 
@@ -83,14 +87,6 @@ def test_forward_reads_the_stamp_of_what_it_is_to_forecast_and_backward_does_not
         assert not torch.allclose(outputs[4], others[4])
         fine = under(model, "exact", IntegratorSettings(rtol=1e-8, atol=1e-10))
         assert torch.allclose(fine(batch.xs, batch.ts)[3], fine(batch.xs, later)[3]) == (hold == "backward")
-
-
-def test_the_last_look_does_not_count_and_the_others_have_the_next_for_a_target():
-    batch = Forecast(length=5).batch(4, generator(0))
-    assert torch.equal(batch.targets[:-1], batch.xs.argmax(-1)[1:])
-    assert batch.counts.sum(1).tolist() == [4.0] * 4 + [0.0]
-    assert batch.ts.dtype == torch.float64
-    assert bool((batch.ts.diff(dim=0) > 0).all())
 
 
 def test_settings_that_make_no_process_are_refused():

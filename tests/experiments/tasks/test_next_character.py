@@ -57,10 +57,3 @@ def test_a_text_that_is_too_short_for_its_parts_is_refused_in_words(text):
     with pytest.raises(UsageError, match=r"its validation part has 20 characters, too few for .* smaller `length`"):
         NextCharacter(text, 20).batch(1, generator(0), "validation")
     NextCharacter(text, 19).batch(1, generator(0), "validation")
-
-
-def test_another_text_is_noticed_by_its_digest(text, tmp_path):
-    (tmp_path / "other").write_text(TEXT + "a")
-    found = {NextCharacter(text).fingerprint(), NextCharacter(str(tmp_path / "other")).fingerprint()}
-    assert len(found - {None}) == 2
-    assert NextCharacter().fingerprint() is None

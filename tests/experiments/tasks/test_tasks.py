@@ -74,10 +74,6 @@ def runs_of(sequence):
 # seeds
 
 
-def test_a_generator_is_a_function_of_its_words_in_every_process():
-    assert generator(7, "batch", 3).initial_seed() == 2916983932280346604  # as another process, and another year, had it
-
-
 def test_generators_of_other_words_are_others_and_all_are_of_63_bits():
     words = [
         (0,),
@@ -96,6 +92,7 @@ def test_generators_of_other_words_are_others_and_all_are_of_63_bits():
     assert len(set(seeds)) == len(words)
     assert all(0 <= seed < 1 << 63 for seed in seeds)
     assert any(seed >= 1 << 62 for seed in seeds)
+    assert generator(7, "batch", 3).initial_seed() == 2916983932280346604  # as another process, and another year, had it
     assert seeds[3] == int.from_bytes(hashlib.sha256(b"(0, 'a', 'b')").digest()[:8], "big") // 2
 
 
@@ -142,16 +139,13 @@ def test_an_evaluation_has_so_many_sequences_and_is_the_same_every_time():
         assert len({tuple(batch.xs[:, :3].flatten().tolist()) for batch in batches}) == 3
         for other in (task.evaluation("validation", 11, 4, seed=3), task.evaluation("test", 11, 4, seed=4)):
             assert not torch.equal(next(other).xs, batches[0].xs)
-
-
-def test_batches_without_sequences_and_of_other_splits_are_refused():
-    for task in SYNTHETIC:
-        with pytest.raises(ValueError, match="`size` must be at least 1, got 0"):
-            task.batch(0, generator(0))
-        with pytest.raises(ValueError, match="`split` must be 'train' or 'validation' or 'test', got 'eval'"):
-            task.batch(1, generator(0), "eval")
-        with pytest.raises(ValueError, match="`sequences` must be at least 1"):
-            list(task.evaluation("test", 0, 1, seed=0))
+    for call, message in (
+        (lambda: task.batch(0, generator(0)), "`size` must be at least 1, got 0"),
+        (lambda: task.batch(1, generator(0), "eval"), "`split` must be 'train' or 'validation' or 'test', got 'eval'"),
+        (lambda: list(task.evaluation("test", 0, 1, seed=0)), "`sequences` must be at least 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_every_name_has_a_task_that_is_a_frozen_dataclass():
@@ -160,27 +154,18 @@ def test_every_name_has_a_task_that_is_a_frozen_dataclass():
         assert dataclasses.is_dataclass(kind)
         assert kind.__dataclass_params__.frozen
         assert all(field.default is not dataclasses.MISSING for field in dataclasses.fields(kind))
-
-
-def test_another_name_is_told_with_the_nearest():
     with pytest.raises(UsageError, match="there is no task 'recal'; did you mean 'recall'"):
         task_named("recal")
-    with pytest.raises(UsageError, match="there is no task 'zzz'; there is recall, repeat-text, next-character, copy, "):
-        task_named("zzz")
 
 
 def test_settings_that_make_no_task_are_refused():
     for kind, settings, message in [
         (Recall, {"warping": "both"}, "`warping` must be 'uniform' or 'variable', got 'both'"),
         (Recall, {"warp": 0}, "`warp` must be at least 1, got 0"),
-        (Recall, {"length": 0}, "`length` must be at least 1"),
         (Recall, {"alphabet": 2}, "`alphabet` must be at least 3, got 2: neighbours are to differ"),
         (Recall, {"warp": 5, "least": 2}, "`least` = 2 is for warping=variable"),
         (Recall, {"warping": "variable", "warp": 5, "least": 6}, "`least` = 6 is more than `warp` = 5"),
-        (Recall, {"warping": "variable", "warp": 5, "least": 0}, "`least` must be at least 1"),
-        (Copy, {"T": 0}, "`T` must be at least 1"),
         (Copy, {"letters": 1}, "`letters` must be at least 2"),
-        (VariableCopy, {"count": 0}, "`count` must be at least 1"),
         (Adding, {"T": 1}, "`T` must be at least 2, got 1: a mark stands in each half"),
         (HAR, {}, "`data` must name the folder with the recordings, got ''. For a first try, data=stand-in is made here."),
         (Vowels, {}, "`data` must name the folder with the recordings, got ''"),
@@ -188,8 +173,6 @@ def test_settings_that_make_no_task_are_refused():
         (Pixels, {"data": "d", "side": 27}, "`side` must be 28, 14 or 7, got 27"),
         (Pixels, {"data": "d", "permutation": -1}, "`permutation` must be at least 0, got -1"),
         (Pixels, {"data": "d", "side": 7, "speed": 50}, "`speed` must be at most 49"),
-        (TwoSequence, {"T": 0}, "`T` must be at least 1, got 0"),
-        (TwoSequence, {"signal": 0}, "`signal` must be at least 1, got 0"),
         (TwoSequence, {"signal": 301}, "`signal` must be at most `T` = 300, got 301"),
         (TwoSequence, {"deviation": 0.0}, "`deviation` must be positive"),
         (TwoSequence, {"deviation": 1e7}, "`deviation` must be from 1e-6 to 1e6, beside a signal of 1, got 10000000.0"),
@@ -197,17 +180,12 @@ def test_settings_that_make_no_task_are_refused():
         (HAR, {"data": "d", "kept": 0.0}, "`kept` must be a share above 0 and up to 1, got 0.0"),
         (HAR, {"data": "d", "speed": 0.0}, "`speed` must be positive"),
         (HAR, {"data": "d", "speed": 1.5}, "`speed` must be a whole number, or one over one"),
-        (HAR, {"data": "d", "speed": 0.4}, "`speed` must be a whole number, or one over one"),
         (HAR, {"data": "d", "speed": 1 / 1001}, "`speed` must be a whole number, or one over one that is at most 1000"),
         (HAR, {"data": "d", "speed": 129.0}, "`speed` must be at most 128"),
         (Vowels, {"data": "d", "speed": 8}, "`speed` must be at most 7"),
         (Vowels, {"data": "d", "speed": 1e-320}, "`speed` must be a whole number, or one over one"),
         (Recall, {"warp": 2**31}, "`warp` must be at most 2147483647"),
-        (NextCharacter, {"length": 0}, "`length` must be at least 1"),
-        (Adding, {"T": 10**21}, "`T` must be at most 2147483647"),
-        (Tones, {"periods": (10.0,)}, "`periods` must be at least two, each above 2 samples"),
         (Tones, {"periods": (10.0, 2.0)}, "`periods` must be at least two, each above 2 samples"),
-        (Tones, {"speed": 1.5}, "`speed` must be a whole number up to `T` = 48"),
         (Tones, {"speed": 49.0}, "`speed` must be a whole number up to `T` = 48"),
         (Tones, {"speed": 1e-320}, "`speed` must be a whole number up to `T` = 48, or one over one up to 1000"),
         (Tones, {"deviation": -1.0}, "`deviation` must be from 0"),
@@ -219,14 +197,10 @@ def test_settings_that_make_no_task_are_refused():
         with pytest.raises(ValueError) as caught:  # noqa: PT011 (its text is looked at)
             kind(**settings)
         assert message in str(caught.value)
-
-
-def test_settings_of_another_kind_are_refused():
     for kind, settings in [
         (Recall, {"warp": 1.5}),
         (Recall, {"padded": 1}),
         (Copy, {"T": True}),
-        (Adding, {"T": "9"}),
         (HAR, {"data": "d", "clock_given": 0}),
     ]:
         with pytest.raises(TypeError, match=f"`{list(settings)[-1]}` must be"):
@@ -283,18 +257,14 @@ def test_a_class_of_the_sequence_is_read_at_its_own_last_sample():
         assert OfTheSequence().weight(batch) == 4
 
 
-def test_what_stands_after_the_end_of_a_sequence_changes_no_loss():
-    scores = torch.randn(5, 2, 3, requires_grad=True)
-    OfTheSequence().loss(scores, Batch(torch.zeros(5, 2, 1), torch.tensor([0, 1]), lengths=torch.tensor([2, 5]))).backward()
-    read = scores.grad.abs().sum(-1) > 0
-    assert read.nonzero().tolist() == [[1, 0], [4, 1]]
-
-
 def test_numbers_at_the_end_are_compared_by_their_squares():
     outputs, targets = torch.randn(5, 4, 2), torch.randn(4, 2)
     batch = Batch(torch.zeros(5, 4, 1), targets, lengths=torch.tensor([5, 1, 3, 4]))
     squares = [(float(outputs[end - 1, b, k]) - float(targets[b, k])) ** 2 for b, end in enumerate([5, 1, 3, 4]) for k in (0, 1)]
     assert AtTheEnd().measures(outputs, batch) == pytest.approx({"loss": sum(squares) / 8}, rel=1e-12)
+    scores = torch.randn(5, 2, 3, requires_grad=True)  # what stands after the end of a sequence changes no loss
+    OfTheSequence().loss(scores, Batch(torch.zeros(5, 2, 1), torch.tensor([0, 1]), lengths=torch.tensor([2, 5]))).backward()
+    assert (scores.grad.abs().sum(-1) > 0).nonzero().tolist() == [[1, 0], [4, 1]]
 
 
 def test_outputs_of_another_shape_are_refused():
@@ -387,12 +357,6 @@ def test_at_another_speed_the_same_generator_plays_the_same_characters():
     assert (variable.warp, variable.least) == (400, 100)
 
 
-def test_unwarped_recall_is_the_input_one_sample_later():
-    batch = Recall(length=50).batch(4, generator(0))
-    assert torch.equal(batch.targets[1:], batch.xs.argmax(-1)[:-1])
-    assert not batch.targets[0].any()
-
-
 def test_a_text_is_read_in_order_from_anywhere_and_said_one_letter_later(tmp_path):
     (tmp_path / "text").write_text("hello, thé\n")
     for task, text in ((RepeatText(warp=3, length=700), DECLARATION), (RepeatText(text=str(tmp_path / "text"), length=40, warp=2),
@@ -407,36 +371,6 @@ def test_a_text_is_read_in_order_from_anywhere_and_said_one_letter_later(tmp_pat
             characters = [names.index(c) for c in shown]
             assert slow_recall(characters, [task.warp] * len(characters), task.length, False)[:2] == (read, said)
         assert len(starts) > 1
-
-
-def test_a_text_is_played_on_variable_clocks_and_padded():
-    task = RepeatText(warping="variable", warp=5, least=2, padded=True, length=100)
-    batch = task.batch(4, generator(1))
-    for read, said, counts in zip(symbols_of(batch.xs), batch.targets.T.tolist(), batch.counts.T.tolist(), strict=True):
-        starts = [t for t, symbol in enumerate(read) if symbol]
-        characters, repeats = [read[t] for t in starts], np.diff([*starts, 100]).tolist()
-        assert "".join(task.characters[c - 1] for c in characters) in DECLARATION * 2
-        assert {2, 3, 4, 5} == set(repeats[:-1])
-        assert slow_recall(characters, repeats, 100, True) == (read, said, counts)
-
-
-def test_a_file_that_is_no_text_to_repeat_is_refused(tmp_path):
-    for k, (data, message) in enumerate(
-        [
-            (b"\xff\xfe\x00", "is not text in UTF-8"),
-            (b"a", "has 1 characters; at least 2"),
-            ("".join(map(chr, range(0x4E00, 0x4E00 + 1001))).encode(), "has 1,001 different characters, at most 1,000"),
-            (b"a" * ((32 << 20) + 1), "more than 33,554,432 bytes"),
-        ]
-    ):
-        folder = tmp_path / str(k)
-        folder.mkdir()
-        (folder / "text").write_bytes(data)
-        with pytest.raises(UsageError) as caught:
-            _ = RepeatText(text=str(folder / "text")).input_size
-        assert message in str(caught.value)
-        with pytest.raises(UsageError, match="cannot be read"):
-            _ = RepeatText(text=str(folder / "none")).input_size
 
 
 # copy and adding
@@ -460,11 +394,6 @@ def test_a_copy_is_written_after_the_signal(T, letters, count, seed):
             assert gap == T - 1 if kind is Copy else 1 <= gap <= T
             assert max(read[:count]) < letters
             assert slow_copy(read[:count], gap, task.length, letters, letters + 1) == (read, said)
-
-
-def test_the_papers_copy_has_an_alphabet_of_ten_and_t_plus_twenty_samples():
-    task = Copy()
-    assert (task.T, task.input_size, task.output_size, task.length) == (500, 10, 10, 520)
 
 
 def test_every_letter_and_every_gap_is_as_frequent():
@@ -553,11 +482,6 @@ def test_a_text_without_memory_is_a_count_over_all_entries_on_all_clocks(tmp_pat
         numbers = ["\0abcd".index(c) for c in text * 2]
         starts = [numbers[k : k + 6] for k in range(len(text))]
         check_memoryless(task, itertools.product(starts, itertools.product([1, 2, 3], repeat=6)))
-
-
-def test_long_unwarped_recall_without_memory_is_nearly_a_guess_among_the_others():
-    found = Recall(length=100_000).baselines()["memoryless"]
-    assert math.log(8) < found < math.log(8) + 2e-4
 
 
 def test_copying_without_memory_is_a_count_over_all_words_and_gaps():
@@ -678,20 +602,6 @@ def test_the_class_frequencies_are_what_is_known_without_looking(har_folder):
     assert task.baseline_accuracies() == pytest.approx({"blind": float(frequent.max())}, rel=1e-6)
 
 
-def test_people_who_are_held_out_must_be_there(tmp_path):
-    make_har(tmp_path, subject_train=np.ones(24, "u1"))
-    with pytest.raises(UsageError, match=r"of the people \(27, 28, 29, 30\) and of others there must be windows"):
-        HAR(data=str(tmp_path)).batch(1, generator(0))
-
-
-def test_a_channel_that_never_changes_is_refused(tmp_path):
-    signal = har_arrays()["signal"]
-    signal[4] = 2.0
-    make_har(tmp_path, signal=signal)
-    with pytest.raises(UsageError, match="feature 4 is the same in every sample of the training split"):
-        HAR(data=str(tmp_path)).batch(1, generator(0))
-
-
 @pytest.fixture(scope="module")
 def vowels_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vowels")
@@ -752,20 +662,31 @@ def test_samples_that_are_kept_are_the_same_every_time_and_have_their_stamps(vow
             assert dataclasses.replace(task, clock_given=False).batch(3, generator(0)).ts is None
 
 
-def test_vowels_that_are_too_short_or_too_few_are_refused(tmp_path):
-    draw = np.random.default_rng(0)
-
-    def write(split, lengths):
-        lines = [vowels_line(draw.normal(size=(n, 12)), 1) for n in lengths]
-        (tmp_path / f"JapaneseVowels_{split}.ts").write_text(VOWELS_HEADER + "".join(lines))
-
-    write("TRAIN", [7] * 5)
-    write("TEST", [9, 6])
-    with pytest.raises(UsageError, match="a series has fewer than 7 frames"):
-        Vowels(data=str(tmp_path)).batch(1, generator(0))
-    write("TRAIN", [7] * 4)
-    with pytest.raises(UsageError, match="every fifth is held out, so 5 are needed"):
-        Vowels(data=str(tmp_path)).batch(1, generator(0))
+def test_recordings_that_do_not_do_are_refused(tmp_path):
+    constant, draw = har_arrays()["signal"], np.random.default_rng(0)
+    constant[4] = 2.0
+    make_har(tmp_path, signal=constant)
+    with pytest.raises(UsageError, match="feature 4 is the same in every sample of the training split"):
+        HAR(data=str(tmp_path)).batch(1, generator(0))
+    (tmp_path / "alone").mkdir()
+    make_har(tmp_path / "alone", subject_train=np.ones(24, "u1"))
+    with pytest.raises(UsageError, match=r"of the people \(27, 28, 29, 30\) and of others there must be windows"):
+        HAR(data=str(tmp_path / "alone")).batch(1, generator(0))
+    for train, message in (([7] * 5, "a series has fewer than 7 frames"), ([7] * 4, "every fifth is held out, so 5 are needed")):
+        for split, lengths in (("TRAIN", train), ("TEST", [9, 6])):
+            lines = [vowels_line(draw.normal(size=(n, 12)), 1) for n in lengths]
+            (tmp_path / f"JapaneseVowels_{split}.ts").write_text(VOWELS_HEADER + "".join(lines))
+        with pytest.raises(UsageError, match=message):
+            Vowels(data=str(tmp_path)).batch(1, generator(0))
+    for k, (data, message) in enumerate(
+        [
+            (b"\xff\xfe\x00", "is not text in UTF-8"), (b"a", "has 1 characters; at least 2"),
+            ("".join(map(chr, range(0x4E00, 0x4E00 + 1001))).encode(), "has 1,001 different characters, at most 1,000"),
+        ]
+    ):  # fmt: skip
+        (tmp_path / f"text{k}").write_bytes(data)
+        with pytest.raises(UsageError, match=message):
+            _ = RepeatText(text=str(tmp_path / f"text{k}")).input_size
 
 
 def test_the_digest_of_recordings_is_of_what_the_files_say_and_of_nothing_else(tmp_path, har_folder, vowels_folder):
@@ -785,14 +706,9 @@ def test_the_digest_of_recordings_is_of_what_the_files_say_and_of_nothing_else(t
             (tmp_path / f"vowels {name}" / file).write_bytes(changed)
         found.add(Vowels(data=str(tmp_path / f"vowels {name}")).fingerprint())
     assert len(found) == 3  # the same twice, then other ones in training and in test
-
-
-def test_the_digest_of_a_text_is_of_what_it_says(tmp_path):
-    for name, data in (("one", b"hello"), ("same", b"\xef\xbb\xbfhello"), ("other", b"olleh")):
+    for name, data in (("one", b"hello"), ("same", b"\xef\xbb\xbfhello")):
         (tmp_path / name).write_bytes(data)
-    found = {name: RepeatText(text=str(tmp_path / name), warp=2).fingerprint() for name in ("one", "same", "other")}
-    assert found["one"] == found["same"] == hashlib.sha256(b"hello").hexdigest()
-    assert found["other"] != found["one"]
+        assert RepeatText(text=str(tmp_path / name), warp=2).fingerprint() == hashlib.sha256(b"hello").hexdigest()
     assert RepeatText().fingerprint() is None
 
 
@@ -807,11 +723,3 @@ def test_the_real_recordings_are_as_many_as_they_are(tmp_path):
         assert tuple(sum(batch.size for batch in batches) for batches in found) == expected
     assert torch.bincount(vowels.recorded("validation").labels).tolist() == [6] * 9
     assert vowels.recorded("train").lengths.min() == 7
-
-
-def test_a_clock_of_half_the_speed_holds_a_symbol_for_twice_as_many_samples():
-    task = ClockedRecall(repeats=4, clocks=(0.5,), characters=3)
-    xs = task.batch(2, generator(0)).xs
-    assert len(xs) == 3 * 8
-    assert_close(xs, xs[::8].repeat_interleave(8, 0), rtol=0, atol=0)
-    assert len(task.at(2.0).batch(2, generator(0)).xs) == 3 * 2
