@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 
 from ctrnn import VectorField
 from ctrnn.rewriting import Rewritten
@@ -153,16 +153,37 @@ def program_of(
     Raises:  Unknown, with the line of code, where no kernel can be written; ValueError where torch cannot record the code.
     """
     compat.require(compat.RECORDING)
-    field, weights = module.field, weights_of(module)
-    widths = module.samples | {"cotangent": field.state_size}
-    environment = compat.ShapeEnv()
-    batch: Any = unknown_size(environment, "batch", 3)
-    plain = [weight.detach() for weight in weights]
-    with without_values(environment):
-        like = [torch.empty_like(weight) for weight in plain]
-        given = [torch.empty(batch, width, dtype=dtype, device=field.device) for width in widths.values()]
+    learned = [weight.requires_grad for weight in weights_of(module)]
     moved = ("h", *(name for name in ("x", "dt") if wanted.get(name)))
-    learned = [weight.requires_grad for weight in weights]
+    widths = module.samples | {"cotangent": module.field.state_size}
+    graph, has_gradient, constants = _joint_graph(module, moved, learned, widths, dtype)
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    samples = placeholders[len(learned) : len(learned) + len(widths)]
+    read = zones_of(graph, {node.name: name for node, name in zip(samples, widths, strict=True)}, dtype)
+    outputs: Any = graph.output_node().args[0]
+    following, *found = outputs
+    answers = iter(found)
+    nodes = iter([next(answers) if there else None for there in has_gradient])
+    gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
+    after = read.after_graph([next(nodes) if moves else None for moves in learned])
+    units = module.field.state_size if isinstance(module, StateJVP) else None
+    text = write(ProgramValues(_row(read, following, module.field.state_size), gradients, read.pairs, units))
+    return Program(read.before_graph(), text, read.shapes, after, constants, (None,) * len(widths))
+
+
+def _joint_graph(
+    module: StepModule | FlowModule,
+    moved: Sequence[str],
+    learned: Sequence[bool],
+    widths: Mapping[str, int],
+    dtype: torch.dtype,
+) -> tuple[Graph, list[bool], tuple[Tensor, ...]]:
+    """Record a module with its gradients to `moved` samples and learned weights; tell which there are, and constants it makes."""
+    environment, weights = compat.ShapeEnv(), weights_of(module)
+    batch: Any = unknown_size(environment, "batch", 3)
+    with without_values(environment):
+        like = [torch.empty_like(weight.detach()) for weight in weights]
+        given = [torch.empty(batch, width, dtype=dtype, device=module.field.device) for width in widths.values()]
     has_gradient, keeps_all = list[bool](), list[bool]()
 
     def joint(weights: list[Tensor], *given: Tensor) -> list[Tensor]:
@@ -188,18 +209,7 @@ def program_of(
         raise Unknown("its code reads a tensor with a gradient that is no parameter")
     if not all(keeps_all) or any(map(is_in_place, graph.nodes)):
         raise Unknown("its code changes what the field keeps")
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    samples = placeholders[len(weights) : len(weights) + len(widths)]
-    read = zones_of(graph, {node.name: name for node, name in zip(samples, widths, strict=True)}, dtype)
-    outputs: Any = graph.output_node().args[0]
-    following, *found = outputs
-    answers = iter(found)
-    nodes = iter([next(answers) if there else None for there in has_gradient[-len(moved) - sum(learned) :]])  # recorded twice
-    gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
-    after = read.after_graph([next(nodes) if moves else None for moves in learned])
-    units = field.state_size if isinstance(module, StateJVP) else None
-    text = write(ProgramValues(_row(read, following, field.state_size), gradients, read.pairs, units))
-    return Program(read.before_graph(), text, read.shapes, after, tuple(constants.values()), (None,) * len(widths))
+    return graph, has_gradient[-len(moved) - sum(learned) :], tuple(constants.values())  # recorded twice
 
 
 def _row(read: Zones, node: Any, width: int) -> Value:

@@ -53,7 +53,7 @@ def test_what_is_told_is_what_rows_tell(seed, monkeypatch):
     assert {key: str(told[0][key]) for key in keys} == {key: str(told[1][key]) for key in keys}
 
 
-def test_neighbours_and_threads_change_no_bit_of_a_sample():
+def test_neighbours_and_threads_change_no_bit_of_a_sample(written):
     torch.manual_seed(2)
     field, ts, threads = Own(3, 3), torch.arange(4.0, dtype=torch.float64), torch.get_num_threads()
     x, h0 = normal(4, 90, 3), normal(90, 6)
@@ -73,6 +73,7 @@ def test_neighbours_and_threads_change_no_bit_of_a_sample():
     assert torch.equal(*found)
     for part in ([7], [89, 3, 40], list(range(89, 40, -1))):
         assert torch.equal(solved(part), found[0][:, part])
+    assert written == [lanes.lane_written]  # whose numbers, gradients too, were found right at its first use: else rows follow
 
 
 def test_a_sample_that_fails_is_found_among_others(written):
