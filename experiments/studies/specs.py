@@ -22,7 +22,20 @@ if TYPE_CHECKING:  # pandas takes longer to import than a worker's other needs, 
 
     from experiments.studies.results import Results
 
-__all__ = ["Bands", "Dots", "Drawing", "FigureSpec", "FilledTable", "Table", "across", "at_end", "first", "in_order", "run_count"]
+__all__ = [
+    "Bands",
+    "Dots",
+    "Drawing",
+    "FigureSpec",
+    "FilledTable",
+    "Table",
+    "across",
+    "at_end",
+    "first",
+    "in_order",
+    "only",
+    "run_count",
+]
 
 Cell = str | Callable[["pd.DataFrame"], object]
 Data = Literal["runs", "rows"] | Callable[["Results"], "pd.DataFrame"]
@@ -96,6 +109,17 @@ def across(column: str, values: Iterable[Any] | Mapping[str, Any], cell: Cell) -
         return lambda group: cell_of(group[group[column] == value], cell)
 
     return {heading: among(value) for heading, value in named.items()}
+
+
+def only(**values: Any) -> Callable[[Results], pd.DataFrame]:
+    """Data for tables and figures: the rows with these values in these columns."""
+
+    def rows(results: Results) -> pd.DataFrame:
+        from experiments.studies.results import where  # noqa: PLC0415
+
+        return where(results.rows, **values)
+
+    return rows
 
 
 def first(column: str) -> Cell:

@@ -22,7 +22,7 @@ from experiments.studies.clocks.learned_clocks import at_change, on_held_symbols
 from experiments.studies.clocks.oracle import StopAndGo
 from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, accuracy_held, symbols_of
 from experiments.studies.results import Results, groups, where
-from experiments.studies.specs import Bands, Table, at_end
+from experiments.studies.specs import Bands, Table, at_end, only
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
@@ -86,7 +86,7 @@ class LearnedClocks(Study):
             x="repeats",
             y="elapsed",
             lines=("cell", {cell: NAMES.get(cell, cell) for cell in DRAWN}),
-            data=lambda results: where(results.rows, kind="held"),
+            data=only(kind="held"),
             x_label="repetitions of a symbol",
             y_label="time elapsed in a symbol",
             x_log=True,

@@ -22,7 +22,7 @@ from experiments.studies.claims.compressed import AT_CLOCKS, CLOCKS, KEPT, LOST,
 from experiments.studies.clocks.accuracies import accuracy_cell, accuracy_figure, difference_between_clocks, span
 from experiments.studies.clocks.rollout import INTEGRATORS, WAYS
 from experiments.studies.results import Results, where
-from experiments.studies.specs import Drawing, Table, across
+from experiments.studies.specs import Drawing, Table, across, only
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.warps.clocked import ClockedRecall, MovingRecall
@@ -58,7 +58,7 @@ class MovingSymbols(Study):
             by={"trained": "trained", "on": "on"},
             columns=across("clock", AT_CLOCKS, "states"),
             words=WAYS,
-            data=lambda results: where(results.rows, way=EXACT),
+            data=only(way=EXACT),
         ),
     )
     figures: ClassVar = {

@@ -325,6 +325,8 @@ def test_the_verdict_is_that_of_the_records():
     assert found[:4] == [0.0, 1e-5, 0.5, 2.0]  # kept at c = 2, and lost at c = 8, where the pace is c / 4
     assert verdict_of(recorded({"euler": KEEPS, EXACT: KEEPS}), exact).word == "not reproduced"
     assert verdict_of(theirs, recorded({EXACT: BREAKS}, trained=EXACT)).word == "partly"
+    half = recorded({"euler": [*BREAKS[:5], 0.6, 0.6], EXACT: KEEPS})  # less than kept, and not lost
+    assert verdict_of(half, exact).word == "not reproduced"
     # Weights that fail on one clock run exactly say nothing of where Taylor steps break.
     unable = [recorded({"euler": KEEPS, EXACT: [0.8, *KEEPS[1:]]}, rate=rate) for rate in ("softplus", "exponential")]
     assert list(verdict_of(theirs, exact, *unable).numbers.values())[2:4] == [0.5, 2.0]

@@ -7,6 +7,7 @@ map    h <- step(F, x, h, dt)      largest exponent a step: below 0 at rest and 
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from experiments.runs.configuration import Configuration
 from experiments.studies.claims.memory.measures import STEPS
 from experiments.studies.claims.memory.steps import NAMES, MemoryAndSteps
 from experiments.studies.results import Results, where
-from experiments.studies.specs import Bands, Table, across
+from experiments.studies.specs import Bands, Table, across, only
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
@@ -49,6 +50,16 @@ def exponents(rows: pd.DataFrame) -> str:
     return "lost" if found.empty else f"{found['low'].min():.2f} to {found['high'].max():.2f}"
 
 
+OF_FATES = Table(
+    "Trained networks: how many runs, of every symbol in every network, are chaotic, and how many are lost, at each dt. "
+    "Runs of one network are not independent of one another.",
+    by={"step": "map"},
+    columns=across("dt", {f"dt = {dt:g}": dt for dt in DTS}, fates),
+    words=WORDS,
+    data=only(weights="trained"),
+)
+
+
 class HeldSymbols(Study):
     """Networks trained exactly on recall, each symbol held, under the equation and every step map."""
 
@@ -61,27 +72,16 @@ class HeldSymbols(Study):
         "paper": Sizes(hidden=128, characters=20, steps=2000, rate=2e-3, sequences=256, seeds=5, intervals=1000),
     }
     tables = (
-        Table(
-            "Trained networks: how many runs, of every symbol in every network, are chaotic, and how many are lost, at each dt. "
-            "Runs of one network are not independent of one another.",
-            by={"step": "map"},
-            columns=across("dt", {f"dt = {dt:g}": dt for dt in DTS}, fates),
-            words=WORDS,
-            data=lambda results: where(results.rows, weights="trained"),
-        ),
-        Table(
-            "Their largest exponents a step, from the least to the largest over symbols and networks.",
-            by={"step": "map"},
+        OF_FATES,
+        replace(
+            OF_FATES,
+            caption="Their largest exponents a step, from the least to the largest over symbols and networks.",
             columns=across("dt", {f"dt = {dt:g}": dt for dt in (0.5, 1.0, 2.0, 3.0, 4.0, 10.0)}, exponents),
-            words=WORDS,
-            data=lambda results: where(results.rows, weights="trained"),
         ),
-        Table(
-            "Untrained networks, of the steps of the figure: how many runs are chaotic, and how many are lost.",
-            by={"step": "map"},
-            columns=across("dt", {f"dt = {dt:g}": dt for dt in DTS}, fates),
-            words=WORDS,
-            data=lambda results: where(results.rows, weights="untrained"),
+        replace(
+            OF_FATES,
+            caption="Untrained networks, of the steps of the figure: how many runs are chaotic, and how many are lost.",
+            data=only(weights="untrained"),
         ),
     )
     figures: ClassVar = {

@@ -34,7 +34,7 @@ from experiments.studies.claims.recordings import SOURCES, folders_found
 from experiments.studies.claims.training import by_adam
 from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, is_right, ways_of
 from experiments.studies.results import Results, where
-from experiments.studies.specs import Bands, Table, across, in_order
+from experiments.studies.specs import Bands, Table, across, in_order, only
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Compared, Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
@@ -96,7 +96,7 @@ class SamplingRates(Study):
             x_log=True,
             y_limits=(-0.03, 1.05),
             panels=("source", RECORDINGS | MADE),
-            data=lambda results: where(results.rows, cell="gru"),
+            data=only(cell="gru"),
         )
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from experiments.studies.claims.memory.figures import accuracy_over_speed
 from experiments.studies.claims.memory.measures import STEPS
 from experiments.studies.claims.training import by_adam
 from experiments.studies.results import Results, where
-from experiments.studies.specs import Bands, Drawing, Table, across
+from experiments.studies.specs import Bands, Drawing, Table, across, only
 from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.warps.clocked import ClockedRecall
@@ -40,11 +41,6 @@ AT_CLOCKS = {f"c = {c:g}": c for c in CLOCKS}
 SAID = {"before": "Before", "now": "Now"}
 
 
-def kind(name: str, **values: Any) -> Callable[[Results], pd.DataFrame]:
-    """The rows of one kind of measurement."""
-    return lambda results: where(results.rows, kind=name, **values)
-
-
 def evaluations_kept(rows: pd.DataFrame) -> str:
     """Evaluations that a symbol costs on the fastest clock up to which every mean is at least 0.9; a dash for none."""
     means = rows.groupby("clock")["accuracy"].mean().sort_index()
@@ -55,6 +51,17 @@ def evaluations_kept(rows: pd.DataFrame) -> str:
 
 def speeds(rows: pd.DataFrame) -> str:
     return f"{rows['speed'].mean():.2f} ({rows['derived'].mean():.2f})"
+
+
+OF_STEPS = Table(
+    "Accuracy of what is kept, the symbol before, mean (least–largest) over seeds. Cost: evaluations a step. A symbol: "
+    "evaluations on the fastest clock up to which the mean is at least 0.9.",
+    by={"step": "map", "cost": "cost"},
+    columns={**across("clock", AT_CLOCKS, "accuracy"), "a symbol": evaluations_kept},
+    data=only(kind="clock", said="before"),
+    words=NAMES,
+    sort=lambda _, cost: cost,
+)
 
 
 class MemoryAndSteps(Study):
@@ -69,28 +76,15 @@ class MemoryAndSteps(Study):
         "paper": Sizes(hidden=128, characters=20, steps=2000, rate=2e-3, sequences=256, seeds=5),
     }
     tables = (
-        Table(
-            "Accuracy of what is kept, the symbol before, mean (least–largest) over seeds. Cost: evaluations a step. A symbol: "
-            "evaluations on the fastest clock up to which the mean is at least 0.9.",
-            by={"step": "map", "cost": "cost"},
-            columns={**across("clock", AT_CLOCKS, "accuracy"), "a symbol": evaluations_kept},
-            data=kind("clock", said="before"),
-            words=NAMES,
-            sort=lambda _, cost: cost,
-        ),
-        Table(
-            "The same of a task without memory, the symbol that is seen.",
-            by={"step": "map", "cost": "cost"},
-            columns={**across("clock", AT_CLOCKS, "accuracy"), "a symbol": evaluations_kept},
-            data=kind("clock", said="now"),
-            words=NAMES,
-            sort=lambda _, cost: cost,
+        OF_STEPS,
+        replace(
+            OF_STEPS, caption="The same of a task without memory, the symbol that is seen.", data=only(kind="clock", said="now")
         ),
         Table(
             "Speed at which a step moves the state, mean over seeds, in brackets what is derived for slow modes at these leaks.",
             by={"weights": "weights", "step": "map"},
             columns=across("clock", dict(list(AT_CLOCKS.items())[1:]), speeds),
-            data=kind("speed"),
+            data=only(kind="speed"),
             words=NAMES,
             sort=lambda weights, _: weights,
         ),
@@ -98,7 +92,7 @@ class MemoryAndSteps(Study):
             "Accuracy of the symbol before where the map takes every sample as s times as long; mean (least–largest) over seeds.",
             by={"step": "map", "c": "clock"},
             columns=across("stretch", {f"s = {s:g}": s for s in SHOWN}, "accuracy"),
-            data=kind("stretch", said="before"),
+            data=only(kind="stretch", said="before"),
             words=NAMES,
             sort=lambda name, _: name,
         ),
@@ -114,7 +108,7 @@ class MemoryAndSteps(Study):
                 "g dt": "leak",
                 "slowest": "slowest",
             },
-            data=kind("dropped"),
+            data=only(kind="dropped"),
             sort=lambda weights, clock: (weights, clock),
         ),
     )
@@ -136,7 +130,7 @@ class MemoryAndSteps(Study):
             y_limits=(-0.03, 1.05),
             lines=("map", {name: NAMES[name] for name in ("euler", "exponential-euler", "etd2", "fitted-midpoint", "etdrk4")}),
             panels=("said", {"before": "the symbol before", "now": "the symbol that is seen"}),
-            data=kind("clock"),
+            data=only(kind="clock"),
         ),
     }
 
