@@ -9,7 +9,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
+from typing import ParamSpec, TypeVar, get_args, get_type_hints
 
 __all__ = ["ORDERS", "AnsweredInit", "answered", "handed_on", "torch_name"]
 
@@ -75,13 +75,13 @@ def answered(function: Callable[Given, Result]) -> Callable[Given, Result]:
 class AnsweredInit:
     """Base class whose subclasses have `answered` constructors."""
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if "__init__" in vars(cls):
             cls.__init__ = answered(cls.__init__)  # type: ignore[method-assign]
 
 
-def _misuse(function: Callable, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> str | None:
+def _misuse(function: Callable, args: tuple[object, ...], keywords: Mapping[str, object]) -> str | None:
     """Say what does not fit; None if all does, and the error came from within."""
     parameters = inspect.signature(function).parameters
     shown = [p for p in parameters.values() if p.name != "self"]

@@ -84,14 +84,11 @@ def finite_number(name: str, value: float) -> float:
         raise ValueError(f"`{name}` is taken as a plain number and would lose its gradient; pass `{name}.item()`.")
     try:
         plain = value.item() if hasattr(value, "item") else value
-    except (TypeError, ValueError, RuntimeError) as error:
+        number = float(plain) if isinstance(plain, numbers.Real) and not isinstance(plain, bool) else None
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(f"`{name}` must be one number, got {value!r}.") from error
-    if isinstance(plain, bool) or not isinstance(plain, numbers.Real):
+    if number is None:
         raise TypeError(f"`{name}` must be a number, got {value!r}.")
-    try:
-        number = float(plain)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"`{name}` must be one number, got {value!r}.") from error
     if not math.isfinite(number):
         raise ValueError(f"`{name}` must be finite, got {number}.")
     return number

@@ -10,7 +10,7 @@ it stays with its sample when a solver leaves others out.
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -145,5 +145,5 @@ class Masked(Part):
     formula = "{part:|x=(mx * x)|h=(mh * h)}"
     letters: ClassVar = {"mx": "of_x", "mh": "of_h"}
 
-    def extra_repr(self) -> Any:
+    def extra_repr(self) -> str:
         return f"masks for {tuple(self.of_h.shape[:-1])} samples"

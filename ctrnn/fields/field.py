@@ -14,7 +14,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +55,7 @@ class VectorField(AnsweredInit, nn.Module, ABC):
 
     bandwidths: tuple[int, int] | None = None
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if "flow" in vars(cls):
             cls.flow = _checked(cls.flow)  # type: ignore[assignment,method-assign]

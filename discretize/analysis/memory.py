@@ -9,7 +9,6 @@ Both hold for stepped and for solved networks. How they fall is a `decay_law`, s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -83,7 +82,7 @@ def input_gradients(
     """
     checks.instance("model", model, nn.Module)
     xs = _sequences(xs).detach().requires_grad_()
-    given: dict[str, Any] = {name: value for name, value in {"ts": ts, "lengths": lengths}.items() if value is not None}
+    given = {name: value for name, value in {"ts": ts, "lengths": lengths}.items() if value is not None}
     with torch.enable_grad():
         losses = loss(model(xs, **given))
         if not isinstance(losses, Tensor) or losses.dim() > 1:

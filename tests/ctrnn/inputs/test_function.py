@@ -37,16 +37,6 @@ def test_values_and_slopes_are_those_of_the_formula():
     assert_close(path(own), torch.stack([torch.stack([wave(t)[i] for i, t in enumerate(row)]) for row in own]), rtol=0, atol=0)
 
 
-def test_a_jump_at_a_knot_belongs_to_the_piece_that_begins_there():
-    for f in (step, lambda t: 1 - step(-t + 2)):  # right- and left-continuous
-        path = FunctionPath(f, (0, 2), 2, knots=[1.0])
-        assert path.knots.tolist() == [0.0, 1.0, 2.0]
-        assert path(1.0).unique().tolist() == [1.0]
-        assert path(math.nextafter(1, 0)).unique().tolist() == [0.0]
-        assert path.piece(0)(1.0).unique().tolist() == [0.0]
-        assert path.piece(1)(1.0).unique().tolist() == [1.0]
-
-
 def test_a_solver_asks_inside_of_its_piece_only():
     asked = []
 
@@ -72,14 +62,6 @@ def test_a_solve_agrees_with_dop853(method):
     with torch.no_grad():
         solved = integrate(field, FunctionPath(kinked, (0, 2), 2, [1.0]), h0, ts, method=method, rtol=1e-10, atol=1e-10)
     assert_close(solved.hs, expected, rtol=0, atol=1e-8)
-
-
-def test_a_warped_function_is_the_function_of_the_clock():
-    path, warp = FunctionPath(wave, (0.0, 3.0), 2, knots=[1.0]), ctrnn.AffineWarp(0.5, 0.25)
-    warped, ts = ctrnn.WarpedPath(path, warp), torch.tensor([0.0, 1.2, 5.0])
-    assert_close(warped(ts), path(warp(ts)), rtol=0, atol=1e-14)
-    assert_close(warped.derivative(ts), 0.5 * path.derivative(warp(ts)), rtol=0, atol=1e-14)
-    assert warped.knots.tolist() == [-0.5, 1.5, 5.5]
 
 
 def test_a_function_may_be_a_speed():

@@ -51,17 +51,6 @@ def test_the_cubics_are_those_that_scipy_lays_through_values_and_backward_slopes
     assert_close(path.derivative(times), torch.from_numpy(cubic.derivative()(times.numpy())), rtol=0, atol=1e-12)
 
 
-def test_it_goes_through_its_samples_and_turns_no_corner():
-    xs, ts = torch.randn(6, 3, 2), torch.tensor(STAMPS)
-    path = HermitePath(xs, ts)
-    assert torch.equal(path(ts), xs)
-    for k in range(1, 5):
-        before, after = path.piece(k - 1), path.piece(k)
-        assert torch.equal(before(before.end), xs[k])
-        assert_close(before.derivative(before.end), after.derivative(after.start), rtol=0, atol=1e-12)
-        assert_close(after.derivative(after.start), (xs[k] - xs[k - 1]) / (ts[k] - ts[k - 1]), rtol=0, atol=1e-12)
-
-
 def test_samples_that_come_later_change_nothing():
     xs = torch.randn(6, 3, 2)
     changed = torch.cat([xs[:4], torch.randn(2, 3, 2)])

@@ -28,7 +28,7 @@ def test_a_fast_model_is_not_and_says_how_many_steps_would_make_it_one():
     assert f"{enough} times as many steps" in found.verdict
 
 
-@pytest.mark.parametrize("name", problems.thinned(["Euler", "ETD2", "RungeKutta4", "Trapezoid"], ["ETD2"]))
+@pytest.mark.parametrize("name", problems.thinned(["Euler", "ETD2", "RungeKutta4", "Trapezoid"], ["RungeKutta4"]))
 def test_the_observed_order_is_the_declared_one(name):
     torch.manual_seed(1)
     found = refine(slow(problems.STEPS[name], 0.7), torch.randn(4, 2, 2), rtol=1e-11, atol=1e-12)
