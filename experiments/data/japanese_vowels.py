@@ -25,7 +25,7 @@ HEADER = {"@problemname japanesevowels", "@classlabel true 1 2 3 4 5 6 7 8 9"}  
 
 
 def read_japanese_vowels(folder: str | Path, split: str = "train") -> list[tuple[Tensor, int]]:
-    r"""Every series of a split with its speaker, in the order of the file.
+    r"""Read every series of a split with its speaker, in the order of the file.
 
     Args:    folder: holds JapaneseVowels_TRAIN.ts or JapaneseVowels_TEST.ts, or the same packed, .ts.xz; of both, the plain
              one is read; split: "train" or "test".

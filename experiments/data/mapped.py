@@ -1,4 +1,4 @@
-r"""Arrays larger than memory: rows of a .npy file, read from the disk when they are asked for, and let go again.
+r"""Read arrays larger than memory: rows of a .npy file, when they are asked for, whose pages are given back at once.
 
     file  ->  pages that hold the rows asked for  ->  a tensor of these rows; the pages are given back at once
 
@@ -31,7 +31,7 @@ WHOLE = 1 << 30  # bytes up to which a digest is of all of them
 
 
 class MappedRows:
-    r"""A .npy file as rows, which indexing gives as a tensor of their own: `rows[2:5]`, `rows[torch.tensor([7, 1])]`.
+    r"""Gives the rows of a .npy file as tensors of their own: `rows[2:5]`, `rows[torch.tensor([7, 1])]`.
 
     Args:    path: the file; dims: axes, the first that of the rows; kinds: "f", "iu" or "fiu", of its numbers; least, most:
              bounds on whole numbers, all of which are looked at, once, in pieces.
@@ -53,7 +53,7 @@ class MappedRows:
         return self._values.shape
 
     def part(self, start: int, stop: int) -> Self:
-        """The rows from `start` up to `stop` as an array of their own."""
+        """Return the rows from `start` up to `stop` as an array of their own."""
         found = type(self).__new__(type(self))
         found.path, found._first, found._map, found._offset = self.path, self._first + start, self._map, self._offset
         found._values = self._values[start:stop]
@@ -69,7 +69,7 @@ class MappedRows:
         return torch.from_numpy(found)
 
     def pieces(self) -> Iterator[Tensor]:
-        """All rows, some at a time."""
+        """Yield all rows, some at a time."""
         for start in range(0, len(self), PIECE):
             yield self[start : start + PIECE]
 
@@ -84,7 +84,7 @@ class MappedRows:
             self._map.madvise(mmap.MADV_WILLNEED, start // page * page, stop - start // page * page)
 
     def _runs(self, index: slice | np.ndarray) -> list[tuple[int, int]]:
-        """First and last of rows that follow each other; none where one is asked for that is not there."""
+        """Return first and last of rows that follow each other; none where one is asked for that is not there."""
         if isinstance(index, slice):
             found = range(len(self))[index]
             return [(min(found[0], found[-1]), max(found[0], found[-1]))] if found else []
@@ -106,7 +106,7 @@ class MappedRows:
 
 
 def drawn_rows(count: int, size: int, generator: torch.Generator, block: int = 1) -> Tensor:
-    r"""Which of so many rows a batch has, (size,): drawn one by one, or in blocks of rows that lie next to each other.
+    r"""Draw which of so many rows a batch has, (size,): one by one, or in blocks of rows that lie next to each other.
 
     Blocks make few places of many, which is what a disk is fast at; what lies next to each other should then be no more alike
     than what does not. The last block begins earlier where the rows are no multiple of it.
@@ -117,7 +117,7 @@ def drawn_rows(count: int, size: int, generator: torch.Generator, block: int = 1
 
 
 def digest_of(path: Path) -> str:
-    """Of a file's size and bytes; of more than a gigabyte of them, of 1024 pieces of 1 MiB, evenly spread, the ends among them.
+    """Digest a file's size and bytes; of more than a gigabyte, 1024 pieces of 1 MiB, evenly spread, the ends among them.
 
     Raises:  UsageError for a file that cannot be read.
     """
@@ -141,7 +141,7 @@ def _digest(path: Path, size: int, changed: int) -> str:
 
 
 def _opened(path: Path, dims: int, kinds: str) -> tuple[np.ndarray, mmap.mmap, int]:
-    """The numbers, their map, and where in the file they begin."""
+    """Open a file; return its numbers, their map, and where in the file they begin."""
     values = open_array(path)
     if values.dtype.kind not in kinds:
         raise UsageError(f"{path}: has values of type {values.dtype}; {KINDS[kinds]} are needed.")
@@ -157,7 +157,7 @@ def _opened(path: Path, dims: int, kinds: str) -> tuple[np.ndarray, mmap.mmap, i
 
 
 def _torchs(kind: np.dtype[Any]) -> np.dtype[Any]:
-    """What torch can compute with: in this machine's order of bytes, and of whole numbers without a sign bytes only."""
+    """Return a type that torch can compute with: in this machine's order of bytes; whole numbers without a sign are bytes."""
     return np.dtype(np.int64) if kind.kind == "u" and kind.itemsize > 1 else kind.newbyteorder("=")
 
 

@@ -39,7 +39,7 @@ class Images:
 
 
 def read_mnist(folder: str | Path, split: str = "train") -> Images:
-    r"""The images of a split.
+    r"""Read the images of a split.
 
     Args:    folder: holds the four files; of a plain and a packed one, the plain one is read; split: "train" or "test".
     Raises:  UsageError for a file that is not there or not what it should be; ValueError for another split.
@@ -59,7 +59,7 @@ def read_mnist(folder: str | Path, split: str = "train") -> Images:
 
 
 def _read_idx(path: Path, *shape: int) -> Tensor:
-    """The array of a file, (n, *shape), uint8. Raises: UsageError."""
+    """Read the array of a file, (n, *shape), uint8. Raises: UsageError."""
     begin, header = bytes((0, 0, 8, 1 + len(shape))), 8 + 4 * len(shape)
     data = read_bytes(path, header + MOST * math.prod(shape))
     if data[:4] != begin:

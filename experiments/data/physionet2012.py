@@ -65,7 +65,7 @@ class Patient:
 
 
 def read_physionet2012(folder: str | Path, limit: int | None = None) -> Iterator[Patient]:
-    r"""The patients of sets A and B one after the other, each read when the iteration comes to it.
+    r"""Yield the patients of sets A and B one after the other, each read when the iteration comes to it.
 
     Args:    folder: holds physionet2012_set-a_set-b.tar.xz, or else the folders set-a and set-b, or one of them;
              limit: so many patients at most. An archive gives them in its own order, folders by number.
@@ -79,7 +79,7 @@ def read_physionet2012(folder: str | Path, limit: int | None = None) -> Iterator
 
 
 def read_deaths2012(folder: str | Path) -> dict[int, bool]:
-    r"""Who of sets A and B died in hospital, by the number of the record.
+    r"""Read who of sets A and B died in hospital, by the number of the record.
 
     Args:    folder: as for `read_physionet2012`, in which Outcomes-a.txt and Outcomes-b.txt stand beside the folders of the sets.
     Raises:  UsageError for files that are not there or not what they should be.
@@ -99,7 +99,7 @@ def read_deaths2012(folder: str | Path) -> dict[int, bool]:
 
 
 def _files(folder: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the files of such names, of an archive or else of folders."""
+    """Yield name and content of the files of such names, of an archive or else of folders."""
     archive, sets = folder / ARCHIVE, [folder / name for name in SETS if (folder / name).is_dir()]
     if not archive.exists() and not sets:
         raise UsageError(f"{folder}: holds neither {ARCHIVE} nor a folder {' or '.join(SETS)}.")
@@ -119,7 +119,7 @@ def _patients(files: Iterator[tuple[str, bytes]], folder: str | Path) -> Iterato
 
 
 def _loose(folder: Path, sets: list[Path], wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the files in a folder and those of the sets; others are not looked at."""
+    """Yield name and content of the files in a folder and those of the sets; others are not looked at."""
     for part in (folder, *sets):
         paths = [path for path in part.iterdir() if wanted.fullmatch(path.relative_to(folder).as_posix())]
         for path in sorted(paths, key=lambda path: (len(path.name), path.name)):  # by number, as none begins with 0
@@ -127,7 +127,7 @@ def _loose(folder: Path, sets: list[Path], wanted: re.Pattern[str]) -> Iterator[
 
 
 def _packed(archive: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the files in an archive; others are not looked at, and nothing is written anywhere."""
+    """Yield name and content of the files in an archive; others are not looked at, and nothing is written anywhere."""
     data = read_bytes(archive, MOST_IN_ARCHIVE)
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
@@ -168,7 +168,7 @@ def _patient(name: str, data: bytes) -> Patient:
 
 
 def _rows(name: str, data: bytes, header: str) -> Iterator[tuple[str, list[str]]]:
-    """Where it stands, and cells, of every row below a header, as many as it has. Raises: UsageError."""
+    """Yield place and cells of every row below a header, as many cells as it has. Raises: UsageError."""
     rows = lines(data, name)
     where, found = next(rows, (name, ""))
     if found != header:

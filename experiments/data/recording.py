@@ -1,4 +1,4 @@
-r"""The recording that the demo plays: matplotlib's EEG, or a .npy or .csv file of the user; channels standardized.
+r"""Load the recording that the demo plays: matplotlib's EEG, or a .npy or .csv file of the user; channels standardized.
 
 .npy   numbers, (time,) or (time, channels)
 .csv   a row a sample, a column a channel; commas, semicolons or tabs; a row of names on top if you like
@@ -28,7 +28,7 @@ EEG_CREDIT = "EEG of four electrodes, 10 s, shipped with matplotlib as sample_da
 
 @dataclass(frozen=True)
 class Recording:
-    r"""Samples with mean 0 and standard deviation 1 in every channel that is not constant.
+    r"""Holds samples with mean 0 and standard deviation 1 in every channel that is not constant.
 
     Shape:   xs (time, channels).
     """
@@ -48,7 +48,7 @@ class Recording:
 
 
 def load(path: Path | None, rate: float | None) -> Recording:
-    r"""The recording in a file, or the EEG.
+    r"""Load the recording in a file, or the EEG.
 
     Args:    path: .npy or .csv, None for the EEG; rate: samples per second, for a file.
     Raises:  UsageError for what cannot be read as a recording.
@@ -125,7 +125,7 @@ def _read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Number and cells of every line that is not blank; a file without line ends is not read whole."""
+    """Yield number and cells of every line that is not blank; a file without line ends is not read whole."""
 
     def short(line: str) -> str:
         if len(line) > MOST_IN_A_LINE:
@@ -167,7 +167,7 @@ def _numbered(channels: int) -> tuple[str, ...]:
 
 
 def _standardize(xs: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """Mean 0 and standard deviation 1 by channel, and the numbers of the constant ones, which become 0."""
+    """Bring each channel to mean 0 and deviation 1; return the numbers of the constant ones too, which become 0."""
     scale = np.abs(xs).max(axis=0)
     scaled = xs / np.where(scale > 0, scale, 1.0)  # squares of very large numbers would overflow
     centred = scaled - scaled.mean(axis=0)

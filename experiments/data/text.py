@@ -1,4 +1,4 @@
-"""Text from a file of the user's: its characters by number; or numbers already, from a .npy file larger than memory."""
+"""Read a text from a file of the user's as numbers of its characters, or numbers from a .npy file larger than memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_SYMBOLS = 1000  # one feature each
 
 @functools.cache
 def any_text(path: str | None) -> tuple[Tensor | MappedRows, int, str | None]:
-    r"""The numbers of a text's symbols, how many kinds there are, and a digest of it.
+    r"""Return the numbers of a text's symbols, how many kinds there are, and a digest of it.
 
     Args:    path: as for `numbered_text`; or a .npy file of whole numbers from 0 on, a symbol each, which is left on the disk.
     Raises:  UsageError, as `numbered_text`.
@@ -39,7 +39,7 @@ def any_text(path: str | None) -> tuple[Tensor | MappedRows, int, str | None]:
 
 @functools.cache
 def numbered_text(path: str | None) -> tuple[Tensor, str, str | None]:
-    r"""The numbers of its characters, from 0 on in the order of these, which there are, and a digest of it.
+    r"""Return the numbers of a text's characters, from 0 on in their order, the characters, and a digest of it.
 
     Args:    path: a file of text in UTF-8, perhaps packed as .xz or .gz; None for `DECLARATION`, which has no digest.
     Shape:   int64 (characters,).

@@ -49,7 +49,7 @@ class Windows:
 
 
 def read_uci_har(folder: str | Path, split: str = "train") -> Windows:
-    r"""The windows of a split.
+    r"""Read the windows of a split.
 
     Args:    folder: holds uci_har_inertial_float32.npz, or else the originals' folder "UCI HAR Dataset", or is that folder;
              split: "train" or "test", whose subjects are other ones.
@@ -77,7 +77,7 @@ def _from_originals(folder: Path, split: str) -> Windows:
 
 
 def _table(path: Path, width: int) -> NDArray[Any]:
-    """Rows of so many numbers, (rows, width). Raises: UsageError."""
+    """Read rows of so many numbers, (rows, width). Raises: UsageError."""
     data = read_bytes(path, MOST_BYTES)
     try:
         found = np.loadtxt(io.BytesIO(data), ndmin=2)
@@ -101,7 +101,7 @@ def _from_archive(path: Path, split: str) -> Windows:
 
 
 def _arrays(path: Path, *names: str) -> dict[str, NDArray[Any]]:
-    """Arrays of an .npz file; no other is looked at, and none unpacks to more than its bound."""
+    """Read arrays of an .npz file; no other is looked at, and none unpacks to more than its bound."""
     data = io.BytesIO(read_bytes(path, MOST_BYTES))
     try:
         with np.load(data, allow_pickle=False) as archive:

@@ -1,4 +1,4 @@
-r"""Checkpoints: the newest and the one before, so that one of them is whole at any moment.
+r"""Save and load checkpoints: the newest and the one before, so that one of them is whole at any moment.
 
     checkpoint.pt, previous.pt      {"format", "state": {...}, "sha256"}, read by `torch.load(path, weights_only=True)`
 
@@ -29,29 +29,29 @@ State = dict[str, Any]
 
 
 class DamagedError(Exception):
-    """A file that is no whole checkpoint; its text says why."""
+    """Raised for a file that is no whole checkpoint; its text says why."""
 
 
 class NewerError(OSError):
-    """A checkpoint in a form that only a newer version of ctrnn reads."""
+    """Raised for a checkpoint in a form that only a newer version of ctrnn reads."""
 
 
 class Checkpoints:
-    """The two files in a run's folder."""
+    """Keeps the two files in a run's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.newest, self.previous = folder / NEWEST, folder / PREVIOUS
         self._sound = True  # a damaged newest must not take the place of a whole previous one
 
     def save(self, state: State) -> None:
-        """Raises: OSError, with both files as they were or one of them whole."""
+        """Save a state. Raises: OSError, with both files as they were or one of them whole."""
         file = io.BytesIO()
         torch.save({"format": FORMAT, "state": state, "sha256": digest(state)}, file)
         write_atomically(self.newest, file.getvalue(), keep=self.previous if self._sound else None)
         self._sound = True
 
     def load(self) -> State | None:
-        r"""The state of the newest that is whole, with a line on stderr if that is the previous one; None where there is none.
+        r"""Load the newest that is whole, with a line on stderr if that is the previous one; None where there is none.
 
         Raises:  StoppedError where there are checkpoints and none is whole, or one cannot be read.
         """
@@ -82,7 +82,7 @@ class Checkpoints:
 
 
 def read_state(path: Path) -> State:
-    r"""The state of a checkpoint, as it was saved.
+    r"""Read the state of a checkpoint, as it was saved.
 
     Raises:  FileNotFoundError; DamagedError for a file that is not whole; NewerError for one of a newer version; OSError for
              one that cannot be read.

@@ -1,4 +1,4 @@
-r"""A configuration: everything that a run is a function of.
+r"""Collect everything that a run is a function of: its configuration.
 
     task, with its settings    field, with how it starts    integrator, with how fine    training: data, optimizer, schedule
 
@@ -35,7 +35,7 @@ LARGEST_NUMBER = 1e30  # single precision ends at 3.4e38, and optimizers compute
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    r"""How a model is trained.
+    r"""Says how a model is trained.
 
     Args:    steps: batches in all; batch: sequences in one; seed: of weights and data;
              optimizer: "rmsprop", with a moving average of 0.9, or "adam"; rate: at which learning starts;
@@ -112,7 +112,7 @@ READ_BY: dict[tuple[str, ...], tuple[str, Callable[[Configuration], bool]]] = {
 
 @dataclass(frozen=True)
 class Configuration:
-    r"""What is trained, on what, and how; two runs of the same one give the same weights, on the same machine.
+    r"""Says what is trained, on what, and how; two runs of the same one give the same weights, on the same machine.
 
     Args:    task: a `Task`; field, integrator: names of `FIELDS` and `INTEGRATORS`; and the settings of each.
     Raises:  UsageError for a name that is not known.
@@ -130,12 +130,12 @@ class Configuration:
         check_word("integrator", self.integrator, INTEGRATORS)
 
     def to_json(self) -> dict[str, Any]:
-        """Names and settings, as `from_json` reads them. Raises: UsageError for a task that has no name."""
+        """Return names and settings, as `from_json` reads them. Raises: UsageError for a task that has no name."""
         return self._names() | dict(zip(SETTINGS, map(_values, self._parts()), strict=True))
 
     @classmethod
     def from_json(cls, values: object) -> Configuration:
-        """Raises: UsageError for what is no configuration."""
+        """Read what `to_json` gives. Raises: UsageError for what is no configuration."""
         parts = (*NAMES, *SETTINGS)
         if not isinstance(values, dict) or sorted(values) != sorted(parts):
             raise UsageError(f"a configuration is an object with {', '.join(parts)}.")
@@ -148,7 +148,7 @@ class Configuration:
         return cls(task, values["field"], values["integrator"], *shared)
 
     def untrained_model(self) -> SequenceModel:
-        """The model before training, a function of the configuration alone."""
+        """Build the model before training, a function of the configuration alone."""
         from discretize import SequenceModel  # noqa: PLC0415
         from experiments.seeds import generator  # noqa: PLC0415
 
@@ -159,7 +159,7 @@ class Configuration:
         return SequenceModel(rnn, self.task.output_size, generator(seed, "read-out"))
 
     def without_effect(self) -> list[str]:
-        """A sentence for each setting that is not the one by default, and is not read."""
+        """Return a sentence for each setting that is not the default, and is not read."""
         kinds = {setting.name: setting.default for kind in SHARED for setting in dataclasses.fields(kind)}
         given = self.settings()
         return [
@@ -171,27 +171,27 @@ class Configuration:
 
     @property
     def task_name(self) -> str:
-        """The name that the task has in `TASKS`."""
+        """Return the name that the task has in `TASKS`."""
         name = TASKS.name_of(type(self.task))
         if name is None:
             raise UsageError(f"the task {type(self.task).__name__} has no name in TASKS, by which a run could find it again.")
         return name
 
     def settings(self) -> dict[str, Any]:
-        """All settings by their keys."""
+        """Return all settings by their keys."""
         return {key: value for part in self._parts() for key, value in _values(part).items()}
 
     def named(self) -> dict[str, Any]:
-        """Names and settings, all by their keys."""
+        """Return names and settings, all by their keys."""
         return self._names() | self.settings()
 
     def differences(self, other: Configuration) -> list[str]:
-        """Keys and names in which two configurations differ."""
+        """Return the keys and names in which two configurations differ."""
         ours, theirs = self.named(), other.named()
         return [key for key in ours if key in theirs and ours[key] != theirs[key]]
 
     def command(self, folder: Path, resume: bool = False) -> str:
-        """What to type for this run: only settings that are not those by default are in it."""
+        """Return the command for this run, with the settings that are not the defaults."""
         words = ["ctrnn", "train", "--task", self.task_name, "--field", self.field, "--integrator", self.integrator]
         words += ["--out", str(folder)]
         for file in dict.fromkeys([TASKS.files.get(self.task_name), FIELDS.files.get(self.field)]):
@@ -213,7 +213,7 @@ class Configuration:
 def configuration(
     task: str | Task, field: str | Callable[..., VectorField], integrator: str | Step, **settings: Any
 ) -> Configuration:
-    r"""The configuration of those names or things, each setting given to the part that has it.
+    r"""Build a configuration from names or things, each setting given to the part that has it.
 
     Args:    task: a name, or a task, whose own settings may be given too; field: a name, or what makes a field, called like
              `ctrnn.gated`; integrator: a name or a step map. A class that has no name gets its own, Parity that of "parity",
@@ -237,7 +237,7 @@ def _named_thing(kind: str, thing: Any) -> Any:
 
 
 def configuration_from_words(task: str, field: str, integrator: str, words: Sequence[str] = ()) -> Configuration:
-    """The configuration of those names with `KEY=VALUE` settings. Raises: UsageError, as `configuration`."""
+    """Build a configuration from names and `KEY=VALUE` settings. Raises: UsageError, as `configuration`."""
     return _routed(task, field, integrator, assignments(words), as_text=True)
 
 
@@ -258,5 +258,5 @@ def _routed(task: str, field: str, integrator: str, settings: Mapping[str, Any],
 
 
 def _values(settings: Any) -> Mapping[str, Any]:
-    """A dataclass's own fields by name; JSON writes tuples as lists."""
+    """Return a dataclass's own fields by name; JSON writes tuples as lists."""
     return {part.name: getattr(settings, part.name) for part in dataclasses.fields(settings) if part.init}

@@ -1,4 +1,4 @@
-r"""The folder of a run: its files, the lock on it, and the trained model in it.
+r"""Read the folder of a run, lock it, and load the trained model in it.
 
 config.json                   configuration, digest of the data, command, threads, versions, machine, commit
 metrics.csv                   a row a step, to the step that was reached
@@ -33,7 +33,7 @@ FILES = (CONFIG, METRICS, RESULT, LOCK, NEWEST, PREVIOUS)
 
 
 def load(folder: Path) -> tuple[SequenceModel, Configuration]:
-    r"""The trained model of a run, or what its newest checkpoint has of it, and what it was trained as.
+    r"""Load the trained model of a run, or what its newest checkpoint has of it, and its configuration.
 
     Raises:  UsageError for a folder without a run or without a checkpoint; StoppedError where all of them are damaged, or do
              not fit the configuration.
@@ -50,7 +50,7 @@ def load(folder: Path) -> tuple[SequenceModel, Configuration]:
 
 @contextmanager
 def refused_misfits(folder: Path) -> Iterator[None]:
-    """Within it a checkpoint is loaded into what a configuration builds. Raises: StoppedError where it does not fit."""
+    """Turn errors of loading a checkpoint into a model into a StoppedError: it does not fit."""
     try:
         yield
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
@@ -63,7 +63,7 @@ def refused_misfits(folder: Path) -> Iterator[None]:
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """What result.json says; None for a run that is not completed, or where that cannot be read."""
+    """Read result.json; None for a run that is not completed, or where that cannot be read."""
     found = read_json(folder / RESULT) or {}
     measures = found.get("measures")
     if not isinstance(measures, dict):
@@ -73,7 +73,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 
 
 def read_configuration(folder: Path) -> Configuration | None:
-    """The configuration of the run in a folder, None where there is none. Raises: UsageError where it cannot be read."""
+    """Read the configuration of the run in a folder, None where there is none. Raises: UsageError where it cannot be read."""
     check_no_links(folder, *FILES)
     path = folder / CONFIG
     if not path.exists():
@@ -121,7 +121,7 @@ def held_folder(folder: Path, configuration: Configuration, resume: bool) -> Ite
 
 
 def check_same_run(folder: Path, before: Configuration, configuration: Configuration) -> None:
-    """Raises: UsageError that names the keys in which the recorded configuration is another, and for other data."""
+    """Refuse a recorded configuration that differs, by the names of its keys, and other data. Raises: UsageError."""
     if keys := before.differences(configuration):
         ours, theirs = configuration.named(), before.named()
         differences = ", ".join(f"{key} ({theirs.get(key)} there, {ours.get(key)} here)" for key in keys)

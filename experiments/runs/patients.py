@@ -33,7 +33,7 @@ SETTINGS = TrainingSettings(
 
 @dataclass(frozen=True)
 class EpochsTrained:
-    r"""What came of it.
+    r"""What training on the patients ended with.
 
     Args:    test: measures of the weights of the best epoch, counted from 1; validation: its AUROC; epochs: taken in all;
              seconds: that an epoch took, without evaluations, in the mean.
@@ -47,7 +47,7 @@ class EpochsTrained:
 
 
 def observed_model(name: str, hidden: int, seed: int) -> SequenceModel:
-    """An untrained model, a function of its name, size and seed."""
+    """Build an untrained model, a function of its name, size and seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return SequenceModel(OBSERVED[name](VALUES, hidden), CLASSES)

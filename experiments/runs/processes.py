@@ -1,4 +1,4 @@
-r"""Several processes that train one run, each with a share of every batch, as torchrun starts them.
+r"""Train one run by several processes, each with a share of every batch, as torchrun starts them.
 
     loss, gradients      sums over the processes of (what counts in the share / what counts in the batch) * (those of the share)
 
@@ -37,11 +37,11 @@ class Processes:
     size: int = 1
 
     def share(self, sequences: int) -> slice:
-        """Those of a batch that this process reads; as many as the others' but for one."""
+        """Return which sequences of a batch this process reads: as many as each other one, but for one."""
         return slice(self.rank * sequences // self.size, (self.rank + 1) * sequences // self.size)
 
     def summed(self, values: Tensor) -> Tensor:
-        """The sum over all processes, the same bits in each."""
+        """Sum over all processes, with the same bits in each."""
         if self.size > 1:
             with _others_needed():
                 torch.distributed.all_reduce(values)
@@ -51,7 +51,7 @@ class Processes:
         return here if self.size == 1 else bool(self.summed(torch.tensor(float(here))))
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter], loss: Tensor) -> Tensor:
-        """Gradients that are the sums of those of all processes, 0 where a parameter is not used, and so the loss."""
+        """Sum gradients over all processes, 0 where a parameter is not used; return the sum of the losses."""
         if self.size == 1:
             return loss
         slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
@@ -61,8 +61,8 @@ class Processes:
         return total[0]
 
     def agree(self, error: StoppedError | None, begun: float, step: int, largest: float | None) -> tuple[Tensor, float | None]:
-        """How long each has waited for the slowest since `begun`, (size,), and the largest of all numbers; or all stop, if one
-        has to. Raises: StoppedError."""
+        """Stop all processes if one has to. Return how long each has waited for the slowest since `begun`, (size,), and the
+        largest of all numbers. Raises: StoppedError."""
         gathered = torch.zeros(3, self.size, dtype=torch.float64)
         gathered[:, self.rank] = torch.tensor([time.perf_counter() - begun, largest or 0.0, error is not None])
         seconds, numbers, failed = self.summed(gathered)
@@ -73,7 +73,7 @@ class Processes:
         return seconds.max() - seconds, largest and float(numbers.max())
 
     def as_the_first(self, found: dict[str, float]) -> dict[str, float]:
-        """These numbers as the first process has them: rates follow from them, which must be the same on all machines."""
+        """Take the first process's numbers: rates follow from them, which must be the same on all machines."""
         if self.size == 1:
             return found
         values = torch.tensor([*found.values()], dtype=torch.float64)
@@ -82,7 +82,7 @@ class Processes:
         return dict(zip(found, values.tolist(), strict=True))
 
     def broadcast(self, state: State | None) -> State | None:
-        """The state of the first process, to all. The others give None, and get it."""
+        """Send the state of the first process to all; the others give None."""
         if self.size == 1:
             return state
         file = io.BytesIO()
@@ -102,12 +102,12 @@ ALONE = Processes()
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes and speaks."""
+    """Return whether this process is the one that writes and prints."""
     return _size() == 1 or os.environ.get("RANK", "0") == "0"
 
 
 def joined(batch: int) -> Processes:
-    """The processes that torchrun has started, connected, for batches of so many sequences; ALONE without it.
+    """Connect the processes that torchrun has started, for batches of so many sequences; ALONE without it.
 
     Raises:  UsageError for more processes than sequences in a batch; StoppedError where the others do not come.
     """

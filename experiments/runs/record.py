@@ -1,4 +1,4 @@
-r"""The writer of a run: its configuration, a row of metrics a step, checkpoints and the result.
+r"""Write what a run leaves: its configuration, a row of metrics a step, checkpoints and the result.
 
 Rows are whole up to the newest checkpoint before that is written, and cut back to it when a run goes on: so the table is the
 same, wall-clock seconds aside, whether the run was interrupted or not.
@@ -34,7 +34,7 @@ MACHINE = ("machine", "processor", "vectors", "torch's vectors", "cores", "compi
 
 
 class Record:
-    r"""The writer of a run's folder, which this process holds; a context in which it is open.
+    r"""Writes the folder of a run, which this process holds; a context in which the table of metrics is open.
 
     Raises:  UsageError for threads that are no number; StoppedError for a disk that is full.
     """
@@ -63,7 +63,7 @@ class Record:
             self._rows = None
 
     def restore(self) -> State | None:
-        """The state to go on from, None at the start; the rows after it are cut off. Raises: StoppedError."""
+        """Read the state to go on from, None at the start, and cut off the rows after it. Raises: StoppedError."""
         state = self._checkpoints.load()
         self._kept = int(state["step"]) if state else 0
         with self._writing():
@@ -72,13 +72,13 @@ class Record:
         return state
 
     def write_row(self, step: int, seconds: float, row: Mapping[str, float], found: Mapping[str, float]) -> None:
-        """One step; `found` is what an evaluation after it measured, {} where there was none. Raises: StoppedError."""
+        """Write the row of a step; `found` is what was measured after it, {} where nothing was. Raises: StoppedError."""
         values = {"step": step, "seconds": f"{seconds:.3f}", **row, **{f"evaluation_{name}": x for name, x in found.items()}}
         with self._writing():
             write_all(self._open_rows(), (",".join(str(values.get(name, "")) for name in COLUMNS) + "\n").encode())
 
     def save(self, state: State) -> None:
-        """A checkpoint, once the rows before it are safe; if there is none of that step. Raises: StoppedError."""
+        """Save a checkpoint, once the rows before it are safe, if there is none of that step. Raises: StoppedError."""
         if int(state["step"]) <= self._kept:
             return
         with self._writing():
@@ -87,7 +87,7 @@ class Record:
         self._kept = int(state["step"])
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Raises: StoppedError."""
+        """Write result.json. Raises: StoppedError."""
         with self._writing():
             write_json(self.folder / RESULT, result)
 
@@ -107,7 +107,7 @@ class Record:
         write_json(self.folder / CONFIG, config)
 
     def _threads(self, found: Mapping[str, Any]) -> int | None:
-        """As many as recorded. Raises: UsageError for what is no number of threads."""
+        """Return the recorded number of threads. Raises: UsageError for what is no such number."""
         threads = found.get("threads")
         if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
             raise UsageError(
@@ -117,7 +117,7 @@ class Record:
         return threads
 
     def _compare(self, found: Mapping[str, Any]) -> None:
-        """Say what else than the configuration is not as it was: the last bits may depend on it."""
+        """Print what else than the configuration has changed: the last bits may depend on it."""
         if self.threads > (here := cores()):
             print(f"The run was begun with {self.threads} threads and goes on with as many, on {here} core(s).", file=sys.stderr)
         if (before := found.get("processes", 1)) != self.processes:
@@ -162,7 +162,7 @@ class Record:
 
 
 class NoRecord:
-    """In place of a `Record` where nothing is written, as in a process whose run another one writes."""
+    """Takes the place of a `Record` where nothing is written, as in a process whose run another one writes."""
 
     threads = None
 
@@ -176,13 +176,13 @@ class NoRecord:
 
 
 def _step_of(line: bytes) -> int:
-    """The step of a row, 0 for what is none or was torn."""
+    """Return the step of a row, 0 for what is none or was torn."""
     digits = line.partition(b",")[0]
     return int(digits) if digits.isdigit() and len(digits) < MOST_DIGITS and line.endswith(b"\n") else 0
 
 
 def _commit() -> str | None:
-    """Of the repository that this code stands in; None for an installed copy."""
+    """Return the commit of the repository that this code stands in; None for an installed copy."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None

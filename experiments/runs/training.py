@@ -43,7 +43,7 @@ OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size 
 
 @dataclass(frozen=True)
 class Outcome:
-    r"""A completed run.
+    r"""What a completed run ended with.
 
     Args:    measures: on the split "test"; seconds: that all steps took; steps: taken in all; already: whether the run was
              completed before, so that nothing was left to do; far_worse: in words, than a guess without memory, and what to
@@ -114,7 +114,7 @@ def _carried_out(run: Training, folder: Path, record: Record | NoRecord, progres
 def evaluate(
     model: nn.Module, task: Task, split: str = "validation", sequences: int = 1000, seed: int = 0, batch: int = 32
 ) -> dict[str, float]:
-    r"""Means over what counts in the task's evaluation batches, which the seed determines, and nothing else.
+    r"""Measure a model on the task's evaluation batches, which the seed alone determines: means over what counts.
 
     Args:    model: called model(xs, ts, lengths); split, sequences, seed, batch: as for `Task.evaluation`.
     """
@@ -131,7 +131,7 @@ def evaluate(
 
 @torch.no_grad()
 def _answers(model: nn.Module, task: Task, split: str, sequences: int, seed: int, batch: int) -> Iterator[tuple[Batch, Tensor]]:
-    """The evaluation batches in which anything counts, a mean over nothing being no number, and what the model makes of each."""
+    """Yield the evaluation batches in which anything counts, a mean over nothing being no number, and the outputs for each."""
     device = next(model.parameters()).device
     for examples in (drawn.to(device) for drawn in task.evaluation(split, sequences, batch, seed)):
         if task.weight(examples):
@@ -177,7 +177,7 @@ class Training(Loop):
 
     @property
     def finished(self) -> bool:
-        """Whether all steps are taken, or `patience` evaluations in a row were no better than the best before."""
+        """Return whether all steps are taken, or `patience` evaluations in a row were no better than the best before."""
         settings = self.settings
         since = self.step // settings.evaluate_every - int(self.best.get("step", 0)) // settings.evaluate_every
         return self.step >= settings.steps or (settings.patience is not None and since >= settings.patience)
@@ -213,7 +213,7 @@ class Training(Loop):
         return {"rate": self.rate, "loss": loss.item(), "gradient_norm": norm.item()}
 
     def _backward(self, batch: Batch) -> Tensor:
-        """The loss of this process's share of a batch, by what counts in it, with its gradients."""
+        """Compute the loss of this process's share of a batch, by what counts in it, and its gradients."""
         task, part, share = self.task, batch, 1.0
         if self.processes.size > 1:
             part = task.part(batch, self.processes.share(batch.size))
@@ -227,7 +227,7 @@ class Training(Loop):
         return loss
 
     def note_engine(self, engine: str) -> None:
-        """Record the engine of a step, and say where a run goes on by another one."""
+        """Record the engine of a step, and print where a run goes on by another one."""
         if engine in self.engines:
             return
         if self.resumed and self.engines:
@@ -236,7 +236,7 @@ class Training(Loop):
         self.engines.append(engine)
 
     def largest_g_dt(self) -> float | None:
-        """The largest rate times length that the model's watch has seen; None when solved."""
+        """Return the largest rate times length that the model's watch has seen; None when solved."""
         return None if self.watch is None else self.watch.largest
 
     def evaluate(self) -> dict[str, float]:
@@ -259,7 +259,7 @@ class Training(Loop):
             self.model.load_state_dict(self.kept)
 
     def _count_calls(self) -> None:
-        """Calls of the model by steps of training: the same ones are looked at, however often the run is interrupted."""
+        """Count calls of the model by steps: the watch then looks at the same ones, however often the run is interrupted."""
         if self.watch is not None:
             self.watch.calls = self.step
 
@@ -272,7 +272,7 @@ class Training(Loop):
         return found
 
     def answers(self, split: str) -> Iterator[tuple[Batch, Tensor]]:
-        """What is measured on a split, and what the model makes of it."""
+        """Yield the batches that are measured on a split, and the outputs for each."""
         settings = self.settings
         return _answers(self.model, self.task, split, settings.evaluation, settings.seed, settings.batch)
 
@@ -289,7 +289,7 @@ class Training(Loop):
         }
 
     def load(self, state: State | None, folder: Path) -> None:
-        """Take the state of a checkpoint; None is the start. Raises: StoppedError for the state of another model."""
+        """Restore the state of a checkpoint; None is the start. Raises: StoppedError for the state of another model."""
         if state is None:
             return
         with refused_misfits(folder):
@@ -306,7 +306,7 @@ class Training(Loop):
 
 
 def _device(settings: TrainingSettings, processes: Processes) -> torch.device:
-    """Where model and batches are. Raises: UsageError where there is no such device, and for several processes on it."""
+    """Return the device of model and batches. Raises: UsageError where there is none, and for several processes on it."""
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("device is cuda, and torch finds no GPU here; leave it out to train on the CPU.")
     if settings.device != "cpu" and processes.size > 1:
@@ -315,7 +315,7 @@ def _device(settings: TrainingSettings, processes: Processes) -> torch.device:
 
 
 def _with_kernels_at_once(model: SequenceModel) -> SequenceModel:
-    """On which engine runs bits depend, and that must not hang on how long steps took."""
+    """Have kernels built at the first call: bits depend on the engine, which must not depend on how long steps took."""
     for part in model.modules():
         if isinstance(part, DiscreteRNN) and part.fused:
             part.fused = "always"
@@ -325,12 +325,12 @@ def _with_kernels_at_once(model: SequenceModel) -> SequenceModel:
 
 
 def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:
-    """A state as it can be kept on any machine."""
+    """Copy a state to the CPU, so that any machine can read it."""
     return compat.tree_map_only(Tensor, Tensor.cpu, state)
 
 
 def _batch(task: Task, settings: TrainingSettings, step: int) -> Batch:
-    """What is read at a step: fresh, or from a training set in an order of each epoch's own."""
+    """Draw the batch of a step: fresh, or from a training set in an order of each epoch's own."""
     if settings.batches is None:
         return task.batch(settings.batch, generator(settings.seed, "batch", step), "train")
     epoch, place = divmod(step, settings.batches)
@@ -339,7 +339,7 @@ def _batch(task: Task, settings: TrainingSettings, step: int) -> Batch:
 
 
 def _learned(model: nn.Module, frozen: str) -> list[nn.Parameter]:
-    """The parameters that learn; those whose names match stay as they are. Raises: UsageError where none does."""
+    """Freeze the parameters whose names match, and return the others. Raises: UsageError where none is left, or none matches."""
     named = dict(model.named_parameters())
     still = [name for name in named if fnmatchcase(name, frozen)]
     if frozen and not still:
@@ -358,7 +358,7 @@ def _optimizer(settings: TrainingSettings, parameters: list[nn.Parameter]) -> to
 
 
 def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
-    """The outcome of a completed run of this configuration; writes nothing. Raises: UsageError for another configuration."""
+    """Load a completed run of this configuration; writes nothing. Raises: UsageError for another configuration."""
     result, before = read_result(folder), read_configuration(folder)
     if result is None or before is None:
         return None
@@ -380,7 +380,7 @@ def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
 
 @contextmanager
 def _failures_explained(step: int) -> Iterator[None]:
-    """Errors of solves, steps and memory as a StoppedError that says what to try."""
+    """Turn errors of solves, steps and memory into a StoppedError that says what to try."""
     try:
         yield
     except (SolverError, StepError) as error:
@@ -416,7 +416,7 @@ def _refuse_non_finite(step: int, **numbers: float) -> None:
 
 @contextmanager
 def _torch_defaults(threads: int, dtype: torch.dtype) -> Iterator[None]:
-    """Within it torch has that number of threads, on which bits depend, and that default dtype."""
+    """Set torch's number of threads, on which bits depend, and its default dtype, and set them back at the end."""
     before = torch.get_num_threads(), torch.get_default_dtype()
     torch.set_num_threads(threads)
     torch.set_default_dtype(dtype)

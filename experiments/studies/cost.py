@@ -1,4 +1,4 @@
-r"""What the runs of a study cost, from a slice of each kind of run: hours of one core, memory, bytes on the disk.
+r"""Measure what the runs of a study cost, from a slice of each kind of run: hours of one core, memory, bytes on the disk.
 
     seconds of a run     start + steps * a step + evaluations * one of them + what is measured afterwards
     of each process      imports, and what its first run takes beyond the others, as kernels are loaded and compared
@@ -44,7 +44,7 @@ UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True)
 class Times:
-    """Of one kind of run: seconds to start, of a step, of an evaluation, of what is measured afterwards."""
+    """Seconds of one kind of run: to start, of a step, of an evaluation, of what is measured afterwards."""
 
     start: float
     step: float
@@ -101,7 +101,7 @@ class Cost:
 def cost_of(
     address: str, scale: str, keys: Sequence[str], workers: int, threads: int, plugins: Sequence[str] = ()
 ) -> tuple[Cost, dict[str, Slice]]:
-    """Of the runs with these keys, by workers with so many threads each; and the slices, by the key of a kind's first run."""
+    """Measure the runs with these keys, by workers with so many threads each; the slices are by the key of a kind's first run."""
     study = loaded(address)
     runs = {run.key: run for run in study.runs(scale) if run.key in set(keys)}
     told = ((key, study.seconds(run)) for key, run in runs.items())
@@ -127,7 +127,7 @@ def cost_of(
 
 
 def kind_of(configuration: Configuration) -> str:
-    """Equal for runs that cost the same."""
+    """Return a text that is equal for runs that cost the same."""
     values = configuration.to_json()
     training = {name: value for name, value in values["training"].items() if name not in LIKE_SEED}
     field = {name: value for name, value in values["field_settings"].items() if name not in STARTS}
@@ -135,7 +135,7 @@ def kind_of(configuration: Configuration) -> str:
 
 
 def check_budget(cost: Cost, budget: float) -> None:
-    """Raises: UsageError for runs that will take longer than so many seconds."""
+    """Refuse runs that will take longer than so many seconds. Raises: UsageError."""
     if cost.wall > budget:
         raise UsageError(
             f"--budget is {in_words(budget)}, and these runs will take {in_words(cost.wall)}: {cost} Nothing was begun; "
@@ -144,7 +144,7 @@ def check_budget(cost: Cost, budget: float) -> None:
 
 
 def seconds_in(words: str) -> float:
-    """ "3h", "45min", "90s", "2d" in seconds. Raises: UsageError for other words."""
+    """Read "3h", "45min", "90s" or "2d" as seconds. Raises: UsageError for other words."""
     for unit in sorted(UNITS, key=len, reverse=True):
         number = words.removesuffix(unit)
         if number != words and number.replace(".", "", 1).isdecimal() and float(number) > 0:
@@ -160,7 +160,7 @@ def in_words(seconds: float) -> str:
 
 
 def begin(address: str, scale: str, threads: int, plugins: Sequence[str]) -> Callable[[str], Slice]:
-    """A function that measures a slice of a run, in this process, which does nothing else before."""
+    """Return a function that measures a slice of a run, in this process, which does nothing else before."""
     import torch  # noqa: PLC0415
 
     use(plugins)
@@ -187,7 +187,7 @@ def _slice(study: Study, run: Run) -> Slice:
 
 
 def _trained(study: Study, run: Run, steps: int, folder: Path, measured: bool = False) -> tuple[list[dict[str, float]], Path]:
-    """Parts of its times by the clock, and of the processor; and its folder."""
+    """Train a few steps; return the parts of its times by the clock and of the processor, and its folder."""
     from experiments.runs.training import evaluate, train  # noqa: PLC0415
 
     given = run.configuration.training
@@ -211,7 +211,7 @@ def _trained(study: Study, run: Run, steps: int, folder: Path, measured: bool = 
 
 
 def _now() -> tuple[float, float]:
-    """By the clock, and of this process."""
+    """Return the time by the clock, and of this process."""
     return time.perf_counter(), time.process_time()
 
 
@@ -223,7 +223,7 @@ def _most_memory() -> int:
 
 
 def lines(cost: Cost, slices: Mapping[str, Slice]) -> list[str]:
-    """A line for each kind, by the key of its first run, and the whole."""
+    """Return a line for each kind, by the key of its first run, and one for the whole."""
     rows = [
         f"{key}  {each.clock.step * 1e3:.3g} ms a step, {each.clock.evaluation:.3g} s an evaluation, "
         f"{each.clock.measures:.3g} s measured after it"

@@ -1,4 +1,4 @@
-r"""A study's folder: what was asked for, and the record of every run that is done.
+r"""Write and read a study's folder: what was asked for, and the record of every run that is done.
 
     DIR/study.json               name, scale, commands, versions, machine, and the configuration of every run expected
     DIR/runs/KEY/                the training's own folder
@@ -52,12 +52,12 @@ PARTS: dict[str, type | tuple[type, ...]] = {
 
 
 def place_of(folder: Path, key: str) -> Path:
-    """The folder of a run."""
+    """Return the folder of a run."""
     return folder / "runs" / key
 
 
 def configuration_of(run: Run) -> dict[str, Any]:
-    """As it is written, so that it can be compared with what is read."""
+    """Return a run's configuration as it is written, to be compared with what is read."""
     plain: dict[str, Any] = json.loads(json.dumps(run.configuration.to_json()))
     return plain
 
@@ -84,7 +84,7 @@ def opened(folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapp
 
 
 def described(folder: Path) -> dict[str, Any]:
-    """What study.json says. Raises: UsageError."""
+    """Read study.json. Raises: UsageError."""
     try:
         found = json.loads(read_file(folder / "study.json", MOST_JSON))
         known = (("study", str), ("scale", str), ("commands", list), ("runs", dict))
@@ -102,7 +102,7 @@ def described(folder: Path) -> dict[str, Any]:
 
 
 def kept(folder: Path, key: str, configuration: Mapping[str, Any]) -> Record | None:
-    """The record of a run, None where there is none or it is damaged. Raises: UsageError if it is of another configuration."""
+    """Read the record of a run, None where there is none or it is damaged. Raises: UsageError for another configuration."""
     found = read_json(place_of(folder, key) / "rows.json") or {}
     if not all(name in found and isinstance(found[name], kind) for name, kind in PARTS.items()) or found["key"] != key:
         return None
@@ -135,7 +135,7 @@ def keep(folder: Path, run: Run, measured: Measured, made: Mapping[str, str]) ->
 
 
 def _threads_in(place: Path) -> dict[str, str]:
-    """The threads that a training was begun with, and so went on with, whatever this call has; {} where that is not known."""
+    """Return the threads that a training was begun with, and so went on with, whatever this call has; {} where not known."""
     threads = (read_json(place / "config.json") or {}).get("threads")
     return {"threads": str(threads)} if isinstance(threads, int) else {}
 
@@ -148,14 +148,14 @@ def fail(folder: Path, key: str, traceback: str) -> None:
 
 
 def records_in(folder: Path) -> tuple[dict[str, Any], list[Record]]:
-    """What was asked for, and the records that are there, in the order of the study. Raises: UsageError."""
+    """Read what was asked for, and the records that are there, in the order of the study. Raises: UsageError."""
     asked = described(folder)
     found = (kept(folder, key, configuration) for key, configuration in asked["runs"].items())
     return asked, [record for record in found if record is not None]
 
 
 def _odd_cell(record: Mapping[str, Any]) -> str | None:
-    """The first that is no cell of a table, by the name of its column; None where all are."""
+    """Return the first value that is no cell of a table, with its column; None where all are."""
     rows = [(record["measures"], _is_number), (record["point"], _is_plain), *((row, _is_cell) for row in record["rows"])]
     for row, fits in rows:
         if not isinstance(row, dict):
@@ -171,23 +171,23 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Nothing, a truth value, a number or words."""
+    """Return whether it is None, a truth value, a number or words."""
     return isinstance(value, bool | str) or _is_number(value)
 
 
 def _is_cell(value: Any) -> bool:
-    """What a cell of a table may be: plain, or a list of numbers."""
+    """Return whether a cell of a table may be this: plain, or a list of numbers."""
     return _is_plain(value) or (isinstance(value, list) and all(map(_is_number, value)))
 
 
 def _is_key(name: str) -> bool:
-    """Whether it can name a folder beside the others, as the keys of runs do."""
+    """Return whether it can name a folder beside the others, as the keys of runs do."""
     return KEY.fullmatch(name) is not None
 
 
 @contextmanager
 def claimed(place: Path) -> Iterator[bool]:
-    """Whether this process is the one that works on a run; the claim ends with the process, however that ends."""
+    """Yield whether this process is the one that works on a run; the claim ends with the process, however that ends."""
     runs = place.parent
     check_no_links(runs.parent, runs.name, runs / place.name, place / CLAIM)
     place.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ def _refuse_change(folder: Path, key: str, before: Any, now: Any) -> None:
 
 
 def _as_of_now(configuration: Any) -> Any:
-    """With settings that came since it was written, as they are by default; itself if it is none."""
+    """Add the settings that came since it was written, as they are by default; return it as it is if it is no configuration."""
     try:
         plain = json.loads(json.dumps(Configuration.from_json(configuration).to_json()))
     except UsageError:
@@ -225,7 +225,7 @@ def _as_of_now(configuration: Any) -> Any:
 
 
 def _difference(before: Any, now: Any, path: str = "") -> tuple[str, Any, Any]:
-    """The first setting in which two configurations differ."""
+    """Return the first setting in which two configurations differ."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for name in dict.fromkeys([*before, *now]):
             if before.get(name) != now.get(name) or (name in before) != (name in now):

@@ -1,4 +1,4 @@
-r"""`ctrnn study run`: what is missing in a folder, carried out by worker processes, and the page of what is there then.
+r"""Carry out `ctrnn study run`: what is missing in a folder, by worker processes; then write the page of what is there.
 
 A run is a function of its configuration, so order and number of workers change no bit; only the number of threads may change
 the last ones, unless the configuration has it. Without `--workers` there is one for each core, with one thread.
@@ -106,13 +106,13 @@ def _runs(study: Study, scale: str) -> list[Run]:
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
-    """How many workers, and the threads of each."""
+    """Return how many workers, and the threads of each."""
     size = workers or cores()
     return size, max(1, cores() // size)
 
 
 class _Progress:
-    """A line a run on stdout, and a bar on stderr where that is a terminal."""
+    """Prints a line a run on stdout, and a bar on stderr where that is a terminal."""
 
     def __init__(self, folder: Path, study: Study, runs: Mapping[str, Run], missing: int) -> None:
         self.folder, self.study, self.runs = folder, study, runs
@@ -165,14 +165,14 @@ def _headline(study: Study, record: Record) -> str:
 
 
 def _made(threads: int) -> dict[str, str]:
-    """The machine and versions, in words."""
+    """Return machine and versions, in words."""
     found = facts()
     names = ("processor", "vectors", "cores", "python", "ctrnn", "torch", "torchdiffeq", "compiler", "date")
     return {**{name: found[name] for name in names}, "threads": str(threads)}
 
 
 def _say(line: str) -> None:
-    """Above a bar, if there is one."""
+    """Print a line above the bar, if there is one."""
     checkpoint()
     tqdm.write(line)
     sys.stdout.flush()

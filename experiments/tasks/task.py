@@ -41,7 +41,7 @@ def one_hot(symbols: Tensor, kinds: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    r"""Sequences, their targets, and where these count.
+    r"""Holds sequences, their targets, and where these count.
 
     Shape:   xs (time, batch, input); targets as the kind of the task has them; counts (time, batch) of 0 and 1, where loss and
              accuracy look, None for everywhere; ts edges (time + 1,) or (time + 1, batch), or stamps, one fewer, None for one
@@ -56,16 +56,16 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """How many sequences."""
+        """Return how many sequences there are."""
         return self.xs.shape[1]
 
     def to(self, device: torch.device) -> Batch:
-        """The same on a device; times and lengths, which are numbers, stay."""
+        """Copy to a device; times and lengths, which are numbers, stay."""
         counts = None if self.counts is None else self.counts.to(device)
         return replace(self, xs=self.xs.to(device), targets=self.targets.to(device), counts=counts)
 
     def last(self, outputs: Tensor) -> Tensor:
-        """Outputs at each sequence's own last sample: (time, batch, outputs) -> (batch, outputs)."""
+        """Take the outputs at each sequence's own last sample: (time, batch, outputs) -> (batch, outputs)."""
         if self.lengths is None:
             return outputs[-1]
         lengths = self.lengths.to(outputs.device)
@@ -92,34 +92,34 @@ class Task(ABC):
         """Numbers that a model gives at every sample: one a class, or the predicted numbers."""
 
     def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
-        """`size` sequences; the same generator in the same state gives the same ones."""
+        """Draw `size` sequences; the same generator in the same state gives the same ones."""
         check_split(split)
         return self.drawn(checks.positive_size("size", size), generator, split)
 
     @abstractmethod
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
-        """What `batch` gives, once its arguments are checked."""
+        """Draw what `batch` gives, once its arguments are checked."""
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
-        """Batches of `size`, the last perhaps smaller, until there were so many sequences; the same for the same seed."""
+        """Yield batches of `size`, the last perhaps smaller, with so many sequences in all; the same ones for the same seed."""
         sequences, size = checks.positive_size("sequences", sequences), checks.positive_size("size", size)
         for k, start in enumerate(range(0, sequences, size)):
             yield self.batch(min(size, sequences - start), generator_of(seed, "evaluation", split, k), split)
 
     @abstractmethod
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """The mean over what counts; outputs (time, batch, output_size)."""
+        """Compute the mean loss over what counts; outputs (time, batch, output_size)."""
 
     @abstractmethod
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
-        """ "loss", and "accuracy" for classes: means over what counts."""
+        """Return "loss", and "accuracy" for classes: means over what counts."""
 
     def weight(self, batch: Batch) -> float:
-        """How much counts in a batch: the weight of its means among those of other batches."""
+        """Return how much counts in a batch: the weight of its means among those of other batches."""
         return float(batch.size)
 
     def part(self, batch: Batch, sequences: slice) -> Batch:
-        """Some of the sequences of a batch."""
+        """Take some of the sequences of a batch."""
         return self._part(batch, sequences, batch.targets[sequences])
 
     @staticmethod
@@ -134,19 +134,19 @@ class Task(ABC):
         )
 
     def fingerprint(self) -> str | None:
-        """A digest of the files that the task reads, by which other data are noticed; None where it reads none."""
+        """Return a digest of the files that the task reads, by which other data are noticed; None where it reads none."""
         return None
 
     def target_counts(self) -> dict[str, baselines.TargetCounts]:
-        """For classes: name of a predictor -> how often each target goes with what it sees; {} where none is known."""
+        """Return, for classes, name of a predictor -> how often each target goes with what it sees; {} where none is known."""
         return {}
 
     def baselines(self) -> dict[str, float]:
-        """Name -> loss of the best predictor without memory, or with as much as the name says; {} where none is known."""
+        """Return name -> loss of the best predictor without memory, or with as much as the name says; {} where none is known."""
         return {name: baselines.loss(counts) for name, counts in self.target_counts().items()}
 
     def baseline_accuracies(self) -> dict[str, float]:
-        """Name -> accuracy of the same predictors."""
+        """Return name -> accuracy of the same predictors."""
         return {name: baselines.accuracy(counts) for name, counts in self.target_counts().items()}
 
     def _checked(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -218,18 +218,18 @@ class FromFiles(ClassOfTheSequence):
 
     @abstractmethod
     def count(self, split: str) -> int:
-        """How many sequences a split has."""
+        """Return how many sequences a split has."""
 
     @abstractmethod
     def batch_of(self, split: str, which: Tensor) -> Batch:
-        """These sequences of a split, by their places in it."""
+        """Make a batch of these sequences of a split, by their places in it."""
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
-        """Sequences of the split, each drawn anew."""
+        """Draw sequences of the split, each anew."""
         return self.batch_of(split, torch.randint(self.count(split), (size,), generator=generator))
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
-        """The split in order, each sequence once, at most so many; `seed` changes nothing."""
+        """Yield the split in order, each sequence once, at most so many; `seed` changes nothing."""
         check_split(split)
         sequences, size = checks.positive_size("sequences", sequences), checks.positive_size("size", size)
         for which in torch.arange(min(sequences, self.count(split))).split(size):
