@@ -1,7 +1,12 @@
-"""One unit and a target that is held: gates, limits and errors of every map."""
+r"""One unit: gates, limits and errors of every map, on a target that is held and where h is forgotten slowly.
+
+held     dh/dt = g (f - h)
+power    dh/dt = -g |h|^r h
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pandas as pd
@@ -10,15 +15,27 @@ import torch
 from discretize import Step
 from experiments.breakdown import figures
 from experiments.breakdown.maps import GATES, MAPS, limits
-from experiments.breakdown.one_unit import GRID, MARKED, bars_of_maps, errors, limit_failures, regions_of, softplus_identity
+from experiments.breakdown.one_unit import (
+    EXPONENT,
+    GRID,
+    MARKED,
+    bars,
+    bars_of_maps,
+    decay_factor,
+    errors,
+    limit_failures,
+    regions_of,
+    softplus_identity,
+)
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
 from experiments.reports.report import Section
 from experiments.reports.templates import scientific
 
-__all__ = ["held_section"]
+__all__ = ["held_section", "power_section"]
 
 PART, FIELD = "one unit, held target", "g (f - h)"
+LABEL = f"g dt |h|^r, r = {EXPONENT:g}"
 
 
 @torch.no_grad()
@@ -55,6 +72,56 @@ def held_section(recording: Recording, say: Callable[[str], None]) -> Section:
         marked=MARKED,
         errors=[[name, *(_error(step, x) for x in MARKED)] for name, step in MAPS.items()],
         identity=identity,
+    )
+
+
+@torch.no_grad()
+def power_section(recording: Recording, say: Callable[[str], None]) -> Section:
+    """What one step leaves of h under the power decay, by every map."""
+    y = torch.logspace(-2, math.log10(50), 61, dtype=torch.float64)
+    exact = (1 + EXPONENT * y) ** (-1 / EXPONENT)
+    factors = {name: decay_factor(step, y) for name, step in MAPS.items()}
+    regions = {name: regions_of(found, y) for name, found in factors.items()}
+    off = {name: (found - exact).abs().clamp(min=1e-17) for name, found in factors.items()}
+    largest = {name: float(values.max()) for name, values in off.items()}
+    say(f"  r = {EXPONENT:g}: largest error of a step for g dt |h|^r up to 50")
+    for name, worst in largest.items():
+        say(f"  {name:<22}{worst:>10.3g}")
+    first, growing = 2 / (EXPONENT + 1), float(y[regions["Taylor2"].index("divergent")])
+    return Section.from_template(
+        "breakdown/power.html.jinja",
+        "power",
+        figures={
+            "power-regions": figures.region_bars({name: bars(y, found) for name, found in regions.items()}, LABEL),
+            "power": figures.by_family(
+                y.tolist(),
+                {name: values.nan_to_num(torch.inf, torch.inf).tolist() for name, values in off.items()},
+                LABEL,
+                "error of one step, in units of |h|",
+                (1e-9, 10),
+            ),
+        },
+        numbers={
+            "rows": pd.concat(
+                frame(
+                    "one unit, power decay",
+                    f"-g |h|^{EXPONENT:g} h",
+                    name,
+                    y.numpy(),
+                    "factor of one step",
+                    found.numpy(),
+                    regions[name],
+                )
+                for name, found in factors.items()
+            ),
+            "largest_error": largest,
+        },
+        failures=[
+            *([f"Splitting is off by {largest['Splitting']:.1e} under the power decay."] if largest["Splitting"] > 1e-14 else []),
+            *([f"Taylor2 grows from {growing:.3g}."] if not 1 < growing / first < 1.2 else []),
+        ],
+        first=first,
+        splitting=max(largest["Splitting"], 1e-17),
     )
 
 

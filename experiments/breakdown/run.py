@@ -9,9 +9,8 @@ from time import perf_counter
 
 from experiments.breakdown.chart import chart_section
 from experiments.breakdown.cost import cost_section
-from experiments.breakdown.held import held_section
+from experiments.breakdown.held import held_section, power_section
 from experiments.breakdown.networks import networks_section
-from experiments.breakdown.power import power_section
 from experiments.breakdown.recorded import recorded_section
 from experiments.breakdown.rows import as_csv
 from experiments.data.recording import Recording

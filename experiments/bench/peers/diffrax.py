@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from jax import Array
 from torch import Tensor
 
 import ctrnn
@@ -119,7 +120,7 @@ class _Jitted:
         return self.compiled[key]
 
 
-def _array(tensor: Tensor) -> Any:
+def _array(tensor: Tensor) -> Array:
     return jnp.asarray(tensor.detach().cpu().numpy())
 
 
@@ -134,11 +135,11 @@ def _from_starts(problem: Problem) -> _Jitted:
         raise TypeError(f"{problem.name} is not Lorenz's equation, which is written for JAX here.")
     begin, end = problem.times.tolist()
 
-    def flow(t: Any, h: Any, args: Any) -> Any:
+    def flow(t: Array, h: Array, args: Any) -> Array:
         x, y, z = h
         return jnp.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z])
 
-    def solve(h: Any, tolerance: Any) -> Any:
+    def solve(h: Array, tolerance: Array) -> tuple[Array, Array]:
         control = diffrax.PIDController(rtol=tolerance, atol=tolerance, norm=lambda error: jnp.abs(error).max())
         solved = diffrax.diffeqsolve(
             diffrax.ODETerm(flow), diffrax.Tsit5(), begin, end, None, h, stepsize_controller=control, max_steps=4096
@@ -146,7 +147,7 @@ def _from_starts(problem: Problem) -> _Jitted:
         assert solved.ys is not None
         return solved.ys[0], solved.stats["num_steps"]
 
-    def states(h: Any, tolerance: Any) -> Any:
+    def states(h: Array, tolerance: Array) -> tuple[Array, Array]:
         ends, steps = jax.vmap(solve, (0, None))(h, tolerance)
         return jnp.stack([h, ends]), steps.max()
 
@@ -159,19 +160,19 @@ def _functions(field: ctrnn.VectorField, solver: Any, max_steps: int) -> tuple[C
     gate = GATES[_rate(field)]
     names = [name for name, _ in field.named_parameters()]
 
-    def flow(t: Any, h: Any, args: Any) -> Any:
+    def flow(t: Array, h: Array, args: Any) -> Array:
         projected, (candidate, rate) = args
         speed = rate if gate is None else gate(projected[1] + h @ rate.T)
         return speed * (jnp.tanh(projected[0] + h @ candidate.T) - h)
 
-    def states(weights: list[Any], xs: Any, h0: Any, tolerance: Any) -> Any:
+    def states(weights: list[Array], xs: Array, h0: Array, tolerance: Array) -> tuple[Array, Array]:
         at = dict(zip(names, weights, strict=True))
         parts = ("candidate",) if gate is None else ("candidate", "rate")
         projected = [xs @ at[f"{part}.weight_x"].T + at[f"{part}.bias"] for part in parts]
         inner = (at["candidate.weight_h"], jnp.exp(at["rate.log_alpha"]) if gate is None else at["rate.weight_h"])
         control = _Carried(diffrax.PIDController(rtol=tolerance, atol=tolerance, norm=lambda error: jnp.abs(error).max()))
 
-        def piece(carried: Any, row: Any) -> Any:
+        def piece(carried: tuple[Array, Array], row: list[Array]) -> tuple[Any, Any]:
             h, dt = carried
             solved = diffrax.diffeqsolve(
                 diffrax.ODETerm(flow),

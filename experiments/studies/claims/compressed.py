@@ -122,10 +122,10 @@ class Compressed(Study):
         return [{**point, "seed": seed} for seed in range(sizes.seeds) for point in each]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        told = point["clock_given"]
-        task = {"task": "clocked-recall", "clocks": TRAINED[point["on"]], "clock_given": told, "characters": sizes.characters}
+        known = point["clock_given"]
+        task = {"task": "clocked-recall", "clocks": TRAINED[point["on"]], "clock_given": known, "characters": sizes.characters}
         model = {"field": RATES[point["rate"]], "integrator": point["trained"]}
-        return by_adam(point, sizes, **task, counted="last" if told else "all", **model)
+        return by_adam(point, sizes, **task, counted="last" if known else "all", **model)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
         task, training = run.configuration.task, run.configuration.training

@@ -19,8 +19,9 @@ from discretize import ContinuousRNN, DecayLaw, DiscreteRNN
 from experiments.reports.spreads import spread
 from experiments.tasks.recorded.recordings import Sequences
 
-__all__ = ["law_numbers", "law_over", "laws_in_words", "recordings_in_pieces", "simplify"]
+__all__ = ["MOMENTS", "law_numbers", "law_over", "laws_in_words", "recordings_in_pieces", "simplify"]
 
+MOMENTS = {"start": "at the start", "trained": "trained"}  # of a network, at which its memory is measured
 WALKING = (0, 1, 2)  # of UCI HAR's six activities; the others are rest
 
 

@@ -23,7 +23,7 @@ from experiments.data.uci_har import WINDOW
 from experiments.reports.spreads import NotEnoughError, Spread, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
-from experiments.studies.claims.laws import law_over, laws_in_words, recordings_in_pieces, simplify
+from experiments.studies.claims.laws import MOMENTS, law_over, laws_in_words, recordings_in_pieces, simplify
 from experiments.studies.claims.training import once
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Dots, Table, across
@@ -36,7 +36,6 @@ __all__ = ["SlowMemory"]
 
 SURROUNDINGS = ("free", "driven", "silence", "noise")
 RECORDED = ("driven, walking", "driven, resting", "walking", "resting")
-MOMENTS = {"start": "at the start", "trained": "trained"}
 SEQUENCES = 16
 FORGETS = 25  # of c in alpha = c/T, with which networks forget within a sequence
 CHANCE, SOLVED = 0.6, 0.95

@@ -25,7 +25,7 @@ class Copies(UnifilarSource):
     r"""Lines of a word, blanks, = and the word.
 
     Args:    lines: of a sequence; letters: from which words are made, at most 26; length: of a word; blanks: after it.
-    Source:  this project; the task is that of Hochreiter and Schmidhuber 1997, as a sequence of symbols.
+    Source:  Hochreiter and Schmidhuber 1997, whose task this is as a sequence of symbols.
     """
 
     lines: int = 100

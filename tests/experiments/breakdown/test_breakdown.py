@@ -15,7 +15,7 @@ from cases import each
 import ctrnn
 import discretize
 from experiments import __main__ as command_line
-from experiments.breakdown import chart, cost, figures, held, maps, networks, one_unit, power, recorded, rows, run
+from experiments.breakdown import chart, cost, figures, held, maps, networks, one_unit, recorded, rows, run
 from experiments.data.recording import Recording
 from experiments.reports import report
 from experiments.runs.pool import End
@@ -248,7 +248,7 @@ def made(tmp_path_factory):
     out, said = tmp_path_factory.mktemp("atlas"), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "WorkerPool", Here)
-        patch.setattr(run, "PARTS", (("One", held.held_section), ("Two", power.power_section)))
+        patch.setattr(run, "PARTS", (("One", held.held_section), ("Two", held.power_section)))
         for module in (run, report):
             patch.setattr(module, "say", said.append)
         done = run.run(out, recording(), "ctrnn breakdown")

@@ -21,7 +21,7 @@ from discretize import ContinuousRNN, DiscreteRNN, SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
-from experiments.studies.claims.laws import law_numbers, laws_in_words
+from experiments.studies.claims.laws import MOMENTS, law_numbers, laws_in_words
 from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, best_settings, groups, spreads, where
 from experiments.studies.specs import Bands, Table, across
@@ -36,7 +36,6 @@ T, EPOCH = 128, 59
 EXPONENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 DRAWN = {r: f"r = {r:g}" for r in EXPONENTS if r != 0.25}
 INTEGRATORS = {"euler": "Euler", "splitting": "splitting", "exact": "exact"}
-MOMENTS = {"start": "at the start", "trained": "trained"}
 PRINTED = {0.0: 0.914, 2.0: 0.921}  # table II
 GAIN = PRINTED[2.0] - PRINTED[0.0]
 LAWS, GRADIENTS = 16, 100  # sequences
