@@ -47,6 +47,7 @@ WHOLE, HALF = (torch.float32, torch.float64), (torch.float16, torch.bfloat16)
 
 
 def is_fused(name: str, value: Fused) -> Fused:
+    """Check that a setting is True, False or "always"."""
     if not isinstance(value, bool) and value != "always":
         raise TypeError(f'`{name}` must be True, False or "always", got {value!r}.')
     return value
@@ -115,10 +116,12 @@ def tensor_reason(tensors: Iterable[Tensor]) -> str | None:
 
 
 def tangent_reason(tensors: Iterable[Tensor]) -> str | None:
+    """Why tensors with forward-mode tangents have no kernel; None without any."""
     return TANGENTS if any(unpack_dual(tensor).tangent is not None for tensor in tensors) else None
 
 
 def autocast_reason(xs: Tensor) -> str | None:
+    """Why autocast to half precision rules kernels out; None where it is off."""
     device = xs.device.type
     if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) in HALF:
         return f"autocast to {torch.get_autocast_dtype(device)} is on"

@@ -207,6 +207,7 @@ def _no_kernel(engine: _Engine, step: Step, given: list[Tensor], fused: Fused) -
 
 
 def derivatives_reason(step: Step) -> str | None:
+    """Why a step that differentiates the field has no kernel; None for others."""
     return f"{type(step).__name__} takes derivatives of the field" if step.tangents or step.jacobians else None
 
 

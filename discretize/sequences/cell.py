@@ -78,6 +78,7 @@ class DiscreteCell(AnsweredInit, nn.Module):
 
 
 def checked_step(step: Step) -> Step:
+    """Refuse what is no step map."""
     if not isinstance(step, Step):
         hint = "; make an instance, `step()`" if isinstance(step, type) and issubclass(step, Step) else ""
         raise TypeError(f"`step` must be a step map such as discretize.Euler(), got {step!r}{hint}.")

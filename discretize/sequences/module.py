@@ -231,5 +231,6 @@ class FieldModule(SequenceModule):
 
 
 def check_no_lengths(lengths: Lengths) -> None:
+    """Refuse `lengths` beside packed sequences."""
     if lengths is not None:
         raise ValueError("`x` is a PackedSequence, which knows its lengths; leave `lengths` out.")

@@ -211,6 +211,7 @@ def _found(
 
 
 def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
+    """Sum gradients, None counting as 0."""
     found = [gradient for gradient in gradients if gradient is not None]
     return sum(found[1:], found[0]) if found else None
 

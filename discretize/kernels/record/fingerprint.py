@@ -59,6 +59,7 @@ def fingerprint(found: Attributes | str, ran: Iterable[CodeType] = (), *others: 
 
 
 def digest(*words: Any) -> str:
+    """Hash words; equal words have equal digests in every process."""
     return hashlib.sha256(ascii(words).encode()).hexdigest()[:32]
 
 

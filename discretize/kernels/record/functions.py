@@ -12,6 +12,7 @@ __all__ = ["CHEAP", "FUNCTIONS", "number"]
 
 
 def number(value: float) -> str:
+    """Write a number in C++, nan and infinities too."""
     if math.isfinite(value):
         return f"real({value!r})"
     limit = "quiet_NaN" if math.isnan(value) else "infinity"

@@ -72,6 +72,7 @@ class Unwatched(BaseException):  #  code that catches every Exception must not c
 
 
 def unwatched(name: str) -> str:
+    """Say that code asks for what cannot be compared between calls."""
     return f"its code asks for `{name}`, which cannot be compared from call to call"
 
 

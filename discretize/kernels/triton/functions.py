@@ -16,6 +16,7 @@ TERMS = {torch.float32: 10, torch.float64: 18}  # of series at arguments up to 1
 
 
 def number(value: float) -> str:
+    """Write a number in Triton, nan and infinities too."""
     return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
 
 

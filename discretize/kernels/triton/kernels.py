@@ -44,6 +44,7 @@ def triton_reason(like: Tensor, stored: Sequence[torch.dtype] = ()) -> str | Non
 
 @cache
 def writer(dtype: torch.dtype) -> Writer:
+    """Write programs of sequences for numbers of this dtype."""
     return partial(written, dtype=dtype)
 
 
