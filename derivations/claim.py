@@ -187,9 +187,9 @@ class Place:
             sizes=self.sizes,
         )
 
-    def repeats(self, entry: Entry, quote: str) -> Entry:
-        """The entry of another place, said here once more."""
-        return replace(entry, source=self.source, label=self.label, quote=quote)
+    def repeats(self, entry: Entry, quote: str, words: str = "") -> Entry:
+        """The entry of another place, said here once more, perhaps in other words."""
+        return replace(entry, source=self.source, label=self.label, quote=quote, words=words or entry.words)
 
 
 @dataclass(frozen=True)

@@ -374,34 +374,28 @@ def recurrent() -> Iterator[Entry]:
     )
     factor = 1 - share + share * weight
     slower = factor.subs(weight, Rational(1, 2))
-    for label, claimed, quote in (
-        (
-            "sec. IV-B, enough",
-            "To see that recurrent weights have a negligible effect it is enough that the Jacobian decays "
-            "exponentially: then its rate is that of (1 - alpha)^n.",
-            "decays exponentially as time goes back. As the latter condition can be "
-            "checked directly by the backpropagation method",
+    enough = paper("sec. IV-B, enough").says(
+        "To see that recurrent weights have a negligible effect it is enough that the Jacobian decays "
+        "exponentially: then its rate is that of (1 - alpha)^n.",
+        Equal(factor, 1 - share),
+        correction=Correction(
+            "The rate must be compared, too. One unit near h = 0 has the factor 1 - alpha (1 - U): exponential for every U "
+            "between 0 and 1, and for U = 1/2 with twice the time, 2/alpha for 1/alpha.",
+            Equal(factor, 1 - share * (1 - weight)),
+            Less(slower, S.One, True),
+            Less(1 - share, slower, True),
+            Equal((1 - (1 - share)) / (1 - slower), S(2)),
         ),
-        (
-            "sec. IV-B, conclude",
-            "If gradients decay exponentially, the leaky units represent the time scale: the factor of a step is 1 - alpha.",
-            "we can conclude that the gating mechanism or the leaky units indeed represent the time scale of the state",
-        ),
-    ):
-        yield paper(label).says(
-            claimed,
-            Equal(factor, 1 - share),
-            correction=Correction(
-                "The rate must be compared, too. One unit near h = 0 has the factor 1 - alpha (1 - U): exponential for every U "
-                "between 0 and 1, and for U = 1/2 with twice the time, 2/alpha for 1/alpha.",
-                Equal(factor, 1 - share * (1 - weight)),
-                Less(slower, S.One, True),
-                Less(1 - share, slower, True),
-                Equal((1 - (1 - share)) / (1 - slower), S(2)),
-            ),
-            remark="alpha = u/(1 + u)",
-            quote=quote,
-        )
+        remark="alpha = u/(1 + u)",
+        quote="decays exponentially as time goes back. As the latter condition can be "
+        "checked directly by the backpropagation method",
+    )
+    yield enough
+    yield paper("sec. IV-B, conclude").repeats(
+        enough,
+        "we can conclude that the gating mechanism or the leaky units indeed represent the time scale of the state",
+        "If gradients decay exponentially, the leaky units represent the time scale: the factor of a step is 1 - alpha.",
+    )
     new, slope = symbols.weights("A", 2, 1), symbols.weights("J", 2, 2)
     loss = symbols.biases("l", 2)
     by_rule = new.T * slope.T * loss

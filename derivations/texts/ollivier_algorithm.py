@@ -225,50 +225,32 @@ def quantities(n: int, edges: int, symbols: int, times: int) -> dict[str, int]:
 
 def costs() -> Iterator[Entry]:
     """Computational complexity, a sentence at a time."""
-    said = (
-        (
-            "forward pass",
-            N * T * (d + A),
-            N * T * d,
-            "without the output probabilities",
+    bounds = {  # right, wrong, and what is wrong
+        "forward pass": (N * T * (d + A), N * T * d, "without the output probabilities"),
+        "W": (N * T * A, N * T, "without A"),
+        "update of w": (N * A, N, "without A"),
+        "B": (N * T * (d + A), N * T * A, "without d"),
+        "G": (N * T * d, N * T, "without d"),
+        "matrices": (N * T * d**2, N * T * d, "d for d^2"),
+    }
+    said = {
+        "forward pass": (
             "forward pass costs O(N T d + N T A)",
             "The cost of one forward pass is O(NTd) for computing the activities and "
             "O(NTA) for computing the output probabilities",
         ),
-        (
-            "W",
-            N * T * A,
-            N * T,
-            "without A",
+        "W": (
             "quantities W_iy cost O(N T A), as do the Hessian values",
             "The cost of computing the quantities W_{iy} is O(NTA) as well, as is the cost of computing the Hessian values",
         ),
-        ("update of w", N * A, N, "without A", "update of w costs O(N A)", "Applying the update of w costs O(NA)"),
-        (
-            "B",
-            N * T * (d + A),
-            N * T * A,
-            "without d",
-            "values B and the moduli cost O(N T (d + A))",
-            r"Computing the backpropagated values B^{t}_{j} costs O(NT(d+A))",
-        ),
-        (
-            "G",
-            N * T * d,
-            N * T,
-            "without d",
-            "gradients G cost O(N T d), without a factor A",
-            r"The cost of computing the gradients G_{i}^{(jy)} is O(NTd)",
-        ),
-        (
-            "matrices",
-            N * T * d**2,
-            N * T * d,
-            "d for d^2",
+        "update of w": ("update of w costs O(N A)", "Applying the update of w costs O(NA)"),
+        "B": ("values B and the moduli cost O(N T (d + A))", r"Computing the backpropagated values B^{t}_{j} costs O(NT(d+A))"),
+        "G": ("gradients G cost O(N T d), without a factor A", r"The cost of computing the gradients G_{i}^{(jy)} is O(NTd)"),
+        "matrices": (
             "entries of the matrices cost O(N T d^2), without a factor A",
             "Computing the entries takes time O(Td^{2}) for each j, hence a total cost of O(NTd^{2})",
         ),
-    )
+    }
 
     def counted(name: str, bound: Expr) -> Callable[[], Cases]:
         def cases() -> Cases:
@@ -280,7 +262,8 @@ def costs() -> Iterator[Entry]:
 
         return cases
 
-    for name, bound, wrong, how, words, quote in said:
+    for name, (bound, wrong, how) in bounds.items():
+        words, quote = said[name]
         yield paper(f"sec. 2, cost, {name}", sizes="5 and 9 units, 1 and 5 edges, 2 and 11 symbols, 11 and 23 times").says(
             f"The {words}.",
             Every(f"16 sizes, products of {name}", counted(name, bound)),

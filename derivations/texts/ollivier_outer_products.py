@@ -192,31 +192,26 @@ def symbols_and_weights() -> Iterator[Entry]:
         r"all the input parameters \rho_{ix} for all x",
     )
     cofactor = M[0, 2] * M[1, 2] - M[0, 1] * M[2, 2]
-    for label, words, quote in (
-        (
-            "sec. 3.5, RNNs, independence",
-            "independent",
-            r"parameters corresponding to distinct symbols y\neq y^{\prime} are independent for GNNs and GLNNs but not for RNNs",
+    apart = paper("sec. 3.5, RNNs, independence").says(
+        "Contrary to GNNs and GLNNs, the parameters of RNNs for different symbols are not independent.",
+        Fails(Equal(M[0, 1], S.Zero)),
+        correction=Correction(
+            "They are: no two symbols are read at one time, so rho_ix and rho_ix' have no cross-term. They are coupled through "
+            "the tau_ji, which are orthogonal to neither: the inverse of the metric does have a cross-term.",
+            Equal(M[0, 1], S.Zero),
+            Equal(M[0, 2], c[0] * at[0] + c[2] * at[2]),
+            Fails(Equal(cofactor, S.Zero)),
         ),
-        (
-            "sec. 4, RNNs, orthogonality",
-            "mutually orthogonal",
-            "the parameters corresponding to different symbols in the alphabet are not mutually orthogonal",
-        ),
-    ):
-        yield paper(label).says(
-            f"Contrary to GNNs and GLNNs, the parameters of RNNs for different symbols are not {words}.",
-            Fails(Equal(M[0, 1], S.Zero)),
-            correction=Correction(
-                "They are: no two symbols are read at one time, so rho_ix and rho_ix' have no cross-term. They are coupled "
-                "through the tau_ji, which are orthogonal to neither: the inverse of the metric does have a cross-term.",
-                Equal(M[0, 1], S.Zero),
-                Equal(M[0, 2], c[0] * at[0] + c[2] * at[2]),
-                Fails(Equal(cofactor, S.Zero)),
-            ),
-            remark="for one unit and its inputs rho_a, rho_b, tau, and the word aba",
-            quote=quote,
-        )
+        remark="for one unit and its inputs rho_a, rho_b, tau, and the word aba",
+        quote=r"parameters corresponding to distinct symbols y\neq y^{\prime} are "
+        r"independent for GNNs and GLNNs but not for RNNs",
+    )
+    yield apart
+    yield paper("sec. 4, RNNs, orthogonality").repeats(
+        apart,
+        "the parameters corresponding to different symbols in the alphabet are not mutually orthogonal",
+        "Contrary to GNNs and GLNNs, the parameters of RNNs for different symbols are not mutually orthogonal.",
+    )
 
 
 def cost() -> Iterator[Entry]:
