@@ -36,7 +36,7 @@ def page(claims: Sequence[Claim]) -> str:
         "derive/page.html.jinja",
         chapters=[(source, list(found)) for source, found in groupby(claims, key=lambda claim: claim.source)],
         titles={source: TITLES.get(source, source) for source in sources},
-        counts={source: [count[source, verdict] for verdict in used] for source in sources},
+        counts={source: [count[source, verdict] or "" for verdict in used] for source in sources},
         verdicts={words.kind: verdict for verdict, words in used.items()},
         words=WORDS,
         summary=summary(claims),
