@@ -334,9 +334,9 @@ def test_what_comes_after_the_end_of_a_sample_is_not_solved():
         return torch.stack([h[:, 0] ** 2, 0 * h[:, 1]], 1)
 
     end = Event(lambda t, h: h[:, 0] - h[:, 1], terminal=True)
-    found = integrate(growing, None, starts([1.0, 5.0], [0.5, 4.0]), [0.0, 0.5, 3.0], method="dopri8", events=end, **TIGHT)
-    assert_close(found.events[0].times, torch.tensor([0.8, 1.75]), rtol=0, atol=1e-8)
-    assert_close(found.hs[2], starts([5.0, 5.0], [4.0, 4.0]), rtol=0, atol=1e-7)
+    found = integrate(growing, None, starts([1.0, 5.0], [0.5, 4.0]), [0.0, 0.5, 3.0], events=end, rtol=1e-6, atol=1e-6)
+    assert_close(found.events[0].times, torch.tensor([0.8, 1.75]), rtol=0, atol=1e-4)  # the slope there is 25, and grows so
+    assert_close(found.hs[2], starts([5.0, 5.0], [4.0, 4.0]), rtol=0, atol=1e-3)
     with pytest.raises(SolverError, match=r"t = 2, sample 1, .* grows without bound"):
         integrate(growing, None, starts([1.0, 5.0], [0.5, -1.0]), [0.0, 3.0], events=end)
 

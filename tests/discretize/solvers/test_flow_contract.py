@@ -227,8 +227,8 @@ def test_noise_rounding_and_fields_apart_are_not_accused():
     for field in (*fields, dropped, VectorFieldOf(lambda x, h: nn.functional.layer_norm(x, (2,)) - h)):
         rnn = DiscreteRNN(field, allow_overshoot=True)
         assert coupled(lambda rnn=rnn: rnn(x)) == []
-        if not isinstance(field, Noisy):
-            ContinuousRNN(field)(x)
+    for field in (ctrnn.glnn(2, 3), dropped, rounded_sums()):
+        ContinuousRNN(field)(x)
 
 
 def test_to_look_takes_no_random_numbers_and_writes_nothing():
