@@ -21,11 +21,9 @@ from tqdm import tqdm
 from ctrnn import Driven, Path, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.calls import ORDERS
-from ctrnn.clocks.warp import as_speed
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.field import check_batched_state, check_input, check_state
 from ctrnn.fields.probes import COUPLED, couples_samples, moved
-from ctrnn.inputs.derived import ReversedPath
 from ctrnn.inputs.splines import as_path
 from discretize.errors import Failure, SolverError, SolverWarning, warn_user
 from discretize.graphs import check_values, whole
@@ -39,7 +37,7 @@ from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
 from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
 from discretize.solvers.diagnosis import slow_hint
 from discretize.solvers.engine import SolverState, SolverStats
-from discretize.solvers.equation import BackwardField, NumbersRefused, as_driven_field, joined
+from discretize.solvers.equation import NumbersRefused, as_driven_field, driven_in, increasing_times, joined, times_within
 from discretize.solvers.events import Event, EventSolve, checked_events
 from discretize.solvers.segments import chain_of
 from discretize.steps.step import Step
@@ -136,7 +134,7 @@ def solve(
     if isinstance(path, Tensor):
         got = f"`path` must be a ctrnn.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`."
         raise TypeError(f"{got} {ORDERS['integrate']}")
-    times, direction = _times(ts)
+    times, direction = increasing_times(ts)
     given, (state, shapes) = field, joined(h0)
     happens = checked_events(events, shapes) if events else ()
     if happens:
@@ -151,8 +149,8 @@ def solve(
             raise TypeError(f"`events` are found in float32 or float64, and `h0` is {stored}.")
         field, path, state = _in_float32(field, path, state)
     with without_autocast(field.device):
-        driven = _driven(field, path, speed, state, direction)
-        times = _inside(times, driven)
+        driven = driven_in(direction, field, path, speed, state)
+        times = times_within(driven, times)
         _check_solve(given, driven, times, state, settings)
         if happens:
 
@@ -219,27 +217,6 @@ def _check_event_solve(settings: Settings, direction: int) -> None:
         raise ValueError("`events` are found forwards in time; `ts` goes back.")
 
 
-def _times(ts: object) -> tuple[Tensor, int]:
-    """Return the times, increasing, and 1; times that decrease are returned with the other sign, and -1."""
-    given = checks.as_times("ts", ts, differentiable=True)
-    steps = given.detach().diff(dim=0)
-    strictly = given.dim() == 1
-    back = bool(steps.numel()) and bool((steps < 0).all() if strictly else (steps <= 0).all() and (steps < 0).any())
-    return checks.are_times("ts", -given if back else given, 2, differentiable=True, strict=False), -1 if back else 1
-
-
-def _driven(field: VectorField, path: Path, speed: Path | Callable | None, h0: Tensor, direction: int) -> Driven:
-    batch = len(h0) if isinstance(h0, Tensor) and not h0.is_nested and h0.dim() > 1 else None
-    if direction > 0:
-        return Driven(field, path, speed, batch)
-    if path.knots.dim() > 1:
-        raise ValueError("`ts` goes back in time, and every sequence of `path` has times of its own; solve them one by one.")
-    clock = as_speed(speed)
-    driven = Driven(BackwardField(field), ReversedPath(path), None if clock is None else ReversedPath(clock), batch)
-    driven.direction = -1
-    return driven
-
-
 def _empty_trajectory(driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> Trajectory:
     """Return the trajectory of a batch of 0: no states, whose gradients are 0 and not missing, as in torch.nn."""
     start = driven.knots[0] if driven.knots.dim() > 1 else times[0]
@@ -247,22 +224,6 @@ def _empty_trajectory(driven: Driven, h0: Tensor, times: Tensor, settings: Setti
     stats = SolverStats().stats(str(settings.method))
     hs = hs.expand(len(times), *h0.shape)
     return Trajectory(driven.direction * times, hs, stats, between=lambda t: hs[:1].expand(len(t), *h0.shape))
-
-
-def _inside(times: Tensor, driven: Driven) -> Tensor:
-    if times.dim() > 1 and times.shape[1] != driven.batch:
-        raise ValueError(f"`ts` has times for {times.shape[1]} sequences, the path has {driven.batch}.")
-    if times.dim() > 1 or driven.knots.dim() > 1:
-        own = times if times.dim() > 1 else times[:, None].expand(-1, driven.batch)
-        within = checks.within("ts", own, driven.knots[0], driven.knots[-1])
-        return within if times.dim() > 1 else times
-    start, end = driven.interval
-    times = checks.within("ts", times, start, end)
-    if not bool((times.detach().diff() > 0).all()):
-        raise ValueError(
-            f"`ts` has several times within 4 ulp of one end of the interval [{start!r}, {end!r}]; keep one of them."
-        )
-    return times
 
 
 def _stored_dtype(settings: Settings, h0: object) -> torch.dtype | None:

@@ -139,7 +139,7 @@ class TorchdiffeqEngine(Engine):
         return self.snapshot.with_gradients(SETTING, gradients, [end.detach()], [h, *learned, *read])[0]
 
     def _end(self, solve: Callable[..., Any], segment: Segment, h: Tensor, **how: Any) -> Tensor:
-        flow = _RightHandSide(self, segment, h)
+        flow = _TorchdiffeqFlow(self, segment, h)
         ends = torch.tensor([0.0, flow.span], dtype=torch.float64, device=h.device)
         lengths = ("first_step", "max_step", "min_step", "step_size")
         options: dict[str, Any] = {name: value / flow.scale if name in lengths else value for name, value in self.options.items()}
@@ -162,7 +162,7 @@ class TorchdiffeqEngine(Engine):
             raise Failure(cause, hint, segment.when(float(segment.lengths.max()), sample), sample, unit)
         return end
 
-    def _failure(self, said: str, flow: _RightHandSide) -> Failure | None:
+    def _failure(self, said: str, flow: _TorchdiffeqFlow) -> Failure | None:
         known = next((words for start, words in FAILURES.items() if said.startswith(start)), None)
         if known is None:
             return None
@@ -177,7 +177,7 @@ class TorchdiffeqEngine(Engine):
         return Failure(cause, hint, flow.segment.when(flow.since(tau, sample), sample), sample, unit)
 
 
-class _RightHandSide:
+class _TorchdiffeqFlow:
     """Evaluates dh/dt on a segment as torchdiffeq calls it, with the callbacks that its method has."""
 
     def __init__(self, engine: TorchdiffeqEngine, segment: Segment, h: Tensor) -> None:

@@ -16,13 +16,26 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ctrnn import HeldPath, TimePath, VectorField, checks
+from ctrnn import Driven, HeldPath, Path, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for
+from ctrnn.clocks.warp import as_speed
 from ctrnn.fields.field import check_field, check_like_field
 from ctrnn.fields.parts import affine
+from ctrnn.inputs.derived import ReversedPath
 from discretize.trajectory import Trajectory
 
-__all__ = ["BackwardField", "Equation", "NumbersRefused", "Shapes", "as_driven_field", "joined", "split"]
+__all__ = [
+    "BackwardField",
+    "Equation",
+    "NumbersRefused",
+    "Shapes",
+    "as_driven_field",
+    "driven_in",
+    "increasing_times",
+    "joined",
+    "split",
+    "times_within",
+]
 
 Shapes = tuple[torch.Size, ...]
 TIMES = ("t", "time", "ts", "times")
@@ -122,6 +135,45 @@ def as_driven_field(
     # One interval for all, as they may ask at times of their own.
     whole = ends if ends.dim() == 1 else torch.stack([ends[0].min(), ends[1].max()])
     return equation, TimePath(whole, len(h0), h0.dtype, h0.device)
+
+
+def increasing_times(ts: object) -> tuple[Tensor, int]:
+    """Return the times, increasing, and 1; times that decrease are returned with the other sign, and -1."""
+    given = checks.as_times("ts", ts, differentiable=True)
+    steps = given.detach().diff(dim=0)
+    strictly = given.dim() == 1
+    back = bool(steps.numel()) and bool((steps < 0).all() if strictly else (steps <= 0).all() and (steps < 0).any())
+    return checks.are_times("ts", -given if back else given, 2, differentiable=True, strict=False), -1 if back else 1
+
+
+def driven_in(direction: int, field: VectorField, path: Path, speed: Path | Callable[..., Any] | None, h0: Tensor) -> Driven:
+    """Return the right-hand side of a solve forwards, 1, or backwards in time, -1."""
+    batch = len(h0) if isinstance(h0, Tensor) and not h0.is_nested and h0.dim() > 1 else None
+    if direction > 0:
+        return Driven(field, path, speed, batch)
+    if path.knots.dim() > 1:
+        raise ValueError("`ts` goes back in time, and every sequence of `path` has times of its own; solve them one by one.")
+    clock = as_speed(speed)
+    driven = Driven(BackwardField(field), ReversedPath(path), None if clock is None else ReversedPath(clock), batch)
+    driven.direction = -1
+    return driven
+
+
+def times_within(driven: Driven, times: Tensor) -> Tensor:
+    """Check that times lie in the interval of the input, of each sequence if it has its own; return them clamped to it."""
+    if times.dim() > 1 and times.shape[1] != driven.batch:
+        raise ValueError(f"`ts` has times for {times.shape[1]} sequences, the path has {driven.batch}.")
+    if times.dim() > 1 or driven.knots.dim() > 1:
+        own = times if times.dim() > 1 else times[:, None].expand(-1, driven.batch)
+        within = checks.within("ts", own, driven.knots[0], driven.knots[-1])
+        return within if times.dim() > 1 else times
+    start, end = driven.interval
+    times = checks.within("ts", times, start, end)
+    if not bool((times.detach().diff() > 0).all()):
+        raise ValueError(
+            f"`ts` has several times within 4 ulp of one end of the interval [{start!r}, {end!r}]; keep one of them."
+        )
+    return times
 
 
 def _check_arguments(f: Callable[..., Any]) -> None:

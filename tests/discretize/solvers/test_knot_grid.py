@@ -18,7 +18,7 @@ FIELDS = ("plain", "gated per unit", "gated power 2", "gru", "lstm")
 METHODS = ("dopri5", "tsit5", "dopri8", "bosh3")
 PATHS = {"held": (ctrnn.HeldPath, references.held), "linear": (ctrnn.LinearPath, references.linear)}
 # Local errors of some twenty segments add up, and held inputs invite steps as long as an error estimate can bear: see
-# ERROR_MARGIN in discretize/solvers/adaptive.py. 22 seen with a cubic decay.
+# ERROR_MARGIN in discretize/solvers/control.py. 22 seen with a cubic decay.
 WITHIN = 30
 
 
