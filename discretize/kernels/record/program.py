@@ -179,10 +179,10 @@ def _joint_graph(
     dtype: torch.dtype,
 ) -> tuple[Graph, list[bool], tuple[Tensor, ...]]:
     """Record a module with its gradients to `moved` samples and learned weights; tell which there are, and constants it makes."""
-    environment, weights = compat.ShapeEnv(), weights_of(module)
+    environment, weights = compat.ShapeEnv(), [weight.detach() for weight in weights_of(module)]
     batch: Any = unknown_size(environment, "batch", 3)
     with without_values(environment):
-        like = [torch.empty_like(weight.detach()) for weight in weights]
+        like = [torch.empty_like(weight) for weight in weights]
         given = [torch.empty(batch, width, dtype=dtype, device=module.field.device) for width in widths.values()]
     has_gradient, keeps_all = list[bool](), list[bool]()
 
