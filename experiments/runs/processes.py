@@ -9,13 +9,12 @@ whatever their number. They start from the weights of the first process, which a
 from __future__ import annotations
 
 import atexit
-import io
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +22,7 @@ from torch import Tensor, nn
 from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
 
-if TYPE_CHECKING:
-    from experiments.runs.checkpoints import State
-
+T = TypeVar("T")
 __all__ = ["ALONE", "Processes", "is_first", "joined"]
 
 
@@ -72,30 +69,14 @@ class Processes:
             raise StoppedError(f"step {step}: another of the {self.size} processes stopped, and says why.", "interrupted", step)
         return seconds.max() - seconds, largest and float(numbers.max())
 
-    def as_the_first(self, found: dict[str, float]) -> dict[str, float]:
-        """Take the first process's numbers: rates follow from them, which must be the same on all machines."""
+    def from_first(self, value: T) -> T:
+        """Send the first process's value to all: rates follow from evaluations, and must be the same on all machines."""
         if self.size == 1:
-            return found
-        values = torch.tensor([*found.values()], dtype=torch.float64)
+            return value
+        sent = [value]
         with _others_needed():
-            torch.distributed.broadcast(values, 0)
-        return dict(zip(found, values.tolist(), strict=True))
-
-    def broadcast(self, state: State | None) -> State | None:
-        """Send the state of the first process to all; the others give None."""
-        if self.size == 1:
-            return state
-        file = io.BytesIO()
-        if self.rank == 0:
-            torch.save(state, file)
-        data = torch.frombuffer(bytearray(file.getvalue() or b"\0"), dtype=torch.uint8)
-        length = torch.tensor([len(data)])
-        with _others_needed():
-            torch.distributed.broadcast(length, 0)
-            data = data if self.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
-            torch.distributed.broadcast(data, 0)
-        found: State | None = torch.load(io.BytesIO(bytes(data.numpy())), weights_only=True)
-        return found
+            torch.distributed.broadcast_object_list(sent, 0)
+        return sent[0]
 
 
 ALONE = Processes()

@@ -88,7 +88,7 @@ def _carried_out(run: Training, folder: Path, record: Record | NoRecord, progres
     processes = run.processes
     with _torch_defaults(record.threads or run.settings.threads or torch.get_num_threads(), torch.float32):
         begin = record.restore() or (run.state() if processes.size > 1 else None)
-        run.load(processes.broadcast(begin), folder)
+        run.load(processes.from_first(begin), folder)
         run.run(record, progress)
         if not run.finished:  # the signal came to another process
             raise StoppedError(
@@ -267,7 +267,7 @@ class Training(Loop):
         self._count_calls()
         with _failures_explained(self.step):
             found = evaluate(self.model, self.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch)
-        found = self.processes.as_the_first(found)
+        found = self.processes.from_first(found)
         _refuse_non_finite(self.step, **{f"{split} loss": found["loss"]})
         return found
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -121,13 +122,10 @@ def auroc(scores: Tensor, labels: Tensor) -> float:
     Shape:   scores (n,), larger for class 1; labels (n,) of 0 and 1.
     Source:  Mann and Whitney 1947; Hanley and McNeil 1982.
     """
-    if bool(scores.isnan().any()):  # else the largest of all
-        return math.nan
-    _, place, count = scores.unique(return_inverse=True, return_counts=True)
-    ranks = (count.cumsum(0) - (count - 1) / 2.0).double()[place]  # those of a tie have their mean rank
+    ranks = torch.from_numpy(rankdata(scores.cpu()))  # those of a tie have their mean rank
     ones = int(labels.sum())
     zeros = len(labels) - ones
-    return float(ranks[labels == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros) if ones and zeros else math.nan
+    return float(ranks[labels.cpu() == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros) if ones and zeros else math.nan
 
 
 @functools.cache

@@ -135,6 +135,7 @@ def test_an_evaluation_has_so_many_sequences_and_is_the_same_every_time():
     for task in SYNTHETIC:
         batches = list(task.evaluation("test", 11, 4, seed=3))
         assert [batch.size for batch in batches] == [4, 4, 3]
+        assert [batch.size for batch in task.evaluation("test", 8, 4, seed=3)] == [4, 4]
         assert all(map(same, batches, task.evaluation("test", 11, 4, seed=3)))
         assert len({tuple(batch.xs[:, :3].flatten().tolist()) for batch in batches}) == 3
         for other in (task.evaluation("validation", 11, 4, seed=3), task.evaluation("test", 11, 4, seed=4)):

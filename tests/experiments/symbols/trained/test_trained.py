@@ -1,6 +1,7 @@
 """Trainings for the table of regrets: what they report beside the same model scored anew, and the table's arithmetic."""
 
 import dataclasses
+import itertools
 import math
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from experiments.seeds import generator
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.trained.methods import METHODS
-from experiments.symbols.trained.runs import Run, read_runs, trained
+from experiments.symbols.trained.runs import Run, _TimedLoop, read_runs, trained
 from experiments.symbols.trained.table import main, table
 
 SOURCE = EqualBlocks(pairs=3, least=2, most=5)
@@ -40,6 +41,21 @@ def reports_what_its_model_needs(method):
     assert run.train == pytest.approx(scored(learner, train, False) - 6, rel=1e-9)
     untrained = METHODS[method].learner(3, 3, 2, SOURCE.draw(4), generator(4, "trained", method, 3, 2))
     assert scored(learner, train, False) < scored(untrained, train, False)
+
+
+def test_evaluations_are_spread_over_the_time_and_the_best_and_the_last_are_told(monkeypatch):
+    monkeypatch.setattr("experiments.symbols.trained.runs.EVERY", 0.25)
+    ticks = itertools.count()
+    monkeypatch.setattr("time.process_time", lambda: float(next(ticks)))  # a step takes a second
+
+    class Still:
+        def step(self):
+            pass
+
+    found = iter([5.0, 3.0, 4.0, 6.0])  # after the steps 1, 4, 7 and 10
+    loop = _TimedLoop(Still(), 10.0, lambda: next(found))
+    loop.run()
+    assert (loop.step, loop.best, loop.last, next(found, None)) == (10, {"step": 4, "loss": 3.0}, 6.0, None)
 
 
 def test_a_prediction_knows_only_the_symbols_before():
