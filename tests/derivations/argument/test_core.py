@@ -121,11 +121,3 @@ def test_a_full_run_is_the_core_and_the_torch_code_and_all_of_it_holds(core):
     assert len(run) >= len(core) + 19
     assert [identity.name for identity, verdict in run if not verdict.holds] == []
     assert sum(verdict.seconds for _, verdict in run) < 60  # some ten seconds on an idle machine
-
-
-def test_no_public_name_is_a_module():
-    for name in derivations.__all__:
-        value = getattr(derivations, name)
-        assert callable(value), name
-    with pytest.raises(AttributeError, match="no attribute"):
-        _ = derivations.ledgers
