@@ -145,6 +145,10 @@ FALSE = {
             {"signs": (s,), "generators": [T], "lines": [(SIZES, ("antiderivative", mul(number(s, 2), power(T, TWO)), [T], []))]}
             for s in (-1, 1)] + [{"signs": (0,), "generators": [T], "lines": [(SIZES, ("antiderivative", ONE, [T], []))]}]}},
     "another quotient": same(X, Y, REAL, [X, Y]),
+    "what is positive has an opposite that is not": same(
+        ("piece", add(ONE, neg(X)), ZERO, ZERO, ONE), ("piece", add(X, number(-1)), ZERO, ZERO, ONE), REAL, [X], (),
+        [add(X, number(-1))], [(-1,), (0,), (1,)]),
+    "a limit that is 0": limit(X, ONE),
     "what is not real has no absolute value by sign": same(
         power(("piece", Z, neg(Z), ZERO, Z), TWO), power(Z, TWO), {}, [Z], (), [Z], [(-1,), (0,), (1,)]),
     "a case is missing": same(("piece", X, neg(X), ZERO, X), X, REAL, [X], (), [X], [(0,), (1,)]),
