@@ -162,7 +162,7 @@ IN_PYTHON = [
     (lambda: ctrnn.from_torch(nn.GRU), TypeError, "got the class GRU."),
     (lambda: gated(2, 3, decay=ctrnn.PowerDecay), TypeError, "got the class PowerDecay; make one, `PowerDecay(...)`."),
     (lambda: ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), 1.0, ctrnn.LinearDecay()), TypeError, "such as `ctrnn.FixedRate(1.0)`"),
-]  # fmt: skip
+]
 
 TRAIN = ["train", "--task", "recall", "--field", "gated", "--integrator", "euler"]
 DEMO = ["demo", "--rate", "1", "--input"]
@@ -216,18 +216,28 @@ AT_THE_PROMPT = [
     (["study", "plot", "lost"], "there is no study.json in it"),
     (["bench", "--against", "keras"], "there is no peer 'keras'; there is torch, loop"),
     (["bench", "--out", "times.exe"], "there is no file ending '.exe'"),
-]  # fmt: skip
+]
 
 
 def write_files(folder):
     """The files that the commands name."""
     texts = {
-        "empty.csv": "", "head.csv": "a,b\n", "short.csv": "1,2\n3,4\n", "zero.csv": "1,2\n\0,3\n" * 20,
-        "inf.csv": "1,inf\n" * 20, "ragged.csv": "1,2\n1\n" * 20, "line.csv": "1," * 60_000,
-        "whole.csv": "1,2\n2,1\n" * 20, "pickle.npy": "\x80\x04N.", "half.json": '[{"source": ',
-        "run/config.json": "[]", "study/study.json": json.dumps({"study": 3}), "syntax.py": "def (:\n",
-        "cell.py": "import torch\nclass Cell(torch.nn.Module):\n    pass\nequations = []\n", "target": "",
-    }  # fmt: skip
+        "empty.csv": "",
+        "head.csv": "a,b\n",
+        "short.csv": "1,2\n3,4\n",
+        "zero.csv": "1,2\n\0,3\n" * 20,
+        "inf.csv": "1,inf\n" * 20,
+        "ragged.csv": "1,2\n1\n" * 20,
+        "line.csv": "1," * 60_000,
+        "whole.csv": "1,2\n2,1\n" * 20,
+        "pickle.npy": "\x80\x04N.",
+        "half.json": '[{"source": ',
+        "run/config.json": "[]",
+        "study/study.json": json.dumps({"study": 3}),
+        "syntax.py": "def (:\n",
+        "cell.py": "import torch\nclass Cell(torch.nn.Module):\n    pass\nequations = []\n",
+        "target": "",
+    }
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (9999999999999, 2), }"
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)

@@ -19,8 +19,13 @@ import discretize
 __all__ = ["PATCHES", "SKIPPED", "solve_ivp"]
 
 METHODS = {
-    "RK23": "bosh3", "RK45": "dopri5", "DOP853": "dopri8", "Radau": "rodas5p", "BDF": "rodas5p", "LSODA": "rodas5p",
-}  # fmt: skip
+    "RK23": "bosh3",
+    "RK45": "dopri5",
+    "DOP853": "dopri8",
+    "Radau": "rodas5p",
+    "BDF": "rodas5p",
+    "LSODA": "rodas5p",
+}
 FAR = 1e3  # in place of an infinite end, where an event ends it
 CLASSES = "is of a class that takes one step at a call; `integrate` solves"
 OWN = "is of SciPy's own inner functions"
@@ -158,8 +163,10 @@ def _result(found, sign, events, t_eval, dense_output, y0):
         message="A termination event occurred." if ended else "",
         t_events=[times for times, _ in crossed] if events else None,
         y_events=[h if len(h) else np.empty((0,)) for _, h in crossed] if events else None,
-        nfev=Uncounted(), njev=Uncounted(), nlu=Uncounted(),
-    )  # fmt: skip
+        nfev=Uncounted(),
+        njev=Uncounted(),
+        nlu=Uncounted(),
+    )
 
 
 def _steps(found, sign, first, last):

@@ -39,7 +39,7 @@ SKIPPED = {
     "interpolation_test.py": INNER,
     "single_step_methods_test.py": INNER,
     "step_size_controllers_test.py": INNER,
-}  # fmt: skip
+}
 PATCHES: dict[str, object] = {}
 
 

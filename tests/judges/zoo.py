@@ -125,9 +125,14 @@ def solved(problem: Problem, tolerance: float, expected: np.ndarray, method: str
     method = method or ("rodas5p" if problem.stiff else "dopri5")
     with torch.no_grad():
         found = discretize.integrate(
-            lambda t, h: Rows.apply(t.double(), h, problem.f), None, torch.from_numpy(problem.y0)[None],
-            torch.tensor([problem.start, problem.end], dtype=torch.float64), method=method, rtol=tolerance, atol=tolerance,
-        )  # fmt: skip
+            lambda t, h: Rows.apply(t.double(), h, problem.f),
+            None,
+            torch.from_numpy(problem.y0)[None],
+            torch.tensor([problem.start, problem.end], dtype=torch.float64),
+            method=method,
+            rtol=tolerance,
+            atol=tolerance,
+        )
     error = np.abs(found.hs[-1, 0].numpy() - expected) / (tolerance * (1 + np.abs(expected)))
     return Solved(float(error.max()), found.stats["nfe"])
 
