@@ -9,6 +9,7 @@ N units, d edges into each, A symbols, T times.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -96,22 +97,19 @@ def transition_weights() -> Iterator[Entry]:
     """The dampening of (26)."""
     m1, m2 = Symbol("m_1", positive=True), Symbol("m_2", positive=True)
 
-    def terms(of: Callable[[list[int]], Any]) -> Callable[[], Cases]:
-        def cases() -> Cases:
-            for word in product(range(3), repeat=4):
-                counts = [word.count(y) for y in range(3)]
-                yield {f"n_{y}": n for y, n in enumerate(counts)}, of(counts)
-
-        return cases
+    def terms(of: Callable[[list[int]], Any]) -> Cases:
+        for word in product(range(3), repeat=4):
+            counts = [word.count(y) for y in range(3)]
+            yield {f"n_{y}": n for y, n in enumerate(counts)}, of(counts)
 
     yield paper("sec. 2, dampening, small").says(
         "epsilon = 1 is small compared to the T terms in the sum making up the matrix (26).",
-        Every("words of 4 of three symbols, a term for each time", terms(lambda n: (n, "=", [sum(n)] * 3))),
+        Every("words of 4 of three symbols, a term for each time", partial(terms, lambda n: (n, "=", [sum(n)] * 3))),
         Less(S.One, m1 + m2),
         correction=Correction(
             "The matrix of a symbol has a term for each time that the symbol was read, so all together have T. They are of the "
             "size of the moduli, 0 at startup and small where training succeeds: epsilon = 1 is small if these are not.",
-            Every("words of 4 of three symbols, T terms for all of them", terms(lambda n: (max(n), "<=", sum(n)))),
+            Every("words of 4 of three symbols, T terms for all of them", partial(terms, lambda n: (max(n), "<=", sum(n)))),
             Less(S.Zero, m1 + m2, True),
             Tends(m1, m1, 0, S.Zero),
         ),
@@ -185,23 +183,20 @@ def quasi_diagonals() -> Iterator[Entry]:
 def graphs() -> Iterator[Entry]:
     """The random graph of the initialization."""
 
-    def degrees(right: Callable[[list[int]], Any]) -> Callable[[], Cases]:
+    def degrees(right: Callable[[list[int]], Any]) -> Cases:
         """All graphs of 3 units with two edges from each, one of them its loop: the edges into each unit."""
 
-        def cases() -> Cases:
-            for heads in product(*([j for j in range(3) if j != i] for i in range(3))):
-                into = [1 + heads.count(j) for j in range(3)]
-                yield {f"into_{j + 1}": n for j, n in enumerate(into)}, right(into)
-
-        return cases
+        for heads in product(*([j for j in range(3) if j != i] for i in range(3))):
+            into = [1 + heads.count(j) for j in range(3)]
+            yield {f"into_{j + 1}": n for j, n in enumerate(into)}, right(into)
 
     yield paper("sec. 2, edges").says(
         "With d distinct edges from each unit, d is the maximum number of edges into a unit.",
-        Every("graphs of 3 units, d = 2", degrees(lambda into: (max(into), "=", 2))),
+        Every("graphs of 3 units, d = 2", partial(degrees, lambda into: (max(into), "=", 2))),
         correction=Correction(
             "It is the mean. The squares of the d_j edges into unit j, which the matrices have, sum to N d^2 or more.",
-            Every("graphs of 3 units, d = 2, their mean", degrees(lambda into: (sum(into), "=", 6))),
-            Every("graphs of 3 units, d = 2, squares", degrees(lambda into: (12, "<=", sum(n**2 for n in into)))),
+            Every("graphs of 3 units, d = 2, their mean", partial(degrees, lambda into: (sum(into), "=", 6))),
+            Every("graphs of 3 units, d = 2, squares", partial(degrees, lambda into: (12, "<=", sum(n**2 for n in into)))),
         ),
         remark="the initialization draws d edges from each unit i, the costs count d edges i -> j into a unit j",
         quote=r"and d the maximum number of edges i\to j per unit j in the network",
@@ -252,40 +247,34 @@ def costs() -> Iterator[Entry]:
         ),
     }
 
-    def counted(name: str, bound: Expr) -> Callable[[], Cases]:
-        def cases() -> Cases:
-            for sizes in product((5, 9), (1, 5), (2, 11), (11, 23)):
-                number = quantities(*sizes)[name]
-                case = dict(zip("NdAT", sizes, strict=True))
-                most = bound.subs({Symbol(k, positive=True): v for k, v in case.items()})
-                yield {**case, "products": number}, (number, "<=", most)
-
-        return cases
+    def counted(name: str, bound: Expr) -> Cases:
+        for sizes in product((5, 9), (1, 5), (2, 11), (11, 23)):
+            number = quantities(*sizes)[name]
+            case = dict(zip("NdAT", sizes, strict=True))
+            most = bound.subs({Symbol(k, positive=True): v for k, v in case.items()})
+            yield {**case, "products": number}, (number, "<=", most)
 
     for name, (bound, wrong, how) in bounds.items():
         words, quote = said[name]
         yield paper(f"sec. 2, cost, {name}", sizes="5 and 9 units, 1 and 5 edges, 2 and 11 symbols, 11 and 23 times").says(
             f"The {words}.",
-            Every(f"16 sizes, products of {name}", counted(name, bound)),
-            mutation=Mutation(how, Every("the same", counted(name, wrong))),
+            Every(f"16 sizes, products of {name}", partial(counted, name, bound)),
+            mutation=Mutation(how, Every("the same", partial(counted, name, wrong))),
             remark="products counted over a network, with 1 for the constant",
             quote=quote,
         )
 
-    def inverted(right: Callable[[int, int], int]) -> Callable[[], Cases]:
-        def cases() -> Cases:
-            for n, symbols in product(range(1, 5), repeat=2):
-                matrices = {(j, y) for j in range(1, n + 1) for y in range(symbols)}
-                yield {"N": n, "A": symbols, "matrices": len(matrices)}, (len(matrices), "=", right(n, symbols))
-
-        return cases
+    def inverted(right: Callable[[int, int], int]) -> Cases:
+        for n, symbols in product(range(1, 5), repeat=2):
+            matrices = {(j, y) for j in range(1, n + 1) for y in range(symbols)}
+            yield {"N": n, "A": symbols, "matrices": len(matrices)}, (len(matrices), "=", right(n, symbols))
 
     yield paper("sec. 2, cost, inverses").says(
         "Inverting the matrices costs O(N d^3): one matrix for each unit.",
-        Every("1 to 4 units and symbols, matrices of step 4", inverted(lambda n, _: n)),
+        Every("1 to 4 units and symbols, matrices of step 4", partial(inverted, lambda n, _: n)),
         correction=Correction(
             "O(N A d^3): step 4 has a matrix for each unit j and each symbol y.",
-            Every("1 to 4 units and symbols, matrices of step 4", inverted(lambda n, symbols: n * symbols)),
+            Every("1 to 4 units and symbols, matrices of step 4", partial(inverted, lambda n, symbols: n * symbols)),
             Tends(N * A * d**3 / (N * d**3), A, oo, oo),
         ),
         remark="a matrix d by d costs O(d^3)",
@@ -293,10 +282,10 @@ def costs() -> Iterator[Entry]:
     )
     yield paper("sec. 2, matrices kept").says(
         "The algorithm must maintain a matrix d by d for each unit.",
-        Every("1 to 4 units and symbols, matrices of step 4", inverted(lambda n, _: n)),
+        Every("1 to 4 units and symbols, matrices of step 4", partial(inverted, lambda n, _: n)),
         correction=Correction(
             "For each unit and each symbol.",
-            Every("1 to 4 units and symbols, matrices of step 4", inverted(lambda n, symbols: n * symbols)),
+            Every("1 to 4 units and symbols, matrices of step 4", partial(inverted, lambda n, symbols: n * symbols)),
         ),
         remark="section 3.4: this results in a separate matrix for each pair of them",
         quote=r"The algorithm above must maintain a matrix of size d\times d for each unit i",
@@ -334,18 +323,15 @@ def overall() -> Iterator[Entry]:
         quote=r"In particular if d=O(\sqrt{A}) the overall cost is the same as backpropagation through time",
     )
 
-    def kept(all_pairs: bool) -> Callable[[], Cases]:
-        def cases() -> Cases:
-            for edges in range(1, 8):
-                pairs = {(i, k) for i in range(edges + 1) for k in range(i, edges + 1) if all_pairs or i in (0, k)}
-                yield {"d": edges, "terms": len(pairs)}, (len(pairs), "=", 2 * edges + 1)
-
-        return cases
+    def kept(all_pairs: bool) -> Cases:
+        for edges in range(1, 8):
+            pairs = {(i, k) for i in range(edges + 1) for k in range(i, edges + 1) if all_pairs or i in (0, k)}
+            yield {"d": edges, "terms": len(pairs)}, (len(pairs), "=", 2 * edges + 1)
 
     yield paper("sec. 2, cost, quasi-diagonal", sizes="up to 7 edges").says(
         "The terms with i = i' or i = 0 alone remove the d^2: there are 2 d + 1.",
-        Every("1 to 7 edges from units beside unit 0", kept(False)),
+        Every("1 to 7 edges from units beside unit 0", partial(kept, False)),
         Tends((2 * d + 1) / d, d, oo, S(2)),
-        mutation=Mutation("all pairs", Every("the same", kept(True))),
+        mutation=Mutation("all pairs", Every("the same", partial(kept, True))),
         quote=r"This removes the d^{2} factor and also allows for O(d) inversion",
     )

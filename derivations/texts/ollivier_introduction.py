@@ -8,6 +8,7 @@ hidden Markov model   pi(x) = sum_i a_i w_ix/sum_i a_i over its states, without 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import product
 from random import Random
 from string import ascii_lowercase, ascii_uppercase
@@ -144,19 +145,16 @@ def chance_of(symbols: Iterable[str], state: State, step: Step) -> Rational:
     return chance
 
 
-def agreeing(draw: Callable[[Random], tuple[Iterable[str], Rational]], start: State, step: Step) -> Callable[[], Cases]:
-    def cases() -> Cases:
-        for seed in range(20):
-            symbols, chance = draw(Random(seed))
-            yield {"seed": seed}, (chance_of(symbols, start, step), "=", chance)
-
-    return cases
+def agreeing(draw: Callable[[Random], tuple[Iterable[str], Rational]], start: State, step: Step) -> Cases:
+    for seed in range(20):
+        symbols, chance = draw(Random(seed))
+        yield {"seed": seed}, (chance_of(symbols, start, step), "=", chance)
 
 
 def examples() -> Iterator[Entry]:
     """What examples 1, 3 and 4 need of a model, and example 2 of a correlation."""
     start: State = (0, None, None, False)
-    same = Every("20 lines, their probability by the law and by the chain", agreeing(line, start, inserted))
+    same = Every("20 lines, their probability by the law and by the chain", partial(agreeing, line, start, inserted))
     yield paper("intro., example 1, Markovian").says(
         "Insertions of a subsequence, as in Example 1, are impossible to represent within a Markovian model.",
         Fails(same),
@@ -169,7 +167,7 @@ def examples() -> Iterator[Entry]:
         remark="states of a chain that a hidden Markov model can have; to learn them from data is another matter",
         quote="This kind of structure is impossible to represent within a Markovian model",
     )
-    music = Every("20 times ten bars, their probability by the law and by the chain", agreeing(bars, (0, ()), played))
+    music = Every("20 times ten bars, their probability by the law and by the chain", partial(agreeing, bars, (0, ()), played))
     combined = 8 * sum(3 ** len(rhythm) for rhythm in RHYTHMS)
     yield paper("intro., example 3, states").says(
         "Example 3 is a Markov chain only with a huge state space, one state for every combination of rhythm and pitches.",
@@ -185,23 +183,20 @@ def examples() -> Iterator[Entry]:
         quote="a Markov representation would essentially need to see every possible combination of rhythm and pitches",
     )
 
-    def confused(read: Callable[[int], int]) -> Callable[[], Cases]:
+    def confused(read: Callable[[int], int]) -> Cases:
         """Every way in which an automaton of n states can move on an a: two numbers of a's that end in one state."""
 
-        def cases() -> Cases:
-            for n in range(1, 6):
-                for moves in product(range(n), repeat=n):
-                    visited = [0]
-                    for _ in range(read(n)):
-                        visited.append(moves[visited[-1]])
-                    yield {"states": n, "moves": moves}, (len(set(visited)), "<", len(visited))
-
-        return cases
+        for n in range(1, 6):
+            for moves in product(range(n), repeat=n):
+                visited = [0]
+                for _ in range(read(n)):
+                    visited.append(moves[visited[-1]])
+                yield {"states": n, "moves": moves}, (len(set(visited)), "<", len(visited))
 
     yield paper("intro., example 4, automata", sizes="automata of up to 5 states").says(
         "Sequences of the form a^n b^n cannot be represented by a finite automaton.",
-        Every("automata of 1 to 5 states", confused(lambda n: n)),
-        mutation=changed("blocks shorter than the automaton has states", cases=confused(lambda n: n - 1)),
+        Every("automata of 1 to 5 states", partial(confused, lambda n: n)),
+        mutation=changed("blocks shorter than the automaton has states", cases=partial(confused, lambda n: n - 1)),
         remark="after as many a's as it has states it is in one state for two numbers of them, and accepts b's alike; for n "
         "bounded, as between 1024 and 2047 in section 4, a finite automaton does it",
         quote="Example 4 is the textbook example of sequences that cannot be represented by a finite automaton",

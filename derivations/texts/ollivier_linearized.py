@@ -7,7 +7,8 @@ beta = -sqrt(alpha (alpha - mu))                              (77), so that mu =
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 from sympy import Derivative, Expr, Function, Rational, S, Subs, Symbol, exp, log, oo, sqrt, tanh
@@ -39,18 +40,18 @@ def writing_at_start() -> Iterator[Entry]:
     )
     line = "X0X1X0 1 1 0 1 0 1 1 1 0 1 0 1 0 0 1 0 0 1 0 0 1 0 0=1\n"
 
-    def predicted(symbols: str) -> Callable[[], Cases]:
+    def predicted(symbols: str) -> Cases:
         """How often each symbol of Example 2 is to be predicted: right after an =."""
         after = [y for before, y in pairwise(line) if before == "="]
-        return lambda: (({f"times {y!r}": after.count(y)}, (y, "in", tuple(after))) for y in symbols)
+        return (({f"times {y!r}": after.count(y)}, (y, "in", tuple(after))) for y in symbols)
 
     yield paper("eq. 30, symbols not predicted").says(
         "w_0y = log nu_y is a starting value for every symbol y of the alphabet.",
-        Every("the symbols of Example 2", predicted("".join(dict.fromkeys(line)))),
+        Every("the symbols of Example 2", partial(predicted, "".join(dict.fromkeys(line)))),
         correction=Correction(
             "For those that are to be predicted. Where only some are, as in the distant XOR, others have nu_y = 0 and log nu_y = "
             "-oo; a large negative w_0y is meant, with which pi(y) goes to 0.",
-            Every("the bit after the =", predicted("1")),
+            Every("the bit after the =", partial(predicted, "1")),
             Tends(log(nu[0]), nu[0], 0, -oo),
             Tends(nu[0] / (nu[0] + nu[1]), nu[0], 0, S.Zero),
         ),

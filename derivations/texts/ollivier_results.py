@@ -7,6 +7,7 @@ a^n b^n               10 bits a pair; 12.03 by the geometric law of the right me
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -119,11 +120,11 @@ gap = Rational("2898.9") - Rational("1055.9")
 def best_networks() -> Iterator[Entry]:
     """Who is best, in sections 3.6 and 4 and in the table."""
 
-    def best_is_reference(task: int) -> Callable[[], Cases]:
-        return lambda: beaten(rnns[:1], rnns[1:], (task,))
+    def best_is_reference(task: int) -> Cases:
+        return beaten(rnns[:1], rnns[1:], (task,))
 
-    def better_than_reference(task: int, names: tuple[str, ...]) -> Callable[[], Cases]:
-        return lambda: beaten(names, rnns[:1], (task,))
+    def better_than_reference(task: int, names: tuple[str, ...]) -> Cases:
+        return beaten(names, rnns[:1], (task,))
 
     quotes = {
         "insertions": "the best validation log-likelihood for GLNNs is -89,126 bits while that for RNNs is -96,099 bits",
@@ -136,11 +137,11 @@ def best_networks() -> Iterator[Entry]:
         yield paper(f"sec. 4, {label}, best RNN").says(
             f"The best log-likelihood of RNNs is -{printed} bits.",
             Rounds(regret + Rational(true), printed, within),
-            Every("the RNNs of Table 1", best_is_reference(task)),
+            Every("the RNNs of Table 1", partial(best_is_reference, task)),
             reading=Correction(
                 f"Of RNNs with the reference training. {len(others)} of the other RNNs of Table 1 are better.",
                 Rounds(regret + Rational(true), printed, within),
-                Every("the other RNNs of Table 1", better_than_reference(task, others)),
+                Every("the other RNNs of Table 1", partial(better_than_reference, task, others)),
             ),
             remark="the reference training is DH and FB in the table",
             quote=quotes[label],
@@ -149,13 +150,13 @@ def best_networks() -> Iterator[Entry]:
     yield paper("sec. 4, music, difference").says(
         "Roughly 2,000 bits are between the best RNN and the best GLNN on music, which comes roughly three times closer.",
         *apart,
-        Every("the RNNs of Table 1", best_is_reference(1)),
+        Every("the RNNs of Table 1", partial(best_is_reference, 1)),
         reading=Correction(
             "Of RNNs with the reference training: 1,843 bits and 2.7 times. The best RNN of Table 1 "
             "has 1224.3, 168 more than the GLNN's 1055.9.",
             *apart,
             Equal(Rational("1224.3") - Rational("1055.9"), Rational("168.4")),
-            Every("the other RNNs of Table 1", better_than_reference(1, rnns[1:])),
+            Every("the other RNNs of Table 1", partial(better_than_reference, 1, rnns[1:])),
         ),
         quote="There is a difference of roughly 2,000 bits between the best RNN and best GLNN performance",
     )
@@ -187,18 +188,15 @@ def methods() -> Iterator[Entry]:
         quote="from Table 1 it appears that LSTMs are not competitive in this setup",
     )
 
-    def comparable(task: int) -> Callable[[], Cases]:
-        def cases() -> Cases:
-            for one, other in product(INVARIANT, repeat=2):
-                regrets = Rational(TABLE[one][task]), Rational(TABLE[other][task])
-                yield {f"regret {one}": regrets[0], f"regret {other}": regrets[1]}, (regrets[0], "<=", 2 * regrets[1])
-
-        return cases
+    def comparable(task: int) -> Cases:
+        for one, other in product(INVARIANT, repeat=2):
+            regrets = Rational(TABLE[one][task]), Rational(TABLE[other][task])
+            yield {f"regret {one}": regrets[0], f"regret {other}": regrets[1]}, (regrets[0], "<=", 2 * regrets[1])
 
     yield paper("table 1, music", given="comparable means within a factor of 2").says(
         "On music all network models achieve quite comparable results with an invariant method.",
-        Every("pairs of invariant methods on music", comparable(1)),
-        mutation=Mutation("on the alphabet", Every("pairs of invariant methods on the alphabet", comparable(0))),
+        Every("pairs of invariant methods on music", partial(comparable, 1)),
+        mutation=Mutation("on the alphabet", Every("pairs of invariant methods on the alphabet", partial(comparable, 0))),
         remark="the largest factor is 1.51, of a GNN with the RBPM to a GLNN",
         quote="all network models achieve quite comparable results if trained with an invariant method",
     )
@@ -222,20 +220,17 @@ def methods() -> Iterator[Entry]:
 def bits() -> Iterator[Entry]:
     """Bits of bzip2, and of a longer run."""
 
-    def whole_bytes(bits: Mapping[str, str]) -> Callable[[], Cases]:
-        def cases() -> Cases:
-            for regret, true in bits.items():
-                size = Rational(regret) + Rational(true)
-                yield {"bits": size}, (abs(size - 8 * floor(size / 8 + S.Half)), "<=", S.Half)
-
-        return cases
+    def whole_bytes(bits: Mapping[str, str]) -> Cases:
+        for regret, true in bits.items():
+            size = Rational(regret) + Rational(true)
+            yield {"bits": size}, (abs(size - 8 * floor(size / 8 + S.Half)), "<=", S.Half)
 
     yield paper("table 1, bzip2").says(
         "The bits that bzip2 adds for the validation sequence are those of whole bytes.",
-        Every("alphabet and a^n b^n", whole_bytes({"27206.1": "88482", "244.0": "100"})),
+        Every("alphabet and a^n b^n", partial(whole_bytes, {"27206.1": "88482", "244.0": "100"})),
         mutation=Mutation(
             "the regret of context tree weighting, which is not made of bytes",
-            Every("alphabet", whole_bytes({"18272.1": "88482"})),
+            Every("alphabet", partial(whole_bytes, {"18272.1": "88482"})),
         ),
         remark="regret and true model together, to the half bit of the latter's rounding: 14,461 and 43 bytes; a file has whole "
         "bytes, so the table and the 88,482 bits of the text agree",
@@ -257,8 +252,8 @@ LARGEST = {"alphabet": 512, "music": 256, "XOR": 10, "a^n b^n": 64}
 MINUTES = {"alphabet": 30, "music": 10, "XOR": 4 * 60, "a^n b^n": 10}
 
 
-def each(table: Mapping[str, int], right: Callable[[int], Any], names: tuple[str, ...] = ()) -> Callable[[], Cases]:
-    return lambda: (({name: value}, right(value)) for name, value in table.items() if not names or name in names)
+def each(table: Mapping[str, int], right: Callable[[int], Any], names: tuple[str, ...] = ()) -> Cases:
+    return (({name: value}, right(value)) for name, value in table.items() if not names or name in names)
 
 
 def sizes_and_times() -> Iterator[Entry]:
@@ -285,20 +280,20 @@ def sizes_and_times() -> Iterator[Entry]:
     )
     yield paper("sec. 4, network sizes, each case").says(
         "In each case sizes go up to 256 or 512 units.",
-        Every("the four experiments", each(LARGEST, large)),
+        Every("the four experiments", partial(each, LARGEST, large)),
         correction=Correction(
             "On alphabet and music; on a^n b^n up to 64, and on the distant XOR there is one network, of 10.",
-            Every("alphabet and music", each(LARGEST, large, ("alphabet", "music"))),
-            Every("the others", each(LARGEST, lambda size: (size, "in", (10, 64)), ("XOR", "a^n b^n"))),
+            Every("alphabet and music", partial(each, LARGEST, large, ("alphabet", "music"))),
+            Every("the others", partial(each, LARGEST, lambda size: (size, "in", (10, 64)), ("XOR", "a^n b^n"))),
         ),
         quote="In each case, the size of the network was chosen to increase from 4 units to a maximum of 256 or 512 units",
     )
     yield paper("sec. 4, time").says(
         "For each setting the model was allowed to learn for the same time, 10 or 30 minutes.",
-        Every("the four experiments", each(MINUTES, lambda minutes: (minutes, "in", (10, 30)))),
+        Every("the four experiments", partial(each, MINUTES, lambda minutes: (minutes, "in", (10, 30)))),
         correction=Correction(
             "But for the distant XOR, whose runs took above 4 hours.",
-            Every("the others", each(MINUTES, lambda minutes: (minutes, "in", (10, 30)), others)),
+            Every("the others", partial(each, MINUTES, lambda minutes: (minutes, "in", (10, 30)), others)),
             Less(S(30), S(MINUTES["XOR"]), True),
         ),
         remark="4 hours of CPU time, or 12 of computation; see there",
@@ -310,7 +305,7 @@ def connectivity() -> Iterator[Entry]:
     """The semi-sparse networks."""
     yield paper("sec. 4, semi-sparse, a^n b^n").says(
         "The semi-sparse network, d = sqrt(2 #A), has more edges than the sparse, d = 3.",
-        Every("alphabet and a^n b^n", each(SYMBOLS, lambda symbols: (3**2, "<", 2 * symbols))),
+        Every("alphabet and a^n b^n", partial(each, SYMBOLS, lambda symbols: (3**2, "<", 2 * symbols))),
         correction=Correction(
             "Not on a^n b^n, with its three symbols: sqrt 6 is less than 3, and for RNNs #A is 3.",
             Less(sqrt(2 * S(SYMBOLS["a^n b^n"])), S(3), True),
@@ -322,15 +317,15 @@ def connectivity() -> Iterator[Entry]:
     sizes = [int(floor(4 * sqrt(2) ** k + S.Half)) for k in range(15)]
     small = [n for n in sizes if n < SYMBOLS["alphabet"]]
 
-    def fits(chosen: list[int]) -> Callable[[], Cases]:
-        return lambda: (({"units": n, "edges": SYMBOLS["alphabet"]}, (SYMBOLS["alphabet"], "<=", n)) for n in chosen)
+    def fits(chosen: list[int]) -> Cases:
+        return (({"units": n, "edges": SYMBOLS["alphabet"]}, (SYMBOLS["alphabet"], "<=", n)) for n in chosen)
 
     yield paper("sec. 4, semi-sparse, small networks").says(
         "For each network size RNNs with d = #A distinct edges a unit were tested.",
-        Every("the 15 sizes from 4 to 512 on the alphabet", fits(sizes)),
+        Every("the 15 sizes from 4 to 512 on the alphabet", partial(fits, sizes)),
         correction=Correction(
             "Only where there are as many units: on the alphabet, with 67 symbols, not for the sizes 4 to 64.",
-            Every("the sizes above 64", fits(sizes[len(small) :])),
+            Every("the sizes above 64", partial(fits, sizes[len(small) :])),
             Equal(S(max(small)), S(64)),
         ),
         remark="section 2: d distinct edges from each unit",

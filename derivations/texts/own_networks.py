@@ -8,6 +8,7 @@ k repeats with alpha/k    (1 - 1/k)^k -> 1/e at the rate 1/k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from math import isqrt
 
@@ -135,43 +136,34 @@ def read_out_and_blanks() -> Iterator[Entry]:
     )
 
 
-def repeats(off: int) -> Callable[[], Cases]:
+def repeats(off: int) -> Cases:
     """Clocks c(t) = p t/q: how often floor c(t) is k, counted, against the formula."""
 
-    def cases() -> Cases:
-        for p, q, k in product(range(1, 7), range(1, 7), range(6)):
-            counted = sum((p * n) // q == k for n in range(q * 7 + 1))
-            formula = -(-(q * (k + 1)) // p) - -(-(q * k) // p) + off
-            yield {"p": p, "q": q, "k": k}, (counted, "=", formula)
-
-    return cases
+    for p, q, k in product(range(1, 7), range(1, 7), range(6)):
+        counted = sum((p * n) // q == k for n in range(q * 7 + 1))
+        formula = -(-(q * (k + 1)) // p) - -(-(q * k) // p) + off
+        yield {"p": p, "q": q, "k": k}, (counted, "=", formula)
 
 
-def bent_repeats(off: int) -> Callable[[], Cases]:
+def bent_repeats(off: int) -> Cases:
     """Clocks c(t) = t^2/m, whose inverse is sqrt(m s): the same count."""
 
-    def cases() -> Cases:
-        for m, k in product(range(1, 12), range(8)):
-            counted = sum(t * t // m == k for t in range(m * 9))
-            first, after = (isqrt(m * n - 1) + 1 if n else 0 for n in (k, k + 1))
-            yield {"m": m, "k": k}, (counted, "=", after - first + off)
-
-    return cases
+    for m, k in product(range(1, 12), range(8)):
+        counted = sum(t * t // m == k for t in range(m * 9))
+        first, after = (isqrt(m * n - 1) + 1 if n else 0 for n in (k, k + 1))
+        yield {"m": m, "k": k}, (counted, "=", after - first + off)
 
 
-def kept(most: int) -> Callable[[], Cases]:
+def kept(most: int) -> Cases:
     """All clocks of six increments 0 to 3: every symbol up to the last is read iff no increment exceeds `most`."""
 
-    def cases() -> Cases:
-        for rises in product(range(4), repeat=6):
-            read = [sum(rises[:n]) for n in range(7)]
-            none_lost = (set(read), "=", set(range(read[-1] + 1)))
-            yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, (none_lost, "=", (max(rises), "<=", most))
-
-    return cases
+    for rises in product(range(4), repeat=6):
+        read = [sum(rises[:n]) for n in range(7)]
+        none_lost = (set(read), "=", set(range(read[-1] + 1)))
+        yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, (none_lost, "=", (max(rises), "<=", most))
 
 
-def reproduced(gate_of: Callable[[tuple[int, ...], int], int]) -> Callable[[], Cases]:
+def reproduced(gate_of: Callable[[tuple[int, ...], int], int]) -> Cases:
     """All clocks of seven increments 0 or 1, for the free cell: its state is the list of what it has read, so what holds for it
     holds for every cell.
     """
@@ -179,59 +171,53 @@ def reproduced(gate_of: Callable[[tuple[int, ...], int], int]) -> Callable[[], C
     def cell(state: tuple[int, ...], symbol: int) -> tuple[int, ...]:
         return (*state, symbol)
 
-    def cases() -> Cases:
-        xs = [3, 1, 4, 1, 5, 9, 2, 6]
-        for rises in product(range(2), repeat=7):
-            unwarped: list[tuple[int, ...]] = [()]
-            for symbol in xs:
-                unwarped.append(cell(unwarped[-1], symbol))
-            state, read, reached, wanted = unwarped[0], 0, [], []
-            for n, rise in enumerate(rises):
-                state = cell(state, xs[read]) if gate_of(rises, n) else state
-                read += rise
-                reached.append(state)
-                wanted.append(unwarped[read])
-            yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, (reached, "=", wanted)
-
-    return cases
+    xs = [3, 1, 4, 1, 5, 9, 2, 6]
+    for rises in product(range(2), repeat=7):
+        unwarped: list[tuple[int, ...]] = [()]
+        for symbol in xs:
+            unwarped.append(cell(unwarped[-1], symbol))
+        state, read, reached, wanted = unwarped[0], 0, [], []
+        for n, rise in enumerate(rises):
+            state = cell(state, xs[read]) if gate_of(rises, n) else state
+            read += rise
+            reached.append(state)
+            wanted.append(unwarped[read])
+        yield {f"rise_{n}": rise for n, rise in enumerate(rises)}, (reached, "=", wanted)
 
 
 def sampling() -> Iterator[Entry]:
     """Result 11."""
     yield own("result 11, repeats", sizes="clocks p t/q and t^2/m").says(
         "x(floor c(t)) repeats symbol k exactly ceil(c^-1(k+1)) - ceil(c^-1(k)) times.",
-        Every("c(t) = p t/q, p and q from 1 to 6, k from 0 to 5", repeats(0)),
-        Every("c(t) = t^2/m, m from 1 to 11, k from 0 to 7", bent_repeats(0)),
-        mutation=Mutation("one more", Every("c(t) = t^2/m", bent_repeats(1))),
+        Every("c(t) = p t/q, p and q from 1 to 6, k from 0 to 5", partial(repeats, 0)),
+        Every("c(t) = t^2/m, m from 1 to 11, k from 0 to 7", partial(bent_repeats, 0)),
+        mutation=Mutation("one more", Every("c(t) = t^2/m", partial(bent_repeats, 1))),
         remark="floor c(t) = k is k <= c(t) < k + 1, that is c^-1(k) <= t < c^-1(k+1): the integers in it are "
         "counted by ceilings, for any increasing clock",
     )
     yield own("result 11, none lost", sizes="6 increments of up to 3").says(
         "No symbol is lost iff every floor c(t+1) - floor c(t) is 0 or 1.",
-        Every("six increments of 0 to 3", kept(1)),
-        mutation=Mutation("0, 1 or 2", Every("the same", kept(2))),
+        Every("six increments of 0 to 3", partial(kept, 1)),
+        mutation=Mutation("0, 1 or 2", Every("the same", partial(kept, 2))),
         remark="an increment above 1 leaves a symbol out, and only that does; counted from the first symbol read to the last",
     )
     yield own("result 11, gate", given="the cell waits where its gate is 0", sizes="7 increments").says(
         "The gate equal to that difference reproduces the unwarped trajectory exactly.",
-        Every("seven increments of 0 or 1", reproduced(lambda rises, n: rises[n])),
+        Every("seven increments of 0 or 1", partial(reproduced, lambda rises, n: rises[n])),
         mutation=Mutation(
-            "the difference one step earlier", Every("the same", reproduced(lambda rises, n: rises[n - 1] if n else 1))
+            "the difference one step earlier", Every("the same", partial(reproduced, lambda rises, n: rises[n - 1] if n else 1))
         ),
         remark="each symbol is read once, at the last of its repetitions; the state is the list of what was read, "
         "and every cell's state is a function of that",
     )
 
-    def causal(speeds: Callable[[tuple[int, ...], int], Rational]) -> Callable[[], Cases]:
+    def causal(speeds: Callable[[tuple[int, ...], int], Rational]) -> Cases:
         """All pairs of sequences of runs up to 3 long: an equal past must give an equal speed."""
 
-        def cases() -> Cases:
-            for left, right in product(product((1, 2, 3), repeat=2), repeat=2):
-                for n in range(min(sum(left), sum(right))):
-                    if played(left)[: n + 1] == played(right)[: n + 1]:
-                        yield {"n": n, "left": left, "right": right}, (speeds(left, n), "=", speeds(right, n))
-
-        return cases
+        for left, right in product(product((1, 2, 3), repeat=2), repeat=2):
+            for n in range(min(sum(left), sum(right))):
+                if played(left)[: n + 1] == played(right)[: n + 1]:
+                    yield {"n": n, "left": left, "right": right}, (speeds(left, n), "=", speeds(right, n))
 
     def played(runs: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(k for k, times in enumerate(runs) for _ in range(times))
@@ -244,9 +230,9 @@ def sampling() -> Iterator[Entry]:
 
     yield own("result 11, causal").says(
         "For variable repeats the smooth c' = 1/k is no causal function of the data; a clock that goes at each new symbol is.",
-        Fails(Every("two runs of 1 to 3", causal(smooth))),
-        Every("two runs of 1 to 3", causal(starts)),
-        mutation=Mutation("the smooth speed is causal", Every("the same", causal(smooth))),
+        Fails(Every("two runs of 1 to 3", partial(causal, smooth))),
+        Every("two runs of 1 to 3", partial(causal, starts)),
+        mutation=Mutation("the smooth speed is causal", Every("the same", partial(causal, smooth))),
         remark="the clock that goes at the last repetition, as the gate above, knows "
         "the next symbol; going at the first is causal",
     )
