@@ -303,7 +303,7 @@ torch.distributed.destroy_process_group()
 def in_two_processes():
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", PROCESS, __file__, folder]
-        processes = [subprocess.Popen([*command, str(rank)]) for rank in range(2)]
+        processes = [subprocess.Popen([*command, str(rank)], cwd=Path(__file__).parent) for rank in range(2)]
         assert [process.wait() for process in processes] == [0, 0]
         return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(2)]
 
