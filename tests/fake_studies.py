@@ -1,5 +1,6 @@
 """Studies of milliseconds, light to import: the workers in the tests of the runner import them from here."""
 
+import functools
 import json
 import multiprocessing
 import os
@@ -16,15 +17,20 @@ from experiments.studies.study import SCALES, Measured, Sizes, Study, grid
 from experiments.studies.verdicts import Part, Verdict
 
 
+@functools.cache
+def _runs(kind, scale, data):
+    """The runs of a kind of study and their configurations as JSON, made once for each folder of data."""
+    return [(run, json.loads(json.dumps(run.configuration.to_json()))) for run in kind().runs(scale)]
+
+
 def records_of(study, scale, measured):
     """A record of each run; `measured` gives measures and rows, or None for a run that is not done."""
-    found = []
-    for run in study.runs(scale):
-        if (made := measured(run)) is not None:
-            configuration = json.loads(json.dumps(run.configuration.to_json()))
-            found.append({"key": run.key, "point": run.point, "configuration": configuration, "measures": made[0],
-                          "rows": made[1], "seconds": 1.0, "diverged": None, "made": {}})  # fmt: skip
-    return found
+    about = {"seconds": 1.0, "diverged": None, "made": {}}
+    return [
+        {"key": run.key, "point": dict(run.point), "configuration": configuration, "measures": made[0], "rows": made[1], **about}
+        for run, configuration in _runs(type(study), scale, os.environ.get("CTRNN_DATA"))
+        if (made := measured(run)) is not None
+    ]
 
 
 def tables_of(study, results):
