@@ -348,6 +348,7 @@ def test_corners_edges_and_poles(offenders):
             "holds",
             (relu, (x + Abs(x)) / 2),
             (sign(x) * Abs(x), x),
+            (sign(x * y) * Abs(x * y), x * y),
             (Max(x, y) + Min(x, y), x + y),
             (Max(x, y), (x + y + Abs(x - y)) / 2),
             (Piecewise((x, x > 0), (0, True)), relu),
