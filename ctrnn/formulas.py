@@ -126,7 +126,11 @@ def _filled(module: nn.Module, template: str) -> Formula:
                 letters[letter] = Weight(letter)
         if name is None:
             continue
-        value = attrgetter(name)(module) if "." not in name else module.get_submodule(name)
+        try:
+            value = attrgetter(name)(module) if "." not in name else module.get_submodule(name)
+        except AttributeError as error:
+            kind = type(module).__name__
+            raise ValueError(f"the `formula` of {kind} names {{{name}}}, which a {kind} has not.") from error
         if isinstance(value, nn.Module):
             index, *given = (spec or "").split("|")
             part = formula_of(value) or Formula(f"{type(value).__name__}({'h' if hasattr(value, 'after') else 'x, h'})")

@@ -115,6 +115,8 @@ class Entry:
     def __post_init__(self) -> None:
         if not self.statements:
             raise ValueError(f"{self.source}, {self.label}: an entry needs at least one statement.")
+        if not isinstance(self.mutation, Mutation | None):
+            raise TypeError(f"{self.source}, {self.label}: `mutation` is a Mutation or made by `changed`, got {self.mutation!r}.")
         if self.correction is not None and self.reading is not None:
             raise ValueError(f"{self.source}, {self.label}: a print is saved by a reading or corrected, not both.")
         if self.expected != UNDECIDED and self.mutation is None and self.right is None:

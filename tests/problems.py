@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import ctrnn
 import discretize
+from ctrnn.cells.catalog import constructor_names
 from ctrnn.fields.rates import ConstantRate, FixedRate, SigmoidConstantRate
 
 NAMED_FIELDS: dict[str, Callable[..., ctrnn.VectorField]] = {
@@ -36,6 +37,8 @@ NAMED_FIELDS: dict[str, Callable[..., ctrnn.VectorField]] = {
     "gru": ctrnn.gru,
     "lstm": ctrnn.lstm,
 }
+# The cells of the literature: every constructor but those of the table above.
+PUBLISHED = [name for name in constructor_names() if name not in ("plain", "leaky", "gated", "gru", "lstm")]
 # One of each kind; the others are variants of them, for the long tests.
 KINDS = ("gated per unit", "gated power 2", "gated exponential", "gated network", "gru", "lstm")
 STEPS: dict[str, discretize.Step] = {

@@ -103,6 +103,8 @@ class Equations:
         if name in ELEMENTWISE:
             function = np.frompyfunc(ELEMENTWISE[name], 1, 1)
             return function(*arguments)
+        if name not in self._known and name not in self.names:
+            raise ValueError(f"{name}(...) is no weight and no function that is known: {', '.join(ELEMENTWISE)}, norm.")
         weight = self[name]
         if np.ndim(weight) != len(arguments) + 1:
             raise ValueError(f"{name}(...) is no function that this grammar has, which are {', '.join(ELEMENTWISE)}.")

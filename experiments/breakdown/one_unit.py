@@ -71,7 +71,7 @@ class _InputRate(ctrnn.Part):
 
 
 def errors(step: Step, g: Tensor) -> Tensor:
-    """Compute the error of one step from h = 0 to the target f = 1, by the map itself: |R(-g) - e^-g|, but for the splittings."""
+    """Compute the error of one step from h = 0 to the target f = 1, by the map itself: |R(-g) - e^-g| where it makes a gate."""
     field = ctrnn.Relaxation(_Constant(1.0), _InputRate(), ctrnn.LinearDecay())
     moved = step(field, g[:, None], torch.zeros_like(g)[:, None], 1.0)[:, 0]
     return (moved + torch.expm1(-g)).abs()

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 import torch
 from matplotlib.mathtext import MathTextParser
 from problems import Spiral
@@ -113,6 +114,12 @@ def test_numbers_are_written_with_all_their_digits():
     field = ctrnn.Relaxation(ctrnn.TanhCandidate(0, 2), ctrnn.FixedRate(1 / 3), ctrnn.LinearDecay())
     assert field.equations == (f"dh/dt = {1 / 3!r} (tanh(Wh h + b) - h)",)
     assert ctrnn.leaky(0, 2, decay=ctrnn.PowerDecay(0.1)).equations[0].endswith("- |h|^0.1 h)")
+
+
+def test_a_formula_of_what_is_not_there_is_refused_by_name():
+    wrong = type("Wrong", (Named,), {"formula": "{cand}"})(2, 3)
+    with pytest.raises(ValueError, match=r"the `formula` of Wrong names {cand}, which a Wrong has not"):
+        formula_of(wrong)
 
 
 def test_a_factor_of_1_is_not_written():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from fuzz.dice import Dice
 from own_fields import Axes, Many, Own
+from problems import PUBLISHED
 from torch import Tensor, nn
 from torch.nn.functional import pad, silu, softplus
 
@@ -72,9 +73,6 @@ def _named(dice: Dice, inputs: int, smooth: bool) -> ctrnn.VectorField:
         given |= {"decay": _decay(dice, hidden := dice.count("hidden", 1, 6), smooth)}
         return getattr(ctrnn, make)(inputs, hidden, **given)
     return getattr(ctrnn, make)(inputs, dice.count("hidden", 1, 6), **given)
-
-
-PUBLISHED = ["mgu", "antisymmetric", "cornn", "unicornn", "lem", "rhn", "adaptive", "fitzhugh_nagumo", "ltc", "glnn", "gnn"]
 
 
 def _published(dice: Dice, inputs: int, smooth: bool) -> ctrnn.VectorField:

@@ -57,7 +57,7 @@ REFUSED = {
     "sin(W h": r"\) is missing",
     "W h +": "a value is missing",
     "W h ~ 2": "an operator is missing",
-    "f(h)": "do not say what f is",
+    "f(h)": "f.* is no weight and no function that is known: tanh, exp",
     "b(h, h)": "b.* is no function",
     "|h": r"\| is missing",
 }

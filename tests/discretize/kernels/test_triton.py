@@ -10,7 +10,7 @@ import pytest
 import torch
 from conformance import kernels_for_all
 from own_fields import Axes, Lorenz, Many, Own
-from problems import NAMED_FIELDS, thinned
+from problems import NAMED_FIELDS, PUBLISHED, thinned
 from torch.testing import assert_close
 
 import ctrnn
@@ -26,7 +26,6 @@ from discretize.kernels.triton.solves import recorder
 
 each = pytest.mark.parametrize
 FIELDS = {name: lambda make=make: make(3, 5) for name, make in NAMED_FIELDS.items()}
-PUBLISHED = ["mgu", "antisymmetric", "cornn", "unicornn", "lem", "rhn", "adaptive", "fitzhugh_nagumo", "ltc", "glnn", "gnn"]
 OTHERS = {
     "many operations": Many,
     "axes": Axes,

@@ -8,13 +8,12 @@ import pytest
 import torch
 from cases import each
 from fake_device import DEVICE, FakeDevice
-from problems import KINDS, NAMED_FIELDS, STEPS
+from problems import KINDS, NAMED_FIELDS, PUBLISHED, STEPS
 
 import ctrnn
 import ctrnn.checks
 from discretize import DiscreteRNN, Euler, ExponentialEuler
 
-PUBLISHED = ["mgu", "antisymmetric", "cornn", "unicornn", "lem", "rhn", "adaptive", "ltc", "glnn", "gnn"]
 MAKERS = NAMED_FIELDS | {name: getattr(ctrnn, name) for name in PUBLISHED}
 ITERATED = ("BackwardEuler", "Trapezoid")  # whose number of iterations hangs on values
 

@@ -578,6 +578,8 @@ SECTIONS = re.findall(
 
 @each("name, words", SECTIONS)
 def test_the_verdict_in_the_docs_is_the_word_that_its_parts_give(name, words):
+    if not words.strip():
+        return  # a place for a study that was not run yet
     (heading, sentence), *_ = re.findall(r"^\*\*(.+?)\.\*\* (.+)$", words, re.MULTILINE)
     another = study_named(name).another.get("small", "")
     assert sentence.startswith(f"{another} What was found in it: " if another else "")
