@@ -66,9 +66,10 @@ def test_corners_are_left_out():
     verdict = verify_gradient(Cell(lambda self, x, h: torch.relu(self.w * h) + h.abs()))
     assert verdict.holds is True
     assert len(verdict.defined_on) == 4
-    with_input = verify_gradient(Cell(lambda self, x, h: torch.relu(self.w * h + x)))
-    assert with_input.holds is True
-    assert len(with_input.defined_on) == 2  # each corner once
+    for code in (lambda self, x, h: torch.relu(self.w * h + x), lambda self, x, h: torch.maximum(h, h.flip(-1) * self.w)):
+        of_differences = verify_gradient(Cell(code))
+        assert of_differences.holds is True
+        assert len(of_differences.defined_on) == 2  # each corner once
     normed = verify_gradient(Cell(lambda self, x, h: h / h.norm(dim=-1, keepdim=True)))
     assert not any(condition in (True, False) for condition in normed.defined_on)
 
