@@ -24,18 +24,27 @@ FIRST_TRY = f" For a first try, data={STAND_IN} is made here."
 IMAGES = {"train": 1200, "test": 200}
 #   a: top   b, c: right, above and below   d: bottom   e, f: left, below and above   g: middle      rows and columns
 SEGMENTS = {
-    "a": (5, 8, 9, 19), "b": (5, 14, 16, 19), "c": (13, 23, 16, 19), "d": (20, 23, 9, 19),
-    "e": (13, 23, 9, 12), "f": (5, 14, 9, 12), "g": (12, 15, 9, 19),
-}  # fmt: skip
+    "a": (5, 8, 9, 19),
+    "b": (5, 14, 16, 19),
+    "c": (13, 23, 16, 19),
+    "d": (20, 23, 9, 19),
+    "e": (13, 23, 9, 12),
+    "f": (5, 14, 9, 12),
+    "g": (12, 15, 9, 19),
+}
 DIGITS = ("abcdef", "bc", "abdeg", "abcdg", "bcfg", "acdfg", "acdefg", "abc", "abcdefg", "abcdfg")
 PEOPLE = {"train": range(10, 31), "test": range(1, 10)}
 WINDOWS = 24  # of each person, four of each activity
 RATE = 50.0  # samples per second
 #   how fast a step comes, in Hz, how strong it is, in g, and where down is
 ACTIVITIES = (
-    (2.0, 0.3, (1.0, 0.0, 0.0)), (1.6, 0.25, (0.98, 0.0, 0.2)), (2.4, 0.4, (0.98, 0.0, -0.2)),
-    (1.0, 0.0, (0.8, 0.0, 0.6)), (1.0, 0.0, (1.0, 0.0, 0.0)), (1.0, 0.0, (0.0, 1.0, 0.0)),
-)  # fmt: skip
+    (2.0, 0.3, (1.0, 0.0, 0.0)),
+    (1.6, 0.25, (0.98, 0.0, 0.2)),
+    (2.4, 0.4, (0.98, 0.0, -0.2)),
+    (1.0, 0.0, (0.8, 0.0, 0.6)),
+    (1.0, 0.0, (1.0, 0.0, 0.0)),
+    (1.0, 0.0, (0.0, 1.0, 0.0)),
+)
 FINE = 1024  # windows are rounded to such parts: sines may end on other bits elsewhere
 
 

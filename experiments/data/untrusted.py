@@ -18,8 +18,16 @@ import numpy as np
 from experiments.usage import UsageError
 
 __all__ = [
-    "check_file", "check_two_splits", "lines", "number", "open_array", "plain_or_packed", "quoted", "read_bytes", "unreadable",
-]  # fmt: skip
+    "check_file",
+    "check_two_splits",
+    "lines",
+    "number",
+    "open_array",
+    "plain_or_packed",
+    "quoted",
+    "read_bytes",
+    "unreadable",
+]
 
 OPENED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 MOST_SHOWN = 32  # characters of a file, in a message

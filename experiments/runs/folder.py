@@ -24,9 +24,16 @@ from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
 
 __all__ = [
-    "CONFIG", "METRICS", "RESULT", "check_same_run", "held_folder", "load", "read_configuration", "read_result",
+    "CONFIG",
+    "METRICS",
+    "RESULT",
+    "check_same_run",
+    "held_folder",
+    "load",
+    "read_configuration",
+    "read_result",
     "refused_misfits",
-]  # fmt: skip
+]
 
 CONFIG, METRICS, RESULT, LOCK = "config.json", "metrics.csv", "result.json", ".lock"
 FILES = (CONFIG, METRICS, RESULT, LOCK, NEWEST, PREVIOUS)

@@ -178,9 +178,14 @@ class Bands:
         found = groups(frame, by) if by else {"": frame}
         order = {key: titles.format(key) for key in sorted(found)} if isinstance(titles, str) else _names(titles)
         return bands(
-            {title: self._lines(found[key]) for key, title in order.items() if key in found}, self.x_label, self.y_label,
-            x_log=self.x_log, y_log=self.y_log, y_limits=self.y_limits, levels=self.levels,
-        )  # fmt: skip
+            {title: self._lines(found[key]) for key, title in order.items() if key in found},
+            self.x_label,
+            self.y_label,
+            x_log=self.x_log,
+            y_log=self.y_log,
+            y_limits=self.y_limits,
+            levels=self.levels,
+        )
 
     def _lines(self, frame: pd.DataFrame) -> dict[str, dict[float, Spread]]:
         from experiments.studies.results import groups, spreads  # noqa: PLC0415

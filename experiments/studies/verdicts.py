@@ -89,9 +89,11 @@ class Compared:
             return f"{self.measured.mean:.4f}, without an interval, which needs two runs of each that are not all alike"
         size = f"{abs(self.effect) if self.absent else self.effect:.3g} {'in print' if self.printed else 'that counts'}"
         why = {
-            (False, "yes"): "which does not hold 0", (True, "yes"): f"which is within the {size}",
-            (False, "no"): f"which does not come to the {size}", (True, "no"): "which does not hold 0",
-        }.get((self.absent, self.answer), f"which holds both 0 and the {size}")  # fmt: skip
+            (False, "yes"): "which does not hold 0",
+            (True, "yes"): f"which is within the {size}",
+            (False, "no"): f"which does not come to the {size}",
+            (True, "no"): "which does not hold 0",
+        }.get((self.absent, self.answer), f"which holds both 0 and the {size}")
         return f"{self.measured.mean:.4f}, 95 % {low:.4f} to {high:.4f}, {why}"
 
 

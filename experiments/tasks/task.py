@@ -23,9 +23,16 @@ from experiments.settings import check_one_of
 from experiments.tasks import baselines
 
 __all__ = [
-    "SPLITS", "Batch", "ClassAtEverySample", "ClassOfTheSequence", "FromFiles", "NumbersAtTheEnd", "Task", "check_split",
+    "SPLITS",
+    "Batch",
+    "ClassAtEverySample",
+    "ClassOfTheSequence",
+    "FromFiles",
+    "NumbersAtTheEnd",
+    "Task",
+    "check_split",
     "one_hot",
-]  # fmt: skip
+]
 
 SPLITS = ("train", "validation", "test")
 

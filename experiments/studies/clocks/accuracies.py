@@ -18,9 +18,18 @@ from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, WAYS
 from experiments.studies.results import Results, groups, where
 
 __all__ = [
-    "accuracy_cell", "accuracy_figure", "difference_between_clocks", "g_dt_cell", "g_dt_figure", "given",
-    "held_and_lost", "moved_numbers", "not_given", "run_as_trained", "span",
-]  # fmt: skip
+    "accuracy_cell",
+    "accuracy_figure",
+    "difference_between_clocks",
+    "g_dt_cell",
+    "g_dt_figure",
+    "given",
+    "held_and_lost",
+    "moved_numbers",
+    "not_given",
+    "run_as_trained",
+    "span",
+]
 
 
 def given(results: Results) -> pd.DataFrame:
