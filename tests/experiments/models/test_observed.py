@@ -81,13 +81,14 @@ def test_gradients_are_cut_to_the_largest_norm(folder):
 
 def test_the_weights_of_the_best_epoch_are_kept(folder, monkeypatch):
     task = Patients(data=folder, grid=4.0)
-    model = observed_model("gru-backward", 4, 0)
+    model = observed_model("gru-backward", 4, 4)
     seen = []
     monkeypatch.setattr("experiments.runs.training.evaluate", lambda *given: seen.append(evaluate(*given)) or seen[-1])
-    found = train_epochs(model, task, epochs=6, settings=replace(SETTINGS, patience=2, batch=8, rate=0.05))
+    found = train_epochs(model, task, 4, epochs=6, settings=replace(SETTINGS, patience=2, batch=8, rate=0.05))
     assert 1 <= found.best <= found.epochs <= 6
     assert found.epochs in (6, found.best + 2)
     assert evaluate(model, task, "validation", 99)["auroc"] == found.validation == max(one["auroc"] for one in seen)
+    assert min(seen, key=lambda one: one["loss"])["auroc"] < found.validation  # so the loss would have kept others
     assert evaluate(model, task, "test", 99) == found.test
     assert min(epoch_seconds([model, ODERNNByHand(VALUES, 4, method="euler")], task, 8, batches=1)) > 0
 
