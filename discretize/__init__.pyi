@@ -1,14 +1,16 @@
 # The public names in the order one would learn them; __init__.py imports each when it is first used.
 # ruff: noqa: I001
 
-from discretize.steps.euler import Euler as Euler, Taylor2 as Taylor2, SymplecticEuler as SymplecticEuler
-from discretize.steps.exponential import ExponentialEuler as ExponentialEuler, ETD2 as ETD2, ETDRK4 as ETDRK4
-from discretize.steps.exponential import FittedMidpoint as FittedMidpoint
+from discretize.steps.euler import Euler as Euler
+from discretize.steps.exponential import ExponentialEuler as ExponentialEuler
+from discretize.steps.euler import Taylor2 as Taylor2
+from discretize.steps.exponential import ETD2 as ETD2, ETDRK4 as ETDRK4, FittedMidpoint as FittedMidpoint
 from discretize.steps.runge_kutta import Midpoint as Midpoint, Heun as Heun, RungeKutta4 as RungeKutta4
 from discretize.steps.implicit import BackwardEuler as BackwardEuler, Trapezoid as Trapezoid
 from discretize.steps.frozen import FrozenBackwardEuler as FrozenBackwardEuler, FrozenTrapezoid as FrozenTrapezoid
 from discretize.steps.rosenbrock import ExponentialRosenbrock as ExponentialRosenbrock
 from discretize.steps.splitting import Splitting as Splitting, StrangSplitting as StrangSplitting
+from discretize.steps.euler import SymplecticEuler as SymplecticEuler
 from discretize.steps.zoneout import Zoneout as Zoneout
 from discretize.steps.step import Step as Step
 from discretize.sequences.cell import DiscreteCell as DiscreteCell
