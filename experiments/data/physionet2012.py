@@ -134,6 +134,9 @@ def _packed(archive: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes
             for member in tar:
                 if member.isreg() and wanted.fullmatch(member.name) and (file := tar.extractfile(member)):
                     yield f"{archive}: {member.name}", file.read()
+            # At a header that it cannot read tarfile ends as at the end, which is a block of zeros or more.
+            if len(data) < tar.offset + tarfile.BLOCKSIZE or data[tar.offset :].strip(b"\0"):
+                raise tarfile.ReadError(f"no header at byte {tar.offset}")
     except tarfile.TarError as error:
         raise UsageError(f"{archive}: is damaged or not a tar archive ({error}); fetch it again.") from None
 

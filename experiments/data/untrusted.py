@@ -106,7 +106,7 @@ def lines(data: bytes, name: object) -> Iterator[tuple[str, str]]:
 def number(text: str, where: str) -> float:
     """A finite number. Raises: UsageError."""
     try:
-        value = float(text)
+        value = math.nan if "_" in text else float(text)  # Python reads 1_000 as 1000
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

@@ -258,6 +258,9 @@ def test_members_that_lead_elsewhere_are_not_looked_at_and_broken_archives_are_r
         (archive.read_bytes()[:-4], "cut off, damaged or no .xz file"),
         (tar, "cut off, damaged or no .xz file"),
         (lzma.compress(tar[:700]), "is damaged or not a tar archive"),
+        (lzma.compress(tar[:1024]), "is damaged or not a tar archive"),  # between two members
+        (lzma.compress(tar[:1024] + b"x" * 512 + tar[1536:]), "is damaged or not a tar archive"),
+        (lzma.compress(tar[:1024] + bytes(512) + tar[1536:]), "is damaged or not a tar archive"),
         (lzma.compress(b"PK\x03\x04" * 1000), "is damaged or not a tar archive"),
         (lzma.compress(bytes(10240)), "no patients in it"),
         (lzma.compress(tar[:1024] + tar), "set-a/1.txt: patient 1 is there twice"),
