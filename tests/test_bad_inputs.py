@@ -261,7 +261,7 @@ def test_mistakes_at_the_prompt_are_answered(tmp_path, monkeypatch, capsys, subt
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     for typed, words in AT_THE_PROMPT:
-        with subtests.test(typed):
+        with subtests.test(ascii(typed)):  # a name that is not UTF-8 among them
             code, said = main(typed), " ".join("".join(capsys.readouterr()).replace("│", " ").split())
             assert code == 2
             assert words in said
