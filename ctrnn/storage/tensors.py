@@ -36,10 +36,14 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], text: str) -> None:
         for name, tensor in tensors.items()
     }
     try:
-        laid_out = save(copies)  # in an order of the library's, and the digest is of that
+        laid_out = save(copies)
     except KeyError as error:
         raise TypeError(f"`model` has tensors of {error.args[0]}, for which the file has no name; convert them.") from error
-    write_atomically(path, save(copies, {"ctrnn": text, "sha256": _digest(text, laid_out)}))
+    # The library writes metadata in another order in each process; here the same model is the same bytes.
+    metadata = {"ctrnn": text, "sha256": _digest(text, laid_out)}
+    header = json.dumps({"__metadata__": metadata, **_header(laid_out)}, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    write_atomically(path, len(header).to_bytes(8, "little") + header + bytes(_data(laid_out)))
 
 
 def read_tensors(path: Path) -> tuple[str, dict[str, Tensor]]:
@@ -76,5 +80,9 @@ def _header(file: bytes) -> dict[str, Any]:
 def _digest(text: str, file: bytes) -> str:
     entries = {name: entry for name, entry in _header(file).items() if name != "__metadata__"}
     found = hashlib.sha256(json.dumps([text, entries]).encode())
-    found.update(memoryview(file)[8 + int.from_bytes(file[:8], "little") :])
+    found.update(_data(file))
     return found.hexdigest()
+
+
+def _data(file: bytes) -> memoryview:
+    return memoryview(file)[8 + int.from_bytes(file[:8], "little") :]

@@ -433,3 +433,10 @@ def test_a_header_whose_length_begins_as_pickles_do_is_read(path, length):
     write_tensors(path, {"a": torch.zeros(2)}, text)
     assert path.read_bytes()[:3] == length.to_bytes(3, "little")
     assert read_tensors(path)[0] == text
+
+
+def test_the_same_model_is_the_same_bytes(tmp_path):
+    model, files = ctrnn.gru(2, 3), [tmp_path / str(k) for k in range(12)]  # the library's own order differs from call to call
+    for file in files:
+        ctrnn.save(file, model)
+    assert len({file.read_bytes() for file in files}) == 1

@@ -532,7 +532,7 @@ def test_wrong_usage_and_help_answer_without_torch(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_smallest_study_is_reproduced_with_the_same_bits_by_one_worker_and_by_two(tmp_path):
+def test_the_smallest_study_gives_the_same_bits_by_one_worker_and_by_two(tmp_path):
     outs = []
     for workers in sorted({1, cores()}):
         out = tmp_path / str(workers)
@@ -542,13 +542,13 @@ def test_the_smallest_study_is_reproduced_with_the_same_bits_by_one_worker_and_b
         )  # fmt: skip
         said = [line for line in done.stderr.splitlines() if "compiling kernels" not in line]
         assert (done.returncode, said) == (0, [])
-        assert "Reproduced. 3 of 3 architectures" in done.stdout
+        assert "Nothing was trained to decide this." in done.stdout  # at that scale
         outs.append({key: record["measures"] for key, record in results(out).items()})
     assert outs[0] == outs[-1]
     plotted = subprocess.run(
         [sys.executable, "-m", "experiments", "study", "plot", str(out)], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert "Reproduced. 3 of 3" in plotted.stdout
+    assert "Nothing was trained to decide this." in plotted.stdout
 
 
 def test_the_example_of_contributing_is_a_study_that_runs(tmp_path):
