@@ -22,7 +22,7 @@ from string import Formatter
 
 from torch import Tensor, nn
 
-__all__ = ["Formula", "Published", "Weight", "aligned", "formula_of", "in_latex", "recurrence_of"]
+__all__ = ["SEVERAL", "Formula", "Published", "Weight", "aligned", "formula_of", "in_latex", "recurrence_of"]
 
 # A number, a derivative, or a name: its letter, index, superscript and primes, and the bracket that makes it a function.
 TOKEN = re.compile(
@@ -41,6 +41,9 @@ class Weight:
     axis: int = 0
     block: int = 0
     blocks: int = 1
+
+
+SEVERAL = Weight("")  # a letter of two weights: shown as it is, and proved of none
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,10 @@ class Formula:
 
     def below(self, path: str) -> Formula:
         """Prefix the paths of the weights, for a module that keeps this one under `path`."""
-        of = {letter: Weight(f"{path}.{w.path}", w.axis, w.block, w.blocks) for letter, w in self.letters.items()}
+        of = {
+            letter: w if w == SEVERAL else Weight(f"{path}.{w.path}", w.axis, w.block, w.blocks)
+            for letter, w in self.letters.items()
+        }
         return Formula(self.text, of)
 
 
@@ -135,7 +141,8 @@ def _filled(module: nn.Module, template: str) -> Formula:
             index, *given = (spec or "").split("|")
             part = formula_of(value) or Formula(f"{type(value).__name__}({'h' if hasattr(value, 'after') else 'x, h'})")
             part = part.renamed(index, dict(one.split("=") for one in given)).below(name)
-            text, letters = text + part.text, {**letters, **part.letters}
+            shared = {letter for letter in letters.keys() & part.letters.keys() if letters[letter] != part.letters[letter]}
+            text, letters = text + part.text, {**letters, **part.letters, **dict.fromkeys(shared, SEVERAL)}
             continue
         numbers[name] = value
         if value < 0 and text.endswith("+ "):

@@ -116,7 +116,7 @@ def derive(
 def prove(
     cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE.py:NAME")],
     *,
-    equations: Annotated[str, tyro.conf.arg(metavar="FILE.py:NAME")],
+    equations: Annotated[str | None, tyro.conf.arg(metavar="FILE.py:NAME")] = None,
 ) -> int:
     """Prove that a cell of yours is the equations you have in mind; exit code 1 if that is not proved.
 
@@ -124,7 +124,8 @@ def prove(
 
     Args:
         cell: A torch module, or what makes one without arguments.
-        equations: What derivations.verify takes, or a function that makes it, of nothing or of the cell's own equations.
+        equations: What derivations.verify takes, or a function that makes it, of nothing or of the cell's own equations. Without
+            it, the `formula` of a field's own class.
     """
     from experiments.prove import run  # noqa: PLC0415
 

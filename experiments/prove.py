@@ -1,4 +1,4 @@
-r"""A cell in a file of yours, proved equal to equations in a file of yours."""
+r"""Proves that a cell in a file of yours is equal to equations in a file of yours, or to its own formula."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from derivations.tracing.formula import OWN_FORMULA
 from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
 from derivations.tracing.symbolic import symbolic
@@ -16,11 +17,12 @@ from experiments.usage import UsageError, nearest
 __all__ = ["run"]
 
 
-def run(cell: str, equations: str) -> bool:
-    r"""Print the verdict; whether the cell is proved equal to the equations.
+def run(cell: str, equations: str | None = None) -> bool:
+    r"""Print the verdict, and return whether the cell is proved equal to the equations.
 
     Args:    cell: FILE.py:NAME of a module, or of what makes one without arguments; equations: FILE.py:NAME of anything that
-             `derivations.verify` takes, or of a function that makes it, of nothing or of `symbolic(cell)`.
+             `derivations.verify` takes, or of a function that makes it, of nothing or of `symbolic(cell)`; None for the
+             `formula` of the cell's own class.
     Raises:  UsageError where there is no such file or name, or the equations do not fit the cell.
     """
     module = _named(cell)
@@ -28,9 +30,9 @@ def run(cell: str, equations: str) -> bool:
         module = called(cell, module)
     if not isinstance(module, nn.Module):
         raise UsageError(f"{cell} is no torch.nn.Module, nor makes one without arguments.")
-    written = _named(equations)
+    written = OWN_FORMULA if equations is None else _named(equations)
     try:
-        if inspect.isfunction(written):
+        if equations is not None and inspect.isfunction(written):
             written = called(equations, written, *([symbolic(module)] if inspect.signature(written).parameters else []))
         with no_exit(cell):
             verdict = verify(module, written)
@@ -49,7 +51,7 @@ def run(cell: str, equations: str) -> bool:
 
 
 def _named(place: str) -> Any:
-    """What a file of the user's calls by a name."""
+    """Return what a user's file defines under a name."""
     file, colon, name = place.rpartition(":")
     if not colon or not file.endswith(".py"):
         raise UsageError(f"{place!r} is not of the form FILE.py:NAME.")

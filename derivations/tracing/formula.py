@@ -9,16 +9,26 @@ import numpy as np
 from sympy import Expr
 from torch import nn
 
-from ctrnn.formulas import Formula, Weight, formula_of
+from ctrnn.formulas import SEVERAL, Formula, Weight, formula_of
 from derivations.tracing.values import exact
 from derivations.twins.fields import SymbolicField, SymbolicStep
 from derivations.twins.written import Array, Equations, columns
 
-__all__ = ["of_formula", "right_sides", "states_of"]
+__all__ = ["OWN_FORMULA", "OwnFormula", "of_formula", "right_sides", "states_of"]
+
+
+class OwnFormula:
+    """Stands for the equations of a module's own `formula`, and not None, which a function without a return gives."""
+
+    def __repr__(self) -> str:
+        return "the module's own formula"
+
+
+OWN_FORMULA = OwnFormula()
 
 
 def of_formula(module: nn.Module, system: SymbolicField | SymbolicStep) -> list[Expr]:
-    r"""The right sides that the formula of a field writes, in the order of its state.
+    r"""Return the right sides that the formula of a field writes, in the order of its state.
 
     Args:    module: a field whose class has a `formula`; system: the equations of its code, for their letters.
     Raises:  ValueError for a module without a formula, for one that this grammar cannot read, and for sizes that do not fit.
@@ -33,7 +43,7 @@ def of_formula(module: nn.Module, system: SymbolicField | SymbolicStep) -> list[
 
 
 def states_of(formula: Formula) -> list[str]:
-    """The names of the parts of a field's state, in their order: h where a line gives dh/dt."""
+    """Return the names of the parts of a field's state, in their order: h where a line gives dh/dt."""
     return [line.partition("/dt = ")[0][1:] for line in formula.text.splitlines() if "/dt = " in line]
 
 
@@ -44,13 +54,15 @@ def right_sides(
     system: SymbolicField | SymbolicStep,
     **further: Any,
 ) -> list[Expr]:
-    """What the formula gives for each part of the state, in the letters of the code.
+    """Evaluate a formula for each part of the state, in the letters of the code.
 
     `lines` says which line belongs to which part, {"dh/dt": "h"}, in the order of the state; `further` are values by letter.
     """
     if not lines or len(system.state) % len(lines):
         raise ValueError(f"{len(lines)} lines give a derivative, for {len(system.state)} numbers of the state.")
     units = np.split(columns(system.state), len(lines))
+    if several := [letter for letter, weight in formula.letters.items() if weight == SEVERAL]:
+        raise ValueError(f"two weights are called {several[0]}; give one of their parts an index, as {{part:2}}.")
     weights = {letter: _array(module, system, weight) for letter, weight in formula.letters.items()}
     known = {"I": np.eye(len(units[0]), dtype=int).astype(object), **weights, "x": columns(system.inputs), **further}
     equations = Equations(formula.text, known | dict(zip(lines.values(), units, strict=True)))
@@ -59,7 +71,8 @@ def right_sides(
 
 def _array(module: nn.Module, system: SymbolicField | SymbolicStep, weight: Weight) -> Array:
     home, _, name = weight.path.rpartition(".")
-    tensor = getattr(module.get_submodule(home), name)
+    if (tensor := getattr(module.get_submodule(home), name, None)) is None:
+        raise ValueError(f"a letter stands for {weight.path}, which is not there.")
     entries = system.parameters.get(weight.path)
     values = columns(entries if entries is not None else map(exact, tensor.flatten().tolist())).reshape(tensor.shape)
     return values if weight.blocks == 1 else np.split(values, weight.blocks, weight.axis)[weight.block]

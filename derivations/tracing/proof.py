@@ -13,7 +13,7 @@ from derivations.prover.verdict import Verdict
 from derivations.tracing.blocks import Unwide
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
-from derivations.tracing.formula import of_formula
+from derivations.tracing.formula import OWN_FORMULA, of_formula
 from derivations.tracing.program import trace
 from derivations.tracing.replay import Replay
 from derivations.tracing.running import as_recorded
@@ -27,7 +27,7 @@ __all__ = ["verify"]
 
 def verify(
     module: nn.Module,
-    equations: Any = None,
+    equations: Any = OWN_FORMULA,
     letters: Letters | None = None,
     *,
     widths: Widths | None = None,
@@ -55,7 +55,8 @@ def verify(
         verdict = _for_every_width(verdict, module, equations) if verdict else verdict
     else:
         verdict = _verified(module, equations, {} if letters is None else letters, widths, field)
-    statement = f"The code of {type(module).__name__} is the equations, for all weights, inputs and states."
+    said = "its formula" if equations is OWN_FORMULA else "the equations"
+    statement = f"The code of {type(module).__name__} is {said}, for all weights, inputs and states."
     return replace(verdict, seconds=perf_counter() - start, statement=statement)
 
 
@@ -72,12 +73,14 @@ def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquatio
 def _verified(module: nn.Module, equations: Any, letters: Letters, widths: Widths | None, field: bool | None) -> Verdict:
     program = trace(module, widths)
     if field is None:
-        field = isinstance(module, VectorField) or (equations is not None and has_derivatives(equations))
+        field = isinstance(module, VectorField) or (equations is not OWN_FORMULA and has_derivatives(equations))
     system = system_of(program, module, field)
     if system_of(trace(module, widths, any_batch=False), module, field).flow != system.flow:
         raise ValueError("the code treats a batch of one sample otherwise than one of several; it must act on each by itself.")
     mode = as_recorded(module, program)
-    matched = match(of_formula(module, system) if equations is None else equations, system, letters)
+    if equations is OWN_FORMULA:
+        equations = dict(zip(system.state, of_formula(module, system), strict=True))
+    matched = match(equations, system, letters)
     right = [value.expr for value in matched.right]
     verdict = decide(list(system.flow), right, {*system.defined_on, *(c for value in matched.right for c in value.where)})
     sizes = f"at {len(system.inputs)} inputs and {len(system)} units"

@@ -67,12 +67,18 @@ class Equations:
         self._known, self._open = dict(known), set[tuple[str, ...]]()
         self._functions = {"norm": _layer_norm, **(functions or {})}
         self._lines: dict[tuple[str, ...], str] = {}
+        self.names = list[str]()
         for line in text.splitlines():
             left, sign, right = line.partition(" = ")
             if not sign:
                 raise ValueError(f"{line!r} is no equation: write name = expression.")
-            self._lines[tuple(left.split(", "))] = right
-        self.names = [name for names in self._lines for name in names]
+            names = left.split(", ")
+            if twice := [name for name in names if name in self._known or name in self.names]:
+                raise ValueError(
+                    f"{twice[0]} is given twice, or is a weight, a state or an input too; call one of them otherwise."
+                )
+            self._lines[tuple(names)] = right
+            self.names += names
 
     def __getitem__(self, name: str) -> Any:
         if name in self._known:

@@ -106,6 +106,29 @@ def test_what_the_grammar_cannot_read_is_refused_with_the_class_s_name():
         verify(with_formula(Scaled, "dh/dt = {scale} tanh(W h + U y)")())
 
 
+class Doubled(ctrnn.VectorField):
+    """Reads one of its parts twice and the other not at all."""
+
+    formula = "dh/dt = {first} + {second} - h"
+
+    def __init__(self):
+        super().__init__(1, 2)
+        self.first, self.second = ctrnn.TanhCandidate(1, 2), ctrnn.TanhCandidate(1, 2)
+
+    def flow(self, projected, h):
+        return 2 * self.second(projected, h) - h
+
+
+def test_weights_of_one_letter_are_told_and_not_taken_for_one_another():
+    with pytest.raises(ValueError, match="two weights are called Wx; give one of their parts an index"):
+        verify(Doubled())
+    assert "Wx x" in Doubled().equations[0]
+    assert verify(with_formula(Doubled, "dh/dt = {first:1} + {second:2} - h")()).holds is False
+    assert verify(with_formula(Doubled, "dh/dt = 2 {second} - h")()).holds is True
+    with pytest.raises(ValueError, match="stands for nowhere, which is not there"):
+        verify(type("Lost", (Scaled,), {"formula": "dh/dt = Q h", "letters": {"Q": "nowhere"}})())
+
+
 def test_without_a_formula_equations_are_asked_for():
     with pytest.raises(ValueError, match="LTCField has no `formula`"):
         verify(ctrnn.ltc(1, 2))

@@ -49,6 +49,20 @@ def cell(tmp_path):
     return str(tmp_path / "cell.py")
 
 
+def test_without_equations_a_field_is_proved_to_be_its_formula(cell, tmp_path, capsys):
+    field = "import ctrnn\n\nclass Halved(ctrnn.Relaxation):\n    formula = 'dh/dt = ({candidate} - h) / 2'\n"
+    (tmp_path / "field.py").write_text(
+        field + "\ndef gru():\n    return ctrnn.gru(1, 2)\n\ndef halved():\n"
+        "    return Halved(ctrnn.TanhCandidate(1, 1), ctrnn.FixedRate(1.0), ctrnn.LinearDecay())\n"
+    )
+    assert main(["prove", f"{tmp_path}/field.py:gru"]) == 0
+    assert capsys.readouterr().out.startswith("holds\n")
+    assert main(["prove", f"{tmp_path}/field.py:halved"]) == 1
+    assert "does not hold" in capsys.readouterr().out
+    assert main(["prove", f"{cell}:Cell"]) == 2
+    assert "has no `formula` of its own" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
 @each("equations", ["right", "made"])
 def test_what_is_proved_ends_with_0(cell, equations, capsys):
     assert main(["prove", f"{cell}:Cell", "--equations", f"{cell}:{equations}"]) == 0

@@ -57,7 +57,7 @@ REFUSED = {
     "no module, and equations for each unit": (lambda: verify(3, derivations.rnn_cell()), TypeError, "must be a torch.nn.Module"),
     "no module, and its gradient": (lambda: verify_gradient(3), TypeError, "must be a torch.nn.Module"),
     "torch.jit": (lambda: verify(torch.jit.script(Scripted()), h), TypeError, "compiled by torch.jit"),
-    "None for equations": (lambda: verify(same, None), ValueError, "has no `formula` of its own"),
+    "None for equations": (lambda: verify(same, None), TypeError, "must be SymPy's, a list or a dict of them"),
     "a string for equations": (lambda: verify(same, "h_1, h_2"), TypeError, "must be SymPy's"),
     "strings among equations": (lambda: verify(same, ["__import__('os')", h[1]]), ValueError, "no equation between real"),
     "strings in a dict": (lambda: verify(same, {h[0]: "h_1", h[1]: h[1]}), ValueError, "no equation between real"),

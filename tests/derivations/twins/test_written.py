@@ -69,5 +69,8 @@ def test_what_is_no_equation_is_refused_with_its_reason():
             Equations(f"y = {text}", KNOWN)["y"]
     with pytest.raises(ValueError, match="is no equation: write name = expression"):
         Equations("y", KNOWN)
+    for text in ("y = h\ny = b", "y = W h\nW = h"):  # a line of a name that stands for something else would be passed over
+        with pytest.raises(ValueError, match="is given twice, or is a weight"):
+            Equations(text, KNOWN)
     with pytest.raises(ValueError, match="2 right sides for 3 names"):
         Equations("y, z, u = h, b", KNOWN)["y"]
