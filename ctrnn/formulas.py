@@ -111,7 +111,7 @@ def recurrence_of(field: nn.Module) -> tuple[str, Formula] | None:
 def formula_of(module: nn.Module) -> Formula | None:
     """Return the formula of a part or field, with its braces filled in.
 
-    None of a class that computes something else than the one it is made from, until it gives a `formula` of its own.
+    Return None if the class overrides what its base computes and gives no `formula` itself.
     """
     for kind in type(module).__mro__:
         if "formula" in vars(kind):

@@ -27,7 +27,7 @@ from derivations.tracing.symbolic import symbolic
 
 __all__ = ["agreement_identities"]
 
-SIZES = {"glnn": (2, 2), "gnn": (2, 2)}  # two symbols, so that each has weights of its own
+SIZES = {"glnn": (2, 2), "gnn": (2, 2)}  # two symbols, to see that each selects its weights
 SETTINGS: dict[str, dict[str, Any]] = {  # where a default is 1, or the proof would be long
     "antisymmetric": {"gamma": 0.25},
     "cornn": {"gamma": 0.25, "epsilon": 0.5},

@@ -37,7 +37,7 @@ def affine(project: Project) -> Project:
 
 
 def projects_affinely(module: nn.Module) -> bool:
-    """Whether a field's `project` is A x + b, which goes through lines and polynomials: one product for a sequence."""
+    """Return whether a field's `project` is A x + b, so that lines and polynomials can be projected as a whole."""
     found = (getattr(type(part), "project", None) for part in module.modules())
     return all(getattr(project, "is_affine", False) for project in found if project is not None)
 

@@ -30,7 +30,7 @@ def drawn(call: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, boo
 
 
 def has_two_answers(call: Callable[[], Tensor], device: torch.device) -> bool:
-    """Return whether a call draws anew each time it is made, or answers otherwise, by a generator of its own."""
+    """Return whether two calls give different results, by random numbers from any generator."""
     first, _ = drawn(call, device)
     second, anew = drawn(call, device)
     return anew or not torch.equal(first.nan_to_num(), second.nan_to_num())
@@ -91,7 +91,7 @@ def _has_generator(field: VectorField) -> bool:
 
 
 def _twin(module: nn.Module, twins: dict[int, nn.Module]) -> nn.Module:
-    """Copy a module on the same parameters, with buffers and attributes of its own."""
+    """Copy a module: it shares the parameters and has its own buffers and attributes."""
     if id(module) not in twins:
         twins[id(module)] = twin = object.__new__(type(module))
         twin.__dict__ = dict(module.__dict__)

@@ -87,7 +87,7 @@ class Relaxation(VectorField):
 
 
 def relaxation_formula(rate: Part, read: str = "h") -> str:
-    """Write dh/dt, and its rate on a line of its own where it is learned; `read` is what the rate reads in place of h."""
+    """Write dh/dt, and a second line for a learned rate; `read` names the state that the rate reads."""
     pull = "{candidate} - {decay}"
     if isinstance(rate, FixedRate):
         return f"dh/dt = {pull}" if rate.alpha == 1 else f"dh/dt = {{rate}} ({pull})"

@@ -25,7 +25,7 @@ DIRECTIONS = ("forward", "backward")
 
 @dataclass(frozen=True)
 class Hold:
-    r"""How stamps become the edges of the intervals on which samples are held.
+    r"""Chooses how stamps become the edges of the intervals on which samples are held.
 
     Args:    direction: "forward" or "backward"; open_interval: length of the interval that stamps leave open, > 0. If it is not
              given, the last sample is held for as long as the one before it (a single one: for 1), and backward stamps are

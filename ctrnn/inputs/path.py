@@ -138,7 +138,7 @@ class Path(AnsweredInit, ABC):
         return (k, times) if times.dim() else (int(k), times)
 
     def _by_sequence(self, t: Tensor) -> Tensor:
-        """Evaluate every sequence at times of its own, (n, batch), or at shared ones of which each finds its own piece."""
+        """Evaluate each sequence at its own times, (n, batch), or all at shared times, each on its own pieces."""
         if t.dim() > 1 and t.shape[1] != self.batch:
             raise ValueError(f"`t` has times for {t.shape[1]} sequences, the path has {self.batch}.")
         times = t if t.dim() > 1 else t.reshape(-1, 1).expand(-1, self.batch)

@@ -1,4 +1,4 @@
-"""One run of a study in a worker process: carried out unless it is done or another call is at it, and recorded."""
+"""Carries out one run of a study in a worker process, unless it is done or in progress elsewhere, and records it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ended = tuple[str, str]  # one of these words, and what went wrong
 def begin(
     address: str, scale: str, folder: Path, made: Sequence[tuple[str, str]], plugins: Sequence[str]
 ) -> Callable[[str], Ended]:
-    """The study, loaded once in a process, as a function that carries out the run of a key."""
+    """Load the study once in a process, and return a function that carries out the run of a key."""
     use(plugins)
     study = loaded(address)
     runs = {run.key: run for run in study.runs(scale)}
@@ -29,7 +29,7 @@ def begin(
 
 
 def carry_out(study: Study, run: Run, folder: Path, made: Mapping[str, str]) -> Ended:
-    """One run; "busy" where another call is at it."""
+    """Carry out one run; return "busy" if another process is at it."""
     place = place_of(folder, run.key)
     try:
         with claimed(place) as mine:
