@@ -26,10 +26,10 @@ from discretize.solvers.segments import Chain, RightHandSide, Segment
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKutta
 from discretize.trajectory import Trajectory
 
-__all__ = ["SETTING", "Adjoint", "AdjointBackward", "EdgeLog"]
+__all__ = ["SETTING", "Adjoint", "AdjointBackward", "EdgeLog", "checked_segments"]
 
 SETTING = "gradient=Adjoint"
-CHECKED = 8  # segments of one step that are solved again to see whether the field is still that of the solve
+CHECKED = 8  # segments on which the backward pass looks whether the field is still that of the solve
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,11 @@ class EdgeLog:
         self.accepted.append(counts.accepted.copy())
 
 
+def checked_segments(count: int) -> set[int]:
+    """Return the numbers of the segments on which the backward pass looks whether the field is still that of the solve."""
+    return set(np.linspace(0, count - 1, CHECKED).astype(int).tolist())
+
+
 class AdjointBackward:
     r"""Computes the backward pass of a finished solve.
 
@@ -68,7 +73,7 @@ class AdjointBackward:
         self.engine, self.chain, self.log, self.stats = engine, chain, log, stats
         self.field, self.weights = ParameterSnapshot(chain.field), _weights(engine.control.method)
         self.parameters = self.field.learned
-        self.checked = set(np.linspace(0, len(chain) - 1, CHECKED).astype(int).tolist())
+        self.checked = checked_segments(len(chain))
 
     def attach(self, hs: Tensor, h0: Tensor) -> Tensor:
         """Return the states at the requested times, with the adjoint as their gradient: (n, batch, state)."""

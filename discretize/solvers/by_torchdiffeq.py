@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from discretize.errors import Failure
-from discretize.solvers.adjoint import SETTING
-from discretize.solvers.detached import ParameterSnapshot, detached_chain, refuse_captured
+from discretize.solvers.adjoint import SETTING, checked_segments
+from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, refuse_captured
 from discretize.solvers.engine import Engine, SolverState, SolverStats
 from discretize.solvers.segments import Chain, RightHandSide, Segment
 
@@ -107,7 +107,7 @@ class TorchdiffeqEngine(Engine):
     def _solved(self, segment: Segment, h: Tensor) -> Tensor:
         from torchdiffeq import odeint  # noqa: PLC0415 - loads SciPy
 
-        end = self._end(odeint, segment, h)
+        end = self._end(odeint, _TorchdiffeqFlow(self, segment, h))
         zero = torch.zeros((), dtype=torch.float64, device=h.device)
         if torch.is_grad_enabled() and not end.requires_grad and segment(zero, h).requires_grad:
             raise ValueError(
@@ -129,17 +129,20 @@ class TorchdiffeqEngine(Engine):
         start = h.detach().requires_grad_()
         targets = (start, *learned, *path.leaves[segment.number])
         filled = tuple(each for each in targets[1:] if each.numel())  # torchdiffeq makes views of each, which empty ones have not
-        end = self._end(odeint_adjoint, chain.segment(segment.number), start, adjoint_params=filled)
+        flow = _TorchdiffeqFlow(self, chain.segment(segment.number), start)
+        end = self._end(odeint_adjoint, flow, adjoint_params=filled)
 
         def gradients(cotangents: Sequence[Tensor], *_: Sequence[Tensor]) -> Sequence[Tensor | None]:
+            if segment.number in checked_segments(len(chain)):
+                flow.check_first_slope()
             return torch.autograd.grad(end, targets, cotangents, retain_graph=True, allow_unused=True)
 
         # `odeint_adjoint` would give wrong second derivatives without a word.
         read = segment.chain.path.learned(segment.number)
         return self.snapshot.with_gradients(SETTING, gradients, [end.detach()], [h, *learned, *read])[0]
 
-    def _end(self, solve: Callable[..., Any], segment: Segment, h: Tensor, **how: Any) -> Tensor:
-        flow = _TorchdiffeqFlow(self, segment, h)
+    def _end(self, solve: Callable[..., Any], flow: _TorchdiffeqFlow, **how: Any) -> Tensor:
+        segment, h = flow.segment, flow.start
         ends = torch.tensor([0.0, flow.span], dtype=torch.float64, device=h.device)
         lengths = ("first_step", "max_step", "min_step", "step_size")
         options: dict[str, Any] = {name: value / flow.scale if name in lengths else value for name, value in self.options.items()}
@@ -181,7 +184,8 @@ class _TorchdiffeqFlow:
     """Evaluates dh/dt on a segment as torchdiffeq calls it, with the callbacks that its method has."""
 
     def __init__(self, engine: TorchdiffeqEngine, segment: Segment, h: Tensor) -> None:
-        self.engine, self.segment, self.over, self.tried = engine, segment, False, 0
+        self.engine, self.segment, self.start, self.over, self.tried = engine, segment, h, False, 0
+        self.first: tuple[Tensor, Tensor] | None = None  # the time and slope of the first evaluation
         self.last = torch.zeros(()), h, torch.zeros(())  # where it was before the last step tried, and that
         # Lengths of each sequence, or with a gradient, multiply the slope; others bound the time.
         self.shares = segment.chain.own or segment.differentiable
@@ -195,11 +199,21 @@ class _TorchdiffeqFlow:
 
     def __call__(self, t: Tensor, h: Tensor) -> Tensor:
         engine = self.engine
+        slope = self.slope(t, h)
         if self.over:
             engine.stats["nfe_backward"] += 1
         else:
             engine.counts.call(1, len(h))
-        return self.slope(t, h)
+            self.first = self.first or (t, slope.detach())
+        return slope
+
+    def check_first_slope(self) -> None:
+        """Raise RuntimeError if the field no longer gives the slope that the solve began with."""
+        if self.first is not None:
+            t, before = self.first
+            self.engine.stats["nfe_backward"] += 1
+            h = self.start.detach()
+            check_same_states(h + self.span * self.slope(t, h).detach(), h + self.span * before, SETTING)
 
     def slope(self, t: Tensor, h: Tensor) -> Tensor:
         t = t.to(self.segment.times_on(h.device))

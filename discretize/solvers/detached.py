@@ -106,13 +106,17 @@ class ParameterSnapshot:
             (name.partition(".")[2] for name, tensor in self._tensors.items() if _version(tensor) != self._versions[name]), None
         )
 
-    def run(self, work: Callable[[], Result]) -> Result:
-        """Run `work` with the field as it was, without autocast."""
+    def check_unchanged(self) -> None:
+        """Raise RuntimeError if a tensor was written into since."""
         if name := self.changed():
             raise RuntimeError(
                 f"`{name}` was written into between the solve and its backward pass, which needs it as it was; do it after, or "
                 "leave `gradient` out."
             )
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """Run `work` with the field as it was, without autocast."""
+        self.check_unchanged()
         return self._run(work, self._tensors)
 
     def run_copies(self, work: Callable[[], Result]) -> Result:
@@ -146,6 +150,7 @@ class _WithGradients(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         snapshot, setting, gradients, count = ctx.given
+        snapshot.check_unchanged()  # before torch looks at the saved tensors, whose names it does not know
         outputs, inputs = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         with torch.no_grad():
             found = snapshot.run(lambda: gradients(cotangents, outputs, inputs))

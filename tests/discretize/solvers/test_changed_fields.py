@@ -47,6 +47,7 @@ AGAIN = {  # which compute something again in the backward pass
     "the adjoint": of_solve("dopri5", discretize.Adjoint()),
     "blocks": of_solve("dopri5", discretize.Checkpointed(1000)),
     "stiff blocks": of_solve("rodas5p", discretize.Checkpointed(1000)),
+    "torchdiffeq's adjoint": of_solve("torchdiffeq:dopri5", discretize.Adjoint()),
 }
 KERNELS = {
     "a sequence's kernel": of_sequence(discretize.Euler(), fused=True),
@@ -125,9 +126,15 @@ def check(states, changes):
                 assert_close(mine, theirs, rtol=1e-12, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}")  # the same sums
 
 
-@pytest.mark.parametrize("way", thinned(AGAIN, ("the adjoint", "blocks")))
+@pytest.mark.parametrize("way", thinned(AGAIN, ("the adjoint", "blocks", "torchdiffeq's adjoint")))
 def test_what_is_computed_again_is_of_the_field_that_was_solved_or_refused(way):
     check(AGAIN[way], CHANGES)
+
+
+def test_a_weight_that_was_written_into_is_named():
+    for states in AGAIN.values():
+        with pytest.raises(RuntimeError, match="`weight` was written into between the solve and its backward pass"):
+            gradients(states, CHANGES["a weight"])
 
 
 @pytest.mark.parametrize("way", thinned(STEPS, ("a solve",)))
