@@ -18,7 +18,7 @@ from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
 from discretize.solvers.checkpointing import Checkpointed
 from discretize.solvers.control import ERROR_MARGIN, StepControl
-from discretize.solvers.engine import Engine
+from discretize.solvers.engine import Engine, OnAttempt
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
 from discretize.steps.step import Step
 from discretize.steps.zoneout import Zoneout
@@ -47,6 +47,7 @@ SYNONYMS = {
 class Settings:
     r"""A method and how it is used, as plain numbers; see `integrate`.
 
+    Args:    on_attempt, on_backward_attempt: see `Engine`.
     Raises:  TypeError, ValueError for what no solve could use, in the user's words.
     """
 
@@ -61,6 +62,8 @@ class Settings:
     progress: bool = False
     fused: Fused = True
     on_failure: str = "raise"
+    on_attempt: OnAttempt | None = None
+    on_backward_attempt: OnAttempt | None = None
 
     def __post_init__(self) -> None:
         _check_method(self.method)
@@ -114,6 +117,11 @@ class Settings:
 
     def engine(self, like: Tensor, stats: dict[str, Any]) -> Engine:
         """Return the engine for states like this one; stats: where it counts evaluations of the backward pass."""
+        engine = self._engine(like, stats)
+        engine.on_attempt, engine.on_backward_attempt = self.on_attempt, self.on_backward_attempt
+        return engine
+
+    def _engine(self, like: Tensor, stats: dict[str, Any]) -> Engine:
         if not isinstance(self.method, str):
             return StepEngine(self.method, self.max_step)
         if self.of_torchdiffeq:

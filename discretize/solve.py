@@ -136,9 +136,9 @@ def solve(
         raise TypeError(f"{got} {ORDERS['integrate']}")
     times, direction = increasing_times(ts)
     given, (state, shapes) = field, joined(h0)
-    happens = checked_events(events, shapes) if events else ()
+    happens = checked_events(events, shapes, direction) if events else ()
     if happens:
-        _check_event_solve(settings, direction)
+        _check_event_solve(settings)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
     field = with_computed_weights(field)
     state, path = cast_for(field, state), as_path(path)
@@ -156,9 +156,10 @@ def solve(
 
             def to_next_stops(h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
                 part = Solve(driven, h, times, replace(settings, progress=False))
+                part.direction = 1  # its times are those that are asked for
                 return part.run(), part.engine.counts
 
-            solved = EventSolve(to_next_stops, happens, state, times).run()
+            solved = EventSolve(to_next_stops, happens, state, times, direction).run()
         elif driven.batch:
             solved = Solve(driven, state, times, settings, stored).run()
         else:
@@ -206,15 +207,13 @@ def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: 
 _couples: MutableMapping[Any, dict[bool, bool]] = WeakKeyDictionary()  # of fields and functions: in training or not, its samples
 
 
-def _check_event_solve(settings: Settings, direction: int) -> None:
+def _check_event_solve(settings: Settings) -> None:
     if settings.of_torchdiffeq:
         raise ValueError(f"`events` are found sample by sample, and {settings.method} steps all at once; take method='dopri5'.")
     if not settings.adaptive:
         raise ValueError(f"`events` are found on steps that a method chooses; {settings.method} chooses none, dopri5 does.")
     if settings.gradient is not None or settings.on_failure != "raise":
         raise ValueError("`events` go with the gradient of the steps taken and on_failure='raise' alone; leave both out.")
-    if direction < 0:
-        raise ValueError("`events` are found forwards in time; `ts` goes back.")
 
 
 def _empty_trajectory(driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> Trajectory:
@@ -263,6 +262,7 @@ class Solve:
 
     def __init__(self, driven: Driven, h0: Tensor, times: Tensor, settings: Settings, stored: torch.dtype | None = None) -> None:
         self.driven, self.times, self.settings, self.stored = driven, times, settings, stored
+        self.direction = driven.direction
         self.chain = chain_of(driven, times, by_slope=settings.adaptive)
         self.h0 = h0 = self.chain.begun(h0)
         self.stats: dict[str, Any] = {}
@@ -317,6 +317,8 @@ class Solve:
             self.why = "torchdiffeq has no kernels" if settings.of_torchdiffeq else "steps of fixed length have no kernel"
         elif isinstance(settings.gradient, Adjoint):
             self.why = f"`gradient`={settings.gradient} takes its own backward pass"
+        elif settings.on_attempt is not None:
+            self.why = "every step that is tried is called back"
         else:
             memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
             # Not a method: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
@@ -397,13 +399,13 @@ class Solve:
         if hs is None:
             hs = self.chain.states({edge: h.to(self.h0.dtype) for edge, h in self.kept.items()})
         ts = self.times[: len(hs)]
-        solved = Trajectory(ts if self.driven.direction > 0 else -ts, hs, self.stats, status, self._between(hs))
+        solved = Trajectory(ts if self.direction > 0 else -ts, hs, self.stats, status, self._between(hs))
         return _rounded(solved, self.stored)
 
     def _between(self, hs: Tensor) -> Callable[[Tensor], Tensor]:
         has_graph = self.kernel is None
         between = StatesBetween(self.driven.field, self.times[: len(hs)], hs, self._solve_on, self._continuation, has_graph)
-        return between if self.driven.direction > 0 else lambda t: between(-t)
+        return between if self.direction > 0 else lambda t: between(-t)
 
     def _continuation(self) -> Continuation | None:
         """Return the steps that were taken, if they were kept."""

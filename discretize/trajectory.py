@@ -111,9 +111,10 @@ class Trajectory:
         """The ends of the steps that a sample took, in order; None where they were not kept."""
         if (steps := self._continuation()) is not None:
             return torch.cat([torch.from_numpy(steps.begins_of(sample)), times[-1:]])
-        if pieces := getattr(self.between, "pieces", ()):
+        if pieces := getattr(self.between, "pieces", ()):  # whose times may be these negative
             ends = [piece._step_ends(sample, piece.ts[:, sample].detach()) for piece in pieces]
-            return None if any(each is None for each in ends) else torch.cat(ends).unique()
+            known = [each for each in ends if each is not None]
+            return (getattr(self.between, "direction", 1) * torch.cat(known)).unique() if len(known) == len(ends) else None
         taken = self.stats.get("accepted_steps_of_samples", [None])
         one_each = not self.events and taken[sample if len(taken) > 1 else 0] == len(times) - 1  # a step to each requested time
         return times.sort().values if one_each else None

@@ -17,7 +17,10 @@ __all__ = ["DerivativePath", "ReversedPath", "TimePath", "for_many"]
 class TimePath(GatheredPath):
     r"""x(t) = t, one feature, for fields that read the time.
 
-    Args:    interval: (start, end); batch: how many sequences; dtype, device: of x.
+    A field that jumps at a time, `if t < 0.7`, has that time among the knots. On the piece that ends there x stays below the
+    knot and below what the knot is rounded to in the dtype of x, on the next x is below neither: each sees one side of the jump.
+
+    Args:    interval: (start, end), or these and knots between them; batch: how many sequences; dtype, device: of x.
     Shape:   as of every path.
     """
 
@@ -32,15 +35,28 @@ class TimePath(GatheredPath):
         device: torch.device | str | None = None,
     ) -> None:
         self.knots = checks.are_times("interval", interval)
-        if len(self.knots) != 2:
-            raise ValueError(f"`interval` must be (start, end), got {len(self.knots)} times.")
+        if len(self.knots) < 2:
+            raise ValueError(f"`interval` must be (start, end), perhaps with knots between them, got {len(self.knots)} times.")
         self.zero = torch.zeros(checks.size("batch", batch), 1, dtype=dtype, device=device)
+        inner = self.knots[1:-1].to(self.zero.device)
+        near = inner.to(self.zero.dtype)
+        below, above = (torch.nextafter(near, torch.full_like(near, to)) for to in (-torch.inf, torch.inf))
+        above = torch.where(near.double() < inner, above, near)
+        beyond = self.zero.new_full((1,), torch.inf)  # nothing jumps at the ends of the whole
+        self.least, self.most = torch.cat([-beyond, above]), torch.cat([below, beyond])
 
     def gather(self, k: int | Tensor) -> Data:
-        return (self.zero.expand(*torch.as_tensor(k).shape[:1], *self.zero.shape),)
+        numbers = torch.as_tensor(k)
+        zero = self.zero.expand(*numbers.shape[:1], *self.zero.shape)
+        if len(self.most) == 1:
+            return (zero,)
+        shape = (*numbers.shape, *[1] * (zero.dim() - numbers.dim()))
+        return zero, *(bound[k].reshape(shape).expand_as(zero) for bound in (self.least, self.most))
 
     def evaluate(self, data: Data, t: Tensor) -> Tensor:
-        return data[0] + across(t, data[0])
+        zero, *bounds = data
+        x = zero + across(t, zero)
+        return x + (x.clamp(*bounds) - x).detach() if bounds else x
 
     def differentiate(self, data: Data, t: Tensor) -> Tensor:
         return torch.ones_like(self.evaluate(data, t))

@@ -83,6 +83,7 @@ class _SegmentSolve:
         self.whole, self.slope, self.state = whole, whole, state  # of all samples, and of those still in h
         self.shared, self.most = len(state.tau) == 1, engine.most
         self.length, self.failures = np.broadcast_to(whole.lengths, state.tau.shape), engine.failures
+        self.on_attempt = engine.on_attempt
         if state.failed is not None:
             state.tau = np.where(state.failed, self.length, state.tau)
         if state.step is None:
@@ -122,7 +123,8 @@ class _SegmentSolve:
     def _rounds_unseen(self, first: Round[np.ndarray], most: float) -> int:
         """Return how many rounds to compute before reading from the device: as many as the proposed steps leave, and none that
         has to be read by itself. The number doubles each time, for the first step is a guess and soon grows."""
-        one_by_one = self.on_step is not None or self.state.failed is not None or self.undone > 0
+        watched = self.on_step is not None or self.on_attempt is not None
+        one_by_one = watched or self.state.failed is not None or self.undone > 0
         if one_by_one or not waits_for(self.slope.times_on(self.h.device)):
             self.undone = max(0, self.undone - 1)
             return 1
@@ -280,6 +282,8 @@ class _SegmentSolve:
         self.tried[where] += live
         self.counts.accepted[where] += accepted
         self.counts.rejected[where] += live & ~accepted
+        if self.on_attempt is not None:
+            self.on_attempt(self.whole.when(float(tau[0]), 0), self.h, float(dt[0]), bool(accepted[0]))
         if accepted.any():
             row = int(np.where(accepted, dt, np.inf).argmin())
             if self.counts.smallest is None or dt[row] < self.counts.smallest:

@@ -149,7 +149,9 @@ class AdjointBackward:
         first = np.where(record.dt > 0, record.dt, 1.0)
         state = SolverState(0, np.zeros(len(record.dt)), first if step is None else np.maximum(step, 1e-3 * first))
         try:
-            y = self._run(AdaptiveEngine(control, backwards.add_share), backwards, state, torch.cat([record.h, a], -1))
+            engine = AdaptiveEngine(control, backwards.add_share)
+            engine.on_attempt = self.engine.on_backward_attempt
+            y = self._run(engine, backwards, state, torch.cat([record.h, a], -1))
         except Failure as failure:
             advice = "That was in the backward pass: `gradient=Checkpointed(bytes)` has another, in bounded memory."
             solved = Trajectory(self.chain.edges.detach(), torch.stack(self.log.hs))

@@ -87,7 +87,7 @@ class CheckpointedSolve:
         """Take the steps of a block again, with their graph, and differentiate them."""
         chain, path = detached_chain(self.chain)
         start, kept = inputs[0].detach().requires_grad_(), dict[int, Tensor]()
-        with torch.enable_grad(), self.engine.counting_apart() as counts:
+        with torch.enable_grad(), self.engine.counting_apart(self.engine.on_backward_attempt) as counts:
             end = self.engine.solve(chain, start, before.copy(), kept.__setitem__, limit)
         self.stats["nfe_backward"] += counts.evaluations
         hs = [end, *kept.values()]

@@ -235,14 +235,16 @@ class StatesBetween:
 class StatesBetweenStops:
     r"""Computes states of a solve with stops: those of the last piece that has begun; after its end a sample stays there.
 
-    Args:    last: the states at the end (batch, state); pieces: solves, each from where the one before stopped each sample.
+    Args:    last: the states at the end (batch, state); pieces: solves, each from where the one before stopped each sample;
+             direction: -1 where their times are the user's negative.
     Shape:   times (m,), or (m, batch) -> (m, batch, state).
     """
 
-    def __init__(self, last: Tensor, pieces: Sequence[Trajectory]) -> None:
-        self.last, self.pieces = last, pieces
+    def __init__(self, last: Tensor, pieces: Sequence[Trajectory], direction: int = 1) -> None:
+        self.last, self.pieces, self.direction = last, pieces, direction
 
     def __call__(self, times: Tensor) -> Tensor:
+        times = times if self.direction > 0 else -times
         asked = times if times.dim() > 1 else times[:, None].expand(-1, len(self.last))
         states = self.last.expand(len(asked), *self.last.shape)
         begun = asked.new_full(asked.shape, -1).long()  # the number of the piece

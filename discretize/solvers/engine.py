@@ -15,7 +15,9 @@ from torch import Tensor
 
 from discretize.solvers.segments import Chain, RightHandSide
 
-__all__ = ["MOST_UNSEEN", "Engine", "SolverState", "SolverStats", "column", "waits_for"]
+__all__ = ["MOST_UNSEEN", "Engine", "OnAttempt", "SolverState", "SolverStats", "column", "waits_for"]
+
+OnAttempt = Callable[[float, Tensor, float, bool], None]  # (t, the state there, dt, whether accepted) of a step
 
 MOST_UNSEEN = 16  # rounds of steps, or segments of fixed steps, between two looks at a GPU
 
@@ -99,9 +101,13 @@ class SolverStats:
 
 
 class Engine(ABC):
-    """Carries states through the segments of a chain, and counts. `name`: in a solve's stats."""
+    """Carries states through the segments of a chain, and counts. `name`: in a solve's stats; `on_attempt` and
+    `on_backward_attempt`: called after every step that was tried, of the solve and of its backward pass, where all samples
+    step together."""
 
     name = "steps"
+    on_attempt: OnAttempt | None = None
+    on_backward_attempt: OnAttempt | None = None
 
     def __init__(self) -> None:
         self.counts = SolverStats()
@@ -133,13 +139,14 @@ class Engine(ABC):
         return h
 
     @contextmanager
-    def counting_apart(self) -> Iterator[SolverStats]:
-        """Within, count into statistics of their own, which are yielded."""
-        kept, self.counts = self.counts, SolverStats(len(self.counts.accepted))
+    def counting_apart(self, on_attempt: OnAttempt | None = None) -> Iterator[SolverStats]:
+        """Within, count into statistics of their own, which are yielded, and call `on_attempt`."""
+        kept = self.counts, self.on_attempt
+        self.counts, self.on_attempt = SolverStats(len(self.counts.accepted)), on_attempt
         try:
             yield self.counts
         finally:
-            self.counts = kept
+            self.counts, self.on_attempt = kept
 
 
 def column(values: np.ndarray, like: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:

@@ -27,7 +27,7 @@ from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import Shapes, joined, split
 from discretize.trajectory import Trajectory
 
-__all__ = ["Event", "EventSolve", "EventTimes", "checked_events"]
+__all__ = ["CrossingTime", "Event", "EventSolve", "EventTimes", "checked_events"]
 
 PER_STEP = 4  # looks at g on each step
 MOST_STOPS = 10_000  # of a sample between two requested times
@@ -40,10 +40,10 @@ class Event:
     r"""Asks for the zeros of a function of time and state.
 
     Args:    g: t (batch, 1), h (batch, state) -> a number for each sample, (batch,) or (batch, 1), each sample by itself;
-             direction: 1, it must rise through 0, -1 fall, 0 either; terminal: the sample ends there, and keeps its state;
-             reset: (t, h) -> the state (batch, state) to go on from. Touching 0 is no crossing, nor is being 0 at the start; two
-             crossings within a quarter of a step may be missed: then bound the steps, `max_step`. Parameters of g and reset have
-             gradients too; second derivatives of times are refused.
+             direction: 1, it must rise through 0 as the solve goes on, -1 fall, 0 either; terminal: the sample ends there, and
+             keeps its state; reset: (t, h) -> the state (batch, state) to go on from. Touching 0 is no crossing, nor is being 0
+             at the start; two crossings within a quarter of a step may be missed: then bound the steps, `max_step`. Parameters
+             of g and reset have gradients too; second derivatives of times are refused.
     Raises:  TypeError, ValueError for what does not fit, and at a solve for a g that is not a number.
     Source:  Shampine and Thompson 2000, "Event location for ordinary differential equations"; for the gradient Chen, Amos and
              Nickel 2021, "Learning neural event functions for ordinary differential equations".
@@ -93,12 +93,19 @@ class _Crossing(NamedTuple):
     event: int
 
 
-def checked_events(events: object, shapes: Shapes | None) -> tuple[Event, ...]:
-    """Check the events, and return each as one of the whole state (batch, state), where that has parts of these shapes."""
+def checked_events(events: object, shapes: Shapes | None, direction: int) -> tuple[Event, ...]:
+    """Check the events, and return each as one of `direction` t and of the whole state (batch, state), where that has parts of
+    these shapes."""
     given = (events,) if isinstance(events, Event) else events
     if not isinstance(given, Sequence) or not all(isinstance(event, Event) for event in given):
         raise TypeError(f"`events` must be discretize.Event, or several of them, got {events!r}.")
-    return tuple(given if shapes is None else (_of_parts(event, shapes) for event in given))
+    whole = given if shapes is None else (_of_parts(event, shapes) for event in given)
+    return tuple(whole if direction > 0 else (_backwards(event) for event in whole))
+
+
+def _backwards(event: Event) -> Event:
+    g, reset = event.g, event.reset
+    return replace(event, g=lambda t, h: g(-t, h), reset=None if reset is None else lambda t, h: reset(-t, h))
 
 
 def _of_parts(event: Event, shapes: Shapes) -> Event:
@@ -115,7 +122,7 @@ class EventSolve:
     r"""Solves from one requested time to the next, and finds what happens in between.
 
     Args:    solve: (states, times (n, batch)) -> the solve from these, by an adaptive method, and what it counted; events; h0
-             (batch, state); ts (n,) or (n, batch).
+             (batch, state); ts (n,) or (n, batch), increasing: the user's times, or where `direction` is -1 these negative.
     Raises:  ValueError for events that leave no end, or that give no numbers.
     """
 
@@ -125,8 +132,9 @@ class EventSolve:
         events: tuple[Event, ...],
         h0: Tensor,
         ts: Tensor,
+        direction: int = 1,
     ) -> None:
-        self.solve, self.events, self.ts, self.h = solve, events, ts, h0
+        self.solve, self.events, self.ts, self.h, self.direction = solve, events, ts, h0, direction
         self.times = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
         self.t, self.over = self.times[0], torch.zeros(len(h0), dtype=torch.bool)
         self.just = np.full(len(h0), -1)  # the event that a sample has just been reset by
@@ -144,8 +152,9 @@ class EventSolve:
             self._to(end)
             hs.append(self.h)
         self.stats["status_of_samples"] = self.status
-        between = StatesBetweenStops(self.h, self.pieces) if self.pieces else None
-        return Trajectory(self.ts, torch.stack(hs), self.stats, between=between, events=tuple(map(self._listed, self.found)))
+        between = StatesBetweenStops(self.h, self.pieces, self.direction) if self.pieces else None
+        ts, events = self.ts if self.direction > 0 else -self.ts, tuple(map(self._listed, self.found))
+        return Trajectory(ts, torch.stack(hs), self.stats, between=between, events=events)
 
     def _to(self, end: Tensor) -> None:
         """Solve to the next requested time, from stop to stop; a sample that has ended stays where it is."""
@@ -154,7 +163,8 @@ class EventSolve:
             if not bool((self.t < goal).any()) or not self._go_on(self._crossings(goal), goal):
                 self.just[:] = -1
                 return
-        raise ValueError(f"`events` stop a sample more than {MOST_STOPS} times before t = {float(end.detach().max()):g}.")
+        last = self.direction * float(end.detach().max())
+        raise ValueError(f"`events` stop a sample more than {MOST_STOPS} times before t = {last:g}.")
 
     def _solved(self, h: Tensor, times: Tensor) -> Trajectory:
         found, counts = self.solve(h, times)
@@ -193,7 +203,7 @@ class EventSolve:
             if error.time is None or error.sample is None or math.isinf(self.window):
                 raise
             start = float(t[error.sample])
-            before = start + BEFORE_FAILURE * (error.time - start)
+            before = start + BEFORE_FAILURE * (self.direction * error.time - start)
             if not before > start:
                 raise
             nearer, earlier = self._look(h, t, goal.clamp(max=before).maximum(t))
@@ -263,7 +273,7 @@ class EventSolve:
             places, samples = (torch.tensor(index) for index in zip(*which, strict=True))
             values = event(leaves[places, samples][:, None], hs[places, samples])
             (slopes,) = torch.autograd.grad(values.sum(), leaves, retain_graph=True)
-            at = _CrossingTime.apply(leaves[places, samples].detach(), slopes[places, samples], values)
+            at = CrossingTime.apply(leaves[places, samples].detach(), slopes[places, samples], values)
             for (place, sample), time in zip(which, at, strict=True):
                 moved[sample][place] = time
         return moved
@@ -274,7 +284,7 @@ class EventSolve:
         if event.reset is None:
             self.over = self.over | rows  # not in place: `torch.where` keeps it for the gradients of times
             for crossing in here:
-                self.status[crossing.sample] = f"ended by event {number} at t = {crossing.time:g}"
+                self.status[crossing.sample] = f"ended by event {number} at t = {self.direction * crossing.time:g}"
             return
         after = event.reset(self.t[:, None].to(self.h), self.h)
         if not isinstance(after, Tensor) or after.shape != self.h.shape:
@@ -286,10 +296,11 @@ class EventSolve:
         if not found:
             return EventTimes(torch.zeros(0, dtype=torch.long), self.times.new_zeros(0), self.h.new_zeros(0, self.h.shape[1]))
         samples, times, states = zip(*sorted(found, key=lambda one: one[0]), strict=True)  # of one sample they are in time
-        return EventTimes(torch.tensor(samples), torch.stack(times), torch.stack(states))
+        crossed = torch.stack(times)
+        return EventTimes(torch.tensor(samples), crossed if self.direction > 0 else -crossed, torch.stack(states))
 
 
-class _CrossingTime(torch.autograd.Function):
+class CrossingTime(torch.autograd.Function):
     """Gives t* of g(t*, p) = 0 its derivative, -(dg/dp) / (dg/dt)."""
 
     @staticmethod

@@ -94,7 +94,9 @@ class FixedEngine(Engine):
         if len(steps) == 1:
             dt = segment.length(times if self.on_device else torch.device("cpu")) / int(steps[0])
             for i in range(int(steps[0])):
-                h = self.step(segment, i * dt, dt, h)
+                before, h = h, self.step(segment, i * dt, dt, h)
+                if self.on_attempt is not None:
+                    self.on_attempt(segment.when(float(i * dt), 0), before, float(dt), True)
             return h
         own = column(steps).to(times, non_blocking=True)
         dt = segment.length(times) / own

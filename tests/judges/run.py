@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -74,11 +75,14 @@ def main(words: list[str]) -> int:
         return 2
     name, place = words[0], Path(words[1]).resolve()
     folder = place.parent if place.is_file() else place
-    sys.path[:0] = [str(folder), str(Path(__file__).parent)]
+    sys.path[:0] = [str(folder), str(folder.parent), str(Path(__file__).parent)]  # of torchdiffeq its own version too
     os.environ.setdefault("CTRNN_FUSED", "0")
     files = [str(place)] if place.is_file() else [str(folder / file) for file in JUDGES[name]]
-    given = ["-c", os.devnull, "--rootdir", str(folder), "-p", "no:cacheprovider", "-q", "-rs", "--import-mode=importlib"]
-    return int(pytest.main([*given, "-o", "python_files=*.py", *files, *words[2:]], plugins=[Judge(name)]))
+    with tempfile.TemporaryDirectory() as empty:
+        settings = Path(empty, "pytest.ini")
+        settings.write_text("[pytest]\npython_files = *.py\n", encoding="utf-8")
+        given = ["-c", str(settings), "--rootdir", str(folder), "-p", "no:cacheprovider", "-q", "-rs", "--import-mode=importlib"]
+        return int(pytest.main([*given, *files, *words[2:]], plugins=[Judge(name)]))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from cases import each
 from torch.testing import assert_close
 
 import ctrnn
+from ctrnn import TimePath
 from ctrnn.inputs.splines import as_path
 from discretize import integrate
 
@@ -214,3 +215,23 @@ def test_a_solve_passes_knots_an_ulp_apart(name, dtype):
         solved = integrate(Leaky(1, 1), path, h0, [0.0, 1.0, 2.0], rtol=1e-6, atol=1e-6).hs[:, 0, 0]
         expected = [0.0, leak(1, 1), leak(1, 1) * math.exp(-1) + leak(3, 1)]
         assert_close(solved.double(), torch.tensor(expected), rtol=0, atol=3e-6)
+
+
+@each("dtype", [torch.float32, torch.float64])
+def test_a_field_that_jumps_at_knots_of_the_time_sees_one_side_of_each(dtype):
+    knots = torch.tensor([0.0, 0.3, 0.5, 0.7, 1.0], dtype=torch.float64)
+    path = TimePath(knots, 2, dtype=dtype)
+    for k, at in enumerate(knots[1:-1]):
+        before, after = path.at(k, at), path.at(k + 1, at)
+        for side, expected in ((before, True), (after, False)):
+            assert side.shape == (2, 1)
+            assert (
+                bool((side.double() < at).all()) == bool((side < float(at)).all()) == expected
+            )  # as numbers and as torch compares
+        assert_close(before, after, rtol=0, atol=2e-7)  # two neighbours of a float32
+    assert float(path.at(0, knots[0])[0]) == 0.0
+    assert float(path.at(3, knots[-1])[0]) == 1.0
+    numbers = torch.tensor([[0, 1], [2, 3]])
+    assert path.at(numbers, knots[numbers + 1][..., None]).shape == (2, 2, 1)
+    t = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.grad(path.at(0, t).sum(), t)[0] == 2  # of both sequences

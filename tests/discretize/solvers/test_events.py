@@ -250,7 +250,6 @@ WRONG = {
     "no event": (lambda: solve(events=[3]), TypeError, "`events` must be discretize.Event"),
     "fixed steps": (lambda: solve(events=ONE, method="rk4"), ValueError, "rk4 chooses none, dopri5 does"),
     "an adjoint": (lambda: solve(events=ONE, gradient=Adjoint()), ValueError, "leave both out"),
-    "backwards": (lambda: integrate(rising, None, torch.zeros(1, 1), [1.0, 0.0], events=ONE), ValueError, "are found forwards"),
     "a direction": (lambda: Event(lambda t, h: h, 2), ValueError, "`direction` must be 1, rising"),
     "no function": (lambda: Event(3), TypeError, "must be functions of t and h"),
     "an end with a reset": (lambda: Event(lambda t, h: h, terminal=True, reset=lambda t, h: h), ValueError, "has no `reset`"),
@@ -270,6 +269,45 @@ def test_what_is_no_event_is_refused_in_words(name):
     call, error, words = WRONG[name]
     with pytest.raises(error, match=words):
         call()
+
+
+def test_backwards_in_time_events_are_those_of_the_equation_in_s_that_is_minus_t():
+    def driven(t, h):
+        return swinging(t, h) * (1.5 + torch.sin(t))
+
+    h0 = starts([1.0, 0.0], [0.3, 0.8]).requires_grad_()
+    mirrored = Event(lambda t, h: h[:, 1] - 0.2, 1, reset=lambda t, h: torch.stack([h[:, 0] + 0.01 * t[:, 0], -h[:, 1]], 1))
+    turns = Event(lambda t, h: h[:, 0] + 0.1 * t[:, 0], 1), mirrored
+    asked = [Event(lambda t, h: h[:, 0] + 1.5 + t[:, 0], terminal=True), *turns]
+    ts = torch.tensor([1.0, 0.2, -3.0], requires_grad=True)
+    back = integrate(driven, None, h0, ts, events=asked, **TIGHT)
+    turned = [
+        Event(lambda s, h, g=e.g: g(-s, h), e.direction, e.terminal, e.reset and (lambda s, h, r=e.reset: r(-s, h)))
+        for e in asked
+    ]
+    ahead = integrate(lambda s, h: -driven(-s, h), None, h0, -ts, events=turned, **TIGHT)
+    assert_close(back.hs, ahead.hs, rtol=0, atol=1e-12)
+    assert_close(back.ts, -ahead.ts)
+    assert sum(len(event.times) for event in back.events) > 4
+    for mine, theirs in zip(back.events, ahead.events, strict=True):
+        assert_close((mine.times, mine.states), (-theirs.times, theirs.states), rtol=0, atol=1e-9)
+    assert [said.replace("t = -", "t = ") for said in back.stats["status_of_samples"]] == ahead.stats["status_of_samples"]
+    between = torch.linspace(-3, 1, 40)
+    assert_close(back(between), ahead(-between), rtol=0, atol=1e-9)
+    for mine, theirs in zip(*(torch.autograd.grad(found.hs.sum(), (h0, ts)) for found in (back, ahead)), strict=True):
+        assert_close(mine, theirs, rtol=0, atol=1e-8)
+    assert back.plot("states")
+
+
+def test_backwards_too_what_comes_after_an_end_may_be_no_solution():
+    def blows_up(t, h):
+        return -(h**2)  # 1 / (1 + t), from t = 0 back to -1
+
+    end = Event(lambda t, h: h[:, 0] - 5.0, terminal=True)
+    found = integrate(blows_up, None, torch.ones(1, 1), [0.0, -3.0], events=end, **TIGHT)
+    assert_close(found.events[0].times, torch.tensor([-0.8]), **EXACT)
+    with pytest.raises(SolverError, match=r"stopped at t = -(1|0\.99)"):
+        integrate(blows_up, None, torch.ones(1, 1), [0.0, -3.0], events=Event(lambda t, h: h[:, 0] + 1, terminal=True), **TIGHT)
 
 
 def test_a_sample_goes_on_from_each_of_its_resets():

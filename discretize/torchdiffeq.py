@@ -1,0 +1,438 @@
+r"""torchdiffeq's functions by the solvers of this library: change the import, and nothing else.
+
+    from discretize.torchdiffeq import odeint, odeint_adjoint, odeint_event
+
+    dy/dt = func(t, y)        y of any shape, or a tuple of tensors: one system, one step for all of it
+                              options={"per_sample": True}: y (batch, ...), every sample by steps of its own
+
+Tolerances hold in every unit, not in the mean over all of them; below the rounding of y0, as torchdiffeq's defaults are in
+float32, they are taken as that. What is not here, methods such as `implicit_adams` and events on fixed steps, torchdiffeq
+itself solves.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import TimePath, checks
+from discretize.settings import Settings
+from discretize.solve import solve
+from discretize.solvers.adaptive import ADAPTIVE_METHODS
+from discretize.solvers.adjoint import Adjoint
+from discretize.solvers.by_torchdiffeq import torchdiffeq_methods
+from discretize.solvers.checkpointing import Checkpointed
+from discretize.solvers.control import ERROR_MARGIN
+from discretize.solvers.engine import OnAttempt
+from discretize.solvers.equation import Equation
+from discretize.solvers.events import CrossingTime, Event
+from discretize.solvers.fixed import FIXED_METHODS
+from discretize.trajectory import Trajectory
+
+__all__ = ["SOLVERS", "odeint", "odeint_adjoint", "odeint_event"]  # noqa: F822 - made when it is asked for
+
+State = Tensor | tuple[Tensor, ...]
+Function = Callable[[Tensor, Any], Any]
+
+HERE = {**ADAPTIVE_METHODS, **FIXED_METHODS}
+FARTHER = [4.0**k for k in range(40)]  # how far is looked for an event, again and again
+BYTES = 2.0**28  # that `odeint_adjoint` keeps of fixed steps
+CALLBACKS = ("callback_step", "callback_accept_step", "callback_reject_step")
+BOUNDS = ("min_step", "max_step", "first_step", "max_num_steps")  # of methods that choose their steps
+OPTIONS = {"per_sample", "jump_t", "step_t"}
+ADAPTIVE_OPTIONS, FIXED_OPTIONS = OPTIONS | {*BOUNDS}, OPTIONS | {"step_size", "grid_constructor", "interp"}
+REFUSED = {
+    "norm": "the error is the largest over all units, so that tolerances hold in each",
+    "perturb": "name the times at which `func` jumps, options={'jump_t': ...}, and it is evaluated on both sides of them",
+    "dtype": "times are float64 here, whatever the state is",
+    **dict.fromkeys(("safety", "ifactor", "dfactor"), "the next step is chosen by a rule of this library's own"),
+}
+
+
+def odeint(
+    func: Function,
+    y0: State,
+    t: Tensor,
+    *,
+    rtol: float | Tensor = 1e-7,
+    atol: float | Tensor | Sequence[float | Tensor] = 1e-9,
+    method: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    event_fn: Function | None = None,
+) -> Any:
+    r"""Solve dy/dt = func(t, y) from y(t[0]) = y0, as torchdiffeq's function of this name.
+
+    Args:    func: t () and y like y0 -> dy/dt. Its `callback_step`, `callback_accept_step` and `callback_reject_step`, if it has
+             them, are called with (t0, y0, dt) after each step that was tried. y0: a tensor of any shape, or a tuple of them.
+             t: increasing or decreasing, perhaps with a gradient. rtol: a number; atol: a number, one for each tensor of a
+             tuple, or a tensor like y0. method: a name in `SOLVERS`; dopri5 if None.
+             options: "jump_t", times at which func jumps: it is evaluated on both sides of them; "step_t", times at which steps
+             end; "min_step", "max_step", "first_step", "max_num_steps" of methods that choose their steps; "step_size" and
+             "grid_constructor" of the others, whose steps end at every time in t, so that "interp" has nothing to do;
+             "per_sample": True, every sample of y (batch, ...) takes steps of its own, and func is given t as (batch, 1, ...).
+             event_fn: (t, y) -> numbers; the solve ends where one of them is 0, and of t only the start and the direction
+             count. With "per_sample": (batch,), and every sample ends at its own time.
+    Shape:   t (n,) -> (n, *y0.shape), or a tuple of such; with `event_fn` (event_t, (2, *y0.shape)), event_t () or (batch,).
+    Raises:  ValueError for options that have no meaning here, with what to do instead, and for what does not fit; SolverError
+             for a solve that fails.
+    Source:  Chen, torchdiffeq, https://github.com/rtqichen/torchdiffeq.
+    """
+    if not _is_here(method, event_fn):
+        _refuse_per_sample(options, method)
+        return _theirs("odeint")(func, y0, t, rtol=rtol, atol=atol, method=method, options=options, event_fn=event_fn)
+    problem = _Problem(func, y0, t, rtol, atol, method, options)
+    return problem.solution(t, y0) if event_fn is None else problem.solution_to_event(t, y0, event_fn)
+
+
+def odeint_adjoint(
+    func: Function,
+    y0: State,
+    t: Tensor,
+    *,
+    rtol: float | Tensor = 1e-7,
+    atol: float | Tensor | Sequence[float | Tensor] = 1e-9,
+    method: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    event_fn: Function | None = None,
+    adjoint_rtol: float | Tensor | None = None,
+    adjoint_atol: float | Tensor | Sequence[float | Tensor] | None = None,
+    adjoint_method: str | None = None,
+    adjoint_options: Mapping[str, Any] | None = None,
+    adjoint_params: Sequence[Tensor] | None = None,
+) -> Any:
+    r"""Solve as `odeint` does, with gradients in bounded memory, as torchdiffeq's function of this name.
+
+    Explicit methods that choose their steps: by `Adjoint`, whose steps do not hang on the integrals over parameters (which is
+    what torchdiffeq's "seminorm" asks for); others: the gradient of the steps that were taken, by `Checkpointed`.
+
+    Args:    as of `odeint`; adjoint_params: tensors that func uses besides its own parameters, if it is a module.
+             adjoint_rtol, adjoint_atol: not below rtol and atol, to which the backward pass keeps. func's
+             `callback_step_adjoint` and the like are called after each step of the backward pass.
+    Shape:   as of `odeint`.
+    Raises:  as `odeint`; ValueError for tensors that require a gradient and are none of these, and for settings of the adjoint
+             that would have no effect.
+    Source:  Chen et al. 2018, Neural ordinary differential equations.
+    """
+    if adjoint_params is None and not isinstance(func, nn.Module):
+        raise ValueError("`func` must be a torch.nn.Module, whose parameters get gradients, or `adjoint_params` must name them.")
+    backwards: dict[str, Any] = {"rtol": adjoint_rtol, "atol": adjoint_atol, "method": adjoint_method, "options": adjoint_options}
+    if not (_is_here(method, event_fn) and _is_here(adjoint_method or method, event_fn)):
+        _refuse_per_sample(options, method)
+        given = {f"adjoint_{name}": value for name, value in backwards.items()} | {"adjoint_params": adjoint_params}
+        forwards = {"rtol": rtol, "atol": atol, "method": method, "options": options, "event_fn": event_fn}
+        return _theirs("odeint_adjoint")(func, y0, t, **forwards, **given)
+    problem = _Problem(func, y0, t, rtol, atol, method, options, tuple(adjoint_params or ()))
+    problem.solve_backwards_by(**backwards)
+    return problem.solution(t, y0) if event_fn is None else problem.solution_to_event(t, y0, event_fn)
+
+
+def odeint_event(
+    func: Function,
+    y0: State,
+    t0: Tensor,
+    *,
+    event_fn: Function,
+    reverse_time: bool = False,
+    odeint_interface: Callable[..., Any] = odeint,
+    **settings: Any,
+) -> Any:
+    r"""Solve from t0 until an event, as torchdiffeq's function of this name; the time and the state there have gradients.
+
+    Args:    as of `odeint`; t0: (); reverse_time: go back from t0; odeint_interface: `odeint` or `odeint_adjoint` of this module.
+    Shape:   (event_t, (2, *y0.shape)), or a tuple of such.
+    Raises:  as `odeint`.
+    Source:  Chen, Amos and Nickel 2021, "Learning neural event functions for ordinary differential equations".
+    """
+    ours = {odeint: "odeint", odeint_adjoint: "odeint_adjoint"}
+    is_theirs = str(getattr(odeint_interface, "__module__", "")).partition(".")[0] == "torchdiffeq"
+    if is_theirs or (odeint_interface in ours and not _is_here(settings.get("method"), event_fn)):
+        interface = odeint_interface if is_theirs else _theirs(ours[odeint_interface])
+        given = {"event_fn": event_fn, "reverse_time": reverse_time, "odeint_interface": interface}
+        return _theirs("odeint_event")(func, y0, t0, **given, **settings)
+    start = t0.reshape(())
+    t = torch.stack([start, start.detach() + (-1.0 if reverse_time else 1.0)])
+    return odeint_interface(func, y0, t, event_fn=event_fn, **settings)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SOLVERS":  # by name: what this library has, and what torchdiffeq solves
+        return {**torchdiffeq_methods(), **HERE}
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _theirs(name: str) -> Callable[..., Any]:
+    return getattr(import_module("torchdiffeq"), name)  # it loads SciPy
+
+
+def _is_here(method: str | None, event_fn: object) -> bool:
+    """Return whether this library solves it, and not torchdiffeq. Raises: ValueError for a method that neither has."""
+    if method is None or method in HERE:
+        return method not in FIXED_METHODS or event_fn is None
+    if method not in torchdiffeq_methods():
+        raise ValueError(f'Invalid method "{method}". Must be one of {", ".join({**HERE, **torchdiffeq_methods()})}.')
+    return False
+
+
+def _refuse_per_sample(options: Mapping[str, Any] | None, method: str | None) -> None:
+    if "per_sample" in (options or {}):
+        raise ValueError(
+            f"options={{'per_sample': ...}} needs a method of this library that chooses its steps; {method} is none."
+        )
+
+
+def _check_options(options: Mapping[str, Any], method: str) -> None:
+    known = ADAPTIVE_OPTIONS if method in ADAPTIVE_METHODS else FIXED_OPTIONS
+    for name, value in options.items():
+        if name not in known and not (name == "perturb" and value is False):
+            reason = REFUSED.get(name, f"{method} knows {', '.join(sorted(known))}")
+            raise ValueError(f"options={{{name!r}: ...}} has no meaning here: {reason}.")
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Lays y, a tensor or a tuple of them, out as the states of a batch: of one sample, or of its own where they step `alone`."""
+
+    shapes: tuple[torch.Size, ...]  # of the tensors, without the samples that step alone
+    several: bool
+    alone: bool
+
+    @classmethod
+    def of(cls, y0: State, alone: bool) -> _Layout:
+        parts = y0 if isinstance(y0, tuple) else (y0,)
+        for part in parts:
+            if checks.is_tensor("y0", part).is_complex():
+                raise TypeError("`y0` is complex, and states here are real: solve for torch.view_as_real(y0), or by torchdiffeq.")
+        if not all(part.numel() for part in parts):
+            raise ValueError(f"`y0` has no units: {', '.join(str(tuple(p.shape)) for p in parts)}.")
+        if alone and any(part.dim() < 2 or len(part) != len(parts[0]) for part in parts):
+            raise ValueError(f"With 'per_sample' y0 must be (batch, ...), got {', '.join(str(tuple(p.shape)) for p in parts)}.")
+        return cls(tuple(part.shape[1:] if alone else part.shape for part in parts), not isinstance(y0, Tensor), alone)
+
+    @property
+    def width(self) -> int:
+        return sum(shape.numel() for shape in self.shapes)
+
+    def join(self, y: State) -> Tensor:
+        """Return (batch, state)."""
+        parts = y if isinstance(y, tuple | list) else (y,)
+        return torch.cat([part.reshape(len(part) if self.alone else 1, -1) for part in parts], 1)
+
+    def split(self, hs: Tensor) -> State:
+        """Return states (n, batch, state) as y at n times."""
+        parts = hs.split([shape.numel() for shape in self.shapes], -1)
+        samples = (hs.shape[1],) if self.alone else ()
+        shaped = tuple(part.reshape(len(hs), *samples, *shape) for part, shape in zip(parts, self.shapes, strict=True))
+        return shaped if self.several else shaped[0]
+
+    def call(self, f: Function, t: Tensor, h: Tensor) -> list[Any]:
+        """Call f(t, y) for the states h (m, state) at their times (m, 1): at once where they are alone, else one by one."""
+        if self.alone:
+            y = self.split(h[None])
+            first = y[0][0] if self.several else y[0]
+            return [f(t.reshape(-1, *[1] * (first.dim() - 1)), tuple(part[0] for part in y) if self.several else first)]
+        return [f(time, self._first(row)) for time, row in zip(t[:, 0], h, strict=True)]
+
+    def _first(self, row: Tensor) -> State:
+        y = self.split(row[None, None])
+        return tuple(part[0] for part in y) if isinstance(y, tuple) else y[0]
+
+
+class _Flow(nn.Module):
+    """Calls func as the equation of a batch, t (batch, 1), h (batch, state); its parameters, and `params`, are to be learned."""
+
+    def __init__(self, func: Function, layout: _Layout, params: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.func, self.layout = func, layout
+        own = set(map(id, func.parameters())) if isinstance(func, nn.Module) else set()
+        for k, param in enumerate({id(param): param for param in params if id(param) not in own}.values()):
+            self.register_buffer(f"adjoint_param_{k}", param, persistent=False)
+
+    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+        return torch.cat([self.layout.join(found) for found in self.layout.call(self.func, t, h)])
+
+
+class _Problem:
+    """Solves a system of torchdiffeq's as the equation of a batch."""
+
+    def __init__(
+        self,
+        func: Function,
+        y0: State,
+        t: Tensor,
+        rtol: float | Tensor,
+        atol: float | Tensor | Sequence[float | Tensor],
+        method: str | None,
+        options: Mapping[str, Any] | None,
+        params: Sequence[Tensor] = (),
+    ) -> None:
+        given, method = dict(options or {}), method or "dopri5"
+        _check_options(given, method)
+        alone = checks.is_flag("options['per_sample']", given.get("per_sample", False))
+        if alone:
+            _refuse_per_sample(given if method in FIXED_METHODS else None, method)
+        self.layout, self.func = _Layout.of(y0, alone), func
+        self.equation = Equation(_Flow(func, self.layout, params), self.layout.width, None)
+        self.jumps, self.ends = _times(given.get("jump_t")), _times(given.get("step_t"))
+        if grid := given.get("grid_constructor"):
+            self.ends = torch.cat([self.ends, _times(grid(func, y0, t))])
+        bounds = {name: given[name] for name in BOUNDS if name in given}
+        bounds["max_step"] = given.get("step_size", given.get("max_step"))
+        if bounds["max_step"] == torch.inf:
+            bounds["max_step"] = None
+        self.settings = Settings(method, *self._tolerances(rtol, atol, y0), **bounds)
+        forwards, backwards = self._callback(""), self._callback("_adjoint")
+        self.settings = replace(self.settings, on_attempt=forwards, on_backward_attempt=backwards)
+
+    def solve_backwards_by(self, rtol: Any, atol: Any, method: str | None, options: Mapping[str, Any] | None) -> None:
+        """Take gradients in bounded memory. Refuse settings of the backward pass that it would not follow."""
+        if method not in (None, self.settings.method):
+            raise ValueError(f"`adjoint_method` must be that of the solve here, {self.settings.method!r}, got {method!r}.")
+        for name, asked, own in (("rtol", rtol, self.settings.rtol), ("atol", atol, self.settings.atol)):
+            if asked is not None and min(map(float, torch.as_tensor(asked).reshape(-1))) < float(torch.as_tensor(own).min()):
+                raise ValueError(f"`adjoint_{name}` is below `{name}`, to which the backward pass keeps here; lower `{name}`.")
+        method = str(self.settings.method)
+        _check_options({name: value for name, value in (options or {}).items() if value != "seminorm"}, method)
+        explicit = method in ADAPTIVE_METHODS and not ADAPTIVE_METHODS[method].implicit
+        self.settings = replace(self.settings, gradient=Adjoint() if explicit else Checkpointed(BYTES))
+
+    def solution(self, t: Tensor, y0: State) -> State:
+        """Return y at the times t."""
+        return self.layout.split(self._states(t, self.layout.join(y0)))
+
+    def solution_to_event(self, t: Tensor, y0: State, event_fn: Function) -> tuple[Tensor, State]:
+        """Return the time of the event, and y at the start and there."""
+        if len(t) != 2:
+            raise ValueError(f"With `event_fn` t must be two times, the start and one that says the direction, got {len(t)}.")
+        event_t, hs = self._to_event(t, self.layout.join(y0), event_fn)
+        return event_t, self.layout.split(hs)
+
+    def _states(self, t: Tensor, h0: Tensor) -> Tensor:
+        """Return the states (n, batch, state) at the times t."""
+        if not t.requires_grad or self.settings.gradient is None:
+            return self._solved(t, h0)[1]
+        if not isinstance(self.settings.gradient, Adjoint):  # of fixed steps times have gradients where all are kept
+            return self._solved(t, h0, gradient=None)[1]
+        # The state asked for at a time moves by dh/dt; to start later is to start from further back.
+        moved = (t - t.detach()).to(h0)
+        hs = self._solved(t.detach(), h0 - self._slope(t[0], h0) * moved[0])[1]
+        return torch.stack([h0, *(h + self._slope(at, h) * by for at, h, by in zip(t[1:], hs[1:], moved[1:], strict=True))])
+
+    @torch.no_grad()
+    def _slope(self, t: Tensor, h: Tensor) -> Tensor:
+        return self.equation.flow(t.to(h).expand(len(h), 1), h)
+
+    def _solved(self, t: Tensor, h0: Tensor, events: Any = (), **changes: Any) -> tuple[Trajectory, Tensor]:
+        """Solve; return that, and the states at the times t alone."""
+        times = checks.as_times("t", t, differentiable=True)
+        low, high = sorted(times.detach()[[0, -1]].tolist())
+        ends = self.ends[(self.ends > low) & (self.ends < high) & ~torch.isin(self.ends, times.detach())].unique()
+        every = torch.cat([times, ends])
+        order = every.detach().argsort(descending=bool(len(times) > 1 and times[1] < times[0]))
+        jumps = self.jumps[(self.jumps > low) & (self.jumps < high)].unique().tolist()
+        interval = torch.tensor([low, *jumps, high if high > low else low + 1], dtype=torch.float64)
+        path = TimePath(interval, len(h0), h0.dtype, h0.device)
+        solved = solve(self.equation, path, h0, every[order], replace(self.settings, **changes), events=events)
+        return solved, solved.hs[order.argsort()[: len(times)].to(h0.device)] if len(ends) else solved.hs
+
+    def _to_event(self, t: Tensor, h0: Tensor, event_fn: Function) -> tuple[Tensor, Tensor]:
+        """Return the time of the event, () or (batch,), and the states (2, batch, state) at the start and there."""
+        start, direction = t[0].double().cpu(), 1.0 if t[1] > t[0] else -1.0
+        g = self._event_values(event_fn, start.detach(), h0.detach())
+        if g is None:
+            return t[0], torch.stack([h0, h0])
+        if self.settings.gradient is not None:
+            return self._to_event_by_adjoint(t, h0, event_fn, g)
+        for span in FARTHER:
+            end = start.detach() + direction * span
+            (crossed,) = self._solved(torch.stack([start, end]), h0, Event(g, terminal=True))[0].events
+            if len(crossed.samples) == len(h0):
+                break
+        else:
+            raise ValueError(f"`event_fn` has not become 0 up to t = {float(end):g}.")
+        times = crossed.times.to(t) if t.is_floating_point() else crossed.times
+        return times if self.layout.alone else times[0], torch.stack([h0, crossed.states])
+
+    def _to_event_by_adjoint(self, t: Tensor, h0: Tensor, event_fn: Function, g: Function) -> tuple[Tensor, Tensor]:
+        """Find the time without a graph, solve to it by the adjoint, and give it the gradient of an implicit function."""
+        if self.layout.alone:
+            raise ValueError("`odeint_adjoint` finds no events of samples that step on their own; take `odeint`.")
+        gradient, self.settings = self.settings.gradient, replace(self.settings, gradient=None)
+        with torch.no_grad():
+            at, _ = self._to_event(t, h0, event_fn)
+        self.settings = replace(self.settings, gradient=gradient)
+        h = self._states(torch.stack([t[0], at]), h0)[1]
+        if not torch.is_grad_enabled():
+            return at, torch.stack([h0, h])
+        slope, moving = self._slope(at, h), at.detach().double().requires_grad_()
+        (by_time,) = torch.autograd.grad(g(moving.reshape(1, 1), h.detach() + slope * (moving - at).to(h)).sum(), moving)
+        event_t = CrossingTime.apply(at.reshape(1), by_time.reshape(1), g(at.reshape(1, 1), h))[0]
+        return event_t, torch.stack([h0, h + slope * (event_t - at).to(h)])
+
+    def _event_values(self, event_fn: Function, start: Tensor, h0: Tensor) -> Function | None:
+        """Return g of an `Event`, t (m, 1), h (m, state) -> (m,); None if it is 0 at the start.
+
+        Of several numbers each is brought above 0 at the start, and the least of them counts.
+        """
+
+        def values(t: Tensor, h: Tensor) -> Tensor:
+            found = self.layout.call(event_fn, t.to(h), h)
+            return torch.cat([each.reshape(len(h) if self.layout.alone else 1, -1) for each in found])
+
+        if self.layout.alone:
+            return values
+        with torch.no_grad():
+            signs = values(start.expand(1, 1), h0).sign()
+        return (lambda t, h: (values(t, h) * signs).amin(1)) if bool((signs != 0).all()) else None
+
+    def _tolerances(
+        self, rtol: float | Tensor, atol: float | Tensor | Sequence[float | Tensor], y0: State
+    ) -> tuple[float, float | Tensor]:
+        """Return rtol, and atol as one number or one for each unit of a state; both at least what the dtype of y0 can tell apart.
+
+        torchdiffeq's defaults, 1e-7 and 1e-9, are below that in float32.
+        """
+        parts = y0 if isinstance(y0, tuple) else (y0,)
+        if isinstance(atol, tuple | list):
+            if len(atol) != len(parts):
+                raise ValueError(f"`atol` has {len(atol)} tolerances, and y0 {len(parts)} tensors.")
+        elif isinstance(atol, Tensor) and atol.numel() > 1:
+            atol = [atol] * len(parts)
+        if isinstance(atol, tuple | list):
+            pairs = zip(atol, self.layout.shapes, strict=True)
+            atol = torch.cat([torch.as_tensor(one).detach().cpu().double().expand(shape).reshape(-1) for one, shape in pairs])
+        finest = ERROR_MARGIN * torch.finfo(parts[0].dtype).eps
+        largest = max(float(part.detach().abs().max()) for part in parts)
+        floor = torch.as_tensor(atol).clamp(min=finest * largest)
+        return max(float(rtol), finest), floor if floor.dim() else float(floor)
+
+    def _callback(self, suffix: str) -> OnAttempt | None:
+        """Return what is called after each step, from the callbacks that func has by torchdiffeq's names, if it has any."""
+        step, accept, reject = (getattr(self.func, name + suffix, None) for name in CALLBACKS)
+        if not self.settings.adaptive and (accept or reject):
+            warnings.warn(f"{self.settings.method} accepts every step; only its `callback_step{suffix}` is called.", stacklevel=4)
+            accept = reject = None
+        if not (step or accept or reject):
+            return None
+        if self.layout.alone:
+            raise ValueError("`func` has callbacks, and with 'per_sample' there is no one step to call them after.")
+
+        def on_attempt(t: float, h: Tensor, dt: float, accepted: bool) -> None:
+            # In the backward pass of the adjoint h is the state and its adjoint.
+            (given,) = self.layout.call(lambda t, y: (t, y), h.new_tensor([[t]]), h.detach()[:, : self.layout.width])
+            for callback in (step, accept if accepted else reject):
+                if callback is not None:
+                    callback(*given, h.new_tensor(dt))
+
+        return on_attempt
+
+
+def _times(given: Tensor | None) -> Tensor:
+    """Return times of an option as float64 numbers on the CPU."""
+    none = torch.zeros(0, dtype=torch.float64)
+    return none if given is None else torch.as_tensor(given).detach().to(none).reshape(-1)
