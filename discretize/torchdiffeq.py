@@ -28,6 +28,7 @@ from discretize.solvers.adaptive import ADAPTIVE_METHODS
 from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.by_torchdiffeq import torchdiffeq_methods
 from discretize.solvers.checkpointing import Checkpointed
+from discretize.solvers.continuation import INTERPOLATED
 from discretize.solvers.control import ERROR_MARGIN
 from discretize.solvers.engine import OnAttempt
 from discretize.solvers.equation import Equation
@@ -75,7 +76,8 @@ def odeint(
              options: "jump_t", times at which func jumps: it is evaluated on both sides of them; "step_t", times at which steps
              end; "min_step", "max_step", "first_step", "max_num_steps" of methods that choose their steps; "step_size" and
              "grid_constructor" of the others, whose steps end at every time in t, so that "interp" has nothing to do;
-             "per_sample": True, every sample of y (batch, ...) takes steps of its own, and func is given t as (batch, 1, ...).
+             "per_sample": True, every sample of y (batch, ...) takes steps of its own; func is given t as (batch, 1, ...), and
+             perhaps some of the samples only, each by itself.
              event_fn: (t, y) -> numbers; the solve ends where one of them is 0, and of t only the start and the direction
              count. With "per_sample": (batch,), and every sample ends at its own time.
     Shape:   t (n,) -> (n, *y0.shape), or a tuple of such; with `event_fn` (event_t, (2, *y0.shape)), event_t () or (batch,).
@@ -314,6 +316,13 @@ class _Problem:
 
     def _states(self, t: Tensor, h0: Tensor) -> Tensor:
         """Return the states (n, batch, state) at the times t."""
+        graph = torch.is_grad_enabled()
+        if (
+            self._reads_between
+            and len(t) > 2
+            and not (graph and (t.requires_grad or self.settings.gradient or self.layout.alone))
+        ):
+            return self._solved(t[[0, -1]], h0, gradient=None)[0](t.detach())
         if not t.requires_grad or self.settings.gradient is None:
             return self._solved(t, h0)[1]
         if not isinstance(self.settings.gradient, Adjoint):  # of fixed steps times have gradients where all are kept
@@ -322,6 +331,12 @@ class _Problem:
         moved = (t - t.detach()).to(h0)
         hs = self._solved(t.detach(), h0 - self._slope(t[0], h0) * moved[0])[1]
         return torch.stack([h0, *(h + self._slope(at, h) * by for at, h, by in zip(t[1:], hs[1:], moved[1:], strict=True))])
+
+    @property
+    def _reads_between(self) -> bool:
+        """Whether times within a step are read off it, and end none."""
+        method = ADAPTIVE_METHODS.get(str(self.settings.method))
+        return method is not None and not method.implicit and method.order <= INTERPOLATED
 
     @torch.no_grad()
     def _slope(self, t: Tensor, h: Tensor) -> Tensor:
@@ -370,7 +385,10 @@ class _Problem:
         if not torch.is_grad_enabled():
             return at, torch.stack([h0, h])
         slope, moving = self._slope(at, h), at.detach().double().requires_grad_()
-        (by_time,) = torch.autograd.grad(g(moving.reshape(1, 1), h.detach() + slope * (moving - at).to(h)).sum(), moving)
+        value = g(moving.reshape(1, 1), h.detach() + slope * (moving - at).to(h))
+        if not value.requires_grad:  # g jumps to a number there: the time hangs on nothing
+            return at, torch.stack([h0, h])
+        (by_time,) = torch.autograd.grad(value.sum(), moving)
         event_t = CrossingTime.apply(at.reshape(1), by_time.reshape(1), g(at.reshape(1, 1), h))[0]
         return event_t, torch.stack([h0, h + slope * (event_t - at).to(h)])
 

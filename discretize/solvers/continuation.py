@@ -3,7 +3,8 @@ r"""The steps of a solve are kept, and give the states between their ends.
     h(t) = the step of the same method from (t_n, h_n) to t        t_n <= t <= t_n+1
 
 That is continuous, ends where the step did, and is of the method's own order: as accurate as the solve, for one evaluation
-of each stage. (Interpolants of the stages are of order 4 or less, and held inputs invite steps as long as a sample.)
+of each stage. (Interpolants of the stages are of order 4 or less, and held inputs invite steps as long as a sample.) Where
+many times are asked for in one step, a polynomial through three such states, and with their slopes, is as accurate.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from discretize.solvers.segments import Chain
 from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.trajectory import Trajectory
 
-__all__ = ["MOST_BYTES", "Continuation", "KeptSteps", "StatesBetween", "StatesBetweenStops", "StepLog"]
+__all__ = ["INTERPOLATED", "MOST_BYTES", "Continuation", "KeptSteps", "StatesBetween", "StatesBetweenStops", "StepLog"]
 
+INTERPOLATED = 5  # the highest order of which a polynomial of degree 5 is no worse than a step
+PER_STEP = 2  # times in a step from which on that takes fewer evaluations
 MOST_BYTES = 2**26  # of states at the begins of steps; a solve that took more keeps none, and is solved on
 
 
@@ -84,7 +87,10 @@ class StepLog:
 
 
 class Continuation:
-    r"""Computes the states at any time of a solve from its steps.
+    r"""Computes the states at any time of a solve from its steps: by one step of the method from where the step began.
+
+    Where several times are in a step of an explicit method of order 5 or less, two such steps serve them all, to its middle and
+    its end: between is the polynomial of degree 5 that has the states and slopes at the three.
 
     Args:    method, chain: of the solve; steps: all that were taken.
     Shape:   times (n, batch), float64 -> (n, batch, state).
@@ -96,6 +102,11 @@ class Continuation:
         self.first = np.searchsorted(steps.sample[self.order], np.arange(chain.driven.batch + 1))
         edges = chain.edges.detach().numpy()
         self.begins = (edges[steps.segment, steps.sample] if chain.own else edges[steps.segment]) + steps.tau
+        self.ends = np.empty_like(self.begins)
+        last = steps.sample[self.order[1:]] != steps.sample[self.order[:-1]]
+        self.ends[self.order] = np.append(np.where(last, 0.0, self.begins[self.order[1:]]), 0.0)
+        final = self.order[np.append(last, True)] if len(self.order) else self.order
+        self.ends[final] = edges[-1, steps.sample[final]] if chain.own else edges[-1]
         self.together = not (chain.own or chain.own_times)
 
     def __call__(self, times: Tensor) -> Tensor:
@@ -112,32 +123,57 @@ class Continuation:
         for k, t in zip(self._step_of(distinct.numpy(), 0), distinct.tolist(), strict=True):
             tau = torch.tensor([[self.steps.tau[k]]], dtype=torch.float64)
             h = self.steps.states[self.steps.place[k, 0]]
-            states.append(self._moved(int(self.steps.segment[k]), None, tau, torch.tensor([[t - self.begins[k]]]), h))
+            states += self._moved(int(self.steps.segment[k]), None, tau, torch.tensor([[t - self.begins[k]]]), h)
         place, samples = place.to(states[0].device), torch.arange(times.shape[1], device=states[0].device)
         return torch.stack(states)[place, samples]
 
     def _own(self, times: Tensor) -> Tensor:
         batch = times.shape[1]
         steps = np.stack([self._step_of(mine.numpy(), row) for row, mine in enumerate(times.unbind(1))], 1).reshape(-1)
+        passed, samples = times.reshape(-1).numpy() - self.begins[steps], np.arange(len(steps)) % batch
+        distinct, place = np.unique(steps, return_inverse=True)
+        if self.method.implicit or self.method.order > INTERPOLATED or PER_STEP * len(distinct) > len(steps):
+            return self._each(self._moved, steps, samples, passed)[0].reshape(len(times), batch, -1)
+        whole = self.ends[distinct] - self.begins[distinct]
+        nodes = self._each(self._nodes, distinct, self.steps.sample[distinct], whole)
+        share = torch.from_numpy(passed / np.where(whole > 0, whole, 1.0)[place])[:, None].to(nodes[0])
+        weights = zip(nodes, quintic(share), strict=True)
+        rows = torch.from_numpy(place).to(share.device)
+        return sum((node.index_select(0, rows) * weight for node, weight in weights), torch.zeros_like(share)).reshape(
+            len(times), batch, -1
+        )
+
+    def _each(
+        self, ahead: Callable[..., tuple[Tensor, ...]], steps: np.ndarray, samples: np.ndarray, dt: np.ndarray
+    ) -> list[Tensor]:
+        """Go dt ahead from where these steps of these samples began, by one call for each segment."""
         h = self.steps.before(steps)
-        samples = torch.arange(len(steps)) % batch
-        tau, dt = (torch.from_numpy(x) for x in (self.steps.tau[steps], times.reshape(-1).numpy() - self.begins[steps]))
         found, places = [], []
         for segment, here in self._by_segment(steps):
-            at = here.to(h.device)
-            rows = (samples[here].to(h.device), tau[here][:, None].to(h.device), dt[here][:, None].to(h.device))
-            found.append(self._moved(segment, *rows, h.index_select(0, at)))
+            tau, length = (torch.from_numpy(x)[here, None].to(h.device) for x in (self.steps.tau[steps], dt))
+            rows = torch.from_numpy(samples)[here].to(h.device)
+            found.append(ahead(segment, rows, tau, length, h.index_select(0, here.to(h.device))))
             places.append(here)
         back = torch.cat(places).argsort().to(h.device)
-        return torch.cat(found).index_select(0, back).reshape(len(times), batch, -1)
+        return [torch.cat(column).index_select(0, back) for column in zip(*found, strict=True)]
+
+    def _nodes(self, segment: int, rows: Tensor | None, tau: Tensor, dt: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+        """Return the states and dt times the slopes where steps begin, halfway and where they end."""
+        slope, length = self.chain.segment(segment, rows), dt.to(h)
+        start = slope(tau, h)
+        nodes = [h, length * start]
+        for ahead in (dt / 2, dt):
+            attempt = self.method.attempt(slope, tau, ahead, h, start)
+            nodes += [attempt.h, length * (slope(tau + ahead, attempt.h) if attempt.end is None else attempt.end)]
+        return tuple(nodes)
 
     def _by_segment(self, steps: np.ndarray) -> Iterator[tuple[int, Tensor]]:
         segments = self.steps.segment[steps]
         for segment in np.unique(segments):
             yield int(segment), torch.from_numpy(np.flatnonzero(segments == segment))
 
-    def _moved(self, segment: int, rows: Tensor | None, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
-        return self.method.attempt(self.chain.segment(segment, rows), tau, dt, h, None).h
+    def _moved(self, segment: int, rows: Tensor | None, tau: Tensor, dt: Tensor, h: Tensor) -> tuple[Tensor]:
+        return (self.method.attempt(self.chain.segment(segment, rows), tau, dt, h, None).h,)
 
     def _step_of(self, times: np.ndarray, sample: int) -> np.ndarray:
         """Return the step of a sample that each time is in; at an end, the one that begins there."""
@@ -145,6 +181,13 @@ class Continuation:
         if not len(mine):  # no time goes by for it: any step will do, as its states are known
             return np.zeros(len(times), dtype=int)
         return mine[np.searchsorted(self.begins[mine], times, side="right").clip(1) - 1]
+
+
+def quintic(s: Tensor) -> tuple[Tensor, ...]:
+    """Return the weights of values and slopes at 0, 1/2 and 1 in the polynomial of degree 5 that has them, at s."""
+    rest, middle = 1 - s, (1 - 2 * s) ** 2
+    begin, between, end = rest**2 * middle, 16 * (s * rest) ** 2, s**2 * middle
+    return begin * (1 + 6 * s), begin * s, between, between * (s - 0.5), end * (7 - 6 * s), -end * rest
 
 
 class StatesBetween:

@@ -220,7 +220,8 @@ class EventSolve:
         rises, falls = (before < 0) & (after >= 0), (before > 0) & (after <= 0)
         rows, samples = np.nonzero((rises & (event.direction >= 0)) | (falls & (event.direction <= 0)))
         return [
-            _Crossing(time, int(sample), number) for time, sample in zip(look.roots(event, rows, samples), samples, strict=True)
+            _Crossing(time, int(sample), number)
+            for time, sample in zip(look.roots(event, rows, samples, before[rows, samples]), samples, strict=True)
         ]
 
     def _go_on(self, crossings: list[list[_Crossing]], goal: Tensor) -> bool:
@@ -272,6 +273,10 @@ class EventSolve:
                 continue
             places, samples = (torch.tensor(index) for index in zip(*which, strict=True))
             values = event(leaves[places, samples][:, None], hs[places, samples])
+            if not values.requires_grad:  # g jumps to a number there: the time hangs on nothing
+                for place, sample in which:
+                    moved[sample][place] = leaves[place, sample].detach()
+                continue
             (slopes,) = torch.autograd.grad(values.sum(), leaves, retain_graph=True)
             at = CrossingTime.apply(leaves[places, samples].detach(), slopes[places, samples], values)
             for (place, sample), time in zip(which, at, strict=True):
@@ -340,13 +345,13 @@ class _Look:
         values = event(torch.from_numpy(self.times).reshape(-1, 1), self.states.flatten(0, 1))
         return values.double().cpu().numpy().reshape(self.times.shape)
 
-    def roots(self, event: Event, rows: np.ndarray, samples: np.ndarray) -> list[float]:
-        """Return the zeros after these rows of the grid."""
+    def roots(self, event: Event, rows: np.ndarray, samples: np.ndarray, signs: np.ndarray) -> list[float]:
+        """Return the first zeros after these rows of the grid, on which g has these signs."""
         if not len(rows):
             return []
         from scipy.optimize import elementwise  # noqa: PLC0415 - 32 MB, and a third of a second
 
-        def g(times: np.ndarray, whose: np.ndarray) -> np.ndarray:
+        def g(times: np.ndarray, whose: np.ndarray, before: np.ndarray) -> np.ndarray:
             flat, sample = times.reshape(-1), whose.reshape(-1).astype(int)
             order = np.argsort(sample, kind="stable")
             place = np.empty_like(order)  # its number among those of the same sample
@@ -354,8 +359,9 @@ class _Look:
             asked = np.repeat(self.start[None], place.max() + 1, 0)
             asked[place, sample] = flat
             states = self.between(torch.from_numpy(asked))[place, sample]
-            return event(torch.from_numpy(flat)[:, None], states).double().cpu().numpy().reshape(times.shape)
+            values = event(torch.from_numpy(flat)[:, None], states).double().cpu().numpy().reshape(times.shape)
+            return np.where(values == 0, -before, values)  # g may stay at 0: the first of these times is looked for
 
         ends = self.times[rows, samples], self.times[rows + 1, samples]
-        found: list[float] = elementwise.find_root(g, ends, args=(samples,)).x.tolist()
+        found: list[float] = elementwise.find_root(g, ends, args=(samples, signs)).x.tolist()
         return found

@@ -173,22 +173,35 @@ def test_the_first_of_several_events_and_its_gradients_are_torchdiffeqs(reverse,
 
 
 def test_every_sample_ends_at_its_own_event_however_far_it_is(monkeypatch):
-    frequency = torch.tensor([[1.0], [0.05]])
-    y0 = torch.tensor([[1.0, 0.0], [1.0, 0.0]], requires_grad=True)
+    y0 = torch.tensor([[1.0, 0.0, 1.0], [1.0, 0.0, 0.05]], requires_grad=True)
 
-    def swings(t, y):
-        w = frequency[: len(y)] if len(y) == 2 else frequency.repeat(len(y) // 2, 1)
-        return torch.cat([w * y[:, 1:], -w * y[:, :1]], 1)
+    def swings(t, y):  # each at the frequency y[2]
+        return torch.stack([y[:, 2] * y[:, 1], -y[:, 2] * y[:, 0], 0 * y[:, 2]], 1)
 
     t, _ = ours.odeint_event(swings, y0, torch.tensor(0.0), event_fn=lambda t, y: y[:, 0], options={"per_sample": True})
     assert_close(t, torch.tensor([math.pi / 2, 20 * math.pi / 2]), rtol=1e-6, atol=0)
-    (gradient,) = torch.autograd.grad(t[0], y0)  # sin(w t) = y / |y|: dt = dy1 / w
-    assert_close(gradient, torch.tensor([[0.0, 1.0], [0.0, 0.0]]), rtol=0, atol=1e-6)
+    (gradient,) = torch.autograd.grad(t[0], y0)  # at the angle of y[1], over w
+    assert_close(gradient, torch.tensor([[0.0, 1.0, -math.pi / 2], [0.0, 0.0, 0.0]]), rtol=0, atol=1e-6)
     with pytest.raises(SolverError, match="200 steps were not enough"):
-        ours.odeint_event(swinging, y0[0], torch.tensor(0.0), event_fn=lambda t, y: y[0] - 2, options={"max_num_steps": 200})
+        ours.odeint_event(swinging, y0[0, :2], torch.tensor(0.0), event_fn=lambda t, y: y[0] - 2, options={"max_num_steps": 200})
     monkeypatch.setattr(ours, "FARTHER", [1.0, 4.0])
     with pytest.raises(ValueError, match="has not become 0 up to t = 4"):
         ours.odeint_event(lambda t, y: 0 * y, y0[0], torch.tensor(0.0), event_fn=lambda t, y: y[0] - 2)
+
+
+def test_an_event_that_jumps_to_a_number_ends_a_solve_whose_state_has_its_gradient():
+    w = torch.tensor(1.0, requires_grad=True)
+
+    def ends_at_one(t, y):
+        return torch.zeros_like(t) if t > 1.0 else y.sum() + w
+
+    for interface, params in ((ours.odeint, {}), (ours.odeint_adjoint, {"adjoint_params": (w,)})):
+        t, y = ours.odeint_event(
+            lambda t, y: -w * y, torch.ones(1), torch.tensor(0.0), event_fn=ends_at_one, odeint_interface=interface, **params
+        )
+        assert not t.requires_grad
+        assert float(t) == pytest.approx(1.0)
+        assert_close(torch.autograd.grad(y[-1].sum(), w)[0], torch.tensor(-math.exp(-1)), rtol=0, atol=1e-7)
 
 
 def test_an_event_that_is_0_at_the_start_is_found_there_as_by_torchdiffeq():
