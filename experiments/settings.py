@@ -3,7 +3,7 @@ r"""Settings as the prompt, a file and Python give them, read as the types of da
     KEY=VALUE      steps=1000   rate=1e-3   padded=true   init=chrono   sizes=1,2,3   clip=none
 
 A value is an int, float, bool, str, one of a Literal's words, a tuple of such, or none where the type allows None. Nothing is
-evaluated.
+evaluated. What a type does not say, the least and largest count, stands beside it: Annotated[int, Bounds(2)].
 """
 
 from __future__ import annotations
@@ -14,11 +14,22 @@ import numbers
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from experiments.usage import UsageError, nearest
 
-__all__ = ["LARGEST", "assignments", "check_one_of", "check_whole", "setting_types", "settings_from", "words_of"]
+__all__ = [
+    "LARGEST",
+    "Bounds",
+    "Checked",
+    "Count",
+    "assignments",
+    "check_one_of",
+    "check_whole",
+    "setting_types",
+    "settings_from",
+    "words_of",
+]
 
 T = TypeVar("T")
 LARGEST = 2**31 - 1  # of any count: what is larger fits no index of a kernel, and no memory
@@ -65,10 +76,39 @@ def settings_from(kind: type[T], values: Mapping[str, Any], *, as_text: bool = F
 _type_hints = functools.cache(get_type_hints)  # a study makes hundreds of configurations
 
 
-def setting_types(kind: type) -> Mapping[str, Any]:
-    """The types of a dataclass's fields, by name."""
-    hints = _type_hints(kind)
+def setting_types(kind: type, *, with_bounds: bool = False) -> Mapping[str, Any]:
+    """Return the types of a dataclass's fields by name, with the `Bounds` in their annotations or without."""
+    hints = _type_hints(kind, include_extras=with_bounds)
     return {field.name: hints[field.name] for field in fields(kind) if field.init}
+
+
+class Bounds(NamedTuple):
+    """Says from where to where a whole number may be, and why not below; in the annotation of a dataclass's field."""
+
+    least: int = 1
+    why: str = ""
+    most: int = LARGEST
+
+
+Count = Annotated[int, Bounds()]
+
+
+class Checked:
+    r"""Checks the fields of a dataclass of settings against their types, once it is made.
+
+    Raises:  ValueError for another word than those of a `Literal`, and for a count beyond its `Bounds`; TypeError for what is
+             no whole number where there are bounds, and no truth value where there should be one.
+    """
+
+    def __post_init__(self) -> None:
+        for name, hint in setting_types(type(self), with_bounds=True).items():
+            value, bounds = getattr(self, name), getattr(hint, "__metadata__", ())
+            if get_origin(hint) is Literal:
+                check_one_of(name, value, get_args(hint))
+            elif hint is bool and not isinstance(value, bool):
+                raise TypeError(f"`{name}` must be True or False, got {value!r}.")
+            elif bounds and value is not None:
+                check_whole(name, value, *bounds[0])
 
 
 def check_whole(name: str, value: int, least: int = 1, why: str = "", most: int = LARGEST) -> None:

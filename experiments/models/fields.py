@@ -23,13 +23,13 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import ctrnn
 from ctrnn.cells.catalog import constructor_names
 from experiments.code_files import called as made
 from experiments.registry import Registry
-from experiments.settings import check_whole
+from experiments.settings import Bounds, Checked
 from experiments.usage import UsageError
 
 __all__ = ["FIELDS", "JUMPS", "FieldSettings", "built_field", "no_time_scale"]
@@ -44,7 +44,7 @@ SMALLEST, CLOSEST = 2.0**-126, 2.0**-24  # what single precision, that of the we
 
 
 @dataclass(frozen=True)
-class FieldSettings:
+class FieldSettings(Checked):
     r"""Sets the size of a field and its initial weights.
 
     Args:    hidden: units; init: "standard", "chrono" or "constant"; t_max, t_min: the times that chrono expects, in samples;
@@ -56,7 +56,7 @@ class FieldSettings:
     Source:  Tallec and Ollivier 2018, secs. 2 and 3; Ohno and Kumagai 2021, eq. (22) and sec. VI, for the last four.
     """
 
-    hidden: int = 64
+    hidden: Annotated[int, Bounds(most=MOST_UNITS)] = 64
     init: Literal["standard", "chrono", "constant"] = "standard"
     t_max: float | None = None
     t_min: float = 2.0
@@ -67,7 +67,7 @@ class FieldSettings:
     recurrent_gain: float | None = None
 
     def __post_init__(self) -> None:
-        check_whole("hidden", self.hidden, most=MOST_UNITS)
+        super().__post_init__()
         if not SMALLEST <= self.alpha <= 1 - CLOSEST:
             raise ValueError(f"`alpha` must be strictly between 0 and 1, in single precision too, got {self.alpha:g}.")
         if not 1 < self.t_min < math.inf:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import discretize
 from discretize.steps.catalog import dashed, step_names
-from experiments.settings import check_one_of, check_whole
+from experiments.settings import Checked, Count
 from experiments.usage import UsageError, check_word
 
 __all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "integrator_name", "sequence_module", "under"]
@@ -28,7 +28,7 @@ INTEGRATORS = {EXACT: "ContinuousRNN"} | {dashed(name): name for name in step_na
 
 
 @dataclass(frozen=True)
-class IntegratorSettings:
+class IntegratorSettings(Checked):
     r"""Sets the accuracy of integration, and when samples act.
 
     Args:    method, rtol, atol: of the solver, for "exact"; substeps: equal steps a sample is read in, for the step maps;
@@ -40,15 +40,14 @@ class IntegratorSettings:
     method: str = "dopri5"
     rtol: float = 1e-3
     atol: float = 1e-5
-    substeps: int = 1
+    substeps: Count = 1
     hold: Literal["forward", "backward"] = "forward"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, tolerance in (("rtol", self.rtol), ("atol", self.atol)):
             if not 0 < tolerance < math.inf:
                 raise ValueError(f"`{name}` must be a number above 0, got {tolerance:g}.")
-        check_whole("substeps", self.substeps)
-        check_one_of("hold", self.hold, ("forward", "backward"))
 
 
 def integrator_name(step: Step) -> str:

@@ -13,12 +13,12 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from experiments.models.fields import FIELDS, JUMPS, FieldSettings, built_field
 from experiments.models.integrators import EXACT, INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
 from experiments.models.jumps import jump_module
-from experiments.settings import LARGEST, assignments, check_one_of, check_whole, setting_types, settings_from, words_of
+from experiments.settings import Bounds, Checked, Count, assignments, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError, check_word
 
@@ -34,7 +34,7 @@ LARGEST_NUMBER = 1e30  # single precision ends at 3.4e38, and optimizers compute
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
+class TrainingSettings(Checked):
     r"""Says how a model is trained.
 
     Args:    steps: batches in all; batch: sequences in one; seed: of weights and data;
@@ -51,8 +51,8 @@ class TrainingSettings:
     Source:  Tallec and Ollivier 2018, sec. 3; Ohno and Kumagai 2021, sec. VI-A, for "halved-twice" and "best".
     """
 
-    steps: int = 1000
-    batch: int = 32
+    steps: Count = 1000
+    batch: Count = 32
     seed: int = 0
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"
     rate: float = 1e-3
@@ -60,29 +60,23 @@ class TrainingSettings:
     clip: float | None = None
     keep: Literal["last", "best"] = "last"
     keep_by: str = "loss"
-    patience: int | None = None
-    evaluate_every: int = 100
-    evaluation: int = 1000
-    checkpoint_every: int = 100
-    batches: int | None = None
-    threads: int | None = None
+    patience: Annotated[int | None, Bounds()] = None
+    evaluate_every: Count = 100
+    evaluation: Count = 1000
+    checkpoint_every: Count = 100
+    batches: Annotated[int | None, Bounds()] = None
+    threads: Annotated[int | None, Bounds(most=MOST_THREADS)] = None
     frozen: str = ""
     device: Literal["cpu", "cuda"] = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "evaluate_every", "evaluation", "checkpoint_every", "batches", "threads", "patience"):
-            if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), most=MOST_THREADS if name == "threads" else LARGEST)
-        if self.seed < 0:
+        super().__post_init__()
+        if self.seed < 0:  # of any size above
             raise ValueError(f"`seed` must be at least 0, got {self.seed}.")
         for name in ("rate", "clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < LARGEST_NUMBER:
                 raise ValueError(f"`{name}` must be a number above 0, and below {LARGEST_NUMBER:g}, got {value:g}.")
-        check_one_of("optimizer", self.optimizer, ("rmsprop", "adam"))
-        check_one_of("schedule", self.schedule, ("constant", "plateau", "halved-twice"))
-        check_one_of("keep", self.keep, ("last", "best"))
-        check_one_of("device", self.device, ("cpu", "cuda"))
         if self.keep == "best" and self.evaluate_every > self.steps:
             raise ValueError(f"`keep` is best, and there is no evaluation in {self.steps} steps; `evaluate_every` is too large.")
 

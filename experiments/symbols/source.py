@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from experiments.seeds import generator as generator_of
+from experiments.settings import Checked
 from experiments.symbols.scores import bits, check_symbols
 from experiments.tasks.task import check_split
 
@@ -39,8 +40,8 @@ class SymbolSequence(NamedTuple):
     counts: Tensor
 
 
-class Source(ABC):
-    """A law of sequences, all of whose lines end with a newline; its subclasses are frozen dataclasses of settings."""
+class Source(Checked, ABC):
+    """Gives a law of sequences, all of whose lines end with a newline; its subclasses are frozen dataclasses of settings."""
 
     @property
     @abstractmethod

@@ -10,10 +10,11 @@ A constant loses the variance of two numbers, 1/6. Who looks at the last sample 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
-from experiments.settings import check_whole
+from experiments.settings import Bounds
 from experiments.tasks.task import Batch, NumbersAtTheEnd
 
 __all__ = ["Adding"]
@@ -29,10 +30,7 @@ class Adding(NumbersAtTheEnd):
 
     input_size = 2
     output_size = 1
-    T: int = 200
-
-    def __post_init__(self) -> None:
-        check_whole("T", self.T, 2, "a mark stands in each half")
+    T: Annotated[int, Bounds(2, "a mark stands in each half")] = 200
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         # In float32 first: so a batch has the same numbers in either dtype.

@@ -12,11 +12,12 @@ variable task, those from it on. Nobody who has forgotten the letters does bette
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from experiments.settings import check_whole
+from experiments.settings import Bounds, Count
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch, ClassAtEverySample, one_hot
 
@@ -32,14 +33,9 @@ class Copy(ClassAtEverySample):
              bit of memory.
     """
 
-    T: int = 500
-    letters: int = 8
-    count: int = 10
-
-    def __post_init__(self) -> None:
-        check_whole("T", self.T, 1)
-        check_whole("letters", self.letters, 2, "of one letter there is nothing to remember")
-        check_whole("count", self.count, 1)
+    T: Count = 500
+    letters: Annotated[int, Bounds(2, "of one letter there is nothing to remember")] = 8
+    count: Count = 10
 
     @property
     def input_size(self) -> int:

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ctrnn import checks
-from experiments.settings import check_whole
+from experiments.settings import Bounds
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch, ClassAtEverySample, one_hot
 
@@ -44,13 +45,13 @@ class Forecast(ClassAtEverySample):
     end: float = 2.0
     seldom: float = 0.5
     often: float = 8.0
-    length: int = 50
+    length: Annotated[int, Bounds(2)] = 50
     input_size = 2
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("onset", "end", "seldom", "often"):
             checks.positive_number(name, getattr(self, name))
-        check_whole("length", self.length, 2)
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         seen, stamps = torch.empty(self.length, size, dtype=torch.int64), torch.empty(self.length, size, dtype=torch.float64)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from experiments.data.mapped import PIECE, MappedRows
 from experiments.data.text import any_text
-from experiments.settings import check_whole
+from experiments.settings import Count
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch, ClassAtEverySample, one_hot
 from experiments.usage import UsageError
@@ -40,10 +40,7 @@ class NextCharacter(ClassAtEverySample):
     """
 
     text: str | None = None
-    length: int = 180
-
-    def __post_init__(self) -> None:
-        check_whole("length", self.length)
+    length: Count = 180
 
     @property
     def input_size(self) -> int:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from experiments.seeds import generator as generator_of
-from experiments.settings import check_one_of
+from experiments.settings import Checked, check_one_of
 from experiments.tasks import baselines
 
 __all__ = [
@@ -79,8 +79,8 @@ class Batch:
         return outputs[lengths - 1, torch.arange(len(lengths), device=outputs.device)]
 
 
-class Task(ABC):
-    """A task; its subclasses are frozen dataclasses, and their fields are its settings.
+class Task(Checked, ABC):
+    """Defines a task; its subclasses are frozen dataclasses, and their fields are its settings.
 
     masked: whether a sample is [values, 1 where seen, else 0], as many of each; measured: names of its measures.
     """
@@ -220,6 +220,7 @@ class FromFiles(ClassOfTheSequence):
     data: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.data, str) or not self.data:
             raise ValueError(f"`data` must name the folder with {self.holds}, got {self.data!r}.{self.hint}")
 

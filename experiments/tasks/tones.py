@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from ctrnn import checks
-from experiments.settings import check_whole
+from experiments.settings import Count
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.recorded.recordings import MOST_REPEATS, played
 from experiments.tasks.task import Batch, ClassOfTheSequence
@@ -31,15 +31,14 @@ class Tones(ClassOfTheSequence):
     """
 
     input_size = 1
-    T: int = 48
+    T: Count = 48
     periods: tuple[float, ...] = (10.0, 15.0, 24.0)
     deviation: float = 0.1
     speed: float = 1.0
     clock_given: bool = False
 
     def __post_init__(self) -> None:
-        check_whole("T", self.T)
-        checks.is_flag("clock_given", self.clock_given)
+        super().__post_init__()
         if not 0 <= checks.finite_number("deviation", self.deviation) <= 1e6:
             raise ValueError(f"`deviation` must be from 0 to 1e6, beside tones of size 1, got {self.deviation}.")
         if len(self.periods) < 2 or min(checks.positive_number("periods", period) for period in self.periods) <= 2:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ctrnn import checks
-from experiments.settings import check_whole
+from experiments.settings import Count
 from experiments.tasks.task import Batch, ClassOfTheSequence
 
 __all__ = ["TwoSequence"]
@@ -33,13 +33,12 @@ class TwoSequence(ClassOfTheSequence):
     """
 
     input_size, output_size = 1, 2
-    T: int = 300
-    signal: int = 15
+    T: Count = 300
+    signal: Count = 15
     deviation: float = 1.0
 
     def __post_init__(self) -> None:
-        check_whole("T", self.T)
-        check_whole("signal", self.signal)
+        super().__post_init__()
         if self.signal > self.T:
             raise ValueError(f"`signal` must be at most `T` = {self.T}, got {self.signal}.")
         if not 1e-6 <= checks.positive_number("deviation", self.deviation) <= 1e6:

@@ -12,7 +12,7 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from experiments.settings import check_whole
+from experiments.settings import Count
 from experiments.symbols.source import UnifilarSource
 
 __all__ = ["Copies"]
@@ -28,15 +28,14 @@ class Copies(UnifilarSource):
     Source:  Hochreiter and Schmidhuber 1997, whose task this is as a sequence of symbols.
     """
 
-    lines: int = 100
-    letters: int = 8
-    length: int = 10
-    blanks: int = 100
+    lines: Count = 100
+    letters: Count = 8
+    length: Count = 10
+    blanks: Count = 100
     start = ("", 0)
 
     def __post_init__(self) -> None:
-        for name in ("lines", "letters", "length", "blanks"):
-            check_whole(name, getattr(self, name))
+        super().__post_init__()
         if self.letters > len(string.ascii_lowercase):
             raise ValueError(f"`letters` is {self.letters}, and there are 26; take as many or fewer.")
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from experiments.settings import check_whole
+from experiments.settings import Bounds, Count
 from experiments.symbols.source import Source
 
 __all__ = ["DistantXOR"]
@@ -33,12 +34,8 @@ class DistantXOR(Source):
              two, as the ledger does. Where nothing is to be predicted `log_probs` is uniform, and no law of anything.
     """
 
-    lines: int = 10_000
-    T: int = 100
-
-    def __post_init__(self) -> None:
-        check_whole("lines", self.lines)
-        check_whole("T", self.T, 3, "the second mark is between a tenth and a half of it")
+    lines: Count = 10_000
+    T: Annotated[int, Bounds(3, "the second mark is between a tenth and a half of it")] = 100
 
     @property
     def alphabet(self) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from experiments.settings import check_whole
+from experiments.settings import Count, check_whole
 from experiments.symbols.source import UnifilarSource
 
 __all__ = ["EqualBlocks"]
@@ -26,14 +26,13 @@ class EqualBlocks(UnifilarSource):
     Source:  Ollivier 2013, section 4, "a^n b^n problem".
     """
 
-    pairs: int = 10
-    least: int = 1024
+    pairs: Count = 10
+    least: Count = 1024
     most: int = 2047
     start = ("a", 0)
 
     def __post_init__(self) -> None:
-        check_whole("pairs", self.pairs)
-        check_whole("least", self.least)
+        super().__post_init__()
         check_whole("most", self.most, self.least, "it is the largest length")
 
     @property

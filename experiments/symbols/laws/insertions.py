@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase, digits
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from experiments.settings import check_whole
+from experiments.settings import Bounds, Count, check_whole
 from experiments.symbols.source import UnifilarSource
 
 __all__ = ["Insertions"]
@@ -38,21 +38,17 @@ class Insertions(UnifilarSource):
              of its text; with `places=9`, capitals between digits only, it is 88,760 (the ledger, "insertions, true model").
     """
 
-    lines: int = 1000
-    letters: int = 26
-    digits: int = 10
-    capitals: int = 26
-    run: int = 9
+    lines: Count = 1000
+    letters: Annotated[int, Bounds(2, "each is followed by a block with probability 1/letters", 26)] = 26
+    digits: Annotated[int, Bounds(most=10)] = 10
+    capitals: Annotated[int, Bounds(most=26)] = 26
+    run: Count = 9
     places: int | None = None
     inner: float = 0.2
     start = Written()
 
     def __post_init__(self) -> None:
-        check_whole("lines", self.lines)
-        check_whole("letters", self.letters, 2, "each is followed by a block with probability 1/letters", most=26)
-        check_whole("digits", self.digits, most=10)
-        check_whole("capitals", self.capitals, most=26)
-        check_whole("run", self.run)
+        super().__post_init__()
         if self.places is not None:
             check_whole("places", self.places, 0, most=self.digits)
         if not 0 < self.inner < 1:

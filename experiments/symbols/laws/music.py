@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from experiments.settings import check_whole
+from experiments.settings import Count
 from experiments.symbols.source import UnifilarSource
 
 __all__ = ["Music"]
@@ -30,11 +30,8 @@ class Music(UnifilarSource):
     Source:  Ollivier 2013, section 4, whose fourth bar would be the chord V. Where its cycle begins is not in print.
     """
 
-    bars: int = 2700
+    bars: Count = 2700
     start = (0, "")
-
-    def __post_init__(self) -> None:
-        check_whole("bars", self.bars)
 
     @property
     def alphabet(self) -> str:

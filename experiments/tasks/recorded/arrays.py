@@ -14,12 +14,13 @@ import functools
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from experiments.data.mapped import MappedRows, digest_of, drawn_rows
-from experiments.settings import check_whole
+from experiments.settings import Bounds, Count
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import SPLITS, Batch, FromFiles
 from experiments.usage import UsageError
@@ -44,13 +45,8 @@ class Arrays(FromFiles):
     """
 
     holds = "train-xs.npy, train-labels.npy and so on"
-    classes: int = 2
-    block: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_whole("classes", self.classes, 2, "of one class there is nothing to tell")
-        check_whole("block", self.block)
+    classes: Annotated[int, Bounds(2, "of one class there is nothing to tell")] = 2
+    block: Count = 1
 
     @property
     def input_size(self) -> int:

@@ -19,7 +19,6 @@ import torch
 from experiments.data.stand_in import FIRST_TRY, STAND_IN, windows
 from experiments.data.uci_har import CHANNELS, WINDOW, read_uci_har
 from experiments.digests import digest
-from experiments.settings import check_one_of
 from experiments.tasks.recorded.recordings import Recorded, Sequences, scale_of
 from experiments.usage import UsageError
 
@@ -43,10 +42,6 @@ class HAR(Recorded):
 
     input_size, shortest, hint = len(CHANNELS), WINDOW, FIRST_TRY
     classes: Literal["six", "moving", "fastgrnn"] = "six"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_one_of("classes", self.classes, tuple(CLASSES))
 
     @property
     def output_size(self) -> int:

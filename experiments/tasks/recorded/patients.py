@@ -69,7 +69,6 @@ class Patients(FromFiles):
         super().__post_init__()
         if not 0 <= self.grid <= LONGEST:
             raise ValueError(f"`grid` must be hours from 0 to {LONGEST:g}, got {self.grid}.")
-        checks.is_flag("clock_given", self.clock_given)
 
     def recorded(self, split: str) -> Records:
         check_split(split)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from torch import Tensor
 from experiments.data.mnist import CLASSES, SIDE, Images, read_mnist
 from experiments.data.stand_in import FIRST_TRY, STAND_IN, digits
 from experiments.digests import digest
-from experiments.settings import check_one_of, check_whole
+from experiments.settings import Bounds, Count
 from experiments.tasks.recorded.recordings import Recorded, Sequences
 from experiments.usage import UsageError
 
@@ -43,15 +43,12 @@ class Pixels(Recorded):
 
     input_size, output_size, hint = 1, CLASSES, FIRST_TRY
     order: Literal["rows", "permuted"] = "rows"
-    side: int = SIDE
-    permutation: int = 0
+    side: Count = SIDE
+    permutation: Annotated[int, Bounds(0)] = 0
 
     def __post_init__(self) -> None:
-        check_one_of("order", self.order, ("rows", "permuted"))
-        check_whole("side", self.side)
-        if self.side not in SIDES:
+        if self.side not in SIDES:  # before the speed, which is bounded by it
             raise ValueError(f"`side` must be 28, 14 or 7, got {self.side}.")
-        check_whole("permutation", self.permutation, 0)
         super().__post_init__()
 
     @property

@@ -55,7 +55,6 @@ class Recorded(FromFiles):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.is_flag("clock_given", self.clock_given)
         if not 0 < self.kept <= 1:
             raise ValueError(f"`kept` must be a share above 0 and up to 1, got {self.kept}.")
         speed = checks.positive_number("speed", self.speed)

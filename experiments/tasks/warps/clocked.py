@@ -24,13 +24,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from torch import Tensor
 
 from ctrnn import checks
-from experiments.settings import LARGEST, check_one_of, check_whole
+from experiments.settings import LARGEST, Bounds, Count
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch, ClassAtEverySample, one_hot
 from experiments.tasks.warps.recall import Recall
@@ -54,21 +54,17 @@ class ClockedRecall(ClassAtEverySample):
     """
 
     clocks: tuple[float, ...] = (1.0,)
-    repeats: int = 16
+    repeats: Count = 16
     tau: float = 4.0
     clock_given: bool = True
     counted: Literal["last", "all"] = "last"
-    characters: int = 10
-    alphabet: int = 10
+    characters: Count = 10
+    alphabet: Annotated[int, Bounds(3)] = 10
     said: Literal["before", "now"] = "before"
 
     def __post_init__(self) -> None:
-        for name, least in (("repeats", 1), ("characters", 1), ("alphabet", 3)):
-            check_whole(name, getattr(self, name), least)
+        super().__post_init__()
         checks.positive_number("tau", self.tau)
-        checks.is_flag("clock_given", self.clock_given)
-        check_one_of("counted", self.counted, ("last", "all"))
-        check_one_of("said", self.said, ("before", "now"))
         if not self.clocks:
             raise ValueError("`clocks` must be at least one speed, got none.")
         for clock in self.clocks:

@@ -18,13 +18,12 @@ first = false  the first run, said before anything was seen, does not count: wha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from ctrnn import checks
-from experiments.settings import check_one_of, check_whole
+from experiments.settings import Bounds, check_one_of
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.warped import DUMMY, Warped
@@ -40,11 +39,7 @@ class Recall(Warped):
     Source:  Tallec and Ollivier 2018, section 3 and figures 1 and 2.
     """
 
-    alphabet: int = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_whole("alphabet", self.alphabet, 3, "neighbours are to differ, and one symbol is the dummy")
+    alphabet: Annotated[int, Bounds(3, "neighbours are to differ, and one symbol is the dummy")] = 10
 
     @property
     def input_size(self) -> int:
@@ -77,8 +72,6 @@ class AnyWarp(Recall):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of("warping", self.warping, ("variable",))
-        check_one_of("per", self.per, ("sequence", "symbol"))
-        checks.is_flag("first", self.first)
         if not self.first and self.warp >= self.length:
             raise ValueError(
                 f"`first` = false leaves nothing that counts in a sequence of `length` = {self.length} whose first run may be "

@@ -22,8 +22,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from ctrnn import checks
-from experiments.settings import check_one_of, check_whole
+from experiments.settings import Count
 from experiments.tasks.task import Batch, ClassAtEverySample, one_hot
 
 __all__ = ["DUMMY", "Warped"]
@@ -42,16 +41,13 @@ class Warped(ClassAtEverySample):
     """
 
     warping: Literal["uniform", "variable"] = "uniform"
-    warp: int = 1
-    least: int = 1
+    warp: Count = 1
+    least: Count = 1
     padded: bool = False
-    length: int = 500
+    length: Count = 500
 
     def __post_init__(self) -> None:
-        check_one_of("warping", self.warping, ("uniform", "variable"))
-        for name in ("warp", "least", "length"):
-            check_whole(name, getattr(self, name), 1)
-        checks.is_flag("padded", self.padded)
+        super().__post_init__()
         if self.warping == "uniform" and self.least != 1:
             raise ValueError(f"`least` = {self.least} is for warping=variable; a uniform warp repeats all `warp` times.")
         if self.least > self.warp:
