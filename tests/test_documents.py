@@ -15,7 +15,7 @@ import torch
 
 import ctrnn
 from ctrnn.cells.catalog import constructors
-from experiments.breakdown import step_table
+from experiments.breakdown import tables
 from experiments.models.fields import FIELDS
 from experiments.models.integrators import INTEGRATORS
 from experiments.studies.registry import STUDIES
@@ -149,8 +149,8 @@ def test_every_cell_part_and_step_has_a_row():
     assert min(len(cells), len(parts)) >= 10
     assert not [name for name in cells if name != "from_ncps" and not has_row(text_of("cells.md"), name)], "docs/cells.md"
     assert not [name for name in parts if not has_row(text_of("cells.md"), name)], "the table of parts in docs/cells.md"
-    page = text_of("discretization.md")
-    assert page == step_table.filled(page), "run `python -m experiments.breakdown.step_table`"
+    for path, page, filled in tables.filled():
+        assert page == filled, f"{path.name}: run `python -m experiments.breakdown.tables`"
 
 
 def is_there(package, name):

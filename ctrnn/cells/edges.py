@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.fields.parts import Part, affine
+from ctrnn.formulas import Published
 
 __all__ = ["ACTIVATIONS", "GatedCandidate", "Sigmoidal"]
 
@@ -159,6 +160,10 @@ class GatedCandidate(Part):
     @property
     def formula(self) -> str:
         return f"{self.squash}({self.heard_formula('h')})"
+
+    @property
+    def published(self) -> Published:
+        return Published("Euler", f"h' = h + dt ({self.formula} - h)")
 
     def heard_formula(self, activity: str) -> str:
         """Write what units hear of these activities, as a `formula` has it."""

@@ -13,6 +13,7 @@ from ctrnn.fields.decays import Decay, LinearDecay, PowerDecay
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part, affine, check_width, read_sizes
 from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, FixedRate, Gate, InputFreeRate
+from ctrnn.formulas import Published
 
 __all__ = ["Relaxation", "relaxation_formula", "softplus_clock"]
 
@@ -77,6 +78,12 @@ class Relaxation(VectorField):
     @property
     def formula(self) -> str:
         return relaxation_formula(self.rate)
+
+    @property
+    def published(self) -> Published | None:
+        """Return the recurrence that the candidate's paper prints, if it does, of the rate 1 and the decay h."""
+        alone = isinstance(self.rate, FixedRate) and self.rate.alpha == 1 and isinstance(self.decay, LinearDecay)
+        return getattr(self.candidate, "published", None) if alone else None
 
     def _rate(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.rate.flow(self._split(projected)[1], h)

@@ -8,6 +8,7 @@ h' = lambda h, and of any F in a short step, is asked of the map itself; what it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -99,6 +100,11 @@ class StepMap:
     @property
     def is_implicit(self) -> bool:
         return "h'" in self.equation.partition(" = ")[2]
+
+    @property
+    def reads_leak(self) -> bool:
+        """Return whether the equation asks for the leak L, for N = F + L h, or for what is left after forgetting."""
+        return not {"L", "N", "forget"}.isdisjoint(re.findall(r"[A-Za-z]+", self.equation))
 
     def residual(self, F: Scalar, h: Expr, u: Expr, dt: Expr) -> Expr:
         """Return what is 0 if u is the state after an implicit step."""
