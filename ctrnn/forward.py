@@ -17,7 +17,7 @@ from ctrnn.rewriting import TWICE, Rewritten
 __all__ = ["jacobian_of", "jvp"]
 
 
-def jvp(f: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], **settings: Any) -> Any:
+def jvp(f: Any, primals: tuple[object, ...], tangents: tuple[Any, ...], **settings: Any) -> Any:
     """Call `torch.func.jvp`, with derivatives of the result that are right where torch's are not; one thread after another."""
     if torch.compiler.is_compiling():
         return torch.func.jvp(f, primals, tangents, **settings)

@@ -31,7 +31,7 @@ class Rewritten(TorchFunctionMode):
         super().__init__()
         self.rules = rules
 
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), settings: Any = None) -> Any:
+    def __torch_function__(self, function: Any, types: object, arguments: Any = (), settings: Any = None) -> Any:
         rule = self.rules.get(getattr(function, "__name__", ""))
         if rule is not None:
             try:
@@ -49,7 +49,7 @@ def _layer_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
-    *_: Any,
+    *_: object,
 ) -> Tensor:
     found = _normalized(given, tuple(range(-len(normalized_shape), 0)), eps)
     found = found if weight is None else found * weight

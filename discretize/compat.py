@@ -93,7 +93,7 @@ def require(names: Iterable[str]) -> None:
 
 
 @contextmanager
-def exchanged(owner: Any, name: str, value: Any) -> Iterator[None]:
+def exchanged(owner: object, name: str, value: object) -> Iterator[None]:
     """Exchange or add an attribute of a module or class of torch's, and restore it at the end."""
     there, before = name in vars(owner), vars(owner).get(name)
     setattr(owner, name, value)

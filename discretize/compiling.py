@@ -12,7 +12,7 @@ from discretize.kernels.graphs import node_for
 __all__ = ["node_in_graph", "run_uncompiled"]
 
 
-def _call(function: Callable[..., Any], *given: Any, **keywords: Any) -> Any:
+def _call(function: Callable[..., object], *given: object, **keywords: object) -> Any:
     return function(*given, **keywords)
 
 

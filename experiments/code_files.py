@@ -42,7 +42,7 @@ def imported(file: str) -> ModuleType:
     return module
 
 
-def called(place: str, made_by: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+def called(place: str, made_by: Callable[..., object], *arguments: object, **keywords: object) -> Any:
     """What a function of the user's gives. Raises: UsageError where it fails."""
     try:
         with no_exit(place):

@@ -16,7 +16,7 @@ __all__ = ["MOST_JSON", "check_no_links", "check_output", "not_writable", "read_
 MOST_JSON = 1 << 28  # bytes
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """A value as JSON. Raises: OSError, as `write_atomically`."""
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 

@@ -20,7 +20,7 @@ class Registry(Mapping[str, Any]):
              names nobody else can take.
     """
 
-    def __init__(self, kind: str, group: str, own: Mapping[str, Any]) -> None:
+    def __init__(self, kind: str, group: str, own: Mapping[str, object]) -> None:
         self.kind, self.group, self.own = kind, group, own
         self._added: dict[str, Any] = {}
         self.files: dict[str, str] = {}  # of what was added from a file, by name
@@ -62,7 +62,7 @@ class Registry(Mapping[str, Any]):
             why = " ".join(f"{type(error).__name__}: {error}".split())
             raise UsageError(f"the {self.kind} {name}, {value}, could not be imported: {why}") from error
 
-    def add(self, name: str, thing: Any, file: str | None = None) -> None:
+    def add(self, name: str, thing: object, file: str | None = None) -> None:
         """A thing of the user's, by that name, perhaps from a file. Raises: UsageError for a name that is taken."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
             raise UsageError(f"a {self.kind} is named by a-z, 0-9, '.' and '-', beginning with a letter or digit; got {name!r}.")

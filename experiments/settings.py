@@ -50,7 +50,7 @@ def assignments(words: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def settings_from(kind: type[T], values: Mapping[str, Any], *, as_text: bool = False, others: Iterable[str] = ()) -> T:
+def settings_from(kind: type[T], values: Mapping[str, object], *, as_text: bool = False, others: Iterable[str] = ()) -> T:
     r"""The dataclass with those settings.
 
     Args:    values: by key, of the fields' own types, lists for tuples; as_text: each is text, as at the prompt;
@@ -134,7 +134,7 @@ def words_of(value: object) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _read(value: Any, hint: Any, as_text: bool) -> Any:
+def _read(value: Any, hint: object, as_text: bool) -> Any:
     """The value, of that type. Raises: ValueError, OverflowError."""
     origin, arguments = get_origin(hint), get_args(hint)
     if as_text:
@@ -158,7 +158,7 @@ def _read(value: Any, hint: Any, as_text: bool) -> Any:
     return value
 
 
-def _first(value: Any, hints: Sequence[Any], as_text: bool) -> Any:
+def _first(value: object, hints: Sequence[object], as_text: bool) -> Any:
     """Read as the first of the types that it can be read as."""
     for hint in hints:
         try:
@@ -168,7 +168,7 @@ def _first(value: Any, hints: Sequence[Any], as_text: bool) -> Any:
     raise ValueError("none of the types")
 
 
-def _parts(arguments: tuple[Any, ...], count: int) -> list[Any]:
+def _parts(arguments: tuple[object, ...], count: int) -> list[Any]:
     """The types of a tuple's parts: `tuple[int, ...]` or `tuple[int, float]`."""
     return [arguments[0]] * count if arguments[-1] is ... else list(arguments)
 

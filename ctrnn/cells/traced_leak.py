@@ -130,7 +130,7 @@ class _Mixing(TorchFunctionMode):
         super().__init__()
         self.kept, self.record, self.again = kept, record, iter(tuple(kept))
 
-    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") not in MIXING:
             return func(*args, **(kwargs or {}))
         if not self.record:

@@ -52,7 +52,7 @@ class Every:
         return Verdict(HOLDS if seen else UNDECIDED, 0.0, f"all {len(seen)} cases: {self.words}", certificate=certificate)
 
 
-def _as_data(x: Any) -> Any:
+def _as_data(x: object) -> Any:
     """Convert numbers for the check."""
     if isinstance(x, Rational):
         return int(x) if x.q == 1 else fmpq(int(x.p), int(x.q))

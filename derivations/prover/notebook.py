@@ -68,7 +68,7 @@ def _latex(cell: str | Basic | Formula) -> str:
     return formula.latex or rf"\texttt{{{latex_text(formula.text)}}}"
 
 
-def counterexample_cells(numbers: Mapping[Any, Any] | None) -> Cells:
+def counterexample_cells(numbers: Mapping[Any, object] | None) -> Cells:
     """Write letters and their numbers as equations."""
     pairs = (numbers or {}).items()
     return [
@@ -77,13 +77,13 @@ def counterexample_cells(numbers: Mapping[Any, Any] | None) -> Cells:
     ]
 
 
-def certificate_words(certificate: Any) -> Cells:
+def certificate_words(certificate: object) -> Cells:
     """Say how many certificates there are, and how many lines they have."""
     count, lines = _count(certificate)
     return [f"{count} certificate{'s' * (count != 1)}, {lines} line{'s' * (lines != 1)}"] if count else []
 
 
-def _count(x: Any) -> tuple[int, int]:
+def _count(x: object) -> tuple[int, int]:
     if isinstance(x, Mapping):
         inner = [_count(value) for value in x.values()]
         own = (int("rule" in x), sum(len(x[name]) for name in ("generators", "lines") if name in x))

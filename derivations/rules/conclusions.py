@@ -221,11 +221,11 @@ def is_true(comparison: Any) -> bool:
     return RELATIONS[relation](left, right)
 
 
-def _value(x: Any) -> Any:
+def _value(x: object) -> Any:
     if _is_comparison(x):
         return is_true(x)
     return tuple(map(_value, x)) if isinstance(x, tuple) else x
 
 
-def _is_comparison(x: Any) -> bool:
+def _is_comparison(x: object) -> bool:
     return isinstance(x, tuple) and len(x) == 3 and isinstance(x[1], str) and x[1] in RELATIONS

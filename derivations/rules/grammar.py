@@ -26,7 +26,7 @@ SHAPES = {
 WORDS = {*OF_FACTS, "real", "integer", "other"}
 
 
-def check_data(data: Any) -> None:
+def check_data(data: object) -> None:
     """Raise NotShown for a float in the data, or a fraction that is not in lowest terms."""
     if isinstance(data, float) or (isinstance(data, tuple | list) and tuple(data[:1]) == ("q",) and not _is_fraction(data)):
         raise NotShown(f"{data} is no exact number")
@@ -72,7 +72,7 @@ def _has_shape(term: Term) -> bool:
     return len(rest) == len(shape) and all(_fits(kind, part) for kind, part in zip(shape, rest, strict=True))
 
 
-def _fits(kind: str, part: Any) -> bool:
+def _fits(kind: str, part: object) -> bool:
     match kind:
         case "n":
             return isinstance(part, str)

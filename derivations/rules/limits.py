@@ -284,7 +284,9 @@ def _at_power_zero(how: dict[str, Any], found: Explained, leading: Quotient, kno
         yield inner[0], {**how, **found.case(), "then": {"term": value, "proof": inner[1]}}
 
 
-def _named(term: Term, facts: Facts, extra: list[Term], attempt: Callable[[dict[str, Any]], Any]) -> tuple[Explained, Any] | None:
+def _named(
+    term: Term, facts: Facts, extra: list[Term], attempt: Callable[[dict[str, Any]], object]
+) -> tuple[Explained, Any] | None:
     """Repeat an attempt until the certificate names all exponentials, logarithms and powers of leading coefficients."""
     needed = [*_without_y(term), *extra]
     if any(part[0] in ("sin", "cos") for part in subterms(term)):

@@ -74,7 +74,7 @@ class Case(ABC):
         generators: Sequence[Term],
         lines: Mapping[Term, Any],
         signs: Mapping[Term, Signs] | None = None,
-        tends: Callable[..., Any] | None = None,
+        tends: Callable[..., object] | None = None,
     ) -> None:
         for term in generators:
             if term[0] not in GENERATORS or (term[0] == "root" and not (type(term[2]) is int and term[2] > 0)):

@@ -45,7 +45,7 @@ class Arithmetic(Case):
 
 
 def arithmetic_of(
-    facts: Facts, case: Mapping[str, Any], signs: Mapping[Term, Signs] | None = None, tends: Callable[..., Any] | None = None
+    facts: Facts, case: Mapping[str, Any], signs: Mapping[Term, Signs] | None = None, tends: Callable[..., object] | None = None
 ) -> Arithmetic:
     """Make the arithmetic that one case of a certificate describes."""
     return Arithmetic(facts, case.get("generators", ()), dict(case.get("lines", ())), signs, tends)

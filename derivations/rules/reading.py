@@ -88,7 +88,7 @@ class Reading:
         self._read: dict[Expr, Term] = {}
         self.integrands: dict[Term, tuple[Expr, Symbol]] = {}
 
-    def term(self, e: Any) -> Term:
+    def term(self, e: object) -> Term:
         r"""Translate an expression.
 
         Raises:  Unreadable, naming the part that has none.

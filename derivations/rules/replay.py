@@ -86,7 +86,7 @@ def as_data(x: Any) -> Any:
     return x if isinstance(x, str | bool | None) else int(x)
 
 
-def from_data(x: Any) -> Any:
+def from_data(x: object) -> Any:
     """Convert back what `as_data` gave, lists as tuples."""
     if isinstance(x, list):
         return tuple(map(from_data, x))

@@ -62,7 +62,7 @@ def divide(above: Term, below: Term) -> Term:
     return mul(above, power(below, number(-1)))
 
 
-def is_term(part: Any) -> bool:
+def is_term(part: object) -> bool:
     return isinstance(part, tuple) and bool(part) and isinstance(part[0], str)
 
 

@@ -26,7 +26,7 @@ EXTRACTED = "the extraction writes the digit 1 for the letter l and one blank fo
 Rows = tuple[tuple[Mapping[str, Any], Any], ...]
 
 
-def every(what: str, *rows: tuple[Mapping[str, Any], Any]) -> Every:
+def every(what: str, *rows: tuple[Mapping[str, object], Any]) -> Every:
     return Every(what, lambda: rows)
 
 

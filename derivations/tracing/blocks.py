@@ -114,7 +114,7 @@ class Blocks:
         return Blocks(axes, sum(parts[1:], parts[0]))
 
 
-def each(name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Blocks:
+def each(name: str, arguments: Sequence[object], keywords: dict[str, Any]) -> Blocks:
     """An operation on single entries, with torch's broadcasting."""
     rank = max(len(b.axes) for b in arguments if isinstance(b, Blocks))
     wide = [_padded(b, rank) if isinstance(b, Blocks) else b for b in arguments]

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import sympy
-from sympy import Abs, Eq, Max, Min, Ne, Piecewise, Rational, S, erf, exp, tanh
+from sympy import Abs, Basic, Eq, Expr, Max, Min, Ne, Piecewise, Rational, S, erf, exp, tanh
 
 from derivations.tracing.values import DOMAINS, Entries, Value, exact, guarded, is_truth, log, number, partial, power
 
 __all__ = ["ELEMENTWISE"]
 
+Reading = Callable[..., Expr | Value]  # of the entries, as SymPy has them
+
 # torch's defaults: F.softplus is linear above this, F.leaky_relu has this slope below 0.
 THRESHOLD, SLOPE = S(20), exact(0.01)
 
 
-def _entrywise(function: Callable[..., Any]) -> Callable[..., Entries]:
+def _entrywise(function: Reading) -> Callable[..., Entries]:
     """Entry by entry, with torch's broadcasting, which is numpy's."""
 
-    def over_all(*arrays: Any, **keywords: Any) -> Entries:
-        def one(*values: Any) -> Value:
+    def over_all(*arrays: Entries | float, **keywords: float) -> Entries:
+        def one(*values: Value | float) -> Value:
             found = function(*(v.expr if isinstance(v, Value) else exact(v) for v in values), **keywords)
             found = found if isinstance(found, Value) else Value(found)
             # What is undefined stays so, times 0 or not; `where` alone leaves a case out.
@@ -39,16 +40,16 @@ def _entrywise(function: Callable[..., Any]) -> Callable[..., Entries]:
     return over_all
 
 
-def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_numbers(function: Reading) -> Reading:
     """A function of numbers; truth values count as 1 and 0, keywords as the rationals they are."""
 
-    def of(*values: Any, **keywords: Any) -> Any:
+    def of(*values: Basic, **keywords: float) -> Expr | Value:
         return function(*map(number, values), **{key: exact(value) for key, value in keywords.items()})
 
     return of
 
 
-def _cases(then: Any, condition: Any, otherwise: Any) -> Any:
+def _cases(then: Expr, condition: Basic, otherwise: Expr) -> Expr:
     return Piecewise((then, condition), (otherwise, True))
 
 
@@ -66,16 +67,16 @@ def _where(condition: Value, then: Value, otherwise: Value) -> Value:
     return Value(_cases(a, test, b), needed)
 
 
-def _truth(e: Any) -> Any:
+def _truth(e: Basic) -> Basic:
     return e if is_truth(e) else Ne(e, 0)
 
 
-def _logical(function: Callable[..., Any]) -> Callable[..., Any]:
+def _logical(function: Reading) -> Reading:
     return lambda *values: function(*map(_truth, values))
 
 
-def _of_truths(function: Callable[..., Any]) -> Callable[..., Any]:
-    def of(*values: Any) -> Any:
+def _of_truths(function: Reading) -> Reading:
+    def of(*values: Basic) -> Expr | Value:
         if not all(map(is_truth, values)):
             raise NotImplementedError
         return function(*values)
@@ -83,40 +84,40 @@ def _of_truths(function: Callable[..., Any]) -> Callable[..., Any]:
     return of
 
 
-def _gelu(a: Any, *, approximate: str = "none") -> Any:
+def _gelu(a: Basic, *, approximate: str = "none") -> Expr:
     a = number(a)
     if approximate == "none":
         return a * (1 + erf(a / sympy.sqrt(2))) / 2
     return a * (1 + tanh(sympy.sqrt(2 / sympy.pi) * (a + exact(0.044715) * a**3))) / 2
 
 
-def _elu(a: Any, alpha: Any = S.One, scale: Any = S.One, input_scale: Any = S.One) -> Any:
+def _elu(a: Expr, alpha: Expr = S.One, scale: Expr = S.One, input_scale: Expr = S.One) -> Expr:
     return _cases(scale * a, a > 0, scale * alpha * (exp(input_scale * a) - 1))
 
 
-def _softplus(a: Any, beta: Any = S.One, threshold: Any = THRESHOLD) -> Any:
+def _softplus(a: Expr, beta: Expr = S.One, threshold: Expr = THRESHOLD) -> Expr:
     return _cases(a, beta * a > threshold, sympy.log(1 + exp(beta * a)) / beta)
 
 
-def _clamp(a: Any, low: Any = None, high: Any = None) -> Any:
+def _clamp(a: Expr, low: Expr | None = None, high: Expr | None = None) -> Expr:
     # torch's order: where the bounds cross, the upper one wins.
     a = a if low is None else Max(a, low)
     return a if high is None else Min(a, high)
 
 
-def _div(a: Any, b: Any) -> Value:
+def _div(a: Expr, b: Expr) -> Value:
     return partial(a / b, Ne(b, 0))
 
 
-def _within(function: Callable[[Any], Any]) -> Callable[[Any], Value]:
+def _within(function: Callable[[Expr], Expr]) -> Callable[[Expr], Value]:
     return lambda a: partial(function(a), DOMAINS[function](a))  # type: ignore[index]
 
 
-def _sigma(a: Any) -> Any:
+def _sigma(a: Expr) -> Expr:
     return 1 / (1 + exp(-a))
 
 
-NUMBERS: Mapping[str, Callable[..., Any]] = {
+NUMBERS: Mapping[str, Reading] = {
     "add": lambda a, b, *, alpha=S.One: a + alpha * b,
     "sub": lambda a, b, *, alpha=S.One: a - alpha * b,
     "rsub": lambda a, b, *, alpha=S.One: b - alpha * a,
@@ -168,7 +169,7 @@ NUMBERS: Mapping[str, Callable[..., Any]] = {
     "ge": sympy.Ge,
 }
 
-TRUTHS: Mapping[str, Callable[..., Any]] = {
+TRUTHS: Mapping[str, Reading] = {
     "logical_and": _logical(sympy.And),
     "logical_or": _logical(sympy.Or),
     "logical_not": _logical(sympy.Not),
@@ -189,6 +190,6 @@ ELEMENTWISE: Mapping[str, Callable[..., Entries]] = {
 }
 
 
-def _bounds(a: Entries, low: Any, high: Any) -> Entries:
+def _bounds(a: Entries, low: Entries | float | None, high: Entries | float | None) -> Entries:
     a = a if low is None else ELEMENTWISE["maximum"](a, low)
     return a if high is None else ELEMENTWISE["minimum"](a, high)

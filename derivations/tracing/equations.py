@@ -51,12 +51,12 @@ class Matched:
     notes: tuple[str, ...]
 
 
-def has_derivatives(equations: Any) -> bool:
+def has_derivatives(equations: object) -> bool:
     """Whether the left sides are those of a field."""
     return any(isinstance(e, Eq) and e.lhs.has(Derivative) for e in _listed(equations) if isinstance(e, Basic))
 
 
-def match(equations: Any, system: System, letters: Letters) -> Matched:
+def match(equations: object, system: System, letters: Letters) -> Matched:
     r"""The given equations, one for each unit of the module.
 
     Raises:  ValueError for left sides that are missing, twice, unknown or of second order, and for unknown letters.
@@ -91,7 +91,7 @@ def match(equations: Any, system: System, letters: Letters) -> Matched:
     return Matched(right, (*notes, *rename.notes))
 
 
-def _listed(equations: Any) -> list[Any]:
+def _listed(equations: object) -> list[Any]:
     """Equations, (unit, right side) pairs, or right sides."""
     if isinstance(equations, SymbolicField | SymbolicStep):
         return list(equations)
@@ -109,7 +109,7 @@ def _listed(equations: Any) -> list[Any]:
     return listed
 
 
-def _expression(e: Any) -> Basic:
+def _expression(e: object) -> Basic:
     """An equation or a right side; strings are not evaluated."""
     try:
         found: Basic = sympy.sympify(e, strict=True)
@@ -120,7 +120,7 @@ def _expression(e: Any) -> Basic:
     raise ValueError(f"`equations` have {e!r}, which is no equation between real expressions of SymPy.")
 
 
-def _check_times(listed: Iterable[Any]) -> None:
+def _check_times(listed: Iterable[object]) -> None:
     parts = [part for e in listed for part in (e if isinstance(e, tuple) else (e,)) if isinstance(part, Basic)]
     times = {a for part in parts for f in part.atoms(AppliedUndef) for a in f.args if isinstance(a, Symbol)}
     if len(times) > 1:
@@ -152,7 +152,7 @@ class _Renaming:
             raise TypeError(f"`letters` must be a dict from letters of the equations to letters of the module, got {letters!r}.")
         self.given = {(Symbol(key) if isinstance(key, str) else key): self._target(value) for key, value in letters.items()}
 
-    def _target(self, value: Any) -> Basic:
+    def _target(self, value: object) -> Basic:
         """A letter of the module by its name, or an expression."""
         return self.by_name[value] if isinstance(value, str) and value in self.by_name else _expression(value)
 
@@ -177,7 +177,7 @@ class _Renaming:
             )
         return self._place(left, left, {str(u): k for k, u in enumerate(self.system.left_sides)})
 
-    def _place(self, unit: Any, left: Any, names: Mapping[str, int] | None = None) -> int:
+    def _place(self, unit: object, left: object, names: Mapping[str, int] | None = None) -> int:
         unit = self.given.get(Symbol(unit) if isinstance(unit, str) else unit, unit)
         names = names or {str(_name(u)): k for k, u in enumerate(self.system.state)}
         name = unit if isinstance(unit, str) else str(_name(unit))

@@ -3,7 +3,6 @@ r"""The equations of a field's own formula, in the letters of its code: what `ve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from sympy import Expr
@@ -52,7 +51,7 @@ def right_sides(
     lines: Mapping[str, str],
     module: nn.Module,
     system: SymbolicField | SymbolicStep,
-    **further: Any,
+    **further: object,
 ) -> list[Expr]:
     """Evaluate a formula for each part of the state, in the letters of the code.
 

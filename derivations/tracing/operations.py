@@ -9,12 +9,13 @@ made               an array of one number, in the shape that torch recorded
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sympy import Integer
 
 from derivations.tracing.elementwise import ELEMENTWISE
@@ -22,11 +23,13 @@ from derivations.tracing.values import Entries, Value
 
 __all__ = ["ARRAYS", "LAYOUT", "MADE", "has_reading"]
 
+Dims = int | Sequence[int] | None  # of a reduction
 
-def _fold(function: Callable[[Any, Any], Any]) -> Callable[..., Entries]:
+
+def _fold(function: Callable[[Entries, Entries], Entries]) -> Callable[..., Entries]:
     """Make a reduction over axes, over all of them where none is given."""
 
-    def folded(x: Entries, dim: Any = None, keepdim: bool = False, **_: Any) -> Entries:
+    def folded(x: Entries, dim: Dims = None, keepdim: bool = False, **_: object) -> Entries:
         axes = _axes(x, dim)
         if not axes:
             return x
@@ -38,8 +41,8 @@ def _fold(function: Callable[[Any, Any], Any]) -> Callable[..., Entries]:
     return folded
 
 
-def _axes(x: Entries, dim: Any) -> tuple[int, ...]:
-    given = range(x.ndim) if dim is None or dim == [] else dim if isinstance(dim, list | tuple | range) else [dim]
+def _axes(x: Entries, dim: Dims) -> tuple[int, ...]:
+    given = range(x.ndim) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     return tuple(axis % x.ndim for axis in given)
 
 
@@ -47,11 +50,11 @@ _sum = _fold(operator.add)
 _max, _min = _fold(ELEMENTWISE["maximum"]), _fold(ELEMENTWISE["minimum"])
 
 
-def _mean(x: Entries, dim: Any = None, keepdim: bool = False, **_: Any) -> Entries:
+def _mean(x: Entries, dim: Dims = None, keepdim: bool = False, **_: object) -> Entries:
     return ELEMENTWISE["div"](_sum(x, dim, keepdim), prod(x.shape[axis] for axis in _axes(x, dim)))
 
 
-def _variance(x: Entries, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Entries:
+def _variance(x: Entries, dim: Dims = None, *, correction: float = 1, keepdim: bool = False) -> Entries:
     squares = ELEMENTWISE["square"](ELEMENTWISE["sub"](x, _mean(x, dim, True)))
     return ELEMENTWISE["div"](_sum(squares, dim, keepdim), prod(x.shape[axis] for axis in _axes(x, dim)) - correction)
 
@@ -61,11 +64,11 @@ def _softmax(x: Entries, dim: int, _: bool = False) -> Entries:
     return ELEMENTWISE["div"](weights, _sum(weights, dim, True))
 
 
-def _log_sum_exp(x: Entries, dim: Any, keepdim: bool = False) -> Entries:
+def _log_sum_exp(x: Entries, dim: Dims, keepdim: bool = False) -> Entries:
     return ELEMENTWISE["log"](_sum(ELEMENTWISE["exp"](x), dim, keepdim))
 
 
-def _norm(x: Entries, order: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Entries:
+def _norm(x: Entries, order: float = 2, dim: Dims = None, keepdim: bool = False, **_: object) -> Entries:
     sizes = ELEMENTWISE["abs"](x)
     if order in (float("inf"), 1):
         return (_max if order != 1 else _sum)(sizes, dim, keepdim)
@@ -74,7 +77,9 @@ def _norm(x: Entries, order: Any = 2, dim: Any = None, keepdim: bool = False, **
     return ELEMENTWISE["sqrt"](_sum(ELEMENTWISE["square"](x), dim, keepdim))
 
 
-def _layer_norm(x: Entries, shape: Any, weight: Any, bias: Any, eps: float) -> list[Any]:
+def _layer_norm(
+    x: Entries, shape: Sequence[int], weight: Entries | None, bias: Entries | None, eps: float
+) -> list[Entries | None]:
     axes = list(range(x.ndim - len(shape), x.ndim))
     spread = ELEMENTWISE["add"](_variance(x, axes, correction=0, keepdim=True), eps)
     normal = ELEMENTWISE["mul"](ELEMENTWISE["sub"](x, _mean(x, axes, True)), ELEMENTWISE["rsqrt"](spread))
@@ -91,12 +96,12 @@ def _product(a: Entries, b: Entries) -> Entries:
     return np.asarray(np.matmul(a, b) if a.ndim and b.ndim else a * b, dtype=object)
 
 
-def _plus_product(c: Entries, a: Entries, b: Entries, *, beta: Any = 1, alpha: Any = 1) -> Entries:
+def _plus_product(c: Entries, a: Entries, b: Entries, *, beta: float = 1, alpha: float = 1) -> Entries:
     scaled = ELEMENTWISE["mul"](_product(a, b), alpha)
     return ELEMENTWISE["add"](scaled, c if beta == 1 else ELEMENTWISE["mul"](c, beta))
 
 
-def _split(x: Entries, size: Any, dim: int = 0) -> list[Entries]:
+def _split(x: Entries, size: int | list[int], dim: int = 0) -> list[Entries]:
     # torch's parts are of one size, but for a smaller last one: numpy's array_split shares out otherwise.
     ends = np.cumsum(size)[:-1] if isinstance(size, list | tuple) else range(size, x.shape[dim], size)
     return np.split(x, list(ends), axis=dim)
@@ -106,7 +111,9 @@ def _slice(x: Entries, dim: int = 0, start: int | None = None, end: int | None =
     return np.moveaxis(np.moveaxis(x, dim, 0)[slice(start, end, step)], 0, dim)
 
 
-def _slice_scatter(x: Entries, part: Entries, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Entries:
+def _slice_scatter(
+    x: Entries, part: Entries, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Entries:
     whole = x.copy()
     np.moveaxis(whole, dim, 0)[slice(start, end, step)] = np.moveaxis(part, dim, 0)
     return whole
@@ -118,15 +125,15 @@ def _select_scatter(x: Entries, part: Entries, dim: int, index: int) -> Entries:
     return whole
 
 
-def _integers(x: Any) -> Any:
-    return None if x is None else np.vectorize(lambda v: int(v.expr), otypes=[int])(x)
+def _integers(x: Entries) -> npt.NDArray[np.int_]:
+    return np.asarray(np.vectorize(lambda v: int(v.expr), otypes=[int])(x))
 
 
-def _index(x: Entries, indices: Iterable[Any]) -> Entries:
+def _index(x: Entries, indices: Iterable[Entries | None]) -> Entries:
     return x[tuple(slice(None) if i is None else _integers(i) for i in indices)]
 
 
-def _roll(x: Entries, shifts: Any, dims: Any = ()) -> Entries:
+def _roll(x: Entries, shifts: int | Sequence[int], dims: Sequence[int] = ()) -> Entries:
     return np.roll(x, shifts, axis=tuple(dims) or None)
 
 

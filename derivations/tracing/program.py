@@ -53,7 +53,7 @@ class Program:
         columns = {argument: tuple(given[name] for name in names) for argument, names in self.inputs.items()}
         return [tensors if argument in self.several else tensors[0] for argument, tensors in columns.items()]
 
-    def state_of(self, answer: Any) -> list[Tensor]:
+    def state_of(self, answer: object) -> list[Tensor]:
         """Find the next state in what a call returns."""
         leaves, structure = compat.tree_flatten(answer)
         return list(next_state(leaves, structure, len(self.inputs[self.state]))[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
 
 from torch import nn
 
@@ -27,7 +26,7 @@ __all__ = ["verify"]
 
 def verify(
     module: nn.Module,
-    equations: Any = OWN_FORMULA,
+    equations: object = OWN_FORMULA,
     letters: Letters | None = None,
     *,
     widths: Widths | None = None,
@@ -70,7 +69,7 @@ def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquatio
     return replace(verdict, evidence=words, certificate=(*verdict.certificate, *further))
 
 
-def _verified(module: nn.Module, equations: Any, letters: Letters, widths: Widths | None, field: bool | None) -> Verdict:
+def _verified(module: nn.Module, equations: object, letters: Letters, widths: Widths | None, field: bool | None) -> Verdict:
     program = trace(module, widths)
     if field is None:
         field = isinstance(module, VectorField) or (equations is not OWN_FORMULA and has_derivatives(equations))

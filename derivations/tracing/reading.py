@@ -3,12 +3,12 @@ r"""Read a recorded program in SymPy: a value for each unit of the result."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
-from sympy import Integer
+from sympy import Expr, Integer
 from torch.fx import Node
 
 from derivations.tracing.elementwise import ELEMENTWISE
@@ -37,11 +37,14 @@ RANDOM = {
 }
 
 
+Result: TypeAlias = Entries | list[Entries] | None
+
+
 class UnknownOperation(NotImplementedError):  # noqa: N818 - said of the operation, as KeyError's kin say it of the key
     """Raised for a tensor operation that has no reading in SymPy here."""
 
 
-def read(program: Program, letters: Mapping[str, Any]) -> list[Value]:
+def read(program: Program, letters: Mapping[str, object]) -> list[Value]:
     r"""Read what a program computes for one sample, unit by unit.
 
     Args:    letters: by names of parameters and of placeholders of inputs, arrays of SymPy letters.
@@ -81,7 +84,7 @@ def _is_conversion(node: Node) -> bool:
     return isinstance(target, torch.dtype) and target.is_floating_point
 
 
-def _given(program: Program, name: str, letters: Mapping[str, Any]) -> Entries | None:
+def _given(program: Program, name: str, letters: Mapping[str, object]) -> Entries | None:
     if name in program.constants:
         if program.constants[name].is_meta:
             raise ValueError("the module has buffers on the meta device, which have no values.")
@@ -91,13 +94,13 @@ def _given(program: Program, name: str, letters: Mapping[str, Any]) -> Entries |
     return _values(array.reshape(-1), array.shape if name in program.parameters else (1, array.size))
 
 
-def _values(entries: Any, shape: tuple[int, ...]) -> Entries:
+def _values(entries: Sequence[Expr] | np.ndarray, shape: tuple[int, ...]) -> Entries:
     array = np.empty(len(entries), dtype=object)
     array[:] = [Value(entry) for entry in entries]
     return array.reshape(shape)
 
 
-def _apply(node: Node, values: Mapping[str, Any]) -> Any:
+def _apply(node: Node, values: Mapping[str, Any]) -> Result:
     """Apply one operation to a batch of one sample."""
     name = operation_name(node)
     shape = tuple(1 if isinstance(n, torch.SymInt) else n for n in getattr(node.meta.get("val"), "shape", ()))
@@ -117,7 +120,7 @@ def _apply(node: Node, values: Mapping[str, Any]) -> Any:
         raise UnknownOperation(f"{node.target} has no reading in SymPy with these arguments: {source_line(node)}.") from error
 
 
-def _typed(node: Node, result: Any) -> Any:
+def _typed(node: Node, result: Result) -> Result:
     """Return the result if it fits torch's dtype: truth values do not add up, and numbers are not rounded to integers."""
     dtype = getattr(node.meta.get("val"), "dtype", None)
     if not isinstance(result, np.ndarray) or dtype is None:
@@ -131,7 +134,7 @@ def _typed(node: Node, result: Any) -> Any:
     return result
 
 
-def _is_whole(e: Any, dtype: torch.dtype) -> bool:
+def _is_whole(e: Expr, dtype: torch.dtype) -> bool:
     """Return whether an integer fits a dtype: beyond its range torch wraps around."""
     if is_truth(e) or not e.is_integer:
         return False
@@ -141,5 +144,5 @@ def _is_whole(e: Any, dtype: torch.dtype) -> bool:
     return dtype == torch.int64 and all(abs(a) <= most for a in e.atoms(Integer))  # counts of what is true
 
 
-def _bare(value: Any) -> Any:
+def _bare(value: Entries | float) -> Expr | float:
     return value.reshape(-1)[0].expr if isinstance(value, np.ndarray) else value

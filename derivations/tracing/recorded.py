@@ -7,7 +7,7 @@ a module torch's own parts of it are read and compared with the same equations.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -31,10 +31,11 @@ HINTS = (11, 17, 29, 41, 59, 83, 113)
 # While a size is unknown it is no `int`, which code may ask for before it looks at the size: so it is also run at these.
 WIDTHS = (*range(2, 10), 16, 32, 33, 64)
 SAMPLES = 3
+Lengths = Mapping[Symbol, int] | Mapping[Symbol, torch.SymInt]  # of the free sizes, numbers or symbols of torch
 
 
 def record_wide(
-    module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...]
+    module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[object, ...]
 ) -> tuple[Program, dict[Any, Expr]]:
     r"""Record a program at unknown sizes; return it, and which symbol of torch's is which size.
 
@@ -81,7 +82,7 @@ def record_wide(
     return program, {**sizes, own["batch"].node.expr: sympy.S.One}
 
 
-def check_widths(module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...], program: Program) -> None:
+def check_widths(module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[object, ...], program: Program) -> None:
     r"""Compare runs of a module with its record at unknown sizes.
 
     Args:    letters, inputs: as for `record_wide`; program: what that found.
@@ -102,7 +103,7 @@ def check_widths(module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs:
 
 
 def _lengths(
-    module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...]
+    module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[object, ...]
 ) -> tuple[list[tuple[Expr, ...]], list[MatrixSymbol], list[Symbol]]:
     """Return the parameters' shapes in letters, the columns that the arguments are, and the sizes that are free in them."""
     columns = [m for part in inputs for m in (part if isinstance(part, tuple) else (part,))]
@@ -111,7 +112,7 @@ def _lengths(
     return shapes, columns, sorted(free, key=str)
 
 
-def _resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Mapping[Any, Any]) -> nn.Module:
+def _resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Lengths) -> nn.Module:
     """Copy the module with these widths, where they are attributes of the usual names."""
     found = copy.copy(module)
     found.__dict__ = dict(vars(module))
@@ -122,13 +123,13 @@ def _resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Mapping[
     return found
 
 
-def _evaluated(n: Expr, sizes: Mapping[Any, Any]) -> Any:
+def _evaluated(n: Expr, sizes: Lengths) -> int | torch.SymInt:
     """Evaluate a size in torch's symbols, or in numbers."""
     n = sympy.expand(n)
     return sum((int(factor) * _monomial(rest, sizes) for rest, factor in n.as_coefficients_dict().items()), 0)
 
 
-def _monomial(e: Expr, sizes: Mapping[Any, Any]) -> Any:
+def _monomial(e: Expr, sizes: Lengths) -> int | torch.SymInt:
     if e == 1:
         return 1
     if not isinstance(e, Symbol):
@@ -139,25 +140,25 @@ def _monomial(e: Expr, sizes: Mapping[Any, Any]) -> Any:
 class _CellsWrittenOut(TorchFunctionMode):
     """Replaces torch.rnn_tanh_cell and its kin by their documented equations: their kernels need sizes that are numbers."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, function: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         written = CELLS.get(getattr(function, "__name__", ""))
         return (written or function)(*args, **(kwargs or {}))
 
 
 def _preactivations(
-    x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+    x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     return linear(x, w_ih, b_ih), linear(h, w_hh, b_hh)
 
 
-def _gru(x: Tensor, h: Tensor, *weights: Any) -> Tensor:
+def _gru(x: Tensor, h: Tensor, *weights: Tensor) -> Tensor:
     (xr, xz, xn), (hr, hz, hn) = (part.split([h.shape[1]] * 3, 1) for part in _preactivations(x, h, *weights))
     r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
     n = (xn + r * hn).tanh()
     return n + z * (h - n)
 
 
-def _lstm(x: Tensor, state: tuple[Tensor, Tensor], *weights: Any) -> tuple[Tensor, Tensor]:
+def _lstm(x: Tensor, state: tuple[Tensor, Tensor], *weights: Tensor) -> tuple[Tensor, Tensor]:
     h, c = state
     both = _preactivations(x, h, *weights)
     i, f, g, o = (both[0] + both[1]).split([h.shape[1]] * 4, 1)
@@ -165,7 +166,7 @@ def _lstm(x: Tensor, state: tuple[Tensor, Tensor], *weights: Any) -> tuple[Tenso
     return o.sigmoid() * c.tanh(), c
 
 
-CELLS: Mapping[str, Any] = {
+CELLS: Mapping[str, Callable[..., Tensor | tuple[Tensor, Tensor]]] = {
     "rnn_tanh_cell": lambda x, h, *weights: sum(_preactivations(x, h, *weights)).tanh(),  # type: ignore[union-attr]
     "rnn_relu_cell": lambda x, h, *weights: sum(_preactivations(x, h, *weights)).relu(),  # type: ignore[union-attr]
     "gru_cell": _gru,

@@ -44,7 +44,7 @@ BATCHES = (2, 4, 5, 6, 7, 8, 16, 32, 33, 64)  # beside 1 and 3, in one of the su
 
 
 @contextmanager
-def _another(get: Callable[[], Any], put: Callable[[Any], None], value: Any) -> Iterator[None]:
+def _another(get: Callable[[], object], put: Callable[[Any], None], value: Any) -> Iterator[None]:
     before = get()
     put(value(before))
     try:
@@ -254,7 +254,7 @@ class _Methods(TorchFunctionMode):
         super().__init__()
         self.looks = looks
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, function: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(function, "__name__", "") in METHODS:
             self.looks.told(args)
         return function(*args, **(kwargs or {}))
@@ -273,16 +273,16 @@ class _Looks(compat.TorchDispatchMode):
         self.methods.__enter__()
         return super().__enter__()
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, *raised: object) -> None:
         super().__exit__(*raised)
         self.methods.__exit__(*raised)
 
-    def told(self, given: Any) -> None:
+    def told(self, given: object) -> None:
         """Note the line of code that reads the value of a tensor followed (.item(), bool)."""
         if any(_memory(t) in self.followed for t in compat.tree_leaves(given) if isinstance(t, Tensor)):
             self.line = self.line or own_line(traceback.extract_stack(), __file__)
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, function: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         answer = function(*args, **(kwargs or {}))
         if any(_memory(t) in self.followed for t in compat.tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
             name = function.overloadpacket.__name__
@@ -330,7 +330,7 @@ def _places(module: nn.Module) -> Iterator[tuple[str, Any]]:
             yield from ((f"{part}.{key}".lstrip(".") if own else f"{place}[{key!r}]", entry) for key, entry in entries)
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> Any:
     if isinstance(value, int | float | complex | str):
         return repr(value)
     if isinstance(value, list | dict | set | tuple):

@@ -154,5 +154,5 @@ def _shape(node: Node) -> tuple[Any, ...]:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
-def _has(size: Any, symbol: Any) -> bool:
+def _has(size: object, symbol: object) -> bool:
     return isinstance(size, torch.SymInt) and size.node.expr.has(symbol)

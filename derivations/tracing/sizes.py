@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import sympy
 import torch
@@ -51,7 +51,7 @@ def checked_widths(module: nn.Module, widths: Widths | None) -> dict[str, Width]
     return dict(widths)
 
 
-def _is_width(width: Any) -> bool:
+def _is_width(width: object) -> bool:
     return all(isinstance(n, int) and n > 0 for n in (width if isinstance(width, tuple) else (width,)))
 
 

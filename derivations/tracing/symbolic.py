@@ -81,7 +81,7 @@ def _arguments(program: Program, field: bool) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def check_distinct(arguments: Sequence[Any], parameters: Iterable[Any]) -> None:
+def check_distinct(arguments: Sequence[object], parameters: Iterable[object]) -> None:
     """Raise ValueError if two different numbers share a letter: what is proved of them would be of one."""
     names = Counter(str(getattr(u, "func", u) if isinstance(u, AppliedUndef) else u) for u in (*arguments, *parameters))
     if twice := [name for name, count in names.items() if count > 1]:

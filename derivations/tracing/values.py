@@ -10,12 +10,13 @@ assumptions is dropped, all else is kept.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import sympy
 from sympy import And, Basic, Dummy, Eq, Expr, Ge, Gt, Integer, Ne, Not, Or, Piecewise, Rational, S, Symbol
 from sympy.core.function import AppliedUndef
@@ -39,12 +40,12 @@ __all__ = [
     "power",
 ]
 
-Entries = np.ndarray[Any, np.dtype[np.object_]]
+Entries: TypeAlias = npt.NDArray[np.object_]
 Conditions = frozenset[Basic]
 MOST_BOUNDED = 4
 
 
-def exact(constant: Any) -> Any:
+def exact(constant: object) -> Basic:
     """Convert a float to the rational number that it is; return everything else as it is."""
     if isinstance(constant, float):
         if not isfinite(constant):
@@ -68,7 +69,7 @@ def is_truth(e: Basic) -> bool:
 class Value:
     """An expression, real where all its conditions hold."""
 
-    expr: Any
+    expr: Expr
     where: Conditions = frozenset()
 
     def __add__(self, other: Value) -> Value:
@@ -78,7 +79,7 @@ class Value:
         return Value(number(self.expr) * number(other.expr), self.where | other.where)
 
 
-def partial(e: Expr, *conditions: Any) -> Value:
+def partial(e: Expr, *conditions: Basic) -> Value:
     """Make a value with conditions, without those that are certain."""
     return Value(e, frozenset(c for c in conditions if not certain(c)))
 
@@ -92,7 +93,7 @@ def log(a: Expr) -> Value:
     return partial(sympy.log(a), Gt(a, 0))
 
 
-def _where_power(a: Expr, b: Expr) -> tuple[Any, ...]:
+def _where_power(a: Expr, b: Expr) -> tuple[Basic, ...]:
     if b.is_integer:
         return () if b.is_nonnegative else (Ne(a, 0),) if b.is_number else (Or(Ne(a, 0), Ge(b, 0)),)
     if b.is_number:
@@ -108,7 +109,7 @@ def conditions_of(e: Basic) -> Conditions:
             found |= conditions_of(condition) | guarded(And(before, condition), conditions_of(branch))
             before = And(before, Not(condition))
         return found if before == S.false else found | {Not(before)}
-    own: tuple[Any, ...] = ()
+    own: tuple[Basic, ...] = ()
     if isinstance(e, sympy.Pow) and e.base != S.Exp1:
         own = _where_power(e.base, e.exp)
     elif type(e) in DOMAINS:
@@ -117,7 +118,7 @@ def conditions_of(e: Basic) -> Conditions:
     return inside | {c for c in own if not certain(c)}
 
 
-DOMAINS: Mapping[type, Any] = {
+DOMAINS: Mapping[type, Callable[[Expr], Basic]] = {
     sympy.log: lambda a: Gt(a, 0),
     sympy.asin: lambda a: And(Ge(1 + a, 0), Ge(1 - a, 0)),
     sympy.acos: lambda a: And(Ge(1 + a, 0), Ge(1 - a, 0)),
@@ -127,13 +128,13 @@ DOMAINS: Mapping[type, Any] = {
 }
 
 
-def guarded(case: Any, conditions: Iterable[Basic]) -> Conditions:
+def guarded(case: Basic, conditions: Iterable[Basic]) -> Conditions:
     """Restrict conditions to one case."""
     kept = (c for c in conditions if not certain(c.xreplace(assuming([case])[0])))
     return frozenset(Or(Not(case), c) for c in kept) - {S.true}
 
 
-def certain(condition: Any) -> bool:
+def certain(condition: Basic) -> bool:
     """Return whether a condition is seen to follow from the letters' assumptions."""
     if condition in (True, False) or condition is S.true or condition is S.false:
         return bool(condition)
@@ -155,7 +156,7 @@ def _bounded(e: Expr) -> Iterable[Expr]:
             yield e.xreplace({u: k * (1 - p) for u, k, p in zip(atoms, signs, rest, strict=True)})
 
 
-def assuming(conditions: Iterable[Any]) -> tuple[dict[Expr, Dummy], set[Basic]]:
+def assuming(conditions: Iterable[Basic]) -> tuple[dict[Expr, Dummy], set[Basic]]:
     """Turn conditions on single letters into assumptions of new letters; return these, and the conditions left."""
     facts: dict[Expr, dict[str, bool]] = {}
     left: set[Basic] = set()
@@ -168,7 +169,7 @@ def assuming(conditions: Iterable[Any]) -> tuple[dict[Expr, Dummy], set[Basic]]:
     return {u: Dummy(str(u), real=True, **known) for u, known in facts.items() if _consistent(known)}, left
 
 
-def _parts(condition: Any) -> Iterable[Any]:
+def _parts(condition: Basic) -> Iterable[Basic]:
     """Split a condition; a product is not 0 if no factor is."""
     if isinstance(condition, And):
         return condition.args
@@ -177,7 +178,7 @@ def _parts(condition: Any) -> Iterable[Any]:
     return (condition,)
 
 
-def _fact(condition: Any) -> tuple[Expr, str] | None:
+def _fact(condition: Basic) -> tuple[Expr, str] | None:
     if not isinstance(condition, Relational) or not {condition.lhs, condition.rhs} & {S.Zero}:
         return None
     letter = condition.lhs if condition.rhs == 0 else condition.rhs

@@ -13,7 +13,7 @@ begin, and that torch's record is for all sizes, is the work of this file and of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -38,6 +38,8 @@ from derivations.twins.cells import UnitEquations
 from discretize.kernels.record.recording import operation_name
 
 __all__ = ["certificates_for_every_width"]
+
+Sizes = Mapping[Expr, Expr]  # of torch's symbols, the letters of the equations
 
 
 def certificates_for_every_width(module: nn.Module, equations: UnitEquations) -> tuple[Any, ...]:
@@ -69,7 +71,7 @@ def _decided(module: nn.Module, equations: UnitEquations) -> Iterator[Verdict]:
     check_widths(module, matrices(equations), equations.inputs, program)
 
 
-def _as_read(e: Basic, module: nn.Module) -> Any:
+def _as_read(e: Basic, module: nn.Module) -> Expr:
     """Write entries of matrices as functions of their places, and sums as totals, from the inside out."""
     vectors = {name for name, p in module.named_parameters() if p.dim() == 1}
     if isinstance(e, MatrixElement):
@@ -84,7 +86,7 @@ def _as_read(e: Basic, module: nn.Module) -> Any:
     return e.func(*(_as_read(a, module) for a in e.args)) if e.args else e
 
 
-def _read(program: Program, sizes: Mapping[Any, Expr]) -> dict[str, Any]:
+def _read(program: Program, sizes: Sizes) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder":
@@ -98,17 +100,17 @@ def _read(program: Program, sizes: Mapping[Any, Expr]) -> dict[str, Any]:
     return values
 
 
-def _shape(node: Any, sizes: Mapping[Any, Expr]) -> tuple[Expr, ...]:
+def _shape(node: Any, sizes: Sizes) -> tuple[Expr, ...]:
     value = node.meta["val"] if isinstance(node, Node) else node
     return tuple(_size(n, sizes) for n in value.shape)
 
 
-def _size(n: Any, sizes: Mapping[Any, Expr]) -> Expr:
+def _size(n: int | torch.SymInt, sizes: Sizes) -> Expr:
     """Write a length in the letters of the equations; the batch is one sample."""
     return sympy.expand(n.node.expr.xreplace(sizes)) if isinstance(n, torch.SymInt) else sympy.Integer(n)
 
 
-def _apply(node: Node, values: Mapping[str, Any], sizes: Mapping[Any, Expr]) -> Any:
+def _apply(node: Node, values: Mapping[str, Any], sizes: Sizes) -> Any:
     name, value = operation_name(node), node.meta.get("val")
     if isinstance(value, torch.SymInt):
         return _size(value, sizes)
@@ -126,7 +128,7 @@ def _apply(node: Node, values: Mapping[str, Any], sizes: Mapping[Any, Expr]) -> 
     return arguments[0].reshaped(_shape(node, sizes)) if name in LAYOUT else WIDE[name](node, sizes, *arguments)
 
 
-def _split(node: Node, sizes: Mapping[Any, Expr], x: Blocks, _: Any, dim: int = 0) -> list[Blocks]:
+def _split(node: Node, sizes: Sizes, x: Blocks, _: object, dim: int = 0) -> list[Blocks]:
     axis = dim % len(x.axes)
     segments = tuple(_shape(part, sizes)[axis] for part in node.meta["val"])
     whole = x.cut(axis, segments)
@@ -137,9 +139,7 @@ def _segment(x: Blocks, axis: int, k: int) -> Blocks:
     return Blocks((*x.axes[:axis], (x.axes[axis][k],), *x.axes[axis + 1 :]), np.take(x.values, [k], axis=axis))
 
 
-def _slice(
-    node: Node, sizes: Mapping[Any, Expr], x: Blocks, dim: int = 0, start: Any = 0, end: Any = None, step: Any = 1
-) -> Blocks:
+def _slice(node: Node, sizes: Sizes, x: Blocks, dim: int = 0, start: int = 0, end: int | None = None, step: int = 1) -> Blocks:
     if step != 1:
         raise Unwide(f"a slice in steps of {step}")
     axis = dim % len(x.axes)
@@ -151,7 +151,7 @@ def _slice(
     return _segment(x.cut(axis, kept), axis, 0 if segments[0] == 0 else 1)
 
 
-def _cat(node: Node, sizes: Mapping[Any, Expr], parts: list[Blocks], dim: int = 0) -> Blocks:
+def _cat(node: Node, sizes: Sizes, parts: list[Blocks], dim: int = 0) -> Blocks:
     axis = dim % len(parts[0].axes)
     if len({(p.axes[:axis], p.axes[axis + 1 :]) for p in parts}) > 1:
         raise Unwide("parts put together that are cut otherwise along another axis")
@@ -159,25 +159,25 @@ def _cat(node: Node, sizes: Mapping[Any, Expr], parts: list[Blocks], dim: int = 
     return Blocks(axes, np.concatenate([p.values for p in parts], axis=axis))
 
 
-def _sum(node: Node, sizes: Mapping[Any, Expr], x: Blocks, dims: Any = None, *_: Any) -> Blocks:
+def _sum(node: Node, sizes: Sizes, x: Blocks, dims: Sequence[int] | None = None, *_: object) -> Blocks:
     for axis in range(len(x.axes)) if dims is None or dims == [] else [d % len(x.axes) for d in dims]:
         x = x.summed(axis)
     return x.reshaped(_shape(node, sizes))
 
 
-def _mean(node: Node, sizes: Mapping[Any, Expr], x: Blocks, dims: Any = None, *_: Any) -> Blocks:
+def _mean(node: Node, sizes: Sizes, x: Blocks, dims: Sequence[int] | None = None, *_: object) -> Blocks:
     found = _sum(node, sizes, x, dims)
     count = sympy.prod([x.shape[d] for d in (range(len(x.axes)) if dims is None else dims)])
     return each("div", (found, Blocks.of(count, ())), {})
 
 
-def _plus_product(node: Node, sizes: Mapping[Any, Expr], c: Blocks, a: Blocks, b: Blocks) -> Blocks:
+def _plus_product(node: Node, sizes: Sizes, c: Blocks, a: Blocks, b: Blocks) -> Blocks:
     if {"alpha", "beta"} & set(node.kwargs):
         raise Unwide(f"{node.target} with factors")
     return each("add", (_product(node, sizes, a, b), c), {})
 
 
-def _product(node: Node, sizes: Mapping[Any, Expr], a: Blocks, b: Blocks) -> Blocks:
+def _product(node: Node, sizes: Sizes, a: Blocks, b: Blocks) -> Blocks:
     order = [*range(len(b.axes) - 2), len(b.axes) - 1, len(b.axes) - 2]
     return contracted(a, b.permuted(order)).reshaped(_shape(node, sizes))
 

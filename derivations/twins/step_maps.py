@@ -57,7 +57,7 @@ class phi(Function):  # noqa: N801 - SymPy's functions are classes, and print un
         k, z = self.args
         return phi(k, z) - k * phi(k + 1, z)
 
-    def doit(self, **hints: Any) -> Expr:
+    def doit(self, **hints: object) -> Expr:
         k, z = self.args
         z = z.doit(**hints)
         return (exp(z) - sum(z**j / factorial(j) for j in range(k))) / z**k if z != 0 else 1 / factorial(k)
@@ -65,7 +65,7 @@ class phi(Function):  # noqa: N801 - SymPy's functions are classes, and print un
     def _eval_evalf(self, prec: int) -> Expr:
         return self.doit()._eval_evalf(prec)
 
-    def _latex(self, printer: Any, **hints: Any) -> Any:
+    def _latex(self, printer: Any, **hints: object) -> Any:
         return printer._print(self._with_index(), **hints)
 
     def _mathml_presentation(self, printer: Any) -> Any:

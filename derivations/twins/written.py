@@ -14,14 +14,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from typing import Any
+from typing import NoReturn, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from sympy import Abs, Expr, Integer, Max, Rational, S, cos, exp, log, sin, sqrt, tanh
 
 __all__ = ["Array", "Equations", "columns"]
 
-Array = np.ndarray[Any, np.dtype[np.object_]]
+Array: TypeAlias = npt.NDArray[np.object_]
+Operand: TypeAlias = Array | Expr
 TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)|(?P<name>d[A-Za-z]\w*(?:\^\w+)?/dt|[A-Za-z]\w*(?:\^[A-Za-z]\w*)?'*)(?P<call>\()?"
     r"|(?P<sign>[-+*/^()|\[\],]))"
@@ -51,7 +53,7 @@ def _layer_norm(a: Array, eps: Expr = Rational(*(1e-5).as_integer_ratio())) -> A
     return centred / sqrt(sum(centred**2) / len(a) + eps)
 
 
-def columns(values: Iterable[Any]) -> Array:
+def columns(values: Iterable[Operand]) -> Array:
     """Return the values as a column of expressions."""
     return np.array([*values], dtype=object)
 
@@ -63,7 +65,9 @@ class Equations:
     Raises:  ValueError for text that is not of this grammar, for a name that nothing gives, and for sizes that do not fit.
     """
 
-    def __init__(self, text: str, known: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None) -> None:
+    def __init__(
+        self, text: str, known: Mapping[str, Operand], functions: Mapping[str, Callable[..., Operand]] | None = None
+    ) -> None:
         self._known, self._open = dict(known), set[tuple[str, ...]]()
         self._functions = {"norm": _layer_norm, **(functions or {})}
         self._lines: dict[tuple[str, ...], str] = {}
@@ -80,7 +84,7 @@ class Equations:
             self._lines[tuple(names)] = right
             self.names += names
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Operand:
         if name in self._known:
             return self._known[name]
         for names, right in self._lines.items():
@@ -94,7 +98,7 @@ class Equations:
             f"the equations do not say what {name} is: it is no weight, no state and no input, and no line gives it."
         )
 
-    def _values(self, names: tuple[str, ...], right: str) -> list[Any]:
+    def _values(self, names: tuple[str, ...], right: str) -> list[Operand]:
         values = _Reader(right, self).all()
         if len(values) == len(names):
             return values
@@ -102,7 +106,7 @@ class Equations:
             raise ValueError(f"{', '.join(names)} = {right} has {len(values)} right sides for {len(names)} names.")
         return np.split(values[0], len(names))
 
-    def call(self, name: str, arguments: list[Any]) -> Any:
+    def call(self, name: str, arguments: list[Operand]) -> Operand:
         """Call a function, or contract a weight: W(x, a)_j = sum of W_kji x_k a_i, b(x)_j = sum of b_kj x_k."""
         if name in self._functions:
             return self._functions[name](*arguments)
@@ -126,26 +130,26 @@ class _Reader:
         self.text, self.place, self.equations = text, 0, equations
         self.bars = 0
 
-    def all(self) -> list[Any]:
+    def all(self) -> list[Operand]:
         values = self.list()
         if self.text[self.place :].strip():
             self.fail("an operator is missing")
         return values
 
-    def list(self) -> list[Any]:
+    def list(self) -> list[Operand]:
         values = [self.sum()]
         while self.takes(","):
             values.append(self.sum())
         return values
 
-    def sum(self) -> Any:
+    def sum(self) -> Operand:
         value = self.term()
         while sign := self.takes("+", "-"):
             following = self.term()
             value = value + following if sign == "+" else value - following
         return value
 
-    def term(self) -> Any:
+    def term(self) -> Operand:
         value = self.factor()
         while sign := self.takes("*", "/"):
             following = self.power()
@@ -154,25 +158,25 @@ class _Reader:
             value = value / following if sign == "/" else value * self.product(following)
         return value
 
-    def factor(self) -> Any:
+    def factor(self) -> Operand:
         return self.product(self.power())
 
-    def product(self, first: Any) -> Any:
+    def product(self, first: Operand) -> Operand:
         factors = [first]
         while self.begins_atom():
             factors.append(self.power())
         return reduce(lambda right, left: _applied(left, right), factors[::-1])
 
-    def power(self) -> Any:
+    def power(self) -> Operand:
         if self.takes("-"):
             return -self.power()
         value = self.atom()
         return value ** self.atom() if self.takes("^") else value
 
-    def atom(self) -> Any:
+    def atom(self) -> Operand:
         token = TOKEN.match(self.text, self.place)
         if token is None:
-            return self.fail("a value is missing")
+            self.fail("a value is missing")
         self.place = token.end()
         if token["number"]:
             return _number(token["number"])
@@ -185,7 +189,7 @@ class _Reader:
         self.place = token.start()
         return self.bracket()
 
-    def bracket(self) -> Any:
+    def bracket(self) -> Operand:
         if self.takes("("):
             return self.closed(self.sum(), ")")
         if self.takes("["):
@@ -195,13 +199,13 @@ class _Reader:
             value = np.frompyfunc(Abs, 1, 1)(self.sum())
             self.bars -= 1
             return self.closed(value, "|")
-        return self.fail("a value is missing")
+        self.fail("a value is missing")
 
-    def named(self, name: str) -> Any:
+    def named(self, name: str) -> Operand:
         matrix, power, above = name.partition("^")
         return self.equations[matrix].T if power and above == "T" else self.equations[name]
 
-    def closed(self, value: Any, sign: str) -> Any:
+    def closed(self, value: Operand, sign: str) -> Operand:
         self.expect(sign)
         return value
 
@@ -223,11 +227,11 @@ class _Reader:
         if not self.takes(sign):
             self.fail(f"{sign} is missing")
 
-    def fail(self, reason: str) -> Any:
+    def fail(self, reason: str) -> NoReturn:
         raise ValueError(f"in {self.text!r}, before {self.text[self.place :].strip()!r}: {reason}.")
 
 
-def _applied(left: Any, right: Any) -> Any:
+def _applied(left: Operand, right: Operand) -> Operand:
     try:
         return left @ right if np.ndim(left) == 2 and np.ndim(right) >= 1 else left * right
     except ValueError:

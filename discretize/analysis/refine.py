@@ -105,7 +105,7 @@ class Refinement:
 @torch.no_grad()
 def refine(
     model: nn.Module,
-    *data: Any,
+    *data: object,
     metric: Callable[[Any], float] | None = None,
     halvings: int = 4,
     rtol: float = 1e-8,
@@ -161,11 +161,11 @@ def _root_mean_square(tensors: list[Tensor]) -> float:
     return math.sqrt(sum(float(t.square().sum()) for t in tensors) / sum(t.numel() for t in tensors))
 
 
-def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[Any, ...]) -> tuple[list[Tensor], Any]:
+def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[object, ...]) -> tuple[list[Tensor], Any]:
     """Return the states (time, batch, hidden) of the parts at each of their calls, and what the model returns."""
     outputs: dict[int, list[Tensor]] = {id(part): [] for part in parts}
 
-    def keep(part: nn.Module, _: Any, output: tuple[Tensor, Tensor]) -> None:
+    def keep(part: nn.Module, _: object, output: tuple[Tensor, Tensor]) -> None:
         given = output[0].data if isinstance(output[0], PackedSequence) else output[0]
         batched = given.dim() == 3
         states = given if batched else given.unsqueeze(1)

@@ -55,7 +55,7 @@ class Ensemble(AnsweredInit, nn.Module):
         self.stacked = copied_with(modules[0], _stacked(modules))
         self._count = len(modules)
 
-    def forward(self, *arguments: Any, each: str | Iterable[str] = (), **keywords: Any) -> Any:
+    def forward(self, *arguments: object, each: str | Iterable[str] = (), **keywords: object) -> Any:
         if torch.compiler.is_dynamo_compiling():
             from discretize.compiling import run_uncompiled  # noqa: PLC0415 - loads the compiler
 
@@ -84,7 +84,7 @@ class Ensemble(AnsweredInit, nn.Module):
     def _together(self, call: _Call) -> tuple[Any, _Buffers]:
         given, after = self._with_own_buffers(self._weights()), _Buffers()
 
-        def one(weights: dict[str, Tensor], arguments: Any, keywords: Any) -> tuple[Any, dict[str, Tensor]]:
+        def one(weights: dict[str, Tensor], arguments: object, keywords: object) -> tuple[Any, dict[str, Tensor]]:
             with networks_mapped():
                 output = after.of_call(self.stacked, weights, arguments, keywords)
             return output, {name: tensor for name, tensor in after.tensors.items() if tensor is not None}
@@ -223,7 +223,7 @@ class _Buffers:
         self.tensors: dict[str, Tensor | None] = {}
         self.replaced: set[str] = set()
 
-    def of_call(self, module: nn.Module, weights: dict[str, Tensor], arguments: Any, keywords: Any) -> Any:
+    def of_call(self, module: nn.Module, weights: dict[str, Tensor], arguments: object, keywords: Any) -> Any:
         """Return the module's output with these tensors. Raises: ValueError if its code replaces parameters by others."""
         given, places = dict(weights), {name: _place(tensor) for name, tensor in weights.items()}
         output = functional_call(module, weights, arguments, keywords, tie_weights=False)
@@ -276,7 +276,7 @@ def _place(tensor: Tensor | None) -> int | None:
 class _Call:
     """Holds the arguments of a call, and their axis of networks: 0, or None for those that all share."""
 
-    def __init__(self, ensemble: Ensemble, arguments: tuple[Any, ...], keywords: dict[str, Any], each: list[str]) -> None:
+    def __init__(self, ensemble: Ensemble, arguments: tuple[object, ...], keywords: dict[str, Any], each: list[str]) -> None:
         self.arguments, self.keywords = arguments, keywords
         parameters = inspect.signature(ensemble.stacked.forward).parameters
         places = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY]
@@ -293,14 +293,14 @@ class _Call:
         self.keyword_dims = {key: 0 if key in own else None for key in keywords}
 
     def of_network(self, k: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        def mine(value: Any, axis: int | None) -> Any:
+        def mine(value: object, axis: int | None) -> Any:
             return value if axis is None else compat.tree_map(lambda tensor: tensor[k], value)
 
         arguments = tuple(mine(*each) for each in zip(self.arguments, self.dims, strict=True))
         return arguments, {key: mine(value, self.keyword_dims[key]) for key, value in self.keywords.items()}
 
 
-def _check_leaves(name: str, value: Any, networks: int | None) -> None:
+def _check_leaves(name: str, value: object, networks: int | None) -> None:
     if isinstance(value, PackedSequence):
         raise TypeError(f"`{name}` is a PackedSequence, and an ensemble reads padded samples; give those and `lengths`.")
     if networks is None or value is None:

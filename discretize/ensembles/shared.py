@@ -57,7 +57,7 @@ def _attributes(module: nn.Module) -> Iterator[tuple[str, str, Any]]:
             yield from ((name, f"{key}[{k}]", hook) for k, hook in enumerate(kept[key].values()))
 
 
-def _kept_in(module: nn.Module, value: Any) -> Attributes | str:
+def _kept_in(module: nn.Module, value: object) -> Attributes | str:
     """Describe an attribute of the module, parts and their tensors by name; or return why it cannot be compared."""
     names = {id(part): f"part {name}" for name, part in module.named_modules()}
     names |= {id(tensor): name for name, tensor in tensors_of(module).items()}
@@ -122,7 +122,7 @@ def _reasons(module: nn.Module) -> Iterator[str]:
             yield from _reasons_of(f"{name}.{key}".lstrip("."), value, module, own)
 
 
-def _reasons_of(name: str, value: Any, module: nn.Module, own: dict[int, Any]) -> Iterator[str]:
+def _reasons_of(name: str, value: object, module: nn.Module, own: dict[int, Any]) -> Iterator[str]:
     try:
         copy.deepcopy(value, {**own})
     except Exception as error:
@@ -179,7 +179,7 @@ def _words(facts: dict[str, Any], name: str) -> str:
     return f"it is {text}" if len(text) < 100 else "it is another"
 
 
-def _same(mine: Any, other: Any, module: nn.Module, first: nn.Module) -> bool:
+def _same(mine: object, other: object, module: nn.Module, first: nn.Module) -> bool:
     if mine is other:
         return True
     here, there = _kept_in(module, mine), _kept_in(first, other)
@@ -255,7 +255,7 @@ def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str]
     return found
 
 
-def _compared(value: Any, names: dict[int, str], held: list[Attributes]) -> Any:
+def _compared(value: object, names: dict[int, str], held: list[Attributes]) -> Any:
     try:
         kept = attributes_of([value], most=float("inf"), names=names)
         if isinstance(kept, str):

@@ -43,7 +43,7 @@ def from_ncps(module: nn.Module, hold: str = "forward", open_interval: float | N
     return HeldJumpRNN(jump.field, jump, method=Euler(), **given).train(module.training)
 
 
-def _cell(module: Any) -> Any:
+def _cell(module: object) -> Any:
     cell = getattr(module, "rnn_cell", module)
     if hasattr(cell, "num_layers"):
         raise ValueError(

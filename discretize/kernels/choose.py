@@ -79,7 +79,7 @@ def run_solve(request: SolveRequest, fused: Fused) -> tuple[Solved | str, str | 
     return "; ".join(whys), None
 
 
-def solve_by_steps(chain: Chain, engine: Any, fused: Fused) -> AbstractContextManager[None]:
+def solve_by_steps(chain: Chain, engine: object, fused: Fused) -> AbstractContextManager[None]:
     """Count the seconds of a solve that runs step by step: they may pay for a kernel later."""
     if not isinstance(engine, AdaptiveEngine) or setting_reason(fused):
         return nullcontext()

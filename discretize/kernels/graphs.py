@@ -81,7 +81,7 @@ def _named_tensors(module: nn.Module) -> list[tuple[tuple[str, ...], Tensor]]:
     return [(tuple(name.split(".")), tensor) for name, tensor in named]
 
 
-def _at(module: Any, path: tuple[str, ...]) -> Any:
+def _at(module: object, path: tuple[str, ...]) -> Any:
     for name in path:
         module = getattr(module, name)
     return module
@@ -156,7 +156,7 @@ def _steps_backward(
 
 @torch.library.register_fake("ctrnn::steps_backward")
 def _steps_backward_like(
-    grad: Tensor, kept: Tensor, needed: Sequence[bool], xs: Tensor, h0: Tensor, weights: Sequence[Tensor], *_: Any
+    grad: Tensor, kept: Tensor, needed: Sequence[bool], xs: Tensor, h0: Tensor, weights: Sequence[Tensor], *_: object
 ) -> list[Tensor]:
     return [tensor.new_empty(tensor.shape) for tensor, need in zip((xs, h0, *weights), needed, strict=True) if need]
 

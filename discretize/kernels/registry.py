@@ -72,7 +72,7 @@ class Uses:
     asked: Any = None
     times: int = 0
 
-    def in_vain(self, key: Any) -> bool:
+    def in_vain(self, key: object) -> bool:
         """Count a call that found none; whether a kernel for it would probably serve no other."""
         self.missed += 1
         self.times = self.times + 1 if key == self.asked else 1
@@ -129,7 +129,7 @@ def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.
     return key is not None and is_stored(key)
 
 
-def known(field: VectorField, request: Any, wait: bool) -> Known | None:
+def known(field: VectorField, request: object, wait: bool) -> Known | None:
     """What `remember` was given for the same request, if nothing has changed that the field's code may read; wait: not without a
     kernel that may be there."""
     found = _known.get(id(field), {}).get(request)
@@ -142,7 +142,7 @@ def known(field: VectorField, request: Any, wait: bool) -> Known | None:
     return found
 
 
-def remember(field: VectorField, request: Any, guards: Guards, attributes: Attributes, kernel: Any, uses: Uses) -> None:
+def remember(field: VectorField, request: object, guards: Guards, attributes: Attributes, kernel: object, uses: Uses) -> None:
     """guards: of all that was looked at for the attributes and the kernel."""
     key = id(field)
     of_field = _known.get(key, {})
@@ -154,7 +154,7 @@ def remember(field: VectorField, request: Any, guards: Guards, attributes: Attri
     _keep(_known, key, of_field | {request: Known(attributes, kernel, guards.complete(), uses, _made, end)})
 
 
-def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+def _keep(table: OrderedDict[Any, Any], key: object, value: object) -> None:
     """Among those that were kept last."""
     table[key] = value
     table.move_to_end(key)

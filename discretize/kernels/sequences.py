@@ -166,7 +166,7 @@ def _found(
     return weights, kernel
 
 
-def _states(kernel: SequenceKernel, field: VectorField, step: Step, substeps: int, number: Any, *inputs: Any) -> Tensor:
+def _states(kernel: SequenceKernel, field: VectorField, step: Step, substeps: int, number: object, *inputs: Any) -> Tensor:
     if maps_networks() or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)):
         states: Tensor = _Steps.apply(kernel, StepModule(field, step), substeps, number, *inputs)[0]
         return states
@@ -324,7 +324,7 @@ class _Steps(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        kernel: SequenceKernel, module: StepModule, substeps: int, number: Any, *inputs: Any
+        kernel: SequenceKernel, module: StepModule, substeps: int, number: object, *inputs: Any
     ) -> tuple[Tensor, Tensor | None]:
         xs, h0, dt, *weights = inputs
         rests = dt is None or not dt.requires_grad
@@ -359,7 +359,7 @@ class _Steps(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, axes: tuple[Any, ...], kernel: SequenceKernel, module: StepModule, substeps: int, number: Any, *inputs: Any
+        info: Any, axes: tuple[object, ...], kernel: SequenceKernel, module: StepModule, substeps: int, number: Any, *inputs: Any
     ) -> tuple[tuple[Tensor], tuple[int]]:
         """Over the networks of an ensemble: all in one run of the kernel."""
         given = [t if axis is None else t.movedim(axis, 0) for t, axis in zip(inputs, axes[4:], strict=True)]

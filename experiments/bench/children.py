@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CALL = "import json, sys; from {module} import {name}; print(json.dumps({name}(**json.loads(sys.argv[1]))))"
 
 
-def call_in_process(module: str, name: str, arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Any:
+def call_in_process(module: str, name: str, arguments: Mapping[str, object], environment: Mapping[str, str] | None = None) -> Any:
     """What a module's function returns for these arguments."""
     return run_in_process(CALL.format(module=module, name=name), json.dumps(arguments), environment=environment)
 

@@ -143,7 +143,7 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def wrong_engine(stats: Mapping[str, Any], wanted: str) -> str | None:
+def wrong_engine(stats: Mapping[str, object], wanted: str) -> str | None:
     """Say which other engine ran, and why; None if the wanted one did."""
     if stats["engine"] in KERNELS.get(wanted, (wanted,)):
         return None

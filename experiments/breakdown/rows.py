@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import pandas as pd
 
@@ -12,7 +11,9 @@ __all__ = ["as_csv", "frame"]
 COLUMNS = ["part", "field", "step", "x", "quantity", "value", "region"]
 
 
-def frame(part: str, field: Any, step: Any, x: Any, quantity: Any, value: Any, region: Any = "") -> pd.DataFrame:
+def frame(
+    part: str, field: object, step: object, x: object, quantity: object, value: object, region: object = ""
+) -> pd.DataFrame:
     """Numbers: in which part of the atlas, of which field and step map, at which g dt (or speed, or cost), and what they are.
 
     Each is a column, or one for all lines.

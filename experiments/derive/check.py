@@ -56,7 +56,7 @@ def run(file: Path) -> bool:
     return not refused
 
 
-def _refusal(statement: Mapping[str, Any]) -> str:
+def _refusal(statement: Mapping[str, object]) -> str:
     """Why the certificate does not show what is said of the statement; empty if it does, or if nothing is said."""
     if statement["holds"] is None:
         return ""
@@ -67,7 +67,7 @@ def _refusal(statement: Mapping[str, Any]) -> str:
     return "" if found is statement["holds"] else f"it is {'true' if found else 'false'}"
 
 
-def _verdicts(statements: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _verdicts(statements: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
     """The verdicts that may follow from what was found of the statements as printed, and of those that are right."""
     printed, right = ([s["holds"] for s in statements if s["of"] == of] for of in ("print", "right"))
     if not all(right) or (False not in printed and None in printed):

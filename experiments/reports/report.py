@@ -48,7 +48,12 @@ class Section:
 
     @staticmethod
     def from_template(
-        template: str, key: str, figures: Mapping[str, Figure], numbers: Any = None, failures: Sequence[str] = (), **values: Any
+        template: str,
+        key: str,
+        figures: Mapping[str, Figure],
+        numbers: object = None,
+        failures: Sequence[str] = (),
+        **values: object,
     ) -> Section:
         """Fill a section's template with values; `figures` by the names under which it shows them."""
         svgs: list[str] = []
@@ -65,7 +70,7 @@ class Section:
 SectionMaker = Callable[[Any, Callable[[str], None]], Section]
 
 
-def page(sections: Sequence[Section], facts: Mapping[str, str], template: str, **values: Any) -> str:
+def page(sections: Sequence[Section], facts: Mapping[str, str], template: str, **values: object) -> str:
     """Write one HTML file that loads nothing, by a template that extends reports/page.html.jinja; `facts` are its footer."""
     return ENVIRONMENT.get_template(template).render(sections=sections, facts=facts, **values)
 

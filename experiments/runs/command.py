@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import get_args, get_origin
 
 from tqdm import tqdm
 
@@ -78,7 +78,7 @@ def _is_sequence(task: str, key: str) -> bool:
     return _holds_tuple(next((setting_types(kind)[key] for kind in kinds if key in setting_types(kind)), tuple))
 
 
-def _holds_tuple(hint: Any) -> bool:
+def _holds_tuple(hint: object) -> bool:
     return hint is tuple or get_origin(hint) is tuple or any(_holds_tuple(each) for each in get_args(hint) if each is not ...)
 
 

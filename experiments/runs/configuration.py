@@ -205,7 +205,7 @@ class Configuration:
 
 
 def configuration(
-    task: str | Task, field: str | Callable[..., VectorField], integrator: str | Step, **settings: Any
+    task: str | Task, field: str | Callable[..., VectorField], integrator: str | Step, **settings: object
 ) -> Configuration:
     r"""Build a configuration from names or things, each setting given to the part that has it.
 
@@ -224,7 +224,7 @@ def configuration(
     return _routed(name, field, integrator, {key: getattr(task, key) for key in own} | settings)
 
 
-def _named_thing(kind: str, thing: Any) -> Any:
+def _named_thing(kind: str, thing: object) -> Any:
     if not callable(thing) or not hasattr(thing, "__qualname__"):
         raise UsageError(f"{kind} is a name, or a thing with one, such as a class; got {thing!r}.")
     return thing
@@ -235,7 +235,7 @@ def configuration_from_words(task: str, field: str, integrator: str, words: Sequ
     return _routed(task, field, integrator, assignments(words), as_text=True)
 
 
-def _routed(task: str, field: str, integrator: str, settings: Mapping[str, Any], as_text: bool = False) -> Configuration:
+def _routed(task: str, field: str, integrator: str, settings: Mapping[str, object], as_text: bool = False) -> Configuration:
     TASKS.check(task)
     FIELDS.check(field)
     check_word("integrator", integrator, INTEGRATORS)

@@ -83,7 +83,7 @@ class WorkerPool:
     every: float | None = None
     _workers: list[_Worker] = field(default_factory=list, init=False)
 
-    def carry_out(self, keys: Sequence[Any]) -> Generator[End, None, None]:
+    def carry_out(self, keys: Sequence[object]) -> Generator[End, None, None]:
         """Yield how each ends, as it is known. However this is left, no process is."""
         waiting, died, failed_starts = deque(keys), Counter[Any](), 0
         try:
@@ -174,7 +174,7 @@ class _Worker:
     ready: bool = False
     key: Any = None
 
-    def give(self, key: Any) -> None:
+    def give(self, key: object) -> None:
         """A key, or None: no more. A dead one is found out by its pipe."""
         self.key = key
         with suppress(OSError):

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 
@@ -86,7 +86,7 @@ class Record:
             self._checkpoints.save(state)
         self._kept = int(state["step"])
 
-    def write_result(self, result: Mapping[str, Any]) -> None:
+    def write_result(self, result: Mapping[str, object]) -> None:
         """Write result.json. Raises: StoppedError."""
         with self._writing():
             write_json(self.folder / RESULT, result)
@@ -106,7 +106,7 @@ class Record:
         }
         write_json(self.folder / CONFIG, config)
 
-    def _threads(self, found: Mapping[str, Any]) -> int | None:
+    def _threads(self, found: Mapping[str, object]) -> int | None:
         """Return the recorded number of threads. Raises: UsageError for what is no such number."""
         threads = found.get("threads")
         if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
@@ -116,7 +116,7 @@ class Record:
             )
         return threads
 
-    def _compare(self, found: Mapping[str, Any]) -> None:
+    def _compare(self, found: Mapping[str, object]) -> None:
         """Print what else than the configuration has changed: the last bits may depend on it."""
         if self.threads > (here := cores()):
             print(f"The run was begun with {self.threads} threads and goes on with as many, on {here} core(s).", file=sys.stderr)

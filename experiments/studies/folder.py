@@ -62,7 +62,7 @@ def configuration_of(run: Run) -> dict[str, Any]:
     return plain
 
 
-def opened(folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapping[str, Any]) -> None:
+def opened(folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapping[str, object]) -> None:
     """Write down what is asked for, or find that it is what was asked for before. Raises: UsageError where it is not."""
     expected = {run.key: configuration_of(run) for run in runs}
     command = about["command"]
@@ -101,7 +101,7 @@ def described(folder: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def kept(folder: Path, key: str, configuration: Mapping[str, Any]) -> Record | None:
+def kept(folder: Path, key: str, configuration: Mapping[str, object]) -> Record | None:
     """Read the record of a run, None where there is none or it is damaged. Raises: UsageError for another configuration."""
     found = read_json(place_of(folder, key) / "rows.json") or {}
     if not all(name in found and isinstance(found[name], kind) for name, kind in PARTS.items()) or found["key"] != key:
@@ -166,16 +166,16 @@ def _odd_cell(record: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return value is None or type(value) in (int, float)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Return whether it is None, a truth value, a number or words."""
     return isinstance(value, bool | str) or _is_number(value)
 
 
-def _is_cell(value: Any) -> bool:
+def _is_cell(value: object) -> bool:
     """Return whether a cell of a table may be this: plain, or a list of numbers."""
     return _is_plain(value) or (isinstance(value, list) and all(map(_is_number, value)))
 
@@ -205,7 +205,7 @@ def claimed(place: Path) -> Iterator[bool]:
             lock.release()
 
 
-def _refuse_change(folder: Path, key: str, before: Any, now: Any) -> None:
+def _refuse_change(folder: Path, key: str, before: object, now: object) -> None:
     if before != now and _as_of_now(before) != _as_of_now(now):
         path, old, new = _difference(_as_of_now(before), _as_of_now(now))
         changed = f"{path} is {new!r} and was {old!r}" if path else "it is asked for no more"
@@ -215,7 +215,7 @@ def _refuse_change(folder: Path, key: str, before: Any, now: Any) -> None:
         )
 
 
-def _as_of_now(configuration: Any) -> Any:
+def _as_of_now(configuration: object) -> Any:
     """Add the settings that came since it was written, as they are by default; return it as it is if it is no configuration."""
     try:
         plain = json.loads(json.dumps(Configuration.from_json(configuration).to_json()))
@@ -224,7 +224,7 @@ def _as_of_now(configuration: Any) -> Any:
     return plain
 
 
-def _difference(before: Any, now: Any, path: str = "") -> tuple[str, Any, Any]:
+def _difference(before: object, now: object, path: str = "") -> tuple[str, Any, Any]:
     """Return the first setting in which two configurations differ."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for name in dict.fromkeys([*before, *now]):

@@ -44,7 +44,7 @@ class RayPool:
     tick: Callable[[list[Any]], None] = lambda keys: None
     every: float | None = None
 
-    def carry_out(self, keys: Sequence[Any]) -> Generator[End, None, None]:
+    def carry_out(self, keys: Sequence[object]) -> Generator[End, None, None]:
         """Yield how each ends, as it is known. However this is left, no task is."""
         import ray  # noqa: PLC0415
 
@@ -70,7 +70,7 @@ class RayPool:
             ray.shutdown()
 
 
-def _carried_out(work: Work, key: Any) -> Any:
+def _carried_out(work: Work, key: object) -> Any:
     import torch  # noqa: PLC0415
 
     torch.set_num_threads(work.threads)

@@ -101,17 +101,17 @@ class Table:
         return FilledTable(self.caption.format_map(settings), head, written)
 
 
-def across(column: str, values: Iterable[Any] | Mapping[str, Any], cell: Cell) -> dict[str, Cell]:
+def across(column: str, values: Iterable[object] | Mapping[str, object], cell: Cell) -> dict[str, Cell]:
     """Columns for `Table`, one for each of these values of a column; with a mapping, its keys are the headings."""
     named = values if isinstance(values, Mapping) else {str(value): value for value in values}
 
-    def among(value: Any) -> Cell:
+    def among(value: object) -> Cell:
         return lambda group: cell_of(group[group[column] == value], cell)
 
     return {heading: among(value) for heading, value in named.items()}
 
 
-def only(**values: Any) -> Callable[[Results], pd.DataFrame]:
+def only(**values: object) -> Callable[[Results], pd.DataFrame]:
     """Data for tables and figures: the rows with these values in these columns."""
 
     def rows(results: Results) -> pd.DataFrame:
@@ -137,7 +137,7 @@ def run_count(group: pd.DataFrame) -> int:
     return int(group["key"].nunique())
 
 
-def in_order(*orders: Iterable[Any] | None) -> Callable[..., Any]:
+def in_order(*orders: Iterable[object] | None) -> Callable[..., Any]:
     """A `sort` for `Table`: the place of each value in its order; None sorts by the value itself."""
     known: Sequence[list[Any] | None] = [None if order is None else list(order) for order in orders]
     return lambda *key: tuple(value if order is None else order.index(value) for value, order in zip(key, known, strict=True))

@@ -57,13 +57,13 @@ class Sizes(SimpleNamespace):
     """How much of everything at a scale, by names: Sizes(hidden=64, length=200, seeds=3)."""
 
 
-def scales(**values: Sequence[Any]) -> dict[str, Sizes]:
+def scales(**values: Sequence[object]) -> dict[str, Sizes]:
     """How much of everything at all scales, each name with its values at "smoke", "small" and "paper"."""
     columns = zip(*values.values(), strict=True)
     return {scale: Sizes(**dict(zip(values, column, strict=True))) for scale, column in zip(SCALES, columns, strict=True)}
 
 
-def grid(**axes: Iterable[Any]) -> list[Point]:
+def grid(**axes: Iterable[object]) -> list[Point]:
     """The product of the axes, the last one changing fastest."""
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
@@ -82,7 +82,7 @@ def words_beside(file: str) -> list[str]:
     return [" ".join(words.split()).lstrip("#>- ") for words in paragraphs]
 
 
-def summary_of(name: str, **values: Any) -> str:
+def summary_of(name: str, **values: object) -> str:
     """What a verdict says, by the template claims/NAME.txt.jinja."""
     from experiments.reports.templates import ENVIRONMENT  # noqa: PLC0415
 
@@ -221,7 +221,7 @@ def key_of(point: Point) -> str:
     return "-".join([*words, str(point["seed"])]).lower().translate({ord(" "): "-", ord("_"): "-", ord(","): None})
 
 
-def _word(axis: str, value: Any) -> str:
+def _word(axis: str, value: object) -> str:
     if isinstance(value, bool):
         return axis if value else f"no-{axis}"
     return f"{value:g}" if isinstance(value, float) else str(value)

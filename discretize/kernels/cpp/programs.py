@@ -134,13 +134,13 @@ class Sums:
         return found
 
 
-def _of_networks(function: Callable[..., Any], networks: int | None, *given: Sequence[Any]) -> Any:
+def _of_networks(function: Callable[..., object], networks: int | None, *given: Sequence[object]) -> Any:
     """What a function of a program's weights gives, for all networks at once."""
     if networks is None:
         return function(*given)
     structures = list[Any]()
 
-    def one(given: Sequence[Sequence[Any]], _: Tensor) -> list[Tensor]:
+    def one(given: Sequence[Sequence[object]], _: Tensor) -> list[Tensor]:
         leaves, structure = compat.tree_flatten(function(*given))
         structures.append((structure, [leaf is not None for leaf in leaves]))
         return [leaf for leaf in leaves if leaf is not None]

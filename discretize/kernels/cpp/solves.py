@@ -177,7 +177,7 @@ def solve_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> Solved | 
     return solved_within(Model(kernel, module), replace(request, chain=chain), [projected, h0, *weights])
 
 
-def steps_counted(chain: Chain, engine: Any) -> AbstractContextManager[None]:
+def steps_counted(chain: Chain, engine: object) -> AbstractContextManager[None]:
     """Count the seconds of a solve that is run step by step."""
     return by_steps(_uses(chain, engine), chain.field) if isinstance(engine, AdaptiveEngine) else nullcontext()
 

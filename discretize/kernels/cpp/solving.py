@@ -346,7 +346,7 @@ class _Solve(torch.autograd.Function):
         return None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
 
 
-def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: Any) -> Tensor:
+def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: object) -> Tensor:
     """The same states by the engine that is written in torch, which autograd differentiates."""
     path, chain = projected_of(run.chain), copy.copy(run.chain)
     chain.field = run.model.field(*weights)

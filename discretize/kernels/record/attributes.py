@@ -71,7 +71,7 @@ class Attributes(NamedTuple):
 
 
 def attributes_of(
-    given: Any, most: float = MOST, names: Mapping[int, str] | None = None, guards: Guards | None = None
+    given: object, most: float = MOST, names: Mapping[int, str] | None = None, guards: Guards | None = None
 ) -> Attributes | str:
     """What a module, or anything else, keeps; or why that cannot be told.
 
@@ -128,7 +128,7 @@ class GlobalReads:
         """
         found, libraries = list[str](), (*PLACES, *others)
 
-        def look(frame: FrameType, event: str, argument: Any) -> None:
+        def look(frame: FrameType, event: str, argument: object) -> None:
             why, file = None, frame.f_code.co_filename
             if event == "call" and not file.startswith(libraries) and "site-packages" not in file:
                 why = self._note(frame)
@@ -181,7 +181,7 @@ class GlobalReads:
                 yield value if isinstance(value, (*PLAIN, type)) or not stays else _ById(value)
 
 
-def _told(walk: _Walk, given: Any, copied: bool) -> Attributes | str:
+def _told(walk: _Walk, given: object, copied: bool) -> Attributes | str:
     try:
         walk.visit(given, copied)
     except _Hidden as error:
@@ -212,12 +212,12 @@ class _Walk:
     root: nn.Module = field(default_factory=lambda: NO_ROOT)
     again: set[int] = field(default_factory=set)
 
-    def is_among(self, given: Any) -> bool:
+    def is_among(self, given: object) -> bool:
         """Whether an object is held by what was looked at, beside the root."""
         others = ((id(given), False), *([(id(given), True)] if self.root is NO_ROOT else []))
         return given is not None and (id(given) in self.again or any(other in self.seen for other in others))
 
-    def visit(self, given: Any, copied: bool = True) -> None:
+    def visit(self, given: object, copied: bool = True) -> None:
         if len(self.values) > self.most:
             raise _Hidden(f"it keeps more than {self.most:,} values, too many to compare at each call")
         if type(given) in PLAIN or (isinstance(given, PLAIN) and _is_of_a_library(type(given))):
@@ -234,7 +234,7 @@ class _Walk:
             self.seen[id(given), copied] = len(self.seen), given
             self._inside(given, copied)
 
-    def _inside(self, given: Any, copied: bool) -> None:
+    def _inside(self, given: object, copied: bool) -> None:
         kind = type(given)
         if isinstance(given, Tensor):
             self._tensor(given, copied)
@@ -280,12 +280,12 @@ class _Walk:
         contents = [content for content in map(_content, cells) if content is not None]
         self._parts([given.__defaults__, given.__kwdefaults__, vars(given), *contents], False)
 
-    def _parts(self, given: Sequence[Any], copied: bool) -> None:
+    def _parts(self, given: Sequence[object], copied: bool) -> None:
         self.values.append((type(given), len(given)))
         for each in given:
             self.visit(each, copied)
 
-    def _items(self, given: Mapping[Any, Any], copied: bool, but: Container[str] = ()) -> None:
+    def _items(self, given: Mapping[Any, object], copied: bool, but: Container[str] = ()) -> None:
         items = [(key, value) for key, value in given.items() if key not in but] if but else given.items()
         self.values.append((type(given), len(items)))
         for key, value in items:
@@ -324,7 +324,7 @@ class _Walk:
         # Hooks of other kinds, which nothing here asks for, may hold the field.
         self.guards.refused |= any(isinstance(own.get(name), dict) and own[name] for name in OF_TORCH)
 
-    def _class(self, given: Any, copied: bool) -> None:
+    def _class(self, given: object, copied: bool) -> None:
         if not isinstance(given, type):
             self.guards.read(given, *(attrgetter(name) for name in WRAPPED if hasattr(given, name)))
             return self._parts([getattr(given, name, None) for name in WRAPPED], copied)
@@ -345,7 +345,7 @@ class _Walk:
         if not _is_of_a_library(type(given)):
             self.visit(type(given))
 
-    def _object(self, given: Any, copied: bool) -> None:
+    def _object(self, given: object, copied: bool) -> None:
         if is_plain(given):
             self.guards.kind(given)
             if hasattr(given, "__dict__"):
@@ -356,7 +356,7 @@ class _Walk:
         self.guards = guards
         guards.value(partial(_by_itself, given, copied))
 
-    def _in_object(self, given: Any, copied: bool) -> None:
+    def _in_object(self, given: object, copied: bool) -> None:
         if isinstance(given, torch.Generator):
             return self.visit(given.get_state().numpy().tobytes())
         kind = type(given)
@@ -378,7 +378,7 @@ class _Walk:
         if not _is_of_a_library(kind) and hasattr(given, "__dict__"):
             self.visit(vars(given), copied)  # of which copies need know nothing
 
-    def _by_id(self, given: Any) -> None:
+    def _by_id(self, given: object) -> None:
         self.objects.append(given)
         self.values.append(("id", id(given)))
 
@@ -407,7 +407,7 @@ def _content(cell: Any) -> Any:
         return None
 
 
-def _by_itself(given: Any, copied: bool) -> Any:
+def _by_itself(given: object, copied: bool) -> Any:
     """What there is to say of an object alone, tensors and all else that is known by ids included."""
     found = _told(_Walk(), given, copied)
     return found if isinstance(found, str) else (found.values, *(tuple(map(id, each)) for each in (found.tensors, found.objects)))

@@ -46,7 +46,7 @@ class _Nameless(Exception):  # noqa: N818 - an answer
     """Raised for objects that are known in this process only."""
 
 
-def fingerprint(found: Attributes | str, ran: Iterable[CodeType] = (), *others: Any) -> str | None:
+def fingerprint(found: Attributes | str, ran: Iterable[CodeType] = (), *others: object) -> str | None:
     """Of what code keeps, code that ran, and other values; None where there is none."""
     if isinstance(found, str):
         return None
@@ -58,7 +58,7 @@ def fingerprint(found: Attributes | str, ran: Iterable[CodeType] = (), *others: 
         return None
 
 
-def digest(*words: Any) -> str:
+def digest(*words: object) -> str:
     """Hash words; equal words have equal digests in every process."""
     return hashlib.sha256(ascii(words).encode()).hexdigest()[:32]
 
@@ -73,7 +73,7 @@ def surroundings() -> str:
 
 
 @singledispatch
-def _words(given: Any) -> Any:
+def _words(given: object) -> Any:
     if isinstance(given, compat.OpOverload):
         return "operation", str(given)
     if type(given).__module__ == "_thread":  # a lock
@@ -83,7 +83,7 @@ def _words(given: Any) -> Any:
 
 @_words.register(type(None) | bool | int | float | complex | str | EllipsisType)
 @_words.register(torch.dtype | torch.device | torch.layout | torch.memory_format)
-def _(given: Any) -> Any:
+def _(given: object) -> Any:
     return type(given).__name__, repr(given)
 
 

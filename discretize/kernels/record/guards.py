@@ -26,7 +26,7 @@ WRITTEN_IN_PYTHON = 1 << 9  # or at least in memory of its own: Py_TPFLAGS_HEAPT
 class Guards:
     """Collects what is to be compared while code is looked through; `owner` is given at each check, and not kept alive."""
 
-    def __init__(self, owner: Any = None) -> None:
+    def __init__(self, owner: object = None) -> None:
         self.owner, self.refused = owner, False  # because what is compared would keep the owner alive
         self.owner_kind, self.owner_dict = type(owner), getattr(owner, "__dict__", None)
         self._views, self._lookups = list[Any](), dict[type, tuple[list[Any], list[str]]]()
@@ -40,7 +40,7 @@ class Guards:
     def sequence(self, given: list[Any]) -> None:
         self._views.append(given)
 
-    def names(self, given: Any, names: Iterable[str]) -> None:
+    def names(self, given: object, names: Iterable[str]) -> None:
         """Those of a dict, or of the dict of a class, there or not."""
         dicts, keys = self._lookups.setdefault(type(given), ([], []))
         for name in names:
@@ -61,11 +61,11 @@ class Guards:
     def tensor(self, given: Tensor) -> None:
         self._tensors.append(given)
 
-    def read(self, of: Any, *getters: Callable[[Any], Any]) -> None:
+    def read(self, of: object, *getters: Callable[[Any], object]) -> None:
         """What is read of an object."""
         self._reads += [(get, of) for get in getters]
 
-    def value(self, read: Callable[[], Any]) -> None:
+    def value(self, read: Callable[[], object]) -> None:
         """What `read` gives, the same where it is equal."""
         self._readers.append(read)
 
@@ -81,7 +81,7 @@ class Guards:
         self._values = [read() for read in self._readers]
         return self
 
-    def hold(self, owner: Any = None) -> bool:
+    def hold(self, owner: object = None) -> bool:
         try:
             return (
                 type(owner) is self.owner_kind
@@ -102,7 +102,7 @@ class Guards:
             return False
 
 
-def _looked_up(kind: Any, dicts: Sequence[Any], names: Sequence[str]) -> Iterable[Any]:
+def _looked_up(kind: Any, dicts: Sequence[object], names: Sequence[str]) -> Iterable[Any]:
     return map(kind.get, dicts, names)
 
 
@@ -112,7 +112,7 @@ def layout(tensor: Tensor) -> tuple[Any, ...]:
     return type(tensor), tensor.shape, strides, tensor.dtype, tensor.device, tensor.requires_grad
 
 
-def is_plain(given: Any) -> bool:
+def is_plain(given: object) -> bool:
     """Whether all that an object is are its class and its `__dict__`, as `object` itself copies it."""
     kinds = type(given).__mro__[:-1]
     if any(name in vars(kind) for kind in kinds for name in COPYING) or any(vars(kind).get("__slots__") for kind in kinds):

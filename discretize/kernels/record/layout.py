@@ -17,7 +17,7 @@ from discretize.kernels.record.zones import Reader
 __all__ = ["LAYOUT"]
 
 
-def _same(reader: Reader, given: Any, *_: Any, **__: Any) -> Value:
+def _same(reader: Reader, given: object, *_: object, **__: object) -> Value:
     """The same numbers in axes of other sizes, or repeated along axes."""
     if given in reader.zones.rows and reader.value(given).width == reader.width:
         return reader.value(given)
@@ -25,7 +25,7 @@ def _same(reader: Reader, given: Any, *_: Any, **__: Any) -> Value:
     return source if source.width == reader.width else reader.values.make("spread", [source], reader.width)
 
 
-def _converted(reader: Reader, given: Node, *arguments: Any, **settings: Any) -> Value:
+def _converted(reader: Reader, given: Node, *arguments: object, **settings: object) -> Value:
     source, target = given.meta["val"].dtype, reader.node.meta["val"].dtype
     if target == torch.bool and source != torch.bool:
         return reader.by_unit("ne", given, 0)
@@ -121,7 +121,7 @@ class _Axis:
         return self.joined([(before, first), (part, size), (after, self.size - last)])
 
 
-def _slice(reader: Reader, given: Node, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
+def _slice(reader: Reader, given: Node, dim: int = 0, start: Any = None, end: object = None, step: int = 1) -> Value:
     if given.meta["val"].shape == reader.node.meta["val"].shape and step == 1:
         return reader.value(given)
     axis = _Axis.of(reader, given, dim)
@@ -169,7 +169,7 @@ def _roll(reader: Reader, given: Node, shifts: Sequence[int], dims: Sequence[int
 
 
 def _slice_scatter(
-    reader: Reader, given: Any, part: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    reader: Reader, given: object, part: Any, dim: int = 0, start: Any = None, end: object = None, step: int = 1
 ) -> Value:
     whole, inner = reader.value(given), reader.value(part)
     if inner.width == whole.width:
@@ -180,12 +180,12 @@ def _slice_scatter(
     return axis.replaced(whole, axis.index(start), inner, inner.width // (axis.outer * axis.inner))
 
 
-def _select_scatter(reader: Reader, given: Any, part: Any, dim: int, index: int) -> Value:
+def _select_scatter(reader: Reader, given: object, part: object, dim: int, index: int) -> Value:
     axis = _Axis.of(reader, None, dim)
     return axis.replaced(reader.value(given), axis.index(index), reader.value(part), 1)
 
 
-def _slice_backward(reader: Reader, part: Any, sizes: Any, dim: int, start: Any, end: Any, step: int) -> Value:
+def _slice_backward(reader: Reader, part: object, sizes: Any, dim: int, start: Any, end: object, step: int) -> Value:
     inner = reader.value(part)
     if inner.width == reader.width:
         return inner
@@ -199,7 +199,7 @@ def _slice_backward(reader: Reader, part: Any, sizes: Any, dim: int, start: Any,
     return axis.replaced(reader.filled(0.0), first, inner, size)
 
 
-def _select_backward(reader: Reader, part: Any, sizes: Any, dim: int, index: int) -> Value:
+def _select_backward(reader: Reader, part: object, sizes: object, dim: int, index: int) -> Value:
     return _select_scatter(reader, reader.filled(0.0), part, dim, index)
 
 
@@ -216,7 +216,7 @@ def _constant_pad_nd(reader: Reader, given: Node, pad: Sequence[int], number: fl
     return value
 
 
-def _copy(reader: Reader, given: Any, source: Any, *_: Any) -> Value:
+def _copy(reader: Reader, given: object, source: object, *_: object) -> Value:
     return _same(reader, source)
 
 

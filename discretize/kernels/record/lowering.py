@@ -103,35 +103,35 @@ def _result(reader: Reader, node: Node) -> Any:
     return reader.by_unit(name, *node.args)
 
 
-def _add(reader: Reader, a: Any, b: Any, alpha: Any = 1) -> Value:
+def _add(reader: Reader, a: object, b: Any, alpha: Any = 1) -> Value:
     if reader.node.meta["val"].dtype == torch.bool:
         return reader.by_unit("logical_or", a, b)
     return (alpha == 1 and joined(reader, a, b)) or reader.by_unit("add", a, _scaled(reader, b, alpha))
 
 
-def _sub(reader: Reader, a: Any, b: Any, alpha: Any = 1) -> Value:
+def _sub(reader: Reader, a: object, b: Any, alpha: Any = 1) -> Value:
     return reader.by_unit("sub", a, _scaled(reader, b, alpha))
 
 
-def _rsub(reader: Reader, a: Any, b: Any, alpha: Any = 1) -> Value:
+def _rsub(reader: Reader, a: object, b: object, alpha: object = 1) -> Value:
     return _sub(reader, b, a, alpha)
 
 
-def _scaled(reader: Reader, given: Any, by: float) -> Any:
+def _scaled(reader: Reader, given: object, by: float) -> Any:
     return given if by == 1 else reader.by_unit("mul", given, by)
 
 
-def _pow(reader: Reader, a: Any, b: Any) -> Value:
+def _pow(reader: Reader, a: object, b: object) -> Value:
     if isinstance(b, int | float) and b in POWERS:
         return reader.by_unit(POWERS[b], a)
     return reader.by_unit("mul", reader.by_unit("square", a), a) if _is_number(b, 3) else reader.by_unit("pow", a, b)
 
 
-def _is_number(given: Any, number: float) -> bool:
+def _is_number(given: object, number: float) -> bool:
     return not isinstance(given, Node) and given == number
 
 
-def _clamp(reader: Reader, a: Any, low: Any = None, high: Any = None) -> Value:
+def _clamp(reader: Reader, a: object, low: object = None, high: object = None) -> Value:
     raised = a if low is None else reader.by_unit("maximum", a, low)
     return reader.by_unit("spread", raised) if high is None else reader.by_unit("minimum", raised, high)
 
@@ -149,13 +149,13 @@ def _taken(reader: Reader, given: Node, dim: Any) -> list[int]:
     return list(axes) if dim is None or dim == [] else sorted(axes[each] for each in ([dim] if isinstance(dim, int) else dim))
 
 
-def _sum(reader: Reader, given: Node, dim: Any = None, keepdim: bool = False, **_: Any) -> Value | SumOverSamples:
+def _sum(reader: Reader, given: Node, dim: object = None, keepdim: bool = False, **_: object) -> Value | SumOverSamples:
     if reader.batch(given) in _taken(reader, given, dim):
         return SumOverSamples(((reader.value(given), None),), reader.sizes(given))
     return _over_units(reader, "sum", given, dim)
 
 
-def _over_units(reader: Reader, how: str, given: Node, dim: Any) -> Value:
+def _over_units(reader: Reader, how: str, given: Node, dim: object) -> Value:
     taken = _taken(reader, given, dim)
     if reader.batch(given) in taken:
         raise reader.unknown("it takes it of the samples")
@@ -174,11 +174,11 @@ def _over(reader: Reader, how: str, value: Value, sizes: Sequence[int], taken: l
     return reader.values.over_axis(how, reader.values.strided(value, 0, [axes[k] for k in order]), value.width // size, size)
 
 
-def _amax(reader: Reader, given: Node, dim: Any = (), keepdim: bool = False) -> Value:
+def _amax(reader: Reader, given: Node, dim: object = (), keepdim: bool = False) -> Value:
     return _over_units(reader, "amax", given, dim or None)
 
 
-def _mean(reader: Reader, given: Node, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+def _mean(reader: Reader, given: Node, dim: object = None, keepdim: bool = False, **_: object) -> Value:
     total = _over_units(reader, "sum", given, dim)
     return _divided(reader, total, reader.value(given).width // total.width)
 
@@ -188,7 +188,7 @@ def _divided(reader: Reader, total: Value, by: float) -> Value:
 
 
 def _var_mean(
-    reader: Reader, given: Node, dim: Any = None, *, correction: float | None = 1, keepdim: bool = False
+    reader: Reader, given: Node, dim: object = None, *, correction: float | None = 1, keepdim: bool = False
 ) -> tuple[Value, Value]:
     make, value, sizes = reader.values.make, reader.value(given), reader.sizes(given)
     mean, taken = _mean(reader, given, dim), _taken(reader, given, dim)
@@ -200,7 +200,7 @@ def _var_mean(
     return _divided(reader, total, value.width // mean.width - lost), mean
 
 
-def _var(reader: Reader, given: Node, dim: Any = None, **settings: Any) -> Value:
+def _var(reader: Reader, given: Node, dim: object = None, **settings: Any) -> Value:
     return _var_mean(reader, given, dim, **settings)[0]
 
 

@@ -84,7 +84,7 @@ def _product_of_each(reader: Reader, left: Value, right: Value, sizes: Sequence[
     return reader.values.over_axis("sum", reader.values.make("mul", [one, other], size), blocks * height, depth, width)
 
 
-def _addmm(reader: Reader, start: Any, a: Node, b: Node, beta: float = 1, alpha: float = 1) -> Value:
+def _addmm(reader: Reader, start: object, a: Node, b: Node, beta: float = 1, alpha: float = 1) -> Value:
     product = _mm(reader, a, b)
     if not isinstance(product, Value) or (beta, alpha) != (1, 1):
         raise reader.unknown("its products are scaled, or of other than samples and weights")
@@ -94,7 +94,7 @@ def _addmm(reader: Reader, start: Any, a: Node, b: Node, beta: float = 1, alpha:
     return reader.by_unit("add", first, product)
 
 
-def joined(reader: Reader, a: Any, b: Any) -> Value | None:
+def joined(reader: Reader, a: object, b: object) -> Value | None:
     """One affine map in place of a sum of two, or of one and a vector, which nobody else reads."""
     maps = [given for given in (a, b) if isinstance(given, Node) and _is_affine(reader.own(given)) and len(given.users) == 1]
     if not maps or any(reader.own(given).width != reader.width for given in maps):
@@ -111,7 +111,7 @@ def joined(reader: Reader, a: Any, b: Any) -> Value | None:
     return _affine(reader, [start], _read(one), one.width, one.settings[1]) if start.width == one.width else None
 
 
-def _is_affine(value: Any) -> bool:
+def _is_affine(value: object) -> bool:
     return isinstance(value, Value) and value.operation == "affine"
 
 

@@ -52,7 +52,9 @@ Known = Callable[[str, str], bool]
 Decompositions = Mapping["compat.OpOverload", Callable[..., Any]]
 
 
-def record(ways: Decompositions, code: Callable[..., Any], *arguments: Any) -> tuple[Graph, compat.TreeSpec, dict[str, Tensor]]:
+def record(
+    ways: Decompositions, code: Callable[..., object], *arguments: object
+) -> tuple[Graph, compat.TreeSpec, dict[str, Tensor]]:
     r"""The core operations that code does on tensors without values.
 
     Args:    ways: in which operations are taken apart, `decompositions`; arguments: tensors made under `without_values`, or
@@ -64,7 +66,7 @@ def record(ways: Decompositions, code: Callable[..., Any], *arguments: Any) -> t
     compat.require(compat.RECORDING)
     structures = list[Any]()
 
-    def flat(*arguments: Any) -> list[Any]:
+    def flat(*arguments: object) -> list[Any]:
         leaves, structure = compat.tree_flatten(code(*arguments))
         structures.append(structure)
         return leaves
@@ -126,7 +128,7 @@ def copied_with(module: Module, values: Mapping[int, Tensor]) -> Module:
     return copy.deepcopy(module, dict(values))
 
 
-def call_with(module: nn.Module, values: Mapping[int, Tensor], *arguments: Any) -> Any:
+def call_with(module: nn.Module, values: Mapping[int, Tensor], *arguments: object) -> Any:
     """The answer of `copied_with`."""
     return copied_with(module, values)(*arguments)
 
@@ -145,7 +147,7 @@ def as_function(module: nn.Module, kept: Mapping[int, Any] | None = None) -> Cal
     # Other tensors that the module keeps are constants: the same objects in each copy.
     same = {**{key: value for key, value in visited.items() if isinstance(value, Tensor)}, **(kept or {})}
 
-    def called(given: Any, arguments: tuple[Any, ...]) -> Any:
+    def called(given: Any, arguments: tuple[object, ...]) -> Any:
         return call_with(module, {**same, **{id(old): new for old, new in zip(tensors, given, strict=True)}}, *arguments)
 
     return called

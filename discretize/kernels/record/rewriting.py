@@ -74,9 +74,9 @@ def _convolution(
     given: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: object = 1,
+    padding: object = 0,
+    dilation: object = 1,
     groups: int = 1,
 ) -> Tensor:
     sizes, axes = weight.shape[2:], weight.dim() - 2

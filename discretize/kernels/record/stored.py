@@ -152,7 +152,7 @@ def _function(name: str) -> Callable[..., Any]:
     return found
 
 
-def _value(given: Any, places: Mapping[Node, int]) -> Any:
+def _value(given: object, places: Mapping[Node, int]) -> Any:
     if given is None or type(given) in (bool, int, float, str):
         return given
     if isinstance(given, Node):
@@ -163,7 +163,7 @@ def _value(given: Any, places: Mapping[Node, int]) -> Any:
     return {name: _value(parts(given), places)}
 
 
-def _read(given: Any, nodes: Sequence[Node]) -> Any:
+def _read(given: object, nodes: Sequence[Node]) -> Any:
     if isinstance(given, list):
         return [_read(each, nodes) for each in given]
     if not isinstance(given, dict):
@@ -203,7 +203,7 @@ def _tensor(parts: list[Any]) -> Tensor:
     return torch.from_numpy(flat).view(dtype).reshape(shape).to(device)
 
 
-def _fields(given: Any) -> list[Any]:
+def _fields(given: object) -> list[Any]:
     kind = type(given)
     # Not of what is told from its like by being another object.
     if not dataclasses.is_dataclass(kind) or not kind.__module__.startswith(OURS) or kind.__eq__ is object.__eq__:

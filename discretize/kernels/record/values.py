@@ -49,7 +49,7 @@ class Values:
 
     made: dict[tuple[Any, ...], Value] = field(default_factory=dict)
 
-    def make(self, operation: str, of: Iterable[Value] = (), width: int = 1, settings: tuple[Any, ...] = ()) -> Value:
+    def make(self, operation: str, of: Iterable[Value] = (), width: int = 1, settings: tuple[object, ...] = ()) -> Value:
         of = tuple(of)
         if simpler := self._simpler(operation, of, width, settings):
             return simpler

@@ -76,7 +76,7 @@ def unwatched(name: str) -> str:
     return f"its code asks for `{name}`, which cannot be compared from call to call"
 
 
-def refused(value: Any) -> str | None:
+def refused(value: object) -> str | None:
     """The name of a module, a function or a source of chance whose answers are not of arguments alone; None for all else."""
     if isinstance(value, ModuleType):
         return _refused_name(value.__name__)
@@ -111,7 +111,7 @@ def _refused_name(name: str, function: bool = False) -> str | None:
     return name if asks and not name.startswith(("torch._C._", "torch._C.Size")) else None
 
 
-def asked_by_call(frame: FrameType, function: Any = None) -> str | None:
+def asked_by_call(frame: FrameType, function: object = None) -> str | None:
     """Why a call cannot be watched: of a builtin function, or of the code of a library in a frame."""
     if frame.f_code.co_filename.startswith("<frozen importlib"):  # of an import, whose name was looked at
         return None
@@ -119,7 +119,7 @@ def asked_by_call(frame: FrameType, function: Any = None) -> str | None:
     return None if asked is None else unwatched(asked)
 
 
-def _called(frame: FrameType, function: Any) -> str | None:
+def _called(frame: FrameType, function: object) -> str | None:
     if function is not None:
         return refused(function)
     home, name = frame.f_globals.get("__name__"), frame.f_code.co_name
@@ -140,7 +140,7 @@ class _Chain(NamedTuple):
         return ".".join(self.names)
 
 
-def asked_in(code: CodeType, names: Mapping[str, Any], own: Mapping[str, Any]) -> str | None:
+def asked_in(code: CodeType, names: Mapping[str, object], own: Mapping[str, object]) -> str | None:
     r"""Why code cannot be watched, as its instructions say; before it runs.
 
     Args:    names: its globals; own: its arguments and what it closes over.
@@ -162,7 +162,7 @@ def asked_in(code: CodeType, names: Mapping[str, Any], own: Mapping[str, Any]) -
     return None
 
 
-def _chain(lines: list[dis.Instruction], at: int, scope: tuple[Mapping[str, Any], Mapping[str, Any]]) -> _Chain | None:
+def _chain(lines: list[dis.Instruction], at: int, scope: tuple[Mapping[str, object], Mapping[str, object]]) -> _Chain | None:
     """The one that begins at an instruction, or anything that attributes are taken of."""
     each, (names, own) = lines[at], scope
     if each.opname in ATTRIBUTE:
@@ -189,7 +189,7 @@ def _names(each: dis.Instruction) -> tuple[str, ...]:
     return tuple(map(str, each.argval)) if isinstance(each.argval, tuple) else (str(each.argval),)
 
 
-def _attribute(value: Any, name: str) -> Any:
+def _attribute(value: object, name: str) -> Any:
     """Of modules and objects, without running code of theirs."""
     if value is UNKNOWN or isinstance(value, Tensor | type):
         return UNKNOWN
@@ -215,7 +215,7 @@ def _asked_by(chain: _Chain) -> str | None:
     return None
 
 
-def _asked_by_pattern(names: Any) -> str | None:
+def _asked_by_pattern(names: object) -> str | None:
     """Of `case Kind(name=...)`, whatever is matched."""
     asked = {*names} & (OF_ANYTHING | OF_TENSORS) if isinstance(names, tuple) else set()
     return f"case ...({min(asked)}=...)" if asked else None
@@ -241,7 +241,7 @@ def _asked_by_name(chain: _Chain, lines: list[dis.Instruction], scope: Any) -> s
     return None if known else f"{chain.words}({of.words if of else '...'}{name})"
 
 
-def _may_be_a_tensor(value: Any) -> bool:
+def _may_be_a_tensor(value: object) -> bool:
     return value is UNKNOWN or isinstance(value, Tensor) or (isinstance(value, type) and issubclass(value, Tensor))
 
 

@@ -178,11 +178,11 @@ class Reader:
             raise self.unknown(f"its result of shape {tuple(shape)} has more or less than one axis of samples")
         return found
 
-    def own(self, given: Any) -> Any:
+    def own(self, given: object) -> Any:
         """What each sample has of an argument; None where it is the same for all."""
         return self.zones.rows.get(given) if isinstance(given, Node) else None
 
-    def value(self, given: Any, like: tuple[int, ...] | None = None) -> Value:
+    def value(self, given: object, like: tuple[int, ...] | None = None) -> Value:
         """An argument; of the sizes `like` where it is more than one number."""
         if isinstance(given, Value):
             return given
@@ -213,7 +213,7 @@ class Reader:
             self.zones.matrices.append((given, turned, place))
         return self.zones.matrices.index((given, turned, place))
 
-    def by_unit(self, name: str, *arguments: Any) -> Value:
+    def by_unit(self, name: str, *arguments: object) -> Value:
         """A function of the numbers of each unit."""
         sizes = self.sizes()
         return self.values.make(name, [self.value(given, sizes) for given in arguments], prod(sizes))

@@ -139,7 +139,7 @@ class TritonNetworks:
         return [of_xs, of_h0, of_dt if own_dt or of_dt is None else of_dt.sum(0), *of_weights]
 
 
-def launch(text: str, name: str, h0: Tensor, width: int, given: Sequence[Any], how: Mapping[str, Any]) -> None:
+def launch(text: str, name: str, h0: Tensor, width: int, given: Sequence[object], how: Mapping[str, object]) -> None:
     """A kernel of a text for all samples of h0; width: the largest of its vectors."""
     how = {"ROWS": ROWS, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]} | dict(how)
     warps = MANY_WARPS if width > WIDE else WARPS
@@ -187,7 +187,7 @@ class _Text(importlib.abc.SourceLoader):
     def __init__(self, text: str) -> None:
         self.text = text.encode()
 
-    def get_data(self, path: Any) -> bytes:
+    def get_data(self, path: object) -> bytes:
         return self.text
 
     def get_filename(self, fullname: str) -> str:

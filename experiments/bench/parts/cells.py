@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -108,7 +107,7 @@ KINDS: dict[str, Callable[..., nn.RNNBase]] = {"RNN": nn.RNN, "GRU": nn.GRU, "LS
 
 
 def cell_rows(
-    session: Session, sizes: CellSizes, fields: Sequence[str], part: str = "cells", works: Sequence[str] = WORKS, **facts: Any
+    session: Session, sizes: CellSizes, fields: Sequence[str], part: str = "cells", works: Sequence[str] = WORKS, **facts: object
 ) -> Iterator[Row]:
     """Time all candidates for these fields."""
     x = samples(sizes, session.device)

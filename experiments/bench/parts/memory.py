@@ -78,7 +78,7 @@ def _solves(session: Session, peer_solves: tuple[str, ...]) -> list[tuple[str, d
     return found
 
 
-def _row(session: Session, kind: str, time: int, hidden: int, label: str, given: Mapping[str, Any]) -> Iterator[Row]:
+def _row(session: Session, kind: str, time: int, hidden: int, label: str, given: Mapping[str, object]) -> Iterator[Row]:
     """Growth in bytes, from a process of its own; nothing where that fails."""
     checkpoint()
     problem = f"{kind}, T {time}, B {BATCH}, H {hidden}"

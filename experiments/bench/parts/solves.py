@@ -181,7 +181,7 @@ def solve_rows(
     target: float = TARGET,
     part: str = "solves",
     works: Sequence[str] = WORKS,
-    **facts: Any,
+    **facts: object,
 ) -> Iterator[Row]:
     """Time all candidates that meet the target."""
     tuned, jobs = list(tuned_solvers(session, part, problem, candidates, target)), []
@@ -193,7 +193,7 @@ def solve_rows(
         yield replace(row, facts={**row.facts, "compile_seconds": solver.compile_seconds})  # known once all have run
 
 
-def solve_job(tuned: Tuned, solver: Solver, work: str, **facts: Any) -> Job:
+def solve_job(tuned: Tuned, solver: Solver, work: str, **facts: object) -> Job:
     """A solve at the tuned tolerance."""
     call = solver.states if work == FORWARD else solver.gradients
     return Job(tuned.candidate.name, work, lambda: call(tuned.tolerance), facts, warm=tuned.candidate.slow)

@@ -68,15 +68,25 @@ class _Carried(diffrax.AbstractAdaptiveStepSizeController):
     atol = property(lambda self: self.inner.atol)
     norm = property(lambda self: self.inner.norm)
 
-    def wrap(self, direction: Any) -> _Carried:
+    def wrap(self, direction: object) -> _Carried:
         return _Carried(self.inner.wrap(direction))
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any) -> Any:
+    def init(
+        self, terms: object, t0: object, t1: object, y0: object, dt0: object, args: object, func: object, error_order: object
+    ) -> Any:
         end, state = self.inner.init(terms, t0, t1, y0, dt0, args, func, error_order)
         return end, (state, jnp.zeros_like(end - t0))
 
     def adapt_step_size(
-        self, t0: Any, t1: Any, y0: Any, y1_candidate: Any, args: Any, y_error: Any, error_order: Any, controller_state: Any
+        self,
+        t0: object,
+        t1: Any,
+        y0: object,
+        y1_candidate: Any,
+        args: object,
+        y_error: Any,
+        error_order: object,
+        controller_state: Any,
     ) -> Any:
         state, longest = controller_state
         given = (t0, t1, y0, y1_candidate, args, y_error, error_order, state)
@@ -90,7 +100,9 @@ class _Jitted:
 
     compiled: ClassVar[dict[tuple[Any, ...], Callable[..., Any]]] = {}  # one compilation for problems of equal shapes
 
-    def __init__(self, functions: tuple[Callable[..., Any], ...], given: Sequence[Any], evaluations: int, *key: Any) -> None:
+    def __init__(
+        self, functions: tuple[Callable[..., object], ...], given: Sequence[object], evaluations: int, *key: object
+    ) -> None:
         self.functions, self.evaluations, self.key, self.compile_seconds = functions, evaluations, key, 0.0
         with jax.enable_x64(True):
             self.given = jax.tree.map(_array, given)
@@ -135,7 +147,7 @@ def _from_starts(problem: Problem) -> _Jitted:
         raise TypeError(f"{problem.name} is not Lorenz's equation, which is written for JAX here.")
     begin, end = problem.times.tolist()
 
-    def flow(t: Array, h: Array, args: Any) -> Array:
+    def flow(t: Array, h: Array, args: object) -> Array:
         x, y, z = h
         return jnp.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z])
 

@@ -34,7 +34,7 @@ class ODERNNByHand(nn.Module):
     Source:  Rubanova, Chen and Duvenaud 2019, algorithm 1.
     """
 
-    def __init__(self, values: int, hidden: int, units: int = 50, **settings: Any) -> None:
+    def __init__(self, values: int, hidden: int, units: int = 50, **settings: object) -> None:
         super().__init__()
         self.net = nn.Sequential(nn.Linear(hidden, units), nn.Tanh(), nn.Linear(units, hidden))
         self.cell, self.read_out, self.settings = nn.GRUCell(2 * values, hidden), nn.Linear(hidden, CLASSES), settings

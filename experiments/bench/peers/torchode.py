@@ -34,7 +34,7 @@ class _RecordingController(torchode.IntegralController):
 
     longest: Tensor
 
-    def adapt_step_size(self, t0: Tensor, dt: Tensor, *rest: Any) -> Any:
+    def adapt_step_size(self, t0: Tensor, dt: Tensor, *rest: object) -> Any:
         accept, following, *others = super().adapt_step_size(t0, dt, *rest)
         steps = torch.maximum(dt, following).detach()
         self.longest = torch.where(accept, torch.maximum(self.longest, steps), self.longest)

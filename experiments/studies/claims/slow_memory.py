@@ -41,7 +41,7 @@ FORGETS = 25  # of c in alpha = c/T, with which networks forget within a sequenc
 CHANCE, SOLVED = 0.6, 0.95
 
 
-def forgotten(results: Results, **of: Any) -> pd.DataFrame:
+def forgotten(results: Results, **of: object) -> pd.DataFrame:
     """The rows of networks that forget within a sequence."""
     return where(results.rows, c=FORGETS, **of)
 

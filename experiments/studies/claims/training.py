@@ -61,7 +61,7 @@ def started(start: str, longest: float) -> dict[str, Any]:
     return {"init": start, "t_max": longest if start == "chrono" else None}
 
 
-def by_adam(point: Point, sizes: Sizes, **settings: Any) -> Configuration:
+def by_adam(point: Point, sizes: Sizes, **settings: object) -> Configuration:
     """Configure a training by Adam with clipped gradients, evaluated once."""
     shared = {"optimizer": "adam", "clip": 1.0, "rate": sizes.rate, "evaluation": sizes.sequences, **once(sizes.steps)}
     return configuration(hidden=sizes.hidden, seed=point["seed"], **{**shared, **settings})

@@ -59,7 +59,7 @@ def ncps_kinds(*names: str) -> tuple[type[nn.Module], ...]:
     return tuple(getattr(ncps.torch, name) for name in names)
 
 
-def _synapses(cell: Any, kind: str, scale: Tensor, bias: Tensor | None) -> Synapses:
+def _synapses(cell: object, kind: str, scale: Tensor, bias: Tensor | None) -> Synapses:
     """Rewrite sigma(s (a u + b - m)) as sigma((s a) u + s (b - m))."""
     mask, slope, centre, potential = (getattr(cell, kind + name) for name in ("sparsity_mask", "sigma", "mu", "erev"))
     synapses = Synapses(mask * torch.where(potential < 0, -1, 1), dtype=slope.dtype, device=slope.device)

@@ -119,7 +119,7 @@ class HeldSymbols(Study):
         return rows
 
     def verdict(self, results: Results) -> Verdict:
-        def at(name: str, weights: str = "trained", **values: Any) -> pd.DataFrame:
+        def at(name: str, weights: str = "trained", **values: object) -> pd.DataFrame:
             found = where(results.rows, map=name, weights=weights, **values)
             if found.empty:
                 raise NotEnoughError("no run is done yet")

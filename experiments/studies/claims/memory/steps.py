@@ -165,7 +165,7 @@ class MemoryAndSteps(Study):
         return rows
 
     def verdict(self, results: Results) -> Verdict:
-        def at(what: str, column: str, **values: Any) -> Spread:
+        def at(what: str, column: str, **values: object) -> Spread:
             found = where(results.rows, kind=what, **values)[column].dropna()
             if found.empty:
                 raise NotEnoughError("runs of both tasks are needed")
