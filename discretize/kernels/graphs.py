@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from ctrnn.fields.computed import with_computed_weights
+from discretize.kernels.cpp.rows import Written
 from discretize.kernels.eligibility import autocast_reason, device_reason, setting_reason, tensor_reason, transform_reason
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.program import Program, StepModule
-from discretize.kernels.sequences import derivatives_reason, kernel_for
+from discretize.kernels.sequences import CompiledKernel, derivatives_reason, kernel_for
 from discretize.steps.step import Step
 
 __all__ = ["Node", "node_for", "run_in_graph"]
@@ -38,7 +39,7 @@ class Node(NamedTuple):
 
 
 class _Traced(NamedTuple):
-    kernel: Any
+    kernel: CompiledKernel
     field: weakref.ref[VectorField]
     step: Step
     values: tuple[Any, ...]
@@ -87,13 +88,13 @@ def _at(module: object, path: tuple[str, ...]) -> Any:
     return module
 
 
-def _digest(program: Program) -> str:
+def _digest(program: Program[Written]) -> str:
     constants = [constant.cpu().numpy().tobytes() for constant in program.constants]
     told = (program.written.text, program.written.sizes, program.before.code, program.after.code, constants)
     return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
 
 
-def _kernel(name: str) -> Any:
+def _kernel(name: str) -> CompiledKernel:
     """The kernel of a node. RuntimeError where the field is no longer what it was written for."""
     traced = _traced[name]
     field = traced.field()
@@ -122,8 +123,8 @@ def _steps(
     xs: Tensor, h0: Tensor, weights: Sequence[Tensor], dt: float, substeps: int, kernel: str, keep: bool
 ) -> tuple[Tensor, Tensor]:
     found = _kernel(kernel)
-    states, kept = found.forward(found.call(substeps, True, xs, h0, dt, weights), keep)
-    return states, kept if keep else states.new_empty(0)
+    states, kept = found.call(substeps, True, xs, h0, dt, weights).forward(keep)
+    return states, states.new_empty(0) if kept is None else kept
 
 
 @torch.library.register_fake("ctrnn::steps")
@@ -146,10 +147,8 @@ def _steps_backward(
     substeps: int,
     kernel: str,
 ) -> list[Tensor]:
-    found = _kernel(kernel)
-    of_x, of_h0, _, *others = found.backward(
-        found.call(substeps, True, xs, h0, dt, weights), kept, grad, (needed[0], True, False)
-    )
+    call = _kernel(kernel).call(substeps, True, xs, h0, dt, weights)
+    of_x, of_h0, _, *others = call.backward(kept, grad, (needed[0], True, False))
     gradients = zip((of_x, of_h0, *others), (xs, h0, *weights), needed, strict=True)
     return [torch.zeros_like(tensor) if gradient is None else gradient for gradient, tensor, need in gradients if need]
 

@@ -23,7 +23,7 @@ from discretize.kernels.build import Libraries, Unavailable, begin
 from discretize.kernels.eligibility import warn_once
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
 from discretize.kernels.record.guards import Guards
-from discretize.kernels.record.program import FlowModule, Program, StepModule, Writer, weights_of, with_weights
+from discretize.kernels.record.program import FlowModule, Program, StepModule, Text, Writer, weights_of, with_weights
 from discretize.kernels.record.stored import Recorder, is_stored, program_key
 from discretize.kernels.record.watched import Unwatched
 from discretize.kernels.record.zones import Unknown
@@ -123,7 +123,7 @@ def by_steps(uses: Uses, field: VectorField) -> Iterator[None]:
         uses.seconds += (time.perf_counter() - start) * (1 + BACKWARD * learns)
 
 
-def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer) -> bool:
+def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Any]) -> bool:
     """Whether a kernel can be had for less than its price; asked once for each in a process."""
     key = program_key(attributes, wanted, dtype, write)
     return key is not None and is_stored(key)
@@ -167,8 +167,8 @@ def kernel_of(
     attributes: Attributes,
     wanted: Mapping[str, bool],
     dtype: torch.dtype,
-    make: Callable[[Program, Recorder], Kernel | str],
-    write: Writer,
+    make: Callable[[Program[Text], Recorder], Kernel | str],
+    write: Writer[Text],
     libraries: Libraries,
     guards: Guards,
     uses: Uses,
@@ -203,9 +203,9 @@ def _attempt(
     module: StepModule | FlowModule,
     wanted: Mapping[str, bool],
     dtype: torch.dtype,
-    make: Callable[[Program, Recorder], Kernel | str],
+    make: Callable[[Program[Text], Recorder], Kernel | str],
     attributes: Attributes,
-    write: Writer,
+    write: Writer[Text],
     libraries: Libraries,
 ) -> _Made:
     reads = GlobalReads()

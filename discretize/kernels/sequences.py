@@ -33,7 +33,7 @@ from discretize.kernels.cpp.programs import (
     functions_of,
     strides,
 )
-from discretize.kernels.cpp.rows import written
+from discretize.kernels.cpp.rows import Written, written
 from discretize.kernels.eligibility import (
     Fused,
     device_reason,
@@ -55,7 +55,7 @@ from discretize.kernels.triton.kernels import STORED, TritonNetworks, triton_rea
 from discretize.solvers.detached import ModuleSettings
 from discretize.steps.step import Step
 
-__all__ = ["derivatives_reason", "kernel_for", "run_triton", "run_written", "steps_counted"]
+__all__ = ["CompiledKernel", "derivatives_reason", "kernel_for", "run_triton", "run_written", "steps_counted"]
 
 # -O2: their loops are in what is compiled for the field, and in products.
 STEPS = Source(SOURCES / "steps.cpp", flags=("-O2",))
@@ -88,14 +88,20 @@ class SequenceKernel(Protocol):
 
     moves: Mapping[str, bool]
 
-    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Sequence[Tensor]) -> Any:
-        """The arguments of a call, laid out; rests: whether samples of no length leave the state as it is."""
+    def call(
+        self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]
+    ) -> SequenceCall:
+        """Lay out the arguments of a call; rests: whether samples of no length leave the state as it is."""
 
-    def forward(self, call: Any, keep: bool) -> tuple[Tensor, Tensor | None]:
-        """The states after samples, (time, batch, state), and what the backward pass reads."""
 
-    def backward(self, call: Any, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
-        """The gradients to x, h0, dt and the weights."""
+class SequenceCall(Protocol):
+    """A call of a kernel: its arguments, laid out, and the two passes over them."""
+
+    def forward(self, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """Compute the states after samples, (time, batch, state), and what the backward pass reads."""
+
+    def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        """Compute the gradients to x, h0, dt and the weights."""
 
 
 class _Engine(NamedTuple):
@@ -103,8 +109,8 @@ class _Engine(NamedTuple):
 
     name: str
     reason: Callable[[Tensor], str | None]
-    kernel: Callable[[Program, torch.dtype, Mapping[str, bool]], SequenceKernel]
-    write: Callable[[torch.dtype], Writer]
+    kernel: Callable[[Program[Any], torch.dtype, Mapping[str, bool]], SequenceKernel]
+    write: Callable[[torch.dtype], Writer[Any]]
     networks: bool
     libraries: tuple[Source, ...] = ()  # of any field
 
@@ -136,7 +142,8 @@ def _run_written(
     weights, kernel = _found(engine, field, step, wanted, h0, waits_for_kernels(fused))
     if isinstance(kernel, str):
         return None, {"engine": "steps", "engine_why": kernel}
-    states = _states(kernel, field, step, substeps, dt if lengths is None else None, xs, h0, lengths, *weights)
+    number = None if isinstance(dt, Tensor) else dt
+    states = _states(kernel, field, step, substeps, number, xs, h0, lengths, *weights)
     return states, {"engine": engine.name, "engine_why": None}
 
 
@@ -166,12 +173,12 @@ def _found(
     return weights, kernel
 
 
-def _states(kernel: SequenceKernel, field: VectorField, step: Step, substeps: int, number: object, *inputs: Any) -> Tensor:
+def _states(kernel: SequenceKernel, field: VectorField, step: Step, substeps: int, number: float | None, *inputs: Any) -> Tensor:
     if maps_networks() or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)):
         states: Tensor = _Steps.apply(kernel, StepModule(field, step), substeps, number, *inputs)[0]
         return states
     xs, h0, dt, *weights = inputs
-    return kernel.forward(kernel.call(substeps, True, xs, h0, number if dt is None else dt, weights), keep=False)[0]
+    return kernel.call(substeps, True, xs, h0, dt if number is None else number, weights).forward(keep=False)[0]
 
 
 def _first_network(module: StepModule, weights: tuple[Tensor, ...]) -> StepModule:
@@ -211,10 +218,12 @@ def derivatives_reason(step: Step) -> str | None:
     return f"{type(step).__name__} takes derivatives of the field" if step.tangents or step.jacobians else None
 
 
-def kernel_for(module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> Any:
+def kernel_for(module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> CompiledKernel | str:
     """The compiled kernel of a step's code, made where there is none yet, or why there is none."""
     uses = uses_of(module.field, type(module.step))
-    return _kernel(_COMPILED, module, attributes, wanted, dtype, guards=Guards(), uses=uses, wait=True)
+    kernel = _kernel(_COMPILED, module, attributes, wanted, dtype, guards=Guards(), uses=uses, wait=True)
+    assert isinstance(kernel, CompiledKernel | str)
+    return kernel
 
 
 def _kernel(
@@ -223,7 +232,7 @@ def _kernel(
     """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients, and "stored", whether x
     lies in bfloat16; how: as for `kernel_of`."""
 
-    def make(program: Program, _: Recorder) -> SequenceKernel | str:
+    def make(program: Program[Any], _: Recorder) -> SequenceKernel | str:
         kernel = engine.kernel(program, dtype, wanted)
         why = wanted["stored"] and _disagreement(kernel, module, dtype, STORED[0])
         return why or _disagreement(kernel, module, dtype, dtype) or kernel
@@ -232,10 +241,10 @@ def _kernel(
     return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype), libraries, **how)
 
 
-class _Kernel:
+class CompiledKernel:
     """A program and its library."""
 
-    def __init__(self, program: Program, dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
+    def __init__(self, program: Program[Written], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.program, self.moves, self.functions = program, moves, functions_of(program, dtype)
         self.library, self._kept = library(STEPS, {"REAL": REALS[dtype]}), dict[int, int]()
         self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(SequenceStructure)], c_size_t
@@ -243,8 +252,8 @@ class _Kernel:
         self.library.ctrnn_steps_backwards.argtypes = [POINTER(SequenceStructure), c_size_t, c_void_p, POINTER(Gradients)]
         self.library.ctrnn_steps_forwards.restype = self.library.ctrnn_steps_backwards.restype = c_int
 
-    def call(self, *given: Any) -> _Call:
-        return _Call(self, *given)
+    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]) -> _Call:
+        return _Call(self, substeps, rests, xs, h0, dt, weights)
 
     def kept_of(self, state: int) -> int:
         """How many numbers are kept of a step and a sample for the backward pass."""
@@ -256,40 +265,22 @@ class _Kernel:
             )
         return self._kept[state]
 
-    def forward(self, call: _Call, keep: bool) -> tuple[Tensor, Tensor | None]:
-        """The states after samples, (time, batch, state), and what the backward pass reads; of networks, if there are several."""
-        (time, batch, _), steps = call.xs.shape[-3:], call.steps
-        states = call.xs.new_empty(*call.networks, time, *call.h0.shape[-2:])
-        width = self.kept_of(call.h0.shape[-1])
-        kept = call.xs.new_empty(*call.networks, steps, batch, width) if keep else None
-        if self.library.ctrnn_steps_forwards(call.sequences, call.count, states.data_ptr(), address(kept)):
-            raise MemoryError(f"There is no memory for {steps} steps of {batch} samples; take shorter pieces or smaller batches.")
-        return states, kept
-
-    def backward(self, call: _Call, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
-        """The gradients to x, h0, dt and the weights."""
-        grad, (_, batch, inputs), steps = grad.contiguous(), call.xs.shape[-3:], call.steps
-        of_x = call.xs.new_empty(*call.networks, steps, batch, inputs) if needed[0] else None
-        of_dt = call.xs.new_empty(*call.networks, steps, batch) if needed[2] else None
-        of_h0, sums = torch.empty_like(call.h0), Sums(self.program, call.xs, *call.networks)
-        rows = zip(*(_parts(tensor, call.count) for tensor in (grad, of_x, of_h0, of_dt)), sums.structures, strict=True)
-        to = (Gradients * call.count)(*(Gradients(*places, ctypes.pointer(each)) for *places, each in rows))
-        if self.library.ctrnn_steps_backwards(call.sequences, call.count, kept.data_ptr(), to):
-            raise MemoryError(f"There is no memory for the gradients of {steps} steps of {batch} samples; take smaller batches.")
-        if of_x is not None:
-            of_x = of_x.unflatten(-3, (-1, call.substeps)).sum(-3) if call.substeps > 1 else of_x
-            of_x = of_x.sum_to_size(call.xs.shape)
-        if of_dt is not None:
-            of_dt = of_dt.unflatten(-2, (-1, call.substeps)).sum(-2)[..., None].sum_to_size(call.dt.shape)
-        return [of_x, of_h0, of_dt, *sums.gradients(call.weights)]
-
 
 class _Call:
     """The numbers of a call, laid out as the kernel reads them; of several networks h0 and weights have a first axis for them,
     and xs and dt if they differ."""
 
-    def __init__(self, kernel: _Kernel, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> None:
-        self.substeps, self.weights = substeps, [weight.detach() for weight in weights]
+    def __init__(
+        self,
+        kernel: CompiledKernel,
+        substeps: int,
+        rests: bool,
+        xs: Tensor,
+        h0: Tensor,
+        dt: float | Tensor,
+        weights: Sequence[Tensor],
+    ) -> None:
+        self.kernel, self.substeps, self.weights = kernel, substeps, [weight.detach() for weight in weights]
         self.xs, self.h0 = (tensor.detach().contiguous() for tensor in (xs, h0))
         self.dt = dt.detach() if isinstance(dt, Tensor) else xs.new_full((), dt)
         self.networks, self.count, self.steps = h0.shape[:-2], h0.shape[:-2].numel(), xs.shape[-3] * substeps
@@ -305,6 +296,33 @@ class _Call:
             )
         )
 
+    def forward(self, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """The states after samples, (time, batch, state), and what the backward pass reads; of networks, if there are several."""
+        (time, batch, _), steps = self.xs.shape[-3:], self.steps
+        states = self.xs.new_empty(*self.networks, time, *self.h0.shape[-2:])
+        width = self.kernel.kept_of(self.h0.shape[-1])
+        kept = self.xs.new_empty(*self.networks, steps, batch, width) if keep else None
+        if self.kernel.library.ctrnn_steps_forwards(self.sequences, self.count, states.data_ptr(), address(kept)):
+            raise MemoryError(f"There is no memory for {steps} steps of {batch} samples; take shorter pieces or smaller batches.")
+        return states, kept
+
+    def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        """The gradients to x, h0, dt and the weights."""
+        grad, (_, batch, inputs), steps = grad.contiguous(), self.xs.shape[-3:], self.steps
+        of_x = self.xs.new_empty(*self.networks, steps, batch, inputs) if needed[0] else None
+        of_dt = self.xs.new_empty(*self.networks, steps, batch) if needed[2] else None
+        of_h0, sums = torch.empty_like(self.h0), Sums(self.kernel.program, self.xs, *self.networks)
+        rows = zip(*(_parts(tensor, self.count) for tensor in (grad, of_x, of_h0, of_dt)), sums.structures, strict=True)
+        to = (Gradients * self.count)(*(Gradients(*places, ctypes.pointer(each)) for *places, each in rows))
+        if self.kernel.library.ctrnn_steps_backwards(self.sequences, self.count, kept.data_ptr(), to):
+            raise MemoryError(f"There is no memory for the gradients of {steps} steps of {batch} samples; take smaller batches.")
+        if of_x is not None:
+            of_x = of_x.unflatten(-3, (-1, self.substeps)).sum(-3) if self.substeps > 1 else of_x
+            of_x = of_x.sum_to_size(self.xs.shape)
+        if of_dt is not None:
+            of_dt = of_dt.unflatten(-2, (-1, self.substeps)).sum(-2)[..., None].sum_to_size(self.dt.shape)
+        return [of_x, of_h0, of_dt, *sums.gradients(self.weights)]
+
 
 def _parts(tensor: Tensor | None, count: int) -> list[int | None]:
     """Where each of so many equal parts of a tensor lies."""
@@ -314,7 +332,7 @@ def _parts(tensor: Tensor | None, count: int) -> list[int | None]:
     return [tensor.data_ptr() + k * (tensor.numel() // count) * tensor.element_size() for k in range(count)]
 
 
-_COMPILED = _Engine("compiled", device_reason, _Kernel, lambda dtype: written, True, (STEPS, PRODUCTS))
+_COMPILED = _Engine("compiled", device_reason, CompiledKernel, lambda dtype: written, True, (STEPS, PRODUCTS))
 _TRITON = _Engine("triton", triton_reason, TritonNetworks, writer, networks=True)
 run_written, run_triton = partial(_run_written, _COMPILED), _run_stored
 
@@ -324,11 +342,11 @@ class _Steps(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        kernel: SequenceKernel, module: StepModule, substeps: int, number: object, *inputs: Any
+        kernel: SequenceKernel, module: StepModule, substeps: int, number: float | None, *inputs: Any
     ) -> tuple[Tensor, Tensor | None]:
         xs, h0, dt, *weights = inputs
         rests = dt is None or not dt.requires_grad
-        return kernel.forward(kernel.call(substeps, rests, xs, h0, number if dt is None else dt, weights), keep=True)
+        return kernel.call(substeps, rests, xs, h0, dt if number is None else number, weights).forward(keep=True)
 
     # Which torch asks for at each call, and Python's own way to it takes 20 us.
     forward.__signature__ = signature(forward)  # type: ignore[attr-defined]
@@ -353,13 +371,19 @@ class _Steps(torch.autograd.Function):
         else:
             xs, h0, dt, *weights = inputs
             with torch.autocast(grad.device.type, enabled=False):
-                call = kernel.call(substeps, not needed[2], xs, h0, number if dt is None else dt, weights)
-                found = kernel.backward(call, kept, grad, needed[:3])
+                call = kernel.call(substeps, not needed[2], xs, h0, dt if number is None else number, weights)
+                found = call.backward(kept, grad, needed[:3])
         return None, None, None, None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
 
     @staticmethod
     def vmap(
-        info: Any, axes: tuple[object, ...], kernel: SequenceKernel, module: StepModule, substeps: int, number: Any, *inputs: Any
+        info: Any,
+        axes: tuple[object, ...],
+        kernel: SequenceKernel,
+        module: StepModule,
+        substeps: int,
+        number: float | None,
+        *inputs: Any,
     ) -> tuple[tuple[Tensor], tuple[int]]:
         """Over the networks of an ensemble: all in one run of the kernel."""
         given = [t if axis is None else t.movedim(axis, 0) for t, axis in zip(inputs, axes[4:], strict=True)]
@@ -369,14 +393,16 @@ class _Steps(torch.autograd.Function):
         return (_states(kernel, module.field, module.step, substeps, number, *given),), (0,)
 
 
-def _states_by_steps(module: StepModule, substeps: int, number: Any, xs: Tensor, h0: Tensor, dt: Any, *weights: Tensor) -> Tensor:
+def _states_by_steps(
+    module: StepModule, substeps: int, number: float | None, xs: Tensor, h0: Tensor, dt: Any, *weights: Tensor
+) -> Tensor:
     """The same states step by step, which autograd differentiates."""
     if h0.dim() > 2:
         axes = (0 if xs.dim() > 3 else None, 0, 0 if dt is not None and dt.dim() > 3 else None, *[0] * len(weights))
         every: Tensor = torch.func.vmap(partial(_states_by_steps, module, substeps, number), axes)(xs, h0, dt, *weights)
         return every
     step, h, states = with_weights(module, weights), h0, []
-    lengths = [h0.new_full((1, 1), number)] * len(xs) if dt is None else list(dt.unbind(0))
+    lengths = dt.unbind(0) if number is None else [h0.new_full((1, 1), number)] * len(xs)
     for x, length in zip(xs.to(h0.dtype).unbind(0), lengths, strict=True):
         for _ in range(substeps):
             h = step(x, h, (length / substeps).expand(len(h), 1))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from discretize import compat
 from discretize.kernels.build import Source, library
+from discretize.kernels.cpp.rows import Written
 from discretize.kernels.record.program import Program
 
 __all__ = [
@@ -59,7 +60,7 @@ class SumsStructure(Structure):
     _fields_ = [("sums", c_size_t), *((name, c_void_p) for name in ("heights", "widths", "sum"))]
 
 
-def functions_of(program: Program, dtype: torch.dtype) -> dict[str, int]:
+def functions_of(program: Program[Written], dtype: torch.dtype) -> dict[str, int]:
     """The addresses of products and of a program's passes. Raises `Unavailable`."""
     # -O2: no loops are left to unroll. It compiles in 0.8 times what -O3 takes, and runs in 0.7 times what -O1 makes.
     name = "lane_program.cpp" if program.written.lanes else "program.cpp"
@@ -73,14 +74,14 @@ def functions_of(program: Program, dtype: torch.dtype) -> dict[str, int]:
     return {name: ctypes.cast(found[source][f"ctrnn_{name}"], c_void_p).value or 0 for source in names for name in names[source]}
 
 
-_templates: WeakKeyDictionary[Program, dict[int, tuple[ProgramStructure, Any]]] = WeakKeyDictionary()  # by networks
+_templates: WeakKeyDictionary[Program[Written], dict[int, tuple[ProgramStructure, Any]]] = WeakKeyDictionary()  # by networks
 
 
 class GivenProgram:
     """A program with the numbers of its weights, laid out as kernels read them; of `networks`, if given, each with its own."""
 
     def __init__(
-        self, program: Program, functions: dict[str, int], weights: Sequence[Tensor], networks: int | None = None
+        self, program: Program[Written], functions: dict[str, int], weights: Sequence[Tensor], networks: int | None = None
     ) -> None:
         vectors, matrices = _of_networks(program.read, networks, weights)
         columns = [matrix if matrix.dim() == 2 + (networks is not None) else matrix[..., None] for matrix in matrices]
@@ -97,7 +98,7 @@ class GivenProgram:
 
 
 def _template(
-    program: Program, functions: dict[str, int], vectors: Sequence[Tensor], columns: Sequence[Tensor], count: int
+    program: Program[Written], functions: dict[str, int], vectors: Sequence[Tensor], columns: Sequence[Tensor], count: int
 ) -> tuple[ProgramStructure, Any]:
     """All of a program's structure but where its numbers lie, whose shapes are the same at each call; and what it points to."""
     text = program.written
@@ -118,7 +119,7 @@ def _template(
 class Sums:
     """Room for a program's sums over samples, and the weights' gradients that they make; of `networks`, if given."""
 
-    def __init__(self, program: Program, like: Tensor, networks: int | None = None) -> None:
+    def __init__(self, program: Program[Written], like: Tensor, networks: int | None = None) -> None:
         self.program, self.networks = program, networks
         first = () if networks is None else (networks,)
         self.tensors = [like.new_empty(*first, *shape) for shape in program.sums]

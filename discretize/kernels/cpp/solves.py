@@ -32,7 +32,7 @@ from discretize.kernels.cpp.programs import (
     functions_of,
     solves_library,
 )
-from discretize.kernels.cpp.rows import written
+from discretize.kernels.cpp.rows import Written, written
 from discretize.kernels.cpp.solving import (
     ALL_STEPS,
     EXPLICIT_METHODS,
@@ -119,7 +119,7 @@ class _Kernel:
 
     run = KernelRun
 
-    def __init__(self, programs: Sequence[Program], module: FlowModule, dtype: torch.dtype, needs: Needs) -> None:
+    def __init__(self, programs: Sequence[Program[Written]], module: FlowModule, dtype: torch.dtype, needs: Needs) -> None:
         self.programs, self.dtype, self.sizes = programs, dtype, (module.field.state_size, module.columns)
         with ThreadPoolExecutor() as threads:
             self.functions = [*threads.map(partial(functions_of, dtype=dtype), programs)]
@@ -149,9 +149,9 @@ class SolveEngine(NamedTuple):
 
     methods: Sequence[str]
     reason: Callable[[Tensor], str | None]
-    writers: Callable[[FlowModule, Needs, torch.dtype], Sequence[Writer]]
-    made: Callable[[FlowModule, torch.dtype, Needs, Program, Recorder], SolveKernel | str]
-    libraries: Callable[[Writer, Needs, torch.dtype], Libraries] = lambda *_: ()
+    writers: Callable[[FlowModule, Needs, torch.dtype], Sequence[Writer[Any]]]
+    made: Callable[[FlowModule, torch.dtype, Needs, Program[Any], Recorder], SolveKernel | str]
+    libraries: Callable[[Writer[Any], Needs, torch.dtype], Libraries] = lambda *_: ()
 
 
 def solve_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> Solved | str:
@@ -216,9 +216,9 @@ def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
     return sum(found[1:], found[0]) if found else None
 
 
-def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program, recorder: Recorder) -> _Kernel | str:
+def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program[Written], recorder: Recorder) -> _Kernel | str:
     along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
-    derivatives = [recorder.program(kind(module.field, module.columns), {"x": needs.x}, dtype) for kind in along]
+    derivatives = [recorder.program(kind(module.field, module.columns), {"x": needs.x}, dtype, written) for kind in along]
     kernel = _Kernel([program, *derivatives], module, dtype, needs)
     if needs.implicit and recorder.agreed:  # torch takes a second to load what derivatives of derivatives need
         return kernel
@@ -259,12 +259,12 @@ def _ignored(done: int) -> None:
     pass
 
 
-def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
+def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer[Written]]:
     small = module.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit
     return (lane_written, written) if small else (written,)
 
 
-def _libraries(write: Writer, needs: Needs, dtype: torch.dtype) -> Libraries:
+def _libraries(write: Writer[Written], needs: Needs, dtype: torch.dtype) -> Libraries:
     lanes = write is lane_written
     return [_library(lanes, needs, dtype), *([] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]})])]
 

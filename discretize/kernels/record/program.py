@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,6 @@ from torch.fx import Graph, GraphModule
 from ctrnn import VectorField
 from ctrnn.rewriting import Rewritten
 from discretize import compat
-from discretize.kernels.cpp.rows import written
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.lowering import is_known, zones_of
 from discretize.kernels.record.phases import ProgramValues
@@ -36,6 +35,7 @@ __all__ = [
     "Program",
     "StateJVP",
     "StepModule",
+    "Text",
     "Weights",
     "Writer",
     "program_of",
@@ -45,7 +45,8 @@ __all__ = [
 
 Module = TypeVar("Module", bound=nn.Module)
 Weights = Sequence[Tensor | None]
-Writer = Callable[[ProgramValues], Any]  # `written`, or another: to the dataclass of its text
+Text = TypeVar("Text")  # a writer's dataclass: a kernel's text with its sizes, or what one text is made of with others
+Writer: TypeAlias = Callable[[ProgramValues], Text]
 
 
 class StepModule(nn.Module):
@@ -104,7 +105,7 @@ class InputJVP(FlowModule):
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Program(Generic[Text]):
     r"""What a kernel is made of.
 
     before: weights and constants -> vectors and matrices; written: the kernel's text; sums: the sizes of sums over samples;
@@ -113,7 +114,7 @@ class Program:
     """
 
     before: GraphModule
-    written: Any
+    written: Text
     sums: tuple[tuple[int, ...], ...]
     after: GraphModule
     constants: tuple[Tensor, ...]
@@ -144,8 +145,8 @@ def with_weights(module: Module, weights: Sequence[Tensor]) -> Module:
 
 
 def program_of(
-    module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer = written
-) -> Program:
+    module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text]
+) -> Program[Text]:
     r"""Record and read a module.
 
     Args:    wanted: whether gradients to "x" and to "dt" are wanted; those to h and to weights that require them always are;

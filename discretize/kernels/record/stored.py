@@ -27,10 +27,9 @@ from torch.fx import Graph, GraphModule, Node
 from discretize import compat
 from discretize.kernels.build import toolchain
 from discretize.kernels.cache import Cache
-from discretize.kernels.cpp.rows import written
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
 from discretize.kernels.record.fingerprint import digest, fingerprint, surroundings
-from discretize.kernels.record.program import FlowModule, Program, StepModule, Writer, program_of
+from discretize.kernels.record.program import FlowModule, Program, StepModule, Text, Writer, program_of
 
 __all__ = ["Recorder", "is_stored", "program_key"]
 
@@ -51,7 +50,7 @@ class Recorder:
     def __init__(self, reads: GlobalReads) -> None:
         self.globals = fingerprint(reads.now(), reads.reads)
         self.cache = Cache()
-        self.new: dict[str | None, Program] = {}
+        self.new: dict[str | None, Program[Any]] = {}
 
     @property
     def agreed(self) -> bool:
@@ -59,8 +58,8 @@ class Recorder:
         return not self.new
 
     def program(
-        self, module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer = written
-    ) -> Program:
+        self, module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text]
+    ) -> Program[Text]:
         """As `program_of`."""
         key = program_key(attributes_of(module), wanted, dtype, write)
         key = key + self.globals if key and self.globals else None
@@ -78,7 +77,7 @@ class Recorder:
                     self.cache.keep(json.dumps(_written(program)).encode(), key, SUFFIX)
 
 
-def program_key(attributes: Attributes | str, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer) -> str | None:
+def program_key(attributes: Attributes | str, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Any]) -> str | None:
     """Of a module's program, globals aside; None for one that is never kept."""
     how = sorted(wanted.items(), key=str), dtype, torch.get_default_dtype(), write
     found = fingerprint(attributes, (), *how)
@@ -94,7 +93,7 @@ def is_stored(key: str) -> bool:
 # Programs as JSON, and back
 
 
-def _written(program: Program) -> dict[str, Any]:
+def _written(program: Program[Any]) -> dict[str, Any]:
     return {
         "before": _graph(program.before.graph),
         "after": _graph(program.after.graph),
@@ -103,7 +102,7 @@ def _written(program: Program) -> dict[str, Any]:
     }
 
 
-def _program(given: dict[str, Any]) -> Program:
+def _program(given: dict[str, Any]) -> Program[Any]:
     graphs: Any = {name: GraphModule(torch.nn.Module(), _read_graph(given[name])) for name in ("before", "after")}
     others = {name: _read(given[name], []) for name in ("written", "sums", "constants")}
     return Program(**graphs, **others, nobody=(None,) * given["nobody"])

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +21,7 @@ from torch import Tensor
 from discretize.kernels.cpp.programs import strides
 from discretize.kernels.eligibility import takes_triton
 from discretize.kernels.record.program import Program, Writer
+from discretize.kernels.triton.passes import Needs
 from discretize.kernels.triton.writing import Place, TritonText, written
 
 __all__ = ["STORED", "TritonKernel", "TritonNetworks", "launch", "summed", "triton_reason", "writer"]
@@ -43,7 +43,7 @@ def triton_reason(like: Tensor, stored: Sequence[torch.dtype] = ()) -> str | Non
 
 
 @cache
-def writer(dtype: torch.dtype) -> Writer:
+def writer(dtype: torch.dtype) -> Writer[TritonText]:
     """Write programs of sequences for numbers of this dtype."""
     return partial(written, dtype=dtype)
 
@@ -51,92 +51,38 @@ def writer(dtype: torch.dtype) -> Writer:
 class TritonKernel:
     """A program's two passes. Samples, states after them, matrices and what is kept have the dtype of xs, all else h0's."""
 
-    def __init__(self, program: Program, dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
+    def __init__(self, program: Program[TritonText], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.program, self.moves = program, moves
-        self.text: TritonText = program.written
+        self.text = program.written
 
-    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Any) -> _Call:
+    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]) -> _Call:
         weights = [weight.detach() for weight in weights]
         vectors, matrices = self.program.read(weights)
         matrices = [matrix.to(xs.dtype) for matrix in matrices]
         lengths = dt.detach() if isinstance(dt, Tensor) else h0.new_full((), dt)
         rests = rests and lengths.dim() > 0
-        return _Call(xs.detach().contiguous(), h0.detach().contiguous(), lengths, weights, vectors, matrices, substeps, rests)
-
-    def forward(self, call: _Call, keep: bool) -> tuple[Tensor, Tensor | None]:
-        """The states after samples, (time, batch, state), and what the backward pass reads."""
-        (time, batch, _), text, xs = call.xs.shape, self.text, call.xs
-        states = xs.new_empty(time, batch, call.h0.shape[-1])
-        kept = xs.new_empty(time * call.substeps + 1 if keep else 1, batch, text.kept)
-        scratch = call.h0.new_empty(batch, text.forward.scratch)
-        given = (xs, call.h0, call.dt, states, kept, scratch, *call.weights_of(text.forward))
-        self._launch("forward", call, given, batch * text.kept if keep else 0)
-        return states, kept if keep else None
-
-    def backward(self, call: _Call, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
-        """The gradients to x, h0, dt and the weights."""
-        (time, batch, inputs), text, xs = call.xs.shape, self.text, call.xs
-        of_x, of_dt = (like.new_empty(time, call.substeps, batch, width) for like, width in ((xs, inputs), (call.h0, 1)))
-        operands = xs.new_empty(time, call.substeps, batch, text.operands)
-        of_h0, scratch = torch.empty_like(call.h0), call.h0.new_empty(batch, text.backward.scratch)
-        given = (xs, call.dt, grad.contiguous(), kept, scratch, operands, of_x, of_h0, of_dt, *call.weights_of(text.backward))
-        self._launch("backward", call, given, batch * text.kept)
-        rows = {"x": xs[:, None].expand(of_x.shape), "kept": kept[:-1].unflatten(0, (time, call.substeps)), "operands": operands}
-        moves = call.dt[:, None] != 0 if call.rests else None  # nothing of samples at rest, nan neither
-        pairs = zip(text.sums, self.program.sums, strict=True)
-        sums = [summed(rows, *pair, call.h0.dtype, moves).reshape(shape) for pair, shape in pairs]
-        return [
-            of_x.sum(1) if needed[0] else None,
-            of_h0,
-            (of_dt.sum(1) / call.substeps).sum_to_size(call.dt.shape) if needed[2] else None,
-            *self.program.gradients(call.weights, sums),
-        ]
-
-    def _launch(self, name: str, call: _Call, given: tuple[Tensor, ...], kept_step: int) -> None:
-        time, batch, inputs = call.xs.shape
-        _, _, dt_time, dt_batch = strides(call.dt)
-        sizes = (time, batch, call.substeps, inputs, batch * inputs, kept_step, dt_time, dt_batch)
-        width = max(inputs, call.h0.shape[-1])
-        # bfloat16 has fewer digits than TF32.
-        how = {"RESTS": call.rests} | ({"PRECISION": "tf32"} if call.xs.dtype in STORED else {})
-        launch(self.text.text, name, call.h0, width, (*given, *sizes), how)
+        given = xs.detach().contiguous(), h0.detach().contiguous(), lengths, weights, vectors, matrices, substeps, rests
+        return _Call(self, *given)
 
 
 class TritonNetworks:
     """A program's two passes, of one network, or of an ensemble's by a launch each: h0 and weights, and xs and dt if they differ,
     then have a first axis for networks."""
 
-    def __init__(self, *given: Any) -> None:
-        self.one = TritonKernel(*given)
-        self.moves = self.one.moves
+    def __init__(self, program: Program[TritonText], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
+        self.one, self.moves = TritonKernel(program, dtype, moves), moves
 
-    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: Any, weights: Sequence[Tensor]) -> Any:
+    def call(
+        self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]
+    ) -> _Call | _Calls:
         if h0.dim() == 2:
             return self.one.call(substeps, rests, xs, h0, dt, weights)
-        axes = xs.dim() > 3, isinstance(dt, Tensor) and dt.dim() > 3
-        each = [
-            self.one.call(
-                substeps, rests, xs[k] if axes[0] else xs, h0[k], dt[k] if axes[1] else dt, [weight[k] for weight in weights]
-            )
+        own_xs, lengths = xs.dim() > 3, dt if isinstance(dt, Tensor) and dt.dim() > 3 else None
+        each = (
+            (xs[k] if own_xs else xs, h0[k], dt if lengths is None else lengths[k], [weight[k] for weight in weights])
             for k in range(len(h0))
-        ]
-        return each, axes
-
-    def forward(self, call: Any, keep: bool) -> tuple[Tensor, Tensor | None]:
-        if isinstance(call, _Call):
-            return self.one.forward(call, keep)
-        states, kept = zip(*(self.one.forward(each, keep) for each in call[0]), strict=True)
-        return torch.stack(states), torch.stack(kept) if keep else None
-
-    def backward(self, call: Any, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
-        if isinstance(call, _Call):
-            return self.one.backward(call, kept, grad, needed)
-        calls, (own_xs, own_dt) = call
-        found = [self.one.backward(each, mine, of_hs, needed) for each, mine, of_hs in zip(calls, kept, grad, strict=True)]
-        stacked = (None if parts[0] is None else torch.stack(parts) for parts in zip(*found, strict=True))
-        of_xs, of_h0, of_dt, *of_weights = stacked
-        of_xs = of_xs if own_xs or of_xs is None else of_xs.sum(0)
-        return [of_xs, of_h0, of_dt if own_dt or of_dt is None else of_dt.sum(0), *of_weights]
+        )
+        return _Calls([self.one.call(substeps, rests, *given) for given in each], own_xs, lengths is not None)
 
 
 def launch(text: str, name: str, h0: Tensor, width: int, given: Sequence[object], how: Mapping[str, object]) -> None:
@@ -150,8 +96,9 @@ def launch(text: str, name: str, h0: Tensor, width: int, given: Sequence[object]
 
 @dataclass(frozen=True)
 class _Call:
-    """The numbers of a call."""
+    """The numbers of a call, and its two passes."""
 
+    kernel: TritonKernel
     xs: Tensor
     h0: Tensor
     dt: Tensor
@@ -161,8 +108,67 @@ class _Call:
     substeps: int
     rests: bool
 
-    def weights_of(self, needs: Any) -> list[Tensor]:
+    def weights_of(self, needs: Needs) -> list[Tensor]:
         return [*(self.vectors[k] for k in needs.vectors), *(self.matrices[k] for k in needs.matrices)]
+
+    def forward(self, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """The states after samples, (time, batch, state), and what the backward pass reads."""
+        (time, batch, _), text, xs = self.xs.shape, self.kernel.text, self.xs
+        states = xs.new_empty(time, batch, self.h0.shape[-1])
+        kept = xs.new_empty(time * self.substeps + 1 if keep else 1, batch, text.kept)
+        scratch = self.h0.new_empty(batch, text.forward.scratch)
+        given = (xs, self.h0, self.dt, states, kept, scratch, *self.weights_of(text.forward))
+        self._launch("forward", given, batch * text.kept if keep else 0)
+        return states, kept if keep else None
+
+    def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        """The gradients to x, h0, dt and the weights."""
+        (time, batch, inputs), text, xs = self.xs.shape, self.kernel.text, self.xs
+        of_x, of_dt = (like.new_empty(time, self.substeps, batch, width) for like, width in ((xs, inputs), (self.h0, 1)))
+        operands = xs.new_empty(time, self.substeps, batch, text.operands)
+        of_h0, scratch = torch.empty_like(self.h0), self.h0.new_empty(batch, text.backward.scratch)
+        given = (xs, self.dt, grad.contiguous(), kept, scratch, operands, of_x, of_h0, of_dt, *self.weights_of(text.backward))
+        self._launch("backward", given, batch * text.kept)
+        rows = {"x": xs[:, None].expand(of_x.shape), "kept": kept[:-1].unflatten(0, (time, self.substeps)), "operands": operands}
+        moves = self.dt[:, None] != 0 if self.rests else None  # nothing of samples at rest, nan neither
+        pairs = zip(text.sums, self.kernel.program.sums, strict=True)
+        sums = [summed(rows, *pair, self.h0.dtype, moves).reshape(shape) for pair, shape in pairs]
+        return [
+            of_x.sum(1) if needed[0] else None,
+            of_h0,
+            (of_dt.sum(1) / self.substeps).sum_to_size(self.dt.shape) if needed[2] else None,
+            *self.kernel.program.gradients(self.weights, sums),
+        ]
+
+    def _launch(self, name: str, given: tuple[Tensor, ...], kept_step: int) -> None:
+        time, batch, inputs = self.xs.shape
+        _, _, dt_time, dt_batch = strides(self.dt)
+        sizes = (time, batch, self.substeps, inputs, batch * inputs, kept_step, dt_time, dt_batch)
+        width = max(inputs, self.h0.shape[-1])
+        # bfloat16 has fewer digits than TF32.
+        how = {"RESTS": self.rests} | ({"PRECISION": "tf32"} if self.xs.dtype in STORED else {})
+        launch(self.kernel.text.text, name, self.h0, width, (*given, *sizes), how)
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """A call for each network of an ensemble, and whether they have xs and dt of their own."""
+
+    each: list[_Call]
+    own_xs: bool
+    own_dt: bool
+
+    def forward(self, keep: bool) -> tuple[Tensor, Tensor | None]:
+        found = [call.forward(keep) for call in self.each]
+        kept = [kept for _, kept in found if kept is not None]
+        return torch.stack([states for states, _ in found]), torch.stack(kept) if keep else None
+
+    def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        found = [call.backward(mine, of_hs, needed) for call, mine, of_hs in zip(self.each, kept, grad, strict=True)]
+        stacked = (None if parts[0] is None else torch.stack(parts) for parts in zip(*found, strict=True))
+        of_xs, of_h0, of_dt, *of_weights = stacked
+        of_xs = of_xs if self.own_xs or of_xs is None else of_xs.sum(0)
+        return [of_xs, of_h0, of_dt if self.own_dt or of_dt is None else of_dt.sum(0), *of_weights]
 
 
 def summed(

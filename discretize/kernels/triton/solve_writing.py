@@ -152,7 +152,7 @@ class Recorded:
 
 
 @cache
-def solve_writer(dtype: torch.dtype) -> Writer:
+def solve_writer(dtype: torch.dtype) -> Writer[SolveText]:
     """Write a program for solves by explicit methods."""
     return partial(_written, dtype=dtype)
 

@@ -43,7 +43,7 @@ class TritonSolveKernel:
     """A text, and the programs that it is made of; `stored`: the dtype of matrices, of states given back and of those kept, None
     for that of h0."""
 
-    programs: Sequence[Program]
+    programs: Sequence[Program[Any]]
     text: SolveText
     stored: torch.dtype | None
 
@@ -274,13 +274,13 @@ class StiffRun(TritonRun):
 
 
 @cache
-def recorder(number: int) -> Writer:
+def recorder(number: int) -> Writer[Recorded]:
     """A writer that keeps a program as one of several in a kernel."""
     return partial(Recorded, number=number)
 
 
 def _stiff_kernel(
-    module: FlowModule, dtype: torch.dtype, needs: Needs, flow: Program, recorded: Recorder
+    module: FlowModule, dtype: torch.dtype, needs: Needs, flow: Program[Recorded], recorded: Recorder
 ) -> TritonSolveKernel | str:
     """The kernel of a field's flow, which `recorder(0)` has read, and of its derivatives; or why there is none."""
     if (units := module.field.state_size) > MOST_UNITS:
@@ -293,7 +293,9 @@ def _stiff_kernel(
     return TritonSolveKernel(programs, stiff_text([program.written for program in programs], dtype), needs.stored)
 
 
-def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program, recorder: Recorder) -> TritonSolveKernel | str:
+def _made(
+    module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program[Any], recorder: Recorder
+) -> TritonSolveKernel | str:
     explicit = TritonSolveKernel([program], program.written, needs.stored)
     kernel = _stiff_kernel(module, dtype, needs, program, recorder) if needs.implicit else explicit
     if isinstance(kernel, str):
@@ -304,7 +306,7 @@ def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program
     return kernel
 
 
-def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer]:
+def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer[Any]]:
     return (recorder(0) if needs.implicit else solve_writer(dtype),)
 
 

@@ -317,10 +317,8 @@ def wrong_text(monkeypatch):
 
 
 def wrong_gradients(monkeypatch):
-    right = sequences._Kernel.backward
-    monkeypatch.setattr(
-        sequences._Kernel, "backward", lambda kernel, call, kept, grad, *rest: right(kernel, call, kept, 1.001 * grad, *rest)
-    )
+    right = sequences._Call.backward
+    monkeypatch.setattr(sequences._Call, "backward", lambda call, kept, grad, *rest: right(call, kept, 1.001 * grad, *rest))
 
 
 @each("wrong", [wrong_text, wrong_gradients])
@@ -474,7 +472,7 @@ def test_without_gradients_nothing_is_kept_but_the_states():
         _, kernel = sequences._found(sequences._COMPILED, field, Euler(), {"x": False, "dt": False, "stored": False}, h0, True)
         call = kernel.call(8, True, x, h0, 1.0, list(field.parameters()))
         with Allocated() as allocated:
-            states, kept = kernel.forward(call, keep=False)
+            states, kept = call.forward(keep=False)
     assert kept is None
     assert allocated.numbers == states.numel()  # none for each of the 400 steps
 
