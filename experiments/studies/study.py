@@ -35,6 +35,7 @@ __all__ = [
     "Measured",
     "Point",
     "Record",
+    "Row",
     "Run",
     "Sizes",
     "Study",
@@ -50,6 +51,8 @@ SMOKE = SCALES[0]  # at which nothing is trained to decide anything
 KEY = re.compile(r"[a-z0-9][a-z0-9.-]*")
 DATA = "CTRNN_DATA"  # the environment variable in which `--data DIR` comes to worker processes
 Record = Mapping[str, Any]  # of a run that is done, as in DIR/runs/KEY/rows.json, see folder.py
+Cell = bool | int | float | str | None | Sequence[float]  # of a table
+Row = dict[str, Cell]  # what was measured, by name
 Point = dict[str, Any]  # axis -> a word, number or truth value, as JSON has them
 
 
@@ -114,7 +117,7 @@ class Measured:
     """What a run gave: the training's measures and seconds, the study's rows of numbers, and where the training diverged."""
 
     measures: Mapping[str, float]
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
     seconds: float
     diverged: int | None = None
 
@@ -154,7 +157,7 @@ class Study(ABC):
     def configuration(self, point: Point, sizes: Sizes) -> Any:
         """What is trained at a point: a `Configuration`."""
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """Rows of numbers and words beyond the training's own measures: other tests, other clocks, other steps."""
         return []
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -40,7 +40,7 @@ from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, Rollout, is_right, largest_magnitude, roll_out, ways_of
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, across
-from experiments.studies.study import Point, Run, Sizes, Study, grid, scales, summary_of, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, summary_of, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.clocked import ClockedRecall
@@ -127,7 +127,7 @@ class Compressed(Study):
         model = {"field": RATES[point["rate"]], "integrator": point["trained"]}
         return by_adam(point, sizes, **task, counted="last" if known else "all", **model)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         task, training = run.configuration.task, run.configuration.training
         assert isinstance(task, ClockedRecall)
         batches = on_clocks(task, CLOCKS, training)
@@ -198,7 +198,7 @@ def median_of(found: pd.Series) -> float | str:
     return float(found.median()) if len(found) else "none"
 
 
-def _row(task: ClockedRecall, clock: float, batch: Batch, found: Rollout | None, reference: Rollout | None) -> dict[str, Any]:
+def _row(task: ClockedRecall, clock: float, batch: Batch, found: Rollout | None, reference: Rollout | None) -> Row:
     """What one way of running gave on one clock; beyond its first symbol, which has none before it."""
     if found is None:
         return {"finite": False, "accuracy": 0.0, "accuracy_all": 0.0, **dict.fromkeys(("loss", "largest", "median", "states"))}

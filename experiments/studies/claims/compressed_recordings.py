@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -24,7 +24,7 @@ from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, ways_of
 from experiments.studies.results import Results, spreads, where
 from experiments.studies.specs import Drawing, Table, across
-from experiments.studies.study import Point, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 
@@ -98,7 +98,7 @@ class CompressedRecordings(Study):
         model = {"field": RATES[point["rate"]], "integrator": point["trained"], "init": "chrono"}
         return by_adam(point, sizes, **task, **model, t_max=SOURCES[recording].longest)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         task, training = run.configuration.task, run.configuration.training
         assert isinstance(task, Recorded)
         ways = {name: way for name, way in ways_of(model).items() if name in INTEGRATORS}

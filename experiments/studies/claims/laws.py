@@ -7,8 +7,6 @@ stepped    of it to sum ln |1 - (r + 1) alpha |h|^r|: what Euler's step of that 
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import torch
 from torch import Tensor
@@ -17,6 +15,7 @@ import discretize
 from ctrnn import PowerDecay, Relaxation, TanhCandidate
 from discretize import ContinuousRNN, DecayLaw, DiscreteRNN
 from experiments.reports.spreads import spread
+from experiments.studies.study import Row
 from experiments.tasks.recorded.recordings import Sequences
 
 __all__ = ["MOMENTS", "law_numbers", "law_over", "laws_in_words", "recordings_in_pieces", "simplify"]
@@ -35,7 +34,7 @@ def simplify(rnn: DiscreteRNN | ContinuousRNN, bias: bool) -> None:
             parameter.zero_()
 
 
-def law_over(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> dict[str, Any]:
+def law_over(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> Row:
     """Measure how dh_n/dh_0 falls along these sequences, and its ratios to what a unit by itself has."""
     norms = discretize.state_jacobians(rnn, xs, h0, fixed="start", order="units").flatten(1)
     law = discretize.decay_law(norms)
@@ -44,7 +43,7 @@ def law_over(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> dict[s
     return {**law_numbers(law), "ratio": float(fall / solved), "stepped": float(fall / stepped)}
 
 
-def law_numbers(law: DecayLaw) -> dict[str, Any]:
+def law_numbers(law: DecayLaw) -> Row:
     """Write a law and how far it is bent as columns of a row."""
     return {"law": law.name, "bend": law.bend, "low": law.interval[0], "high": law.interval[1], "decay_rate": law.rate}
 

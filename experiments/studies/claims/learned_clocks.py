@@ -23,7 +23,7 @@ from experiments.studies.clocks.oracle import StopAndGo
 from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, accuracy_held, symbols_of
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, at_end, only
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["CELLS", "LearnedClocks"]
@@ -102,14 +102,14 @@ class LearnedClocks(Study):
         return configuration_of(point, sizes, warping="variable", warp=sizes.most)
 
     @torch.no_grad()
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         torch.set_num_threads(1)  # one sample at a time is no work for several, which wait for one another
         warp, seed = run.configuration.settings()["warp"], run.configuration.training.seed
         symbols, targets = symbols_of(seed)
         clock = StopAndGo.random(SYMBOLS, SEQUENCES, max(warp, 4), generator(seed, "stop-and-go", "clock"))
         field = copy.deepcopy(model.field).double()
-        rows = [
-            {"kind": "held", **row, "accuracy": accuracy_held(model, symbols, targets, row["repeats"])}
+        rows: list[Row] = [
+            {"kind": "held", **row, "accuracy": accuracy_held(model, symbols, targets, int(row["repeats"]))}
             for row in on_held_symbols(field, symbols.double(), tuple(dict.fromkeys((*REPEATS, warp))))
         ]
         rows.append({"kind": "gate", **at_change(field, symbols.double(), clock)})

@@ -32,7 +32,7 @@ from experiments.seeds import generator
 from experiments.studies.claims.tallec.fig7 import SHAKESPEARE
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, at_end, run_count
-from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, scales, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.next_character import NextCharacter
 from experiments.tasks.warps.repeated_text import RepeatText
@@ -164,7 +164,7 @@ class LectureAblation(Study):
         by_adam: dict[str, Any] = {"optimizer": "adam", "rate": 2e-3, "clip": 1.0, "threads": 1}
         return configuration(**task, length=sizes.length, **model, t_max=sizes.t_max[point["task"]], **training, **by_adam)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """A row a unit: the time that was set, those measured before and after training, and what was left at every sample."""
         start = run.configuration.untrained_model()
         before, after = (influence(run.configuration, each) for each in (start, model))

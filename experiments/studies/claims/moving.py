@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
@@ -23,7 +23,7 @@ from experiments.studies.clocks.accuracies import accuracy_cell, accuracy_figure
 from experiments.studies.clocks.rollout import INTEGRATORS, WAYS
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Drawing, Table, across, only
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.warps.clocked import ClockedRecall, MovingRecall
 
@@ -79,7 +79,7 @@ class MovingSymbols(Study):
         training = dataclasses.replace(held.training, threads=1)
         return dataclasses.replace(held, task=MovingRecall(**vars(held.task)), training=training)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return Compressed().measure(run, model, folder)
 
     def verdict(self, results: Results) -> Verdict:

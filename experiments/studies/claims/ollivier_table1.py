@@ -18,7 +18,7 @@ import pandas as pd
 from experiments.reports.spreads import NotEnoughError, Spread, spread
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Dots, Table
-from experiments.studies.study import Measured, Point, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.study import Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.symbols.laws.distant_xor import DistantXOR
 from experiments.symbols.laws.equal_blocks import EqualBlocks
@@ -185,7 +185,7 @@ class OllivierTable1(Study):
             measures["wrong"] = float(wrong.sum() / validation.counts.sum())
         return Measured(measures, [], given.seconds)
 
-    def headline(self, record: Any) -> str:
+    def headline(self, record: Record) -> str:
         return f"regret {record['measures']['best']:.1f} bits" if record["measures"] else ""
 
     def verdict(self, results: Results) -> Verdict:
@@ -227,7 +227,7 @@ def _listed(units: pd.Series) -> str:
     return ", ".join(map(str, sorted(set(units))))
 
 
-def _baselines(source: Source, seed: int) -> Iterator[dict[str, Any]]:
+def _baselines(source: Source, seed: int) -> Iterator[Row]:
     """The best of each kind."""
     from experiments.symbols.table import baseline_rows  # noqa: PLC0415
 
@@ -236,4 +236,5 @@ def _baselines(source: Source, seed: int) -> Iterator[dict[str, Any]]:
         kind = row.name.split(",")[0]
         if kind in ("context tree", "hidden Markov", "bzip2"):
             best[kind] = min(row.regret, best.get(kind, row.regret))
-    yield from ({"predictor": kind, "regret": regret} for kind, regret in best.items())
+    for kind, regret in best.items():
+        yield {"predictor": kind, "regret": regret}

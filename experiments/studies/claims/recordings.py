@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -23,7 +22,7 @@ from experiments.runs.configuration import TrainingSettings
 from experiments.studies.clocks.figures import accuracy_over_clocks
 from experiments.studies.clocks.rollout import is_right, roll_out
 from experiments.studies.results import where
-from experiments.studies.study import data_path
+from experiments.studies.study import Row, data_path
 from experiments.tasks.recorded.recordings import Recorded
 
 __all__ = ["SOURCES", "check_learned", "figure_at_speeds", "folders_found", "row_at", "with_falls"]
@@ -64,7 +63,7 @@ def folders_found() -> dict[str, Path]:
     return {name: folder for name, folder in found.items() if folder is not None}
 
 
-def row_at(task: Recorded, model: SequenceModel, training: TrainingSettings) -> dict[str, Any]:
+def row_at(task: Recorded, model: SequenceModel, training: TrainingSettings) -> Row:
     """Measure what one way of running gives on the test split, at one speed; "steepest" is the largest c'g (r + 1)|h|^r."""
     own_time, r = task.speed if task.clock_given else 1.0, _exponent(model)
     good, count, losses, largest, steepest, medians, finite = 0, 0, 0.0, 0.0, 0.0, list[float](), True

@@ -27,7 +27,7 @@ from experiments.studies.claims.laws import MOMENTS, law_over, laws_in_words, re
 from experiments.studies.claims.training import once
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Dots, Table, across
-from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.har import HAR
 from experiments.tasks.two_sequence import TwoSequence
@@ -130,7 +130,7 @@ class SlowMemory(Study):
             **task, **model, **start, **once(sizes.steps), batch=64, rate=1e-3, clip=1.0, evaluation=1000, threads=1
         )
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         if run.point["c"] != FORGETS:
             return []
         moments = {"start": run.configuration.untrained_model(), "trained": model}
@@ -204,7 +204,7 @@ def cases(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(case=rows["around"] + ", " + rows["when"].map(MOMENTS))
 
 
-def law_around(configuration: Configuration, model: SequenceModel, around: str) -> dict[str, Any]:
+def law_around(configuration: Configuration, model: SequenceModel, around: str) -> Row:
     """How dh_n/dh_0 falls, from states that the network has under its own input; in double precision."""
     rnn = copy.deepcopy(model.rnn).double()
     assert isinstance(rnn, DiscreteRNN | ContinuousRNN)

@@ -6,7 +6,6 @@ checked; which clock gates learn is another question, see learned_clocks.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +22,7 @@ from experiments.studies.clocks.oracle import STEPS, StopAndGo
 from experiments.studies.clocks.oracle_clocks import DTYPES, NO_ORACLE, SEQUENCES, SYMBOLS, differences_from_unwarped, symbols_of
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["ADAM", "EXACT", "NAMES", "PAPERS", "StopAndGoStudy", "configuration_of"]
@@ -109,14 +108,14 @@ class StopAndGoStudy(Study):
         return configuration_of(point, sizes)
 
     @torch.no_grad()
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         torch.set_num_threads(1)  # one sample at a time is no work for several, which wait for one another
         seed = run.configuration.training.seed
         symbols, targets = symbols_of(seed)
         clock = StopAndGo.random(SYMBOLS, SEQUENCES, MOST, generator(seed, "stop-and-go", "clock"))
         return [row for name in DTYPES for row in differences_from_unwarped(model, symbols, targets, clock, name)]
 
-    def headline(self, record: Mapping[str, Any]) -> str:
+    def headline(self, record: Record) -> str:
         off = (f"{number(row['largest'])} ({row['clock']})" for row in record["rows"] if row["dtype"] == "float64")
         return f"off by {', '.join(off)}"
 

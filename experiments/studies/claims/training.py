@@ -19,7 +19,7 @@ import pandas as pd
 from experiments.reports.spreads import spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.results import groups
-from experiments.studies.study import Point, Sizes
+from experiments.studies.study import Point, Row, Sizes
 
 __all__ = [
     "MODELS",
@@ -79,12 +79,12 @@ def by_plateaus(point: Point, sizes: Sizes, longest: int, **task: Any) -> Config
     return configuration(**model, **task, length=sizes.length, seed=point["seed"], rate=rate, schedule="plateau", **times)
 
 
-def learning_curve(folder: Path) -> list[dict[str, Any]]:
+def learning_curve(folder: Path) -> list[Row]:
     """Read what the evaluations of a training found on the way: a row of step and loss for each."""
     return [{"step": int(row["step"]), "loss": float(row["evaluation_loss"])} for row in _evaluations(folder)]
 
 
-def curve_of_epochs(folder: Path) -> list[dict[str, Any]]:
+def curve_of_epochs(folder: Path) -> list[Row]:
     """Read validation loss and accuracy after each epoch."""
     return [
         {"what": "epoch", "epoch": k, "loss": float(row["evaluation_loss"]), "accuracy": float(row["evaluation_accuracy"])}

@@ -8,13 +8,12 @@ deviation    between a symbol's end at n repetitions and at one, r.m.s., by that
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from ctrnn import LSTMField, PowerDecay, Relaxation, VectorField
 from experiments.studies.clocks.oracle import StopAndGo, played
+from experiments.studies.study import Row
 
 __all__ = ["at_change", "elapsed_time", "gate_values", "on_held_symbols"]
 
@@ -39,7 +38,7 @@ def elapsed_time(field: VectorField, g: Tensor) -> Tensor:
     return -torch.log1p(-g.clamp(max=1 - torch.finfo(g.dtype).eps))
 
 
-def on_held_symbols(field: VectorField, symbols: Tensor, repeats: tuple[int, ...]) -> list[dict[str, Any]]:
+def on_held_symbols(field: VectorField, symbols: Tensor, repeats: tuple[int, ...]) -> list[dict[str, float]]:
     """For each n, every symbol n times: the elapsed time by that at n = 1, median and least of units, and the deviation."""
     rows = []
     alone: tuple[Tensor, Tensor] | None = None
@@ -62,7 +61,7 @@ def on_held_symbols(field: VectorField, symbols: Tensor, repeats: tuple[int, ...
     return rows
 
 
-def at_change(field: VectorField, symbols: Tensor, clock: StopAndGo) -> dict[str, Any]:
+def at_change(field: VectorField, symbols: Tensor, clock: StopAndGo) -> Row:
     """Gates at a symbol's first repetition and at the others, and how well the best unit's follows the oracle's clock."""
     xs = clock.play(symbols)
     g, first = gate_values(field, xs, played(field, xs))[FROM:], clock.first[FROM:]

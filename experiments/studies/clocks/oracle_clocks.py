@@ -7,7 +7,6 @@ no step       at a symbol's last repetition, from the unwarped state after that 
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from torch import Tensor
 from discretize import SequenceModel
 from experiments.seeds import generator
 from experiments.studies.clocks.oracle import STEPS, StopAndGo, has_gate, played
+from experiments.studies.study import Row
 from experiments.tasks.warps.recall import Recall
 
 __all__ = ["DTYPES", "SEQUENCES", "SYMBOLS", "NO_ORACLE", "accuracy_held", "differences_from_unwarped", "symbols_of"]
@@ -30,9 +30,7 @@ def symbols_of(seed: int) -> tuple[Tensor, Tensor]:
     return batch.xs.float(), batch.targets
 
 
-def differences_from_unwarped(
-    model: SequenceModel, symbols: Tensor, targets: Tensor, clock: StopAndGo, dtype: str
-) -> list[dict[str, Any]]:
+def differences_from_unwarped(model: SequenceModel, symbols: Tensor, targets: Tensor, clock: StopAndGo, dtype: str) -> list[Row]:
     """On every clock: the largest difference from the unwarped trajectory, and the share of symbols recalled."""
     model = copy.deepcopy(model).to(DTYPES[dtype])
     field, symbols = model.field, symbols.to(DTYPES[dtype])
@@ -41,8 +39,8 @@ def differences_from_unwarped(
     unwarped = played(field, symbols, always if gated else None)
     xs, aims = clock.play(symbols), clock.play(targets)
 
-    def row(name: str, largest: float, right: Tensor, differing: float) -> dict[str, Any]:
-        shared = {"kind": "oracle", "clock": name, "dtype": dtype, "unwarped_accuracy": alone}
+    def row(name: str, largest: float, right: Tensor, differing: float) -> Row:
+        shared: Row = {"kind": "oracle", "clock": name, "dtype": dtype, "unwarped_accuracy": alone}
         return {**shared, "largest": largest, "differing": differing, "accuracy": float(right.double().mean())}
 
     def right(states: Tensor, wanted: Tensor) -> Tensor:

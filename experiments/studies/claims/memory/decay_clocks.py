@@ -29,7 +29,7 @@ from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import FINE
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Drawing, Table, across, in_order
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Compared, Part, Verdict, difference
 from experiments.tasks.recorded.recordings import Recorded
 
@@ -166,7 +166,7 @@ class DecayClocks(Study):
             model |= {"init": "chrono", "t_max": SOURCES[recording].longest}
         return by_adam(point, sizes, task=recording, data=str(folders_found()[recording]), **model, threads=1)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         task, training = run.configuration.task, run.configuration.training
         assert isinstance(task, Recorded)
         speeds, rows = SPEEDS[run.configuration.task_name], []

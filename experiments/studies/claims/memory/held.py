@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -24,7 +24,7 @@ from experiments.studies.claims.memory.measures import STEPS
 from experiments.studies.claims.memory.steps import NAMES, MemoryAndSteps
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across, only
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["DTS", "EQUATION", "LINES", "STEPPED", "HeldSymbols", "largest_exponents"]
@@ -107,10 +107,10 @@ class HeldSymbols(Study):
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return MemoryAndSteps().configuration({**point, "said": "before"}, sizes)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         intervals = next(sizes.intervals for sizes in self.sizes.values() if sizes.steps == run.configuration.training.steps)
         networks = {"trained": model, "untrained": run.configuration.untrained_model()}
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         for weights, network in networks.items():
             field = copy.deepcopy(network.field).double()
             for name in LINES if weights == "untrained" else (EQUATION, *STEPPED):
@@ -192,7 +192,7 @@ def _run(system: discretize.Flow | discretize.Map, points: Tensor, intervals: in
     return run.exponents[:, 0].masked_fill(lost, torch.nan), run.errors[:, 0]
 
 
-def _row(found: Tensor, errors: Tensor) -> dict[str, Any]:
+def _row(found: Tensor, errors: Tensor) -> Row:
     kept = found[~found.isnan()]
     some = len(kept) > 0
     return {

@@ -35,7 +35,7 @@ from experiments.studies.claims.training import by_adam
 from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, is_right, ways_of
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across, in_order, only
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Compared, Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 from experiments.tasks.task import Batch
@@ -114,11 +114,11 @@ class SamplingRates(Study):
             task["characters"] = sizes.characters
         return by_adam(point, sizes, **task, field=point["cell"], integrator="euler", threads=1)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         task, training = run.configuration.task, run.configuration.training
         assert isinstance(task, Played)
 
-        def row(way: str, s: float, network: SequenceModel, given: bool) -> dict[str, Any]:
+        def row(way: str, s: float, network: SequenceModel, given: bool) -> Row:
             batches = played(task, s, training.evaluation, training.seed)
             right = torch.cat([_right(task, s, batch, answers(network, batch, given)) for batch in batches])
             return {"way": way, "length": s, "accuracy": float(right.float().mean())}

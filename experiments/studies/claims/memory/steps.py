@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
@@ -25,7 +25,7 @@ from experiments.studies.claims.memory.measures import STEPS
 from experiments.studies.claims.training import by_adam
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Drawing, Table, across, only
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.warps.clocked import ClockedRecall
 
@@ -141,11 +141,11 @@ class MemoryAndSteps(Study):
         task = {"task": "clocked-recall", "clocks": (16.0,), "clock_given": True, "counted": "last", "said": point["said"]}
         return by_adam(point, sizes, **task, characters=sizes.characters, field="gated", integrator=EXACT, threads=1)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         task, training = run.configuration.task, run.configuration.training
         assert isinstance(task, ClockedRecall)
         batches = on_clocks(task, CLOCKS, training)
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         for clock, batch in batches.items():
             for name in (EXACT, *STEPS):
                 cost = STEPS[name].cost(model.field) if name in STEPS else 0

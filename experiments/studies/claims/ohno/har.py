@@ -25,7 +25,7 @@ from experiments.studies.claims.laws import MOMENTS, law_numbers, laws_in_words
 from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, best_settings, groups, spreads, where
 from experiments.studies.specs import Bands, Table, across
-from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, scales, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict, compared
 
 __all__ = ["EPOCH", "GAIN", "HAR", "OHNO", "T", "OhnoHAR", "chosen", "of_chosen"]
@@ -150,7 +150,7 @@ class OhnoHAR(Study):
             **in_epochs(EPOCH, sizes.epochs),
         )
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """The learning curve; and before and after training what loss and last state know of what came before."""
         moments = {"start": run.configuration.untrained_model(), "trained": model}
         return curve_of_epochs(folder) + [
@@ -198,7 +198,7 @@ class OhnoHAR(Study):
         return Verdict(parts, {f"accuracy, r = {r:g}": str(spread(found)) for r, found in sorted(accuracies.items())})
 
 
-def remembered(configuration: Configuration, model: SequenceModel, moment: str) -> list[dict[str, Any]]:
+def remembered(configuration: Configuration, model: SequenceModel, moment: str) -> list[Row]:
     """In double precision, as what is measured falls below the rounding of single."""
     batch = configuration.task.batch(GRADIENTS, generator(configuration.training.seed, "memory"), "test")
     exact, xs = copy.deepcopy(model).double(), batch.xs.double()
@@ -209,7 +209,7 @@ def remembered(configuration: Configuration, model: SequenceModel, moment: str) 
     assert isinstance(exact.rnn, DiscreteRNN | ContinuousRNN)
     norms = discretize.input_gradients(exact, xs, loss).clamp_min(1e-300).log().mean(1).exp()
     law = discretize.decay_law(discretize.state_jacobians(exact.rnn, xs[:, :LAWS]).flip(0))
-    rows = [
+    rows: list[Row] = [
         {"what": "gradient", "when": moment, "t": t + 1, "norm": float(norms[t])} for t in range(EVERY - 1, len(norms), EVERY)
     ]
     return [*rows, {"what": "law", "when": moment, **law_numbers(law)}]

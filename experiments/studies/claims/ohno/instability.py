@@ -5,9 +5,8 @@ autograd    h.abs() ** r * h, differentiated by autograd        limit    the der
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -19,7 +18,7 @@ from experiments.studies.claims.ohno.har import EPOCH, HAR, OHNO, T
 from experiments.studies.claims.training import once
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Table
-from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
+from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, data_path, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 
@@ -91,7 +90,7 @@ class OhnoInstability(Study):
             **once(EPOCH * sizes.epochs),
         )
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """How many states are exactly 0 in one pass over the training windows, and of how many."""
         task, zeros, count = run.configuration.task, 0, 0
         assert isinstance(task, Recorded)
@@ -101,7 +100,7 @@ class OhnoInstability(Study):
                 zeros, count = zeros + int((states == 0).sum()), count + states.numel()
         return [{"zeros": zeros, "states": count}]
 
-    def headline(self, record: Mapping[str, Any]) -> str:
+    def headline(self, record: Record) -> str:
         return f"{super().headline(record)}, {record['rows'][0]['zeros']} states of 0"
 
     def verdict(self, results: Results) -> Verdict:

@@ -6,7 +6,7 @@ dh/dt = alpha (tanh(U h + W x + b) - |h|^r h), Euler steps        r = 0: leaky  
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
@@ -17,7 +17,7 @@ from experiments.studies.claims.ohno.har import OHNO, chosen, of_chosen
 from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, first
-from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, scales, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
 from experiments.studies.verdicts import Verdict, compared
 
 __all__ = ["EPOCH", "MNIST", "ORDERS", "OhnoPixels"]
@@ -108,7 +108,7 @@ class OhnoPixels(Study):
         training = {"seed": point["seed"], "rate": point["rate"], "clip": point["clip"], "evaluation": sizes.held_out}
         return configuration(**task, **network, integrator="euler", **training, **in_epochs(EPOCH, sizes.epochs))
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return curve_of_epochs(folder)
 
     def verdict(self, results: Results) -> Verdict:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
@@ -29,7 +29,7 @@ from experiments.runs.training import evaluate
 from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_plateaus, learning_curve, steps_in_words, steps_to
 from experiments.studies.results import Results, best_settings, groups, spreads
 from experiments.studies.specs import Bands, Table, across, first, in_order
-from experiments.studies.study import Point, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["PANELS", "TallecFigure1"]
@@ -123,7 +123,7 @@ class TallecFigure1(Study):
         task = {"task": "recall", "warping": warping, "padded": kind == "padding", "warp": point["warp"]}
         return by_plateaus(point, sizes, point["warp"], **task)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """The test, on as many sequences as the scale has, and the loss without memory."""
         task, settings = run.configuration.task, run.configuration.training
         tested = TESTED * settings.evaluation
@@ -133,7 +133,7 @@ class TallecFigure1(Study):
         reached = {"validation": curve[-1]["loss"], "steps": int(steps), "late": bool(late)}
         return [{"sequences": tested, **found, **reached, **task.baselines()}]
 
-    def headline(self, record: Mapping[str, Any]) -> str:
+    def headline(self, record: Record) -> str:
         return f"test loss {number(record['rows'][0]['loss'])}"
 
     def verdict(self, results: Results) -> Verdict:

@@ -11,9 +11,9 @@ has not been trained for long enough to say whether it would stay there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
@@ -23,7 +23,7 @@ from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.claims.training import STARTS, learning_curve, started, thinned
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table, at_end, first, run_count
-from experiments.studies.study import Point, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["TallecFigure3"]
@@ -152,13 +152,13 @@ class TallecFigure3(Study):
         training = {"steps": sizes.steps, "batch": sizes.batch, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
         return configuration(task=point["task"], T=T, count=sizes.count, **model, **training, seed=point["seed"], threads=1)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """The learning curve, beside the plateau of the task."""
         known = run.configuration.task.baselines()
         plateau = known.get("counting", known["one-bit"])  # the same thing where the answer stands at a fixed place
         return [{**row, "plateau": plateau, "of plateau": row["loss"] / plateau} for row in learning_curve(folder)]
 
-    def headline(self, record: Mapping[str, Any]) -> str:
+    def headline(self, record: Record) -> str:
         at = next((row["step"] for row in record["rows"] if row["of plateau"] <= LEFT), None)
         parts = number(record["measures"]["loss"] / record["rows"][0]["plateau"])
         return f"loss {parts} of the plateau" + (f", left at step {at}" if at else "")

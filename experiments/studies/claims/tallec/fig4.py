@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
@@ -25,7 +25,7 @@ from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.claims.training import learning_curve, started, steps_in_words, steps_to, thinned
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table, at_end, run_count
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["TallecFigure4"]
@@ -132,11 +132,11 @@ class TallecFigure4(Study):
         training = {"steps": sizes.steps[T], "batch": 50, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
         return configuration(task="adding", T=T, **model, **training, seed=point["seed"])
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """The learning curve: what the evaluations found on the way."""
         return learning_curve(folder)
 
-    def headline(self, record: Mapping[str, Any]) -> str:
+    def headline(self, record: Record) -> str:
         at = next((row["step"] for row in record["rows"] if row["loss"] <= SOLVED), None)
         return f"error {number(record['measures']['loss'])}" + (f", at most {SOLVED} from step {at} on" if at else "")
 

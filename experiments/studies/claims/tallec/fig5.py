@@ -12,10 +12,9 @@ The caption says uniform warps, the text a variable warping task. Both readings 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
@@ -26,7 +25,7 @@ from experiments.runs.training import evaluate
 from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_plateaus
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Bands, Table, across
-from experiments.studies.study import Point, Run, Sizes, Study, grid, words_beside
+from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.tasks.warps.recall import AnyWarp
 
@@ -96,7 +95,7 @@ class TallecFigure5(Study):
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return by_plateaus(point, sizes, sizes.warp, task="recall-any-warp", warp=sizes.warp, per=point["per"])
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """A row a test."""
         task, settings = run.configuration.task, run.configuration.training
         assert isinstance(task, AnyWarp)
@@ -112,7 +111,7 @@ class TallecFigure5(Study):
             for times, slower in slower_tests(task)
         ]
 
-    def headline(self, record: Mapping[str, Any]) -> str:
+    def headline(self, record: Record) -> str:
         first, last = record["rows"][0], record["rows"][-1]
         return f"accuracy {number(first['accuracy'])} as in training, {number(last['accuracy'])} at {last['times']} times slower"
 

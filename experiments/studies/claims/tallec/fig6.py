@@ -9,7 +9,7 @@ rate       of each start and order that with the best validation accuracy, in th
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
@@ -20,7 +20,7 @@ from experiments.studies.claims.ohno.pixels import EPOCH, MNIST, ORDERS
 from experiments.studies.claims.training import STARTS, curve_of_epochs, in_epochs, started
 from experiments.studies.results import Results, best_settings, groups
 from experiments.studies.specs import Bands, Table, first, in_order
-from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, words_beside
 from experiments.studies.verdicts import Verdict, compared, need_intervals
 
 __all__ = ["TallecFigure6"]
@@ -108,7 +108,7 @@ class TallecFigure6(Study):
         training = {"seed": point["seed"], "rate": point["rate"], "clip": 1.0, "evaluation": sizes.held_out, "threads": 1}
         return configuration(**task, **model, **training, **in_epochs(EPOCH, sizes.epochs))
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return curve_of_epochs(folder)
 
     def verdict(self, results: Results) -> Verdict:

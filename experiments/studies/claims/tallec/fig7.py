@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
@@ -18,7 +18,7 @@ from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.claims.training import STARTS, learning_curve, started
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
-from experiments.studies.study import Point, Run, Sizes, Study, data_path, grid, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, words_beside
 from experiments.studies.verdicts import Compared, Part, Verdict, difference, need_intervals
 
 __all__ = ["SHAKESPEARE", "TallecFigure7"]
@@ -95,7 +95,7 @@ class TallecFigure7(Study):
         model = {"field": point["model"], "integrator": "euler", "hidden": sizes.hidden}
         return configuration(**task, **model, **start, **training, **by_adam)
 
-    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[dict[str, Any]]:
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return learning_curve(folder)
 
     def verdict(self, results: Results) -> Verdict:
