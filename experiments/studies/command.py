@@ -1,4 +1,4 @@
-"""`ctrnn study list | cost | run | plot | export`: what is typed, checked before anything heavy is imported."""
+"""Runs `ctrnn study list | cost | run | plot | export`; what is typed is checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ COMMANDS: dict[str, Callable[..., int]] = {"list": list_, "cost": cost, "run": r
 def _checked(
     name: str, scale: str, workers: int | None, shard: str | None, data: Path | None, plugin: Sequence[str]
 ) -> tuple[str, tuple[int, int]]:
-    """The study's address, and which share of its runs."""
+    """Return the study's address, and which share of its runs."""
     use(plugin)
     address = check_name(name)
     check_word("scale", scale, SCALES)

@@ -44,7 +44,7 @@ UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of one kind of run: to start, of a step, of an evaluation, of what is measured afterwards."""
+    """Holds the seconds of one kind of run: to start, of a step, of an evaluation, of what is measured afterwards."""
 
     start: float
     step: float
@@ -59,8 +59,11 @@ class Times:
 
 @dataclass(frozen=True)
 class Slice:
-    """Of one kind of run: times by the clock and of the processor; seconds in which a process imports, and that its first run
-    takes more; memory and disk in bytes, without and with each step."""
+    """Holds the costs of one kind of run.
+
+    Times by the clock and of the processor; seconds in which a process imports, and that its first run takes more; memory and
+    disk in bytes, without and with each step.
+    """
 
     clock: Times
     processor: Times
@@ -73,8 +76,11 @@ class Slice:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of so many runs: seconds of one worker after another, of the longest run, of all by that many workers; bytes; and
-    seconds of the processor, all of a worker's threads together."""
+    """Holds the cost of so many runs.
+
+    Seconds of one worker after another, of the longest run, of all by that many workers; bytes; and seconds of the processor,
+    all of a worker's threads together.
+    """
 
     runs: int
     kinds: int

@@ -25,7 +25,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "studies.md"
 
 
 def section(found: Report) -> str:
-    """What was asked, claimed and found, in Markdown."""
+    """Write what was asked, claimed and found, in Markdown."""
     return found.markdown(lambda name: f"figures/{_file(found, name)}")
 
 

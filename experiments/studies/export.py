@@ -1,4 +1,4 @@
-r"""The records of a study as files for other programs.
+r"""Writes the records of a study as files for other programs.
 
     OUT/runs.csv                     a row a run: axes, measures, seconds, and by which machine and versions
     OUT/rows.csv                     a row a row that was measured
@@ -23,7 +23,7 @@ __all__ = ["export"]
 
 
 def export(folder: Path, out: Path) -> str:
-    """Write what the records of a study's folder say, and its models, into another folder; what was written, in words."""
+    """Write what the records of a study's folder say, and its models, into another folder; return in words what was written."""
     asked, records = records_in(folder)
     found = Results(records)
     more = pd.DataFrame([{"seconds": one["seconds"], "diverged": one["diverged"], **one["made"]} for one in records])

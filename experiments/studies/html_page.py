@@ -1,4 +1,4 @@
-r"""The page of a study: claim, verdict, figures, table and how they were made, from its records only.
+r"""Writes the page of a study from its records only: claim, verdict, figures, table and how they were made.
 
     DIR/index.html      one file that loads nothing
     DIR/table.md        verdict and table
@@ -23,7 +23,7 @@ __all__ = ["write"]
 
 
 def write(folder: Path, study: Study | None = None) -> str:
-    """Write the page and its files; the verdict and where the page is, in words. Raises: UsageError."""
+    """Write the page and its files; return the verdict and where the page is, in words. Raises: UsageError."""
     found = report_of(folder, study)
     claim, told = _claim(found), f"{found.word}. {found.sentence}"
     files = {f"{name}.svg": with_colours(svg) for name, svg in zip(found.figures, claim.svgs, strict=True)}

@@ -1,4 +1,4 @@
-r"""Runs handed out to a Ray cluster: the same folders, by workers wherever the cluster has them.
+r"""Hands out runs to a Ray cluster: the same folders, by workers wherever the cluster has them.
 
     waiting  ->  at most `size` tasks at a time  ->  done, busy elsewhere, or failed
                       |
@@ -23,7 +23,7 @@ __all__ = ["RayPool", "connected"]
 
 
 def connected(address: str | None, threads: int) -> int:
-    """Ray, started here or at an address; how many runs of so many threads it can hold at a time. Raises: UsageError."""
+    """Start Ray here or connect to an address; return how many runs of so many threads it holds at a time. Raises: UsageError."""
     try:
         import ray  # noqa: PLC0415
     except ImportError:
@@ -37,7 +37,7 @@ def connected(address: str | None, threads: int) -> int:
 
 @dataclass
 class RayPool:
-    """`WorkerPool` on Ray."""
+    """Hands out work as `WorkerPool` does, on Ray."""
 
     size: int
     work: Work
@@ -79,5 +79,5 @@ def _carried_out(work: Work, key: object) -> Any:
 
 @cache
 def _begun(work: Work) -> Callable[[Any], Any]:
-    """Once in a worker, which takes many runs."""
+    """Begin the work once in a worker, which takes many runs."""
     return work.begun()

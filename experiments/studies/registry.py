@@ -1,4 +1,4 @@
-"""Which studies there are, by name; each is imported when it is asked for."""
+"""Lists the studies by name; each is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ STUDIES = Registry("study", "ctrnn.studies", OWN)
 
 
 def check_name(name: str) -> str:
-    """Where that study is, module:class, without importing it; of one that was added, its name. Raises: UsageError."""
+    """Return where that study is, module:class, without importing it; of one that was added, its name. Raises: UsageError."""
     STUDIES.check(name)
     home = STUDIES[name]
     return home if isinstance(home, str) else name
 
 
 def study_named(name: str) -> Study:
-    """Raises: UsageError, with the nearest name."""
+    """Make the study of that name. Raises: UsageError, with the nearest name."""
     return loaded(check_name(name))
 
 
 def loaded(address: str) -> Study:
-    """The study at module:class, or of that name."""
+    """Make the study at module:class, or of that name."""
     found = (STUDIES.named(address) if address in STUDIES else resolve_name(address))()
     if not isinstance(found, Study):
         raise TypeError(f"{address} is no Study.")

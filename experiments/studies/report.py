@@ -1,4 +1,4 @@
-"""What a folder says: the records that are there, and the study's verdict, tables and figures of them."""
+"""Reads a folder: the records that are there, and the study's verdict, tables and figures of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSIONS = ("python", "ctrnn", "torch", "torchdiffeq", "compiler")
 
 @dataclass(frozen=True)
 class Report:
-    """A study with its results, its verdict (or why there is none), its tables and its figures."""
+    """Holds a study with its results, its verdict (or why there is none), its tables and its figures."""
 
     study: Study
     asked: Mapping[str, Any]
@@ -38,33 +38,33 @@ class Report:
 
     @property
     def diverged(self) -> list[str]:
-        """A sentence for each training whose loss was no longer finite."""
+        """Write a sentence for each training whose loss was no longer finite."""
         return [f"{key}: training diverged at step {step}." for key, step in self.results.diverged.items()]
 
     @property
     def tables(self) -> str:
-        """The tables, and which trainings diverged, in Markdown."""
+        """Write the tables, and which trainings diverged, in Markdown."""
         return "\n\n".join(filter(None, [*(table.markdown() for table in self.filled), "\n".join(self.diverged)]))
 
     @property
     def runs(self) -> str:
-        """ "12 of 40 runs", "all 40 runs"."""
+        """Write "12 of 40 runs" or "all 40 runs"."""
         done, all_ = len(self.results.records), len(self.asked["runs"])
         return f"all {all_} runs" if done == all_ else f"{done} of {all_} runs"
 
     @property
     def word(self) -> str:
-        """The verdict in a word or two."""
+        """Return the verdict in a word or two."""
         return self.verdict.heading
 
     @property
     def sentence(self) -> str:
-        """What was found, or what is missing; a part of the runs is always named as one."""
+        """Say what was found, or what is missing; a part of the runs is always named as one."""
         partial = len(self.results.records) < len(self.asked["runs"])
         return f"{self.verdict.sentence} This is from {self.runs}." if partial else self.verdict.sentence
 
     def markdown(self, place: Callable[[str], str]) -> str:
-        """What was asked, claimed and found; `place` says where the picture of a figure is."""
+        """Write what was asked, claimed and found; `place` says where the picture of a figure is."""
         captions = {name: self.study.figures[name].caption for name in self.figures}
         parts = [
             self.study.markdown(),
@@ -79,12 +79,12 @@ class Report:
         return "\n\n".join(part for part in parts if part)
 
     def svg(self, name: str) -> str:
-        """A figure as a file of its own."""
+        """Draw a figure as a file of its own."""
         key, caption = f"{self.study.name}-{name}", self.study.figures[name].caption
         return with_colours(inline_svg(self.figures[name], key, caption, self.sentence))
 
     def _repr_markdown_(self) -> str:
-        """The whole of it, for notebooks, the figures inside."""
+        """Write the whole of it for notebooks, the figures inside."""
         return self.markdown(lambda name: f"data:image/svg+xml;base64,{base64.b64encode(self.svg(name).encode()).decode()}")
 
     @property
@@ -93,12 +93,12 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """Of all trainings together, whichever ran side by side."""
+        """Sum the seconds of all trainings, whichever ran side by side."""
         return float(sum(record["seconds"] for record in self.results.records))
 
     @property
     def processor_seconds(self) -> float | None:
-        """Of all runs, with what is measured after training, as far as the last call did it; None where a record has none."""
+        """Sum those of all runs, with what the last call measured after training; None where a record has none."""
         made = [record["made"] for record in self.results.records]
         return sum(float(one[PROCESSOR_SECONDS]) for one in made) if all(PROCESSOR_SECONDS in one for one in made) else None
 
@@ -116,7 +116,7 @@ class Report:
         return self._made(VERSIONS)
 
     def _made(self, names: tuple[str, ...]) -> str:
-        """Everything of these names that was at work on some run, once."""
+        """Return everything of these names that was at work on some run, once."""
         made = [record["made"] for record in self.results.records]
         each = (", ".join(f"{name} {one[name]}" for name in names if name in one) for one in made)
         return "; ".join(dict.fromkeys(each)) or "no run is done"

@@ -1,4 +1,4 @@
-r"""The records of a study as two data frames.
+r"""Makes two data frames of the records of a study.
 
 runs    a row a run: its key, the axes of its point, the training's measures
 rows    a row a row that `Study.measure` gave, of all runs: key and axes of the run, and what was measured
@@ -19,7 +19,7 @@ __all__ = ["Results", "best_settings", "groups", "spreads", "where"]
 
 
 class Results:
-    """What is said of a study comes from here; the records may be a part of all."""
+    """Holds the records of a study, perhaps a part of all, from which all that is said of it comes."""
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         self.records = list(records)
@@ -35,16 +35,16 @@ class Results:
         return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["key", *axes])
 
     def rows_with(self, measure: str) -> pd.DataFrame:
-        """The rows, and beside them a measure of their run; with " at the end" behind its name if rows have one of that name."""
+        """Add to the rows a measure of their run, with " at the end" behind its name if rows have one of that name."""
         return self.rows.merge(self.runs[["key", measure]], on="key", suffixes=("", " at the end"))
 
     @property
     def diverged(self) -> dict[str, int]:
-        """Key -> step, of the trainings whose loss was no longer finite."""
+        """Return key -> step, of the trainings whose loss was no longer finite."""
         return {one["key"]: one["diverged"] for one in self.records if one["diverged"] is not None}
 
     def settings(self, name: str) -> list[Any]:
-        """The different values of a setting in the configurations. Raises: KeyError for one that none has."""
+        """Return the different values of a setting in the configurations. Raises: KeyError for one that none has."""
         parts = [part for one in self.records for part in one["configuration"].values() if isinstance(part, dict)]
         found = list(dict.fromkeys(part[name] for part in parts if name in part))
         if not found:
@@ -53,14 +53,14 @@ class Results:
 
 
 def where(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
-    """The rows with these values in these columns; none of a frame without them."""
+    """Select the rows with these values in these columns; none of a frame without them."""
     for column, value in values.items():
         frame = frame[frame[column] == value] if column in frame else frame.iloc[:0]
     return frame
 
 
 def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> dict[Any, pd.DataFrame]:
-    """Rows of equal values in one column, by the value, or in several, by a tuple; in the order in which they first come."""
+    """Group rows by their values in one column, or by tuples in several, in the order in which these first come."""
     if frame.empty:
         return {}
     found = frame.groupby(by if isinstance(by, str) else list(by), sort=False, dropna=False)
@@ -68,12 +68,12 @@ def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> dict[Any, pd.DataFra
 
 
 def spreads(frame: pd.DataFrame, by: str | Sequence[str], column: str) -> dict[Any, Spread]:
-    """The spread of a column in each group."""
+    """Compute the spread of a column in each group."""
     return {key: spread(same[column]) for key, same in groups(frame, by).items()}
 
 
 def best_settings(frame: pd.DataFrame, by: Sequence[str], settings: Sequence[str], column: str) -> pd.DataFrame:
-    """Of each group the rows of the settings with the least mean of a column; of settings where one has no number, none."""
+    """Select in each group the rows of the settings with the least mean of a column, of those where all have numbers."""
     best = []
     for same in groups(frame, by).values():
         tried = groups(same, settings)
@@ -84,5 +84,5 @@ def best_settings(frame: pd.DataFrame, by: Sequence[str], settings: Sequence[str
 
 
 def _plain(value: Any) -> Any:
-    """A number of Python's, not numpy's: `is True` and words depend on it."""
+    """Convert to a number of Python's, not numpy's: `is True` and words depend on it."""
     return value.item() if hasattr(value, "item") else value

@@ -1,4 +1,4 @@
-r"""Tables and figures of a study, declared by the columns of its data frames.
+r"""Declares tables and figures of a study by the columns of its data frames.
 
     Table       a line for each group of equal `by`, a cell for each column: a spread, or what a function makes of the group
     Bands       lines over x with bands from least to largest, panel above panel
@@ -42,7 +42,7 @@ Data = Literal["runs", "rows"] | Callable[["Results"], "pd.DataFrame"]
 
 
 class FigureSpec(Protocol):
-    """A figure with the sentence that says what to see."""
+    """Declares a figure with the sentence that says what to see."""
 
     @property
     def caption(self) -> str: ...
@@ -51,7 +51,7 @@ class FigureSpec(Protocol):
 
 
 class FilledTable(NamedTuple):
-    """The text of a table; without lines, the caption stands in its place."""
+    """Holds the text of a table; without lines, the caption stands in its place."""
 
     caption: str
     head: Sequence[str] = ()
@@ -63,7 +63,7 @@ class FilledTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    r"""A table with a caption; without lines where the frame is empty.
+    r"""Declares a table with a caption; without lines where the frame is empty.
 
     Args:    caption, headings: "{length}" is the value of that setting, or else column;  by: heading -> column;
              columns: heading -> column, whose spread is shown, or function of the group;  sort: key of a line from the values of
@@ -102,7 +102,7 @@ class Table:
 
 
 def across(column: str, values: Iterable[object] | Mapping[str, object], cell: Cell) -> dict[str, Cell]:
-    """Columns for `Table`, one for each of these values of a column; with a mapping, its keys are the headings."""
+    """Make columns for `Table`, one for each of these values of a column; with a mapping, its keys are the headings."""
     named = values if isinstance(values, Mapping) else {str(value): value for value in values}
 
     def among(value: object) -> Cell:
@@ -112,7 +112,7 @@ def across(column: str, values: Iterable[object] | Mapping[str, object], cell: C
 
 
 def only(**values: object) -> Callable[[Results], pd.DataFrame]:
-    """Data for tables and figures: the rows with these values in these columns."""
+    """Select data for tables and figures: the rows with these values in these columns."""
 
     def rows(results: Results) -> pd.DataFrame:
         from experiments.studies.results import where  # noqa: PLC0415
@@ -123,22 +123,22 @@ def only(**values: object) -> Callable[[Results], pd.DataFrame]:
 
 
 def first(column: str) -> Cell:
-    """A cell of `Table` for what is the same in all rows of a group: the value in its first row."""
+    """Make a cell of `Table` for what is the same in all rows of a group: the value in its first row."""
     return lambda group: group[column].iloc[0]
 
 
 def at_end(column: str) -> Cell:
-    """A cell of `Table` for a column with one value a run, repeated in all of its rows: the spread over runs."""
+    """Make a cell of `Table` for a column with one value a run, repeated in all of its rows: the spread over runs."""
     return lambda group: spread(group.drop_duplicates("key")[column])
 
 
 def run_count(group: pd.DataFrame) -> int:
-    """A cell of `Table`: of how many runs the rows are."""
+    """Count for a cell of `Table` of how many runs the rows are."""
     return int(group["key"].nunique())
 
 
 def in_order(*orders: Iterable[object] | None) -> Callable[..., Any]:
-    """A `sort` for `Table`: the place of each value in its order; None sorts by the value itself."""
+    """Make a `sort` for `Table`: the place of each value in its order; None sorts by the value itself."""
     known: Sequence[list[Any] | None] = [None if order is None else list(order) for order in orders]
     return lambda *key: tuple(value if order is None else order.index(value) for value, order in zip(key, known, strict=True))
 
@@ -151,7 +151,7 @@ def cell_of(group: pd.DataFrame, cell: Cell) -> object:
 
 @dataclass(frozen=True)
 class Bands:
-    r"""Means over runs as lines, with bands from the least to the largest.
+    r"""Draws means over runs as lines, with bands from the least to the largest.
 
     Args:    x, y: columns;  lines: column, and value -> name of a line, or the values alone;  panels: likewise, or a title with
              "{}" for the value;  levels: name -> y of a thin line.
@@ -201,7 +201,7 @@ class Bands:
 
 @dataclass(frozen=True)
 class Dots:
-    """A row for each value of a column: a dot at the mean of `x`, with a bar from the least to the largest."""
+    """Draws a row for each value of a column: a dot at the mean of `x`, with a bar from the least to the largest."""
 
     caption: str
     x: str
@@ -222,7 +222,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure that a function draws. Raises: NotEnoughError where there is nothing to draw."""
+    """Declares a figure that a function draws. Raises: NotEnoughError where there is nothing to draw."""
 
     caption: str
     drawn_by: Callable[[Results], Figure]
@@ -236,7 +236,7 @@ def _names(values: Mapping[Any, str] | Sequence[str]) -> Mapping[Any, str]:
 
 
 class _Settings(dict[str, str]):
-    """Values for places in a text, "200" or "200, 500": of a setting, else of a column."""
+    """Gives values for places in a text, "200" or "200, 500": of a setting, else of a column."""
 
     def __init__(self, frame: pd.DataFrame, results: Results) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-r"""A study: a claim about learning, a grid of points with a training each, and a verdict, tables and figures from what they gave.
+r"""Defines a study: a claim about learning, a grid of points with a training each, and what is said of what they gave.
 
     points(sizes)  ->  configuration(point, sizes)  ->  train, measure  ->  records  ->  verdict, tables, figures
 
@@ -57,17 +57,17 @@ Point = dict[str, Any]  # axis -> a word, number or truth value, as JSON has the
 
 
 class Sizes(SimpleNamespace):
-    """How much of everything at a scale, by names: Sizes(hidden=64, length=200, seeds=3)."""
+    """Says how much there is of everything at a scale, by names: Sizes(hidden=64, length=200, seeds=3)."""
 
 
 def scales(**values: Sequence[object]) -> dict[str, Sizes]:
-    """How much of everything at all scales, each name with its values at "smoke", "small" and "paper"."""
+    """Say how much there is of everything at all scales, each name with its values at "smoke", "small" and "paper"."""
     columns = zip(*values.values(), strict=True)
     return {scale: Sizes(**dict(zip(values, column, strict=True))) for scale, column in zip(SCALES, columns, strict=True)}
 
 
 def grid(**axes: Iterable[object]) -> list[Point]:
-    """The product of the axes, the last one changing fastest."""
+    """Return the product of the axes, the last one changing fastest."""
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
@@ -80,13 +80,13 @@ def data_path(name: str) -> Path | None:
 
 
 def words_beside(file: str) -> list[str]:
-    """Question, claim, source and resolutions of a study: the paragraphs of the Markdown file beside its declaration."""
+    """Read question, claim, source and resolutions of a study: the paragraphs of the Markdown file beside its declaration."""
     paragraphs = Path(file).with_suffix(".md").read_text(encoding="utf-8").split("\n\n")
     return [" ".join(words.split()).lstrip("#>- ") for words in paragraphs]
 
 
 def summary_of(name: str, **values: object) -> str:
-    """What a verdict says, by the template claims/NAME.txt.jinja."""
+    """Write what a verdict says, by the template claims/NAME.txt.jinja."""
     from experiments.reports.templates import ENVIRONMENT  # noqa: PLC0415
 
     filled = ENVIRONMENT.get_template(f"studies/claims/{name}.txt.jinja").render(**values, number=number, len=len)
@@ -95,7 +95,7 @@ def summary_of(name: str, **values: object) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """One training of a study. Its key names its folder: letters a to z, digits, points and hyphens.
+    """Describes one training of a study. Its key names its folder: letters a to z, digits, points and hyphens.
 
     The configuration is what `Study.configuration` gives: a `Configuration`, or, of a study that has `carry_out` of its own,
     whatever has `to_json()`.
@@ -114,7 +114,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run gave: the training's measures and seconds, the study's rows of numbers, and where the training diverged."""
+    """Holds what a run gave: the training's measures and seconds, the study's rows, and the step at which it diverged."""
 
     measures: Mapping[str, float]
     rows: Sequence[Row]
@@ -123,7 +123,7 @@ class Measured:
 
 
 class Study(ABC):
-    r"""A claim and how to try it. A new study is a subclass in a file of its own in claims/, and a line in registry.py.
+    r"""Declares a claim and how to try it. A new study is a subclass in a file of its own in claims/, and a line in registry.py.
 
     name          as in `ctrnn study run NAME`
     question      one sentence;  claim: the paper's words;  source: where they stand
@@ -151,28 +151,28 @@ class Study(ABC):
 
     @abstractmethod
     def points(self, sizes: Sizes) -> Iterable[Point]:
-        """The grid, each point with a "seed"; those to be seen first first."""
+        """Return the grid, each point with a "seed"; those to be seen first first."""
 
     @abstractmethod
     def configuration(self, point: Point, sizes: Sizes) -> Any:
-        """What is trained at a point: a `Configuration`."""
+        """Return what is trained at a point: a `Configuration`."""
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        """Rows of numbers and words beyond the training's own measures: other tests, other clocks, other steps."""
+        """Measure rows of numbers and words beyond the training's own measures: other tests, other clocks, other steps."""
         return []
 
     @abstractmethod
     def verdict(self, results: Results) -> Verdict:
-        """Raises: NotEnoughError where these results do not decide."""
+        """Judge the claim. Raises: NotEnoughError where these results do not decide."""
 
     def markdown(self) -> str:
-        """What is asked and claimed, as notebooks show it."""
+        """Write what is asked and claimed, as notebooks show it."""
         return f"{self.question}\n\n> {self.claim}\n>\n> {self.source}"
 
     _repr_markdown_ = markdown
 
     def seconds(self, run: Run) -> float | None:
-        """How long a run takes that is given its time; None for one of so many steps, whose cost is measured on a slice."""
+        """Return the seconds of a run that is given its time; None for one of so many steps, whose cost a slice tells."""
         return None
 
     def left_out(self) -> str:
@@ -182,12 +182,12 @@ class Study(ABC):
         return f"Left out: {' and '.join(absent)}; --data DIR names the folder {where} in." if absent else ""
 
     def headline(self, record: Record) -> str:
-        """The one number of a run that is printed as soon as it is done."""
+        """Write the one number of a run that is printed as soon as it is done."""
         name = "accuracy" if "accuracy" in record["measures"] else "loss"
         return f"{name} {number(record['measures'][name])}" if name in record["measures"] else ""
 
     def runs(self, scale: str) -> list[Run]:
-        """Every run of a scale. Raises: ValueError for two points with one key."""
+        """Return every run of a scale. Raises: ValueError for two points with one key."""
         sizes = self.sizes[scale]
         runs = [Run(key_of(point), point, self.configuration(point, sizes)) for point in self.points(sizes)]
         keys = [run.key for run in runs]
@@ -219,7 +219,7 @@ class Study(ABC):
 
 
 def key_of(point: Point) -> str:
-    """The values of a point, the seed last: "uniform-warping-40-plain-0"."""
+    """Write the values of a point, the seed last: "uniform-warping-40-plain-0"."""
     words = [_word(axis, value) for axis, value in point.items() if axis != "seed"]
     return "-".join([*words, str(point["seed"])]).lower().translate({ord(" "): "-", ord("_"): "-", ord(","): None})
 

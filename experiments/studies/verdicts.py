@@ -1,4 +1,4 @@
-r"""Verdicts: what the intervals that were measured say of a claim, part by part.
+r"""Judges a claim, part by part, by the intervals that were measured.
 
 effect             the difference in print, or the least one that counts        interval    95 %, of the difference measured
 
@@ -35,7 +35,7 @@ Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
 
 
 def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
-    """Of the means, with its 95 % interval by Welch's t; an infinite one where a side has fewer than two numbers.
+    """Compute the difference of the means, with its 95 % interval by Welch's t, infinite where a side has fewer than two numbers.
 
     Raises: NotEnoughError where a side has none.
     """
@@ -55,7 +55,7 @@ def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
 
 @dataclass(frozen=True)
 class Compared:
-    """A measured difference beside the effect that it is asked for.
+    """Compares a measured difference with the effect that is claimed.
 
     Args:    measured: the difference, from low to high its 95 % interval;  effect: its size in print, or the least that
              counts, with the sign that is claimed;  absent: whether the claim is that there is none of that size;
@@ -83,7 +83,7 @@ class Compared:
         return "yes" if low > 0 else "no" if high < 1 else "undecided"
 
     def __str__(self) -> str:
-        """ "0.0287, 95 % -0.0063 to 0.0637, which holds both 0 and the 0.01 in print"."""
+        """Write "0.0287, 95 % -0.0063 to 0.0637, which holds both 0 and the 0.01 in print"."""
         low, high = self.measured.low, self.measured.high
         if not (math.isfinite(low) and math.isfinite(high)):
             return f"{self.measured.mean:.4f}, without an interval, which needs two runs of each that are not all alike"
@@ -99,7 +99,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a claim, whether it holds, and by which numbers.
+    """Says of one part of a claim whether it holds, and by which numbers.
 
     Args:    holds: whether it does; or a comparison, which answers by its interval; or None where nothing that was run decides.
     Raises:  TypeError for anything else, which would count as true.
@@ -129,7 +129,7 @@ class Part:
 def compared(
     claim: str, ours: pd.Series, theirs: pd.Series, effect: float, more: str = "", *, absent: bool = False, printed: bool = True
 ) -> Part:
-    """A part on the difference between two means over seeds, with both means as evidence.
+    """Make a part on the difference between two means over seeds, with both means as evidence.
 
     Args:    more: follows them;  effect, absent, printed: as `Compared` has them.
     """
@@ -146,7 +146,7 @@ def need_intervals(parts: Iterable[Part]) -> None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """On a claim of several parts, in a word that follows from their answers.
+    """Judges a claim of several parts, in a word that follows from their answers.
 
     Args:    numbers: ours, by what they are;  summary: a sentence in place of the parts, one after the other;  another: in what
              the experiment is another one than that of the claim, which it then leaves undecided, whatever was found.
@@ -168,7 +168,7 @@ class Verdict:
 
     @property
     def heading(self) -> str:
-        """The word, as a page begins with it."""
+        """Return the word, as a page begins with it."""
         return "Partly reproduced" if self.word == "partly" else self.word.capitalize()
 
     @property
@@ -179,7 +179,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class NoVerdict:
-    """In place of a verdict where none can be given, and why."""
+    """Takes the place of a verdict where none can be given, and says why."""
 
     heading: str
     sentence: str

@@ -1,1 +1,1 @@
-"""Tasks to be learned: made sequences and recorded ones, with their losses and baselines."""
+"""Defines tasks to be learned: made sequences and recorded ones, with their losses and baselines."""

@@ -1,4 +1,4 @@
-r"""Adding: the sum of the two numbers that are marked.
+r"""Asks for the sum of the two numbers that are marked.
 
     number   0.4 0.9 0.1 | 0.7 0.2 0.6      uniform on [0, 1]
     mark      0   1   0  |  0   0   1       one in the first half, T // 2 samples, one in the second
@@ -22,7 +22,7 @@ __all__ = ["Adding"]
 
 @dataclass(frozen=True)
 class Adding(NumbersAtTheEnd):
-    r"""Two features, one number.
+    r"""Say at the end the sum of the two marked numbers; two features, one number.
 
     Args:    T: samples of a sequence.
     Source:  Tallec and Ollivier 2018, section 3, "Adding task"; the mean squared error it prints is 0.167.

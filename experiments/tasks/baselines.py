@@ -1,4 +1,4 @@
-r"""Loss and accuracy of the best predictor without memory.
+r"""Computes loss and accuracy of the best predictor without memory.
 
 n_gc     how often, among samples that look like g to the predictor, the target is c
 loss     sum_gc n_gc log(n_g / n_gc) / n          entropy of the target, given what the predictor sees, in nats

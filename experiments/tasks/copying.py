@@ -1,4 +1,4 @@
-r"""Copy: write down, when the signal comes, the letters that were read long before.
+r"""Asks to write down, when the signal comes, the letters that were read long before.
 
     copy             input    a b c - - - - ! - - -          T - 1 dummies, the signal, as many dummies as letters
                      target   - - - - - - - - a b c          T + 2n samples, n letters
@@ -26,7 +26,7 @@ __all__ = ["Copy", "VariableCopy"]
 
 @dataclass(frozen=True)
 class Copy(ClassAtEverySample):
-    r"""The letters are 0, 1, .., then come the dummy and the signal.
+    r"""Write the letters when the signal comes: letters are 0, 1, .., then come the dummy and the signal.
 
     Args:    T: samples from the last letter to the signal; letters: how many different ones; count: how many to copy.
     Source:  Tallec and Ollivier 2018, section 3, "Copy tasks". The loss it prints, 10 log 8/(T + 20), is the one here with one
@@ -43,7 +43,7 @@ class Copy(ClassAtEverySample):
 
     @property
     def length(self) -> int:
-        """Samples of a sequence."""
+        """Return the samples of a sequence."""
         return self.T + 2 * self.count
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
@@ -65,18 +65,18 @@ class Copy(ClassAtEverySample):
         }
 
     def _signals(self, size: int, generator: torch.Generator) -> Tensor:
-        """Where the signal stands in each sequence: (size,)."""
+        """Draw where the signal stands in each sequence: (size,)."""
         return torch.full((size,), self.count + self.T - 1)
 
     @property
     def _answer(self) -> list[float]:
-        """How often each letter stands in the answer, in the mean."""
+        """Count how often each letter stands in the answer, in the mean."""
         return [self.count / self.letters] * self.letters
 
 
 @dataclass(frozen=True)
 class VariableCopy(Copy):
-    r"""The same with a number of dummies between letters and signal that is drawn for each sequence, uniform on 1 to T.
+    r"""Draws a number of dummies between letters and signal for each sequence, uniform on 1 to T; else as `Copy`.
 
     Source:  Tallec and Ollivier 2018, section 3, after Henaff et al. 2016. The padding after the answer is this project's.
     """

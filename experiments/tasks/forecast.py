@@ -1,4 +1,4 @@
-r"""Forecast: what will be seen next of an episode that comes and goes, and is looked at more often while it lasts.
+r"""Asks what will be seen next of an episode that comes and goes, and is looked at more often while it lasts.
 
     off -> on at rate `onset`,  on -> off at rate `end`         Q = [[-onset, onset], [end, -end]]
     looked at in `off` and in `on` at rates                     L = diag(seldom, often)
@@ -66,7 +66,7 @@ class Forecast(ClassAtEverySample):
         return Batch(xs, seen.roll(-1, 0), counts, stamps)
 
     def _next(self, state: Tensor, t: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """What the next look sees, and when: the first of a change and a look, until it is a look."""
+        """Draw what the next look sees, and when: the first of a change and a look, until it is a look."""
         change, look = torch.tensor([self.onset, self.end]).double(), torch.tensor([self.seldom, self.often]).double()
         waiting = torch.ones_like(state, dtype=torch.bool)
         while bool(waiting.any()):
@@ -78,13 +78,13 @@ class Forecast(ClassAtEverySample):
         return state, t
 
     def _rates(self) -> tuple[Tensor, Tensor]:
-        """L - Q, and L."""
+        """Return L - Q, and L."""
         change = torch.tensor([[self.onset, -self.onset], [-self.end, self.end]], dtype=torch.float64)
         looks = torch.diag(torch.tensor([self.seldom, self.often], dtype=torch.float64))
         return looks + change, looks
 
     def _seen_on(self) -> float:
-        """Of all looks those that see it on."""
+        """Return the share of all looks that see it on."""
         following = torch.linalg.solve(*self._rates())
         return float(following[OFF, ON] / (following[OFF, ON] + following[ON, OFF]))
 
@@ -105,5 +105,5 @@ class Forecast(ClassAtEverySample):
 
 @functools.cache
 def _rule() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on [-1, 1]: those of 400 are an eigenvalue problem, most of the time that baselines take."""
+    """Compute nodes and weights on [-1, 1]: those of 400 are an eigenvalue problem, most of the time that baselines take."""
     return np.polynomial.legendre.leggauss(NODES)

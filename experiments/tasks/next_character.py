@@ -1,4 +1,4 @@
-r"""Next character: what follows each character of a text.
+r"""Asks what follows each character of a text.
 
     sees       A l l   h u m a n
     target     l l   h u m a n
@@ -29,7 +29,7 @@ TRAINED, KNOWN = 0.9, 0.95  # where the text is cut
 
 @dataclass(frozen=True)
 class NextCharacter(ClassAtEverySample):
-    r"""A language model of characters, one feature and one class for each that the text has.
+    r"""Say at each character which follows: a language model, one feature and one class for each that the text has.
 
     Args:    text: a file of text in UTF-8, perhaps packed as .xz or .gz; by default article 1 of the Universal Declaration of
              Human Rights, too short to be cut: there all splits read the same circle; or a .npy file of whole numbers, a symbol
@@ -47,11 +47,11 @@ class NextCharacter(ClassAtEverySample):
         return any_text(self.text)[1]
 
     def fingerprint(self) -> str | None:
-        """A digest of the text, None for the one that is in this project."""
+        """Return a digest of the text, None for the one that is in this project."""
         return any_text(self.text)[2]
 
     def part_of(self, split: str) -> Tensor | MappedRows:
-        """The numbers of the characters of a split."""
+        """Return the numbers of the characters of a split."""
         numbers = any_text(self.text)[0]
         if isinstance(numbers, Tensor) and self.text is None:
             return numbers.repeat(2 + self.length // len(numbers))
@@ -73,7 +73,7 @@ class NextCharacter(ClassAtEverySample):
         return Batch(xs, pieces[1:])
 
     def target_counts(self) -> dict[str, TargetCounts]:
-        """Of pairs and single characters in the part that is trained on, where these predictors were best."""
+        """Count pairs and single characters in the part that is trained on, where these predictors were best."""
         kinds = self.input_size
         pairs, single = torch.zeros(kinds**2, dtype=torch.int64), torch.zeros(kinds, dtype=torch.int64)
         for piece in _pieces(self.part_of("train")):
@@ -84,6 +84,6 @@ class NextCharacter(ClassAtEverySample):
 
 
 def _pieces(numbers: Tensor | MappedRows) -> Iterator[Tensor]:
-    """All of a text, each piece with the first symbol of the next."""
+    """Yield all of a text, each piece with the first symbol of the next."""
     for start in range(0, len(numbers) - 1, PIECE):
         yield numbers[start : start + PIECE + 1].long()

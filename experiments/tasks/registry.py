@@ -1,4 +1,4 @@
-"""The tasks by name; the file of a task is imported on first use. Others are added by plugins.py and by entry points."""
+"""Lists the tasks by name; the file of a task is imported on first use. Others are added by plugins.py and by entry points."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TASKS = Registry("task", "ctrnn.tasks", OWN)
 
 
 def task_named(name: str) -> type[Task]:
-    """The class of a task.
+    """Return the class of a task.
 
     Raises:  UsageError for another name, with the nearest one, and for what is no task.
     """

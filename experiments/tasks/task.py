@@ -1,4 +1,4 @@
-r"""Tasks: batches drawn by a generator, a loss, and baselines, the losses of predictors without memory.
+r"""Defines tasks: batches drawn by a generator, a loss, and baselines, the losses of predictors without memory.
 
     a class at every sample       targets (time, batch)        loss  mean of -log softmax(y)[target] where it counts, in nats
     a class of the sequence       targets (batch,)             the same, at each sequence's own last sample
@@ -42,7 +42,7 @@ def check_split(split: str) -> None:
 
 
 def one_hot(symbols: Tensor, kinds: int) -> Tensor:
-    """Symbols (...) as numbers of the default dtype, (..., kinds)."""
+    """Return symbols (...) as numbers of the default dtype, (..., kinds)."""
     return nn.functional.one_hot(symbols, kinds).to(torch.get_default_dtype())
 
 
@@ -91,12 +91,12 @@ class Task(Checked, ABC):
     @property
     @abstractmethod
     def input_size(self) -> int:
-        """Features of a sample."""
+        """Return the number of features of a sample."""
 
     @property
     @abstractmethod
     def output_size(self) -> int:
-        """Numbers that a model gives at every sample: one a class, or the predicted numbers."""
+        """Return how many numbers a model gives at every sample: one a class, or the predicted numbers."""
 
     def batch(self, size: int, generator: torch.Generator, split: str = "train") -> Batch:
         """Draw `size` sequences; the same generator in the same state gives the same ones."""
@@ -164,7 +164,7 @@ class Task(Checked, ABC):
 
 
 class ClassAtEverySample(Task):
-    """Cross entropy in nats, and accuracy, wherever it counts; as many classes as features, if nothing else is said."""
+    """Measures cross entropy in nats, and accuracy, wherever it counts; as many classes as features, if nothing else is said."""
 
     measured: ClassVar[Sequence[str]] = ("loss", "accuracy")
 
@@ -195,7 +195,7 @@ class ClassAtEverySample(Task):
 
 
 class ClassOfTheSequence(Task):
-    """Cross entropy in nats, and accuracy, at each sequence's own last sample."""
+    """Measures cross entropy in nats, and accuracy, at each sequence's own last sample."""
 
     measured: ClassVar[Sequence[str]] = ("loss", "accuracy")
 
@@ -210,7 +210,7 @@ class ClassOfTheSequence(Task):
 
 @dataclass(frozen=True)
 class FromFiles(ClassOfTheSequence):
-    """The class of sequences that are in files, in three splits.
+    """Asks for the class of sequences that are in files, in three splits.
 
     holds: in words, what the folder `data` has in it; hint: what to do where it is not named.
     """
@@ -245,7 +245,7 @@ class FromFiles(ClassOfTheSequence):
 
 
 class NumbersAtTheEnd(Task):
-    """Mean squared error at each sequence's own last sample."""
+    """Measures the mean squared error at each sequence's own last sample."""
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return nn.functional.mse_loss(batch.last(self._checked(outputs, batch)), batch.targets)

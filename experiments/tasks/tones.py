@@ -1,4 +1,4 @@
-r"""Tones: which of a few frequencies is heard, at any sampling rate.
+r"""Asks which of a few frequencies is heard, at any sampling rate.
 
     x(k) = sin(2 pi k / period + phase) + noise        the phase is drawn, the noise normal: no single sample tells the class
     speed s        the mean of s samples is one sample, or every sample comes 1 / s times; at s / period = 1/2 a tone is lost
@@ -24,7 +24,7 @@ __all__ = ["Tones"]
 
 @dataclass(frozen=True)
 class Tones(ClassOfTheSequence):
-    r"""One feature, a class for each period.
+    r"""Say at the end which period is heard: one feature, a class for each.
 
     Args:    T: samples of a sequence at speed 1; periods: of the tones, in these samples, above 2; deviation: of the noise;
              speed: a whole number, or one over one; clock_given: whether batches say how long samples last.

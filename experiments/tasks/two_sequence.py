@@ -1,4 +1,4 @@
-r"""The two-sequence problem: which of two signals came first, when only noise has come since.
+r"""Poses the two-sequence problem: which of two signals came first, when only noise has come since.
 
     class 1   noise + 1  noise + 1  noise + 1 | noise  noise  noise  ...  noise        `signal` samples, and T in all
     class 0   noise - 1  noise - 1  noise - 1 | noise  noise  noise  ...  noise        noise: normal, mean 0, `deviation`
@@ -25,7 +25,7 @@ __all__ = ["TwoSequence"]
 
 @dataclass(frozen=True)
 class TwoSequence(ClassOfTheSequence):
-    r"""One feature, two classes.
+    r"""Say at the end which signal came first: one feature, two classes.
 
     Args:    T: samples of a sequence; signal: of these the first, which carry it; deviation: of the noise, above 0.
     Source:  Bengio, Simard and Frasconi 1994, with noise on the signal, too, as in Hochreiter and Schmidhuber 1997, task 3b,
@@ -58,12 +58,12 @@ class TwoSequence(ClassOfTheSequence):
         return {name: 0.5 * math.erfc(-math.sqrt(n / 2) / self.deviation) for name, n in self._seen().items()}
 
     def _seen(self) -> dict[str, int]:
-        """Samples of the signal that a predictor knows: the one in front of it at the end, or all."""
+        """Count the samples of the signal that a predictor knows: the one in front of it at the end, or all."""
         return {"memoryless": int(self.signal == self.T), "best": self.signal}
 
 
 def _loss(evidence: float) -> float:
-    """Mean of log(1 + e^-z) over normal z of mean 2 `evidence` and twice that for a variance."""
+    """Compute the mean of log(1 + e^-z) over normal z of mean 2 `evidence` and twice that for a variance."""
     step = 0.01
     u = step * np.arange(-1200, 1201)  # the trapezoid rule on a normal density is exact to rounding
     density = np.exp(-(u**2) / 2) / math.sqrt(2 * math.pi)

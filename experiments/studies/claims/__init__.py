@@ -1,1 +1,1 @@
-"""The studies themselves: each file declares one claim, the trainings that try it, and what is shown of them."""
+"""Declares the studies, a file for each claim, the trainings that try it, and what is shown of them."""

@@ -1,4 +1,4 @@
-r"""Clocks that compress time: where the Taylor step of a gated model breaks, and what is left of the exact one.
+r"""Compresses time: where the Taylor step of a gated model breaks, and what is left of the exact one.
 
     dh/dt = g(x, h) (f(x, h) - h)       a symbol takes tau units of own time; at clock c it is held for 16 / c samples
     g dt    dt = c' = tau c / 16 units of own time a sample, where the clock is given to the model; 1, where it is not
@@ -64,7 +64,7 @@ GIVEN = Table(
 
 
 class Compressed(Study):
-    """Gated models trained on slow and on fast clocks, run on all of them, in three ways on the same weights."""
+    """Trains gated models on slow and on fast clocks, and runs them on all of them, in three ways on the same weights."""
 
     name = "compressed"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -190,7 +190,7 @@ class Compressed(Study):
 
 
 def on_clocks(task: ClockedRecall, clocks: Sequence[float], training: TrainingSettings) -> dict[float, Batch]:
-    """Test sequences on each clock: from the same generator, so of the same symbols."""
+    """Draw test sequences on each clock: from the same generator, so of the same symbols."""
     return {c: task.at(c, "all").batch(training.evaluation, generator(training.seed, "clocks"), "test") for c in clocks}
 
 
@@ -199,7 +199,7 @@ def median_of(found: pd.Series) -> float | str:
 
 
 def _row(task: ClockedRecall, clock: float, batch: Batch, found: Rollout | None, reference: Rollout | None) -> Row:
-    """What one way of running gave on one clock; beyond its first symbol, which has none before it."""
+    """Measure what one way of running gives on one clock, beyond its first symbol, which has none before it."""
     if found is None:
         return {"finite": False, "accuracy": 0.0, "accuracy_all": 0.0, **dict.fromkeys(("loss", "largest", "median", "states"))}
     held = task.held(clock)

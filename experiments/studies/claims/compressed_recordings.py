@@ -1,4 +1,4 @@
-r"""Recordings played faster: where the Taylor step of a gated model breaks that was trained at the recording's own speed.
+r"""Plays recordings faster: where the Taylor step of a gated model breaks that was trained at the recording's own speed.
 
 What is faster than c samples is lost in the means, for every model alike: those trained at the fastest speed show what is left
 to be had there.
@@ -57,7 +57,7 @@ def figure_of(name: str, results: Results) -> Figure:
 
 
 class CompressedRecordings(Study):
-    """Gated models trained on recordings at one speed, and run at others in three ways on the same weights."""
+    """Trains gated models on recordings at one speed, and runs them at others in three ways on the same weights."""
 
     name = "compressed-recordings"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -85,7 +85,7 @@ class CompressedRecordings(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        """Those of the recordings that are there; none without a folder of them."""
+        """Return the points of the recordings that are there; none without a folder of them."""
         there = folders_found()
         each = grid(recording=there, rate=sizes.rates, on=[1.0], trained=sizes.integrators)
         for name in there:
@@ -147,7 +147,7 @@ class CompressedRecordings(Study):
 
 
 def worth_of_the_clock(rows: pd.DataFrame) -> Spread | None:
-    """Accuracy of models that are trained and run exactly, given the clock, less that of the same weights without it."""
+    """Subtract, from the accuracy of exact models that are given the clock, that of the same weights without it."""
     mine = where(rows, trained=EXACT, way=EXACT)
     given, hidden = (where(mine, clock_given=known).set_index("key")["accuracy"] for known in (True, False))
     worth = (given - hidden).dropna()
@@ -155,7 +155,7 @@ def worth_of_the_clock(rows: pd.DataFrame) -> Spread | None:
 
 
 def breaking_words(taylor: pd.DataFrame) -> str:
-    """At which g dt Taylor steps begin to lose."""
+    """Say at which g dt Taylor steps begin to lose."""
     faster = taylor[(taylor["clock"] > 1) & taylor["largest"].notna()]
     lost, held = (faster[which]["largest"] for which in (faster["fall"] >= FALL, faster["fall"] < FALL))
     if lost.empty:

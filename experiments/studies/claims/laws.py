@@ -1,4 +1,4 @@
-r"""How a unit's derivative with respect to its own earlier state falls, beside that of a unit that hears of no other.
+r"""Measures how a unit's derivative by its own earlier state falls, beside that of a unit that hears of no other.
 
 fall       mean ln |dh_n/dh_0|, over units and sequences
 ratio      of it to -(r + 1) int alpha |h|^r over the same states: what the equation of a unit by itself has
@@ -49,13 +49,13 @@ def law_numbers(law: DecayLaw) -> Row:
 
 
 def laws_in_words(rows: pd.DataFrame) -> str:
-    """ "exponential, κ 0.02 (0.01–0.04)", of the seeds; every law that was found."""
+    """Write every law that was found over the seeds: "exponential, κ 0.02 (0.01–0.04)"."""
     return f"{', '.join(rows['law'].value_counts().index)}, κ {spread(rows['bend'])}"
 
 
 @torch.no_grad()
 def _alone(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-    """The fall of a unit by itself, by the equation and by Euler's step; means over units and sequences."""
+    """Compute the fall of a unit by itself, by the equation and by Euler's step; means over units and sequences."""
     field = rnn.field
     assert isinstance(field, Relaxation)
     r = field.decay.exponent if isinstance(field.decay, PowerDecay) else 0.0

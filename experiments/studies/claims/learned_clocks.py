@@ -1,4 +1,4 @@
-r"""Learned clocks: cells trained on symbols that are repeated at random, and the clock that their gates have made of it.
+r"""Trains cells on symbols that are repeated at random, and measures the clock that their gates have learned.
 
 invariant         a symbol takes the same time on the clock of a gate, however often it is repeated
 a constant gate   it takes as many times as long as there are repetitions
@@ -37,7 +37,7 @@ INVARIANT, SOLVED = 2.0, 0.99  # times as long as one repetition; accuracy
 
 
 def held(column: str, repeats: int | None = None) -> Any:
-    """A cell of the table: at so many repetitions, None for the most of the training."""
+    """Make a cell of the table: at so many repetitions, None for the most of the training."""
 
     def cell(rows: pd.DataFrame) -> object:
         return spread(where(rows, kind="held", repeats=repeats or rows["most"].iloc[0])[column])
@@ -46,7 +46,7 @@ def held(column: str, repeats: int | None = None) -> Any:
 
 
 class LearnedClocks(Study):
-    """Six cells trained on repeated symbols, five with gates that could wait."""
+    """Trains six cells on repeated symbols, five with gates that could wait."""
 
     name = "learned-clocks"
     question, claim, source, *resolutions = words_beside(__file__)

@@ -1,4 +1,4 @@
-r"""The lecture's picture: time scales are set by the biases, and still there after training, measured on data.
+r"""Tests the lecture's picture on data: time scales are set by the biases, and still there after training.
 
     set        T of each unit, by chrono; `ctrnn.timescales` of the field at its start
     measured   one sample replaced by a null token: how long until 1/e of what it moved is left, experiments/models/forgetting.py
@@ -49,7 +49,7 @@ SEQUENCES, PLACES, APART = 32, 4, 50  # of the ablation; what is looked at is th
 
 
 def agreements(rows: pd.DataFrame, measured: str = "measured", said: str = "set") -> list[float]:
-    """Spearman's rank correlation of set and measured times in each run; units that never forget are the slowest.
+    """Compute Spearman's rank correlation of set and measured times in each run; units that never forget are the slowest.
 
     nan where all are equal.
     """
@@ -60,7 +60,7 @@ def agreements(rows: pd.DataFrame, measured: str = "measured", said: str = "set"
 
 
 def middle_of_third(rows: pd.DataFrame, longest: bool) -> object:
-    """Over runs, the median measured time of the third of the units that was set shortest, or longest."""
+    """Compute, over runs, the median measured time of the third of the units that was set shortest, or longest."""
     found = []
     for run in groups(rows, "key").values():
         units, third = run.sort_values("set", kind="stable")["measured"], max(1, len(run) // 3)
@@ -70,7 +70,7 @@ def middle_of_third(rows: pd.DataFrame, longest: bool) -> object:
 
 
 def forgetting_of(model: str, results: Results) -> Figure:
-    """Of the first run of a model on repeated characters."""
+    """Draw the forgetting of the first run of a model on repeated characters."""
     runs = groups(where(results.rows, task="repeats", biases="learned"), ["model", "key"])
     first = next((rows for (of, _), rows in runs.items() if of == model), None)
     if first is None:
@@ -79,7 +79,7 @@ def forgetting_of(model: str, results: Results) -> Figure:
 
 
 def influence(configuration: Configuration, model: SequenceModel) -> Tensor:
-    """What a sample does to each unit as time passes, on sequences that no training saw."""
+    """Measure what a sample does to each unit as time passes, on sequences that no training saw."""
     horizon = math.ceil(3 * (configuration.field_settings.t_max or 0.0))
     places = [APART * (k + 1) for k in range(PLACES)]
     assert isinstance(model.rnn, DiscreteRNN | ContinuousRNN)
@@ -87,14 +87,14 @@ def influence(configuration: Configuration, model: SequenceModel) -> Tensor:
 
 
 def unseen(configuration: Configuration, length: int) -> Tensor:
-    """Sequences that no training saw."""
+    """Draw sequences that no training saw."""
     assert isinstance(configuration.task, RepeatText | NextCharacter)
     task = dataclasses.replace(configuration.task, length=length)
     return task.batch(SEQUENCES, generator(configuration.training.seed, "ablation"), "test").xs
 
 
 class LectureAblation(Study):
-    """Chrono networks on text: rank correlation of set and measured forgetting times, before and after training."""
+    """Trains chrono networks on text, and correlates set and measured forgetting times before and after."""
 
     name = "lecture-ablation"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -145,7 +145,7 @@ class LectureAblation(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        """Of next characters none without the text."""
+        """Return the points, without those of next characters where there is no text."""
         tasks = [task for task in TASKS if task == "repeats" or data_path(SHAKESPEARE)]
         return grid(seed=range(sizes.seeds), task=tasks, model=MODELS, biases=ARMS)
 
@@ -165,7 +165,7 @@ class LectureAblation(Study):
         return configuration(**task, length=sizes.length, **model, t_max=sizes.t_max[point["task"]], **training, **by_adam)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        """A row a unit: the time that was set, those measured before and after training, and what was left at every sample."""
+        """Return a row a unit: the time set, those measured before and after training, and what is left at every sample."""
         start = run.configuration.untrained_model()
         before, after = (influence(run.configuration, each) for each in (start, model))
         assert isinstance(model.rnn, DiscreteRNN | ContinuousRNN)
@@ -200,7 +200,7 @@ class LectureAblation(Study):
 
 
 def _kept(results: Results, task: str, model: str) -> tuple[bool, str]:
-    """Whether every run keeps the order, and the rank correlations; no order at all is none that was kept."""
+    """Return whether every run keeps the order, and the rank correlations; no order at all is none that was kept."""
     learned, frozen = (where(results.rows, task=task, model=model, biases=arm) for arm in ("learned", "frozen"))
     found = agreements(learned)
     said = [f"rank correlation of set and measured times {spread(found)}"]

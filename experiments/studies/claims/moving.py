@@ -1,4 +1,4 @@
-r"""Clocks that compress time, with symbols that move: what is lost to the step, and what to the samples.
+r"""Compresses time while symbols move: what is lost to the step, and what to the samples.
 
     input      2 sin^2(pi v) of a symbol, v from 0 to 1 of its time; a sample is its mean, held: another function on each clock
     exact      loses what the samples lose          Taylor step     that, and what the step adds
@@ -34,7 +34,7 @@ SAME = 0.02  # of accuracy
 
 
 class MovingSymbols(Study):
-    """Gated models trained on slow and on fast clocks, of symbols that rise and fall, run on all clocks in three ways."""
+    """Trains gated models on slow and fast clocks, of symbols that rise and fall, and runs them on all in three ways."""
 
     name = "moving-symbols"
     question, claim, source, *resolutions = words_beside(__file__)

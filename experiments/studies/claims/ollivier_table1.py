@@ -1,4 +1,4 @@
-r"""Table 1: models of symbol sequences, trained for equal times by gradients and in invariant metrics, and baselines.
+r"""Repeats table 1: models of symbol sequences, trained for equal times by gradients and in invariant metrics.
 
 regret = bits that the model needs for the validation sequence - bits of the law that drew it
 wrong  = share of the results of the distant XOR, at the end of a run, that have a probability of 1/2 or less
@@ -62,7 +62,7 @@ SOURCES: dict[str, dict[str, Source]] = {
 
 
 def chosen(results: Results) -> pd.DataFrame:
-    """Of each source, method and seed the run with the least regret, over sizes and edges."""
+    """Select, of each source, method and seed, the run with the least regret over sizes and edges."""
     runs = results.runs
     if runs.empty or "best" not in runs:
         return runs.iloc[:0]
@@ -82,7 +82,7 @@ def of_source(name: str, results: Results) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class SymbolRun:
-    """One training for a time, or, as the method BASELINES, what needs none."""
+    """Says what one training is, which takes a given time; the method BASELINES needs none."""
 
     source: str
     scale: str
@@ -101,7 +101,7 @@ class SymbolRun:
 
 
 class OllivierTable1(Study):
-    """Regrets of thirteen ways to train, each for the same time, and of predictors that are not trained by gradients."""
+    """Compares the regrets of thirteen ways to train for the same time, and of predictors without gradients."""
 
     name = "ollivier-table1"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -228,7 +228,7 @@ def _listed(units: pd.Series) -> str:
 
 
 def _baselines(source: Source, seed: int) -> Iterator[Row]:
-    """The best of each kind."""
+    """Yield the best of each kind."""
     from experiments.symbols.table import baseline_rows  # noqa: PLC0415
 
     best: dict[str, float] = {}

@@ -1,4 +1,4 @@
-r"""Recordings played at other speeds: which there are, how a trained model is run on them, and what it loses.
+r"""Plays recordings at other speeds: which there are, how a trained model is run on them, and what it loses.
 
 speed c        the mean of c samples after one another is one sample; at 1 / c every sample comes c times
 clock given    a sample takes c units of own time, else one; at c = 1 both are the same, so one training serves both
@@ -33,7 +33,7 @@ LEARNED = 0.6  # of accuracy; that of both recordings is below 0.2 without looki
 
 @dataclass(frozen=True)
 class Source:
-    """Recordings: their folder in `--data DIR`, the speeds played, and the time scales that chrono draws up to, in samples."""
+    """Names recordings: their folder in `--data DIR`, the speeds played, and the longest time scale of chrono, in samples."""
 
     name: str
     about: str
@@ -47,7 +47,7 @@ class Source:
 
     @property
     def left_out(self) -> str:
-        """In place of an empty table; "{}" is what is not shown."""
+        """Return what stands in place of an empty table; "{}" is what is not shown."""
         return f"{{}}: left out; `--data DIR` names the folder with {self.folder} in it."
 
 
@@ -91,7 +91,7 @@ def row_at(task: Recorded, model: SequenceModel, training: TrainingSettings) -> 
 
 
 def _exponent(model: SequenceModel) -> float:
-    """r of the decay |h|^r h."""
+    """Return r of the decay |h|^r h."""
     decay = model.field.decay if isinstance(model.field, Relaxation) else None
     return float(decay.exponent) if isinstance(decay, PowerDecay) else 0.0
 

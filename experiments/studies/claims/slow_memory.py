@@ -1,4 +1,4 @@
-r"""What networks with the decay |h|^r h remember, unit by unit, and whether it helps on a task that wants the first samples.
+r"""Measures what networks with the decay |h|^r h remember, and whether it helps on a task that wants the first samples.
 
 free       no input, bias and recurrence      |dh_n/dh_0| = (1 + r alpha |h|^r n)^(-(r+1)/r)      polynomial
 driven     noise and bias, no recurrence      |dh_n/dh_0| = e^(-alpha (r+1) int |h|^r)            exponential
@@ -42,7 +42,7 @@ CHANCE, SOLVED = 0.6, 0.95
 
 
 def forgotten(results: Results, **of: object) -> pd.DataFrame:
-    """The rows of networks that forget within a sequence."""
+    """Select the rows of networks that forget within a sequence."""
     return where(results.rows, c=FORGETS, **of)
 
 
@@ -51,7 +51,7 @@ def of_euler_steps(rows: pd.DataFrame) -> Spread:
 
 
 class SlowMemory(Study):
-    """Leaky networks and such with the decay |h|^r h, on a task that wants the first samples, and what they remember."""
+    """Trains leaky networks and such with the decay |h|^r h on a task that wants the first samples."""
 
     name = "slow-memory"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -115,7 +115,7 @@ class SlowMemory(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        """With recordings where there is a folder of them."""
+        """Return the points, with recordings where there is a folder of them."""
         noise = grid(task=["two-sequence"], seed=range(sizes.seeds), exponent=sizes.exponents, c=sizes.starts)
         there = ["har"] if data_path("uci_har/") else []
         return noise + grid(task=there, seed=range(sizes.seeds), exponent=sizes.exponents, c=[FORGETS])
@@ -174,7 +174,7 @@ class SlowMemory(Study):
         return Verdict(parts, numbers | {f"accuracy on recordings, r = {r:g}": str(found) for r, found in recorded.items()})
 
     def _recorded(self, laws: dict[Any, pd.DataFrame]) -> list[Part]:
-        """What recordings of people who walk and rest say, where there are any."""
+        """Judge by recordings of people who walk and rest, where there are any."""
         driven, network = RECORDED[:2], RECORDED[2:]
         claims = (
             "driven by recordings units forget exponentially for r = 2, too",
@@ -205,7 +205,7 @@ def cases(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def law_around(configuration: Configuration, model: SequenceModel, around: str) -> Row:
-    """How dh_n/dh_0 falls, from states that the network has under its own input; in double precision."""
+    """Measure how dh_n/dh_0 falls, from states that the network has under its own input; in double precision."""
     rnn = copy.deepcopy(model.rnn).double()
     assert isinstance(rnn, DiscreteRNN | ContinuousRNN)
     before, xs = _input(configuration, around)
@@ -217,7 +217,7 @@ def law_around(configuration: Configuration, model: SequenceModel, around: str) 
 
 
 def _input(configuration: Configuration, around: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """What comes before the start, and after it."""
+    """Draw what comes before the start, and after it."""
     task = configuration.task
     if isinstance(task, HAR):
         return recordings_in_pieces(task.recorded("test"), around.endswith("walking"), SEQUENCES)

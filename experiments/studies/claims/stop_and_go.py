@@ -1,4 +1,4 @@
-r"""Clocks that stop and go: which discrete cells wait exactly where their gates are multiplied by 0 and 1.
+r"""Tests on clocks that stop and go which discrete cells wait exactly where their gates are multiplied by 0 and 1.
 
 Trained without repetitions, run on repeated symbols: h + 0 (f - h) is h, to the bit. It is a theorem, and the code that is
 checked; which clock gates learn is another question, see learned_clocks.py.
@@ -47,7 +47,7 @@ PAPERS = {"optimizer": "rmsprop", "rate": 1e-3}
 
 
 def differences(rows: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """(cell, clock) -> the largest over seeds and dtypes; what is not a number counts as infinitely far."""
+    """Return (cell, clock) -> the largest over seeds and dtypes; what is not a number counts as infinitely far."""
     return {at: float(same["largest"].fillna(float("inf")).max()) for at, same in groups(rows, ["cell", "clock"]).items()}
 
 
@@ -68,7 +68,7 @@ def difference_dots(results: Results) -> Figure:
 
 
 class StopAndGoStudy(Study):
-    """Eight cells under oracle gates."""
+    """Trains eight cells and runs them under oracle gates."""
 
     name = "stop-and-go"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -137,7 +137,7 @@ class StopAndGoStudy(Study):
 
 
 def configuration_of(point: Point, sizes: Sizes, **task: Any) -> Configuration:
-    """Recall, by Euler steps of one unit a sample."""
+    """Configure a training on recall, by Euler steps of one unit a sample."""
     every = max(10, sizes.steps // 5)
     model = {"field": point["cell"], "integrator": "euler", "hidden": sizes.hidden, "alpha": 0.5, "exponent": 0.5}
     training = {"steps": sizes.steps, "evaluate_every": every, "checkpoint_every": every, "evaluation": sizes.held_out}

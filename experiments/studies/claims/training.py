@@ -1,4 +1,4 @@
-r"""How the studies train: settings that several of them share, and the curves that a training leaves in its folder.
+r"""Configures trainings as several studies do, and reads the curves that a training leaves in its folder.
 
     plain    dh/dt = tanh(Wx x + Wh h + b) - h                 no gate                                  eq. (2)
     leaky    alpha (tanh(..) - h)                              alpha = sigma(a) for each unit           eq. (5)
@@ -105,7 +105,7 @@ def steps_to(rows: pd.DataFrame, error: float) -> pd.DataFrame:
 
 
 def steps_in_words(found: pd.DataFrame) -> str:
-    """ "4267 (4200–4300)"; "> 4800" where no run got there."""
+    """Write steps as "4267 (4200–4300)", or as "> 4800" where no run got there."""
     if found["late"].all():
         return f"> {found['steps'].max():.0f}"
     steps, late = spread(found["steps"]), int(found["late"].sum())

@@ -1,4 +1,4 @@
-r"""Recall without warping: every network solves it, so failures on warped sequences are due to warping. The smallest study.
+r"""Trains recall without warping: every network solves it, so failures on warped sequences are due to warping.
 
 input   A C B A ..        output   - A C B ..        nine characters, neighbours differ
 """
@@ -21,7 +21,7 @@ SUCCESS = 0.99  # of the answers on held-out sequences
 
 
 class Unwarped(Study):
-    """Plain, leaky and gated networks on recall at warp 1; success is an accuracy of at least 0.99 in every run."""
+    """Trains plain, leaky and gated networks on recall at warp 1; success is an accuracy of at least 0.99 in every run."""
 
     name = "unwarped"
     question, claim, source, *resolutions = words_beside(__file__)

@@ -1,4 +1,4 @@
-r"""What the rows of `compressed` say: accuracies over clocks and where Taylor steps break, for its verdict, tables and figures.
+r"""Summarizes the rows of `compressed`: accuracies over clocks, and where Taylor steps break.
 
 rows    clock_given, rate, trained, on: of the training;  way, clock: how the weights are run;  accuracy, finite, largest and
         median of g dt, states: the largest difference of a state from that at c = 1
@@ -33,22 +33,22 @@ __all__ = [
 
 
 def given(results: Results) -> pd.DataFrame:
-    """The rows of models that the clock is given to."""
+    """Select the rows of models that the clock is given to."""
     return where(results.rows, clock_given=True)
 
 
 def not_given(results: Results) -> pd.DataFrame:
-    """The rows of models that take every sample as one unit of time."""
+    """Select the rows of models that take every sample as one unit of time."""
     return where(results.rows, clock_given=False)
 
 
 def run_as_trained(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of weights that are run in the way in which they were trained."""
+    """Select the rows of weights that are run in the way in which they were trained."""
     return rows if rows.empty else rows[rows["way"] == rows["trained"]]
 
 
 def span(rows: pd.DataFrame) -> str:
-    """The accuracies from the least to the largest."""
+    """Write the accuracies from the least to the largest."""
     if rows.empty:
         return "–"
     low, high = f"{rows['accuracy'].min():.2f}", f"{rows['accuracy'].max():.2f}"
@@ -56,14 +56,14 @@ def span(rows: pd.DataFrame) -> str:
 
 
 def difference_between_clocks(rows: pd.DataFrame) -> tuple[float, float]:
-    """Of weights run exactly: the largest difference between clocks, of accuracy and of a state."""
+    """Find, of weights run exactly, the largest difference between clocks, of accuracy and of a state."""
     exact = where(rows, way=EXACT)
     accuracies = exact.groupby("key")["accuracy"].agg(["min", "max"])
     return float((accuracies["max"] - accuracies["min"]).max()), float(exact["states"].max())
 
 
 def _exact_g_dt(rows: pd.DataFrame, kept: float) -> pd.DataFrame:
-    """Of weights that keep their accuracy on every clock where they are run exactly: key, clock, and the largest g dt there.
+    """Find key, clock and largest g dt of weights that keep their accuracy on every clock where they are run exactly.
 
     That of the Taylor step itself would be no measure: where it diverges, so do its gates.
     """
@@ -73,7 +73,7 @@ def _exact_g_dt(rows: pd.DataFrame, kept: float) -> pd.DataFrame:
 
 
 def held_and_lost(rows: pd.DataFrame, kept: float, lost: float) -> tuple[pd.Series, pd.Series]:
-    """Of these weights run by Taylor steps: the largest g dt on the fastest clock kept, and on the first faster one lost."""
+    """Find, of weights run by Taylor steps, the largest g dt on the fastest clock kept and on the first faster one lost."""
     taylor = where(rows, way="euler").merge(_exact_g_dt(rows, kept), on=["key", "clock"]).sort_values("clock")
     good = taylor[taylor["accuracy"] >= kept].groupby("key").last()
     beyond = taylor[(taylor["accuracy"] <= lost) & (taylor["clock"] > taylor["key"].map(good["clock"]))]
@@ -81,7 +81,7 @@ def held_and_lost(rows: pd.DataFrame, kept: float, lost: float) -> tuple[pd.Seri
 
 
 def moved_numbers(rows: pd.DataFrame, clocks: Mapping[str, Sequence[float]]) -> dict[str, str]:
-    """Accuracy before and after a move to another way of running, at the fastest clock that was trained on."""
+    """Write accuracy before and after a move to another way of running, at the fastest clock that was trained on."""
     numbers = {}
     found = groups(rows[rows["clock"] == rows["on"].map(lambda on: max(clocks[on]))], ["trained", "on", "way"])
     for (trained, on, way), mine in found.items():

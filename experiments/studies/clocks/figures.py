@@ -1,4 +1,4 @@
-"""Figures of accuracy over the speed of a clock: a grid of panels, a line for each way of running the same weights."""
+"""Draws accuracy over the speed of a clock: a grid of panels, a line for each way of running the same weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOOKS = {
 
 
 def clock_words(clock: float) -> str:
-    """1/4, 1, 16."""
+    """Write the speed of a clock as a fraction: 1/4, 1, 16."""
     return str(Fraction(clock).limit_denominator(1000))
 
 
@@ -41,7 +41,7 @@ def accuracy_over_clocks(
     chance: float | None = None,
     diverged: Collection[tuple[str, str]] = (),
 ) -> Figure:
-    r"""A panel for each value of the columns "row" and "column" of the frame, which are its titles.
+    r"""Draw a panel for each value of the columns "row" and "column" of the frame, which are its titles.
 
     Args:    rows: with way, clock and accuracy;  trained: column -> clocks of training, which are shaded;
              chance: accuracy without memory, a thin line;  diverged: panels of trainings that did.
@@ -77,7 +77,7 @@ def accuracy_over_clocks(
 
 
 def accuracy_over_g_dt(rows: pd.DataFrame, x_label: str) -> Figure:
-    """A mark for each row: its "exact_largest", the largest g dt of the same weights run exactly, and its accuracy."""
+    """Draw a mark for each row: its "exact_largest", the largest g dt of the same weights run exactly, and its accuracy."""
     if rows.empty:
         raise NotEnoughError("there is no point to draw yet")
     with plots.style():

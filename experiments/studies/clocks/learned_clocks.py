@@ -1,4 +1,4 @@
-r"""What learned gates do on symbols that are held: how much time they let pass, and how far the states come to hang on the speed.
+r"""Measures learned gates on symbols that are held: how much time they let pass, and how far states depend on the speed.
 
 elapsed      sum of -log(1 - g) over a symbol's repetitions; what is kept of the state after them is e^-elapsed
              for a decay |h|^r h: the sum of g          for the LSTM: of -log f          invariant: the same for 1 and n of them
@@ -21,7 +21,10 @@ FROM = 3  # symbols left out at the beginning, while states leave zero
 
 
 def gate_values(field: VectorField, xs: Tensor, states: Tensor) -> Tensor:
-    """g along a run, 1 - f for the LSTM: xs (time, batch, input), states (time + 1, batch, state) -> (time, batch, hidden)."""
+    r"""Compute g along a run, 1 - f for the LSTM.
+
+    Shape:   xs (time, batch, input), states (time + 1, batch, state) -> (time, batch, hidden).
+    """
     before = states[:-1]
     if isinstance(field, LSTMField):
         _, f, _, _ = field.gates(xs, field.visible(before)).chunk(4, -1)
@@ -32,14 +35,14 @@ def gate_values(field: VectorField, xs: Tensor, states: Tensor) -> Tensor:
 
 
 def elapsed_time(field: VectorField, g: Tensor) -> Tensor:
-    """The time that a sample lets pass on the clock of a unit's gate."""
+    """Compute the time that a sample lets pass on the clock of a unit's gate."""
     if isinstance(field, Relaxation | LSTMField) and isinstance(field.decay, PowerDecay):
         return g
     return -torch.log1p(-g.clamp(max=1 - torch.finfo(g.dtype).eps))
 
 
 def on_held_symbols(field: VectorField, symbols: Tensor, repeats: tuple[int, ...]) -> list[dict[str, float]]:
-    """For each n, every symbol n times: the elapsed time by that at n = 1, median and least of units, and the deviation."""
+    """Measure, with every symbol n times, the elapsed time by that at n = 1, median and least of units, and the deviation."""
     rows = []
     alone: tuple[Tensor, Tensor] | None = None
     for n in (1, *(n for n in repeats if n != 1)):
@@ -62,7 +65,7 @@ def on_held_symbols(field: VectorField, symbols: Tensor, repeats: tuple[int, ...
 
 
 def at_change(field: VectorField, symbols: Tensor, clock: StopAndGo) -> Row:
-    """Gates at a symbol's first repetition and at the others, and how well the best unit's follows the oracle's clock."""
+    """Measure gates at a symbol's first repetition and at the others, and how well the best unit's follows the oracle."""
     xs = clock.play(symbols)
     g, first = gate_values(field, xs, played(field, xs))[FROM:], clock.first[FROM:]
     centred, goes = g - g.mean((0, 1)), (first.to(g) - first.to(g).mean())[..., None]

@@ -1,4 +1,4 @@
-r"""Clocks that stop and go, and cells whose gates are multiplied by them.
+r"""Draws clocks that stop and go, and multiplies the gates of cells by them.
 
     shown     A A A B C C ..      each symbol once or several times
     first     1 0 0 1 1 0 ..      the step of a clock that goes at a symbol's first repetition: a causal function of what is shown
@@ -28,7 +28,7 @@ STEPS = ("first", "last")
 
 @dataclass(frozen=True, eq=False)
 class StopAndGo:
-    r"""What is shown at each sample, of each sequence on a clock of its own.
+    r"""Holds what is shown at each sample, of each sequence on a clock of its own.
 
     Shape:   shown (time, batch): number of the symbol; first, last (time, batch): whether it begins, and ends, there.
     """
@@ -39,12 +39,12 @@ class StopAndGo:
 
     @classmethod
     def random(cls, symbols: int, batch: int, most: int, generator: torch.Generator) -> StopAndGo:
-        """Every symbol 1 to `most` times, each number as probable; as long as the shortest of the sequences is."""
+        """Draw for every symbol 1 to `most` repetitions, each number as probable; as long as the shortest of the sequences is."""
         return cls.of(torch.randint(1, most + 1, (symbols, batch), generator=generator))
 
     @classmethod
     def of(cls, repeats: Tensor) -> StopAndGo:
-        """repeats (symbols, batch), each at least 1."""
+        """Make the clock of these repetitions, (symbols, batch), each at least 1."""
         ends = repeats.cumsum(0)
         times = torch.arange(int(ends[-1].min()))
         shown = torch.searchsorted(ends.T.contiguous(), times.expand(ends.shape[1], -1).contiguous(), right=True).T
@@ -53,16 +53,16 @@ class StopAndGo:
         return cls(shown, first, last)
 
     def step(self, goes: str) -> Tensor:
-        """0 or 1 at each sample, of the clock that goes at the "first" or at the "last" repetition."""
+        """Return 0 or 1 at each sample, of the clock that goes at the "first" or at the "last" repetition."""
         return self.first if goes == "first" else self.last
 
     def play(self, symbols: Tensor) -> Tensor:
-        """(symbols, batch, ...) -> (time, batch, ...)."""
+        """Show symbols on the clock: (symbols, batch, ...) -> (time, batch, ...)."""
         return symbols[self.shown, torch.arange(symbols.shape[1])]
 
 
 class OracleCell(nn.Module):
-    r"""The unit Euler step of a field, its gates multiplied by a step that is given: cell(x, step, h) -> h.
+    r"""Steps a field by a unit Euler step, its gates multiplied by a step that is given: cell(x, step, h) -> h.
 
     Args:    field: of product form with a gate, or an LSTM; shared, not copied.
     Shape:   x (batch, input), step (batch,), h (batch, state) -> (batch, state).
@@ -90,12 +90,12 @@ class OracleCell(nn.Module):
 
 
 def has_gate(field: VectorField) -> bool:
-    """Whether there is something that an oracle could multiply."""
+    """Return whether there is something that an oracle could multiply."""
     return isinstance(field, LSTMField) or (isinstance(field, Relaxation) and not isinstance(field.rate, InputFreeRate))
 
 
 def played(field: VectorField, xs: Tensor, steps: Tensor | None = None) -> Tensor:
-    r"""States by unit Euler steps, the initial one first; with steps by an `OracleCell`.
+    r"""Compute states by unit Euler steps, the initial one first; with steps by an `OracleCell`.
 
     One sample at a time on every clock: a product over a whole sequence would round by how long the sequence is.
 

@@ -1,4 +1,4 @@
-r"""Cells trained unwarped, run on clocks that stop and go: with the step of an oracle, and without.
+r"""Runs cells that were trained unwarped on clocks that stop and go: with the step of an oracle, and without.
 
 difference    between the state after a sample and the unwarped state after as many symbols as the clock has read
 no step       at a symbol's last repetition, from the unwarped state after that symbol
@@ -25,13 +25,13 @@ SYMBOLS, SEQUENCES = 30, 64  # of what is measured
 
 
 def symbols_of(seed: int) -> tuple[Tensor, Tensor]:
-    """One-hot symbols (symbols, batch, input), and the symbol before each."""
+    """Draw one-hot symbols (symbols, batch, input), and the symbol before each."""
     batch = Recall(length=SYMBOLS).batch(SEQUENCES, generator(seed, "stop-and-go", "symbols"))
     return batch.xs.float(), batch.targets
 
 
 def differences_from_unwarped(model: SequenceModel, symbols: Tensor, targets: Tensor, clock: StopAndGo, dtype: str) -> list[Row]:
-    """On every clock: the largest difference from the unwarped trajectory, and the share of symbols recalled."""
+    """Measure on every clock the largest difference from the unwarped trajectory, and the share of symbols recalled."""
     model = copy.deepcopy(model).to(DTYPES[dtype])
     field, symbols = model.field, symbols.to(DTYPES[dtype])
     gated = has_gate(field)
@@ -62,6 +62,6 @@ def differences_from_unwarped(model: SequenceModel, symbols: Tensor, targets: Te
 
 
 def accuracy_held(model: SequenceModel, symbols: Tensor, targets: Tensor, n: int) -> float:
-    """At the ends of symbols that are all repeated n times."""
+    """Measure accuracy at the ends of symbols that are all repeated n times."""
     outputs = model(symbols.repeat_interleave(n, 0))[n - 1 :: n]
     return float((outputs.argmax(-1) == targets).double().mean())

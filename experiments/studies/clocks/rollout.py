@@ -1,4 +1,4 @@
-r"""A trained model run on a clock and by an integrator that it was perhaps not trained with: outputs, states, and g dt.
+r"""Runs a trained model on a clock and by an integrator that it was perhaps not trained with: outputs, states, and g dt.
 
     g dt    dt the own time that a sample takes (c' in the paper), g(x, h) the rate of a unit where the sample begins
 
@@ -40,7 +40,7 @@ FINE = IntegratorSettings(rtol=1e-5, atol=1e-7)  # so that what is left between 
 
 @dataclass(frozen=True)
 class Rollout:
-    r"""What came out, and what each unit began each sample with.
+    r"""Holds the outputs of a run, and what each unit began each sample with.
 
     Shape:  outputs (time, batch, outputs); states (time, batch, hidden); g_dt, before (n,), over samples, sequences and units.
     """
@@ -57,7 +57,7 @@ class Rollout:
 
 @torch.no_grad()
 def roll_out(model: SequenceModel, batch: Batch, own_time: float) -> Rollout | None:
-    """The model over a batch of which each sample takes so much own time; None where its solver cannot go on."""
+    """Run the model over a batch of which each sample takes so much own time; None where its solver cannot go on."""
     field = model.field
     if not isinstance(field, ctrnn.Relaxation):
         raise TypeError(f"the rate of a {type(field).__name__} is not known; it takes a ctrnn.Relaxation.")
@@ -78,7 +78,7 @@ def roll_out(model: SequenceModel, batch: Batch, own_time: float) -> Rollout | N
 
 
 def ways_of(model: SequenceModel) -> dict[str, SequenceModel]:
-    r"""The same weights under every integrator, and on the softplus clock where the gate is a sigmoid.
+    r"""Put the same weights under every integrator, and on the softplus clock where the gate is a sigmoid.
 
     1 - e^-softplus(z) = sigma(z)       the same cell where a sample takes one unit, another one everywhere else
     """
@@ -91,11 +91,11 @@ def ways_of(model: SequenceModel) -> dict[str, SequenceModel]:
 
 
 def is_right(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Whether the largest output is the target's; of outputs that are not finite none is."""
+    """Return whether the largest output is the target's; of outputs that are not finite none is."""
     return (outputs.argmax(-1) == targets) & outputs.isfinite().all(-1)
 
 
 def largest_magnitude(values: Tensor) -> float | None:
-    """The largest absolute value; None where it is not a number, or more than float32 holds."""
+    """Return the largest absolute value; None where it is not a number, or more than float32 holds."""
     largest = float(values.abs().max())
     return largest if largest < float("inf") else None

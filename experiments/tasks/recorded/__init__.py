@@ -1,1 +1,1 @@
-"""Tasks on recorded sequences, from a folder that the user names."""
+"""Defines tasks on recorded sequences, from a folder that the user names."""

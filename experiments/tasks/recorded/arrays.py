@@ -1,4 +1,4 @@
-r"""Arrays: sequences and their classes in .npy files, which may be larger than memory.
+r"""Reads sequences and their classes from .npy files, which may be larger than memory.
 
     DATA/train-xs.npy         (sequences, time, feature)     as float32 or uint8, say
     DATA/train-labels.npy     (sequences,)                   whole numbers from 0 on
@@ -37,7 +37,7 @@ class _Split:
 
 @dataclass(frozen=True)
 class Arrays(FromFiles):
-    r"""The class of a sequence, of as many sequences as the disk holds.
+    r"""Say the class of a sequence, of as many sequences as the disk holds.
 
     Args:    data: the folder with the files; classes: how many; block: of a batch, so many sequences lie next to each other in
              the files, and are read together.
@@ -70,7 +70,7 @@ class Arrays(FromFiles):
         return self.batch_of(split, drawn_rows(self.count(split), size, generator, self.block))
 
     def target_counts(self) -> dict[str, TargetCounts]:
-        """How frequent the classes of "train" are, all that is known without the input."""
+        """Count how frequent the classes of "train" are, all that is known without the input."""
         labels = _split(self.data, self.classes, "train").labels
         counts = (torch.bincount(piece.long(), minlength=self.classes) for piece in labels.pieces())
         return {"blind": [functools.reduce(torch.add, counts).tolist()]}
@@ -86,7 +86,7 @@ class Arrays(FromFiles):
 
 @functools.cache
 def _split(data: str, classes: int, split: str) -> _Split:
-    """The files of a split, opened and looked at once in a process."""
+    """Return the files of a split, opened and looked at once in a process."""
     folder = Path(data)
     xs = MappedRows(folder / f"{split}-xs.npy", 3)
     labels = MappedRows(folder / f"{split}-labels.npy", 1, "iu", 0, classes - 1)

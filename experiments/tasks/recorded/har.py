@@ -1,4 +1,4 @@
-r"""Activities from a phone (UCI HAR), by windows of 128 samples.
+r"""Asks for activities by a phone's sensors (UCI HAR), in windows of 128 samples.
 
     classes    walking  up  down  sitting  standing  laying
     six           0      1    2      3        4        5
@@ -31,7 +31,7 @@ CLASSES = {"six": (0, 1, 2, 3, 4, 5), "moving": (1, 1, 1, 0, 0, 0), "fastgrnn": 
 
 @dataclass(frozen=True)
 class HAR(Recorded):
-    r"""UCI HAR: what a person does, by a window of 128 samples.
+    r"""Say what a person does, by a window of 128 samples (UCI HAR).
 
     Args:    classes: "six" activities, or whether one is "moving", or the two classes of "fastgrnn": standing, walking and
              walking down are 1, the rest is 0; which of them is 1 is not printed.
@@ -57,7 +57,7 @@ class HAR(Recorded):
 
 @functools.cache
 def _har(folder: str) -> tuple[dict[str, Sequences], str]:
-    """The splits, and the digest of the files."""
+    """Read the splits, and the digest of the files."""
     read_split = windows if folder == STAND_IN else functools.partial(read_uci_har, folder)
     given, test = read_split("train"), read_split("test")
     held = torch.isin(given.subjects, torch.tensor(HELD_OUT))

@@ -1,4 +1,4 @@
-r"""Death in hospital, from the first 48 hours in intensive care (PhysioNet 2012).
+r"""Predicts death in hospital from the first 48 hours in intensive care (PhysioNet 2012).
 
     x_k    41 values, standardized, 0 where missing, and for each whether it was seen        at the stamp ts_k, in hours
     at 0   age, gender, height and kind of unit, seen there and never again: so every patient has a stamp
@@ -40,7 +40,7 @@ LONGEST = 48.0
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """One split: of each patient the stamps (n,) in hours and the values (n, 41), nan where missing; labels (patients,)."""
+    """Holds one split: of each patient the stamps (n,) in hours and the values (n, 41), nan where missing; labels (patients,)."""
 
     ts: tuple[Tensor, ...]
     xs: tuple[Tensor, ...]
@@ -49,7 +49,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Patients(FromFiles):
-    r"""Who dies in hospital, 1, and who does not, 0.
+    r"""Say who dies in hospital, 1, and who does not, 0.
 
     Args:    data: the folder with the files; grid: hours to whose multiples times are rounded, values that fall on the same one
              are averaged; 0 for the minutes of the files; clock_given: whether batches have stamps.
@@ -81,11 +81,11 @@ class Patients(FromFiles):
         return len(self.recorded(split).labels)
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
-        """The split, at most so many, in one batch, as an AUROC is not a mean over batches; `size` and `seed` change nothing."""
+        """Yield the split, at most so many, in one batch: an AUROC is no mean over batches. `size` and `seed` change nothing."""
         yield self.batch_of(split, torch.arange(self.count(split))[: checks.positive_size("sequences", sequences)])
 
     def epoch_batches(self, size: int, generator: torch.Generator, together: int = 10) -> list[Tensor]:
-        """Each patient of "train" once, in batches of similar lengths, sorted within `together` batches at a time: places."""
+        """Return the places of "train" once each, in batches of similar lengths, sorted within `together` batches at a time."""
         records = self.recorded("train")
         batches: list[Tensor] = []
         for some in torch.randperm(len(records.labels), generator=generator).split(size * together):
@@ -94,7 +94,7 @@ class Patients(FromFiles):
         return [batches[k] for k in torch.randperm(len(batches), generator=generator).tolist()]
 
     def epoch(self, size: int, generator: torch.Generator, together: int = 10) -> Iterator[Batch]:
-        """The batches of `epoch_batches`."""
+        """Yield the batches of `epoch_batches`."""
         return (self.batch_of("train", which) for which in self.epoch_batches(size, generator, together))
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
@@ -106,7 +106,7 @@ class Patients(FromFiles):
         return Batch(inputs, records.labels[which], ts=pad_sequence(ts) if self.clock_given else None, lengths=lengths)
 
     def target_counts(self) -> dict[str, TargetCounts]:
-        """How many of "train" died, all that is known without the input."""
+        """Count how many of "train" died, all that is known without the input."""
         return {"blind": [torch.bincount(self.recorded("train").labels, minlength=2).tolist()]}
 
     @torch.no_grad()
@@ -116,7 +116,7 @@ class Patients(FromFiles):
 
 
 def auroc(scores: Tensor, labels: Tensor) -> float:
-    r"""Area under the receiver operating characteristic, from ranks; nan where only one class is there, or a score is nan.
+    r"""Compute the area under the ROC curve, from ranks; nan where only one class is there, or a score is nan.
 
     Shape:   scores (n,), larger for class 1; labels (n,) of 0 and 1.
     Source:  Mann and Whitney 1947; Hanley and McNeil 1982.
@@ -129,7 +129,7 @@ def auroc(scores: Tensor, labels: Tensor) -> float:
 
 @functools.cache
 def _read(folder: str, grid: float) -> tuple[dict[str, Records], str]:
-    """The splits, standardized, and the digest of what the files say."""
+    """Read the splits, standardized, and the digest of what the files say."""
     deaths = read_deaths2012(folder)
     patients = sorted(read_physionet2012(folder), key=lambda patient: patient.record)
     if unknown := [patient.record for patient in patients if patient.record not in deaths]:
@@ -157,7 +157,7 @@ def _at_the_start(patient: Patient) -> Tensor:
 
 
 def _rounded(patient: Patient, grid: float) -> tuple[Tensor, Tensor]:
-    """Stamps on the grid, the first of them 0, and the mean of what was seen at each, nan where nothing was."""
+    """Return stamps on the grid, the first of them 0, and the mean of what was seen at each, nan where nothing was."""
     values = torch.full((1 + len(patient.ts), VALUES), math.nan, dtype=torch.float64)
     values[0, : len(AT_THE_START)], values[1:, len(AT_THE_START) :] = _at_the_start(patient), patient.xs
     times = torch.cat([torch.zeros(1, dtype=torch.float64), patient.ts])
@@ -169,7 +169,7 @@ def _rounded(patient: Patient, grid: float) -> tuple[Tensor, Tensor]:
 
 
 def _scale(values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Mean and deviation of each value of (n, 41), clamped; and the least and largest to which it is clamped."""
+    """Compute mean and deviation of each value of (n, 41), clamped; and the least and largest to which it is clamped."""
     scales = []
     for column in values.T:
         seen = column[~column.isnan()]

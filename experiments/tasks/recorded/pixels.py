@@ -1,4 +1,4 @@
-r"""Pixels: which digit an image shows (MNIST), read one pixel at a time.
+r"""Asks which digit an image shows (MNIST), read one pixel at a time.
 
     rows       from left to right, line by line from the top
     permuted   in another order, the same for all images: pixel k is read the sooner, the smaller sha256("seed k") is
@@ -33,7 +33,7 @@ WHITE = 255
 
 @dataclass(frozen=True)
 class Pixels(Recorded):
-    r"""Sequential MNIST: ten classes at the last of 784 pixels, or of 196 or 49 blocks of them.
+    r"""Say the digit (sequential MNIST): ten classes at the last of 784 pixels, or of 196 or 49 blocks of them.
 
     Args:    order: "rows" or "permuted"; permutation: seed of that order; side: 28, 14 or 7.
     Source:  Le, Jaitly and Hinton 2015, A simple way to initialize recurrent networks of rectified linear units, as in Ohno
@@ -67,13 +67,13 @@ class Pixels(Recorded):
 
 @functools.cache
 def permutation(count: int, seed: int) -> Tensor:
-    """Which of so many pixels is read first, second, ...: (count,)."""
+    """Return which of so many pixels is read first, second, ...: (count,)."""
     return torch.tensor(sorted(range(count), key=lambda k: hashlib.sha256(f"{seed} {k}".encode()).digest()))
 
 
 @functools.cache
 def _images(folder: str) -> tuple[dict[str, Sequences], str]:
-    """The splits, pixels as bytes, (784, n, 1); and the digest of the files."""
+    """Read the splits, pixels as bytes, (784, n, 1); and the digest of the files."""
     read_split = digits if folder == STAND_IN else functools.partial(read_mnist, folder)
     given, test = read_split("train"), read_split("test")
     kept = len(given.labels) - len(given.labels) // PART

@@ -1,4 +1,4 @@
-r"""Recorded sequences and their class: what these tasks have in common.
+r"""Plays recorded sequences, as these tasks have in common.
 
     speed c      the mean of c samples after one another is one sample; what is left over at the end is dropped
     speed 1/c    every sample c times
@@ -32,7 +32,7 @@ MOST_REPEATS = 1000
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """One split: xs (time, n, feature), labels (n,), lengths (n,) or None."""
+    """Holds one split: xs (time, n, feature), labels (n,), lengths (n,) or None."""
 
     xs: Tensor
     labels: Tensor
@@ -41,7 +41,7 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Recorded(FromFiles):
-    r"""The class of a recorded sequence, played at some speed.
+    r"""Say the class of a recorded sequence, played at some speed.
 
     Args:    data: the folder with the files, or "stand-in" where one is built in; speed: a whole number, or one over a whole
              number; clock_given: whether batches say how long their samples last; kept: share of the samples not lost.
@@ -67,21 +67,21 @@ class Recorded(FromFiles):
     @property
     @abstractmethod
     def shortest(self) -> int:
-        """Samples of the shortest sequence."""
+        """Return the samples of the shortest sequence."""
 
     @abstractmethod
     def read(self) -> tuple[dict[str, Sequences], str]:
-        """The splits, standardized; and a digest of what the files say.
+        """Read the splits, standardized, and a digest of what the files say.
 
         The digest is of what was read before anything was computed of it: sums may end on other bits elsewhere.
         """
 
     def recorded(self, split: str) -> Sequences:
-        """A split at its own speed."""
+        """Return a split at its own speed."""
         return self.read()[0][split]
 
     def numbers(self, xs: Tensor) -> Tensor:
-        """Samples as a model reads them, of those that are kept in memory."""
+        """Return samples as a model reads them, of those that are kept in memory."""
         return xs.to(torch.get_default_dtype())
 
     def fingerprint(self) -> str:
@@ -91,7 +91,7 @@ class Recorded(FromFiles):
         return len(self.recorded(split).labels)
 
     def target_counts(self) -> dict[str, TargetCounts]:
-        """How frequent the classes of "train" are, all that is known without the input."""
+        """Count how frequent the classes of "train" are, all that is known without the input."""
         return {"blind": [torch.bincount(self.recorded("train").labels, minlength=self.output_size).tolist()]}
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
@@ -108,7 +108,7 @@ class Recorded(FromFiles):
 
 
 def played(xs: Tensor, lengths: Tensor | None, speed: float) -> tuple[Tensor, Tensor | None]:
-    """Sequences (time, batch, feature) and their lengths, `speed` times as fast."""
+    """Play sequences (time, batch, feature) and their lengths `speed` times as fast."""
     if speed <= 1:
         repeats = round(1 / speed)
         return xs.repeat_interleave(repeats, 0), None if lengths is None else lengths * repeats
@@ -118,7 +118,7 @@ def played(xs: Tensor, lengths: Tensor | None, speed: float) -> tuple[Tensor, Te
 
 
 def thinned(xs: Tensor, kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The first sample of each sequence and those kept, (time, batch); their numbers, float64; how many. (n, batch, ..) each."""
+    """Keep the first sample of each sequence and those of `kept`, (time, batch); return them, their numbers, how many."""
     kept = kept.index_fill(0, torch.tensor([0]), True)
     lengths = kept.sum(0)
     order = (~kept).long().argsort(dim=0, stable=True)[: int(lengths.max())]
@@ -126,7 +126,7 @@ def thinned(xs: Tensor, kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def scale_of(samples: Tensor, folder: str) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each feature, over samples (n, feature)."""
+    """Compute mean and deviation of each feature, over samples (n, feature)."""
     deviation, mean = torch.std_mean(samples.double(), dim=0, correction=0)
     if not bool((deviation > 0).all()):
         raise UsageError(f"{folder}: feature {int(deviation.argmin())} is the same in every sample of the training split.")

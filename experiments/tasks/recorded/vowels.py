@@ -1,4 +1,4 @@
-r"""Speakers from a vowel (JapaneseVowels), by series of natural lengths.
+r"""Asks who speaks a vowel (JapaneseVowels), by series of natural lengths.
 
 Features are standardized by mean and deviation of "train", the originals' training split without "validation".
 """
@@ -25,7 +25,7 @@ SHORTEST = 7  # frames, in both splits
 
 @dataclass(frozen=True)
 class Vowels(Recorded):
-    r"""JapaneseVowels: who of nine speaks, by 7 to 29 frames.
+    r"""Say who of nine speaks, by 7 to 29 frames (JapaneseVowels).
 
     Source:  Kudo, Toyama and Shimbo 1999. "validation" is every fifth series of the training split, as it has the same nine
              speakers; "test" is the originals'.
@@ -39,7 +39,7 @@ class Vowels(Recorded):
 
 @functools.cache
 def _vowels(folder: str) -> tuple[dict[str, Sequences], str]:
-    """The splits, and the digest of the files."""
+    """Read the splits, and the digest of the files."""
     given = read_japanese_vowels(folder, "train")
     parts = {
         "train": [pair for k, pair in enumerate(given) if k % EVERY != EVERY - 1],

@@ -1,1 +1,1 @@
-"""Tasks on warped clocks: say the symbol before."""
+"""Defines tasks on warped clocks: say the symbol before."""

@@ -1,4 +1,4 @@
-r"""Recall on clocks that run slower and faster: at clock c a symbol takes `repeats` / c samples.
+r"""Asks for recall on clocks that run slower and faster: at clock c a symbol takes `repeats` / c samples.
 
 repeats = 16, one row a clock
 c = 4      A A A A B B B B C C C C
@@ -83,19 +83,19 @@ class ClockedRecall(ClassAtEverySample):
         return self.alphabet
 
     def at(self, clock: float, counted: Literal["last", "all"] | None = None) -> Self:
-        """The same task on this clock alone; from the same generator, the same symbols."""
+        """Return the same task on this clock alone; from the same generator, the same symbols."""
         return dataclasses.replace(self, clocks=(clock,), counted=counted or self.counted)
 
     def held(self, clock: float) -> int:
-        """For how many samples."""
+        """Return for how many samples a symbol is held."""
         return round(self.repeats / clock)
 
     def own_time(self, clock: float) -> float:
-        """Units that a sample takes: c'."""
+        """Return the units that a sample takes: c'."""
         return self.tau / self.held(clock) if self.clock_given else 1.0
 
     def sizes(self, held: int) -> Tensor:
-        """The size of a symbol in each of the `held` samples that it takes."""
+        """Return the size of a symbol in each of the `held` samples that it takes."""
         return torch.ones(held, dtype=torch.float64)
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
@@ -124,7 +124,7 @@ class ClockedRecall(ClassAtEverySample):
 
 @dataclass(frozen=True)
 class MovingRecall(ClockedRecall):
-    r"""The same of symbols that rise and fall while they last; a sample is the mean of what passes meanwhile."""
+    r"""Moves the symbols: they rise and fall while they last; a sample is the mean of what passes meanwhile."""
 
     def sizes(self, held: int) -> Tensor:
         # The integral of 2 sin^2(pi v) is v - sin(2 pi v) / (2 pi).

@@ -1,4 +1,4 @@
-r"""Recall: the target is the character before, of random characters on a warped clock.
+r"""Asks for the character before, of random characters on a warped clock.
 
     alphabet   - and 1 .. K, K = alphabet - 1         neighbours differ, else all are as probable
     dummy -    the target before anything was seen, and the padding; never a character
@@ -33,7 +33,7 @@ __all__ = ["AnyWarp", "Recall"]
 
 @dataclass(frozen=True)
 class Recall(Warped):
-    r"""The tasks of figure 1: `warping` and `padded` choose the panel, `warp` is its maximum_warping; warp = 1 is unwarped.
+    r"""Say the character before: `warping` and `padded` choose the panel of figure 1, `warp` is its maximum_warping.
 
     Args:    alphabet: characters and the dummy.
     Source:  Tallec and Ollivier 2018, section 3 and figures 1 and 2.
@@ -59,7 +59,7 @@ class Recall(Warped):
 
 @dataclass(frozen=True)
 class AnyWarp(Recall):
-    r"""As `recall` with warping=variable, which is the only one here.
+    r"""Draw a warp for each sequence or symbol: `recall` with warping=variable, which is the only one here.
 
     Args:    per: "sequence" or "symbol", what a warp is drawn for; first: whether the first run counts.
     Source:  Tallec and Ollivier 2018, appendix A and figure 5, whose caption has one reading and whose text has the other.

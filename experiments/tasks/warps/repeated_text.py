@@ -1,4 +1,4 @@
-r"""Repeated text: the target is the character before, of a text on a warped clock.
+r"""Asks for the character before, of a text on a warped clock.
 
     text       a circle, entered anywhere         without the dummy, which is the target before anything was seen
     hello      h h e e l l l l o o                where a letter is doubled, only counting tells which l is played
@@ -24,7 +24,7 @@ __all__ = ["RepeatText"]
 
 @dataclass(frozen=True)
 class RepeatText(Warped):
-    r"""The task of figure 2 and of the lecture, on a text. All splits read the same one.
+    r"""Say the character before of a text, as in figure 2 and the lecture. All splits read the same one.
 
     Args:    text: a file of text in UTF-8, perhaps packed as .xz; by default article 1 of the Universal Declaration of Human
              Rights, whose beginning is the papers' example.
@@ -40,11 +40,11 @@ class RepeatText(Warped):
 
     @property
     def characters(self) -> str:
-        """The symbols 1, 2, .. in this order; 0 is the dummy."""
+        """Return the symbols 1, 2, .. in this order; 0 is the dummy."""
         return numbered_text(self.text)[1]
 
     def fingerprint(self) -> str | None:
-        """A digest of the text, None for the one that is in this file."""
+        """Return a digest of the text, None for the one that is in this file."""
         return numbered_text(self.text)[2]
 
     def symbols(self, count: int, size: int, generator: torch.Generator) -> Tensor:

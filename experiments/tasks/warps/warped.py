@@ -1,4 +1,4 @@
-r"""Warped sequences: each symbol lasts a number of samples, and the target is the symbol before.
+r"""Warps sequences: each symbol lasts a number of samples, and the target is the symbol before.
 
     uniform    s0 s0 s0 s1 s1 s1 ..        every symbol `warp` times
     variable   s0 s0 s1 s1 s1 s2 ..        each a number of times, uniform on `least` .. `warp`
@@ -55,10 +55,10 @@ class Warped(ClassAtEverySample):
 
     @abstractmethod
     def symbols(self, count: int, size: int, generator: torch.Generator) -> Tensor:
-        """What is played: (count, size) of whole numbers below `input_size`, none of them the dummy."""
+        """Draw what is played: (count, size) of whole numbers below `input_size`, none of them the dummy."""
 
     def with_warp(self, warp: int, least: int = 1) -> Self:
-        """The same task at another speed; from the same generator, the same symbols."""
+        """Return the same task at another speed; from the same generator, the same symbols."""
         return dataclasses.replace(self, warp=warp, least=least)
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
@@ -73,18 +73,18 @@ class Warped(ClassAtEverySample):
         return Batch(one_hot(xs, self.input_size), targets, counts)
 
     def share_of_the_first(self) -> float:
-        """How much of what counts is said before anything was seen, so that its target is the dummy; in the mean."""
+        """Return how much of what counts is said before anything was seen, so that its target is the dummy; in the mean."""
         if self.padded:
             return 1 / self._expected_runs()
         return sum(min(n, self.length) for n in self._repeats) / len(self._repeats) / self.length
 
     @property
     def _repeats(self) -> range:
-        """How often a symbol may be repeated, each number as probable."""
+        """Return how often a symbol may be repeated, each number as probable."""
         return range(self.warp if self.warping == "uniform" else self.least, self.warp + 1)
 
     def _runs(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Number of the run that is played at each sample, and whether it begins there: (length, size)."""
+        """Draw the number of the run that is played at each sample, and whether it begins there: (length, size)."""
         shape, among = (self.length, size), self._repeats
         ends = torch.randint(among[0], among[-1] + 1, shape, generator=generator).cumsum(0)
         times = torch.arange(self.length).expand(size, -1)
@@ -92,7 +92,7 @@ class Warped(ClassAtEverySample):
         return run, run.diff(dim=0, prepend=torch.full_like(run[:1], -1)) > 0
 
     def _expected_runs(self) -> float:
-        """How many runs begin within `length` samples: the sum of u_t, u_0 = 1, u_t the mean of u_(t - n) over repeats n."""
+        """Count runs that begin within `length` samples: the sum of u_t, u_0 = 1, u_t the mean of u_(t - n) over repeats n."""
         begins = [1.0]
         for t in range(1, self.length):
             begins.append(sum(begins[t - n] for n in self._repeats if n <= t) / len(self._repeats))

@@ -1,1 +1,1 @@
-"""What becomes of trained networks under other steps: their memory, their dynamics, other sampling rates."""
+"""Runs trained networks by other steps: their memory, their dynamics, other sampling rates."""

@@ -1,4 +1,4 @@
-r"""Slow forgetting on other clocks: which decay |h|^r h, and which integrator, keep a recording played slower or faster.
+r"""Tests which decay |h|^r h, and which integrator, keep a recording that is played slower or faster.
 
 Euler         h + c'g (f - |h|^r h)                        forgets by 1 - c'g (r + 1)|h|^r
 splitting     h (1 + r c'g |h|^r)^(-1/r) + c'g f           r = 0: h e^(-c'g) + c'g f
@@ -48,7 +48,7 @@ FALL = 0.1
 
 
 def in_words(rows: pd.DataFrame) -> pd.DataFrame:
-    """With "known", whether the clock is given; `words` of a table would take r = 1 for True."""
+    """Add "known", whether the clock is given; `words` of a table would take r = 1 for True."""
     return rows if rows.empty else rows.assign(known=rows["clock_given"].map({True: "given", False: "hidden"}))
 
 
@@ -65,12 +65,12 @@ def table_of(name: str) -> Table:
 
 
 def at_the_fastest(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows at the fastest speed of each recording."""
+    """Select the rows at the fastest speed of each recording."""
     return rows if rows.empty else rows[rows["clock"] == rows["recording"].map({name: cs[-1] for name, cs in SPEEDS.items()})]
 
 
 def by_case(rows: pd.DataFrame) -> pd.DataFrame:
-    """Recording, cell, exponent, seed, case and fall, of rows with falls that are run as they were trained."""
+    """Return recording, cell, exponent, seed, case and fall, of rows with falls that are run as they were trained."""
     if rows.empty:
         return rows
     given, hidden = at_the_fastest(where(rows, clock_given=True)), where(rows, clock_given=False)
@@ -79,13 +79,13 @@ def by_case(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def gain(rows: pd.DataFrame) -> Spread:
-    """How much more r = 0 falls than r = 2; its low and high are those of the 95 % interval (Welch) over seeds."""
+    """Compute how much more r = 0 falls than r = 2; its low and high are those of the 95 % interval (Welch) over seeds."""
     leaky, slow = (where(rows, exponent=r)["fall"] for r in (0.0, 2.0))
     return difference(leaky, slow)
 
 
 def exchanged(results: Results) -> pd.DataFrame:
-    """The clock given, at the fastest speed; "exactly" is the steepest of the same weights run exactly."""
+    """Select the rows with the clock given, at the fastest speed; "exactly" is the steepest of the same weights run exactly."""
     rows = at_the_fastest(where(results.rows, clock_given=True))
     return rows if rows.empty else rows.assign(exactly=rows["key"].map(where(rows, way=EXACT).set_index("key")["steepest"]))
 
@@ -117,7 +117,7 @@ def drawing_of(recording: str, cell: str) -> Drawing:
 
 
 class DecayClocks(Study):
-    """Leaky and gated networks with the decay |h|^r h, trained on recordings at one speed and run at others."""
+    """Trains leaky and gated networks with the decay |h|^r h on recordings at one speed, and runs them at others."""
 
     name = "decay-clocks"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -155,7 +155,7 @@ class DecayClocks(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        """Those of the recordings that are there; none without a folder of them."""
+        """Return the points of the recordings that are there; none without a folder of them."""
         there = [name for name in TITLES if name in folders_found()]
         return grid(seed=range(sizes.seeds), recording=there, cell=sizes.cells, exponent=sizes.exponents, trained=WAYS)
 

@@ -1,4 +1,4 @@
-"""Accuracy against the speed at which time passes for a network: the exact solution slowed down, and steps at their own speed."""
+"""Draws accuracy over the speed at which time passes: the exact solution slowed down, and steps at their own speed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEFT, RIGHT = 0.2, 1.6
 
 
 def accuracy_over_speed(results: Results) -> Figure:
-    """A panel for each task. Raises: NotEnoughError where neither has a run."""
+    """Draw a panel for each task. Raises: NotEnoughError where neither has a run."""
     if where(results.rows, kind="stretch").empty:
         raise NotEnoughError("there is no point to draw yet")
     with plots.style():

@@ -1,4 +1,4 @@
-r"""What becomes of trained networks while a symbol is held, under the equation and under every step map, over dt.
+r"""Follows trained networks while a symbol is held, under the equation and under every step map, over dt.
 
 flow   dh/dt = F(x, h)             largest exponent a unit of time, below 0 where it comes to rest
 map    h <- step(F, x, h, dt)      largest exponent a step: below 0 at rest and on cycles, above 0 in chaos
@@ -38,14 +38,14 @@ LINES = (EQUATION, "euler", "exponential-euler", "fitted-midpoint", "etdrk4")
 
 
 def fates(rows: pd.DataFrame) -> str:
-    """ "3 of 45, 9 lost": how many runs are chaotic, and how many of all are not finite."""
+    """Write how many runs are chaotic, and how many of all are not finite: "3 of 45, 9 lost"."""
     symbols, lost = int(rows["symbols"].sum()), int(rows["lost"].sum())
     words = f"{int(rows['chaotic'].sum())} of {symbols}"
     return "lost" if lost == symbols else f"{words}, {lost} lost" if lost else words
 
 
 def exponents(rows: pd.DataFrame) -> str:
-    """The least and the largest over symbols and seeds."""
+    """Write the least and the largest over symbols and seeds."""
     found = rows.dropna(subset=["low", "high"])
     return "lost" if found.empty else f"{found['low'].min():.2f} to {found['high'].max():.2f}"
 
@@ -61,7 +61,7 @@ OF_FATES = Table(
 
 
 class HeldSymbols(Study):
-    """Networks trained exactly on recall, each symbol held, under the equation and every step map."""
+    """Trains networks exactly on recall, and holds each symbol under the equation and every step map."""
 
     name = "held-symbols"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -163,7 +163,7 @@ class HeldSymbols(Study):
 def largest_exponents(
     field: VectorField, step: Step | None, dts: tuple[float, ...], intervals: int
 ) -> dict[float, tuple[Tensor, Tensor]]:
-    """The largest exponent a step of each symbol, and its standard error, at each dt; nan where lost. No step: the flow's."""
+    """Compute the largest exponent a step of each symbol and its error, at each dt; nan where lost. No step: the flow's."""
     symbols = field.input_size - 1  # the dummy is none
     inputs = nn.functional.one_hot(torch.arange(1, symbols + 1), field.input_size).double()
     if step is None:
@@ -177,7 +177,7 @@ def largest_exponents(
 
 
 def _run(system: discretize.Flow | discretize.Map, points: Tensor, intervals: int) -> tuple[Tensor, Tensor]:
-    """From the state in which sequences start. Halves of them where an implicit step has no solution for one."""
+    """Run from the state in which sequences start, by halves where an implicit step has no solution for one."""
     assert isinstance(system.field, VectorField)
     start = system.field.initial_state(len(points)).double()
     try:

@@ -1,4 +1,4 @@
-r"""What a step map makes of a trained network on a clock: its answers, how fast it moves the state, and what it drops.
+r"""Measures a step map on a trained network and a clock: its answers, how fast it moves the state, and what it drops.
 
 speed      <step, exact step> / <exact step, exact step>, over all samples      1 of the equation itself
 derived    R'(0) at the leaks that were met, of a slow mode                     phi_1(-l) of exponential Euler
@@ -33,7 +33,7 @@ FEW = 100  # samples whose Jacobians are decomposed
 
 
 def accuracy(model: SequenceModel, name: str, task: ClockedRecall, clock: float, batch: Batch, stretch: float = 1.0) -> float:
-    """Of the answers at the ends of symbols but the first, each sample taken as `stretch` times as long; not finite is wrong."""
+    """Measure accuracy at the ends of symbols but the first, samples being `stretch` times as long; not finite is wrong."""
     assert batch.ts is not None
     found = roll_out(under(model, name, FINE), dataclasses.replace(batch, ts=stretch * batch.ts), task.own_time(clock))
     if found is None:
@@ -44,7 +44,7 @@ def accuracy(model: SequenceModel, name: str, task: ClockedRecall, clock: float,
 
 @dataclasses.dataclass(frozen=True)
 class ExactSteps:
-    """The exact state before and after each sample, without those of first symbols: (n, ...), in double precision."""
+    """Holds the exact state before and after each sample, without those of first symbols: (n, ...), in double precision."""
 
     field: VectorField
     projected: Tensor
@@ -65,7 +65,7 @@ def exact_steps(model: SequenceModel, task: ClockedRecall, clock: float, batch: 
 
 @torch.no_grad()
 def speed(step: Step, exact: ExactSteps) -> float:
-    """How far the step goes along the exact one."""
+    """Measure how far the step goes along the exact one."""
     moved = exact.after - exact.before
     found = step.advance(exact.field, exact.projected, exact.before, exact.dt) - exact.before
     return float((found * moved).sum() / (moved * moved).sum())
@@ -73,7 +73,7 @@ def speed(step: Step, exact: ExactSteps) -> float:
 
 @torch.no_grad()
 def derived_speed(step: Step, exact: ExactSteps) -> float:
-    """The mean of R'(0) over the leaks of all units and samples."""
+    """Compute the mean of R'(0) over the leaks of all units and samples."""
     leak = exact.dt * exact.field.flow_and_leak(exact.projected, exact.before)[1].flatten()
     ahead, behind = (step.stability(torch.full_like(leak, side * NEAR), leak) for side in (1, -1))
     return float(((ahead - behind) / (2 * NEAR)).mean())
@@ -81,7 +81,7 @@ def derived_speed(step: Step, exact: ExactSteps) -> float:
 
 @torch.no_grad()
 def dropped(exact: ExactSteps) -> dict[str, float]:
-    """Medians over samples: leading terms against F, in size and along F; the leak; the slowest mode, the largest Re of F'."""
+    """Compute medians over samples: leading terms against F and along it; the leak; the slowest mode, largest Re of F'."""
     field, projected, h = exact.field, exact.projected, exact.before
     slope, leak = field.flow_and_leak(projected, h)
     bend = jvp(lambda u: field.flow(projected, u), (h,), (slope,))[1]

@@ -1,4 +1,4 @@
-r"""Sampling rates: a GRU and an LSTM trained as usual, run on samples that last s times as long.
+r"""Runs a GRU and an LSTM, trained as usual, on samples that last s times as long.
 
 as trained       h + g (f - h), g = sigma(z)                 a sample is one step, whatever it lasts
 read s times     the cell itself, s times on every sample; at s = 1/2 as Euler
@@ -63,7 +63,7 @@ GIVEN = ("repeated", "euler", SOFTPLUS_CLOCK)
 
 
 class SamplingRates(Study):
-    """A GRU and an LSTM trained at one rate and run at others, on recordings and on two tasks that are about time."""
+    """Trains a GRU and an LSTM at one rate and runs them at others, on recordings and on two tasks that are about time."""
 
     name = "sampling-rates"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -179,7 +179,7 @@ class SamplingRates(Study):
 
 
 def _falls(results: Results, cell: str, source: str) -> pd.Series:
-    """What each run loses by unit steps, at s = 2."""
+    """Compute what each run loses by unit steps, at s = 2."""
     rows = where(results.rows, cell=cell, source=source, on=1.0)
     before, after = (where(rows, way=way, length=s).set_index("key")["accuracy"] for way, s in (("anew", 1.0), ("repeated", 2.0)))
     if not len(falls := before - after):
@@ -188,7 +188,7 @@ def _falls(results: Results, cell: str, source: str) -> pd.Series:
 
 
 def _ahead(results: Results, source: str, s: float, way: str, other: str) -> Spread:
-    """By how much the same weights of a GRU are more accurate in one way than in the other, with its 95 % interval (t)."""
+    """Compute how much more accurate a GRU's weights are in one way than in the other, with the 95 % interval (t)."""
     from scipy.stats import t  # noqa: PLC0415
 
     rows = where(results.rows, cell="gru", source=source, length=s)
@@ -199,7 +199,7 @@ def _ahead(results: Results, source: str, s: float, way: str, other: str) -> Spr
 
 
 def played(task: Played, s: float, sequences: int, seed: int) -> Iterator[Batch]:
-    """The test sequences on samples s times as long, that length being given."""
+    """Draw the test sequences on samples s times as long, that length being given."""
     if isinstance(task, Recorded):
         return dataclasses.replace(task, speed=s, clock_given=True).evaluation("test", sequences, sequences, seed)
     if isinstance(task, Tones):
@@ -210,7 +210,7 @@ def played(task: Played, s: float, sequences: int, seed: int) -> Iterator[Batch]
 
 @torch.no_grad()
 def answers(model: SequenceModel, batch: Batch, given: bool) -> torch.Tensor:
-    """What is said, with the length of samples given, or as if all took one unit."""
+    """Return the outputs, with the length of samples given, or as if all took one unit."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StepWarning)  # of g dt beyond 2, which is what is asked here
         outputs: torch.Tensor = model(batch.xs, ts=batch.ts if given else None, lengths=batch.lengths)

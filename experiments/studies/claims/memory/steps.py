@@ -1,4 +1,4 @@
-r"""Memory and step maps: networks trained exactly on recall, and run by every step map, given the clock.
+r"""Trains networks exactly on recall, and runs them by every step map, given the clock.
 
 R(z) = R(0) + R'(0) z + ...     z = s dt of a slow mode: the speed at which a step moves it is R'(0), and 1 of the equation
 before, now                     what is said: the symbol before, which has to be kept, or the one that is seen
@@ -42,7 +42,7 @@ SAID = {"before": "Before", "now": "Now"}
 
 
 def evaluations_kept(rows: pd.DataFrame) -> str:
-    """Evaluations that a symbol costs on the fastest clock up to which every mean is at least 0.9; a dash for none."""
+    """Count the evaluations of a symbol on the fastest clock up to which every mean is at least 0.9; a dash for none."""
     means = rows.groupby("clock")["accuracy"].mean().sort_index()
     kept = means[(means >= KEPT).cummin()]
     cost = rows["cost"].iloc[0]
@@ -65,7 +65,7 @@ OF_STEPS = Table(
 
 
 class MemoryAndSteps(Study):
-    """Gated networks trained exactly to say the symbol before, or the present one, under every step map on five clocks."""
+    """Trains gated networks exactly to say the symbol before, or the present one, and runs every step map on five clocks."""
 
     name = "memory-steps"
     question, claim, source, *resolutions = words_beside(__file__)

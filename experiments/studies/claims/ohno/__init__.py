@@ -1,1 +1,1 @@
-"""The claims of Ohno and Kumagai 2021 about training, on real recordings and images."""
+"""Tests the claims of Ohno and Kumagai 2021 about training, on real recordings and images."""

@@ -1,4 +1,4 @@
-r"""Table II and figures 2, 4 and 5 of Ohno and Kumagai 2021 on UCI HAR: the decay |h|^r h, by r and by integrator.
+r"""Repeats table II and figures 2, 4 and 5 of Ohno and Kumagai 2021 on UCI HAR: the decay |h|^r h, by r and by integrator.
 
 dh/dt = alpha (tanh(U h + W x + b) - |h|^r h)        r = 0: leaky        alpha starts at c/T, T = 128
 
@@ -43,7 +43,7 @@ EVERY = 4  # time steps of a gradient that are kept
 
 
 def chosen(results: Results, by: Sequence[str] = ("integrator", "exponent")) -> pd.DataFrame:
-    """The runs of the settings with the lowest mean of the lowest validation losses; with the number of those that diverged."""
+    """Select the runs of the settings with the lowest mean of validation losses, and count those that diverged."""
     if not results.records:
         return results.rows
     curves = where(results.rows, what="epoch")
@@ -55,7 +55,7 @@ def chosen(results: Results, by: Sequence[str] = ("integrator", "exponent")) -> 
 
 
 def of_chosen(results: Results, what: str, by: Sequence[str] = ("integrator", "exponent")) -> pd.DataFrame:
-    """The rows of a kind, of the runs of the settings that were chosen."""
+    """Select the rows of a kind, of the runs of the settings that were chosen."""
     rows = where(results.rows, what=what)
     return rows[rows["key"].isin(chosen(results, by)["key"])]
 
@@ -65,7 +65,7 @@ def of_euler(results: Results, what: str) -> pd.DataFrame:
 
 
 class OhnoHAR(Study):
-    """Slow forgetting on UCI HAR: exponents from 0 to 4, stepped and solved, and what the networks remember."""
+    """Trains slow forgetting on UCI HAR, with exponents from 0 to 4, stepped and solved, and measures what is remembered."""
 
     name = "ohno-har"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -130,7 +130,7 @@ class OhnoHAR(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        """None without the recordings."""
+        """Return the points; none without the recordings."""
         if data_path(HAR) is None:
             return []
         settings: dict[str, Any] = {"exponent": EXPONENTS, "rate": sizes.rates, "clip": sizes.clips}
@@ -151,7 +151,7 @@ class OhnoHAR(Study):
         )
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        """The learning curve; and before and after training what loss and last state know of what came before."""
+        """Read the learning curve, and measure before and after training what loss and last state know of the past."""
         moments = {"start": run.configuration.untrained_model(), "trained": model}
         return curve_of_epochs(folder) + [
             row for moment, each in moments.items() for row in remembered(run.configuration, each, moment)
@@ -199,7 +199,7 @@ class OhnoHAR(Study):
 
 
 def remembered(configuration: Configuration, model: SequenceModel, moment: str) -> list[Row]:
-    """In double precision, as what is measured falls below the rounding of single."""
+    """Measure what is remembered in double precision, as it falls below the rounding of single."""
     batch = configuration.task.batch(GRADIENTS, generator(configuration.training.seed, "memory"), "test")
     exact, xs = copy.deepcopy(model).double(), batch.xs.double()
 

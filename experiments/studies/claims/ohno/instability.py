@@ -1,4 +1,4 @@
-r"""Why training with |h|^r h diverges for r < 1: autograd's derivative at h = 0 is inf * 0, and now and then a state is 0.
+r"""Shows why training with |h|^r h diverges for r < 1: autograd's derivative at h = 0 is inf * 0, and a state may be 0.
 
 autograd    h.abs() ** r * h, differentiated by autograd        limit    the derivative 0 there, as `ctrnn.PowerDecay`
 """
@@ -29,7 +29,7 @@ AT_ONCE = 500  # windows
 
 
 def with_divergence(results: Results) -> pd.DataFrame:
-    """The runs, with the epoch in which they diverged, nan for those that did not."""
+    """Add the epoch in which runs diverged, nan for those that did not."""
     epochs = {key: step / EPOCH for key, step in results.diverged.items()}
     return results.runs.assign(epoch=results.runs["key"].map(epochs))
 
@@ -45,7 +45,7 @@ def spread_of_finished(runs: pd.DataFrame, column: str) -> Spread | None:
 
 
 class OhnoInstability(Study):
-    """The same networks with two derivatives of |h|^r h at h = 0, by exponent: which trainings end in nan."""
+    """Trains the same networks with two derivatives of |h|^r h at h = 0, by exponent: which trainings end in nan."""
 
     name = "ohno-instability"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -73,7 +73,7 @@ class OhnoInstability(Study):
     )
 
     def points(self, sizes: Sizes) -> list[Point]:
-        """None without the recordings."""
+        """Return the points; none without the recordings."""
         return grid(seed=range(sizes.seeds), derivative=DERIVATIVES, exponent=sizes.exponents) if data_path(HAR) else []
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
@@ -91,7 +91,7 @@ class OhnoInstability(Study):
         )
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        """How many states are exactly 0 in one pass over the training windows, and of how many."""
+        """Count the states that are exactly 0 in one pass over the training windows, and all of them."""
         task, zeros, count = run.configuration.task, 0, 0
         assert isinstance(task, Recorded)
         with torch.no_grad():

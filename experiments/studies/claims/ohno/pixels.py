@@ -1,4 +1,4 @@
-r"""Table II of Ohno and Kumagai 2021 on MNIST, pixel by pixel: rows, and permuted; the decay |h|^r h with r = 2, and r = 0.
+r"""Repeats table II of Ohno and Kumagai 2021 on MNIST, pixel by pixel, rows and permuted, with r = 2 and r = 0.
 
 dh/dt = alpha (tanh(U h + W x + b) - |h|^r h), Euler steps        r = 0: leaky        alpha starts at c/T
 """
@@ -35,13 +35,13 @@ def printed(rows: pd.DataFrame) -> str:
 
 
 def with_validation(results: Results) -> pd.DataFrame:
-    """The runs that did not diverge, each with its lowest validation loss."""
+    """Select the runs that did not diverge, each with its lowest validation loss."""
     lowest = where(results.rows, what="epoch").groupby("key")["loss"].min().rename("validation")
     return results.runs.merge(lowest, on="key")
 
 
 class OhnoPixels(Study):
-    """Slow forgetting on MNIST, one pixel a time step, in the order of rows and in a random one."""
+    """Trains slow forgetting on MNIST, one pixel a time step, in the order of rows and in a random one."""
 
     name = "ohno-pixels"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -97,7 +97,7 @@ class OhnoPixels(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        """None without the images."""
+        """Return the points; none without the images."""
         if data_path(MNIST) is None:
             return []
         return grid(seed=range(sizes.seeds), order=ORDERS, c=sizes.starts, exponent=EXPONENTS, rate=sizes.rates, clip=sizes.clips)

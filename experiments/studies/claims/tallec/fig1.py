@@ -1,4 +1,4 @@
-r"""Figure 1 of Tallec and Ollivier 2018: the character before, on four kinds of clocks, by networks with and without gates.
+r"""Repeats figure 1 of Tallec and Ollivier 2018: the character before, on four kinds of clocks, with gates and without.
 
                  uniform                variable
     warped   A A A B B B C C C      A A A B C C        every character w times; 1 to w times
@@ -45,12 +45,12 @@ Losses = Mapping[tuple[str, int], Mapping[str, Spread]]  # (panel, warp) -> mode
 
 
 def chosen(results: Results) -> pd.DataFrame:
-    """The rows of each model on each clock by the rate that an evaluation on other sequences chose."""
+    """Select the rows of each model on each clock by the rate that an evaluation on other sequences chose."""
     return best_settings(results.rows, ["panel", "warp", "model"], ["rate"], "validation")
 
 
 def with_memoryless(results: Results) -> pd.DataFrame:
-    """The loss without memory as if it were of one more model, once for each clock."""
+    """Add the loss without memory as that of one more model, once for each clock."""
     rows = chosen(results)
     baseline = rows.drop_duplicates(["panel", "warp"])
     return pd.concat([rows, baseline.assign(model="memoryless", loss=baseline["memoryless"])])
@@ -61,7 +61,7 @@ def _steps_and_rate(rows: pd.DataFrame) -> str:
 
 
 class TallecFigure1(Study):
-    """Plain, leaky and gated networks on uniform and variable warps, repeated or padded."""
+    """Trains plain, leaky and gated networks on uniform and variable warps, repeated or padded."""
 
     name = "tallec-fig1"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -124,7 +124,7 @@ class TallecFigure1(Study):
         return by_plateaus(point, sizes, point["warp"], **task)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        """The test, on as many sequences as the scale has, and the loss without memory."""
+        """Measure the test, on as many sequences as the scale has, and the loss without memory."""
         task, settings = run.configuration.task, run.configuration.training
         tested = TESTED * settings.evaluation
         found = evaluate(model, task, "test", tested, settings.seed, settings.batch)
@@ -171,7 +171,7 @@ def _beats_plain(losses: Losses) -> Part:
 
 
 def _leaky(losses: Losses, ends: Mapping[str, Mapping[str, Spread]]) -> Part:
-    """Solves what is uniform, and is left far behind by the gated network at the largest variable warps."""
+    """Judge whether leaky solves what is uniform, and is left behind by the gated network at the largest variable warps."""
     uniform = max(found["leaky"].mean for (panel, _), found in losses.items() if panel in UNIFORM and "leaky" in found)
     behind = all(_far_below(ends[panel]["gated"], ends[panel]["leaky"]) for panel in VARIABLE)
     against = ", ".join(f"{panel} {ends[panel]['leaky']} against {ends[panel]['gated']} of the gated" for panel in VARIABLE)

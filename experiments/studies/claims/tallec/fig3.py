@@ -1,4 +1,4 @@
-r"""Figure 3 of Tallec and Ollivier 2018: whether an LSTM copies letters over a long gap, by how its gates start.
+r"""Repeats figure 3 of Tallec and Ollivier 2018: whether an LSTM copies letters over a long gap, by how its gates start.
 
     standard   b_f = 1                             chrono    b_f = log u, b_i = -b_f, u uniform on 1 .. T_max - 1        eq. (16)
 
@@ -34,13 +34,13 @@ HALF = 0.5  # "largely", and "heavily"
 
 
 def left_at(rows: pd.DataFrame) -> pd.Series:
-    """For each run the first step whose evaluation was below the plateau, nan for one that stayed."""
+    """Find for each run the first step whose evaluation was below the plateau, nan for one that stayed."""
     below = rows[rows["of plateau"] <= LEFT].groupby("key")["step"].min()
     return below.reindex(rows["key"].unique())
 
 
 def left_in_words(rows: pd.DataFrame) -> str:
-    """ "3 of 3, from step 1200 (1000–1500) on, least 0.5 of it"; "0 of 3, least 1.02 of it"."""
+    """Write how many left: "3 of 3, from step 1200 (1000–1500) on, least 0.5 of it"; "0 of 3, least 1.02 of it"."""
     steps, least = left_at(rows), rows.groupby("key")["of plateau"].min()
     there = steps.dropna()
     if there.empty:
@@ -49,14 +49,14 @@ def left_in_words(rows: pd.DataFrame) -> str:
 
 
 def plateaus(rows: pd.DataFrame) -> bool | None:
-    """Whether all runs stay at the plateau; False where one left it, None where one did not come down to it."""
+    """Return whether all runs stay at the plateau; False where one left it, None where one did not come down to it."""
     if left_at(rows).notna().any():
         return False
     return True if (rows.groupby("key")["of plateau"].min() <= REACHED).all() else None
 
 
 def leave(rows: pd.DataFrame) -> bool | None:
-    """Whether all runs leave the plateau; False where one stays at it, None where one did not come down to it."""
+    """Return whether all runs leave the plateau; False where one stays at it, None where one did not come down to it."""
     least = rows.groupby("key")["of plateau"].min()
     if (least <= LEFT).all():
         return True
@@ -64,25 +64,25 @@ def leave(rows: pd.DataFrame) -> bool | None:
 
 
 def together(answers: Iterable[bool | None]) -> bool | None:
-    """False where one is, else None where one is."""
+    """Return False where one is, else None where one is."""
     found = list(answers)
     return False if False in found else None if None in found else True
 
 
 def largely(chrono: pd.DataFrame, standard: pd.DataFrame) -> bool:
-    """Whether every chrono run ends below every standard one, and in the mean at half of their loss or less."""
+    """Return whether every chrono run ends below every standard one, and in the mean at half of their loss or less."""
     better, worse = (spread(rows.drop_duplicates("key")["loss at the end"]) for rows in (chrono, standard))
     return better.high < worse.low and better.mean <= HALF * worse.mean
 
 
 def compared(chrono: pd.DataFrame, standard: pd.DataFrame) -> str:
-    """The losses of both, and of the plateau."""
+    """Write the losses of both, and of the plateau."""
     ends = (spread(rows.drop_duplicates("key")["loss at the end"]) for rows in (chrono, standard))
     return "loss {} against {}, plateau {}".format(*ends, number(chrono["plateau"].iloc[0]))
 
 
 class TallecFigure3(Study):
-    """LSTMs on copy and variable copy, with forget biases of 1 and with chrono initialization."""
+    """Trains LSTMs on copy and variable copy, with forget biases of 1 and with chrono initialization."""
 
     name = "tallec-fig3"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -153,7 +153,7 @@ class TallecFigure3(Study):
         return configuration(task=point["task"], T=T, count=sizes.count, **model, **training, seed=point["seed"], threads=1)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        """The learning curve, beside the plateau of the task."""
+        """Read the learning curve, beside the plateau of the task."""
         known = run.configuration.task.baselines()
         plateau = known.get("counting", known["one-bit"])  # the same thing where the answer stands at a fixed place
         return [{**row, "plateau": plateau, "of plateau": row["loss"] / plateau} for row in learning_curve(folder)]

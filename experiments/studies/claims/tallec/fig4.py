@@ -1,4 +1,4 @@
-r"""Figure 4 of Tallec and Ollivier 2018: how soon an LSTM learns to add two numbers far apart, by how its gates start.
+r"""Repeats figure 4 of Tallec and Ollivier 2018: how soon an LSTM learns to add two numbers far apart, by how its gates start.
 
     standard   b_f = 1                                  chrono    b_f = log u, b_i = -b_f, u uniform on 1 .. T - 1        eq. (16)
     constant   b_f = log(u - 1), b_i = -b_f, u = T/2, the middle of chrono's times, in every unit: as large, but not spread
@@ -40,7 +40,7 @@ LONG, PRINTED = 750, 7.0  # "7 times faster for T = 750"
 
 @dataclass(frozen=True)
 class Race:
-    """Another start against chrono at one T, to the smallest error that every chrono run reaches; None if there is none."""
+    """Compares another start with chrono at one T, to the smallest error that every chrono run reaches; None if there is none."""
 
     name: str
     other: pd.DataFrame
@@ -59,7 +59,7 @@ class Race:
 
     @property
     def significant(self) -> bool:
-        """Every chrono run before any other one; and so many times sooner, or no other run at even the largest error."""
+        """Return whether every chrono run comes first, and so many times sooner, or none other to the largest error."""
         if self.error is None:
             return False
         other, chrono = (steps_to(rows, self.error) for rows in (self.other, self.chrono))
@@ -83,7 +83,7 @@ def _steps(rows: pd.DataFrame, error: float) -> str:
 
 
 class TallecFigure4(Study):
-    """LSTMs on the adding task, with forget biases of 1, with one large one for all, and with chrono initialization."""
+    """Trains LSTMs on the adding task, with forget biases of 1, with one large one for all, and with chrono initialization."""
 
     name = "tallec-fig4"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -133,7 +133,7 @@ class TallecFigure4(Study):
         return configuration(task="adding", T=T, **model, **training, seed=point["seed"])
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        """The learning curve: what the evaluations found on the way."""
+        """Read the learning curve: what the evaluations found on the way."""
         return learning_curve(folder)
 
     def headline(self, record: Record) -> str:

@@ -1,4 +1,4 @@
-r"""Figure 5 of Tallec and Ollivier 2018: trained on warps up to w, tested on slower clocks, up to ten times slower.
+r"""Repeats figure 5 of Tallec and Ollivier 2018: trained on warps up to w, tested on slower clocks, up to ten times slower.
 
     trained    warps 1 .. w
     tested     warps 2w .. M for M = 2w .. 10w, on sequences of length 10 M, so that each has ten symbols at least
@@ -38,7 +38,7 @@ PERFECT, DECENT, PLAINS = 0.95, 0.65, 0.8
 
 
 def slower_tests(trained: AnyWarp) -> list[tuple[int, AnyWarp]]:
-    """How many times as slow, and the task; 1 is the range of the training."""
+    """Return how many times as slow, and the task; 1 is the range of the training."""
     w = trained.warp
     ranges = [(1, 1, w), *((k, TIMES[0] * w, k * w) for k in TIMES)]
     return [
@@ -53,7 +53,7 @@ def with_ranges(results: Results) -> pd.DataFrame:
 
 
 class TallecFigure5(Study):
-    """Plain, leaky and gated networks on clocks slower than any they were trained on."""
+    """Tests plain, leaky and gated networks on clocks slower than any they were trained on."""
 
     name = "tallec-fig5"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -96,7 +96,7 @@ class TallecFigure5(Study):
         return by_plateaus(point, sizes, sizes.warp, task="recall-any-warp", warp=sizes.warp, per=point["per"])
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        """A row a test."""
+        """Measure a row a test."""
         task, settings = run.configuration.task, run.configuration.training
         assert isinstance(task, AnyWarp)
         return [
@@ -152,6 +152,6 @@ class TallecFigure5(Study):
 
 
 def _reading(rows: pd.DataFrame) -> str:
-    """The first in which plain is no better where it was trained than printed, or else the first."""
+    """Choose the first in which plain is no better where it was trained than printed, or else the first."""
     inside = rows[(rows["model"] == "plain") & (rows["times"] == 1)].groupby("per")["accuracy"].mean()
     return next((reading for reading in READINGS if inside.get(reading, 1.0) < PLAINS), next(iter(READINGS)))

@@ -1,4 +1,4 @@
-r"""Figure 6 of Tallec and Ollivier 2018: LSTMs that read MNIST pixel by pixel, by how their gates start.
+r"""Repeats figure 6 of Tallec and Ollivier 2018: LSTMs that read MNIST pixel by pixel, by how their gates start.
 
 standard   b_f = 1                             chrono    b_f = log u, b_i = -b_f, u uniform on 1 .. T_max - 1, T_max the length
 
@@ -30,7 +30,7 @@ GAIN = PRINTED["permuted", "chrono"] - PRINTED["permuted", "standard"]
 
 
 def with_best(results: Results) -> pd.DataFrame:
-    """The runs, each with its best validation accuracy; no number where training diverged."""
+    """Add to each run its best validation accuracy; no number where training diverged."""
     if results.rows.empty:
         return results.rows
     best = results.rows.groupby("key")["accuracy"].max().rename("validation")
@@ -38,7 +38,7 @@ def with_best(results: Results) -> pd.DataFrame:
 
 
 def chosen(results: Results) -> pd.DataFrame:
-    """Of each order and start the runs by the rate with the best validation accuracy, in the mean over seeds."""
+    """Select, of each order and start, the runs by the rate with the best validation accuracy in the mean over seeds."""
     runs = with_best(results)
     return runs if runs.empty else best_settings(runs.assign(wrong=1 - runs["validation"]), ["order", "start"], ["rate"], "wrong")
 
@@ -49,7 +49,7 @@ def printed(rows: pd.DataFrame) -> str:
 
 
 class TallecFigure6(Study):
-    """LSTMs on MNIST, one pixel a time step, with forget biases of 1 and with chrono initialization."""
+    """Trains LSTMs on MNIST, one pixel a time step, with forget biases of 1 and with chrono initialization."""
 
     name = "tallec-fig6"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -97,7 +97,7 @@ class TallecFigure6(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        """None without the images."""
+        """Return the points; none without the images."""
         if data_path(MNIST) is None:
             return []
         return grid(seed=range(sizes.seeds), order=ORDERS, start=STARTS, rate=sizes.rates)

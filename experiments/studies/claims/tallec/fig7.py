@@ -1,4 +1,4 @@
-r"""Figure 7 of Tallec and Ollivier 2018: language models of characters, by how their gates start.
+r"""Repeats figure 7 of Tallec and Ollivier 2018: language models of characters, by how their gates start.
 
 LSTM   standard   b_f = 1             chrono   b_f = log u, b_i = -b_f, u uniform on 1 .. 7              T_max = 8
 RHN    standard   gates -2            chrono   of one b a unit, all layers together 1/T, T up to 11
@@ -31,18 +31,18 @@ PRINTED = {"standard": 1.38, "chrono": 1.37}  # bits, an LSTM on text8
 
 
 def in_bits(results: Results) -> pd.DataFrame:
-    """The learning curves, in bits."""
+    """Return the learning curves, in bits."""
     return results.rows.assign(bits=results.rows["loss"] / math.log(2), model=results.rows["model"].map(MODELS))
 
 
 def at_the_end(results: Results) -> pd.DataFrame:
-    """The runs, each with its lowest validation loss and its test loss, in bits."""
+    """Return the runs, each with its lowest validation loss and its test loss, in bits."""
     lowest = results.rows.groupby("key")["loss"].min().div(math.log(2)).rename("validation")
     return results.runs.merge(lowest, on="key").assign(test=lambda runs: runs["loss"] / math.log(2))
 
 
 class TallecFigure7(Study):
-    """LSTMs and recurrent highway networks on the characters of a text, with chrono initialization and without."""
+    """Trains LSTMs and recurrent highway networks on the characters of a text, with chrono initialization and without."""
 
     name = "tallec-fig7"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -84,7 +84,7 @@ class TallecFigure7(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        """None without the text."""
+        """Return the points; none without the text."""
         return [] if data_path(sizes.text) is None else grid(seed=range(sizes.seeds), model=list(MODELS), start=list(STARTS))
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
@@ -136,5 +136,5 @@ class TallecFigure7(Study):
 
 
 def margins(chrono: pd.DataFrame, standard: pd.DataFrame) -> pd.Series:
-    """By how many bits the mean of chrono runs is below, at each evaluation."""
+    """Compute by how many bits the mean of chrono runs is below, at each evaluation."""
     return standard.groupby("step")["bits"].mean() - chrono.groupby("step")["bits"].mean()
