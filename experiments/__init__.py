@@ -1,1 +1,1 @@
-"""Claims about recurrent cells and time, each repeated by one command."""
+"""Tests claims about recurrent cells and time, each by one command."""

@@ -1,4 +1,4 @@
-r"""The command line: `ctrnn ...`, and from the root of the repository `python -m experiments ...`.
+r"""Runs the command line: `ctrnn ...`, and from the root of the repository `python -m experiments ...`.
 
     0 done    1 a check failed    2 wrong usage    74 a disk or a device failed    130, 138, 143 interrupted
 
@@ -41,7 +41,7 @@ FORMATS = {".txt": "table", ".json": "json", ".tex": "latex", ".html": "html"}
 
 
 def _number(kind: type[int] | type[float], metavar: str) -> PrimitiveConstructorSpec:
-    """An option that is one number, or not given."""
+    """Make an option that is one number, or not given."""
 
     def read(words: list[str]) -> float:
         try:
@@ -258,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """Python would try again, and complain, on its way out."""
+    """Discard output that cannot be written: Python would try again, and complain, on its way out."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -288,7 +288,7 @@ def _run(words: list[str]) -> int:
 
 
 def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, str]:
-    """The recording, read before torch is imported so that a wrong file is refused at once; and the command."""
+    """Read the recording before torch is imported, so that a wrong file is refused at once; return it and the command."""
     if input is not None and rate is None:
         raise UsageError("--input needs --rate too: how many samples per second is it?")
     if rate is not None and input is None:
@@ -301,7 +301,7 @@ def _recording(command: str, out: Path, input: Path | None, rate: float | None) 
 
 
 def _refuse_foreign_packages() -> None:
-    """On PyPI another project installs a package `discretize` too; the one beside this folder is meant."""
+    """Refuse a package of the same name that is found first: on PyPI another project installs a `discretize` too."""
     ours = Path(__file__).resolve().parents[1]
     for name in ("ctrnn", "discretize", "derivations"):
         spec = importlib.util.find_spec(name)

@@ -1,4 +1,4 @@
-"""Python files of the user's, run: what goes wrong in them is said in words."""
+"""Runs Python files of the user's, and says in words what goes wrong in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["called", "imported", "no_exit"]
 
 
 def imported(file: str) -> ModuleType:
-    """The module that a file is; run once in a process, and again if it was changed. Raises: UsageError."""
+    """Import a file as a module; it is run once in a process, and again if it was changed. Raises: UsageError."""
     path = Path(file).resolve()
     if not path.is_file():
         raise UsageError(f"{file} is a folder; name a file in it." if path.is_dir() else f"there is no file {file}.")
@@ -43,7 +43,7 @@ def imported(file: str) -> ModuleType:
 
 
 def called(place: str, made_by: Callable[..., object], *arguments: object, **keywords: object) -> Any:
-    """What a function of the user's gives. Raises: UsageError where it fails."""
+    """Call a function of the user's. Raises: UsageError where it fails."""
     try:
         with no_exit(place):
             return made_by(*arguments, **keywords)
@@ -55,7 +55,7 @@ def called(place: str, made_by: Callable[..., object], *arguments: object, **key
 
 @contextmanager
 def no_exit(place: str) -> Iterator[None]:
-    """Code that ends the program ends it with a code of its own, which would be taken for the verdict."""
+    """Refuse code that ends the program: its exit code would be taken for the verdict."""
     try:
         yield
     except SystemExit as error:

@@ -1,4 +1,4 @@
-r"""Digests of tensors, numbers and strings, and of lists and dictionaries of them.
+r"""Computes digests of tensors, numbers and strings, and of lists and dictionaries of them.
 
 sha256 over key paths, types, shapes and bytes in a canonical order, each with its length before it.
 """
@@ -15,7 +15,7 @@ __all__ = ["digest"]
 
 
 def digest(value: object) -> str:
-    r"""sha256 in hexadecimal digits.
+    r"""Compute the sha256 in hexadecimal digits.
 
     Raises:  TypeError for what is no tensor, number or string, or a list or dictionary of them.
     """

@@ -1,4 +1,4 @@
-"""Folders and files that commands write: refused in time where they cannot be written, or are links that lead elsewhere."""
+"""Checks folders and files before commands write them, for those that cannot be written or are links, and writes JSON."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MOST_JSON = 1 << 28  # bytes
 
 
 def write_json(path: Path, value: object) -> None:
-    """A value as JSON. Raises: OSError, as `write_atomically`."""
+    """Write a value as JSON. Raises: OSError, as `write_atomically`."""
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a file, None where there is none or it cannot be read."""
+    """Read the object in a file, None where there is none or it cannot be read."""
     try:
         found = json.loads(read_file(path, MOST_JSON))
     except (OSError, ValueError, RecursionError):
@@ -64,5 +64,5 @@ def ready_folder(folder: Path) -> None:
 
 
 def not_writable(folder: Path, error: OSError) -> UsageError:
-    """The error of a folder that cannot be written."""
+    """Return the error of a folder that cannot be written."""
     return UsageError(f"cannot write to {folder} ({error.strerror or error}); choose another folder with --out DIR.")

@@ -1,4 +1,4 @@
-"""Signal handling: Ctrl-C, SIGTERM and SIGUSR1 as one exception, which passes every `finally` and is never lost.
+"""Turns Ctrl-C, SIGTERM and SIGUSR1 into one exception, which passes every `finally` and is never lost.
 
 SIGUSR1 is how batch systems say that the time is nearly up; its exit code, 138, tells a script that there is more to be done.
 They send SIGTERM to every process of a job, so that a worker hears it from its parent once more: only a second Ctrl-C, which
@@ -25,7 +25,7 @@ _received: list[int] = []
 
 
 class Interrupted(BaseException):
-    """A signal, with its word and the exit code that it means."""
+    """Raised for a signal, with its word and the exit code that it means."""
 
     def __init__(self, number: int) -> None:
         self.word, self.code = WORDS[signal.Signals(number)], 128 + number
@@ -40,7 +40,7 @@ def checkpoint() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within it, each of these signals raises `Interrupted`; outside of the main thread, signals are the caller's."""
+    """Raise `Interrupted` for each of these signals within it; outside of the main thread, signals are the caller's."""
 
     def receive(number: int, frame: object) -> None:
         first = not _received
@@ -68,7 +68,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[Callable[[], bool]]:
-    """Within it a first signal is held back; on the way out it goes to the handler that was there before.
+    """Hold back a first signal within it; on the way out it goes to the handler that was there before.
 
     Yields a function: whether a signal is held back. A second Ctrl-C is not, and an ignored signal stays ignored.
     """

@@ -1,4 +1,4 @@
-r"""Tasks, fields and studies of the user's own, from a file.
+r"""Adds tasks, fields and studies of the user's own, from a file.
 
     TASKS = {"odd-ones": OddOnes}   STUDIES = {"odd-ones-study": OddOnesStudy}      FIELDS = {"mine": make}
 

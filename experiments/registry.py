@@ -1,4 +1,4 @@
-"""Things by name: those of this project, those that installed packages offer by entry points, and those that were added."""
+"""Finds things by name: those of this project, those that installed packages offer by entry points, and those that were added."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Registry"]
 
 
 class Registry(Mapping[str, Any]):
-    r"""Names, and what they stand for: a thing, or module:name, where it is imported from when it is asked for.
+    r"""Maps names to what they stand for: a thing, or module:name, where it is imported from when it is asked for.
 
     Args:    kind: what a thing is called in messages; group: of entry points, such as "ctrnn.tasks"; own: this project's, whose
              names nobody else can take.
@@ -49,7 +49,7 @@ class Registry(Mapping[str, Any]):
             raise UsageError(f"there is no {self.kind} {nearest(name, self)} One of your own comes with --plugin FILE.py.")
 
     def named(self, name: str) -> Any:
-        """The thing itself. Raises: UsageError for a name that is not there, and for what cannot be imported."""
+        """Return the thing itself. Raises: UsageError for a name that is not there, and for what cannot be imported."""
         self.check(name)
         value = self[name]
         if not isinstance(value, str):
@@ -63,7 +63,7 @@ class Registry(Mapping[str, Any]):
             raise UsageError(f"the {self.kind} {name}, {value}, could not be imported: {why}") from error
 
     def add(self, name: str, thing: object, file: str | None = None) -> None:
-        """A thing of the user's, by that name, perhaps from a file. Raises: UsageError for a name that is taken."""
+        """Add a thing of the user's, by that name, perhaps from a file. Raises: UsageError for a name that is taken."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
             raise UsageError(f"a {self.kind} is named by a-z, 0-9, '.' and '-', beginning with a letter or digit; got {name!r}.")
         if name in self.own:
@@ -73,12 +73,12 @@ class Registry(Mapping[str, Any]):
             self.files[name] = file
 
     def name_of(self, thing: Any) -> str | None:
-        """The name of a class or function; None where it has none."""
+        """Return the name of a class or function; None where it has none."""
         place = f"{thing.__module__}:{thing.__qualname__}"
         return next((name for name in self if self[name] is thing or self[name] == place), None)
 
     def name_for(self, thing: Any) -> str:
-        """Its name; one that has none is added by that of its class or function, in small letters with hyphens.
+        """Return its name; one that has none is added by that of its class or function, in small letters with hyphens.
 
         Where that is one of ours it is added as "package.name": `ctrnn.gru` is "ctrnn.gru".
         """

@@ -1,4 +1,4 @@
-r"""Random numbers by name: a generator is a function of a seed and words, and of nothing that was drawn before.
+r"""Draws random numbers by name: a generator is a function of a seed and words, and of nothing that was drawn before.
 
     seed of the generator = the first 63 bits of sha256(repr((seed, *names)))
 
@@ -17,7 +17,7 @@ __all__ = ["drawing", "generator"]
 
 
 def generator(seed: int, *names: str | int) -> torch.Generator:
-    r"""A generator on the CPU for what `names` say, independent of those for other names.
+    r"""Make a generator on the CPU for what `names` say, independent of those for other names.
 
     Args:    seed: of the whole run; names: words and numbers, of which 7 and "7" are different.
     Raises:  TypeError for anything else: its text could change from one process to the next.
@@ -31,7 +31,7 @@ def generator(seed: int, *names: str | int) -> torch.Generator:
 
 @contextmanager
 def drawing(generator: torch.Generator | None) -> Iterator[None]:
-    """Within it torch's own generator, from which modules of torch draw their weights, is a function of this one."""
+    """Make torch's own generator, from which its modules draw their weights, a function of this one."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         yield

@@ -1,4 +1,4 @@
-r"""Settings as the prompt, a file and Python give them, read as the types of dataclass fields.
+r"""Reads settings, as the prompt, a file and Python give them, as the types of dataclass fields.
 
     KEY=VALUE      steps=1000   rate=1e-3   padded=true   init=chrono   sizes=1,2,3   clip=none
 
@@ -38,7 +38,7 @@ WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 
 def assignments(words: Iterable[str]) -> dict[str, str]:
-    """Keys and values of `KEY=VALUE` words. Raises: UsageError for what is no assignment, and for a key given twice."""
+    """Split `KEY=VALUE` words into keys and values. Raises: UsageError for what is no assignment, and for a key given twice."""
     found: dict[str, str] = {}
     for word in words:
         key, equals, text = word.partition("=")
@@ -51,7 +51,7 @@ def assignments(words: Iterable[str]) -> dict[str, str]:
 
 
 def settings_from(kind: type[T], values: Mapping[str, object], *, as_text: bool = False, others: Iterable[str] = ()) -> T:
-    r"""The dataclass with those settings.
+    r"""Make the dataclass with those settings.
 
     Args:    values: by key, of the fields' own types, lists for tuples; as_text: each is text, as at the prompt;
              others: keys of other dataclasses, named too where a key is not known.
@@ -128,14 +128,14 @@ def check_one_of(name: str, value: str, words: Sequence[str]) -> None:
 
 
 def words_of(value: object) -> str:
-    """A value as text, as `settings_from` reads it."""
+    """Write a value as text, as `settings_from` reads it."""
     if isinstance(value, tuple):
         return ",".join(map(words_of, value))
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _read(value: Any, hint: object, as_text: bool) -> Any:
-    """The value, of that type. Raises: ValueError, OverflowError."""
+    """Read the value, of that type. Raises: ValueError, OverflowError."""
     origin, arguments = get_origin(hint), get_args(hint)
     if as_text:
         value = value.strip()
@@ -169,7 +169,7 @@ def _first(value: object, hints: Sequence[object], as_text: bool) -> Any:
 
 
 def _parts(arguments: tuple[object, ...], count: int) -> list[Any]:
-    """The types of a tuple's parts: `tuple[int, ...]` or `tuple[int, float]`."""
+    """Return the types of a tuple's parts: `tuple[int, ...]` or `tuple[int, float]`."""
     return [arguments[0]] * count if arguments[-1] is ... else list(arguments)
 
 

@@ -1,4 +1,4 @@
-"""Errors of wrong usage, with the valid names nearest to a wrong one."""
+"""Raises errors of wrong usage, with the valid names nearest to a wrong one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["UsageError", "check_word", "nearest", "typed"]
 
 
 class UsageError(Exception):
-    """Wrong usage; its text is the one line that the user reads, without a traceback."""
+    """Raised for wrong usage; its text is the one line that the user reads, without a traceback."""
 
 
 def check_word(kind: str, word: str, known: Iterable[str]) -> None:
@@ -21,13 +21,13 @@ def check_word(kind: str, word: str, known: Iterable[str]) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The word, and the one that was meant or all there are: 'dmo'; did you mean 'demo'?"""
+    """Write the word, and the one that was meant or all there are: 'dmo'; did you mean 'demo'?"""
     known = list(known)
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"{word!r}; did you mean {near[0]!r}?" if near else f"{word!r}; there is {', '.join(known)}."
 
 
 def typed(*words: str, **options: object) -> str:
-    """What to type for a command with these options, those left out that are None."""
+    """Write what to type for a command with these options, leaving out those that are None."""
     given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
     return shlex.join(["ctrnn", *words, *given])

@@ -1,1 +1,1 @@
-"""Models to be trained: fields and integrators by name, a sequence model, and its measured forgetting."""
+"""Builds models to be trained: fields and integrators by name, a sequence model, and its measured forgetting."""

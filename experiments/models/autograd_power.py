@@ -1,4 +1,4 @@
-r"""The decay |h|^r h as one writes it down, and as autograd differentiates it: for r < 1 its derivative at h = 0 is nan.
+r"""Writes the decay |h|^r h down as one would, and lets autograd differentiate it: for r < 1 its derivative at h = 0 is nan.
 
     d/dh |h|^r h  =  |h|^r + r |h|^(r-1) sign(h) h        0 + inf * 0 at h = 0, where the limit is 0
 
@@ -15,7 +15,7 @@ __all__ = ["AutogradPower"]
 
 
 class AutogradPower(PowerDecay):
-    r"""decay(h) = |h|^r h, with the derivative that autograd makes of `h.abs() ** r * h`.
+    r"""Computes decay(h) = |h|^r h, with the derivative that autograd makes of `h.abs() ** r * h`.
 
     Args:    exponent: r >= 0, no unit.
     Shape:   h (..., hidden) -> (..., hidden).

@@ -1,4 +1,4 @@
-r"""Models of values that are seen at times of their own, some of them missing, by name: x_k = [values, seen or not].
+r"""Names models of values that are seen at times of their own, some of them missing: x_k = [values, seen or not].
 
     gru-d  ode-rnn  gru-ode-bayes       between stamps the state runs on its own, at each one it jumps
     gru-backward  gated-backward        dh/dt = rate (candidate - h), x_k acting from the stamp before up to its own

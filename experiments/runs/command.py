@@ -1,4 +1,4 @@
-r"""`ctrnn train`: one run, or several, one after another, where a setting has several values, `--set seed=0,1,2 hidden=32,64`.
+r"""Runs `ctrnn train`: one training, or one after another where settings have several values, `--set seed=0,1,2 hidden=32,64`.
 
 DIR/seed-0-hidden-32/    DIR/seed-0-hidden-64/    ...        every value with every other, in folders of their own
 """
@@ -48,7 +48,7 @@ def run(task: str, field: str, integrator: str, words: Sequence[str], folder: Pa
 
 
 def swept(task: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    r"""The name of each run's folder and its `KEY=VALUE` words; one run without a name where no setting has several values.
+    r"""Return the name of each run's folder and its `KEY=VALUE` words; one without a name where no setting has several values.
 
     A setting that is a sequence itself has its commas for that.
 
@@ -73,7 +73,7 @@ def swept(task: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def _is_sequence(task: str, key: str) -> bool:
-    """Whether a value with commas is one value; of a key that is not known it is, and refused as one."""
+    """Return whether a value with commas is one value; of a key that is not known it is, and refused as one."""
     kinds = SHARED if any(key in setting_types(kind) for kind in SHARED) else (task_named(task),)
     return _holds_tuple(next((setting_types(kind)[key] for kind in kinds if key in setting_types(kind)), tuple))
 
@@ -87,7 +87,7 @@ def _word(value: str) -> str:
 
 
 def _run_one(configuration: Configuration, folder: Path, resume: bool) -> bool:
-    """Whether it was finished; the result is on stdout, what went wrong on stderr."""
+    """Train one, and return whether it was finished; the result is on stdout, what went wrong on stderr."""
     from experiments.runs import training  # noqa: PLC0415 (torch)
     from experiments.runs.processes import is_first  # noqa: PLC0415
     from experiments.runs.stopping import StoppedError  # noqa: PLC0415

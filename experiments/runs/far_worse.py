@@ -22,7 +22,7 @@ TIMES, ERRORS, BEYOND_CHANCE = 1.5, 4.0, 100.0
 
 
 def far_worse(task: Task, loss: float, answers: Iterable[tuple[Batch, Tensor]]) -> str:
-    r"""How much worse a test loss is than a guess and what to try, "" where it is not far worse, or no guess is known.
+    r"""Say how much worse a test loss is than a guess and what to try, "" where it is not far worse, or no guess is known.
 
     The guess is the task's baseline "memoryless", or the largest one; no loss is a multiple of a guess that loses nothing.
 
@@ -45,7 +45,7 @@ def far_worse(task: Task, loss: float, answers: Iterable[tuple[Batch, Tensor]]) 
 
 
 def _standard_error(task: Task, answers: Iterable[tuple[Batch, Tensor]]) -> float:
-    """Of a mean over sequences, each weighted by what counts in it; infinite for a single one."""
+    """Compute the standard error of a mean over sequences, each weighted by what counts in it; infinite for a single one."""
     pairs = []
     for batch, outputs in answers:
         for k in range(batch.size):

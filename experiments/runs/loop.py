@@ -1,4 +1,4 @@
-r"""The training loop, shared by runs, patients, the demo and models of symbols.
+r"""Defines the training loop, which runs, patients, the demo and models of symbols share.
 
 learn, learn, ..  evaluate: the best so far?  learn, ..       until it is finished, or a signal says that the time is up
 """
@@ -21,7 +21,7 @@ Progress = Callable[[int, float, float], object]  # called with step, loss and r
 
 
 class Loop(ABC):
-    """A model in training: subclasses say what a step is, when to evaluate, and when training is finished.
+    """Trains a model: subclasses say what a step is, when to evaluate, and when training is finished.
 
     step: how many were taken; seconds: all of them took, with evaluations; learned: without, by `clock`; best: the evaluation
     with the least loss, or the largest of another measure that `keep_by` names, and its step; {} before the first.
@@ -37,7 +37,7 @@ class Loop(ABC):
     @property
     @abstractmethod
     def finished(self) -> bool:
-        """Whether no step is left to take."""
+        """Return whether no step is left to take."""
 
     @abstractmethod
     def learn(self) -> dict[str, float]:
@@ -48,17 +48,17 @@ class Loop(ABC):
         """Measure the model, if an evaluation is due after this step; else {}."""
 
     def note(self, better: bool) -> None:  # noqa: B027 (not every loop has to)
-        """Called after each evaluation, with whether it is the best so far."""
+        """Note each evaluation, and whether it is the best so far."""
 
     def clock(self) -> float:
         return time.perf_counter()
 
     def stopped(self, interrupted: bool) -> bool:
-        """Whether to stop before it is finished."""
+        """Return whether to stop before it is finished."""
         return interrupted
 
     def state(self) -> State:
-        """What a checkpoint keeps."""
+        """Return what a checkpoint keeps."""
         return {"step": self.step, "seconds": self.seconds, "best": self.best}
 
     def run(self, record: Record | NoRecord | None = None, progress: Progress | None = None) -> None:

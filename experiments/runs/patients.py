@@ -33,7 +33,7 @@ SETTINGS = TrainingSettings(
 
 @dataclass(frozen=True)
 class EpochsTrained:
-    r"""What training on the patients ended with.
+    r"""Holds what training on the patients ended with.
 
     Args:    test: measures of the weights of the best epoch, counted from 1; validation: its AUROC; epochs: taken in all;
              seconds: that an epoch took, without evaluations, in the mean.

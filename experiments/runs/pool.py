@@ -1,4 +1,4 @@
-r"""Work handed out to worker processes: any death costs one piece of work, which is tried once more; all others go on.
+r"""Hands out work to worker processes: any death costs one piece of work, which is tried once more; all others go on.
 
     waiting  ->  a worker that is ready  ->  done, or failed
                       |
@@ -43,8 +43,10 @@ GRACE = 30.0  # seconds to finish a step and to save
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker does, with torch's threads: `begin`, module:function, is called once in each process, with `arguments`; what
-    it returns is called with each key."""
+    """Says what a worker does.
+
+    `begin`, module:function, is called once in each process, with `arguments`; what it returns is called with each key.
+    """
 
     begin: str
     arguments: tuple[Hashable, ...]
@@ -57,7 +59,7 @@ class Work:
 
 @dataclass(frozen=True)
 class End:
-    """How the work on a key ended: what was returned, the error that was raised, or in words how its process was lost."""
+    """Says how the work on a key ended: what was returned, the error that was raised, or in words how its process was lost."""
 
     key: Any
     returned: Any = None
@@ -66,7 +68,7 @@ class End:
 
     @property
     def result(self) -> Any:
-        """What was returned. Raises: the error, or RuntimeError where the process was lost."""
+        """Return what was returned. Raises: the error, or RuntimeError where the process was lost."""
         if self.error is not None or self.lost:
             raise self.error or RuntimeError(self.lost)
         return self.returned
@@ -74,8 +76,10 @@ class End:
 
 @dataclass
 class WorkerPool:
-    """At most `size` worker processes; `tick` is called with the keys at work about every `every` seconds, and whenever something
-    happened; None for `every`: then only."""
+    """Runs at most `size` worker processes.
+
+    `tick` is called with the keys at work about every `every` seconds, and whenever something happened; None: then only.
+    """
 
     size: int
     work: Work
@@ -134,12 +138,12 @@ class WorkerPool:
             self._workers.append(_Worker(process, ours))
 
     def _with_messages(self) -> list[_Worker]:
-        """Workers with a message, or that died: then the pipe ends."""
+        """Return the workers with a message, or that died: then the pipe ends."""
         ready = wait([worker.connection for worker in self._workers], self.every)
         return [worker for worker in self._workers if worker.connection in ready]
 
     def _remove(self, worker: _Worker) -> str:
-        """How it ended."""
+        """Remove a dead worker; return how it ended."""
         worker.process.join(GRACE)
         self._workers.remove(worker)
         worker.connection.close()
@@ -175,14 +179,14 @@ class _Worker:
     key: Any = None
 
     def give(self, key: object) -> None:
-        """A key, or None: no more. A dead one is found out by its pipe."""
+        """Send a key, or None: no more. A dead one is found out by its pipe."""
         self.key = key
         with suppress(OSError):
             self.connection.send(key)
 
 
 def _live(connection: Connection, work: Work) -> None:
-    """The whole life of a worker process."""
+    """Live the whole life of a worker process."""
     if hasattr(os, "setsid"):
         os.setsid()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(work.threads)  # torch reads them as it is imported
@@ -207,7 +211,7 @@ def _live(connection: Connection, work: Work) -> None:
 
 
 def _listen(connection: Connection, keys: SimpleQueue[Any]) -> None:
-    """Keys as they come; what comes after the last one is the end."""
+    """Read keys from the pipe until None, which is the end."""
     try:
         while True:
             key = connection.recv()

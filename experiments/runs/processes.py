@@ -28,7 +28,7 @@ __all__ = ["ALONE", "Processes", "is_first", "joined"]
 
 @dataclass(frozen=True)
 class Processes:
-    """`size` processes, of which this one is number `rank`; alone, nothing is sent, and no bit changes."""
+    """Says which of `size` processes this one is, number `rank`; alone, nothing is sent, and no bit changes."""
 
     rank: int = 0
     size: int = 1
@@ -109,7 +109,7 @@ def _size() -> int:
 
 @contextmanager
 def _others_needed() -> Iterator[None]:
-    """Raises: StoppedError where another process is gone."""
+    """Turn errors of sending into a StoppedError: another process is gone."""
     try:
         yield
     except RuntimeError as error:

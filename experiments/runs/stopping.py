@@ -1,4 +1,4 @@
-"""The status of a run, and the error of one that cannot go on: why, at which step, what is kept, what to try."""
+"""Names the statuses of a run, and raises the error of one that cannot go on: why, at which step, what is kept, what to try."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Status = Literal["completed", "diverged", "out of memory", "damaged", "not writa
 
 
 class StoppedError(RuntimeError):
-    r"""Training stopped at a step it cannot take; what was saved before is kept.
+    r"""Raised where training cannot take a step; what was saved before is kept.
 
     Args:    status: why; step: at which, None where it was none that failed.
     """

@@ -43,7 +43,7 @@ OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size 
 
 @dataclass(frozen=True)
 class Outcome:
-    r"""What a completed run ended with.
+    r"""Holds what a completed run ended with.
 
     Args:    measures: on the split "test"; seconds: that all steps took; steps: taken in all; already: whether the run was
              completed before, so that nothing was left to do; far_worse: in words, than a guess without memory, and what to
@@ -142,7 +142,7 @@ LOOKED_AT = {"longest", "modes", "size"}  # of a watch, by which it says where t
 
 
 class Training(Loop):
-    r"""A model that learns a task by gradient descent; `state` is all that changes in it.
+    r"""Trains a model on a task by gradient descent; `state` is all that changes in it.
 
     Args:    model: called model(xs, ts, lengths), trained in place; processes: that share each batch; batch_at: makes the batch
              of a step, by default drawn from the task by the seed and the step.
