@@ -51,8 +51,7 @@ SMOKE = SCALES[0]  # at which nothing is trained to decide anything
 KEY = re.compile(r"[a-z0-9][a-z0-9.-]*")
 DATA = "CTRNN_DATA"  # the environment variable in which `--data DIR` comes to worker processes
 Record = Mapping[str, Any]  # of a run that is done, as in DIR/runs/KEY/rows.json, see folder.py
-Cell = bool | int | float | str | None | Sequence[float]  # of a table
-Row = dict[str, Cell]  # what was measured, by name
+Row = dict[str, bool | int | float | str | Sequence[float] | None]  # what was measured, by name
 Point = dict[str, Any]  # axis -> a word, number or truth value, as JSON has them
 
 

@@ -111,16 +111,8 @@ def cell_rows(
 ) -> Iterator[Row]:
     """Time all candidates for these fields."""
     x = samples(sizes, session.device)
-    found = cell_candidates(session, sizes, x, fields)
-    cotangent = torch.randn(sizes.time, sizes.batch, sizes.hidden, device=x.device, dtype=x.dtype)
-
-    def job(candidate: CellCandidate, work: str) -> Job:
-        def run() -> object:
-            return candidate.forward(x) if work == FORWARD else candidate.backward(x, cotangent)
-
-        return Job(candidate.name, work, run, {"engine": candidate.engine, **facts})
-
-    yield from session.rows(part, str(sizes), [job(candidate, work) for candidate in found for work in works], PATIENCE)
+    jobs = _jobs(cell_candidates(session, sizes, x, fields), x, works, **facts)
+    yield from session.rows(part, str(sizes), list(jobs), PATIENCE)
 
 
 def layer_rows(session: Session, sizes: CellSizes) -> Iterator[Row]:
@@ -183,11 +175,11 @@ def _packed_candidate(name: str, engine: str, module: nn.Module, packed: PackedS
     return CellCandidate(name, engine, lambda x: module(packed._replace(data=x))[0].data, list(module.parameters()))
 
 
-def _jobs(found: Sequence[CellCandidate], x: Tensor) -> Iterator[Job]:
+def _jobs(found: Sequence[CellCandidate], x: Tensor, works: Sequence[str] = WORKS, **facts: object) -> Iterator[Job]:
     cotangent = torch.randn_like(found[0].forward(x))
-    for candidate, work in product(found, WORKS):
+    for candidate, work in product(found, works):
         run = partial(candidate.forward, x) if work == FORWARD else partial(candidate.backward, x, cotangent)
-        yield Job(candidate.name, work, run, {"engine": candidate.engine})
+        yield Job(candidate.name, work, run, {"engine": candidate.engine, **facts})
 
 
 def samples(sizes: CellSizes, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
