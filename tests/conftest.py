@@ -4,6 +4,7 @@ import gc
 import math
 import os
 import sys
+from itertools import islice
 
 import pytest
 from hypothesis import settings
@@ -69,6 +70,16 @@ def _no_program_is_kept(monkeypatch):
     from discretize.kernels.record.stored import Recorder  # noqa: PLC0415 - as torch
 
     monkeypatch.setattr(Recorder, "keep", lambda self: None)
+
+
+@pytest.fixture
+def few_settings(request, monkeypatch):
+    """In a default run code is compared with its record for one sample in each of the surroundings, and for three."""
+    if request.config.option.markexpr == "not slow":
+        from derivations.tracing import running  # noqa: PLC0415 - as torch
+
+        every = running._settings
+        monkeypatch.setattr(running, "_settings", lambda *of: islice(every(*of), len(running.SURROUNDINGS) + 1))
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,7 @@ def blocks(page):
 
 
 @pytest.fixture
-def as_a_user_would(tmp_path, monkeypatch):
+def as_a_user_would(tmp_path, monkeypatch, few_settings):
     monkeypatch.chdir(tmp_path)
     torch.set_default_dtype(torch.float32)  # `_same_start` puts it back
     torch.seed()  # what is shown must not hang on a seed that readers do not see

@@ -5,6 +5,7 @@ from cases import each
 
 from experiments.__main__ import main
 
+pytestmark = pytest.mark.usefixtures("few_settings")
 CELL = """
 import torch
 from sympy import symbols, tanh
