@@ -7,18 +7,26 @@ import itertools
 import pytest
 import torch
 
+ParameterSet = type(pytest.param())
+
 
 def each(names, cases):
-    """Run a test once for each case: `names` as in `pytest.mark.parametrize`, and several may be stacked."""
+    """Run one test over all cases: `names` as in `pytest.mark.parametrize`, and several may be stacked.
+
+    Cases that are marked, as slow say, are tests of their own, as in `pytest.mark.parametrize`.
+    """
     names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    cases = list(cases)
+    found = [case if isinstance(case, ParameterSet) else pytest.param(*([case] if len(names) == 1 else case)) for case in cases]
+    plain = [case.values for case in found if not case.marks]
+    marked = [pytest.param([case.values], marks=case.marks, id=case.id or spelt(case.values)) for case in found if case.marks]
+    place = f"{names[0]}_of"
 
     def decorate(test):
         @functools.wraps(test)
         def run(**others):
-            for case in cases:
+            for case in others.pop(place) if marked else plain:
                 torch.manual_seed(0)
-                values = dict(zip(names, [case] if len(names) == 1 else case, strict=True))
+                values = dict(zip(names, case, strict=True))
                 try:
                     test(**others, **values)
                 except BaseException as error:
@@ -27,10 +35,17 @@ def each(names, cases):
 
         del run.__wrapped__  # else pytest takes the names for fixtures
         left = [p for p in inspect.signature(test).parameters.values() if p.name not in names]
-        run.__signature__ = inspect.Signature(left)
-        return run
+        run.__signature__ = inspect.Signature(
+            [*left, *([inspect.Parameter(place, inspect.Parameter.KEYWORD_ONLY)] if marked else [])]
+        )
+        return pytest.mark.parametrize(place, [pytest.param(plain, id="every day"), *marked])(run) if marked else run
 
     return decorate
+
+
+def spelt(values):
+    """An id that is the same in every process, if there is one."""
+    return "-".join(str(value) for value in values if isinstance(value, str | int | float)) or None
 
 
 def diagonal(*tables):

@@ -39,43 +39,36 @@ def blocks(page):
             yield fence[2], following[2] if adjacent else ""
 
 
-@pytest.fixture
-def as_a_user_would(tmp_path, monkeypatch, few_settings):
-    monkeypatch.chdir(tmp_path)
-    torch.set_default_dtype(torch.float32)  # `_same_start` puts it back
-    torch.seed()  # what is shown must not hang on a seed that readers do not see
-    for registry in (TASKS, FIELDS, STUDIES):  # what a page adds is its own
-        monkeypatch.setattr(registry, "_added", {})
-
-
 CODE = [page for page in PAGES if "```python" in page.read_text()]
-KERNELS = {"speed.md", "tasks.md", "torch.md"}  # what these pages show, or what is ten seconds of training without
+BY_KERNELS = {"speed.md", "tasks.md", "torch.md"}  # what these pages show, or what is ten seconds of training without
+PAGES_BY = {
+    "by kernels": [page for page in CODE if page.name in BY_KERNELS],
+    "by steps": [page for page in CODE if page.name not in BY_KERNELS],
+}
 
 
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[pytest.mark.kernels] * (page.name in KERNELS)) for page in CODE],
-    ids=lambda page: page.name,
+    "engine",
+    [
+        pytest.param("by kernels", marks=pytest.mark.kernels),
+        "by steps",
+        pytest.param("by steps", marks=pytest.mark.slow, id="by kernels too"),
+    ],
 )
-@pytest.mark.usefixtures("as_a_user_would")
-def test_code_prints_what_the_page_shows(page):
-    assert_prints_what_it_shows(page)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in CODE if page.name not in KERNELS], ids=lambda page: page.name)
-@pytest.mark.usefixtures("as_a_user_would")
-def test_code_prints_the_same_by_kernels(page):
-    assert_prints_what_it_shows(page)
-
-
-def assert_prints_what_it_shows(page):
-    namespace = {"__name__": "__main__"}
-    for number, (code, shown) in enumerate(blocks(page), 1):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
-        assert printed.getvalue() == shown, f"{page.name}, block {number}"
+def test_code_prints_what_the_page_shows(engine, tmp_path, monkeypatch, few_settings, subtests):
+    monkeypatch.chdir(tmp_path)
+    torch.set_default_dtype(torch.float32)  # `_same_start` puts it back
+    for page in PAGES_BY[engine]:
+        with subtests.test(page=page.name), pytest.MonkeyPatch.context() as patch:
+            torch.seed()  # what is shown must not hang on a seed that readers do not see
+            for registry in (TASKS, FIELDS, STUDIES):  # what a page adds is its own
+                patch.setattr(registry, "_added", {})
+            namespace = {"__name__": "__main__"}
+            for number, (code, shown) in enumerate(blocks(page), 1):
+                printed = io.StringIO()
+                with contextlib.redirect_stdout(printed):
+                    exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
+                assert printed.getvalue() == shown, f"{page.name}, block {number}"
 
 
 def test_the_readme_is_about_ten_lines_of_python_and_two_targets_of_the_makefile():

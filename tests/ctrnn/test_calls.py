@@ -4,6 +4,7 @@ import inspect
 import pickle
 
 import pytest
+from cases import each
 
 import ctrnn
 import discretize
@@ -43,7 +44,7 @@ def test_what_a_class_does_does_not_depend_on_who_asks_for_it():
     assert ctrnn.gated is vars(ctrnn)["gated"]
 
 
-@pytest.mark.parametrize("package", [ctrnn, discretize])
+@each("package", [ctrnn, discretize])
 def test_public_names_keep_their_signatures_and_can_be_pickled(package):
     for name in package.__all__:
         value = getattr(package, name)

@@ -60,11 +60,6 @@ def test_a_number_that_is_not_finite_is_refused(value):
         checks.finite_number("number", value)
 
 
-def test_a_number_that_would_lose_its_gradient_is_refused():
-    with pytest.raises(ValueError, match=r"`number` is taken as a plain number.*pass `number.item\(\)`"):
-        checks.finite_number("number", torch.ones((), requires_grad=True))
-
-
 def test_bounds_include_what_they_say():
     assert checks.positive_number("n", 5e-324) == 5e-324
     assert checks.non_negative_number("n", 0) == 0.0
@@ -73,15 +68,6 @@ def test_bounds_include_what_they_say():
             checks.positive_number("n", value)
     with pytest.raises(ValueError, match="`n` must be at least 0, got -5e-324"):
         checks.non_negative_number("n", -5e-324)
-
-
-def test_the_first_value_that_is_not_finite_is_named():
-    values = zeros(3, 2)
-    values[1, 1], values[2, 0] = math.inf, math.nan
-    with pytest.raises(ValueError, match=r"`v` must be finite, got inf at index \(1, 1\) of shape \(3, 2\); fill or drop"):
-        checks.is_finite("v", values.requires_grad_())
-    checks.is_finite("v", zeros(0))
-    checks.is_finite("v", zeros(3, device="meta"))  # has no values to look at
 
 
 def test_under_vmap_values_are_let_through():
@@ -103,15 +89,6 @@ def test_a_field_without_parameters_takes_every_floating_dtype():
         assert torch.equal(Still(2, 3)(torch.ones(4, 2, dtype=dtype), h), zeros(4, 3, dtype=dtype))
     with pytest.raises((TypeError, ValueError), match=r"int64"):
         check_state(Still(2, 3), zeros(4, 3, dtype=torch.int64))
-
-
-def test_a_batched_state_has_two_axes_and_its_batch():
-    check_batched_state(field(), zeros(4, 5), 4)
-    for shape in ((3, 5), (5,), (1, 4, 5), (4, 4, 5)):
-        with pytest.raises(
-            ValueError, match=r"`h0` must have shape \(batch, state\) = \(4, 5\), got .*`field.initial_state\(4\)`"
-        ):
-            check_batched_state(field(), zeros(*shape), 4)
 
 
 @each(
@@ -155,6 +132,24 @@ def test_an_unbounded_end_lets_every_time_through():
         checks.within("t", times, 0.0, math.inf)
 
 
-def test_the_first_time_outside_is_named():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # A number that would lose its gradient is refused.
+    with pytest.raises(ValueError, match=r"`number` is taken as a plain number.*pass `number.item\(\)`"):
+        checks.finite_number("number", torch.ones((), requires_grad=True))
+    # The first value that is not finite is named.
+    values = zeros(3, 2)
+    values[1, 1], values[2, 0] = math.inf, math.nan
+    with pytest.raises(ValueError, match=r"`v` must be finite, got inf at index \(1, 1\) of shape \(3, 2\); fill or drop"):
+        checks.is_finite("v", values.requires_grad_())
+    checks.is_finite("v", zeros(0))
+    checks.is_finite("v", zeros(3, device="meta"))  # has no values to look at
+    # A batched state has two axes and its batch.
+    check_batched_state(field(), zeros(4, 5), 4)
+    for shape in ((3, 5), (5,), (1, 4, 5), (4, 4, 5)):
+        with pytest.raises(
+            ValueError, match=r"`h0` must have shape \(batch, state\) = \(4, 5\), got .*`field.initial_state\(4\)`"
+        ):
+            check_batched_state(field(), zeros(*shape), 4)
+    # The first time outside is named.
     with pytest.raises(ValueError, match=re.escape("`t` = 7.5 lies outside the interval [0.0, 5.0]")):
         checks.within("t", torch.tensor([1.0, 7.5, -3.0]), 0.0, 5.0)

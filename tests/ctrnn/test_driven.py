@@ -145,22 +145,19 @@ def test_a_value_that_is_no_speed_is_refused(speed, message):
         driven(1.5, torch.zeros(4, 5))
 
 
-def test_a_path_that_is_no_speed_is_refused():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # A path that is no speed is refused.
     # A recording of several features, or one that goes backwards, is not a clock's speed.
     h = torch.zeros(4, 5)
     with pytest.raises((TypeError, ValueError), match="`speed` must"):
         Driven(ctrnn.plain(3, 5), held(), HeldPath(torch.ones(5, 4, 5)))(1.5, h)
     with pytest.raises((TypeError, ValueError), match="`speed` must"):
         Driven(ctrnn.plain(3, 5), held(), HeldPath(-torch.ones(5, 1, 1)))(1.5, h)
-
-
-def test_a_clock_given_for_its_speed_is_refused():
+    # A clock given for its speed is refused.
     # Warps are callable: without a word, c(t) would be taken for c'(t).
     with pytest.raises(TypeError, match=r"`warp\.speed`; got the PiecewiseWarp itself"):
         Driven(ctrnn.plain(3, 5), held(), bent())
-
-
-def test_the_slope_of_a_bare_function_is_not_known():
+    # The slope of a bare function is not known.
     with pytest.raises(NotImplementedError, match="use a warp's `speed`"):
         Driven(ctrnn.plain(3, 5), held(), lambda t: t).speed.derivative(1.0)
 

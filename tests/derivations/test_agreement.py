@@ -101,11 +101,6 @@ def test_a_formula_that_is_not_the_code_is_refuted():
         assert verify(field).verdict == "does not hold as printed", name
 
 
-def test_what_the_grammar_cannot_read_is_refused_with_the_class_s_name():
-    with pytest.raises(ValueError, match=r"the formula of Scaled is no equation that could be proved: .* what y is"):
-        verify(with_formula(Scaled, "dh/dt = {scale} tanh(W h + U y)")())
-
-
 class Doubled(ctrnn.VectorField):
     """Reads one of its parts twice and the other not at all."""
 
@@ -127,11 +122,6 @@ def test_weights_of_one_letter_are_told_and_not_taken_for_one_another():
     assert verify(with_formula(Doubled, "dh/dt = 2 {second} - h")()).holds is True
     with pytest.raises(ValueError, match="stands for nowhere, which is not there"):
         verify(type("Lost", (Scaled,), {"formula": "dh/dt = Q h", "letters": {"Q": "nowhere"}})())
-
-
-def test_without_a_formula_equations_are_asked_for():
-    with pytest.raises(ValueError, match="LTCField has no `formula`"):
-        verify(ctrnn.ltc(1, 2))
 
 
 def leaky_equations(field, decay=lambda h: h, factor=1):
@@ -217,11 +207,6 @@ class Custom(ctrnn.VectorField):
         return self.function(self, projected, h)
 
 
-def test_an_unknown_operation_is_named_with_its_line_and_what_to_do():
-    with pytest.raises(UnknownOperation, match=r"(?s)aten\.sort.*no reading.*test_agreement.*Write it with.*operations\.py"):
-        symbolic(Custom(lambda self, x, h: h.sort(-1)[0]))
-
-
 def test_floats_are_the_rationals_they_are_and_ints_stay_ints():
     tenth = symbolic(Custom(lambda self, x, h: 0.1 * h)).flow[0].coeff(symbols.state(1)[0])
     assert tenth == Rational(*(0.1).as_integer_ratio())
@@ -235,7 +220,17 @@ def test_buffers_are_exact_numbers():
     assert list(symbolic(field).flow) == [h1 / 2, 3 * h2]
 
 
-def test_constants_that_are_no_numbers_are_refused():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # What the grammar cannot read is refused with the class s name.
+    with pytest.raises(ValueError, match=r"the formula of Scaled is no equation that could be proved: .* what y is"):
+        verify(with_formula(Scaled, "dh/dt = {scale} tanh(W h + U y)")())
+    # Without a formula equations are asked for.
+    with pytest.raises(ValueError, match="LTCField has no `formula`"):
+        verify(ctrnn.ltc(1, 2))
+    # An unknown operation is named with its line and what to do.
+    with pytest.raises(UnknownOperation, match=r"(?s)aten\.sort.*no reading.*test_agreement.*Write it with.*operations\.py"):
+        symbolic(Custom(lambda self, x, h: h.sort(-1)[0]))
+    # Constants that are no numbers are refused.
     with pytest.raises(ValueError, match="no real number"):
         symbolic(Custom(lambda self, x, h: h + float("inf")))
 

@@ -208,19 +208,6 @@ def test_a_rate_that_cannot_take_all_its_values_is_not_called_free(name):
         derivations.closed_under(Rated(NOT_FREE[name]))
 
 
-def test_gates_that_share_their_weights_are_not_free_each():
-    class Two(ctrnn.VectorField):
-        def __init__(self):
-            super().__init__(1, 2)
-            self.w, self.b = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(2))
-
-        def flow(self, x, h):
-            return torch.sigmoid(self.w * x + self.b) * (1 - h)
-
-    with pytest.raises(derivations.UnknownRate):
-        derivations.closed_under(Two())
-
-
 class RateInsideToo(ctrnn.VectorField):
     """a (tanh(a h) - h): c' a (tanh(a h) - h) is no member for another c' than 1."""
 
@@ -287,21 +274,6 @@ def test_a_frozen_number_is_a_coefficient_and_no_generator():
     assert "".join(str(equation.rhs) for equation in closure.witness).count("k")
 
 
-def test_generators_that_depend_on_each_other_prove_nothing():
-    class Hidden(ctrnn.VectorField):
-        """a h, with sin^2 + cos^2 - 1 added."""
-
-        def __init__(self):
-            super().__init__(1, 1)
-            self.a = nn.Parameter(torch.ones(()))
-
-        def flow(self, x, h):
-            return self.a * h + torch.sin(h) ** 2 + torch.cos(h) ** 2 - 1 + torch.sin(x) ** 2 + torch.cos(x) ** 2 - 1
-
-    with pytest.raises(derivations.UnknownRate):  # and not "none", because 1 sin^2 would have to be c' sin^2
-        derivations.closed_under(Hidden())
-
-
 VALUES = [
     (p, REALS), (Abs(p), Interval(0, oo)), (exp(p + 1), POSITIVE), (1 / p, Union(Interval.open(-oo, 0), POSITIVE)),
     (1 / (1 + exp(-p)), Interval.open(0, 1)), ((1 + exp(-p)) ** -2, Interval.open(0, 1)),
@@ -323,7 +295,33 @@ def test_a_statement_about_closure_can_fail():
     assert refuted.counterexample
 
 
-def test_what_is_no_field_is_refused():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # Gates that share their weights are not free each.
+    class Two(ctrnn.VectorField):
+        def __init__(self):
+            super().__init__(1, 2)
+            self.w, self.b = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(2))
+
+        def flow(self, x, h):
+            return torch.sigmoid(self.w * x + self.b) * (1 - h)
+
+    with pytest.raises(derivations.UnknownRate):
+        derivations.closed_under(Two())
+
+    # Generators that depend on each other prove nothing.
+    class Hidden(ctrnn.VectorField):
+        """a h, with sin^2 + cos^2 - 1 added."""
+
+        def __init__(self):
+            super().__init__(1, 1)
+            self.a = nn.Parameter(torch.ones(()))
+
+        def flow(self, x, h):
+            return self.a * h + torch.sin(h) ** 2 + torch.cos(h) ** 2 - 1 + torch.sin(x) ** 2 + torch.cos(x) ** 2 - 1
+
+    with pytest.raises(derivations.UnknownRate):  # and not "none", because 1 sin^2 would have to be c' sin^2
+        derivations.closed_under(Hidden())
+    # What is no field is refused.
     with pytest.raises(TypeError, match=r"must be a ctrnn\.VectorField, got Linear"):
         derivations.closed_under(nn.Linear(1, 1))
 

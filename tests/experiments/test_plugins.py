@@ -163,14 +163,6 @@ def test_a_file_that_adds_nothing_usable_is_refused_in_words(tmp_path, text, wor
     assert words.replace("FILE", str(path)) in capsys.readouterr().err
 
 
-def test_what_makes_no_field_is_refused_in_words():
-    FIELDS.add("lost", lambda inputs, hidden: 3)
-    FIELDS.add("broken", lambda inputs, hidden: 1 / 0)
-    for name, words in (("lost", "got int"), ("broken", "could not be called: ZeroDivisionError")):
-        with pytest.raises(UsageError, match=words):
-            built_field(name, 2, FieldSettings(hidden=3), generator(0))
-
-
 def test_installed_packages_offer_things_by_entry_points(tmp_path, monkeypatch):
     (tmp_path / "offers.py").write_text("class Offered:\n    pass\n")
     about = tmp_path / "offers-1.0.dist-info"
@@ -210,15 +202,6 @@ def test_objects_are_taken_where_names_are(file, tmp_path):
     assert "my-own-field" in FIELDS
 
 
-def test_what_has_no_name_is_refused_in_words():
-    with pytest.raises(UsageError, match=r"field is a name, or a thing with one, such as a class; got Relaxation"):
-        configuration("recall", ctrnn.gated(10, 4), "euler")
-    with pytest.raises(UsageError, match="integrator is a name, or a step map of discretize"):
-        configuration("recall", "gated", 3)
-    with pytest.raises(UsageError, match=r"the task int is no subclass of experiments.tasks.task.Task"):
-        configuration(3, "gated", "euler")
-
-
 # Sweeps
 
 
@@ -238,7 +221,21 @@ def test_several_values_are_as_many_runs_every_one_with_every_other():
             [configuration_from_words("recall", "gated", "euler", each) for _, each in swept("recall", [words])]
 
 
-def test_more_runs_than_anybody_means_and_two_in_one_folder_are_refused():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # What makes no field is refused in words.
+    FIELDS.add("lost", lambda inputs, hidden: 3)
+    FIELDS.add("broken", lambda inputs, hidden: 1 / 0)
+    for name, words in (("lost", "got int"), ("broken", "could not be called: ZeroDivisionError")):
+        with pytest.raises(UsageError, match=words):
+            built_field(name, 2, FieldSettings(hidden=3), generator(0))
+    # What has no name is refused in words.
+    with pytest.raises(UsageError, match=r"field is a name, or a thing with one, such as a class; got Relaxation"):
+        configuration("recall", ctrnn.gated(10, 4), "euler")
+    with pytest.raises(UsageError, match="integrator is a name, or a step map of discretize"):
+        configuration("recall", "gated", 3)
+    with pytest.raises(UsageError, match=r"the task int is no subclass of experiments.tasks.task.Task"):
+        configuration(3, "gated", "euler")
+    # More runs than anybody means and two in one folder are refused.
     many = ",".join(map(str, range(1000)))
     with pytest.raises(UsageError, match=r"--set asks for 1,000,000,000,000 runs, at most 1,000 are made at once"):
         swept("recall", [f"{key}={many}" for key in ("seed", "steps", "hidden", "batch")])

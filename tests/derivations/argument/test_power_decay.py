@@ -1,7 +1,6 @@
 """Slow forgetting, against numerical integration and the paper's own formula."""
 
 import mpmath
-import pytest
 from cases import each
 from sympy import Abs, Rational, S, exp, simplify
 
@@ -28,7 +27,7 @@ def test_at_its_half_life_half_is_left_of_either_sign():
         assert abs(closed_form(start, S(3), half_life(start, S(3))) - start / 2).evalf(30) < 1e-25
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         h0 * (1 + Abs(h0) ** r * s) ** (-1 / r),  # the r of eq. (21) again

@@ -6,6 +6,7 @@ from functools import partial
 import mpmath
 import pytest
 import sympy
+from cases import each
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from mpmath import mp
@@ -364,7 +365,7 @@ def run(kind, count):
     assert count < 100 or (found[True] and found[False])
 
 
-@pytest.mark.parametrize("kind", CHECKS)
+@each("kind", CHECKS)
 def test_a_verdict_is_so_in_numbers(kind):
     run(kind, 10)
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch import nn
 
 import ctrnn
@@ -50,7 +51,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "GRUCell" else n for n in RIGHT])
+@each("name", [pytest.param(n, marks=pytest.mark.slow) if n == "GRUCell" else n for n in RIGHT])
 def test_the_gradient_is_the_derivative(name):
     verdict = verify_gradient(RIGHT[name])
     assert verdict.verdict == "holds", verdict.evidence
@@ -74,10 +75,9 @@ def test_corners_are_left_out():
     assert not any(condition in (True, False) for condition in normed.defined_on)
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [lambda self, x, h: Doubling.apply(h) * x, lambda self, x, h: h.detach() * h + self.w * x],
-    ids=["a backward pass of its own", "a part detached"],
 )
 def test_a_wrong_gradient_is_refuted(code):
     assert verify_gradient(Cell(code)).holds is False

@@ -4,6 +4,7 @@ from functools import cache
 
 import mpmath
 import pytest
+from cases import each
 from sympy import Function, Rational, S, Symbol, exp, expand, lambdify, log, tanh
 
 from derivations.prover import symbols
@@ -53,7 +54,7 @@ def many_digits():
         yield
 
 
-@pytest.mark.parametrize("name", EXPLICIT)
+@each("name", EXPLICIT)
 def test_halving_dt_divides_the_local_error_by_2_to_the_order_and_one_more(name):
     errors = [flow(mpmath.mpf(1) / n) - one_step(name, Rational(1, n)) for n in (64, 128)]
     assert abs(mpmath.log(errors[0] / errors[1], 2) - MAPS[name].order - 1) < 0.1
@@ -62,7 +63,7 @@ def test_halving_dt_divides_the_local_error_by_2_to_the_order_and_one_more(name)
 EVERYDAY = ("taylor2", "exponential_euler", "frozen_trapezoid", "strang_splitting")
 
 
-@pytest.mark.parametrize("name", [n if n in EVERYDAY else pytest.param(n, marks=pytest.mark.slow) for n in EXPLICIT])
+@each("name", [n if n in EVERYDAY else pytest.param(n, marks=pytest.mark.slow) for n in EXPLICIT])
 def test_the_leading_term_is_the_error_of_a_short_step(name):
     u, step = Symbol("u"), Rational(1, 512)
     slopes = {Symbol(letter + "'" * k, real=True): known(u).diff(u, k).subs(u, START)
@@ -72,7 +73,7 @@ def test_the_leading_term_is_the_error_of_a_short_step(name):
     assert abs(error / mpmath.mpf(str(term)) - 1) < 0.02
 
 
-@pytest.mark.parametrize(("name", "coefficient"), [("backward_euler", -mpmath.mpf(1) / 2), ("trapezoid", -mpmath.mpf(1) / 12)])
+@each(("name", "coefficient"), [("backward_euler", -mpmath.mpf(1) / 2), ("trapezoid", -mpmath.mpf(1) / 12)])
 def test_an_implicit_step_found_numerically_misses_by_its_leading_term(name, coefficient):
     speed, dt, h = lambdify(Symbol("u"), field(Symbol("u")), "mpmath"), mpmath.mpf(1) / 512, mpmath.mpf(3) / 5
     residual = MAPS[name].residual
@@ -84,7 +85,7 @@ def test_an_implicit_step_found_numerically_misses_by_its_leading_term(name, coe
     assert abs((flow(dt) - after) / (coefficient * bend * dt ** (MAPS[name].order + 1)) - 1) < 0.02
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@each("k", [1, 2, 3])
 def test_phi_is_its_integral(k):
     # phi_k(z) = integral over (0, 1) of e^((1 - s) z) s^(k - 1)/(k - 1)!
     for z in (mpmath.mpf(-7) / 3, mpmath.mpf(1) / 50, mpmath.mpf(2)):

@@ -28,9 +28,7 @@ def derivative(h, s, r):
     return (1 + r * ALPHA * s * h**r) ** (-(r + 1) / r) if r else torch.exp(-ALPHA * s) + 0 * h
 
 
-@pytest.mark.parametrize(
-    ("solved", "r"), [(False, (0.0, 2.0)), (True, (2.0,)), pytest.param(True, (0.0, 0.5), marks=pytest.mark.slow)]
-)
+@each(("solved", "r"), [(False, (0.0, 2.0)), (True, (2.0,)), pytest.param(True, (0.0, 0.5), marks=pytest.mark.slow)])
 def test_without_input_they_are_the_closed_forms(solved, r):
     for exponent in r:
         closed_forms_are_met(exponent, solved)

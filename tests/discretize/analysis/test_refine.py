@@ -87,15 +87,6 @@ def test_float32_is_refined_down_to_its_rounding(monkeypatch):
     assert found.verdict.startswith("Yes")
 
 
-def test_what_cannot_be_refined_is_refused():
-    with pytest.raises(ValueError, match=r"no discretize\.DiscreteRNN"):
-        refine(nn.Linear(2, 2), torch.zeros(1, 2))
-    with pytest.raises(TypeError, match=r"torch\.nn\.Module"):
-        refine(ctrnn.gated, torch.zeros(1, 2))
-    with pytest.raises(ValueError, match="`halvings`"):
-        refine(slow(discretize.Euler()), torch.zeros(3, 1, 2), halvings=0)
-
-
 def test_a_step_that_does_not_have_its_order_is_not_called_an_ode():
     class Wrong(discretize.Euler):
         """Forgets that the input moves the state: of no order."""
@@ -127,7 +118,16 @@ def test_modes_of_parts_are_given_back_one_by_one_and_every_call_counts():
     assert both.drift[0] == pytest.approx(math.sqrt((alone[0] ** 2 + alone[1] ** 2) / 2))
 
 
-def test_a_part_that_the_data_does_not_reach_is_told():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # What cannot be refined is refused.
+    with pytest.raises(ValueError, match=r"no discretize\.DiscreteRNN"):
+        refine(nn.Linear(2, 2), torch.zeros(1, 2))
+    with pytest.raises(TypeError, match=r"torch\.nn\.Module"):
+        refine(ctrnn.gated, torch.zeros(1, 2))
+    with pytest.raises(ValueError, match="`halvings`"):
+        refine(slow(discretize.Euler()), torch.zeros(3, 1, 2), halvings=0)
+
+    # A part that the data does not reach is told.
     class Idle(nn.Module):
         def __init__(self):
             super().__init__()

@@ -118,7 +118,7 @@ def assert_same(found, expected, many, modules, **rounding):
         assert_close(parameter.grad, torch.stack([module.get_parameter(name).grad for module in modules]), **rounding)
 
 
-@pytest.mark.parametrize("name", thinned(MODELS, EVERY_DAY))
+@each("name", thinned(MODELS, EVERY_DAY))
 def test_an_ensemble_is_the_loop_over_its_modules(name):
     modules = networks_of(name)
     many, x = ensemble(modules), outputs_of(name, torch.randn(7, 4, 3))

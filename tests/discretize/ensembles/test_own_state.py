@@ -337,14 +337,6 @@ def test_what_a_call_leaves_as_it_was_is_no_state():
     assert "one after another" in many.stats["engine_why"]
 
 
-def test_hooks_that_note_activations_are_refused_by_name():
-    networks, noted = networks_of(["linear"]), []
-    many = ensemble(networks)
-    many.stacked[1].register_forward_hook(lambda module, given, output: noted.append(output))
-    with pytest.raises(ValueError, match=r"changes `1\._forward_hooks\[0\]`"):
-        many(torch.randn(5, 3))
-
-
 def views():
     module = nn.Linear(3, 3)
     module.register_buffer("diagonal", module.weight.detach().diagonal())
@@ -404,15 +396,21 @@ def test_settings_of_any_length_are_compared(make):
         ensemble(networks)
 
 
-def test_settings_of_one_content_and_two_classes_differ():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # Hooks that note activations are refused by name.
+    networks, noted = networks_of(["linear"]), []
+    many = ensemble(networks)
+    many.stacked[1].register_forward_hook(lambda module, given, output: noted.append(output))
+    with pytest.raises(ValueError, match=r"changes `1\._forward_hooks\[0\]`"):
+        many(torch.randn(5, 3))
+    # Settings of one content and two classes differ.
     import dataclasses  # noqa: PLC0415
 
     one, other = (dataclasses.make_dataclass(name, ["x"])(1) for name in ("One", "Other"))
     with pytest.raises(ValueError, match=r"`kept\.__class__`: it is Other, and it is One there"):
         ensemble([Keeps(one, replaces), Keeps(other, replaces)])
 
-
-def test_parameters_that_a_call_replaces_are_refused_by_name():
+    # Parameters that a call replaces are refused by name.
     class Renormed(nn.Linear):
         def forward(self, x):
             self.weight.data = self.weight.data.clamp(-0.1, 0.1)

@@ -101,7 +101,7 @@ def test_the_sample_read_is_the_one_whose_turn_it_is_even_where_the_clock_rounds
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(
+@each(
     ("knots", "ts"),
     [
         ([0.0, 0.1 + 0.2, 1.0], [0.3, 1.0]),  # starts an ulp before a knot
@@ -111,7 +111,7 @@ def test_the_sample_read_is_the_one_whose_turn_it_is_even_where_the_clock_rounds
         pytest.param([0.0, 1e9, 2e9], [0.0, 2e9], marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64])
+@each("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64])
 def test_segments_of_any_length_follow_one_another(knots, ts, dtype):
     field = ctrnn.leaky(2, 3, alpha=1.0 if knots[-1] < 1e6 else 1e-9, dtype=dtype)
     path = ctrnn.LinearPath(torch.randn(3, 1, 2, dtype=dtype), knots)

@@ -126,7 +126,7 @@ def check(states, changes):
                 assert_close(mine, theirs, rtol=1e-12, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}")  # the same sums
 
 
-@pytest.mark.parametrize("way", thinned(AGAIN, ("the adjoint", "blocks", "torchdiffeq's adjoint")))
+@each("way", thinned(AGAIN, ("the adjoint", "blocks", "torchdiffeq's adjoint")))
 def test_what_is_computed_again_is_of_the_field_that_was_solved_or_refused(way):
     check(AGAIN[way], CHANGES)
 

@@ -197,7 +197,7 @@ def solve_gated(ts, method="dopri5", path=ctrnn.LinearPath, seed=0, **settings):
 ASKED = [0.0, 0.7, 2.0, 4.5]
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path"),
     [("dopri5", ctrnn.HeldPath), ("rk4", ctrnn.LinearPath), ("rodas5p", ctrnn.HeldPath)]
     + [pytest.param(m, p, marks=pytest.mark.slow) for m in ("dopri8", "rodas5p", "euler") for p in (ctrnn.LinearPath,)],
@@ -357,7 +357,7 @@ def test_gradients_after_the_weights_changed_are_refused():
             assert torch.isfinite(trajectory(1.3)).all()
 
 
-@pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])
+@each("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])
 def test_gradients_flow_through_times_in_between(method):
     settings = {"max_step": 0.04} if method == "rk4" else {"rtol": 1e-7, "atol": 1e-7}
     weights = torch.randn(2, 2, 3)

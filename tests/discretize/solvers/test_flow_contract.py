@@ -55,24 +55,6 @@ def ways_to_run(field):
     yield lambda: ContinuousRNN(field)(x)
 
 
-def test_a_flow_that_torch_would_broadcast_is_refused_by_whatever_calls_it():
-    for kind, error, words in (
-        (FirstUnitOnly, ValueError, r"gives shape \(2, 1\) for a state of shape \(2, 3\)"),
-        (GivesAList, TypeError, "gives list, not a tensor"),
-    ):
-        for run in ways_to_run(kind(2, 3)):
-            with pytest.raises(error, match=words):
-                run()
-
-
-def test_a_flow_that_writes_into_its_state_is_refused_by_whatever_calls_it():
-    for run in ways_to_run(WritesIntoTheState(2, 3)):
-        with pytest.raises(ValueError, match=r"writes into the state .* `h.clone\(\)`"):
-            run()
-    with torch.inference_mode():  # where torch does not count writes
-        WritesIntoTheState(2, 3)(torch.randn(1, 2), torch.randn(1, 3))
-
-
 class Unprojected(VectorField):
     """Adds what it is given of two features to eight units."""
 
@@ -103,33 +85,6 @@ def all_ways(field, units):
     yield lambda: ContinuousRNN(field)(x)
     yield lambda: integrate(field, HeldPath(x), h, torch.arange(3.0))
     yield lambda: integrate(field, HeldPath(x), h, torch.arange(3.0).flip(0))
-
-
-def test_a_projection_that_is_missing_is_named_by_whatever_calls_the_field():
-    words = r"gets `project\(x\)`, here \((4, )?2, 2\): \w+ has no `project`.*not the 8 units.*nn.Linear\(2, 8\)"
-    for field in (Unprojected(), OfItsFeatures(2, 8)):
-        for run in all_ways(field, 8):
-            with pytest.raises(ValueError, match=words):
-                run()
-
-
-def test_a_failure_that_no_projection_would_cure_is_left_as_it_is():
-    class Failing(VectorField):
-        def flow(self, projected, h):
-            raise kind("the user's own words")
-
-    for kind in (RuntimeError, TypeError, torch.OutOfMemoryError, KeyError):
-        for sizes in ((2, 2), (3, 2)):
-            with pytest.raises(kind, match="the user's own words"):
-                Failing(*sizes)(torch.randn(4, sizes[0]), torch.randn(4, 2))
-
-
-def test_a_flow_of_other_arguments_is_refused_by_whatever_calls_it():
-    for run in all_ways(ReadsTheTime(2, 2), 2):
-        with pytest.raises(
-            TypeError, match=r"`flow` takes \(t, x, h\); it must take \(projected, h\).*integrate\(f, None, h0, ts\)"
-        ):
-            run()
 
 
 class Mean(VectorField):
@@ -274,6 +229,43 @@ def test_a_field_that_was_warned_of_under_fixed_steps_is_refused_by_adaptive_one
             integrate(drawn_together, None, h0, ts)
 
 
-def test_the_time_of_the_first_sample_is_not_that_of_all():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # A flow that torch would broadcast is refused by whatever calls it.
+    for kind, error, words in (
+        (FirstUnitOnly, ValueError, r"gives shape \(2, 1\) for a state of shape \(2, 3\)"),
+        (GivesAList, TypeError, "gives list, not a tensor"),
+    ):
+        for run in ways_to_run(kind(2, 3)):
+            with pytest.raises(error, match=words):
+                run()
+    # A flow that writes into its state is refused by whatever calls it.
+    for run in ways_to_run(WritesIntoTheState(2, 3)):
+        with pytest.raises(ValueError, match=r"writes into the state .* `h.clone\(\)`"):
+            run()
+    with torch.inference_mode():  # where torch does not count writes
+        WritesIntoTheState(2, 3)(torch.randn(1, 2), torch.randn(1, 3))
+    # A projection that is missing is named by whatever calls the field.
+    words = r"gets `project\(x\)`, here \((4, )?2, 2\): \w+ has no `project`.*not the 8 units.*nn.Linear\(2, 8\)"
+    for field in (Unprojected(), OfItsFeatures(2, 8)):
+        for run in all_ways(field, 8):
+            with pytest.raises(ValueError, match=words):
+                run()
+
+    # A failure that no projection would cure is left as it is.
+    class Failing(VectorField):
+        def flow(self, projected, h):
+            raise kind("the user's own words")
+
+    for kind in (RuntimeError, TypeError, torch.OutOfMemoryError, KeyError):
+        for sizes in ((2, 2), (3, 2)):
+            with pytest.raises(kind, match="the user's own words"):
+                Failing(*sizes)(torch.randn(4, sizes[0]), torch.randn(4, 2))
+    # A flow of other arguments is refused by whatever calls it.
+    for run in all_ways(ReadsTheTime(2, 2), 2):
+        with pytest.raises(
+            TypeError, match=r"`flow` takes \(t, x, h\); it must take \(projected, h\).*integrate\(f, None, h0, ts\)"
+        ):
+            run()
+    # The time of the first sample is not that of all.
     with pytest.raises(ValueError, match="changes with the other samples"):
         integrate(lambda t, h: -t[0] * h, None, torch.ones(3, 2), torch.arange(3.0))

@@ -61,7 +61,7 @@ def solution(field, path, name):
 GRID = [(name, path, times) for name in METHODS for path in PATHS for times in KINDS]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "path", "times", "fast"),  # of the others every day: against the fine steps of rk4, below
     [(name, "linear", "own", True) for name in ("rk4", "ExponentialEuler")]
     + [pytest.param(*case, False, marks=pytest.mark.slow) for case in GRID],
@@ -116,7 +116,7 @@ MEMORIES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "path"), MEMORIES)
+@each(("name", "path"), MEMORIES)
 def test_gradients_in_little_memory_are_the_same_to_rounding(name, path):
     settings = {"max_step": 0.4} if name not in ADAPTIVE else {"rtol": 1e-3, "atol": 1e-3}
     field = ctrnn.gated(2, 3)

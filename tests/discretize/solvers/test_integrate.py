@@ -43,7 +43,7 @@ def recording(time=8, batch=3, features=2):
     return torch.randn(time, batch, features)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "kind"),
     [("gated power 2", "held"), ("lstm", "held"), ("gru", "linear")]
     + [pytest.param(name, kind, marks=pytest.mark.slow) for name in NAMED for kind in ("held", "linear")],
@@ -152,7 +152,7 @@ def deviation(field, path, warp, tolerance, times=7):
     return float((warped.hs - original.hs).abs().max()) / tolerance
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "path_kind"),
     [("lstm", ctrnn.HeldPath), ("gated power 2", ctrnn.LinearPath)]
     + [pytest.param(name, kind, marks=pytest.mark.slow) for name in SMOOTH for kind in (ctrnn.HeldPath, ctrnn.LinearPath)],

@@ -32,7 +32,7 @@ def solve(h0, path=ctrnn.HeldPath, **settings):
     return integrate(field, path(xs), h0, TS, **{"rtol": 1e-6, "atol": 1e-6, **settings}), field
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "gradient"),
     [
         ("dopri5", Checkpointed(1e5)),

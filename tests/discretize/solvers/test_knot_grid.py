@@ -76,7 +76,7 @@ def worst(method, tolerance, spacing, path, seeds, fields=FIELDS, dtype=torch.fl
     return max(found)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path"),
     [("tsit5", "linear"), ("dopri8", "held"), *(pytest.param(m, p, marks=pytest.mark.slow) for m in METHODS for p in PATHS)],
 )

@@ -272,7 +272,7 @@ def test_the_planets_are_those_of_the_sky():
 # Each class by dopri5 and by one of the others; the slow run has the rest.
 EVERYDAY = {("dopri5", 1e-3): CLASSES, ("tsit5", 1e-3): ("B",), ("dopri8", 1e-6): ("E", "more")}
 LONG = [("dopri5", 1e-6), ("bosh3", 1e-3), ("tsit5", 1e-6), ("dopri8", 1e-3), ("dopri8", 1e-9), ("dopri5", 1e-9), ("tsit5", 1e-9)]
-every_case = pytest.mark.parametrize(
+every_case = each(
     ("group", "method", "tolerance"),
     [
         pytest.param(group, *case, marks=() if group in EVERYDAY.get(case, ()) else pytest.mark.slow)
@@ -375,11 +375,11 @@ def stiffly(name, method, tolerance, **settings):
     return STIFF[name].solve(method, tolerance, tolerance * NOTHING.get(name, 1), **settings)
 
 
-every_stiff = pytest.mark.parametrize("name", ["pulled", "robertson", pytest.param("van der pol", marks=pytest.mark.slow)])
+every_stiff = each("name", ["pulled", "robertson", pytest.param("van der pol", marks=pytest.mark.slow)])
 
 
 @every_stiff
-@pytest.mark.parametrize("tolerance", [1e-3, pytest.param(1e-6, marks=pytest.mark.slow)])
+@each("tolerance", [1e-3, pytest.param(1e-6, marks=pytest.mark.slow)])
 def test_stiff_problems_are_solved_within_tolerance_in_few_steps(name, tolerance):
     trajectory = stiffly(name, "rodas5p", tolerance)
     expected = stiff_reference(name, tolerance)

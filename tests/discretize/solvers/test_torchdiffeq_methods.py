@@ -139,15 +139,14 @@ def test_a_solve_that_it_gives_up_says_where_and_what_to_try():
         integrate(lambda t, h: h**2, None, h0, torch.tensor([0.0, 8.0]), method="torchdiffeq:euler", max_step=0.5)
 
 
-def test_an_assertion_of_the_field_s_own_stays_one():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # An assertion of the field s own stays one.
     def flow(t, h):
         raise AssertionError("mine")
 
     with pytest.raises(AssertionError, match="mine"):
         integrate(flow, None, torch.ones(1, 1), torch.tensor([0.0, 1.0]), method="torchdiffeq:dopri5")
-
-
-def test_what_it_cannot_do_is_refused_in_words():
+    # What it cannot do is refused in words.
     field, x = ctrnn.gated(1, 2), torch.randn(3, 2, 1)
     with pytest.raises(ValueError, match="did you mean 'torchdiffeq:dopri5'"):
         ContinuousRNN(field, "torchdiffeq:dopry5")

@@ -68,7 +68,7 @@ def gradients(name, at, exponent, dtype):
     return first.item(), second.item()
 
 
-@pytest.mark.parametrize("name", STEPS)
+@each("name", STEPS)
 @given(
     at=st.floats(-2, 2).filter(lambda at: abs(at) >= 1e-150),
     exponent=st.sampled_from(EXPONENTS),
@@ -95,7 +95,7 @@ def test_first_and_second_derivatives_are_those_of_the_closed_form(name, at, exp
         assert found == pytest.approx(expected, rel=2000 * numbers.eps, abs=2000 * numbers.eps), order
 
 
-@pytest.mark.parametrize("name", STEPS)
+@each("name", STEPS)
 @each("dtype", [torch.float32, torch.float64])
 @each("exponent", EXPONENTS)
 def test_gradients_are_finite_at_rest_and_where_floats_end(name, exponent, dtype):

@@ -55,28 +55,6 @@ def test_rows_are_numpys_whatever_the_dtype_and_order_of_bytes(tmp_path):
             part[torch.tensor([5])]
 
 
-def test_files_that_cannot_be_rows_are_refused_in_words(tmp_path):
-    full = saved(tmp_path / "full.npy", np.ones((5, 2), np.float32))
-    (tmp_path / "cut.npy").write_bytes(full.read_bytes()[:-1])
-    (tmp_path / "text.npy").write_text("a,b\n1,2\n")
-    (tmp_path / "folder.npy").mkdir()
-    np.save(tmp_path / "objects.npy", np.array([{}, {}]), allow_pickle=True)
-    for path, dims, kinds, message in [
-        (tmp_path / "no.npy", 2, "f", r"no.npy: cannot be read \(No such file"),
-        (tmp_path / "folder.npy", 2, "f", "not a file"),
-        (tmp_path / "text.npy", 2, "f", "is not a .npy file"),
-        (tmp_path / "cut.npy", 2, "f", "it is empty or cut off"),
-        (tmp_path / "objects.npy", 1, "f", "Python objects, not numbers"),
-        (full, 1, "f", r"has shape \(5, 2\); 1 axes are needed"),
-        (full, 2, "iu", "values of type float32; whole numbers"),
-        (saved(tmp_path / "none.npy", np.ones((0, 2))), 2, "f", "none of them empty"),
-        (saved(tmp_path / "c.npy", np.ones(3, complex)), 1, "fiu", "complex128; numbers are needed"),
-        (saved(tmp_path / "f.npy", np.ones((3, 4), order="F")), 2, "f", "column by column"),
-    ]:
-        with pytest.raises(UsageError, match=message):
-            MappedRows(path, dims, kinds)
-
-
 def test_bounds_are_looked_at_in_every_piece_and_numbers_as_they_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(mapped, "PIECE", 4)
     whole = saved(tmp_path / "labels.npy", np.array([0, 1, 2, 1, 0, 1, 3, 1, -1]))
@@ -125,7 +103,28 @@ def test_a_batch_is_what_the_files_have(folder):
     assert task.target_counts() == {"blind": [[17, 17, 16]]}
 
 
-def test_files_that_do_not_fit_each_other_are_refused(folder):
+def test_what_is_asked_wrongly_is_refused_in_words(tmp_path, folder):
+    # Files that cannot be rows are refused in words.
+    full = saved(tmp_path / "full.npy", np.ones((5, 2), np.float32))
+    (tmp_path / "cut.npy").write_bytes(full.read_bytes()[:-1])
+    (tmp_path / "text.npy").write_text("a,b\n1,2\n")
+    (tmp_path / "folder.npy").mkdir()
+    np.save(tmp_path / "objects.npy", np.array([{}, {}]), allow_pickle=True)
+    for path, dims, kinds, message in [
+        (tmp_path / "no.npy", 2, "f", r"no.npy: cannot be read \(No such file"),
+        (tmp_path / "folder.npy", 2, "f", "not a file"),
+        (tmp_path / "text.npy", 2, "f", "is not a .npy file"),
+        (tmp_path / "cut.npy", 2, "f", "it is empty or cut off"),
+        (tmp_path / "objects.npy", 1, "f", "Python objects, not numbers"),
+        (full, 1, "f", r"has shape \(5, 2\); 1 axes are needed"),
+        (full, 2, "iu", "values of type float32; whole numbers"),
+        (saved(tmp_path / "none.npy", np.ones((0, 2))), 2, "f", "none of them empty"),
+        (saved(tmp_path / "c.npy", np.ones(3, complex)), 1, "fiu", "complex128; numbers are needed"),
+        (saved(tmp_path / "f.npy", np.ones((3, 4), order="F")), 2, "f", "column by column"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            MappedRows(path, dims, kinds)
+    # Files that do not fit each other are refused.
     for name, values, message in [
         ("train-labels.npy", np.arange(50) % 4, r"train-labels\.npy: has 3 in row 3, counted from 0; numbers from 0 to 2"),
         ("test-xs.npy", np.zeros((9, 6, 3)), "test-xs.npy: has 3 features a sample, and train-xs.npy has 2"),

@@ -157,7 +157,8 @@ def test_times_of_shapes_that_are_not_exponential():
     assert math.isnan(times["broken"])
 
 
-def test_what_does_not_fit_is_refused():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # What does not fit is refused.
     for change, error, message in [
         ({"rnn": ctrnn.gru(2, 4)}, TypeError, "`rnn` must be a discretize.DiscreteRNN or ContinuousRNN, got Relaxation"),
         ({"xs": torch.zeros(12, 2, dtype=torch.float64)}, ValueError, r"`xs` must be \(time, batch, input\)"),
@@ -174,9 +175,7 @@ def test_what_does_not_fit_is_refused():
         settings = {"rnn": discretize.DiscreteRNN(ctrnn.gru(2, 4)), "xs": torch.zeros(12, 3, 2), "at": 2, "horizon": 5}
         with pytest.raises(error, match=message):
             forgetting(**(settings | change))
-
-
-def test_what_is_no_influence_is_refused():
+    # What is no influence is refused.
     with pytest.raises(TypeError, match=r"floating point, got torch.int64"):
         forgetting_times(torch.zeros(3, 4, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"must be \(horizon, hidden\), got shape \(3,\)"):

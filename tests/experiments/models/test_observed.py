@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from cases import each
 from datasets import make_patients
 from torch.testing import assert_close
 
@@ -24,13 +25,12 @@ def folder(tmp_path_factory):
     return str(made)
 
 
-@pytest.mark.parametrize(
+@each(
     ("ours", "theirs", "tolerance"),
     [
         ({"method": Euler()}, {"method": "euler"}, 1e-12),  # the same sums
         ({"rtol": 1e-8, "atol": 1e-8}, {"rtol": 1e-8, "atol": 1e-8}, 1e-5),  # a thousand tolerances: of up to 70 solves
     ],
-    ids=["euler", "solved"],
 )
 def test_ode_rnn_written_with_torchdiffeq_gives_the_same_outputs(folder, ours, theirs, tolerance):
     (batch,) = Patients(data=folder, grid=4.0).evaluation("validation", 4, 4, seed=0)

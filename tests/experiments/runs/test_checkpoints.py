@@ -108,15 +108,6 @@ def test_one_that_cannot_be_read_is_an_error_and_nothing_takes_its_place(tmp_pat
     assert (tmp_path / name).is_dir()
 
 
-def test_another_file_of_torchs_is_no_checkpoint(tmp_path):
-    for k, content in enumerate([{}, {"format": 1}, {"format": "1", "state": {}, "sha256": ""}, [1, 2], torch.zeros(3)]):
-        folder = tmp_path / str(k)
-        folder.mkdir()
-        torch.save(content, folder / "checkpoint.pt")
-        with pytest.raises(DamagedError):
-            read_state(folder / "checkpoint.pt")
-
-
 def test_a_pickle_that_would_run_code_is_not_run(tmp_path):
     class Runs:
         def __reduce__(self):
@@ -144,7 +135,15 @@ def test_a_digest_sees_values_and_not_how_they_lie_in_memory():
     assert digest({"a": rows.T, "b": 1}) == digest({"b": 1, "a": rows.T.contiguous()})
 
 
-def test_a_digest_of_what_a_checkpoint_does_not_hold_is_refused():
+def test_what_is_asked_wrongly_is_refused_in_words(tmp_path):
+    # Another file of torchs is no checkpoint.
+    for k, content in enumerate([{}, {"format": 1}, {"format": "1", "state": {}, "sha256": ""}, [1, 2], torch.zeros(3)]):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        torch.save(content, folder / "checkpoint.pt")
+        with pytest.raises(DamagedError):
+            read_state(folder / "checkpoint.pt")
+    # A digest of what a checkpoint does not hold is refused.
     with pytest.raises(TypeError, match="got PurePosixPath at /'a'/0"):
         digest({"a": [PurePosixPath()]})
 

@@ -95,22 +95,6 @@ def test_what_is_said_without_memory_loses_what_the_task_says_it_does():
     assert_close(loss.item(), chosen.baselines()["memoryless"], rtol=0, atol=0.01)  # 200,000 answers
 
 
-def test_settings_that_make_no_task_are_refused_in_the_users_words():
-    refused = [
-        ({"clocks": ()}, "at least one speed"),
-        ({"clocks": (1.0, 32.0)}, "32 would for 16 / 32"),
-        ({"clocks": (3.0,)}, "whole numbers of samples"),
-        ({"clocks": (-1.0,)}, "clocks"),
-        ({"tau": 0.0}, "tau"),
-        ({"counted": "first"}, "'last' or 'all'"),
-        ({"alphabet": 2}, "alphabet"),
-        ({"characters": 0}, "characters"),
-    ]
-    for settings, words in refused:
-        with pytest.raises(ValueError, match=words):
-            ClockedRecall(**settings)
-
-
 # ---- symbols that move
 
 
@@ -334,15 +318,6 @@ def test_the_verdict_is_that_of_the_records():
     assert verdict_of(never, recorded({EXACT: BREAKS}, trained=EXACT)).word == "not reproduced"
 
 
-def test_a_verdict_waits_for_both_kinds_of_training_and_for_models_that_have_learned():
-    ours = recorded({EXACT: KEEPS}, trained=EXACT)
-    for records in ([ours], [recorded({"euler": BREAKS}), recorded({EXACT: KEEPS}, trained=EXACT, clock_given=False)]):
-        with pytest.raises(NotEnoughError, match="are needed"):
-            verdict_of(*records)
-    with pytest.raises(NotEnoughError, match="has learned"):
-        verdict_of(recorded({"euler": LOW}), recorded({EXACT: LOW}, trained=EXACT))
-
-
 def test_the_table_marks_what_is_not_finite_and_a_report_names_trainings_that_diverged():
     record = recorded({"euler": BREAKS, "exponential-euler": LOW})
     record["rows"][6].update(finite=False, largest=None, median=None)
@@ -494,7 +469,29 @@ def test_the_control_and_where_taylor_steps_lose_are_parts_of_the_verdict_on_rec
     assert played_verdict(taylor, exact).word == "partly"
 
 
-def test_no_verdict_on_recordings_comes_from_models_that_learned_nothing_or_from_one_kind():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # Settings that make no task are refused in the users words.
+    refused = [
+        ({"clocks": ()}, "at least one speed"),
+        ({"clocks": (1.0, 32.0)}, "32 would for 16 / 32"),
+        ({"clocks": (3.0,)}, "whole numbers of samples"),
+        ({"clocks": (-1.0,)}, "clocks"),
+        ({"tau": 0.0}, "tau"),
+        ({"counted": "first"}, "'last' or 'all'"),
+        ({"alphabet": 2}, "alphabet"),
+        ({"characters": 0}, "characters"),
+    ]
+    for settings, words in refused:
+        with pytest.raises(ValueError, match=words):
+            ClockedRecall(**settings)
+    # A verdict waits for both kinds of training and for models that have learned.
+    ours = recorded({EXACT: KEEPS}, trained=EXACT)
+    for records in ([ours], [recorded({"euler": BREAKS}), recorded({EXACT: KEEPS}, trained=EXACT, clock_given=False)]):
+        with pytest.raises(NotEnoughError, match="are needed"):
+            verdict_of(*records)
+    with pytest.raises(NotEnoughError, match="has learned"):
+        verdict_of(recorded({"euler": LOW}), recorded({EXACT: LOW}, trained=EXACT))
+    # No verdict on recordings comes from models that learned nothing or from one kind.
     with pytest.raises(NotEnoughError, match="are needed"):
         played_verdict(played_record("har", "euler", 0.5))
     with pytest.raises(NotEnoughError, match="has learned"):

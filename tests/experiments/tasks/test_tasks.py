@@ -96,13 +96,6 @@ def test_generators_of_other_words_are_others_and_all_are_of_63_bits():
     assert seeds[3] == int.from_bytes(hashlib.sha256(b"(0, 'a', 'b')").digest()[:8], "big") // 2
 
 
-def test_a_generator_takes_no_words_whose_text_may_change():
-    for word in [1.0, None, True, b"a", ("a",)]:
-        for words in ((0, word), (word, "a")):
-            with pytest.raises(TypeError, match="named by whole numbers and words"):
-                generator(*words)
-
-
 # what all tasks have
 
 
@@ -266,13 +259,6 @@ def test_numbers_at_the_end_are_compared_by_their_squares():
     scores = torch.randn(5, 2, 3, requires_grad=True)  # what stands after the end of a sequence changes no loss
     OfTheSequence().loss(scores, Batch(torch.zeros(5, 2, 1), torch.tensor([0, 1]), lengths=torch.tensor([2, 5]))).backward()
     assert (scores.grad.abs().sum(-1) > 0).nonzero().tolist() == [[1, 0], [4, 1]]
-
-
-def test_outputs_of_another_shape_are_refused():
-    for task in [EverySample(), OfTheSequence(), AtTheEnd()]:
-        batch = Batch(torch.zeros(5, 4, 1), torch.zeros(5, 4, dtype=torch.long))
-        with pytest.raises(ValueError, match=r"`outputs` must be \(time, batch, outputs\) = \(5, 4, \d\), got shape \(5, 4, 7\)"):
-            task.loss(torch.zeros(5, 4, 7), batch)
 
 
 # recall and text
@@ -663,7 +649,18 @@ def test_samples_that_are_kept_are_the_same_every_time_and_have_their_stamps(vow
             assert dataclasses.replace(task, clock_given=False).batch(3, generator(0)).ts is None
 
 
-def test_recordings_that_do_not_do_are_refused(tmp_path):
+def test_what_is_asked_wrongly_is_refused_in_words(tmp_path):
+    # A generator takes no words whose text may change.
+    for word in [1.0, None, True, b"a", ("a",)]:
+        for words in ((0, word), (word, "a")):
+            with pytest.raises(TypeError, match="named by whole numbers and words"):
+                generator(*words)
+    # Outputs of another shape are refused.
+    for task in [EverySample(), OfTheSequence(), AtTheEnd()]:
+        batch = Batch(torch.zeros(5, 4, 1), torch.zeros(5, 4, dtype=torch.long))
+        with pytest.raises(ValueError, match=r"`outputs` must be \(time, batch, outputs\) = \(5, 4, \d\), got shape \(5, 4, 7\)"):
+            task.loss(torch.zeros(5, 4, 7), batch)
+    # Recordings that do not do are refused.
     constant, draw = har_arrays()["signal"], np.random.default_rng(0)
     constant[4] = 2.0
     make_har(tmp_path, signal=constant)

@@ -60,12 +60,11 @@ def test_a_fitzhugh_nagumo_unit_fires_as_scipys_solution_does():
     assert quiet.max() < 0
 
 
-def test_a_voltage_has_no_time_scale_at_rest():
+def test_what_is_asked_wrongly_is_refused_in_words():
+    # A voltage has no time scale at rest.
     with pytest.raises(TypeError, match="whose visible units have no leak at rest"):
         ctrnn.timescales(ctrnn.fitzhugh_nagumo(3, 5))
-
-
-def test_what_makes_no_such_unit_is_refused():
+    # What makes no such unit is refused.
     with pytest.raises(ValueError, match="`alpha` must be positive, got 0"):
         ctrnn.adaptive(3, 5, alpha=0.0)
     with pytest.raises(ValueError, match="`rho` must be positive, got -1"):

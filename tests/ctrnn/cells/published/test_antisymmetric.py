@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -29,7 +30,7 @@ def test_without_diffusion_an_undriven_state_of_two_units_keeps_its_energy():
     assert (hs[1] - hs[0]).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("gated", [False, True])
+@each("gated", [False, True])
 def test_sums_of_weights_start_with_variance_1(gated):
     field = ctrnn.antisymmetric(100, 400, gated=gated, generator=torch.Generator().manual_seed(0))
     assert_close(field.weight_h.std().item(), 400**-0.5, rtol=0.01, atol=0)  # of 160000 draws

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch.nn.functional import one_hot
 from torch.testing import assert_close
 
@@ -33,7 +34,7 @@ def heard(part, x, activity):
     return total
 
 
-@pytest.mark.parametrize("edges", [2, None])
+@each("edges", [2, None])
 @torch.no_grad()
 def test_unit_euler_steps_are_the_papers_networks_edge_by_edge(edges):
     leaky, gated = moved(ctrnn.glnn(3, 5, edges)), moved(ctrnn.gnn(3, 5, edges, "logistic"))
@@ -87,7 +88,7 @@ def test_every_unit_hears_itself_and_as_many_others_as_asked_each_once():
     assert ((drawn[1:] - 160).abs() < 50).all()  # five standard deviations
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@each("activation", ACTIVATIONS)
 @torch.no_grad()
 def test_at_the_start_units_are_sums_over_the_past_that_fade_by_one_minus_mu(activation):
     field, nu = ctrnn.glnn(3, 6, activation=activation), torch.tensor([0.5, 0.3, 0.2])

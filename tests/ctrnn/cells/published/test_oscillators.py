@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -72,7 +73,7 @@ def test_weights_start_as_in_the_authors_code():
     assert not unicornn.bias.any()
 
 
-@pytest.mark.parametrize("field", [ctrnn.cornn(3, 5), ctrnn.unicornn(3, 5)])
+@each("field", [ctrnn.cornn(3, 5), ctrnn.unicornn(3, 5)])
 def test_oscillators_have_no_time_scales(field):
     with pytest.raises(TypeError, match="have no leak at rest, and so no forgetting time"):
         ctrnn.timescales(field)
@@ -80,7 +81,7 @@ def test_oscillators_have_no_time_scales(field):
         ctrnn.init.chrono_(field, 100)
 
 
-@pytest.mark.parametrize(("make", "name"), [(ctrnn.cornn, "gamma"), (ctrnn.cornn, "epsilon"), (ctrnn.unicornn, "alpha")])
+@each(("make", "name"), [(ctrnn.cornn, "gamma"), (ctrnn.cornn, "epsilon"), (ctrnn.unicornn, "alpha")])
 def test_negative_constants_are_refused(make, name):
     with pytest.raises(ValueError, match=f"`{name}` must be at least 0"):
         make(3, 5, **{name: -1.0})

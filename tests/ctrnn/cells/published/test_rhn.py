@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -44,7 +45,7 @@ def test_gates_start_at_their_bias_and_the_leak_keeps_its_digits_where_they_are_
     assert_close(ctrnn.timescales(field), 1 / leak[0].detach(), rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 10])
+@each("depth", [1, 2, 10])
 def test_chrono_has_all_layers_together_forget_in_the_time_that_was_drawn(depth):
     field = ctrnn.init.chrono_(ctrnn.rhn(3, 50, depth), 40, t_min=2, generator=torch.Generator().manual_seed(0))
     drawn = torch.empty(50, dtype=torch.float64).uniform_(2, 40, generator=torch.Generator().manual_seed(0))
