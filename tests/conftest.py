@@ -10,12 +10,15 @@ import pytest
 from hypothesis import settings
 
 THREADS = int(os.environ.get("CTRNN_TEST_THREADS", "1"))
-settings.register_profile("default", max_examples=40, deadline=None, derandomize=True)
-settings.load_profile("default")
+for name, examples in (("every day", 20), ("slow", 40)):
+    settings.register_profile(name, max_examples=examples, deadline=None, derandomize=True)
+settings.load_profile("slow")
 
 
 def pytest_configure(config):
     # The same kernels, built in a third of the time; the long tests have them as users do. Workers are given the variable.
+    if config.option.markexpr == "not slow":
+        settings.load_profile("every day")
     if config.option.markexpr == "not slow" and not hasattr(config, "workerinput"):
         os.environ["CTRNN_CXXFLAGS"] = f"-O0 {os.environ.get('CTRNN_CXXFLAGS', '')}".strip()
 

@@ -172,7 +172,7 @@ def test_in_derivations_only_agreement_and_tracing_load_torch():
     )
 
 
-def test_importing_the_packages_loads_no_library_until_a_name_is_used():
+def test_importing_loads_no_library_until_a_name_is_used_and_solving_none_that_only_compiling_and_events_need():
     names = [module_name(file) for file in INITS]
     run_python(
         "import importlib, os, sys\nos.environ['CTRNN_FUSED'] = '0'\n"
@@ -180,17 +180,10 @@ def test_importing_the_packages_loads_no_library_until_a_name_is_used():
         f"    loaded = [heavy for heavy in {HEAVY} if heavy in sys.modules]\n    assert not loaded, (name, loaded)\n"
         "import ctrnn, discretize\nctrnn.plain\nassert 'torch' in sys.modules\nimport torch\n"
         "discretize.DiscreteRNN(ctrnn.plain(1, 1))(torch.ones(2, 1, 1))\ndiscretize.Trajectory\n"
-        "assert 'matplotlib' not in sys.modules"  # nor does solving need figures
-    )
-
-
-def test_sequences_and_solves_load_nothing_that_only_compiling_and_events_need():
-    run_python(
-        "import os, sys, torch\nos.environ['CTRNN_FUSED'] = '0'\n"
         "from ctrnn import gated\nfrom discretize import ContinuousRNN, DiscreteRNN, Ensemble, Layers\n"
         "x = torch.ones(2, 1, 1)\nDiscreteRNN(gated(1, 2))(x)\nContinuousRNN(gated(1, 2))(x)[0].sum().backward()\n"
         "heavy = ['torch._dynamo', 'torch.fx.experimental.symbolic_shapes', 'sympy', 'scipy', 'pandas', 'torchdiffeq']\n"
-        "assert not [name for name in heavy if name in sys.modules]"
+        "assert not (loaded := [name for name in [*heavy, 'matplotlib'] if name in sys.modules]), loaded"
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-ALL_SETTINGS = {"test_deceiving_code", "test_operations", "test_samples"}
+ALL_SETTINGS = {"test_deceiving_code", "test_samples"}
 
 
 @pytest.fixture(autouse=True)

@@ -108,6 +108,7 @@ def test_a_derivation_raises_and_says_which_name_is_missing(without):
     assert str(raised.value) == why
 
 
+@pytest.mark.slow
 def test_a_torch_without_a_name_is_told_of_in_a_new_process():
     script = (
         "import sys, torch\ndel torch.fx.experimental.proxy_tensor.make_fx\n"

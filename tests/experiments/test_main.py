@@ -107,10 +107,8 @@ def test_the_command_finds_its_own_packages_before_folders_of_the_users(tmp_path
     assert "usage: ctrnn" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow  # test_interruption and the interrupted runs of test_command are the same in one process
+@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
 def test_an_interrupted_run_says_so_and_leaves_the_old_page(tmp_path, small, number, code, word):
     out = tmp_path / "out"
     out.mkdir()

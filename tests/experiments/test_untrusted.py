@@ -194,11 +194,12 @@ def test_a_device_that_is_full_is_one_line_and_an_exit_code_of_its_own():
         assert said.endswith("cannot be read or written (No space left on device).\n")
 
 
+@pytest.mark.slow  # test_demo and test_training are of full disks in one process
 @pytest.mark.parametrize(
     "words",
     [
         ["study", "run", "unwarped", "--scale", "smoke", "--out", "study"],
-        pytest.param(["derive", "--source", "huth-2020-lecture-slides", "--out", "ledger.html"], marks=pytest.mark.slow),
+        ["derive", "--source", "huth-2020-lecture-slides", "--out", "ledger.html"],
     ],
     ids=lambda words: words[0],
 )

@@ -239,7 +239,7 @@ class Table(nn.Module):
         return torch.cat([code(part, x, self.W, self.b) for part, (code, _) in zip(parts, TABLE.values(), strict=True)], -1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def table():
     module = Table().double()
     return module, symbolic(module)

@@ -23,10 +23,13 @@ from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Layers, Sequenc
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 
 
-@pytest.fixture(autouse=True)
-def short_sequences():
+@pytest.fixture
+def by_kernels():
     with kernels_for_all():
         yield
+
+
+by_kernels_too = pytest.mark.usefixtures("by_kernels")
 
 
 class Bump(ctrnn.VectorField):
@@ -118,6 +121,7 @@ def assert_same(found, expected, many, modules, **rounding):
         assert_close(parameter.grad, torch.stack([module.get_parameter(name).grad for module in modules]), **rounding)
 
 
+@by_kernels_too
 @each("name", thinned(MODELS, EVERY_DAY))
 def test_an_ensemble_is_the_loop_over_its_modules(name):
     modules = networks_of(name)
@@ -127,6 +131,7 @@ def test_an_ensemble_is_the_loop_over_its_modules(name):
     assert name not in COMPILED or many.stats["engine"] == "compiled"
 
 
+@by_kernels_too
 @each("name", ["gated", "lstm"])
 def test_a_kernel_gives_a_network_the_bits_that_it_has_alone(name):
     modules = networks_of(name)
@@ -143,6 +148,7 @@ LONG = {
 }
 
 
+@by_kernels_too
 @pytest.mark.parametrize("name", thinned(LONG, ("own field",)))
 def test_long_sequences_of_any_field_are_one_call_of_a_written_kernel(name):
     torch.manual_seed(1)
@@ -163,6 +169,7 @@ def test_long_sequences_of_any_field_are_one_call_of_a_written_kernel(name):
         assert_close(of_own[k], expected, **rounding)
 
 
+@by_kernels_too
 def test_a_written_kernel_of_many_networks_has_second_derivatives_and_those_of_shared_inputs():
     torch.manual_seed(1)
     modules = [DiscreteRNN(Bump(2, 3), dt=0.1) for _ in range(2)]
@@ -181,6 +188,7 @@ def test_a_written_kernel_of_many_networks_has_second_derivatives_and_those_of_s
         assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
+@by_kernels_too
 @settings(max_examples=6)
 @given(
     count=st.integers(1, 5),
@@ -199,6 +207,7 @@ def test_any_number_of_networks_samples_and_times(count, batch, time, name, own,
     assert_same(found, [torch.stack(parts) for parts in zip(*alone, strict=True)], many, modules, rtol=0, atol=1e-10)
 
 
+@by_kernels_too
 @each("name, own", [("gated", ("x",)), ("midpoint", ("h_0",)), ("dopri5", ("x", "h_0", "ts"))])
 def test_arguments_are_shared_or_of_each_network(name, own):
     modules = networks_of(name)
@@ -234,6 +243,7 @@ def test_each_network_goes_on_from_its_final_state(name):
 EXTRAS = {"lengths": [7, 2, 5, 1], "ts": torch.arange(8.0) * 0.3, "reset": torch.eye(7, 4) > 0}
 
 
+@by_kernels_too
 @crossed(key=EXTRAS, name=("gated", "dopri5", "layers", "midpoint"))
 def test_lengths_stamps_and_resets_are_for_all_networks(name, key):
     extra, modules = {key: EXTRAS[key]}, networks_of(name)

@@ -770,11 +770,6 @@ def kill_and_go_on(folder, kills, seed, steps):
     assert len(table(folder / "parts")) == steps
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="without fork a start costs seconds")
-def test_a_run_killed_at_any_moment_ends_on_the_same_bits(tmp_path):
-    kill_and_go_on(tmp_path, 2, 3, 40)  # a seed whose kills leave checkpoints: without the optimizer's state in them it fails
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="without fork a start costs seconds")
 def test_a_run_killed_a_hundred_times_ends_on_the_same_bits(tmp_path):
