@@ -172,12 +172,11 @@ def test_the_citation_file_and_the_changelog_know_the_version():
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_no_page_names_a_package_host():
+def test_pages_name_no_package_host_and_tests_that_are_there():
+    # No page names a package host.
     host = re.compile(r"https?://[^\s)]*(pypi|anaconda|conda-forge|pytorch\.org|files\.pythonhosted)")
     assert not [page.name for page in LINKED if host.search(page.read_text())]
-
-
-def test_the_tests_that_a_promise_names_are_there():
+    # The tests that a promise names are there.
     named = re.findall(r"`(tests/[^`]*)`", (ROOT / "docs" / "promises.md").read_text())
     assert len(named) >= 15
     assert [path for path in named if not (ROOT / path).exists()] == []

@@ -105,24 +105,21 @@ def test_masks_of_dropout_are_in_the_equations_once_they_are_drawn():
     assert_close(found["dh/dt"], drawn(x, h)[0], rtol=0, atol=1e-13)
 
 
-def test_a_field_without_input_has_no_input_in_its_equations():
-    assert ctrnn.plain(0, 2).equations == ("dh/dt = tanh(Wh h + b) - h",)
-    assert ctrnn.gru(0, 2, bias=False).equations[0] == "dh/dt = g * (tanh(sigma(Wrh h) * (Wh h)) - h)"
-
-
-def test_numbers_are_written_with_all_their_digits():
-    field = ctrnn.Relaxation(ctrnn.TanhCandidate(0, 2), ctrnn.FixedRate(1 / 3), ctrnn.LinearDecay())
-    assert field.equations == (f"dh/dt = {1 / 3!r} (tanh(Wh h + b) - h)",)
-    assert ctrnn.leaky(0, 2, decay=ctrnn.PowerDecay(0.1)).equations[0].endswith("- |h|^0.1 h)")
-
-
 def test_a_formula_of_what_is_not_there_is_refused_by_name():
     wrong = type("Wrong", (Named,), {"formula": "{cand}"})(2, 3)
     with pytest.raises(ValueError, match=r"the `formula` of Wrong names {cand}, which a Wrong has not"):
         formula_of(wrong)
 
 
-def test_a_factor_of_1_is_not_written():
+def test_equations_write_no_input_that_is_not_there_all_digits_and_no_factor_of_1():
+    # A field without input has no input in its equations.
+    assert ctrnn.plain(0, 2).equations == ("dh/dt = tanh(Wh h + b) - h",)
+    assert ctrnn.gru(0, 2, bias=False).equations[0] == "dh/dt = g * (tanh(sigma(Wrh h) * (Wh h)) - h)"
+    # Numbers are written with all their digits.
+    field = ctrnn.Relaxation(ctrnn.TanhCandidate(0, 2), ctrnn.FixedRate(1 / 3), ctrnn.LinearDecay())
+    assert field.equations == (f"dh/dt = {1 / 3!r} (tanh(Wh h + b) - h)",)
+    assert ctrnn.leaky(0, 2, decay=ctrnn.PowerDecay(0.1)).equations[0].endswith("- |h|^0.1 h)")
+    # A factor of 1 is not written.
     assert ctrnn.cornn(2, 3, epsilon=0.5).equations == ("dh/dt = z", "dz/dt = tanh(W h + U z + V x + b) - h - 0.5 z")
 
 

@@ -207,19 +207,6 @@ class Custom(ctrnn.VectorField):
         return self.function(self, projected, h)
 
 
-def test_floats_are_the_rationals_they_are_and_ints_stay_ints():
-    tenth = symbolic(Custom(lambda self, x, h: 0.1 * h)).flow[0].coeff(symbols.state(1)[0])
-    assert tenth == Rational(*(0.1).as_integer_ratio())
-    assert tenth != Rational(1, 10)
-    assert symbolic(Custom(lambda self, x, h: h / 3)).flow[0] == symbols.state(1)[0] / 3
-
-
-def test_buffers_are_exact_numbers():
-    field = Custom(lambda self, x, h: self.scale * h, scale=torch.tensor([0.5, 3.0]))
-    h1, h2 = symbols.state(2)
-    assert list(symbolic(field).flow) == [h1 / 2, 3 * h2]
-
-
 def test_what_is_asked_wrongly_is_refused_in_words():
     # What the grammar cannot read is refused with the class s name.
     with pytest.raises(ValueError, match=r"the formula of Scaled is no equation that could be proved: .* what y is"):
@@ -243,7 +230,17 @@ def test_a_parameter_under_two_names_has_one_set_of_letters():
     assert not any(u.name.startswith("rate.weight_h") for u in traced.flow.free_symbols)
 
 
-def test_the_traced_field_shows_its_own_names():
+def test_numbers_and_names_are_those_of_the_code():
+    # Floats are the rationals they are and ints stay ints.
+    tenth = symbolic(Custom(lambda self, x, h: 0.1 * h)).flow[0].coeff(symbols.state(1)[0])
+    assert tenth == Rational(*(0.1).as_integer_ratio())
+    assert tenth != Rational(1, 10)
+    assert symbolic(Custom(lambda self, x, h: h / 3)).flow[0] == symbols.state(1)[0] / 3
+    # Buffers are exact numbers.
+    field = Custom(lambda self, x, h: self.scale * h, scale=torch.tensor([0.5, 3.0]))
+    h1, h2 = symbols.state(2)
+    assert list(symbolic(field).flow) == [h1 / 2, 3 * h2]
+    # The traced field shows its own names.
     traced = symbolic(ctrnn.leaky(1, 2))
     assert list(traced.parameters) == ["candidate.weight_x", "candidate.weight_h", "candidate.bias", "rate.log_alpha"]
     assert traced.parameters["candidate.weight_h"][0, 1] == Symbol("candidate.weight_h[0,1]", real=True)

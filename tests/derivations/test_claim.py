@@ -20,12 +20,6 @@ def entry(*statements, given=(), sizes="", **more):
     return Source("this project")("a label", given=given, sizes=sizes).says("Words.", *statements, **more)
 
 
-def test_all_statements_must_be_proved():
-    assert decided(entry(TRUE, ALSO_TRUE, mutation=MUTATION)).verdict == HOLDS
-    assert decided(entry(TRUE, OPEN, mutation=MUTATION)).verdict == UNDECIDED
-    assert decided(entry(TRUE, OPEN, FALSE, mutation=MUTATION)).verdict == FAILS
-
-
 def test_assumptions_and_sizes_are_said_in_the_verdict():
     claim = decided(entry(TRUE, given=("x > 0",), mutation=MUTATION))
     assert (claim.verdict, claim.scope, claim.as_recorded) == (HOLDS_ASSUMING, "all sizes", True)
@@ -61,7 +55,12 @@ def test_a_kinder_reading_saves_what_is_false_as_printed_and_must_be_proved():
         entry(FALSE, reading=Correction("One.", TRUE), correction=Correction("Two.", TRUE))
 
 
-def test_a_verdict_other_than_recorded_is_seen():
+def test_a_verdict_needs_all_statements_and_another_than_recorded_is_seen():
+    # All statements must be proved.
+    assert decided(entry(TRUE, ALSO_TRUE, mutation=MUTATION)).verdict == HOLDS
+    assert decided(entry(TRUE, OPEN, mutation=MUTATION)).verdict == UNDECIDED
+    assert decided(entry(TRUE, OPEN, FALSE, mutation=MUTATION)).verdict == FAILS
+    # A verdict other than recorded is seen.
     assert not decided(entry(FALSE, mutation=MUTATION)).as_recorded
     assert not decided(entry(TRUE, recorded=UNDECIDED)).as_recorded
     assert decided(entry(OPEN, recorded=UNDECIDED)).as_recorded

@@ -66,18 +66,15 @@ def parameter(field, name):
     return found
 
 
-def test_a_sigmoid_gate_must_stay_below_one():
+def test_witnesses_say_how_a_parameter_moves():
+    # A sigmoid gate must stay below one.
     closure = derivations.closed_under(fields.gated(gate="global"))
     assert "0 < c'*g_1 < 1" in closure.assumption
     assert closure.witness == (Eq(Symbol("g_1'"), Symbol("c'", positive=True) * Symbol("g_1")),)
-
-
-def test_an_exponential_constant_is_moved_by_the_logarithm_of_the_speed():
+    # An exponential constant is moved by the logarithm of the speed.
     (witness,) = derivations.closed_under(ctrnn.leaky(1, 1)).witness
     assert str(witness) == "Eq(rate.log_alpha', rate.log_alpha + log(c'))"
-
-
-def test_the_networks_own_state_is_what_a_gate_of_its_own_cannot_warp():
+    # The networks own state is what a gate of its own cannot warp.
     closure = derivations.closed_under(fields.gated(gate="network"))
     assert closure.unit.func.__name__.startswith("h^g")
     assert closure.witness == (Eq(-1, -Symbol("c'", positive=True), evaluate=False),)

@@ -70,39 +70,28 @@ def test_a_solution_played_on_a_clock_solves_the_warped_equation(clock):
         assert residual(warped, {h: solution.subs(t, clock), x: drive.subs(t, clock)}) == 0, rate
 
 
-def test_coupled_units_stay_coupled():
+def test_a_clock_is_read_wherever_the_equations_have_a_time():
+    # Coupled units stay coupled.
     circle = [Eq(h.diff(t), -k), Eq(k.diff(t), h)]
     for warped in change_of_time(circle, t**2):
         assert residual(warped, {h: cos(t**2), k: sin(t**2)}) == 0
-
-
-def test_on_a_clock_that_shows_the_time_nothing_changes():
+    # On a clock that shows the time nothing changes.
     equations = [Eq(h.diff(t), -h + tanh(x) + t)]
     assert change_of_time(equations, t) == tuple(equations)
-
-
-def test_explicit_time_is_read_on_the_clock_and_signals_are_renamed():
+    # Explicit time is read on the clock and signals are renamed.
     (warped,) = change_of_time([Eq(h.diff(t), t * x + h)], alpha * t + 1)
     assert simplify(warped.rhs - alpha * ((alpha * t + 1) * x + h)) == 0
-
-
-def test_two_clocks_compose():
+    # Two clocks compose.
     equations = [Eq(h.diff(t), t * h + x)]
     twice = change_of_time(change_of_time(equations, t**2), 3 * t + 1)
     once = change_of_time(equations, (3 * t + 1) ** 2)
     assert simplify(twice[0].rhs - once[0].rhs) == 0
-
-
-def test_a_speed_already_there_is_read_on_the_new_clock():
+    # A speed already there is read on the new clock.
     (warped,) = change_of_time(change_of_time([Eq(h.diff(t), -h)], c(t)), d(t))
     assert warped.rhs == -h * d(t).diff(t) * Derivative(c(d(t)), d(t))
-
-
-def test_one_equation_may_come_without_a_list():
+    # One equation may come without a list.
     assert change_of_time(Eq(h.diff(t), -h), 2 * t)[0].rhs == -2 * h
-
-
-def test_a_unit_alone_takes_the_others_for_signals_on_its_own_clock():
+    # A unit alone takes the others for signals on its own clock.
     # Not what gates per unit do: there, unit 1 reads k on the clock of k.
     (warped,) = change_of_time([Eq(h.diff(t), k - h)], 2 * t)
     assert simplify(warped.rhs - 2 * (k - h)) == 0
@@ -121,11 +110,6 @@ def test_every_named_field_is_multiplied_by_the_speed():
 
 
 corners = [Abs(t - 1), Max(t, 2 * t - 1), Piecewise((t, t < 1), (2 * t, True)), floor(t) + t]
-
-
-def test_clocks_need_to_increase_on_positive_times_only():
-    for clock in (t**2, sqrt(1 + t), t**3 / 3, 1 - exp(-t)):
-        assert change_of_time([Eq(h.diff(t), -h)], clock), clock
 
 
 def test_what_is_asked_wrongly_is_refused_in_words():
@@ -190,11 +174,6 @@ def test_a_clock_states_what_makes_it_one():
         derivations.clock(t - t**2)
 
 
-def test_a_clock_may_stand_still_at_single_moments():
-    for reading in (t**3, (t - 1) ** 3, t + sin(t), t - sin(t), t + cos(t), log(cosh(t)), -1 / t, log(t)):
-        assert clock_conditions(reading, t) == (), reading
-
-
 @each(
     ("reading", "why"),
     [
@@ -230,14 +209,19 @@ def test_what_runs_backwards_for_a_moment_is_no_clock():
         derivations.clock(t - exp(-40 * (t - 3) ** 2) / 2)  # between 2.7 and 2.9 only
 
 
-def test_what_is_neither_proved_nor_refuted_of_a_clock_is_a_condition():
+def test_clocks_increase_or_are_told_where_not():
+    # Clocks need to increase on positive times only.
+    for clock in (t**2, sqrt(1 + t), t**3 / 3, 1 - exp(-t)):
+        assert change_of_time([Eq(h.diff(t), -h)], clock), clock
+    # A clock may stand still at single moments.
+    for reading in (t**3, (t - 1) ** 3, t + sin(t), t - sin(t), t + cos(t), log(cosh(t)), -1 / t, log(t)):
+        assert clock_conditions(reading, t) == (), reading
+    # What is neither proved nor refuted of a clock is a condition.
     a, other = Symbol("a", real=True), symbols.c(t)
     for reading in (a**2 * t, t + a * sin(t), sqrt(t**2 - 2 * t + 1) + t, t + log(other), t + 1 / (t + a), t + cos(sqrt(a) * t)):
         assert clock_conditions(reading, t), reading
     assert (other > 0) in clock_conditions(t + log(other), t)
-
-
-def test_the_moment_at_which_a_clock_runs_backwards_is_one():
+    # The moment at which a clock runs backwards is one.
     with pytest.raises(ValueError, match="backwards") as refused:
         derivations.clock(t - t**2 / 10**4)
     moment = Rational(re.search(r"at t = (\S+) is", str(refused.value))[1])

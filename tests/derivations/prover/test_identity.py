@@ -57,13 +57,6 @@ def test_verdicts_are_what_is_so():
         assert bool(verdict.counterexample) == (verdict.holds is False)
 
 
-def test_without_the_assumption_on_the_letter_it_is_refuted_and_the_number_breaks_it():
-    verdict = check(claim(sqrt(x**2), x))
-    assert verdict.verdict == "does not hold as printed"
-    assert verdict.holds is False
-    assert verdict.counterexample[x] < 0
-
-
 @each(
     "lhs, rhs",
     [
@@ -76,26 +69,28 @@ def test_what_sympy_cannot_decide_is_undecided_however_close_the_numbers_are(lhs
     assert (verdict.verdict, verdict.holds, verdict.counterexample) == ("undecided", None, None)
 
 
-def test_an_undecided_entry_leaves_a_matrix_undecided_and_a_false_one_refutes_it():
-    hard, easy, wrong = atan(p) + atan(1 / p) - pi / 2, (p + 1) ** 2 - p**2 - 2 * p - 1, p - 1
-    assert check(claim(Matrix([easy, hard]), Matrix([0, 0]))).holds is None
-    assert check(claim(Matrix([easy, hard, wrong]), Matrix([0, 0, 0]))).holds is False
-    assert check(claim(Matrix([easy, easy]), Matrix([0, 0]))).holds is True
-
-
-def test_absolute_values_are_decided_case_by_case():
-    verdict = check(claim(sign(x) * Abs(x) ** Rational(3, 2), sqrt(Abs(x)) * x))
-    assert verdict.holds is True
-    assert "3 cases of sign" in verdict.evidence
-
-
 def test_a_case_split_does_not_forget_zero(monkeypatch):
     # True for x > 0 and for x < 0, and 0 = 1 at x = 0; no number may help the proof to see it.
     monkeypatch.setattr(identity, "TRIALS_BEFORE", 0)
     assert check(claim(sign(x) ** 2, S.One)).holds is not True
 
 
-def test_numbers_respect_what_the_letters_are():
+def test_identities_are_decided_case_by_case_and_refuted_by_numbers():
+    # Without the assumption on the letter it is refuted and the number breaks it.
+    verdict = check(claim(sqrt(x**2), x))
+    assert verdict.verdict == "does not hold as printed"
+    assert verdict.holds is False
+    assert verdict.counterexample[x] < 0
+    # An undecided entry leaves a matrix undecided and a false one refutes it.
+    hard, easy, wrong = atan(p) + atan(1 / p) - pi / 2, (p + 1) ** 2 - p**2 - 2 * p - 1, p - 1
+    assert check(claim(Matrix([easy, hard]), Matrix([0, 0]))).holds is None
+    assert check(claim(Matrix([easy, hard, wrong]), Matrix([0, 0, 0]))).holds is False
+    assert check(claim(Matrix([easy, easy]), Matrix([0, 0]))).holds is True
+    # Absolute values are decided case by case.
+    verdict = check(claim(sign(x) * Abs(x) ** Rational(3, 2), sqrt(Abs(x)) * x))
+    assert verdict.holds is True
+    assert "3 cases of sign" in verdict.evidence
+    # Numbers respect what the letters are.
     verdict = check(claim(p + n, 2 * p + n))
     assert verdict.counterexample[p] > 0
     assert verdict.counterexample.get(n, S.One).is_integer

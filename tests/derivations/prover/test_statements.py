@@ -71,34 +71,28 @@ def test_what_is_so_holds():
         assert verdict.seconds > 0, name
 
 
-def test_what_is_not_so_is_refuted_by_numbers():
+def test_what_is_not_so_is_refuted_and_what_is_open_is_not_held_for_true():
+    # What is not so is refuted by numbers.
     for name, statement in WRONG.items():
         verdict = statement.decide()
         assert verdict.verdict == FAILS, (name, verdict.evidence)
         assert verdict.counterexample, name
-
-
-def test_what_cannot_be_decided_is_not_held_for_true():
+    # What cannot be decided is not held for true.
     for name, statement in OPEN.items():
         assert statement.decide().verdict == UNDECIDED, name
-
-
-def test_a_derivative_that_changes_sign_proves_nothing():
+    # A derivative that changes sign proves nothing.
     assert Less(S.Zero, g * (g - 10**6) ** 2 - g, rising=(g,)).decide().holds is not True
-
-
-def test_the_counterexample_of_an_inequality_lies_in_its_region():
+    # The counterexample of an inequality lies in its region.
     verdict = Less(x, S.One, region={x: (Rational(1, 2), 2)}).decide()
     ((letter, value),) = verdict.counterexample.items()
     assert letter == x
     assert 1 < value < 2
 
 
-def test_the_evidence_of_a_series_names_what_was_dropped():
+def test_the_evidence_says_what_was_done():
+    # The evidence of a series names what was dropped.
     assert "(-1/6) g^3" in Expands(exp(-g), g, 1 - g + g**2 / 2, 3).decide().evidence
-
-
-def test_the_evidence_of_a_mean_names_test_size_and_level():
+    # The evidence of a mean names test size and level.
     evidence = halves(Rational(1, 2)).decide().evidence
     assert evidence == halves(Rational(1, 2)).decide().evidence  # the same in every run
     for word in ("100000 draws", "99.9 %", "Student's t"):

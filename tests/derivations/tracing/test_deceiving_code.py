@@ -208,13 +208,6 @@ def test_a_gradient_that_is_another_when_it_is_run_is_refused(code):
         verify_gradient(Cell(code))
 
 
-def test_a_hook_on_a_weight_which_may_change_its_gradient_is_refused():
-    cell = Cell(lambda self, x, h: h * self.w)
-    cell.w.register_hook(lambda g: 2 * g)
-    with pytest.raises(ValueError, match="`w` has a hook"):
-        verify_gradient(cell)
-
-
 def test_frozen_weights_have_no_gradient_and_the_verdict_says_so():
     cell = Cell(lambda self, x, h: h * self.w)
     cell.w.requires_grad_(False)
@@ -224,7 +217,13 @@ def test_frozen_weights_have_no_gradient_and_the_verdict_says_so():
     assert "w, which are frozen" in verdict.evidence
 
 
-def test_a_weight_with_the_name_of_a_state_is_not_taken_for_it():
+def test_a_weight_with_a_hook_or_with_the_name_of_a_state_is_refused():
+    # A hook on a weight which may change its gradient is refused.
+    cell = Cell(lambda self, x, h: h * self.w)
+    cell.w.register_hook(lambda g: 2 * g)
+    with pytest.raises(ValueError, match="`w` has a hook"):
+        verify_gradient(cell)
+    # A weight with the name of a state is not taken for it.
     cell = Cell(lambda self, x, h: h * self.h_1)
     cell.h_1 = nn.Parameter(torch.ones(()))
     with pytest.raises(ValueError, match="would be called h_1"):

@@ -59,12 +59,6 @@ def test_equations_are_matched_by_their_left_sides_in_any_order():
     assert "in the order h_1(t), h_2(t)" in verify(rotation, [p, -q]).evidence
 
 
-def test_left_sides_exchanged_are_refuted():
-    exchanged = verify(rotation, [Eq(p.diff(t), p), Eq(q.diff(t), -q)])
-    assert exchanged.holds is False
-    assert exchanged.replay().differs
-
-
 WRONG = {
     "two equations for h_1": [Eq(q.diff(t), p), Eq(q.diff(t), p)],
     "no equation for h_2": [Eq(q.diff(t), p)],
@@ -129,22 +123,12 @@ def test_what_holds_only_where_the_code_is_defined_says_where(name):
     assert verdict.evidence.startswith("where ") or "; where " in verdict.evidence
 
 
-def test_where_the_equations_are_undefined_is_said_too():
-    verdict = verify(Step(lambda self, x, h: h), [exp(log(h1) + 1) / exp(1), h2 + log(h2) - log(h2)])
-    assert verdict.defined_on == (h1 > 0,) or verdict.holds is True
-
-
 def test_what_is_defined_everywhere_has_no_conditions():
     safe = Step(lambda self, x, h: (1 + h.square()).sqrt() / (2 + h.tanh()) + (h.exp() + 1).log())
     written = [sqrt(1 + h**2) / (2 + tanh(h)) + log(1 + exp(h)) for h in (h1, h2)]
     verdict = verify(safe, written)
     assert verdict.verdict == "holds"
     assert verdict.defined_on == ()
-
-
-def test_a_root_in_the_case_that_is_not_taken_needs_no_condition():
-    guarded = Step(lambda self, x, h: torch.where(h > 0, h.sqrt(), -h))
-    assert verify(guarded, [Piecewise((sqrt(h), h > 0), (-h, True)) for h in (h1, h2)]).defined_on == ()
 
 
 def test_of_what_is_defined_nowhere_nothing_is_proved():
@@ -174,27 +158,19 @@ def test_a_step_is_not_another_which_numbers_tell_at_once():
     assert verify(Stepped(discretize.Euler()), euler)
 
 
-def test_numbers_at_which_the_code_is_undefined_refute_nothing():
+def test_where_code_and_equations_are_defined_is_told_apart():
+    # Where the equations are undefined is said too.
+    verdict = verify(Step(lambda self, x, h: h), [exp(log(h1) + 1) / exp(1), h2 + log(h2) - log(h2)])
+    assert verdict.defined_on == (h1 > 0,) or verdict.holds is True
+    # A root in the case that is not taken needs no condition.
+    guarded = Step(lambda self, x, h: torch.where(h > 0, h.sqrt(), -h))
+    assert verify(guarded, [Piecewise((sqrt(h), h > 0), (-h, True)) for h in (h1, h2)]).defined_on == ()
+    # Numbers at which the code is undefined refute nothing.
     # They differ for h < 0, where torch says nan.
     assert verify(Step(lambda self, x, h: h.sqrt() * h.sqrt()), [Abs(h1), Abs(h2)]).holds is True
-
-
-def test_nor_do_they_where_two_letters_tell_where_it_is_defined():
+    # Nor do they where two letters tell where it is defined.
     code = Step(lambda self, x, h: (h - h.flip(-1)).sqrt().square() * torch.tensor([1.0, 0.0]))
     assert verify(code, [Abs(h1 - h2), 0 * h1]).holds is not False
-
-
-def test_equations_that_differ_at_one_point_only_are_refuted_there():
-    code = Step(lambda self, x, h: torch.where(h >= 0, 1.0, -1.0))
-    verdict = verify(code, [sign(h) for h in (h1, h2)])
-    assert verdict.holds is False
-    assert verdict.replay().differs
-
-
-def test_a_case_that_sympy_leaves_open_is_not_proved():
-    one = torch.tensor(1.0)
-    code = Step(lambda self, x, h: torch.where(one.sin() ** 2 + one.cos() ** 2 >= 1, h.abs(), -h.abs()))
-    assert not verify(code, [-Abs(h1), -Abs(h2)])
 
 
 def test_counterexamples_are_plain_and_torch_confirms_them():
@@ -214,7 +190,21 @@ def test_a_verdict_without_counterexample_has_nothing_to_replay():
         verify(rotation, [p, -q]).replay()
 
 
-def test_a_refutation_too_small_to_see_is_found_exactly():
+def test_what_is_not_so_is_refuted_however_little_it_differs():
+    # Left sides exchanged are refuted.
+    exchanged = verify(rotation, [Eq(p.diff(t), p), Eq(q.diff(t), -q)])
+    assert exchanged.holds is False
+    assert exchanged.replay().differs
+    # Equations that differ at one point only are refuted there.
+    code = Step(lambda self, x, h: torch.where(h >= 0, 1.0, -1.0))
+    verdict = verify(code, [sign(h) for h in (h1, h2)])
+    assert verdict.holds is False
+    assert verdict.replay().differs
+    # A case that sympy leaves open is not proved.
+    one = torch.tensor(1.0)
+    code = Step(lambda self, x, h: torch.where(one.sin() ** 2 + one.cos() ** 2 >= 1, h.abs(), -h.abs()))
+    assert not verify(code, [-Abs(h1), -Abs(h2)])
+    # A refutation too small to see is found exactly.
     assert verify(rotation, [p * (1 + Rational(1, 10**12)), -q]).holds is False
 
 

@@ -32,13 +32,6 @@ def test_the_unit_euler_cell_of_the_lstm_field_is_the_torch_lstm_cell():
     assert_close(state, torch.cat(theirs(x, (h, c)), -1), **ROUNDING)
 
 
-def test_a_cell_takes_its_own_step_length_unless_told_another():
-    field, x, h = ctrnn.gated(3, 5), torch.randn(4, 3), torch.randn(4, 5)
-    cell = DiscreteCell(field, dt=0.25)
-    assert_close(cell(x, h), h + 0.25 * field(x, h), rtol=0, atol=1e-15)
-    assert_close(cell(x, h, dt=0.5), h + 0.5 * field(x, h), rtol=0, atol=1e-15)
-
-
 @each("name", problems.NAMED_FIELDS)
 def test_a_batch_gives_the_same_answers_as_its_samples_one_by_one(name):
     field = problems.NAMED_FIELDS[name](3, 6)
@@ -79,11 +72,6 @@ def test_unrolling_starts_at_h0_and_is_the_loop_one_would_write():
     assert trajectory.stats["nfe"] == trajectory.stats["num_steps"] == 6
 
 
-def test_times_count_in_steps_of_the_cell():
-    trajectory = unroll(DiscreteCell(ctrnn.plain(1, 2), dt=0.25), torch.randn(4, 1, 1))
-    assert_close(trajectory.ts, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]))
-
-
 def test_a_sequence_of_one_sample_and_a_strided_one_are_fine():
     cell = DiscreteCell(ctrnn.lstm(2, 3))
     xs = torch.randn(4, 2, 5).transpose(1, 2)
@@ -92,7 +80,16 @@ def test_a_sequence_of_one_sample_and_a_strided_one_are_fine():
     assert unroll(cell, xs[:1]).hs.shape == (2, 5, 6)
 
 
-def test_float32_stays_float32():
+def test_a_cell_keeps_its_step_length_and_its_dtype():
+    # A cell takes its own step length unless told another.
+    field, x, h = ctrnn.gated(3, 5), torch.randn(4, 3), torch.randn(4, 5)
+    cell = DiscreteCell(field, dt=0.25)
+    assert_close(cell(x, h), h + 0.25 * field(x, h), rtol=0, atol=1e-15)
+    assert_close(cell(x, h, dt=0.5), h + 0.5 * field(x, h), rtol=0, atol=1e-15)
+    # Times count in steps of the cell.
+    trajectory = unroll(DiscreteCell(ctrnn.plain(1, 2), dt=0.25), torch.randn(4, 1, 1))
+    assert_close(trajectory.ts, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]))
+    # Float32 stays float32.
     cell = DiscreteCell(ctrnn.gated(2, 3, dtype=torch.float32))
     assert unroll(cell, torch.randn(4, 1, 2, dtype=torch.float32)).hs.dtype == torch.float32
 

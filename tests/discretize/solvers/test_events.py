@@ -234,12 +234,6 @@ def test_several_tensors_are_told_apart_in_events_too():
     assert_close(speed[-1, 0, 0].item(), math.sqrt(2) - since, rtol=0, atol=1e-8)
 
 
-def test_a_solve_of_some_without_time_tells_the_states_between():
-    ts = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
-    solved = integrate(rising, None, torch.zeros(2, 1), ts, **TIGHT)
-    assert_close(solved(torch.tensor([[1.0, 0.0]]))[0, :, 0], torch.tensor([1.0, 0.0]), **EXACT)
-
-
 ONE = Event(lambda t, h: h[:, 0])
 FREE, ZERO = ctrnn.gated(0, 2, dtype=torch.float64), torch.zeros(1, 2, dtype=torch.float64)
 WRONG = {
@@ -350,7 +344,12 @@ def test_masks_of_dropout_are_drawn_once_for_all_stops():
     assert_close(ends[1], ends[0], rtol=0, atol=1e-7)
 
 
-def test_a_batch_of_nobody_has_no_events():
+def test_nobody_has_events_and_some_may_have_no_time():
+    # A solve of some without time tells the states between.
+    ts = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
+    solved = integrate(rising, None, torch.zeros(2, 1), ts, **TIGHT)
+    assert_close(solved(torch.tensor([[1.0, 0.0]]))[0, :, 0], torch.tensor([1.0, 0.0]), **EXACT)
+    # A batch of nobody has no events.
     solved = integrate(rising, None, torch.zeros(0, 2), [0.0, 1.0, 2.0], events=[bounce(), bounce()])
     assert solved.hs.shape == (3, 0, 2)
     assert [len(found.times) for found in solved.events] == [0, 0]

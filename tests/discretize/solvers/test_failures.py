@@ -143,13 +143,6 @@ def test_too_few_steps_for_a_field_that_is_not_stiff_are_not_called_stiffness(me
     assert "max_num_steps" in error.hint
 
 
-def test_a_jump_that_no_step_is_short_enough_for_may_be_gone_over_by_min_step():
-    jumping = lambda x, h: torch.where(h > 0.3, -1.0, 1.0) * 1e3  # noqa: E731
-    error = failure(jumping, h0=torch.full((3, 2), 0.3), rtol=0, atol=2e-15, max_num_steps=1000)
-    assert "no step down to" in error.cause
-    assert "min_step" in error.hint
-
-
 def test_min_step_accepts_what_is_that_short_warns_and_counts():
     def f(x, h):
         return torch.where(h > 0.4, -1.0, -50.0)  # falls off an edge at t = 0.1
@@ -165,12 +158,16 @@ def test_min_step_accepts_what_is_that_short_warns_and_counts():
     assert_close(solved.hs[1], torch.full((3, 2), 0.4 - 50 * 0.4), rtol=0, atol=0.5)
 
 
-def test_min_step_does_not_hold_on_to_what_is_not_finite():
+def test_min_step_goes_over_a_jump_and_over_nothing_else():
+    # A jump that no step is short enough for may be gone over by min step.
+    jumping = lambda x, h: torch.where(h > 0.3, -1.0, 1.0) * 1e3  # noqa: E731
+    error = failure(jumping, h0=torch.full((3, 2), 0.3), rtol=0, atol=2e-15, max_num_steps=1000)
+    assert "no step down to" in error.cause
+    assert "min_step" in error.hint
+    # Min step does not hold on to what is not finite.
     error = failure(lambda x, h: torch.where(h < 0.4, math.nan, -h), min_step=0.01)
     assert "the field gives nan there" in error.cause
-
-
-def test_min_step_is_silent_where_no_step_was_forced():
+    # Min step is silent where no step was forced.
     solved = solve(lambda x, h: -h, min_step=1e-3)
     assert solved.stats["num_forced_steps"] == 0
 

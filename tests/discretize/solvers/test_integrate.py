@@ -258,12 +258,6 @@ def test_a_requested_time_is_the_end_of_a_step_and_changes_nothing_else():
     assert_close(many.hs[-1], few.hs[-1], rtol=0, atol=1e-7)
 
 
-def test_a_single_time_is_the_initial_state():
-    solved = integrate(ctrnn.plain(2, 3), ctrnn.HeldPath(recording()), torch.ones(3, 3), torch.tensor([2.0]))
-    assert torch.equal(solved.hs, torch.ones(1, 3, 3))
-    assert solved.stats["nfe"] == 0
-
-
 def test_statistics_count_what_the_field_saw():
     calls = []
 
@@ -296,13 +290,6 @@ def test_a_held_input_is_projected_once_for_the_whole_sequence():
 
     integrate(Watched(2, 2), ctrnn.HeldPath(recording()), torch.zeros(3, 2), torch.arange(9.0))
     assert shapes == [(8, 3, 2)]
-
-
-def test_non_contiguous_samples_and_states_give_the_same_answer():
-    field, xs, h0 = NAMED["gru"](2, 3), torch.randn(2, 3, 8).permute(2, 1, 0), torch.randn(3, 3).mT
-    ts = torch.arange(9.0)
-    strided = integrate(field, ctrnn.HeldPath(xs), h0, ts).hs
-    assert_close(strided, integrate(field, ctrnn.HeldPath(xs.contiguous()), h0.contiguous(), ts).hs, rtol=0, atol=1e-14)
 
 
 def zeros(*shape, **settings):
@@ -391,12 +378,6 @@ def test_autocast_does_not_reach_into_a_solve():
     assert torch.equal(cast.hs, plain.hs)
 
 
-def test_tolerances_and_steps_may_be_tensors_of_one_number():
-    field = ctrnn.plain(2, 3)
-    solved = call(field=field, rtol=torch.tensor([1e-5]), atol=np.float64(1e-6))
-    assert torch.equal(solved.hs, call(field=field, rtol=1e-5, atol=1e-6).hs)
-
-
 def test_a_step_map_need_not_be_hashable():
     @dataclasses.dataclass
     class Theta(Step):
@@ -410,7 +391,21 @@ def test_a_step_map_need_not_be_hashable():
     assert torch.equal(call(field=field, method=Theta(), max_step=0.5).hs, call(field=field, method=Euler(), max_step=0.5).hs)
 
 
-def test_times_beyond_an_end_by_a_few_ulp_are_the_end():
+def test_times_tolerances_and_states_may_come_in_any_form():
+    # A single time is the initial state.
+    solved = integrate(ctrnn.plain(2, 3), ctrnn.HeldPath(recording()), torch.ones(3, 3), torch.tensor([2.0]))
+    assert torch.equal(solved.hs, torch.ones(1, 3, 3))
+    assert solved.stats["nfe"] == 0
+    # Non contiguous samples and states give the same answer.
+    field, xs, h0 = NAMED["gru"](2, 3), torch.randn(2, 3, 8).permute(2, 1, 0), torch.randn(3, 3).mT
+    ts = torch.arange(9.0)
+    strided = integrate(field, ctrnn.HeldPath(xs), h0, ts).hs
+    assert_close(strided, integrate(field, ctrnn.HeldPath(xs.contiguous()), h0.contiguous(), ts).hs, rtol=0, atol=1e-14)
+    # Tolerances and steps may be tensors of one number.
+    field = ctrnn.plain(2, 3)
+    solved = call(field=field, rtol=torch.tensor([1e-5]), atol=np.float64(1e-6))
+    assert torch.equal(solved.hs, call(field=field, rtol=1e-5, atol=1e-6).hs)
+    # Times beyond an end by a few ulp are the end.
     ts = torch.tensor([0.0, 4.0 * (1 + 3e-16)])
     assert call(ts=ts).ts[-1] == 4.0
 

@@ -44,28 +44,12 @@ def test_a_missing_eeg_is_told_with_a_way_out(monkeypatch, tmp_path):
         load(None, None)
 
 
-def test_channels_are_standardized(tmp_path):
-    read = load(saved(tmp_path, 7 + 3 * noise(40, 3)), 10.0)
-    np.testing.assert_allclose(read.xs.mean(0), 0, atol=1e-14)
-    np.testing.assert_allclose(read.xs.std(0), 1, rtol=1e-13)
-    assert read.seconds == 4.0
-
-
-def test_standardizing_survives_the_largest_numbers(tmp_path):
-    values = noise(40, 1)
-    np.testing.assert_allclose(load(saved(tmp_path, 1e307 * values / abs(values).max()), 1.0).xs.std(0), 1)
-
-
 def test_a_constant_channel_becomes_zero_and_is_named(tmp_path):
     values = noise(20, 3)
     values[:, 1] = 0.1 + 0.2
     read = load(saved(tmp_path, values), 1.0)
     assert read.constant == ("2",)
     assert not read.xs[:, 1].any()
-
-
-def test_one_channel_may_be_a_vector(tmp_path):
-    assert load(saved(tmp_path, np.arange(20, dtype=np.int16)), 1.0).xs.shape == (20, 1)
 
 
 def test_of_a_long_file_only_the_first_samples_are_read(tmp_path):
@@ -88,7 +72,18 @@ def test_a_csv_file_may_have_a_row_of_names(tmp_path):
         np.testing.assert_array_equal(read.xs, load(saved(folder, values), 1.0).xs)
 
 
-def test_blank_lines_in_a_csv_file_are_skipped(tmp_path):
+def test_files_are_read_and_channels_standardized(tmp_path):
+    # Channels are standardized.
+    read = load(saved(tmp_path, 7 + 3 * noise(40, 3)), 10.0)
+    np.testing.assert_allclose(read.xs.mean(0), 0, atol=1e-14)
+    np.testing.assert_allclose(read.xs.std(0), 1, rtol=1e-13)
+    assert read.seconds == 4.0
+    # Standardizing survives the largest numbers.
+    values = noise(40, 1)
+    np.testing.assert_allclose(load(saved(tmp_path, 1e307 * values / abs(values).max()), 1.0).xs.std(0), 1)
+    # One channel may be a vector.
+    assert load(saved(tmp_path, np.arange(20, dtype=np.int16)), 1.0).xs.shape == (20, 1)
+    # Blank lines in a csv file are skipped.
     assert load(written(tmp_path, "\n\n".join(["1", "2", "3", "4"] * 5) + "\n\n"), 1.0).xs.shape == (20, 1)
 
 
