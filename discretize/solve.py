@@ -38,7 +38,7 @@ from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
 from discretize.solvers.diagnosis import slow_hint
 from discretize.solvers.engine import SolverState, SolverStats
 from discretize.solvers.equation import NumbersRefused, as_driven_field, driven_in, increasing_times, joined, times_within
-from discretize.solvers.events import Event, EventSolve, checked_events
+from discretize.solvers.events import WINDOWS, Event, EventSolve, checked_events
 from discretize.solvers.segments import chain_of
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
@@ -129,8 +129,9 @@ def solve(
     settings: Settings,
     speed: Path | Callable | None = None,
     events: Event | Sequence[Event] = (),
+    windows: int = WINDOWS,
 ) -> Trajectory:
-    """Solve as `integrate` does, with settings that were checked before."""
+    """Solve as `integrate` does, with settings that were checked before; windows: see `EventSolve`."""
     if isinstance(path, Tensor):
         got = f"`path` must be a ctrnn.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`."
         raise TypeError(f"{got} {ORDERS['integrate']}")
@@ -159,7 +160,7 @@ def solve(
                 part.direction = 1  # its times are those that are asked for
                 return part.run(), part.engine.counts
 
-            solved = EventSolve(to_next_stops, happens, state, times, direction).run()
+            solved = EventSolve(to_next_stops, happens, state, times, direction, windows).run()
         elif driven.batch:
             solved = Solve(driven, state, times, settings, stored).run()
         else:

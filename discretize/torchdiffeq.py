@@ -352,7 +352,8 @@ class _Problem:
         jumps = self.jumps[(self.jumps > low) & (self.jumps < high)].unique().tolist()
         interval = torch.tensor([low, *jumps, high if high > low else low + 1], dtype=torch.float64)
         path = TimePath(interval, len(h0), h0.dtype, h0.device)
-        solved = solve(self.equation, path, h0, every[order], replace(self.settings, **changes), events=events)
+        settings = replace(self.settings, **changes)
+        solved = solve(self.equation, path, h0, every[order], settings, events=events, windows=1)
         return solved, solved.hs[order.argsort()[: len(times)].to(h0.device)] if len(ends) else solved.hs
 
     def _to_event(self, t: Tensor, h0: Tensor, event_fn: Function) -> tuple[Tensor, Tensor]:
@@ -363,11 +364,15 @@ class _Problem:
             return t[0], torch.stack([h0, h0])
         if self.settings.gradient is not None:
             return self._to_event_by_adjoint(t, h0, event_fn, g)
+        begin, h, end = start, h0, start.detach()
         for span in FARTHER:
-            end = start.detach() + direction * span
-            (crossed,) = self._solved(torch.stack([start, end]), h0, Event(g, terminal=True))[0].events
+            end = end + direction * span
+            solved = self._solved(torch.stack([begin, end]), h, Event(g, terminal=True))[0]
+            (crossed,) = solved.events
             if len(crossed.samples) == len(h0):
                 break
+            if not self.layout.alone:  # samples that are alone begin again, for some have ended
+                begin, h = end, solved.hs[-1]
         else:
             raise ValueError(f"`event_fn` has not become 0 up to t = {float(end):g}.")
         times = crossed.times.to(t) if t.is_floating_point() else crossed.times

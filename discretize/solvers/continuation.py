@@ -119,7 +119,7 @@ class Continuation:
 
     def _shared(self, times: Tensor) -> Tensor:
         distinct, place = times.unique(return_inverse=True)
-        states = []
+        states: list[Tensor] = []
         for k, t in zip(self._step_of(distinct.numpy(), 0), distinct.tolist(), strict=True):
             tau = torch.tensor([[self.steps.tau[k]]], dtype=torch.float64)
             h = self.steps.states[self.steps.place[k, 0]]

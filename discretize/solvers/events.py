@@ -27,11 +27,11 @@ from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import Shapes, joined, split
 from discretize.trajectory import Trajectory
 
-__all__ = ["CrossingTime", "Event", "EventSolve", "EventTimes", "checked_events"]
+__all__ = ["WINDOWS", "CrossingTime", "Event", "EventSolve", "EventTimes", "checked_events"]
 
 PER_STEP = 4  # looks at g on each step
 MOST_STOPS = 10_000  # of a sample between two requested times
-WINDOW = 16  # the first window is that part of the whole time
+WINDOWS = 16  # the first window is that part of the whole time
 BEFORE_FAILURE = 1 - 2**-10  # of the way to where a solve fails, up to which it is looked at again
 
 
@@ -123,6 +123,7 @@ class EventSolve:
 
     Args:    solve: (states, times (n, batch)) -> the solve from these, by an adaptive method, and what it counted; events; h0
              (batch, state); ts (n,) or (n, batch), increasing: the user's times, or where `direction` is -1 these negative.
+             windows: how many of the first one the whole time is.
     Raises:  ValueError for events that leave no end, or that give no numbers.
     """
 
@@ -133,6 +134,7 @@ class EventSolve:
         h0: Tensor,
         ts: Tensor,
         direction: int = 1,
+        windows: int = WINDOWS,
     ) -> None:
         self.solve, self.events, self.ts, self.h, self.direction = solve, events, ts, h0, direction
         self.times = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
@@ -144,7 +146,7 @@ class EventSolve:
         self.counts = SolverStats(max(1, len(h0)))
         self.stats = self.counts.stats("")
         length = max((self.times[-1] - self.times[0]).tolist(), default=0.0)
-        self.window = length / WINDOW if length and any(event.stops for event in events) else math.inf
+        self.window = length / windows if length and any(event.stops for event in events) else math.inf
 
     def run(self) -> Trajectory:
         hs = [self.h]
