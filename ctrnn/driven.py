@@ -6,14 +6,16 @@ With x = `WarpedPath(path, warp)` and speed = `warp.speed` this is the warped mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.calls import AnsweredInit
-from ctrnn.clocks.warp import as_speed
+from ctrnn.clocks.warp import Warp, as_speed
 from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import VectorField, check_batched_state, check_field, check_input
 from ctrnn.fields.parts import projects_affinely
@@ -25,8 +27,14 @@ from ctrnn.inputs.splines import Spline, as_path
 __all__ = ["Driven"]
 
 
-class Driven(AnsweredInit):
-    r"""dh/dt = speed(t) field(path(t), h), made of smooth pieces.
+class Driven(AnsweredInit, nn.Module):
+    r"""dh/dt = speed(t) field(path(t), h), made of smooth pieces: a function of time and state, as solvers of others call it.
+
+    torchdiffeq takes it as it is, with options={"jump_t": driven.knots}, in `odeint`, `odeint_adjoint` and `odeint_event`: a
+    knot is read from the side that is asked for, also by times in float32. Its parameters are the field's, and those in the path
+    and the speed; other tensors, samples that require a gradient say, get one from `odeint_adjoint` only if they are in
+    `adjoint_params`, and gradients are best of times an ulp before knots, `ts.nextafter(ts[:1])`. A step may go beyond the ends
+    of the interval, where input and speed stay what they are at the end; none may begin there.
 
     Args:    field: a `VectorField`, of whose `Dropout` the masks are drawn here; path: its input, or a spline of torchcde; speed:
              c'(t), a path or a bare function taken as smooth; 1 if None. batch: how many sequences read a path of one.
@@ -40,20 +48,22 @@ class Driven(AnsweredInit):
     def __init__(
         self, field: VectorField, path: Path | Spline, speed: Path | Callable | None = None, batch: int | None = None
     ) -> None:
+        super().__init__()
         check_field(field)
-        given, self.path = field, as_path(path)
+        self.path, self.speed = as_path(path), as_speed(speed)
         path = self.path
-        self.speed = as_speed(speed)
         check_input(field, path(path.knots[:1].detach())[0], "path")
-        many = path.batch if batch is None else batch
-        self.field = field = masked(field, (many,))
-        if self.field is not given:
-            path = for_many(path, many)  # each with a mask of its own
-        # Projected before it is spread: one product for all.
-        projected = path.map(field.project, projects_affinely(field))
-        self.projected = projected if batch is None else for_many(projected, batch)
-        self.batch = self.projected.batch
+        self.batch = path.batch if batch is None or path.batch != 1 else batch
+        self.field = masked(field, (self.batch,))
+        # With masks each sequence has its own input; else it is spread once projected, one product for all.
+        self._input = path if self.field is field else for_many(path, self.batch)
         self.knots = self._common_knots()
+        self.learned = nn.ParameterList(dict.fromkeys(_parameters_in([self.path, self.speed])))
+
+    @cached_property
+    def projected(self) -> Path:
+        """The path of the projected input, with the parameters as they are at its first use."""
+        return for_many(self._input.map(self.field.project, projects_affinely(self.field)), self.batch)
 
     def _common_knots(self) -> Tensor:
         knots = self.path.knots.detach()
@@ -92,18 +102,62 @@ class Driven(AnsweredInit):
         """Return the projected input, (batch, projected), at t () or (batch,)."""
         return self.projected(t.detach()) if t.dim() == 0 else self.projected(t.detach()[None])[0]
 
-    def __call__(self, t: float | Tensor, h: Tensor) -> Tensor:
-        time = checks.within("t", checks.evaluation_times("t", t), *self.interval)
+    def forward(self, t: float | Tensor, h: Tensor) -> Tensor:
+        time = checks.as_times("t", t, differentiable=True)
         if time.dim():
             raise ValueError(f"`t` must be one time, got shape {tuple(time.shape)}; call once for each.")
         check_batched_state(self.field, h, self.batch, "h")
+        for end, beyond in zip(self.interval, (torch.lt, torch.gt), strict=True):
+            time = torch.where(beyond(time, end), end, time)
         if self.knots.dim() > 1:
-            return self.field.flow(self.projected(time), h)
-        start = self.knots[piece_numbers(self.knots, time)]
-        flow = self.field.flow(_on_piece_of(self.projected, start, time), h)
+            return self._flow(self._input(time), h)
+        # In the precision in which t came: a solver's step up to a knot and the one after it end and begin at that.
+        precision = t.dtype if isinstance(t, Tensor) and t.is_floating_point() else torch.float64
+        start = self.knots[piece_numbers(self.knots.to(precision), time.detach().to(precision))]
+        flow = self._flow(_on_piece_of(self._input, start, time), h)
         return flow if self.speed is None else _on_piece_of(self.speed, start, time).to(h.dtype) * flow
+
+    def _flow(self, x: Tensor, h: Tensor) -> Tensor:
+        # Not by `projected`: the parameters may have changed since, and each solve of another solver needs a graph of its own.
+        return self.field.flow(self.field.project(x).expand(self.batch, -1), h)
+
+    def callback_step(self, t: Tensor, h: Any, dt: Tensor) -> None:
+        """Refuse a step that begins outside the interval; torchdiffeq calls this before each step."""
+        (start, end), begin = self.interval, float(t.detach())
+        margin = 4 * torch.finfo(self.field.dtype or torch.float64).eps * max(abs(start), abs(end))
+        if not start - margin <= begin <= end + margin:
+            raise ValueError(
+                f"A step begins at t = {begin:g}, and the input is known on [{start!r}, {end!r}]: ask for times in it. "
+                "The search for an event goes on until there is one."
+            )
+        # A step that just ends on one of its `jump_t` torchdiffeq does not count as cut there, and forgets all later ones: end it
+        # an ulp beyond, forwards or backwards in time.
+        ends = torch.stack([t + dt, t - dt]).detach()
+        if bool(torch.isin(ends.to(self.knots), self.knots).any()):
+            farthest = ends.abs().max()
+            dt += farthest.nextafter(2 * farthest + 1) - farthest
+
+    callback_step_adjoint = callback_step
+
+    def extra_repr(self) -> str:
+        return f"path={self.path!r}" + ("" if self.speed is None else f", speed={self.speed!r}")
 
 
 def _on_piece_of(path: Path, start: Tensor, t: Tensor) -> Tensor:
     """Evaluate the path at time t, on the piece that `start` is in."""
     return path.at(int(piece_numbers(path.knots.detach(), start)), t)
+
+
+def _parameters_in(given: Any) -> Iterator[nn.Parameter]:
+    """Yield the parameters that a path, a clock or a function on it holds, and those of modules in them."""
+    if isinstance(given, nn.Module):
+        yield from given.parameters()
+    elif isinstance(given, nn.Parameter):
+        yield given
+    elif isinstance(given, Path | Warp):
+        yield from _parameters_in(list(vars(given).values()))
+    elif isinstance(given, list | tuple):
+        for each in given:
+            yield from _parameters_in(each)
+    elif isinstance(getattr(given, "__self__", None), nn.Module | Path | Warp):  # a method
+        yield from _parameters_in(given.__self__)

@@ -151,6 +151,7 @@ def solve(
         field, path, state = _in_float32(field, path, state)
     with without_autocast(field.device):
         driven = driven_in(direction, field, path, speed, state)
+        _ = driven.projected  # here, in the caller's mode: checks run without gradients
         times = times_within(driven, times)
         _check_solve(given, driven, times, state, settings)
         if happens:
