@@ -12,6 +12,7 @@ from experiments.data.recording import Recording, load
 from experiments.demo import figures
 from experiments.demo.warped_runs import (
     ALLOWED,
+    JUDGE,
     METHOD,
     TOLERANCE,
     UNITS,
@@ -40,6 +41,8 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
         run = run_clock(recording, clock, h)
         runs.append(run)
         say(f"  {clock.name:<18}{run.largest:>12.1e}{run.largest_without:>14.2g}{'' if run.largest <= limit else '  FAILED'}")
+    apart = float(np.abs(unwarped(recording, JUDGE) - h).max())
+    say(f"  the unwarped states by {JUDGE}: {apart:.1e} apart{'' if apart <= limit else '  FAILED'}")
     say(f"  allowed: {ALLOWED} tolerances, {limit:.0e}")
     last, unit = len(h) - 1, _contrasting(runs, h)
     marked = (round(MARKED[0] * last), max(round(MARKED[1] * last), round(MARKED[0] * last) + 2))
@@ -51,13 +54,19 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
             "landing": figures.landing(runs, h, slice(0, min(SHOWN, last + 1)), unit),
             "deviations": figures.deviations(runs, limit),
         },
-        numbers={"tolerance": TOLERANCE, "allowed": limit, "method": METHOD, "clocks": [_numbers(run) for run in runs]},
+        numbers={
+            "tolerance": TOLERANCE,
+            "allowed": limit,
+            "method": METHOD,
+            "torchdiffeq_apart": apart,
+            "clocks": [_numbers(run) for run in runs],
+        },
         failures=[
-            f"On the clock {run.clock.name!r} the states deviate by {run.largest:.1e}, more than "
-            f"{ALLOWED} tolerances ({limit:.0e})."
-            for run in runs
-            if not run.largest <= limit
+            f"{what} the states deviate by {off:.1e}, more than {ALLOWED} tolerances ({limit:.0e})."
+            for what, off in [*((f"On the clock {run.clock.name!r}", run.largest) for run in runs), (f"By {JUDGE}", apart)]
+            if not off <= limit
         ],
+        apart=apart,
         runs=runs,
         limit=limit,
         tolerance=TOLERANCE,

@@ -24,6 +24,7 @@ from experiments.data.recording import Recording
 
 __all__ = [
     "ALLOWED",
+    "JUDGE",
     "METHOD",
     "SEED",
     "TOLERANCE",
@@ -43,6 +44,7 @@ SEED = 0
 TOLERANCE = 1e-7  # rtol and atol of every solve
 ALLOWED = 10  # tolerances
 METHOD = "dopri8"
+JUDGE = f"torchdiffeq:{METHOD}"  # a solver that nobody here wrote
 MAX_SPEED = 3.0
 REPEATS = (1, 5)  # units that a sample lasts on the clock of variable repeats
 
@@ -116,10 +118,10 @@ def clocks_for(length: int) -> list[Clock]:
 
 
 @torch.no_grad()
-def unwarped(recording: Recording) -> np.ndarray:
+def unwarped(recording: Recording, method: str = METHOD) -> np.ndarray:
     """Solve for h at every sample, (n, units)."""
     path = ctrnn.LinearPath(samples(recording))
-    return _solve(path, path.knots).hs[:, 0].numpy()
+    return _solve(path, path.knots, method=method).hs[:, 0].numpy()
 
 
 @torch.no_grad()
@@ -144,10 +146,10 @@ def run_clock(recording: Recording, clock: Clock, h: np.ndarray) -> WarpedRun:
     )
 
 
-def _solve(path: ctrnn.Path, ts: Tensor, speed: ctrnn.Path | None = None) -> discretize.Trajectory:
+def _solve(path: ctrnn.Path, ts: Tensor, speed: ctrnn.Path | None = None, method: str = METHOD) -> discretize.Trajectory:
     field = field_for(path(path.knots[0]).shape[-1])
     return discretize.integrate(
-        field, path, _rest(), ts, method=METHOD, rtol=TOLERANCE, atol=TOLERANCE, speed=speed, progress=True
+        field, path, _rest(), ts, method=method, rtol=TOLERANCE, atol=TOLERANCE, speed=speed, progress=True
     )
 
 

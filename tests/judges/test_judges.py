@@ -11,6 +11,8 @@ import pytest
 import torch
 from scipy import integrate as scipy_integrate
 
+from ctrnn.cells.catalog import variants
+
 HERE = Path(__file__).parent
 TOLERANCES = 10
 
@@ -54,3 +56,33 @@ def test_problems_of_others_are_solved_as_by_cvode(monkeypatch):
         expected = zoo.reference(problem)
         bound = zoo.by_scipy(problem, 1e-6, expected).error if problem.name in zoo.FARTHER else TOLERANCES
         assert zoo.solved(problem, 1e-6, expected).error < bound, problem.name
+
+
+def judged(monkeypatch, some):
+    """Cells of these labels with how far torchdiffeq's dopri8 is, in tolerances."""
+    monkeypatch.syspath_prepend(str(HERE))
+    import fields  # noqa: PLC0415 - beside this file
+
+    for _, label, make in variants():
+        if some(label):
+            field = make(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+            yield label, fields.apart(field)[1]
+
+
+def test_cells_are_solved_as_by_torchdiffeq(monkeypatch):
+    found = dict(judged(monkeypatch, {"leaky", "gated", "lem"}.__contains__))
+    assert len(found) == 3
+    assert max(found.values()) < 1
+
+
+@pytest.mark.slow
+def test_every_cell_is_solved_as_by_torchdiffeq(monkeypatch):
+    for label, off in judged(monkeypatch, lambda label: True):
+        assert off < (200 if "relu" in label else 20), label
+
+
+def test_the_page_has_a_row_for_every_cell_beside_torchdiffeq():
+    page = (HERE.parents[1] / "docs" / "judges.md").read_text(encoding="utf-8")
+    rows = page.partition("## All cells")[2].partition("\n## ")[0].replace(r"\|", "|").splitlines()
+    named = [row.removeprefix("| ").rsplit(" | ", 3)[0] for row in rows if row.startswith("| ")]
+    assert named[1:] == [label for _, label, _ in variants()]

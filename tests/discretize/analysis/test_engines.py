@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from problems import NAMED_FIELDS, PUBLISHED, thinned
 
 import ctrnn
 import discretize
@@ -25,9 +26,11 @@ def test_every_engine_runs_and_agrees():
     report = discretize.verify_engines(FIELD, XS, 0.1 * torch.ones(2, 4, dtype=torch.float64))
     sequence = {("sequence", engine) for engine in ("steps", "compiled")}
     given = {("sequence", "triton"), ("solve", "triton")} if takes_triton(XS.device) else set()
-    assert ran(report) == sequence | given | {("solve", "steps"), ("solve", "compiled")}, str(report)
+    solve = {("solve", engine) for engine in ("steps", "compiled", "torchdiffeq")}
+    assert ran(report) == sequence | given | solve, str(report)
     assert report.agree
-    assert all(each.states <= 1e-12 and each.gradients <= 1e-10 for each in report.results if each.why is None)
+    engines_alone = [each for each in report.results if each.engine != "torchdiffeq"]
+    assert all(each.states <= 1e-12 and each.gradients <= 1e-10 for each in engines_alone if each.why is None)
     assert "All agree." in str(report)
 
 
@@ -84,3 +87,38 @@ def test_other_dtypes_and_data_that_do_not_fit_are_refused():
         discretize.verify_engines(ctrnn.gated(3, 4, dtype=torch.bfloat16), XS.bfloat16())
     with pytest.raises(ValueError, match="`xs`"):
         discretize.verify_engines(ctrnn.gated(2, 4, dtype=torch.float64), XS)
+
+
+def judged(field, xs=XS, **how):
+    report = discretize.verify_engines(field, xs, **how)
+    return report, next(each for each in report.results if each.engine == "torchdiffeq")
+
+
+@pytest.mark.parametrize("name", thinned([*NAMED_FIELDS, *PUBLISHED], ("gated power 2", "lem")))
+def test_torchdiffeq_judges_the_solves_of_every_named_field(name):
+    make = NAMED_FIELDS.get(name) or getattr(ctrnn, name)
+    report, judge = judged(make(3, 4, dtype=torch.float64))
+    assert judge.why is None
+    assert report.agree, str(report)
+    assert 1e-10 < judge.states < 1e-3  # steps of its own, so not to the bit
+
+
+def test_a_solve_that_is_off_is_found_by_torchdiffeq_alone(monkeypatch):
+    right = engines.integrate
+
+    def wrong(field, path, *call, **how):
+        if not how["method"].startswith("torchdiffeq"):
+            path = ctrnn.HeldPath(1.2 * path.xs, path.knots)
+        return right(field, path, *call, **how)
+
+    monkeypatch.setattr(engines, "integrate", wrong)
+    report, judge = judged(FIELD)
+    assert judge.states > 0.02
+    assert not report.agree
+    assert "torchdiffeq does not agree, the engines do" in str(report)
+
+
+def test_a_field_that_torchdiffeq_cannot_solve_says_why():
+    report, judge = judged(ctrnn.leaky(3, 4, alpha=1e4, dtype=torch.float64), XS[:3], method="rodas5p")
+    assert "more than `max_num_steps`=1000 steps" in judge.why
+    assert report.agree

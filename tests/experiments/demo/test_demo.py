@@ -133,6 +133,10 @@ def test_page_terminal_and_numbers_agree(made):
         assert f"{told['largest_deviation_without_speed']:.2g}" in line
         assert scientific(told["largest_deviation"]) in made.text
         assert scientific(told["largest_deviation_without_speed"]) in made.text
+    apart = made.numbers["clocks"]["torchdiffeq_apart"]
+    assert 0 < apart < warped_runs.allowed_deviation()  # another solver, so not to the bit
+    assert f"the unwarped states by torchdiffeq:dopri8: {apart:.1e} apart" in said
+    assert scientific(apart) in made.text
     for told in made.numbers["steps"]["runs"]:
         assert f"{told['largest_deviation']:.3g}" in said
         assert scientific(told["largest_deviation"]) in made.text
@@ -270,15 +274,16 @@ def test_a_share_below_all_is_never_told_as_all():
 
 
 def test_a_deviation_above_the_limit_fails_and_still_writes_the_page(tmp_path, monkeypatch, capsys, played):
-    monkeypatch.setattr(clocks, "unwarped", lambda recording: played.h)
+    monkeypatch.setattr(clocks, "unwarped", lambda recording, method="ours": played.h + 1e-9 * (method != "ours"))
     monkeypatch.setattr(clocks, "run_clock", lambda recording, clock, h: played.runs[clock.name])
     monkeypatch.setattr(clocks, "allowed_deviation", lambda: 1e-16)
     assert main_on(tmp_path, monkeypatch, clocks.section) == 1
     text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    assert "4 check(s) failed" in text
+    assert "5 check(s) failed" in text
     assert "On the clock &#39;slowed down&#39; the states deviate" in text
+    assert "By torchdiffeq:dopri8 the states deviate by 1.0e-09" in text
     assert "FAILED" in capsys.readouterr().out
-    assert len(json.loads((tmp_path / "out" / "numbers.json").read_text())["failures"]) == 4
+    assert len(json.loads((tmp_path / "out" / "numbers.json").read_text())["failures"]) == 5
 
 
 def test_identities_that_do_not_hold_and_misprints_that_do_fail(tmp_path, monkeypatch):
