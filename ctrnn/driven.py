@@ -58,7 +58,8 @@ class Driven(AnsweredInit, nn.Module):
         # With masks each sequence has its own input; else it is spread once projected, one product for all.
         self._input = path if self.field is field else for_many(path, self.batch)
         self.knots = self._common_knots()
-        self.learned = nn.ParameterList(dict.fromkeys(_parameters_in([self.path, self.speed])))
+        for number, parameter in enumerate(dict.fromkeys(_parameters_in([self.path, self.speed]))):
+            self.register_parameter(f"learned_{number}", parameter)
 
     @cached_property
     def projected(self) -> Path:

@@ -211,7 +211,10 @@ _couples: MutableMapping[Any, dict[bool, bool]] = WeakKeyDictionary()  # of fiel
 
 def _check_event_solve(settings: Settings) -> None:
     if settings.of_torchdiffeq:
-        raise ValueError(f"`events` are found sample by sample, and {settings.method} steps all at once; take method='dopri5'.")
+        raise ValueError(
+            f"`events` are found sample by sample, and {settings.method} steps all at once; take method='dopri5', or for one "
+            "event of the whole batch torchdiffeq's own `odeint_event`, whose function may be `ctrnn.Driven(field, path)`."
+        )
     if not settings.adaptive:
         raise ValueError(f"`events` are found on steps that a method chooses; {settings.method} chooses none, dopri5 does.")
     if settings.gradient is not None or settings.on_failure != "raise":

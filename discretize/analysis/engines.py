@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -151,9 +152,9 @@ def _solves(field: VectorField, dt: float, method: str, device: torch.device) ->
 
     def judge(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
         ts, tight = dt * torch.arange(len(xs) + 1, dtype=torch.float64), TOLERANCE / 100
-        by = {"method": "torchdiffeq:dopri5", "rtol": tight, "atol": tight, "max_num_steps": JUDGE_STEPS}
+        by = partial(integrate, method="torchdiffeq:dopri5", rtol=tight, atol=tight, max_num_steps=JUDGE_STEPS)
         try:
-            return integrate(field, HeldPath(xs, ts), h0, ts, **by).hs, ""
+            return by(field, HeldPath(xs, ts), h0, ts).hs, ""
         except (SolverError, ValueError) as error:  # too stiff for it, or it is not installed
             return None, str(error)
 

@@ -12,7 +12,7 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -88,7 +88,8 @@ class TorchdiffeqEngine(Engine):
     ) -> None:
         super().__init__()
         self.method, self.rtol, self.atol, self.options = method, rtol, atol, dict(options)
-        self.adjoint, self.stats = adjoint, stats
+        self.adjoint, self.stats, self.most = adjoint, stats, self.options.get("max_num_steps", math.inf)
+        self.callbacks: set[str] = torchdiffeq_methods()[method].valid_callbacks()  # type: ignore[attr-defined]
         self.snapshot: ParameterSnapshot | None = None
 
     def start(self, chain: Chain, batch: int) -> SolverState:
@@ -98,18 +99,23 @@ class TorchdiffeqEngine(Engine):
 
     def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
         assert isinstance(segment, Segment)
-        before = int(self.counts.attempted[0])
-        if float(segment.lengths.max()) > 0:
+        self.tried = 1
+        if max(segment.lengths.tolist()) > 0:
             h = self._by_adjoint(segment, h) if self.adjoint and torch.is_grad_enabled() else self._solved(segment, h)
-        state.tau = segment.lengths.copy()
-        return h, max(1, int(self.counts.attempted[0]) - before)
+        return h, self.tried
+
+    def leaves(self, segment: RightHandSide, state: SolverState) -> bool:
+        return True  # after one call
 
     def _solved(self, segment: Segment, h: Tensor) -> Tensor:
         from torchdiffeq import odeint  # noqa: PLC0415 - loads SciPy
 
-        end = self._end(odeint, _TorchdiffeqFlow(self, segment, h))
-        zero = torch.zeros((), dtype=torch.float64, device=h.device)
-        if torch.is_grad_enabled() and not end.requires_grad and segment(zero, h).requires_grad:
+        end = self._end(odeint, flow := _TorchdiffeqFlow(self, segment, h))
+        if (
+            torch.is_grad_enabled()
+            and not end.requires_grad
+            and flow.slope(torch.zeros_like(end[0, 0]).double(), h).requires_grad
+        ):
             raise ValueError(
                 f"torchdiffeq's {self.method} leaves autograd, so that nothing before its result would be trained; take "
                 "gradient=discretize.Adjoint(), torch.no_grad(), or another method."
@@ -143,7 +149,7 @@ class TorchdiffeqEngine(Engine):
 
     def _end(self, solve: Callable[..., Any], flow: _TorchdiffeqFlow, **how: Any) -> Tensor:
         segment, h = flow.segment, flow.start
-        ends = torch.tensor([0.0, flow.span], dtype=torch.float64, device=h.device)
+        ends = _ends(flow.span, h.device)
         lengths = ("first_step", "max_step", "min_step", "step_size")
         options: dict[str, Any] = {name: value / flow.scale if name in lengths else value for name, value in self.options.items()}
         if "step_t" in options_of(self.method):  # else the last step goes beyond the knot and is interpolated back
@@ -155,11 +161,12 @@ class TorchdiffeqEngine(Engine):
             if failure := self._failure(str(error), flow):
                 raise failure from error
             raise  # one of the field's own
-        flow.over = True
+        finally:
+            flow.count()
         if len(hs) < 2:
             raise Failure(f"{self.method} of torchdiffeq gave up", "Take another method.", segment.when(0.0, 0), None, None)
         end: Tensor = hs[-1]
-        if not bool(torch.isfinite(end.detach().sum())) and len(bad := torch.nonzero(~torch.isfinite(end.detach()))):
+        if not math.isfinite(end.detach().sum().item()) and len(bad := torch.nonzero(~torch.isfinite(end.detach()))):
             sample, unit = bad[0].tolist()
             cause, hint = f"the state became {float(end[sample, unit])}", "Take shorter steps (`max_step`)."
             raise Failure(cause, hint, segment.when(float(segment.lengths.max()), sample), sample, unit)
@@ -169,42 +176,56 @@ class TorchdiffeqEngine(Engine):
         known = next((words for start, words in FAILURES.items() if said.startswith(start)), None)
         if known is None:
             return None
-        h, tau, dt = flow.last[1].detach(), flow.last[0].item(), flow.last[2].item() * flow.scale
+        t, h, step = flow.last or (torch.zeros(()), flow.start, torch.zeros(()))
+        h, tau, dt = h.detach(), t.item(), step.item() * flow.scale
         with torch.no_grad():
-            slope = flow.slope(flow.last[0].to(h.device), h)
+            slope = flow.slope(t.to(h.device), h)
         off = next((bad for t in (h, slope) if len(bad := torch.nonzero(~torch.isfinite(t)))), None)
         sample, unit = off[0].tolist() if off is not None else divmod(int(slope.abs().argmax()), slope.shape[-1])
-        value, most = float(h[sample, unit]), self.options.get("max_num_steps")
-        numbers = {"name": self.method, "rtol": self.rtol, "atol": self.atol, "dt": dt, "value": value, "most": most}
+        value = float(h[sample, unit])
+        numbers = {"name": self.method, "rtol": self.rtol, "atol": self.atol, "dt": dt, "value": value, "most": self.most}
         cause, hint = (words.format(**numbers) for words in known)
         return Failure(cause, hint, flow.segment.when(flow.since(tau, sample), sample), sample, unit)
+
+
+@lru_cache
+def _ends(span: float, device: torch.device) -> Tensor:
+    return torch.tensor([0.0, span], dtype=torch.float64, device=device)
 
 
 class _TorchdiffeqFlow:
     """Evaluates dh/dt on a segment as torchdiffeq calls it, with the callbacks that its method has."""
 
     def __init__(self, engine: TorchdiffeqEngine, segment: Segment, h: Tensor) -> None:
-        self.engine, self.segment, self.start, self.over, self.tried = engine, segment, h, False, 0
+        self.engine, self.segment, self.start, self.over = engine, segment, h, False
+        self.calls = self.accepted = self.rejected = 0  # numbers of Python, which cost less than those of the solve
+        self.smallest, self.smallest_at = math.inf, 0.0
         self.first: tuple[Tensor, Tensor] | None = None  # the time and slope of the first evaluation
-        self.last = torch.zeros(()), h, torch.zeros(())  # where it was before the last step tried, and that
+        self.last: tuple[Tensor, Tensor, Tensor] | None = None  # where it was before the last step tried, and that
         # Lengths of each sequence, or with a gradient, multiply the slope; others bound the time.
         self.shares = segment.chain.own or segment.differentiable
-        self.length = segment.length(segment.times_on(h.device)) if self.shares else None
-        longest = float(segment.lengths.max())
+        self.times_on = segment.times_on(h.device)
+        self.length = segment.length(self.times_on).to(device=h.device, dtype=h.dtype) if self.shares else None
+        # A held input is read once, not at each evaluation.
+        self.held = segment.input_at(segment.ends(h.device)[0]) if segment.steady else None
+        longest: float = max(segment.lengths.tolist())
         self.span, self.scale = (1.0, longest) if self.shares else (longest, 1.0)
-        for name in torchdiffeq_methods()[engine.method].valid_callbacks():  # type: ignore[attr-defined]
-            if own := getattr(self, f"_{name.removeprefix('callback_')}", None):
-                setattr(self, name, own)
-        self.counts_steps = not hasattr(self, "callback_accept_step")
+        self.counts_steps = "callback_accept_step" not in engine.callbacks
+
+    def __getattr__(self, name: str) -> Any:
+        # Not attributes: bound methods would keep all of this until a collection of cycles.
+        if name in self.engine.callbacks:
+            return getattr(self, f"_{name.removeprefix('callback_')}")
+        raise AttributeError(name)
 
     def __call__(self, t: Tensor, h: Tensor) -> Tensor:
-        engine = self.engine
-        slope = self.slope(t, h)
+        slope = self.slope(t, h) if self.held is None or self.shares else self.segment.chain.field.flow(self.held, h)
         if self.over:
-            engine.stats["nfe_backward"] += 1
+            self.engine.stats["nfe_backward"] += 1
         else:
-            engine.counts.call(1, len(h))
-            self.first = self.first or (t, slope.detach())
+            self.calls += 1
+            if self.first is None:
+                self.first = t, slope.detach()
         return slope
 
     def check_first_slope(self) -> None:
@@ -216,30 +237,42 @@ class _TorchdiffeqFlow:
             check_same_states(h + self.span * self.slope(t, h).detach(), h + self.span * before, SETTING)
 
     def slope(self, t: Tensor, h: Tensor) -> Tensor:
-        t = t.to(self.segment.times_on(h.device))
-        if self.length is None:
-            return self.segment(t, h)
-        return self.length.to(device=h.device, dtype=h.dtype) * self.segment(self.length * t, h)
+        if self.held is not None:
+            slope = self.segment.chain.field.flow(self.held, h)
+        elif self.length is None:
+            slope = self.segment(t.to(self.times_on), h)
+        else:
+            slope = self.segment(self.segment.length(self.times_on) * t.to(self.times_on), h)
+        return slope if self.length is None else self.length * slope
 
     def since(self, tau: float, sample: int) -> float:
         lengths = self.segment.lengths
         return tau * float(lengths[sample % len(lengths)]) if self.shares else tau
 
+    def count(self) -> None:
+        """Add what was counted to the counts of the solve; the solve itself is over."""
+        counts, self.over = self.engine.counts, True
+        counts.call(self.calls, len(self.start))
+        self.engine.tried = max(1, self.accepted + self.rejected)
+        counts.accepted[0] += self.accepted  # numbers again: a sum of arrays takes 40 us between two solves of torch
+        counts.rejected[0] += self.rejected
+        if (step := self.smallest * self.scale) < (math.inf if counts.smallest is None else counts.smallest):
+            counts.smaller(step, self.segment.when(self.since(self.smallest_at, 0), 0))
+
     def _step(self, t: Tensor, h: Tensor, dt: Tensor) -> None:
-        self.last, self.tried = (t, h, dt), self.tried + 1
+        self.last, begin, step = (t, h, dt), t.item(), dt.item()
         # torchdiffeq's own guards are assertions, which `python -O` leaves out.
-        if not t.item() + dt.item() > t.item():
+        if not begin + step > begin:
             raise AssertionError("underflow in dt")
-        if self.tried > self.engine.options.get("max_num_steps", math.inf):
+        if self.accepted + self.rejected >= self.engine.most:
             raise AssertionError("max_num_steps exceeded")
         if self.counts_steps:
             self._accept_step(t, h, dt)
 
     def _accept_step(self, t: Tensor, h: Tensor, dt: Tensor) -> None:
-        counts, step = self.engine.counts, dt.item() * self.scale
-        counts.accepted += 1
-        if counts.smallest is None or step < counts.smallest:
-            counts.smaller(step, self.segment.when(self.since(t.item(), 0), 0))
+        self.accepted += 1
+        if (step := dt.item()) < self.smallest:
+            self.smallest, self.smallest_at = step, t.item()
 
     def _reject_step(self, t: Tensor, h: Tensor, dt: Tensor) -> None:
-        self.engine.counts.rejected += 1
+        self.rejected += 1

@@ -125,16 +125,23 @@ class Engine(ABC):
     def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
         """Solve to the end of the segment, or until `limit` steps were tried; return the states there, and the tries."""
 
+    def leaves(self, segment: RightHandSide, state: SolverState) -> bool:
+        """Return whether all samples have come to the end of the segment, and set them to the start of the next."""
+        if not bool((state.tau >= segment.lengths).all()):
+            return False
+        state.tau, state.held_back, state.tried = state.tau * 0.0, None, None
+        return True
+
     def solve(
         self, chain: Chain, h: Tensor, state: SolverState, at_edge: Callable[[int, Tensor], object], limit: float = math.inf
     ) -> Tensor:
         """Solve to the end of the chain, or until `limit` steps were tried; call `at_edge(edge, h)` at every edge."""
         while state.segment < len(chain) and limit > 0:
-            h, tries = self.segment(chain.segment(state.segment), state, h, limit)
+            segment = chain.segment(state.segment)
+            h, tries = self.segment(segment, state, h, limit)
             limit -= tries
-            if bool((state.tau >= chain.lengths[state.segment]).all()):
+            if self.leaves(segment, state):
                 state.segment += 1
-                state.tau, state.held_back, state.tried = state.tau * 0.0, None, None
                 at_edge(state.segment, h)
         return h
 
