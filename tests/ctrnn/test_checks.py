@@ -60,16 +60,6 @@ def test_a_number_that_is_not_finite_is_refused(value):
         checks.finite_number("number", value)
 
 
-def test_bounds_include_what_they_say():
-    assert checks.positive_number("n", 5e-324) == 5e-324
-    assert checks.non_negative_number("n", 0) == 0.0
-    for value in (0, -0.0, -1):
-        with pytest.raises(ValueError, match="`n` must be positive"):
-            checks.positive_number("n", value)
-    with pytest.raises(ValueError, match="`n` must be at least 0, got -5e-324"):
-        checks.non_negative_number("n", -5e-324)
-
-
 def test_under_vmap_values_are_let_through():
     def f(v):
         checks.is_finite("v", v)
@@ -125,7 +115,16 @@ def test_an_end_reaches_four_ulp_and_no_further(end):
             checks.within("t", zeros(()) + (end - ulps * ulp), end, end + abs(end))
 
 
-def test_an_unbounded_end_lets_every_time_through():
+def test_bounds_include_what_they_say_and_an_unbounded_end_everything():
+    # Bounds include what they say.
+    assert checks.positive_number("n", 5e-324) == 5e-324
+    assert checks.non_negative_number("n", 0) == 0.0
+    for value in (0, -0.0, -1):
+        with pytest.raises(ValueError, match="`n` must be positive"):
+            checks.positive_number("n", value)
+    with pytest.raises(ValueError, match="`n` must be at least 0, got -5e-324"):
+        checks.non_negative_number("n", -5e-324)
+    # An unbounded end lets every time through.
     times = torch.tensor([-1e308, 0.0, 1e308])
     assert checks.within("t", times, -math.inf, math.inf).tolist() == times.tolist()
     with pytest.raises(ValueError, match=r"`t` = -1e\+308 lies outside the interval \[0.0, inf\]"):

@@ -89,11 +89,6 @@ def test_chrono_sets_the_bias_of_a_time_in_the_range_and_nothing_else(name):
     assert_close(timescales, torch.from_numpy(T).expand(7), rtol=1e-12, atol=0)
 
 
-def test_times_are_uniform():
-    T = of_sigmoid(gate_bias_(torch.empty(20000), 5.0, 80.0, generator=torch.Generator().manual_seed(3)).numpy())
-    assert stats.kstest(T, stats.uniform(5.0, 75.0).cdf).pvalue > 1e-3
-
-
 def test_the_lstms_gates_are_tied_at_the_start_and_the_rest_stays():
     field = ctrnn.lstm(3, 7)
     before = state_of(field)
@@ -347,7 +342,11 @@ def test_the_slow_tail_is_as_heavy_as_the_law_says():
     assert T.max() <= largest * (1 + 1e-9)
 
 
-def test_the_bound_of_the_draws_and_what_the_default_leaves_out():
+def test_times_are_drawn_uniformly_within_their_bound():
+    # Times are uniform.
+    T = of_sigmoid(gate_bias_(torch.empty(20000), 5.0, 80.0, generator=torch.Generator().manual_seed(3)).numpy())
+    assert stats.kstest(T, stats.uniform(5.0, 75.0).cdf).pvalue > 1e-3
+    # The bound of the draws and what the default leaves out.
     k = np.arange(2.0, 200)
     ratio = np.log(k) / np.log(k + 1) / (k * np.log1p(1 / k))
     assert 1.0085 < ratio.max() < 1.009 < ENVELOPE

@@ -190,10 +190,6 @@ def test_the_tables_of_the_docs_are_what_sympy_finds(claims):
 TEXTS = [source for source in SOURCES if source != "this project"]
 
 
-def test_every_claim_of_a_text_is_quoted(written):
-    assert not [entry.label for entry in written if entry.source in TEXTS and not entry.quote]
-
-
 @pytest.mark.skipif("CTRNN_LITERATURE" not in os.environ, reason="CTRNN_LITERATURE names no folder with the texts, not ours")
 def test_every_quote_stands_in_its_text(written):
     folder = Path(os.environ["CTRNN_LITERATURE"])
@@ -224,13 +220,6 @@ def test_no_two_claims_are_decided_by_one_statement(written):
     assert not [labels for labels in found.values() if len(labels) > 1 and not any(map(frozenset(labels).issubset, SAME))]
 
 
-def test_statements_are_in_words_and_what_fails_is_corrected(written):
-    for entry in written:
-        assert entry.words.strip().endswith((".", "?", ")")), entry.label
-        assert len(entry.words.split()) >= 4, entry.label
-        assert entry.expected != FAILS or entry.correction is not None, entry.label
-
-
 def test_no_name_in_braces_is_left_in_a_text():
     # An f too few before a string: "{power}" would be printed as it stands.
     for file in FILES:
@@ -243,7 +232,15 @@ def test_no_name_in_braces_is_left_in_a_text():
                 assert not re.search(r"(?<!_)\{[a-z]\w+\}", node.value), f"{file.name}, line {node.lineno}: {node.value}"
 
 
-def test_only_statistics_are_sampled_and_say_their_size_and_level(written):
+def test_claims_are_quoted_in_words_corrected_and_sampled_where_they_are_statistics(written):
+    # Every claim of a text is quoted.
+    assert not [entry.label for entry in written if entry.source in TEXTS and not entry.quote]
+    # Statements are in words and what fails is corrected.
+    for entry in written:
+        assert entry.words.strip().endswith((".", "?", ")")), entry.label
+        assert len(entry.words.split()) >= 4, entry.label
+        assert entry.expected != FAILS or entry.correction is not None, entry.label
+    # Only statistics are sampled and say their size and level.
     for entry in written:
         for statement in entry.statements:
             inner = statement.statement if isinstance(statement, Fails) else statement

@@ -20,14 +20,6 @@ def entry(*statements, given=(), sizes="", **more):
     return Source("this project")("a label", given=given, sizes=sizes).says("Words.", *statements, **more)
 
 
-def test_assumptions_and_sizes_are_said_in_the_verdict():
-    claim = decided(entry(TRUE, given=("x > 0",), mutation=MUTATION))
-    assert (claim.verdict, claim.scope, claim.as_recorded) == (HOLDS_ASSUMING, "all sizes", True)
-    claim = decided(entry(TRUE, sizes="2 units", given="x > 0", mutation=MUTATION))
-    assert (claim.verdict, claim.scope, claim.as_recorded) == (AT_SIZES, "2 units", True)
-    assert claim.provided == ("x > 0", "2 units")
-
-
 def test_what_is_false_has_numbers_and_what_is_right():
     claim = decided(entry(FALSE, correction=Correction("x = x, with its sign.", TRUE)))
     assert (claim.verdict, claim.as_recorded) == (FAILS, True)
@@ -66,29 +58,33 @@ def test_a_verdict_needs_all_statements_and_another_than_recorded_is_seen():
     assert decided(entry(OPEN, recorded=UNDECIDED)).as_recorded
 
 
-def test_a_mutation_must_be_refuted_and_not_merely_undecided():
+def test_a_mutation_is_named_refuted_and_of_the_first_statement_that_has_its_parts():
+    # A mutation must be refuted and not merely undecided.
     assert flips(entry(TRUE, mutation=MUTATION))
     assert not flips(entry(TRUE, mutation=Mutation("nothing", ALSO_TRUE)))
     assert not flips(entry(TRUE, mutation=Mutation("out of reach", OPEN)))
     assert flips(entry(FALSE, correction=Correction("Right.", TRUE)))
     assert not flips(entry(FALSE, correction=Correction("Wrong.", FALSE)))
-
-
-def test_a_mutation_may_change_parts_of_the_first_statement_that_has_them():
+    # A mutation may change parts of the first statement that has them.
     assert entry(TRUE, OPEN, ALSO_TRUE, mutation=changed("3 x", rhs=3 * x)).mutation == Mutation("3 x", Equal(TRUE.lhs, 3 * x))
     assert entry(TRUE, OPEN, mutation=changed("above", upper=g)).mutation == Mutation("above", Less(x, g))
     with pytest.raises(ValueError, match="above: no statement of the entry has upper"):
         entry(TRUE, mutation=changed("above", upper=g))
-
-
-def test_a_decided_entry_must_name_its_mutation():
+    # A decided entry must name its mutation.
     with pytest.raises(ValueError, match="name a mutation"):
         entry(TRUE)
     with pytest.raises(ValueError, match="at least one statement"):
         entry(mutation=MUTATION)
 
 
-def test_the_statement_is_words_and_formula_unless_it_is_too_long_to_read():
+def test_a_statement_is_words_and_formula_with_assumptions_and_sizes():
+    # Assumptions and sizes are said in the verdict.
+    claim = decided(entry(TRUE, given=("x > 0",), mutation=MUTATION))
+    assert (claim.verdict, claim.scope, claim.as_recorded) == (HOLDS_ASSUMING, "all sizes", True)
+    claim = decided(entry(TRUE, sizes="2 units", given="x > 0", mutation=MUTATION))
+    assert (claim.verdict, claim.scope, claim.as_recorded) == (AT_SIZES, "2 units", True)
+    assert claim.provided == ("x > 0", "2 units")
+    # The statement is words and formula unless it is too long to read.
     assert decided(entry(TRUE, mutation=MUTATION)).statement == "Words. | Eq((x + 1)**2, x**2 + 2*x + 1)"
     letters = [Symbol(f"a_rather_long_name_{k}") for k in range(30)]
     claim = decided(entry(Equal(g * sum(letters), sum(g * letter for letter in letters)), mutation=MUTATION))

@@ -112,12 +112,6 @@ def test_wrong_names_and_settings_are_refused_in_words():
             settings_from(Sample, {key: "?"}, as_text=True)
 
 
-def test_no_key_belongs_to_two():
-    for name in TASKS:
-        keys = [key for kind in (task_named(name), *KINDS) for key in setting_types(kind)]
-        assert sorted(keys) == sorted(set(keys))
-
-
 def test_numbers_that_train_nothing_or_that_no_machine_holds_are_refused():
     nothing = ["steps=0", "batch=-1", "seed=-1", "rate=0", "clip=-1", "hidden=0", "alpha=1", "t_min=1", "t_max=1", "exponent=-1"]
     large = ["threads=1025", "hidden=1000001", "batch=1000000000000000000000", "rate=9e37", "clip=1e308", "alpha=1e-320"]
@@ -190,7 +184,12 @@ def test_the_help_of_the_command_names_all_fields():
     assert [name for name in INTEGRATORS if f" {name}," in said][:3] == ["exact", "euler", "exponential-euler"]
 
 
-def test_the_page_names_every_setting():
+def test_every_setting_has_one_key_and_is_on_the_page():
+    # No key belongs to two.
+    for name in TASKS:
+        keys = [key for kind in (task_named(name), *KINDS) for key in setting_types(kind)]
+        assert sorted(keys) == sorted(set(keys))
+    # The page names every setting.
     page = (Path(__file__).resolve().parents[2] / "docs" / "training.md").read_text()
     keys = [key for kind in KINDS for key in setting_types(kind)]
     missing = [name for name in keys if not re.search(rf"[ ,|]{name}[ ,:;]", page)]

@@ -11,12 +11,6 @@ import ctrnn
 EXPONENTS = [0.0, 0.5, 1.0, 2.0, 3.0]
 
 
-def test_linear_decay_is_the_state_itself():
-    h = torch.randn(4, 5)
-    assert_close(ctrnn.LinearDecay()(h), h, rtol=0, atol=0)
-    assert_close(ctrnn.LinearDecay().leak(h), torch.ones(4, 5), rtol=0, atol=0)
-
-
 @each("r", EXPONENTS)
 def test_power_decay_is_its_formula(r):
     h = torch.tensor([-3.0, -1.0, -0.01, 0.0, 0.2, 1.0, 5.0])
@@ -73,7 +67,12 @@ def test_an_exponent_that_is_no_exponent_is_refused(exponent, error, message):
         ctrnn.PowerDecay(exponent)
 
 
-def test_the_exponent_can_be_read_off():
+def test_a_decay_is_linear_or_of_an_exponent_that_can_be_read_off():
+    # Linear decay is the state itself.
+    h = torch.randn(4, 5)
+    assert_close(ctrnn.LinearDecay()(h), h, rtol=0, atol=0)
+    assert_close(ctrnn.LinearDecay().leak(h), torch.ones(4, 5), rtol=0, atol=0)
+    # The exponent can be read off.
     assert repr(ctrnn.PowerDecay(2)) == "PowerDecay(2)"
     assert ctrnn.PowerDecay(2).exponent == 2.0
     learned = ctrnn.PowerDecay(2, learnable=True, hidden_size=3)
@@ -94,7 +93,8 @@ def test_a_learned_exponent_stays_above_0_however_long_it_is_pushed_down(size):
     assert_close(decay(h), ctrnn.PowerDecay(decay.exponent.min().item())(h), rtol=1e-13, atol=0)
 
 
-def test_a_learned_exponent_is_the_fixed_one_and_each_unit_has_its_own():
+def test_a_learned_exponent_is_the_fixed_one_with_its_gradient_dtype_and_device():
+    # A learned exponent is the fixed one and each unit has its own.
     h, starts = torch.randn(6, 3), torch.tensor([0.5, 1.0, 3.0])
     learned = ctrnn.PowerDecay(starts, learnable=True, hidden_size=3)
     for unit, r in enumerate(starts.tolist()):
@@ -102,18 +102,14 @@ def test_a_learned_exponent_is_the_fixed_one_and_each_unit_has_its_own():
         for ours, theirs in ((learned(h), fixed(own)), (learned.leak(h), fixed.leak(own))):
             assert_close(ours[:, unit], theirs, rtol=1e-13, atol=0)  # a logarithm and its inverse
         assert_close(learned.after(h, torch.tensor(3.0))[:, unit], fixed.after(own, torch.tensor(3.0)), rtol=1e-13, atol=0)
-
-
-def test_the_gradient_to_a_learned_exponent_is_that_of_finite_differences():
+    # The gradient to a learned exponent is that of finite differences.
     decay, h = ctrnn.PowerDecay(0.8, learnable=True), torch.tensor([-2.0, -0.3, 0.5, 1.7], requires_grad=True)
 
     def all_of_it(argument, h):
         return torch.func.functional_call(decay, {"exponent_argument": argument}, (h,))
 
     assert torch.autograd.gradcheck(all_of_it, (decay.exponent_argument, h))
-
-
-def test_a_learned_exponent_has_the_dtype_and_the_device_it_is_given():
+    # A learned exponent has the dtype and the device it is given.
     decay = ctrnn.PowerDecay(1.0, learnable=True, dtype=torch.float32, device="meta")
     assert (decay.exponent_argument.dtype, decay.exponent_argument.device.type) == (torch.float32, "meta")
     assert ctrnn.leaky(2, 3, decay=ctrnn.PowerDecay(1.0, learnable=True), dtype=torch.float64).dtype == torch.float64

@@ -94,15 +94,14 @@ def test_phi_is_its_integral(k):
         assert abs(mpmath.mpf(str(exact)) - integral) < 1e-18
 
 
-def test_phi_is_known_at_0_and_its_slope_is_that_of_its_closed_form():
+def test_phi_is_known_at_0_by_its_slope_and_its_index():
+    # Phi is known at 0 and its slope is that of its closed form.
     z = Symbol("z")
     assert [phi(k, 0) for k in range(4)] == [1, 1, S.Half, Rational(1, 6)]
     for k in (1, 2, 3):
         assert (phi(k, z).diff(z).doit() - phi(k, z).doit().diff(z)).subs(z, Rational(2, 3)).evalf(30) < 1e-25
         assert phi(k, z).diff(z).subs(z, 0) == Rational(1, k + 1) / phi(k, 0) ** -1
-
-
-def test_phi_is_printed_with_its_index():
+    # Phi is printed with its index.
     formula = written(phi(2, -Symbol("l")) ** 2)
     assert formula.latex == r"\phi_{2}^{2}{\left(- l \right)}"
     assert "<msubsup><mi>&#x003D5;</mi><mrow><mn>2</mn></mrow><mrow><mn>2</mn></mrow></msubsup>" in formula.mathml
@@ -143,13 +142,12 @@ def test_a_power_decay_is_split_exactly_for_either_sign():
         assert abs(mpmath.mpf(str(after.evalf(30))) - exact) < 1e-20
 
 
-def test_without_a_leak_etd_rk4_is_the_classical_step():
+def test_etd_rk4_and_gates_are_steps_that_are_known():
+    # Without a leak etd rk4 is the classical step.
     F, h, dt = Function("F"), Symbol("h"), symbols.dt
     theirs = MAPS["runge_kutta4"](F, None, h, dt)
     assert expand(MAPS["etdrk4"](F, lambda u: S.Zero, h, dt) - theirs) == 0
-
-
-def test_a_gate_sigma_is_backward_euler_of_its_odds():
+    # A gate sigma is backward euler of its odds.
     z = Rational(4, 3)
     odds = induced_gate("backward_euler").subs(Symbol("g", positive=True), exp(z))
     clock = induced_gate("exponential_euler").subs(Symbol("g", positive=True), log(1 + exp(z)))

@@ -78,13 +78,6 @@ def test_between_its_times_a_solve_with_events_is_the_closed_form():
     assert_close(slope, torch.tensor([(above - below) / 2e-6, 0.0]), rtol=0, atol=1e-6)
 
 
-def test_after_its_end_a_sample_is_where_it_ended():
-    end = Event(lambda t, h: h[:, 0] - 0.5, terminal=True)
-    solved = integrate(rising, None, torch.tensor([[0.0], [-9.0]]), [0.0, 2.0], events=end, **TIGHT)
-    times = torch.tensor([0.25, 0.5, 1.0, 2.0])
-    assert_close(solved(times)[..., 0], torch.stack([times.clamp(max=0.5), times - 9], 1), **EXACT)
-
-
 def test_a_neuron_fires_at_its_period():
     current = torch.tensor([[1.2], [1.5], [2.0], [0.9]])
 
@@ -131,12 +124,6 @@ def test_crossings_and_directions_are_those_of_scipy():
                 assert_close(ours.times[ours.samples == sample], torch.from_numpy(expected), rtol=0, atol=1e-4)
 
 
-def test_two_crossings_of_one_step_are_seen_where_steps_are_bounded():
-    g = Event(lambda t, h: (h[:, 0] - 0.42) * (h[:, 0] - 0.48))
-    found = integrate(rising, None, torch.zeros(1, 1), [0.0, 5.0], events=g, first_step=0.1, max_step=0.1, **TIGHT).events[0]
-    assert_close(found.times, torch.tensor([0.42, 0.48]), **EXACT)
-
-
 @each("height, times", [(1.0, []), (0.999, [math.asin(0.999), math.pi - math.asin(0.999)]), (1.001, [])])
 def test_touching_is_no_crossing_and_a_shallow_one_is_two(height, times):
     touch = Event(lambda t, h: h[:, 0] - height)
@@ -147,7 +134,12 @@ def test_touching_is_no_crossing_and_a_shallow_one_is_two(height, times):
         assert_close(found.times, torch.tensor(times), rtol=0, atol=1e-7)  # the slope there is 0.04
 
 
-def test_being_zero_at_the_start_is_no_crossing_and_each_way_has_its_own():
+def test_crossings_of_one_step_and_at_the_start_are_told_apart():
+    # Two crossings of one step are seen where steps are bounded.
+    g = Event(lambda t, h: (h[:, 0] - 0.42) * (h[:, 0] - 0.48))
+    found = integrate(rising, None, torch.zeros(1, 1), [0.0, 5.0], events=g, first_step=0.1, max_step=0.1, **TIGHT).events[0]
+    assert_close(found.times, torch.tensor([0.42, 0.48]), **EXACT)
+    # Being zero at the start is no crossing and each way has its own.
     ways = [Event(lambda t, h: h[:, 0], direction) for direction in (0, 1, -1)]
     found = integrate(swinging, None, starts([0.0, 1.0]), [0.0, 3.0, 7.0], events=ways, **TIGHT).events
     for event, turns in zip(found, ([1.0, 2.0], [2.0], [1.0]), strict=True):
@@ -304,17 +296,17 @@ def test_backwards_too_what_comes_after_an_end_may_be_no_solution():
         integrate(blows_up, None, torch.ones(1, 1), [0.0, -3.0], events=Event(lambda t, h: h[:, 0] + 1, terminal=True), **TIGHT)
 
 
-def test_a_sample_goes_on_from_each_of_its_resets():
+def test_a_sample_stays_where_it_ended_and_goes_on_from_each_of_its_resets():
+    # After its end a sample is where it ended.
+    end = Event(lambda t, h: h[:, 0] - 0.5, terminal=True)
+    solved = integrate(rising, None, torch.tensor([[0.0], [-9.0]]), [0.0, 2.0], events=end, **TIGHT)
+    times = torch.tensor([0.25, 0.5, 1.0, 2.0])
+    assert_close(solved(times)[..., 0], torch.stack([times.clamp(max=0.5), times - 9], 1), **EXACT)
+    # A sample goes on from each of its resets.
     onward = Event(lambda t, h: torch.sin(1000 * h[:, 0]), reset=lambda t, h: h)
     found = integrate(rising, None, torch.full((1, 1), 1e-4), [0.0, 0.02], events=onward, max_step=1e-3).events[0]
     assert_close(found.times, torch.arange(1, 7) * math.pi / 1000 - 1e-4, rtol=0, atol=1e-7)
     assert np.all(np.diff(found.times.numpy()) > 0)
-
-
-def test_stops_without_end_are_an_error(monkeypatch):
-    monkeypatch.setattr(events, "MOST_STOPS", 3)
-    with pytest.raises(ValueError, match="stop a sample more than 3 times before t = 2"):
-        integrate(falling, None, starts([0.1, 0.0]), [0.0, 2.0], events=bounce(0.9))
 
 
 def test_what_an_event_itself_holds_has_a_gradient():
@@ -325,7 +317,12 @@ def test_what_an_event_itself_holds_has_a_gradient():
     assert_close(torch.autograd.grad(solved.hs[-1].sum(), (threshold, kept)), (torch.tensor(-1.0), torch.tensor(1.0)))
 
 
-def test_second_derivatives_of_times_are_refused():
+def test_stops_without_end_and_second_derivatives_of_times_are_refused(monkeypatch):
+    # Stops without end are an error.
+    monkeypatch.setattr(events, "MOST_STOPS", 3)
+    with pytest.raises(ValueError, match="stop a sample more than 3 times before t = 2"):
+        integrate(falling, None, starts([0.1, 0.0]), [0.0, 2.0], events=bounce(0.9))
+    # Second derivatives of times are refused.
     h0 = starts([1.0, 0.0]).requires_grad_()
     (time,) = integrate(falling, None, h0, [0.0, 2.0], events=bounce()).events[0].times
     (slope,) = torch.autograd.grad(time, h0, create_graph=True)

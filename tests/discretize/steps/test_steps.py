@@ -72,12 +72,6 @@ def test_a_step_without_a_gate_keeps_and_writes_as_its_formula_says(name):
     assert_close(STEPS[name](held(), torch.cat([f, g], -1), h, 1.0), kept * h + written * f)
 
 
-def test_a_splitting_forgets_by_the_power_law_and_writes_the_rate():
-    f, g, h = torch.tanh(torch.randn(40, 5)), 3 * torch.rand(40, 5), torch.randn(40, 5)
-    x, decay = torch.cat([f, g], -1), ctrnn.PowerDecay(2)
-    assert_close(STEPS["Splitting"](held(decay), x, h, 0.5), h / (1 + 2 * (g / 2) * h**2).sqrt() + g / 2 * f)
-
-
 @every_step
 @each("split", [False, True])
 @each("complex_", [False, True])
@@ -292,13 +286,6 @@ def test_a_clock_that_stands_still_leaves_the_state(step):
     assert_close(step.advance(field, projected, h, torch.zeros(())), h, rtol=0, atol=1e-15)
 
 
-def test_the_unit_euler_step_of_a_gated_field_mixes_candidate_and_state():
-    field, x, h = ctrnn.gated(3, 5), torch.randn(4, 3), torch.randn(4, 5)
-    g, f = field.rate(x, h), field.candidate(x, h)
-    # Tallec and Ollivier, eq. (10); other order of the same sums.
-    assert_close(discretize.Euler()(field, x, h, 1.0), g * f + (1 - g) * h, rtol=0, atol=1e-15)
-
-
 class Harmonic(ctrnn.VectorField):
     """dy/dt = z, dz/dt = -w^2 y; y is visible."""
 
@@ -373,7 +360,17 @@ def test_exponential_steps_of_a_field_without_leak_are_the_plain_ones():
         assert_close(STEPS[name](field, x, h, 0.4), STEPS[plain](field, x, h, 0.4), rtol=0, atol=1e-15)
 
 
-def test_a_linear_field_is_solved_by_the_rosenbrock_step_alone():
+def test_steps_of_known_fields_are_their_closed_forms():
+    # A splitting forgets by the power law and writes the rate.
+    f, g, h = torch.tanh(torch.randn(40, 5)), 3 * torch.rand(40, 5), torch.randn(40, 5)
+    x, decay = torch.cat([f, g], -1), ctrnn.PowerDecay(2)
+    assert_close(STEPS["Splitting"](held(decay), x, h, 0.5), h / (1 + 2 * (g / 2) * h**2).sqrt() + g / 2 * f)
+    # The unit euler step of a gated field mixes candidate and state.
+    field, x, h = ctrnn.gated(3, 5), torch.randn(4, 3), torch.randn(4, 5)
+    g, f = field.rate(x, h), field.candidate(x, h)
+    # Tallec and Ollivier, eq. (10); other order of the same sums.
+    assert_close(discretize.Euler()(field, x, h, 1.0), g * f + (1 - g) * h, rtol=0, atol=1e-15)
+    # A linear field is solved by the rosenbrock step alone.
     problem = problems.linear()
     exact = problem.solution(torch.tensor(7.0))
     assert_close(discretize.ExponentialRosenbrock()(problem.field, problem.x, problem.h0, 7.0), exact, rtol=0, atol=1e-13)

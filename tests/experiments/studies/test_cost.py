@@ -20,14 +20,13 @@ def small(**changed):
     return configuration(task="recall", field="gated", integrator="euler", **{"hidden": 4, "steps": 10, **changed})
 
 
-def test_runs_that_differ_in_seed_and_starts_only_are_alike():
+def test_a_run_costs_its_parts_and_so_does_one_of_another_seed():
+    # Runs that differ in seed and starts only are alike.
     same = [{}, {"seed": 1}, {"rate": 0.1}, {"clip": 1.0}, {"init": "chrono", "t_max": 9.0}, {"alpha": 0.3}]
     assert len({kind_of(small(**changed)) for changed in same}) == 1
     other = [{}, {"hidden": 5}, {"batch": 3}, {"steps": 11}, {"evaluation": 7}, {"exponent": 1.0}, {"substeps": 2}]
     assert len({kind_of(small(**changed)) for changed in other}) == len(other)
-
-
-def test_a_run_is_its_start_its_steps_its_evaluations_and_what_is_measured():
+    # A run is its start its steps its evaluations and what is measured.
     assert TIMES.seconds(small(steps=10, evaluate_every=4)) == 2 + 10 * 0.5 + 3 * 3 + 7  # after 4, after 8, and the test
 
 

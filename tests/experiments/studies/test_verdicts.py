@@ -77,13 +77,6 @@ def test_an_effect_of_nothing_can_be_told_from_nothing_by_no_interval():
             Compared(interval(0.1, 0.2), effect)
 
 
-def test_what_is_neither_true_nor_false_is_no_answer():
-    for holds in ("no", math.nan, [], 0.5):
-        with pytest.raises(TypeError, match=r"is True, False, None or a Compared; got .* for 'a'"):
-            Part("a", holds)
-    assert [Part("a", np.bool_(holds)).answer for holds in (True, False)] == ["yes", "no"]  # as comparisons of pandas are
-
-
 def test_the_word_is_the_one_that_undecided_parts_could_not_change():
     for count in (1, 2, 3, 4):
         for parts in itertools.product((YES, NO, UNDECIDED), repeat=count):
@@ -96,7 +89,13 @@ def test_the_word_is_the_one_that_undecided_parts_could_not_change():
     assert Verdict([]).word == "undecided"
 
 
-def test_a_verdict_on_another_experiment_is_undecided_whatever_its_parts_say():
+def test_what_is_no_answer_and_what_is_of_another_experiment_is_undecided():
+    # What is neither true nor false is no answer.
+    for holds in ("no", math.nan, [], 0.5):
+        with pytest.raises(TypeError, match=r"is True, False, None or a Compared; got .* for 'a'"):
+            Part("a", holds)
+    assert [Part("a", np.bool_(holds)).answer for holds in (True, False)] == ["yes", "no"]  # as comparisons of pandas are
+    # A verdict on another experiment is undecided whatever its parts say.
     for parts in ([YES], [NO], [YES, NO], [UNDECIDED]):
         assert Verdict(parts, another="It is of more.").word == "undecided"
     assert Verdict([NO], another="It is of more.").sentence == "It is of more. What was found in it: B: no (2)."
