@@ -43,6 +43,7 @@ ARGUMENTS = {
     "f": lambda: nn.Linear(HIDDEN, HIDDEN * INPUTS),
     "field": lambda: ctrnn.gated(INPUTS, HIDDEN),
     "fields": lambda: [ctrnn.gated(INPUTS, HIDDEN), ctrnn.gru(HIDDEN, HIDDEN)],
+    "path": lambda: ctrnn.HeldPath(torch.randn(TIME, BATCH, INPUTS)),
     "step": discretize.Heun,
     "cell": lambda: discretize.DiscreteCell(ctrnn.gru(2 * INPUTS, HIDDEN)),
     "rnn": lambda: discretize.DiscreteRNN(ctrnn.gru(INPUTS, HIDDEN)),
@@ -119,6 +120,8 @@ def answer(module):
             given = [x[:, :0], torch.randn(BATCH, module.state_size)]
         case ctrnn.VectorField():
             call, given = discretize.DiscreteRNN(module, discretize.ExponentialEuler()), [xs]
+        case ctrnn.Driven():
+            given = [0.5, h]
         case ctrnn.Decay():
             given = [h]
         case ctrnn.Synapses():
