@@ -23,7 +23,7 @@ def pytest_configure(config):
         os.environ["CTRNN_CXXFLAGS"] = f"-O0 {os.environ.get('CTRNN_CXXFLAGS', '')}".strip()
 
 
-WITHOUT_KERNELS = {"analysis", "gradients", "integration", "jumps", "steps"}  # folders of discretize that are not about them
+WITHOUT_KERNELS = {"analysis", "jumps", "steps"}  # folders of discretize that are not about them
 
 
 def takes_kernels(item):
