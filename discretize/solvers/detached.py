@@ -193,8 +193,9 @@ def refuse_captured(chain: Chain, learned: Sequence[Tensor], h0: Tensor, setting
         segment = cut.segment(j)
         with torch.enable_grad():
             middle = 0.5 * segment.length(h0.device).detach()
-            slope = segment(middle if middle.dim() else middle.reshape(()), h0.detach())
-        known = (*learned, *path.leaves[j])
+            start = h0.detach().requires_grad_()  # as it is in the backward pass; the field may have set that itself
+            slope = segment(middle if middle.dim() else middle.reshape(()), start)
+        known = (*learned, *path.leaves[j], start)
         for leaf in _leaves_behind(slope, known):
             if id(leaf) not in map(id, known):
                 raise ValueError(

@@ -108,6 +108,36 @@ def test_the_adjoint_finds_what_a_function_uses_by_its_name_and_refuses_what_nob
         ours.odeint_adjoint(lambda t, y: -y, y0, t)
 
 
+def test_a_function_may_differentiate_by_its_own_state_as_the_log_density_of_a_flow_does():
+    net, y0, t = Net(2), (torch.randn(4, 2), torch.zeros(4, 1)), torch.tensor([1.0, 0.0])
+
+    class Flow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, t, states):
+            with torch.enable_grad():
+                z = states[0].requires_grad_()
+                dz = self.net(t, z)
+                traces = [torch.autograd.grad(dz[:, k].sum(), z, create_graph=True)[0][:, k] for k in range(2)]
+            return dz, -sum(traces)[:, None]
+
+    found = []
+    for solve in (ours.odeint, ours.odeint_adjoint, torchdiffeq.odeint_adjoint):
+        z, log_density = solve(Flow(), y0, t, rtol=1e-7, atol=1e-7)
+        found.append(
+            [
+                log_density[-1].detach(),
+                *torch.autograd.grad(z[-1].square().sum() + log_density[-1].sum(), net.net.parameters(), allow_unused=True),
+            ]
+        )
+    for mine, adjoint, theirs in zip(*found, strict=True):
+        assert_close(adjoint, theirs, rtol=0, atol=1e-4)
+        if mine is not None:  # the last bias has none
+            assert_close(mine, adjoint, rtol=0, atol=1e-5)
+
+
 def test_samples_with_steps_of_their_own():
     func, y0, t = Net(), torch.randn(4, 3, requires_grad=True), torch.tensor([0.0, 0.3, 1.0], requires_grad=True)
     how = {**TIGHT, "options": {"per_sample": True}}
