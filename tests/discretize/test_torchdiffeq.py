@@ -104,6 +104,11 @@ def test_the_adjoint_finds_what_a_function_uses_by_its_name_and_refuses_what_nob
     assert_close(gradient, -2 * math.exp(-math.sin(1.3)) * torch.tensor(math.cos(1.3)), rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match=r"of shape \(\) that requires one is used besides"):
         ours.odeint_adjoint(lambda t, y: -v * y, y0, t, adjoint_params=())
+    net, y0 = Net(), torch.randn(2, 3)
+    named = ours.odeint_adjoint(net, y0, t, adjoint_params=tuple(net.parameters()))
+    by_itself = ours.odeint_adjoint(net, y0, t)
+    both = [torch.autograd.grad(y[-1].sum(), list(net.parameters())) for y in (named, by_itself)]
+    assert_close(*both, rtol=1e-12, atol=0)  # and not twice as much
     with pytest.raises(ValueError, match="`func` must be a torch"):
         ours.odeint_adjoint(lambda t, y: -y, y0, t)
 
@@ -277,6 +282,11 @@ def test_defaults_in_float32_do_not_chase_its_rounding():
         found = ours.odeint(func, y0.float(), t.float(), method=method)
         assert func.calls < 400, method
         assert_close(found.double(), exact, rtol=0, atol=1e-5)
+        steps = Watched(1).float()
+        steps.forward = lambda t, y: 4 * y  # far beyond y0
+        grown = ours.odeint(steps, torch.full((1,), 1e-4, dtype=torch.float32), torch.tensor([0.0, 4.0]), method=method)
+        assert_close(grown[-1], torch.tensor([1e-4 * math.exp(16)], dtype=torch.float32), rtol=1e-4, atol=0)
+        assert sum(name == "callback_step" for name, *_ in steps.seen) < 400, method
 
 
 def test_what_is_not_here_torchdiffeq_solves():

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import itertools
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,18 @@ def test_scipys_own_tests_of_solve_ivp_pass():
     if not file.exists():
         pytest.skip("this SciPy was installed without its tests; fetch test_ivp.py and call tests/judges/run.py")
     done = subprocess.run([sys.executable, str(HERE / "run.py"), "scipy", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_torchdiffeqs_own_tests_pass_under_its_drop_in():
+    folder = os.environ.get("CTRNN_TORCHDIFFEQ_TESTS")
+    if folder is None:
+        pytest.skip("CTRNN_TORCHDIFFEQ_TESTS is the folder `tests` of torchdiffeq's repository, which no package has")
+    done = subprocess.run(
+        [sys.executable, str(HERE / "run.py"), "torchdiffeq", folder], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-3000:]
 
 
