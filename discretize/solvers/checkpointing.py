@@ -55,6 +55,8 @@ class CheckpointedSolve:
 
     def run(self, h: Tensor, state: SolverState, at_edge: Callable[[int, Tensor], object]) -> Tensor:
         """Solve as `Engine.solve` does."""
+        if not len(self.chain):  # one time, and nothing to solve
+            return h
         refuse_captured(self.chain, self.snapshot.learned, h, SETTING)
         limit = max(1, int(self.memory / max(1, self._bytes_of_a_step(h, state))))
         while state.segment < len(self.chain):

@@ -72,7 +72,10 @@ def test_a_tuple_of_tensors_a_number_and_a_single_time():
     expected = gradients(torchdiffeq.odeint, func, y0, t, **how)
     assert_close(gradients(ours.odeint, func, y0, t, **how), expected, rtol=0, atol=1e-6)
     assert_close(ours.odeint(lambda t, y: -y, torch.tensor(2.0), t)[-1], torch.tensor(2 * math.exp(-1)), rtol=0, atol=1e-7)
-    assert torch.equal(ours.odeint(func, y0, t[:1])[0][0], y0[0])
+    for solve, method in ((ours.odeint, "dopri5"), (ours.odeint_adjoint, "dopri5"), (ours.odeint_adjoint, "rk4")):
+        (at_once, _) = solve(func, y0, t[:1].detach(), method=method)
+        assert torch.equal(at_once[0], y0[0])
+        assert torch.equal(torch.autograd.grad(at_once.sum(), y0[0])[0], torch.ones(2, 3))
 
 
 @each("name", ["euler", "midpoint", "heun2", "heun3", "rk4"])
