@@ -119,13 +119,14 @@ class Driven(AnsweredInit, nn.Module):
         return flow if self.speed is None else _on_piece_of(self.speed, start, time).to(h.dtype) * flow
 
     def _flow(self, x: Tensor, h: Tensor) -> Tensor:
-        # Not by `projected`: the parameters may have changed since, and each solve of another solver needs a graph of its own.
+        # `projected` keeps the parameters of its first use; solvers of others need the present ones, and a graph for each solve.
         return self.field.flow(self.field.project(x).expand(self.batch, -1), h)
 
     def callback_step(self, t: Tensor, h: Any, dt: Tensor) -> None:
         """Refuse a step that begins outside the interval; torchdiffeq calls this before each step."""
         (start, end), begin = self.interval, float(t.detach())
-        margin = 4 * torch.finfo(self.field.dtype or torch.float64).eps * max(abs(start), abs(end))
+        # Times may have been float32: 1.2 is beyond 1.2 then, and a backward pass begins there.
+        margin = 4 * torch.finfo(torch.float32).eps * max(abs(start), abs(end))
         if not start - margin <= begin <= end + margin:
             raise ValueError(
                 f"A step begins at t = {begin:g}, and the input is known on [{start!r}, {end!r}]: ask for times in it. "

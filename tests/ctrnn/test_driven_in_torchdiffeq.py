@@ -12,6 +12,7 @@ from torchdiffeq import odeint, odeint_adjoint, odeint_event
 import ctrnn
 from ctrnn import Driven, FunctionPath, HeldPath, LinearPath, SmoothWarp, WarpedPath
 from discretize import Event, integrate
+from discretize import torchdiffeq as drop_in
 
 TIGHT = {"rtol": 1e-7, "atol": 1e-7}
 
@@ -200,6 +201,18 @@ def test_an_event_has_the_time_state_and_gradients_that_it_has_here(interface):
     found = [torch.autograd.grad(time + state.sin().sum(), wanted) for time, state in results]
     for one, other in zip(*found, strict=True):
         assert_close(one, other, rtol=0, atol=1e-5)
+
+
+def test_times_in_float32_that_end_a_rounding_beyond_are_solved_forwards_and_backwards():
+    field, path, h0 = ctrnn.gated(2, 3), LinearPath(torch.randn(5, 2, 2), 0.3 * torch.arange(5.0)), torch.zeros(2, 3)
+    driven, ts = Driven(field, path), torch.linspace(0.0, 1.2, 3, dtype=torch.float32)
+    assert float(ts[-1]) > driven.interval[1]
+    expected = integrate(field, path, h0, ts.double().clamp(max=driven.interval[1]), **TIGHT).hs
+    sought = torch.autograd.grad(expected[-1].sum(), list(field.parameters()))
+    for solve in (odeint, odeint_adjoint, drop_in.odeint, drop_in.odeint_adjoint):
+        hs = solve(driven, h0, ts, **TIGHT, **jumps(driven))
+        assert_close(hs, expected, rtol=0, atol=1e-5)
+        assert_close(torch.autograd.grad(hs[-1].sum(), list(field.parameters())), sought, rtol=0, atol=1e-4)
 
 
 def test_beyond_its_ends_the_input_stays_and_no_step_begins():
