@@ -1,13 +1,13 @@
-r"""torchdiffeq's functions by the solvers of this library: change the import, and nothing else.
+r"""Offer torchdiffeq's functions on the solvers of this library: change the import, and nothing else.
 
     from discretize.torchdiffeq import odeint, odeint_adjoint, odeint_event
 
     dy/dt = func(t, y)        y of any shape, or a tuple of tensors: one system, one step for all of it
-                              options={"per_sample": True}: y (batch, ...), every sample by steps of its own
+                              options={"per_sample": True}: y (batch, ...), each sample takes its own steps
 
-Tolerances hold in every unit, not in the mean over all of them; below the rounding of y0, as torchdiffeq's defaults are in
-float32, they are taken as that. What is not here, methods such as `implicit_adams` and events on fixed steps, torchdiffeq
-itself solves.
+The tolerance holds for every unit, not for a mean over all of them. It is never below the rounding of y0's dtype, as
+torchdiffeq's defaults are in float32. Methods that are missing here, such as `implicit_adams`, and events on fixed steps are
+solved by torchdiffeq itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ctrnn import TimePath, checks
+from ctrnn import Driven, TimePath, checks
 from discretize.settings import Settings
 from discretize.solve import solve
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
@@ -69,17 +69,17 @@ def odeint(
 ) -> Any:
     r"""Solve dy/dt = func(t, y) from y(t[0]) = y0, as torchdiffeq's function of this name.
 
-    Args:    func: t () and y like y0 -> dy/dt. Its `callback_step`, `callback_accept_step` and `callback_reject_step`, if it has
-             them, are called with (t0, y0, dt) after each step that was tried. y0: a tensor of any shape, or a tuple of them.
-             t: increasing or decreasing, perhaps with a gradient. rtol: a number; atol: a number, one for each tensor of a
-             tuple, or a tensor like y0. method: a name in `SOLVERS`; dopri5 if None.
-             options: "jump_t", times at which func jumps: it is evaluated on both sides of them; "step_t", times at which steps
-             end; "min_step", "max_step", "first_step", "max_num_steps" of methods that choose their steps; "step_size" and
-             "grid_constructor" of the others, whose steps end at every time in t, so that "interp" has nothing to do;
-             "per_sample": True, every sample of y (batch, ...) takes steps of its own; func is given t as (batch, 1, ...), and
-             perhaps some of the samples only, each by itself.
-             event_fn: (t, y) -> numbers; the solve ends where one of them is 0, and of t only the start and the direction
-             count. With "per_sample": (batch,), and every sample ends at its own time.
+    Args:    func: t () and y like y0 -> dy/dt. If it has `callback_step`, `callback_accept_step` or `callback_reject_step`, these
+             are called with (t0, y0, dt) after each attempted step. y0: a tensor of any shape, or a tuple of them. t: increasing
+             or decreasing, perhaps with a gradient. rtol: a number; atol: a number, one for each tensor of a tuple, or a tensor
+             like y0. method: a name in `SOLVERS`; dopri5 if None.
+             options: "jump_t", times at which func jumps, evaluated on both sides (the knots of a `ctrnn.Driven` are added);
+             "step_t", times at which steps end; for adaptive methods "min_step", "max_step", "first_step", "max_num_steps"; for
+             fixed steps "step_size" and "grid_constructor" (steps end at every time in t, so "interp" changes nothing);
+             "per_sample": True, each sample of y (batch, ...) takes its own steps: func then gets t as (batch, 1, ...), and
+             sometimes only some of the samples, so it must treat each by itself.
+             event_fn: (t, y) -> numbers; the solve ends where one of them is 0, and t gives the start and the direction only.
+             With "per_sample": (batch,), and every sample ends at its own time.
     Shape:   t (n,) -> (n, *y0.shape), or a tuple of such; with `event_fn` (event_t, (2, *y0.shape)), event_t () or (batch,).
     Raises:  ValueError for options that have no meaning here, with what to do instead, and for what does not fit; SolverError
              for a solve that fails.
@@ -110,8 +110,8 @@ def odeint_adjoint(
 ) -> Any:
     r"""Solve as `odeint` does, with gradients in bounded memory, as torchdiffeq's function of this name.
 
-    Explicit methods that choose their steps: by `Adjoint`, whose steps do not hang on the integrals over parameters (which is
-    what torchdiffeq's "seminorm" asks for); others: the gradient of the steps that were taken, by `Checkpointed`.
+    Explicit adaptive methods solve the adjoint equation, as `Adjoint` does: its step sizes ignore the integrals over parameters,
+    like torchdiffeq's "seminorm". Other methods differentiate the steps that were taken, in blocks, as `Checkpointed` does.
 
     Args:    as of `odeint`; adjoint_params: tensors that func uses besides its own parameters, if it is a module.
              adjoint_rtol, adjoint_atol: not below rtol and atol, to which the backward pass keeps. func's
@@ -198,7 +198,7 @@ def _check_options(options: Mapping[str, Any], method: str) -> None:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Lays y, a tensor or a tuple of them, out as the states of a batch: of one sample, or of its own where they step `alone`."""
+    """Arranges y, a tensor or a tuple of them, as the states of a batch: of one, or y's own where samples step `alone`."""
 
     shapes: tuple[torch.Size, ...]  # of the tensors, without the samples that step alone
     several: bool
@@ -280,7 +280,8 @@ class _Problem:
             _refuse_per_sample(given if method in FIXED_METHODS else None, method)
         self.layout, self.func = _Layout.of(y0, alone), func
         self.equation = Equation(_Flow(func, self.layout, params), self.layout.width, None)
-        self.jumps, self.ends = _times(given.get("jump_t")), _times(given.get("step_t"))
+        known = func.knots if isinstance(func, Driven) else None
+        self.jumps, self.ends = torch.cat([_times(given.get("jump_t")), _times(known)]), _times(given.get("step_t"))
         if grid := given.get("grid_constructor"):
             self.ends = torch.cat([self.ends, _times(grid(func, y0, t))])
         bounds = {name: given[name] for name in BOUNDS if name in given}
@@ -334,7 +335,7 @@ class _Problem:
 
     @property
     def _reads_between(self) -> bool:
-        """Whether times within a step are read off it, and end none."""
+        """Whether requested times are interpolated within steps; else each ends a step."""
         method = ADAPTIVE_METHODS.get(str(self.settings.method))
         return method is not None and not method.implicit and method.order <= INTERPOLATED
 
@@ -391,7 +392,7 @@ class _Problem:
             return at, torch.stack([h0, h])
         slope, moving = self._slope(at, h), at.detach().double().requires_grad_()
         value = g(moving.reshape(1, 1), h.detach() + slope * (moving - at).to(h))
-        if not value.requires_grad:  # g jumps to a number there: the time hangs on nothing
+        if not value.requires_grad:  # g is a constant there, after a jump: the time has no gradient
             return at, torch.stack([h0, h])
         (by_time,) = torch.autograd.grad(value.sum(), moving)
         event_t = CrossingTime.apply(at.reshape(1), by_time.reshape(1), g(at.reshape(1, 1), h))[0]

@@ -256,7 +256,7 @@ class _Methods(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(function, "__name__", "") in METHODS:
-            self.looks.told(args)
+            self.looks.note_read(args)
         return function(*args, **(kwargs or {}))
 
 
@@ -277,7 +277,7 @@ class _Looks(compat.TorchDispatchMode):
         super().__exit__(*raised)
         self.methods.__exit__(*raised)
 
-    def told(self, given: object) -> None:
+    def note_read(self, given: object) -> None:
         """Note the line of code that reads the value of a tensor followed (.item(), bool)."""
         if any(_memory(t) in self.followed for t in compat.tree_leaves(given) if isinstance(t, Tensor)):
             self.line = self.line or own_line(traceback.extract_stack(), __file__)
@@ -287,7 +287,7 @@ class _Looks(compat.TorchDispatchMode):
         if any(_memory(t) in self.followed for t in compat.tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
             name = function.overloadpacket.__name__
             if name in TELL or (name == "index" and any(t is not None and t.dtype == torch.bool for t in args[1])):
-                self.told((args, kwargs))
+                self.note_read((args, kwargs))
             self.followed.update((_memory(t), t) for t in compat.tree_leaves(answer) if isinstance(t, Tensor))
         return answer
 

@@ -3,7 +3,7 @@ r"""Do all engines of this machine agree on a field and its data?
     steps        the field and the step map, sample by sample; for solves the solver in torch
     compiled     the kernel that is written for the code of the field
     triton       the same for GPUs; of solves, too
-    torchdiffeq  of solves, its dopri5: a judge that nobody here wrote
+    torchdiffeq  for solves, torchdiffeq's dopri5: an independent implementation
 
 All of them are the same states and gradients to rounding, torchdiffeq's to the error of the solve. Which of them there are is
 the field's, the step's and the machine's.
@@ -66,7 +66,7 @@ class EngineReport:
 
     @property
     def agree(self) -> bool:
-        """Whether all engines that ran give the states and gradients of the steps, to rounding, and torchdiffeq to `JUDGED`."""
+        """Return whether every engine that ran agrees with the steps to rounding, and torchdiffeq to `JUDGED`."""
         return not self._off()
 
     def _off(self) -> list[EngineResult]:
@@ -104,8 +104,8 @@ def verify_engines(
     r"""Run a sequence and a solve of a field by every engine that there is, and compare states and gradients with the steps.
 
     Gradients are those of the sum of the sines of all states, to samples, h0 and all parameters. The steps are the reference,
-    the rest is compared with them: where an engine is off, set `fused=False`, and tell us. torchdiffeq solves at 1e-6, by steps
-    of its own, and judges the solve, not the engine.
+    the rest is compared with them: where an engine is off, set `fused=False`, and tell us. torchdiffeq solves at 1e-6
+    with its own step control: it checks the solve, not the engine.
 
     Args:    field: a `VectorField`; xs: its data; h0: the state before, zero if not given; step: the step map of the sequence,
              Euler's if not given; dt: time a sample; method: the solver, along held samples, at 1e-4.

@@ -275,7 +275,7 @@ class EventSolve:
                 continue
             places, samples = (torch.tensor(index) for index in zip(*which, strict=True))
             values = event(leaves[places, samples][:, None], hs[places, samples])
-            if not values.requires_grad:  # g jumps to a number there: the time hangs on nothing
+            if not values.requires_grad:  # g is a constant there, after a jump: the time has no gradient
                 for place, sample in which:
                     moved[sample][place] = leaves[place, sample].detach()
                 continue
