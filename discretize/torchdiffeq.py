@@ -210,6 +210,9 @@ class _Layout:
         for part in parts:
             if checks.is_tensor("y0", part).is_complex():
                 raise TypeError("`y0` is complex, and states here are real: solve for torch.view_as_real(y0), or by torchdiffeq.")
+            if not part.is_floating_point():
+                raise TypeError(f"`y0` must be of floating point, got {part.dtype}; convert it, y0.float().")
+            checks.is_finite("y0", part)
         if not all(part.numel() for part in parts):
             raise ValueError(f"`y0` has no units: {', '.join(str(tuple(p.shape)) for p in parts)}.")
         if alone and any(part.dim() < 2 or len(part) != len(parts[0]) for part in parts):
@@ -224,6 +227,18 @@ class _Layout:
         """Return (batch, state)."""
         parts = y if isinstance(y, tuple | list) else (y,)
         return torch.cat([part.reshape(len(part) if self.alone else 1, -1) for part in parts], 1)
+
+    def checked(self, found: Any, samples: int) -> Any:
+        """Return what func gives for some samples, a derivative for each tensor of y. Raises: ValueError if it is none."""
+        parts = found if isinstance(found, tuple | list) else (found,)
+        came = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in parts]
+        wanted = [(samples, *shape) if self.alone else tuple(shape) for shape in self.shapes]
+        if came != wanted or isinstance(found, Tensor) == self.several:
+            shapes = ", ".join(map(str, wanted))
+            raise ValueError(
+                f"`func` is called as func(t, y), and must give dy/dt like y, {shapes}; got {', '.join(map(str, came))}."
+            )
+        return found
 
     def split(self, hs: Tensor) -> State:
         """Return states (n, batch, state) as y at n times."""
@@ -253,10 +268,11 @@ class _Flow(nn.Module):
         self.func, self.layout = func, layout
         own = set(map(id, func.parameters())) if isinstance(func, nn.Module) else set()
         for k, param in enumerate({id(param): param for param in params if id(param) not in own}.values()):
-            self.register_buffer(f"adjoint_param_{k}", param, persistent=False)
+            self.register_buffer(f"adjoint_param_{k}", checks.is_tensor("adjoint_params", param), persistent=False)
 
     def forward(self, t: Tensor, h: Tensor) -> Tensor:
-        return torch.cat([self.layout.join(found) for found in self.layout.call(self.func, t, h)])
+        found = self.layout.call(self.func, t, h)
+        return torch.cat([self.layout.join(self.layout.checked(each, len(h))) for each in found])
 
 
 class _Problem:
@@ -273,7 +289,12 @@ class _Problem:
         options: Mapping[str, Any] | None,
         params: Sequence[Tensor] = (),
     ) -> None:
+        if not isinstance(options, Mapping | None):
+            raise TypeError(f"`options` must be a dict of options by name, got {options!r}.")
         given, method = dict(options or {}), method or "dopri5"
+        times = checks.as_times("t", checks.is_tensor("t", t), differentiable=True)
+        first = times.detach().reshape(-1)[:2].diff()
+        checks.are_times("t", -times if len(first) and bool(first < 0) else times, differentiable=True)
         _check_options(given, method)
         alone = checks.is_flag("options['per_sample']", given.get("per_sample", False))
         if alone:
@@ -406,12 +427,17 @@ class _Problem:
 
         def values(t: Tensor, h: Tensor) -> Tensor:
             found = self.layout.call(event_fn, t.to(h), h)
+            if wrong := [type(each).__name__ for each in found if not isinstance(each, Tensor)]:
+                raise TypeError(f"`event_fn` must give a tensor of numbers, got {wrong[0]}.")
             return torch.cat([each.reshape(len(h) if self.layout.alone else 1, -1) for each in found])
 
         if self.layout.alone:
             return values
         with torch.no_grad():
-            signs = values(start.expand(1, 1), h0).sign()
+            begun = values(start.expand(1, 1), h0)
+        if not bool(begun.isfinite().all()):
+            raise ValueError(f"`event_fn` must give numbers, got {begun[0].tolist()} at t = {float(start):g}.")
+        signs = begun.sign()
         return (lambda t, h: (values(t, h) * signs).amin(1)) if bool((signs != 0).all()) else None
 
     def _tolerances(
@@ -422,18 +448,17 @@ class _Problem:
         torchdiffeq's defaults, 1e-7 and 1e-9, are below that in float32.
         """
         parts = y0 if isinstance(y0, tuple) else (y0,)
-        if isinstance(atol, tuple | list):
-            if len(atol) != len(parts):
-                raise ValueError(f"`atol` has {len(atol)} tolerances, and y0 {len(parts)} tensors.")
-        elif isinstance(atol, Tensor) and atol.numel() > 1:
-            atol = [atol] * len(parts)
-        if isinstance(atol, tuple | list):
-            pairs = zip(atol, self.layout.shapes, strict=True)
-            atol = torch.cat([torch.as_tensor(one).detach().cpu().double().expand(shape).reshape(-1) for one, shape in pairs])
+        if not isinstance(rtol, float | int | Tensor) or torch.as_tensor(rtol).numel() != 1:
+            raise ValueError("`rtol` must be one number; `atol` may be one for each unit or each tensor of y0.")
+        given = list(atol) if isinstance(atol, tuple | list) else [atol] * len(parts)
+        if len(given) != len(parts):
+            raise ValueError(f"`atol` has {len(given)} tolerances, and y0 {len(parts)} tensors.")
+        each = torch.cat([_for_units(one, shape) for one, shape in zip(given, self.layout.shapes, strict=True)])
+        checks.non_negative_number("atol", float(each.min()))
         finest = ERROR_MARGIN * torch.finfo(parts[0].dtype).eps
-        largest = max(float(part.detach().abs().max()) for part in parts)
-        floor = torch.as_tensor(atol).clamp(min=finest * largest)
-        return max(float(rtol), finest), floor if floor.dim() else float(floor)
+        each = each.clamp(min=finest * max(float(part.detach().abs().max()) for part in parts))
+        one_for_all = bool((each == each[0]).all())
+        return max(checks.non_negative_number("rtol", float(rtol)), finest), float(each[0]) if one_for_all else each
 
     def _callback(self, suffix: str) -> OnAttempt | None:
         """Return what is called after each step, from the callbacks that func has by torchdiffeq's names, if it has any."""
@@ -454,6 +479,15 @@ class _Problem:
                     callback(*given, h.new_tensor(dt))
 
         return on_attempt
+
+
+def _for_units(tolerance: Any, shape: torch.Size) -> Tensor:
+    """Return a tolerance for each unit of a tensor of y0, as float64 numbers on the CPU."""
+    given = torch.as_tensor(tolerance).detach().cpu().double()
+    try:
+        return given.expand(shape).reshape(-1)
+    except RuntimeError:
+        raise ValueError(f"`atol` of shape {tuple(given.shape)} does not fit y0, {tuple(shape)}.") from None
 
 
 def _times(given: Tensor | None) -> Tensor:

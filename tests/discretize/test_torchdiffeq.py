@@ -319,11 +319,23 @@ def test_what_is_not_here_torchdiffeq_solves():
         ({"event_fn": lambda t, y: y[0, 0], "t": torch.linspace(0, 1, 3)}, "t must be two times"),
         ({"y0": torch.ones(0, 3)}, "`y0` has no units"),
         ({"options": {"per_sample": True}, "y0": torch.ones(3)}, "With 'per_sample' y0 must be"),
+        ({"rtol": -1e-3}, "`rtol` must be at least 0"),
+        ({"rtol": (1e-3, 1e-3)}, "`rtol` must be one number"),
+        ({"atol": (-1e-3,)}, "`atol` must be at least 0"),
+        ({"atol": torch.ones(5)}, r"`atol` of shape \(5,\) does not fit y0, \(2, 3\)"),
+        ({"y0": torch.full((2, 3), math.nan)}, "`y0` must be finite"),
+        ({"t": torch.tensor([0.0, 1.0, 0.5])}, "`t` must increase strictly, but goes back at index 2"),
+        ({"t": torch.tensor([0.0, 0.0, 0.5])}, "`t` must increase strictly, but repeats"),
+        ({"t": torch.zeros(0)}, "`t` is empty"),
+        ({"event_fn": lambda t, y: y.sum() * math.nan}, r"`event_fn` must give numbers, got \[nan\] at t = 0"),
+        ({"func": lambda t, y: y.T}, r"must give dy/dt like y, \(2, 3\); got \(3, 2\)"),  # as many numbers, in another order
+        ({"func": lambda t, y: (y,)}, "must give dy/dt like y"),
+        ({"func": lambda t, y: (y[0],), "y0": (torch.ones(2), torch.ones(2))}, r"like y, \(2,\), \(2,\); got \(2,\)"),
     ],
 )
 def test_what_has_no_meaning_here_is_refused_by_name(how, message):
     with pytest.raises(ValueError, match=message):
-        ours.odeint(Net(), **({"y0": torch.ones(2, 3), "t": torch.tensor([0.0, 1.0])} | how))
+        ours.odeint(**({"func": Net(), "y0": torch.ones(2, 3), "t": torch.tensor([0.0, 1.0])} | how))
 
 
 def test_settings_of_the_adjoint_that_would_have_no_effect_are_refused():
@@ -337,8 +349,16 @@ def test_settings_of_the_adjoint_that_would_have_no_effect_are_refused():
         with pytest.raises(ValueError, match=message):
             ours.odeint_adjoint(func, y0, t, **how)
     ours.odeint_adjoint(func, y0, t, adjoint_rtol=1e-5, adjoint_options={"norm": "seminorm"})
-    with pytest.raises(TypeError, match="`y0` is complex"):
-        ours.odeint(func, torch.ones(2, dtype=torch.complex64), t)
+    for call, message in (
+        (lambda: ours.odeint(func, torch.ones(2, dtype=torch.complex64), t), "`y0` is complex"),
+        (lambda: ours.odeint(func, torch.ones(2, dtype=torch.long), t), "`y0` must be of floating point"),
+        (lambda: ours.odeint(func, y0, [0.0, 1.0]), "`t` must be a torch.Tensor"),
+        (lambda: ours.odeint(func, y0, t, options=["min_step"]), "`options` must be a dict"),
+        (lambda: ours.odeint(func, y0, t, event_fn=lambda t, y: None), "`event_fn` must give a tensor"),
+        (lambda: ours.odeint_adjoint(func, y0, t, adjoint_params=(3,)), "`adjoint_params` must be a torch.Tensor"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
     with pytest.raises(SolverError, match="steps were not enough"):
         ours.odeint(func, y0, t, options={"max_num_steps": 1})
 
