@@ -142,7 +142,7 @@ class Rounds(ReadStatement):
     kind = "number"
 
     def formulas(self) -> tuple[Basic, ...]:
-        return (Eq(self.value, Symbol(self.printed), evaluate=False),)
+        return (Printed(self.value, Symbol(self.printed), *([] if self.within is None else [self.within])),)
 
     def _read(self, reading: Reading) -> dict[str, Any]:
         digits = Decimal(self.printed).as_tuple()
@@ -168,6 +168,20 @@ class Rounds(ReadStatement):
         evidence = f"the number is {shown}, printed {self.printed}"
         word = HOLDS if right else FAILS
         return Verdict(word, 0.0, evidence, numbers, certificate=({**certificate, "right": right},))
+
+
+class Printed(Function):
+    """Displays a number and its print, -log(49), rounded -3.89, or 1843, printed 2000 (within 200): no equation of the two."""
+
+    def _sympystr(self, printer: Any) -> str:
+        value, text, *within = map(printer.doprint, self.args)
+        return f"{value}, printed {text} (within {within[0]})" if within else f"{value}, rounded {text}"
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        value, text, *within = map(printer.doprint, self.args)
+        if within:
+            return rf"{value},\ \text{{printed }} {text}\ (\text{{within }} {within[0]})"
+        return rf"{value},\ \text{{rounded }} {text}"
 
 
 @dataclass(frozen=True)

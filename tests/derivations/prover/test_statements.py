@@ -4,6 +4,7 @@ import numpy as np
 from sympy import Abs, Eq, Function, ImmutableDenseMatrix, Integral, Rational, S, Symbol, exp, floor, log, oo, sin, symbols
 
 from derivations.prover.cases import Every, Measured
+from derivations.prover.formulas import written
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
 from derivations.prover.statements import Equal, Fails, Rounds, Solves
@@ -89,6 +90,15 @@ def test_what_is_not_so_is_refuted_and_what_is_open_is_not_held_for_true():
     assert 1 < value < 2
 
 
+def test_a_rounded_number_is_displayed_beside_its_print_and_not_as_equal_to_it():
+    (formula,) = Rounds(S(1843), "2000", within=S(200)).formulas()
+    shown = written(formula)
+    assert shown.text == "1843, printed 2000 (within 200)"
+    assert shown.latex == r"1843,\ \text{printed } 2000\ (\text{within } 200)"
+    assert "<mo>&#x0003D;</mo>" not in shown.mathml
+    assert "=" not in written(Rounds(-log(49), "-1.69").formulas()[0]).latex
+
+
 def test_the_evidence_says_what_was_done():
     # The evidence of a series names what was dropped.
     assert "(-1/6) g^3" in Expands(exp(-g), g, 1 - g + g**2 / 2, 3).decide().evidence
@@ -105,5 +115,6 @@ def test_formulas_are_what_is_claimed():
     assert str(Tends(1 / g, g, 0, oo).formulas()[0]) == "Eq(Limit(1/g, g, 0, dir='+'), oo)"
     assert [str(formula) for formula in Less(x, y, region={x: (0, y)}).formulas()] == ["x <= y", "0 < x", "x < y"]
     assert str(Expands(exp(g), g, 1 + g, 2).formulas()[0]) == "Eq(exp(g), g + O(g**2) + 1)"
-    assert str(Rounds(Rational(1, 6), "0.167").formulas()[0]) == "Eq(1/6, 0.167)"
+    assert str(Rounds(Rational(1, 6), "0.167").formulas()[0]) == "1/6, rounded 0.167"
+    assert str(Fails(Rounds(S(2), "1")).formulas()[0]) == "not(2, rounded 1)"
     assert str(Fails(Equal(x, y)).formulas()[0]) == "Ne(x, y)"
