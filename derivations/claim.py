@@ -203,8 +203,9 @@ class Claim(Shown):
              it was decided, with the counterexample of what is false; seconds it took.
              Beyond these: words and formulas, the statement in its two halves; right: the correction's formulas;
              recorded: the verdict expected; mutation: the change that must flip the verdict; counterexample: numbers by
-             letter; quote: the span of the text that is judged; scope: all sizes, or which; certificates: for each statement
-             what it says and the steps that show it, see `derivations.rules.conclusions`.
+             letter; quote: the span of the text that is judged; scope: all sizes, or which; defined_on: where the proofs hold,
+             if that is not for all values that the letters' assumptions allow; certificates: for each statement what it says
+             and the steps that show it, see `derivations.rules.conclusions`.
     """
 
     source: str
@@ -223,6 +224,7 @@ class Claim(Shown):
     counterexample: dict[Any, Any] = field(default_factory=dict)
     quote: str = ""
     scope: str = ALL_SIZES
+    defined_on: tuple[str, ...] = ()
     certificates: tuple[Any, ...] = field(default=(), repr=False)
 
     def _rows(self) -> Iterable[tuple[str, Cells]]:
@@ -239,8 +241,9 @@ class Claim(Shown):
 
     @property
     def provided(self) -> tuple[str, ...]:
-        """What the verdict is for: the assumptions, and the sizes if there are any."""
-        return self.assumptions if self.scope == ALL_SIZES else (*self.assumptions, self.scope)
+        """What the verdict is for: the assumptions, where both sides are defined, and the sizes if there are any."""
+        defined_on = (f"where {condition}" for condition in self.defined_on)
+        return (*self.assumptions, *defined_on, *([] if self.scope == ALL_SIZES else [self.scope]))
 
     @property
     def as_recorded(self) -> bool:
@@ -263,9 +266,12 @@ def decided(entry: Entry) -> Claim:
     correction: str | None = None
     right: tuple[Formula, ...] = ()
     certificates = _certificates("print", entry.statements, found)
+    defined_on = tuple(dict.fromkeys(str(condition) for v in found for condition in v.defined_on))
+    if verdict == HOLDS and defined_on:
+        verdict = HOLDS_ASSUMING
     if entry.right is not None:
         proofs = [statement.decide() for statement in entry.right.statements]
-        certificates += _certificates("right", entry.right.statements, proofs)
+        certificates += _certificates("reading" if entry.reading else "right", entry.right.statements, proofs)
         right = _formulas(entry.right.statements)
         correction = _said(entry.right.words, right)
         if not all(proofs):
@@ -291,6 +297,7 @@ def decided(entry: Entry) -> Claim:
         counterexample=numbers,
         quote=entry.quote,
         scope=entry.sizes or ALL_SIZES,
+        defined_on=() if verdict in (FAILS, REINTERPRETED) else defined_on,
         certificates=certificates,
     )
 

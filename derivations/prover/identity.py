@@ -1,32 +1,34 @@
 r"""Identities lhs = rhs, and the decision: proved by a certificate, refuted by rational numbers, or undecided.
 
-lhs = rhs holds    when a certificate shows it that the checker accepts, where both sides are defined
+lhs = rhs holds    when a certificate shows it that the checker accepts, where both sides are defined, which numbers show
+                   to be so somewhere
 it fails           when rational numbers are found at which both sides are defined and certainly differ
 otherwise          it is undecided, which is never a yes
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-from sympy import Basic, Derivative, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
+from sympy import Derivative, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
 
 from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict, timed
-from derivations.rules.conclusions import is_one_as_written, with_values
+from derivations.rules.conclusions import guarded, is_one_as_written, somewhere, with_values
 from derivations.rules.equality import constant_gap, prove_equal
 from derivations.rules.numbers import TRIALS, on_the_surface, refuted
 from derivations.rules.reading import Reading, Unreadable, as_sympy
 from derivations.rules.terms import Term, add, number
 
-__all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column", "jacobian", "says"]
+__all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column", "jacobian", "proved_where", "says"]
 
 TRIALS_BEFORE = 4
-ONE = "both sides are one expression"
+ONE_EXPRESSION = "both sides are one expression"
 # What stands in a counterexample when there are no letters to give numbers to.
 DIFFERENCE = Symbol("difference")
+Condition: TypeAlias = tuple[str, Term]
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,8 @@ def _checked(identity: Identity) -> Verdict:
     found = check_terms(reading, [with_values(pair, where) for pair in pairs if pair is not None])
     if unread and found.holds is not False:
         return Verdict(UNDECIDED, 0.0, "; ".join(unread))
-    if found.evidence == ONE and is_one_as_written({"pairs": pairs, "where": where}):
-        found = replace(found, evidence=f"{ONE} as written, by definition")
+    if found.evidence == ONE_EXPRESSION and is_one_as_written({"pairs": pairs, "where": where}):
+        found = replace(found, evidence=f"{ONE_EXPRESSION} as written, by definition")
     return replace(found, verdict=HOLDS_ASSUMING) if identity.assumptions and found else found
 
 
@@ -115,27 +117,31 @@ def _read(identity: Identity, reading: Reading) -> tuple[list[tuple[Term, Term] 
     return pairs, where, unread
 
 
-def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict:
-    """Prove that all pairs of terms are equal, or refute one."""
+def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]], given: Iterable[Condition] = ()) -> Verdict:
+    """Prove that all pairs of terms are equal where the conditions given are true, or refute one."""
     certificates: list[dict[str, Any]] = []
-    conditions: dict[Basic, None] = {}
+    given = tuple(given)
+    conditions = dict.fromkeys(given)
     undecided = []
     for n, (lhs, rhs) in enumerate(pairs, 1):
-        claim = {"lhs": lhs, "rhs": rhs, "facts": reading.facts}
+        claim: dict[str, Any] = {"lhs": lhs, "rhs": rhs, "facts": reading.facts}
+        there: dict[str, Any] = {**claim, "lhs": guarded(lhs, given)}
         # A few numbers before the costly proof, which a wrong identity should not have to wait for; more after it failed.
-        found, proof = refuted(lhs, rhs, reading.facts, range(TRIALS_BEFORE)), None
+        found, proof = refuted(**there, trials=range(TRIALS_BEFORE)), None
         if found is None:
             proof = prove_equal(lhs, rhs, reading.facts, reading.antiderivative)
-            found = refuted(lhs, rhs, reading.facts, range(TRIALS_BEFORE, TRIALS)) if proof is None else None
+            # The conditions of a proof may leave out places where both sides are defined: x^(2 a) has a value at x = -1, a = 1/2.
+            found = refuted(**there, trials=range(TRIALS_BEFORE, TRIALS)) if proof is None or proof[1] else None
         if found is not None:
             numbers, value = found
-            seen = {*on_the_surface(lhs), *on_the_surface(rhs)}
+            seen = {*on_the_surface(there["lhs"]), *on_the_surface(rhs)}
             shown = {reading.expression(letter): as_sympy(x) for letter, x in numbers.items() if letter in seen}
             difference = as_sympy(value)
             evidence = f"entry {n}: lhs - rhs = {difference.evalf(8)} at the counterexample"
-            certificate = {"rule": "differs", **claim, "numbers": numbers}
+            certificate = {"rule": "differs", **there, "numbers": numbers}
             return Verdict(FAILS, 0.0, evidence, counterexample=shown or {DIFFERENCE: difference}, certificate=(certificate,))
-        if proof is None and (gap := constant_gap(lhs, rhs, reading.facts, reading.antiderivative)) is not None:
+        gap = None if proof or given else constant_gap(lhs, rhs, reading.facts, reading.antiderivative)
+        if gap is not None:
             difference, shifted = as_sympy(gap[0]), add(rhs, number(int(gap[0].p), int(gap[0].q)))
             certificate = {"rule": "equal", **claim, "rhs": shifted, "proof": gap[1]}
             evidence = f"entry {n}: lhs - rhs = {difference} everywhere"
@@ -144,16 +150,33 @@ def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]]) -> Verdict
             undecided.append(f"entry {n} is neither seen to be equal nor to differ")
             continue
         certificates.append({"rule": "equal", **claim, "proof": proof[0]})
-        conditions.update(dict.fromkeys(reading.relation(*condition) for condition in proof[1]))
+        conditions.update(dict.fromkeys(proof[1]))
     if undecided:
         return Verdict(UNDECIDED, 0.0, "; ".join(undecided))
-    return Verdict(HOLDS, 0.0, _how(certificates), None, tuple(conditions), tuple(certificates))
+    return proved_where(reading, conditions, _how(certificates), certificates)
+
+
+def proved_where(reading: Reading, conditions: Iterable[Condition], evidence: str, steps: Iterable[Any]) -> Verdict:
+    """Answer that a statement is proved under conditions, if numbers are found at which these are true."""
+    conditions = tuple(conditions)
+    if not conditions:
+        return Verdict(HOLDS, 0.0, evidence, None, (), tuple(steps))
+    try:
+        relations = tuple(reading.relation(*condition) for condition in conditions)
+    except Unreadable as unknown:
+        return Verdict(UNDECIDED, 0.0, f"proved only where {unknown} is in its domain")
+    lhs, rhs = somewhere(conditions)
+    if (found := refuted(lhs, rhs, reading.facts)) is None:
+        where = " and ".join(map(str, relations))
+        return Verdict(UNDECIDED, 0.0, f"proved only where {where}, and no numbers were found at which that is so")
+    step = {"rule": "differs", "lhs": lhs, "rhs": rhs, "facts": reading.facts, "numbers": found[0]}
+    return Verdict(HOLDS, 0.0, evidence, None, relations, (*steps, step))
 
 
 def _how(certificates: list[Any]) -> str:
     cases = max((len(c["proof"]["cases"]) for c in certificates), default=1)
     if all(c["lhs"] == c["rhs"] for c in certificates):
-        return ONE
+        return ONE_EXPRESSION
     return "both sides are one quotient of polynomials" + (f", in each of {cases} cases of sign" if cases > 1 else "")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sympy import Basic, Expr, LessThan, S, StrictLessThan, Symbol, oo
 
-from derivations.prover.identity import DIFFERENCE
-from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, ReadStatement, Verdict
+from derivations.prover.identity import DIFFERENCE, proved_where
+from derivations.prover.verdict import FAILS, UNDECIDED, ReadStatement, Verdict
 from derivations.rules.inequalities import less, not_less_at, prove_less
 from derivations.rules.reading import Reading, as_sympy
 from derivations.rules.terms import taken
@@ -76,8 +76,7 @@ class Less(ReadStatement):
         if proof is None:
             return Verdict(UNDECIDED, 0.0, "the sign of upper - lower does not show, and no numbers refute it")
         evidence = f"upper - lower is {'positive' if self.strict else 'not negative'}: {_how(proof)}"
-        defined_on = tuple(reading.relation(*condition) for condition in less(**claim, proof=proof))
-        return Verdict(HOLDS, 0.0, evidence, None, defined_on, ({"rule": "less", **claim, "proof": proof},))
+        return proved_where(reading, less(**claim, proof=proof), evidence, [{"rule": "less", **claim, "proof": proof}])
 
 
 def _how(proof: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
 
-from sympy import Basic, Derivative, Eq, Expr, Function, MatrixBase, Rational, S, Symbol
+from sympy import Basic, Derivative, Eq, Expr, Function, I, MatrixBase, Rational, S, Symbol
 
 from derivations.prover.identity import Identity, check, column, says
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, ReadStatement, Verdict, timed
@@ -108,6 +108,8 @@ class Solves:
         identity = self._put_in()
         if self._is_left_in(identity):
             return Verdict(UNDECIDED, 0.0, "the equations hold the path at another time")
+        if not any(e.has(I) for e in self.equations) and (unreal := [h for h, path in self.path.items() if path.has(I)]):
+            return Verdict(UNDECIDED, 0.0, f"{unreal[0]} is given a path that is not real, by equations that are")
         before = "put into the equation" + ("" if self.initial is None else " and the start") + "; "
         found = check(identity)
         return replace(found, evidence=before + found.evidence)

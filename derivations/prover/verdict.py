@@ -29,8 +29,9 @@ class Verdict(Shown):
 
     Args:    verdict: one of the words above; seconds; evidence: in words; counterexample: numbers for letters that refute
              it; defined_on: what must be true besides the letters' assumptions for both sides to be defined, as relations:
-             outside of it the verdict says nothing; certificate: what the checker needs to see the same; replays: computes
-             both sides at the counterexample, for `replay`; statement: what was asked, in words. Notebooks show a table.
+             outside of it the verdict says nothing, and "holds" becomes "holds under the stated assumptions"; certificate:
+             what the checker needs to see the same; replays: computes both sides at the counterexample, for `replay`;
+             statement: what was asked, in words. Notebooks show a table.
     """
 
     verdict: str
@@ -41,6 +42,10 @@ class Verdict(Shown):
     certificate: tuple[Any, ...] = field(default=(), repr=False)
     replays: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
     statement: str = field(default="", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.defined_on and self.verdict == HOLDS:
+            object.__setattr__(self, "verdict", HOLDS_ASSUMING)
 
     def _rows(self) -> Iterable[tuple[str, Cells]]:
         yield "verdict", [self.verdict]

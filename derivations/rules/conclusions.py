@@ -6,36 +6,47 @@ r"""Decide from the steps of a certificate whether a statement is true or false.
     not       of: another statement             closure   group, member, flow, coefficients, slots
 
 A step carries what it is a proof of; here that is held against the statement, which is read from the claim and not from the
-proof. The certificate of another statement shows nothing of this one.
+proof. The certificate of another statement shows nothing of this one. What is proved under conditions comes with numbers at which
+these are true: of what is nowhere defined anything could be said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
-from derivations.rules.definedness import ALLOWED, Certificate
+from derivations.rules.definedness import ALLOWED, Certificate, Conditions
 from derivations.rules.grammar import check_terms
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import replay
 from derivations.rules.terms import INFINITY, ONE, ZERO, Term, add, divide, number, substitute, subterms, taken
 
-__all__ = ["concludes", "guarded", "is_one_as_written", "is_true", "with_values"]
+__all__ = ["Conclusion", "concludes", "guarded", "is_one_as_written", "is_true", "somewhere", "with_values"]
 
 Steps = Sequence[Certificate]
 
 
-def concludes(says: Certificate, steps: Steps) -> bool:
-    r"""Return True if the steps prove a statement, False if they refute it.
+class Conclusion(NamedTuple):
+    """Whether a statement is true, and the conditions under which that is shown, relations of terms to 0."""
 
-    Raises:  NotShown where they do neither.
+    true: bool
+    conditions: Conditions = ()
+
+
+FALSE = Conclusion(False)
+
+
+def concludes(says: Certificate, steps: Steps) -> Conclusion:
+    r"""Conclude from the steps that a statement is true, where certain conditions are, or that it is false.
+
+    Raises:  NotShown where they show neither.
     """
     rules = {"equal": _equal, "less": _less, "limit": _limit, "series": _series, "rounds": _rounds, "cases": _cases}
     if says["kind"] == "not":
-        return not concludes(says["of"], steps)
+        return Conclusion(not concludes(says["of"], steps).true)
     if says["kind"] == "closure":
-        return _absorbed(says, steps) == says["group"]
+        return Conclusion(_absorbed(says, steps) == says["group"])
     for step in steps:
         if any(step.get("facts", {}).get(term, facts) != facts for term, facts in says.get("facts", {}).items()):
             raise NotShown("other facts are supposed of the letters")
@@ -48,6 +59,11 @@ def guarded(term: Term, conditions: Iterable[tuple[str, Term]]) -> Term:
     return add(
         term, *(("piece", u, *(ZERO if s in ALLOWED[relation] else nowhere for s in (-1, 0, 1))) for relation, u in conditions)
     )
+
+
+def somewhere(conditions: Iterable[tuple[str, Term]]) -> tuple[Term, Term]:
+    """Make two terms that differ at numbers if, and only if, all conditions are true there."""
+    return guarded(ONE, conditions), ZERO
 
 
 def with_values(pair: tuple[Term, Term], where: Mapping[Term, Term]) -> tuple[Term, Term]:
@@ -66,25 +82,38 @@ def is_one_as_written(says: Certificate) -> bool:
     return all(lhs == rhs for lhs, rhs in pairs)
 
 
-def _equal(says: Certificate, steps: Steps) -> bool:
+def _equal(says: Certificate, steps: Steps) -> Conclusion:
     pairs, where = says["pairs"], says["where"]
     check_terms([*where, *where.values(), *chain.from_iterable(filter(None, pairs))])
     return _pairs([pair and with_values(pair, where) for pair in pairs], steps)
 
 
-def _pairs(pairs: Sequence[Any], steps: Steps) -> bool:
-    """True if all pairs are equal; False if one differs at numbers, or by a constant."""
+def _pairs(pairs: Sequence[Any], steps: Steps, conditions: Iterable[tuple[str, Term]] = ()) -> Conclusion:
+    """True if all pairs are equal, under further conditions; False if one differs at numbers, or by a constant."""
+    equal, more, conditions = steps[: len(pairs)], steps[len(pairs) :], tuple(conditions)
+    if [(step["rule"], (step.get("lhs"), step.get("rhs"))) for step in equal] == [("equal", pair) for pair in pairs]:
+        return _where(dict.fromkeys([*conditions, *chain.from_iterable(map(replay, equal))]), more)
+    if conditions:
+        raise NotShown("it is not shown that the conditions can be true")
     for step in steps:
         replay(step)
-    shown = [(step["rule"], (step.get("lhs"), step.get("rhs"))) for step in steps]
-    if shown == [("equal", pair) for pair in pairs]:
-        return True
-    match shown:
+    match [(step["rule"], (step.get("lhs"), step.get("rhs"))) for step in steps]:
         case [("differs", pair)] if pair in pairs:
-            return False
+            return FALSE
         case [("equal", (lhs, rhs))] if rhs and any(pair and pair[0] == lhs and _are_apart(pair[1], rhs) for pair in pairs):
-            return False
+            return FALSE
     raise NotShown("the steps are of another statement")
+
+
+def _where(conditions: Iterable[tuple[str, Term]], steps: Steps) -> Conclusion:
+    """True under conditions, if there are any with numbers at which these are true."""
+    conditions = tuple(conditions)
+    for step in steps:
+        replay(step)
+    shown = [(step["rule"], step.get("lhs"), step.get("rhs")) for step in steps]
+    if shown != ([("differs", *somewhere(conditions))] if conditions else []):
+        raise NotShown(f"no numbers show that the conditions can be true: {conditions}")
+    return Conclusion(True, conditions)
 
 
 def _are_apart(rhs: Term, shifted: Term) -> bool:
@@ -94,15 +123,17 @@ def _are_apart(rhs: Term, shifted: Term) -> bool:
     return shifted == add(rhs, number(*shifted[-1][1:]))
 
 
-def _less(says: Certificate, steps: Steps) -> bool:
-    step = _one(steps, says, "lower", "upper", "strict", "region")
-    replay(step)
-    if step["rule"] not in ("less", "not less"):
-        raise NotShown("the step is of another statement")
-    return bool(step["rule"] == "less")
+def _less(says: Certificate, steps: Steps) -> Conclusion:
+    step = _one(steps[:1], says, "lower", "upper", "strict", "region")
+    conditions = replay(step)
+    if step["rule"] == "less":
+        return _where(conditions, steps[1:])
+    if step["rule"] != "not less" or len(steps) > 1:
+        raise NotShown("the steps are of another statement")
+    return FALSE
 
 
-def _limit(says: Certificate, steps: Steps) -> bool:
+def _limit(says: Certificate, steps: Steps) -> Conclusion:
     limits, more = steps[: len(says["sides"])], steps[len(says["sides"]) :]
     _are_of(limits, says, "limit", "term", "letter", "point")
     if "".join(step["side"] for step in limits) != says["sides"]:
@@ -112,12 +143,12 @@ def _limit(says: Certificate, steps: Steps) -> bool:
     infinite = [limit in INFINITY or value in INFINITY for limit in others]
     if any(infinite):
         if not conditions and not more:
-            return False
+            return FALSE
         return _differ_somewhere([(ONE, ZERO)], conditions, more)
     return _hold_or_differ([(limit, value) for limit in others], conditions, more)
 
 
-def _series(says: Certificate, steps: Steps) -> bool:
+def _series(says: Certificate, steps: Steps) -> Conclusion:
     both, more = steps[:2], steps[2:]
     _are_of(both, says, "series", "letter", "point")
     if tuple(step["term"] for step in both) != tuple(says["sides"]):
@@ -128,40 +159,43 @@ def _series(says: Certificate, steps: Steps) -> bool:
     return _hold_or_differ(list(zip(*(step["values"][:-1] for step in both), strict=True)), conditions, more)
 
 
-def _hold_or_differ(pairs: Sequence[tuple[Term, Term]], conditions: Mapping[Any, None], steps: Steps) -> bool:
+def _hold_or_differ(pairs: Sequence[tuple[Term, Term]], conditions: Mapping[Any, None], steps: Steps) -> Conclusion:
     """True if all pairs are equal; False if one differs where the conditions are true."""
-    if conditions and [step["rule"] for step in steps] == ["differs"]:
+    if pairs and conditions and [step["rule"] for step in steps] == ["differs"]:
         return _differ_somewhere(pairs, conditions, steps)
-    return _pairs(pairs, steps)
+    return _pairs(pairs, steps, conditions)
 
 
-def _differ_somewhere(pairs: Iterable[tuple[Term, Term]], conditions: Mapping[Any, None], steps: Steps) -> bool:
-    return _pairs([(guarded(left, conditions), right) for left, right in pairs], steps)
+def _differ_somewhere(pairs: Iterable[tuple[Term, Term]], conditions: Mapping[Any, None], steps: Steps) -> Conclusion:
+    found = _pairs([(guarded(left, conditions), right) for left, right in pairs], steps)
+    if found.true:
+        raise NotShown("the steps are of another statement")
+    return found
 
 
-def _rounds(says: Certificate, steps: Steps) -> bool:
+def _rounds(says: Certificate, steps: Steps) -> Conclusion:
     step = _one(steps, says, "value")
     replay(step)
     ends = (step["low"], step["high"])
     if step["rule"] == "rounds" and ends == (says["low"], says["high"]):
-        return bool(step["right"])
+        return Conclusion(bool(step["right"]))
     # Half a unit beyond an odd digit, exactly: neither way of rounding prints that digit.
     if step["rule"] == "rounds" and step["right"] and says["beyond"] is not None and ends == (says["beyond"],) * 2:
-        return False
+        return FALSE
     raise NotShown("the step is of another statement")
 
 
-def _cases(says: Certificate, steps: Steps) -> bool:
+def _cases(says: Certificate, steps: Steps) -> Conclusion:
     """True if all hold; False if the steps are the first ones and the last of these is false."""
     (step,) = steps if len(steps) == 1 else ({},)
     claimed, seen = tuple(says["comparisons"]), tuple(step.get("comparisons", ()))
     if not seen or seen != claimed[: len(seen)]:
         raise NotShown("the step is of other cases")
     if not is_true(seen[-1]):
-        return False
+        return FALSE
     if seen != claimed or not all(map(is_true, seen)):
         raise NotShown("the step is not of all cases")
-    return True
+    return Conclusion(True)
 
 
 def _absorbed(says: Certificate, steps: Steps) -> str:

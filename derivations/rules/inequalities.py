@@ -82,11 +82,15 @@ def less(lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, p
     Raises:  NotShown where the certificate does not show it.
     """
     (low, high), known = within(region, facts, [taken(lower), taken(upper)])
-    arithmetic = arithmetic_of(known, proof)
+    arithmetic = arithmetic_of(known, {"generators": _letters(low, high), **proof})
     shown = sign_of(add(high, neg(low)), POSITIVE if strict else NOT_NEGATIVE, known, proof)
     conditions = tuple(dict.fromkeys([*undefined(arithmetic, low), *undefined(arithmetic, high), *shown]))
     agree(arithmetic_of(known, proof, {term: ALLOWED[relation] for relation, term in conditions}))
     return conditions
+
+
+def _letters(*terms: Term) -> list[Term]:
+    return list(dict.fromkeys(part for term in terms for part in subterms(term) if part[0] in ("v", "call")))
 
 
 def sign_of(term: Term, wanted: frozenset[int], facts: Facts, proof: Certificate) -> Conditions:

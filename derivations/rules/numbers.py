@@ -288,6 +288,8 @@ def random_numbers(quantities: Iterable[Term], facts: Facts, dice: random.Random
 def _drawn(dice: random.Random, trial: int) -> fmpq:
     if trial % 3 == 2:  # between 0 and 1, where probabilities are
         return fmpq(dice.randint(1, 12), 13)
+    if trial >= 12 and trial % 5 in (1, 3):  # negative numbers to whole powers: x^(2 a) at x = -1, a = 1/2
+        return fmpq(dice.choice((-3, -2, -1, 1, 2, 3)), 2)
     if trial >= 12 and trial % 5 == 4:
         return fmpq(dice.randint(-1000, 1000))
     return dice.choice(SMALL) if trial < 12 else fmpq(dice.randint(-12, 12), dice.choice((4, 5, 6, 7)))

@@ -112,7 +112,8 @@ class Reading:
         if e.is_Add:
             return add(*self._all(e.args, depth))
         if e.is_Mul:
-            return mul(*self._all(e.args, depth))
+            factors = self._all(e.args, depth)
+            return ("*", *factors) if ZERO in factors else mul(*factors)  # 0 log h is defined where log h is
         if e.is_Pow:
             base, exponent = self._all((e.base, e.exp), depth)
             return ("exp", exponent) if e.base == E else power(base, exponent)

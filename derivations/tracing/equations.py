@@ -190,18 +190,21 @@ class _Renaming:
 
     def right(self, e: Any) -> Value:
         matrices = {key: value for key, value in self.given.items() if isinstance(key, MatrixSymbol)}
-        e = sympy.sympify(e, strict=True).subs(matrices).doit()
+        written = sympy.sympify(e, strict=True)
+        e = written.subs(matrices).doit()
         if e.has(*UNREAD):
             raise ValueError(f"{next(iter(e.atoms(*UNREAD)))} is no function of the letters at one time.")
+        # Before anything is evaluated, too: h/h is 1 where h is not 0, and exp(log(h)) is h where h is positive.
+        where = conditions_of(written) | conditions_of(e)
         if floats := e.atoms(Float):
             self._note(
                 f"floats read as the rationals that they are ({min(floats)} and others)"
                 if len(floats) > 1
                 else f"the float {min(floats)} read as the rational that it is"
             )
-            e = e.xreplace({f: Rational(f) for f in floats})
-        where = conditions_of(e)
-        renamed = {u: self._own(u) for u in _letters_in(e)}
+        exact = {f: Rational(f) for f in floats.union(*(c.atoms(Float) for c in where))}
+        e, where = e.xreplace(exact), frozenset(c.xreplace(exact) for c in where)
+        renamed = {u: self._own(u) for u in _letters_in(e).union(*map(_letters_in, where))}
         # Of letters without assumptions less is certain than of the module's, which are real.
         return Value(e.xreplace(renamed), frozenset(c for c in (c.xreplace(renamed) for c in where) if not certain(c)))
 

@@ -115,6 +115,8 @@ def conditions_of(e: Basic) -> Conditions:
     elif type(e) in DOMAINS:
         own = (DOMAINS[type(e)](e.args[0]),)
     inside = frozenset[Basic]().union(*(conditions_of(a) for a in e.args)) if e.args else frozenset[Basic]()
+    if bound := set(getattr(e, "bound_symbols", ())):  # of a sum: what is so for some of its terms is no condition on letters
+        inside = frozenset(c for c in inside if not c.free_symbols & bound)
     return inside | {c for c in own if not certain(c)}
 
 

@@ -64,12 +64,12 @@ def _refusal(statement: Mapping[str, object]) -> str:
         found = concludes(from_data(statement["says"]), from_data(statement["steps"]))
     except (NotShown, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError) as reason:
         return _short(f"{type(reason).__name__}: {reason}")
-    return "" if found is statement["holds"] else f"it is {'true' if found else 'false'}"
+    return "" if found.true is statement["holds"] else f"it is {'true' if found.true else 'false'}"
 
 
 def _verdicts(statements: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
     """The verdicts that may follow from what was found of the statements as printed, and of those that are right."""
-    printed, right = ([s["holds"] for s in statements if s["of"] == of] for of in ("print", "right"))
+    printed, right = ([s["holds"] for s in statements if s["of"] in of] for of in (("print",), ("right", "reading")))
     if not all(right) or (False not in printed and None in printed):
         return (UNDECIDED,)
     return IF_FALSE if False in printed else IF_TRUE

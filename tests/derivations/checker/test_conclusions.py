@@ -3,7 +3,7 @@
 import pytest
 from cases import each
 from flint import fmpq
-from sympy import Derivative, Function, Rational, Symbol, exp, oo, sin, sqrt
+from sympy import Derivative, Function, Mul, Pow, Rational, Symbol, exp, log, oo, sin, sqrt
 
 from derivations.prover.cases import Every
 from derivations.prover.inequalities import Less
@@ -46,12 +46,46 @@ def test_a_certificate_shows_its_statement_and_no_other(subtests):
     for statement in (*TRUE, *FALSE):
         with subtests.test(statement=type(statement).__name__):
             steps = statement.decide().certificate
-            assert concludes(statement.says(), steps) is (statement in TRUE)
+            assert concludes(statement.says(), steps).true is (statement in TRUE)
             for other in (*TRUE, *FALSE):
                 # What refutes one value of a limit shows another.
                 if other is not statement and getattr(other, "expression", other) != getattr(statement, "expression", statement):
                     with pytest.raises(NotShown):
                         concludes(other.says(), steps)
+
+
+CONDITIONAL = [
+    Equal(Mul(x, Pow(x, -1, evaluate=False), evaluate=False), 1 + 0 * x),
+    Equal(Mul(0, log(x), evaluate=False), 0 * x),
+    Equal(log(x * k), log(x) + log(k)),
+    Less(0 * x, 1 / x**2, True),
+    Tends(log(x * u), u, 1, log(x)),
+    Expands(log(x + u), u, log(x) + u / x, 2),
+]
+
+
+@each("statement", CONDITIONAL)
+def test_a_proof_with_conditions_says_them_and_where_they_are_true(statement):
+    verdict = statement.decide()
+    assert verdict.verdict == "holds under the stated assumptions"
+    assert verdict.defined_on
+    found = concludes(statement.says(), verdict.certificate)
+    assert found.true
+    assert len(found.conditions) == len(verdict.defined_on)
+    with pytest.raises(NotShown, match="conditions can be true"):
+        concludes(statement.says(), verdict.certificate[:-1])
+
+
+def test_what_holds_nowhere_is_undecided():
+    root = sqrt(-2 - sin(x))
+    assert Equal(Mul(root, Pow(root, -1, evaluate=False), evaluate=False), 1 + 0 * x).decide().holds is None
+
+
+def test_a_proof_on_a_part_of_the_domain_does_not_hide_the_rest():
+    a = Symbol("a", real=True)
+    found = Equal((x**2) ** a, x ** (2 * a)).decide()  # proved for x > 0; at x = -1, a = 1/2 they are 1 and -1
+    assert found.holds is False
+    assert found.counterexample[x] < 0
 
 
 def test_a_certificate_of_other_facts_is_refused():
@@ -79,7 +113,7 @@ def test_what_is_one_expression_as_written_is_told_from_what_is_computed(stateme
 def test_derivatives_are_taken_and_values_put_in_when_a_certificate_is_checked():
     statement = Equal(Derivative(x * R(x), x), R(x) + x, {R(x).diff(x): 1 + 0 * x})
     steps = statement.decide().certificate
-    assert concludes(statement.says(), steps)
+    assert concludes(statement.says(), steps) == (True, ())
     with pytest.raises(NotShown):
         concludes({**statement.says(), "where": {}}, steps)
 

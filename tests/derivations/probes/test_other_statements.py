@@ -427,6 +427,8 @@ def test_solutions(offenders):
             ((Eq(dh, sign(t)),), {h(t): t}),
             ((Eq(dh, h(t - 1)),), {h(t): S(1)}),
             ((Eq(dh, S(1)),), {h(t): Abs(t)}),
+            ((Eq(dh, h(t)),), {h(t): I * exp(t)}),
+            ((Eq(dh, h(t)),), {h(t): exp(t) * sqrt(-2 - cos(t))}),
         )
         + table(
             "holds?",

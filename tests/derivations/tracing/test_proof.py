@@ -3,7 +3,25 @@
 import pytest
 import torch
 from cases import each
-from sympy import Abs, Derivative, Eq, Function, Integral, Piecewise, Rational, Symbol, exp, log, sign, sqrt, symbols, tanh
+from sympy import (
+    Abs,
+    Derivative,
+    Eq,
+    Function,
+    Integral,
+    Mul,
+    Piecewise,
+    Pow,
+    Rational,
+    Sum,
+    Symbol,
+    exp,
+    log,
+    sign,
+    sqrt,
+    symbols,
+    tanh,
+)
 from torch import nn
 
 import ctrnn
@@ -104,6 +122,7 @@ def exact(number):
 
 
 h1, h2 = symbols("h_1 h_2", real=True)
+K = Symbol("k", integer=True)
 PARTLY = {
     "sqrt(h) sqrt(h) = h": (lambda self, x, h: h.sqrt() * h.sqrt(), lambda h: h, lambda h: h >= 0),
     "exp(log h) = h": (lambda self, x, h: h.log().exp(), lambda h: h, lambda h: h > 0),
@@ -121,6 +140,23 @@ def test_what_holds_only_where_the_code_is_defined_says_where(name):
     assert verdict.verdict == "holds under the stated assumptions"
     assert set(verdict.defined_on) == {condition(h1), condition(h2)}
     assert verdict.evidence.startswith("where ") or "; where " in verdict.evidence
+
+
+UNEVALUATED = {
+    "h/h": (lambda self, x, h: h * 0 + 1, lambda h: Mul(h, Pow(h, -1, evaluate=False), evaluate=False), lambda h: ~Eq(h, 0)),
+    "sqrt(h)^2": (lambda self, x, h: 1 * h, lambda h: Pow(sqrt(h), 2, evaluate=False), lambda h: h >= 0),
+    "exp(log h)": (lambda self, x, h: 1 * h, lambda h: exp(log(h), evaluate=False), lambda h: h > 0),
+    "0 log h": (lambda self, x, h: 0 * h, lambda h: Mul(0, log(h), evaluate=False), lambda h: h > 0),
+    "a sum": (lambda self, x, h: h + 1 / h, lambda h: Sum(h ** (2 * K - 1), (K, 0, 1)), lambda h: ~Eq(h, 0)),
+}
+
+
+@each("name", UNEVALUATED)
+def test_equations_are_defined_where_they_are_as_written(name):
+    code, equation, condition = UNEVALUATED[name]
+    verdict = verify(Step(code), [equation(h1), equation(h2)])
+    assert verdict.verdict == "holds under the stated assumptions"
+    assert set(verdict.defined_on) == {condition(h1), condition(h2)}
 
 
 def test_what_is_defined_everywhere_has_no_conditions():
