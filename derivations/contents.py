@@ -33,6 +33,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "own_decay",
         "own_networks",
         "own_memory",
+        "own_rhythms",
         "own_code",
     ),
 }

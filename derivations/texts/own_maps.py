@@ -25,11 +25,13 @@ from sympy import (
     conjugate,
     exp,
     expand,
+    fraction,
     log,
     oo,
     sinh,
     sstr,
     tanh,
+    together,
 )
 
 from derivations.claim import Entry, Equal, Less, Mutation, Rounds, Source, Tends, changed
@@ -43,6 +45,8 @@ dt = symbols.dt
 h, f, z = (Symbol(name, real=True) for name in "hfz")
 g, l, u, y = (Symbol(name, positive=True) for name in "gluy")
 r = symbols.r
+# Implicit steps solve for the new state: of h' = lambda h this has a solution but for one z.
+SOLVABLE = {"backward_euler": "z is not 1", "trapezoid": "z is not 2"}
 EXPONENTIAL = ("exponential_euler", "etd2", "etdrk4", "fitted_midpoint", "exponential_rosenbrock")
 FROZEN = "f and g are constant over the step"
 
@@ -121,7 +125,7 @@ def factors() -> Iterator[Entry]:
     modes = {z: rate * length, l: leak * length}
     for name, made in maps().items():
         other, after = _another(name, "factor"), made(lambda u: rate * u, lambda _: leak, h, length).doit()
-        yield own(f"step maps, R of {made.title}").says(
+        yield own(f"step maps, R of {made.title}", given=SOLVABLE.get(name, ())).says(
             f"Of h' = lambda h = (lambda + L) h - L h, with z = lambda dt and l = L dt, {made.title} multiplies h by R(z).",
             Equal(after, _value(made.factor) * h, modes),
             mutation=Mutation(f"R(z) read as {_said(other)}", Equal(stability_function(name, z, l), other)),
@@ -215,8 +219,10 @@ def half_planes() -> Iterator[Entry]:
     R = Function("R")
 
     def square(name: str) -> Expr:
-        found = stability_function(name, -a + I * b, l)
-        return found * conjugate(found)
+        """|R|^2, above and below multiplied out: the real number below is positive, and no case is left out."""
+        parts = fraction(together(stability_function(name, -a + I * b, l)))
+        above, below = (expand(part * conjugate(part)) for part in parts)
+        return above / below
 
     once, twice = (a * (2 + a) + b**2) / ((1 + a) ** 2 + b**2), 2 * a / ((1 + a / 2) ** 2 + b**2 / 4)
     size = Abs(R(-a + I * b)) ** 2

@@ -59,7 +59,7 @@ def uniform() -> Iterator[Entry]:
         "and, by P' = -E_1 falling in size, ((Tm - 1) P(u) - u E_1(u) - P(n))/(Tm - 2) "
         "below, of which A = P(n/2), B = P(n) are in [0, 1]",
     )
-    yield own("result 12, uniform, error", given=RETAINED).says(
+    yield own("result 12, uniform, error", given=(RETAINED, "Tm > 2")).says(
         "It is there to within -e^-u/(Tm - 2) and 2 e^-u/(Tm - 2), already at finite Tm > 2.",
         Equal((N - 2) * (above - p_u), 2 * (p_u - A)),
         Equal((N - 2) * (below - p_u), (p_u - B) - u * e_u),
@@ -117,7 +117,9 @@ def log_uniform() -> Iterator[Entry]:
         mutation=changed("E_1(n/Tm) read as E_1(n Tm)", lhs=expint(1, n * T).diff(T)),
         remark="new here; with u = T - 1 in the third statement; E_1(n/(Tm - 1)) is at least E_1(u) - e^-u/(Tm - 1)",
     )
-    yield own("result 12, log-uniform influence", given="an input enters with the gate 1/T and is retained with 1 - 1/T").says(
+    yield own(
+        "result 12, log-uniform influence", given=("an input enters with the gate 1/T and is retained with 1 - 1/T", "Tm >= 2")
+    ).says(
         "For log-uniform T the mean of (1/T) (1 - 1/T)^n is below 1/((n + 1) log(Tm/2)) "
         "by a part of at most (n + 1)/Tm + 2^-(n + 1).",
         *exact,

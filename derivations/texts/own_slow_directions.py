@@ -140,7 +140,7 @@ def ranges() -> Iterator[Entry]:
     least = 1 - l**2 / (4 * (l - 1))
     P = Function("P")
     quadratic = 1 - theta * l + c * theta**2
-    yield own("slow directions, range of the fitted midpoint rule", given=LINEAR).says(
+    yield own("slow directions, range of the fitted midpoint rule", given=(LINEAR, "l is not 1, where there is no square")).says(
         "Where recurrence gives back any share of what is forgotten, z = -theta l with theta from 0 to 1, |R| <= 1 for the "
         "fitted midpoint rule up to l = 4 + 2 sqrt(2), which is 6.83; Euler's step and the midpoint rule have 2.",
         Equal(1 - theta * l + theta**2 * (l - 1), (l - 1) * (theta - share) ** 2 + least),

@@ -155,7 +155,7 @@ def readings() -> Iterator[Entry]:
     )
     fused = (h + dt * N(h)) / (1 + dt * D(h))
     ltc = (h + dt * gain * A) / (1 + dt * (1 / T + gain))
-    yield own("step maps, fused step").says(
+    yield own("step maps, fused step", given=("1 + dt D(h) is not 0", "1 + dt (1/tau + f) is not 0")).says(
         "The fused step of liquid time-constant networks, (h + dt N)/(1 + dt D) for h' = N - D h, is the frozen backward "
         "Euler step; theirs has N = f A and D = 1/tau + f.",
         Equal(frozen(lambda a: N(a) - D(a) * a, D, h, dt), fused),
@@ -205,7 +205,7 @@ def gates() -> Iterator[Entry]:
         step = maps()[name](lambda x: g * (tanh(w * x + b) - x), lambda x: g, h, dt).doit()
         pull = tanh(w * h + b) - h
         said = {"exponential_euler": "1 - e^(-g dt)", "frozen_backward_euler": "g dt/(1 + g dt)"}.get(name, "g dt/(1 + g dt/2)")
-        yield own(f"unit, gate of {titled(name)}", given=(INPUT, "g is constant")).says(
+        yield own(f"unit, gate of {titled(name)}", given=(INPUT, "g is constant", "dt > 0")).says(
             f"On h' = g (tanh(w h + b) - h) {titled(name)} is the Euler map with the gate G = {said}, and flips where that does.",
             Equal(step, h + gate * pull),
             mutation=changed("another map's gate", rhs=h + other * pull),

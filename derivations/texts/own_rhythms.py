@@ -1,0 +1,140 @@
+r"""Results 19 to 23 of our own: what turns under a step, noise and delays on warped clocks, gates too slow for chaos, rereading.
+
+z = dt (a + i w)       |1 + z| < 1 implies a < 0: Euler's step invents rhythms and never makes an unstable rest point stable
+on the imaginary axis  |R(i y)|^2 = 1 + y^2 (Euler), 1 + y^4/4 (Heun), 1 - y^6/72 + y^8/576 (Runge-Kutta), 1 (trapezoid)
+target held            s unit steps of gate g leave (1 - g)^s;  a mode that recurrence keeps moves by s g, or by 1 - (1 - g)^s
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sympy import Abs, Derivative, Expr, Function, I, Rational, S, Symbol, conjugate, exp, expand, log, pi, sin, sqrt, tanh
+
+from derivations.claim import Entry, Equal, Expands, Fails, Less, Mutation, Source, changed
+from derivations.twins.step_maps import stability_function
+
+own = Source("this project")
+a, w, h, b, c, t = (Symbol(name, real=True) for name in "awhbct")
+dt, g, k, s, u, v, y, d = (Symbol(name, positive=True) for name in ("dt", "g", "k", "s", "u", "v", "y", "d"))
+
+
+def grown(real: Expr, turning: Expr) -> Expr:
+    """|1 + z|^2, by which Euler multiplies the square of a mode's size."""
+    return (1 + real) ** 2 + turning**2
+
+
+def rotation() -> Iterator[Entry]:
+    """Result 19, of a mode a + i w of the field at a fixed point."""
+    yield own("result 19, growth").says(
+        "Under Euler a mode a + i w grows at the rate a + dt (w^2 - a^2)/2 + O(dt^2) a unit of time.",
+        Expands(log(grown(dt * a, dt * w)) / 2, dt, dt * a + dt**2 * (w**2 - a**2) / 2, 3),
+        mutation=changed("w^2 - a^2 read as w^2 + a^2", terms=dt * a + dt**2 * (w**2 + a**2) / 2),
+        remark="of one step, so dt times the rate: a slow spiral inwards, a < 0, opens where dt w^2 is beyond -2 a",
+    )
+    growing = Symbol("Re z", nonnegative=True)
+    yield own("result 19, never made stable").says(
+        "|1 + z| < 1 implies Re z < 0: what is stable under Euler's step is stable in the field, and not conversely.",
+        Less(S.One, grown(growing, w)),
+        Fails(Less(grown(-u, w), S.One)),
+        mutation=changed("Re z >= 0 read as Re z < 0", upper=grown(-u, w)),
+        remark="the first statement says that |1 + z| >= 1 wherever Re z >= 0",
+    )
+    size, field = u**2 + w**2, 2 * u / (u**2 + w**2)
+    yield own("result 19, stable steps").says(
+        "With a = -u < 0 a mode is stable under Euler iff dt < 2 u/(u^2 + w^2): 1 - |1 + z|^2 has the sign of what is left.",
+        Equal(1 - grown(-dt * u, dt * w), dt * size * (field - dt)),
+        mutation=changed("2 u read as u", rhs=dt * size * (field / 2 - dt)),
+        remark="at equality a multiplier of size 1, -1 for w = 0, a flip; else it turns. Result 3, mode, is this for u = 1 - a "
+        "and the rate g",
+    )
+    R = Abs(Function("R")(I * y)) ** 2
+    sizes = {"euler": 1 + y**2, "heun": 1 + y**4 / 4, "midpoint": 1 + y**4 / 4, "trapezoid": S.One}
+    sizes["runge_kutta4"] = 1 - y**6 / 72 + y**8 / 576
+
+    def square(name: str) -> Expr:
+        found = stability_function(name, I * y, S.Zero)
+        return expand(found * conjugate(found)) if name != "trapezoid" else found * conjugate(found)
+
+    yield own("result 19, imaginary axis").says(
+        "On the imaginary axis |R(i y)|^2 is 1 + y^2 for Euler, 1 + y^4/4 for Heun and the midpoint rule, 1 - y^6/72 + y^8/576 "
+        "for the classical Runge-Kutta step, 1 for the trapezoid.",
+        *(Equal(R, size, {R: square(name)}) for name, size in sizes.items()),
+        mutation=Mutation("y^4/4 read as y^4/2", Equal(square("heun"), 1 + y**4 / 2)),
+    )
+    two = expand((1 + I * y - c * y**2) * (1 - I * y - c * y**2))
+    yield own("result 19, two evaluations").says(
+        "No polynomial of two evaluations, 1 + z + c z^2, has |R(i y)| = 1 for all y: at y = sqrt 2 all have more.",
+        Equal(two, 1 + (1 - 2 * c) * y**2 + c**2 * y**4),
+        Less(S.One, two.subs(y, sqrt(2)), True, rewritten=(2 * c - 1) ** 2 + 1),
+        mutation=changed("more read as no more", lower=two.subs(y, sqrt(2)), upper=S.One, rewritten=None),
+    )
+
+
+def warped() -> Iterator[Entry]:
+    """Results 20 and 21: dh = F dt + B dW on a clock c of speed k > 0, and h(t - d)."""
+    gate, G = Function("g", positive=True)(h), Symbol("G", real=True)
+    noise = sqrt(gate) * G
+    yield own("result 20, root of the gate", given="on a clock of speed k noise is multiplied by sqrt(k), drift by k").says(
+        "Drift and noise that share one gate are not closed under warps unless the noise takes the gate's root: sqrt(k) times "
+        "sqrt(g) is sqrt(k g), while sqrt(k) g is not k g.",
+        Equal(sqrt(k) * sqrt(g) * G, sqrt(k * g) * G),
+        Fails(Equal(sqrt(k) * g * G, k * g * G)),
+        mutation=Mutation("the root left out", Equal(sqrt(k) * g * G, k * g * G)),
+    )
+    free = Function("B", real=True)(h)
+    yield own("result 20, Ito and Stratonovich").says(
+        "Ito's drift is Stratonovich's and B B'/2 more. On a clock that does not read h both get the speed as a factor; with "
+        "the noise sqrt(g(h)) G, G constant, B B'/2 is G^2 g'/4.",
+        Equal(sqrt(k) * free * Derivative(sqrt(k) * free, h) / 2, k * free * Derivative(free, h) / 2),
+        Equal(noise * Derivative(noise, h) / 2, G**2 * Derivative(gate, h) / 4),
+        mutation=changed("G^2 g'/4 read as G^2 g'/2", rhs=G**2 * Derivative(gate, h) / 2),
+        remark="one unit",
+    )
+
+    def swaying(time: Expr) -> Expr:
+        return time + sin(expand(2 * pi * time)) / 10
+
+    yield own("result 21, delays", given="the clock is c(t) = k t + b with k > 0, or t + 0.1 sin(2 pi t)").says(
+        "A delay d becomes delta = t - c^-1(c(t) - d): d/k on an affine clock, for every d. On t + 0.1 sin(2 pi t) the delay 1 "
+        "stays 1, and 1/2 does not stay what it is.",
+        Equal(k * (t - d / k) + b, (k * t + b) - d),
+        Equal(swaying(t - 1), swaying(t) - 1),
+        Fails(Equal(swaying(t - S.Half), swaying(t) - S.Half)),
+        mutation=changed("d/k read as d k", lhs=k * (t - d * k) + b),
+        remark="delta constant for every d is c(t) - c(t - delta) = d at all t, so c' has every period delta: only affine c do",
+    )
+
+
+def slow_gates() -> Iterator[Entry]:
+    """Result 22, its proved side."""
+    G, bent = Symbol("G", positive=True), Symbol("tanh", real=True)
+    step, slope = h + G * (tanh(b - v * h) - h), 1 - G - G * v * (1 - bent**2)
+    yield own("result 22, monotone", given=("w = -v < 0", "G v <= 1 - G")).says(
+        "h + G (tanh(w h + b) - h) rises in h, so that it is not chaotic, where G |w| <= 1 - G.",
+        Equal(Derivative(step, h), slope.subs(bent, tanh(b - v * h))),
+        Less(S.Zero, slope.subs(G, 1 / (1 + v + u)), True, rewritten=(u + v * bent**2) / (1 + v + u)),
+        mutation=changed("1 - G read as 2 (1 - G)", upper=slope.subs(G, 1 / (1 + v / 2)), rewritten=None),
+        remark="with G = 1/(1 + v + u), u > 0, which is every gate of G v < 1 - G; at equality it still does not fall",
+    )
+
+
+def rereading() -> Iterator[Entry]:
+    """Result 23."""
+    kept, slower = 1 / (1 + u), (1 - (1 - g) ** s) / (s * g)
+    yield own("result 23, held", given=("the target is held", "0 < g < 1")).says(
+        "s unit Euler steps and one exponential step of length s of the softplus clock both leave (1 - g)^s.",
+        Equal(kept * kept**s, kept ** (s + 1)),
+        Equal(exp(s * log(kept)), kept**s),
+        mutation=Mutation("(1 - g)^s read as 1 - s g", Equal((1 - g) * (1 - s * g), 1 - (s + 1) * g)),
+        remark="1 - g = 1/(1 + u); the rate of the gate g is -log(1 - g): result 1, gate as rate",
+    )
+    yield own("result 23, timed", given=("a mode that recurrence keeps", "0 < g < 1", "s >= 1")).says(
+        "Where s unit steps advance by s g the exponential step does by 1 - (1 - g)^s, slower by (1 - (1 - g)^s)/(s g): for "
+        "s = 2 by 1 - g/2, which is 0.75 at g = 1/2.",
+        Equal(slower.subs(s, 2), 1 - g / 2),
+        Equal(slower.subs({s: 2, g: S.Half}), Rational(3, 4)),
+        Less(1 - (1 - g) ** (1 + u), (1 + u) * g, True, {g: (0, 1)}, rising=(g,)),
+        mutation=changed("0.75 at g = 1/2 read as at g = 1", lhs=slower.subs({s: 2, g: S.One}), rhs=Rational(3, 4)),
+        remark="s = 1 + u",
+    )
