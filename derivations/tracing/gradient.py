@@ -18,12 +18,12 @@ import torch
 from sympy import Derivative, DiracDelta, Expr, Heaviside, Ne, S, Symbol, sign
 from torch import Tensor, nn
 
-from derivations.prover.verdict import Verdict
+from derivations.prover.verdict import HOLDS_ASSUMING, Verdict
 from derivations.tracing.decision import corners, decide
 from derivations.tracing.operations import has_reading
 from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import UnknownOperation, read
-from derivations.tracing.running import SURROUNDINGS, Setting, check_settings, replayed
+from derivations.tracing.running import SURROUNDINGS, Conditions, Setting, check_settings, replayed
 from derivations.tracing.sizes import Widths, checked_widths
 from derivations.tracing.symbolic import check_distinct, system_of
 from discretize import compat
@@ -48,7 +48,7 @@ def verify_gradient(module: nn.Module, *, widths: Widths | None = None) -> Verdi
     check_distinct(v, letters)
     recorded, letters_of = _backward(module, program, widths, system, v)
     backward = read(recorded, letters_of)
-    mode = as_derived(module, program, recorded)
+    calls = as_derived(module, program, recorded)
     written = [sympy.Add(*(a * _derivative(f, u) for a, f in zip(v, system.flow, strict=True))) for u in letters]
     conditions = {
         *system.defined_on,
@@ -59,9 +59,10 @@ def verify_gradient(module: nn.Module, *, widths: Widths | None = None) -> Verdi
     sizes = f"{len(letters)} derivatives, for every vector v, at {len(system.inputs)} inputs and {len(system)} units"
     frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
     without = f"without those in {', '.join(frozen)}, which are frozen" if frozen else ""
-    words = "; ".join(filter(None, (verdict.evidence, sizes, without, mode)))
+    words = "; ".join(filter(None, (verdict.evidence, sizes, without, *calls.words)))
+    word = HOLDS_ASSUMING if verdict and calls.assumed else verdict.verdict
     statement = f"What autograd computes for {program.name} is the derivative of its equations."
-    return replace(verdict, seconds=perf_counter() - start, evidence=words, statement=statement)
+    return replace(verdict, verdict=word, seconds=perf_counter() - start, evidence=words, statement=statement)
 
 
 def _derivative(f: Expr, u: Symbol) -> Expr:
@@ -144,7 +145,7 @@ def _inputs_first(program: Program) -> list[int]:
     return sorted(range(len(states)), key=lambda k: states[k])
 
 
-def as_derived(module: nn.Module, program: Program, gradient: Program) -> str:
+def as_derived(module: nn.Module, program: Program, gradient: Program) -> Conditions:
     """Compare autograd's gradient in runs with the record of it, as `as_recorded` does for values."""
 
     def arguments(setting: Setting) -> list[Tensor]:

@@ -79,6 +79,8 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
         weights = list(map(torch.empty_like, tensors))
         columns = tuple(_tree(width, lambda n: torch.empty(batch, n, **like)) for width in widths.values())
     graph, structure, constants = record(decompositions(has_reading), as_function(module), weights, columns)
+    if any(hasattr(t, "fake_mode") for t in constants.values()):  # of another record
+        raise ValueError("the code keeps a tensor from one call to the next, outside of the module; it must keep nothing.")
     if environment.guards or environment.replacements:
         raise ValueError("the code takes batches of certain sizes only; it must act on each sample by itself.")
     if any(map(is_in_place, graph.nodes)):

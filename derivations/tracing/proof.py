@@ -8,7 +8,7 @@ from time import perf_counter
 from torch import nn
 
 from ctrnn.fields.field import VectorField
-from derivations.prover.verdict import Verdict
+from derivations.prover.verdict import HOLDS_ASSUMING, Verdict
 from derivations.tracing.blocks import Unwide
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
@@ -76,7 +76,7 @@ def _verified(module: nn.Module, equations: object, letters: Letters, widths: Wi
     system = system_of(program, module, field)
     if system_of(trace(module, widths, any_batch=False), module, field).flow != system.flow:
         raise ValueError("the code treats a batch of one sample otherwise than one of several; it must act on each by itself.")
-    mode = as_recorded(module, program)
+    conditions = as_recorded(module, program)
     if equations is OWN_FORMULA:
         equations = dict(zip(system.state, of_formula(module, system), strict=True))
     matched = match(equations, system, letters)
@@ -84,7 +84,8 @@ def _verified(module: nn.Module, equations: object, letters: Letters, widths: Wi
     verdict = decide(list(system.flow), right, {*system.defined_on, *(c for value in matched.right for c in value.where)})
     sizes = f"at {len(system.inputs)} inputs and {len(system)} units"
     where = [f"where {' and '.join(map(str, verdict.defined_on))}"] if verdict.defined_on else []
-    notes = [verdict.evidence, *where, sizes, *matched.notes, *filter(None, (program.note, mode))]
+    notes = [verdict.evidence, *where, sizes, *conditions.words, *matched.notes, *filter(None, [program.note])]
     found = verdict.counterexample
     replays = None if found is None else Replay(module, program, system, right, found)
-    return replace(verdict, evidence="; ".join(notes), replays=replays)
+    word = HOLDS_ASSUMING if verdict and conditions.assumed else verdict.verdict
+    return replace(verdict, verdict=word, evidence="; ".join(notes), replays=replays)

@@ -5,12 +5,14 @@ size of the batch, whether gradients are on, how often it was called, and that i
 
     batches of 1 and 3  x  types of numbers  x  with gradients, on results of other code, without, in inference mode, autocast
 
-with other batches, another default type of numbers and number of threads, and in the other of training and evaluation mode, and
-its numbers are compared with those of the record at the same inputs. Code that asks for a number that it was given, or that
+with other batches, a sample without a batch, another default type of numbers, number of threads, seed and environment, without
+any mode of torch, and in the other of training and evaluation mode, and its numbers are compared with those of the record at
+the same inputs and weights. The weights change between the calls of one copy, in place and otherwise, and so does what a call
+has left on the module: code that remembers either is found out. Code that asks for a number that it was given, or that
 depends on one, is refused whatever it does with it: it would go another way at others. So is code that asks for what kernels
 cannot watch, the time, chance, modes of torch: `discretize/watched.py`. Numbers only refute: code that asks for the
 device, or for the time by an installed library, is not found out, nor is code that sees that it is run and not recorded, and
-asks for a size that it is not run at.
+asks for a size that it is not run at, or whose answer hangs on the order of a set of words, which another process has otherwise.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ import os
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from types import FunctionType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -36,11 +39,14 @@ from discretize.kernels.record.attributes import GlobalReads, attributes_of
 from discretize.kernels.record.recording import own_line, results_kept
 from discretize.kernels.record.watched import Unwatched
 
-__all__ = ["SURROUNDINGS", "Setting", "as_recorded", "check_settings", "replayed", "same_numbers"]
+__all__ = ["SURROUNDINGS", "Conditions", "Setting", "as_recorded", "check_settings", "replayed", "same_numbers"]
 
 # How far a run may be from its record, by the type of the numbers: rounding in another order of the same operations.
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
 BATCHES = (2, 4, 5, 6, 7, 8, 16, 32, 33, 64)  # beside 1 and 3, in one of the surroundings
+LIBRARIES = ("torch.", "builtins")  # whose classes stay as they are
+LEFT = (3e4, -3e4)  # in place of numbers that a call has left on the module, by turns; in half precision too
+NO_MODE = "without any mode of torch"
 
 
 @contextmanager
@@ -51,6 +57,10 @@ def _another(get: Callable[[], object], put: Callable[[Any], None], value: Any) 
         yield
     finally:
         put(before)
+
+
+def _seed(seed: int) -> None:
+    torch.manual_seed(seed)
 
 
 SURROUNDINGS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -65,7 +75,28 @@ DEFAULTS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
         torch.get_default_dtype, torch.set_default_dtype, lambda t: torch.float32 if t == torch.float64 else torch.float64
     ),
     "with another number of threads": lambda: _another(torch.get_num_threads, torch.set_num_threads, lambda n: n % 2 + 1),
+    "with another seed": lambda: _another(torch.initial_seed, _seed, lambda seed: seed + 1),
+    "with other environment variables": lambda: patch.object(os.environ, "_data", _AnyVariable(vars(os.environ)["_data"])),
+    NO_MODE: nullcontext,
 }
+
+
+class _AnyVariable(dict[Any, Any]):
+    """The environment, in which every further variable is "1"."""
+
+    def __missing__(self, key: object) -> Any:
+        return os.environ.encodevalue("1")
+
+
+class Conditions(NamedTuple):
+    """What a proof holds for: `shapes` of calls, in words, and what it must assume beside them."""
+
+    shapes: str
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (*filter(None, [self.shapes]), *self.assumed)
 
 
 @dataclass(frozen=True)
@@ -83,10 +114,10 @@ class Setting:
         return {**SURROUNDINGS, **DEFAULTS}[self.around]()
 
 
-def as_recorded(module: nn.Module, program: Program) -> str:
+def as_recorded(module: nn.Module, program: Program) -> Conditions:
     r"""Compare runs of a module with its record.
 
-    Returns: what is to be said of the mode it is in, if it does otherwise in the other; or that it was not run.
+    Returns: for which calls it is as recorded: those of one mode or of batches only, if it does otherwise in others.
     Raises:  ValueError where it does otherwise than recorded, or keeps something from one call to the next.
     """
 
@@ -109,24 +140,61 @@ def check_settings(
     ran: Callable[[Setting], Sequence[Tensor]],
     recorded: Callable[[Setting, torch.dtype], Sequence[Tensor]],
     surroundings: Sequence[str],
-) -> str:
+) -> Conditions:
     """Compare what `ran` and `recorded` compute in each setting, as `as_recorded` says."""
     if any(t.is_meta for t in (*module.parameters(), *module.buffers())):
-        return "not run, for the module's weights have no values"
+        return Conditions("", ("not run, for the module's weights have no values",))
     outside = _Outside()
     with torch.random.fork_rng(devices=[]):
         for setting in _settings(module, program, module.training, surroundings):
             with outside.compared(setting.module):
                 differs = _differs(setting, ran, recorded)
             if differs:
+                words = f"{setting.words}{_left_over(module, setting.module)}"
                 raise ValueError(
-                    f"the code computes otherwise than torch has recorded it {setting.words}; it must be a function of its "
-                    f"arguments and parameters alone, that asks for nothing else and is the same in every call."
+                    f"the code computes otherwise than torch has recorded it {words}; it must be a function of its arguments "
+                    f"and parameters alone, that asks for nothing else and is the same in every call."
                 )
-        other = _settings(module, program, not module.training, surroundings[:1])
-        if any(_differs(setting, ran, recorded) for setting in takewhile(lambda setting: setting.own, other)):
-            return f"in {'training' if module.training else 'evaluation'} mode only, for it does otherwise in the other"
-    return ""
+        with outside.compared(setting.module):
+            shapes, assumed = _without_a_batch(setting, ran, recorded)
+        if _otherwise_in_the_other_mode(module, program, ran, recorded, surroundings):
+            mode = "training" if module.training else "evaluation"
+            assumed = (*assumed, f"in {mode} mode only, for it does otherwise in the other")
+    return Conditions(shapes, assumed)
+
+
+def _left_over(module: nn.Module, called: nn.Module) -> str:
+    """Name the tensors that calls have left on a copy of the module, as a reason for another answer."""
+    had = {place for place, value in _places(module) if isinstance(value, Tensor)}
+    new = sorted({place for place, value in _places(called) if isinstance(value, Tensor)} - had)
+    return f", where it keeps `{', '.join(new)}` from an earlier call" if new else ""
+
+
+def _otherwise_in_the_other_mode(
+    module: nn.Module, program: Program, ran: Any, recorded: Any, surroundings: Sequence[str]
+) -> bool:
+    """Return whether the code does otherwise, or cannot be run, in the other of training and evaluation mode."""
+    other = _settings(module, program, not module.training, surroundings[:1])
+    try:
+        return any(_differs(setting, ran, recorded) for setting in takewhile(lambda setting: setting.own, other))
+    except ValueError:
+        return True
+
+
+def _without_a_batch(setting: Setting, ran: Any, recorded: Any) -> Conditions:
+    """Run single samples (units) where the code takes them, and compare them with batches of one."""
+    for first in range(len(next(iter(setting.arguments.values())))):
+        alone = {name: t.detach()[first : first + 1] for name, t in setting.arguments.items()}
+        given = {name: t[0].clone().requires_grad_() for name, t in alone.items()}
+        try:
+            with nullcontext() if setting.around == NO_MODE else setting.entered():
+                theirs = _joined(ran(replace(setting, arguments=given)))
+        except Exception:  # of the user's code, whatever it is
+            return Conditions("for batches (batch, units); it takes no single sample (units)")
+        dtype = next(iter(alone.values())).dtype
+        if not _close(theirs, _joined(recorded(replace(setting, arguments=alone), dtype)), TOLERANCES[dtype]):
+            return Conditions("", ("for batches (batch, units) only: it does otherwise with a single sample (units)",))
+    return Conditions("for batches (batch, units) and single samples (units)")
 
 
 class _Outside:
@@ -152,8 +220,11 @@ class _Outside:
             )
 
     def _now(self, module: nn.Module) -> list[Any]:
+        kinds = {kind for part in module.modules() for kind in type(part).__mro__ if not kind.__module__.startswith(LIBRARIES)}
+        of_kinds = [value for kind in sorted(kinds, key=id) for value in vars(kind).values()]
         functions = [value for part in module.modules() for value in vars(part).values() if isinstance(value, FunctionType)]
-        found = self.reads.now(), attributes_of([*map(type, module.modules()), *functions])
+        # One by one: what cannot be compared, as a cache of functools, hides nothing else.
+        found = [*self.reads.each_now(), *map(attributes_of, [*of_kinds, *functions])]
         return [None if isinstance(each, str) else each.values for each in found]
 
 
@@ -167,22 +238,48 @@ def _settings(module: nn.Module, program: Program, training: bool, surroundings:
             for p in called.parameters():
                 p.add_(0.1 * torch.rand(p.shape, generator=dice).to(p)) if p.is_floating_point() else None
         read = _tensors_read(module, program.constants.values())
-        seen = _kept(called, read)
+        seen, left = _kept(called, read), dict[str, Any]()
+        weights = [(p, p.detach().clone()) for p in called.parameters() if p.is_floating_point()]
         rounds = [(size, kind) for size in (1, 3) for kind in surroundings]
         if dtype == own:
             rounds += [*((size, surroundings[0]) for size in BATCHES), *((3, kind) for kind in DEFAULTS)]
         for count, (size, kind) in enumerate(rounds):
             arguments = _arguments(program, size, (1.0, 0.0, 30.0)[count % 3], dtype, kind, dice)
-            mode = "training" if training else "evaluation"
-            yield Setting(
-                called, arguments, kind, f"for a batch of {size} in {str(dtype)[6:]}, {kind}, in {mode} mode", dtype == own
-            )
+            mode = f"in {'training' if training else 'evaluation'} mode{', after its weights have changed' if count else ''}"
+            yield Setting(called, arguments, kind, f"for a batch of {size} in {str(dtype)[6:]}, {kind}, {mode}", dtype == own)
             now = _kept(called, read)
             if changed := [name for name in seen.keys() & now.keys() if seen[name] != now[name]]:
                 raise ValueError(f"the module changes its attribute `{min(changed)}` when it is called; it must keep nothing.")
-            seen = now
+            left = _overwritten(called, left, LEFT[count % 2])
+            _change_weights(called, weights, count, dice)
+            seen = _kept(called, read)
             for p in called.parameters():
                 p.grad = torch.zeros_like(p) if p.requires_grad else None
+
+
+def _change_weights(module: nn.Module, weights: Iterable[tuple[nn.Parameter, Tensor]], count: int, dice: torch.Generator) -> None:
+    """Give the module other weights near those it came with: in place, by its `load_state_dict` or as new memory."""
+    new = {id(p): near + 0.1 * torch.rand(p.shape, generator=dice).to(p) for p, near in weights}
+    with torch.no_grad():
+        if count % 3 == 0:
+            named = module.named_parameters(remove_duplicate=False)
+            module.load_state_dict({name: new[id(p)] for name, p in named if id(p) in new}, strict=False)
+        for p, _ in weights:
+            if count % 3 == 1:
+                p.copy_(new[id(p)])
+            elif count % 3 == 2:
+                p.data = new[id(p)]
+
+
+def _overwritten(module: nn.Module, before: Mapping[str, Any], number: float) -> dict[str, Any]:
+    """Overwrite tensors that each call leaves anew, as a cell's last gates for a plot: code that reads them does otherwise."""
+    own = {_memory(t) for t in (*module.parameters(), *module.buffers())}
+    found = {place: t for place, t in _places(module) if isinstance(t, Tensor) and _memory(t) not in own}
+    with torch.inference_mode():
+        for place, t in found.items():
+            if place in before and before[place] != _shown(t) and t.is_floating_point():
+                t.detach().fill_(number)
+    return {place: _shown(t) for place, t in found.items()}
 
 
 def _arguments(
@@ -223,7 +320,7 @@ def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
     try:
         with (
             setting.entered(),
-            looks if len(first) > 1 else nullcontext(),
+            looks if len(first) > 1 and setting.around != NO_MODE else nullcontext(),
         ):  # which keeps torch from compiling: one sample is run as it comes
             theirs = _joined(ran(setting))
     except Exception as error:  # of the user's code, whatever it is

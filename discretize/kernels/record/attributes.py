@@ -160,14 +160,21 @@ class GlobalReads:
 
     def now(self, guards: Guards | None = None) -> Attributes | str:
         """Their current values, or why they cannot be compared. guards: collects what must stay."""
-        walk, seen, found = _Walk(guards=guards or Guards()), set[int](), list[Any]()
+        walk = _Walk(guards=guards or Guards())
+        return _told(walk, list(self._found(walk.guards)), copied=False)
+
+    def each_now(self) -> Iterator[Attributes | str]:
+        """The current value of each by itself, or why that one cannot be compared."""
+        return (_told(_Walk(), value, copied=False) for value in self._found(Guards()))
+
+    def _found(self, guards: Guards) -> Iterator[Any]:
+        seen = set[int]()
         for each in self.reads.values():
-            for value in each.now(walk.guards):
+            for value in each.now(guards):
                 if not isinstance(value, ModuleType):
-                    found.append(value)
+                    yield value
                 elif id(value) not in seen:
-                    found += self._of_module(value, seen, walk.guards)
-        return _told(walk, found, copied=False)
+                    yield from self._of_module(value, seen, guards)
 
     def _of_module(self, given: ModuleType, seen: set[int], guards: Guards) -> Iterator[Any]:
         seen.add(id(given))

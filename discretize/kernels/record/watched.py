@@ -34,9 +34,10 @@ ASKING = set(
     "builtins.__import__ builtins.breakpoint builtins.compile builtins.eval builtins.exec builtins.hash builtins.id "  # noqa: SIM905
     "builtins.format builtins.format_map builtins.input builtins.open builtins.print operator.attrgetter "
     "operator.methodcaller string.Formatter numpy.random numpy.datetime64 numpy.geterr numpy.get_printoptions torch._C "
-    "torch._dynamo torch._tensor.__format__ torch._tensor.__repr__ torch.accelerator torch.autograd.profiler "
-    "torch.backends torch.compiler torch.cpu torch.cuda torch.distributed torch.Generator torch.hub torch.jit torch.mps "
-    "torch.mtia torch.multiprocessing torch.overrides torch.profiler torch.random torch.utils.data torch.xpu".split()
+    "torch._dynamo torch._guards torch._subclasses torch._tensor.__format__ torch._tensor.__repr__ torch.accelerator "
+    "torch.autograd.profiler torch.backends torch.compiler torch.cpu torch.cuda torch.distributed torch.fx torch.Generator "
+    "torch.hub torch.jit torch.mps torch.mtia torch.multiprocessing torch.overrides torch.profiler torch.random "
+    "torch.utils._python_dispatch torch.utils._traceback torch.utils.data torch.xpu".split()
 )
 KINDS_OF = ("os", "random", "weakref", "_thread", "threading", "_io")  # modules whose objects answer so, too
 OF_TORCH_ITSELF = ("is_tensor", "typename", "sym_")  # functions of torch/__init__.py; the others there are settings

@@ -1,5 +1,6 @@
 """Code that does otherwise than recorded is refused: in another batch, type of numbers, mode or call, or when nobody records."""
 
+import functools
 import random
 import threading
 import time
@@ -11,6 +12,8 @@ import torch
 from cases import each
 from sympy import symbols
 from torch import nn
+from torch.utils import _python_dispatch
+from torch.utils._traceback import CapturedTraceback
 
 from derivations import symbolic, verify, verify_gradient
 
@@ -37,6 +40,15 @@ class Keeping(Cell):
         super().__init__(code)
         self.constant, self.counts = torch.zeros(()), [0]
         self.register_buffer("steps", torch.zeros(()))
+        self.kept, self.entries, self.gates = None, [None], torch.zeros(2)
+
+    @functools.cached_property
+    def cached(self):
+        return self.w.detach().clone()
+
+    @functools.lru_cache  # noqa: B019 - it is what is tried
+    def cached_by_functools(self):
+        return self.w.detach().clone()
 
 
 def twice_if(condition):
@@ -96,6 +108,109 @@ def remembered(self, x, h):
     return h if last is None or last.shape != h.shape else last
 
 
+def by_none(self, x, h):
+    if self.kept is None:
+        self.kept = self.w.detach().clone()
+    return h * self.kept
+
+
+def by_hasattr(self, x, h):
+    if not hasattr(self, "memo"):
+        self.memo = self.w.detach().clone()
+    return h * self.memo
+
+
+def by_object(self, x, h):
+    if "memo" not in self.__dict__:
+        object.__setattr__(self, "memo", self.w.detach().clone())
+    return h * self.memo
+
+
+def by_an_entry(self, x, h):
+    if self.entries[0] is None:
+        self.entries[0] = self.w.detach().clone()
+    return h * self.entries[0]
+
+
+def by_a_key(self, x, h, weights={}):  # noqa: B006 - it is what is tried
+    if "w" not in weights:
+        weights["w"] = self.w.detach().clone()
+    return h * weights["w"]
+
+
+def by_a_closure():
+    kept = None
+
+    def remembering(self, x, h):
+        nonlocal kept
+        if kept is None:
+            kept = self.w.detach().clone()
+        return h * kept
+
+    return remembering
+
+
+def by_memory(self, x, h):  # follows changes in place alone
+    if self.kept is None:
+        self.kept = self.w.detach()
+    return h * self.kept
+
+
+def far_sum(self, x, h):
+    self.kept = (0 if self.kept is None else self.kept) + self.w.detach()
+    return torch.where(self.kept > 10_000, 2, 1) * h * self.w
+
+
+REMEMBERING = {
+    "an attribute that was None": by_none,
+    "an attribute that was not there": by_hasattr,
+    "an attribute by object.__setattr__": by_object,
+    "cached_property": lambda self, x, h: h * self.cached,
+    "lru_cache": lambda self, x, h: h * self.cached_by_functools(),
+    "an entry of a list": by_an_entry,
+    "an entry of a dict": by_a_key,
+    "a closure": by_a_closure(),
+    "memory that weights had": by_memory,
+    "a sum over calls that is far below where it matters": far_sum,
+}
+
+
+@each("name", REMEMBERING)
+def test_code_that_remembers_what_it_computed_at_an_earlier_call_is_refused(name):
+    w = symbols("w[0] w[1]", real=True)
+    with pytest.raises(ValueError, match=r"otherwise than .* after its weights have changed|keeps? (nothing|a tensor)"):
+        verify(Keeping(REMEMBERING[name]), [w[0] * h[0], w[1] * h[1]])
+
+
+def with_gates(keep):
+    def kept(self, x, h):
+        keep(self, torch.sigmoid(h * self.w))
+        return h * self.w
+
+    return kept
+
+
+def a_constant_made_once(self, x, h):
+    if self.kept is None:
+        self.kept = torch.ones(2, dtype=torch.float64)
+    return h * self.w * self.kept.to(h)
+
+
+NOT_REMEMBERING = {
+    "gates for a plot": with_gates(lambda self, gates: setattr(self, "gates", gates)),
+    "gates for a plot, once None": with_gates(lambda self, gates: setattr(self, "kept", gates.detach())),
+    "gates for a plot, in a list": with_gates(lambda self, gates: self.entries.__setitem__(0, gates)),
+    "a constant made once": a_constant_made_once,
+}
+
+
+@each("name", NOT_REMEMBERING)
+def test_what_is_kept_and_changes_no_answer_is_no_memory(name):
+    w = symbols("w[0] w[1]", real=True)
+    verdict = verify(Keeping(NOT_REMEMBERING[name]), [w[0] * h[0], w[1] * h[1]])
+    assert verdict.verdict == "holds", verdict.evidence
+
+
 def caught(self, x, h):
     try:
         return 2 * h if self.w.sum() > 1000 else h
@@ -146,6 +261,11 @@ DECEIVING = {
     "a number by chance": lambda self, x, h: h * random.random(),
     "a year to come": twice_if(lambda self, h: time.time() > 1e10),
     "the environment": twice_if(lambda self, h: "NOBODY_HAS_THIS" in environ),
+    "the seed": twice_if(lambda self, h: torch.initial_seed() == 5),
+    "no mode of torch, for several samples": twice_if(
+        lambda self, h: h.shape[0] > 1 and _python_dispatch._get_current_dispatch_mode() is None
+    ),
+    "the stack of calls": twice_if(lambda self, h: len(CapturedTraceback.extract().summary()) < 20),
     "another thread": twice_if(lambda self, h: threading.current_thread() is not threading.main_thread()),
     "the second call": counted,
     "far calls, counted in a buffer": counted_in_a_tensor("steps"),
@@ -179,21 +299,40 @@ def test_symbolic_refuses_it_as_well():
         symbolic(Cell(DECEIVING["double precision"]))
 
 
-@each("training", [True, False])
-def test_what_is_so_in_one_mode_only_is_said_to_be(training):
-    verdict = verify(Cell(twice_if(lambda self, h: self.training != training)).train(training), h)
-    assert verdict
-    assert f"{'training' if training else 'evaluation'} mode only" in verdict.evidence
+class Folding(Cell):
+    """Remembers its weights in evaluation mode."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.folded = None if mode else self.w.detach().clone()
+        return self
 
 
-class WithDropout(Cell):
-    def __init__(self):
-        super().__init__(lambda self, x, h: self.dropout(h))
-        self.dropout = nn.Dropout(0.5)
+CONDITIONAL = {
+    "training mode only": Cell(twice_if(lambda self, h: not self.training)),
+    "evaluation mode only": Cell(twice_if(lambda self, h: self.training)).eval(),
+    "in evaluation mode only": Cell(lambda self, x, h: nn.functional.dropout(h, 0.5, self.training)).eval(),
+    "in training mode only": Folding(lambda self, x, h: h if self.training else 2 * h * self.folded),
+    "(batch, units) only": Cell(twice_if(lambda self, h: h.dim() == 1)),
+    "(batch, units) only: it does otherwise with a single sample": Cell(lambda self, x, h: h + torch.zeros(x.shape[0], 1)),
+}
 
 
-def test_dropout_is_proved_away_in_evaluation_mode_and_said_to_be():
-    assert "evaluation mode only" in verify(WithDropout().eval(), h).evidence
+@each("words", CONDITIONAL)
+def test_what_is_so_in_one_mode_or_for_batches_only_holds_under_that_assumption(words):
+    verdict = verify(CONDITIONAL[words], h)
+    assert verdict.verdict == "holds under the stated assumptions"
+    assert words in verdict.evidence
+
+
+def test_the_verdict_says_for_which_shapes_it_is_said():
+    for code, words in (
+        (lambda self, x, h: h, "and single samples (units)"),
+        (lambda self, x, h: h[:, [0, 1]], "no single sample"),
+    ):
+        verdict = verify(Cell(code), h)
+        assert verdict.verdict == "holds"
+        assert words in verdict.evidence
 
 
 @each(
