@@ -1,8 +1,20 @@
-r"""The contents of the ledger: its sources, in the order of reading, and the files of `derivations/texts` they are in."""
+r"""The contents of the ledger: its sources, in the order of reading, the files of `derivations/texts` they are in, its claims.
+
+A claim is known by a digest of what is displayed of it and of what its statements say to the checker: a ledger in a file is ours
+if all of its claims are there as they are known here. `python -m experiments.derive.markdown` writes the digests.
+"""
 
 from __future__ import annotations
 
-__all__ = ["SOURCES"]
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+__all__ = ["DIGESTS", "SOURCES", "digest", "digests"]
+
+DIGESTS = Path(__file__).with_name("digests.json")
 
 OWN = "this project"
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -37,3 +49,16 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "own_code",
     ),
 }
+
+
+def digests() -> dict[str, dict[str, str]]:
+    """Return the digests of the ledger's claims, by source and label."""
+    found: dict[str, dict[str, str]] = json.loads(DIGESTS.read_text(encoding="utf-8"))
+    return found
+
+
+def digest(claim: Mapping[str, Any]) -> str:
+    """Digest a claim as it is in a file of JSON, without the seconds it took and the steps of its proofs, which are checked."""
+    said = [{key: part for key, part in statement.items() if key != "steps"} for statement in claim["certificate"]]
+    kept = {**{key: part for key, part in claim.items() if key != "seconds"}, "certificate": said}
+    return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:20]

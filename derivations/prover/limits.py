@@ -15,8 +15,9 @@ from sympy import Basic, Eq, Expr, Function, Limit, S, Symbol, simplify
 
 from derivations.prover.identity import DIFFERENCE, check_terms
 from derivations.prover.verdict import UNDECIDED, ReadStatement, Verdict
-from derivations.rules.limits import approach, coefficients, find_coefficients, find_limit, limit_conditions
+from derivations.rules.limits import approach, find_coefficients, find_limit
 from derivations.rules.reading import Reading, Unreadable
+from derivations.rules.replay import replay
 from derivations.rules.terms import INFINITY, ONE, ZERO, taken
 
 __all__ = ["Expands", "Tends"]
@@ -57,7 +58,7 @@ class Tends(ReadStatement):
                 return Verdict(UNDECIDED, 0.0, "the limit is not found, or not for all values of the letters")
             steps.append({"rule": "limit", "term": term, "letter": x, "point": point, "side": side, "value": shown[0],
                           "facts": reading.facts, "proof": shown[1]})  # fmt: skip
-            conditions |= dict.fromkeys(limit_conditions(term, x, point, side, shown[0], reading.facts, shown[1]))
+            conditions |= dict.fromkeys(replay(steps[-1]))
         found = dict.fromkeys(step["value"] for step in steps)
         try:
             evidence = f"the limit is {' and '.join(str(reading.end_expression(v)) for v in found)}"
@@ -109,7 +110,7 @@ class Expands(ReadStatement):
                 return Verdict(UNDECIDED, 0.0, evidence)
             steps.append({"rule": "series", "term": side, "letter": x, "point": point, "values": shown[0],
                           "facts": reading.facts, "proof": shown[1]})  # fmt: skip
-            conditions |= dict.fromkeys(coefficients(side, x, point, reading.facts, shown[1], count)[2])
+            conditions |= dict.fromkeys(replay(steps[-1]))
         (*left, dropped_left), (*right, dropped_right) = (step["values"] for step in steps)
         pairs = list(zip(left, right, strict=True))
         same = check_terms(reading, pairs, conditions)

@@ -215,8 +215,9 @@ def _absorbed(says: Certificate, steps: Steps) -> str:
         raise NotShown("the steps are of another statement")
     if not values:
         return "none"
-    constant = [(new, old) for new, old, is_gate in says["slots"] if not is_gate]
-    return "rescaling" if differing or any(values[new] != old for new, old in constant) else "every warp"
+    if not differing and any(values[new] != old for new, old, is_gate in says["slots"] if not is_gate):
+        raise NotShown("it is not shown that gates alone do not take it up")
+    return "rescaling" if differing else "every warp"
 
 
 def _one(steps: Steps, says: Certificate, *names: str) -> Certificate:

@@ -1,78 +1,148 @@
-r"""Check the certificates of a ledger that was written as JSON, without SymPy and without what decided it.
+r"""Check a ledger that was written as JSON, without SymPy and without what decided it.
 
-Of each statement it is found anew what its certificate shows of it, and of each claim what verdict follows.
+Of each statement it is found anew what its certificate shows of it, and of each claim what verdict follows. What this
+package's own ledger displays must be what the package's table of contents knows, claim by claim; of another ledger the formulas
+are shown that were checked, with what is assumed, for its words are its author's.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ctrnn.storage.files import read_file
-from derivations.rules.conclusions import concludes, is_one_as_written
+from derivations.contents import digest, digests
+from derivations.rules.conclusions import Conclusion, concludes, is_one_as_written
+from derivations.rules.printing import condition_text, facts_text, statement_text
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import from_data
 from experiments.files import MOST_JSON
 from experiments.usage import UsageError
 
-__all__ = ["run"]
+__all__ = ["Checked", "checked", "run"]
 
-# The verdicts that may be given where the print is true, where it is false, and where it is not known.
-IF_TRUE = ("holds", "holds under the stated assumptions", "holds at the sizes computed")
-IF_FALSE = ("does not hold as printed", "holds after reinterpretation")
-UNDECIDED = "undecided"
+ALL_SIZES = "all sizes"
+HOLDS, HOLDS_ASSUMING, AT_SIZES = "holds", "holds under the stated assumptions", "holds at the sizes computed"
+FAILS, REINTERPRETED, UNDECIDED = "does not hold as printed", "holds after reinterpretation", "undecided"
+# What a certificate that is no certificate makes the rules raise.
+REFUSED = (NotShown, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
+LISTS, WORDS = ("assumptions", "defined_on", "certificate"), ("source", "label", "statement", "verdict", "scope")
 
 
 def run(file: Path) -> bool:
-    """Check that every certificate in the file shows what it says; print a line for each that does not, and the count."""
+    """Check a ledger; print its claims if they are not this package's, a line for each thing refused, and the count."""
     claims = _claims(file)
-    without: Counter[str] = Counter()
-    accepted = steps = alike = by_definition = 0
-    refused = []
-    for claim in claims:
-        as_written = []
-        for statement in claim["certificate"]:
-            if statement["says"] is None:
-                without[statement["kind"]] += 1
-            elif reason := _refusal(statement):
-                refused.append(f"{claim['source']}, {claim['label']}, {statement['kind']}: {reason}")
-            else:
-                accepted, steps = accepted + 1, steps + len(statement["steps"])
-                as_written.append(is_one_as_written(from_data(statement["says"])))
-        alike += sum(as_written)
-        by_definition += sum(as_written) == len(claim["certificate"])
-        if claim["verdict"] not in _verdicts(claim["certificate"]):
-            refused.append(f"{claim['source']}, {claim['label']}: {claim['verdict']!r} does not follow from its statements")
+    known = digests()
+    found = [checked(claim, known) for claim in claims]
+    refused = [f"{_name(claim)}: {reason}" for claim, result in zip(claims, found, strict=True) for reason in result.refused]
+    refused += _missing(claims, known)
+    for claim, result in zip(claims, found, strict=True):
+        if claim["source"] not in known:
+            print(*_displayed(claim, result), sep="\n")
     print(*refused, sep="\n", end="\n" if refused else "")
-    left = "; ".join(f"{n} of kind {kind!r}" for kind, n in without.items())
-    print(
-        f"{len(claims)} claims: {accepted} statements accepted by {steps} certificates, {len(refused)} refused; "
-        f"{without.total()} have none{f' ({left})' if left else ''}. In {alike} both sides are one expression as "
-        f"written, by definition, and {by_definition} claims consist of such alone; what enumerations compare is the program's."
-    )
+    print(_summary(claims, found, known), f"{len(refused)} refused.")
     return not refused
 
 
-def _refusal(statement: Mapping[str, object]) -> str:
-    """Why the certificate does not show what is said of the statement; empty if it does, or if nothing is said."""
+@dataclass
+class Checked:
+    """What was found of a claim: conclusions by statement, None where nothing is claimed of it, and what is refused."""
+
+    conclusions: list[Conclusion | None] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    steps: int = 0
+    as_written: int = 0
+
+
+def checked(claim: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> Checked:
+    """Check a claim as it is in a file, against the digests of this package's ledger."""
+    found = Checked()
+    for statement in claim["certificate"]:
+        try:
+            found.conclusions.append(_conclusion(statement))
+            found.steps += len(statement["steps"])
+            found.as_written += statement["says"] is not None and is_one_as_written(from_data(statement["says"]))
+        except REFUSED as reason:
+            found.conclusions.append(None)
+            found.refused.append(f"{statement['kind']}: {_short(f'{type(reason).__name__}: {reason}')}")
+    if not found.refused and (follows := _verdict(claim, found.conclusions)) != claim["verdict"]:
+        found.refused.append(f"{claim['verdict']!r} does not follow from its statements, but {follows!r} does")
+    own = known.get(claim["source"])
+    if own is not None and claim["label"] not in own:
+        found.refused.append("the ledger has no such claim")
+    elif own is not None and own[claim["label"]] != digest(claim):
+        found.refused.append("it is not displayed as in the ledger of the installed package")
+    return found
+
+
+def _conclusion(statement: Mapping[str, Any]) -> Conclusion | None:
+    """What the certificate shows of a statement; None if the ledger says nothing of it. Raises: NotShown for something else."""
     if statement["holds"] is None:
-        return ""
-    try:
-        found = concludes(from_data(statement["says"]), from_data(statement["steps"]))
-    except (NotShown, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError) as reason:
-        return _short(f"{type(reason).__name__}: {reason}")
-    return "" if found.true is statement["holds"] else f"it is {'true' if found.true else 'false'}"
+        return None
+    if statement["says"] is None:
+        raise NotShown("nothing is said to the checker")
+    found = concludes(from_data(statement["says"]), from_data(statement["steps"]))
+    if found.true is not statement["holds"]:
+        raise NotShown(f"it is {'true' if found.true else 'false'}")
+    return found
 
 
-def _verdicts(statements: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
-    """The verdicts that may follow from what was found of the statements as printed, and of those that are right."""
-    printed, right = ([s["holds"] for s in statements if s["of"] in of] for of in (("print",), ("right", "reading")))
-    if not all(right) or (False not in printed and None in printed):
-        return (UNDECIDED,)
-    return IF_FALSE if False in printed else IF_TRUE
+def _verdict(claim: Mapping[str, Any], conclusions: Sequence[Conclusion | None]) -> str:
+    """The verdict that follows from what was found of the statements as printed, and of those that are right."""
+    pairs = [(s["of"], found) for s, found in zip(claim["certificate"], conclusions, strict=True)]
+    printed, right = ([found for of, found in pairs if (of == "print") is is_print] for is_print in (True, False))
+    if not printed or not all(found and found.true for found in right):
+        return UNDECIDED
+    if any(found and not found.true for found in printed):
+        return REINTERPRETED if any(of == "reading" for of, _ in pairs) else FAILS
+    if None in printed:
+        return UNDECIDED
+    if claim["scope"] != ALL_SIZES:
+        return AT_SIZES
+    return HOLDS_ASSUMING if claim["assumptions"] or any(found and found.conditions for found in printed) else HOLDS
+
+
+def _missing(claims: Sequence[Mapping[str, Any]], known: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """What is wanting of the sources that are there, and what is there twice."""
+    count = Counter((claim["source"], claim["label"]) for claim in claims)
+    yield from (f"{source}, {label}: it is there {n} times" for (source, label), n in count.items() if n > 1)
+    for source in dict.fromkeys(claim["source"] for claim in claims):
+        yield from (f"{source}, {label}: it is missing" for label in known.get(source, ()) if not count[source, label])
+
+
+def _displayed(claim: Mapping[str, Any], found: Checked) -> Iterator[str]:
+    """A claim of another ledger: its words, unchecked, and its formulas as they were checked."""
+    yield f"{_name(claim)}: {claim['verdict']}{', refused' if found.refused else ''}"
+    yield f"    in its author's words: {_short(claim['statement'])}"
+    provided = [*claim["assumptions"], *([] if claim["scope"] == ALL_SIZES else [claim["scope"]])]
+    yield from [f"    provided, in words: {_short('; '.join(map(str, provided)))}"] if provided else []
+    for statement, conclusion in zip(claim["certificate"], found.conclusions, strict=True):
+        if conclusion is not None:
+            says = from_data(statement["says"])
+            where = [condition_text(*condition) for condition in conclusion.conditions]
+            given = "; ".join([*facts_text(says), *(f"where {condition}" for condition in where)])
+            start = {"print": "", "right": "right: ", "reading": "read as: "}.get(statement["of"], "")
+            lines = "; ".join(map(_short, statement_text(says)))
+            yield f"    {start}{'true' if conclusion.true else 'false'}: {lines}{f' [{given}]' if given else ''}"
+
+
+def _summary(claims: Sequence[Mapping[str, Any]], found: Sequence[Checked], known: Mapping[str, object]) -> str:
+    steps, statements = sum(c.steps for c in found), sum(conclusion is not None for c in found for conclusion in c.conclusions)
+    alike = sum(c.as_written for c in found)
+    by_definition = sum(0 < c.as_written == len(c.conclusions) for c in found)
+    others = len(known.keys() - {claim["source"] for claim in claims})
+    own = sum(claim["source"] in known for claim in claims)
+    whose = f"{own} are this package's ledger{f' without {others} of its {len(known)} texts' if others else ', complete'}"
+    return (
+        f"{len(claims)} claims: {statements} statements accepted by {steps} certificates. "
+        f"{whose if own else 'None of them is of this package: words and sizes are not checked'}. "
+        f"In {alike} both sides are one expression as written, by definition, and {by_definition} claims consist of such alone; "
+        f"what enumerations compare is the program's."
+    )
 
 
 def _claims(file: Path) -> list[dict[str, Any]]:
@@ -90,13 +160,19 @@ def _claims(file: Path) -> list[dict[str, Any]]:
 
 
 def _is_claim(claim: Any) -> bool:
-    words = [claim["source"], claim["label"], claim["verdict"], *(s[key] for s in claim["certificate"] for key in ("kind", "of"))]
-    lists = all(isinstance(s["steps"], list) and isinstance(s["says"], dict | None) for s in claim["certificate"])
+    statements = claim["certificate"]
+    words = [*(claim[key] for key in WORDS), *claim["assumptions"], *claim["defined_on"]]
+    words += [s[key] for s in statements for key in ("kind", "of")]
     return (
-        lists
+        all(isinstance(claim[key], list) for key in LISTS)
         and all(isinstance(word, str) and word.isprintable() for word in words)
-        and all("holds" in s for s in claim["certificate"])
+        and all(isinstance(s["steps"], list) and isinstance(s["says"], dict | None) for s in statements)
+        and all(isinstance(s["holds"], bool | None) for s in statements)
     )
+
+
+def _name(claim: Mapping[str, Any]) -> str:
+    return f"{claim['source']}, {claim['label']}"
 
 
 def _short(text: str) -> str:

@@ -1,7 +1,8 @@
-r"""The ledger as the tables of docs/derivations.md; `python -m experiments.derive.markdown` writes them there."""
+r"""The ledger as the tables of docs/derivations.md; `python -m experiments.derive.markdown` writes them, and its digests."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from itertools import groupby
@@ -10,11 +11,13 @@ from pathlib import Path
 from ctrnn.storage.files import write_atomically
 from derivations import ledger
 from derivations.claim import Claim
+from derivations.contents import DIGESTS, digest
 from derivations.prover.verdict import REINTERPRETED
+from experiments.derive.run import as_json
 from experiments.derive.table import summary
 from experiments.reports.marked import fill
 
-__all__ = ["PAGE", "filled", "tables"]
+__all__ = ["PAGE", "digested", "filled", "tables"]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "derivations.md"
 
@@ -51,5 +54,15 @@ def _escaped(text: str) -> str:
     return re.sub(r"([|*_<>\[\]])", r"\\\1", text)
 
 
+def digested(claims: Sequence[Claim]) -> str:
+    """Write the digests of claims as JSON, a claim a line."""
+    found: dict[str, dict[str, str]] = {}
+    for claim in claims:
+        found.setdefault(claim.source, {})[claim.label] = digest(json.loads(json.dumps(as_json(claim))))
+    return json.dumps(found, indent=0, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
-    write_atomically(PAGE, filled(PAGE.read_text(encoding="utf-8"), ledger(workers=2)))
+    decided = ledger(workers=2)
+    write_atomically(PAGE, filled(PAGE.read_text(encoding="utf-8"), decided))
+    write_atomically(DIGESTS, digested(decided))

@@ -20,7 +20,7 @@ from experiments.interruption import checkpoint
 __all__ = ["KEYS", "as_json", "run"]
 
 KEYS = ("source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds")
-MORE_KEYS = ("quote", "mutation", "scope")
+MORE_KEYS = ("quote", "mutation", "scope", "defined_on")
 WORKERS = 2
 WIDTH = 120  # of a table that no terminal sets the width of
 

@@ -1,6 +1,7 @@
 """The ledger as a whole: every claim as recorded, every check able to fail, every text covered."""
 
 import ast
+import json
 import os
 import re
 from collections import Counter, defaultdict
@@ -17,7 +18,7 @@ from derivations import book
 from derivations.argument import core
 from derivations.book import chapters_of
 from derivations.claim import flips
-from derivations.contents import SOURCES
+from derivations.contents import SOURCES, digests
 from derivations.prover.cases import Measured
 from derivations.prover.statements import Fails
 from derivations.prover.verdict import FAILS, UNDECIDED
@@ -85,6 +86,7 @@ def test_decisions_are_as_recorded_and_in_the_docs(source):
     assert not wrong(claims)
     _, _, table = markdown.tables(claims).partition(f"### {source}")
     assert table.strip() in markdown.PAGE.read_text(), "run python -m experiments.derive.markdown"
+    assert json.loads(markdown.digested(claims))[source] == digests()[source], "run python -m experiments.derive.markdown"
 
 
 @pytest.mark.slow
@@ -185,6 +187,7 @@ def test_no_certificate_shows_the_statement_of_any_neighbouring_claim(claims):
 def test_the_tables_of_the_docs_are_what_sympy_finds(claims):
     page = markdown.PAGE.read_text()
     assert page == markdown.filled(page, claims), "run python -m experiments.derive.markdown"
+    assert json.loads(markdown.digested(claims)) == digests(), "run python -m experiments.derive.markdown"
 
 
 TEXTS = [source for source in SOURCES if source != "this project"]

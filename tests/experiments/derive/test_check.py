@@ -1,0 +1,141 @@
+"""`ctrnn derive --check`: a ledger in a file is accepted as it was written, and with no change of it that says something else."""
+
+import json
+from copy import deepcopy
+
+import pytest
+from cases import each
+from sympy import Mul, Pow, Symbol, exp, log
+
+import derivations
+from derivations.claim import Correction, Entry, Less, Mutation, Tends, decided
+from derivations.contents import digests
+from derivations.prover.cases import Every
+from derivations.prover.statements import Equal, Fails, Rounds
+from derivations.prover.verdict import UNDECIDED
+from experiments import __main__
+from experiments.derive.check import checked
+from experiments.derive.run import as_json
+
+SHORT = "tallec-ollivier-2018-summary"
+x, g = Symbol("x", real=True), Symbol("g", positive=True)
+TRUE, FALSE = Equal((x + 1) ** 2, x**2 + 2 * x + 1), Equal((x + 1) ** 2, x**2 + 1)
+PARTLY = Equal(Mul(x, Pow(x, -1, evaluate=False), evaluate=False), 1 + 0 * x)
+WRONG = Mutation("no 2 x", FALSE)
+OTHERS = [
+    Entry("my paper", "eq. 1", "A square opens.", (TRUE,), mutation=WRONG),
+    Entry("my paper", "eq. 2", "Provided that x is positive.", (TRUE, Fails(FALSE)), ("x > 0",), WRONG),
+    Entry("my paper", "eq. 3", "It has two terms.", (FALSE,), correction=Correction("Three.", TRUE)),
+    Entry("my paper", "eq. 4", "Two, if x is 0.", (FALSE,), reading=Correction("There.", TRUE)),
+    Entry("my paper", "eq. 5", "It is below.", (Less(1 - g, exp(-g), True), Rounds(log(2), "0.7")), mutation=WRONG),
+    Entry("my paper", "eq. 6", "It is one.", (PARTLY,), ("x is not 0",), WRONG),
+    Entry("my paper", "eq. 7", "It tends to 0.", (Tends(g * log(g), g, 0, 0 * g),), mutation=WRONG),
+    Entry("my paper", "eq. 8", "In all cases.", (Every("n", lambda: [({"n": 9}, (1, "<=", 9))]),), mutation=WRONG),
+    Entry("my paper", "eq. 9", "Nobody shows it.", (Less(x, exp(x) + log(x) + 1000),), recorded=UNDECIDED),
+]  # fmt: skip
+VERDICTS = ["holds", "holds under the stated assumptions", "holds at the sizes computed", "holds after reinterpretation",
+            "does not hold as printed"]  # fmt: skip
+
+
+def as_written(claims):
+    return json.loads(json.dumps(list(map(as_json, claims))))
+
+
+@pytest.fixture(scope="module")
+def own():
+    return as_written(derivations.ledger(SHORT))
+
+
+@pytest.fixture(scope="module")
+def others():
+    return as_written(map(decided, OTHERS))
+
+
+def check(tmp_path, capsys, claims):
+    file = tmp_path / "ledger.json"
+    file.write_text(json.dumps(claims))
+    code = __main__.main(["derive", "--check", str(file)])
+    return code, capsys.readouterr().out
+
+
+def test_a_ledger_is_accepted_as_it_was_written(tmp_path, capsys, own, others):
+    code, out = check(tmp_path, capsys, own)
+    assert (code, out.count("\n")) == (0, 1), out
+    assert f"{len(own)} are this package's ledger without 5 of its 6 texts" in out
+    code, out = check(tmp_path, capsys, others)
+    assert code == 0, out
+    assert "None of them is of this package" in out
+    assert "in its author's words: It is one." in out
+    assert "true: x/x = 1 [x real; where x != 0]" in out
+    assert "true: 1 - g < exp(-g) [g positive]" in out
+    assert "read as: true: (1 + x)^2 = 1 + x^2 + 2 x" in out
+
+
+def of_proofs(claim):
+    """A claim whose proofs show something else than is said, or nothing."""
+    for verdict in VERDICTS:
+        if verdict != claim["verdict"]:
+            yield {**claim, "verdict": verdict}
+    if claim["verdict"] == "undecided":
+        return
+    yield {**claim, "certificate": []}
+    for n, statement in enumerate(claim["certificate"]):
+        for change in (
+            {"says": None}, {"holds": None}, {"holds": not statement["holds"]}, {"steps": []}, {"steps": statement["steps"][:-1]},
+            {"says": {**statement["says"], "kind": "rounded"}},
+        ):  # fmt: skip
+            copy = deepcopy(claim)
+            copy["certificate"][n].update(change)
+            yield copy
+    if len(claim["certificate"]) > 1:
+        yield {**claim, "certificate": claim["certificate"][1:]} | ({} if claim["correction"] else {"scope": "1 unit"})
+
+
+def of_words(claim):
+    """A claim of which something else is displayed."""
+    for key in ("statement", "evidence", "quote", "mutation", "scope", "correction"):
+        yield {**claim, key: f"{claim[key]} P = NP."}
+    for key in ("assumptions", "defined_on", "latex"):
+        yield {**claim, key: [*claim[key], "P = NP"]}
+        if claim[key]:
+            yield {**claim, key: claim[key][1:]}
+    yield {**claim, "counterexample": {**claim["counterexample"], "P": "NP"}}
+    yield {**claim, "label": "eq. 1000"}
+    copy = deepcopy(claim)
+    copy["certificate"][0]["kind"] = "theorem"
+    yield copy
+
+
+def test_no_claim_of_the_ledger_is_accepted_with_a_change(own):
+    known, tried = digests(), 0
+    for k, claim in enumerate(own):
+        assert not checked(claim, known).refused
+        other = own[k - 1]
+        swapped = {**claim, "certificate": other["certificate"]}
+        for forged in (*of_proofs(claim), *of_words(claim), swapped, {**claim, "source": "this project"}):
+            tried += 1
+            assert checked(forged, known).refused, (claim["label"], forged)
+    assert tried > 20 * len(own)
+
+
+def test_no_claim_of_anybody_is_accepted_that_its_proofs_do_not_show(others):
+    for claim in others:
+        assert not checked(claim, {}).refused
+        for forged in of_proofs(claim):
+            assert checked(forged, {}).refused, (claim["label"], forged)
+
+
+@each("change", ["a claim missing", "a claim twice"])
+def test_a_ledger_has_every_claim_of_its_texts_once(tmp_path, capsys, own, change):
+    code, out = check(tmp_path, capsys, own[1:] if change == "a claim missing" else [*own, own[0]])
+    assert code == 1
+    assert f"{SHORT}, {own[0]['label']}: it is {'missing' if change == 'a claim missing' else 'there 2 times'}" in out
+
+
+def test_words_without_a_proof_are_refused(tmp_path, capsys):
+    claim = {"source": "anybody", "label": "theorem 1", "statement": "P = NP", "verdict": "holds", "scope": "all sizes",
+             "assumptions": [], "defined_on": [], "correction": None, "certificate": []}  # fmt: skip
+    code, out = check(tmp_path, capsys, [claim])
+    assert code == 1
+    assert "anybody, theorem 1: 'holds' does not follow from its statements, but 'undecided' does" in out
+    assert "1 refused" in out
