@@ -13,7 +13,7 @@ from derivations.rules.quotients import Facts, NotShown
 from derivations.rules.signs import OF_FACTS
 from derivations.rules.terms import BINDERS, INFINITY, Term, free_letters, is_term, subterms
 
-__all__ = ["check_data", "check_facts", "check_terms"]
+__all__ = ["SHAPES", "check_data", "check_facts", "check_terms"]
 
 # What follows the head: n a name, t a term, e a term or an infinity, o orders of derivatives, s a side, c coefficients and
 # k a whole number, 0 or above; * as many terms as there are.

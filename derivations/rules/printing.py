@@ -2,14 +2,18 @@ r"""Write terms and statements as text, without SymPy: what is shown as checked 
 
 ("+", a, ("*", ("q", -1, 1), b))     a - b              ("piece", u, -u, 0, u)     |u|
 ("*", a, ("^", b, ("q", -1, 1)))     a/b                ("call", "h", (1,), t)     h'(t)
+
+Names come from the author of a ledger: one that could be read for a formula, a number or a constant stands in quotes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from derivations.rules.definedness import Certificate
+from derivations.rules.grammar import SHAPES
 from derivations.rules.terms import BINDERS, INFINITY, ONE, ZERO, Term, is_term, mul, neg, number, power, subterms
 
 __all__ = ["condition_text", "facts_text", "statement_text", "term_text"]
@@ -17,6 +21,7 @@ __all__ = ["condition_text", "facts_text", "statement_text", "term_text"]
 # How closely the parts of a term hold together; what binds less is put in brackets.
 SUM, PRODUCT, POWER, ATOM = range(4)
 MOST_SHOWN = 5  # of comparisons
+PLAIN_NAME = re.compile(r"[A-Za-z_$\[][\w{},'$~\[\]]*", re.ASCII)
 
 
 def statement_text(says: Certificate) -> list[str]:
@@ -82,7 +87,7 @@ def _written(term: Term) -> tuple[str, int]:
             text = str(term[1]) if term[2] == 1 else f"{term[1]}/{term[2]}"
             return text, SUM if term[1] < 0 else ATOM if term[2] == 1 else PRODUCT
         case "v":
-            return term[1], ATOM
+            return _name(term[1]), ATOM
         case "pi" | "i":
             return term[0], ATOM
         case "oo" | "-oo":
@@ -108,16 +113,20 @@ def _written(term: Term) -> tuple[str, int]:
         case "call" | "known":
             orders, arguments = term[2], ", ".join(map(term_text, term[3:]))
             slopes = "'" * orders[0] if len(orders) == 1 else f"_{{{','.join(map(str, orders))}}}" * any(orders)
-            return f"{term[1]}{slopes}({arguments})", ATOM
+            return f"{_name(term[1])}{slopes}({arguments})", ATOM
         case "diff":
-            return f"d/d{term[1]}({term_text(term[2])})", ATOM
+            return f"d/d{_name(term[1])}({term_text(term[2])})", ATOM
         case "at":
-            return f"({term_text(term[2])} at {term[1]} = {term_text(term[3])})", ATOM
+            return f"({term_text(term[2])} at {_name(term[1])} = {term_text(term[3])})", ATOM
         case head if head in BINDERS:
             ends = [part if isinstance(part, str) else term_text(part) for part in term[3:]]
-            return f"{head}({term_text(term[2])}, {term[1]}, {', '.join(ends)})", ATOM
+            return f"{head}({term_text(term[2])}, {_name(term[1])}, {', '.join(ends)})", ATOM
     inside = (term_text(part) if is_term(part) else str(part) for part in term[1:])
     return f"{term[0]}({', '.join(inside)})", ATOM
+
+
+def _name(name: str) -> str:
+    return name if PLAIN_NAME.fullmatch(name) and name not in SHAPES else ascii(name)
 
 
 def _signed(term: Term) -> tuple[bool, str]:

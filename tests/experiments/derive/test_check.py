@@ -36,6 +36,9 @@ OTHERS = [
 VERDICTS = ["holds", "holds under the stated assumptions", "holds at the sizes computed", "holds after reinterpretation",
             "does not hold as printed"]  # fmt: skip
 
+NOTHING_PROVED = {"source": "anybody", "label": "theorem 1", "statement": "P = NP", "verdict": "holds", "scope": "all sizes",
+                  "assumptions": [], "defined_on": [], "correction": None, "certificate": []}  # fmt: skip
+
 
 def as_written(claims):
     return json.loads(json.dumps(list(map(as_json, claims))))
@@ -125,6 +128,20 @@ def test_no_claim_of_anybody_is_accepted_that_its_proofs_do_not_show(others):
             assert checked(forged, {}).refused, (claim["label"], forged)
 
 
+NAMES = {"x - x": "'x - x'", "2": "'2'", "pi": "'pi'", "\x1b[2J": "'\\x1b[2J'", "\u202ex": "'\\u202ex'", "W_{h,11}": "W_{h,11}"}
+
+
+@each("name", NAMES)
+def test_a_letter_is_not_displayed_as_something_else(tmp_path, capsys, name):
+    says = {"kind": "equal", "pairs": [[["v", name], ["v", name]]], "where": {"pairs": []}, "facts": {"pairs": []}}
+    step = {"rule": "equal", "lhs": ["v", name], "rhs": ["v", name], "facts": {"pairs": []},
+            "proof": {"split": [], "cases": [{"signs": [], "generators": [["v", name]], "lines": []}]}}  # fmt: skip
+    statement = {"of": "print", "kind": "identity", "holds": True, "says": says, "steps": [step]}
+    code, out = check(tmp_path, capsys, [{**NOTHING_PROVED, "certificate": [statement]}])
+    assert code == 0, out
+    assert f"true: {NAMES[name]} = {NAMES[name]}\n" in out
+
+
 @each("change", ["a claim missing", "a claim twice"])
 def test_a_ledger_has_every_claim_of_its_texts_once(tmp_path, capsys, own, change):
     code, out = check(tmp_path, capsys, own[1:] if change == "a claim missing" else [*own, own[0]])
@@ -133,9 +150,7 @@ def test_a_ledger_has_every_claim_of_its_texts_once(tmp_path, capsys, own, chang
 
 
 def test_words_without_a_proof_are_refused(tmp_path, capsys):
-    claim = {"source": "anybody", "label": "theorem 1", "statement": "P = NP", "verdict": "holds", "scope": "all sizes",
-             "assumptions": [], "defined_on": [], "correction": None, "certificate": []}  # fmt: skip
-    code, out = check(tmp_path, capsys, [claim])
+    code, out = check(tmp_path, capsys, [NOTHING_PROVED])
     assert code == 1
     assert "anybody, theorem 1: 'holds' does not follow from its statements, but 'undecided' does" in out
     assert "1 refused" in out
