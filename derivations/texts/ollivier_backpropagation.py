@@ -18,12 +18,11 @@ from derivations.claim import Correction, Entry, Equal, Mutation, changed
 from derivations.prover.identity import column
 from derivations.texts.ollivier_networks import SIZES, activities, log_pi, paper, probabilities, scores, step_of, writing
 
-eps, eta = Symbol("eps", real=True), Symbol("eta", positive=True)
+eps = Symbol("eps", real=True)
 s = Function("s", real=True)
 E = list(letters("E_1:4", real=True))
 changes = list(letters("d_1:4", real=True))
 pi = probabilities(E)
-STEP = "one step, the sum over time adds such terms"
 
 
 gain, V, B, later = step_of(0)
@@ -66,46 +65,54 @@ def proposition() -> Iterator[Entry]:
         remark="j = 1 on the left, and i, which nothing binds, read as 1; printed twice in the sentence",
         quote=r"if, in the equation V^{t+1}_{j}=V^{t}_{j}+\sum_{j}\tau_{ijx_{t}}a^{t}_{i} defining GLNNs",
     )
-    p = [Symbol(f"pi_{k}", positive=True) for k in (1, 2, 3)]
-    product = S.One
-    for k in p:
-        product = k * product
 
 
 def expressions() -> Iterator[Entry]:
-    """Eqs. (81) to (85), (95)."""
-    whole = gain + B[0] * later[0] + B[1] * later[1]
-    for label, quote in (("eq. 81", "we have the backpropagation relation"), ("eq. 95", "from which the expressions for")):
-        yield paper(label, sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
-            "B_i(t) = B_i(t+1) + s'(V_i) (w_ix - sum_y pi(y) w_iy + sum_j tau_ijx B_j(t+1)).",
-            Equal(column(*(Derivative(whole, k) for k in V)), column(*back)),
-            mutation=Mutation(
-                "tau_jix", Equal(Derivative(whole, V[0]), B[0] + slopes[0] * (excess[1] + tau[1, 0] * B[0] + tau[2, 0] * B[1]))
-            ),
-            remark="for any s, and so for all steps by induction from B(T) = 0",
-            quote=quote,
-        )
-    yield paper("eq. 82", sizes="2 units beside unit 0, 2 symbols, 1 step").says(
-        "The derivative in w_iy is sum_t a_i (1[x_t = y] - pi_t(y)).",
+    """Eqs. (17), (22), (25) of section 2, with chi_t; (81) to (85) and (95) of the appendix, where chi_t = 1."""
+    chi = Symbol("chi", real=True)
+    whole = chi * gain + B[0] * later[0] + B[1] * later[1]
+
+    def told(weights: ImmutableDenseMatrix) -> ImmutableDenseMatrix:
+        """The right side of (22), of the weights between the two units."""
+        through = weights * ImmutableDenseMatrix(B)
+        return column(*(B[i] + slopes[i] * (chi * excess[i + 1] + through[i]) for i in range(2)))
+
+    on_levels = paper("eq. 22", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
+        "B_i(t) = B_i(t+1) + s'(V_i)(chi (w_ix - sum_y pi(y) w_iy) + sum_j tau_ijx B_j(t+1)).",
+        Equal(column(*(Derivative(whole, k) for k in V)), told(tau[1:, :])),
+        mutation=changed("tau_ijx read as tau_jix", rhs=told(tau[1:, :].T)),
+        remark="for any s, and so for all steps by induction from B(T) = 0",
+        quote="This is the derivative of data log-likelihood with respect to V_{i}^{t}",
+    )
+    on_writing = paper("eq. 17", sizes="2 units beside unit 0, 2 symbols, 1 step").says(
+        "The derivative in w_iy is sum_t chi_t a_i (1[x_t = y] - pi_t(y)).",
         Equal(
             Matrix(3, 2, lambda i, y: Derivative(whole, w[i, y])).as_immutable(),
-            Matrix(3, 2, lambda i, y: active[i] * ((1 if y == 0 else 0) - q[y])).as_immutable(),
+            Matrix(3, 2, lambda i, y: chi * active[i] * ((1 if y == 0 else 0) - q[y])).as_immutable(),
         ),
-        mutation=Mutation("the other sign", Equal(Derivative(whole, w[1, 0]), -active[1] * (1 - q[0]))),
-        remark="unit 0 included",
-        quote=r"\frac{\partial\log\Pr\nolimits(x)}{\partial w_{iy}}=\sum_{t}a_{i}^{t}\left(",
+        mutation=Mutation("the other sign", Equal(Derivative(whole, w[1, 0]), -chi * active[1] * (1 - q[0]))),
+        remark="unit 0 included; x_t is the first symbol",
+        quote=r"W_{iy}=\sum_{t}\chi_{t}\,a_{i}^{t}\left(\mathbbm{1}_{x_{t}=y}-\pi_{t}(y)\right) (17)",
     )
-    yield paper("eq. 83", sizes="2 units beside unit 0, 1 step").says(
-        "The derivative in tau_ijy is sum_t 1[x_t = y] a_i(t) B_j(t+1).",
+    on_transitions = paper("eq. 25", sizes="2 units beside unit 0, 1 step").says(
+        "The derivative in tau_ijx is sum_t 1[x_t = x] a_i(t) B_j(t+1).",
         Equal(
             Matrix(3, 2, lambda i, j: Derivative(whole, tau[i, j])).as_immutable(),
             Matrix(3, 2, lambda i, j: active[i] * B[j]).as_immutable(),
         ),
         mutation=Mutation("B_j(t)", Equal(Derivative(whole, tau[1, 0]), active[1] * back[0])),
         remark="unit 0 included",
-        quote=r"and the derivatives with respect to the transition weights are "
+        quote=r"this is the derivative of the log-likelihood with respect to \tau_{ijx}",
+    )
+    yield from (on_levels, on_writing, on_transitions)
+    yield paper("eq. 81").repeats(on_levels, "we have the backpropagation relation")
+    yield paper("eq. 82").repeats(on_writing, r"\frac{\partial\log\Pr\nolimits(x)}{\partial w_{iy}}=\sum_{t}a_{i}^{t}\left(")
+    yield paper("eq. 83").repeats(
+        on_transitions,
+        r"and the derivatives with respect to the transition weights are "
         r"\frac{\partial\log\Pr\nolimits(x)}{\partial\tau_{ijy}}=\sum_{t}\mathbbm{1}_{x_",
     )
+    yield paper("eq. 95").repeats(on_levels, "from which the expressions for")
     p = [Symbol(f"pi_{k}", positive=True) for k in (1, 2, 3)]
     product = S.One
     for k in p:
@@ -143,8 +150,6 @@ C = [[active[i] * ((1 if y == 0 else 0) - q[y]) for y in range(2)] for i in rang
 
 def of_voltages() -> Iterator[Entry]:
     """The differentials of the proof, eqs. (86) to (89)."""
-    excess = [w[i, 0] - sum(q[y] * w[i, y] for y in range(2)) for i in range(3)]
-    back = [B[i] + slopes[i] * (excess[i + 1] + sum(tau[i + 1, j] * B[j] for j in range(2))) for i in range(2)]
     da = [S.Zero, Symbol("da_1", real=True), Symbol("da_2", real=True)]
     a = activities
     moving = log_pi(scores(ImmutableDenseMatrix([a[i] + eps * da[i] for i in range(3)]), w + eps * dw), 0)
@@ -296,19 +301,19 @@ def exponential_family() -> Iterator[Entry]:
         quote=r"\displaystyle=\mathbb{E}_{y\sim\pi_{t}}\left[(\mathbbm{1}_{y=y^{\prime}}-\pi_{%",
     )
     closed = Matrix(3, 3, lambda i, k: pi[i] * ((1 if i == k else 0) - pi[k])).as_immutable()
-    curvature = Matrix(3, 3, lambda i, k: -Derivative(gains[1], E[i], E[k])).as_immutable()
     yield paper("eq. 101", sizes="3 symbols").says(
-        "That is pi(y') (1[y' = y''] - pi(y'')), and also the Hessian of -log pi(y).",
+        "That is pi(y') (1[y' = y''] - pi(y'')).",
         Equal(expected, closed),
-        Equal(curvature, closed),
         mutation=Mutation("+ pi(y'')", Equal(expected[0, 1], pi[0] * pi[1])),
         quote=r"\displaystyle=\pi_{t}(y^{\prime})(\mathbbm{1}_{y^{\prime}=y^{\prime\prime}}-% \pi_{t}(y^{\prime\prime})) (101)",
     )
     spread = sum(pi[i] * pi[k] * (changes[i] - changes[k]) ** 2 for i in range(3) for k in range(i))
-    yield paper("eq. 102", sizes="3 symbols").says(
+    squares = paper("eq. 102", sizes="3 symbols").says(
         "|d pi|^2 = sum pi dE^2 - sum pi pi' dE dE', which is not negative, and 0 where all dE are equal.",
         Equal(squared, norm),
         Equal(norm, spread),
         mutation=changed("minus read as plus", rhs=norm + 2 * mean**2),
         quote=r"Consequently, the Fisher metric for \pi_{t}, expressed in terms of the variations",
     )
+    yield squares
+    yield paper("eq. 47").repeats(squares, "by standard arguments for exponential families, found to be")

@@ -295,6 +295,18 @@ def networks() -> Iterator[Entry]:
         "HMM; 1/(1 + u) and 1/(1 + v) are probabilities",
         quote="then the GNN model exactly reduces to the HMM model",
     )
+    emitted = [[sum((prior[i] * emits[i][x] * moves[i][j] for i in states), S.Zero) for x in (0, 1)] for j in states]
+    heard = [sum((prior[i] * (emits[i][0] * moves[i][j]) for i in states), S.Zero) for j in states]
+    yield paper("footnote 4").says(
+        "a_i(t) becomes the probability to have emitted y_0, ..., y_(t-1) and be in state i at time t.",
+        *(Equal(heard[j], emitted[j][1]) for j in states),
+        reading=Correction(
+            "To have emitted x_0, ..., x_(t-1): the network reads what was written, and no y is defined.",
+            *(Equal(heard[j], emitted[j][0]) for j in states),
+        ),
+        remark="t = 1, x_0 the first symbol and y_0 the other; the footnote itself goes on with x_t",
+        quote=r"More precisely a^{t}_{i} becomes the probability to have emitted y_{0},\ldots,y_{t-1} and be in state i",
+    )
     tau = [[Symbol(f"tau_{{{i}{j}}}", real=True) for j in (1, 2)] for i in (1, 2)]
     shared = [Symbol(f"tau_{i}", real=True) for i in (1, 2)]
     g = [Symbol(f"g_{i}", real=True) for i in (1, 2)]

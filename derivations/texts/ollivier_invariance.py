@@ -13,6 +13,7 @@ Changes of parameters are smooth: near a point they are given to second order by
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -94,7 +95,7 @@ def gradients() -> Iterator[Entry]:
     inner = A.inv()
     moved = eta * M.inv() * slope
     stationary = slope + H * moved - M * moved / eta
-    yield paper("eq. 38, other bases", given="A can be inverted", sizes="2 parameters").says(
+    yield paper("eq. 38", given="A can be inverted", sizes="2 parameters").says(
         "With (theta - theta')^T M (theta - theta') for the squared distance the update is theta + eta M^-1 df/dtheta; a linear "
         "change of basis theta = A psi amounts to M = (A A^T)^-1, which is positive definite.",
         *(Tends(each, eta, 0, S.Zero) for each in stationary),
@@ -107,7 +108,7 @@ def gradients() -> Iterator[Entry]:
     )
     distance = square(psi, M) / 2
     law = at_start(second_slopes(put(distance, psi, near(psi)), psi), psi)
-    yield paper("eq. 39, curved coordinates", given=SMOOTH, sizes="2 parameters").says(
+    yield paper("eq. 39", given=SMOOTH, sizes="2 parameters").says(
         "The length of an infinitesimal change is that of the change, not of its numbers: in other coordinates psi the matrix of "
         "the same norm is J^T M J with J = dtheta/dpsi.",
         Equal(law, J.T * M * J),
@@ -119,13 +120,18 @@ def gradients() -> Iterator[Entry]:
     natural = (J.T * M * J).inv() * at_start(gradient(function(inside), psi), psi)
     seen = put(inside, psi, eta * J.inv() * step)
     straight = J * (eta * natural)
-    yield paper("eq. 40, curved coordinates", given=SMOOTH, sizes="2 parameters").says(
+    step_of_metric = paper("eq. 40", given=SMOOTH, sizes="2 parameters").says(
         "The gradient step eta M^-1 df/dtheta of a metric is the same step in all coordinates, to first order in eta.",
         Equal(straight, eta * M.inv() * slope),
         *(Expands(seen[k], eta, eta * step[k], 2) for k in (0, 1)),
         mutation=Mutation("M(theta)^-1 left out", Equal(J * at_start(gradient(function(inside), psi), psi), slope)),
         remark="J psi' = M^-1 f' where psi' is the step in psi; the second statement is the step carried over",
         quote="Thus the natural gradient provides invariance with respect to some arbitrary design choices",
+    )
+    yield step_of_metric
+    yield paper("eq. 15").repeats(
+        step_of_metric,
+        "These metrics are built in Sections 3.33.5 to achieve reparametrization invariance at a reasonable computational cost",
     )
 
 
@@ -211,7 +217,7 @@ def divergences() -> Iterator[Entry]:
         remark="two laws whose next symbols keep differing are singular to one another; T symbols add k T or more",
         quote=r"where \Pr\nolimits_{\theta} is the probability distribution over the set of all sequences",
     )
-    yield paper("eq. 42, one sequence", sizes="2 symbols, sequences of 2").says(
+    on_the_mean = paper("eq. 42", sizes="2 symbols, sequences of 2").says(
         "D_2 depends on the training sequence and is not D_1, but on the mean over sequences drawn from the model it is.",
         Equal(mean, d1),
         Fails(Equal(conditional("aa"), d1)),
@@ -221,6 +227,11 @@ def divergences() -> Iterator[Entry]:
         ),
         remark="any conditional probabilities",
         quote="The other depends on the actual training sequence x and is",
+    )
+    yield on_the_mean
+    yield replace(
+        paper("sec. 3.2, D_2 for D_1").repeats(on_the_mean, "D_{2} should be a reasonable approximation of D_{1}"),
+        assumptions=("the sequence is drawn from the model", "a long sequence gives the mean over sequences"),
     )
     yield paper("eq. 43, unseen pasts").says(
         "If the training sequence starts with a, D_2 does not see how the probability of sequences starting with a b changes.",
@@ -286,7 +297,7 @@ def fisher() -> Iterator[Entry]:
     share = weight / sum(weight)
     slopes = put(Matrix(3, 3, lambda x, y: softmax(E)[x].diff(E[y])), E, weight.applyfunc(log))
     wrong = diag(*share) - share.multiply_elementwise(share) * Matrix([[1, 1, 1]])
-    yield paper("eq. 46, slopes", sizes="3 symbols").says(
+    yield paper("eq. 46", sizes="3 symbols").says(
         "The softmax is a probability on the symbols, is unchanged when the same number is added to all E_y, and has the "
         "slopes d pi(x)/dE_y = pi(x) (1_{x=y} - pi(y)).",
         Equal(sum(softmax(E)), S.One),
@@ -355,7 +366,7 @@ def writing_weights() -> Iterator[Entry]:
     """Section 3.2: the metric over the writing coefficients."""
     divergence = sum((divergence_of_softmax(prob.col(t), energies(t)) for t in TIMES), S.Zero)
     norm = sum((variance(prob.col(t), energies(t)) for t in TIMES), S.Zero)
-    yield paper("eq. 48, D_2", sizes="2 units, 2 symbols, 2 steps").says(
+    yield paper("eq. 48", sizes="2 units, 2 symbols, 2 steps").says(
         "The sum over t of |d pi_t|^2, with dE_y^t = sum_i a_i^t dw_iy in (47), is 2 D_2 at second order.",
         Equal(bend(2 * divergence), column(0, norm)),
         mutation=changed("2 D_2 read as D_2", lhs=bend(divergence)),
@@ -437,7 +448,7 @@ def ranks() -> Iterator[Entry]:
     )
     long = [letters(f"v^{t + 1}", 3) for t in times]
     two_steps = weights[0] * long[0] * long[0].T + weights[1] * long[1] * long[1].T
-    yield paper("footnote 10", sizes="2 parameters of one unit, 3 steps").says(
+    ranks_of = paper("footnote 10", sizes="2 parameters of one unit, 3 steps").says(
         "The metric of one time is of rank one, so it has no inverse; the sum over times is in general of full rank.",
         Equal((one * one.T).det(), S.Zero),
         Equal(summed.det(), crosses),
@@ -446,6 +457,12 @@ def ranks() -> Iterator[Entry]:
         remark="with weights c; by Cauchy and Binet it is singular only if all v^t are parallel",
         quote=r"with only one training sequence the metric \left\|\hskip 0.5pt\delta\hskip-0.5pt\theta^{t}\right\| on "
         r"each individual \theta^{t} is only of rank one",
+    )
+    yield ranks_of
+    yield paper("remark 10").repeats(
+        ranks_of,
+        "which is a rank-1 matrix and thus not invertible",
+        "With one sequence the outer product metric has rank 1; the sum over T steps of such matrices has not.",
     )
     metric = Matrix(3, 3, lambda i, k: Symbol(f"M_{{{i}{k}}}", real=True))
     yield paper("footnote 10, short sequences", sizes="3 parameters, 2 steps").says(

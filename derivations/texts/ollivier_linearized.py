@@ -310,9 +310,9 @@ def rates_of_units() -> Iterator[Entry]:
         "alpha above 1/sup s' (1 for tanh) makes V(t+1) a function of V(t) that is not monotone.",
         Equal(Derivative(v - alpha * tanh(v), v).subs(v, 0), 1 - alpha),
         Less((1 - alpha).subs(alpha, 1 + u), S.Zero, True),
-        Less(S.Zero, 1 - u * (1 - tanh(v) ** 2), True, {u: (0, 1)}, rewritten=(1 - u) + u * tanh(v) ** 2),
+        Less(S.Zero, 1 - u * (1 - z**2), True, {u: (0, 1)}, rewritten=(1 - u) + u * z**2),
         mutation=Mutation("above 1 read as above 1/2", Less((1 - alpha).subs(alpha, Rational(1, 2) + u), S.Zero)),
-        remark="the last statement: below 1 it is monotone everywhere",
+        remark="the last statement, with z for tanh(V): below 1 it is monotone everywhere",
         quote=r"values of \alpha above 1/\sup s^{\prime} (=1 for \tanh activation) will provide too much feedback, resulting in "
         r"non-monotonous V^{t+1} as a function of V^{t}",
     )
@@ -327,7 +327,7 @@ def spread_of_rates() -> Iterator[Entry]:
         mutation=changed("tanh read as the logistic function", lhs=sigma(v).diff(v).subs(v, 0)),
         quote=r"Indeed we have found that setting \alpha=1/(2\sup s^{\prime}), i.e., \tau_{jjx}=-\alpha=-1/2 (76) (for tanh)",
     )
-    level = Symbol("a", real=True)
+    level, beta = Symbol("a", real=True), Symbol("beta", real=True)
     solved = -sqrt(alpha * (alpha - mu))
     yield paper("eq. 77", given="0 < mu <= alpha").says(
         "beta = -sqrt(alpha (alpha - mu)) gives mu = alpha s'(s^-1(beta/alpha)) for tanh.",
@@ -353,6 +353,14 @@ def spread_of_rates() -> Iterator[Entry]:
         mutation=Mutation("mu/4 read as 1/4", Equal(Rational(1, 4) / mu, Rational(1, 4))),
         remark="the sum of (1 - mu)^k over n steps is (1 - (1 - mu)^n)/mu < 1/mu",
         quote=r"so taking \varepsilon somewhat smaller than \mu is reasonable. We have used \varepsilon=\frac{\mu}{4} (79)",
+    )
+    rest, loop = {s(v): beta / alpha}, v - alpha * s(v) + beta
+    yield paper("app. A, close to").says(
+        "epsilon must be small enough to ensure that V_j(t) stays close to V_j.",
+        Equal(loop, v),
+        correction=Correction("To Vbar, where the unit rests without a signal: no other level stays.", Equal(loop, v, rest)),
+        remark="V_j without a time is no number of the text; a bar is lost, perhaps in the extraction",
+        quote=r"The value of \varepsilon must be small enough to ensure that V^{t}_{j} stays close to V_{j}",
     )
     yield paper("footnote 17").says(
         "Since the activation function s ranges in [0; 1], the feedback -alpha s(V) is bounded.",

@@ -2,7 +2,6 @@ r"""Ollivier 2013, sections 1.1, 1.2 and 2: models of sequences, networks, and t
 
     pi(x) = e^(sum_i a_i w_ix) / sum_y e^(sum_i a_i w_iy)         (6)
     V_j <- V_j + sum_i tau_ijx a_i,  a_j = s(V_j)                 (13), the unit Euler step of (12)
-    quasi-diagonal steps                                          (20), (21), (34), (35)
 
 Sums are checked for two units beside the always-activated unit 0, two or three symbols, and one or a few steps.
 """
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from sympy import Derivative, Eq, Expr, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol, exp, eye, log, oo, tanh
 
 from derivations.argument.taylor import steps_to
-from derivations.claim import Entry, Equal, Expands, Mutation, Solves, Source, Tends, changed
+from derivations.claim import Correction, Entry, Equal, Mutation, Solves, Source, Tends, changed
 from derivations.prover import symbols
 from derivations.prover.identity import column
 from derivations.twins.fields import sigma
@@ -49,19 +48,8 @@ def log_pi(energies: Sequence[Expr], y: int) -> Expr:
 
 
 def likelihood() -> Iterator[Entry]:
-    """Eqs. (1) to (4)."""
-    theta, near, g, k = (Symbol(name, real=True) for name in ("theta", "theta'", "g", "k"))
-    f = g * (near - theta) + k * (near - theta) ** 2 / 2
-    best = theta + eta * g / (1 - eta * k)
-    penalized = f - (theta - near) ** 2 / (2 * eta)
-    yield paper("eq. 1", given=("eta is small", "f is smooth"), sizes="1 parameter").says(
-        "The gradient step theta + eta f' is the maximum of f(theta') - |theta - theta'|^2/(2 eta) up to O(eta^2).",
-        Equal(Derivative(penalized, near).subs(near, best), S.Zero),
-        Expands(best, eta, theta + eta * g, 2),
-        mutation=changed("1/(2 eta) read as 1/eta", expression=theta + eta * g / (2 - eta * k)),
-        remark="for f with slope g and curvature k at theta; the error is eta^2 k g",
-        quote=r"for small enough learning rates \eta (where \approx means “up to O(\eta^{2}) when \eta\to 0”)",
-    )
+    """Eqs. (2) to (4)."""
+    theta = Symbol("theta", real=True)
     p = Function("P", positive=True)(theta)
     yield paper("eq. 2").says(
         "The probability of the sequence and its logarithm are largest at the same parameter.",
@@ -215,94 +203,29 @@ def leaky_networks() -> Iterator[Entry]:
     )
 
 
-def writing_gradient() -> Iterator[Entry]:
-    """Eqs. (15) to (17): one time step; the sums over time add what is shown for one."""
-    A, M = symbols.weights("A", 2, 2), ImmutableDenseMatrix(2, 2, [Symbol("m_1"), Symbol("m_2"), Symbol("m_2"), Symbol("m_3")])
-    slope = ImmutableDenseMatrix([Symbol("g_1"), Symbol("g_2")])
-    yield paper("eq. 15", given="M and A are invertible", sizes="2 parameters").says(
-        "theta + eta M^-1 f' does not depend on linear coordinates: with theta = A phi, M becomes A^T M A and f' A^T f'.",
-        Equal(A * (A.T * M * A).inv() * (A.T * slope), M.inv() * slope),
-        mutation=changed("A^T M A read as A M A^T", lhs=A * (A * M * A.T).inv() * (A.T * slope)),
-        quote="These metrics are built in Sections 3.33.5 to achieve reparametrization "
-        "invariance at a reasonable computational cost",
-    )
+def writing_weights() -> Iterator[Entry]:
+    """Eqs. (16) and (18): one time step; the sums over time add what is shown for one."""
     w, chi = writing(2), Symbol("chi", real=True)
     energies = scores(activities, w)
-    pi = probabilities(energies)
-    gain = [log_pi(energies, y) for y in range(2)]
+    gain, pi = log_pi(energies, 0), probabilities(energies)
     yield paper("eq. 16", sizes="2 units beside unit 0, 2 symbols, 1 step").says(
         "The gradient of sum_t chi_t log pi_t(x_t) counts predicted symbols only.",
-        Equal(Derivative(chi * gain[0], w[1, 0]), S.Zero, {chi: S.Zero}),
-        Equal(Derivative(chi * gain[0], w[1, 0]), Derivative(gain[0], w[1, 0]), {chi: S.One}),
+        Equal(Derivative(chi * gain, w[1, 0]), S.Zero, {chi: S.Zero}),
+        Equal(Derivative(chi * gain, w[1, 0]), Derivative(gain, w[1, 0]), {chi: S.One}),
         mutation=changed("chi = 0 read as chi = 1", where={chi: S.One}),
         quote=r"\operatorname*{arg\,max}_{w,\tau,V^{0}}\sum_{t}\chi_{t}\log\pi_{t}(x_{t}) (16)",
     )
-    right = [[activities[i] * ((1 if y == 0 else 0) - pi[y]) for y in range(2)] for i in range(3)]
-    yield paper("eq. 17", sizes="2 units beside unit 0, 2 symbols, 1 step").says(
-        "The derivative in w_iy is sum_t chi_t a_i (1[x_t = y] - pi_t(y)).",
-        Equal(Matrix(3, 2, lambda i, y: Derivative(gain[0], w[i, y])).as_immutable(), Matrix(right).as_immutable()),
-        mutation=Mutation("pi - 1[x_t = y]", Equal(Derivative(gain[0], w[1, 0]), -right[1][0])),
-        remark="x_t is the first symbol; sums over time add such terms",
-        quote=r"W_{iy}=\sum_{t}\chi_{t}\,a_{i}^{t}\left(\mathbbm{1}_{x_{t}=y}-\pi_{t}(y)\right) (17)",
-    )
-
-
-def writing_metric() -> Iterator[Entry]:
-    """Eqs. (18) to (21)."""
-    w = writing(2)
-    energies = scores(activities, w)
-    pi = probabilities(energies)
-    gain = [log_pi(energies, y) for y in range(2)]
-    second = [[-Derivative(gain[0], w[i, 0], w[k, 0]) for k in range(3)] for i in range(3)]
-    spread = pi[0] * (1 - pi[0])
-    yield paper("eq. 18", sizes="2 units beside unit 0, 2 symbols, 1 step").says(
-        "h_ii^y, but for the dampening, is the term sum_t a_i^2 pi(y)(1 - pi(y)) of the Hessian of -log pi.",
-        Equal(second[1][1], activities[1] ** 2 * spread),
-        mutation=changed("a_i^2 read as a_i", rhs=activities[1] * spread),
-        quote=r"\displaystyle=\varepsilon_{y}+\sum_{t=0}^{T-1}\chi_{t}\,(a_{i}^{t})^{2}\pi_{t}",
-    )
-    yield paper("eq. 19", sizes="2 units beside unit 0, 2 symbols, 1 step").says(
-        "h_0i^y is the term sum_t a_i pi(y)(1 - pi(y)) between unit i and unit 0.",
-        Equal(second[0][1], activities[1] * spread),
-        mutation=changed("a_i read as a_i^2", rhs=activities[1] ** 2 * spread),
-        quote=r"\displaystyle=\sum_{t=0}^{T-1}\chi_{t}\,a_{i}^{t}\,\pi_{t}(y)(1-\pi_{t}(y))",
-    )
-    quotes = (
-        "Update the weights using the quasi-diagonal reduction of the inverse Hessian",
-        "the constant terms are transferred to the always-activated unit",
-    )
-    yield from quasi_diagonal(("eq. 20", "eq. 21"), quotes, "W", "h")
-
-
-def quasi_diagonal(labels: tuple[str, str], quotes: tuple[str, str], gradient: str, metric: str) -> Iterator[Entry]:
-    """The pair of equations, for one and for two units; h_12 = h_01 h_02/h_00 is what `orthogonal` means after centring."""
-    G = [Symbol(f"{gradient}_{i}", real=True) for i in range(3)]
-    m00, m01, m02, m11, m22 = (Symbol(f"{metric}_{{{k}}}", positive=True) for k in ("00", "01", "02", "11", "22"))
-
-    def step(i: int) -> Expr:
-        side, own = (m01, m11) if i == 1 else (m02, m22)
-        return (G[i] - G[0] * side / m00) / (own - side**2 / m00)
-
-    pair = ImmutableDenseMatrix([[m00, m01], [m01, m11]])
-    centred = ImmutableDenseMatrix([[m00, m01, m02], [m01, m11, m01 * m02 / m00], [m02, m01 * m02 / m00, m22]])
-    zero = G[0] / m00 - m01 / m00 * step(1) - m02 / m00 * step(2)
-    exact = centred.inv() * ImmutableDenseMatrix(G)
-    yield paper(labels[0], given="the metric is invertible", sizes="1 and 2 units beside unit 0").says(
-        "The quasi-diagonal step of unit i solves the 2 by 2 system of units 0 and "
-        "i: (G_i - G_0 m_0i/m_00)/(m_ii - m_0i^2/m_00).",
-        Equal((pair.inv() * ImmutableDenseMatrix(G[:2]))[1], step(1)),
-        Equal(exact[2], step(2)),
-        mutation=changed("m_0i^2 read as m_0i", rhs=(G[1] - G[0] * m01 / m00) / (m11 - m01 / m00)),
-        remark="exact for one unit, and for two whose centred activities are orthogonal",
-        quote=quotes[0],
-    )
-    yield paper(labels[1], given="the metric is invertible", sizes="1 and 2 units beside unit 0").says(
-        "The constant terms go to unit 0: G_0/m_00 minus the sum over i of m_0i/m_00 times the step of i.",
-        Equal((pair.inv() * ImmutableDenseMatrix(G[:2]))[0], G[0] / m00 - m01 / m00 * step(1)),
-        Equal(exact[0], zero),
-        mutation=changed("minus read as plus", rhs=G[0] / m00 + m01 / m00 * step(1)),
-        remark="exact for one unit, and for two whose centred activities are orthogonal",
-        quote=quotes[1],
+    second = Matrix(3, 3, lambda i, k: -Derivative(gain, w[i, 0], w[k, 0])).as_immutable()
+    terms = activities * activities.T * pi[0] * (1 - pi[0])
+    yield paper("sec. 2, Hessian").says(
+        "(18) and (19) are terms of the Hessian of the log-likelihood, with which the Fisher matrix coincides.",
+        Equal(-second, terms),
+        correction=Correction(
+            "Of minus the log-likelihood, as section 3.2 says: a_i^2 pi(y)(1 - pi(y)), and a_i pi(y)(1 - pi(y)) with unit 0.",
+            Equal(second, terms),
+        ),
+        remark="2 units beside unit 0, 2 symbols, one step, dampening aside",
+        quote="Compute the following terms of the Hessian (or Fisher information matrix) of the log-likelihood with respect to w",
     )
 
 
@@ -318,37 +241,11 @@ def step_of(i: int) -> tuple[Expr, list[Symbol], list[Symbol], ImmutableDenseMat
 
 
 def backward_pass() -> Iterator[Entry]:
-    """Eqs. (22) to (25)."""
+    """Eq. (24)."""
+    _, V, _, later = step_of(0)
     chi = Symbol("chi", real=True)
-    gain, V, B, later = step_of(0)
     tau = ImmutableDenseMatrix(3, 2, lambda k, j: Symbol(f"tau_{{{k}{j + 1}}}", real=True))
-    w = writing(2)
-    pi = probabilities(scores(ImmutableDenseMatrix([1, s(V[0]), s(V[1])]), w))
-    whole = chi * gain + B[0] * later[0] + B[1] * later[1]
-
-    def printed(i: int, of: Expr) -> Expr:
-        expected = sum(pi[y] * w[i, y] for y in range(2))
-        return B[i - 1] + Derivative(s(V[i - 1]), V[i - 1]) * (
-            of * (w[i, 0] - expected) + sum(tau[i, j] * B[j] for j in range(2))
-        )
-
-    yield paper("eq. 22", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
-        "B_i(t) = B_i(t+1) + s'(V_i)(chi (w_ix - sum_y pi(y) w_iy) + sum_j tau_ijx B_j(t+1)).",
-        Equal(column(*(Derivative(whole, V[i - 1]) for i in (1, 2))), column(*(printed(i, chi) for i in (1, 2)))),
-        mutation=Mutation(
-            "sum over j without j = i",
-            Equal(Derivative(whole, V[0]), printed(1, chi) - Derivative(s(V[0]), V[0]) * tau[1, 0] * B[0]),
-        ),
-        remark="for any activation function s; with B(T) = 0 it gives all times by induction",
-        quote="This is the derivative of data log-likelihood with respect to V_{i}^{t}",
-    )
     slope = Symbol("s'", real=True)
-    yield paper("eq. 23", sizes="2 units beside unit 0").says(
-        "The RUOP modulus is B^2: the outer product of the derivative in tau_ki, a_k B_i, is a_k a_l B_i^2.",
-        Equal(Derivative(whole, tau[1, 0]) * Derivative(whole, tau[2, 0]), s(V[0]) * s(V[1]) * B[0] ** 2),
-        mutation=changed("B^2 read as B", rhs=s(V[0]) * s(V[1]) * B[0]),
-        quote=r"\tilde{m}_{i}^{t}=(B^{t}_{i})^{2} (23)",
-    )
     m = [Symbol(f"m_{k}", positive=True) for k in (1, 2)]
     spread = Symbol("var", positive=True)
     jacobian, steep = [Derivative(later[j], V[0]) for j in range(2)], {Derivative(s(V[0]), V[0]): slope}
@@ -361,19 +258,10 @@ def backward_pass() -> Iterator[Entry]:
         remark="from (63) and (64), with chi inside",
         quote="which, plugged into the above, yields the explicit equation (24) given in the algorithm description",
     )
-    yield paper("eq. 25", sizes="2 units beside unit 0, 1 step").says(
-        "The derivative in tau_ijx is sum_t 1[x_t = x] a_i(t) B_j(t+1).",
-        Equal(
-            Matrix(3, 2, lambda k, j: Derivative(whole, tau[k, j])).as_immutable(),
-            Matrix(3, 2, lambda k, j: [1, s(V[0]), s(V[1])][k] * B[j]).as_immutable(),
-        ),
-        mutation=Mutation("a_j B_i", Equal(Derivative(whole, tau[1, 1]), s(V[1]) * B[0])),
-        quote=r"this is the derivative of the log-likelihood with respect to \tau_{ijx}",
-    )
 
 
 def transition_metric() -> Iterator[Entry]:
-    """Eqs. (26) to (29), (34) and (35)."""
+    """Eqs. (26) to (29)."""
     _, V, _, _ = step_of(0)
     first, second, c1, c2 = (Symbol(name, real=True) for name in ("a_11", "a_12", "c_1", "c_2"))
     other = [Symbol("a_21", real=True), Symbol("a_22", real=True)]
@@ -426,8 +314,3 @@ def transition_metric() -> Iterator[Entry]:
         remark="the dummy is read at time -1 with a_0 = 1, and its weight added to V_j(0): the derivative in either is B_j(0)",
         quote=r"this would be the update of \tau_{ijy} with i=0 and y a special dummy symbol read at startup",
     )
-    quotes = (
-        r"The update of the transition parameters \tau_{ijy} becomes as follows",
-        r"Thus only the terms \tilde{M}_{ii} and \tilde{M}_{0i} of the matrix are used",
-    )
-    yield from quasi_diagonal(("eq. 34", "eq. 35"), quotes, "G", "M")

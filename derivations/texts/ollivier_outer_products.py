@@ -133,6 +133,15 @@ def best_fits() -> Iterator[Entry]:
         misfit = total(weights[t] * (target[t] - (a[t].T * x)[0]) ** 2 for t in (0, 1))
         return Matrix([-misfit.diff(each) / 2 for each in x])
 
+    Y = vector("Y", 2)
+    yield paper("sec. 3.4, best fit", sizes="2 units, 2 steps").says(
+        "M^-1 G with M = sum a a' c and G = sum a Y is the weighted least-squares fit of Y/c by the a.",
+        Equal(-normal(m, Matrix([Y[t] / m[t] for t in (0, 1)])), gram(a, m) * x - (a[0] * Y[0] + a[1] * Y[1])),
+        mutation=changed("of Y", lhs=-normal(m, Y)),
+        remark="weights c = m",
+        quote="M^{-1}G gives the best way to write the vector Y^{t}/c^{t}, seen as a function of t, as "
+        "a linear combination of the family a_{j}^{t}",
+    )
     squares, ratio = B.applyfunc(lambda b: b**2), Matrix([B[t] / m[t] for t in (0, 1)])
     backed = gram(a, m) * x - (a[0] * B[0] + a[1] * B[1])
     yield paper("sec. 3.4, desired change").says(

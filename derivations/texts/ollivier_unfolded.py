@@ -331,11 +331,12 @@ def moduli() -> Iterator[Entry]:
         (slopes[j, 1] * link(1, j, 0) / slopes[1, 0]) ** 2 * seen[j, 1] / slopes[j, 1] ** 2 for j in UNITS
     )
     old = source(1, 0) + total(link(1, j, 0) ** 2 * seen[j, 1] for j in UNITS)
-    yield paper("eq. 61, other activities", given="phi_i is smooth and its slope is not 0", sizes="2 units, 1 step back").says(
+    yield paper("eq. 63", given="phi_i is smooth and its slope is not 0", sizes="2 units, 1 step back").says(
         "Written in other activities phi_i(a_i) the modulus is divided by the square of the slope of "
         "phi_i, so the metric of a change is the same.",
         Equal(new, old / slopes[1, 0] ** 2),
         mutation=changed("the square of the slope read as the slope", rhs=old / slopes[1, 0]),
-        remark="any smooth phi; with m = 0 after the end it gives all steps",
-        quote="The variables V and a correspond bijectively to each other",
+        remark="any smooth phi; V = s^-1(a) is one, of slope 1/s', which makes s'^2 m of m, (62), and the print of (61); with "
+        "m = 0 after the end it gives all steps",
+        quote=r"from which we derive the induction equation for \tilde{m}",
     )
