@@ -12,7 +12,7 @@ these are true: of what is nowhere defined anything could be said.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -20,9 +20,22 @@ from derivations.rules.definedness import ALLOWED, Certificate, Conditions
 from derivations.rules.grammar import check_terms
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import replay
-from derivations.rules.terms import INFINITY, ONE, ZERO, Term, add, divide, number, substitute, subterms, taken
+from derivations.rules.terms import (
+    INFINITY,
+    ONE,
+    ZERO,
+    Term,
+    add,
+    divide,
+    free_letters,
+    is_term,
+    number,
+    substitute,
+    subterms,
+    taken,
+)
 
-__all__ = ["Conclusion", "concludes", "guarded", "is_one_as_written", "is_true", "somewhere", "with_values"]
+__all__ = ["Conclusion", "concludes", "guarded", "is_one_as_written", "is_true", "somewhere", "terms_of", "with_values"]
 
 Steps = Sequence[Certificate]
 
@@ -47,10 +60,30 @@ def concludes(says: Certificate, steps: Steps) -> Conclusion:
         return Conclusion(not concludes(says["of"], steps).true)
     if says["kind"] == "closure":
         return Conclusion(_absorbed(says, steps) == says["group"])
-    for step in steps:
-        if any(step.get("facts", {}).get(term, facts) != facts for term, facts in says.get("facts", {}).items()):
-            raise NotShown("other facts are supposed of the letters")
+    _check_facts(says, steps)
     return rules[says["kind"]](says, steps)
+
+
+def _check_facts(says: Certificate, steps: Steps) -> None:
+    """Raise NotShown if a step supposes more of the statement's letters and values than the statement."""
+    known, free = says.get("facts", {}), set().union(*map(free_letters, terms_of(says)))
+    for term, facts in (fact for step in steps for fact in step.get("facts", {}).items()):
+        own_of_the_proof = term[0] == "v" and term[1] not in free
+        if known.get(term) != facts and not own_of_the_proof:
+            raise NotShown(f"other facts are supposed of {term}")
+
+
+def terms_of(says: Certificate) -> Iterator[Term]:
+    """Yield the terms that a statement is about."""
+    kept = [part for key, part in says.items() if key not in ("kind", "facts", "of")]
+    while kept:
+        part = kept.pop()
+        if is_term(part) or part == ():
+            yield from [part] if part else []
+        elif isinstance(part, Mapping):
+            kept += [*part.keys(), *part.values()]
+        elif isinstance(part, tuple | list):
+            kept += part
 
 
 def guarded(term: Term, conditions: Iterable[tuple[str, Term]]) -> Term:

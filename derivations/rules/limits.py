@@ -387,5 +387,9 @@ def find_coefficients(term: Term, x: Term, point: Term, facts: Facts, count: int
         outcome = _named(there, known, [], partial(_counted, term, x, point, facts, how, count))
         if outcome is not None:
             found, (_, values, _) = outcome
-            return [written(as_term(found, value)) for value in values], {**how, **found.case()}
+            written_out = [written(as_term(found, value)) for value in values]
+            case, more = found.case(), explained(written_out, facts).case()
+            generators = list(dict.fromkeys([*case["generators"], *more["generators"]]))
+            lines = {**dict(more["lines"]), **dict(case["lines"])}
+            return written_out, {**how, **case, "generators": generators, "lines": list(lines.items())}
     return None

@@ -9,9 +9,10 @@ Names come from the author of a ledger: one that could be read for a formula, a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+from derivations.rules.conclusions import terms_of
 from derivations.rules.definedness import Certificate
 from derivations.rules.grammar import SHAPES
 from derivations.rules.terms import BINDERS, INFINITY, ONE, ZERO, Term, is_term, mul, neg, number, power, subterms
@@ -59,7 +60,7 @@ def statement_text(says: Certificate) -> list[str]:
 def facts_text(says: Certificate) -> list[str]:
     """Write what is assumed of the letters of a statement: "p positive"."""
     inner = says.get("of", says)
-    used = set(_terms_of(inner))
+    used = {part for term in terms_of(inner) for part in subterms(term)}
     implied = {"positive": {"nonnegative", "nonzero", "real"}, "negative": {"nonpositive", "nonzero", "real"}}
     lines = []
     for term, facts in inner.get("facts", {}).items():
@@ -169,16 +170,3 @@ def _comparison(x: object) -> str:
 
 def _letters(slots: Iterable[Any]) -> str:
     return ", ".join(term_text(letter) for _, letter, _ in slots) or "no letters"
-
-
-def _terms_of(says: Certificate) -> Iterable[Term]:
-    def of(x: Any) -> Iterable[Term]:
-        if isinstance(x, Mapping):
-            x = (*x.keys(), *x.values())
-        if is_term(x):
-            yield from subterms(x)
-        elif isinstance(x, tuple | list):
-            for part in x:
-                yield from of(part)
-
-    return of([part for key, part in says.items() if key not in ("facts", "kind")])

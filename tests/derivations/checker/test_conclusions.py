@@ -23,6 +23,7 @@ TRUE = [
     Tends((1 + u) / u, u, oo, 1 + 0 * u),
     Tends(1 / u, u, 0, oo),
     Expands(exp(x), x, 1 + x + x**2 / 2, 3),
+    Expands(log(x + 3), x, log(4), 1, 1),
     Rounds(sqrt(2), "1.414"),
     Fails(Equal(x, -x)),
     Every("squares", lambda: (({"n": n}, (n, "<=", n**2)) for n in range(9))),
@@ -116,6 +117,15 @@ def test_derivatives_are_taken_and_values_put_in_when_a_certificate_is_checked()
     assert concludes(statement.says(), steps) == (True, ())
     with pytest.raises(NotShown):
         concludes({**statement.says(), "where": {}}, steps)
+
+
+def test_no_more_is_supposed_of_letters_than_is_said():
+    statement = Less(0 * u, u, True)
+    steps, says = statement.decide().certificate, statement.says()
+    assert concludes(says, steps).true
+    for facts in ({}, {("v", "u"): frozenset({"real"})}):
+        with pytest.raises(NotShown, match="other facts"):
+            concludes({**says, "facts": facts}, steps)
 
 
 COMPARISONS = [
