@@ -11,6 +11,7 @@ from typing import Any
 from sympy import Basic, Expr
 
 from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
+from derivations.rules.quotients import NotShown
 from derivations.rules.reading import Reading
 
 __all__ = ["AT_SIZES", "FAILS", "HOLDS", "HOLDS_ASSUMING", "REINTERPRETED", "UNDECIDED", "ReadStatement", "Verdict", "timed"]
@@ -77,9 +78,13 @@ class Verdict(Shown):
 
 
 def timed(decide: Callable[[], Verdict]) -> Verdict:
-    """Decide, and note the seconds that it took."""
+    """Decide, and note the seconds that it took; what the checker does not accept is undecided."""
     start = perf_counter()
-    return replace(decide(), seconds=perf_counter() - start)
+    try:
+        found = decide()
+    except NotShown as refused:
+        found = Verdict(UNDECIDED, 0.0, f"the checker does not accept the proof that was found: {refused}")
+    return replace(found, seconds=perf_counter() - start)
 
 
 class ReadStatement(ABC):
