@@ -117,6 +117,7 @@ def prove(
     cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE.py:NAME")],
     *,
     equations: Annotated[str | None, tyro.conf.arg(metavar="FILE.py:NAME")] = None,
+    seconds: Annotated[float, _number(float, "S")] = 60.0,
 ) -> int:
     """Prove that a cell of yours is the equations you have in mind; exit code 1 if that is not proved.
 
@@ -126,10 +127,11 @@ def prove(
         cell: A torch module, or what makes one without arguments.
         equations: What derivations.verify takes, or a function that makes it, of nothing or of the cell's own equations. Without
             it, the `formula` of a field's own class.
+        seconds: After which the answer is undecided.
     """
     from experiments.prove import run  # noqa: PLC0415
 
-    return DONE if run(cell, equations) else FAILED
+    return DONE if run(cell, equations, seconds) else FAILED
 
 
 def breakdown(*, out: Folder = Path("out/breakdown"), input: Input = None, rate: Rate = None) -> int:

@@ -10,19 +10,19 @@ from torch import nn
 from derivations.tracing.formula import OWN_FORMULA
 from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
-from derivations.tracing.symbolic import symbolic
+from derivations.tracing.symbolic import SECONDS, symbolic
 from experiments.code_files import called, imported, no_exit
 from experiments.usage import UsageError, nearest
 
 __all__ = ["run"]
 
 
-def run(cell: str, equations: str | None = None) -> bool:
+def run(cell: str, equations: str | None = None, seconds: float = SECONDS) -> bool:
     r"""Print the verdict, and return whether the cell is proved equal to the equations.
 
     Args:    cell: FILE.py:NAME of a module, or of what makes one without arguments; equations: FILE.py:NAME of anything that
              `derivations.verify` takes, or of a function that makes it, of nothing or of `symbolic(cell)`; None for the
-             `formula` of the cell's own class.
+             `formula` of the cell's own class; seconds: after which the answer is undecided.
     Raises:  UsageError where there is no such file or name, or the equations do not fit the cell.
     """
     module = _named(cell)
@@ -33,10 +33,12 @@ def run(cell: str, equations: str | None = None) -> bool:
     written = OWN_FORMULA if equations is None else _named(equations)
     try:
         if equations is not None and inspect.isfunction(written):
-            written = called(equations, written, *([symbolic(module)] if inspect.signature(written).parameters else []))
+            written = called(
+                equations, written, *([symbolic(module, seconds=seconds)] if inspect.signature(written).parameters else [])
+            )
         with no_exit(cell):
-            verdict = verify(module, written)
-    except UnknownOperation as unknown:
+            verdict = verify(module, written, seconds=seconds)
+    except (UnknownOperation, TimeoutError) as unknown:
         print(f"undecided: {unknown}")
         return False
     except (ValueError, TypeError) as error:

@@ -3,9 +3,9 @@ r"""Whether expressions are equal wherever they are defined: by the prover in ev
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, count
 
 import sympy
 from flint import fmpq
@@ -25,14 +25,25 @@ from derivations.tracing.values import assuming, ordered
 __all__ = ["corners", "decide"]
 
 TRIALS = 300
+LARGE = 100  # operations on a side, from which on functions that both sides share are taken for letters first
+FUNCTIONS = (sympy.exp, sympy.log, sympy.tanh, sympy.erf, sympy.sin, sympy.cos, sympy.atan)
+LONGEST = 200  # letters of two sides that are shown
 DIGITS = 30
 # Far above the error of 30 digits, far below any difference that means something.
 NOTICEABLE = Rational(1, 10**20)
 
 
-def decide(left: Sequence[Expr], right: Sequence[Expr], conditions: Iterable[Basic] = ()) -> Verdict:
-    """Whether two lists of real expressions are equal wherever certain conditions hold."""
-    return _Question(left, right, set(conditions)).decide()
+def decide(
+    left: Sequence[Expr],
+    right: Sequence[Expr],
+    conditions: Iterable[Basic] = (),
+    doing: Callable[[str], object] = lambda words: None,
+) -> Verdict:
+    """Whether two lists of real expressions are equal wherever certain conditions hold; one refuted unit refutes all.
+
+    `doing` is told what is done next, in words.
+    """
+    return _Question(left, right, set(conditions)).decide(doing)
 
 
 class _Question:
@@ -53,23 +64,34 @@ class _Question:
         self.left, self.right = ([e.xreplace(plain).xreplace(carried) for e in side] for side in (left, right))
         self.uncarried = {c.xreplace(carried) for c in self.uncarried}
 
-    def decide(self) -> Verdict:
+    def decide(self, doing: Callable[[str], object]) -> Verdict:
         if not self._is_defined_somewhere():
             return self._verdict(UNDECIDED, "no numbers were found at which both sides are defined")
-        proofs = list[Verdict]()
-        for unit, (a, b) in enumerate(zip(self.left, self.right, strict=True), 1):
+        units = [(f"at unit {n} of {len(self.left)}", n, a, b) for n, a, b in zip(count(1), self.left, self.right, strict=False)]
+        proofs, open_units = list[Verdict](), list[str]()
+        for words, unit, a, b in units:  # a few numbers for each before the first proof, which may take long
+            doing(f"{words}, while it was computed at numbers")
             if (refutation := self._refuted(a, b, 3)) is not None:
                 return self._fails(unit, *refutation)
-            proof = self._proof(a, b)
-            if not proof:
-                refutation = self._refuted(a, b, TRIALS)
-                if refutation is None:
-                    return self._verdict(
-                        UNDECIDED, f"unit {unit}: neither proved equal nor found different where both are defined"
-                    )
+        for words, unit, a, b in units:
+            doing(f"{words}, while it was proved equal")
+            if proof := self._proof(a, b):
+                proofs.append(proof)
+                continue
+            doing(f"{words}, while numbers were sought at which it differs")
+            if (refutation := self._refuted(a, b, TRIALS)) is not None:
                 return self._fails(unit, *refutation)
-            proofs.append(proof)
-        return self._proved(proofs)
+            open_units.append(f"unit {unit}: {self._why_open(a, b)}")
+        return self._verdict(UNDECIDED, "; ".join(open_units)) if open_units else self._proved(proofs)
+
+    def _why_open(self, a: Expr, b: Expr) -> str:
+        for side, words in ((a, "the code"), (b, "the equation")):
+            try:
+                self.reading.term(side)
+            except Unreadable as unknown:
+                return f"{unknown}, in {words}, is not read by the checker, and no numbers were found at which the sides differ"
+        sides = f": {a} and {b}" if len(f"{a}{b}") < LONGEST else ""
+        return f"neither proved equal nor found different where both are defined{sides}"
 
     def _proved(self, proofs: Sequence[Verdict]) -> Verdict:
         """Where both sides are defined: by the code's conditions, and by those that a proof had to make."""
@@ -93,6 +115,15 @@ class _Question:
         return Verdict(word, 0.0, evidence, defined_on=ordered(self.conditions))
 
     def _proof(self, a: Expr, b: Expr) -> Verdict:
+        """The prover's verdict, at once for whatever large parts that both sides share stand for, if it is one for all."""
+        shared = _shared(a, b)
+        if shared and (found := self._of_prover(a.xreplace(shared), b.xreplace(shared))):
+            back = {letter: part for part, letter in shared.items()}
+            made = tuple(c.xreplace(back) for c in found.defined_on)
+            return replace(found, evidence=f"{found.evidence}, whatever the functions are that they share", defined_on=made)
+        return self._of_prover(a, b)
+
+    def _of_prover(self, a: Expr, b: Expr) -> Verdict:
         """The prover's verdict; a corner that is outside of the conditions is left out."""
         known = {_primitive(k * d) for d in corners([a, b]) for k in (1, -1)}
         outside = ordered(c for c in self.uncarried if isinstance(c, Ne) and _primitive(c.lhs - c.rhs) in known)
@@ -151,6 +182,14 @@ class _Question:
         except NotShown:
             return None
         return _by_sympy(e.xreplace(dict(point)))
+
+
+def _shared(a: Expr, b: Expr) -> dict[Expr, Expr]:
+    """Letters for functions of functions that stand on both sides, where these are large."""
+    if min(a.count_ops(), b.count_ops()) < LARGE:
+        return {}
+    both = {e for e in a.atoms(*FUNCTIONS) & b.atoms(*FUNCTIONS) if any(arg.atoms(*FUNCTIONS) for arg in e.args)}
+    return {e: Symbol(str(e), real=True, positive=True if isinstance(e, sympy.exp) else None) for e in both}
 
 
 def _by_sympy(number: Expr) -> Expr | None:

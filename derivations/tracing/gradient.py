@@ -7,7 +7,7 @@ for all v, weights, inputs and states: each is an equation in letters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -18,51 +18,65 @@ import torch
 from sympy import Derivative, DiracDelta, Expr, Heaviside, Ne, S, Symbol, sign
 from torch import Tensor, nn
 
-from derivations.prover.verdict import HOLDS_ASSUMING, Verdict
+from derivations.prover.timelimit import OutOfTime, time_limit
+from derivations.prover.verdict import HOLDS_ASSUMING, UNDECIDED, Verdict
 from derivations.tracing.decision import corners, decide
 from derivations.tracing.operations import has_reading
 from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import UnknownOperation, read
 from derivations.tracing.running import SURROUNDINGS, Conditions, Setting, check_settings, replayed
-from derivations.tracing.sizes import Widths, checked_widths
-from derivations.tracing.symbolic import check_distinct, system_of
+from derivations.tracing.sizes import Width, Widths, checked_widths
+from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, check_distinct, out_of_time, system_of
 from discretize import compat
 from discretize.kernels.record.recording import as_function, decompositions, record, unknown_size, without_values
 
 __all__ = ["verify_gradient"]
 
 
-def verify_gradient(module: nn.Module, *, widths: Widths | None = None) -> Verdict:
+def verify_gradient(module: nn.Module, *, widths: Widths | None = None, seconds: float | None = SECONDS) -> Verdict:
     r"""Prove that autograd's gradient of a module is the derivative of its equations, in weights, inputs and state.
 
-    Args:    module, widths: as for `symbolic`.
+    Args:    module, widths: as for `symbolic`; seconds: after which it is undecided, None for no limit.
     Returns: a `Verdict`, at the module's sizes; `defined_on` leaves out corners, where there is no derivative, and where the
              code or its gradient is not defined.
     Raises:  what `symbolic` raises; ValueError for a module with buffers.
     """
-    start, widths = perf_counter(), checked_widths(module, widths)
+    start, at = perf_counter(), list[str]()
+    try:
+        with time_limit(seconds):
+            verdict = _verified(module, checked_widths(module, widths), at.append)
+    except OutOfTime:
+        verdict = Verdict(UNDECIDED, 0.0, out_of_time(seconds, at))
+    statement = f"What autograd computes for {type(module).__name__} is the derivative of its equations."
+    return replace(verdict, seconds=perf_counter() - start, statement=statement)
+
+
+def _verified(module: nn.Module, widths: Mapping[str, Width], doing: Callable[[str], object]) -> Verdict:
+    doing(RECORDED)
     program = trace(module, widths)
+    doing(READ)
     system = system_of(program, module, field=False)
     v = [Symbol(f"v_{i}", real=True) for i in range(1, len(system) + 1)]
     letters = [*_weights(module, system), *system.inputs, *system.state]
     check_distinct(v, letters)
     recorded, letters_of = _backward(module, program, widths, system, v)
     backward = read(recorded, letters_of)
+    doing(RUN)
     calls = as_derived(module, program, recorded)
+    doing("while SymPy took derivatives")
     written = [sympy.Add(*(a * _derivative(f, u) for a, f in zip(v, system.flow, strict=True))) for u in letters]
     conditions = {
         *system.defined_on,
         *(c for value in backward for c in value.where),
         *(Ne(d, 0) for d in corners(list(system.flow))),
     }
-    verdict = decide([value.expr for value in backward], written, conditions)
+    verdict = decide([value.expr for value in backward], written, conditions, doing)
     sizes = f"{len(letters)} derivatives, for every vector v, at {len(system.inputs)} inputs and {len(system)} units"
     frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
     without = f"without those in {', '.join(frozen)}, which are frozen" if frozen else ""
     words = "; ".join(filter(None, (verdict.evidence, sizes, without, *calls.words)))
     word = HOLDS_ASSUMING if verdict and calls.assumed else verdict.verdict
-    statement = f"What autograd computes for {program.name} is the derivative of its equations."
-    return replace(verdict, verdict=word, seconds=perf_counter() - start, evidence=words, statement=statement)
+    return replace(verdict, verdict=word, evidence=words)
 
 
 def _derivative(f: Expr, u: Symbol) -> Expr:

@@ -2,24 +2,29 @@ r"""Prove that a module's own code is the given equations, or find numbers at wh
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 
+import sympy
+from sympy import Expr
 from torch import nn
 
 from ctrnn.fields.field import VectorField
-from derivations.prover.verdict import HOLDS_ASSUMING, Verdict
+from derivations.prover.timelimit import OutOfTime, time_limit
+from derivations.prover.verdict import HOLDS_ASSUMING, UNDECIDED, Verdict
 from derivations.tracing.blocks import Unwide
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
 from derivations.tracing.formula import OWN_FORMULA, of_formula
-from derivations.tracing.program import trace
+from derivations.tracing.program import Program, trace
 from derivations.tracing.replay import Replay
 from derivations.tracing.running import as_recorded
 from derivations.tracing.sizes import Widths, at_sizes
-from derivations.tracing.symbolic import system_of
+from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, out_of_time, system_of
 from derivations.tracing.wide import certificates_for_every_width
 from derivations.twins.cells import UnitEquations
+from discretize.kernels.record.recording import operation_name
 
 __all__ = ["verify"]
 
@@ -31,6 +36,7 @@ def verify(
     *,
     widths: Widths | None = None,
     field: bool | None = None,
+    seconds: float | None = SECONDS,
 ) -> Verdict:
     r"""Prove that a module's own code is the given equations, for all weights, inputs and states.
 
@@ -39,24 +45,39 @@ def verify(
     Args:    module, widths, field: as for `symbolic`; equations: Eq with left sides dh_i/dt or the next h_i' (as `symbolic`
              gives them, in any order), a dict {unit: right side}, right sides in the order of the state, or `UnitEquations`
              for the i-th unit of any width; letters: which letter of the equations is which of `symbolic(module)`, or which
-             expression in them, where names do not tell.
+             expression in them, where names do not tell; seconds: after which it is undecided, None for no limit.
     Returns: a `Verdict`, true only if proved: `evidence` says how, and at which sizes or for every width; `defined_on` where
              both sides are defined if that is not everywhere; `certificate` what the checker accepts, one for each unit and,
              for every width, one for the i-th of each part of the state; where refuted, `replay()` computes both sides in torch.
     Raises:  what `symbolic` raises; ValueError if the equations do not fit the module.
     """
-    start = perf_counter()
-    if isinstance(equations, UnitEquations):
-        if letters or widths is not None or field:
-            raise ValueError("UnitEquations are of cells, in the module's own names: without `letters`, `widths` and `field`.")
-        widths, written = at_sizes(module, equations)
-        verdict = _verified(module, written, {}, widths, False)
-        verdict = _for_every_width(verdict, module, equations) if verdict else verdict
-    else:
-        verdict = _verified(module, equations, {} if letters is None else letters, widths, field)
+    start, at, verdict = perf_counter(), list[str](), Verdict(UNDECIDED, 0.0, "")
+    try:
+        with time_limit(seconds):
+            if isinstance(equations, UnitEquations):
+                if letters or widths is not None or field:
+                    raise ValueError(
+                        "UnitEquations are of cells, in the module's own names: without `letters`, `widths` and `field`."
+                    )
+                widths, written = at_sizes(module, equations)
+                verdict = _verified(module, written, {}, widths, False, at.append)
+                verdict = _for_every_width(verdict, module, equations) if verdict else verdict
+            else:
+                verdict = _verified(module, equations, {} if letters is None else letters, widths, field, at.append)
+    except OutOfTime:
+        if verdict:
+            verdict = replace(verdict, evidence=f"{verdict.evidence}; at the module's sizes only: out of time")
+        else:
+            verdict = replace(verdict, evidence=out_of_time(seconds, at))
     said = "its formula" if equations is OWN_FORMULA else "the equations"
     statement = f"The code of {type(module).__name__} is {said}, for all weights, inputs and states."
     return replace(verdict, seconds=perf_counter() - start, statement=statement)
+
+
+def _of_softplus(program: Program, verdict: Verdict, right: Sequence[Expr]) -> list[str]:
+    """Say why log(1 + e^x), which is softplus in every book, is not torch's."""
+    taken = any(operation_name(node) == "softplus" for node in program.graph.nodes) and any(e.has(sympy.log) for e in right)
+    return ["torch's softplus is x itself where x > 20, so log(1 + e^x) is not its equation"] if taken and not verdict else []
 
 
 def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquations) -> Verdict:
@@ -69,22 +90,41 @@ def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquatio
     return replace(verdict, evidence=words, certificate=(*verdict.certificate, *further))
 
 
-def _verified(module: nn.Module, equations: object, letters: Letters, widths: Widths | None, field: bool | None) -> Verdict:
+def _verified(
+    module: nn.Module,
+    equations: object,
+    letters: Letters,
+    widths: Widths | None,
+    field: bool | None,
+    doing: Callable[[str], object],
+) -> Verdict:
+    doing(RECORDED)
     program = trace(module, widths)
     if field is None:
         field = isinstance(module, VectorField) or (equations is not OWN_FORMULA and has_derivatives(equations))
+    doing(READ)
     system = system_of(program, module, field)
     if system_of(trace(module, widths, any_batch=False), module, field).flow != system.flow:
         raise ValueError("the code treats a batch of one sample otherwise than one of several; it must act on each by itself.")
+    doing(RUN)
     conditions = as_recorded(module, program)
     if equations is OWN_FORMULA:
         equations = dict(zip(system.state, of_formula(module, system), strict=True))
     matched = match(equations, system, letters)
     right = [value.expr for value in matched.right]
-    verdict = decide(list(system.flow), right, {*system.defined_on, *(c for value in matched.right for c in value.where)})
+    where = {*system.defined_on, *(c for value in matched.right for c in value.where)}
+    verdict = decide(list(system.flow), right, where, doing)
     sizes = f"at {len(system.inputs)} inputs and {len(system)} units"
-    where = [f"where {' and '.join(map(str, verdict.defined_on))}"] if verdict.defined_on else []
-    notes = [verdict.evidence, *where, sizes, *conditions.words, *matched.notes, *filter(None, [program.note])]
+    defined = [f"where {' and '.join(map(str, verdict.defined_on))}"] if verdict.defined_on else []
+    notes = [
+        verdict.evidence,
+        *_of_softplus(program, verdict, right),
+        *defined,
+        sizes,
+        *conditions.words,
+        *matched.notes,
+        *filter(None, [program.note]),
+    ]
     found = verdict.counterexample
     replays = None if found is None else Replay(module, program, system, right, found)
     word = HOLDS_ASSUMING if verdict and conditions.assumed else verdict.verdict

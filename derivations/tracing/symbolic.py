@@ -13,6 +13,7 @@ from torch import nn
 
 from ctrnn.fields.field import VectorField
 from derivations.prover import symbols
+from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import read
 from derivations.tracing.running import as_recorded
@@ -20,26 +21,46 @@ from derivations.tracing.sizes import STATES, Widths
 from derivations.tracing.values import Entries, ordered
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
-__all__ = ["check_distinct", "symbolic", "symbolic_field", "system_of"]
+__all__ = ["READ", "RECORDED", "RUN", "SECONDS", "check_distinct", "out_of_time", "symbolic", "symbolic_field", "system_of"]
 
 
-def symbolic(module: nn.Module, *, widths: Widths | None = None, field: bool | None = None) -> SymbolicField | SymbolicStep:
+# What is done, as an answer that is out of time says.
+RECORDED, READ, RUN = "while torch recorded the code", "while the record was read", "while the code was run in other settings"
+SECONDS = 60.0
+
+
+def symbolic(
+    module: nn.Module, *, widths: Widths | None = None, field: bool | None = None, seconds: float | None = SECONDS
+) -> SymbolicField | SymbolicStep:
     r"""Read the equations of a module off its torch code.
 
     Args:    module: a small one (two units are enough to see all there is to see): a ctrnn.VectorField or any other torch
              module, called with (x, h) or (x, (h, c)), and perhaps more; widths: of its arguments, the state's second, e.g.
              {"x": 2, "h": 3} or {"x": 2, "h": (3, 3)}, where its attributes do not tell them; field: whether its answer is
-             dh/dt rather than the next state; if not given, ctrnn's fields are fields and others are cells.
+             dh/dt rather than the next state; if not given, ctrnn's fields are fields and others are cells; seconds: that it
+             may take, None for no limit.
     Returns: a `SymbolicField` or a `SymbolicStep`: its parameters are the torch names, `parameters["rate.bias"][0]` is the
              letter rate.bias[0] (axes before the last are laid out as rows); iterate for the equations, `.latex()` for the
              page; `.defined_on` says where the code is defined.
     Raises:  TypeError for what is not a module; `UnknownOperation`, naming the operation and the line; ValueError for code
-             that mixes samples, branches on values, draws random numbers, or changes its buffers or inputs.
+             that mixes samples, branches on values, draws random numbers, or changes its buffers or inputs; TimeoutError.
     """
-    program = trace(module, widths)
-    system = system_of(program, module, field)
-    as_recorded(module, program)
-    return system
+    doing = RECORDED
+    try:
+        with time_limit(seconds):
+            program = trace(module, widths)
+            doing = READ
+            system = system_of(program, module, field)
+            doing = RUN
+            as_recorded(module, program)
+            return system
+    except OutOfTime:
+        raise TimeoutError(out_of_time(seconds, [doing])) from None
+
+
+def out_of_time(seconds: float | None, at: Sequence[str]) -> str:
+    """Say that time is up, after how much, and what was done last."""
+    return ", ".join(["out of time", *([] if seconds is None else [f"after {seconds:g} s"]), *at[-1:]])
 
 
 def symbolic_field(field: VectorField) -> SymbolicField:

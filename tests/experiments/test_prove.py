@@ -29,6 +29,11 @@ class Sized(Cell):
     def __init__(self, size):
         super().__init__()
 
+class Endless(Cell):
+    def forward(self, x, h):
+        while True:
+            pass
+
 class Leaving(Cell):
     def forward(self, x, h):
         raise SystemExit(0)
@@ -77,6 +82,13 @@ def test_what_is_refuted_or_not_read_ends_with_1_and_says_where(cell, capsys):
     assert "h_2: torch" in out
     assert main(["prove", f"{cell}:Sorting", "--equations", f"{cell}:right"]) == 1
     assert "cell.py" in capsys.readouterr().out
+
+
+@each("equations", ["right", "made"])
+def test_what_takes_too_long_ends_with_1_and_is_undecided(cell, equations, capsys):
+    assert main(["prove", f"{cell}:Endless", "--equations", f"{cell}:{equations}", "--seconds", "0.05"]) == 1
+    assert "undecided" in (out := capsys.readouterr().out)
+    assert "out of time, after 0.05 s" in out
 
 
 WRONG_USAGE = {
