@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from derivations.prover.cases import Cases, Every, Measured
+from derivations.prover.cases import Cases, Every, Measured, printed, said
 from derivations.prover.formulas import Formula, written
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
@@ -47,6 +47,8 @@ __all__ = [
     "Rounds",
     "Solves",
     "Tends",
+    "printed",
+    "said",
 ]
 
 LONGEST_FORMULA = 400

@@ -14,7 +14,7 @@ from sympy import Basic, Expr, Float, Rational, Symbol
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict, timed
 from derivations.rules.conclusions import is_true
 
-__all__ = ["Cases", "Every", "Measured"]
+__all__ = ["Cases", "Every", "Measured", "printed", "said"]
 
 
 Cases = Iterable[tuple[Mapping[str, Any], tuple[Any, str, Any]]]
@@ -50,6 +50,16 @@ class Every:
                 found, evidence = {Symbol(name): value for name, value in case.items()}, f"case {n} of {self.words} is otherwise"
                 return Verdict(FAILS, 0.0, evidence, found, certificate=certificate)
         return Verdict(HOLDS if seen else UNDECIDED, 0.0, f"all {len(seen)} cases: {self.words}", certificate=certificate)
+
+
+def said(*words: tuple[str, str, str, str]) -> Every:
+    """Compare words of one place with those of another: (place, words, place, words)."""
+    return Every("words of two places", lambda: (({a: one, b: other}, (one, "=", other)) for a, one, b, other in words))
+
+
+def printed(place: str, words: tuple[str, ...], *wanted: str) -> Every:
+    """Look for what is wanted among the words of a place."""
+    return Every(f"what is printed in {place}", lambda: (({"wanted": word}, (word, "in", words)) for word in wanted))
 
 
 def _as_data(x: object) -> Any:

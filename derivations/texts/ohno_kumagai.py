@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Eq, Expr, ImmutableDenseMatrix, Rational, S, Symbol, diag, exp, eye, log, oo, tanh
+from sympy import Derivative, Eq, Expr, ImmutableDenseMatrix, Rational, S, Symbol, diag, exp, eye, log, oo, tanh
 
 from derivations.argument import leaky as argument
 from derivations.argument.taylor import steps_to
@@ -166,6 +166,20 @@ def gated() -> Iterator[Entry]:
         Equal(step.subs(f, 1 - i), p + i * (new - p)),
         mutation=changed("i = 1 - f read as i = f", lhs=step.subs(f, i)),
         quote=r"\displaystyle=\mathbf{f}_{t}\odot\mathbf{h}_{t-1}+\mathbf{i}_{t}\odot\tilde{\mathbf{h}}_{t}, (6)",
+    )
+    output, weight = Symbol("o", real=True), Symbol("U", real=True)
+    yield paper("eqs. 6 to 8, LSTM").says(
+        "An LSTM is of the form (6) to (8): its forget gate reads the state that it keeps.",
+        Equal(sigma(weight * output * tanh(p) + z), sigma(weight * p + z)),
+        reading=Correction(
+            "In (6), with its cell as the state, and gates that are any functions: they read its output h = o tanh(c), see (11) "
+            "to (15) of Tallec and Ollivier 2018, and o is the output gate of the step before, which the cell does not tell.",
+            Equal(sigma(weight * output * tanh(p) + z), sigma(weight * q + z), {q: output * tanh(p)}),
+            Fails(Equal(output * tanh(p), p)),
+        ),
+        remark="one unit, cell p; a GRU is, with z = 1 - f",
+        quote="The above insight can also be applied to RNNs with gating mechanism such as an LSTM [8] or GRU [9], which is "
+        "written in a general form as",
     )
     kept = f**n
     yield paper("eq. 6, constant gate", given=("h~ = 0", "f is constant")).says(
@@ -395,6 +409,39 @@ def recurrent() -> Iterator[Entry]:
         enough,
         "we can conclude that the gating mechanism or the leaky units indeed represent the time scale of the state",
         "If gradients decay exponentially, the leaky units represent the time scale: the factor of a step is 1 - alpha.",
+    )
+    yield paper("sec. IV-B, at initialization").says(
+        "Memory decays exponentially at initialization regardless of the task: with random weights U = 1, as of deviation "
+        "1/sqrt(n), a unit near h = 0 forgets too.",
+        Less(factor.subs(weight, 1), S.One, True),
+        reading=Correction(
+            "With small weights, as these are: the caption of Fig. 2 and section VI-A give U the deviation 0.1/sqrt(n). Then U "
+            "is about 1/10 and a unit forgets at 9/10 of the rate alpha. It is the initialization that does so, not the network; "
+            "that of Fig. 1 is not printed.",
+            Equal(1 - factor.subs(weight, Rational(1, 10)), Rational(9, 10) * share),
+            Less(factor.subs(weight, Rational(1, 10)), S.One, True),
+            Fails(Less(factor.subs(weight, 1), S.One, True)),
+        ),
+        remark="alpha = u/(1 + u); a random matrix of deviation s/sqrt(n) has eigenvalues up to about s",
+        quote="the time scale representation in forget gates is firmly valid at randomly initialized networks",
+    )
+    kept, scale = 1 - share, Symbol("W", real=True)
+
+    def gradient(level: Expr, steps: int) -> Expr:
+        return share * scale * (1 - tanh(scale * level) ** 2) * kept**steps
+
+    yield paper("sec. IV-B, indicates").says(
+        "A gradient in x that does not fall exponentially shows an effect of recurrent weights: with U = 0 it falls by 1 - alpha "
+        "from step to step.",
+        Equal(gradient(p, 2), kept * gradient(q, 1)),
+        reading=Correction(
+            "It may: with U = 0 too each step has its own factor, 1 - tanh(W x_t)^2 of its input x_t, and a gated network its "
+            "own gate. For a held input it falls by 1 - alpha.",
+            Equal(gradient(p, 2), kept * gradient(p, 1)),
+            Equal(gradient(p, 2), kept**2 * Derivative(share * tanh(scale * p), p)),
+        ),
+        remark="dL/dx_t of a unit without bias, in units of dL/dh_T, two steps and one before the end",
+        quote="This indicates that there is a non-negligible effect of recurrent weight matrices on the gradient",
     )
     new, slope = symbols.weights("A", 2, 1), symbols.weights("J", 2, 2)
     loss = symbols.biases("l", 2)

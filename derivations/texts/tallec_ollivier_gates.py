@@ -281,21 +281,17 @@ def unknown_ranges() -> Iterator[Entry]:
         "unbounded, as k/log(k + 1) is, so that T has no mean",
         quote=r"with slow decay (such as $\mathbb{P}(T = k) \propto \frac{1}{k \log(k+1)^2}$ )",
     )
+    inverse = x * log(x + 1) ** 2
     yield paper("footnote 7, zero").says(
-        "The weights 1/(k log(k + 1)^2) are a distribution on N = {0, 1, 2, ...}.",
-        Every("k = 0 to 9: the weight is a number", lambda: (({"k": k}, weighs(k)) for k in range(10))),
+        "The weights 1/(k log(k + 1)^2) are a distribution on N = {0, 1, 2, ...}: what is divided by is positive at k = 0 too.",
+        Less(S.Zero, inverse.subs(x, Symbol("k", nonnegative=True)), True),
         reading=Correction(
             "On {1, 2, 3, ...}: at k = 0 the weight is 1/0, and so is the bias log 0.",
-            Every("k = 1 to 9: the weight is a number", lambda: (({"k": k}, weighs(k)) for k in range(1, 10))),
-            Tends(1 / (x * log(x + 1) ** 2), x, 0, oo),
+            Less(S.Zero, inverse, True),
+            Tends(1 / inverse, x, 0, oo),
         ),
         quote=r"a random time range $T$ according to some probability distribution on $\mathbb{N}$",
     )
-
-
-def weighs(k: int) -> tuple[int, str, int]:
-    """Whether 1/(k log(k + 1)^2) is a number: k and log(k + 1) are 0 together."""
-    return (k, "!=", 0)
 
 
 def networks() -> Iterator[Entry]:

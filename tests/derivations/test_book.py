@@ -108,6 +108,7 @@ SAME = {
         ("sec. 1, Taylor", "limitations, Taylor", AGAIN),
         ("sec. 1, stretching", "limitations, stretching", AGAIN),
         ("sec. 1, blanks", "limitations, blanks", AGAIN),
+        ("sec. 3, perfect robustness", "results, gated RNNs", AGAIN),
         ("intro, contraction", "deriving, sigmoid", AGAIN),
         ("sec. 1, sigmoid", "eq. 12", "two papers on one gate"),
         ("sec. IV-B, enough", "sec. IV-B, conclude", "the section begins and ends with it"),
