@@ -117,12 +117,6 @@ def expressions() -> Iterator[Entry]:
     product = S.One
     for k in p:
         product = k * product
-    yield paper("eq. 84", sizes="3 steps").says(
-        "P_{t+1} = pi_t(x_t) P_t with P_0 = 1 gives the product of the probabilities.",
-        Equal(log(product), sum(log(k) for k in p)),
-        mutation=changed("P_0 = 2", lhs=log(2 * product)),
-        quote=r"so that P_{T} is the probability of printing (x_{0},\ldots,x_{T-1})",
-    )
     before, wrong = Symbol("P_t", positive=True), Symbol("P_i", positive=True)
     energies = scores(active, w)
     yield paper("eq. 85").says(
@@ -149,7 +143,7 @@ C = [[active[i] * ((1 if y == 0 else 0) - q[y]) for y in range(2)] for i in rang
 
 
 def of_voltages() -> Iterator[Entry]:
-    """The differentials of the proof, eqs. (86) to (89)."""
+    """The differentials of the proof, eqs. (86) to (94)."""
     da = [S.Zero, Symbol("da_1", real=True), Symbol("da_2", real=True)]
     a = activities
     moving = log_pi(scores(ImmutableDenseMatrix([a[i] + eps * da[i] for i in range(3)]), w + eps * dw), 0)
@@ -190,54 +184,45 @@ def of_voltages() -> Iterator[Entry]:
         + sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2))
         + sum(active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2))
     )
-    yield paper("eq. 89", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
+    induced = paper("eq. 89", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
         "The differential of log P_T has the form sum B dV + sum C dw + sum D dtau at t, if it has at t + 1.",
         Equal(total, expanded),
         mutation=Mutation("B(t+1) for B(t)", Equal(total.doit(), expanded + sum((B[i] - back[i]) * dv[i] for i in range(2)))),
+        remark="C and D are the step's own terms of (93) and (94), B is (95)",
         quote=r"Let us assume, by backward induction, that we can write the differential of "
         r"\log P_{T} with respect to the parameters, as",
     )
-
-
-def of_weights() -> Iterator[Entry]:
-    """Eqs. (90) to (94)."""
+    yield induced
+    parts = {
+        "eq. 90": (
+            "C at time 0 is the derivative in w: with dV = dtau = 0 only its terms are left.",
+            r"C and D will cumulatively compute the gradient of \log P_{T} with respect to the parameters w and \tau",
+        ),
+        "eq. 91": (
+            "D at time 0 is the derivative in tau: with dV = dw = 0 only its terms are left.",
+            r"\frac{\partial\log\Pr\nolimits(x)}{\partial\tau_{ijy}}=D^{0}_{ijy} (91)",
+        ),
+        "eq. 93": (
+            "C_iy(t) = C_iy(t+1) + 1[x_t = y] a_i - pi(y) a_i.",
+            r"C^{t}_{iy}=C^{t+1}_{iy}+\mathbbm{1}_{x_{t}=y}\,a^{t}_{i}-\pi_{t}(y)a^{t}_{i} (93)",
+        ),
+        "eq. 94": (
+            "D_ijy(t) = D_ijy(t+1) + 1[x_t = y] a_i B_j(t+1).",
+            r"D^{t}_{ijy}=D^{t+1}_{ijy}+\mathbbm{1}_{x_{t}=y}\,a^{t}_{i}B^{t+1}_{j} (94)",
+        ),
+    }
+    for label, (words, quote) in parts.items():
+        yield paper(label).repeats(induced, quote, words)
     dnext = [Subs(Derivative(k, eps), eps, 0) for k in next_]
     evolution = [
         dv[j] + sum(dt_[i, j] * active[i] for i in range(3)) + sum(tau[i + 1, j] * slopes[i] * dv[i] for i in range(2))
         for j in range(2)
     ]
-    yield paper("eq. 90", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
-        "C at time 0 is the derivative in w: with dV = dtau = 0 only its terms are left.",
-        Equal(total, sum(C[i][y] * dw[i, y] for i in range(3) for y in range(2)), dict.fromkeys([*dv, *dt_], S.Zero)),
-        mutation=changed("with dV left", lhs=total.doit(), where=dict.fromkeys(dt_, S.Zero)),
-        quote=r"C and D will cumulatively compute the gradient of \log P_{T} with respect to the parameters w and \tau",
-    )
-    yield paper("eq. 91", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
-        "D at time 0 is the derivative in tau: with dV = dw = 0 only its terms are left.",
-        Equal(total, sum(active[i] * B[j] * dt_[i, j] for i in range(3) for j in range(2)), dict.fromkeys([*dv, *dw], S.Zero)),
-        mutation=changed("with dV left", lhs=total.doit(), where=dict.fromkeys(dw, S.Zero)),
-        quote=r"\frac{\partial\log\Pr\nolimits(x)}{\partial\tau_{ijy}}=D^{0}_{ijy} (91)",
-    )
     yield paper("eq. 92", sizes="2 units beside unit 0").says(
         "dV_j(t+1) = dV_j + sum dtau_ijx a_i + sum tau_ijx s'(V_i) dV_i.",
         Equal(column(*dnext), column(*evolution)),
         mutation=Mutation("without dV_j", Equal(dnext[0].doit(), evolution[0] - dv[0])),
         quote=r"Using the evolution equation V^{t+1}_{j}=V^{t}_{j}+\sum_{i}\tau_{ijx_{t}}a^{t}_{i} we find",
-    )
-    yield paper("eq. 93", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
-        "C_iy(t) = C_iy(t+1) + 1[x_t = y] a_i - pi(y) a_i.",
-        Equal(column(*(Derivative(total, dw[1, y]) for y in range(2))), column(active[1] - q[0] * active[1], -q[1] * active[1])),
-        mutation=Mutation("+ pi(y) a_i", Equal(Derivative(total.doit(), dw[1, 1]), q[1] * active[1])),
-        remark="the step's own term",
-        quote=r"C^{t}_{iy}=C^{t+1}_{iy}+\mathbbm{1}_{x_{t}=y}\,a^{t}_{i}-\pi_{t}(y)a^{t}_{i} (93)",
-    )
-    yield paper("eq. 94", sizes="2 units beside unit 0, 2 symbols, 1 step back").says(
-        "D_ijy(t) = D_ijy(t+1) + 1[x_t = y] a_i B_j(t+1).",
-        Equal(Derivative(total, dt_[1, 1]), active[1] * B[1]),
-        Equal(Derivative(total, dt_[0, 1]), B[1]),
-        mutation=changed("a_j B_i", rhs=active[2] * B[0]),
-        remark="the step's own term",
-        quote=r"D^{t}_{ijy}=D^{t+1}_{ijy}+\mathbbm{1}_{x_{t}=y}\,a^{t}_{i}B^{t+1}_{j} (94)",
     )
 
 
@@ -252,12 +237,6 @@ norm = sum(pi[y] * changes[y] ** 2 for y in range(3)) - mean**2
 def fisher_matrix() -> Iterator[Entry]:
     """Appendix C, eqs. (96) to (98): three symbols."""
     moved = [Derivative(log_pi([e + eps * d for e, d in zip(E, changes, strict=True)], y), eps).subs(eps, 0) for y in range(3)]
-    yield paper("eq. 96", sizes="3 symbols").says(
-        "d log pi(y) is the sum over y' of (d log pi(y)/dE_y') dE_y'.",
-        Equal(column(*moved), column(*change)),
-        mutation=Mutation("only y' = y", Equal(moved[0], slope[0][0] * changes[0])),
-        quote=r"The effect of a change \hskip 0.5pt\delta\hskip-0.5ptE^{t} on \log\pi_{t} is",
-    )
     scale = Symbol("lambda", positive=True)
     doubled = squared.subs({d: scale * d for d in changes}, simultaneous=True)
     yield paper("eq. 97").says(
@@ -274,17 +253,17 @@ def fisher_matrix() -> Iterator[Entry]:
     triples = [(y, i, k) for y in range(3) for i in range(3) for k in range(3)]
     double = sum(pi[y] * slope[y][i] * slope[y][k] * changes[i] * changes[k] for y, i, k in triples)
     yield paper("eq. 98", sizes="3 symbols").says(
-        "Written out it is E of the sum over y', y'' of the products of derivatives, a bilinear form in dE.",
+        "With (96), d log pi(y) = sum_y' (d log pi(y)/dE_y') dE_y', (97) is E of the sum over y', y'' of the products of "
+        "derivatives, a bilinear form in dE.",
+        Equal(column(*moved), column(*change)),
         Equal(squared, double),
-        mutation=changed(
-            "only y' = y''", rhs=sum(pi[y] * slope[y][k] ** 2 * changes[k] ** 2 for y in range(3) for k in range(3))
-        ),
+        mutation=Mutation("only y' = y in (96)", Equal(moved[0], slope[0][0] * changes[0])),
         quote=r"\displaystyle=\mathbb{E}_{y\sim\pi_{t}}\left[\sum_{y^{\prime},y^{\prime\prime}",
     )
 
 
 def exponential_family() -> Iterator[Entry]:
-    """Eqs. (99) to (102)."""
+    """Eqs. (99) to (102), and (47)."""
     right = Matrix(3, 3, lambda y, k: (1 if y == k else 0) - pi[k]).as_immutable()
     yield paper("eq. 99", sizes="3 symbols").says(
         "d log pi(y)/dE_y' = 1[y = y'] - pi(y').",
@@ -293,17 +272,11 @@ def exponential_family() -> Iterator[Entry]:
         quote=r"\frac{\partial\log\pi_{t}(y)}{\partial E_{y^{\prime}}}=\mathbbm{1}_{y=y^",
     )
     expected = Matrix(3, 3, lambda i, k: sum(pi[y] * slope[y][i] * slope[y][k] for y in range(3))).as_immutable()
-    yield paper("eq. 100", sizes="3 symbols").says(
-        "E of the products is E (1[y = y'] - pi(y'))(1[y = y''] - pi(y'')), whose first factors have mean 0.",
-        Equal(column(*(sum(pi[y] * right[y, k] for y in range(3)) for k in range(3))), column(0, 0, 0)),
-        Equal(expected[0, 1], sum(pi[y] * right[y, 0] * right[y, 1] for y in range(3))),
-        mutation=Mutation("with weights 1/3", Equal(sum(right[y, 0] for y in range(3)), S.Zero)),
-        quote=r"\displaystyle=\mathbb{E}_{y\sim\pi_{t}}\left[(\mathbbm{1}_{y=y^{\prime}}-\pi_{%",
-    )
     closed = Matrix(3, 3, lambda i, k: pi[i] * ((1 if i == k else 0) - pi[k])).as_immutable()
     yield paper("eq. 101", sizes="3 symbols").says(
-        "That is pi(y') (1[y' = y''] - pi(y'')).",
+        "E of the products (100), whose factors 1[y = y'] - pi(y') have mean 0, is pi(y') (1[y' = y''] - pi(y'')).",
         Equal(expected, closed),
+        Equal(column(*(sum(pi[y] * right[y, k] for y in range(3)) for k in range(3))), column(0, 0, 0)),
         mutation=Mutation("+ pi(y'')", Equal(expected[0, 1], pi[0] * pi[1])),
         quote=r"\displaystyle=\pi_{t}(y^{\prime})(\mathbbm{1}_{y^{\prime}=y^{\prime\prime}}-% \pi_{t}(y^{\prime\prime})) (101)",
     )

@@ -12,7 +12,7 @@ Changes of parameters are smooth: near a point they are given to second order by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -23,7 +23,7 @@ from sympy import ImmutableDenseMatrix as Matrix
 from derivations.claim import Correction, Entry, Equal, Expands, Fails, Less, Mutation, Source, Tends, changed
 from derivations.prover.identity import column
 
-__all__ = ["letters", "symmetric"]
+__all__ = ["letters", "paper", "symmetric"]
 
 paper = Source("ollivier-2013-riemannian-metrics-ii")
 eta, eps = Symbol("eta", positive=True), Symbol("epsilon", real=True)
@@ -83,29 +83,32 @@ def gradients() -> Iterator[Entry]:
     turned = Symbol("phi", real=True)
     rotation = Matrix([[cos(turned), -sin(turned)], [sin(turned), cos(turned)]])
     in_basis = A * at_start(gradient(function(A * psi), psi), psi)
-    yield paper("eq. 36, other bases", sizes="2 parameters").says(
+    yield paper("eq. 36, other bases", given="A can be inverted", sizes="2 parameters").says(
         "Gradient ascent depends on the numbers that stand for the parameters: in another basis, theta = A psi, it moves theta "
-        "by eta A A^T df/dtheta, which is the same only if the basis is orthogonal.",
+        "by eta A A^T df/dtheta, which is the same only if the basis is orthogonal, and is the step of the metric (A A^T)^-1.",
         Equal(in_basis, A * A.T * slope),
         Fails(Equal(A * A.T, eye(2))),
         Equal((rotation * rotation.T).applyfunc(_trig), eye(2)),
+        Equal(square(step, (A * A.T).inv()), square(A.inv() * step, eye(2))),
         mutation=changed("in another basis read as the same step", rhs=slope),
         quote="a non-orthogonal change of basis in parameter space will yield different learning trajectories",
     )
-    inner = A.inv()
-    moved = eta * M.inv() * slope
-    stationary = slope + H * moved - M * moved / eta
-    yield paper("eq. 38", given="A can be inverted", sizes="2 parameters").says(
-        "With (theta - theta')^T M (theta - theta') for the squared distance the update is theta + eta M^-1 df/dtheta; a linear "
-        "change of basis theta = A psi amounts to M = (A A^T)^-1, which is positive definite.",
-        *(Tends(each, eta, 0, S.Zero) for each in stationary),
-        Equal((A * A.T).inv() * in_basis, slope),
-        Equal(square(step, (A * A.T).inv()), square(inner * step, eye(2))),
-        mutation=Mutation("M^-1 read as M", Tends((slope + (H - M / eta) * eta * M * slope)[0], eta, 0, S.Zero)),
-        remark="the first statements say that the penalized maximum is stationary there up to O(eta)",
+    best = eta * (M - eta * H).inv() * slope
+    nearby = paper("eq. 38", given=("f is smooth", "eta is small", "M can be inverted"), sizes="2 parameters").says(
+        "With (theta - theta')^T M (theta - theta') for the squared distance the maximum of f - |theta - theta'|^2/(2 eta) is "
+        "the update theta + eta M^-1 df/dtheta, up to O(eta^2).",
+        Equal(slope + H * best - M * best / eta, zeros(2, 1)),
+        *(Expands(best[k], eta, eta * (M.inv() * slope)[k], 2) for k in (0, 1)),
+        mutation=changed("M^-1 read as M", terms=eta * (M * slope)[0]),
+        remark="f with slopes and Hessian H at theta",
         quote=r"a linear change of basis for \theta amounts to replacing \left\|\theta-\theta^{\prime}\right\|^{2} with (\theta-"
         r"\theta^{\prime})^{\!\top}\!M(\theta-\theta^{\prime}) with M a symmetric, positive-definite matrix",
     )
+    words = "The gradient step eta df/dtheta is the maximum of f - |theta - theta'|^2/(2 eta) up to O(eta^2): (38) with M = 1."
+    approximate = r"for small enough learning rates \eta (where \approx means “up to O(\eta^{2}) when \eta\to 0”)"
+    yield paper("eq. 1").repeats(nearby, approximate, words)
+    yield paper("eq. 37").repeats(nearby, r"where the equality holds up to an approximation O(\eta^{2}) for small \eta", words)
+    yield nearby
     distance = square(psi, M) / 2
     law = at_start(second_slopes(put(distance, psi, near(psi)), psi), psi)
     yield paper("eq. 39", given=SMOOTH, sizes="2 parameters").says(
@@ -248,27 +251,10 @@ def divergences() -> Iterator[Entry]:
         quote=r"if the actual training sequence starts with the letter a, a gradient ascent based on D_{2} will not care how a "
         r"change of \theta affects the probability of sequences starting with a b",
     )
-    ratio = {
-        (past, x): Symbol(f"l_{{{past}{x}}}", real=True)
-        for n in range(3)
-        for past in map("".join, product("ab", repeat=n))
-        for x in "ab"
-    }
-    p = {past: Symbol(f"p_{{{past or '0'}}}", real=True) for past, _ in ratio}
-
-    def drawn(word: str) -> Expr:
-        return _product(p[word[:t]] if x == "a" else 1 - p[word[:t]] for t, x in enumerate(word))
-
-    sequences = [*map("".join, product("ab", repeat=3))]
-    left = sum((drawn(w) * sum(ratio[w[:t], w[t]] for t in range(3)) for w in sequences), S.Zero)
-    right = sum((drawn(past) * (p[past] * ratio[past, "a"] + (1 - p[past]) * ratio[past, "b"]) for past in p), S.Zero)
-    yield paper("footnote 9", sizes="2 symbols, sequences of 2 and 3").says(
+    yield paper("footnote 9").repeats(
+        on_the_mean,
+        r"Indeed one has D_{1}=\mathbb{E}_{x\sim\Pr\nolimits\nolimits_{\theta}}\ln\frac{\Pr\nolimits",
         "D_1 is the sum over t of the mean, over pasts drawn from the model, of KL(pi_t | pi_t').",
-        Equal(Symbol("D_1"), right, {Symbol("D_1"): left}),
-        Equal(d1, kl("") + chance("u", "a", "") * kl("a") + chance("u", "b", "") * kl("b")),
-        mutation=Mutation("the past's probability left out", Equal(d1, kl("") + kl("a") + kl("b"))),
-        remark="letters l for log(pi/pi') in sequences of 3, and sequences of 2 in full",
-        quote=r"Indeed one has D_{1}=\mathbb{E}_{x\sim\Pr\nolimits\nolimits_{\theta}}\ln\frac{\Pr\nolimits",
     )
 
 
@@ -338,18 +324,16 @@ def energies(t: int) -> Matrix:
     return Matrix([sum((a[i, t] * dw[i][y] for i in UNITS), S.Zero) for y in SYMBOLS])
 
 
-def information() -> Matrix:
-    """(50) with the indices it should have, pi(y) (1_{y=y'} - pi(y')) a_i a_i', summed over time."""
+def information(second: Callable[[int, int], int] = lambda y, z: y) -> Matrix:
+    """(50) with the index y that it should have, pi(z) (1_{z=y} - pi(y)) a_i a_i', summed over time; or with another."""
     pairs = [(i, y) for i in UNITS for y in SYMBOLS]
-    return Matrix(
-        4,
-        4,
-        lambda r, c: sum((_share(pairs[r][1], pairs[c][1], t) * a[pairs[r][0], t] * a[pairs[c][0], t] for t in TIMES), S.Zero),
-    )
 
+    def entry(r: int, c: int) -> Expr:
+        (i, y), (k, z) = pairs[r], pairs[c]
+        of = second(y, z)
+        return sum((prob[z, t] * (int(z == of) - prob[of, t]) * a[i, t] * a[k, t] for t in TIMES), S.Zero)
 
-def _share(y: int, z: int, t: int) -> Expr:
-    return prob[y, t] * (int(y == z) - prob[z, t])
+    return Matrix(4, 4, entry)
 
 
 def loglik(word: str) -> tuple[Matrix, Matrix]:
@@ -387,6 +371,27 @@ def writing_weights() -> Iterator[Entry]:
         remark="for 2 units, 2 symbols, 2 steps; the quasi-diagonal inverse of Section 2 keeps only y = y' and is not affected",
         quote="This is a full matrix whose inversion can be costly",
     )
+    # The symbol y'' of the print, which no sum binds, read as a: any choice has to serve.
+    unbound = information(lambda y, z: 0)
+    flat = Matrix(FLAT)
+    yield paper("eq. 49").says(
+        "The norm is sum pi(y') (1[y' = y''] - pi(y'')) a_i a_i' dw_iy dw_i'y'.",
+        Equal(norm, square(flat, unbound)),
+        correction=Correction(
+            "With y in place of y'', which nothing binds: pi(y') (1[y' = y] - pi(y)).", Equal(norm, square(flat, information()))
+        ),
+        remark="y'' read as the symbol a; 2 units, 2 symbols, 2 steps",
+        quote=r"\pi_{t}(y^{\prime})(\mathbbm{1% }_{y^{\prime}=y^{\prime\prime}}-\pi_{t}(y^{\prime\prime}))a^{t}_{i}a^{t}_{i^{",
+    )
+    yield paper("eq. 50").says(
+        "The Fisher matrix of w_iy and w_i'y' is sum pi(y') (1[y' = y''] - pi(y'')) a_i a_i', the negative Hessian.",
+        Equal(-loglik("ab")[1], unbound),
+        correction=Correction(
+            "With y in place of y'': pi(y') (1[y' = y] - pi(y)) a_i a_i'.", Equal(-loglik("ab")[1], information())
+        ),
+        remark="the same index as in (49)",
+        quote=r"I_{w_{iy}w_{i^{\prime}y^{\prime}}}=\sum_{t}\pi_{t}(y^{\prime})(\mathbbm{1}_{y^",
+    )
     units, symbols, steps = (Symbol(name, positive=True) for name in ("N", "A", "T"))
     yield paper("remark 7").says(
         "For the writing weights the Hessian is easily computed, and there is no reason not to use it.",
@@ -420,6 +425,27 @@ def each_time() -> Iterator[Entry]:
         remark="all theta^t equal theta, so all have the same J",
         quote="If the metric used on the time-unfolded network is reparametrization-invariant, then "
         "so will be the metric on the recurrent network",
+    )
+    g = [letters(f"g^{t}", 2) for t in (0, 1)]
+    apart = [metrics[t].inv() * g[t] for t in (0, 1)]
+    spread = sum((square(apart[t] - step, metrics[t]) for t in (0, 1)), S.Zero)
+    joint = (metrics[0] + metrics[1]).inv() * (g[0] + g[1])
+    yield paper("eq. 52", given="the metric of each time can be inverted", sizes="2 steps, 2 parameters").says(
+        "Its step is the time-independent update that is nearest to the separate updates, in the sum of the norms.",
+        Equal(put(gradient(spread, step), step, joint), zeros(2, 1)),
+        mutation=Mutation("the mean of the updates", Equal(joint, (apart[0] + apart[1]) / 2)),
+        remark="footnote 10 says when those of single times cannot be inverted",
+        quote=r"this amounts to making independent updates for each \theta^{t} and then finding the time-independent update",
+    )
+    samples = [letters(f"l^{k}", 2) for k in (1, 2)]
+    outer = sum((each * each.T for each in samples), zeros(2, 2)) / 2
+    in_psi = sum((J.T * each * (J.T * each).T for each in samples), zeros(2, 2)) / 2
+    yield paper("eq. 53", given=SMOOTH, sizes="2 samples, 2 parameters").says(
+        "The outer product metric C transforms as a metric: in other coordinates, with slopes J, it is J^T C J.",
+        Equal(in_psi, J.T * outer * J),
+        mutation=changed("J^T C J read as J C J^T", rhs=J * outer * J.T),
+        remark="the gradient step then is the same, as in (40)",
+        quote="and this gradient direction is parametrization-invariant",
     )
     lengths = letters("l", 2, positive=True)
     yield paper("sec. 3.3, sum of norms").says(

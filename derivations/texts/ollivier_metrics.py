@@ -1,7 +1,6 @@
-r"""Ollivier 2013, sections 3.1 to 3.5, equation by equation: the gradient step, metrics of a softmax output and of networks.
+r"""Ollivier 2013, sections 3.2, 3.4 and 3.5, equation by equation: metrics of a softmax output and of networks.
 
     2 KL(pi | pi + d) = sum d^2/pi + O(d^3)                            (44), (45)
-    I = sum_t pi(y) (1[y = y'] - pi(y')) a_i a_i'                      (50), printed with an index y'' that nothing binds
     B_i^2 (dV_i/dtheta_k)(dV_i/dtheta_k')                              (55)
     m_i(t) = s'^2 var_pi(w_i) + sum_j (dV_j(t+1)/dV_i(t))^2 m_j(t+1)   (63)
 
@@ -16,69 +15,27 @@ from sympy import Derivative, Expr, Function, ImmutableDenseMatrix, Matrix, S, S
 from sympy import symbols as letters
 
 from derivations.claim import Correction, Entry, Equal, Expands, Fails, Mutation, changed
-from derivations.prover import symbols
 from derivations.prover.identity import column
-from derivations.texts.ollivier_networks import SIZES, activities, log_pi, paper, probabilities, scores, step_of, writing
+from derivations.texts.ollivier_networks import activities, log_pi, paper, probabilities, scores, step_of, writing
 
-__all__ = ["pairs", "symmetric"]
-
-eps, eta = Symbol("eps", real=True), Symbol("eta", positive=True)
+eps = Symbol("eps", real=True)
 s = Function("s", real=True)
 E = list(letters("E_1:4", real=True))
 pi = probabilities(E)
 
 
-def symmetric(name: str) -> ImmutableDenseMatrix:
-    a, b, c = letters(f"{name}_1:4", real=True)
-    return ImmutableDenseMatrix([[a, b], [b, c]])
-
-
-def pairs(name: str) -> ImmutableDenseMatrix:
-    return ImmutableDenseMatrix(list(letters(f"{name}_1:3", real=True)))
-
-
-def penalized_steps() -> Iterator[Entry]:
-    """Eqs. (36) and (37), which the introduction has as (1)."""
-    g, d, K = pairs("g"), pairs("x"), symmetric("k")
-    penalized = (g.T * d)[0] + (d.T * K * d)[0] / 2 - (d.T * d)[0] / (2 * eta)
-    solved = eta * (ImmutableDenseMatrix.eye(2) - eta * K).inv() * g
-    slopes = ImmutableDenseMatrix([Derivative(penalized, u) for u in d])
-    step = paper("eq. 37", given=("f is smooth", "eta is small"), sizes="2 parameters").says(
-        "The gradient step eta f' is the maximum of f - |theta - theta'|^2/(2 eta) up to O(eta^2).",
-        Equal(slopes.subs(dict(zip(d, solved, strict=True)), simultaneous=True), column(0, 0)),
-        *(Expands(solved[k], eta, eta * g[k], 2) for k in (0, 1)),
-        mutation=changed("1/(2 eta) read as 1/eta", terms=eta * g[0] / 2),
-        remark="for f with slopes g and Hessian K at theta; with c/(2 eta) for 1/(2 eta) it would be the step of eta/c",
-        quote=r"where the equality holds up to an approximation O(\eta^{2}) for small \eta",
-    )
-    yield paper("eq. 1").repeats(
-        step, r"for small enough learning rates \eta (where \approx means “up to O(\eta^{2}) when \eta\to 0”)"
-    )
-    yield step
-
-
 def of_probabilities() -> Iterator[Entry]:
-    """Eqs. (44) to (47)."""
+    """Eqs. (44), (45) and (47)."""
     a, b = letters("pi_1 pi_2", positive=True)
     u, w_ = letters("delta_1 delta_2", real=True)
     whole, moves = [a, b, 1 - a - b], [u, w_, -u - w_]
     divergence = 2 * sum(k * (log(k) - log(k + eps * d)) for k, d in zip(whole, moves, strict=True))
     norm = sum(d**2 / k for k, d in zip(whole, moves, strict=True))
-    yield paper("eq. 44", given="delta sums to 0", sizes="3 symbols").says(
-        "2 KL(pi | pi + delta) is of second order in delta.",
-        Expands(divergence, eps, S.Zero, 2),
-        mutation=changed(
-            "delta does not sum to 0",
-            expression=2 * sum(k * (log(k) - log(k + eps * d)) for k, d in zip(whole, [u, w_, u], strict=True)),
-        ),
-        quote=r"the square distance between two infinitesimally close probability distributions \pi "
-        r"and \pi+\hskip 0.5pt\delta\hskip-0.5pt\pi is",
-    )
-    yield paper("eq. 45", given="delta sums to 0", sizes="3 symbols").says(
-        "At second order it is sum delta^2/pi = E (delta log pi)^2.",
+    yield paper("eq. 45", given=("delta sums to 0", "pi is positive, and sums to 1"), sizes="3 symbols").says(
+        "2 KL(pi | pi + delta), (44), is at second order sum delta^2/pi = E (delta log pi)^2.",
         Expands(divergence, eps, eps**2 * norm, 3),
         Equal(sum(k * (d / k) ** 2 for k, d in zip(whole, moves, strict=True)), norm),
-        mutation=changed("without the 2 of (44)", expression=divergence / 2),
+        mutation=changed("without the 2", expression=divergence / 2),
         quote=r"\displaystyle=\sum_{x\in\mathcal{A}}\frac{(\hskip 0.5pt\delta\hskip-0.5pt\pi(x",
     )
     curvature = [Matrix(3, 3, lambda i, k, y=y: -Derivative(log_pi(E, y), E[i], E[k])).as_immutable() for y in range(3)]
@@ -89,85 +46,6 @@ def of_probabilities() -> Iterator[Entry]:
         mutation=changed("of log pi", lhs=-curvature[0]),
         quote=r"By a property of exponential families, this is also, for any y^{\prime\prime}, the Hessian of "
         r"-\log\pi_{t}(y^{\prime\prime}) with respect to the variables E^{t}",
-    )
-
-
-def of_writing_weights() -> Iterator[Entry]:
-    """Eqs. (49) and (50)."""
-    w = writing(2)
-    gain = [log_pi(scores(activities, w), y) for y in range(2)]
-    q = probabilities(scores(activities, w))
-    dw = ImmutableDenseMatrix(3, 2, lambda i, y: Symbol(f"dw_{{{i}{y + 1}}}", real=True))
-    exact = sum(q[y] * sum(Derivative(gain[y], w[i, k]) * dw[i, k] for i in range(3) for k in range(2)) ** 2 for y in range(2))
-
-    def quadratic(entry: Expr) -> Expr:
-        return sum(
-            entry(y, k) * activities[i] * activities[j] * dw[i, y] * dw[j, k]
-            for y in range(2)
-            for k in range(2)
-            for i in range(3)
-            for j in range(3)
-        )
-
-    def kronecker(y: int, k: int) -> int:
-        return 1 if y == k else 0
-
-    free = 0  # the symbol y'' of the print, which no sum binds: any choice has to serve
-    yield paper("eq. 49").says(
-        "The norm is sum pi(y') (1[y' = y''] - pi(y'')) a_i a_i' dw_iy dw_i'y'.",
-        Equal(exact, quadratic(lambda y, k: q[k] * (kronecker(k, free) - q[free]))),
-        correction=Correction(
-            "With y in place of y'', which nothing binds: pi(y') (1[y' = y] - pi(y)).",
-            Equal(exact, quadratic(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),
-        ),
-        remark=f"y'' read as the first symbol; {SIZES}, two symbols, one step",
-        quote=r"\pi_{t}(y^{\prime})(\mathbbm{1% }_{y^{\prime}=y^{\prime\prime}}-\pi_{t}(y^{\prime\prime}))a^{t}_{i}a^{t}_{i^{",
-    )
-    hessian = Matrix(2, 2, lambda y, k: -Derivative(gain[0], w[1, y], w[2, k])).as_immutable()
-
-    def information(entry: Expr) -> ImmutableDenseMatrix:
-        return Matrix(2, 2, lambda y, k: entry(y, k) * activities[1] * activities[2]).as_immutable()
-
-    yield paper("eq. 50").says(
-        "The Fisher matrix of w_iy and w_i'y' is sum pi(y') (1[y' = y''] - pi(y'')) a_i a_i', the negative Hessian.",
-        Equal(hessian, information(lambda y, k: q[k] * (kronecker(k, free) - q[free]))),
-        correction=Correction(
-            "With y in place of y'': pi(y') (1[y' = y] - pi(y)) a_i a_i'.",
-            Equal(hessian, information(lambda y, k: q[k] * (kronecker(k, y) - q[y]))),
-        ),
-        remark="the same index as in (49); i = 1 and i' = 2, two symbols, one step",
-        quote=r"I_{w_{iy}w_{i^{\prime}y^{\prime}}}=\sum_{t}\pi_{t}(y^{\prime})(\mathbbm{1}_{y^",
-    )
-
-
-l1, l2, k1, k2 = letters("l_1 l_2 k_1 k_2", real=True)
-C = ImmutableDenseMatrix([[l1**2 + k1**2, l1 * l2 + k1 * k2], [l1 * l2 + k1 * k2, l2**2 + k2**2]]) / 2
-
-
-def sums_over_time() -> Iterator[Entry]:
-    """Eqs. (52) and (53): norms add, and outer products are an average."""
-    M, N, g, h, d = symmetric("m"), symmetric("n"), pairs("g"), pairs("h"), pairs("x")
-    each = (M.inv() * g, N.inv() * h)
-    spread = sum((((k - d).T * L * (k - d))[0] for k, L in zip(each, (M, N), strict=True)), S.Zero)
-    joint = (M + N).inv() * (g + h)
-    yield paper("eq. 52", given="M_t is invertible at each t", sizes="2 steps, 2 parameters").says(
-        "Its step is the time-independent update that is nearest to the separate updates, in the sum of the norms.",
-        Equal(
-            ImmutableDenseMatrix([Derivative(spread, u) for u in d]).subs(dict(zip(d, joint, strict=True)), simultaneous=True),
-            column(0, 0),
-        ),
-        mutation=Mutation("the mean of the updates", Equal(joint, (each[0] + each[1]) / 2)),
-        remark="footnote 10 says when M_t is not invertible",
-        quote=r"this amounts to making independent updates for each \theta^{t} and then finding the time-independent update",
-    )
-    A = symbols.weights("A", 2, 2)
-    other = [A.T * ImmutableDenseMatrix([l1, l2]), A.T * ImmutableDenseMatrix([k1, k2])]
-    yield paper("eq. 53", sizes="2 samples, 2 parameters").says(
-        "The outer product metric C transforms as a metric: in coordinates theta = A phi it is A^T C A.",
-        Equal((other[0] * other[0].T + other[1] * other[1].T) / 2, A.T * C * A),
-        mutation=changed("A^T C A read as A C A^T", rhs=A * C * A.T),
-        remark="the gradient step then transforms as in eq. 40",
-        quote="and this gradient direction is parametrization-invariant",
     )
 
 

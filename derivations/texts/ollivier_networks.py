@@ -48,7 +48,7 @@ def log_pi(energies: Sequence[Expr], y: int) -> Expr:
 
 
 def likelihood() -> Iterator[Entry]:
-    """Eqs. (2) to (4)."""
+    """Eqs. (2) and (3)."""
     theta = Symbol("theta", real=True)
     p = Function("P", positive=True)(theta)
     yield paper("eq. 2").says(
@@ -70,23 +70,15 @@ def likelihood() -> Iterator[Entry]:
         remark="p_k is the probability of the first k symbols",
         quote=r"\displaystyle=\operatorname*{arg\,max}_{\theta}\sum_{t}\log\Pr\nolimits",
     )
-    chi = [Symbol(f"chi_{k}", real=True) for k in (1, 2, 3)]
-    chosen = sum(c * log(k) for c, k in zip(chi, partial, strict=True))
-    yield paper("eq. 4", sizes="3 symbols read").says(
-        "With only some symbols to be predicted, the sum with chi_t is the log-probability of those given the others.",
-        Equal(chosen.subs(dict(zip(chi, (0, 1, 0), strict=True))), log(joint[1] / joint[0])),
-        Equal(chosen.subs(dict.fromkeys(chi, 1)), log(joint[2])),
-        mutation=changed("chi read as 1 - chi", lhs=chosen.subs(dict(zip(chi, (1, 0, 1), strict=True)))),
-        quote=r"In this case the problem is to find the \theta maximizing the probability of those symbols to be predicted",
-    )
 
 
 def transitions() -> Iterator[Entry]:
-    """Eqs. (5) to (7)."""
+    """Eqs. (4) to (7)."""
     word = [Symbol(f"p_{k}", positive=True) for k in range(5)]
     labels = [S(t % 2) for t in range(4)]
-    yield paper("eq. 5", sizes="2 pairs").says(
-        "chi_t = 1 for what is to be predicted, else 0: of y_0 z_0 y_1 z_1 it leaves the labels z, given all before them.",
+    yield paper("eq. 4", sizes="2 pairs").says(
+        "sum_t chi_t log Pr(x_t | ...), with chi_t = 1 for what is to be predicted and else 0, leaves of y_0 z_0 y_1 z_1 the "
+        "labels z, given all before them.",
         Equal(sum(c * log(word[t + 1] / word[t]) for t, c in enumerate(labels)), log(word[2] / word[1] * word[4] / word[3])),
         mutation=changed(
             "0 for what is to be predicted and 1 otherwise",
@@ -100,12 +92,15 @@ def transitions() -> Iterator[Entry]:
     pi = probabilities(scores(activities, w))
     shift = {w[1, y]: w[1, y] + z for y in range(3)}
     yield paper("eq. 6", sizes="2 units beside unit 0, 3 symbols").says(
-        "pi is a distribution, and adding one number to all weights of a unit changes nothing.",
+        "pi is a distribution. Each unit sways the odds by a factor, log pi(x) - log pi(y) = sum_i a_i (w_ix - w_iy), and so the "
+        "result by a large enough weight; adding one number to all weights of a unit changes nothing.",
         Equal(sum(pi), S.One),
+        Equal(pi[0] / pi[1], exp(sum(activities[i] * (w[i, 0] - w[i, 1]) for i in range(3)))),
+        Tends(1 / (1 + exp(-u * alpha)), alpha, oo, S.One),
         Equal(column(*(k.subs(shift, simultaneous=True) for k in pi)), column(*pi)),
         mutation=Mutation("to one weight only", Equal(pi[0].subs(w[1, 0], w[1, 0] + z), pi[0])),
-        quote=r"the network outputs a random symbol x\in\mathcal{A} with probabilities given by the exponential of the writing "
-        r"weights weighted by the activation levels at that time",
+        remark="printed again as (14) and (46); of two symbols, with a > 0 for u and w for alpha in the limit",
+        quote="This allows any active unit to sway the result by using a large enough weight",
     )
     steps = [Symbol(f"pi_{k}", positive=True) for k in (1, 2, 3)]
     q = Symbol("q", real=True)
@@ -171,7 +166,7 @@ def recurrent_and_gated() -> Iterator[Entry]:
 
 
 def leaky_networks() -> Iterator[Entry]:
-    """Eqs. (12) to (14)."""
+    """Eqs. (12) and (13)."""
     tau = ImmutableDenseMatrix(3, 2, lambda i, j: Symbol(f"tau_{{{i}{j + 1}}}", real=True))
     states = symbols.state(2)
     drive = [sum((tau[i, j] * ([1, s(states[0]), s(states[1])][i]) for i in range(3)), S.Zero) for j in range(2)]
@@ -191,15 +186,6 @@ def leaky_networks() -> Iterator[Entry]:
         Equal(**steps_to(field, column(*states) + column(*drive))),
         mutation=Mutation("without the + V_j", Equal(**steps_to(field, drive))),
         quote="Gated leaky neural networks are obtained by the obvious time discretization of this evolution equation",
-    )
-    w, weight = writing(2), Symbol("w", real=True)
-    pi = probabilities(scores(activities, w))
-    yield paper("eq. 14", sizes="2 units beside unit 0, 2 symbols").says(
-        "Each unit sways the odds by a factor: log pi(x) - log pi(y) is sum_i a_i (w_ix - w_iy).",
-        Equal(pi[0] / pi[1], exp(sum(activities[i] * (w[i, 0] - w[i, 1]) for i in range(3)))),
-        Tends(1 / (1 + exp(-u * weight)), weight, oo, S.One),
-        mutation=changed("w_ix - w_iy read as w_ix", rhs=exp(sum(activities[i] * w[i, 0] for i in range(3)))),
-        quote="This allows any active unit to sway the result by using a large enough weight",
     )
 
 
@@ -261,7 +247,7 @@ def backward_pass() -> Iterator[Entry]:
 
 
 def transition_metric() -> Iterator[Entry]:
-    """Eqs. (26) to (29)."""
+    """Eqs. (27) to (29)."""
     _, V, _, _ = step_of(0)
     first, second, c1, c2 = (Symbol(name, real=True) for name in ("a_11", "a_12", "c_1", "c_2"))
     other = [Symbol("a_21", real=True), Symbol("a_22", real=True)]
@@ -271,19 +257,8 @@ def transition_metric() -> Iterator[Entry]:
             [c1**2 * first * second + c2**2 * other[0] * other[1], c1**2 * second**2 + c2**2 * other[1] ** 2],
         ]
     )
-    k1, k2 = Symbol("k_1", real=True), Symbol("k_2", real=True)
-    form = (ImmutableDenseMatrix([[k1, k2]]) * gram * ImmutableDenseMatrix([k1, k2]))[0]
-    yield paper("eq. 26", sizes="2 units, 2 steps").says(
-        "The matrix sum_t a_i a_i' m is not negative: its form is sum_t m (sum_i a_i k_i)^2.",
-        Equal(form, c1**2 * (first * k1 + second * k2) ** 2 + c2**2 * (other[0] * k1 + other[1] * k2) ** 2),
-        mutation=changed(
-            "m of one step negative", rhs=c1**2 * (first * k1 + second * k2) ** 2 - c2**2 * (other[0] * k1 + other[1] * k2) ** 2
-        ),
-        remark="m = c^2",
-        quote=r"\tilde{M}^{(jy)}_{ii^{\prime}}=\sum_{t=0}^{T-1}\mathbbm{1}_{x_{t}=y}\,a^{t}",
-    )
     yield paper("eq. 27", sizes="2 units").says(
-        "With one step the matrix has rank one; the dampening makes it invertible.",
+        "With one step the matrix (26) has rank one; the dampening makes it invertible.",
         Equal(gram.subs(c2, 0).det(), S.Zero),
         Equal((gram.subs(c2, 0) + eye(2)).det(), 1 + c1**2 * (first**2 + second**2)),
         mutation=changed("with two steps", lhs=gram.det()),

@@ -14,7 +14,7 @@ from typing import Any
 from sympy import E, Integer, Rational, S, Symbol, floor, log, oo, pi, sqrt
 
 from derivations.claim import Cases, Correction, Entry, Equal, Every, Less, Mutation, Rounds, Tends, changed
-from derivations.prover.symbols import product_of, together
+from derivations.prover.symbols import product_of
 from derivations.texts.ollivier_experiments import log2, paper
 
 q = Symbol("q", positive=True)
@@ -421,14 +421,6 @@ def connectivity() -> Iterator[Entry]:
 
 def passes() -> Iterator[Entry]:
     """How many examples, passes and steps, and what a^n b^n costs a model that has seen ten lengths."""
-    yield paper("intro., failure rate").says(
-        "A failure rate of 75 % within 50 million examples is the success rate of 25 % of section 4.",
-        Equal(product_of(50000, 1000), S(50) * 10**6),
-        Equal(together(75, 25), S(100)),
-        mutation=changed("50,000 minibatches read as 5,000", lhs=product_of(5000, 1000)),
-        remark="50,000 minibatches of 1,000 instances",
-        quote="using at most 50,000 minibatches of 1,000 instances each",
-    )
     yield paper("sec. 4, XOR, 2,000 passes").says(
         "Runs of 1,500 passes show that 6 of 8 have low error rates within 2,000.",
         Less(S(2000), S(1500)),

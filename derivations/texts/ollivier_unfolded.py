@@ -13,29 +13,17 @@ from typing import Any
 from sympy import Expr, Function, S, Symbol, exp, log, sqrt, zeros
 from sympy import ImmutableDenseMatrix as Matrix
 
-from derivations.claim import Correction, Entry, Equal, Fails, Less, Mutation, Source, changed
+from derivations.claim import Correction, Entry, Equal, Fails, Less, Mutation, changed
+from derivations.texts.ollivier_invariance import letters, paper, symmetric
 
-__all__ = ["paper", "TIMES", "UNITS", "eps", "eta", "link", "moduli_of", "real", "source", "symmetric", "total", "vector"]
+__all__ = ["paper", "TIMES", "UNITS", "eps", "eta", "link", "moduli_of", "real", "source", "total"]
 
-paper = Source("ollivier-2013-riemannian-metrics-ii")
 UNITS, SYMBOLS, TIMES, WORD = (1, 2), (0, 1), (0, 1, 2), (0, 0, 1)
 eta, eps = Symbol("eta", positive=True), Symbol("epsilon", positive=True)
 
 
 def real(*names: str) -> tuple[Symbol, ...]:
     return tuple(Symbol(name, real=True) for name in names)
-
-
-def vector(name: str, n: int) -> Matrix:
-    return Matrix(real(*(f"{name}_{k + 1}" for k in range(n))))
-
-
-def symmetric(name: str, n: int) -> Matrix:
-    return Matrix(n, n, lambda i, j: Symbol(f"{name}_{{{min(i, j) + 1}{max(i, j) + 1}}}", real=True))
-
-
-def square(v: Matrix, metric: Matrix) -> Expr:
-    return (v.T * metric * v)[0]
 
 
 def total(terms: Iterator[Expr]) -> Expr:
@@ -172,10 +160,10 @@ def sums_of_squares() -> Iterator[Entry]:
         "The derivative in a parameter is the sum over time of those in its dummies, so the outer product metric is the square "
         "of a sum and the recurrent one the sum of squares: they differ.",
         Equal(shared, parts[0] + parts[1]),
-        Fails(Equal((vector("D", 2)[0] + vector("D", 2)[1]) ** 2, total(each**2 for each in vector("D", 2)))),
+        Fails(Equal((letters("D", 2)[0] + letters("D", 2)[1]) ** 2, total(each**2 for each in letters("D", 2)))),
         mutation=Mutation(
             "the sum of squares read as the square of the sum",
-            Equal((vector("D", 2)[0] + vector("D", 2)[1]) ** 2, total(each**2 for each in vector("D", 2))),
+            Equal((letters("D", 2)[0] + letters("D", 2)[1]) ** 2, total(each**2 for each in letters("D", 2))),
         ),
         remark="D the derivatives in the dummies",
         quote="one is a time sum of outer product squares, the other is the outer product square of a time sum",
@@ -204,7 +192,7 @@ def sums_of_squares() -> Iterator[Entry]:
         remark="two steps; printed twice, and right in the decomposition before",
         quote=r"Computing all partial derivatives \frac{\partial\log\pi_{x}(x_{t})}{\partial\theta} for all t and \theta",
     )
-    v, u = vector("v", 2), vector("u", 2)
+    v, u = letters("v", 2), letters("u", 2)
     at_once = Matrix(4, 4, lambda r, k: v[r] * v[k] if r < 2 and k < 2 else u[r - 2] * u[k - 2] if r > 1 and k > 1 else S.Zero)
     yield paper("remark 10, T matrices").says(
         "On a sequence of length T the recurrent unitwise outer product metric is a sum of T matrices of rank 1.",
@@ -223,7 +211,7 @@ def sums_of_squares() -> Iterator[Entry]:
 def averages() -> Iterator[Entry]:
     """Remark 8, and the order of the updates."""
     first, second = symmetric("M^1", 2), symmetric("M^2", 2)
-    slopes = vector("g^1", 2) + vector("g^2", 2)
+    slopes = letters("g^1", 2) + letters("g^2", 2)
     yield paper("remark 8, average").says(
         "For several training sequences the metrics are averaged, and section 2 says summed.",
         Equal((first + second) * (((first + second) / 2).inv() * slopes), slopes),
