@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from sympy import Abs, Expr, Integer, Max, Rational, S, cos, exp, log, sin, sqrt, tanh
 
-__all__ = ["Array", "Equations", "columns"]
+__all__ = ["ELEMENTWISE", "Array", "Equations", "columns"]
 
 Array: TypeAlias = npt.NDArray[np.object_]
 Operand: TypeAlias = Array | Expr

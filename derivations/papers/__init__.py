@@ -1,0 +1,1 @@
+"""Papers of one's own: equations in LaTeX, read, and judged as claims."""

@@ -1,0 +1,180 @@
+r"""Reads what a paper says of its letters, before its equations: a line each.
+
+    alpha, beta: positive 1/ms           real if nothing else is said; a unit, if any, stands last
+    g: real in (0, 1)                    an interval between numbers, ends in it or not
+    h: function of t                     h is h(t) from then on
+    \sigma: sigmoid                      one of the functions of `FUNCTIONS`
+
+    solves: eq:path is eq:ode, eq:start  a path, the equations that it satisfies, and where it starts
+    code: eq:ode is cell.py:Cell, h is h_1, w is weight_h[0,0]
+
+Markdown has these lines at its top, between two lines ---; TeX in comments that begin with `% ctrnn:`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from sympy import Expr, Function, Rational, Symbol, oo
+from sympy.core.function import UndefinedFunction
+
+from derivations.papers.names import name_of
+from derivations.papers.tokens import Token, Unread
+from derivations.papers.units import Unit, unit_of
+from derivations.twins.written import ELEMENTWISE
+
+__all__ = ["FUNCTIONS", "FrontMatter", "Letter", "front_matter"]
+
+FUNCTIONS = {"sigmoid": ELEMENTWISE["sigma"], "softplus": ELEMENTWISE["softplus"], "relu": ELEMENTWISE["relu"]}
+ASSUMPTIONS = ("real", "positive", "negative", "nonnegative", "nonpositive", "nonzero", "integer")
+IGNORED = ("title", "author", "date", "letters")
+NUMBER = r"-?\d+(?:\.\d+|/\d+)?"
+INTERVAL = re.compile(rf"([(\[])\s*({NUMBER}|-oo)\s*,\s*({NUMBER}|oo)\s*([)\]])")
+
+
+@dataclass(frozen=True)
+class Letter:
+    r"""A letter, or a function if it has arguments.
+
+    Args:    name: as SymPy has it; assumptions: SymPy's words; arguments: of a function, names; interval: the values between
+             two numbers, as a value of any positive letter p, or of one that is not negative; unit: None if nothing is said;
+             in_full: whether a function is always written with its argument, so that a bracket behind it is no factor.
+    """
+
+    name: str
+    assumptions: Mapping[str, bool] = field(default_factory=lambda: {"real": True})
+    arguments: tuple[str, ...] = ()
+    interval: tuple[Expr, Mapping[str, bool], str] | None = None
+    unit: Unit | None = None
+    in_full: bool = False
+
+    @property
+    def symbol(self) -> Symbol | UndefinedFunction:
+        return Function(self.name, **self.assumptions) if self.arguments else Symbol(self.name, **self.assumptions)
+
+    @property
+    def words(self) -> str:
+        """What is assumed, as in `alpha positive`."""
+        kind = " ".join(self.assumptions) + (f" function of {', '.join(self.arguments)}" if self.arguments else "")
+        return f"{self.name} {kind}" + (f" in {self.interval[2]}" if self.interval else "")
+
+
+@dataclass
+class FrontMatter:
+    """The letters by name, the named functions, and what is to be compared with what, by label."""
+
+    letters: dict[str, Letter] = field(default_factory=dict)
+    functions: dict[str, Any] = field(default_factory=dict)
+    solves: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    code: list[tuple[tuple[str, ...], str, dict[str, str]]] = field(default_factory=list)
+
+
+def front_matter(text: str, tex: bool) -> tuple[FrontMatter, str]:
+    r"""Read the lines before the equations; return them, and the text with these lines left empty.
+
+    Raises:  Unread for lines that say nothing of this.
+    """
+    lines = text.splitlines()
+    found = FrontMatter()
+    if tex:
+        said = {n: line.partition(":")[2] for n, line in enumerate(lines) if re.match(r"\s*%\s*ctrnn\s*:", line)}
+    else:
+        end = next((n for n, line in enumerate(lines[1:], 1) if line.strip() == "---"), 0) if lines[:1] == ["---"] else 0
+        if lines[:1] == ["---"] and not end:
+            raise Unread(Token("", "", 1, 1), "the block of lines that begins with --- does not end")
+        said = {n: lines[n] for n in range(1, end)}
+        lines[: end + bool(end)] = [""] * (end + bool(end))
+    for n, line in said.items():
+        if line.strip():
+            _read_line(line, Token("", "", n + 1, 1), found)
+    for letter in list(found.letters.values()):
+        for argument in letter.arguments:
+            within = found.letters.setdefault(argument, Letter(argument))
+            if any(found.letters.get(name, within).arguments for name in within.arguments):
+                raise Unread(Token("", "", 1, 1), f"{letter.name}: functions of functions of functions are not read")
+    return found, "\n".join(lines)
+
+
+def _read_line(line: str, place: Token, found: FrontMatter) -> None:
+    names, colon, words = (part.strip() for part in line.partition(":"))
+    if not colon:
+        raise Unread(place, f"{line.strip()!r} is not of the form `name: words`")
+    if names in IGNORED:
+        return
+    if names == "solves":
+        path, _, equations = words.partition(" is ")
+        found.solves[path.strip()] = tuple(_listed(equations))
+    elif names == "code":
+        labels, _, code = words.partition(" is ")
+        file, *letters = re.split(r",(?![^\[]*\])", code)
+        pairs = dict(part.strip().split(" is ", 1) for part in letters if " is " in part)
+        if len(pairs) < len(letters):
+            raise Unread(place, "`code: LABEL is FILE.py:NAME, LETTER is NAME, ...` says what is what")
+        found.code.append((tuple(_listed(labels)), file.strip(), pairs))
+    else:
+        for name in _listed(names):
+            _declare(name_of(name, place), words, place, found)
+
+
+def _listed(words: str) -> list[str]:
+    return [word.strip() for word in words.split(",") if word.strip()]
+
+
+def _declare(name: str, words: str, place: Token, found: FrontMatter) -> None:
+    if name in found.letters or name in found.functions:
+        raise Unread(place, f"{name} is declared twice")
+    if name == "d":
+        raise Unread(place, "d is kept for derivatives and integrals; call the letter otherwise")
+    if words in FUNCTIONS:
+        found.functions[name] = FUNCTIONS[words]
+        return
+    interval, arguments = None, tuple[str, ...]()
+    if between := re.search(rf"\bin\s*{INTERVAL.pattern}", words):
+        interval = _interval(place, *between.groups())
+        words = words[: between.start()] + words[between.end() :]
+    if function := re.search(r"\bfunction of (\S+(?: and \S+)*)", words):
+        arguments = tuple(name_of(argument, place) for argument in function[1].split(" and "))
+        words = words[: function.start()] + words[function.end() :]
+    assumptions, unit = dict[str, bool](), list[str]()
+    for word in words.replace(",", " ").split():
+        if word in ASSUMPTIONS:
+            assumptions[word] = True
+        elif (near := get_close_matches(word, (*ASSUMPTIONS, *FUNCTIONS, "function"), 1, 0.7)) or unit:
+            raise Unread(place, f"{word!r} is not read" + (f"; did you mean {near[0]!r}?" if near else ": one unit stands last"))
+        else:
+            unit.append(word)
+    try:
+        Symbol(name, **assumptions)
+    except ValueError:
+        raise Unread(place, f"{name} is not {' and '.join(assumptions)}") from None
+    try:
+        measured = unit_of(unit[0]) if unit else None
+    except ValueError as error:
+        raise Unread(place, f"{name}: {error}") from None
+    if interval is not None and set(assumptions) - {"real"}:
+        raise Unread(place, f"{name} has an interval and {', '.join(assumptions)}; the interval is enough")
+    found.letters[name] = Letter(name, assumptions or {"real": True}, arguments, interval, measured)
+
+
+def _interval(place: Token, left: str, low: str, high: str, right: str) -> tuple[Expr, Mapping[str, bool], str]:
+    """All values of an interval as values of a letter p, which is positive, or not negative."""
+    words, p = f"{left}{low}, {high}{right}", Symbol("p")
+    a, b = (-oo if end == "-oo" else oo if end == "oo" else Rational(end) for end in (low, high))
+    if not a < b or (left == "[" and a == -oo) or (right == "]" and b == oo) or (a, b) == (-oo, oo):
+        raise Unread(place, f"{words} is no interval between two numbers, or from one to oo")
+    positive, upward = {"positive": True}, {"nonnegative": True}
+    if b == oo:
+        return a + p, upward if left == "[" else positive, words
+    if a == -oo:
+        return b - p, upward if right == "]" else positive, words
+    if left == right.translate({ord("]"): "["}):
+        return a + (b - a) * 4 * p / (1 + p) ** 2, upward, words
+    if left == "[":
+        return a + (b - a) * p / (1 + p), upward, words
+    if right == "]":
+        return b - (b - a) * p / (1 + p), upward, words
+    return a + (b - a) * p / (1 + p), positive, words

@@ -1,0 +1,358 @@
+r"""Makes claims of a paper's displays: what each step of a chain says follows from what was defined before it.
+
+a letter alone, for the first time, on the left of = or :=     a definition: nothing is proved
+dh/dt = F, h(0) = h_0, for the first time                      supposed from there on, and said so
+lhs = rhs, <=, <, >=, >, \approx, \lim ... = ..., ... + O(x^n)    a claim
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sympy import Add, Basic, Derivative, Dummy, Eq, Expr, Limit, Mul, Pow, Symbol, evaluate, oo
+from sympy.core.function import AppliedUndef
+
+from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Solves, Tends
+from derivations.papers.grammar import COMMANDS, Chain, Order, joined, read_chain
+from derivations.papers.letters import FrontMatter, Letter, front_matter
+from derivations.papers.meaning import Definition, Known, Meaning, Meant
+from derivations.papers.tokens import RELATIONS, Display, Token, Unread, displays, formulas, tokens
+from derivations.papers.units import Compared, Unit, Units, named
+from derivations.prover.statements import Statement
+from derivations.prover.verdict import UNDECIDED, Verdict
+
+__all__ = ["NotRead", "Paper", "read_paper"]
+
+UNITS = "the units of both sides, of terms of sums and of arguments"
+
+
+@dataclass(frozen=True)
+class NotRead:
+    """A formula that is not read, and why: undecided."""
+
+    reason: str
+    kind = "not read"
+
+    def formulas(self) -> tuple[Basic, ...]:
+        return ()
+
+    def says(self) -> None:
+        return None
+
+    def decide(self) -> Verdict:
+        return Verdict(UNDECIDED, 0.0, self.reason)
+
+
+@dataclass
+class Paper:
+    """What was read of a paper: claims, undecided as yet; definitions and what is supposed; displays that say nothing."""
+
+    name: str
+    front: FrontMatter
+    known: Known
+    entries: list[Entry] = field(default_factory=list)
+    said: list[Definition] = field(default_factory=list)
+    skipped: int = 0
+    labels: set[str] = field(default_factory=set)
+    mentioned: set[str] = field(default_factory=set)
+    units: dict[str, Unit | None] = field(default_factory=dict)
+
+
+def read_paper(text: str, name: str, tex: bool) -> Paper:
+    r"""Read a paper.
+
+    Args:    text; name: of its file; tex: whether it is TeX, or else Markdown.
+    Raises:  Unread for front matter that says nothing, for displays that do not end, and for text that redefines commands.
+    """
+    front, rest = front_matter(text, tex)
+    paper = Paper(name, front, Known(front.letters))
+    for display in displays(rest, tex, COMMANDS):
+        _Display(paper, display).read()
+    return paper
+
+
+class _Display:
+    """Reads one display into a paper."""
+
+    def __init__(self, paper: Paper, display: Display) -> None:
+        self.paper, self.display = paper, display
+        self.label = f"line {display.begin.line}"
+
+    def read(self) -> None:
+        try:
+            if self.display.unread:
+                raise Unread(self.display.begin, f"the environment {self.display.unread} is not read; write equation or align")
+            found = list(formulas(tokens(self.display.text, self.display.begin)))
+        except Unread as unread:
+            self._add(self.label, _one_line(self.display.text), NotRead(str(unread)))
+            return
+        for formula in found:
+            self._formula(formula)
+
+    def _formula(self, formula: Sequence[tuple[Token, str]]) -> None:
+        found = [token for token, _ in formula]
+        if not any(token.text in RELATIONS for token in found):
+            self.paper.skipped += 1
+            return
+        self.labels = {token: label for token, label in formula if label}
+        self.label = next(iter(self.labels.values()), f"line {found[0].line}")
+        self.place, paper = found[0], self.paper
+        try:
+            if twice := paper.labels & set(self.labels.values()):
+                raise ValueError(f"the label {min(twice)} is given twice")
+            paper.labels |= set(self.labels.values())
+            defined = {*paper.known.definitions}
+            self._chain(read_chain(found, paper.known.letters, paper.front.functions, defined))
+        except (ValueError, RecursionError) as error:  # Unread among them
+            place = "" if isinstance(error, Unread) else f"line {self.place.line}, column {self.place.column}: "
+            self._add(self.label, joined(found), NotRead(f"{place}{error}"))
+
+    def _chain(self, chain: Chain) -> None:
+        for n, relation in enumerate(chain.relations):
+            if RELATIONS[relation.text] == ":=" and (n or chain.defines is None):
+                raise Unread(relation, ":= stands behind a new letter, or a function of one, which it defines")
+        self.place = chain.relations[0]
+        start = int(RELATIONS[self.place.text] in ("=", ":=") and self._says(chain))
+        self._compare_units(chain)
+        for n in range(start, len(chain.relations)):
+            self.place = chain.relations[n]
+            self._claim(chain, n)
+
+    def _says(self, chain: Chain) -> bool:
+        """Note what the first equation defines or supposes, if it does."""
+        known, (left, right) = self.paper.known, _solved(*chain.sides[:2])
+        said = Definition(left, right, self._label(chain, 0))
+        if said.label in self.paper.front.solves:
+            self._solves(chain, said)
+            return True
+        if chain.defines is not None and not right.has(Order):
+            if said.name in self._behind(right):
+                if RELATIONS[self.place.text] == ":=" or said.name not in known.letters:
+                    raise ValueError(f"{said.name} is defined by itself")
+                return False
+            self._check_new(said.name, chain.defines)
+            known.letters.setdefault(said.name, chain.defines)
+            known.definitions[said.name] = said
+        elif isinstance(left, Derivative) and self._is_free(left.args[0]):
+            value, name = left.args[0], said.name
+            if len(value.args) > 1 and right.has(Derivative):
+                return False
+            if set(left.variables) != set(value.args) or left.expr in {d.expr for d in right.atoms(Derivative)}:
+                raise ValueError(
+                    f"an equation of {name} is read where one derivative, by its one letter, stands alone on the left"
+                )
+            said = known.rates[name] = replace(said, supposed=True)
+        elif isinstance(left, AppliedUndef) and not left.free_symbols & _variables(left, known) and self._is_free(left):
+            said = known.starts[left] = replace(said, supposed=True)
+        else:
+            return False
+        self.paper.said.append(said)
+        return True
+
+    def _check_new(self, name: str, letter: Letter) -> None:
+        if given := [d.label for d in (*self.paper.known.rates.values(), *self.paper.known.starts.values()) if d.name == name]:
+            raise ValueError(
+                f"{name} is restricted already; say `solves: {self.label} is {', '.join(given)}` on top of the paper"
+            )
+        if name in self.paper.mentioned:
+            raise ValueError(f"{name} was used in a claim before this line defines it; put the line before")
+        if letter.interval or set(letter.assumptions) - {"real"}:
+            raise ValueError(f"{letter.words} is declared, and defined here; leave that out, and claim it of the definition")
+
+    def _is_free(self, value: Expr) -> bool:
+        """Whether nothing is said of a function yet, but perhaps its derivative if this is a value."""
+        known, name = self.paper.known, _name(value)
+        return (
+            isinstance(value, AppliedUndef)
+            and name not in known.definitions
+            and value not in known.starts
+            and (name not in known.rates or not value.free_symbols & _variables(value, known))
+        )
+
+    def _behind(self, e: Expr) -> set[str]:
+        """The letters of an expression, and of what defines them."""
+        names = _names(e)
+        return names.union(
+            *(self._behind(self.paper.known.definitions[name].value) for name in names & self.paper.known.definitions.keys())
+        )
+
+    def _check_equation(self, left: Expr, right: Expr) -> None:
+        """Refuse an equation that can only be meant to define or to suppose something: it is true of no letters that are free."""
+        known = self.paper.known
+        for side, other in ((left, right), (right, left)):
+            name = _name(side)
+            if name and name not in known.definitions and side not in known.starts and name not in self._behind(other):
+                if name in known.rates:
+                    raise ValueError(
+                        f"{name} is given by its derivative; say `solves: LABEL is {known.rates[name].label}` on top"
+                    )
+                raise ValueError(
+                    f"{name} stands alone, and was used before; what defines it stands first, with {name} on the left"
+                )
+            slopes = {_name(d.expr) for d in side.atoms(Derivative) if d.expr.args} - {"", *known.definitions, *known.rates}
+            if slopes and not other.has(Derivative):
+                raise ValueError(f"an equation of {min(slopes)} is read where its derivative stands alone on the left")
+
+    def _solves(self, chain: Chain, path: Definition) -> None:
+        known, name = self.paper.known, path.name
+        given = {d.label: d for d in (*known.rates.values(), *known.starts.values())}
+        labels = self.paper.front.solves[path.label]
+        if missing := [label for label in labels if label not in given]:
+            raise ValueError(f"there is no equation of a derivative, and no start, with the label {missing[0]} before this one")
+        equations = [given[label] for label in labels if isinstance(given[label].left, Derivative)]
+        starts = [given[label] for label in labels if not isinstance(given[label].left, Derivative)]
+        if (
+            not equations
+            or len(starts) > 1
+            or any(d.name != name for d in (*equations, *starts))
+            or path.left.args != equations[0].left.expr.args
+        ):
+            raise ValueError(f"{path.label} solves equations of {name}, and starts once")
+        known.rates.pop(name)
+        meaning = Meaning(known)
+        initial = None
+        if starts:
+            known.starts.pop(starts[0].left)
+            initial = (meaning.of(starts[0].left.args[0]), {path.left: meaning.of(starts[0].value)})
+        odes = tuple(Eq(d.left, meaning.of(d.value), evaluate=False) for d in equations)
+        meant = Solves(odes, {path.left: meaning.of(path.value)}, initial)
+        printed = [Eq(d.left, d.value, evaluate=False) for d in (path, *equations, *starts)]
+        words = f"{chain.texts[0]} = {chain.texts[1]} solves {', '.join(labels)}"
+        self._add(path.label, words, Meant(tuple(printed), meant, meaning.within), meaning)
+        known.definitions[name] = path
+
+    def _claim(self, chain: Chain, n: int) -> None:
+        sides, relation = chain.sides[n : n + 2], RELATIONS[chain.relations[n].text]
+        meaning = Meaning(self.paper.known)
+        if relation == "=" and not any(side in (oo, -oo) for side in sides):
+            self._check_equation(*sides)
+        statement = _statement(sides, relation, chain.texts[n + 1], meaning)
+        self.paper.mentioned |= set().union(*map(self._behind, sides))
+        by = [Eq(d.left, d.value, evaluate=False) for d in (*meaning.defined.values(), *meaning.supposed.values())]
+        formulas = (*_printed(sides, relation, chain.texts[n + 1]), *by)
+        printed = Meant(formulas, statement, meaning.within, self._restricted(sides))
+        steps = len(chain.relations) > 1
+        in_row = len(set(self.labels.values())) > 1 and chain.relations[n] in self.labels
+        label = self._label(chain, n) + (f", step {n + 1}" if steps and not in_row else "")
+        self._add(label, f"{chain.texts[n]} {chain.relations[n].text} {chain.texts[n + 1]}", printed, meaning)
+
+    def _restricted(self, sides: Sequence[Expr]) -> str:
+        """The function of which an equation is supposed, and a start, or of which values at several places are compared."""
+        values = set().union(*(side.atoms(AppliedUndef) for side in sides))
+        for name in self.paper.known.rates:
+            places = {f.args for f in values if _name(f) == name}
+            starts = any(_name(f) == name for f in self.paper.known.starts)
+            if len(places) > 1 or (places and starts):
+                return name
+        return ""
+
+    def _label(self, chain: Chain, n: int) -> str:
+        return self.labels.get(chain.relations[n], self.label)
+
+    def _add(self, label: str, words: str, statement: Statement, meaning: Meaning | None = None) -> None:
+        labels = {entry.label for entry in self.paper.entries}
+        while label in labels:
+            label += "'"
+        quote, given = words, tuple[str, ...]()
+        if meaning is not None:
+            assumed = [letter.words for letter in meaning.letters.values() if letter.name not in meaning.known.definitions]
+            words += f" for {'; '.join(assumed)}" if assumed else ""
+            words += f", by {', '.join(meaning.defined)}" if meaning.defined else ""
+            given = tuple(f"{d.left} = {d.value}, {label}" for label, d in meaning.supposed.items())
+        entry = Entry(self.paper.name, label, words, (statement,), given, recorded=UNDECIDED, quote=quote)
+        self.paper.entries.append(entry)
+
+    def _compare_units(self, chain: Chain) -> None:
+        """Add what must be true of units, where any are declared."""
+        letters, found = self.paper.known.letters, self.paper.units
+        sides = [side for side in chain.sides if side not in (oo, -oo) and not side.has(Order)]
+
+        def of_letter(name: str) -> Unit | None:
+            return found[name] if name in found else letters[name].unit if name in letters else None
+
+        units = Units(of_letter)
+        unit = units.same(*sides)
+        if chain.defines is not None and chain.defines.unit is None:
+            found[chain.defines.name] = unit
+        compared = tuple(dict.fromkeys(units.compared))
+        if compared and any(map(of_letter, set().union(*map(_names, sides)))):
+            words = f"The units agree in {chain.text}"
+            self._add(f"{self.label}, units", words, Every(UNITS, lambda: map(_comparison, compared)))
+
+
+def _comparison(compared: Compared) -> Any:
+    term, unit, other, wanted = compared
+    return {f"unit of {term}": named(unit), f"unit of {other}": named(wanted)}, (unit, "=", wanted)
+
+
+def _statement(sides: Sequence[Expr], relation: str, text: str, meaning: Meaning) -> Statement:
+    left, right = sides
+    if relation == "approx":
+        value = meaning.of(left)
+        if value.free_symbols or value.atoms(AppliedUndef) or not re.fullmatch(r"-?\d+(\.\d+)?", text):
+            raise ValueError("\\approx is checked between a number without letters and its decimals")
+        return Rounds(value, text)
+    if relation != "=":
+        lower, upper = map(meaning.of, sides if relation in ("<", "<=") else reversed(sides))
+        return Less(lower, upper, strict=relation in ("<", ">"))
+    if right.has(Order):
+        return _expands(left, right, meaning)
+    if isinstance(left, Limit):
+        body, letter, point, side = meaning.of(left).args
+        return Tends(body, letter, point, meaning.of(right), str(side))
+    if any(side in (oo, -oo) or side.has(Order) for side in sides):
+        raise ValueError("\\infty is read as the end of an integral, and as a limit; O(...) as the last term of a right side")
+    return Equal(meaning.of(left), meaning.of(right))
+
+
+def _expands(left: Expr, right: Expr, meaning: Meaning) -> Statement:
+    terms = list(right.args) if isinstance(right, Add) else [right]
+    rest = [term for term in terms if term.has(Order)]
+    if left.has(Order) or len(rest) != 1 or not isinstance(rest[0], AppliedUndef):
+        raise ValueError("O(...) is read as the last term of a right side")
+    (power,) = rest[0].args
+    letter, order = power.args if isinstance(power, Pow) else (power, 1)
+    if not isinstance(letter, Symbol) or not int(order) == order or order < 1 or letter.name in meaning.known.definitions:
+        raise ValueError(f"O({power}) is read of a letter to a whole power, as it goes to 0")
+    with evaluate(False):
+        kept = Add(*(term for term in terms if term not in rest))
+    return Expands(meaning.of(left), letter, meaning.of(kept), int(order))
+
+
+def _solved(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """tau dh/dt = F is dh/dt = F/tau."""
+    slopes = [factor for factor in left.args if isinstance(factor, Derivative)] if isinstance(left, Mul) else []
+    if len(slopes) != 1 or not isinstance(slopes[0].expr, AppliedUndef):
+        return left, right
+    with evaluate(False):
+        others = [factor for factor in left.args if factor is not slopes[0]]
+        return (left, right) if any(f.has(Derivative) for f in others) else (slopes[0], Mul(right, *(Pow(f, -1) for f in others)))
+
+
+def _printed(sides: Sequence[Expr], relation: str, text: str) -> tuple[Basic, ...]:
+    with evaluate(False):
+        left, right = (side.xreplace({u: Symbol(u.name) for u in side.atoms(Dummy)}) for side in sides)
+    if relation in ("approx", "="):
+        return (Eq(left, Symbol(text) if relation == "approx" else right, evaluate=False),)
+    lower, upper = (left, right) if relation in ("<", "<=") else (right, left)
+    return Less(lower, upper, strict=relation in ("<", ">")).formulas()
+
+
+def _name(e: Expr) -> str:
+    return str(e.func.__name__) if isinstance(e, AppliedUndef) else e.name if isinstance(e, Symbol) else ""
+
+
+def _names(e: Expr) -> set[str]:
+    return {_name(part) for part in e.atoms(Symbol, AppliedUndef) if not isinstance(part, Dummy)}
+
+
+def _variables(value: AppliedUndef, known: Known) -> set[Expr]:
+    letters = (known.letters[name] for name in known.letters[_name(value)].arguments)
+    return {letter.symbol for letter in letters if not letter.arguments}
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

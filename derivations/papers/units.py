@@ -1,0 +1,132 @@
+r"""Finds the units of expressions, and what must agree for them to have one: terms of a sum, both sides, arguments.
+
+A unit is a product of powers of words, (("ms", -1),) for 1/ms. Words are not converted: ms and s are two units. What has a
+letter of which no unit is said has an unknown one, which agrees with all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from sympy import Abs, Derivative, Dummy, Expr, Integral, Limit, Max, Mul, Number, NumberSymbol, Pow, Rational, Subs, Sum, Symbol
+from sympy.core.function import AppliedUndef
+
+__all__ = ["NO_UNIT", "Compared", "Unit", "Units", "named", "unit_of"]
+
+Unit: TypeAlias = tuple[tuple[str, Rational], ...]
+Compared: TypeAlias = tuple[str, Unit, str, Unit]
+NO_UNIT: Unit = ()
+
+
+def unit_of(words: str) -> Unit:
+    r"""Read a unit: ms, 1/ms, mV/ms, ms^-1, mV*ms, or 1 for none.
+
+    Raises:  ValueError for what is no unit.
+    """
+    found, sign = NO_UNIT, 1
+    for part in re.split(r"([*/])", words):
+        factor = re.fullmatch(r"([A-Za-z]+)(?:\^(-?\d+))?|1", part)
+        if part in "*/":
+            sign = -1 if part == "/" else 1
+        elif factor is None:
+            raise ValueError(f"{words!r} is not read: a unit is written as ms, 1/ms, mV/ms or ms^-1")
+        elif factor[1]:
+            found = times(found, ((factor[1], Rational(sign * int(factor[2] or 1))),))
+    return found
+
+
+def times(*units: Unit) -> Unit:
+    powers: dict[str, Rational] = {}
+    for word, power in (pair for unit in units for pair in unit):
+        powers[word] = powers.get(word, Rational(0)) + power
+    return tuple((word, power) for word, power in sorted(powers.items()) if power)
+
+
+def to_the(unit: Unit, power: Rational) -> Unit:
+    return tuple((word, k * power) for word, k in unit if power)
+
+
+def named(unit: Unit) -> str:
+    """Write a unit as a reader would: 1/ms."""
+    above = [f"{word}^{power}" if power != 1 else word for word, power in unit if power > 0]
+    below = [f"{word}^{-power}" if power != -1 else word for word, power in unit if power < 0]
+    return "/".join([" ".join(above) or "1", *below])
+
+
+class Units:
+    """Finds units by the units of letters, and notes what must be equal: (words, unit, words, unit)."""
+
+    def __init__(self, of_letter: Callable[[str], Unit | None]) -> None:
+        self._of_letter = of_letter
+        self.compared: list[Compared] = []
+
+    def of(self, e: Expr) -> Unit | None:
+        """Return the unit of an expression; None where it is not known, or 0, which has all."""
+        if isinstance(e, Symbol | Number | NumberSymbol):
+            return self._of_letter(e.name) if isinstance(e, Symbol) else None if e == 0 else NO_UNIT
+        if e.is_Add or isinstance(e, Max):
+            return self.same(*e.args)
+        if isinstance(e, Mul):
+            units = [self.of(factor) for factor in e.args]
+            return None if None in units else times(*filter(None, units))
+        if isinstance(e, Pow):
+            return self._of_power(*e.args)
+        if isinstance(e, Integral | Derivative | Sum | Limit):
+            return self._of_bound(e)
+        return self._of_function(e)
+
+    def _of_function(self, e: Expr) -> Unit | None:
+        units = [(argument, self.of(argument)) for argument in (e.args[:1] if isinstance(e, Subs) else e.args)]
+        if isinstance(e, AppliedUndef):
+            return self._of_letter(e.func.__name__)
+        if isinstance(e, Abs | Subs):
+            return units[0][1]
+        for argument, unit in units:
+            self._note(argument, unit, "the argument of a function", NO_UNIT)
+        return NO_UNIT
+
+    def same(self, *terms: Expr) -> Unit | None:
+        """Note that terms must have one unit, and return it."""
+        known = [(term, unit) for term in terms if (unit := self.of(term)) is not None]
+        for term, unit in known[1:]:
+            self._note(term, unit, _words(known[0][0]), known[0][1])
+        return known[0][1] if known else None
+
+    def _of_power(self, base: Expr, exponent: Expr) -> Unit | None:
+        self._note(exponent, self.of(exponent), "an exponent", NO_UNIT)
+        unit = self.of(base)
+        power = exponent.doit()
+        if unit is None or isinstance(power, Rational):
+            return None if unit is None else to_the(unit, power)
+        self._note(base, unit, "what is raised to a power that is a letter", NO_UNIT)
+        return NO_UNIT
+
+    def _of_bound(self, e: Expr) -> Unit | None:
+        body = self.of(e.args[0])
+        if isinstance(e, Sum | Limit):
+            return body
+        units = [body, *self._of_variables(e)]
+        return None if None in units else times(*filter(None, units))
+
+    def _of_variables(self, e: Expr) -> Iterator[Unit | None]:
+        if isinstance(e, Derivative):
+            for letter, count in e.variable_count:
+                unit = self.of(letter)
+                yield None if unit is None else to_the(unit, -count)
+        else:
+            for letter, *ends in e.limits:
+                yield self.same(letter, *(end for end in ends if end.is_finite is not False))
+
+    def _note(self, term: Expr, unit: Unit | None, other: str, wanted: Unit) -> None:
+        if unit is not None:
+            self.compared.append((_words(term), unit, other, wanted))
+
+
+def _words(e: Expr) -> str:
+    """Write an expression; the derivative of a function at a place as h'(0)."""
+    there = {
+        s: Symbol(f"{s.expr.expr.func.__name__}{chr(39) * int(s.expr.derivative_count)}({s.point[0]})") for s in e.atoms(Subs)
+    }
+    return str(e.xreplace({**there, **{u: Symbol(u.name) for u in e.atoms(Dummy)}}))
