@@ -249,8 +249,8 @@ class Claim(Shown):
 
     @property
     def as_recorded(self) -> bool:
-        """Whether the verdict is the one expected."""
-        return self.verdict == self.recorded
+        """Whether the verdict is the one expected, if one is."""
+        return self.recorded in ("", self.verdict)
 
 
 def decided(entry: Entry) -> Claim:

@@ -37,6 +37,7 @@ ABOUT = (
     "Recurrent networks as ordinary differential equations. `ctrnn COMMAND --help` says what a command takes, `ctrnn --version` "
     "which version this is."
 )
+PAPERS = (".md", ".tex")
 FORMATS = {".txt": "table", ".json": "json", ".tex": "latex", ".html": "html"}
 
 
@@ -62,6 +63,7 @@ Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 Input = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: an EEG)")]
 Rate = Annotated[float | None, _number(float, "HZ"), tyro.conf.arg(help_behavior_hint="(required with --input)")]
 Output = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the terminal)")]
+Form = Annotated[str | None, tyro.conf.arg(metavar="FORM", help_behavior_hint="(default: by FILE's ending, or table)")]
 Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 
 
@@ -82,9 +84,7 @@ def demo(*, out: Folder = Path("out/demo"), input: Input = None, rate: Rate = No
 def derive(
     *,
     source: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: all)")] = None,
-    format: Annotated[
-        str | None, tyro.conf.arg(metavar="FORM", help_behavior_hint="(default: by FILE's ending, or table)")
-    ] = None,
+    format: Form = None,
     out: Output = None,
     check: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json", help_behavior_hint="")] = None,
 ) -> int:
@@ -102,8 +102,7 @@ def derive(
         from experiments.derive.check import run as check_certificates  # noqa: PLC0415
 
         return DONE if check_certificates(check) else FAILED
-    form = format or FORMATS.get(out.suffix if out else "", "table")
-    check_word("format", form, FORMATS.values())
+    form = _form(format, out)
     from derivations.contents import SOURCES  # noqa: PLC0415
 
     if source is not None:
@@ -113,22 +112,45 @@ def derive(
     return DONE if run(source, form, out) else FAILED
 
 
+def _form(format: str | None, out: Path | None) -> str:
+    """Return the form of a ledger: the one that is named, or that of the file's ending."""
+    form = format or FORMATS.get(out.suffix if out else "", "table")
+    check_word("format", form, FORMATS.values())
+    return form
+
+
 def prove(
-    cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE.py:NAME")],
+    cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE.py:NAME|PAPER.md|PAPER.tex")],
     *,
     equations: Annotated[str | None, tyro.conf.arg(metavar="FILE.py:NAME")] = None,
     seconds: Annotated[float, _number(float, "S")] = 60.0,
+    code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    format: Form = None,
+    out: Output = None,
 ) -> int:
-    """Prove that a cell of yours is the equations you have in mind; exit code 1 if that is not proved.
+    """Prove that a cell of yours is the equations you have in mind, or that those of a paper follow from one another; exit code 1
+    if that is not proved.
 
-    Runs the files that it names.
+    Runs the files that it names; of a paper, those beside it that its `code` lines name, and only with --code.
 
     Args:
-        cell: A torch module, or what makes one without arguments.
+        cell: A torch module, or what makes one without arguments; or a paper, its equations in LaTeX (docs/papers.md).
         equations: What derivations.verify takes, or a function that makes it, of nothing or of the cell's own equations. Without
             it, the `formula` of a field's own class.
-        seconds: After which the answer is undecided.
+        seconds: After which the answer is undecided; of a paper, that to each claim.
+        code: Of a paper: run the files that it names, to prove that their code is its equations.
+        format: Of a paper: table, json, latex or html.
+        out: Of a paper: file to write.
     """
+    if Path(cell).suffix in PAPERS:
+        if equations is not None:
+            raise UsageError("--equations is for a cell; a paper names the code of its equations itself (docs/papers.md).")
+        form = _form(format, out)
+        from experiments.papers import run as judge  # noqa: PLC0415
+
+        return DONE if judge(Path(cell), form, out, run_code=code, seconds=seconds) else FAILED
+    if (code, format, out) != (False, None, None):
+        raise UsageError("--code, --format and --out are for a paper, PAPER.md or PAPER.tex.")
     from experiments.prove import run  # noqa: PLC0415
 
     return DONE if run(cell, equations, seconds) else FAILED

@@ -37,9 +37,9 @@ ESCAPES = {
 WIDE = 90
 
 
-def document(claims: Sequence[Claim]) -> str:
-    """Write the whole file."""
-    body = [PREAMBLE, r"\begin{document}", r"\title{The ledger}\date{}\maketitle", plain(summary(claims))]
+def document(claims: Sequence[Claim], notes: Sequence[str] = ()) -> str:
+    """Write the whole file; notes follow the count."""
+    body = [PREAMBLE, r"\begin{document}", r"\title{The ledger}\date{}\maketitle", plain(" ".join([summary(claims), *notes]))]
     for source, found in groupby(claims, key=lambda claim: claim.source):
         body += ["", rf"\section*{{{plain(source)}}}", *(_paragraph(claim) for claim in found)]
     return "\n".join([*body, r"\end{document}", ""])

@@ -25,8 +25,8 @@ TITLES = {
 }
 
 
-def page(claims: Sequence[Claim]) -> str:
-    """Write the whole file."""
+def page(claims: Sequence[Claim], notes: Sequence[str] = ()) -> str:
+    """Write the whole file; notes follow the count."""
     count = Counter((claim.source, claim.verdict) for claim in claims)
     sources = list(dict.fromkeys(claim.source for claim in claims))
     used = {verdict: words for verdict, words in WORDS.items() if any(claim.verdict == verdict for claim in claims)}
@@ -40,4 +40,5 @@ def page(claims: Sequence[Claim]) -> str:
         verdicts={words.kind: verdict for verdict, words in used.items()},
         words=WORDS,
         summary=summary(claims),
+        notes=notes,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from experiments.derive import latex, table
 from experiments.files import check_output
 from experiments.interruption import checkpoint
 
-__all__ = ["KEYS", "as_json", "run"]
+__all__ = ["KEYS", "as_json", "run", "show"]
 
 KEYS = ("source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds")
 MORE_KEYS = ("quote", "mutation", "scope", "defined_on")
@@ -27,24 +27,29 @@ WIDTH = 120  # of a table that no terminal sets the width of
 
 def run(source: str | None, form: str, out: Path | None) -> bool:
     """Decide and write the claims; return whether every decision is as recorded."""
+    return all(claim.as_recorded for claim in show(decide_all(source, workers=1 if source else WORKERS), form, out))
+
+
+def show(decided: Iterator[Claim], form: str, out: Path | None, notes: Sequence[str] = ()) -> list[Claim]:
+    """Write claims as they are decided, with notes behind their count; return them."""
     if out is not None:
         check_output(out)
     claims: list[Claim] = []
-    decided = _watched(decide_all(source, workers=1 if source else WORKERS), claims)
+    decided = _watched(decided, claims)
     if form == "table" and out is None:
         for line in table.lines(decided, shutil.get_terminal_size((WIDTH, 24)).columns):
             print(line, flush=True)
-        print(f"\n{table.summary(claims)}")
+        print("", table.summary(claims), *notes, sep="\n")
     else:
         for _ in decided:
             pass
-        text = _text(claims, form)
+        text = _text(claims, form, notes)
         if out is None:
             print(text, end="")
         else:
             write_atomically(out, text)
             print(f"{table.summary(claims)} Written to {out}.", file=sys.stderr)
-    return all(claim.as_recorded for claim in claims)
+    return claims
 
 
 def as_json(claim: Claim) -> dict[str, Any]:
@@ -55,17 +60,17 @@ def as_json(claim: Claim) -> dict[str, Any]:
     return {**named, "latex": latex_of, "counterexample": numbers, "certificate": as_data(claim.certificates)}
 
 
-def _text(claims: list[Claim], form: str) -> str:
+def _text(claims: list[Claim], form: str, notes: Sequence[str]) -> str:
     if form == "json":
         # A claim a line: its certificates would be thousands.
         return "[\n" + ",\n".join(json.dumps(as_json(claim), ensure_ascii=False) for claim in claims) + "\n]\n"
     if form == "latex":
-        return latex.document(claims)
+        return latex.document(claims, notes)
     if form == "html":
         from experiments.derive.page import page  # noqa: PLC0415 - loads matplotlib
 
-        return page(claims)
-    return "\n".join([*table.lines(claims, WIDTH), "", table.summary(claims), ""])
+        return page(claims, notes)
+    return "\n".join([*table.lines(claims, WIDTH), "", table.summary(claims), *notes, ""])
 
 
 def _watched(decided: Iterator[Claim], claims: list[Claim]) -> Iterator[Claim]:

@@ -44,6 +44,9 @@ def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:
         if claim.correction is not None:
             says = "read as: " if claim.verdict == REINTERPRETED else "right is:"
             yield from _hanging(f"{'':12}{says} ", claim.correction.partition(" | ")[0], width)
+        if claim.verdict == UNDECIDED:
+            yield from _hanging(f"{'':12}because:  ", claim.evidence, width)
+        if claim.counterexample:
             yield from _hanging(f"{'':12}because:  ", ", ".join(f"{k} = {v}" for k, v in claim.counterexample.items()), width)
 
 
@@ -51,6 +54,8 @@ def summary(claims: Sequence[Claim]) -> str:
     """Say how many claims have each verdict, and whether all are as recorded."""
     count = Counter(claim.verdict for claim in claims)
     parts = ", ".join(f"{count[verdict]} {words.plural}" for verdict, words in WORDS.items() if count[verdict])
+    if not any(claim.recorded for claim in claims):
+        return f"{len(claims)} claims{': ' * bool(parts)}{parts}."
     strange = [f"{claim.source}, {claim.label}" for claim in claims if not claim.as_recorded]
     end = "all as recorded" if not strange else f"NOT as recorded: {'; '.join(strange)}"
     return f"{len(claims)} claims: {parts}. {end[0].upper()}{end[1:]}."

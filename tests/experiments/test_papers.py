@@ -1,0 +1,177 @@
+"""`ctrnn prove PAPER.md`: a ledger of one's own, with exit code 0 if all is proved, 1 if not, 2 for wrong usage."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from derivations.claim import Entry
+from derivations.prover.verdict import UNDECIDED
+from experiments import papers
+from experiments.__main__ import main
+
+pytestmark = pytest.mark.usefixtures("few_settings")
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "papers" / "continuous_gru.md"
+FRONT = "---\nx, w: real\nh, u: function of t\ntau: nonzero\nsigma: sigmoid\n{}---\n"
+CELL = """
+import torch
+
+class Unit(torch.nn.Module):
+    input_size, hidden_size = 1, 1
+
+    def __init__(self):
+        super().__init__()
+        self.tau, self.w = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, x, h):
+        return (torch.tanh(self.w * x) - h) / self.tau
+
+class Step(Unit):
+    def forward(self, x, h):
+        return h + torch.tanh(self.w * x)
+
+def number():
+    return 3
+"""
+
+
+@pytest.fixture
+def paper(tmp_path, monkeypatch):
+    """Write a paper, and return its name."""
+    monkeypatch.chdir(tmp_path)
+    Path("cell.py").write_text(CELL)
+
+    def write(text, front="", name="note.md"):
+        Path(name).write_text(FRONT.format(front) + text)
+        return name
+
+    return write
+
+
+def test_the_exit_code_is_0_only_where_there_are_claims_and_all_are_proved(paper, capsys):
+    assert main(["prove", paper(r"$$ \sigma(x) + \sigma(-x) = 1 $$")]) == 0
+    assert "1 claims: 1 hold." in capsys.readouterr().out
+    assert main(["prove", paper(r"$$ \sigma(x) = 1 + \sigma(-x) $$")]) == 1
+    shown = capsys.readouterr().out
+    assert "NOT SO" in shown
+    assert "because:  x = " in shown
+    assert main(["prove", paper(r"$$ \sin x w = 1 $$")]) == 1
+    assert "because:  not read: line 7, column 4" in capsys.readouterr().out
+    assert main(["prove", paper("$$ x + w $$")]) == 1
+
+
+def test_what_is_only_defined_is_never_said_to_hold(paper, capsys):
+    assert main(["prove", paper(r"$$ s := \sigma(x) $$ $$ \tau \dot h = u - h \label{ode} $$")]) == 1
+    shown = capsys.readouterr().out
+    assert "hold" not in shown.replace("is only", "")
+    assert "line 7: s = 1/(1 + exp(-x)) (by definition, nothing proved)." in shown
+    assert "ode: Derivative(h(t), t) = (-h(t) + u(t))/tau (supposed, nothing proved)." in shown
+
+
+@pytest.mark.parametrize("form", ["txt", "json", "html", "tex"])
+def test_every_form_has_the_claims_and_what_was_defined(paper, form):
+    name = paper("$$ s := x^2 \\label{square} $$\n$$ s = x w \\label{wrong} $$\n$$ s \\ge 0 \\label{right} $$")
+    assert main(["prove", name, "--out", f"out.{form}"]) == 1
+    text = Path(f"out.{form}").read_text()
+    assert "wrong" in text
+    assert "right" in text
+    if form != "json":
+        assert "square" in text
+        assert "by definition, nothing proved" in text
+
+
+def test_what_is_proved_is_accepted_by_the_check_and_what_is_changed_is_not(paper, capsys):
+    name = paper("$$ x^2 - w^2 = (x - w)(x + w) $$\n$$ x^2 + w^2 = (x + w)^2 $$\n$$ w \\sin x x = 1 $$")
+    assert main(["prove", name, "--out", "out.json"]) == 1
+    assert main(["derive", "--check", "out.json"]) == 0
+    claims = json.loads(Path("out.json").read_text())
+    claims[1]["verdict"] = "holds"
+    Path("out.json").write_text(json.dumps(claims))
+    capsys.readouterr()
+    assert main(["derive", "--check", "out.json"]) == 1
+
+
+def test_code_beside_the_paper_is_its_equation_or_is_refuted(paper, capsys):
+    code = "code: ode is cell.py:Unit, h is h_1, u is x_1, tau is tau[0], w is w[0]\n"
+    assert main(["prove", paper(r"$$ \tau \dot h = \tanh(w u) - h \label{ode} $$", code), "--code", "--out", "out.json"]) == 0
+    (claim,) = json.loads(Path("out.json").read_text())
+    assert claim["verdict"] == "holds under the stated assumptions"  # where tau is not 0
+    assert main(["derive", "--check", "out.json"]) == 0
+    assert main(["prove", paper(r"$$ \tau \dot h = \tanh(w u) + h \label{ode} $$", code), "--code"]) == 1
+    assert "NOT SO" in capsys.readouterr().out
+
+
+def test_the_code_of_a_step_is_the_definition_of_the_next_state(paper):
+    code = "v: real\ncode: step is cell.py:Step, z is h_1, x is h_1, v is x_1, w is w[0]\n"
+    name = paper(r"$$ z := x + \tanh(w \cdot v) \label{step} $$", code)
+    assert main(["prove", name, "--code"]) == 0
+
+
+def test_code_is_run_only_when_asked_to(paper, capsys):
+    Path("evil.py").write_text("open('ran', 'w')")
+    assert main(["prove", paper(r"$$ \tau \dot h = u - h \label{ode} $$", "code: ode is evil.py:Unit\n")]) == 1
+    assert "evil.py:Unit is run with --code only" in capsys.readouterr().out
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("ode is ../cell.py:Unit", "beside the paper"),
+        ("ode is /etc/cell.py:Unit", "beside the paper"),
+        ("ode is cell.txt:Unit", "beside the paper"),
+        ("ode is cell.py:Unti", "did you mean 'Unit'"),
+        ("ode is cell.py:number", "is no torch.nn.Module"),
+        ("none is cell.py:Unit", "is no label of a definition"),
+        ("ode is cell.py:Unit, q is w", "is no letter of the paper"),
+        ("ode is cell.py:Unit, q", "`code: LABEL is FILE.py:NAME"),
+    ],
+)
+def test_code_that_cannot_be_had_is_wrong_usage(paper, capsys, code, reason):
+    name = paper(r"$$ \tau \dot h = \tanh(w u) - h \label{ode} $$", f"code: {code}\n")
+    assert main(["prove", name, "--code"]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_wrong_usage_is_one_line_that_says_what_to_do(paper, capsys):
+    for words, reason in (
+        (["nothing.md"], "cannot be read"),
+        ([paper("$$ 1 = 1 $$"), "--equations", "cell.py:x"], "--equations is for a cell"),
+        ([paper("$$ 1 = 1 $$"), "--format", "word"], "there is no format 'word'"),
+        ([paper("$$ 1 = 1 $$"), "--seconds", "0"], "--seconds must be above 0"),
+        (["cell.py:Unit", "--out", "out.json"], "--code, --format and --out are for a paper"),
+        ([paper("$$ 1 = 1"), "--out", "out.json"], "line 7, column 1: $$ has no $$"),
+        ([paper("\\input{other}", name="note.tex")], "what stands in another file is not read"),
+    ):
+        assert main(["prove", *words]) == 2
+        line = capsys.readouterr().err
+        assert reason in line
+        assert line.count("\n") == 1
+
+
+def test_a_claim_that_takes_too_long_is_undecided():
+    class Slow:
+        kind = "slow"
+
+        def formulas(self):
+            return ()
+
+        def says(self):
+            return None
+
+        def decide(self):
+            while True:
+                pass
+
+    claim = papers._decided(Entry("note", "line 1", "slow", (Slow(),), recorded=UNDECIDED), 0.2)
+    assert (claim.verdict, claim.evidence) == ("undecided", "slow: out of time after 0.2 s")
+
+
+def test_the_example_of_the_docs_has_two_misprints_and_no_more(tmp_path):
+    assert main(["prove", str(EXAMPLE), "--code", "--out", str(tmp_path / "out.json")]) == 1
+    claims = json.loads((tmp_path / "out.json").read_text())
+    refuted = [claim["label"] for claim in claims if claim["verdict"] == "does not hold as printed"]
+    assert refuted == ["eq:misprint", "eq:forgotten, units", "eq:forgotten"]
+    assert len(claims) >= 20
+    assert {claim["verdict"] for claim in claims if claim["label"] not in refuted} == {"holds"}
+    assert main(["derive", "--check", str(tmp_path / "out.json")]) == 0
