@@ -238,7 +238,7 @@ def averages() -> Iterator[Entry]:
                 zeros(len(B_start), 1),
             ),
         ),
-        remark="not only singular, but 0",
+        remark="not only singular, but 0; with the dampening of step 4 they are epsilon, and the first step is 0",
         quote="It is important to start with an update of w_{ix}, otherwise the metric at startup may be singular",
     )
 

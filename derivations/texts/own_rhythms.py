@@ -9,7 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Abs, Derivative, Expr, Function, I, Rational, S, Symbol, conjugate, exp, expand, log, pi, sin, sqrt, tanh
+from sympy import (
+    Abs,
+    Derivative,
+    Expr,
+    Function,
+    I,
+    Rational,
+    S,
+    Symbol,
+    conjugate,
+    exp,
+    expand,
+    factorial,
+    log,
+    pi,
+    sin,
+    sqrt,
+    tanh,
+)
 
 from derivations.claim import Entry, Equal, Expands, Fails, Less, Mutation, Source, changed
 from derivations.twins.step_maps import stability_function
@@ -68,6 +86,30 @@ def rotation() -> Iterator[Entry]:
         Equal(two, 1 + (1 - 2 * c) * y**2 + c**2 * y**4),
         Less(S.One, two.subs(y, sqrt(2)), True, rewritten=(2 * c - 1) ** 2 + 1),
         mutation=changed("more read as no more", lower=two.subs(y, sqrt(2)), upper=S.One, rewritten=None),
+    )
+
+
+def modified() -> Iterator[Entry]:
+    """Result 19, of one unit: letters for F and its derivatives at h, x for the distance from there."""
+    F, bends, x = Symbol("F", real=True), [Symbol("F" + "'" * n, real=True) for n in (1, 2, 3)], Symbol("x", real=True)
+    rate = F + sum((bend * x**n / factorial(n) for n, bend in enumerate(bends, 1)), S.Zero)
+    slope, curve = rate.diff(x), rate.diff(x, 2)
+
+    def moved(field: Expr) -> Expr:
+        """How far the field's flow moves in dt, to third order."""
+        second = field.diff(x) * field
+        third = second.diff(x) * field
+        return (dt * field + dt**2 / 2 * second + dt**3 / 6 * third).subs(x, 0)
+
+    first = rate - dt / 2 * slope * rate
+    both = first + dt**2 * (curve * rate**2 / 12 + slope**2 * rate / 3)
+    yield own("result 19, modified equation", sizes="1 unit").says(
+        "Euler's step h + dt F is the flow of h' = F - (dt/2) F'F but for dt^3, and with dt^2 (F''F^2/12 + F'^2 F/3) more but "
+        "for dt^4.",
+        Expands(moved(first), dt, dt * F, 3),
+        Expands(moved(both), dt, dt * F, 4),
+        mutation=changed("F'F/2 left out", expression=moved(rate)),
+        remark="so amplitude and frequency of a trained cycle are those of this equation, as far as dt is small",
     )
 
 

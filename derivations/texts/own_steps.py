@@ -364,14 +364,16 @@ def modes() -> Iterator[Entry]:
     """Result 3: one mode lambda = a + i b of D W."""
     a = Symbol("a", real=True)
     states, candidates, DW = two_units()
-    step = euler_step(equations(states, g * (candidates - states)))
+    gates = diag(*symbols.biases("g", 2))
+    step = euler_step(equations(states, gates * (candidates - states)))
     jacobian = ImmutableDenseMatrix(2, 2, lambda i, j: Derivative(step[i], states[j]))
     factor, bound = 1 + g * (a + I * b - 1), 2 * (1 - a) / ((1 - a) ** 2 + b**2)
     grown, distance = re(factor) ** 2 + im(factor) ** 2, (1 - a) ** 2 + b**2
-    yield own("result 3, Jacobian", given=ONE_GATE).says(
-        "The step's Jacobian is I + g (D W - I), so that a mode lambda of D W is multiplied by 1 + g (lambda - 1).",
-        Equal(jacobian, eye(2) + g * (DW - eye(2))),
-        mutation=changed("D W transposed", rhs=eye(2) + g * (DW.T - eye(2))),
+    yield own("result 3, Jacobian", given=("G is constant", HELD)).says(
+        "With a constant gate for each unit, G diagonal, the step's Jacobian is I - G + G D W; with one for all a mode lambda of "
+        "D W is multiplied by 1 + g (lambda - 1).",
+        Equal(jacobian, eye(2) - gates + gates * DW),
+        mutation=changed("D W transposed", rhs=eye(2) - gates + gates * DW.T),
         remark="checked for 2 units",
     )
     yield own("result 3, mode", given=("g > 0", "a + i b is not 1", ONE_GATE)).says(
