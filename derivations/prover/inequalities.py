@@ -2,7 +2,7 @@ r"""Inequalities on a region, proved by a certificate of sign, refuted by ration
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,9 +89,26 @@ def _how(proof: Mapping[str, Any]) -> str:
             return f"rewritten, {_how(proof['proof'])}"
         case "falls":
             return f"its negative: {_how(proof['proof'])}"
+        case "exponent":
+            return "by exponentials of both sides" + _others([proof["proof"]])
         case "rises":
-            return f"it starts at 0 or above and rises in {proof['letter'][1].rstrip('+')}"
+            return f"it starts at 0 or above and rises in {_name(proof)}"
+        case "sum":
+            return "a square completed" + _others(part for *_, part in proof["parts"])
+        case "squares":
+            return "by squares of both sides" + _others([proof["of squares"]])
+        case "covers":
+            at = {"sides": "on both sides of a point in", "root": "with a power in place of", "next": "from 1 on in"}
+            return f"{at[proof['by']]} {_name(proof)}{_others(way['proof'] for way in proof['ways'])}"
+        case "cases":
+            return "in each case of a sign" + _others(way["proof"] for way in proof["ways"])
         case _:
-            return "factor by factor" + "".join(
-                f", one as {how}" for how in {_how(p) for *_, p in proof["factors"]} - {"its sign shows"}
-            )
+            return "factor by factor" + _others(factor for *_, factor in proof["factors"])
+
+
+def _name(proof: Mapping[str, Any]) -> str:
+    return str(proof["letter"][1].rstrip("+"))
+
+
+def _others(proofs: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(f", one as {how}" for how in dict.fromkeys(map(_how, proofs)) if how != "its sign shows")

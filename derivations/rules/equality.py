@@ -7,14 +7,16 @@ anew in which cases both sides are defined, and multiplies out there. What finds
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Any, TypeAlias
 
 from flint import fmpq
 
 from derivations.rules.definedness import ALLOWED, Certificate, Conditions, undefined
-from derivations.rules.generators import as_term, explained, written
+from derivations.rules.generators import Explained, as_term, explained, written
 from derivations.rules.limits import approach, find_limit, limit_conditions
-from derivations.rules.quotients import Facts, NotShown
+from derivations.rules.quotients import Facts, NotShown, Quotient
 from derivations.rules.rational import Arithmetic, arithmetic_of
 from derivations.rules.terms import (
     BINDERS,
@@ -126,15 +128,112 @@ def prove_equal(lhs: Term, rhs: Term, facts: Facts, hint: Antiderivative) -> tup
 
 
 def _case_of(terms: Iterable[Term], facts: Facts, hint: Antiderivative, assumed: Mapping[Term, frozenset[int]]) -> dict[str, Any]:
-    """Find generators and lines for terms in one case; an integral with an antiderivative is the difference of its values."""
+    """Find generators and lines for terms in one case, integrals and sums by antiderivatives or else by their parts."""
     terms, lines = list(terms), {}
-    for integral in {part for term in terms for part in subterms(term) if part[0] == "int"}:
-        line = _of_integral(integral, facts, hint, assumed)
-        if line is not None:
-            lines[integral] = line
-            terms += [substitute(line[1], {("v", integral[1]): end}) for end in integral[3:] if end not in INFINITY]
+    starts: dict[Term, Term] = {}
+    todo = [part for term in terms for part in subterms(term) if part[0] in ("int", "sum")]
+    while todo:
+        whole = todo.pop(0)
+        if whole in lines:
+            continue
+        terms += [end for end in whole[3:] if whole[0] == "sum" and end not in INFINITY]
+        line = (_of_integral if whole[0] == "int" else _of_sum)(whole, facts, hint, assumed)
+        if line is None and (by_parts := _by_parts(whole, facts, hint, assumed, starts)) is not None:
+            line, more = by_parts
+            terms += more
+            todo += [part for term in more for part in subterms(term) if part[0] in ("int", "sum")]
+        elif line is not None:
+            terms += [substitute(line[1], {("v", whole[1]): end}) for end in _ends(whole) if end not in INFINITY]
             terms += _of_line(line)
+        if line is not None:
+            lines[whole] = line
     return explained(terms, facts, assumed, lines).case()
+
+
+def _ends(whole: Term) -> list[Term]:
+    """List where the antiderivative of an integral or a sum is needed."""
+    low, high = whole[3:]
+    return [low, high] if whole[0] == "int" else [low, add(high, ONE)]
+
+
+def _of_sum(whole: Term, facts: Facts, hint: Antiderivative, assumed: Mapping[Term, frozenset[int]]) -> Any:
+    x, body, low, _ = whole[1:]
+    letter = ("v", x)
+    steps = hint(whole)
+    if steps is None or any(part[0] == "piece" for part in subterms(steps)):
+        return None
+    after = substitute(steps, {letter: add(letter, ONE)})
+    case = _case_of([body, steps, after], _counted(letter, low, facts), hint, assumed)
+    return ("steps", steps, case["generators"], case["lines"])
+
+
+def _counted(letter: Term, low: Term, facts: Facts) -> Facts:
+    sign = Arithmetic(facts, [], {}).by_structure(low)
+    return {
+        **facts,
+        letter: frozenset({"real", "integer", *(["positive"] if sign <= {1} else ["nonnegative"] if sign <= {0, 1} else [])}),
+    }
+
+
+def _by_parts(
+    whole: Term, facts: Facts, hint: Antiderivative, assumed: Mapping[Term, frozenset[int]], starts: dict[Term, Term]
+) -> tuple[Any, list[Term]] | None:
+    """Find a line that takes an integral or a sum apart, with the terms that it is written with."""
+    kind, x, body, low, high = whole
+    letter = ("v", x)
+    inside = {**facts, letter: frozenset({"real"})} if kind == "int" else _counted(letter, low, facts)
+    with suppress(NotShown, ValueError):
+        found = explained([body], inside, assumed)
+        parts = _linear(found, found.arithmetic().value(body), letter)
+        if parts and parts != [(ONE, body)]:
+            case = _case_of([body, *chain.from_iterable(parts)], inside, hint, assumed)
+            line = ("linear", parts, case["generators"], case["lines"])
+            return line, [part for c, f in parts for part in (c, (kind, x, f, low, high))]
+        if kind == "sum":
+            return _sum_by_parts(whole, facts, starts)
+        if low in INFINITY:
+            return None
+        m = starts.setdefault(body, low)
+        ends = (_plainly(low, facts), high if high in INFINITY else _plainly(high, facts))
+        if low != m or ends[1] != high:
+            return ("from", m, *ends), [m, *(("int", x, body, m, end) for end in ends if end != m)]
+    return None
+
+
+def _sum_by_parts(whole: Term, facts: Facts, starts: dict[Term, Term]) -> tuple[Any, list[Term]] | None:
+    """Find a line that takes a sum apart by its ends: a start before all others, and an end a number before its own."""
+    _, x, body, low, high = whole
+    m = starts.setdefault(body, low)
+    before, end = _plainly(add(low, number(-1)), facts), _plainly(high, facts)
+    if low != m or end != high:
+        return ("from", m, before, end), [("sum", x, body, m, e) for e in (before, end) if low != m or e == end]
+    last = starts.setdefault(("sum", x, body, low), high)
+    gap = _plainly(add(high, neg(last)), facts)
+    if gap[0] == "q" and gap[2] == 1 and gap[1] > 0:
+        parts = [substitute(body, {("v", x): add(last, number(k))}) for k in range(1, gap[1] + 1)]
+        return ("last", last, gap[1]), [*parts, ("sum", x, body, low, last)]
+    return None
+
+
+def _plainly(term: Term, facts: Facts) -> Term:
+    found = explained([term], facts)
+    return written(as_term(found, found.arithmetic().value(term)))
+
+
+def _linear(found: Explained, value: Quotient, letter: Term) -> list[tuple[Term, Term]]:
+    """Write a quotient as a sum of constants times functions of a letter."""
+    below = as_term(found, value.below)
+    over = [] if below == ONE else [power(below, number(-1))]
+    outside, inside = ([], over) if letter in subterms(below) else (over, [])
+    by_function: dict[Term, list[Term]] = {}
+    for powers, coefficient in value.above.terms():
+        split: tuple[list[Term], list[Term]] = ([], [])
+        for g, e in zip(found.generators, powers, strict=False):  # a polynomial without generators has one letter all the same
+            if e:
+                split[letter in subterms(g)].append(power(written(g), number(int(e))))
+        constant = mul(number(int(coefficient.p), int(coefficient.q)), *split[0], *outside)
+        by_function.setdefault(written(mul(*split[1], *inside)), []).append(written(constant))
+    return [(add(*coefficients), f) for f, coefficients in by_function.items()]
 
 
 def _of_line(line: Any) -> list[Term]:

@@ -116,7 +116,7 @@ def _explain(found: Explained, arithmetic: Arithmetic, term: Term) -> list[Term]
         case "exp":
             return []
         case "log":
-            factors = _factors(found, arithmetic.value(term[1]))
+            factors = _factors(found, _plain(arithmetic, arithmetic.value(term[1])))
             found.lines[term] = factors
             for f, _ in factors:
                 if f[0] != "exp":
@@ -131,6 +131,14 @@ def _explain(found: Explained, arithmetic: Arithmetic, term: Term) -> list[Term]
     else:
         found.add_generator(term)
     return []
+
+
+def _plain(arithmetic: Arithmetic, value: Quotient) -> Quotient:
+    """Return a quotient with powers of roots replaced, as far as these are known."""
+    try:
+        return arithmetic.without_powers(value)
+    except (NotShown, ZeroDivisionError):
+        return value
 
 
 def _twin(found: Explained, arithmetic: Arithmetic, term: Term) -> Term | None:
@@ -162,7 +170,7 @@ def _gamma(found: Explained, arithmetic: Arithmetic, term: Term) -> list[Term]:
 def _power(found: Explained, arithmetic: Arithmetic, base: Term, exponent: Term) -> list[Term]:
     term = ("^", base, exponent)
     if exponent[0] == "q":
-        factors = _under_root(found, arithmetic, arithmetic.value(base))
+        factors = _under_root(found, arithmetic, _plain(arithmetic, arithmetic.value(base)))
         found.lines[term] = ("root", factors)
         for f, _ in factors:
             found.add_generator(("root", f, exponent[2]))

@@ -1,7 +1,8 @@
-r"""Integrals as quotients: by an antiderivative, or one of two that are known to infinity.
+r"""Integrals as quotients: by an antiderivative, by parts of them, or one of two that are known to infinity.
 
 the integral of F' from a to b is F(b) - F(a), where F has no corners between, and is defined at both or has a limit
 c x^(a - 1) e^-x over x > 0 is c Gamma(a)          c e^(-a x^2) over all x is c (pi/a)^(1/2), over half of them half that
+the integral of a f + b g is a times that of f and b times that of g; from a to b it is from m to b less from m to a
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from derivations.rules.terms import (
     subterms,
 )
 
-__all__ = ["integral"]
+__all__ = ["integral", "linear"]
 
 # A letter between two ends, whichever is the greater: positive if neither is negative, negative if neither is positive.
 BETWEEN = (("positive", {0, 1}), ("negative", {-1, 0}))
@@ -36,6 +37,10 @@ def integral(case: Case, term: Term, line: Any) -> Quotient:
     x, body, low, high = term[1:]
     if low == high:
         return case.constant(0)
+    if line[0] == "linear":
+        return linear(case, _between(case, term, line[2], dict(line[3])), term, line[1])
+    if line[0] == "from":
+        return _from(case, term, *line[1:])
     kind, antiderivative, generators, lines, *limits = line
     if any(part[0] in ("piece", "call") for part in subterms(antiderivative)):
         raise NotShown(f"{antiderivative} may have corners")
@@ -51,6 +56,31 @@ def integral(case: Case, term: Term, line: Any) -> Quotient:
     return _end(case, antiderivative, ("v", x), high, limits) - _end(case, antiderivative, ("v", x), low, limits)
 
 
+def linear(case: Case, inside: Case, term: Term, parts: Sequence[tuple[Term, Term]]) -> Quotient:
+    """Return a sum or integral of sum c_i f_i as sum c_i times that of f_i, where c_i do not hold its letter."""
+    kind, x, body, low, high = term
+    inside.equal(body, add(*(mul(c, f) for c, f in parts)))
+    for c, f in parts:
+        if x in free_letters(c):
+            raise NotShown(f"{c} is no constant")
+        for condition in (*undefined(inside, c), *undefined(inside, f)):
+            raise NotShown(f"a part may not be defined: {condition}")
+    found = (case.value(c) * case.value((kind, x, f, low, high)) for c, f in parts)
+    return sum(found, start=case.constant(0))
+
+
+def _from(case: Case, term: Term, m: Term, low: Term, high: Term) -> Quotient:
+    """Return an integral as one from m to its upper end less one from m to its lower end; its ends may be written anew."""
+    x, body, *ends = term[1:]
+    for end, new in zip(ends, (low, high), strict=True):
+        if end != new:
+            case.equal(end, new)
+    if low in INFINITY or high == ("-oo",) or x in free_letters(m) or not case.reads_real(m) or any(undefined(case, m)):
+        raise NotShown(f"{m} is no end for an integral")
+    from_m = [case.constant(0) if m == end else case.value(("int", x, body, m, end)) for end in (high, low)]
+    return from_m[0] - from_m[1]
+
+
 def _between(case: Case, term: Term, generators: Sequence[Term], lines: dict[Term, Any]) -> Case:
     """Return the case between the ends, where the letter has the signs that both leave it."""
     x, _, low, high = term[1:]
@@ -60,7 +90,8 @@ def _between(case: Case, term: Term, generators: Sequence[Term], lines: dict[Ter
     ordered = set(INFINITY) & {low, high} or case.signs(add(high, neg(low))) <= {0, 1}
     gaps = [(add(letter, neg(low)), low), (add(high, neg(letter)), high)] if ordered else []
     within = {gap: frozenset({1}) for gap, end in gaps if end not in INFINITY}
-    return case.other({**case.facts, letter: frozenset({"real", *known})}, generators, lines, {**case.assumed, **within})
+    assumed = {of: signs for of, signs in case.assumed.items() if letter not in subterms(of)}
+    return case.other({**case.facts, letter: frozenset({"real", *known})}, generators, lines, {**assumed, **within})
 
 
 def _known(case: Case, term: Term, between: Case, kind: str, a: Term, c: Term) -> Quotient:

@@ -167,6 +167,10 @@ class Case(ABC):
                 p = self._replaced(p, k, term[2], under.above / under.below)
         return p
 
+    def without_powers(self, value: Quotient) -> Quotient:
+        """Return a quotient with i^2 and powers of roots replaced, in lowest terms again; it is the same where it is defined."""
+        return Quotient(self.reduced(value.above), self.reduced(value.below))
+
     def _replaced(self, p: fmpq_mpoly, k: int, n: int, by: fmpq_mpoly) -> fmpq_mpoly:
         if not p.is_constant() and p.degrees()[k] >= n:
             kept = self.ring.from_dict({})

@@ -15,6 +15,7 @@ from flint import fmpq_mpoly
 from derivations.rules import signs as sign_rules
 from derivations.rules.integrals import integral
 from derivations.rules.quotients import LONGEST, Case, Facts, NotShown, Quotient, Signs
+from derivations.rules.sums import summation
 from derivations.rules.terms import BINDERS, Term, add, is_term, mul, number
 
 __all__ = ["Arithmetic", "arithmetic_of"]
@@ -75,6 +76,8 @@ def _value(case: Case, term: Term) -> Quotient:
             return _gamma(case, term)
         case "int" if term in case.lines:
             return integral(case, term, case.lines[term])
+        case "sum" if term in case.lines:
+            return summation(case, term, case.lines[term])
     return _same(case, term) if term in case.lines else case.generator(term)
 
 
@@ -140,7 +143,8 @@ def _by_roots(case: Case, base: Term, exponent: Term, factors: Sequence[tuple[Te
     for f, _ in factors if unknown else ():
         if f != unknown[0]:
             case.require(f, {1}, "a factor under a root may be 0")
-    return prod((_root(case, f, n) ** (k * p) for f, k in factors), start=case.constant(1))
+    powers = (case.value(f) ** (k * p // n) if k * p % n == 0 else _root(case, f, n) ** (k * p) for f, k in factors)
+    return prod(powers, start=case.constant(1))
 
 
 def _by_logarithm(case: Case, base: Term, exponent: Term) -> Quotient:
@@ -235,8 +239,12 @@ def _is_product(case: Case, value: Quotient, factors: Sequence[tuple[Term, int]]
     if not (up.below.is_constant() and down.below.is_constant() and up.above.gcd(down.above).is_constant()):
         raise NotShown("the factors are no polynomials, or cancel")
     product = Quotient(up.above, down.above)
-    if not (value - product).above.is_zero() and not (up_to_sign and (value + product).above.is_zero()):
+    if not _is_one(value, product, up_to_sign) and not _is_one(case.without_powers(value), product, up_to_sign):
         raise NotShown("a product of factors is another one")
+
+
+def _is_one(value: Quotient, product: Quotient, up_to_sign: bool) -> bool:
+    return bool((value - product).above.is_zero() or (up_to_sign and (value + product).above.is_zero()))
 
 
 def _same(case: Case, term: Term) -> Quotient:

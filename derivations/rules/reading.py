@@ -40,7 +40,13 @@ from sympy import (
     Symbol,
     Unequality,
     acos,
+    acosh,
+    acoth,
+    acsch,
+    asech,
+    asinh,
     atan,
+    atanh,
     cos,
     cosh,
     cot,
@@ -55,6 +61,7 @@ from sympy import (
     sign,
     sin,
     sinh,
+    summation,
     tan,
     tanh,
 )
@@ -70,6 +77,7 @@ NAMED = {exp: "exp", log: "log", tanh: "tanh", sinh: "sinh", cosh: "cosh", sin: 
 FACTS = ("real", "positive", "negative", "nonnegative", "nonpositive", "nonzero", "integer")
 # Of these the checker has no fact: where SymPy knows more of one than the facts say, no number is free to be chosen.
 OTHER = (*FACTS, "zero", "even", "odd", "prime", "composite", "irrational", "imaginary", "infinite")
+INVERSE = (asinh, acosh, atanh, acoth, asech, acsch)  # of hyperbolic functions: logarithms
 BINDERS = {Integral: "int", Sum: "sum", Product: "product"}
 
 
@@ -215,6 +223,8 @@ class Reading:
             later = {other[0]: name for other, name in zip(limits[k + 1 :], own[k + 1 :], strict=True)}
             ends = [self.end(end.xreplace(later), depth + len(own)) for end in limit[1:]]
             term_of_body = (BINDERS[type(e)], self._name(new), term_of_body, *ends)
+            if isinstance(e, Sum) and len(limits) == 1:
+                self.integrands[term_of_body] = (inner, new)
             if isinstance(e, Integral):
                 self.integrands[term_of_body] = (inner, new)
                 body = Integral(inner, (new, *(end.xreplace(later) for end in limit[1:])))
@@ -283,6 +293,9 @@ class Reading:
             return ("lambertw", self._term(branch, depth), self._term(e.args[0], depth))
         if isinstance(e, ComplexRootOf) and e.is_real:
             return ("croot", tuple(int(c) for c in reversed(e.poly.all_coeffs())), e.index)
+        if isinstance(e, INVERSE):
+            place = Dummy()
+            return self._term(e.func(place).rewrite(log).xreplace({place: e.args[0]}), depth)
         if isinstance(e, Function) and (new := e.rewrite(exp)) != e and not isinstance(e, acos):
             return self._term(new, depth)
         if isinstance(e, Function):
@@ -294,14 +307,18 @@ class Reading:
             return self._noted((head, self._name(type(e)), (0,) * len(e.args), *self._all(e.args, depth)), e)
         raise Unreadable(f"{type(e).__name__} in {e}")
 
-    def antiderivative(self, integral: Term) -> Term | None:
-        """Ask SymPy for the antiderivative of an integral's body, to be checked; None if it finds none."""
-        if integral not in self.integrands:
+    def antiderivative(self, whole: Term) -> Term | None:
+        """Ask SymPy for what an integral's or a sum's body is the slope or the steps of, to be checked; None if it finds none."""
+        if whole not in self.integrands:
             return None
-        body, letter = self.integrands[integral]
+        body, letter = self.integrands[whole]
         try:
-            found = integrate(body.doit(), letter)
-            return None if found.has(Integral) else self._term(found, 1)
+            if whole[0] == "sum":
+                last = Dummy("last", integer=True, positive=True)
+                found = summation(body, (letter, 0, last - 1)).xreplace({last: letter})
+            else:
+                found = integrate(body.doit(), letter)
+            return None if found.has(Integral, Sum) else self._term(found, 1)
         except (NotImplementedError, ValueError):  # Unreadable among them
             return None
 

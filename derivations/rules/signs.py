@@ -10,6 +10,7 @@ from typing import Any
 
 from flint import fmpq, fmpq_mpoly
 
+from derivations.rules.bounds import bounds, signs_within
 from derivations.rules.quotients import LONGEST, Case, NotShown, Signs, real_roots, univariate, used
 from derivations.rules.terms import Term, add, is_term, neg, number
 
@@ -23,6 +24,7 @@ OF_FACTS = {
     "nonpositive": frozenset({-1, 0}),
     "nonzero": frozenset({-1, 1}),
 }
+REAL_OF_REAL = ("+", "*", "exp", "tanh", "sinh", "cosh", "sin", "cos", "atan", "erf")
 # Longer polynomials are not tried letter by letter.
 LONGEST_BY_COEFFICIENTS = 40
 
@@ -30,6 +32,8 @@ LONGEST_BY_COEFFICIENTS = 40
 def of_term(case: Case, term: Term) -> Signs:
     """Return the signs of a term by what is assumed, by its structure, and by its value."""
     found = case.assumed.get(term, ANY) & by_structure(case, term)
+    if len(found) > 1 and term[0] == "+" and (ends := bounds(case, term)) is not None:
+        found &= signs_within(ends)
     opposite = case.assumed.get(neg(term))
     if opposite is not None:
         found &= frozenset(-s for s in opposite)
@@ -116,10 +120,10 @@ def _of_factor(case: Case, p: fmpq_mpoly) -> Signs:
         found = _of_coefficients(case, p)
     if found == ANY and len(used(p)) == 1:
         found = _of_one_letter(case, p)
-    above_one = [k for k in used(p) if _exceeds_one(case, k)] if found == ANY else []
+    above_one = {k: signs for k in used(p) if (signs := _less_one(case, k)) <= {0, 1}} if found == ANY else {}
     if above_one:
         shifted = [g + 1 if k in above_one else g for k, g in enumerate(case.polynomials)]
-        found = _of_monomials(case, p.compose(*shifted, ctx=case.ring), dict.fromkeys(above_one, frozenset({1})))
+        found = _of_monomials(case, p.compose(*shifted, ctx=case.ring), above_one)
     return found
 
 
@@ -201,21 +205,33 @@ def _of_generator(case: Case, k: int) -> Signs:
     return case.signs_of_generators[k]
 
 
-def _exceeds_one(case: Case, k: int) -> bool:
+def _less_one(case: Case, k: int) -> Signs:
+    """Return the signs of a generator less 1."""
     term = case.generators[k]
     match term[0]:
-        case "exp":
-            return case.signs(term[1]) <= {1}
+        case "exp" if case.reads_real(term[1]):
+            return case.signs(term[1])
         case "v":
-            return case.signs(add(term, number(-1))) <= {1}
+            return case.signs(add(term, number(-1)))
         case "root":
-            return case.signs(add(term[1], number(-1))) <= {1}
-    return False
+            return case.signs(add(term[1], number(-1)))
+    return ANY
 
 
 def is_real(case: Case, term: Term) -> bool:
+    if _is_real_by_parts(case, term):
+        return True
     value = case.value(term)
     return all(is_real_generator(case, k) for p in (value.above, value.below) for k in used(p))
+
+
+def _is_real_by_parts(case: Case, term: Term) -> bool:
+    """Whether a term is a function that is real where its parts are, and they are."""
+    if term[0] in REAL_OF_REAL:
+        return all(_is_real_by_parts(case, part) for part in term[1:])
+    if term[0] == "^" and term[2][0] == "q" and term[2][2] == 1:
+        return _is_real_by_parts(case, term[1])
+    return term[0] in ("q", "pi") or bool(case.facts.get(term, frozenset()) & {"real", *OF_FACTS})
 
 
 def is_real_generator(case: Case, k: int) -> bool:

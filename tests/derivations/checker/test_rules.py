@@ -264,6 +264,8 @@ def test_no_check_uses_what_finds_proofs():
         "numbers",
         "equality",
         "inequalities",
+        "positivity",
+        "covering",
     }
     for name, nodes in checking.items():
         imports = [

@@ -7,9 +7,10 @@ import pytest
 from cases import each
 from flint import fmpq, fmpz_poly
 
+from derivations.rules.equality import equal
 from derivations.rules.grammar import check_terms
-from derivations.rules.inequalities import POSITIVE, equal, sign_of
 from derivations.rules.numbers import differs
+from derivations.rules.positivity import POSITIVE, sign_of
 from derivations.rules.quotients import NotShown, real_roots
 from derivations.rules.replay import as_data, from_data, replay
 from derivations.rules.terms import ONE, ZERO, add, differentiate, mul, neg, number, power, substitute, variable
