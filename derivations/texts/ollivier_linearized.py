@@ -72,20 +72,8 @@ def transition_at_start() -> Iterator[Entry]:
         mutation=changed(
             "the plain mean removed", lhs=sum(n * (k - sum(drawn) / 3) for n, k in zip(nu, drawn, strict=True)).subs(frequencies)
         ),
+        remark="appendix A has nu for them, section 2 a tilde over it: its nu are those among symbols to be predicted",
         quote=r"and then shifted by a constant so that the average of \rho_{x_{t}} over the training data x_{t} is 0",
-    )
-    predicted = [Symbol(f"nu'_{k}", real=True) for k in (1, 2, 3)]
-    shifted = [k - sum(n * j for n, j in zip(predicted, drawn, strict=True)) for k in drawn]
-    yield paper("app. A, frequencies", given="nu are the frequencies in the data, their sum is 1").says(
-        "sum_x nu_x rho_x is removed from each rho_x, so that the average of rho over the data is 0.",
-        Equal(sum(n * k for n, k in zip(nu, shifted, strict=True)).subs(frequencies), S.Zero),
-        reading=Correction(
-            "With the frequencies in the data, which section 2 writes with a tilde. Its nu are those among symbols to be "
-            "predicted, other numbers where not all are, as in the distant XOR.",
-            Equal(sum(n * k for n, k in zip(nu, centred, strict=True)).subs(frequencies), S.Zero),
-        ),
-        remark="nu' those among symbols to be predicted; 3 symbols",
-        quote=r"the constant \sum\nu_{x}\rho_{x} is removed from each \rho_{x} where \nu_{x} is the frequency of symbol x",
     )
     half = Rational(1, 2)
     j = Symbol("j", positive=True)
