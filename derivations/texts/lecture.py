@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Derivative, Eq, Expr, Function, Rational, S, Symbol, exp, floor, log, oo, tanh
+from sympy import Derivative, Eq, Expr, Function, Rational, S, Subs, Symbol, exp, floor, log, oo, tanh
 
 from derivations.argument.clocks import change_of_time, on_clock
 from derivations.argument.taylor import steps_to
@@ -37,11 +37,12 @@ def recap() -> Iterator[Entry]:
     """What an LSTM keeps."""
     f, i, new, before, weight = (Symbol(name, real=True) for name in ("f", "i", "n", "c", "U"))
     n, scale, output = Symbol("n", positive=True), Symbol("T", positive=True), tanh(before)
-    yield slides("recap, severity", given="0 < w < 1").says(
-        "A gradient that vanishes, as w^n with w < 1, does so the more the greater the depth n.",
+    yield slides("recap, severity", given="w is not 1").says(
+        "A gradient that vanishes, as w^n with w < 1, or explodes, with w > 1, does so the more the greater the depth n.",
         Less((1 + part) ** (-n - 1), (1 + part) ** (-n), True, rewritten=part * (1 + part) ** (-n - 1)),
+        Less((1 + part) ** n, (1 + part) ** (n + 1), True, rewritten=part * (1 + part) ** n),
         mutation=Mutation("w < 1 read as w = 1", Less(S.One ** (n + 1), S.One**n, True)),
-        remark="w = 1/(1 + u), u > 0",
+        remark="w = 1/(1 + u) and w = 1 + u, u > 0",
         quote="severity grows with the length (depth) of the network",
     )
     yield slides("recap, vanishing").says(
@@ -64,9 +65,11 @@ def recap() -> Iterator[Entry]:
         Equal(Derivative(read, before), f),
         reading=Correction(
             "Along the cell itself. It is read, h = o tanh(c), and comes back through the weights: the whole derivative is f + i "
-            "U (1 - tanh(U tanh(c))^2)(1 - tanh(c)^2), in one unit with o = 1 and gates held, i = 1/(1 + u).",
+            "U (1 - tanh(U tanh(c))^2)(1 - tanh(c)^2), in one unit with o = 1 and gates held, i = 1/(1 + u). It may explode: at "
+            "c = 0, with U = 1/i, it is f + 1.",
             Equal(Derivative(read, before), f + i * weight * (1 - tanh(weight * output) ** 2) * (1 - output**2)),
             Equal(Derivative(f * before + i * new, before), f),
+            Equal(Subs(Derivative(read, before), before, 0), f + 1, {weight: 1 + part}),
         ),
         quote="propagated across time without passing through nonlinearities or being multiplied by a weight matrix",
     )

@@ -177,6 +177,7 @@ def stretching() -> Iterator[Entry]:
             ),
             Equal(moved(S.Zero), h),
         ),
+        remark="so with the zeros or whitespaces that section 1 begins with, which no rescaling puts in",
         quote="time warpings that stretch time (such as interspersing the data with blanks",
     )
     yield paper("sec. 1, sigmoid").says(
