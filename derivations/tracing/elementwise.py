@@ -109,6 +109,10 @@ def _div(a: Expr, b: Expr) -> Value:
     return partial(a / b, Ne(b, 0))
 
 
+def _log_of_sum(a: Expr, b: Expr, base: Expr = sympy.E) -> Expr:
+    return sympy.log(base**a + base**b) / sympy.log(base)
+
+
 def _within(function: Callable[[Expr], Expr]) -> Callable[[Expr], Value]:
     return lambda a: partial(function(a), DOMAINS[function](a))  # type: ignore[index]
 
@@ -139,6 +143,9 @@ NUMBERS: Mapping[str, Reading] = {
     "log2": lambda a: partial(sympy.log(a) / sympy.log(2), a > 0),
     "log10": lambda a: partial(sympy.log(a) / sympy.log(10), a > 0),
     **{function.__name__: _within(function) for function in DOMAINS},
+    "logaddexp": _log_of_sum,
+    "logaddexp2": lambda a, b: _log_of_sum(a, b, S(2)),
+    "hypot": lambda a, b: power(a**2 + b**2, Rational(1, 2)),
     "sin": sympy.sin,
     "cos": sympy.cos,
     "atan": sympy.atan,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -23,6 +24,7 @@ from derivations.tracing.values import Entries, Value
 
 __all__ = ["ARRAYS", "LAYOUT", "MADE", "has_reading"]
 
+MOST_SORTED = 4  # entries; of more, torch's order is refused: the expressions grow as 2^n
 Dims = int | Sequence[int] | None  # of a reduction
 
 
@@ -47,7 +49,8 @@ def _axes(x: Entries, dim: Dims) -> tuple[int, ...]:
 
 
 _sum = _fold(operator.add)
-_max, _min = _fold(ELEMENTWISE["maximum"]), _fold(ELEMENTWISE["minimum"])
+_most, _least = ELEMENTWISE["maximum"], ELEMENTWISE["minimum"]
+_max, _min = _fold(_most), _fold(_least)
 
 
 def _mean(x: Entries, dim: Dims = None, keepdim: bool = False, **_: object) -> Entries:
@@ -133,6 +136,39 @@ def _index(x: Entries, indices: Iterable[Entries | None]) -> Entries:
     return x[tuple(slice(None) if i is None else _integers(i) for i in indices)]
 
 
+def _gather(x: Entries, dim: int, index: Entries, sparse_grad: bool = False) -> Entries:
+    """Only by positions that are numbers of the code; torch takes the first entries along the other axes."""
+    axis = dim % x.ndim
+    first = tuple(slice(None) if k == axis else slice(n) for k, n in enumerate(index.shape))
+    return np.asarray(np.take_along_axis(x[first], _integers(index), axis), dtype=object)
+
+
+def _ranked(x: Entries, dim: int) -> Entries:
+    """Sort a few entries: the k-th smallest is the least of the largest of every k entries."""
+    rows = np.moveaxis(x, dim, 0)
+    if len(rows) > MOST_SORTED:
+        raise NotImplementedError
+    ranks = (reduce(_least, [reduce(_most, some) for some in combinations(rows, k)]) for k in range(1, len(rows) + 1))
+    return np.moveaxis(np.asarray(list(ranks), dtype=object).reshape(rows.shape), 0, dim)
+
+
+def _sort(x: Entries, dim: int = -1, descending: bool = False, **_: object) -> list[Entries | None]:
+    ranked = _ranked(x, dim)
+    return [np.flip(ranked, dim) if descending else ranked, None]
+
+
+def _topk(x: Entries, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> list[Entries | None]:
+    if not in_order:
+        raise NotImplementedError
+    return [_slice(_sort(x, dim, largest)[0], dim, 0, k), None]  # type: ignore[arg-type]
+
+
+def _median(x: Entries, dim: int, keepdim: bool = False) -> list[Entries | None]:
+    middle = (x.shape[dim] - 1) // 2
+    found = _slice(_ranked(x, dim), dim, middle, middle + 1)
+    return [found if keepdim else np.squeeze(found, dim), None]
+
+
 def _roll(x: Entries, shifts: int | Sequence[int], dims: Sequence[int] = ()) -> Entries:
     return np.roll(x, shifts, axis=tuple(dims) or None)
 
@@ -166,6 +202,11 @@ ARRAYS: Mapping[str, Callable[..., Any]] = {
     "slice": _slice,
     "slice_scatter": _slice_scatter,
     "select_scatter": _select_scatter,
+    "copy": lambda x, other, *_: np.broadcast_to(other, x.shape),
+    "gather": _gather,
+    "sort": _sort,
+    "topk": _topk,
+    "median": _median,
     "select": lambda x, dim, index: np.asarray(np.take(x, index, axis=dim), dtype=object),
     "flip": np.flip,
     "roll": _roll,

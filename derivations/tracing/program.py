@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from sympy import Symbol
 from torch import Tensor, nn
 
 from derivations.tracing.operations import has_reading
@@ -29,7 +30,7 @@ class Program:
              placeholder, buffers among them; inputs: for each argument its placeholders; several: the arguments that are tuples
              of tensors; state: which argument is the state; returned: the nodes that are dh/dt or the next state; any_batch:
              whether the batch has an unknown size, or is one sample; note: what of the answer is not read, in words; dtype:
-             of the numbers it was recorded with.
+             of the numbers it was recorded with; asked: what was asked of the size of the batch, in words.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Program:
     any_batch: bool
     note: str = ""
     dtype: torch.dtype = torch.float32
+    asked: str = ""
 
     @property
     def placeholders(self) -> list[str]:
@@ -78,11 +80,16 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
     with without_values(environment):
         weights = list(map(torch.empty_like, tensors))
         columns = tuple(_tree(width, lambda n: torch.empty(batch, n, **like)) for width in widths.values())
-    graph, structure, constants = record(decompositions(has_reading), as_function(module), weights, columns)
+    try:
+        graph, structure, constants = record(decompositions(has_reading), as_function(module), weights, columns)
+    except ValueError as error:
+        *others, (h, width) = list(widths.items())[:2]
+        if "to unpack" not in str(error.__cause__) or not isinstance(width, int):  # Python's words
+            raise
+        given = ", ".join([*(f"{name!r}: {n}" for name, n in others), f"{h!r}: ({width}, {width})"])
+        raise ValueError(f"{error}; if its state is of two tensors, say so: widths={{{given}}}.") from error
     if any(hasattr(t, "fake_mode") for t in constants.values()):  # of another record
         raise ValueError("the code keeps a tensor from one call to the next, outside of the module; it must keep nothing.")
-    if environment.guards or environment.replacements:
-        raise ValueError("the code takes batches of certain sizes only; it must act on each sample by itself.")
     if any(map(is_in_place, graph.nodes)):
         raise ValueError("the code changes its buffers, parameters or inputs; it must be a function of them.")
     placed = iter(node.name for node in graph.nodes if node.op == "placeholder")
@@ -94,7 +101,18 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
     returned, note = next_state(leaves, structure, len(inputs[state]))
     several = frozenset(argument for argument, width in widths.items() if isinstance(width, tuple))
     dtype = next(n for n in graph.nodes if n.name == inputs[state][0]).meta["val"].dtype
-    return Program(type(module).__name__, graph, letters, constants, inputs, several, state, returned, any_batch, note, dtype)
+    asked = _sizes_asked(environment, batch)
+    name = type(module).__name__
+    return Program(name, graph, letters, constants, inputs, several, state, returned, any_batch, note, dtype, asked)
+
+
+def _sizes_asked(environment: compat.ShapeEnv, batch: Any) -> str:
+    """Say what was asked of the size of the batch."""
+    if not (environment.guards or environment.replacements):
+        return ""
+    asked = [str(guard.expr.xreplace({batch.node.expr: Symbol("batch")})) for guard in environment.guards[:1]]
+    words = "".join(f": it, or an operation of torch in it, asks whether {e}" for e in asked)
+    return f"the code takes batches of certain sizes only{words}; it must act on each sample by itself."
 
 
 def next_state(leaves: Any, structure: Any, count: int) -> tuple[tuple[Any, ...], str]:

@@ -20,8 +20,8 @@ from derivations.tracing.formula import OWN_FORMULA, of_formula
 from derivations.tracing.program import Program, trace
 from derivations.tracing.replay import Replay
 from derivations.tracing.running import as_recorded
-from derivations.tracing.sizes import Widths, at_sizes
-from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, out_of_time, system_of
+from derivations.tracing.sizes import Widths, at_sizes, uncompiled
+from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, as_written, out_of_time, system_of
 from derivations.tracing.wide import certificates_for_every_width
 from derivations.twins.cells import UnitEquations
 from discretize.kernels.record.recording import operation_name
@@ -51,9 +51,10 @@ def verify(
              for every width, one for the i-th of each part of the state; where refuted, `replay()` computes both sides in torch.
     Raises:  what `symbolic` raises; ValueError if the equations do not fit the module.
     """
+    module = uncompiled(module)
     start, at, verdict = perf_counter(), list[str](), Verdict(UNDECIDED, 0.0, "")
     try:
-        with time_limit(seconds):
+        with time_limit(seconds), as_written():
             if isinstance(equations, UnitEquations):
                 if letters or widths is not None or field:
                     raise ValueError(

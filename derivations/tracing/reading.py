@@ -53,6 +53,8 @@ def read(program: Program, letters: Mapping[str, object]) -> list[Value]:
     for node in program.graph.nodes:  # first, for an unknown operation is to be named and not said to mix samples
         if node.op == "call_function" and node.target is not operator.getitem:
             _check_known(node)
+    if program.asked:
+        raise ValueError(program.asked)
     if program.any_batch:
         check_samples(program)
     values: dict[str, Any] = {}

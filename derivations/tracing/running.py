@@ -35,7 +35,7 @@ from torch.overrides import TorchFunctionMode
 
 from derivations.tracing.program import Program
 from discretize import compat
-from discretize.kernels.record.attributes import GlobalReads, attributes_of
+from discretize.kernels.record.attributes import GlobalReads
 from discretize.kernels.record.recording import own_line, results_kept
 from discretize.kernels.record.watched import Unwatched
 
@@ -203,29 +203,31 @@ class _Outside:
 
     def __init__(self) -> None:
         self.reads = GlobalReads()
+        self.last: tuple[nn.Module, int, list[Any]] | None = None
 
     @contextmanager
     def compared(self, module: nn.Module) -> Iterator[None]:
         """Raise ValueError if the code within has changed what it reads."""
-        codes, before = len(self.reads.reads), self._now(module)
+        codes = len(self.reads.reads)
+        known = self.last is not None and self.last[0] is module and self.last[1] == codes
+        before = self.last[2] if self.last is not None and known else self._now(module)
         try:
             with self.reads.noted(os.path.dirname(os.path.dirname(__file__))):
                 yield
         except Unwatched as error:
             raise ValueError(f"{error}; it must be a function of its arguments and parameters alone.") from None
-        if len(self.reads.reads) == codes and self._now(module) != before:
+        self.last = module, len(self.reads.reads), self._now(module)
+        if self.last[1] == codes and self.last[2] != before:
             raise ValueError(
                 "the code changes what it reads outside of the module, in a closure, a default, a class or a global, when it is "
                 "called; it must keep nothing."
             )
 
     def _now(self, module: nn.Module) -> list[Any]:
+        functions = [value for part in module.modules() for value in vars(part).values() if isinstance(value, FunctionType)]
         kinds = {kind for part in module.modules() for kind in type(part).__mro__ if not kind.__module__.startswith(LIBRARIES)}
         of_kinds = [value for kind in sorted(kinds, key=id) for value in vars(kind).values()]
-        functions = [value for part in module.modules() for value in vars(part).values() if isinstance(value, FunctionType)]
-        # One by one: what cannot be compared, as a cache of functools, hides nothing else.
-        found = [*self.reads.each_now(), *map(attributes_of, [*of_kinds, *functions])]
-        return [None if isinstance(each, str) else each.values for each in found]
+        return self.reads.values_now(*of_kinds, *functions)
 
 
 def _settings(module: nn.Module, program: Program, training: bool, surroundings: Sequence[str]) -> Iterator[Setting]:

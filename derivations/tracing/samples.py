@@ -30,13 +30,28 @@ from discretize.kernels.record.recording import operation_name, source_line
 __all__ = ["check_samples"]
 
 # Operations along axes: where these stand among the arguments, and whether all are meant where none is given.
-FIRST = ("logsumexp", "cumsum", "_softmax", "_log_softmax", "select", "slice", "cat", "stack", "flip", "index_select")
+FIRST = (
+    "logsumexp",
+    "cumsum",
+    "_softmax",
+    "_log_softmax",
+    "select",
+    "slice",
+    "cat",
+    "stack",
+    "flip",
+    "index_select",
+    "sort",
+    "median",
+)
 ALONG = {
     **dict.fromkeys(("sum", "mean", "prod", "amax", "amin", "max", "min", "var"), (1, True)),
     **dict.fromkeys(FIRST, (1, False)),
     **dict.fromkeys(("split_with_sizes", "split", "slice_scatter", "select_scatter"), (2, False)),
     **dict.fromkeys(("linalg_vector_norm", "roll"), (2, True)),
+    "topk": (2, False),
 }
+LAST = {"sort", "topk"}  # which work along the last axis where none is given
 WHOLE = 2**63 - 1  # the end of a slice that has none
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "dot"}
 MOVES = {"permute", "transpose", "t", "_to_copy"}
@@ -77,6 +92,8 @@ class _Samples:
             raise ValueError(f"the code mixes the samples of a batch: {source_line(node)}. It must act on each sample by itself.")
 
     def _mixes(self, node: Node, name: str, batched: list[Node]) -> bool:
+        if name in ("select_scatter", "slice_scatter"):  # what is put in has the batch where the whole has it
+            batched = [node.args[0]]  # type: ignore[list-item]
         if name in ALONG:
             return not _is_whole(node, name) and any(
                 self._batch_axis(other) in self._axes(node, other, *ALONG[name]) for other in batched
@@ -87,6 +104,8 @@ class _Samples:
             "index": self._picks_samples,
             "native_layer_norm": self._norm_mixes,
             "log_sigmoid_forward": lambda _: False,
+            "gather": self._gathers_samples,
+            "copy": lambda _: False,  # row meets row, as entry by entry
         }
         if name in rules or name in PRODUCTS:
             return rules.get(name, self._contracts)(node)
@@ -119,7 +138,7 @@ class _Samples:
         """The axes of one tensor that an operation works along."""
         rank, given = len(_shape(tensor)), node.args[place] if len(node.args) > place else node.kwargs.get("dim")
         if given is None or given == []:
-            return set(range(rank)) if or_all else {0}
+            return set(range(rank)) if or_all else {rank - 1 if operation_name(node) in LAST else 0}
         # `stack` counts the new axis, which is between two old ones: it joins no samples wherever it stands.
         if operation_name(node) == "stack":
             return set()
@@ -135,6 +154,12 @@ class _Samples:
         axis = self._batch_axis(node)
         return None if axis is None else prod(_shape(node)[:axis])
 
+    def _gathers_samples(self, node: Node) -> bool:
+        """Unless the positions are of the same samples, and along another axis."""
+        tensor, dim, index = node.args[:3]
+        axis = self._batch_axis(tensor)  # type: ignore[arg-type]
+        return axis != self._batch_axis(index) or dim % len(_shape(tensor)) == axis  # type: ignore[arg-type, operator]
+
     def _picks_samples(self, node: Node) -> bool:
         """Unless an index leaves the batch axis whole, and picks along the others by numbers that are the same for all."""
         tensor, indices = node.args[0], list(node.args[1])  # type: ignore[arg-type]
@@ -146,7 +171,8 @@ class _Samples:
 
 def _is_whole(node: Node, name: str) -> bool:
     """Return whether a slice is from end to end, as [:, 1:] makes one of the batch."""
-    return name == "slice" and list(node.args[2:]) in ([], [0], [0, WHOLE], [None, None], [None, None, 1], [0, WHOLE, 1])
+    ends = {"slice": 2, "slice_scatter": 3}.get(name)
+    return ends is not None and list(node.args[ends:]) in ([], [0], [0, WHOLE], [None, None], [None, None, 1], [0, WHOLE, 1])
 
 
 def _shape(node: Node) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from torch import nn
 
 from derivations.twins.cells import UnitEquations
 
-__all__ = ["INPUT_WIDTHS", "STATES", "STATE_WIDTHS", "Width", "Widths", "at_sizes", "checked_widths", "matrices"]
+__all__ = ["INPUT_WIDTHS", "STATES", "STATE_WIDTHS", "Width", "Widths", "at_sizes", "checked_widths", "matrices", "uncompiled"]
 
 # The letters of a state of several tensors, as the LSTM's: h and c, and letters after them.
 STATES = "hcpqrs"
@@ -49,6 +49,19 @@ def checked_widths(module: nn.Module, widths: Widths | None) -> dict[str, Width]
             f"`widths` names {', '.join(map(str, widths))}; {type(module).__name__} is called with {', '.join(fixed)}."
         )
     return dict(widths)
+
+
+def uncompiled(module: nn.Module) -> nn.Module:
+    r"""Return the module that torch.compile was given, or the module itself.
+
+    Raises:  ValueError where a part of it is compiled, whose code torch would not record.
+    """
+    module = getattr(module, "_orig_mod", module)
+    if isinstance(module, nn.Module):
+        for name, part in module.named_modules():
+            if hasattr(part, "_orig_mod"):
+                raise ValueError(f"its part `{name}` is compiled by torch.compile; prove the module before it is compiled.")
+    return module
 
 
 def _is_width(width: object) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import numpy as np
+import torch
 from sympy import Basic, ImmutableDenseMatrix, Symbol
 from sympy.core.function import AppliedUndef
 from torch import nn
@@ -17,11 +19,22 @@ from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import read
 from derivations.tracing.running import as_recorded
-from derivations.tracing.sizes import STATES, Widths
+from derivations.tracing.sizes import STATES, Widths, uncompiled
 from derivations.tracing.values import Entries, ordered
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
-__all__ = ["READ", "RECORDED", "RUN", "SECONDS", "check_distinct", "out_of_time", "symbolic", "symbolic_field", "system_of"]
+__all__ = [
+    "READ",
+    "RECORDED",
+    "RUN",
+    "SECONDS",
+    "as_written",
+    "check_distinct",
+    "out_of_time",
+    "symbolic",
+    "symbolic_field",
+    "system_of",
+]
 
 
 # What is done, as an answer that is out of time says.
@@ -45,9 +58,9 @@ def symbolic(
     Raises:  TypeError for what is not a module; `UnknownOperation`, naming the operation and the line; ValueError for code
              that mixes samples, branches on values, draws random numbers, or changes its buffers or inputs; TimeoutError.
     """
-    doing = RECORDED
+    module, doing = uncompiled(module), RECORDED
     try:
-        with time_limit(seconds):
+        with time_limit(seconds), as_written():
             program = trace(module, widths)
             doing = READ
             system = system_of(program, module, field)
@@ -56,6 +69,11 @@ def symbolic(
             return system
     except OutOfTime:
         raise TimeoutError(out_of_time(seconds, [doing])) from None
+
+
+def as_written() -> AbstractContextManager[Any]:
+    """Return a context in which torch compiles nothing that code asks it to."""
+    return cast(AbstractContextManager[Any], torch.compiler.set_stance("force_eager"))
 
 
 def out_of_time(seconds: float | None, at: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
@@ -163,9 +163,13 @@ class GlobalReads:
         walk = _Walk(guards=guards or Guards())
         return _told(walk, list(self._found(walk.guards)), copied=False)
 
-    def each_now(self) -> Iterator[Attributes | str]:
-        """The current value of each by itself, or why that one cannot be compared."""
-        return (_told(_Walk(), value, copied=False) for value in self._found(Guards()))
+    def values_now(self, *others: object) -> list[Any]:
+        """Their current values and those of others, without those that cannot be compared."""
+        walk = _Walk()
+        for value, copied in [*((value, False) for value in self._found(walk.guards)), *((value, True) for value in others)]:
+            with suppress(_Hidden):
+                walk.visit(value, copied)
+        return walk.values
 
     def _found(self, guards: Guards) -> Iterator[Any]:
         seen = set[int]()

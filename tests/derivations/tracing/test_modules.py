@@ -64,7 +64,7 @@ def variables(certificate):
 
 @pytest.mark.slow
 def test_the_certificate_of_every_width_says_where_both_sides_are_defined():
-    certificate = verdict_of("LTC").certificate[-1]
+    *_, certificate = (step for step in verdict_of("LTC").certificate if step["rule"] == "equal")
     ((relation, _),) = replay(certificate)
     assert relation == "!="
     assert any(name.startswith("total(") for name in variables(certificate))

@@ -54,6 +54,18 @@ def exactly(number):
     return Rational(*number.as_integer_ratio())
 
 
+def written(h, x):
+    whole = h.clone()
+    whole[:, 0] = 2 * h[:, 1]
+    whole[:, 1] += x[:, 0]
+    whole[:, 2:] = h[:, :1]
+    return whole
+
+
+def middle(a, b, c):
+    return Max(Min(a, b), Min(b, c), Min(a, c))
+
+
 # name: (torch code on h (batch, 3), x (batch, 2), W (3, 3), b (3), the equations written again)
 TABLE = {
     "add, sub with alpha": (
@@ -218,6 +230,24 @@ TABLE = {
     "in place on its own": (
         lambda h, x, W, b: h.clone().mul_(2).add_(b).tanh_().clamp_(min=0),
         lambda h, x, W, b: [Max(tanh(2 * h[i] + b[i]), 0) for i in range(3)],
+    ),
+    "columns written in place": (
+        lambda h, x, W, b: written(h, x),
+        lambda h, x, W, b: [2 * h[1], h[1] + x[0], h[0]],
+    ),
+    "sort, topk, median": (
+        lambda h, x, W, b: h.sort(-1)[0] + h.topk(2)[0].sum(-1, keepdim=True) + h.median(-1, keepdim=True)[0],
+        lambda h, x, W, b: [a + 2 * Max(*h) - Max(*h) + 2 * middle(*h) for a in (Min(*h), middle(*h), Max(*h))],
+    ),
+    "gather": (
+        lambda h, x, W, b: h.gather(-1, torch.tensor([2, 0, 0]).expand(h.shape[0], 3)),
+        lambda h, x, W, b: [h[2], h[0], h[0]],
+    ),
+    "logaddexp, logaddexp2, hypot": (
+        lambda h, x, W, b: torch.stack(
+            [torch.logaddexp(h[:, 0], b[0]), torch.logaddexp2(h[:, 1], b[1]), h[:, 2].hypot(b[2])], -1
+        ),
+        lambda h, x, W, b: [log(exp(h[0]) + exp(b[0])), log(2 ** h[1] + 2 ** b[1], 2), sqrt(h[2] ** 2 + b[2] ** 2)],
     ),
     "glu": (
         lambda h, x, W, b: F.glu(torch.cat([h, b.expand_as(h)], -1), -1),

@@ -34,6 +34,11 @@ MIXING = {
     "products of samples": lambda self, x, h: h @ (h.T @ h),
     "samples against samples": lambda self, x, h: h @ h.T @ h,
     "einsum over the batch": lambda self, x, h: torch.einsum("bi,bj,bj->bi", h, h, h) * torch.einsum("bi->i", h),
+    "a sample written over": lambda self, x, h: torch.select_scatter(h, h[1], 0, 0),
+    "a sorted batch": lambda self, x, h: h.sort(0)[0],
+    "the largest of a batch": lambda self, x, h: h * h.topk(1, 0)[0],
+    "samples gathered": lambda self, x, h: h.gather(0, torch.zeros(1, 3, dtype=torch.long)) * h,
+    "the first sample gathered": lambda self, x, h: h.gather(1, torch.zeros(1, 3, dtype=torch.long)) * h,
     "flattened": lambda self, x, h: h.reshape(-1).reshape(-1, 3),
     "normalized over the batch": lambda self, x, h: F.normalize(h, dim=0),
 }
@@ -101,6 +106,10 @@ REFUSED = {
     "and of 64 bits": (lambda self, x, h: h + (h > 0).sum(-1, keepdim=True) * 2**40 * 2**40, UnknownOperation, "int64"),
     "truth values added": (lambda self, x, h: ((h > 0) + (h > 1)) * h, UnknownOperation, "add"),
     "bits": (lambda self, x, h: h.view(torch.int32)[:, :3] * h, UnknownOperation, "view"),
+    "positions of the largest": (lambda self, x, h: h * F.one_hot(h.argmax(-1), 3), UnknownOperation, "argmax"),
+    "places by numbers": (lambda self, x, h: h.gather(-1, h.argsort(-1)), UnknownOperation, "gather"),
+    "a long sort": (lambda self, x, h: torch.cat([x, h], -1).sort(-1)[0][:, :3], UnknownOperation, "sort"),
+    "complex pairs": (lambda self, x, h: torch.complex(h, h).real, UnknownOperation, "complex"),
     "positions": (lambda self, x, h: h * h.max(-1)[1].unsqueeze(-1), UnknownOperation, "no reading"),
 }
 

@@ -52,7 +52,19 @@ def raising(self, x, h):
     raise KeyError("gone")
 
 
+class Compiled(Cell):
+    def __init__(self):
+        super().__init__(lambda self, x, h: self.part(h), part=torch.compile(nn.Linear(2, 2)))
+
+
+def two_states(self, x, h):
+    a, b = h
+    return a + x, b
+
+
 REFUSED = {
+    "a state of two tensors": (lambda: symbolic(Cell(two_states)), ValueError, r"say so: widths=\{'x': 2, 'h': \(2, 2\)\}"),
+    "a compiled part": (lambda: verify(Compiled(), h), ValueError, "`part` is compiled by torch.compile; prove"),
     "a class": (lambda: verify(nn.RNNCell, h), TypeError, "must be a torch.nn.Module, got type"),
     "no module, and equations for each unit": (lambda: verify(3, derivations.rnn_cell()), TypeError, "must be a torch.nn.Module"),
     "no module, and its gradient": (lambda: verify_gradient(3), TypeError, "must be a torch.nn.Module"),
@@ -100,6 +112,14 @@ def test_gradients_turned_off_change_no_equation_but_the_gradient_is_not_its_der
     cell = Cell(no_gradients)
     assert verify(cell, [u * u + u for u in h])
     assert verify_gradient(cell).holds is False
+
+
+def test_a_compiled_module_is_read_as_it_was_written_and_a_state_of_two_tensors_by_its_widths():
+    assert verify(torch.compile(same), h)
+    doubled = Cell(lambda self, x, h: 2 * h)
+    doubled.compile()
+    assert verify(doubled, [2 * u for u in h])
+    assert len(symbolic(Cell(two_states), widths={"x": 2, "h": (2, 2)})) == 4
 
 
 def test_buffers_without_values_are_refused():
