@@ -31,7 +31,7 @@ from experiments.usage import UsageError, nearest
 __all__ = ["SUFFIXES", "run"]
 
 SUFFIXES = (".md", ".tex")
-MOST = 1 << 24  # bytes
+MOST = 1 << 21  # bytes
 NOWHERE = Token("", "", 1, 1)
 
 
@@ -45,7 +45,7 @@ def run(file: Path, form: str, out: Path | None, *, run_code: bool = False, seco
     if not seconds > 0:
         raise UsageError(f"--seconds must be above 0, got {seconds:g}.")
     try:
-        text = read_file(file.resolve(), MOST).decode()
+        text = read_file(file.resolve(), MOST).decode("utf-8-sig")
         paper = read_paper(text, file.stem, file.suffix == ".tex")
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror or error}).") from None

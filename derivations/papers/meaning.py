@@ -16,6 +16,7 @@ from derivations.prover.verdict import UNDECIDED, Verdict
 __all__ = ["Definition", "Known", "Meaning", "Meant"]
 
 MOST_TERMS = 50  # of a sum that is written out
+MOST_PARTS = 20_000  # of an expression
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Meaning:
         self.defined: dict[str, Definition] = {}
         self.supposed: dict[str, Definition] = {}
         self.letters: dict[str, Letter] = {}
+        self.parts = 0
         self.within: dict[Expr, tuple[Expr, Expr]] = {}  # p -> (letter, its value in p)
 
     def of(self, e: Expr) -> Expr:
@@ -69,6 +71,9 @@ class Meaning:
 
     def _in(self, e: Any, left: frozenset[str] = frozenset()) -> Any:
         """Put in all but for the letters that are left: those that derivatives are taken by."""
+        self.parts += 1
+        if self.parts > MOST_PARTS:
+            raise ValueError(f"it has more than {MOST_PARTS} parts when definitions are put in")
         if isinstance(e, Derivative):
             return self._derivative(e, left)
         if isinstance(e, Symbol | AppliedUndef):

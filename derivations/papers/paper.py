@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sympy import Add, Basic, Derivative, Dummy, Eq, Expr, Limit, Mul, Pow, Symbol, evaluate, oo
+from sympy import Add, Basic, Derivative, Dummy, Eq, Expr, Integral, Limit, Mul, Pow, Symbol, evaluate, oo
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Solves, Tends
@@ -123,33 +123,53 @@ class _Display:
 
     def _says(self, chain: Chain) -> bool:
         """Note what the first equation defines or supposes, if it does."""
-        known, (left, right) = self.paper.known, _solved(*chain.sides[:2])
+        left, right = _solved(*chain.sides[:2])
         said = Definition(left, right, self._label(chain, 0))
         if said.label in self.paper.front.solves:
             self._solves(chain, said)
             return True
-        if chain.defines is not None and not right.has(Order):
-            if said.name in self._behind(right):
-                if RELATIONS[self.place.text] == ":=" or said.name not in known.letters:
-                    raise ValueError(f"{said.name} is defined by itself")
-                return False
-            self._check_new(said.name, chain.defines)
-            known.letters.setdefault(said.name, chain.defines)
-            known.definitions[said.name] = said
-        elif isinstance(left, Derivative) and self._is_free(left.args[0]):
-            value, name = left.args[0], said.name
-            if len(value.args) > 1 and right.has(Derivative):
-                return False
-            if set(left.variables) != set(value.args) or left.expr in {d.expr for d in right.atoms(Derivative)}:
-                raise ValueError(
-                    f"an equation of {name} is read where one derivative, by its one letter, stands alone on the left"
-                )
-            said = known.rates[name] = replace(said, supposed=True)
-        elif isinstance(left, AppliedUndef) and not left.free_symbols & _variables(left, known) and self._is_free(left):
-            said = known.starts[left] = replace(said, supposed=True)
-        else:
+        if right.has(Order, oo, -oo):
             return False
+        if chain.defines is not None:
+            return self._defines(said, chain.defines)
+        if isinstance(left, Derivative) and self._is_free(left.expr):
+            return self._supposes_slope(said)
+        if isinstance(left, AppliedUndef) and not left.free_symbols & _variables(left, self.paper.known) and self._is_free(left):
+            return self._supposes_value(said)
+        return False
+
+    def _defines(self, said: Definition, letter: Letter) -> bool:
+        known = self.paper.known
+        if said.name in self._behind(said.value):
+            if RELATIONS[self.place.text] == ":=" or said.name not in known.letters:
+                raise ValueError(f"{said.name} is defined by itself")
+            return False
+        self._check_new(said.name, letter)
+        known.letters.setdefault(said.name, letter)
+        known.definitions[said.name] = said
         self.paper.said.append(said)
+        return True
+
+    def _supposes_slope(self, said: Definition) -> bool:
+        value, slopes = said.left.expr, said.value.atoms(Derivative)
+        if len(value.args) > 1 and slopes:
+            return False
+        if set(said.left.variables) != set(value.args) or value in {d.expr for d in slopes}:
+            raise ValueError(
+                f"an equation of {said.name} is read where one derivative, by its one letter, stands alone on the left"
+            )
+        if sum(start.name == said.name for start in self.paper.known.starts.values()) > 1:
+            raise ValueError(f"{said.name} starts at several places")
+        self.paper.known.rates[said.name] = replace(said, supposed=True)
+        self.paper.said.append(self.paper.known.rates[said.name])
+        return True
+
+    def _supposes_value(self, said: Definition) -> bool:
+        known = self.paper.known
+        if said.name in known.rates and any(start.name == said.name for start in known.starts.values()):
+            raise ValueError(f"{said.name} starts elsewhere already; its value here is no further start")
+        known.starts[said.left] = replace(said, supposed=True)
+        self.paper.said.append(known.starts[said.left])
         return True
 
     def _check_new(self, name: str, letter: Letter) -> None:
@@ -174,10 +194,12 @@ class _Display:
 
     def _behind(self, e: Expr) -> set[str]:
         """The letters of an expression, and of what defines them."""
-        names = _names(e)
-        return names.union(
-            *(self._behind(self.paper.known.definitions[name].value) for name in names & self.paper.known.definitions.keys())
-        )
+        found, new = set[str](), _names(e)
+        while new:
+            found |= new
+            given = (self.paper.known.definitions[name].value for name in new & self.paper.known.definitions.keys())
+            new = set().union(*map(_names, given)) - found
+        return found
 
     def _check_equation(self, left: Expr, right: Expr) -> None:
         """Refuse an equation that can only be meant to define or to suppose something: it is true of no letters that are free."""
@@ -192,7 +214,8 @@ class _Display:
                 raise ValueError(
                     f"{name} stands alone, and was used before; what defines it stands first, with {name} on the left"
                 )
-            slopes = {_name(d.expr) for d in side.atoms(Derivative) if d.expr.args} - {"", *known.definitions, *known.rates}
+            outside = side.xreplace({e: Dummy() for e in side.atoms(Integral)})
+            slopes = {_name(d.expr) for d in outside.atoms(Derivative) if d.expr.args} - {"", *known.definitions, *known.rates}
             if slopes and not other.has(Derivative):
                 raise ValueError(f"an equation of {min(slopes)} is read where its derivative stands alone on the left")
 
@@ -227,7 +250,7 @@ class _Display:
     def _claim(self, chain: Chain, n: int) -> None:
         sides, relation = chain.sides[n : n + 2], RELATIONS[chain.relations[n].text]
         meaning = Meaning(self.paper.known)
-        if relation == "=" and not any(side in (oo, -oo) for side in sides):
+        if relation == "=" and not any(side in (oo, -oo) or side.has(Order) for side in sides):
             self._check_equation(*sides)
         statement = _statement(sides, relation, chain.texts[n + 1], meaning)
         self.paper.mentioned |= set().union(*map(self._behind, sides))
@@ -273,7 +296,7 @@ class _Display:
         def of_letter(name: str) -> Unit | None:
             return found[name] if name in found else letters[name].unit if name in letters else None
 
-        units = Units(of_letter)
+        units = Units(of_letter, lambda name: letters[name].arguments if name in letters else ())
         unit = units.same(*sides)
         if chain.defines is not None and chain.defines.unit is None:
             found[chain.defines.name] = unit

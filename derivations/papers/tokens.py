@@ -24,7 +24,7 @@ TOKEN = re.compile(
     r"|(?P<command>\\(?:[A-Za-z]+|.))|(?P<number>\d+(?:\.\d+)?)|(?P<letter>[A-Za-z])|(?P<sign>:=|.)"
 )
 ENVIRONMENTS = ("equation", "align", "gather")
-MATH = ("multline", "eqnarray", "flalign", "alignat", "displaymath", "math", "subequations", "dmath", "aligned", "split")
+MATH = ("multline", "eqnarray", "flalign", "alignat", "displaymath", "math", "dmath", "aligned", "split")
 OPENING = re.compile(r"\$\$|\\\[|\\begin\s*\{(\w+)(\*?)\}")
 # Commands whose text stands elsewhere, or that give others a new meaning.
 FOREIGN = re.compile(r"\\(?:input|include|import|subfile|usepackage\s*\{[^}]*\bbreqn)\b")
@@ -32,8 +32,8 @@ NEW_MEANING = re.compile(
     r"\\(?:def|edef|gdef|xdef|let|(?:re)?newcommand|providecommand|DeclareMathOperator|DeclareRobustCommand)\b\*?\s*\{?\s*\\"
     r"(?P<name>[A-Za-z]+)"
 )
-COMMENT = r"(?<!\\)%[^\n]*"
-CODE = r"(?ms)^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*\s*$|\Z)|`[^`\n]*`|<!--.*?-->"
+COMMENT = r"(?s)(?<!\\)%[^\n]*|\\begin\{(verbatim|lstlisting|comment)\}.*?(?:\\end\{\1\}|\Z)"
+CODE = r"(?ms)^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*\s*$|\Z)|`[^`\n]*`|<!--.*?(?:-->|\Z)"
 MOST = 4000  # tokens of a display
 
 

@@ -7,7 +7,7 @@ letter of which no unit is said has an unknown one, which agrees with all.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from sympy import Abs, Derivative, Dummy, Expr, Integral, Limit, Max, Mul, Number, NumberSymbol, Pow, Rational, Subs, Sum, Symbol
@@ -56,10 +56,10 @@ def named(unit: Unit) -> str:
 
 
 class Units:
-    """Finds units by the units of letters, and notes what must be equal: (words, unit, words, unit)."""
+    """Finds units by those of letters, and the arguments of functions; notes what must be equal: (words, unit, words, unit)."""
 
-    def __init__(self, of_letter: Callable[[str], Unit | None]) -> None:
-        self._of_letter = of_letter
+    def __init__(self, of_letter: Callable[[str], Unit | None], arguments: Callable[[str], Sequence[str]]) -> None:
+        self._of_letter, self._arguments = of_letter, arguments
         self.compared: list[Compared] = []
 
     def of(self, e: Expr) -> Unit | None:
@@ -80,6 +80,10 @@ class Units:
     def _of_function(self, e: Expr) -> Unit | None:
         units = [(argument, self.of(argument)) for argument in (e.args[:1] if isinstance(e, Subs) else e.args)]
         if isinstance(e, AppliedUndef):
+            for (argument, unit), letter in zip(units, self._arguments(e.func.__name__), strict=False):
+                wanted = self._of_letter(letter)
+                if wanted is not None and argument.free_symbols and str(argument) != letter:
+                    self._note(argument, unit, letter, wanted)
             return self._of_letter(e.func.__name__)
         if isinstance(e, Abs | Subs):
             return units[0][1]

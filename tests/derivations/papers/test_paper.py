@@ -62,6 +62,7 @@ e^x \ge 0
 \lim_{x \to -\infty} e^x = 0
 e^x = 1 + x + \frac{x^2}{2} + O(x^3)
 \frac{1}{1 + x} = 1 - x + O(x^2)
+x^3 = O(x^2)
 1 - e^{-1} \approx 0.632
 \pi \approx 3.14
 q > 0
@@ -89,6 +90,7 @@ g < 1 - g
 \lim_{x \to 0} \frac{\sin(x)}{x} = 0
 \lim_{x \to 0} \frac{1}{x} = \infty
 e^x = 1 + x + x^2 + O(x^3)
+x = O(x^2)
 1 - e^{-1} \approx 0.633
 1 - e^{-1} = 0.632
 \frac{x}{y} = x (-y)
@@ -111,6 +113,9 @@ UNITS = {
     r"\sqrt{t^2} = |t|": True,
     r"2^{t} = 2^{t}": False,
     r"t < \tau + \alpha": False,
+    r"h(t + \alpha) = h(\alpha + t)": False,
+    r"h(t + \tau) = h(\tau + t)": True,
+    r"\sqrt{t} \sqrt{\tau} = \sqrt{\tau} \sqrt{t}": True,
 }
 
 
@@ -239,3 +244,14 @@ def test_a_letter_without_a_unit_agrees_with_all_and_no_unit_says_nothing():
         "line 17",
         "line 19",
     ]
+
+
+def test_definitions_that_double_again_and_again_are_refused_at_once():
+    doubled = [f"z_{{{n + 1}}} := z_{{{n}}} + z_{{{n}}}" for n in range(60)]
+    (claim,) = claims(displayed("z_{0} := x", *doubled, "z_{60} = x"))[0]
+    assert "more than 20000 parts" in claim.evidence
+
+
+def test_a_function_that_obeys_an_equation_starts_once():
+    assert verdicts(r"\dot h = 1", "h(0) = 0", "h(1) = 5") == ["undecided"]
+    assert verdicts("h(0) = 0", "h(1) = 5", r"\dot h = 1") == ["undecided"]

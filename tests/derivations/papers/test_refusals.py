@@ -172,7 +172,7 @@ def test_text_that_misleads_is_refused_whole(text, reason):
 
 def test_code_comments_and_words_are_no_displays():
     markdown = "```\n$$ 1 = 2 $$\n```\n`$$` <!-- $$ 1 = 2 $$ -->\n$$ 1 + 1 = 2 $$"
-    tex = "% \\[ 1 = 2 \\]\n\\[ 1 + 1 = 2 \\] % $$"
+    tex = "% \\[ 1 = 2 \\]\n\\begin{verbatim} $$ 1 = 2 $$ \\end{verbatim}\\[ 1 + 1 = 2 \\] % $$"
     for text, is_tex in ((markdown, False), (tex, True)):
         assert [decided(e).verdict for e in read_paper(text, "paper", is_tex).entries] == ["holds"]
 
