@@ -12,6 +12,8 @@ What can be taken for two things is refused, with the place, and not guessed.
 
 from __future__ import annotations
 
+import cmath
+import math
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -532,8 +534,28 @@ class _Reader(Cursor):
 
     def check_size(self, e: Expr, place: Token) -> None:
         """Refuse numbers that nobody could compute with."""
-        if not e.free_symbols and not e.atoms(AppliedUndef, Integral, Sum, Limit) and not abs(e.evalf(5)) <= LARGEST:
+        if e.free_symbols or e.has(AppliedUndef, Integral, Sum, Limit, Derivative):
+            return
+        try:
+            size = abs(_value(e))
+        except OverflowError:
+            size = math.inf
+        except (ValueError, ZeroDivisionError):  # no number at all
+            return
+        if not size <= LARGEST:
             self.fail(f"an exponent beyond {LARGEST} is not read", place)
+
+
+def _value(e: Expr) -> complex:
+    """Compute a number roughly."""
+    parts = [_value(part) for part in e.args]
+    if not parts:
+        return complex(e)
+    if e.is_Add or e.is_Mul:
+        return sum(parts) if e.is_Add else math.prod(parts)
+    if e.is_Pow:
+        return parts[0] ** parts[1]
+    return getattr(cmath, type(e).__name__, abs)(parts[0])
 
 
 def _times(*factors: Expr) -> Expr:

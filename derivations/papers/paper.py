@@ -19,7 +19,7 @@ from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Solves
 from derivations.papers.grammar import COMMANDS, Chain, Order, joined, read_chain
 from derivations.papers.letters import FrontMatter, Letter, front_matter
 from derivations.papers.meaning import Definition, Known, Meaning, Meant
-from derivations.papers.tokens import RELATIONS, Display, Token, Unread, displays, formulas, tokens
+from derivations.papers.tokens import RELATIONS, Display, Token, Unread, displays, formulas, has_relation, tokens
 from derivations.papers.units import Compared, Unit, Units, named
 from derivations.prover.statements import Statement
 from derivations.prover.verdict import UNDECIDED, Verdict
@@ -94,7 +94,7 @@ class _Display:
 
     def _formula(self, formula: Sequence[tuple[Token, str]]) -> None:
         found = [token for token, _ in formula]
-        if not any(token.text in RELATIONS for token in found):
+        if not has_relation(found):
             self.paper.skipped += 1
             return
         self.labels = {token: label for token, label in formula if label}
@@ -114,6 +114,8 @@ class _Display:
         for n, relation in enumerate(chain.relations):
             if RELATIONS[relation.text] == ":=" and (n or chain.defines is None):
                 raise Unread(relation, ":= stands behind a new letter, or a function of one, which it defines")
+        if not chain.relations:
+            raise Unread(self.place, "the relation stands within braces")
         self.place = chain.relations[0]
         start = int(RELATIONS[self.place.text] in ("=", ":=") and self._says(chain))
         self._compare_units(chain)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["RELATIONS", "Display", "Token", "Unread", "displays", "formulas", "tokens"]
+__all__ = ["RELATIONS", "Display", "Token", "Unread", "displays", "formulas", "has_relation", "tokens"]
 
 RELATIONS = {r"\le": "<=", r"\leq": "<=", r"\leqslant": "<=", r"\ge": ">=", r"\geq": ">=", r"\geqslant": ">=", r"\lt": "<",
              r"\gt": ">", r"\approx": "approx", r"\coloneqq": ":=", ":=": ":=", "=": "=", "<": "<", ">": ">"}  # fmt: skip
@@ -134,15 +134,25 @@ def formulas(found: Iterable[Token]) -> Iterator[list[tuple[Token, str]]]:
     formula = list[tuple[Token, str]]()
     for row, label in _rows(found):
         begins = row[0].text in (*RELATIONS, *OPERATORS)
-        goes_on = formula and (
-            begins or formula[-1][0].text in (*RELATIONS, *OPERATORS) or not any(token.text in RELATIONS for token in row)
-        )
+        goes_on = formula and (begins or formula[-1][0].text in (*RELATIONS, *OPERATORS) or not has_relation(row))
         if formula and not goes_on:
             yield formula
             formula = []
         formula += [(token, label) for token in row]
     if formula:
         yield formula
+
+
+def has_relation(found: Iterable[Token]) -> bool:
+    r"""Whether there is a relation outside of braces: that of \sum_{k=1} is none."""
+    depth, inside = 0, False
+    for token in found:
+        depth += (token.text == "{") - (token.text == "}")
+        if token.text in RELATIONS:
+            inside = True
+            if depth <= 0:
+                return True
+    return inside and depth != 0  # a brace is missing
 
 
 def _rows(found: Iterable[Token]) -> Iterator[tuple[list[Token], str]]:
