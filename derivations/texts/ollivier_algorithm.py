@@ -156,7 +156,7 @@ def quasi_diagonals() -> Iterator[Entry]:
     mixed = Matrix([[1, 0, 0], [0, 1, 1], [0, 0, 1]])
     diagonal = Matrix([G[i] / h[i, i] for i in range(3)])
     diagonal_turned = Matrix([(turn * G)[i] / (turn * h * turn.T)[i, i] for i in range(3)])
-    yield paper("sec. 3.2, affine invariance", sizes="2 units").says(
+    yield paper("sec. 3.2, affine invariance", given="the denominators are not 0", sizes="2 units").says(
         "The quasi-diagonal inverse is invariant under affine changes a_i -> alpha_i a_i + beta_i of the activity of each unit.",
         Equal(turn.T * quasi_diagonal(turn * G, turn * h * turn.T), ours),
         Fails(Equal(turn.T * diagonal_turned, diagonal)),

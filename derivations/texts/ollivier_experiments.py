@@ -99,7 +99,7 @@ def network_sizes() -> Iterator[Entry]:
     x, y = Symbol("x", positive=True), Symbol("y", positive=True)
     z = 1 - x - y
     det = (1 / x + 1 / z) * (1 / y + 1 / z) - 1 / z**2
-    yield paper("footnote 16", sizes="3 edges").says(
+    yield paper("footnote 16", given="no probability is 0", sizes="3 edges").says(
         "Jeffreys' prior on the edges from a node is Dirichlet(1/2, ..., 1/2): the root of the determinant of the "
         "Fisher matrix is the product of the p^(-1/2).",
         Equal(det, 1 / (x * y * z)),
