@@ -25,7 +25,8 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
 
-from sympy import Basic, Derivative, Eq, Expr, Function, I, MatrixBase, Rational, S, Symbol
+from sympy import Basic, Derivative, Eq, Expr, Function, I, MatrixBase, Rational, S, Subs, Symbol
+from sympy.core.function import AppliedUndef
 
 from derivations.prover.identity import Identity, check, column, says
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, ReadStatement, Verdict, timed
@@ -98,36 +99,39 @@ class Solves:
         return (*self.equations, *(Eq(h, value, evaluate=False) for h, value in self.path.items()))
 
     def says(self) -> dict[str, Any] | None:
-        identity = self._put_in()
-        return None if self._is_left_in(identity) else says(identity)
+        return says(self._identity()) if self._at_one_time() else None
 
     def decide(self) -> Verdict:
         return timed(self._decide)
 
     def _decide(self) -> Verdict:
-        identity = self._put_in()
-        if self._is_left_in(identity):
+        if not self._at_one_time():
             return Verdict(UNDECIDED, 0.0, "the equations hold the path at another time")
         if not any(e.has(I) for e in self.equations) and (unreal := [h for h, path in self.path.items() if path.has(I)]):
             return Verdict(UNDECIDED, 0.0, f"{unreal[0]} is given a path that is not real, by equations that are")
         before = "put into the equation" + ("" if self.initial is None else " and the start") + "; "
-        found = check(identity)
+        found = check(self._identity())
         return replace(found, evidence=before + found.evidence)
 
-    def _put_in(self) -> Identity:
-        sides = [(self._on_path(e.lhs), self._on_path(e.rhs)) for e in self.equations]
+    def _identity(self) -> Identity:
+        """The equations, with the path put in by the checker; and the path itself, which must be defined."""
+        sides = [(e.lhs, e.rhs) for e in self.equations] + [(h, h) for h in self.path]
+        (t,) = {t for h in self.path for t in h.args}
         if self.initial is not None:
             t0, values = self.initial
-            (t,) = {e.lhs.variables[0] for e in self.equations if isinstance(e.lhs, Derivative)}
-            sides += [(self.path[h].subs(t, t0), value) for h, value in values.items()]
+            sides += [(Subs(self.path[h], t, t0), value) for h, value in values.items()]
+        slopes = {h.diff(t): Derivative(path, t) for h, path in self.path.items()}
+        slopes |= {d: Derivative(self.path[d.expr], *d.variable_count) for d in self._derivatives()}
         lhs, rhs = zip(*sides, strict=True)
-        return Identity("", "", "", column(*lhs), column(*rhs))
+        return Identity("", "", "", column(*lhs), column(*rhs), where={**self.path, **slopes})
 
-    def _is_left_in(self, identity: Identity) -> bool:
-        return any(side.has(*(h.func for h in self.path)) for side in (identity.lhs, identity.rhs))
+    def _derivatives(self) -> set[Derivative]:
+        return {d for e in self.equations for d in e.atoms(Derivative) if d.expr in self.path}
 
-    def _on_path(self, side: Expr) -> Expr:
-        return side.subs(dict(self.path))
+    def _at_one_time(self) -> bool:
+        functions = {h.func for h in self.path}
+        found = {u for e in self.equations for u in e.atoms(AppliedUndef) if u.func in functions}
+        return found <= self.path.keys() and not any(path.has(*functions) for path in self.path.values())
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from derivations.rules.quotients import Case, NotShown, Signs
 from derivations.rules.terms import BINDERS, Term, add, free_letters, is_term, number, power
 
-__all__ = ["ALLOWED", "Certificate", "Conditions", "agree", "undefined"]
+__all__ = ["ALLOWED", "Certificate", "Conditions", "agree", "needed", "undefined"]
 
 Conditions = tuple[tuple[str, Term], ...]
 Certificate: TypeAlias = Mapping[str, Any]  # or a part of one: a claim, a proof, a case
@@ -29,16 +29,16 @@ def undefined(case: Case, term: Term) -> Iterator[tuple[str, Term]]:
         for sign in case.signs(term[1]):
             yield from undefined(case, term[3 + sign])
         return
-    needed = _needed(case, term)
-    if needed is not None and not case.signs(needed[1]) <= ALLOWED[needed[0]]:
-        yield needed
+    wanted = needed(case, term)
+    if wanted is not None and not case.signs(wanted[1]) <= ALLOWED[wanted[0]]:
+        yield wanted
     for part in term[1:]:
         if is_term(part):
             # What is bound has no value to make a condition of: an integral that is infinite is not defined, and that is all.
             yield from (c for c in undefined(case, part) if term[0] not in BINDERS or term[1] not in free_letters(c[1]))
 
 
-def _needed(case: Case, term: Term) -> tuple[str, Term] | None:
+def needed(case: Case, term: Term) -> tuple[str, Term] | None:
     """Return the condition for a function to be defined where its arguments are."""
     match term[0]:
         case "log":

@@ -14,11 +14,12 @@ from functools import partial
 from math import lcm
 from typing import Any
 
-from derivations.rules.definedness import ALLOWED, Certificate, Conditions, agree, undefined
+from derivations.rules.definedness import ALLOWED, Certificate, Conditions, agree, needed, undefined
 from derivations.rules.generators import Explained, as_term, explained, written
 from derivations.rules.quotients import Facts, NotShown, Quotient
 from derivations.rules.rational import Arithmetic, arithmetic_of
 from derivations.rules.series import LOG, Expansion, Series, Unnamed, signs_of
+from derivations.rules.signs import OF_FACTS
 from derivations.rules.terms import (
     BINDERS,
     INFINITY,
@@ -43,11 +44,24 @@ Y: Term = ("v", "0+")
 
 
 def approach(term: Term, x: Term, point: Term, side: str, facts: Facts) -> tuple[Term, Term, Facts]:
-    """Write a term in a letter that tends to 0 from above, or to infinity; return it, the letter, and the facts with it."""
+    r"""Write a term in a letter that tends to 0 from above, or to infinity; return it, the letter, and the facts with it.
+
+    Raises:  NotShown where the facts do not let the letter come to the point from that side.
+    """
     u = ("v", f"{x[1]}~")
     if u in facts or {u, LOG, Y} & {*subterms(term)}:
         raise NotShown(f"the name {u[1]} is taken")
     known = {**facts, u: frozenset({"real", "positive"})}
+    own = facts.get(x, frozenset())
+    if point in INFINITY:
+        way = frozenset({1 if point == ("oo",) else -1})
+    else:
+        way = Arithmetic(facts, [part for part in subterms(point) if part[0] in ("v", "call")], {}).signs(point)
+        way = frozenset({1 if side == "+" else -1}) if way == {0} else way
+        if own & {"integer", "other"}:
+            raise NotShown(f"{x[1]} takes no values near {point}")
+    if not way <= frozenset({-1, 0, 1}).intersection(*(OF_FACTS[fact] for fact in own & OF_FACTS.keys())):
+        raise NotShown(f"{x[1]} does not come to {point} from that side")
     if point in INFINITY:
         return substitute(term, {x: u if point == ("oo",) else neg(u)}), u, known
     return substitute(term, {x: add(point, u if side == "+" else neg(u))}), u, known
@@ -94,6 +108,13 @@ def _continuous(term: Term, x: Term, to: Term, value: Term, facts: Facts, proof:
     for part in (there, value):
         for condition in undefined(arithmetic, part):
             raise NotShown(f"{part} may not be defined: {condition}")
+    letters = [part for part in subterms(term) if part[0] in ("v", "call")]
+    around = Arithmetic(facts, list(dict.fromkeys(letters)), {})
+    for relation, base in filter(None, (needed(around, part) for part in subterms(term))):
+        # Inside of where it is defined, or at its edge and on the right side of that.
+        inside = arithmetic.signs(substitute(base, {x: ZERO})) <= ALLOWED[relation] - {0}
+        if not inside and not around.signs(base) <= ALLOWED[relation]:
+            raise NotShown(f"{term} may not be defined on the way to the point")
     arithmetic.equal(there, value)
     return ()
 

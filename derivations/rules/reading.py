@@ -186,7 +186,8 @@ class Reading:
             if any(inner.has(v) for v in values for inner in e.expr.atoms(Derivative, Subs, Integral)):
                 raise Unreadable(f"{e} by the value of a function that stands in a derivative")
             letters = {v: v if isinstance(v, Symbol) else Symbol(f"[{v}]", real=v.is_extended_real) for v in e.variables}
-            term = self._term(e.expr.xreplace(letters), depth)
+            # Only values are replaced: SymPy evaluates what it replaces in, and x/x is 1 where x is not 0.
+            term = self._term(e.expr.xreplace({v: u for v, u in letters.items() if v != u}) if values else e.expr, depth)
             for letter, times in e.variable_count:
                 for _ in range(int(times)):
                     term = ("diff", self._name(letters[letter]), term)

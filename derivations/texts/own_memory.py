@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Derivative, Expr, Function, Integral, Rational, S, Symbol, exp, expint, gamma, log, oo
+from sympy import Derivative, Expr, Function, Integral, Rational, S, Subs, Symbol, exp, expint, gamma, log, oo
 
 from derivations.claim import Correction, Entry, Equal, Less, Mutation, Source, Tends, changed
 
@@ -86,7 +86,7 @@ def kept(m: int) -> Expr:
 def log_uniform() -> Iterator[Entry]:
     """Density 1/(T log(Tm/2)). N for Tm."""
     influence = ((1 - 1 / N) ** (n + 1) - 2 ** (-n - 1)) / (n + 1)
-    exact = Equal(Derivative(influence, N), (1 - 1 / N) ** n / N**2), Equal(influence.subs(N, 2), S.Zero)
+    exact = Equal(Derivative(influence, N), (1 - 1 / N) ** n / N**2), Equal(Subs(influence, N, 2), S.Zero)
     bernoulli = Less(1 - (n + 1) * x, (1 - n * x) * (1 - x), True, None, n * x**2)
     yield own("result 12, log-uniform").says(
         "For log-uniform T the mean retention after n steps is close to 1/(n log(Tm/2)): at n = 10, say, at "
