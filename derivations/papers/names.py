@@ -1,4 +1,4 @@
-r"""Reads names of letters: x, \alpha, h_0, h_{t-1}, \tilde h, \mathbf{x}, \mathrm{in}, \Delta t, x', each with its index."""
+r"""Reads names of letters: x, \alpha, h_0, h_{t-1}, \tilde h, \mathbf{x}, \Delta t, x', each with its index."""
 
 from __future__ import annotations
 
