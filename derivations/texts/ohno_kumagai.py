@@ -190,6 +190,23 @@ def gated() -> Iterator[Entry]:
         remark="by induction over t",
         quote="to be constant, we see the same exponential decay structure",
     )
+    unit, learned = symbols.signal("h")(t), 1 / (1 + u)
+    yield paper("intro, larger order").says(
+        "A leaky or gated RNN cannot represent memory of the order of 1/(1 + t), whatever its gates: (1 + t) times its memory "
+        "tends to 0.",
+        Tends((1 + u) * learned, u, oo, S.Zero),
+        reading=Correction(
+            "With constant gates, whose memory is exponential. With the gate g = 1/(1 + t) of (7) in Tallec and Ollivier 2018, "
+            "which is to learn the speed of a clock, here log(1 + t), it is 1/(1 + t): slower than the power (r + 1)/r > 1 of "
+            "(21), for every r.",
+            Solves((Eq(unit.diff(t), -unit / (1 + t)),), {unit: p / (1 + t)}, (S.Zero, {unit: p})),
+            Equal((1 - 1 / (n + 2)) / (n + 1), 1 / (n + 2)),
+            Equal(u ** ((1 + c) / c) / u, u ** (1 / c)),
+            Tends(u ** (1 / c), u, 0, S.Zero),
+        ),
+        remark="in steps the forget gates 1/2, 2/3, 3/4, ... multiply to 1/(n + 1); t = 1/u and r = c in the last limit",
+        quote="which can represent a larger order time scale than conventional leaky or gated RNNs",
+    )
     opened = sigma(z + bias)
     yield paper("eq. 7", given="U_f h + W_f x = 0").says(
         "f_t = sigma(U_f h + W_f x + b_f) is sigma(b_f) when the terms that vary are zero.",

@@ -347,11 +347,11 @@ def results() -> Iterator[Entry]:
     )
     yield paper("sec. VI-B, distant").says(
         "Both image tasks need distant pixels, as the section begins, and as its results are explained.",
-        said(("VI-B begins", "distant pixels", "results of sMNIST", "relatively short-term dependencies")),
+        said(("VI-B begins", "distant", "results of sMNIST", "relatively short-term")),
         reading=Correction(
             "psMNIST does; sMNIST for the images that short-term dependencies leave over. The two are of one length, 784: what "
             "the permutation changes is how far apart pixels stand that belong together.",
-            said(("VI-B begins", "distant pixels", "results of psMNIST", "distant pixels")),
+            said(("VI-B begins", "distant", "results of psMNIST", "distant")),
         ),
         quote="Since the RNN needs to utilize information on distant pixels to classify images correctly, these tasks have been "
         "used to test ability of RNNs to learn how to capture long-term dependencies of data.",

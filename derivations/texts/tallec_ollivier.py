@@ -189,7 +189,7 @@ def invariant_classes() -> Iterator[Entry]:
         "The class of ordinary recurrent networks is not invariant to time rescaling.",
         Closes(plain, NONE),
         mutation=changed("not invariant read as invariant", group=RESCALING),
-        remark="decided for the fields (3), as the paper does",
+        remark="decided for the fields (3), with a given number of units, as the paper does; its summary leaves that out",
         quote="the class of ordinary recurrent networks is not invariant to time rescaling",
     )
     kept, state, half = 1 / (1 + Symbol("u", positive=True)), Symbol("h", real=True), Rational(1, 2)
