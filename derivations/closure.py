@@ -7,11 +7,13 @@ A field is read as a polynomial in *generators*, which stay as they are (h, x, t
 *slots*, which the class is free to choose: constants (alpha, tau), and gates, which are sigmoids, exponentials or
 softplus functions with a parameter of their own. Comparing coefficients gives the new slots:
 
-    every warp    gates take up c'          g' = c' g,  f' = 1 - c' (1 - f)         c' any function of the data
+    warps         gates take up c'          g' = c' g,  f' = 1 - c' (1 - f)         c' any function of what they read
     rescaling     only constants do         alpha' = c' alpha,  tau' = c' tau       c' a constant
     none          a coefficient has no slot: -h stays -h, and -c' h is needed
 
-The first two are proved by putting the witness in. That a class absorbs no more is proved for one unit, on h, x > 0, and
+"Every warp" is said of gates that read all data and take any positive multiple; else the group's word has their range, or
+that c' may depend on what they read alone: see `derivations.rules.groups`. The first two are proved by putting the
+witness in. That a class absorbs no more is proved for one unit, on h, x > 0, and
 for speeds that at each time are one number for all states and inputs: where the products of generators hold no parameters
 and are linearly independent, and where one power of h outgrows all that does.
 """
@@ -26,15 +28,15 @@ from typing import Any
 from sympy import Abs, Basic, Eq, Expr, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign
 
 from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict, timed
-from derivations.ranges import REALS, inside, is_cone
+from derivations.ranges import REALS, inside, is_cone, named
+from derivations.rules.groups import EVERY_WARP, NONE, RESCALING, WITHIN_UNIT, group_name
 from derivations.rules.reading import Reading
 from derivations.rules.terms import Term, taken
 from derivations.slots import Absorbed, FieldReading, Obstacle, Slot, speed
 from derivations.twins.fields import SymbolicField
 
-__all__ = ["EVERY_WARP", "NONE", "RESCALING", "Closes", "Closure", "UnknownRate", "closed_under"]
+__all__ = ["EVERY_WARP", "NONE", "RESCALING", "WITHIN_UNIT", "Closes", "Closure", "UnknownRate", "closed_under"]
 
-EVERY_WARP, RESCALING, NONE = "every warp", "rescaling", "none"
 AMONG = "at each time is one number for all states and inputs"
 
 
@@ -46,11 +48,13 @@ class UnknownRate(ValueError):  # noqa: N818 - said of the field's rate, as `Unk
 class Closure:
     r"""What a class of fields absorbs.
 
-    Args:    group: "every warp", "rescaling" or "none"; assumption: in words, what the clock and the rates must satisfy, of
-             which c' it is said, and which numbers must not be 0; witness: for the first two Eq(new value, value in the old
-             ones and c') of each constant and gate that changes; for "none" the equation between coefficients that no
-             member of the class meets; rates: what the letters of the witness stand for; unit: the unit that stands in the
-             way of more; certificate: the equalities F' = c' F of each unit, and numbers at which coefficients differ.
+    Args:    group: "every warp", "rescaling" or "none", or which of them: "warps that keep its gates in (0, 1)", "warps of
+             what its gates read", "rescaling that keeps its rates in (0, 1)"; assumption: in words, what the clock and the
+             rates must satisfy, of which c' it is said, and which numbers must not be 0; witness: Eq(new value, value in
+             the old ones and c') of each constant and gate that changes; for "none" the equation between coefficients
+             that no member of the class meets; rates: what the letters of the witness stand for; unit: the unit that
+             stands in the way of more; certificate: the equalities F' = c' F of each unit, and numbers at which
+             coefficients differ.
     Source:  this project; the question is that of Tallec and Ollivier 2018, sec. 1.
     """
 
@@ -82,10 +86,10 @@ def closed_under(field: Any, free: Iterable[str] | None = None) -> Closure:
         field = traced
     reading, orthant = _readings(field, free)
     if (found := reading.absorbed_by(gates_only=True)) is not None:
-        return _closure(reading, EVERY_WARP, found, None)
+        return _closure(reading, found, None)
     found, beyond = reading.absorbed_by(gates_only=False), orthant.obstacle(gates_only=True)
     if found is not None and beyond is not None:
-        return _closure(reading, RESCALING, found, beyond)
+        return _closure(reading, found, beyond)
     if found is None and (obstacle := orthant.obstacle(gates_only=False)) is not None:
         said = "; ".join((f"c' is not 1 throughout, and {AMONG}", *obstacle.conditions))
         rates = orthant.rates(obstacle.equation)
@@ -144,8 +148,14 @@ class Closes:
             "kind": "closure", "group": self.group, "member": read(reading.member()),
             "flow": read(speed * ImmutableDenseMatrix(reading.flow)),
             "coefficients": read(speed * e for e in orthant.coefficients()),
-            "slots": [(*read((slot.new, slot.letter)), slot.is_gate) for slot in reading.slots],
+            "speed": read([speed])[0],
+            "slots": [self._slot(reading, slot, *read((slot.new, slot.letter))) for slot in reading.slots],
         }  # fmt: skip
+
+    def _slot(self, reading: FieldReading, slot: Slot, new: Term, old: Term) -> dict[str, Any]:
+        bounds = "" if slot.values == REALS else named(slot.values)
+        return {"new": new, "old": old, "is gate": slot.is_gate, "range": bounds, "is cone": is_cone(slot.values),
+                "reads all": slot.reads == reading.data}  # fmt: skip
 
     def decide(self) -> Verdict:
         return timed(self._decide)
@@ -163,13 +173,17 @@ class Closes:
         return Verdict(word, 0.0, evidence, numbers, certificate=found.certificate)
 
 
-def _closure(reading: FieldReading, group: str, found: Absorbed, beyond: Obstacle | None) -> Closure:
+def _closure(reading: FieldReading, found: Absorbed, beyond: Obstacle | None) -> Closure:
     values = found.values
     changed = [slot for slot in reading.slots if values.get(slot.letter, slot.letter) != slot.letter]
-    said = ["c' is a constant" if group == RESCALING else "c' is a function of the data so far"]
-    if any(slot.is_gate for slot in changed):
-        said.append("a gate may be any function of the data in its range")
-    said += [inside(values[slot.letter], slot.values) for slot in changed if not _always_inside(slot, values[slot.letter])]
+    leaving = [slot for slot in changed if slot.may_leave(values[slot.letter])]
+    gates = [slot for slot in changed if slot.is_gate]
+    reads_all = all(slot.reads == reading.data for slot in gates)
+    group = group_name(beyond is not None, [named(slot.values) for slot in leaving], reads_all)
+    said = ["c' is a constant" if beyond is not None else f"c' is a function of {_read_by(reading, gates)}"]
+    if gates:
+        said.append(f"a gate may be any function of {'the data' if reads_all else 'what it reads'} in its range")
+    said += [inside(values[slot.letter], slot.values) for slot in leaving]
     said += found.conditions
     if beyond is not None:
         said += [f"no other c' is absorbed that {AMONG}", *beyond.conditions]
@@ -178,8 +192,12 @@ def _closure(reading: FieldReading, group: str, found: Absorbed, beyond: Obstacl
     return Closure(group, "; ".join(said), witness, reading.rates(*witness), beyond and beyond.unit, certificate)
 
 
-def _always_inside(slot: Slot, value: Expr) -> bool:
-    return slot.values == REALS or (value == speed * slot.letter and is_cone(slot.values))
+def _read_by(reading: FieldReading, gates: Iterable[Slot]) -> str:
+    """What all of the gates read, in words: all data, some, or none."""
+    common = reading.data.intersection(*(slot.reads for slot in gates))
+    if common == reading.data:
+        return "the data so far"
+    return ", ".join(sorted(map(str, common))) + ", which the gates read" if common else "nothing: a constant"
 
 
 def _changed(slot: Slot, value: Expr) -> Eq:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Set
 from sympy import Abs, Expr, Interval, Number, S, Symbol, Union, atan, exp, log, oo, tanh
 from sympy import Set as NumberSet
 
-__all__ = ["POSITIVE", "REALS", "inside", "is_cone", "values_of"]
+__all__ = ["POSITIVE", "REALS", "inside", "is_cone", "named", "values_of"]
 
 REALS, POSITIVE, NOT_NEGATIVE = Interval(-oo, oo), Interval.open(0, oo), Interval(0, oo)
 NOT_ZERO = Union(Interval.open(-oo, 0), POSITIVE)
@@ -106,3 +106,11 @@ def inside(value: Expr, values: NumberSet) -> str:
     low = "" if values.inf == -oo else f"{values.inf} {'<' if values.inf not in values else '<='} "
     high = "" if values.sup == oo else f" {'<' if values.sup not in values else '<='} {values.sup}"
     return f"{low}{value}{high}" if low or high else ""
+
+
+def named(values: NumberSet) -> str:
+    """Write a set of numbers as (0, 1), [0, oo), or all but 0."""
+    if isinstance(values, Union):
+        return "all but 0"
+    left, right = "(" if values.inf not in values else "[", ")" if values.sup not in values else "]"
+    return f"{left}{values.inf}, {values.sup}{right}"

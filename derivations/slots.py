@@ -43,7 +43,7 @@ from sympy.core.function import AppliedUndef
 
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, check
-from derivations.ranges import POSITIVE, values_of
+from derivations.ranges import POSITIVE, REALS, is_cone, values_of
 from derivations.rules.numbers import ball
 from derivations.rules.quotients import NotShown
 from derivations.rules.reading import Reading, Unreadable
@@ -56,13 +56,18 @@ speed = Symbol("c'", positive=True)
 
 @dataclass(frozen=True)
 class Slot:
-    """A rate that a class may choose: a letter, what it stands for, its values, whether it reads data, a new letter."""
+    """A rate that a class may choose: a letter, what it stands for, its values, whether it reads data and which, a new letter."""
 
     letter: Symbol
     stands_for: Expr
     values: NumberSet
     is_gate: bool
     new: Symbol
+    reads: frozenset[Expr] = frozenset()
+
+    def may_leave(self, value: Expr) -> bool:
+        """Whether a new value may lie outside of the slot's own."""
+        return self.values != REALS and not (value == speed * self.letter and is_cone(self.values))
 
 
 @dataclass(frozen=True)
@@ -221,7 +226,8 @@ class FieldReading:
         if values is None or (is_gate and not (values.is_subset(POSITIVE) and _moves_freely(e, own, self.data))):
             return None
         letter = e if e.is_Symbol else Symbol(f"g_{1 + sum(s.letter != s.stands_for for s in self.slots)}")
-        self.slots.append(Slot(letter, e, values, is_gate, Dummy(f"{letter.name}*")))
+        reads = frozenset(u for u in self.data if e.has(u))
+        self.slots.append(Slot(letter, e, values, is_gate, Dummy(f"{letter.name}*"), reads))
         return self.slots[-1]
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from derivations.rules.definedness import ALLOWED, Certificate, Conditions
 from derivations.rules.grammar import check_terms
+from derivations.rules.groups import group_name
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import replay
 from derivations.rules.terms import (
@@ -29,6 +30,7 @@ from derivations.rules.terms import (
     divide,
     free_letters,
     is_term,
+    mul,
     number,
     substitute,
     subterms,
@@ -232,9 +234,10 @@ def _cases(says: Certificate, steps: Steps) -> Conclusion:
 
 
 def _absorbed(says: Certificate, steps: Steps) -> str:
-    """Every clock where each unit's c' F is one of a member; none or rescalings where a coefficient c' k is not that of one.
+    """Warps where each unit's c' F is one of a member; none or rescalings where a coefficient c' k is not that of one.
 
-    That no other way is left rests on generators that are independent, which no step shows.
+    Rates that may leave their range are named by it, and gates by what they read. That no other way is left rests on
+    generators that are independent, which no step shows.
     """
     values, proofs = (steps[0]["values"], steps[1:]) if steps and steps[0]["rule"] == "values" else ({}, steps)
     for step in proofs:
@@ -248,9 +251,16 @@ def _absorbed(says: Certificate, steps: Steps) -> str:
         raise NotShown("the steps are of another statement")
     if not values:
         return "none"
-    if not differing and any(values[new] != old for new, old, is_gate in says["slots"] if not is_gate):
+    changed = [slot for slot in says["slots"] if values[slot["new"]] != slot["old"]]
+    if not differing and not all(slot["is gate"] for slot in changed):
         raise NotShown("it is not shown that gates alone do not take it up")
-    return "rescaling" if differing else "every warp"
+    multiples = [(mul(says["speed"], slot["old"]), mul(slot["old"], says["speed"])) for slot in changed]
+    ranges = [
+        slot["range"]
+        for slot, multiple in zip(changed, multiples, strict=True)
+        if slot["range"] and not (slot["is cone"] and values[slot["new"]] in multiple)
+    ]
+    return group_name(bool(differing), ranges, all(slot["reads all"] for slot in changed))
 
 
 def _one(steps: Steps, says: Certificate, *names: str) -> Certificate:

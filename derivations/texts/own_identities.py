@@ -5,7 +5,8 @@ the GRU and the sigmoid; the half-life of slow forgetting
 
 And which named classes of fields contain their own warped fields:
 
-every warp    gated, with a gate for each unit or one for all, and with |h|^r h; GRU; LSTM with h read out of c
+warps         of c' that keeps the gates in (0, 1): gated, with a gate for each unit or one for all, and with |h|^r h; GRU;
+              LSTM with h read out of c
 rescaling     leaky, and with |h|^r h; GLNN
 none          plain; LSTM as a field on [h, c]; a gate with a network of its own
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 
 from derivations.argument.core import core_identities
 from derivations.claim import Entry, Equal, Source, changed
-from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
+from derivations.closure import NONE, RESCALING, WITHIN_UNIT, Closes
 from derivations.prover import symbols
 from derivations.prover.identity import Identity
 from derivations.twins import fields
@@ -50,16 +51,16 @@ def classes() -> Iterator[tuple[str, SymbolicField, str, str, tuple[str, ...]]]:
     yield "plain", fields.plain(), NONE, "contains none of its warped fields: -h stays -h where -c' h is needed.", ()
     yield "leaky", fields.leaky(), RESCALING, alpha, CONSTANT
     yield "leaky, power decay", fields.leaky(decay=power), RESCALING, alpha, (*CONSTANT, "r > 0")
-    yield "gated", fields.gated(), EVERY_WARP, gates, GATES
-    yield "gated, global", fields.gated(gate="global"), EVERY_WARP, gates, GATES
-    yield "gated, power decay", fields.gated(decay=power), EVERY_WARP, gates, (*GATES, "r > 0")
+    yield "gated", fields.gated(), WITHIN_UNIT, gates, GATES
+    yield "gated, global", fields.gated(gate="global"), WITHIN_UNIT, gates, GATES
+    yield "gated, power decay", fields.gated(decay=power), WITHIN_UNIT, gates, (*GATES, "r > 0")
     yield "gated, network", fields.gated(gate="network"), NONE, "contains none: the gate's own network is itself ungated.", ()
-    yield "gru", fields.gru(), EVERY_WARP, "contains every warped field: z becomes 1 - c' (1 - z).", GATES
+    yield "gru", fields.gru(), WITHIN_UNIT, "contains every warped field: z becomes 1 - c' (1 - z).", GATES
     yield "lstm", fields.lstm(), NONE, "(the smooth lift, with rate 1 on h) contains none: -h stays -h.", ()
     yield (
         "lstm, read out",
         fields.lstm_read_out(),
-        EVERY_WARP,
+        WITHIN_UNIT,
         "(with h = o tanh(c) at all times) contains every warped field: i becomes c' i and f becomes 1 - c' (1 - f).",
         (*GATES, "the output gate reads x only"),
     )

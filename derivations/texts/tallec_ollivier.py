@@ -18,7 +18,7 @@ from derivations.argument import clocks, gated, leaky
 from derivations.argument.clocks import change_of_time, on_clock, right_sides
 from derivations.argument.taylor import euler_step, steps_to
 from derivations.claim import Correction, Entry, Equal, Fails, Less, Mutation, Solves, Source, Tends, changed
-from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
+from derivations.closure import EVERY_WARP, NONE, RESCALING, WITHIN_UNIT, Closes
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
 from derivations.twins import fields
@@ -281,7 +281,7 @@ def learned_speed() -> Iterator[Entry]:
     ).says(
         "The class (7) is perfectly invariant to time warpings if g may be any function of the data: c' g is a gate again.",
         Equal(**on_clock(any_unit(g), c, right_sides(any_unit(c.diff(t) * g)))),
-        Closes(fields.gated(gate="global"), EVERY_WARP),
+        Closes(fields.gated(gate="global"), WITHIN_UNIT),
         mutation=Mutation("c' g read as g", Equal(**on_clock(any_unit(g), c, right_sides(any_unit(g))))),
         quote=r"a function $g$ that can represent any function of the data would define a class of recurrent models "
         r"that is perfectly invariant to time warpings",

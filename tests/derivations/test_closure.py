@@ -8,7 +8,7 @@ from torch import nn
 
 import ctrnn
 import derivations
-from derivations.closure import EVERY_WARP, NONE, RESCALING, Closes
+from derivations.closure import EVERY_WARP, NONE, RESCALING, WITHIN_UNIT, Closes
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
 from derivations.ranges import POSITIVE, REALS, values_of
@@ -19,6 +19,8 @@ from derivations.texts.own_identities import classes
 from derivations.twins import fields
 
 p, q = Symbol("p", real=True), Symbol("q", real=True)
+OF_ITS_OWN = "warps of what its gates read that keep these in (0, 1)"
+BOUNDED = "rescaling that keeps its rates in (0, 1)"
 TWINS = {name: (field, group) for name, field, group, _, _ in classes()}
 
 
@@ -26,9 +28,9 @@ def coded():
     power = ctrnn.PowerDecay(2.0)
     return {
         "gated, network": (ctrnn.gated(1, 2, "network"), NONE),
-        "gru": (ctrnn.gru(1, 2), EVERY_WARP),
+        "gru": (ctrnn.gru(1, 2), WITHIN_UNIT),
         "lstm": (ctrnn.lstm(1, 2), NONE),
-        "a constant gate": (constant_gate(), RESCALING),
+        "a constant gate": (constant_gate(), BOUNDED),
         "a fixed rate": (ctrnn.Relaxation(ctrnn.TanhCandidate(1, 2), ctrnn.FixedRate(0.3), power), NONE),
     }
 
@@ -91,6 +93,18 @@ class Softplus(ctrnn.VectorField):
         return torch.log(1 + torch.exp(self.speed(x))) * (torch.tanh(self.pull(h)) - h)
 
 
+class SoftplusOfAll(Softplus):
+    """Its rate reads the state too."""
+
+    def __init__(self):
+        super().__init__()
+        self.speed = nn.Linear(2, 1)
+
+    def flow(self, x, h):
+        both = torch.cat([x, h], -1)
+        return torch.log(1 + torch.exp(self.speed(both))) * (torch.tanh(self.pull(h)) - h)
+
+
 class Affine(ctrnn.VectorField):
     def __init__(self):
         super().__init__(1, 2)
@@ -134,7 +148,12 @@ class Mended(ctrnn.VectorField):
 
 @each(
     "field, group, condition",
-    [(Softplus, EVERY_WARP, ""), (Affine, RESCALING, "constant"), (Pendulum, NONE, "not 1")],
+    [
+        (Softplus, "warps of what its gates read", "c' is a function of x_1(t), which the gates read"),
+        (SoftplusOfAll, EVERY_WARP, "the data so far"),
+        (Affine, RESCALING, "constant"),
+        (Pendulum, NONE, "not 1"),
+    ],
 )
 def test_a_users_own_field_gets_its_verdict(field, group, condition):
     closure = derivations.closed_under(field())
@@ -170,11 +189,16 @@ FREE = {
     "w^2": (lambda f, x, h, a: f.w**2, RESCALING, ""),
     "1/w": (lambda f, x, h, a: 1 / f.w, RESCALING, ""),
     "w+k": (lambda f, x, h, a: f.w + f.kept, RESCALING, ""),
-    "w^2+1": (lambda f, x, h, a: f.w**2 + 1, RESCALING, "0 <= c'*g_1 + c' - 1"),  # w' = sqrt(c' w^2 + c' - 1) is not always real
-    "constant^2": (lambda f, x, h, a: torch.sigmoid(f.w) ** 2, RESCALING, "0 < c'*g_1 < 1"),
-    "gate^2": (lambda f, x, h, a: torch.sigmoid(a) ** 2, EVERY_WARP, "0 < c'*g_1 < 1"),
+    "w^2+1": (
+        lambda f, x, h, a: f.w**2 + 1,
+        "rescaling that keeps its rates in [0, oo)",
+        "0 <= c'*g_1 + c' - 1",
+    ),  # w' = sqrt(c' w^2 + c' - 1) is not always real
+    "constant^2": (lambda f, x, h, a: torch.sigmoid(f.w) ** 2, BOUNDED, "0 < c'*g_1 < 1"),
+    "gate^2": (lambda f, x, h, a: torch.sigmoid(a) ** 2, WITHIN_UNIT, "0 < c'*g_1 < 1"),
     "e^gate": (lambda f, x, h, a: torch.exp(a), EVERY_WARP, ""),
-    "gate of x": (lambda f, x, h, a: torch.sigmoid(f.w * x + f.b), EVERY_WARP, "0 < c'*g_1 < 1"),
+    "gate of x": (lambda f, x, h, a: torch.sigmoid(f.w * x + f.b), OF_ITS_OWN, "0 < c'*g_1 < 1"),
+    "e^gate of h": (lambda f, x, h, a: torch.exp(f.w * h + f.b), "warps of what its gates read", ""),
     "buffer": (lambda f, x, h, a: f.kept, NONE, ""),
     "e^buffer": (lambda f, x, h, a: f.kept.exp(), NONE, ""),
 }
@@ -224,9 +248,10 @@ def test_a_rate_that_stands_inside_of_what_it_multiplies_is_not_free(field):
 
 def test_of_published_cells_lem_absorbs_every_clock_by_two_gates_unicornn_a_constant_speed_and_cornn_none():
     lem = derivations.closed_under(ctrnn.lem(1, 1))
-    assert lem.group == EVERY_WARP
+    assert lem.group == OF_ITS_OWN
+    assert "c' is a function of h_1(t), x_1(t), which the gates read" in lem.assumption
     assert len(lem.witness) == 2
-    assert derivations.closed_under(ctrnn.unicornn(1, 1)).group == RESCALING
+    assert derivations.closed_under(ctrnn.unicornn(1, 1)).group == BOUNDED
     assert derivations.closed_under(ctrnn.cornn(1, 1)).group == NONE
 
 
@@ -327,7 +352,7 @@ def test_what_is_asked_wrongly_is_refused_in_words():
 def test_the_checker_finds_what_a_class_absorbs_from_its_certificate(name):
     (field, group), (other, _) = TWINS[name], TWINS["gru"]
     steps = from_data(as_data(Closes(field, group).decide().certificate))
-    for claimed in (EVERY_WARP, RESCALING, NONE):
+    for claimed in (EVERY_WARP, WITHIN_UNIT, RESCALING, NONE):
         assert concludes(from_data(as_data(Closes(field, claimed).says())), steps).true is (claimed == group)
     of_less = from_data(as_data(Less(p, p + 1).decide().certificate))
     with pytest.raises(NotShown):
