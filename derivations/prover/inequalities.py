@@ -12,6 +12,7 @@ from derivations.prover.identity import DIFFERENCE, proved_where
 from derivations.prover.verdict import FAILS, UNDECIDED, ReadStatement, Verdict
 from derivations.rules.inequalities import less, not_less_at, prove_less
 from derivations.rules.reading import Reading, as_sympy
+from derivations.rules.signs import OF_FACTS
 from derivations.rules.terms import taken
 
 __all__ = ["Less"]
@@ -74,7 +75,9 @@ class Less(ReadStatement):
             certificate = {"rule": "not less", **claim, "numbers": found[0]}
             return Verdict(FAILS, 0.0, evidence, reading.numbers(found[0]) or {DIFFERENCE: gap}, certificate=(certificate,))
         if proof is None:
-            return Verdict(UNDECIDED, 0.0, "the sign of upper - lower does not show, and no numbers refute it")
+            unreal = [str(u) for term, u in reading.letters.items() if not reading.facts[term] & {"real", *OF_FACTS}]
+            why = f"{unreal[0]} is not said to be real" if unreal else "the sign of upper - lower does not show"
+            return Verdict(UNDECIDED, 0.0, f"{why}, and no numbers refute it")
         evidence = f"upper - lower is {'positive' if self.strict else 'not negative'}: {_how(proof)}"
         return proved_where(reading, less(**claim, proof=proof), evidence, [{"rule": "less", **claim, "proof": proof}])
 

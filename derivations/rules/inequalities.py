@@ -24,8 +24,9 @@ from derivations.rules.equality import Antiderivative, prove_equal
 from derivations.rules.numbers import Ball, Numbers, ball, check_places, exact, free_quantities, random_numbers
 from derivations.rules.positivity import NOT_NEGATIVE, POSITIVE, Search, prove_sign, sign_of
 from derivations.rules.quotients import Facts, NotShown
-from derivations.rules.rational import arithmetic_of
-from derivations.rules.terms import Term, add, neg, subterms, taken
+from derivations.rules.rational import Arithmetic, arithmetic_of
+from derivations.rules.signs import OF_FACTS
+from derivations.rules.terms import BINDERS, Term, add, neg, subterms, taken
 
 __all__ = ["less", "not_less", "not_less_at", "prove_less"]
 
@@ -37,10 +38,21 @@ def less(lower: Term, upper: Term, strict: bool, region: Region, facts: Facts, p
     """
     (low, high), known = within(region, facts, [taken(lower), taken(upper)])
     arithmetic = arithmetic_of(known, {"generators": _letters(low, high), **proof})
+    _check_order(arithmetic, low, high)
     shown = sign_of(add(high, neg(low)), POSITIVE if strict else NOT_NEGATIVE, known, proof)
     conditions = tuple(dict.fromkeys([*undefined(arithmetic, low), *undefined(arithmetic, high), *shown]))
     agree(arithmetic_of(known, proof, {term: ALLOWED[relation] for relation, term in conditions}))
     return conditions
+
+
+def _check_order(arithmetic: Arithmetic, *sides: Term) -> None:
+    """Raise NotShown unless the sides have an order: of complex u, u < u + 1 says nothing."""
+    bound = {part[1] for side in sides for part in subterms(side) if part[0] in BINDERS}
+    for letter in _letters(*sides):
+        if letter[1] not in bound and not arithmetic.facts.get(letter, frozenset()) & {"real", *OF_FACTS}:
+            raise NotShown(f"{letter[1]} may not be real")
+    if any(part == ("i",) for side in sides for part in subterms(side)) and not all(map(arithmetic.reads_real, sides)):
+        raise NotShown("the sides may not be real")
 
 
 def _letters(*terms: Term) -> list[Term]:

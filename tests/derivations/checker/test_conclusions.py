@@ -3,7 +3,7 @@
 import pytest
 from cases import each
 from flint import fmpq
-from sympy import Derivative, Function, Mul, Pow, Rational, Symbol, exp, log, oo, sin, sqrt
+from sympy import Derivative, Function, I, Mul, Pow, Rational, Symbol, exp, log, oo, sin, sqrt
 
 from derivations.prover.cases import Every
 from derivations.prover.inequalities import Less
@@ -75,6 +75,12 @@ def test_a_proof_with_conditions_says_them_and_where_they_are_true(statement):
     assert len(found.conditions) == len(verdict.defined_on)
     with pytest.raises(NotShown, match="conditions can be true"):
         concludes(statement.says(), verdict.certificate[:-1])
+
+
+def test_what_may_not_be_real_has_no_order():
+    z = Symbol("z")
+    assert Less(z, z + 1, True).decide().evidence.startswith("z is not said to be real")
+    assert Less(I * x, I * x + 1, True).decide().holds is None
 
 
 def test_what_holds_nowhere_is_undecided():
