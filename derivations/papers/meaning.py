@@ -46,14 +46,15 @@ class Known:
 
 
 class Meaning:
-    """Puts in what is known, for one claim, and notes what was used: definitions, what is supposed, and letters."""
+    """Puts in what is known, for one claim, and notes what was used: definitions, what is supposed, letters, and values
+    of functions that are left."""
 
     def __init__(self, known: Known) -> None:
         self.known = known
         self.defined: dict[str, Definition] = {}
         self.supposed: dict[str, Definition] = {}
         self.letters: dict[str, Letter] = {}
-        self.parts = 0
+        self.parts, self.values = 0, set[Expr]()
         self.within: dict[Expr, tuple[Expr, Expr]] = {}  # p -> (letter, its value in p)
 
     def of(self, e: Expr) -> Expr:
@@ -103,6 +104,7 @@ class Meaning:
             return self._at(self._in(definition.value, left | self._arguments(definition)), definition, e, left)
         if isinstance(e, AppliedUndef):
             e = e.func(*(self._in(argument, left) for argument in e.args))
+            self.values.add(e)
         return self._inside(e, name)
 
     def _arguments(self, definition: Definition) -> frozenset[str]:

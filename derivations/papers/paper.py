@@ -71,6 +71,8 @@ def read_paper(text: str, name: str, tex: bool) -> Paper:
     paper = Paper(name, front, Known(front.letters))
     for display in displays(rest, tex, COMMANDS):
         _Display(paper, display).read()
+    if missing := [label for label in front.solves if label not in paper.labels]:
+        raise Unread(Token("", "", 1, 1), f"solves: there is no equation with the label {missing[0]}")
     return paper
 
 
@@ -87,7 +89,7 @@ class _Display:
                 raise Unread(self.display.begin, f"the environment {self.display.unread} is not read; write equation or align")
             found = list(formulas(tokens(self.display.text, self.display.begin)))
         except Unread as unread:
-            self._add(self.label, _one_line(self.display.text), NotRead(str(unread)))
+            self._add(self.label, " ".join(self.display.text.split()), NotRead(str(unread)))
             return
         for formula in found:
             self._formula(formula)
@@ -222,7 +224,10 @@ class _Display:
                 raise ValueError(f"an equation of {min(slopes)} is read where its derivative stands alone on the left")
 
     def _solves(self, chain: Chain, path: Definition) -> None:
+        if not isinstance(path.left, AppliedUndef):
+            raise ValueError("what solves an equation is a function alone on the left, h(t) = ...")
         known, name = self.paper.known, path.name
+        self.paper.mentioned |= self._behind(path.value)
         given = {d.label: d for d in (*known.rates.values(), *known.starts.values())}
         labels = self.paper.front.solves[path.label]
         if missing := [label for label in labels if label not in given]:
@@ -258,19 +263,18 @@ class _Display:
         self.paper.mentioned |= set().union(*map(self._behind, sides))
         by = [Eq(d.left, d.value, evaluate=False) for d in (*meaning.defined.values(), *meaning.supposed.values())]
         formulas = (*_printed(sides, relation, chain.texts[n + 1]), *by)
-        printed = Meant(formulas, statement, meaning.within, self._restricted(sides))
+        printed = Meant(formulas, statement, meaning.within, self._restricted(meaning.values))
         steps = len(chain.relations) > 1
         in_row = len(set(self.labels.values())) > 1 and chain.relations[n] in self.labels
         label = self._label(chain, n) + (f", step {n + 1}" if steps and not in_row else "")
         self._add(label, f"{chain.texts[n]} {chain.relations[n].text} {chain.texts[n + 1]}", printed, meaning)
 
-    def _restricted(self, sides: Sequence[Expr]) -> str:
+    def _restricted(self, values: set[Expr]) -> str:
         """The function of which an equation is supposed, and a start, or of which values at several places are compared."""
-        values = set().union(*(side.atoms(AppliedUndef) for side in sides))
-        for name in self.paper.known.rates:
+        known = self.paper.known
+        for name in known.rates:
             places = {f.args for f in values if _name(f) == name}
-            starts = any(_name(f) == name for f in self.paper.known.starts)
-            if len(places) > 1 or (places and starts):
+            if len(places) > 1 or (places and any(start.name == name for start in known.starts.values())):
                 return name
         return ""
 
@@ -377,7 +381,3 @@ def _names(e: Expr) -> set[str]:
 def _variables(value: AppliedUndef, known: Known) -> set[Expr]:
     letters = (known.letters[name] for name in known.letters[_name(value)].arguments)
     return {letter.symbol for letter in letters if not letter.arguments}
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -4,6 +4,7 @@ import pytest
 
 from derivations.claim import decided
 from derivations.papers.paper import read_paper
+from derivations.papers.tokens import Unread
 
 LETTERS = r"""---
 x, y, z, w, b, h_0: real
@@ -113,7 +114,7 @@ UNITS = {
     r"\sqrt{t^2} = |t|": True,
     r"2^{t} = 2^{t}": False,
     r"t < \tau + \alpha": False,
-    r"h(t + \alpha) = h(\alpha + t)": False,
+    r"h(\alpha t) = h(t \alpha)": False,
     r"h(t + \tau) = h(\tau + t)": True,
     r"\sqrt{t} \sqrt{\tau} = \sqrt{\tau} \sqrt{t}": True,
 }
@@ -216,6 +217,8 @@ def test_a_path_solves_its_equation_and_starts_where_it_says():
 def test_what_is_false_of_every_function_may_be_true_of_the_one_that_is_supposed():
     oscillator = (r"\ddot c = -c", "c(0) = 1")
     assert verdicts(*oscillator, r"c^2 + \dot c^2 = 1") == ["undecided"]
+    assert verdicts(*oscillator, r"p = \dot c", "p^2 = 1 - c^2") == ["undecided"]
+    assert verdicts(*oscillator, r"p = c + 1", "p = p^2") == ["undecided"]
     assert verdicts(r"\dot h = -h", "h(t + T) = h(t) e^{-T}") == ["undecided"]
     assert verdicts(r"\dot h = -h", "h = h^2") == ["does not hold as printed"]
 
@@ -255,3 +258,20 @@ def test_definitions_that_double_again_and_again_are_refused_at_once():
 def test_a_function_that_obeys_an_equation_starts_once():
     assert verdicts(r"\dot h = 1", "h(0) = 0", "h(1) = 5") == ["undecided"]
     assert verdicts("h(0) = 0", "h(1) = 5", r"\dot h = 1") == ["undecided"]
+
+
+def test_what_solves_an_equation_is_a_function_with_a_label_that_is_there():
+    ode = r"$$ \dot h = -h \label{ode} $$"
+    for path in (r"$$ h^2 = 1 \label{path} $$", r"$$ 2 h = 1 \label{path} $$", r"$$ \dot h = 1 \label{path} $$"):
+        (claim,) = claims(ode + path, "solves: path is ode\n")[0]
+        assert "what solves an equation is a function alone on the left" in claim.evidence
+    (claim,) = claims(ode + r"$$ v(t) = e^{-t} \label{path} $$", "solves: path is ode\n")[0]
+    assert "solves equations of v" in claim.evidence
+    with pytest.raises(Unread, match="there is no equation with the label path"):
+        claims(ode, "solves: path is ode\n")
+
+
+def test_tex_has_its_letters_in_comments():
+    text = "% ctrnn: x: real\n% ctrnn: \\tau: positive ms\n\\begin{document}\n\\[ x^2 \\ge 0 \\] % x\n\\end{document}"
+    (entry,) = read_paper(text, "paper", tex=True).entries
+    assert (decided(entry).verdict, entry.label) == ("holds", "line 4")
