@@ -28,14 +28,13 @@ from types import FunctionType
 from typing import Any, NamedTuple, Self
 from unittest.mock import patch
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from derivations.tracing.program import Program
 from discretize import compat
-from discretize.kernels.record.attributes import GlobalReads
+from discretize.kernels.record.attributes import GlobalReads, beside_tensors
 from discretize.kernels.record.recording import own_line, results_kept
 from discretize.kernels.record.watched import Unwatched
 
@@ -395,14 +394,17 @@ class _Looks(compat.TorchDispatchMode):
             raise ValueError(f"the code branches on the values of tensors{self.line} {words}; write it with torch.where.")
 
 
-# What a module could keep from one call to the next: numbers, words, lengths, its buffers, and the tensors that it reads. A
-# tensor that is written and never read, as a cell's last gates for a plot, is no memory.
+# What a module could keep from one call to the next: numbers and words wherever they are, its buffers, and the tensors that it
+# reads. A tensor that is written and never read, as a cell's last gates for a plot, is no memory.
 
 
 def _kept(module: nn.Module, read: Collection[str]) -> dict[str, Any]:
     """Snapshot the attributes of a module and its parts; of tensors, those that are read."""
-    found = ((place, _shown(value)) for place, value in _places(module) if not isinstance(value, Tensor) or place in read)
-    return {place: value for place, value in found if value is not None}
+    own = (
+        (f"{part}.{name}".lstrip("."), value) for part, keeper in module.named_modules() for name, value in vars(keeper).items()
+    )
+    numbers = {place: beside_tensors(value) for place, value in own if value is not None and not place.endswith("_modules")}
+    return {**numbers, **{place: _shown(value) for place, value in _places(module) if place in read}}
 
 
 def _tensors_read(module: nn.Module, constants: Iterable[Tensor]) -> set[str]:
@@ -429,14 +431,8 @@ def _places(module: nn.Module) -> Iterator[tuple[str, Any]]:
             yield from ((f"{part}.{key}".lstrip(".") if own else f"{place}[{key!r}]", entry) for key, entry in entries)
 
 
-def _shown(value: object) -> Any:
-    if isinstance(value, int | float | complex | str):
-        return repr(value)
-    if isinstance(value, list | dict | set | tuple):
-        return len(value)
-    if isinstance(value, Tensor) and value.layout == torch.strided:
-        value = value.detach().cpu().reshape(-1).view(torch.uint8).numpy()
-    return value.tobytes() if isinstance(value, np.ndarray) else None
+def _shown(t: Tensor) -> Any:
+    return t.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes() if t.layout == torch.strided else None
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

@@ -33,7 +33,7 @@ from discretize import compat
 from discretize.kernels.record.guards import Guards, is_plain, layout
 from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, refused, unwatched
 
-__all__ = ["HOOKS", "LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of"]
+__all__ = ["HOOKS", "LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of", "beside_tensors"]
 
 NO_ROOT = nn.Module()
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -392,6 +392,26 @@ class _Walk:
     def _by_id(self, given: object) -> None:
         self.objects.append(given)
         self.values.append(("id", id(given)))
+
+
+class _BesideTensors(_Walk):
+    """Tells numbers and words, wherever they are, and of tensors only what is attached to them."""
+
+    def visit(self, given: object, copied: bool = True) -> None:
+        if given is not None:  # in whose place a tensor may be
+            super().visit(given, copied)
+
+    def _tensor(self, given: Tensor, copied: bool) -> None:
+        if attached := getattr(given, "__dict__", {}):
+            self._items(attached, copied)
+
+
+def beside_tensors(given: object) -> list[Any]:
+    """Return the numbers and words that can be reached from an object, in its dicts, lists, objects and closures."""
+    walk = _BesideTensors()
+    with suppress(_Hidden):
+        walk.visit(given)
+    return walk.values
 
 
 def _is_of_a_library(kind: type, libraries: Container[str] = LIBRARIES) -> bool:
