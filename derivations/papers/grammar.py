@@ -128,7 +128,8 @@ class _Reader(Cursor):
             relations.append(self.take())
             begins.append(self.at)
         if self.next.kind != "end":
-            self.fail(f"{self.next.text} is not read here")
+            side_by_side = self.next.text in (",", ";", "&", r"\quad", r"\qquad")
+            self.fail(f"{self.next.text} is not read here" + "; write one formula a row" * side_by_side)
         ends = [*(begin - 1 for begin in begins[1:]), self.at]
         texts = tuple(joined(self.found[a:b]) for a, b in zip(begins, ends, strict=True))
         return Chain(tuple(sides), tuple(relations), texts, letter)

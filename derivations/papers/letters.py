@@ -136,7 +136,7 @@ def _declare(name: str, words: str, place: Token, found: FrontMatter) -> None:
     if between := re.search(rf"\bin\s*{INTERVAL.pattern}", words):
         interval = _interval(place, *between.groups())
         words = words[: between.start()] + words[between.end() :]
-    if function := re.search(r"\bfunction of (\S+(?: and \S+)*)", words):
+    if function := re.search(r"\bfunction of ([^\s,]+(?: and [^\s,]+)*)", words):
         arguments = tuple(name_of(argument, place) for argument in function[1].split(" and "))
         words = words[: function.start()] + words[function.end() :]
     assumptions, unit = dict[str, bool](), list[str]()

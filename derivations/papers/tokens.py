@@ -27,7 +27,7 @@ ENVIRONMENTS = ("equation", "align", "gather")
 MATH = ("multline", "eqnarray", "flalign", "alignat", "displaymath", "math", "dmath", "aligned", "split")
 OPENING = re.compile(r"\$\$|\\\[|\\begin\s*\{(\w+)(\*?)\}")
 # Commands whose text stands elsewhere, or that give others a new meaning.
-FOREIGN = re.compile(r"\\(?:input|include|import|subfile|usepackage\s*\{[^}]*\bbreqn)\b")
+FOREIGN = re.compile(r"\\(?:input|include|import|subfile)\b")
 NEW_MEANING = re.compile(
     r"\\(?:def|edef|gdef|xdef|let|(?:re)?newcommand|providecommand|DeclareMathOperator|DeclareRobustCommand)\b\*?\s*\{?\s*\\"
     r"(?P<name>[A-Za-z]+)"

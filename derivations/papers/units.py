@@ -18,6 +18,14 @@ __all__ = ["NO_UNIT", "Compared", "Unit", "Units", "named", "unit_of"]
 Unit: TypeAlias = tuple[tuple[str, Rational], ...]
 Compared: TypeAlias = tuple[str, Unit, str, Unit]
 NO_UNIT: Unit = ()
+# Words that are read as units: any other is an assumption that this grammar does not have, and is not passed over.
+UNITS = frozenset(
+    re.findall(
+        r"\w+",
+        "s ms us ns min h Hz kHz m cm mm um nm km g kg mg A mA uA nA pA V mV uV K mol M mM uM N Pa J W C F uF nF pF S mS uS nS "
+        "Ohm kOhm MOhm l ml px bit bits nat nats sample samples step steps spike spikes",
+    )
+)
 
 
 def unit_of(words: str) -> Unit:
@@ -30,8 +38,8 @@ def unit_of(words: str) -> Unit:
         factor = re.fullmatch(r"([A-Za-z]+)(?:\^(-?\d+))?|1", part)
         if part in "*/":
             sign = -1 if part == "/" else 1
-        elif factor is None:
-            raise ValueError(f"{words!r} is not read: a unit is written as ms, 1/ms, mV/ms or ms^-1")
+        elif factor is None or (factor[1] and factor[1] not in UNITS):
+            raise ValueError(f"{words!r} is no word and no unit that is read; a unit is written as ms, 1/ms, mV/ms or ms^-1")
         elif factor[1]:
             found = times(found, ((factor[1], Rational(sign * int(factor[2] or 1))),))
     return found
