@@ -48,7 +48,8 @@ def statement_text(says: Certificate) -> list[str]:
             return [f"{term_text(says['low'])} <= {term_text(says['value'])} <= {term_text(says['high'])}"]
         case "cases":
             shown = ", ".join(map(_comparison, says["comparisons"][:MOST_SHOWN]))
-            return [f"{len(says['comparisons'])} comparisons: {shown}{', ...' * (len(says['comparisons']) > MOST_SHOWN)}"]
+            count = len(says["comparisons"])
+            return [f"{count} comparison{'s' * (count != 1)}: {shown}{', ...' * (count > MOST_SHOWN)}"]
         case "closure":
             flow = ", ".join(map(term_text, says["flow"]))
             return [
