@@ -115,13 +115,21 @@ class _Question:
         return Verdict(word, 0.0, evidence, defined_on=ordered(self.conditions))
 
     def _proof(self, a: Expr, b: Expr) -> Verdict:
-        """The prover's verdict, at once for whatever large parts that both sides share stand for, if it is one for all."""
-        shared = _shared(a, b)
-        if shared and (found := self._of_prover(a.xreplace(shared), b.xreplace(shared))):
-            back = {letter: part for part, letter in shared.items()}
-            made = tuple(c.xreplace(back) for c in found.defined_on)
-            return replace(found, evidence=f"{found.evidence}, whatever the functions are that they share", defined_on=made)
-        return self._of_prover(a, b)
+        """The prover's verdict: of letters first for large parts that both sides share, and last for all that they share."""
+        large = min(a.count_ops(), b.count_ops()) >= LARGE
+        if large and (found := self._of_letters(a, b, nested=True)):
+            return found
+        found = self._of_prover(a, b)
+        return found if found.holds is not None else self._of_letters(a, b, nested=False) or found
+
+    def _of_letters(self, a: Expr, b: Expr, nested: bool) -> Verdict | None:
+        """The proof that is one whatever the functions (of functions) are that both sides share."""
+        shared = _shared(a, b, nested)
+        if not shared or not (found := self._of_prover(a.xreplace(shared), b.xreplace(shared))):
+            return None
+        back = {letter: part for part, letter in shared.items()}
+        made = tuple(c.xreplace(back) for c in found.defined_on)
+        return replace(found, evidence=f"{found.evidence}, whatever the functions are that they share", defined_on=made)
 
     def _of_prover(self, a: Expr, b: Expr) -> Verdict:
         """The prover's verdict; a corner that is outside of the conditions is left out."""
@@ -184,12 +192,14 @@ class _Question:
         return _by_sympy(e.xreplace(dict(point)))
 
 
-def _shared(a: Expr, b: Expr) -> dict[Expr, Expr]:
-    """Letters for functions of functions that stand on both sides, where these are large."""
-    if min(a.count_ops(), b.count_ops()) < LARGE:
-        return {}
-    both = {e for e in a.atoms(*FUNCTIONS) & b.atoms(*FUNCTIONS) if any(arg.atoms(*FUNCTIONS) for arg in e.args)}
-    return {e: Symbol(str(e), real=True, positive=True if isinstance(e, sympy.exp) else None) for e in both}
+def _shared(a: Expr, b: Expr, nested: bool) -> dict[Expr, Expr]:
+    """Letters for functions that stand on both sides; `nested`: for those of functions alone.
+
+    Letters of their own: two parts that are written the same are still two.
+    """
+    both = a.atoms(*FUNCTIONS) & b.atoms(*FUNCTIONS)
+    taken = (e for e in both if not nested or any(arg.atoms(*FUNCTIONS) for arg in e.args))
+    return {e: Dummy(str(e), real=True, positive=True if isinstance(e, sympy.exp) else None) for e in taken}
 
 
 def _by_sympy(number: Expr) -> Expr | None:

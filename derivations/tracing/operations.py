@@ -90,6 +90,17 @@ def _layer_norm(
     return [normal if bias is None else ELEMENTWISE["add"](normal, bias), None, None]
 
 
+def _batch_norm(
+    x: Entries, weight: Entries | None, bias: Entries | None, mean: Entries, variance: Entries, _: float, eps: float
+) -> list[Entries | None]:
+    """By numbers that the module keeps, in evaluation mode; units are along axis 1."""
+    shape = [1, -1, *[1] * (x.ndim - 2)]
+    mean, spread = mean.reshape(shape), ELEMENTWISE["rsqrt"](ELEMENTWISE["add"](variance, eps)).reshape(shape)
+    normal = ELEMENTWISE["mul"](ELEMENTWISE["sub"](x, mean), spread)
+    normal = normal if weight is None else ELEMENTWISE["mul"](normal, weight.reshape(shape))
+    return [normal if bias is None else ELEMENTWISE["add"](normal, bias.reshape(shape)), None, None]
+
+
 def _log_sigmoid(x: Entries) -> list[Entries]:
     """And e^-|x|, which torch keeps for the gradient."""
     return [ELEMENTWISE["log_sigmoid"](x), ELEMENTWISE["exp"](ELEMENTWISE["neg"](ELEMENTWISE["abs"](x)))]
@@ -194,6 +205,7 @@ ARRAYS: Mapping[str, Callable[..., Any]] = {
     "logsumexp": _log_sum_exp,
     "linalg_vector_norm": _norm,
     "native_layer_norm": _layer_norm,
+    "_native_batch_norm_legit_no_training": _batch_norm,
     "log_sigmoid_forward": _log_sigmoid,
     "cat": lambda xs, dim=0: np.concatenate(xs, axis=dim),
     "stack": lambda xs, dim=0: np.stack(xs, axis=dim),

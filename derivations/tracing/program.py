@@ -92,6 +92,7 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
         raise ValueError("the code keeps a tensor from one call to the next, outside of the module; it must keep nothing.")
     if any(map(is_in_place, graph.nodes)):
         raise ValueError("the code changes its buffers, parameters or inputs; it must be a function of them.")
+    graph.eliminate_dead_code()
     placed = iter(node.name for node in graph.nodes if node.op == "placeholder")
     letters = {next(placed): name for name in parameters}
     constants |= {next(placed): buffer.detach() for buffer in buffers.values()}

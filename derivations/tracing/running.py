@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from types import FunctionType
 from typing import Any, NamedTuple, Self
 from unittest.mock import patch
@@ -145,17 +145,19 @@ def check_settings(
         return Conditions("", ("not run, for the module's weights have no values",))
     outside = _Outside()
     with torch.random.fork_rng(devices=[]):
-        for setting in _settings(module, program, module.training, surroundings):
+        settings = _settings(module, program, module.training, surroundings)
+        for setting in chain([plain := next(settings)], settings):
             with outside.compared(setting.module):
                 differs = _differs(setting, ran, recorded)
+            plain = setting if setting.own else plain
             if differs:
                 words = f"{setting.words}{_left_over(module, setting.module)}"
                 raise ValueError(
                     f"the code computes otherwise than torch has recorded it {words}; it must be a function of its arguments "
                     f"and parameters alone, that asks for nothing else and is the same in every call."
                 )
-        with outside.compared(setting.module):
-            shapes, assumed = _without_a_batch(setting, ran, recorded)
+        with outside.compared(plain.module):
+            shapes, assumed = _without_a_batch(plain, ran, recorded)
         if _otherwise_in_the_other_mode(module, program, ran, recorded, surroundings):
             mode = "training" if module.training else "evaluation"
             assumed = (*assumed, f"in {mode} mode only, for it does otherwise in the other")

@@ -104,6 +104,7 @@ class _Samples:
             "index": self._picks_samples,
             "native_layer_norm": self._norm_mixes,
             "log_sigmoid_forward": lambda _: False,
+            "_native_batch_norm_legit_no_training": lambda norm: self._batch_axis(norm.args[0]) != 0,  # type: ignore[arg-type]
             "gather": self._gathers_samples,
             "copy": lambda _: False,  # row meets row, as entry by entry
         }

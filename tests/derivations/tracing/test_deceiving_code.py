@@ -253,6 +253,7 @@ NOT_REMEMBERING = {
     "gates for a plot, once None": with_gates(lambda self, gates: setattr(self, "kept", gates.detach())),
     "gates for a plot, in a list": with_gates(lambda self, gates: self.entries.__setitem__(0, gates)),
     "a constant made once": a_constant_made_once,
+    "a constant of one type of numbers": lambda self, x, h: h * self.w * torch.ones(2).to(h),
 }
 
 
@@ -367,10 +368,17 @@ class Folding(Cell):
         return self
 
 
+class Normed(Cell):
+    def __init__(self):
+        super().__init__(lambda self, x, h: self.norm(h))
+        self.norm = nn.BatchNorm1d(2, eps=0.0, affine=False)
+
+
 CONDITIONAL = {
     "training mode only": Cell(twice_if(lambda self, h: not self.training)),
     "evaluation mode only": Cell(twice_if(lambda self, h: self.training)).eval(),
     "in evaluation mode only": Cell(lambda self, x, h: nn.functional.dropout(h, 0.5, self.training)).eval(),
+    "evaluation mode only, for it does otherwise": Normed().eval(),
     "in training mode only": Folding(lambda self, x, h: h if self.training else 2 * h * self.folded),
     "(batch, units) only": Cell(twice_if(lambda self, h: h.dim() == 1)),
     "(batch, units) only: it does otherwise with a single sample": Cell(lambda self, x, h: h + torch.zeros(x.shape[0], 1)),
