@@ -141,9 +141,9 @@ class Meaning:
                 further = self._noted(self.supposed, self.known.rates[name]).value.xreplace({t: v})
                 return self._in(further if n == int(least) else Derivative(further, (v, n - int(least))), left)
         inner = self._in(target, left | names)
-        for v, _ in variables:
-            if (not inner.args or isinstance(inner, AppliedUndef)) and not inner.has(v):
-                raise ValueError(f"a derivative by {v} of {target}, which is not declared as a function of {v}")
+        free = isinstance(target, Symbol | AppliedUndef) and (name or target.name) not in self.known.definitions
+        if free and (others := [v for v, _ in variables if not inner.has(v)]):
+            raise ValueError(f"a derivative by {others[0]} of {target}, which is not declared as a function of {others[0]}")
         found = self._by_chain(inner, *variables[0], left) if len(variables) == 1 else None
         if found is None:
             found = Derivative(inner, *variables)

@@ -120,6 +120,8 @@ class _Display:
             raise Unread(self.place, "the relation stands within braces")
         self.place = chain.relations[0]
         start = int(RELATIONS[self.place.text] in ("=", ":=") and self._says(chain))
+        if not start and RELATIONS[self.place.text] == ":=":
+            raise ValueError(f"{chain.texts[1]} is nothing that a letter is defined as")
         self._compare_units(chain)
         for n in range(start, len(chain.relations)):
             self.place = chain.relations[n]
@@ -132,7 +134,7 @@ class _Display:
         if said.label in self.paper.front.solves:
             self._solves(chain, said)
             return True
-        if right.has(Order, oo, -oo):
+        if right in (oo, -oo) or right.has(Order):
             return False
         if chain.defines is not None:
             return self._defines(said, chain.defines)
@@ -324,17 +326,18 @@ def _statement(sides: Sequence[Expr], relation: str, text: str, meaning: Meaning
         if value.free_symbols or value.atoms(AppliedUndef) or not re.fullmatch(r"-?\d+(\.\d+)?", text):
             raise ValueError("\\approx is checked between a number without letters and its decimals")
         return Rounds(value, text)
-    if relation != "=":
+    if relation in ("<", "<=", ">", ">="):
         lower, upper = map(meaning.of, sides if relation in ("<", "<=") else reversed(sides))
         return Less(lower, upper, strict=relation in ("<", ">"))
     if right.has(Order):
         return _expands(left, right, meaning)
-    if isinstance(left, Limit):
-        body, letter, point, side = meaning.of(left).args
+    meant = meaning.of(left)
+    if isinstance(meant, Limit) and not right.has(Order):
+        body, letter, point, side = meant.args
         return Tends(body, letter, point, meaning.of(right), str(side))
     if any(side in (oo, -oo) or side.has(Order) for side in sides):
         raise ValueError("\\infty is read as the end of an integral, and as a limit; O(...) as the last term of a right side")
-    return Equal(meaning.of(left), meaning.of(right))
+    return Equal(meant, meaning.of(right))
 
 
 def _expands(left: Expr, right: Expr, meaning: Meaning) -> Statement:

@@ -223,6 +223,11 @@ def test_what_is_false_of_every_function_may_be_true_of_the_one_that_is_supposed
     assert verdicts(r"\dot h = -h", "h = h^2") == ["does not hold as printed"]
 
 
+def test_a_limit_may_be_a_definition_and_a_constant_an_input():
+    assert verdicts(r"z := \lim_{x \to \infty} \frac{x}{1 + x}", "z = 1", "z = 2") == ["holds", "does not hold as printed"]
+    assert verdicts("u = b", r"\dot h = u", r"\ddot h = 0") == ["holds under the stated assumptions"]
+
+
 def test_a_bound_letter_is_not_the_one_in_a_definition():
     assert verdicts("z = x + y", r"\int_0^1 z dx = y + \frac12") == ["undecided"]
     assert verdicts("z = x", r"\lim_{x \to 0} z = 0") == ["undecided"]
