@@ -27,7 +27,8 @@ from typing import Any
 
 from sympy import Abs, Basic, Eq, Expr, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign
 
-from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict, timed
+from derivations.prover.timelimit import OutOfTime, time_limit
+from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, Verdict, timed
 from derivations.ranges import REALS, inside, is_cone, named
 from derivations.rules.groups import EVERY_WARP, NONE, RESCALING, WITHIN_UNIT, group_name
 from derivations.rules.reading import Reading
@@ -66,17 +67,28 @@ class Closure:
     certificate: tuple[Any, ...] = field(default=(), repr=False)
 
 
-def closed_under(field: Any, free: Iterable[str] | None = None) -> Closure:
+def closed_under(field: Any, free: Iterable[str] | None = None, seconds: float | None = SECONDS) -> Closure:
     r"""Whether the class of a field (its equations, with all values of its free parameters) contains its warped fields.
 
     Args:    field: a small ctrnn.VectorField, traced from its own code, or a `SymbolicField`; free: names of the parameters
              that the class may choose; if not given, those of a VectorField with requires_grad, and all of a
-             `SymbolicField`. All others, buffers too, stay as they are.
+             `SymbolicField`. All others, buffers too, stay as they are; seconds: after which no answer is given, None for no
+             limit.
     Returns: a `Closure`.
     Raises:  TypeError for what is not a field; ValueError for names that are no parameters; `UnknownRate` where neither
-             answer is proved; for torch fields also what `symbolic` raises.
+             answer is proved in time; for torch fields also what `symbolic` raises.
     Source:  Tallec and Ollivier 2018, sec. 1 and eqs. (4), (7) and (10); the decision is this project's.
     """
+    try:
+        with time_limit(seconds):
+            return _closed_under(field, free)
+    except OutOfTime:
+        raise UnknownRate(
+            f"out of time after {seconds:g} s, while it was looked for which clocks {type(field).__name__} absorbs."
+        ) from None
+
+
+def _closed_under(field: Any, free: Iterable[str] | None) -> Closure:
     if not isinstance(field, SymbolicField):
         from derivations.tracing.symbolic import symbolic_field  # noqa: PLC0415 - twins are decided without torch
 
@@ -157,8 +169,8 @@ class Closes:
         return {"new": new, "old": old, "is gate": slot.is_gate, "range": bounds, "is cone": is_cone(slot.values),
                 "reads all": slot.reads == reading.data}  # fmt: skip
 
-    def decide(self) -> Verdict:
-        return timed(self._decide)
+    def decide(self, seconds: float | None = SECONDS) -> Verdict:
+        return timed(self._decide, self.kind, seconds)
 
     def _decide(self) -> Verdict:
         try:

@@ -21,6 +21,7 @@ from sympy import (
     Eq,
     Expr,
     ImmutableDenseMatrix,
+    Pow,
     Rational,
     S,
     Subs,
@@ -36,9 +37,14 @@ from sympy.core.function import AppliedUndef
 from derivations.argument.increasing import clock_conditions
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, column
+from derivations.prover.timelimit import OutOfTime, time_limit
+from derivations.prover.verdict import SECONDS
 from derivations.twins import fields
 
 __all__ = ["Clock", "change_of_time", "clock", "identities", "on_clock", "right_sides", "stacked"]
+
+# Exponents with greater numbers are not solved for.
+STEEPEST = 100
 
 
 @dataclass(frozen=True)
@@ -58,23 +64,30 @@ class Clock:
     conditions: tuple[Basic, ...]
 
 
-def clock(c: Expr, t: Symbol = symbols.t) -> Clock:
+def clock(c: Expr, t: Symbol = symbols.t, seconds: float | None = SECONDS) -> Clock:
     r"""The speed of a clock, its inverse map, and the conditions that make it one, for t > 0.
 
-    Args:    c: an expression in t, as alpha t, t^2 or c(t); t: its time.
+    Args:    c: an expression in t, as alpha t, t^2 or c(t); t: its time; seconds: after which no proof is looked for any more,
+             None for no limit.
     Returns: a `Clock`; the inverse of an unnamed c(t) is an unnamed function c^-1(t).
-    Raises:  TypeError, ValueError for what cannot be a clock, as `change_of_time`.
+    Raises:  TypeError, ValueError for what cannot be a clock, as `change_of_time`; ValueError where time is up.
     Source:  Tallec and Ollivier 2018, sec. 1 and footnote 2.
     """
-    conditions = clock_conditions(c, t)
-    return Clock(t, c, simplify(c.diff(t)), _inverse(c, t), conditions)
+    at = "it was looked for whether it increases"
+    try:
+        with time_limit(seconds):
+            conditions, speed = clock_conditions(c, t), simplify(c.diff(t))
+            at = "its inverse was looked for"
+            return Clock(t, c, speed, _inverse(c, t), conditions)
+    except OutOfTime:
+        raise ValueError(f"`c` = {c}: out of time after {seconds:g} s, while {at}; `seconds` sets how long is tried.") from None
 
 
 def _inverse(c: Expr, t: Symbol) -> Expr | None:
     """The t >= 0 at which the clock shows what is then called t."""
     if c.func in {type(u) for u in c.atoms(AppliedUndef)} and c.args == (t,):
         return symbols.signal(f"{c.func.__name__}^-1")(t)
-    if c.atoms(AppliedUndef):
+    if c.atoms(AppliedUndef) or any(_is_steep(power.exp) for power in c.atoms(exp, Pow)):
         return None
     time, shown = Dummy(t.name, nonnegative=True), Dummy(t.name, nonnegative=True)
     try:
@@ -87,6 +100,11 @@ def _inverse(c: Expr, t: Symbol) -> Expr | None:
         if there == 0 and back == 0:
             return candidate.xreplace({shown: t})
     return None
+
+
+def _is_steep(exponent: Expr) -> bool:
+    """Whether SymPy would take e^(10^4 t) for a polynomial in e^t, of degree 10^4, and multiply out for minutes."""
+    return any(max(abs(number.p), number.q) > STEEPEST for number in exponent.expand().atoms(Rational))
 
 
 def _plain(e: Expr) -> Expr:

@@ -11,7 +11,7 @@ from flint import fmpq
 from scipy import stats
 from sympy import Basic, Expr, Float, Rational, Symbol
 
-from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, Verdict, timed
+from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, Verdict, timed
 from derivations.rules.conclusions import is_true
 
 __all__ = ["Cases", "Every", "Measured", "printed", "said"]
@@ -38,8 +38,8 @@ class Every:
     def says(self) -> dict[str, Any]:
         return {"kind": "cases", "comparisons": [_as_data(comparison) for _, comparison in self.cases()]}
 
-    def decide(self) -> Verdict:
-        return timed(self._decide)
+    def decide(self, seconds: float | None = SECONDS) -> Verdict:
+        return timed(self._decide, self.kind, seconds)
 
     def _decide(self) -> Verdict:
         seen: list[Any] = []
@@ -97,8 +97,8 @@ class Measured:
     def says(self) -> None:
         return None
 
-    def decide(self) -> Verdict:
-        return timed(self._decide)
+    def decide(self, seconds: float | None = SECONDS) -> Verdict:
+        return timed(self._decide, self.kind, seconds)
 
     def _decide(self) -> Verdict:
         sample = np.asarray(self.draw(np.random.default_rng(self.seed), self.n), dtype=float)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from sympy import Derivative, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
 
-from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict, timed
+from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, SECONDS, UNDECIDED, Verdict, timed
 from derivations.rules.conclusions import guarded, is_one_as_written, somewhere, with_values
 from derivations.rules.equality import constant_gap, prove_equal
 from derivations.rules.numbers import TRIALS, on_the_surface, refuted
@@ -69,15 +69,15 @@ class Identity:
         return check(self).holds
 
 
-def check(identity: Identity) -> Verdict:
+def check(identity: Identity, seconds: float | None = SECONDS) -> Verdict:
     r"""Prove or refute an identity, or say that neither was possible.
 
-    Args:    identity: what is claimed.
+    Args:    identity: what is claimed; seconds: after which it is undecided, None for no limit.
     Returns: a `Verdict` with its certificate; one refuted entry of a matrix refutes it, one undecided entry leaves it
              undecided. What is proved is said where both sides are defined: `defined_on` names what the letters'
              assumptions do not say of that.
     """
-    return replace(timed(partial(_checked, identity)), statement=identity.statement)
+    return replace(timed(partial(_checked, identity), "identity", seconds), statement=identity.statement)
 
 
 def _checked(identity: Identity) -> Verdict:

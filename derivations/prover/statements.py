@@ -29,7 +29,7 @@ from sympy import Basic, Derivative, Eq, Expr, Function, I, MatrixBase, Rational
 from sympy.core.function import AppliedUndef
 
 from derivations.prover.identity import Identity, check, column, says
-from derivations.prover.verdict import FAILS, HOLDS, UNDECIDED, ReadStatement, Verdict, timed
+from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, ReadStatement, Verdict, timed
 from derivations.rules.numbers import rounds
 from derivations.rules.quotients import NotShown
 from derivations.rules.reading import Reading
@@ -76,8 +76,8 @@ class Equal:
     def says(self) -> dict[str, Any]:
         return says(self._identity())
 
-    def decide(self) -> Verdict:
-        return check(self._identity())
+    def decide(self, seconds: float | None = SECONDS) -> Verdict:
+        return check(self._identity(), seconds)
 
     def _identity(self) -> Identity:
         return Identity("", "", "", self.lhs, self.rhs, where=self.where)
@@ -101,8 +101,8 @@ class Solves:
     def says(self) -> dict[str, Any] | None:
         return says(self._identity()) if self._at_one_time() else None
 
-    def decide(self) -> Verdict:
-        return timed(self._decide)
+    def decide(self, seconds: float | None = SECONDS) -> Verdict:
+        return timed(self._decide, self.kind, seconds)
 
     def _decide(self) -> Verdict:
         if not self._at_one_time():

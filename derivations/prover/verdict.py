@@ -11,10 +11,22 @@ from typing import Any
 from sympy import Basic, Expr
 
 from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
+from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.rules.quotients import NotShown
 from derivations.rules.reading import Reading
 
-__all__ = ["AT_SIZES", "FAILS", "HOLDS", "HOLDS_ASSUMING", "REINTERPRETED", "UNDECIDED", "ReadStatement", "Verdict", "timed"]
+__all__ = [
+    "AT_SIZES",
+    "FAILS",
+    "HOLDS",
+    "HOLDS_ASSUMING",
+    "REINTERPRETED",
+    "SECONDS",
+    "UNDECIDED",
+    "ReadStatement",
+    "Verdict",
+    "timed",
+]
 
 HOLDS = "holds"
 HOLDS_ASSUMING = "holds under the stated assumptions"
@@ -22,6 +34,8 @@ AT_SIZES = "holds at the sizes computed"
 REINTERPRETED = "holds after reinterpretation"
 FAILS = "does not hold as printed"
 UNDECIDED = "undecided"
+# After these a statement is undecided; the longest of the ledger takes 3.
+SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -77,13 +91,17 @@ class Verdict(Shown):
         return self.holds is True
 
 
-def timed(decide: Callable[[], Verdict]) -> Verdict:
-    """Decide, and note the seconds that it took; what the checker does not accept is undecided."""
+def timed(decide: Callable[[], Verdict], what: str = "statement", seconds: float | None = SECONDS) -> Verdict:
+    """Decide, and note the seconds that it took; what the checker does not accept, or takes too long, is undecided."""
     start = perf_counter()
     try:
-        found = decide()
+        with time_limit(seconds):
+            found = decide()
     except NotShown as refused:
         found = Verdict(UNDECIDED, 0.0, f"the checker does not accept the proof that was found: {refused}")
+    except OutOfTime:
+        evidence = f"out of time after {seconds:g} s, while a proof of this {what} was looked for, or numbers against it"
+        found = Verdict(UNDECIDED, 0.0, evidence)
     return replace(found, seconds=perf_counter() - start)
 
 
@@ -97,8 +115,11 @@ class ReadStatement(ABC):
         except ValueError:  # Unreadable among them
             return None
 
-    def decide(self) -> Verdict:
-        return timed(self._decide)
+    kind: str
+
+    def decide(self, seconds: float | None = SECONDS) -> Verdict:
+        """Decide; what takes longer than these seconds is undecided, None for no limit."""
+        return timed(self._decide, self.kind, seconds)
 
     def _decide(self) -> Verdict:
         reading = Reading()
