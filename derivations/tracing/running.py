@@ -195,7 +195,7 @@ def _without_a_batch(setting: Setting, ran: Any, recorded: Any) -> Conditions:
         dtype = next(iter(alone.values())).dtype
         if not _close(theirs, _joined(recorded(replace(setting, arguments=alone), dtype)), TOLERANCES[dtype]):
             return Conditions("", ("for batches (batch, units) only: it does otherwise with a single sample (units)",))
-    return Conditions("for batches (batch, units) and single samples (units)")
+    return Conditions("for batches (batch, units); a single sample (units) gives the same at the numbers tried")
 
 
 class _Outside:
@@ -406,7 +406,10 @@ def _kept(module: nn.Module, read: Collection[str]) -> dict[str, Any]:
         (f"{part}.{name}".lstrip("."), value) for part, keeper in module.named_modules() for name, value in vars(keeper).items()
     )
     numbers = {place: beside_tensors(value) for place, value in own if value is not None and not place.endswith("_modules")}
-    return {**numbers, **{place: _shown(value) for place, value in _places(module) if place in read}}
+    return {
+        **numbers,
+        **{place: _shown(value) for place, value in _places(module) if place in read and isinstance(value, Tensor)},
+    }
 
 
 def _tensors_read(module: nn.Module, constants: Iterable[Tensor]) -> set[str]:

@@ -379,6 +379,7 @@ CONDITIONAL = {
     "evaluation mode only": Cell(twice_if(lambda self, h: self.training)).eval(),
     "in evaluation mode only": Cell(lambda self, x, h: nn.functional.dropout(h, 0.5, self.training)).eval(),
     "evaluation mode only, for it does otherwise": Normed().eval(),
+    "evaluation mode only, for it does": Folding(lambda self, x, h: 2 * h * self.w if self.training else h * self.folded).eval(),
     "in training mode only": Folding(lambda self, x, h: h if self.training else 2 * h * self.folded),
     "(batch, units) only": Cell(twice_if(lambda self, h: h.dim() == 1)),
     "(batch, units) only: it does otherwise with a single sample": Cell(lambda self, x, h: h + torch.zeros(x.shape[0], 1)),
@@ -394,7 +395,7 @@ def test_what_is_so_in_one_mode_or_for_batches_only_holds_under_that_assumption(
 
 def test_the_verdict_says_for_which_shapes_it_is_said():
     for code, words in (
-        (lambda self, x, h: h, "and single samples (units)"),
+        (lambda self, x, h: h, "a single sample (units) gives the same"),
         (lambda self, x, h: h[:, [0, 1]], "no single sample"),
     ):
         verdict = verify(Cell(code), h)
