@@ -16,7 +16,7 @@ from derivations.rules import signs as sign_rules
 from derivations.rules.integrals import integral
 from derivations.rules.quotients import LONGEST, Case, Facts, NotShown, Quotient, Signs
 from derivations.rules.sums import summation
-from derivations.rules.terms import BINDERS, Term, add, is_term, mul, number
+from derivations.rules.terms import BINDERS, ZERO, Term, add, is_term, mul, number
 
 __all__ = ["Arithmetic", "arithmetic_of"]
 
@@ -59,6 +59,8 @@ def _value(case: Case, term: Term) -> Quotient:
         case "+":
             return _sum(case, [case.value(part) for part in term[1:]])
         case "*":
+            if ZERO in term[1:]:  # wherever the other factors are defined, which `undefined` says
+                return case.constant(0)
             return prod((case.value(part) for part in term[1:]), start=case.constant(1))
         case "^":
             return _power(case, *term[1:])

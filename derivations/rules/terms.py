@@ -111,13 +111,38 @@ def substitute(term: Term, values: Mapping[Term, Term]) -> Term:
 
 
 def taken(term: Term) -> Term:
-    """All derivatives taken and all values put in."""
+    """All derivatives taken and all values put in; a derivative is defined where what it is of is."""
     term = rebuilt(term, taken) if parts(term) else term
     if term[0] == "diff":
-        return differentiate(term[2], term[1])
+        slope = differentiate(term[2], term[1])
+        lost = _lost(term[2], slope)
+        return ("+", slope, ("*", ZERO, *lost)) if lost else slope
     if term[0] == "at":
         return substitute(term[2], {variable(term[1]): term[3]})
     return term
+
+
+def _lost(body: Term, slope: Term) -> list[Term]:
+    """List the parts of a term that are not defined everywhere, and of which its derivative does not tell."""
+    kept, lost = set(subterms(slope)), dict[Term, None]()
+    for part in _always_there(body):
+        exponent = part[2] if part[0] == "^" else ZERO
+        whole = exponent[0] == "q" and exponent[2] == 1 and exponent[1] >= 0
+        lowered = ("^", part[1], _less_one(exponent)) if part[0] == "^" else part
+        if (part[0] in ("log", "gamma", "expint", "lambertw") or not whole) and not {part, lowered} & kept:
+            lost.setdefault(part)
+    return list(lost)
+
+
+def _always_there(term: Term) -> Iterator[Term]:
+    """Yield the parts of a term that no case of a piece and no bound letter leaves out."""
+    yield term
+    for part in () if term[0] in BINDERS else term[1:2] if term[0] == "piece" else parts(term):
+        yield from _always_there(part)
+
+
+def _less_one(exponent: Term) -> Term:
+    return number(exponent[1] - exponent[2], exponent[2]) if exponent[0] == "q" else add(exponent, number(-1))
 
 
 # d/da of the named functions of one argument.
@@ -160,8 +185,7 @@ def differentiate(term: Term, name: str) -> Term:
             return add(*(mul(differentiate(f, name), *factors[:k], *factors[k + 1 :]) for k, f in enumerate(factors)))
         case "^":
             base, exponent = term[1:]
-            less_one = number(exponent[1] - exponent[2], exponent[2]) if exponent[0] == "q" else add(exponent, number(-1))
-            by_base = mul(exponent, power(base, less_one), differentiate(base, name))
+            by_base = mul(exponent, power(base, _less_one(exponent)), differentiate(base, name))
             by_exponent = differentiate(exponent, name)
             return by_base if by_exponent == ZERO else add(by_base, mul(term, ("log", base), by_exponent))
         case "piece":

@@ -59,6 +59,8 @@ CONDITIONAL = [
     Equal(Mul(x, Pow(x, -1, evaluate=False), evaluate=False), 1 + 0 * x),
     Equal(Mul(0, log(x), evaluate=False), 0 * x),
     Equal(log(x * k), log(x) + log(k)),
+    Equal(Derivative(x * u + log(x), u), x + 0 * u),
+    Equal(Derivative(log(x), x), 1 / x),
     Less(0 * x, 1 / x**2, True),
     Tends(log(x * u), u, 1, log(x)),
     Expands(log(x + u), u, log(x) + u / x, 2),
