@@ -55,6 +55,8 @@ def by_structure(case: Case, term: Term) -> Signs:
         case "v" | "call":
             return frozenset.intersection(ANY, *(OF_FACTS[fact] for fact in case.facts.get(term, ()) if fact in OF_FACTS))
         case "+":
+            if len(term) == 3 and any(_is_root_beyond(case, root, u) for u, root in (term[1:], term[:0:-1])):
+                return frozenset({1})
             return _plus([case.signs(part) for part in term[1:]])
         case "*":
             return _product([case.signs(part) for part in term[1:]])
@@ -268,6 +270,15 @@ def _product(all_signs: Sequence[Signs]) -> Signs:
 
 def _to_the(signs: Signs, n: int) -> Signs:
     return signs if n % 2 else frozenset(s * s for s in signs)
+
+
+def _is_root_beyond(case: Case, root: Term, u: Term) -> bool:
+    """Return whether a term is sqrt(u^2 + c), c > 0, u real: it is above |u|, as in asinh u = log(u + sqrt(u^2 + 1))."""
+    if root[0] != "^" or root[2] != number(1, 2) or root[1][0] != "+" or len(root[1]) != 3:
+        return False
+    square = ("^", u, number(2))
+    rest = [part for part in root[1][1:] if part != square]
+    return len(rest) == 1 and rest[0][0] == "q" and rest[0][1] > 0 and case.reads_real(u)
 
 
 def _plus(all_signs: Sequence[Signs]) -> Signs:

@@ -248,6 +248,8 @@ def test_inequalities(offenders):
         table(
             "fails",
             Less,
+            less(0, x + sqrt(x**2 - 1), True),
+            less(0, x + sqrt(y**2 + 1), True),
             less(0, x + 4),
             less(x, x**2),
             less(x**2, x, x=(0, 2)),
@@ -333,6 +335,7 @@ def test_inequalities(offenders):
         + table(
             "holds",
             Less,
+            less(0, x + sqrt(x**2 + 1), True),
             less(0, x**2),
             less(0, x**2 + 1, True),
             less(0, exp(x), True),
