@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from itertools import chain, takewhile
 from types import FunctionType
 from typing import Any, NamedTuple, Self
-from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -75,7 +74,9 @@ DEFAULTS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     ),
     "with another number of threads": lambda: _another(torch.get_num_threads, torch.set_num_threads, lambda n: n % 2 + 1),
     "with another seed": lambda: _another(torch.initial_seed, _seed, lambda seed: seed + 1),
-    "with other environment variables": lambda: patch.object(os.environ, "_data", _AnyVariable(vars(os.environ)["_data"])),
+    "with other environment variables": lambda: _another(
+        lambda: vars(os.environ)["_data"], lambda data: vars(os.environ).update(_data=data), _AnyVariable
+    ),
     NO_MODE: nullcontext,
 }
 

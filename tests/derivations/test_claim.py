@@ -2,7 +2,7 @@
 
 import pytest
 from cases import each
-from sympy import Function, Symbol, exp
+from sympy import Function, Symbol, cosh, exp
 
 from derivations.claim import Correction, Mutation, Source, changed, decided, flips
 from derivations.prover.inequalities import Less
@@ -12,7 +12,7 @@ from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, R
 x = Symbol("x", real=True)
 g = Symbol("g", positive=True)
 TRUE, ALSO_TRUE, FALSE = Equal((x + 1) ** 2, x**2 + 2 * x + 1), Equal(x + x, 2 * x), Equal(x, -x)
-OPEN = Less(x, exp(x))  # true, and no factor of it shows
+OPEN = Less(cosh(x), exp(x**2 / 2))  # true, and it does not show
 MUTATION = Mutation("a sign", FALSE)
 
 
@@ -67,7 +67,7 @@ def test_a_mutation_is_named_refuted_and_of_the_first_statement_that_has_its_par
     assert not flips(entry(FALSE, correction=Correction("Wrong.", FALSE)))
     # A mutation may change parts of the first statement that has them.
     assert entry(TRUE, OPEN, ALSO_TRUE, mutation=changed("3 x", rhs=3 * x)).mutation == Mutation("3 x", Equal(TRUE.lhs, 3 * x))
-    assert entry(TRUE, OPEN, mutation=changed("above", upper=g)).mutation == Mutation("above", Less(x, g))
+    assert entry(TRUE, OPEN, mutation=changed("above", upper=g)).mutation == Mutation("above", Less(cosh(x), g))
     with pytest.raises(ValueError, match="above: no statement of the entry has upper"):
         entry(TRUE, mutation=changed("above", upper=g))
     # A decided entry must name its mutation.

@@ -90,7 +90,8 @@ TRUE = {
 }  # fmt: skip
 
 
-@each("name", TRUE)
+# Every third every day.
+@each("name", [name if k % 3 == 0 else pytest.param(name, marks=pytest.mark.slow) for k, name in enumerate(TRUE)])
 def test_what_is_true_and_common_is_proved_and_checked_from_data_alone(name):
     verdict = TRUE[name].decide()
     assert verdict.holds, verdict.evidence
@@ -120,7 +121,7 @@ NEARLY = [
 ]  # fmt: skip
 
 
-@each("statement", NEARLY)
+@each("statement", [near if k % 3 == 0 else pytest.param(near, marks=pytest.mark.slow) for k, near in enumerate(NEARLY)])
 def test_what_is_only_nearly_so_is_not_held(statement):
     assert statement.decide().holds is not True
 

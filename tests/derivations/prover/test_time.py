@@ -60,6 +60,7 @@ def test_an_identity_a_clock_and_a_class_of_fields_say_that_time_is_up(monkeypat
         derivations.closed_under(fields.gru(), seconds=A_MOMENT)
 
 
+@pytest.mark.slow
 def test_the_inverse_of_a_steep_clock_is_not_solved_for():
     clock = derivations.clock(t - exp(-((t - 50) ** 2) * 10**4) / 100)
     assert clock.inverse is None

@@ -85,6 +85,7 @@ def test_what_both_sides_share_need_not_be_read():
     assert verify(normed, [2 * f for f in system.flow]).holds is False
 
 
+@pytest.mark.slow
 def test_three_steps_of_a_published_cell_are_proved_by_the_functions_that_both_sides_share():
     cell = LTCCell(FullyConnected(1, 1), 1, ode_unfolds=3)
     system = symbolic(cell)
