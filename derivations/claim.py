@@ -25,7 +25,7 @@ from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
 from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
 from derivations.prover.statements import Equal, Fails, Rounds, Solves, Statement
-from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED, Verdict
+from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED, Verdict, condition_words
 
 __all__ = [
     "Claim",
@@ -51,7 +51,7 @@ __all__ = [
     "said",
 ]
 
-LONGEST_FORMULA = 400
+LONGEST_FORMULA, LONGEST_CONDITION = 400, 100
 ALL_SIZES = "all sizes"
 
 
@@ -244,8 +244,9 @@ class Claim(Shown):
     @property
     def provided(self) -> tuple[str, ...]:
         """What the verdict is for: the assumptions, where both sides are defined, and the sizes if there are any."""
-        defined_on = (f"where {condition}" for condition in self.defined_on)
-        return (*self.assumptions, *defined_on, *([] if self.scope == ALL_SIZES else [self.scope]))
+        defined_on = f"where {' and '.join(self.defined_on)}"
+        where = defined_on if len(defined_on) <= LONGEST_CONDITION else "where both sides are defined"
+        return (*self.assumptions, *[where] * bool(self.defined_on), *([] if self.scope == ALL_SIZES else [self.scope]))
 
     @property
     def as_recorded(self) -> bool:
@@ -268,7 +269,7 @@ def decided(entry: Entry) -> Claim:
     correction: str | None = None
     right: tuple[Formula, ...] = ()
     certificates = _certificates("print", entry.statements, found)
-    defined_on = tuple(dict.fromkeys(str(condition) for v in found for condition in v.defined_on))
+    defined_on = tuple(dict.fromkeys(condition for v in found for condition in condition_words(v.defined_on)))
     if verdict == HOLDS and defined_on:
         verdict = HOLDS_ASSUMING
     if entry.right is not None:

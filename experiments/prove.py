@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from derivations.prover.verdict import condition_words
 from derivations.tracing.formula import OWN_FORMULA
 from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
@@ -46,7 +47,7 @@ def run(cell: str, equations: str | None = None, seconds: float = SECONDS) -> bo
     print(verdict.verdict)
     print(f"  {verdict.evidence}")
     if verdict.defined_on:
-        print(f"  defined where {' and '.join(map(str, verdict.defined_on))}")
+        print(f"  defined where {' and '.join(condition_words(verdict.defined_on))}")
     if verdict.counterexample is not None:
         print("  " + str(verdict.replay()).replace("\n", "\n  "))
     return bool(verdict)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from sympy import Derivative, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
 
-from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, SECONDS, UNDECIDED, Verdict, timed
+from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, SECONDS, UNDECIDED, Verdict, condition_words, timed
 from derivations.rules.conclusions import guarded, is_one_as_written, somewhere, with_values
 from derivations.rules.equality import constant_gap, prove_equal
 from derivations.rules.numbers import TRIALS, on_the_surface, refuted
@@ -167,7 +167,7 @@ def proved_where(reading: Reading, conditions: Iterable[Condition], evidence: st
         return Verdict(UNDECIDED, 0.0, f"proved only where {unknown} is in its domain")
     lhs, rhs = somewhere(conditions)
     if (found := refuted(lhs, rhs, reading.facts)) is None:
-        where = " and ".join(map(str, relations))
+        where = " and ".join(condition_words(relations))
         return Verdict(UNDECIDED, 0.0, f"proved only where {where}, and no numbers were found at which that is so")
     step = {"rule": "differs", "lhs": lhs, "rhs": rhs, "facts": reading.facts, "numbers": found[0]}
     return Verdict(HOLDS, 0.0, evidence, None, relations, (*steps, step))

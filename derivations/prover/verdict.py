@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from sympy import Basic, Expr
+from sympy import Basic, Expr, Ne
 
 from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
 from derivations.prover.timelimit import OutOfTime, time_limit
@@ -25,6 +25,7 @@ __all__ = [
     "UNDECIDED",
     "ReadStatement",
     "Verdict",
+    "condition_words",
     "timed",
 ]
 
@@ -89,6 +90,11 @@ class Verdict(Shown):
 
     def __bool__(self) -> bool:
         return self.holds is True
+
+
+def condition_words(conditions: Iterable[Basic]) -> list[str]:
+    """Write conditions in one line each: 1 - z != 0."""
+    return [f"{c.lhs} != {c.rhs}" if isinstance(c, Ne) else str(c) for c in conditions]
 
 
 def timed(decide: Callable[[], Verdict], what: str = "statement", seconds: float | None = SECONDS) -> Verdict:

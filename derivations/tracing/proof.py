@@ -12,7 +12,7 @@ from torch import nn
 
 from ctrnn.fields.field import VectorField
 from derivations.prover.timelimit import OutOfTime, time_limit
-from derivations.prover.verdict import HOLDS_ASSUMING, UNDECIDED, Verdict
+from derivations.prover.verdict import HOLDS_ASSUMING, UNDECIDED, Verdict, condition_words
 from derivations.tracing.blocks import Unwide
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
@@ -116,7 +116,7 @@ def _verified(
     where = {*system.defined_on, *(c for value in matched.right for c in value.where)}
     verdict = decide(list(system.flow), right, where, doing)
     sizes = f"at {len(system.inputs)} inputs and {len(system)} units"
-    defined = [f"where {' and '.join(map(str, verdict.defined_on))}"] if verdict.defined_on else []
+    defined = [f"where {' and '.join(condition_words(verdict.defined_on))}"] if verdict.defined_on else []
     notes = [
         verdict.evidence,
         *_of_softplus(program, verdict, right),

@@ -52,6 +52,7 @@ def plain(text: str) -> str:
 
 def _paragraph(claim: Claim) -> str:
     given = f" Assuming {plain(', '.join(claim.assumptions))}." if claim.assumptions else ""
+    given += f" Where {plain(' and '.join(claim.defined_on))}." if claim.defined_on else ""
     lines = [rf"\paragraph{{{plain(claim.label)}}} \emph{{{plain(claim.verdict)}.}} {plain(claim.words)}{given}"]
     lines += map(_display, claim.formulas)
     if claim.correction is not None:
