@@ -51,6 +51,7 @@ from sympy import (
     cosh,
     cot,
     erf,
+    evaluate,
     exp,
     expint,
     gamma,
@@ -58,6 +59,7 @@ from sympy import (
     log,
     oo,
     pi,
+    preorder_traversal,
     sign,
     sin,
     sinh,
@@ -101,7 +103,10 @@ class Reading:
 
         Raises:  Unreadable, naming the part that has none.
         """
-        return self._term(e, 0)
+        try:
+            return self._term(e, 0)
+        except RecursionError:  # SymPy writes Mod and floor by one another
+            raise Unreadable(f"{e}, which has no end as it is rewritten,") from None
 
     def _term(self, e: Expr, depth: int) -> Term:
         if depth:
@@ -176,7 +181,7 @@ class Reading:
             if all(applied.args.count(v) == 1 and not _elsewhere(v, applied.args) for v in inner.variables):
                 orders = tuple(sum(int(n) for v, n in inner.variable_count if v == a) for a in applied.args)
                 places = dict(zip(e.variables, e.point, strict=True)) if isinstance(e, Subs) else {}
-                arguments = [a.xreplace(places) for a in applied.args]
+                arguments = [_replaced(a, places) for a in applied.args]
                 return self._noted(("call", self._name(applied.func), orders, *self._all(arguments, depth)), e)
         if isinstance(e, Derivative):
             if any(not isinstance(n, Integer) for _, n in e.variable_count):
@@ -186,8 +191,7 @@ class Reading:
             if any(inner.has(v) for v in values for inner in e.expr.atoms(Derivative, Subs, Integral)):
                 raise Unreadable(f"{e} by the value of a function that stands in a derivative")
             letters = {v: v if isinstance(v, Symbol) else Symbol(f"[{v}]", real=v.is_extended_real) for v in e.variables}
-            # Only values are replaced: SymPy evaluates what it replaces in, and x/x is 1 where x is not 0.
-            term = self._term(e.expr.xreplace({v: u for v, u in letters.items() if v != u}) if values else e.expr, depth)
+            term = self._term(_replaced(e.expr, {v: u for v, u in letters.items() if v != u}), depth)
             for letter, times in e.variable_count:
                 for _ in range(int(times)):
                     term = ("diff", self._name(letters[letter]), term)
@@ -208,7 +212,7 @@ class Reading:
             return (
                 "lim",
                 self._name(own),
-                self._term(body.xreplace({letter: own}), depth + 1),
+                self._term(_replaced(body, {letter: own}), depth + 1),
                 self.end(point, depth),
                 str(side),
             )
@@ -217,7 +221,7 @@ class Reading:
         if any(len(limit) != 3 for limit in limits):
             raise Unreadable(f"{e} without limits")
         own = [self._own(limit[0], depth + k) for k, limit in enumerate(limits)]
-        body = body.xreplace({limit[0]: new for limit, new in zip(limits, own, strict=True)})
+        body = _replaced(body, {limit[0]: new for limit, new in zip(limits, own, strict=True)})
         term_of_body = self._term(body, depth + len(own))
         for k, (limit, new) in enumerate(zip(limits, own, strict=True)):
             inner = body
@@ -296,7 +300,7 @@ class Reading:
             return ("croot", tuple(int(c) for c in reversed(e.poly.all_coeffs())), e.index)
         if isinstance(e, INVERSE):
             place = Dummy()
-            return self._term(e.func(place).rewrite(log).xreplace({place: e.args[0]}), depth)
+            return self._term(_replaced(e.func(place).rewrite(log), {place: e.args[0]}), depth)
         if isinstance(e, Function) and (new := e.rewrite(exp)) != e and not isinstance(e, acos):
             return self._term(new, depth)
         if isinstance(e, Function):
@@ -368,6 +372,16 @@ class Reading:
             if name == term[0]:
                 return function(self.expression(term[1]))
         raise Unreadable(f"the term {term}")
+
+
+def _replaced(e: Expr, values: Mapping[Any, Expr]) -> Expr:
+    """Put values in place of parts; what SymPy has not evaluated stays as it is, for x/x is 1 only where x is not 0."""
+    if not values:
+        return e
+    parts = (part for whole in (e, *values.values()) for part in preorder_traversal(whole))
+    as_written = any(part.args and part.func(*part.args) != part for part in parts)
+    with evaluate(not as_written):
+        return e.xreplace(values)
 
 
 def _elsewhere(letter: Expr, arguments: tuple[Expr, ...]) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 from cases import each
 from flint import fmpq
-from sympy import Derivative, Function, I, Mul, Pow, Rational, Symbol, exp, log, oo, sin, sqrt
+from sympy import Derivative, Function, I, Integer, Mod, Mul, Pow, Rational, Sum, Symbol, exp, log, oo, sin, sqrt
 
 from derivations.prover.cases import Every
 from derivations.prover.inequalities import Less
@@ -83,6 +83,15 @@ def test_what_may_not_be_real_has_no_order():
     z = Symbol("z")
     assert Less(z, z + 1, True).decide().evidence.startswith("z is not said to be real")
     assert Less(I * x, I * x + 1, True).decide().holds is None
+
+
+def test_what_is_summed_is_defined_as_it_is_written():
+    n = Symbol("n", integer=True)
+    ones = Sum(Mul(n, Pow(n, -1, evaluate=False), evaluate=False), (n, 0, 3))  # 0/0 at n = 0
+    assert Equal(ones, Integer(4)).decide().holds is not True
+    assert Equal(Sum(Mul(0, log(x - n), evaluate=False), (n, 1, 3)), Integer(0)).decide().holds is not True
+    assert Equal(Sum(n, (n, 1, 3)), Integer(6)).decide().holds
+    assert "is not read by the checker" in Equal(Mod(n**2, 3), Integer(1)).decide().evidence
 
 
 def test_what_holds_nowhere_is_undecided():
