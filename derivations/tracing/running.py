@@ -328,7 +328,7 @@ def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
         ):  # which keeps torch from compiling: one sample is run as it comes
             theirs = _joined(ran(setting))
     except Exception as error:  # of the user's code, whatever it is
-        if setting.own and setting.around != "in inference mode":
+        if setting.own and setting.around not in ("in inference mode", "under autocast"):
             raise ValueError(f"the code cannot be run {setting.words}: {type(error).__name__}: {error}") from error
         return False
     finally:

@@ -146,6 +146,10 @@ TABLE = {
         lambda h, x, W, b: torch.lerp(h, b, 0.25) + torch.addcmul(h, b, b, value=2),
         lambda h, x, W, b: [h[i] * Rational(7, 4) + b[i] / 4 + 2 * b[i] ** 2 for i in range(3)],
     ),
+    "lerp of a product, which torch has not under autocast": (
+        lambda h, x, W, b: torch.lerp(h, F.linear(h, W), 0.25),
+        lambda h, x, W, b: [h[i] * Rational(3, 4) + sum(W[i, j] * h[j] for j in range(3)) / 4 for i in range(3)],
+    ),
     "softmax": (lambda h, x, W, b: h.softmax(-1), lambda h, x, W, b: [1 / sum(exp(a - c) for a in h) for c in h]),
     "log_softmax": (lambda h, x, W, b: h.log_softmax(-1), lambda h, x, W, b: [c - log(sum(map(exp, h))) for c in h]),
     "logsumexp": (
