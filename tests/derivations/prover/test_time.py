@@ -17,6 +17,9 @@ from derivations.prover.statements import Equal
 from derivations.prover.verdict import UNDECIDED
 from derivations.twins import fields
 
+# Out of time within a destructor or a callback of the garbage collector is printed and lost: it comes again.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 x, t = symbols("x", real=True), letters.t
 A_MOMENT = 0.05
 

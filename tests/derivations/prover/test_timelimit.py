@@ -5,6 +5,9 @@ import pytest
 
 from derivations.prover.timelimit import OutOfTime, time_limit
 
+# Out of time within a destructor or a callback of the garbage collector is printed and lost: it comes again.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 SHORT = 0.05
 
 

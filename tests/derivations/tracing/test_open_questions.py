@@ -14,6 +14,9 @@ from derivations.prover.identity import Identity
 from derivations.prover.timelimit import OutOfTime
 from derivations.tracing import decision
 
+# Out of time within a destructor or a callback of the garbage collector is printed and lost: it comes again.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 h = symbols("h_1:3", real=True)
 
 
