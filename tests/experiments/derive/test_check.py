@@ -31,6 +31,7 @@ OTHERS = [
     Entry("my paper", "eq. 6", "It is one.", (PARTLY,), ("x is not 0",), WRONG),
     Entry("my paper", "eq. 7", "It tends to 0.", (Tends(g * log(g), g, 0, 0 * g),), mutation=WRONG),
     Entry("my paper", "eq. 8", "In all cases.", (Every("n", lambda: [({"n": 9}, (1, "<=", 9))]),), mutation=WRONG),
+    Entry("my paper", "eq. 10", "It is one, of course.", (PARTLY,), mutation=WRONG),
     Entry("my paper", "eq. 9", "Nobody shows it.", (Less(x, exp(x) + log(x) + 1000),), recorded=UNDECIDED),
 ]  # fmt: skip
 VERDICTS = ["holds", "holds under the stated assumptions", "holds at the sizes computed", "holds after reinterpretation",
