@@ -243,14 +243,14 @@ class Claim(Shown):
 
     @property
     def provided(self) -> tuple[str, ...]:
-        """What the verdict is for: the assumptions, where both sides are defined, and the sizes if there are any."""
+        """List what the verdict is for: the assumptions, where both sides are defined, and the sizes if there are any."""
         defined_on = f"where {' and '.join(self.defined_on)}"
         where = defined_on if len(defined_on) <= LONGEST_CONDITION else "where both sides are defined"
         return (*self.assumptions, *[where] * bool(self.defined_on), *([] if self.scope == ALL_SIZES else [self.scope]))
 
     @property
     def as_recorded(self) -> bool:
-        """Whether the verdict is the one expected, if one is."""
+        """Return whether the verdict is the one expected, if one is."""
         return self.recorded in ("", self.verdict)
 
 

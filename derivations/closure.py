@@ -205,7 +205,7 @@ def _closure(reading: FieldReading, found: Absorbed, beyond: Obstacle | None) ->
 
 
 def _read_by(reading: FieldReading, gates: Iterable[Slot]) -> str:
-    """What all of the gates read, in words: all data, some, or none."""
+    """Say what all of the gates read: all data, some, or none."""
     common = reading.data.intersection(*(slot.reads for slot in gates))
     if common == reading.data:
         return "the data so far"

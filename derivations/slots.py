@@ -66,7 +66,7 @@ class Slot:
     reads: frozenset[Expr] = frozenset()
 
     def may_leave(self, value: Expr) -> bool:
-        """Whether a new value may lie outside of the slot's own."""
+        """Return whether a new value may lie outside of the slot's own."""
         return self.values != REALS and not (value == speed * self.letter and is_cone(self.values))
 
 

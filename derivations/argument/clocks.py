@@ -103,7 +103,7 @@ def _inverse(c: Expr, t: Symbol) -> Expr | None:
 
 
 def _is_steep(exponent: Expr) -> bool:
-    """Whether SymPy would take e^(10^4 t) for a polynomial in e^t, of degree 10^4, and multiply out for minutes."""
+    """Return whether SymPy would take e^(10^4 t) for a polynomial in e^t, of degree 10^4, and multiply out for minutes."""
     return any(max(abs(number.p), number.q) > STEEPEST for number in exponent.expand().atoms(Rational))
 
 

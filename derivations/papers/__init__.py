@@ -1,1 +1,1 @@
-"""Papers of one's own: equations in LaTeX, read, and judged as claims."""
+"""Reads the equations of a user's paper in LaTeX and judges them as claims."""

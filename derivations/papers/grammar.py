@@ -79,7 +79,7 @@ Order = Function("O")
 
 @dataclass(frozen=True)
 class Chain:
-    """Sides, the relations between them with their places, the sides as printed, and the letter that the first one defines."""
+    """Holds sides, the relations between them with places, the sides as printed, and the letter that the first one defines."""
 
     sides: tuple[Expr, ...]
     relations: tuple[Token, ...]
@@ -88,7 +88,7 @@ class Chain:
 
     @property
     def text(self) -> str:
-        """The whole, as printed."""
+        """Return the whole as printed."""
         return self.texts[0] + "".join(f" {sign} {text}" for sign, text in zip(self.relations, self.texts[1:], strict=True))
 
 
@@ -156,7 +156,7 @@ class _Reader(Cursor):
         return letter if letter and (not argument or letter.arguments == (argument,)) else None
 
     def is_primed(self, name: str) -> bool:
-        """Whether a name with primes is that of the derivative of a function."""
+        """Return whether a name with primes is that of the derivative of a function."""
         bare = name.rstrip("'")
         return bare != name not in self.letters and bare in self.letters and len(self.letters[bare].arguments) == 1
 
@@ -353,7 +353,7 @@ class _Reader(Cursor):
         return letter.symbol(*map(self.implied, letter.arguments)) if letter.arguments else letter.symbol
 
     def is_argument(self, e: Expr, name: str) -> bool:
-        """Whether a bracket behind a function can only be its argument: a number, or made of what the function is one of."""
+        """Return whether a bracket behind a function can only be its argument: a number, or what the function is one of."""
         if self.letters[name].arguments or e.is_Number or isinstance(e, Symbol):
             return True
         return not e.has(AppliedUndef) and any(
@@ -560,7 +560,7 @@ def _value(e: Expr) -> complex:
 
 
 def _times(*factors: Expr) -> Expr:
-    """A product, numbers first multiplied into one."""
+    """Build a product, numbers first multiplied into one."""
     flat = [part for factor in factors for part in (factor.args if isinstance(factor, Mul) else (factor,))]
     if len(flat) > 1 and all(isinstance(part, Rational) for part in flat[:2]):
         p, q = flat[0].p * flat[1].p, flat[0].q * flat[1].q

@@ -58,14 +58,14 @@ class Letter:
 
     @property
     def words(self) -> str:
-        """What is assumed, as in `alpha positive`."""
+        """Say what is assumed, as in `alpha positive`."""
         kind = " ".join(self.assumptions) + (f" function of {', '.join(self.arguments)}" if self.arguments else "")
         return f"{self.name} {kind}" + (f" in {self.interval[2]}" if self.interval else "")
 
 
 @dataclass
 class FrontMatter:
-    """The letters by name, the named functions, and what is to be compared with what, by label."""
+    """Holds the letters by name, the named functions, and what is to be compared with what, by label."""
 
     letters: dict[str, Letter] = field(default_factory=dict)
     functions: dict[str, Any] = field(default_factory=dict)
@@ -161,7 +161,7 @@ def _declare(name: str, words: str, place: Token, found: FrontMatter) -> None:
 
 
 def _interval(place: Token, left: str, low: str, high: str, right: str) -> tuple[Expr, Mapping[str, bool], str]:
-    """All values of an interval as values of a letter p, which is positive, or not negative."""
+    """Write all values of an interval in a letter p that is positive, or not negative."""
     words, p = f"{left}{low}, {high}{right}", Symbol("p")
     a, b = (-oo if end == "-oo" else oo if end == "oo" else Rational(end) for end in (low, high))
     if not a < b or (left == "[" and a == -oo) or (right == "]" and b == oo) or (a, b) == (-oo, oo):

@@ -37,7 +37,7 @@ class Definition:
 
 @dataclass
 class Known:
-    """What was said so far: letters by name, definitions by name, derivatives by name of the function, values at places."""
+    """Keeps what was said so far: letters, definitions, derivatives of functions, values at places."""
 
     letters: dict[str, Letter]
     definitions: dict[str, Definition] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Meaning:
         return frozenset(a.name for a in definition.left.args if isinstance(a, Symbol))
 
     def _at(self, value: Expr, definition: Definition, e: Expr, left: frozenset[str]) -> Expr:
-        """The value of a function that is defined, at the arguments that are written."""
+        """Return the value of a function that is defined, at the arguments that are written."""
         for argument, written in zip(definition.left.args, e.args, strict=True):
             there = self._in(written, left)
             if there != argument:
@@ -119,7 +119,7 @@ class Meaning:
         return value
 
     def _inside(self, e: Expr, name: str) -> Expr:
-        """A letter of an interval, by one that is positive."""
+        """Write a letter of an interval by one that is positive."""
         letter = self.known.letters.get(name)
         if letter is None or letter.interval is None:
             return e
@@ -153,7 +153,7 @@ class Meaning:
         return found
 
     def _by_chain(self, inner: Expr, v: Expr, n: int, left: frozenset[str]) -> Expr | None:
-        """The derivative of an expression that holds functions whose own derivatives are known."""
+        """Differentiate an expression that holds functions whose own derivatives are known."""
         values = sorted((f for f in inner.atoms(AppliedUndef) if f.has(v)), key=str)
         rates = [self.known.rates[name].left for f in values if (name := f.func.__name__) in self.known.rates and f.args == (v,)]
         if not rates or isinstance(inner, AppliedUndef):

@@ -31,7 +31,7 @@ UNITS = "the units of both sides, of terms of sums and of arguments"
 
 @dataclass(frozen=True)
 class NotRead:
-    """A formula that is not read, and why: undecided."""
+    """Stands for a formula that is not read, and says why: it is undecided."""
 
     reason: str
     kind = "not read"
@@ -48,7 +48,7 @@ class NotRead:
 
 @dataclass
 class Paper:
-    """What was read of a paper: claims, undecided as yet; definitions and what is supposed; displays that say nothing."""
+    """Holds what was read of a paper: claims, not decided yet; definitions and suppositions; displays that say nothing."""
 
     name: str
     front: FrontMatter
@@ -189,7 +189,7 @@ class _Display:
             raise ValueError(f"{letter.words} is declared, and defined here; leave that out, and claim it of the definition")
 
     def _is_free(self, value: Expr) -> bool:
-        """Whether nothing is said of a function yet, but perhaps its derivative if this is a value."""
+        """Return whether nothing is said of a function yet, but perhaps its derivative if this is a value."""
         known, name = self.paper.known, _name(value)
         return (
             isinstance(value, AppliedUndef)
@@ -199,7 +199,7 @@ class _Display:
         )
 
     def _behind(self, e: Expr) -> set[str]:
-        """The letters of an expression, and of what defines them."""
+        """Collect the letters of an expression, and of what defines them."""
         found, new = set[str](), _names(e)
         while new:
             found |= new
@@ -272,7 +272,7 @@ class _Display:
         self._add(label, f"{chain.texts[n]} {chain.relations[n].text} {chain.texts[n + 1]}", printed, meaning)
 
     def _restricted(self, values: set[Expr]) -> str:
-        """The function of which an equation is supposed, and a start, or of which values at several places are compared."""
+        """Find the function of which an equation and a start are supposed, or of which values at several places are compared."""
         known = self.paper.known
         for name in known.rates:
             places = {f.args for f in values if _name(f) == name}
@@ -355,7 +355,7 @@ def _expands(left: Expr, right: Expr, meaning: Meaning) -> Statement:
 
 
 def _solved(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """tau dh/dt = F is dh/dt = F/tau."""
+    """Divide by what stands before a derivative: tau dh/dt = F is dh/dt = F/tau."""
     slopes = [factor for factor in left.args if isinstance(factor, Derivative)] if isinstance(left, Mul) else []
     if len(slopes) != 1 or not isinstance(slopes[0].expr, AppliedUndef):
         return left, right

@@ -171,6 +171,6 @@ def _rows(found: Iterable[Token]) -> Iterator[tuple[list[Token], str]]:
 
 
 def _aligns(row: list[Token], k: int) -> bool:
-    """Whether the & at a place stands beside a relation, before a sign or at the begin, and does not part two formulas."""
+    """Return whether the & at a place stands beside a relation, before a sign or first, and does not part two formulas."""
     beside = [row[n].text for n in (k - 1, k + 1) if 0 <= n < len(row)]
     return k == 0 or any(text in RELATIONS for text in beside) or beside[-1] in OPERATORS

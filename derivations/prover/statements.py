@@ -114,7 +114,7 @@ class Solves:
         return replace(found, evidence=before + found.evidence)
 
     def _identity(self) -> Identity:
-        """The equations, with the path put in by the checker; and the path itself, which must be defined."""
+        """Return the equations as an identity: the checker puts in the path, which must be defined itself."""
         sides = [(e.lhs, e.rhs) for e in self.equations] + [(h, h) for h in self.path]
         (t,) = {t for h in self.path for t in h.args}
         if self.initial is not None:
@@ -129,6 +129,9 @@ class Solves:
         return {d for e in self.equations for d in e.atoms(Derivative) if d.expr in self.path}
 
     def _at_one_time(self) -> bool:
+        times = {h.args for h in self.path}
+        if len(times) != 1 or not all(len(args) == 1 and args[0].is_Symbol for args in times):
+            return False
         functions = {h.func for h in self.path}
         found = {u for e in self.equations for u in e.atoms(AppliedUndef) if u.func in functions}
         return found <= self.path.keys() and not any(path.has(*functions) for path in self.path.values())

@@ -43,7 +43,7 @@ Steps = Sequence[Certificate]
 
 
 class Conclusion(NamedTuple):
-    """Whether a statement is true, and the conditions under which that is shown, relations of terms to 0."""
+    """Says whether a statement is true, and under which conditions that is shown, relations of terms to 0."""
 
     true: bool
     conditions: Conditions = ()
@@ -124,7 +124,7 @@ def _equal(says: Certificate, steps: Steps) -> Conclusion:
 
 
 def _pairs(pairs: Sequence[Any], steps: Steps, conditions: Iterable[tuple[str, Term]] = ()) -> Conclusion:
-    """True if all pairs are equal, under further conditions; False if one differs at numbers, or by a constant."""
+    """Conclude that all pairs are equal, under further conditions, or that one differs at numbers or by a constant."""
     equal, more, conditions = steps[: len(pairs)], steps[len(pairs) :], tuple(conditions)
     if [(step["rule"], (step.get("lhs"), step.get("rhs"))) for step in equal] == [("equal", pair) for pair in pairs]:
         return _where(dict.fromkeys([*conditions, *chain.from_iterable(map(replay, equal))]), more)
@@ -141,7 +141,7 @@ def _pairs(pairs: Sequence[Any], steps: Steps, conditions: Iterable[tuple[str, T
 
 
 def _where(conditions: Iterable[tuple[str, Term]], steps: Steps) -> Conclusion:
-    """True under conditions, if there are any with numbers at which these are true."""
+    """Conclude that a statement is true under conditions, if the steps have numbers at which these are."""
     conditions = tuple(conditions)
     for step in steps:
         replay(step)

@@ -157,7 +157,7 @@ def _may_touch(term: Term, x: Term, m: Term, facts: Facts) -> bool:
 
 
 def _vanishes(term: Term, x: Term, m: Term, facts: Facts) -> bool:
-    """Whether a term is 0 at a point, as far as numbers for the other letters show."""
+    """Return whether a term is 0 at a point, as far as numbers for the other letters show."""
     for trial in range(PLACES):
         there = substitute(term, {x: m})
         numbers = random_numbers(free_quantities([there]), facts, random.Random(trial), trial)

@@ -260,7 +260,7 @@ class Search:
         return replace(self, depth=self.depth - 1)
 
     def key(self, term: Term, wanted: Signs) -> Any:
-        """What is the same where the same is looked for."""
+        """Return a key that is the same where the same is looked for."""
         return term, wanted, frozenset(self.facts.items()), frozenset(self.assumed.items()), self.depth, self.sides, self.wide
 
     def explained(self, *terms: Term) -> Explained:
@@ -282,7 +282,7 @@ def prove_sign(term: Term, wanted: Signs, search: Search) -> dict[str, Any] | No
 
 
 def _is_otherwise(term: Term, wanted: Signs, search: Search) -> bool:
-    """Whether numbers show another sign than is wanted."""
+    """Return whether numbers show another sign than is wanted."""
     quantities = free_quantities([term, *search.assumed])
     for trial in range(MOST_PLACES):
         numbers = random_numbers(quantities, search.facts, random.Random(trial), trial)

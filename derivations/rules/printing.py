@@ -132,7 +132,7 @@ def _name(name: str) -> str:
 
 
 def _signed(term: Term) -> tuple[bool, str]:
-    """Whether a summand is taken away, and what."""
+    """Return whether a summand is taken away, and its text without the sign."""
     if term[0] == "q" and term[1] < 0:
         return True, term_text(number(-term[1], term[2]))
     if term[0] == "*" and len(term) > 2 and term[1][0] == "q" and term[1][1] < 0:

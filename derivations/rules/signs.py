@@ -228,7 +228,7 @@ def is_real(case: Case, term: Term) -> bool:
 
 
 def _is_real_by_parts(case: Case, term: Term) -> bool:
-    """Whether a term is a function that is real where its parts are, and they are."""
+    """Return whether a term is a function that is real where its parts are, and they are."""
     if term[0] in REAL_OF_REAL:
         return all(_is_real_by_parts(case, part) for part in term[1:])
     if term[0] == "^" and term[2][0] == "q" and term[2][2] == 1:

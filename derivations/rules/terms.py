@@ -111,7 +111,7 @@ def substitute(term: Term, values: Mapping[Term, Term]) -> Term:
 
 
 def taken(term: Term) -> Term:
-    """All derivatives taken and all values put in; a derivative is defined where what it is of is."""
+    """Take all derivatives and put in all values; a derivative is defined where the function is."""
     term = rebuilt(term, taken) if parts(term) else term
     if term[0] == "diff":
         slope = differentiate(term[2], term[1])

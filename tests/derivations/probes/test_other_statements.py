@@ -431,6 +431,7 @@ def test_solutions(offenders):
             ((Eq(dh, h(t - 1)),), {h(t): S(1)}),
             ((Eq(dh, S(1)),), {h(t): Abs(t)}),
             ((Eq(dh, h(t)),), {h(t): I * exp(t)}),
+            ((Eq(dh, g(x)), Eq(g(x).diff(x), h(t))), {h(t): exp(t), g(x): exp(x)}),
             ((Eq(dh, h(t)),), {h(t): exp(t) * sqrt(-2 - cos(t))}),
         )
         + table(
