@@ -12,6 +12,11 @@ from discretize.steps.rosenbrock import ExponentialRosenbrock as ExponentialRose
 from discretize.steps.splitting import Splitting as Splitting, StrangSplitting as StrangSplitting
 from discretize.steps.euler import SymplecticEuler as SymplecticEuler
 from discretize.steps.zoneout import Zoneout as Zoneout
+from discretize.steps.stochastic import EulerMaruyama as EulerMaruyama, StratonovichHeun as StratonovichHeun
+from discretize.steps.stochastic import Milstein as Milstein, SRA1 as SRA1
+from discretize.steps.stochastic import ExponentialEulerMaruyama as ExponentialEulerMaruyama, StochasticStep as StochasticStep
+from discretize.noise.brownian import BrownianPath as BrownianPath
+from discretize.noise.generator import noise_keys as noise_keys
 from discretize.steps.step import Step as Step
 from discretize.sequences.cell import DiscreteCell as DiscreteCell
 from discretize.sequences.unroll import unroll as unroll

@@ -46,6 +46,7 @@ STEPS: dict[str, discretize.Step] = {
     for name in discretize.__all__
     if isinstance(step := getattr(discretize, name), type) and issubclass(step, discretize.Step)
     if step not in (discretize.Step, discretize.Zoneout)  # no step of an equation
+    if not issubclass(step, discretize.StochasticStep)  # for fields with noise, see test_stochastic.py
 }
 
 

@@ -115,6 +115,28 @@ class VectorField(AnsweredInit, nn.Module, ABC):
         """
         return h * torch.exp(-dt * self.leak(projected, at))
 
+    def diffusion(self, projected: Tensor, h: Tensor) -> Tensor:
+        r"""Return G of dh = F dt + G dW, for fields with noise: that of each unit, (..., state), or one for all, (..., 1), by
+        which each unit has a Brownian motion of its own; or a matrix (..., state, channels), of a class that says how many
+        `channels` it has. By default there is none.
+
+        Per root of the unit of time. Steps made for noise read it, see `ctrnn.Noisy`; others refuse the field.
+        """
+        return torch.zeros_like(h)
+
+    def diffuse(self, projected: Tensor, h: Tensor, increment: Tensor) -> Tensor:
+        """Return G dW: (..., channels) -> (..., state)."""
+        g = self.diffusion(projected, h)
+        return (g @ increment[..., None])[..., 0] if g.dim() > h.dim() else g * increment
+
+    channels: int | None = None  # of a matrix: how many Brownian motions a sample has
+
+    @property
+    def noise_channels(self) -> int:
+        """How many Brownian motions drive a sample; 0 for a field without noise."""
+        noisy = type(self).diffusion is not VectorField.diffusion or type(self).diffuse is not VectorField.diffuse
+        return (self.channels or self.state_size) if noisy else 0
+
     def jacobian(self, projected: Tensor, h: Tensor) -> Tensor:
         """Return dF_i/dh_k: (..., state, state), or its diagonal (..., state) where `bandwidths` are (0, 0).
 

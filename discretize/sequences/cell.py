@@ -17,6 +17,7 @@ from discretize.graphs import check_exported
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step, step_length
+from discretize.steps.stochastic import StochasticStep, check_noise
 
 __all__ = ["DiscreteCell", "checked_step"]
 
@@ -27,10 +28,12 @@ class DiscreteCell(AnsweredInit, nn.Module):
     Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: > 0, in units of time; allow_overshoot:
              do not warn of steps that multiply what they should forget by more than 1, as Euler's with rate times dt above 2;
              `cell.watch.largest` is the largest rate times dt seen, see overshoot.py for the calls that are looked at.
-    Call:    cell(x, h=None, dt=None). With dt, a number or a length for each sample, this call takes that instead. Masks of a
-             `ctrnn.Dropout` in the field are drawn at each call; `ctrnn.draw_masks` keeps them over many.
+    Call:    cell(x, h=None, dt=None, w=None, z=None). With dt, a number or a length for each sample, this call takes that; w, z:
+             increments of the noise, as a `StochasticStep` takes them. Masks of a `ctrnn.Dropout` in the field are drawn at each
+             call; `ctrnn.draw_masks` keeps them over many.
     Shape:   x (batch, input) or (input,); h (batch, state) or (state,), zero if not given; dt at the call a number, (batch,)
-             or (batch, 1), differentiated if it is a tensor that requires a gradient -> as h.
+             or (batch, 1), differentiated if it is a tensor that requires a gradient; w, z
+             (batch, channels) -> as h.
     Raises:  TypeError, ValueError for what does not fit, at construction or at the call.
     Source:  Tallec and Ollivier 2018, eqs. (2), (5), (8), (10) with the Euler step and dt = 1.
     """
@@ -38,10 +41,18 @@ class DiscreteCell(AnsweredInit, nn.Module):
     def __init__(self, field: VectorField, step: Step = Euler(), dt: float = 1.0, allow_overshoot: bool = False) -> None:
         super().__init__()
         self.field, self.step, self.dt = check_field(field), checked_step(step), checks.positive_number("dt", dt)
+        check_noise(field, step)
         self.watch = OvershootWatch(allow_overshoot)
 
     @answered
-    def forward(self, x: Tensor, h: Tensor | None = None, dt: float | Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        h: Tensor | None = None,
+        dt: float | Tensor | None = None,
+        w: Tensor | None = None,
+        z: Tensor | None = None,
+    ) -> Tensor:
         x, h = cast_for(self.field, x), cast_for(self.field, h)
         check_input(self.field, x)
         if x.dim() not in (1, 2):
@@ -55,12 +66,17 @@ class DiscreteCell(AnsweredInit, nn.Module):
             checks.is_finite("h", h)
         if torch.compiler.is_exporting():
             check_exported(self.step)
-        return self.following(x, h, self.dt if dt is None else step_length(dt, h))
-
-    def following(self, x: Tensor, h: Tensor, length: float | Tensor | None = None) -> Tensor:
-        """One step, without checking the arguments."""
-        length = self.dt if length is None else length
         field = masked(with_computed_weights(self.field), tuple(x.shape[:-1]))
+        if isinstance(self.step, StochasticStep):
+            field, x = self.step.with_increments(field, x, h, w, z)
+        elif w is not None or z is not None:
+            raise ValueError(f"`w` and `z` are increments of noise, and {self.step!r} is a step without.")
+        return self.following(x, h, self.dt if dt is None else step_length(dt, h), field)
+
+    def following(self, x: Tensor, h: Tensor, length: float | Tensor | None = None, field: VectorField | None = None) -> Tensor:
+        """One step, without checking the arguments; `field`: the cell's own with its masks drawn, if they are."""
+        length = self.dt if length is None else length
+        field = masked(with_computed_weights(self.field), tuple(x.shape[:-1])) if field is None else field
         projected = field.project(x)
         following = self.step.advance(field, projected, h, length)
         if self.watch.due(self.step, self.field, length, following):

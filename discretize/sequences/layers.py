@@ -8,6 +8,7 @@ r"""Stack sequence modules as torch.nn.LSTM stacks its layers: each reads the wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -18,11 +19,15 @@ from ctrnn import VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.inputs.held import FORWARD
 from discretize.errors import warn_user
+from discretize.noise.brownian import BrownianPath
+from discretize.noise.generator import Seed, fresh_keys
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.module import SequenceModule, Sequences
+from discretize.sequences.noise import address_columns, address_of
 from discretize.sequences.ragged import Ragged
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.sequences.stamps import reversed_edges
+from discretize.steps.stochastic import StochasticStep
 
 __all__ = ["Layers"]
 
@@ -41,8 +46,8 @@ class Layers(SequenceModule):
              dropout: the probability to drop each output of every layer but the last, at each sample anew, in training.
              hold, open_interval, batch_first: as for `DiscreteRNN`, of the whole; pair: give the final states as
              torch.nn.LSTM's (h_n, c_n), for fields on [h, c], as h_0 is taken by any.
-    Call:    layers(x, h_0=None, ts=None, lengths=None, reset=None), as for `DiscreteRNN`. `layers.stats` has "engine", the
-             word of all modules, or their words, and "engine_why"; that of one module is `layers.layers[l][d].stats`.
+    Call:    layers(x, h_0=None, ts=None, lengths=None, reset=None, seed=None), as for `DiscreteRNN`. `layers.stats` has "engine",
+             the word of all modules, or their words, and "engine_why"; that of one module is `layers.layers[l][d].stats`.
     Shape:   as for `DiscreteRNN`, with num_layers * num_directions states in place of 1, those of a layer together;
              output (time, batch, num_directions * hidden). `hidden_size` is that of one direction, as in torch.
     Raises:  TypeError, ValueError for modules that do not chain, and at the call for what does not fit.
@@ -71,8 +76,8 @@ class Layers(SequenceModule):
             warn_user("`dropout` acts between layers, and there is one; it has no effect.", UserWarning)
 
     @answered
-    def forward(self, x: Any, h_0: Any = None, ts: Any = None, lengths: Any = None, reset: Any = None) -> Any:
-        output, h_n = super().forward(x, h_0, ts, lengths, reset)
+    def forward(self, x: Any, h_0: Any = None, ts: Any = None, lengths: Any = None, reset: Any = None, seed: Any = None) -> Any:
+        output, h_n = super().forward(x, h_0, ts, lengths, reset, seed)
         return output, tuple(part.contiguous() for part in h_n.chunk(2, -1)) if self.pair else h_n
 
     @property
@@ -85,7 +90,21 @@ class Layers(SequenceModule):
     def _fits_a_graph(self, x: Any) -> bool:
         return all(module._fits_a_graph(x) for row in self._rows() for module in row)
 
+    def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
+        if not any(isinstance(getattr(module, "step", None), StochasticStep) for row in self._rows() for module in row):
+            return super()._with_noise(given, seed)
+        if isinstance(seed, BrownianPath):
+            raise ValueError("`seed` is a path, and each layer has noise of its own; give keys, or a whole number.")
+        return torch.cat([given.xs, address_columns(fresh_keys(seed, given.xs.shape[1]), given.xs)], -1)
+
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
+        xs, address = xs.split([self.input_size, xs.shape[-1] - self.input_size], -1)
+        places = count(1)
+
+        def given(xs: Tensor, module: Rnn) -> Tensor:
+            noisy = isinstance(getattr(module, "step", None), StochasticStep)
+            return torch.cat([xs, address_of(address, next(places))], -1) if noisy else xs
+
         lengths = None if ragged is None else ragged.lengths
         backwards = None if edges is None or not self.bidirectional else reversed_edges(edges, lengths)
         starts = iter(h0.split(1))
@@ -93,10 +112,11 @@ class Layers(SequenceModule):
         for k, row in enumerate(self._rows()):
             if k:
                 xs = dropout(xs, self.dropout, self.training)
-            output, end = row[0](Sequences(xs, next(starts), edges, ragged))
+            output, end = row[0](Sequences(given(xs, row[0]), next(starts), edges, ragged))
             outputs, ends = [output], [*ends, end]
             for module in row[1:]:
-                output, end = module(Sequences(_turned(xs, ragged), next(starts), backwards, ragged))
+                turned = given(_turned(xs, ragged), module)
+                output, end = module(Sequences(turned, next(starts), backwards, ragged))
                 outputs.append(_turned(output, ragged))
                 ends.append(end)
             xs = torch.cat(outputs, -1) if len(outputs) > 1 else output

@@ -18,6 +18,9 @@ from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
 from ctrnn.inputs.held import Hold
 from ctrnn.inputs.samples import checked_samples
+from discretize.noise.brownian import BrownianPath
+from discretize.noise.generator import Seed, fresh_keys
+from discretize.sequences.noise import check_no_seed
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, packed_as, padded
 from discretize.sequences.stamps import sample_edges
@@ -51,11 +54,23 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
 
     @overload
     def forward(
-        self, x: Tensor, h_0: Start = ..., ts: Tensor | None = ..., lengths: Lengths = ..., reset: Tensor | None = ...
+        self,
+        x: Tensor,
+        h_0: Start = ...,
+        ts: Tensor | None = ...,
+        lengths: Lengths = ...,
+        reset: Tensor | None = ...,
+        seed: Seed | BrownianPath = ...,
     ) -> tuple[Tensor, Tensor]: ...
     @overload
     def forward(
-        self, x: PackedSequence, h_0: Start = ..., ts: Tensor | None = ..., lengths: None = ..., reset: Tensor | None = ...
+        self,
+        x: PackedSequence,
+        h_0: Start = ...,
+        ts: Tensor | None = ...,
+        lengths: None = ...,
+        reset: Tensor | None = ...,
+        seed: Seed | BrownianPath = ...,
     ) -> tuple[PackedSequence, Tensor]: ...
     @overload
     def forward(self, x: Sequences) -> tuple[Tensor, Tensor]: ...
@@ -67,20 +82,22 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         ts: Tensor | None = None,
         lengths: Lengths = None,
         reset: Tensor | None = None,
+        seed: Seed | BrownianPath = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         if isinstance(x, Sequences):
             return self._run(*x)
-        plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None
+        plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None and seed is None
         if torch.compiler.is_exporting():
             if not plain:
                 raise ValueError("`ts`, `lengths` and `reset` are read as numbers, which torch.export has not; leave them out.")
         elif torch.compiler.is_dynamo_compiling() and not (plain and self._fits_a_graph(x)):
             from discretize.compiling import run_uncompiled  # noqa: PLC0415 - loads the compiler
 
-            return run_uncompiled(SequenceModule.forward, self, x, h_0, ts, lengths, reset)
+            return run_uncompiled(SequenceModule.forward, self, x, h_0, ts, lengths, reset, seed)
         if isinstance(x, PackedSequence):
-            return self._run_packed(x, h_0, ts, lengths, reset)
+            return self._run_packed(x, h_0, ts, lengths, reset, seed)
         given, batched = self._read(x, h_0, ts, lengths)
+        given = given._replace(xs=self._with_noise(given, seed))
         output, h_n = self._run_pieces(given, reset, batched)
         if not batched:
             return output[:, 0], h_n[:, 0]
@@ -97,15 +114,33 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         return pieces.joined(output), pieces.ends(h_n)
 
     def _run_packed(
-        self, x: PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths, reset: Tensor | None
+        self,
+        x: PackedSequence,
+        h_0: Start,
+        ts: Tensor | None,
+        lengths: Lengths,
+        reset: Tensor | None,
+        seed: Seed | BrownianPath,
     ) -> tuple[PackedSequence, Tensor]:
         """In the order in which the sequences lie in there, longest first: to reorder samples takes time."""
         given, ragged = self._read_packed(x, h_0, ts, lengths)
+        if isinstance(seed, BrownianPath):
+            raise ValueError(
+                "`seed` is a path, whose samples are not in the order of a PackedSequence; give keys, or a whole number."
+            )
+        if seed is not None and x.sorted_indices is not None:
+            seed = fresh_keys(seed, given.xs.shape[1])[x.sorted_indices.cpu()]
+        given = given._replace(xs=self._with_noise(given, seed))
         axis = 0 if self.batch_first else 1
         if isinstance(reset, Tensor) and reset.dim() == 2 and reset.shape[axis] == len(ragged.lengths):
             reset = reset if x.sorted_indices is None else reset.index_select(axis, x.sorted_indices.to(reset.device))
         output, h_n = self._run_pieces(given, reset, True)
         return packed_as(x, output, ragged), h_n if x.unsorted_indices is None else h_n.index_select(1, x.unsorted_indices)
+
+    def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
+        """Put the noise of a call beside its samples, of modules whose fields have some."""
+        check_no_seed(seed)
+        return given.xs
 
     @abstractmethod
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:

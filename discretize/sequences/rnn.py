@@ -13,12 +13,16 @@ from ctrnn import VectorField, checks
 from discretize.graphs import scanned
 from discretize.kernels.choose import node_in_graph, run_in_graph, run_sequence
 from discretize.kernels.eligibility import Fused, is_fused
+from discretize.noise.brownian import BrownianPath
+from discretize.noise.generator import Seed
 from discretize.sequences.cell import checked_step
-from discretize.sequences.module import FieldModule
+from discretize.sequences.module import FieldModule, Sequences
+from discretize.sequences.noise import addressed, run_noisy
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.ragged import Ragged
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
+from discretize.steps.stochastic import StochasticStep, check_noise
 
 __all__ = ["DiscreteRNN"]
 
@@ -34,12 +38,15 @@ class DiscreteRNN(FieldModule):
              kernel, which is the same to rounding and faster: True, where one is there, or will pay, by what calls of this code
              have cost so far; "always", wait for it at the first call; False, step by step. The environment variable
              CTRNN_FUSED=0 does that everywhere. allow_overshoot: as for `DiscreteCell`.
-    Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None). With ts, edges or stamps, sample k takes its interval's
-             length instead of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends after its
-             own last sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and h_n is the
-             state at each sequence's own end. With reset, booleans, a sequence begins anew, from 0, before it reads that sample,
-             as if it were cut there. `rnn.stats` tells what ran at the last call: "engine", one of "compiled",
-             "triton" and "steps", and "engine_why", why nothing faster did.
+    Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, seed=None). With ts, edges or stamps, sample k takes its
+             interval's length instead of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends
+             after its own last sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and
+             h_n is the state at each sequence's own end. With reset, booleans, a sequence begins anew, from 0, before it reads
+             that sample, as if it were cut there. seed: of the noise, for a step made for it: a whole number, (batch,) keys that
+             go with the samples (`discretize.noise_keys`), or None, drawn from torch's generator at each call. A sample's noise
+             depends on its key and its place in the sequence alone, and more substeps refine the same path; another call is
+             another path only by another seed. Or a `BrownianPath`, read at the times of the samples. `rnn.stats` tells what ran
+             at the last call: "engine", one of "compiled", "triton" and "steps", and "engine_why", why nothing faster did.
     Shape:   x (time, batch, input), or (time, input), or a PackedSequence; h_0 (1, batch, state), (batch, state), or a pair
              (h_0, c_0) for [h, c]; ts (time + 1,) edges or (time,) stamps, shared by the batch, or for every sequence its
              own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time; reset
@@ -64,14 +71,28 @@ class DiscreteRNN(FieldModule):
         super().__init__(field, hold, open_interval, batch_first)
         self.watch = OvershootWatch(allow_overshoot)
         self.step, self.dt = checked_step(step), checks.positive_number("dt", dt)
+        check_noise(field, step)
         self.substeps, self.fused = checks.positive_size("substeps", substeps), is_fused("fused", fused)
         self.stats: dict[str, Any] = {}
 
+    def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
+        if not isinstance(self.step, StochasticStep):
+            return super()._with_noise(given, seed)
+        return self._addressed(given.xs, seed, given.edges)
+
+    def _addressed(self, xs: Tensor, seed: Seed | BrownianPath, edges: Tensor | None) -> Tensor:
+        assert isinstance(self.step, StochasticStep)
+        times = self.dt * torch.arange(len(xs) + 1, dtype=torch.float64) if edges is None else edges
+        return addressed(seed, xs, self.field, self.step, times, self.substeps)
+
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
+        if isinstance(self.step, StochasticStep):
+            return False
         return isinstance(x, Tensor) and not isinstance(node_in_graph(self.field, self.step, x, self.fused), str)
 
     def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
+            check_noise(field, "an exported graph")
             return scanned(field, self.step, xs, h0, self.dt, self.substeps)
         if torch.compiler.is_dynamo_compiling():
             node = node_in_graph(self.field, self.step, xs, self.fused)
@@ -79,8 +100,14 @@ class DiscreteRNN(FieldModule):
             self.stats = {"engine": "compiled", "engine_why": None}
             return run_in_graph(node, self.field, xs, h0, self.dt, self.substeps)
         dt = self._durations(xs, edges, ragged)
-        by_steps = partial(self._stepped, field, xs, h0, dt)
-        states, self.stats = run_sequence(field, self.step, xs, h0, dt, self.substeps, self.fused, by_steps)
+        if isinstance(self.step, StochasticStep):
+            # Without an address in a stack of layers, each of which draws its own.
+            given = xs if xs.shape[-1] > field.input_size else self._addressed(xs, None, edges)
+            states, self.stats = run_noisy(field, self.step, given, h0, dt, self.substeps, self.fused)
+            xs = xs[..., : field.input_size]
+        else:
+            by_steps = partial(self._stepped, field, xs, h0, dt)
+            states, self.stats = run_sequence(field, self.step, xs, h0, dt, self.substeps, self.fused, by_steps)
         lengths = self.dt if edges is None else edges.detach().diff(dim=0)
         if every := self.watch.due(self.step, self.field, lengths / self.substeps, states[-1], len(xs)):
             length = dt.detach() if isinstance(dt, Tensor) else dt

@@ -17,27 +17,38 @@ from ctrnn.inputs.samples import checked_samples
 from discretize.graphs import whole
 from discretize.kernels.choose import run_sequence
 from discretize.kernels.eligibility import Fused, is_fused
+from discretize.noise.brownian import BrownianPath
+from discretize.noise.generator import Seed
 from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.noise import addressed, check_no_seed, run_noisy
 from discretize.solvers.engine import SolverStats
+from discretize.steps.stochastic import StochasticStep
 from discretize.trajectory import Trajectory
 
 __all__ = ["checked_call", "trajectory_of", "unroll"]
 
 
 @whole
-def unroll(cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: Fused = True) -> Trajectory:
+def unroll(
+    cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: Fused = True, seed: Seed | BrownianPath = None
+) -> Trajectory:
     r"""h_k+1 = cell(x_k, h_k).
 
     Args:    cell: a `DiscreteCell`; xs: samples; h0: the state before the first one, zero if not given; fused: as for
-             `DiscreteRNN`, with "engine" and "engine_why" among the `stats`.
+             `DiscreteRNN`, with "engine" and "engine_why" among the `stats`; seed: of the noise, as for `DiscreteRNN`.
     Shape:   xs (time, batch, input), h0 (batch, state) -> ts 0, dt, ..., T dt; hs (T + 1, batch, state), hs[0] = h0.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Tallec and Ollivier 2018, eq. (2).
     """
     xs, h = checked_call(cell, xs, h0)
     field, counts = masked(with_computed_weights(cell.field), (xs.shape[1],)), SolverStats()
-    by_steps = partial(_stepped, field, cell, xs, h, counts)
-    states, engine = run_sequence(field, cell.step, xs, h, cell.dt, 1, is_fused("fused", fused), by_steps)
+    if isinstance(cell.step, StochasticStep):
+        given = addressed(seed, xs, field, cell.step, cell.dt * torch.arange(len(xs) + 1, dtype=torch.float64))
+        states, engine = run_noisy(field, cell.step, given, h, cell.dt, 1, is_fused("fused", fused))
+    else:
+        check_no_seed(seed)
+        by_steps = partial(_stepped, field, cell, xs, h, counts)
+        states, engine = run_sequence(field, cell.step, xs, h, cell.dt, 1, is_fused("fused", fused), by_steps)
     if engine["engine"] != "steps":
         counts.call(len(xs) * cell.step.cost(field), len(h))
     return trajectory_of(cell, field, xs, torch.cat([h[None], states]), counts, engine)

@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING
 import discretize
 from ctrnn.lazy import homes_of
 
-__all__ = ["dashed", "step_names", "steps"]
+__all__ = ["dashed", "step_names", "steps", "stochastic_step_names"]
 
 if TYPE_CHECKING:
     from discretize.steps.step import Step
 
-NO_MAPS = ("Step", "Zoneout")  # the interface, and a wrapper of other steps
+NO_MAPS = ("Step", "StochasticStep", "Zoneout")  # the interfaces, and a wrapper of other steps
+NOISE = "discretize.steps.stochastic"
 
 
 def step_names() -> list[str]:
     """The names of the classes, in the order of the public names; nothing is loaded for it."""
     homes = homes_of(str(discretize.__file__))
-    return [name for name, home in homes.items() if home.startswith("discretize.steps.") and name not in NO_MAPS]
+    return [
+        name for name, home in homes.items() if home.startswith("discretize.steps.") and home != NOISE and name not in NO_MAPS
+    ]
+
+
+def stochastic_step_names() -> list[str]:
+    """Of the steps for fields with noise."""
+    homes = homes_of(str(discretize.__file__))
+    return [name for name, home in homes.items() if home == NOISE and name not in NO_MAPS]
 
 
 def steps() -> dict[str, type[Step]]:

@@ -1,0 +1,170 @@
+r"""Draw standard normal numbers that are functions of a key and of counters alone, by Philox.
+
+    words = philox(counter, key)                 four words of 32 bits of four, by ten rounds of products and exclusive ors
+    n0 = sqrt(-2 log u0) cos(2 pi u1), n1 = sqrt(-2 log u0) sin(2 pi u1), and n2, n3 likewise      u = (word + 1/2) / 2^32
+
+A number depends on neither the batch, nor the order of calls, nor the device; kernels compute the same to rounding.
+
+Source:  Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", Philox4x32-10; Box and Muller 1958.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+
+__all__ = [
+    "KEY_COLUMNS",
+    "Seed",
+    "fresh_keys",
+    "key_columns",
+    "keys_of",
+    "noise_keys",
+    "normals",
+    "normals_of_columns",
+    "other_keys",
+    "philox",
+]
+
+Seed = int | Tensor | None  # (batch,) keys, or what they are made of; None: drawn from torch's generator
+
+WORD = (1 << 32) - 1
+PRODUCTS = 0xD2511F53, 0xCD9E8D57
+WEYL = 0x9E3779B9, 0xBB67AE85
+ROUNDS = 10
+KEYS, LAYERS = 1, 2  # the last word of a counter: of keys made of a seed, and of a key for a layer; 0 is of normal numbers
+# A key of 63 bits as numbers that float32 holds exactly.
+KEY_BITS = 21
+KEY_COLUMNS = 3
+
+
+def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return four words of 32 bits; words are int64 tensors from 0 to 2^32 - 1, which broadcast."""
+    a, b, c, d = counter
+    low, high = key
+    for _ in range(ROUNDS):
+        # Products wrap at 2^64, and the shift copies the sign: the mask leaves the upper word.
+        one, two = a * PRODUCTS[0], c * PRODUCTS[1]
+        a, b, c, d = ((two >> 32) & WORD) ^ b ^ low, two & WORD, ((one >> 32) & WORD) ^ d ^ high, one & WORD
+        low, high = (low + WEYL[0]) & WORD, (high + WEYL[1]) & WORD
+    return a, b, c, d
+
+
+def noise_keys(seed: int, batch: int) -> Tensor:
+    r"""Return the keys of the samples of a batch, which `seed=seed` stands for: sample k has `noise_keys(seed, k + 1)[k]`.
+
+    Args:    seed: a whole number, of which the last 64 bits count; batch: how many samples.
+    Shape:   -> (batch,), int64, from 0 to 2^63 - 1.
+    Raises:  TypeError, ValueError for what is no whole number, or a negative size.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TypeError(f"`seed` must be a whole number, got {seed!r}; keys, one for each sample, are an int64 tensor.")
+    number, zero = torch.arange(checks.size("batch", batch)), torch.zeros((), dtype=torch.int64)
+    low, high = (torch.tensor(part & WORD) for part in (seed, seed >> 32))
+    a, b, *_ = philox((number, zero, zero, zero + KEYS), (low, high))
+    return a << 31 | b >> 1
+
+
+def fresh_keys(seed: Seed, batch: int) -> Tensor:
+    """Return (batch,) keys: those of a seed, those given, or without either drawn from torch's generator.
+
+    Raises:  TypeError, ValueError for what is neither a whole number nor (batch,) whole numbers of at least 0.
+    """
+    if seed is None:
+        return torch.randint(1 << 62, (batch,))
+    if not isinstance(seed, Tensor):
+        return noise_keys(seed, batch)
+    if seed.dtype != torch.int64:
+        raise TypeError(f"`seed` must be a whole number or a tensor of int64 keys, one for each sample, got {seed.dtype}.")
+    if seed.shape != (batch,):
+        raise ValueError(f"`seed` must have a key for each sample, shape ({batch},), got {tuple(seed.shape)}.")
+    if not checks.holds(seed >= 0):
+        raise ValueError(f"`seed` must have keys of at least 0, got {int(seed.min())}.")
+    return seed
+
+
+def key_columns(keys: Tensor) -> Tensor:
+    """Cut keys (...) into three whole numbers each, (..., 3), which float32 holds exactly."""
+    mask = (1 << KEY_BITS) - 1
+    return torch.stack([keys & mask, keys >> KEY_BITS & mask, keys >> 2 * KEY_BITS & mask], -1)
+
+
+def keys_of(columns: Tensor) -> Tensor:
+    """Return the keys (...) of columns (..., 3), on the CPU."""
+    low, middle, high = columns.detach().cpu().to(torch.int64).unbind(-1)
+    return low + (middle << KEY_BITS) + (high << 2 * KEY_BITS)
+
+
+def other_keys(keys: Tensor, place: int) -> Tensor:
+    """Return other keys of the same samples, those of a layer."""
+    zero = torch.zeros_like(keys)
+    low, high, *_ = philox((zero + place, zero, zero, zero + LAYERS), (keys & WORD, keys >> 32))
+    return low << 31 | high >> 1
+
+
+def normals(keys: Tensor, cell: Tensor, node: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    r"""Return standard normal numbers of the counters (cell, node), whole numbers from 0 to 2^32 - 1.
+
+    Shape:   keys, cell, node (...), int64, which broadcast -> (..., width).
+    """
+    return _in_order(_quarters(keys[..., None], cell[..., None], node[..., None], _units(width, keys.device), dtype), width)
+
+
+def normals_of_columns(columns: Tensor, node: Tensor, width: int) -> Tensor:
+    r"""Return the numbers of `normals` in the dtype of the columns, which hold a key, see `key_columns`, and a cell.
+
+    Shape:   columns (..., 4), node (..., 1) -> (..., width).
+    """
+    units = _units(width, columns.device).to(columns.dtype)
+    # Whole numbers have no derivative, and torch would ask for that of an operation of its own.
+    return _in_order(torch.ops.ctrnn.normal_quarters(*columns.detach().split(1, -1), node.detach(), units), width)
+
+
+def _units(width: int, device: torch.device) -> Tensor:
+    return torch.arange(-(-width // 4), device=device)
+
+
+def _in_order(quarters: tuple[Tensor, ...], width: int) -> Tensor:
+    """Four parts of all units, one after the other."""
+    return torch.cat(quarters, -1)[..., :width]
+
+
+def _quarters(keys: Tensor, cell: Tensor, node: Tensor, unit: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    zero = torch.zeros_like(unit)
+    words = philox((unit, cell, node, zero), (keys & WORD, keys >> 32))
+    found = list[Tensor]()
+    for one, other in (words[:2], words[2:]):
+        size, angle = (-2 * torch.log(_uniform(one, dtype))).sqrt(), 2 * math.pi * _uniform(other, dtype)
+        found += [size * torch.cos(angle), size * torch.sin(angle)]
+    return tuple(found)
+
+
+def _uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
+    # In float32 the largest are rounded to 1, whose logarithm is 0.
+    return word.to(dtype) * 2.0**-32 + 2.0**-33
+
+
+@torch.library.custom_op("ctrnn::normal_quarters", mutates_args=())
+def normal_quarters(
+    low: Tensor, middle: Tensor, high: Tensor, cell: Tensor, node: Tensor, unit: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The numbers of four units, one in each quarter, from columns (..., 1) and units (quarter,) -> (..., quarter) each.
+
+    An operation of torch's library, so that kernels find it in what they record.
+    """
+    parts = [part.to(torch.int64) for part in (low, middle, high)]
+    keys = parts[0] + (parts[1] << KEY_BITS) + (parts[2] << 2 * KEY_BITS)
+    one, two, three, four = _quarters(keys, cell.to(torch.int64), node.to(torch.int64), unit.to(torch.int64), low.dtype)
+    return one, two, three, four
+
+
+@normal_quarters.register_fake
+def _(
+    low: Tensor, middle: Tensor, high: Tensor, cell: Tensor, node: Tensor, unit: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    found = low + node + unit
+    return found, torch.empty_like(found), torch.empty_like(found), torch.empty_like(found)

@@ -1,0 +1,195 @@
+r"""Lay out the noise of a sequence: addresses beside the samples, and from them the columns of each substep.
+
+address    a sample's key in three parts, and the number of the sample: its cell
+substeps   1, 2, 4, ...: terms drawn where they are used; other numbers: increments drawn ahead, by `BrownianPath`
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ctrnn import VectorField
+from discretize.kernels.choose import run_sequence
+from discretize.kernels.eligibility import HALF, Fused
+from discretize.noise.brownian import MOST_PARTS, BrownianPath, cell_terms, is_power_of_two
+from discretize.noise.generator import Seed, fresh_keys, key_columns, keys_of, other_keys
+from discretize.noise.increments import ADDRESS, GivenIncrements, KeyedIncrements, NoiseInput
+from discretize.steps.stochastic import StochasticStep
+
+__all__ = [
+    "NoisySamples",
+    "address_columns",
+    "address_of",
+    "addressed",
+    "check_no_seed",
+    "given_samples",
+    "keyed_samples",
+    "run_noisy",
+]
+
+
+class NoisySamples(NamedTuple):
+    """A field that reads noise, its samples, one for each substep, and their lengths."""
+
+    field: NoiseInput
+    xs: Tensor
+    dt: float | Tensor
+
+
+def addressed(
+    seed: Seed | BrownianPath, xs: Tensor, field: VectorField, step: StochasticStep, edges: Tensor, substeps: int = 1
+) -> Tensor:
+    r"""Put noise beside samples xs (time, batch, input): an address, and of a `BrownianPath` its increments too.
+
+    Shape:   edges (time + 1,) or (time + 1, batch), the times of the samples, of a path alone
+             -> (time, batch, input + 4), and the increments of all substeps behind.
+    Raises:  TypeError, ValueError for seeds and paths that do not fit.
+    """
+    path = seed if isinstance(seed, BrownianPath) else None
+    time, batch = xs.shape[:2]
+    own_seed = seed.keys if isinstance(seed, BrownianPath) else seed
+    columns = [xs, address_columns(fresh_keys(own_seed, batch), xs)]
+    if path is not None:
+        if path.units != field.noise_channels:
+            raise ValueError(
+                f"`seed` is a path of {path.units} units, and the field has {field.noise_channels} Brownian motions."
+            )
+        share = torch.arange(substeps) / substeps
+        fine = edges[:-1, None] + share.reshape(-1, *[1] * (edges.dim() - 1)) * edges.diff(dim=0)[:, None]
+        found = path.increments(torch.cat([fine.flatten(0, 1), edges[-1:]]).detach())[: 1 + step.reads_integral]
+        columns += [each.to(xs).unflatten(0, (time, substeps)).transpose(1, 2).flatten(2) for each in found]
+    return torch.cat(columns, -1)
+
+
+def address_columns(keys: Tensor, xs: Tensor) -> Tensor:
+    """Return the keys (batch,) and the cells of samples xs (time, batch, input) as columns (time, batch, 4)."""
+    time, batch = xs.shape[:2]
+    if time >= 1 << 24:
+        raise ValueError(
+            f"There is noise for sequences of less than {1 << 24} samples, got {time}; take pieces with other seeds."
+        )
+    cells = torch.arange(time, dtype=xs.dtype, device=xs.device)[:, None, None].expand(-1, batch, 1)
+    return torch.cat([key_columns(keys).to(xs).expand(time, -1, -1), cells], -1)
+
+
+def address_of(address: Tensor, place: int) -> Tensor:
+    """Return the columns of another noise of the same samples, that of a layer."""
+    keys = other_keys(keys_of(address[..., :-1]), place)
+    return torch.cat([key_columns(keys).to(address), address[..., -1:]], -1)
+
+
+def check_no_seed(seed: object) -> None:
+    """Refuse a seed where nothing is drawn."""
+    if seed is not None:
+        raise ValueError("`seed` is of noise, and here is none; a field has it by `ctrnn.Noisy(field, ctrnn.Noise(sigma))`.")
+
+
+def run_noisy(
+    field: VectorField, step: StochasticStep, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: Fused
+) -> tuple[Tensor, dict[str, Any]]:
+    r"""Compute the state after each sample, by a kernel or step by step, as `discretize.kernels.choose.run_sequence`.
+
+    Shape:   xs as `addressed` gives them, h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1)
+             -> (time, batch, state).
+    """
+    own, integral = field.input_size, step.reads_integral
+    samples, address, rest = xs[..., :own], xs[..., own : own + ADDRESS], xs[..., own + ADDRESS :]
+
+    def ahead() -> NoisySamples:
+        if not rest.shape[-1]:
+            return given_samples(field, samples, address, dt, substeps, integral)
+        drawn = [each.unflatten(-1, (substeps, -1)).transpose(1, 2).flatten(0, 1) for each in rest.chunk(1 + integral, -1)]
+        every = torch.cat([samples.repeat_interleave(substeps, 0), *drawn], -1)
+        return NoisySamples(GivenIncrements(field, integral), every, _shared(dt, substeps))
+
+    def by_steps() -> Tensor:
+        given, h, states = ahead(), h0, list[Tensor]()
+        lengths: list[Any] = [given.dt] * len(given.xs)
+        if isinstance(given.dt, Tensor):
+            lengths = list(given.dt.unbind(0))
+        for projected, length in zip(given.field.project(given.xs).unbind(0), lengths, strict=True):
+            h = step.advance(given.field, projected, h, length)
+            states.append(h)
+        return torch.stack(states)
+
+    drawn_there = is_power_of_two(substeps) and not rest.shape[-1] and xs.dtype not in HALF
+    laid = keyed_samples(field, samples, address, dt, substeps, integral) if drawn_there else ahead()
+    states, stats = run_sequence(laid.field, step, laid.xs, h0, laid.dt, 1, fused, by_steps)
+    return states[substeps - 1 :: substeps], stats
+
+
+def keyed_samples(
+    field: VectorField, xs: Tensor, address: Tensor, dt: float | Tensor, substeps: int, integral: bool
+) -> NoisySamples:
+    r"""Lay out samples for a step that draws its increments.
+
+    Shape:   xs (time, batch, input), address (time, batch, 4); dt a number, (time, 1, 1) or (time, batch, 1)
+             -> xs (time substeps, batch, input + columns), dt likewise.
+    """
+    assert is_power_of_two(substeps)
+    if substeps > MOST_PARTS:
+        raise ValueError(f"There is noise for at most {MOST_PARTS} substeps, got {substeps}.")
+    terms, root = cell_terms(substeps, integral), _root(dt)
+    parts = [address.repeat_interleave(substeps, 0)]
+    whole = torch.as_tensor(dt, dtype=xs.dtype, device=xs.device)
+    for k in range(terms.nodes.shape[1]):
+        parts.append(_spread(terms.nodes[:, k], torch.ones_like(whole), xs))
+        parts.append(_spread(terms.of_w[:, k], _as(root, xs), xs))
+        if integral:
+            parts.append(_spread(terms.of_integral[:, k], _as(root, xs) * whole, xs))
+    driven = KeyedIncrements(field, terms.nodes.shape[1], integral)
+    return NoisySamples(driven, torch.cat([xs.repeat_interleave(substeps, 0), *parts], -1), _shared(dt, substeps))
+
+
+def given_samples(
+    field: VectorField, xs: Tensor, address: Tensor, dt: float | Tensor, substeps: int, integral: bool
+) -> NoisySamples:
+    """Lay out samples with increments that are drawn ahead; shapes as for `keyed_samples`."""
+    time, batch = xs.shape[:2]
+    keys, cells = keys_of(address[..., :-1]), address[..., -1].detach().cpu().to(torch.int64)
+    unit = torch.linspace(0, 1, substeps + 1, dtype=torch.float64)
+    # Every sample is a path of one cell, of length 1: a Brownian motion of length D is that times the root of D.
+    drawing = torch.float64 if xs.dtype == torch.float64 else torch.float32
+    path = BrownianPath(
+        keys.reshape(-1),
+        torch.tensor([0.0, 1.0], dtype=torch.float64),
+        field.noise_channels,
+        first=cells.reshape(-1),
+        dtype=drawing,
+    )
+    found = [each.to(xs) for each in path.increments(unit)]
+    w, z = (each.unflatten(1, (time, batch)).transpose(0, 1).flatten(0, 1) for each in found)
+    root, whole = _as(_root(dt), xs), torch.as_tensor(dt, dtype=xs.dtype, device=xs.device)
+    parts = [w * _repeated(root, substeps), *([z * _repeated(root * whole, substeps)] if integral else [])]
+    return NoisySamples(
+        GivenIncrements(field, integral), torch.cat([xs.repeat_interleave(substeps, 0), *parts], -1), _shared(dt, substeps)
+    )
+
+
+def _root(dt: float | Tensor) -> float | Tensor:
+    """The root of a length, 0 of none, whose derivative there is 0 and not infinite: sequences that are over stand still."""
+    if not isinstance(dt, Tensor):
+        return dt**0.5
+    return torch.where(dt > 0, dt, 1).sqrt() * (dt > 0)
+
+
+def _as(value: float | Tensor, like: Tensor) -> Tensor:
+    return torch.as_tensor(value, dtype=like.dtype, device=like.device)
+
+
+def _spread(numbers: Tensor, factor: Tensor, xs: Tensor) -> Tensor:
+    """Numbers (substeps,) times a factor, () or (time, 1 or batch, 1): (time substeps, batch, 1)."""
+    time, batch = xs.shape[:2]
+    found = numbers.to(xs)[None, :, None, None] * (factor[:, None] if factor.dim() else factor)
+    return found.expand(time, -1, batch, 1).flatten(0, 1)
+
+
+def _repeated(value: Tensor, substeps: int) -> Tensor:
+    return value.repeat_interleave(substeps, 0) if value.dim() else value
+
+
+def _shared(dt: float | Tensor, substeps: int) -> float | Tensor:
+    return _repeated(dt, substeps) / substeps if isinstance(dt, Tensor) else dt / substeps
