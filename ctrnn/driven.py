@@ -18,6 +18,7 @@ from ctrnn.calls import AnsweredInit
 from ctrnn.clocks.warp import Warp, as_speed
 from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import VectorField, check_batched_state, check_field, check_input
+from ctrnn.fields.noise import check_no_noise
 from ctrnn.fields.parts import projects_affinely
 from ctrnn.fields.probes import DRAW_ONCE, drawn
 from ctrnn.inputs.derived import for_many
@@ -107,6 +108,7 @@ class Driven(AnsweredInit, nn.Module):
         time = checks.as_times("t", t, differentiable=True)
         if time.dim():
             raise ValueError(f"`t` must be one time, got shape {tuple(time.shape)}; call once for each.")
+        check_no_noise(self.field, "a solver that calls `Driven` for dh/dt")
         check_batched_state(self.field, h, self.batch, "h")
         for end, beyond in zip(self.interval, (torch.lt, torch.gt), strict=True):
             time = torch.where(beyond(time, end), end, time)

@@ -41,6 +41,7 @@ from discretize.solvers.equation import NumbersRefused, as_driven_field, driven_
 from discretize.solvers.events import WINDOWS, Event, EventSolve, checked_events
 from discretize.solvers.segments import chain_of
 from discretize.steps.step import Step
+from discretize.steps.stochastic import check_noise
 from discretize.trajectory import Trajectory
 
 __all__ = ["integrate", "solve"]
@@ -141,6 +142,7 @@ def solve(
     if happens:
         _check_event_solve(settings)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
+    check_noise(field, f"method={settings.method!r}" if isinstance(settings.method, str) else settings.method)
     field = with_computed_weights(field)
     state, path = cast_for(field, state), as_path(path)
     if casts(field):  # under autocast, which samples and functions of time may not have in the field's dtype

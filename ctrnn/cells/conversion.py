@@ -16,6 +16,7 @@ from ctrnn.cells.lstm import LSTMField
 from ctrnn.fields.candidates import ReluCandidate, ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import LinearDecay
 from ctrnn.fields.field import VectorField
+from ctrnn.fields.noise import check_no_noise
 from ctrnn.fields.parts import Affine
 from ctrnn.fields.rates import FixedRate, GateRate
 from ctrnn.fields.relaxation import Relaxation
@@ -70,6 +71,8 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     Raises:  TypeError for a field that torch has no cell for.
     Source:  as `from_torch`.
     """
+    if isinstance(field, VectorField):
+        check_no_noise(field, "torch's cell")
     kind, stacked = _kind(field), _stacked(field)
     inside = [_bias_inside(field, affine) for affine, _ in stacked]
     # torch's cell has all of its biases or none; those that the field has not are 0.

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.fields.field import VectorField
+from ctrnn.fields.noise import check_no_noise
 from ctrnn.fields.parts import affine
 
 __all__ = ["Stack", "layered"]
@@ -114,6 +115,7 @@ def _checked(fields: Iterable[VectorField]) -> list[VectorField]:
     for k, field in enumerate(layers):
         if not isinstance(field, VectorField):
             raise TypeError(f"`fields[{k}]` must be a ctrnn.VectorField, got {type(field).__name__}.")
+        check_no_noise(field, "a layer of a `Stack`, which puts noise around the whole, `ctrnn.Noisy(stack, noise)`,")
     for k, (below, above) in enumerate(pairwise(layers)):
         if above.input_size != below.hidden_size:
             raise ValueError(

@@ -20,7 +20,7 @@ from ctrnn.calls import AnsweredInit
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.parts import affine
 
-__all__ = ["ColoredInput", "Noise", "Noisy", "noise_channels"]
+__all__ = ["ColoredInput", "Noise", "Noisy", "check_no_noise", "noise_channels"]
 
 PROBES = 64
 SLACK = 1e-9  # of differences in float64
@@ -206,6 +206,21 @@ def noise_channels(field: VectorField) -> int:
                     "put it around the whole, `ctrnn.Noisy(field, ctrnn.Noise(sigma))`, or give the class its own `diffusion`."
                 )
     return own
+
+
+def check_no_noise(field: VectorField, what: object) -> None:
+    r"""Refuse a field with noise where it would be run as if it had none.
+
+    Args:    what: what runs it, in words or as a step map.
+    Raises:  ValueError naming both.
+    """
+    if noise_channels(field):
+        raise ValueError(
+            f"The field has noise, {type(field).__name__}, and {what if isinstance(what, str) else repr(what)} is for equations "
+            "without: take a step for noise, `discretize.EulerMaruyama()`, `StratonovichHeun()`, `Milstein()`, `SRA1()` or "
+            "`ExponentialEulerMaruyama()`, in a cell, `DiscreteRNN`, `ContinuousRNN` or `integrate`; or the field without its "
+            "noise, `.field`."
+        )
 
 
 @torch.no_grad()

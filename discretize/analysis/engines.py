@@ -23,6 +23,7 @@ from torch import Tensor
 from ctrnn import HeldPath, VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.fields.field import check_batched_state, check_field, check_input
+from ctrnn.fields.noise import check_no_noise
 from ctrnn.inputs.samples import checked_samples
 from discretize.errors import SolverError
 from discretize.kernels.eligibility import Fused, takes_triton
@@ -112,7 +113,7 @@ def verify_engines(
     Shape:   xs (time, batch, input), h0 (batch, state).
     Raises:  TypeError, ValueError for what does not fit.
     """
-    check_field(field)
+    check_no_noise(check_field(field), "`verify_engines`")
     check_input(field, checked_samples(xs), "xs")
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     check_batched_state(field, h, xs.shape[1])

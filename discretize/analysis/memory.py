@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
+from ctrnn.fields.noise import check_no_noise
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.rnn import DiscreteRNN
 
@@ -48,6 +49,7 @@ def state_jacobians(
     """
     if not isinstance(rnn, DiscreteRNN | ContinuousRNN):
         raise TypeError(f"`rnn` must be a discretize.DiscreteRNN or ContinuousRNN, got {type(rnn).__name__}.")
+    check_no_noise(rnn.field, "`state_jacobians`")
     checks.one_of("fixed", fixed, ("end", "start"))
     if order not in ORDERS or isinstance(order, bool):
         raise ValueError(f"`order` must be 'fro', 2 or 'units', got {order!r}.")

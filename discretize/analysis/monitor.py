@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
 from ctrnn.calls import AnsweredInit
+from ctrnn.fields.noise import check_no_noise
 from discretize.analysis.record import Record
 from discretize.analysis.stability import DIVERGENT, OVERSHOOTING, REGIONS
 from discretize.sequences.cell import DiscreteCell
@@ -88,6 +89,8 @@ class Monitor(AnsweredInit):
         taken = [name for name, part in watched.items() if isinstance(part.step, _Recorded)]
         if taken:
             raise ValueError(f"`model` is watched already, in {', '.join(taken) or 'itself'}; `remove` that monitor first.")
+        for part in watched.values():
+            check_no_noise(part.field, "a `Monitor`")
         self.records: dict[str, Record] = {}
         self._undo: list[Callable[[], None]] = []
         for name, part in watched.items():

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
+from ctrnn.fields.noise import check_no_noise
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.rnn import DiscreteRNN
@@ -121,6 +122,8 @@ def refine(
     parts = [part for part in checks.instance("model", model, nn.Module).modules() if isinstance(part, DiscreteRNN)]
     if not parts:
         raise ValueError("`model` has no discretize.DiscreteRNN in it; wrap its field: `DiscreteRNN(field, step)`.")
+    for rnn in parts:
+        check_no_noise(rnn.field, "`refine`")
     checks.positive_size("halvings", halvings)
     levels = [2**k for k in range(halvings + 1)]
     training = {part: part.training for part in model.modules()}

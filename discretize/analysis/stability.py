@@ -22,6 +22,7 @@ from ctrnn.fields.field import check_field, check_input, check_same_leading_axes
 from ctrnn.forward import jvp
 from discretize.sequences.cell import checked_step
 from discretize.steps.step import Step
+from discretize.steps.stochastic import check_noise
 
 __all__ = ["DIVERGENT", "MONOTONE", "OVERSHOOTING", "REGIONS", "Growth", "growth", "regions", "regions_of_factors"]
 
@@ -78,6 +79,7 @@ def growth(step: Step, field: VectorField, x: Tensor, h: Tensor, dt: float) -> G
     check_input(check_field(field), x)
     check_state(field, h)
     check_same_leading_axes(x, h)
+    check_noise(field, checked_step(step))
     projected, length = field.project(x), checks.positive_number("dt", dt)
 
     def advance(u: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch.distributions import Distribution, Normal, kl_divergence
 
 from ctrnn import checks
 from ctrnn.calls import AnsweredInit
+from ctrnn.fields.noise import check_no_noise
 from discretize.sequences.cell import DiscreteCell
 
 __all__ = ["CellJump", "GRUBayes", "Jump", "bayes_divergence", "bayes_update", "observed_log_prob"]
@@ -46,6 +47,7 @@ class CellJump(Jump):
             raise TypeError(f"`cell` must be a discretize.DiscreteCell, got {type(cell).__name__}.")
         if cell.field.input_size % 2:
             raise ValueError(f"`cell` reads {cell.field.input_size} features; it needs two for each value, which and whether.")
+        check_no_noise(cell.field, "a jump")
         self.cell, self.input_size, self.state_size = cell, cell.field.input_size // 2, cell.field.state_size
 
     def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from ctrnn.calls import answered
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field
+from ctrnn.fields.noise import check_no_noise
 from ctrnn.inputs.held import Hold
 from discretize.jumps.jump import CellJump, GRUBayes, Jump
 from discretize.sequences.cell import DiscreteCell
@@ -30,6 +31,7 @@ from discretize.sequences.stamps import given_times, sample_edges, sample_stamps
 from discretize.settings import Gradient, Settings
 from discretize.solve import solve
 from discretize.steps.step import Step
+from discretize.steps.stochastic import check_noise
 
 __all__ = ["HeldJumpRNN", "JumpRNN", "JumpSettings", "Jumps", "gru_ode_bayes", "ode_rnn"]
 
@@ -96,8 +98,10 @@ class JumpRNN(SequenceModule):
                 f"`jump` maps {jump.state_size} units, `field` keeps {field.state_size}; make one as wide as the other."
             )
         checks.same_settings([("field", field), ("jump", jump)])
+        check_no_noise(field, "a `JumpRNN`")
         self.field, self.jump = field, jump
         self.settings = Settings(method, rtol, atol, max_step, gradient)
+        check_noise(field, method)
         self.stats: dict[str, Any] = {}
 
     @answered

@@ -20,6 +20,7 @@ from torch.autograd.function import FunctionCtx
 from ctrnn import VectorField, checks
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.dropout import masked
+from ctrnn.fields.noise import check_no_noise
 from ctrnn.forward import jacobian_of, jvp
 from discretize.errors import SolverWarning, warn_user
 from discretize.parallel.scan import recurrence, reversed_recurrence
@@ -62,6 +63,7 @@ def unroll_parallel(
         raise ValueError(f"`damping` must be between 0 and 1, got {damping}.")
     if isinstance(cell.step, Zoneout):
         raise ValueError("Zoneout draws at each evaluation, and Newton's method needs many of one step; use `unroll`.")
+    check_no_noise(cell.field, "`unroll_parallel`")
     tolerance = 64 * torch.finfo(h.dtype).eps if tolerance is None else checks.positive_number("tolerance", tolerance)
     sequence = _Sequence(masked(with_computed_weights(cell.field), (xs.shape[1],)), cell, xs, h)
     found = sequence.solved(method == "quasi", damping, tolerance, checks.positive_size("max_iterations", max_iterations))

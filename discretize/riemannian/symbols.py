@@ -13,6 +13,7 @@ from ctrnn import GLNNField, Relaxation, TanhCandidate, VectorField, checks
 from ctrnn.calls import AnsweredInit
 from ctrnn.cells.edges import GatedCandidate
 from ctrnn.fields.field import check_field
+from ctrnn.fields.noise import check_no_noise
 from discretize.kernels.eligibility import Fused
 from discretize.riemannian.network import network_of
 from discretize.sequences.cell import DiscreteCell
@@ -43,6 +44,7 @@ class SymbolModel(AnsweredInit, nn.Module):
         super().__init__()
         self.field, self.step = check_field(field), step
         self.cell = DiscreteCell(field, step)
+        check_no_noise(field, "a `SymbolModel`")
         checks.positive_size("input_size", field.input_size)
         settings = {"dtype": field.dtype, "device": field.device}
         self.read_out: nn.Linear = nn.utils.skip_init(nn.Linear, field.hidden_size, field.input_size, **settings)

@@ -19,6 +19,7 @@ from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Settings
 from discretize.solve import solve
 from discretize.steps.step import Step
+from discretize.steps.stochastic import check_noise
 from discretize.trajectory import Trajectory
 
 __all__ = ["ContinuousRNN"]
@@ -64,6 +65,7 @@ class ContinuousRNN(FieldModule):
         self.path = checks.one_of("path", path, PATHS)
         if path != "held" and self.hold != FORWARD:
             raise ValueError(f"`hold` and `open_interval` are for held samples, and `path` is {path!r}.")
+        check_noise(field, f"method={method!r}" if isinstance(method, str) else method)
         bounds = (max_num_steps, min_step, first_step)
         self.settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
         self.stats: dict[str, Any] = {}
@@ -95,6 +97,7 @@ class ContinuousRNN(FieldModule):
             if self.path != "held":
                 raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
             step, substeps = self.settings.step_map()
+            check_noise(field, "an exported graph")
             return scanned(field, step, xs, h0, 1.0, substeps)
         return self._solved(field, xs, h0, edges, ragged).hs[-len(xs) :]
 

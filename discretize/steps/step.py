@@ -16,6 +16,7 @@ from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import AnsweredInit
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
+from ctrnn.fields.noise import check_no_noise
 from discretize.steps.algebra.jacobian import jacobian_cost
 
 __all__ = ["Step", "mode", "step_length"]
@@ -51,7 +52,12 @@ class Step(AnsweredInit, ABC):
     jacobians: ClassVar[int] = 0
 
     def __call__(self, field: VectorField, x: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        x, h = cast_for(check_field(field), x), cast_for(field, h)
+        check_no_noise(check_field(field), self)
+        return self.checked(field, x, h, dt)
+
+    def checked(self, field: VectorField, x: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        """Step as the call does, whether the field has noise or not."""
+        x, h = cast_for(field, x), cast_for(field, h)
         check_input(field, x)
         check_state(field, h)
         check_same_leading_axes(x, h)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from ctrnn.fields.noise import noise_channels
+from ctrnn.fields.noise import check_no_noise, noise_channels
 from ctrnn.forward import jvp
 from discretize.noise.increments import GivenIncrements, NoiseInput
 from discretize.steps.algebra.phi import phi
@@ -45,7 +45,7 @@ class StochasticStep(Step):
         self, field: VectorField, x: Tensor, h: Tensor, dt: float | Tensor, w: Tensor | None = None, z: Tensor | None = None
     ) -> Tensor:
         driven, x = self.with_increments(field, x, h, w, z)
-        return super().__call__(driven, x, h, dt)
+        return self.checked(driven, x, h, dt)
 
     def with_increments(
         self, field: VectorField, x: Tensor, h: Tensor, w: Tensor | None, z: Tensor | None
@@ -212,19 +212,12 @@ def check_noise(field: VectorField, step: object) -> None:
     Args:    step: a step map, or what else runs the field, in words.
     Raises:  ValueError naming both.
     """
-    channels = noise_channels(field)
-    if isinstance(step, StochasticStep):
-        if not channels:
-            raise ValueError(
-                f"{step!r} is for a field with noise, and this has none; `ctrnn.Noisy(field, ctrnn.Noise(0.1))` has."
-            )
-        _check_kind(field, step)
-    elif channels:
-        raise ValueError(
-            f"The field has noise, {type(field).__name__}, and {step if isinstance(step, str) else repr(step)} is for equations "
-            "without: take `discretize.EulerMaruyama()`, `StratonovichHeun()`, `Milstein()`, `SRA1()` or "
-            "`ExponentialEulerMaruyama()`, or the field without its noise, `.field`."
-        )
+    if not isinstance(step, StochasticStep):
+        check_no_noise(field, step)
+        return
+    if not noise_channels(field):
+        raise ValueError(f"{step!r} is for a field with noise, and this has none; `ctrnn.Noisy(field, ctrnn.Noise(0.1))` has.")
+    _check_kind(field, step)
 
 
 @torch.no_grad()

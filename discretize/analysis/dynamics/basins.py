@@ -13,7 +13,7 @@ from torch import Tensor
 from ctrnn import HeldPath, VectorField, checks
 from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.orbits import PeriodicOrbit
-from discretize.analysis.dynamics.systems import Dynamics, Flow
+from discretize.analysis.dynamics.systems import Dynamics, Flow, check_no_noise_in
 from discretize.solve import integrate
 from discretize.trajectory import Trajectory
 
@@ -68,6 +68,7 @@ def _points(attractors: Sequence[Tensor | PeriodicOrbit], units: int) -> list[Te
 def run(system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, pieces: int) -> Trajectory:
     """Run for a given number of segments (flow) or steps (map)."""
     length = checks.positive_number("length", length)
+    check_no_noise_in(system, "a run of a `Flow`")
     if not isinstance(system, Flow):
         if not length.is_integer():
             raise ValueError(f"`length` of a map is how often it is applied, a whole number, got {length}.")

@@ -20,11 +20,13 @@ from torch.func import functional_call, vmap
 from ctrnn import VectorField, checks
 from ctrnn.calls import AnsweredInit
 from ctrnn.fields.field import check_field, check_input, check_state
+from ctrnn.fields.noise import check_no_noise
 from discretize.sequences.cell import checked_step
 from discretize.solvers.equation import Equation
 from discretize.steps.step import Step, step_length
+from discretize.steps.stochastic import check_noise
 
-__all__ = ["Dynamics", "Flow", "Map", "as_parameters", "check_system", "derivative", "jacobian"]
+__all__ = ["Dynamics", "Flow", "Map", "as_parameters", "check_no_noise_in", "check_system", "derivative", "jacobian"]
 
 Function = Callable[[Tensor, Tensor], Tensor]
 Weights = Callable[[Tensor], Mapping[str, Tensor]]
@@ -155,6 +157,9 @@ class Map(Dynamics):
         if step is None and isinstance(field, VectorField):
             raise ValueError("`step` is None, and a field is no map; give a step map, such as discretize.Euler().")
         self.step = None if step is None else checked_step(step)
+        if isinstance(field, VectorField):
+            check_noise(field, step)
+            check_no_noise(field, "a `Map`")
         if not callable(dt):
             step_length(dt, dt.unsqueeze(-1) if isinstance(dt, Tensor) else torch.empty(0))
         self.dt, self.iterates = dt, checks.positive_size("iterates", iterates)
@@ -265,3 +270,9 @@ def _weights_at(p: Tensor, weights: Callable[[Tensor], object], field: nn.Module
 def check_system(system: object) -> None:
     if not isinstance(system, Dynamics):
         raise TypeError(f"`system` must be a discretize.Flow or discretize.Map, got {type(system).__name__}.")
+
+
+def check_no_noise_in(system: Dynamics, what: str) -> None:
+    """Refuse a system with noise where it is run in time; where it rests is that of its field without."""
+    if isinstance(system.field, VectorField):
+        check_no_noise(system.field, what)
