@@ -107,11 +107,10 @@ class BrownianPath:
         first: int | Tensor = 0,
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        self.knots, self.units, self.dtype = (
-            checks.are_times("knots", knots, 2).detach(),
-            checks.positive_size("units", units),
-            dtype,
-        )
+        self.knots, self.units = checks.are_times("knots", knots, 2).detach(), checks.positive_size("units", units)
+        self.dtype = dtype
+        if len(self.knots) < 2:
+            raise ValueError(f"`knots` must be two times at least, the ends of the path, got {len(self.knots)}.")
         known = batch if batch is not None else len(seed) if isinstance(seed, Tensor) and seed.dim() else None
         if known is None and self.knots.dim() > 1:
             known = self.knots.shape[1]

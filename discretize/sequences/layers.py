@@ -99,7 +99,7 @@ class Layers(SequenceModule):
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         xs, address = xs.split([self.input_size, xs.shape[-1] - self.input_size], -1)
-        places = count(1)
+        xs, places = xs.to(h0.dtype), count(1)
 
         def given(xs: Tensor, module: Rnn) -> Tensor:
             noisy = isinstance(getattr(module, "step", None), StochasticStep)

@@ -45,7 +45,8 @@ def addressed(
     r"""Put noise beside samples xs (time, batch, input): an address, and of a `BrownianPath` its increments too.
 
     Shape:   edges (time + 1,) or (time + 1, batch), the times of the samples, of a path alone
-             -> (time, batch, input + 4), and the increments of all substeps behind.
+             -> (time, batch, input + 4), and the increments of all substeps behind; float32 at least, for half precision has
+             not the digits of an address.
     Raises:  TypeError, ValueError for seeds and paths that do not fit.
     """
     path = seed if isinstance(seed, BrownianPath) else None
@@ -60,7 +61,7 @@ def addressed(
         share = torch.arange(substeps) / substeps
         fine = edges[:-1, None] + share.reshape(-1, *[1] * (edges.dim() - 1)) * edges.diff(dim=0)[:, None]
         found = path.increments(torch.cat([fine.flatten(0, 1), edges[-1:]]).detach())[: 1 + step.reads_integral]
-        columns += [each.to(xs).unflatten(0, (time, substeps)).transpose(1, 2).flatten(2) for each in found]
+        columns += [each.to(columns[1]).unflatten(0, (time, substeps)).transpose(1, 2).flatten(2) for each in found]
     return torch.cat(columns, -1)
 
 
@@ -71,8 +72,9 @@ def address_columns(keys: Tensor, xs: Tensor) -> Tensor:
         raise ValueError(
             f"There is noise for sequences of less than {1 << 24} samples, got {time}; take pieces with other seeds."
         )
-    cells = torch.arange(time, dtype=xs.dtype, device=xs.device)[:, None, None].expand(-1, batch, 1)
-    return torch.cat([key_columns(keys).to(xs).expand(time, -1, -1), cells], -1)
+    like = xs.new_zeros((), dtype=torch.float32 if xs.dtype in HALF else xs.dtype)
+    cells = torch.arange(time).to(like)[:, None, None].expand(-1, batch, 1)
+    return torch.cat([key_columns(keys).to(like).expand(time, -1, -1), cells], -1)
 
 
 def address_of(address: Tensor, place: int) -> Tensor:
@@ -96,13 +98,13 @@ def run_noisy(
              -> (time, batch, state).
     """
     own, integral = field.input_size, step.reads_integral
-    samples, address, rest = xs[..., :own], xs[..., own : own + ADDRESS], xs[..., own + ADDRESS :]
+    samples, address, rest = xs[..., :own].to(h0.dtype), xs[..., own : own + ADDRESS], xs[..., own + ADDRESS :]
 
     def ahead() -> NoisySamples:
         if not rest.shape[-1]:
             return given_samples(field, samples, address, dt, substeps, integral)
         drawn = [each.unflatten(-1, (substeps, -1)).transpose(1, 2).flatten(0, 1) for each in rest.chunk(1 + integral, -1)]
-        every = torch.cat([samples.repeat_interleave(substeps, 0), *drawn], -1)
+        every = torch.cat([samples.repeat_interleave(substeps, 0), *(each.to(samples) for each in drawn)], -1)
         return NoisySamples(GivenIncrements(field, integral), every, _shared(dt, substeps))
 
     def by_steps() -> Tensor:
@@ -115,7 +117,7 @@ def run_noisy(
             states.append(h)
         return torch.stack(states)
 
-    drawn_there = is_power_of_two(substeps) and not rest.shape[-1] and xs.dtype not in HALF
+    drawn_there = is_power_of_two(substeps) and not rest.shape[-1] and h0.dtype not in HALF
     laid = keyed_samples(field, samples, address, dt, substeps, integral) if drawn_there else ahead()
     states, stats = run_sequence(laid.field, step, laid.xs, h0, laid.dt, 1, fused, by_steps)
     return states[substeps - 1 :: substeps], stats

@@ -104,7 +104,7 @@ class DiscreteRNN(FieldModule):
             # Without an address in a stack of layers, each of which draws its own.
             given = xs if xs.shape[-1] > field.input_size else self._addressed(xs, None, edges)
             states, self.stats = run_noisy(field, self.step, given, h0, dt, self.substeps, self.fused)
-            xs = xs[..., : field.input_size]
+            xs = xs[..., : field.input_size].to(h0.dtype)
         else:
             by_steps = partial(self._stepped, field, xs, h0, dt)
             states, self.stats = run_sequence(field, self.step, xs, h0, dt, self.substeps, self.fused, by_steps)

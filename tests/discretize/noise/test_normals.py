@@ -1,0 +1,116 @@
+"""Numbers of keys and counters are standard normal, and depend on nothing else."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from discretize.noise.generator import (
+    fresh_keys,
+    key_columns,
+    keys_of,
+    noise_keys,
+    normals,
+    normals_of_columns,
+    other_keys,
+)
+
+
+def addresses(samples):
+    """Keys, cells and nodes of as many places."""
+    number = torch.arange(samples)
+    return noise_keys(7, samples), number % 5, number // 5
+
+
+def test_numbers_are_standard_normal_and_uncorrelated_between_units_cells_nodes_and_keys():
+    n = 20_000
+    keys, zero = noise_keys(3, n), torch.zeros(n, dtype=torch.int64)
+    rows = [normals(keys, zero + cell, zero + node, 4, torch.float64) for cell, node in ((0, 0), (0, 1), (1, 0))]
+    found = torch.cat([*rows, normals(noise_keys(4, n), zero, zero, 4, torch.float64)], -1)  # (n, 16)
+    # Standard errors of mean, variance, fourth moment (sqrt(105 - 9)) and correlation of n numbers; 5 of them.
+    assert found.mean(0).abs().max() < 5 / n**0.5
+    assert (found.square().mean(0) - 1).abs().max() < 5 * (2 / n) ** 0.5
+    assert (found**4).mean(0).sub(3).abs().max() < 5 * (96 / n) ** 0.5
+    assert (torch.corrcoef(found.mT) - torch.eye(16)).abs().max() < 5 / n**0.5
+    # Their squares too: two numbers share a radius, and are independent for all that.
+    assert (torch.corrcoef(found.square().mT) - torch.eye(16)).abs().max() < 5 / n**0.5
+
+
+def test_numbers_follow_the_normal_law_in_every_part_and_in_the_tails():
+    n = 50_000
+    found = normals(noise_keys(1, n), torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), 4, torch.float32)
+    # Kolmogorov's distance exceeds 2.2/sqrt(n) with a probability of 2 exp(-2 2.2^2) = 1e-4.
+    ordered = found.double().flatten().sort().values
+    law, steps = torch.special.ndtr(ordered), torch.arange(1, 4 * n + 1) / (4 * n)
+    assert max((law - steps).abs().max(), (law - steps + 1 / (4 * n)).abs().max()) < 2.2 / (4 * n) ** 0.5
+    beyond = (found.abs() > 3).double().mean()
+    p = math.erfc(3 / 2**0.5)
+    assert abs(beyond - p) < 5 * (p / (4 * n)) ** 0.5
+
+
+def test_a_number_depends_on_its_key_cell_node_and_unit_alone():
+    keys, cell, node = addresses(12)
+    together = normals(keys, cell, node, 7, torch.float64)
+    order = torch.randperm(12)
+    assert torch.equal(normals(keys[order], cell[order], node[order], 7, torch.float64), together[order])
+    alone = [normals(keys[k], cell[k], node[k], 7, torch.float64) for k in range(12)]
+    assert torch.equal(torch.stack(alone), together)
+    folded = normals(*(each.reshape(3, 4) for each in (keys, cell, node)), 7, torch.float64)
+    assert torch.equal(folded.flatten(0, 1), together)
+    assert not torch.equal(normals(keys, cell + 1, node, 7, torch.float64), together)
+
+
+def test_numbers_of_columns_are_those_of_keys_in_either_precision():
+    keys, cell, node = addresses(50)
+    wanted = normals(keys, cell, node, 6, torch.float64)
+    for dtype, within in ((torch.float64, 0.0), (torch.float32, 1e-5)):  # the logarithm and the angle in float32
+        columns = torch.cat([key_columns(keys), cell[:, None]], -1).to(dtype)
+        assert_close(normals_of_columns(columns, node[:, None].to(dtype), 6).double(), wanted, rtol=within, atol=within)
+    columns = torch.cat([key_columns(keys), cell[:, None]], -1).to(torch.float32)
+    assert_close(normals_of_columns(columns, node[:, None].float(), 6), normals(keys, cell, node, 6, torch.float32))
+
+
+def test_keys_go_through_columns_of_float32_unchanged():
+    keys = torch.cat([noise_keys(0, 100), torch.tensor([0, 1, (1 << 63) - 1, 1 << 62])])
+    assert torch.equal(keys_of(key_columns(keys).float()), keys)
+
+
+def test_keys_of_a_seed_do_not_depend_on_the_batch_and_differ():
+    assert torch.equal(noise_keys(5, 1000)[:7], noise_keys(5, 7))
+    every = torch.cat([noise_keys(seed, 1000) for seed in (0, 1, -1, 2**63, 5 + 2**32)])
+    assert len(every.unique()) == len(every)
+    assert int(every.min()) >= 0
+    assert torch.equal(noise_keys(5, 3), noise_keys(5 + 2**64, 3))  # the last 64 bits count
+
+
+def test_keys_of_layers_are_others_and_each_of_its_sample_alone():
+    keys = noise_keys(5, 100)
+    layers = torch.stack([keys, *(other_keys(keys, place) for place in (1, 2, 3))])
+    assert len(layers.unique()) == 400
+    assert torch.equal(other_keys(keys[3:5], 2), layers[2, 3:5])
+
+
+def test_without_a_seed_torchs_generator_draws_the_keys():
+    torch.manual_seed(1)
+    first, second = fresh_keys(None, 4), fresh_keys(None, 4)
+    torch.manual_seed(1)
+    assert torch.equal(fresh_keys(None, 4), first)
+    assert not torch.equal(first, second)
+    assert torch.equal(fresh_keys(first, 4), first)
+
+
+@pytest.mark.parametrize(
+    ("seed", "error", "words"),
+    [
+        (1.5, TypeError, "`seed` must be a whole number, got 1.5"),
+        (True, TypeError, "`seed` must be a whole number, got True"),
+        ("5", TypeError, "`seed` must be a whole number, got '5'"),
+        (torch.zeros(3), TypeError, "tensor of int64 keys, one for each sample, got torch.float32"),
+        (torch.zeros(2, dtype=torch.int64), ValueError, r"a key for each sample, shape \(3,\), got \(2,\)"),
+        (torch.tensor([1, -2, 3]), ValueError, "keys of at least 0, got -2"),
+    ],
+)
+def test_what_is_no_seed_is_refused(seed, error, words):
+    with pytest.raises(error, match=words):
+        fresh_keys(seed, 3)
