@@ -4,7 +4,7 @@ r"""Noise: a field driven by Brownian motion, dh = F(x, h) dt + G(x, h) dW.
     on the input       x dt becomes x dt + sigma dW, where F is linear in x: G dW = F(x + sigma dW, h) - F(x, h)
     a colored input    F(x + u, h), du = -u/tau dt + sigma sqrt(2/tau) dW: of deviation sigma, forgotten in a time tau
 
-White noise inside of a nonlinearity has no limit: the mean of tanh(1 + 0.3 sqrt(2/dt) xi) is 0.67, 0.47, 0.12 at dt 0.5, 0.1,
+White noise inside of a nonlinearity has no limit: the mean of tanh(1 + 0.3 sqrt(2/dt) xi) is 0.66, 0.47, 0.12 at dt 0.5, 0.1,
 0.004. So noise on the input of such a field must be colored, or held on the samples, x + sigma xi, whatever dt is.
 """
 
@@ -238,7 +238,7 @@ def _check_linear(field: VectorField) -> None:
     if not float((one - two).abs().max()) <= SLACK * scale:
         raise ValueError(
             "`noise` is on the input, and the field is not linear in it: white noise inside of a nonlinearity has no limit as "
-            "steps get shorter, the mean of tanh(1 + 0.3 sqrt(2/dt) xi) falls from 0.67 to 0.12 between dt 0.5 and 0.004. Give "
+            "steps get shorter, the mean of tanh(1 + 0.3 sqrt(2/dt) xi) falls from 0.66 to 0.12 between dt 0.5 and 0.004. Give "
             "the noise a correlation time, `ctrnn.ColoredInput(field, sigma, correlation_time)`; or hold it on the samples, "
             '`xs + sigma * torch.randn_like(xs)`, whose interval no step changes; or put it on the state, `on="state"`.'
         )

@@ -48,7 +48,7 @@ def by_loop(field, step, x, h, dt, keys, first=0, substeps=1):
 
 @each("step", STEPS)
 def test_drawn_increments_are_those_of_a_path_whose_cells_are_the_samples(step):
-    field, x, keys = noisy(), torch.randn(6, 3, 2), noise_keys(4, 3)
+    field, x, keys = noisy(), torch.randn(3, 3, 2), noise_keys(4, 3)
     for substeps in (1, 2, 4, 3, 6):  # powers of two are drawn where they are used, others ahead
         wanted = by_loop(field, step, x, torch.zeros(3, 5), 0.5, keys, substeps=substeps)
         rnn = DiscreteRNN(field, step, dt=0.5, substeps=substeps)
@@ -113,11 +113,10 @@ def test_without_a_seed_torchs_generator_draws_and_calls_differ():
     assert_close(unroll(cell, x).hs[1:], first, **ROUNDING)
 
 
-@each("substeps", [1, 3])
-@each("step", [EulerMaruyama(), SRA1()])
+@each("step, substeps", [(EulerMaruyama(), 3), (SRA1(), 1)])
 def test_padding_and_packing_do_not_matter(step, substeps):
-    rnn, x, lengths, keys = DiscreteRNN(noisy(), step, substeps=substeps), torch.randn(6, 4, 2), [3, 6, 1, 4], noise_keys(4, 4)
-    ts = torch.rand(7, 4).cumsum(0)
+    rnn, x, lengths, keys = DiscreteRNN(noisy(), step, substeps=substeps), torch.randn(4, 3, 2), [2, 4, 1], noise_keys(4, 3)
+    ts = torch.rand(5, 3).cumsum(0)
     for times in (None, ts):
         output, h_n = rnn(x, ts=times, lengths=lengths, seed=keys)
         for k, n in enumerate(lengths):
@@ -125,9 +124,9 @@ def test_padding_and_packing_do_not_matter(step, substeps):
             assert_close(output[:n, k], alone, **ROUNDING)
             assert_close(h_n[:, k], end, **ROUNDING)
             assert not output[n:, k].any()
-        more = None if times is None else torch.cat([times, times + 9])[:13]
+        more = None if times is None else torch.cat([times, times + 9])[:9]
         longer, end = rnn(torch.cat([x, x]), ts=more, lengths=lengths, seed=4)
-        assert_close(longer[:6], output, **ROUNDING)
+        assert_close(longer[:4], output, **ROUNDING)
         assert_close(end, h_n, **ROUNDING)
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         for seed in (keys, 4):
@@ -198,9 +197,9 @@ def test_half_the_step_over_twice_the_samples_reads_the_same_path(step):
 @each("step", [EulerMaruyama(), ExponentialEulerMaruyama(), SRA1()])
 def test_finer_substeps_converge_on_one_path(step):
     # To the path itself, sample by sample: means alone would converge on any paths.
-    x, field = torch.randn(8, 50, 2), noisy()
-    found = {n: DiscreteRNN(field, step, substeps=n)(x, seed=1)[0] for n in (1, 2, 3, 4, 6, 64)}
-    off = {n: (found[n] - found[64]).square().mean().sqrt() for n in (1, 2, 3, 4, 6)}
+    x, field = torch.randn(4, 50, 2), noisy()
+    found = {n: DiscreteRNN(field, step, substeps=n)(x, seed=1)[0] for n in (1, 2, 3, 4, 6, 32)}
+    off = {n: (found[n] - found[32]).square().mean().sqrt() for n in (1, 2, 3, 4, 6)}
     assert off[2] < 0.7 * off[1]
     assert off[3] < 0.9 * off[2]
     assert off[4] < 0.9 * off[3]
@@ -209,19 +208,21 @@ def test_finer_substeps_converge_on_one_path(step):
 
 @each("step", STEPS)
 def test_float32_is_float64_to_the_rounding_of_float32(step):
-    field, x = noisy(), torch.randn(30, 4, 2)
+    field, x = noisy(), torch.randn(15, 4, 2)
     narrow = copy.deepcopy(field).float()
-    for substeps in (1, 2, 3):
+    for substeps in (2, 3):
         wide, _ = DiscreteRNN(field, step, substeps=substeps)(x, seed=4)
         found, _ = DiscreteRNN(narrow, step, substeps=substeps)(x.float(), seed=4)
-        assert_close(found.double(), wide, rtol=0, atol=1e-5)  # 30 steps that forget, of a few roundings of numbers up to 4
+        assert_close(found.double(), wide, rtol=0, atol=1e-5)  # 45 steps that forget, of a few roundings of numbers up to 4
 
 
 @each("dtype, within", [(torch.bfloat16, 0.1), (torch.float16, 0.02)])
 def test_half_precision_reads_the_same_path(dtype, within):
-    field, x = noisy(1), torch.randn(300, 4, 1)  # more cells than bfloat16 can count
-    half = copy.deepcopy(field).to(dtype)
-    for step, substeps in ((EulerMaruyama(), 1), (SRA1(), 2), (EulerMaruyama(), 3)):
+    field, half = noisy(1), noisy(1).to(dtype)
+    half.load_state_dict(field.state_dict())
+    # 300 cells are more than bfloat16 can count.
+    for step, substeps, samples in ((EulerMaruyama(), 1, 300), (SRA1(), 2, 20), (EulerMaruyama(), 3, 20)):
+        x = torch.randn(samples, 4, 1)
         wide, _ = DiscreteRNN(field, step, substeps=substeps)(x, seed=4)
         found, h_n = DiscreteRNN(half, step, substeps=substeps)(x.to(dtype), seed=4)
         assert found.dtype == h_n.dtype == dtype
@@ -346,7 +347,9 @@ def quiet():
 
 
 NO_NOISE = "`seed` is of noise, and here is none; a field has it by `ctrnn.Noisy"
-NOT_FOR_NOISE = r"The field has noise, Noisy, and Euler\(\) is for equations without: take `discretize.EulerMaruyama\(\)`"
+NOT_FOR_NOISE = (
+    r"The field has noise, Noisy, and Euler\(\) is for equations without: take a step for noise, `discretize.EulerMaruyama\(\)`"
+)
 
 
 @pytest.mark.parametrize(
