@@ -6,7 +6,7 @@ r"""Evaluate one Brownian path at any time and to any resolution: a tree of brid
     int_start^end (W - W(start)) dt = D (w/2 + H)
 
 Every Z, N is a normal number of its own, by the key of a sample, the cell and the node of the tree: half the step reads the same
-path. Below `DEPTH` halvings the path is its conditional mean, a parabola, whose missing variance is 2^-DEPTH D / 16 at most.
+path. Below `DEPTH` halvings the path is its conditional mean, a parabola, whose missing variance is 2^-DEPTH D / 12 at most.
 
 Source:  Levy 1948 for the bridge; Foster, Lyons and Oberhauser 2020, "An optimal polynomial approximation of Brownian motion",
 for H; the midpoint rule with H is checked by the ledger, "this project".
