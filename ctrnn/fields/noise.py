@@ -11,6 +11,7 @@ White noise inside of a nonlinearity has no limit: the mean of tanh(1 + 0.3 sqrt
 from __future__ import annotations
 
 import copy
+import re
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +20,11 @@ from ctrnn import checks
 from ctrnn.calls import AnsweredInit
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.parts import affine
+from ctrnn.formulas import formula_of
 
 __all__ = ["ColoredInput", "Noise", "Noisy", "check_no_noise", "noise_channels"]
 
+NOISELESS = re.compile(r"^dh?([\w^]*)/dt = .*")  # the equation of a unit of the state, h or another
 PROBES = 64
 SLACK = 1e-9  # of differences in float64
 
@@ -51,7 +54,10 @@ class Noise(AnsweredInit, nn.Module):
         self.sigma = nn.Parameter(given)
 
     def extra_repr(self) -> str:
-        shown = f"sigma={float(self.sigma):g}" if self.sigma.dim() == 0 else f"sigma of shape {tuple(self.sigma.shape)}"
+        sigma = self.sigma.detach()
+        # On the meta device, where models are described, there is no number to show.
+        is_number = sigma.dim() == 0 and not sigma.is_meta
+        shown = f"sigma={float(sigma):g}" if is_number else f"sigma of shape {tuple(sigma.shape)}"
         return f"{shown}, on={self.on!r}"
 
 
@@ -83,7 +89,7 @@ class Noisy(VectorField):
             raise ValueError(f"`sigma` has shape {tuple(noise.sigma.shape)}, and the field has {units} {what}.")
         noise.to(dtype=field.dtype or noise.sigma.dtype, device=field.device)
         self.channels = noise.sigma.shape[1] if noise.sigma.dim() == 2 else None if noise.on == "state" else units
-        if noise.on == "input":
+        if noise.on == "input" and not _without_numbers(field):
             _check_linear(field)
 
     @affine
@@ -134,7 +140,7 @@ class Noisy(VectorField):
 
     @property
     def equations(self) -> tuple[str, ...]:
-        return (*self.field.equations, f"dh = (dh/dt) dt + G dW, G by {self.noise!r}")
+        return tuple(NOISELESS.sub(r"\g<0> + G\1 dW/dt", line) for line in self.field.equations)
 
 
 class ColoredInput(VectorField):
@@ -188,6 +194,12 @@ class ColoredInput(VectorField):
     def _parts(self, h: Tensor) -> tuple[Tensor, Tensor]:
         return h[..., : self.field.state_size], h[..., self.field.state_size :]
 
+    @property
+    def equations(self) -> tuple[str, ...]:
+        found = formula_of(self.field)
+        own = found.renamed("", {"x": "(x + u)"}).text if found else f"dh/dt = {type(self.field).__name__}(x + u, h)"
+        return (*own.splitlines(), f"du/dt = -u/{self.correlation_time:g} + G dW/dt")
+
     def extra_repr(self) -> str:
         return f"correlation_time={self.correlation_time:g}\n{super().extra_repr()}"
 
@@ -221,6 +233,11 @@ def check_no_noise(field: VectorField, what: object) -> None:
             "`ExponentialEulerMaruyama()`, in a cell, `DiscreteRNN`, `ContinuousRNN` or `integrate`; or the field without its "
             "noise, `.field`."
         )
+
+
+def _without_numbers(field: VectorField) -> bool:
+    """Whether the field is being built on the meta device, as one that was checked before is when it is loaded."""
+    return torch.empty(0, device=field.device).is_meta
 
 
 @torch.no_grad()

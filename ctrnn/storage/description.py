@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn.calls import handed_on
+from ctrnn.fields.noise import ColoredInput, Noise
 from ctrnn.fields.parts import WeightSettings
 from ctrnn.fields.rates import LearnedConstant
 
@@ -28,7 +29,7 @@ Known = Mapping[str, type]
 # What may be made of a description: public classes that descend from these. The second package stands right of this one: it is
 # looked up by the file's word, and never imported by a line here.
 ROOTS = {
-    "ctrnn": ("VectorField", "Part", "Decay", "Synapses"),
+    "ctrnn": ("VectorField", "Part", "Decay", "Synapses", "Noise"),
     "discretize": (
         "Step",
         "Checkpointed",
@@ -173,6 +174,8 @@ KEPT: dict[str, Callable[[Any], Any]] = {
 def _argument(owner: Any, name: str, where: str) -> Any:
     if isinstance(owner, LearnedConstant):
         return torch.full_like(owner.flow(torch.empty(0), torch.empty(0)), 0.5)  # in place of rates that come with the weights
+    if name == "sigma" and isinstance(owner, Noise | ColoredInput):
+        return torch.full_like(owner.sigma, 0.5)  # likewise
     if name == "bias" and not isinstance(getattr(owner, name, None), bool):
         return any(key.rpartition(".")[2] == name for key, _ in owner.named_parameters())
     if name in KEPT and _package(type(owner)) in OURS:

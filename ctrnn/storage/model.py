@@ -24,13 +24,14 @@ MOST_SAID = 400  # characters of what is wrong with a file, which may hold anyth
 KEYS = {"format": int, "model": dict, "frozen": list, "shared": dict, "training": bool}
 
 
-def save(path: str | os.PathLike[str], model: nn.Module, known: Known | None = None) -> None:
+def save(path: str | os.PathLike[str] | None, model: nn.Module, known: Known | None = None) -> None:
     r"""Write a model into one file, whole or not at all: its classes and their settings, and its weights, as they are.
 
-    Args:    path: the file, which is replaced; model: a field, a part, a cell, a sequence module, layers, a `SequenceModel`, and
-             what of these is made of one another and of torch's Linear, LayerNorm, Dropout, Sequential and activations; known:
-             classes of your own by the names that the file has for them, as `load` is given them again. Such a class keeps each
-             argument of its constructor under the argument's name.
+    Args:    path: the file, which is replaced; None writes none, and only says, by an error, whether one could be written;
+             model: a field, a part, a cell, a sequence module, layers, a `SequenceModel`, and what of these is made of one
+             another and of torch's Linear, LayerNorm, Dropout, Sequential and activations; known: classes of your own by the
+             names that the file has for them, as `load` is given them again. Such a class keeps each argument of its constructor
+             under the argument's name.
     Raises:  TypeError for what a file cannot name, or say, with the way out; OSError.
     """
     words = _words(checks.instance("model", model, nn.Module), _checked(known))
@@ -45,6 +46,8 @@ def save(path: str | os.PathLike[str], model: nn.Module, known: Known | None = N
         named[id(tensor)], weights[name] = name, tensor
         if isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
             frozen.append(name)
+    if path is None:
+        return
     about = {"format": FORMAT, "model": words, "frozen": frozen, "shared": shared, "training": model.training}
     write_tensors(Path(path), weights, json.dumps(about))
 

@@ -40,7 +40,8 @@ class Ensemble(AnsweredInit, nn.Module):
              choose their steps, code that branches on values) they run one after another, and "engine_why" says so.
     Weights: under the names of the modules, after "stacked.", with a first axis of networks. `ensemble[k]` is a plain module with
              a copy of the weights of network k, `separate()` are all of them. Random numbers (dropout) are torch's, drawn for
-             each network by itself; they are not those that a loop over the modules draws.
+             each network by itself; they are not those that a loop over the modules draws. Noise is that of its seed:
+             with `seed=7` all networks have the same, with keys (networks, batch) and `each="seed"` each its own.
     State:   buffers that a call writes or replaces are each network's own, as in a loop over the networks. All else that modules
              keep is shared; a call that changes it (`self.last = h`, a counter, a list, a hook's closure) is refused by name.
     Shape:   as the modules, with (networks, ...) before outputs, weights and the arguments in `each`.

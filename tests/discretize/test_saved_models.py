@@ -44,6 +44,7 @@ FIELDS = st.one_of(
 )  # fmt: skip
 STEPS = [getattr(discretize, name) for name in discretize.__all__ if name != "Zoneout"]
 STEPS = [kind() for kind in STEPS if inspect.isclass(kind) and issubclass(kind, discretize.Step) and not inspect.isabstract(kind)]
+STEPS = [step for step in STEPS if not isinstance(step, discretize.StochasticStep)]  # those are for fields with noise
 STEPS += [discretize.Zoneout(discretize.Euler(), 0.25), discretize.Zoneout(discretize.Heun(), (0.0, 0.5))]
 MODULES = (
     lambda field: field,
@@ -133,7 +134,19 @@ def examples():
         discretize.cfc(3, 4, "pure", layers=0, wiring=torch.ones(7, 4), hold="backward", open_interval=2.0),
         discretize.cfc(3, 4, activation="silu", units=5, layers=2, dropout=0.3, batch_first=True),
         discretize.ContinuousRNN(ctrnn.ControlledField(nn.Linear(4, 12), 3, 4), path="linear"),
+        discretize.DiscreteRNN(ctrnn.Noisy(ctrnn.gru(3, 4), ctrnn.Noise(0.3)), discretize.Milstein(), 0.5),
+        discretize.DiscreteRNN(ctrnn.Noisy(ctrnn.lstm(3, 4), ctrnn.Noise(torch.rand(8, 2))), discretize.StratonovichHeun()),
+        discretize.DiscreteRNN(ctrnn.ColoredInput(ctrnn.gru(3, 4), torch.rand(3), 2.0), discretize.SRA1()),
+        discretize.DiscreteCell(
+            ctrnn.Noisy(ctrnn.NetworkField(nn.Identity(), 4), ctrnn.Noise(0.0)), discretize.ExponentialEulerMaruyama()
+        ),
+        ctrnn.Noisy(linear_relaxation(), ctrnn.Noise(torch.rand(3), on="input")),
     )
+
+
+def linear_relaxation():
+    """A field that is linear in its input."""
+    return ctrnn.Relaxation(ctrnn.Affine(3, 4, 4), ctrnn.FixedRate(0.5), ctrnn.LinearDecay())
 
 
 # What constructors ask for, by name.
@@ -163,6 +176,14 @@ def test_every_public_class_can_be_saved(path):
         model = kind(**{name: copy.deepcopy(ARGUMENTS[name]) for name in needed})
         ctrnn.save(path, model)
         assert_same(ctrnn.load(path), model)
+
+
+def test_without_a_path_nothing_is_written_and_why_not_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ctrnn.save(None, discretize.DiscreteRNN(ctrnn.gru(3, 4)))
+    with pytest.raises(TypeError, match=r"`model.args.1.` is of the class Hardtanh, which a file cannot name"):
+        ctrnn.save(None, nn.Sequential(nn.Linear(3, 3), nn.Hardtanh()))
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_part_that_took_the_place_of_another_is_saved_and_other_changes_are_refused(path):
