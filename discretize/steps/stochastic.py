@@ -222,7 +222,7 @@ def check_noise(field: VectorField, step: object) -> None:
 
 @torch.no_grad()
 def _check_kind(field: VectorField, step: StochasticStep) -> None:
-    """Whether the noise depends on the state as the step takes it to, by numbers: of states that differ in one unit."""
+    """Whether the noise depends on the state as the step takes it to, by numbers: of states that differ in some units."""
     if step.of == "any" or torch.empty(0, device=field.device).is_meta:  # nor is it checked again when a model is loaded
         return
     dtype, device, size = field.dtype or torch.get_default_dtype(), field.device, field.state_size
@@ -234,8 +234,10 @@ def _check_kind(field: VectorField, step: StochasticStep) -> None:
     at = field.diffusion(projected, h)
     if step.of == "diagonal" and at.dim() > h.dim():
         raise ValueError(f"{step!r} is for diagonal noise, and G of {type(field).__name__} is a matrix; take StratonovichHeun().")
-    moved = torch.where(torch.eye(size, dtype=torch.bool, device=device), other, h)
-    found = field.diffusion(projected.expand(size, -1), moved)
+    # Any two units differ in a bit of their numbers: few states tell whether the noise of one knows of the other.
+    number = torch.arange(size, device=device)
+    bits = torch.stack([number >> k & 1 == value for k in range(max(1, (size - 1).bit_length())) for value in (0, 1)])
+    found = field.diffusion(projected.expand(len(bits), -1), torch.where(bits, other, h))
     changed = (found - at).abs() > torch.finfo(dtype).eps * 16 * (1 + at.abs())
     if step.of == "additive":
         if bool(changed.any()):
@@ -243,7 +245,7 @@ def _check_kind(field: VectorField, step: StochasticStep) -> None:
                 f"{step!r} is for additive noise, and G of {type(field).__name__} depends on h; take StratonovichHeun()."
             )
         return
-    if bool((changed.expand(size, size) & ~torch.eye(size, dtype=torch.bool, device=device)).any()):
+    if bool((changed & ~bits).any()):
         raise ValueError(
             f"{step!r} is for diagonal noise, and G of a unit of {type(field).__name__} depends on others; take "
             "StratonovichHeun()."

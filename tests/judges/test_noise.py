@@ -11,6 +11,7 @@ from sympy import Symbol, lambdify
 from sympy.parsing.sympy_parser import convert_xor, implicit_multiplication, parse_expr, standard_transformations
 from torch.testing import assert_close
 
+import ctrnn
 import discretize
 from discretize.noise.brownian import cell_terms
 from discretize.noise.generator import noise_keys, normals
@@ -163,32 +164,6 @@ def test_parts_of_a_cell_have_the_brownian_covariances_to_rounding(parts):
     assert_close(w @ w.mT, d * torch.eye(parts), rtol=0, atol=1e-15)
     assert_close(w @ z.mT, d**2 / 2 * torch.eye(parts), rtol=0, atol=1e-15)
     assert_close(z @ z.mT, d**3 / 3 * torch.eye(parts), rtol=0, atol=1e-15)
-    path = discretize.BrownianPath(4, torch.tensor([0.0, 1.0]), 3, 2)
-    numbers = normals(path.keys[None], torch.tensor(0), torch.arange(2 * parts)[:, None], 3, torch.float64)
-    found = path.increments(torch.linspace(0, 1, parts + 1))
-    for coefficients, increments in zip((w, z), found, strict=True):
-        assert_close(torch.einsum("pn,nbu->pbu", coefficients, numbers), increments, rtol=0, atol=1e-14)
-
-
-def test_a_path_is_the_same_at_any_request():
-    dice = torch.Generator().manual_seed(2)
-    knots = torch.tensor([0.0, 0.5, 2.0, 3.0])
-    path = discretize.BrownianPath(5, knots, 3, 2)
-    times = torch.cat([3 * torch.rand(40, generator=dice), knots, torch.tensor([0.25, 1.25])]).sort()[0]
-    whole = path(times)
-    for k in range(len(times)):
-        assert_close(path(times[k : k + 1]), whole[k : k + 1], rtol=0, atol=1e-14)
-    assert_close(path(times.flip(0)), whole.flip(0), rtol=0, atol=1e-14)
-    some = times[torch.rand(len(times), generator=dice) < 0.3]
-    w, z = path.increments(some)
-    fine_w, fine_z = path.increments(torch.cat([some, times]).unique())
-    edges = torch.cat([some, times]).unique()
-    first = torch.searchsorted(edges, some)
-    for k, (begin, end) in enumerate(itertools.pairwise(first.tolist())):
-        parts, lengths = fine_w[begin:end], edges[begin : end + 1].diff()[:, None, None]
-        reached = torch.cat([torch.zeros_like(parts[:1]), parts.cumsum(0)])
-        assert_close(reached[-1], w[k], rtol=0, atol=1e-14)
-        assert_close((fine_z[begin:end] + lengths * reached[:-1]).sum(0), z[k], rtol=0, atol=1e-14)
 
 
 def test_below_the_depth_of_the_tree_a_path_lacks_a_twelfth_of_a_cells_variance_at_most():
@@ -199,3 +174,27 @@ def test_below_the_depth_of_the_tree_a_path_lacks_a_twelfth_of_a_cells_variance_
     q = share * (1 - share)
     missing = q * (1 - 3 * q)  # of a parabola with the right w and H; at most 1/12
     assert ((found - (share - missing)).abs() < SIGMAS * (2 / 20_000) ** 0.5 * share).all()
+
+
+class Knowing(ctrnn.VectorField):
+    """The noise of one unit reads another."""
+
+    def __init__(self, units, reader, read):
+        super().__init__(1, units)
+        self.reader, self.read = reader, read
+
+    def flow(self, projected, h):
+        return -h
+
+    def diffusion(self, projected, h):
+        return 1 + 0.1 * h**2 + 0.1 * torch.eye(h.shape[-1])[self.reader] * h[..., self.read : self.read + 1]
+
+
+def test_noise_of_a_unit_that_depends_on_another_is_refused_whichever_they_are():
+    for units in (1, 2, 5, 8):
+        for reader, read in itertools.product(range(units), repeat=2):
+            if reader == read:
+                discretize.DiscreteCell(Knowing(units, reader, read), discretize.Milstein())
+            else:
+                with pytest.raises(ValueError, match="depends on others"):
+                    discretize.DiscreteCell(Knowing(units, reader, read), discretize.Milstein())

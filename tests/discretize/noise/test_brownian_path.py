@@ -100,7 +100,7 @@ def test_terms_of_a_cell_are_what_the_path_reads_there(parts):
 
 
 def test_below_the_deepest_bridge_the_path_is_a_parabola():
-    # Between neighbours of 2^-20 of a cell it is its conditional mean: what is missing has a variance of 2^-20/16 at most.
+    # Between neighbours of 2^-20 of a cell it is its conditional mean: what is missing has a variance of 2^-20/12 at most.
     found, h = path(1, 1, knots=(0.0, 1.0)), 2.0**-20
     a, middle, b = found(torch.tensor([0, h / 2, h]))[:, 0, 0].tolist()
     _, z = found.increments(torch.tensor([0, h]))
