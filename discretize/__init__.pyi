@@ -49,6 +49,8 @@ from discretize.analysis.record import Record as Record, LongStep as LongStep
 from discretize.analysis.refine import refine as refine, Refinement as Refinement
 from discretize.analysis.engines import EngineReport as EngineReport, verify_engines as verify_engines
 from discretize.analysis.memory import state_jacobians as state_jacobians, input_gradients as input_gradients
+from discretize.analysis.likelihood import path_log_likelihood as path_log_likelihood, path_log_ratio as path_log_ratio
+from discretize.analysis.likelihood import path_divergence as path_divergence
 from discretize.analysis.decay_laws import decay_law as decay_law, DecayLaw as DecayLaw
 from discretize.analysis.dynamics.systems import Flow as Flow, Map as Map
 from discretize.analysis.dynamics.fixed_points import fixed_points as fixed_points, FixedPoints as FixedPoints
