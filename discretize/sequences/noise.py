@@ -15,7 +15,7 @@ from ctrnn import VectorField
 from discretize.kernels.choose import run_sequence
 from discretize.kernels.eligibility import HALF, Fused
 from discretize.noise.brownian import MOST_PARTS, BrownianPath, cell_terms, is_power_of_two
-from discretize.noise.generator import Seed, fresh_keys, key_columns, keys_of, other_keys
+from discretize.noise.generator import Seed, fresh_keys, key_columns, keys_of, normals, other_keys
 from discretize.noise.increments import ADDRESS, GivenIncrements, KeyedIncrements, NoiseInput
 from discretize.steps.stochastic import StochasticStep
 
@@ -150,25 +150,49 @@ def given_samples(
     field: VectorField, xs: Tensor, address: Tensor, dt: float | Tensor, substeps: int, integral: bool
 ) -> NoisySamples:
     """Lay out samples with increments that are drawn ahead; shapes as for `keyed_samples`."""
-    time, batch = xs.shape[:2]
     keys, cells = keys_of(address[..., :-1]), address[..., -1].detach().cpu().to(torch.int64)
-    unit = torch.linspace(0, 1, substeps + 1, dtype=torch.float64)
-    # Every sample is a path of one cell, of length 1: a Brownian motion of length D is that times the root of D.
     drawing = torch.float64 if xs.dtype == torch.float64 else torch.float32
-    path = BrownianPath(
-        keys.reshape(-1),
-        torch.tensor([0.0, 1.0], dtype=torch.float64),
-        field.noise_channels,
-        first=cells.reshape(-1),
-        dtype=drawing,
-    )
-    found = [each.to(xs) for each in path.increments(unit)]
-    w, z = (each.unflatten(1, (time, batch)).transpose(0, 1).flatten(0, 1) for each in found)
+    # Every sample is a cell of length 1: a Brownian motion of length D is that times the root of D.
+    draw = _of_equal_parts if is_power_of_two(substeps) else _of_other_parts
+    drawn = draw(keys, cells, field.noise_channels, substeps, integral, drawing)
+    w, z = (each.to(xs).transpose(0, 1).flatten(0, 1) for each in drawn)
     root, whole = _as(_root(dt), xs), torch.as_tensor(dt, dtype=xs.dtype, device=xs.device)
     parts = [w * _repeated(root, substeps), *([z * _repeated(root * whole, substeps)] if integral else [])]
     return NoisySamples(
         GivenIncrements(field, integral), torch.cat([xs.repeat_interleave(substeps, 0), *parts], -1), _shared(dt, substeps)
     )
+
+
+def _of_equal_parts(
+    keys: Tensor, cells: Tensor, width: int, parts: int, integral: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    r"""Draw the increments over the parts of cells of length 1, by the terms that kernels read, and their integrals if asked for.
+
+    Shape:   keys, cells (time, batch) -> twice (parts, time, batch, width).
+    """
+    terms = cell_terms(parts, integral)
+    nodes, places = terms.nodes.unique(return_inverse=True)
+    numbers = normals(keys, cells, nodes[:, None, None], width, dtype)
+    w, z = torch.zeros((), dtype=dtype), torch.zeros((), dtype=dtype)
+    for place, of_w, of_integral in zip(places.mT, terms.of_w.mT, terms.of_integral.mT, strict=True):
+        found = numbers[place]
+        w = w + _column(of_w, dtype) * found
+        z = z + _column(of_integral, dtype) * found if integral else w
+    return w, z
+
+
+def _of_other_parts(
+    keys: Tensor, cells: Tensor, width: int, parts: int, integral: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The same for any number of parts, by the path."""
+    knots, edges = (torch.linspace(0, 1, n + 1, dtype=torch.float64) for n in (1, parts))
+    path = BrownianPath(keys.flatten(), knots, width, first=cells.flatten(), dtype=dtype)
+    w, z = (each.unflatten(1, keys.shape) for each in path.increments(edges))
+    return w, z
+
+
+def _column(numbers: Tensor, dtype: torch.dtype) -> Tensor:
+    return numbers.to(dtype)[:, None, None, None]
 
 
 def _root(dt: float | Tensor) -> float | Tensor:

@@ -78,9 +78,11 @@ def test_single_paths_converge_with_the_strong_order(noise, name):
 @pytest.mark.parametrize("name", STEPS)
 def test_means_converge_with_the_order(noise, name):
     step = STEPS[name]
-    field = noise.Geometric(100_000) if name in ("Milstein", "StratonovichHeun") else noise.Bent(100_000)
+    field = noise.Geometric(50_000) if name in ("Milstein", "StratonovichHeun") else noise.Bent(50_000)
     _, weak = noise.orders(field, step, 3, levels=(2, 3, 4), finest=8)
-    assert weak.low - 0.15 < step.order < weak.high + 0.15
+    # At these steps terms of the next order are still there, and may be of the same sign.
+    assert step.order - 0.15 < weak.high
+    assert weak.low < step.order + 0.4
 
 
 def test_escape_takes_the_mean_time_of_the_map(noise):
