@@ -1,7 +1,7 @@
 # The public names in the order one would learn them; __init__.py imports each when it is first used.
 # ruff: noqa: I001
 
-from ctrnn.cells.named import plain as plain, leaky as leaky, gated as gated, gru as gru, lstm as lstm
+from ctrnn.cells.named import plain as plain, leaky as leaky, gated as gated, gru as gru, lstm as lstm, additive as additive
 from ctrnn.cells.published.mgu import mgu as mgu
 from ctrnn.cells.published.antisymmetric import antisymmetric as antisymmetric
 from ctrnn.cells.published.cornn import cornn as cornn
@@ -21,6 +21,8 @@ from ctrnn.fields.candidates import (
     TanhCandidate as TanhCandidate,
     ReluCandidate as ReluCandidate,
     ResetCandidate as ResetCandidate,
+    AdditiveCandidate as AdditiveCandidate,
+    FunctionCandidate as FunctionCandidate,
 )
 from ctrnn.fields.rates import FixedRate as FixedRate, ConstantRate as ConstantRate, SigmoidConstantRate as SigmoidConstantRate
 from ctrnn.fields.rates import GateRate as GateRate, GlobalGateRate as GlobalGateRate, SoftplusRate as SoftplusRate

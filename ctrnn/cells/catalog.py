@@ -43,11 +43,11 @@ def variants() -> Iterator[tuple[str, str, Constructor]]:
         yield name, name, constructor
         hints, parameters = get_type_hints(constructor), inspect.signature(constructor).parameters
         for key, parameter in parameters.items():
-            if get_origin(hints[key]) is Literal:
-                for word in get_args(hints[key]):
-                    if word != parameter.default:
-                        yield name, f"{name}, {word}", partial(constructor, **{key: word})
-            elif hints[key] is bool:
+            choices = [hint for hint in (hints[key], *get_args(hints[key])) if get_origin(hint) is Literal]  # of a union, too
+            for word in (word for choice in choices for word in get_args(choice)):
+                if word != parameter.default:
+                    yield name, f"{name}, {word}", partial(constructor, **{key: word})
+            if hints[key] is bool:
                 yield name, f"{name}, {key.replace('_', ' ')}", partial(constructor, **{key: not parameter.default})
         if "decay" in parameters:
             yield name, f"{name}, |h|^2 h", partial(constructor, decay=ctrnn.PowerDecay(2.0))

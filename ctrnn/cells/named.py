@@ -2,7 +2,8 @@ r"""Named fields: a table of parts.
 
     name     candidate    rate                      decay      source
     plain    tanh, relu   1                         h          Tallec and Ollivier 2018, eq. (3)
-    leaky    tanh         alpha                     h          eq. (4)
+    leaky    tanh, others alpha, or 1 / tau         h          eq. (4)
+    additive Wh r(h) + .. 1 / tau                   h          Hopfield 1984, eq. (5)
     gated    tanh         g(x, h), one or per unit  h          eqs. (7) and (10)
              tanh         g(x, h^g), h^g a network  h          eq. (9), see network_gate.py
     gru      reset tanh   g(x, h) per unit          h          torch.nn.GRU, with g = 1 - z
@@ -19,20 +20,20 @@ from collections.abc import Callable
 from typing import Literal, Unpack
 
 import torch
+from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.stack import Stack, layered
-from ctrnn.fields.candidates import ReluCandidate, ResetCandidate, TanhCandidate
+from ctrnn.fields.candidates import AdditiveCandidate, ResetCandidate, TanhCandidate, candidate_of
 from ctrnn.fields.decays import Decay, LinearDecay
+from ctrnn.fields.nonlinearities import Function, Nonlinearity
 from ctrnn.fields.parts import Part, WeightSettings
-from ctrnn.fields.rates import RATES, ConstantRate, FixedRate, GateRate
+from ctrnn.fields.rates import RATES, ConstantRate, FixedRate, GateRate, InputFreeRate, rate_of
 from ctrnn.fields.relaxation import Relaxation
 
-__all__ = ["gated", "gru", "leaky", "lstm", "plain"]
-
-CANDIDATES: dict[str, type[TanhCandidate] | type[ReluCandidate]] = {"tanh": TanhCandidate, "relu": ReluCandidate}
+__all__ = ["additive", "gated", "gru", "leaky", "lstm", "plain"]
 
 
 def plain(
@@ -51,10 +52,10 @@ def plain(
     Raises:  ValueError for another nonlinearity.
     Source:  Tallec and Ollivier 2018, eq. (3).
     """
-    candidate = CANDIDATES[checks.one_of("nonlinearity", nonlinearity, CANDIDATES)]
+    checks.one_of("nonlinearity", nonlinearity, ("tanh", "relu"))
 
     def build(read: int) -> Relaxation:
-        return Relaxation(candidate(read, hidden_size, **settings), FixedRate(1.0), LinearDecay())
+        return Relaxation(candidate_of(nonlinearity, read, hidden_size, **settings), FixedRate(1.0), LinearDecay())
 
     return layered(build, input_size, hidden_size, num_layers)
 
@@ -62,29 +63,71 @@ def plain(
 def leaky(
     input_size: int,
     hidden_size: int,
-    alpha: float = 0.1,
+    alpha: float | None = None,
     per_unit: bool = False,
     *,
+    nonlinearity: Nonlinearity | Function = "tanh",
+    tau: float | Tensor | None = None,
+    learn_tau: bool | None = None,
     decay: Decay | None = None,
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],
 ) -> Relaxation | Stack:
-    r"""dh/dt = alpha (tanh(Wx x + Wh h + b) - h), alpha > 0 learnable, kept as log alpha.
+    r"""dh/dt = alpha (tanh(Wx x + Wh h + b) - h), alpha > 0 learnable, kept as log alpha; or tau dh/dt = f(...) - h.
 
-    Args:    input_size, hidden_size: features and units; alpha: rate per unit of time, > 0, at the start;
-             per_unit: one alpha per unit instead of one for all; decay: linear if not given;
+    Args:    input_size, hidden_size: features and units; alpha: rate per unit of time, > 0, at the start, 0.1 if neither it nor
+             tau is given; per_unit: one alpha per unit instead of one for all; nonlinearity: a word or a function of tensors,
+             elementwise; tau: in place of alpha, time constants that stay, a number or (hidden,), in the units of `ts` and `dt`;
+             learn_tau: learn them too, as alpha is; decay: linear if not given;
              num_layers: above 1, a `Stack` of so many; bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
-    Raises:  ValueError if alpha is not positive.
+    Raises:  TypeError, ValueError if alpha or tau is not positive, or both are given, or the nonlinearity is none.
     Source:  Tallec and Ollivier 2018, eq. (4); with `PowerDecay`, Ohno and Kumagai 2021, eq. (22).
     """
 
     def build(read: int) -> Relaxation:
-        candidate = TanhCandidate(read, hidden_size, **settings)
-        start = checks.positive_number("alpha", alpha)
-        alphas = torch.full((hidden_size,), start, dtype=torch.float64) if per_unit else start
-        rate = ConstantRate(alphas, dtype=settings.get("dtype"), device=settings.get("device"))
+        candidate, rate = candidate_of(nonlinearity, read, hidden_size, **settings), constant()
         return Relaxation(candidate, rate, LinearDecay() if decay is None else decay)
+
+    def constant() -> InputFreeRate:
+        if tau is not None:
+            if alpha is not None or per_unit:
+                raise ValueError("`leaky` takes either `alpha` (and `per_unit`) or `tau`; a `tau` for each unit is a tensor.")
+            return rate_of(tau, hidden_size, bool(learn_tau), **settings)
+        start = checks.positive_number("alpha", 0.1 if alpha is None else alpha)
+        alphas = torch.full((hidden_size,), start, dtype=torch.float64) if per_unit else start
+        return ConstantRate(alphas, dtype=settings.get("dtype"), device=settings.get("device"))
+
+    return layered(build, input_size, hidden_size, num_layers)
+
+
+def additive(
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: Nonlinearity | Function = "tanh",
+    tau: float | Tensor = 1.0,
+    *,
+    learn_tau: bool = False,
+    visible: Literal["rates", "potentials"] = "rates",
+    num_layers: int = 1,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation | Stack:
+    r"""tau dv/dt = -v + W r(v) + Wx x + b, the CTRNN of neuroscience and robotics; its outputs are the rates r(v).
+
+    The rate form, tau dr/dt = -r + f(W r + Wx x + b), is `leaky(..., nonlinearity=f, tau=tau)`.
+
+    Args:    input_size, hidden_size: features and units; nonlinearity: r, a word or a function of tensors, elementwise; tau: time
+             constants, a number or (hidden,), in the units of `ts` and `dt`; learn_tau: whether they are learned, as
+             log(1 / tau); visible: what outputs are read from, "rates" r(v) or "potentials" v;
+             num_layers: above 1, a `Stack` of so many; bias, dtype, device, generator as in torch.nn.
+    Shape:   a field x (..., input), v (..., hidden) -> dv/dt (..., hidden).
+    Raises:  TypeError, ValueError if tau is not positive, or for a nonlinearity that is none.
+    Source:  Hopfield 1984, eq. (5); Beer 1995, eq. (1).
+    """
+
+    def build(read: int) -> Relaxation:
+        candidate = AdditiveCandidate(read, hidden_size, nonlinearity, visible, **settings)
+        return Relaxation(candidate, rate_of(tau, hidden_size, learn_tau, **settings), LinearDecay())
 
     return layered(build, input_size, hidden_size, num_layers)
 

@@ -2,19 +2,23 @@ r"""Candidates: the values that the state relaxes towards.
 
 tanh     tanh(Wx x + Wh h + b)                          Tallec and Ollivier 2018, eq. (3)
 relu     max(0, Wx x + Wh h + b)                        torch.nn.RNN with nonlinearity="relu"
+others   f(Wx x + Wh h + b), f of nonlinearities.py     the rate form of a network with time constants
+additive Wx x + Wh r(h) + b                             Hopfield 1984, eq. (5); h are potentials, r(h) rates
 reset    tanh(Wx x + b + r * (Wh h + b_h)), r a gate    the GRU's, as torch.nn.GRU computes it
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
+from ctrnn import checks
+from ctrnn.fields.nonlinearities import Function, Nonlinearity, formula_of_function, function_named
 from ctrnn.fields.parts import Affine, Part, WeightSettings, affine
 
-__all__ = ["ReluCandidate", "ResetCandidate", "TanhCandidate"]
+__all__ = ["AdditiveCandidate", "FunctionCandidate", "ReluCandidate", "ResetCandidate", "TanhCandidate", "candidate_of"]
 
 
 class TanhCandidate(Affine):
@@ -53,6 +57,80 @@ class ReluCandidate(Affine):
     @property
     def formula(self) -> str:
         return f"relu({self.affine_formula})"
+
+
+class AdditiveCandidate(Affine):
+    r"""Wx x + Wh r(v) + b, what the potentials v of an additive network relax towards; r(v) are its rates.
+
+    The input enters linearly: noise on it is white noise on the state, `ctrnn.Noise(sigma, on="input")`.
+
+    Args:    input_size, hidden_size; nonlinearity: r, a word or a function of tensors, elementwise; reads: what outputs are
+             read from, "rates" r(v) or "potentials" v; bias, dtype, device, generator as in torch.nn.
+    Shape:   x (..., input), v (..., hidden) -> (..., hidden).
+    Raises:  TypeError, ValueError for what is no function.
+    Source:  Hopfield 1984, "Neurons with graded response", eq. (5); Beer 1995, "On the dynamics of small continuous-time
+             recurrent neural networks", eq. (1), whose bias stands inside of r, as b here does after v - b is written for v.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        nonlinearity: Nonlinearity | Function = "tanh",
+        reads: Literal["rates", "potentials"] = "rates",
+        **settings: Unpack[WeightSettings],
+    ) -> None:
+        super().__init__(input_size, hidden_size, hidden_size, **settings)
+        self.nonlinearity, self.rates = nonlinearity, function_named(nonlinearity)
+        self.reads = checks.one_of("reads", reads, ("rates", "potentials"))
+
+    def preactivation(self, projected: Tensor, h: Tensor) -> Tensor:
+        return super().preactivation(projected, self.rates(h))
+
+    def visible(self, h: Tensor) -> Tensor:
+        return self.rates(h) if self.reads == "rates" else h
+
+    @property
+    def affine_formula(self) -> str:
+        return super().affine_formula.replace("Wh h", f"Wh {formula_of_function(self.nonlinearity, 'h')}")
+
+    @property
+    def formula(self) -> str:
+        return self.affine_formula
+
+
+class FunctionCandidate(Affine):
+    r"""f(Wx x + Wh h + b), f a function of each unit: "softplus", "sigmoid", "retanh", or the user's own.
+
+    Args:    input_size, hidden_size; nonlinearity: f; bias, dtype, device, generator as in torch.nn.
+    Shape:   x (..., input), h (..., hidden) -> (..., hidden).
+    Raises:  TypeError, ValueError for what is no function.
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, nonlinearity: Nonlinearity | Function, **settings: Unpack[WeightSettings]
+    ) -> None:
+        super().__init__(input_size, hidden_size, hidden_size, **settings)
+        self.nonlinearity, self.applied = nonlinearity, function_named(nonlinearity)
+
+    def function(self, argument: Tensor) -> Tensor:
+        return self.applied(argument)
+
+    @property
+    def formula(self) -> str:
+        return formula_of_function(self.nonlinearity, self.affine_formula)
+
+
+CANDIDATES: dict[str, type[TanhCandidate] | type[ReluCandidate]] = {"tanh": TanhCandidate, "relu": ReluCandidate}
+
+
+def candidate_of(
+    nonlinearity: Nonlinearity | Function, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]
+) -> Affine:
+    """Return the candidate whose function a word names, or a function given itself. Raises: as `FunctionCandidate`."""
+    if nonlinearity in ("tanh", "relu"):
+        return CANDIDATES[nonlinearity](input_size, hidden_size, **settings)
+    return FunctionCandidate(input_size, hidden_size, nonlinearity, **settings)
 
 
 class ResetCandidate(Part):

@@ -55,6 +55,9 @@ class Dropout(Part):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.part.flow(projected, h)
 
+    def visible(self, h: Tensor) -> Tensor:
+        return self.part.visible(h)
+
     formula = "{part}"
 
     def drawn(self, samples: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Part:
@@ -141,6 +144,9 @@ class Masked(Part):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         own, mask = projected.split([self.part.projected_size, self.of_h.shape[-1]], -1)
         return self.part.flow(own, h * mask)
+
+    def visible(self, h: Tensor) -> Tensor:
+        return self.part.visible(h)
 
     formula = "{part:|x=(mx * x)|h=(mh * h)}"
     letters: ClassVar = {"mx": "of_x", "mh": "of_h"}

@@ -48,6 +48,9 @@ class LayerNorm(Part):
         whole = self.part.preactivation(projected, h)
         return self.part.function(nn.functional.layer_norm(whole, whole.shape[-1:], self.gain, self.shift, self.eps))
 
+    def visible(self, h: Tensor) -> Tensor:
+        return self.part.visible(h)
+
     @property
     def formula(self) -> Formula:
         part, inner = formula_of(self.part) or Formula(f"{type(self.part).__name__}(x, h)"), self.part.affine_formula

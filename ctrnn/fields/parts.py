@@ -87,6 +87,10 @@ class Part(AnsweredInit, nn.Module, ABC):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         """(..., projected_size), (..., hidden) -> (..., hidden) or (..., 1)."""
 
+    def visible(self, h: Tensor) -> Tensor:
+        """Return what outputs are read from, of a candidate whose state is not itself read: (..., hidden) -> (..., hidden)."""
+        return h
+
 
 class Affine(Part):
     r"""Wx x + Wh h + b, with `outputs` rows.

@@ -47,6 +47,7 @@ __all__ = [
     "LearnedConstant",
     "Gate",
     "RATES",
+    "rate_of",
 ]
 
 
@@ -249,6 +250,27 @@ RATES: dict[Activation, tuple[type[LearnedConstant], type[Gate], type[Gate]]] = 
     SOFTPLUS: (SoftplusConstantRate, SoftplusRate, GlobalSoftplusRate),
     EXPONENTIAL: (ConstantRate, ExponentialRate, GlobalExponentialRate),
 }
+
+
+def rate_of(tau: float | Tensor, hidden_size: int, learned: bool, **settings: Unpack[WeightSettings]) -> InputFreeRate:
+    r"""Return the rate 1 / tau: a number that stays, or log(1 / tau) as a parameter, which is learned or not.
+
+    Args:    tau: time constants > 0, a number or (hidden,); learned: whether the parameter requires a gradient.
+    Raises:  TypeError, ValueError for what is not positive, or of another size.
+    """
+    checks.is_flag("learn_tau", learned)
+    if not isinstance(tau, Tensor):
+        alpha = 1 / checks.positive_number("tau", tau)
+        if not learned:
+            return FixedRate(alpha)
+    else:
+        if tau.dim() and tau.shape != (hidden_size,):
+            raise ValueError(f"`tau` must be a number or one for each unit, ({hidden_size},), got shape {tuple(tau.shape)}.")
+        if not checks.holds(tau.detach() > 0):
+            raise ValueError(f"`tau` must be positive, got {float(tau.detach().min())}.")
+    rate = ConstantRate(1 / tau, dtype=settings.get("dtype"), device=settings.get("device"))
+    rate.requires_grad_(learned)
+    return rate
 
 
 def _as_rates(alpha: float | Tensor, bound: float, dtype: torch.dtype | None) -> Tensor:

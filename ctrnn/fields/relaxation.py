@@ -75,6 +75,9 @@ class Relaxation(VectorField):
     def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
         return self.decay.after(h, dt * self._rate(projected, at))
 
+    def visible(self, state: Tensor) -> Tensor:
+        return self.candidate.visible(state)
+
     @property
     def formula(self) -> str:
         return relaxation_formula(self.rate)

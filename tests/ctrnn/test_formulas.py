@@ -32,7 +32,7 @@ def letters(field):
         home, _, name = weight.path.rpartition(".")
         if isinstance(tensor := getattr(field.get_submodule(home), name), torch.Tensor):
             value = tensor.chunk(weight.blocks, weight.axis)[weight.block] if weight.blocks > 1 else tensor
-            if f"{letter}(" in formula.text:
+            if re.search(rf"\b{letter}\(", formula.text):
                 found[letter] = lambda x, *a, value=value: x @ (value @ a[0] if a else value)
             else:
                 found[letter] = value
