@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from ctrnn import checks
+from ctrnn import VectorField, checks
 from discretize.errors import SolverWarning, warn_user
 from discretize.kernels.eligibility import Fused, is_fused
+from discretize.noise.brownian import BrownianPath
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
@@ -20,7 +21,9 @@ from discretize.solvers.checkpointing import Checkpointed
 from discretize.solvers.control import ERROR_MARGIN, StepControl
 from discretize.solvers.engine import Engine, OnAttempt
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
+from discretize.solvers.stochastic import StochasticEngine
 from discretize.steps.step import Step
+from discretize.steps.stochastic import StochasticStep, check_noise
 from discretize.steps.zoneout import Zoneout
 
 __all__ = ["MAX_NUM_STEPS", "Gradient", "Settings"]
@@ -115,13 +118,26 @@ class Settings:
         step = FIXED_METHODS[self.method] if isinstance(self.method, str) else self.method
         return step, num_steps(1.0, self.max_step)
 
-    def engine(self, like: Tensor, stats: dict[str, Any]) -> Engine:
-        """Return the engine for states like this one; stats: where it counts evaluations of the backward pass."""
-        engine = self._engine(like, stats)
+    @property
+    def noisy(self) -> bool:
+        """Whether the method is for fields with noise."""
+        return isinstance(self.method, StochasticStep)
+
+    def check_noise(self, field: VectorField) -> None:
+        """Refuse a field with noise under a method for equations without, and the other way round."""
+        check_noise(field, f"method={self.method!r}" if isinstance(self.method, str) else self.method)
+
+    def engine(self, like: Tensor, stats: dict[str, Any], noise: BrownianPath | None = None) -> Engine:
+        """Return the engine for states like this one; stats: where it counts evaluations of the backward pass; noise: the path
+        of a method for fields with noise."""
+        engine = self._engine(like, stats, noise)
         engine.on_attempt, engine.on_backward_attempt = self.on_attempt, self.on_backward_attempt
         return engine
 
-    def _engine(self, like: Tensor, stats: dict[str, Any]) -> Engine:
+    def _engine(self, like: Tensor, stats: dict[str, Any], noise: BrownianPath | None) -> Engine:
+        if isinstance(self.method, StochasticStep):
+            assert noise is not None
+            return StochasticEngine(self.method, self.max_step, noise)
         if not isinstance(self.method, str):
             return StepEngine(self.method, self.max_step)
         if self.of_torchdiffeq:

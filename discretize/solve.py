@@ -30,6 +30,8 @@ from discretize.graphs import check_values, whole
 from discretize.kernels.choose import run_solve, solve_by_steps
 from discretize.kernels.eligibility import HALF, Fused, takes_triton
 from discretize.kernels.solved import Solved, SolveRequest
+from discretize.noise.brownian import BrownianPath
+from discretize.noise.generator import Seed, check_no_seed
 from discretize.settings import MAX_NUM_STEPS, Gradient, Settings
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
@@ -40,8 +42,8 @@ from discretize.solvers.engine import SolverState, SolverStats
 from discretize.solvers.equation import NumbersRefused, as_driven_field, driven_in, increasing_times, joined, times_within
 from discretize.solvers.events import WINDOWS, Event, EventSolve, checked_events
 from discretize.solvers.segments import chain_of
+from discretize.solvers.stochastic import solve_path
 from discretize.steps.step import Step
-from discretize.steps.stochastic import check_noise
 from discretize.trajectory import Trajectory
 
 __all__ = ["integrate", "solve"]
@@ -75,6 +77,7 @@ def integrate(
     fused: Fused = True,
     on_failure: str = "raise",
     events: Event | Sequence[Event] = (),
+    seed: Seed | BrownianPath = None,
 ) -> Trajectory:
     r"""Solve dh/dt = speed(t) field(path(t), h) for the states at the times `ts`.
 
@@ -105,6 +108,10 @@ def integrate(
              Both for adaptive methods.
              fused: solve by dopri5, tsit5, dopri8 and rodas5p in a compiled kernel, which takes the same steps: True, "always"
              or False, as for `DiscreteRNN`; the environment variable CTRNN_FUSED=0 turns that off everywhere.
+             seed: of the noise of a field that has some, whose method is a step for noise, as `EulerMaruyama()`: a whole number,
+             (batch,) keys of the samples, a `BrownianPath`, or None, drawn from torch's generator. The cells of the path
+             lie between the knots of the input, whatever steps and times are taken: the noise is that of a `DiscreteRNN` on the
+             same samples. On a clock of `speed` c' the drift is multiplied by c', the noise by its root. Only forwards in time.
              events: `Event`s, found to the tolerance of the solve, sample by sample; the result's `events` has what they crossed.
              on_failure: "raise" a SolverError, or "keep" the other samples, their states and gradients whole: of one that
              failed, states from then on are nan, none has a gradient, and `stats["status_of_samples"]` says why. For adaptive
@@ -118,7 +125,7 @@ def integrate(
     Source:  Hairer, Norsett and Wanner, Solving ODEs I; Tallec and Ollivier 2018, eq. (6), for the speed.
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
-    return solve(field, path, h0, ts, settings, speed, events)
+    return solve(field, path, h0, ts, settings, speed, events, seed=seed)
 
 
 @whole
@@ -131,6 +138,7 @@ def solve(
     speed: Path | Callable | None = None,
     events: Event | Sequence[Event] = (),
     windows: int = WINDOWS,
+    seed: Seed | BrownianPath = None,
 ) -> Trajectory:
     """Solve as `integrate` does, with settings that were checked before; windows: see `EventSolve`."""
     if isinstance(path, Tensor):
@@ -142,8 +150,9 @@ def solve(
     if happens:
         _check_event_solve(settings)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
-    check_noise(field, f"method={settings.method!r}" if isinstance(settings.method, str) else settings.method)
-    field = with_computed_weights(field)
+    settings.check_noise(field)
+    _check_seed(seed, settings, direction, times)
+    channels, field = field.noise_channels, with_computed_weights(field)
     state, path = cast_for(field, state), as_path(path)
     if casts(field):  # under autocast, which samples and functions of time may not have in the field's dtype
         path = path.map(partial(Tensor.to, dtype=field.dtype), affine=True)
@@ -165,7 +174,8 @@ def solve(
 
             solved = EventSolve(to_next_stops, happens, state, times, direction, windows).run()
         elif driven.batch:
-            solved = Solve(driven, state, times, settings, stored).run()
+            noise = solve_path(seed, driven.path.knots, channels, state) if settings.noisy else None
+            solved = Solve(driven, state, times, settings, stored, noise).run()
         else:
             solved = _rounded(_empty_trajectory(driven, state, times, settings), stored)
     return solved if shapes is None else replace(solved, shapes=shapes)
@@ -209,6 +219,16 @@ def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: 
 
 
 _couples: MutableMapping[Any, dict[bool, bool]] = WeakKeyDictionary()  # of fields and functions: in training or not, its samples
+
+
+def _check_seed(seed: object, settings: Settings, direction: int, times: Tensor) -> None:
+    """Refuse a seed without noise, and noise where there is none: backwards in time."""
+    if not settings.noisy:
+        check_no_seed(seed)
+    elif direction < 0:
+        raise ValueError(
+            "`ts` goes back in time, and a field with noise runs forwards only: what it came from is no function of where it is."
+        )
 
 
 def _check_event_solve(settings: Settings) -> None:
@@ -263,17 +283,25 @@ class Solve:
     r"""Runs a solve that was checked, and gives it its gradient, statistics and warnings.
 
     Args:    driven: field, path and speed; h0 (batch, state); times: the requested ones; settings: how. stored: a dtype in which
-             the states are given back, and a kernel stores what it can.
+             the states are given back, and a kernel stores what it can; noise: the path of a method for fields with noise.
     Raises:  SolverError, with the states so far, for a solve that fails; TypeError where there is no such kernel.
     """
 
-    def __init__(self, driven: Driven, h0: Tensor, times: Tensor, settings: Settings, stored: torch.dtype | None = None) -> None:
-        self.driven, self.times, self.settings, self.stored = driven, times, settings, stored
+    def __init__(
+        self,
+        driven: Driven,
+        h0: Tensor,
+        times: Tensor,
+        settings: Settings,
+        stored: torch.dtype | None = None,
+        noise: BrownianPath | None = None,
+    ) -> None:
+        self.driven, self.times, self.settings, self.stored, self.noise = driven, times, settings, stored, noise
         self.direction = driven.direction
         self.chain = chain_of(driven, times, by_slope=settings.adaptive)
         self.h0 = h0 = self.chain.begun(h0)
         self.stats: dict[str, Any] = {}
-        self.engine = settings.engine(h0, self.stats)
+        self.engine = settings.engine(h0, self.stats, noise)
         self.state = self.engine.start(self.chain, len(h0))
         self.wanted, self.kept = self.chain.wanted(), {0: h0}
         self.kernel: Solved | None = None  # what a kernel gave
@@ -426,7 +454,8 @@ class Solve:
     def _solve_on(self, h: Tensor, ts: Tensor) -> Tensor:
         """Solve on from a known state, with the same settings."""
         with without_autocast(self.driven.field.device):
-            return Solve(self.driven, h.to(self.h0.dtype), ts, replace(self.settings, progress=False)).run().hs
+            settings = replace(self.settings, progress=False)
+            return Solve(self.driven, h.to(self.h0.dtype), ts, settings, noise=self.noise).run().hs
 
     def _warn_of_forced_steps(self, engine: AdaptiveEngine) -> None:
         if engine.counts.forced_at is None:

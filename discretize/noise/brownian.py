@@ -90,7 +90,7 @@ class BrownianPath:
     Args:    seed: a whole number, or keys, one for each sample; None: drawn from torch's generator. knots: increasing times,
              shared or for each sample its own; units: how many independent motions a sample has; batch: how many samples,
              where neither keys nor knots say so; first: the number of the first cell of each sample, by which a path that was
-             cut goes on.
+             cut goes on; dtype: in which numbers are drawn and given back, float64 or float32; sums are float64.
     Call:    path(t) is W(t), 0 at the first knot.
     Shape:   knots (n,) or (n, batch); seed () or (batch,); first () or (batch,); t (m,) or (m, batch) -> (m, batch, units).
     Raises:  TypeError, ValueError for what does not fit, and for times beyond the knots.
@@ -120,8 +120,8 @@ class BrownianPath:
         self.first = torch.as_tensor(first, dtype=torch.int64).expand(len(self.keys))
 
     def __call__(self, t: Tensor) -> Tensor:
-        times = checks.as_times("t", t)
-        return self._at(self._columns(times))[0]
+        times = self._columns(checks.as_times("t", t))
+        return self._at(times, torch.zeros_like(self.first))[0].to(self.dtype)
 
     def increments(self, edges: Tensor) -> tuple[Tensor, Tensor]:
         r"""Return W(b) - W(a) and int_a^b (W(t) - W(a)) dt between edges a < b one after the other.
@@ -129,9 +129,9 @@ class BrownianPath:
         Shape:   edges (m + 1,) or (m + 1, batch) -> twice (m, batch, units).
         """
         times = self._columns(checks.as_times("edges", edges))
-        w, integral = self._at(times)
-        lengths = times.diff(dim=0)[..., None].to(self.dtype)
-        return w.diff(dim=0), integral.diff(dim=0) - lengths * w[:-1]
+        w, integral = self._at(times, self._cells(times[0]))
+        whole = integral.diff(dim=0) - times.diff(dim=0)[..., None] * w[:-1]
+        return w.diff(dim=0).to(self.dtype), whole.to(self.dtype)
 
     def _columns(self, times: Tensor) -> Tensor:
         times = times.detach()
@@ -144,32 +144,38 @@ class BrownianPath:
     def _knots(self) -> Tensor:
         return self.knots if self.knots.dim() > 1 else self.knots[:, None].expand(-1, len(self.keys))
 
-    def _at(self, times: Tensor) -> tuple[Tensor, Tensor]:
-        """W and its integral from the first knot on, (m, batch, units) each; times (m, batch)."""
-        knots, batch = self._knots, len(self.keys)
-        cells = len(knots) - 1
-        place = torch.searchsorted(knots.mT.contiguous(), times.mT.contiguous(), right=True).mT - 1
-        cell = place.clamp(0, cells - 1)
-        lengths = knots.diff(dim=0)
+    def _cells(self, times: Tensor) -> Tensor:
+        """The cell of each time, (..., batch)."""
+        if self.knots.dim() > 1:
+            rows = times.reshape(-1, len(self.keys)).mT.contiguous()
+            found = torch.searchsorted(self.knots.mT.contiguous(), rows, right=True).mT.reshape(times.shape)
+        else:
+            found = torch.searchsorted(self.knots, times.contiguous(), right=True)
+        return (found - 1).clamp(0, len(self.knots) - 2)
+
+    def _at(self, times: Tensor, since: Tensor) -> tuple[Tensor, Tensor]:
+        """W and its integral from the start of a cell of each sample on, (m, batch, units) each; times (m, batch), not before."""
+        knots, cell = self._knots, self._cells(times)
+        lengths, last = knots.diff(dim=0), len(knots) - 2
         start, length = knots.gather(0, cell), lengths.gather(0, cell)
-        share = ((times - start) / length).clamp(0, 1)
-        w, h = self._roots(torch.arange(cells)[:, None].expand(-1, batch), lengths)
+        share = _dyadic(((times - start) / length).clamp(0, 1), times.abs() / length)
+        numbers = (since + torch.arange(int((cell - since).max()) + 1)[:, None]).clamp(max=last)
+        d = lengths.gather(0, numbers)
+        w, h = self._roots(numbers, d)
         whole = torch.cat([torch.zeros_like(w[:1]), w.cumsum(0)])
-        d = lengths[..., None].to(self.dtype)
-        filled = torch.cat([torch.zeros_like(w[:1]), (d * (whole[:-1] + w / 2 + h)).cumsum(0)])
-        rows = cell[..., None].expand(-1, -1, self.units)
+        filled = torch.cat([torch.zeros_like(w[:1]), (d[..., None] * (whole[:-1] + w / 2 + h)).cumsum(0)])
+        rows = (cell - since)[..., None].expand(-1, -1, self.units)
         before, area = whole.gather(0, rows), filled.gather(0, rows)
         inner, inner_area = self._within(cell, share, w.gather(0, rows), h.gather(0, rows), length)
-        return before + inner, area + inner_area + before * (share * length)[..., None].to(self.dtype)
+        return before + inner, area + inner_area + before * (share * length)[..., None]
 
     def _roots(self, cell: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-        d = length[..., None].to(self.dtype)
-        return self._normals(cell, torch.zeros_like(cell)) * d.sqrt(), self._normals(cell, torch.ones_like(cell)) * (
-            d / 12
-        ).sqrt()
+        d, zero = length[..., None], torch.zeros_like(cell)
+        return self._normals(cell, zero) * d.sqrt(), self._normals(cell, zero + ROOT) * (d / 12).sqrt()
 
     def _normals(self, cell: Tensor, node: Tensor) -> Tensor:
-        return normals(self.keys, cell + self.first, node, self.units, self.dtype)
+        # Summed in float64: of a long path in float32 the integral would lose its digits.
+        return normals(self.keys, cell + self.first, node, self.units, self.dtype).to(torch.float64)
 
     def _within(self, cell: Tensor, share: Tensor, w: Tensor, h: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
         """W and its integral from the start of a cell on, at a share of it."""
@@ -177,8 +183,9 @@ class BrownianPath:
         for _ in range(DEPTH):
             if bool(((share == 0) | (share == 1)).all()):
                 break
-            d = length[..., None].to(self.dtype)
-            z, n = self._normals(cell, 2 * node) * d.sqrt() / 4, self._normals(cell, 2 * node + 1) * (d / 12).sqrt()
+            d = length[..., None]
+            z, n = self._normals(cell, torch.stack([2 * node, 2 * node + 1])).unbind(0)
+            z, n = z * d.sqrt() / 4, n * (d / 12).sqrt()
             left, right = w / 2 + 1.5 * h + z, w / 2 - 1.5 * h - z
             h_left, h_right = h / 4 - z / 2 + n / 2, h / 4 - z / 2 - n / 2
             length, beyond = length / 2, share >= 0.5
@@ -188,8 +195,14 @@ class BrownianPath:
             reached = torch.where(goes, reached + left, reached)
             w, h = torch.where(goes, right, left), torch.where(goes, h_right, h_left)
             node, share = 2 * node + beyond, 2 * share - beyond.to(share.dtype)
-        r, d = share[..., None].to(self.dtype), length[..., None].to(self.dtype)
+        r, d = share[..., None], length[..., None]
         return (
             reached + r * w + 6 * r * (1 - r) * h,
             area + d * (r * reached + r * r / 2 * w + (3 - 2 * r) * r * r * h),
         )
+
+
+def _dyadic(share: Tensor, size: Tensor) -> Tensor:
+    """Shares of a cell, those at a node of the tree but for the rounding of times, that many lengths large, moved there."""
+    node = (share * 2**DEPTH).round() * 2.0**-DEPTH
+    return torch.where((share - node).abs() <= 4 * torch.finfo(share.dtype).eps * (1 + size), node, share)

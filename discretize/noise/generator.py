@@ -20,6 +20,7 @@ from ctrnn import checks
 __all__ = [
     "KEY_COLUMNS",
     "Seed",
+    "check_no_seed",
     "fresh_keys",
     "key_columns",
     "keys_of",
@@ -85,6 +86,12 @@ def fresh_keys(seed: Seed, batch: int) -> Tensor:
     if not checks.holds(seed >= 0):
         raise ValueError(f"`seed` must have keys of at least 0, got {int(seed.min())}.")
     return seed
+
+
+def check_no_seed(seed: object) -> None:
+    """Refuse a seed where nothing is drawn."""
+    if seed is not None:
+        raise ValueError("`seed` is of noise, and here is none; a field has it by `ctrnn.Noisy(field, ctrnn.Noise(sigma))`.")
 
 
 def key_columns(keys: Tensor) -> Tensor:

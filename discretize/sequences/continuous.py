@@ -13,11 +13,15 @@ from ctrnn.calls import answered
 from ctrnn.inputs.held import FORWARD
 from discretize.graphs import scanned, whole
 from discretize.kernels.eligibility import Fused
-from discretize.sequences.module import FieldModule, Lengths, Start, check_no_lengths
+from discretize.noise.brownian import BrownianPath
+from discretize.noise.generator import Seed, fresh_keys, keys_of
+from discretize.sequences.module import FieldModule, Lengths, Sequences, Start, check_no_lengths
+from discretize.sequences.noise import address_columns
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Settings
 from discretize.solve import solve
+from discretize.solvers.stochastic import solve_path
 from discretize.steps.step import Step
 from discretize.steps.stochastic import check_noise
 from discretize.trajectory import Trajectory
@@ -34,7 +38,8 @@ class ContinuousRNN(FieldModule):
              min_step, first_step, progress, fused, on_failure as for `integrate`; hold, open_interval, batch_first as for
              `DiscreteRNN`. path: "held"; or "linear" or "hermite", through the samples at their stamps, which are the knots: `ts`
              has one for each sample, output k is the state at ts[k], the first one is h_0, and nothing that comes later is seen.
-    Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None), as for `DiscreteRNN`; without ts a sample takes 1.
+    Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, seed=None), as for `DiscreteRNN`; without ts a sample takes 1.
+             seed: keys, a whole number or None, by which noise is that of a `DiscreteRNN` with as short steps.
              rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
     Shape:   as for `DiscreteRNN`.
     Raises:  TypeError, ValueError for what does not fit; SolverError for a solve that fails.
@@ -65,30 +70,52 @@ class ContinuousRNN(FieldModule):
         self.path = checks.one_of("path", path, PATHS)
         if path != "held" and self.hold != FORWARD:
             raise ValueError(f"`hold` and `open_interval` are for held samples, and `path` is {path!r}.")
-        check_noise(field, f"method={method!r}" if isinstance(method, str) else method)
         bounds = (max_num_steps, min_step, first_step)
         self.settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
+        self.settings.check_noise(field)
         self.stats: dict[str, Any] = {}
 
     @answered
     @whole
     def trajectory(
-        self, x: Tensor | PackedSequence, h_0: Start = None, ts: Tensor | None = None, lengths: Lengths = None
+        self,
+        x: Tensor | PackedSequence,
+        h_0: Start = None,
+        ts: Tensor | None = None,
+        lengths: Lengths = None,
+        seed: Seed | BrownianPath = None,
     ) -> Trajectory:
-        """The solve behind `rnn(x, h_0, ts, lengths)`: whole states at the edges of the samples, hs (time + 1, batch, state), or
-        at their stamps where the path goes through them; time first, and by `trajectory(t)` at any times between, shared or
-        (n, batch). One sequence is a batch of one."""
+        """The solve behind `rnn(x, h_0, ts, lengths, seed=seed)`: whole states at the edges of the samples, hs (time + 1, batch,
+        state), or at their stamps where the path goes through them; time first, and by `trajectory(t)` at any times between,
+        shared or (n, batch). One sequence is a batch of one."""
         if isinstance(x, PackedSequence):
             check_no_lengths(lengths)
             x, lengths = pad_packed_sequence(x, self.batch_first)
-        (xs, h0, edges, ragged), _ = self._read(x, h_0, ts, lengths)
-        return self._solved(self.field, xs, h0[0], edges, ragged)
+        given, _ = self._read(x, h_0, ts, lengths)
+        return self._solved(self.field, self._with_noise(given, seed), given.h0[0], given.edges, given.ragged)
+
+    @property
+    def noisy(self) -> bool:  # type: ignore[override]
+        return self.settings.noisy
+
+    def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
+        if not self.noisy:
+            return super()._with_noise(given, seed)
+        if isinstance(seed, BrownianPath):
+            raise ValueError("`seed` is a path; give keys, or a whole number, or take `integrate`, which reads paths.")
+        return torch.cat([given.xs, address_columns(fresh_keys(seed, given.xs.shape[1]), given.xs)], -1)
 
     def _solved(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
+        xs, address = xs[..., : field.input_size].to(h0.dtype), xs[..., field.input_size :]
         path = PATHS[self.path].unchecked(xs, self._knots(xs, ragged) if edges is None else edges)
         if len(path.knots) < 2:
             raise ValueError(f"A {self.path} path needs at least two samples, got 1.")
-        solved = solve(field, path, h0, path.knots, self.settings)
+        seed = None
+        if self.noisy and len(h0):
+            # Without an address in a stack of layers, each of which draws its own.
+            keys, first = (None, 0) if not address.shape[-1] else (keys_of(address[0, :, :-1]), address[0, :, -1].long().cpu())
+            seed = solve_path(keys, path.knots, field.noise_channels, h0, first)
+        solved = solve(field, path, h0, path.knots, self.settings, seed=seed)
         self.stats = solved.stats
         return solved
 

@@ -27,7 +27,6 @@ from discretize.sequences.noise import address_columns, address_of
 from discretize.sequences.ragged import Ragged
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.sequences.stamps import reversed_edges
-from discretize.steps.stochastic import StochasticStep
 
 __all__ = ["Layers"]
 
@@ -90,8 +89,12 @@ class Layers(SequenceModule):
     def _fits_a_graph(self, x: Any) -> bool:
         return all(module._fits_a_graph(x) for row in self._rows() for module in row)
 
+    @property
+    def noisy(self) -> bool:  # type: ignore[override]
+        return any(module.noisy for row in self._rows() for module in row)
+
     def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
-        if not any(isinstance(getattr(module, "step", None), StochasticStep) for row in self._rows() for module in row):
+        if not self.noisy:
             return super()._with_noise(given, seed)
         if isinstance(seed, BrownianPath):
             raise ValueError("`seed` is a path, and each layer has noise of its own; give keys, or a whole number.")
@@ -102,8 +105,7 @@ class Layers(SequenceModule):
         xs, places = xs.to(h0.dtype), count(1)
 
         def given(xs: Tensor, module: Rnn) -> Tensor:
-            noisy = isinstance(getattr(module, "step", None), StochasticStep)
-            return torch.cat([xs, address_of(address, next(places))], -1) if noisy else xs
+            return torch.cat([xs, address_of(address, next(places))], -1) if module.noisy else xs
 
         lengths = None if ragged is None else ragged.lengths
         backwards = None if edges is None or not self.bidirectional else reversed_edges(edges, lengths)

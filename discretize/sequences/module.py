@@ -19,8 +19,7 @@ from ctrnn.fields.field import check_field, check_input, check_like_field, check
 from ctrnn.inputs.held import Hold
 from ctrnn.inputs.samples import checked_samples
 from discretize.noise.brownian import BrownianPath
-from discretize.noise.generator import Seed, fresh_keys
-from discretize.sequences.noise import check_no_seed
+from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, packed_as, padded
 from discretize.sequences.stamps import sample_edges
@@ -47,6 +46,7 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
     num_layers, bidirectional = 1, False
     num_states = 1  # num_layers * num_directions
     reads_at_the_end = False  # of a sample's interval, and not all the while
+    noisy = False  # whether a call draws noise, and xs has columns of its address
 
     def __init__(self, hold: str, open_interval: float | None, batch_first: bool) -> None:
         super().__init__()

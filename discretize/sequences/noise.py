@@ -24,7 +24,6 @@ __all__ = [
     "address_columns",
     "address_of",
     "addressed",
-    "check_no_seed",
     "given_samples",
     "keyed_samples",
     "run_noisy",
@@ -58,7 +57,7 @@ def addressed(
             raise ValueError(
                 f"`seed` is a path of {path.units} units, and the field has {field.noise_channels} Brownian motions."
             )
-        share = torch.arange(substeps) / substeps
+        share = torch.arange(substeps, dtype=torch.float64) / substeps
         fine = edges[:-1, None] + share.reshape(-1, *[1] * (edges.dim() - 1)) * edges.diff(dim=0)[:, None]
         found = path.increments(torch.cat([fine.flatten(0, 1), edges[-1:]]).detach())[: 1 + step.reads_integral]
         columns += [each.to(columns[1]).unflatten(0, (time, substeps)).transpose(1, 2).flatten(2) for each in found]
@@ -81,12 +80,6 @@ def address_of(address: Tensor, place: int) -> Tensor:
     """Return the columns of another noise of the same samples, that of a layer."""
     keys = other_keys(keys_of(address[..., :-1]), place)
     return torch.cat([key_columns(keys).to(address), address[..., -1:]], -1)
-
-
-def check_no_seed(seed: object) -> None:
-    """Refuse a seed where nothing is drawn."""
-    if seed is not None:
-        raise ValueError("`seed` is of noise, and here is none; a field has it by `ctrnn.Noisy(field, ctrnn.Noise(sigma))`.")
 
 
 def run_noisy(

@@ -75,8 +75,12 @@ class DiscreteRNN(FieldModule):
         self.substeps, self.fused = checks.positive_size("substeps", substeps), is_fused("fused", fused)
         self.stats: dict[str, Any] = {}
 
+    @property
+    def noisy(self) -> bool:  # type: ignore[override]
+        return isinstance(self.step, StochasticStep)
+
     def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
-        if not isinstance(self.step, StochasticStep):
+        if not self.noisy:
             return super()._with_noise(given, seed)
         return self._addressed(given.xs, seed, given.edges)
 

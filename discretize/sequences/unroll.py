@@ -18,9 +18,9 @@ from discretize.graphs import whole
 from discretize.kernels.choose import run_sequence
 from discretize.kernels.eligibility import Fused, is_fused
 from discretize.noise.brownian import BrownianPath
-from discretize.noise.generator import Seed
+from discretize.noise.generator import Seed, check_no_seed
 from discretize.sequences.cell import DiscreteCell
-from discretize.sequences.noise import addressed, check_no_seed, run_noisy
+from discretize.sequences.noise import addressed, run_noisy
 from discretize.solvers.engine import SolverStats
 from discretize.steps.stochastic import StochasticStep
 from discretize.trajectory import Trajectory

@@ -45,6 +45,7 @@ class FixedEngine(Engine):
     Raises:  Failure for a state that is not finite.
     """
 
+    hint = "Take shorter steps (`max_step`), or a method that chooses its own, such as dopri5."
     on_device = True  # whether the length of a step of all samples has to be where the states are
 
     def __init__(self, max_step: float | None) -> None:
@@ -84,7 +85,7 @@ class FixedEngine(Engine):
             length = float(segment.lengths[sample % len(segment.lengths)])
             raise Failure(
                 cause=f"the state became {float(h[sample, unit])} with steps of {length / num_steps(length, self.max_step):.3g}",
-                hint="Take shorter steps (`max_step`), or a method that chooses its own, such as dopri5.",
+                hint=self.hint,
                 time=segment.when(length, sample), sample=sample, unit=unit, edge=segment.number,
             )  # fmt: skip
 
@@ -143,7 +144,7 @@ class StepEngine(FixedEngine):
 
     def step(self, segment: Segment, begin: Tensor, dt: Tensor, h: Tensor) -> Tensor:
         t = segment.time(begin)
-        length = dt.to(device=h.device, dtype=h.dtype) if dt.dim() or dt.requires_grad else float(dt)
+        length = self.length(dt, h)
         if segment.chain.speed is not None:
             length = length * segment.speed_at(t, h)
         try:
@@ -154,3 +155,7 @@ class StepEngine(FixedEngine):
             raise Failure(cause=error.cause, hint=error.hint, time=at, sample=error.sample, unit=error.unit) from error
         self.counts.call(cost, len(h))
         return h
+
+    def length(self, dt: Tensor, h: Tensor) -> float | Tensor:
+        """Convert dt to what `Step.advance` takes."""
+        return dt.to(device=h.device, dtype=h.dtype) if dt.dim() or dt.requires_grad else float(dt)
