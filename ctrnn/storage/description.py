@@ -1,6 +1,7 @@
 r"""A model as words and numbers, and back: its class by name, and what its constructor was given.
 
     {"class": "ctrnn.PowerDecay", "exponent": 2.0}
+    {"class": "ctrnn.TanhCandidate", ..., "parametrizations": {"weight_h": [{"class": "ctrnn.ZeroDiagonal"}]}}
 
 What a constructor takes by a name is looked up by that name on the object. So it is for every public class here, and for a class
 of a user that keeps what it is given, once it is `known`. "parts" are those that took the place of one that the constructor had
@@ -16,11 +17,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from ctrnn.calls import handed_on
+from ctrnn.fields.connectivity import Dale, Mask
 from ctrnn.fields.noise import ColoredInput, Noise
 from ctrnn.fields.parts import WeightSettings
 from ctrnn.fields.rates import LearnedConstant
+from ctrnn.storage.parametrizations import described_parametrizations, is_parametrized_within, register
 
 __all__ = ["Known", "described", "rebuilt"]
 
@@ -29,7 +33,7 @@ Known = Mapping[str, type]
 # What may be made of a description: public classes that descend from these. The second package stands right of this one: it is
 # looked up by the file's word, and never imported by a line here.
 ROOTS = {
-    "ctrnn": ("VectorField", "Part", "Decay", "Synapses", "Noise"),
+    "ctrnn": ("VectorField", "Part", "Decay", "Synapses", "Noise", "Dale", "Mask", "LowRank", "ZeroDiagonal", "SpectralRadius"),
     "discretize": (
         "Step",
         "Checkpointed",
@@ -50,7 +54,7 @@ ROOTS = {
 OF_TORCH = ("Linear", "LayerNorm", "Dropout", "Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "Sequential")
 NOT_KEPT = ("dtype", "device", "generator")  # of the weights, which have them, and of how they were drawn
 OURS = ("torch.nn", *ROOTS)
-TAKEN = ("args", "parts")  # keys of a description
+TAKEN = ("args", "parts", "parametrizations")  # keys of a description
 DEEPEST = 64
 WAY_OUT = (
     "Give `known={{'{name}': {name}}}` for a class that keeps each argument of its constructor under the argument's name, or "
@@ -66,16 +70,22 @@ def described(value: object, known: Known, where: str = "model") -> Any:
         return [described(item, known, f"{where}[{k}]") for k, item in enumerate(value)]
     if isinstance(value, Tensor):
         return {"numbers": value.detach().to("cpu", torch.float64).tolist()}
-    name = _name_of(type(value), known)
+    if isinstance(value, dict) and value.keys() == {"shape"}:
+        return value
+    own = type_before_parametrizations(value) if isinstance(value, nn.Module) else type(value)
+    name = _name_of(own, known)
     if name is None:
-        kind = type(value).__name__
+        kind = own.__name__
         raise TypeError(f"`{where}` is of the class {kind}, which a file cannot name. {WAY_OUT.format(name=kind)}")
-    given = {argument: _argument(value, argument, where) for argument in _arguments(type(value))}
+    given = {argument: _argument(value, argument, where) for argument in _arguments(own)}
     words = {"class": name} | {key: described(item, known, f"{where}.{key}") for key, item in given.items()}
     if isinstance(value, nn.Module):
         made = dict(rebuilt(words, known).named_children())
-        others = {key: part for key, part in value.named_children() if key not in given and type(part) is not type(made.get(key))}
+        others = {key: part for key, part in value.named_children() if key not in given and _replaced(part, made.get(key))}
+        others.pop("parametrizations", None)
         words |= {"parts": {key: described(part, known, f"{where}.{key}") for key, part in others.items()}} if others else {}
+        computed = described_parametrizations(value, lambda part, place: described(part, known, f"{where}.{place}"))
+        words |= {"parametrizations": computed} if computed else {}
     return words
 
 
@@ -92,8 +102,10 @@ def rebuilt(description: object, known: Known, deep: int = 0) -> Any:
         return description
     if description.keys() == {"numbers"}:
         return _numbers(description["numbers"])
+    if description.keys() == {"shape"}:
+        return torch.ones(description["shape"], device="meta")  # of a tensor that comes with the weights
     kind = _class_of(description.get("class"), known)
-    given = {key: rebuilt(item, known, deep + 1) for key, item in description.items() if key not in ("class", "parts")}
+    given = {key: rebuilt(item, known, deep + 1) for key, item in description.items() if key not in ("class", *TAKEN[1:])}
     placed, parts = given.pop("args", []), description.get("parts", {})
     try:
         # Sizes may be anything that a file says: no memory is taken before they are compared with the weights that are there.
@@ -103,9 +115,16 @@ def rebuilt(description: object, known: Known, deep: int = 0) -> Any:
             if key not in made._modules:
                 raise ValueError(f"it has no part {key!r}")
             setattr(made, key, rebuilt(part, known, deep + 1))
+        with torch.device("meta"):
+            register(made, description.get("parametrizations", {}), lambda part: rebuilt(part, known, deep + 1))
         return made
     except Exception as error:  # of a constructor, given what it never expected
         raise ValueError(f"no {kind.__name__} can be made as it says: {error}") from error
+
+
+def _replaced(part: nn.Module, made: nn.Module | None) -> bool:
+    """Whether a part is another than the constructor makes, or has weights that are computed."""
+    return type(part) is not type(made) or is_parametrized_within(part)
 
 
 def _name_of(kind: type, known: Known) -> str | None:
@@ -176,9 +195,12 @@ def _argument(owner: Any, name: str, where: str) -> Any:
         return torch.full_like(owner.flow(torch.empty(0), torch.empty(0)), 0.5)  # in place of rates that come with the weights
     if name == "sigma" and isinstance(owner, Noise | ColoredInput):
         return torch.full_like(owner.sigma, 0.5)  # likewise
+    if isinstance(owner, Dale | Mask) and isinstance(value := getattr(owner, name), Tensor):
+        return {"shape": list(value.shape)}
     if name == "bias" and not isinstance(getattr(owner, name, None), bool):
-        return any(key.rpartition(".")[2] == name for key, _ in owner.named_parameters())
-    if name in KEPT and _package(type(owner)) in OURS:
+        names = (key.removesuffix(".original").rpartition(".")[2] for key, _ in owner.named_parameters())
+        return name in names
+    if name in KEPT and _package(type_before_parametrizations(owner) if isinstance(owner, nn.Module) else type(owner)) in OURS:
         return KEPT[name](owner)
     for keeper in (owner, getattr(owner, "settings", None)):
         if hasattr(keeper, name):
