@@ -60,7 +60,7 @@ def sequence(
     field: VectorField, step: discretize.Step, x: Tensor, h_0: Tensor, ts: Tensor | None = None, **how: object
 ) -> Callable[[bool], tuple[Results, dict]]:
     """A `DiscreteRNN`'s states, and the gradients of a loss that tells samples, times and units apart to all that learns."""
-    of_call = {name: how.pop(name) for name in ("lengths", "reset") if name in how}
+    of_call = {name: how.pop(name) for name in ("lengths", "reset", "seed") if name in how}
 
     def run(fused: bool) -> tuple[Results, dict]:
         rnn = discretize.DiscreteRNN(field, step, fused=fused, allow_overshoot=True, **how)

@@ -52,6 +52,7 @@ from discretize.kernels.record.program import Program, StepModule, Writer, weigh
 from discretize.kernels.record.stored import Recorder
 from discretize.kernels.registry import ROUNDING, by_steps, kernel_of, known, remember, uses_of
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, triton_reason, writer
+from discretize.noise.increments import KeyedIncrements, NoiseInput
 from discretize.solvers.detached import ModuleSettings
 from discretize.steps.step import Step
 
@@ -152,11 +153,15 @@ def _found(
 ) -> tuple[tuple[Tensor, ...], SequenceKernel | str]:
     """The tensors of a field and a step, and the kernel of their code, or why there is none."""
     request = (engine.name, id(step), *wanted.values(), h0.dtype, h0.device, torch.get_default_dtype())
-    mapped = maps_networks()
-    if not mapped and (entry := known(field, request, wait)):
+    mapped, owner = maps_networks(), field
+    if isinstance(field, NoiseInput):  # which lives for a call; the field that it drives is remembered
+        owner, request = field.field, (*request, *field.kind)
+    if not mapped and (entry := known(owner, request, wait)):
         return entry.attributes.tensors, tangent_reason(entry.attributes.tensors) or entry.kernel
-    module, guards = StepModule(field, step), Guards(field)
-    attributes = attributes_of(module, guards=guards)
+    module, guards = StepModule(field, step), Guards(owner)
+    attributes = attributes_of(module, guards=guards if owner is field else None)
+    if owner is not field:
+        attributes_of(StepModule(owner, step), guards=guards)
     if isinstance(attributes, str):
         return (), attributes
     weights = attributes.tensors
@@ -169,7 +174,7 @@ def _found(
     uses = uses_of(field, StepModule, type(step))
     kernel = _kernel(engine, module, attributes, wanted, h0.dtype, guards=guards, uses=uses, wait=wait)
     if not mapped:
-        remember(field, request, guards, attributes, kernel, uses)
+        remember(owner, request, guards, attributes, kernel, uses)
     return weights, kernel
 
 
@@ -419,6 +424,8 @@ def _disagreement(kernel: SequenceKernel, module: StepModule, dtype: torch.dtype
     sizes = ((3, 3, field.input_size), (3, field.state_size), (3, 3, 1), (3, 3, field.state_size))
     xs, h0, lengths, weight = (torch.rand(size, generator=dice, dtype=dtype).to(field.device) - 0.5 for size in sizes)
     xs[:, 0], h0[0] = xs[:, 0].abs(), h0[0].abs()  # a sample at which logarithms and roots are numbers
+    if isinstance(field, KeyedIncrements):
+        xs = field.with_places(xs, dice)
     given = [
         xs.to(stored).requires_grad_(kernel.moves["x"]),
         h0.requires_grad_(),

@@ -11,6 +11,7 @@ Source:  Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy a
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ __all__ = [
     "philox",
 ]
 
+Word = Any  # a tensor or a number
 Seed = int | Tensor | None  # (batch,) keys, or what they are made of; None: drawn from torch's generator
 
 WORD = (1 << 32) - 1
@@ -43,8 +45,8 @@ KEY_BITS = 21
 KEY_COLUMNS = 3
 
 
-def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return four words of 32 bits; words are int64 tensors from 0 to 2^32 - 1, which broadcast."""
+def philox(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return four words of 32 bits; words are int64 tensors from 0 to 2^32 - 1, which broadcast, or numbers."""
     a, b, c, d = counter
     low, high = key
     for _ in range(ROUNDS):
@@ -64,9 +66,7 @@ def noise_keys(seed: int, batch: int) -> Tensor:
     """
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"`seed` must be a whole number, got {seed!r}; keys, one for each sample, are an int64 tensor.")
-    number, zero = torch.arange(checks.size("batch", batch)), torch.zeros((), dtype=torch.int64)
-    low, high = (torch.tensor(part & WORD) for part in (seed, seed >> 32))
-    a, b, *_ = philox((number, zero, zero, zero + KEYS), (low, high))
+    a, b, *_ = philox((torch.arange(checks.size("batch", batch)), 0, 0, KEYS), (seed & WORD, seed >> 32 & WORD))
     return a << 31 | b >> 1
 
 
@@ -108,8 +108,7 @@ def keys_of(columns: Tensor) -> Tensor:
 
 def other_keys(keys: Tensor, place: int) -> Tensor:
     """Return other keys of the same samples, those of a layer."""
-    zero = torch.zeros_like(keys)
-    low, high, *_ = philox((zero + place, zero, zero, zero + LAYERS), (keys & WORD, keys >> 32))
+    low, high, *_ = philox((place, 0, 0, LAYERS), (keys & WORD, keys >> 32))
     return low << 31 | high >> 1
 
 
@@ -126,9 +125,9 @@ def normals_of_columns(columns: Tensor, node: Tensor, width: int) -> Tensor:
 
     Shape:   columns (..., 4), node (..., 1) -> (..., width).
     """
-    units = _units(width, columns.device).to(columns.dtype)
-    # Whole numbers have no derivative, and torch would ask for that of an operation of its own.
-    return _in_order(torch.ops.ctrnn.normal_quarters(*columns.detach().split(1, -1), node.detach(), units), width)
+    low, middle, high, cell = columns.to(torch.int64).split(1, -1)
+    keys = low + (middle << KEY_BITS) + (high << 2 * KEY_BITS)
+    return _in_order(_quarters(keys, cell, node.to(torch.int64), _units(width, columns.device), columns.dtype), width)
 
 
 def _units(width: int, device: torch.device) -> Tensor:
@@ -141,8 +140,7 @@ def _in_order(quarters: tuple[Tensor, ...], width: int) -> Tensor:
 
 
 def _quarters(keys: Tensor, cell: Tensor, node: Tensor, unit: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    zero = torch.zeros_like(unit)
-    words = philox((unit, cell, node, zero), (keys & WORD, keys >> 32))
+    words = philox((unit, cell, node, 0), (keys & WORD, keys >> 32))
     found = list[Tensor]()
     for one, other in (words[:2], words[2:]):
         size, angle = (-2 * torch.log(_uniform(one, dtype))).sqrt(), 2 * math.pi * _uniform(other, dtype)
@@ -153,25 +151,3 @@ def _quarters(keys: Tensor, cell: Tensor, node: Tensor, unit: Tensor, dtype: tor
 def _uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
     # In float32 the largest are rounded to 1, whose logarithm is 0.
     return word.to(dtype) * 2.0**-32 + 2.0**-33
-
-
-@torch.library.custom_op("ctrnn::normal_quarters", mutates_args=())
-def normal_quarters(
-    low: Tensor, middle: Tensor, high: Tensor, cell: Tensor, node: Tensor, unit: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The numbers of four units, one in each quarter, from columns (..., 1) and units (quarter,) -> (..., quarter) each.
-
-    An operation of torch's library, so that kernels find it in what they record.
-    """
-    parts = [part.to(torch.int64) for part in (low, middle, high)]
-    keys = parts[0] + (parts[1] << KEY_BITS) + (parts[2] << 2 * KEY_BITS)
-    one, two, three, four = _quarters(keys, cell.to(torch.int64), node.to(torch.int64), unit.to(torch.int64), low.dtype)
-    return one, two, three, four
-
-
-@normal_quarters.register_fake
-def _(
-    low: Tensor, middle: Tensor, high: Tensor, cell: Tensor, node: Tensor, unit: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    found = low + node + unit
-    return found, torch.empty_like(found), torch.empty_like(found), torch.empty_like(found)

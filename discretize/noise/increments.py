@@ -1,7 +1,7 @@
 r"""Give a noisy field the increments of its Brownian motion: columns beside its input, which go with each sample.
 
     given     dW, and int (W - W(start)) dt where the step reads it, as numbers
-    keyed     a key, a cell and the terms of `cell_terms`, from which the numbers are drawn where they are used: in a kernel too
+    keyed     a key, a cell and which of its parts, from which the numbers are drawn where they are used: in a kernel too
 
 Steps for noise find them by `NoiseInput.increments`.
 """
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from ctrnn import VectorField
 from ctrnn.fields.parts import affine
-from discretize.noise.generator import KEY_COLUMNS, normals_of_columns
+from discretize.noise.generator import KEY_COLUMNS, key_columns
+from discretize.noise.operation import PLACE, cell_increments
 
 __all__ = ["ADDRESS", "GivenIncrements", "KeyedIncrements", "NoiseInput"]
 
@@ -43,6 +44,11 @@ class NoiseInput(VectorField):
         Shape:   (..., projected + columns) -> (..., channels).
         """
 
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What it is beside its field."""
+        return type(self), self.columns
+
     def own(self, projected: Tensor) -> Tensor:
         """Return what the field itself reads."""
         return projected[..., : -self.columns]
@@ -61,23 +67,26 @@ class GivenIncrements(NoiseInput):
 
 
 class KeyedIncrements(NoiseInput):
-    """The columns are a key in three parts, a cell, and of each term its node and its coefficients."""
+    """The columns are a place, see `cell_increments`, and the lengths by which a cell's increments are multiplied, one each."""
 
-    def __init__(self, field: VectorField, terms: int, integral: bool) -> None:
-        super().__init__(field, ADDRESS + terms * (3 if integral else 2))
-        self.terms, self.integral = terms, integral
+    def __init__(self, field: VectorField, parts: int, integral: bool) -> None:
+        super().__init__(field, PLACE + 1 + integral)
+        self.parts, self.integral = parts, integral
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        return *super().kind, self.parts
+
+    def with_places(self, xs: Tensor, dice: torch.Generator) -> Tensor:
+        """Put places beside samples of any numbers, some with the cell of the step before: to run code on a few numbers."""
+        (time, batch, _), own = xs.shape, self.field.input_size
+        keys = key_columns(torch.randint(1 << 62, (batch,), generator=dice)).expand(time, -1, -1)
+        cell, part = torch.arange(time) // 2, torch.arange(time) % self.parts
+        places = torch.cat([keys, *(each[:, None, None].expand(-1, batch, 1) for each in (cell, part))], -1)
+        return torch.cat([xs[..., :own], places.to(xs), xs[..., own + PLACE :]], -1)
 
     def increments(self, projected: Tensor) -> tuple[Tensor, Tensor | None]:
-        columns, width = projected[..., -self.columns :], self.field.noise_channels
-        address, rest = columns[..., :ADDRESS], columns[..., ADDRESS:]
-        w: Tensor | None = None
-        integral: Tensor | None = None
-        for term in rest.split(3 if self.integral else 2, -1):
-            numbers = normals_of_columns(address, term[..., :1], width)
-            of_w = term[..., 1:2] * numbers
-            w = of_w if w is None else w + of_w
-            if self.integral:
-                of_integral = term[..., 2:3] * numbers
-                integral = of_integral if integral is None else integral + of_integral
-        assert w is not None
-        return w, integral
+        columns = projected[..., -self.columns :]
+        found = cell_increments(columns[..., :PLACE], self.parts, self.integral, self.field.noise_channels)
+        w, *z = (columns[..., PLACE + k, None] * found[..., k, :] for k in range(1 + self.integral))
+        return w, z[0] if z else None

@@ -51,7 +51,7 @@ def addressed(
     path = seed if isinstance(seed, BrownianPath) else None
     time, batch = xs.shape[:2]
     own_seed = seed.keys if isinstance(seed, BrownianPath) else seed
-    columns = [xs, address_columns(fresh_keys(own_seed, batch), xs)]
+    columns = [xs, *_address(fresh_keys(own_seed, batch), xs)]
     if path is not None:
         if path.units != field.noise_channels:
             raise ValueError(
@@ -66,6 +66,10 @@ def addressed(
 
 def address_columns(keys: Tensor, xs: Tensor) -> Tensor:
     """Return the keys (batch,) and the cells of samples xs (time, batch, input) as columns (time, batch, 4)."""
+    return torch.cat(_address(keys, xs), -1)
+
+
+def _address(keys: Tensor, xs: Tensor) -> list[Tensor]:
     time, batch = xs.shape[:2]
     if time >= 1 << 24:
         raise ValueError(
@@ -73,7 +77,7 @@ def address_columns(keys: Tensor, xs: Tensor) -> Tensor:
         )
     like = xs.new_zeros((), dtype=torch.float32 if xs.dtype in HALF else xs.dtype)
     cells = torch.arange(time).to(like)[:, None, None].expand(-1, batch, 1)
-    return torch.cat([key_columns(keys).to(like).expand(time, -1, -1), cells], -1)
+    return [key_columns(keys).to(like).expand(time, -1, -1), cells]
 
 
 def address_of(address: Tensor, place: int) -> Tensor:
@@ -127,16 +131,12 @@ def keyed_samples(
     assert is_power_of_two(substeps)
     if substeps > MOST_PARTS:
         raise ValueError(f"There is noise for at most {MOST_PARTS} substeps, got {substeps}.")
-    terms, root = cell_terms(substeps, integral), _root(dt)
-    parts = [address.repeat_interleave(substeps, 0)]
-    whole = torch.as_tensor(dt, dtype=xs.dtype, device=xs.device)
-    for k in range(terms.nodes.shape[1]):
-        parts.append(_spread(terms.nodes[:, k], torch.ones_like(whole), xs))
-        parts.append(_spread(terms.of_w[:, k], _as(root, xs), xs))
-        if integral:
-            parts.append(_spread(terms.of_integral[:, k], _as(root, xs) * whole, xs))
-    driven = KeyedIncrements(field, terms.nodes.shape[1], integral)
-    return NoisySamples(driven, torch.cat([xs.repeat_interleave(substeps, 0), *parts], -1), _shared(dt, substeps))
+    sizes, root = (len(xs) * substeps, xs.shape[1], 1), _as(_root(dt), xs)
+    part = torch.arange(substeps).to(xs).repeat(len(xs))[:, None, None]
+    lengths = [_repeated(each, substeps) for each in [root, root * _as(dt, xs)][: 1 + integral]]
+    columns = [part.expand(sizes), *(torch.broadcast_to(each, sizes) for each in lengths)]
+    every = torch.cat([*(_repeated(each, substeps) for each in (xs, address)), *columns], -1)
+    return NoisySamples(KeyedIncrements(field, substeps, integral), every, _shared(dt, substeps))
 
 
 def given_samples(
@@ -199,15 +199,8 @@ def _as(value: float | Tensor, like: Tensor) -> Tensor:
     return torch.as_tensor(value, dtype=like.dtype, device=like.device)
 
 
-def _spread(numbers: Tensor, factor: Tensor, xs: Tensor) -> Tensor:
-    """Numbers (substeps,) times a factor, () or (time, 1 or batch, 1): (time substeps, batch, 1)."""
-    time, batch = xs.shape[:2]
-    found = numbers.to(xs)[None, :, None, None] * (factor[:, None] if factor.dim() else factor)
-    return found.expand(time, -1, batch, 1).flatten(0, 1)
-
-
 def _repeated(value: Tensor, substeps: int) -> Tensor:
-    return value.repeat_interleave(substeps, 0) if value.dim() else value
+    return value.repeat_interleave(substeps, 0) if value.dim() and substeps > 1 else value
 
 
 def _shared(dt: float | Tensor, substeps: int) -> float | Tensor:

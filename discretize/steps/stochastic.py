@@ -115,6 +115,7 @@ class Milstein(StochasticStep):
     order = 1
     strong_order = 1.0
     evaluations = 1
+    tangents = 1
     of = "diagonal"
     variance = "2/(2 - dt)"
 

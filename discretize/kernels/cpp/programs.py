@@ -21,6 +21,7 @@ from discretize.kernels.cpp.rows import Written
 from discretize.kernels.record.program import Program
 
 __all__ = [
+    "NOISE",
     "PRODUCTS",
     "REALS",
     "SOURCES",
@@ -38,7 +39,7 @@ __all__ = [
 
 
 SOURCES = Path(__file__).parent / "source"
-PRODUCTS = Source(SOURCES / "shared_products.cpp")
+PRODUCTS, NOISE = Source(SOURCES / "shared_products.cpp"), Source(SOURCES / "shared_noise.cpp")
 REALS = {torch.float32: "float", torch.float64: "double"}
 
 
@@ -49,7 +50,10 @@ class ProgramStructure(Structure):
         *((name, c_size_t) for name in ("sizes", "kept_values", "vectors", "matrices", "products", "forth")),
         *((name, c_void_p) for name in ("size", "kept_widths", "vector_widths", "depths", "widths", "product")),
         *((name, c_void_p) for name in ("vector", "matrix")),
-        *((name, c_void_p) for name in ("multiply", "outer", "forward", "backward", "columns", "lane_flow", "lane_return")),
+        *(
+            (name, c_void_p)
+            for name in ("multiply", "outer", "increments", "forward", "backward", "columns", "lane_flow", "lane_return")
+        ),
         ("lane_sums", c_size_t),
     ]
 
@@ -70,6 +74,8 @@ def functions_of(program: Program[Written], dtype: torch.dtype) -> dict[str, int
     else:
         passes = ("forward", "backward", *(["columns"] if program.written.columns else []))
         names = {PRODUCTS: ("multiply", "outer"), written: passes}
+        if "Increments" in program.written.text:
+            names[NOISE] = ("increments",)
     found = {source: library(source, {"REAL": REALS[dtype]}) for source in names}
     return {name: ctypes.cast(found[source][f"ctrnn_{name}"], c_void_p).value or 0 for source in names for name in names[source]}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from discretize.kernels.cpp.sums import SumAreas
 from discretize.kernels.record.functions import FUNCTIONS, number
@@ -50,6 +51,7 @@ class _Pass:
     units: int | None = None
     placed: dict[Value, tuple[str, bool]] = field(default_factory=dict)
     buffers: list[str] = field(default_factory=list)  # how many numbers a row of each has
+    drawn: dict[tuple[Any, ...], str] = field(default_factory=dict)  # increments of Brownian paths, and their sizes
     lines: list[str] = field(default_factory=list)
 
     def size(self, number: int) -> str:
@@ -116,6 +118,8 @@ class _Pass:
                 self._cat(value)
             elif value.operation == "strided":
                 self._strided(value)
+            elif value.operation == "increments":
+                self._increments(value)
             elif value.operation != "slice":
                 self._reduce(value)
 
@@ -247,6 +251,21 @@ class _Pass:
     def _step(self, stride: int) -> str:
         return f"{'-' if stride < 0 else ''}std::ptrdiff_t({self.size(abs(stride))})"
 
+    def _increments(self, value: Value) -> None:
+        """Those of w and of the integral are drawn at once, into memory that later steps find again."""
+        (columns,), (parts, integral, which) = value.of, value.settings
+        key = columns, parts, integral
+        if key not in self.drawn:
+            self.drawn[key] = f"{self.size(value.width)}, {self.size(parts)}, {str(integral).lower()}"
+            row = f"[&](std::size_t m) -> const real* {{ return {self._row(columns, columns.width)}; }}"
+            self.lines.append(f"drawn{len(self.drawn) - 1}.draw(shared, rows, {row});")
+        found = f"drawn{[*self.drawn].index(key)}.{'wz'[which]}[m]"
+        if value in self.kept:
+            copied = f"copy({found}, {self.target(value)}, {self.size(value.width)});"
+            self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {copied}")
+        else:
+            self.placed[value] = found, False
+
     def _reduce(self, value: Value) -> None:
         to, source, sizes = self.target(value), self.address(value.of[0]), ", ".join(map(self.size, value.settings))
         how = "sums_over" if value.operation == "sum" else "largest_over"
@@ -363,16 +382,17 @@ def _structure(
     made: Sequence[str] = (),
     others: Sequence[str] = (),
 ) -> str:
-    rows = [(f"b{k}", f"rows, {width} + LANES") for k, width in enumerate(done.buffers)]
-    rows += more
+    members = [("Rows", f"b{k}", f"rows, {width} + LANES") for k, width in enumerate(done.buffers)]
+    members += [("Rows", *each) for each in more]
+    members += [("Increments", f"drawn{k}", f"rows, {sizes}") for k, sizes in enumerate(done.drawn.values())]
     lines = [
         f"struct Written{name} final : {name} {{",
         "    const Shared& shared;",
         "    const std::size_t* size;",
-        *(f"    Rows {row};" for row, _ in rows),
+        *(f"    {kind} {member};" for kind, member, _ in members),
         "",
         f"    Written{name}(const Shared& shared, std::size_t rows{arguments})",
-        f"        : shared(shared), size(shared.size.data()){''.join(f', {row}({sizes})' for row, sizes in rows)} {{",
+        f"        : shared(shared), size(shared.size.data()){''.join(f', {member}({sizes})' for _, member, sizes in members)} {{",
         *(f"        {line}" for line in made),
         "    }",
         "",

@@ -204,6 +204,14 @@ def _var(reader: Reader, given: Node, dim: object = None, **settings: Any) -> Va
     return _var_mean(reader, given, dim, **settings)[0]
 
 
+def _increments(reader: Reader, columns: Node, parts: int, integral: bool, width: int) -> Value:
+    of = reader.value(columns)
+    if of.width != reader.sizes(columns)[-1]:
+        raise reader.unknown("a sample has more than one address")
+    made = [reader.values.make("increments", [of], width, (parts, integral, which)) for which in range(1 + integral)]
+    return reader.values.cat(made)
+
+
 # The value of each operation that is not a function of each unit by its own name.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": _add,
@@ -222,6 +230,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "mean": _mean,
     "var": _var,
     "var_mean": _var_mean,
+    "increments": _increments,
     **PRODUCTS,
     **LAYOUT,
 }

@@ -56,11 +56,13 @@ class ProgramValues:
         """Values saved for the backward pass: neither cheap to compute again nor inputs.
 
         And of what the largest was taken: computed again with another rounding, it would be equal to none of the units.
-        Functions of far more numbers than a sample is given are computed again, for they would take more room than time.
+        Functions of far more numbers than a sample is given are computed again, for they would take more room than time. What is
+        made of random numbers alone is saved, for there are fewer of these than numbers.
         """
         most = WIDE * max((value.width for value in self.order if value.operation in GIVEN), default=1)
         done, found, seen = set(self.order), set[Value](), set[Value]()
         compared = {_read(value.of[0]) for value in self.order if value.operation == "amax"}
+        drawn = _drawn(self.order)
         waiting = [*self.ends]
         while waiting:
             value = waiting.pop()
@@ -68,7 +70,7 @@ class ProgramValues:
                 continue
             seen.add(value)
             again = value.operation in (*CHEAP, *LAYOUTS) or (value.by_unit and value.width > most)
-            if value in done and (value in compared or not again):
+            if value in done and (value in compared or value in drawn or not again):
                 found.add(value)
             else:
                 waiting += value.of
@@ -94,6 +96,17 @@ class Phase:
 
 def _read(value: Value) -> Value:
     return _read(value.of[0]) if value.operation in ("slice", "strided") else value
+
+
+def _drawn(order: Iterable[Value]) -> set[Value]:
+    """Random numbers, and functions of each of them and of what is given."""
+    found = set[Value]()
+    for value in order:
+        parts = [part for part in value.of if part in found]
+        others = all(part in found or _read(part).operation in READY for part in value.of)
+        if value.operation == "increments" or (value.by_unit and parts and others):
+            found.add(value)
+    return found
 
 
 def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), stored: frozenset[Value] = frozenset()) -> list[Phase]:

@@ -102,7 +102,10 @@ def is_in_place(node: Node) -> bool:
 
 def operation_name(node: Node) -> str:
     """`add` of torch.ops.aten.add.Tensor: the overloads of an operation do the same."""
-    return str(node.target).removeprefix("aten.").removeprefix("prims.").partition(".")[0]
+    name = str(node.target)
+    for namespace in ("aten.", "prims.", "ctrnn."):
+        name = name.removeprefix(namespace)
+    return name.partition(".")[0]
 
 
 def source_line(node: Node) -> str:

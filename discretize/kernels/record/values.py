@@ -6,6 +6,7 @@ r"""Represent what a recorded step computes for one sample as values over units,
     slice, cat, spread      the layout: some of the units, values one after the other, one number for all units
     strided                 units by steps along axes: some of them out of their order, or more than once
     sum, amax               over the units, or over one axis of three
+    increments              of a Brownian path over a part of a cell, `discretize.noise.operation`: W's, or those of its integral
     any other name          a function of the numbers of each unit, `discretize.kernels.record.functions`
 
 Equal values are one value: what two formulas share is computed once.
@@ -26,6 +27,7 @@ GIVEN = ("x", "h", "dt", "cotangent")
 READY = (*GIVEN, "number", "count", "shared")  # before anything is computed
 REDUCTIONS = ("sum", "amax")
 LAYOUTS = ("slice", "cat", "strided")
+WHOLE = ("affine", "increments", *LAYOUTS, *REDUCTIONS)  # whose numbers are not each of one unit of others
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,7 @@ class Value:
     @property
     def by_unit(self) -> bool:
         """Whether each of its units is a function of the same unit of others."""
-        return self.operation not in (*READY, "affine", *LAYOUTS, *REDUCTIONS)
+        return self.operation not in (*READY, *WHOLE)
 
 
 @dataclass
@@ -105,7 +107,7 @@ class Values:
             rest = of[1] if _is_zero(of[0]) else of[0]
             return rest if rest.width == width else self.make("spread", [rest], width)
         layouts = {tuple(part.width for part in value.of) for value in of if value.operation == "cat"}
-        if len(layouts) == 1 and operation not in ("affine", *LAYOUTS, *REDUCTIONS) and all(map(_falls_apart, of)):
+        if len(layouts) == 1 and operation not in WHOLE and all(map(_falls_apart, of)):
             pieces = list(layouts.pop())
             places = [sum(pieces[:k]) for k in range(len(pieces))]
             return self.cat(

@@ -179,4 +179,21 @@ def power(a, b):
     of_negative = tl.where(whole, tl.where(odd, -size, size), float("nan"))
     return tl.where((b == 0.0) | (a == 1.0), 1.0, tl.where(a < 0.0, of_negative, size))
 
+
+@triton.jit
+def normal(low, middle, high, cell, node, units, quarter):
+    # As discretize/noise/generator.py: Philox4x32-10, and Box and Muller.
+    key, part = low.to(tl.int64) + (middle.to(tl.int64) << 21) + (high.to(tl.int64) << 42), units // quarter
+    zero = (key + units) * 0
+    unit, cell = (zero + units % quarter).to(tl.uint32), (zero + cell.to(tl.int64)).to(tl.uint32)
+    a, b, c, d = tl.philox(zero + key, unit, cell, (zero + node).to(tl.uint32), unit * 0)
+    size, turn = uniform(tl.where(part < 2, a, c)), uniform(tl.where(part < 2, b, d))
+    size = tl.sqrt(-2.0 * tl.where(size < 0.5, tl.log(size), log1p(size - 1.0)))
+    return size * tl.where(part % 2 == 0, tl.cos(6.283185307179586 * turn), tl.sin(6.283185307179586 * turn))
+
+
+@triton.jit
+def uniform(word):
+    return word.to(REAL) * 2.3283064365386963e-10 + 1.1641532182693481e-10
+
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 
 from discretize.kernels.record.values import READY, REDUCTIONS, Value
 from discretize.kernels.record.zones import Unknown
@@ -178,6 +179,8 @@ class Pass:
         if value.operation == "cat":
             part = _part(value, first, width)
             return self.piece(*part, width) if part else self.out.load(self.memory(value), first, width)
+        if value.operation == "increments":
+            return self._increments(value, first, width)
         if value.by_unit or value.operation == "affine":
             return self._function(value, first, width) if value.by_unit else self._affine(value, first, width)
         return self._constant(value, first, width) if value.operation in READY else self._moved(value, first, width)
@@ -237,6 +240,29 @@ class Pass:
         if width > 1 and all(part.width == 1 for part in value.of):
             expression = f"({expression}) + tl.zeros([1, {padded(width)}], REAL)"
         return self.out.named(expression)
+
+    def _increments(self, value: Value, first: int, width: int) -> str:
+        """By the bridge of one halving after the other, as `discretize/noise/brownian.py`."""
+        (columns,), (parts, _, of_integral) = value.of, value.settings
+        *address, part = (self.piece(columns, k, 1) for k in range(columns.width))
+        self.out.columns_of(width)
+        units = f"{first} + c{padded(width)}" if width > 1 else f"{first} + tl.zeros([1, 1], tl.int32)"
+
+        def normal(node: str, deviation: float) -> str:
+            drawn = f"normal({', '.join(address)}, {node}, {units}, {-(-value.width // 4)})"
+            return self.out.named(f"{drawn} * {deviation!r}")
+
+        named, size, length = self.out.named, parts, 1.0
+        w, h = normal("0", 1.0), normal("1", sqrt(1 / 12)) if parts > 1 or of_integral else "0.0"
+        place = named(f"({part}.to(tl.int64) & {parts - 1}) + {parts}")
+        while size > 1:
+            z, n = normal(f"2 * ({place} // {size})", sqrt(length) / 4), "0.0"
+            if size > 2 or of_integral:
+                n = normal(f"2 * ({place} // {size}) + 1", sqrt(length / 12) / 2)
+            size, length = size // 2, length / 2
+            side = named(f"1.0 - 2.0 * ({place} // {size} % 2).to(REAL)")
+            w, h = named(f"0.5 * {w} + {side} * (1.5 * {h} + {z})"), named(f"0.25 * {h} - 0.5 * {z} + {side} * {n}")
+        return named(f"{length!r} * (0.5 * {w} + {h})") if of_integral else w
 
     def _reduced(self, value: Value) -> str:
         (source,) = value.of

@@ -37,7 +37,8 @@ OTHERS = {
 # All that the text may use of Triton's language.
 LANGUAGE = {
     *("abs", "arange", "ceil", "constexpr", "cos", "debug_barrier", "dot", "erf", "exp", "float32", "float64", "floor", "full"),
-    *("int32", "int64", "load", "log", "max", "maximum", "program_id", "sin", "sqrt", "store", "sum", "where", "zeros"),
+    *("int32", "int64", "load", "log", "max", "maximum", "philox", "program_id", "sin", "sqrt", "store", "sum", "uint32"),
+    *("where", "zeros"),
 }
 
 

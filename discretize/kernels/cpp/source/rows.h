@@ -10,6 +10,8 @@ constexpr std::size_t MOST_ROWS = 64;  // at a time: beyond, their products leav
 // Of shared_products.cpp.
 using Multiply = void (*)(std::size_t, const Product*, const real* const* const*, const real* const*, real* const*);
 using Outer = void (*)(std::size_t, std::size_t, std::size_t, const real*, std::size_t, const real*, std::size_t, real*, std::size_t);
+// Of shared_noise.cpp.
+using Draw = void (*)(std::size_t, std::size_t, std::size_t, bool, const real* const*, real* const*, const real**, const real**);
 
 struct Shared;
 
@@ -61,6 +63,7 @@ struct CtrnnProgram {
     const real *const *vector, *const *matrix;
     Multiply multiply;
     Outer outer;
+    Draw increments;
     Forward* (*forward)(const Shared&, std::size_t rows);
     Backward* (*backward)(const Shared&, std::size_t rows, std::size_t together);
     Columns* (*columns)(const Shared&, std::size_t rows);  // null where a program has none
@@ -233,3 +236,21 @@ inline void column_of_each(const Shared& shared, std::size_t matrix, std::size_t
         for (std::size_t i = 0; i < width; i += LANES) store(y + i, load(y + i) + load(from + i, width - i));
     }
 }
+
+// Increments of a Brownian path over a part of a cell of length 1 for each row, and those of its integral, kept from one call to the
+// next: columns(m) are a key in three parts, a cell, and which of so many parts.
+struct Increments {
+    const std::size_t width, parts;
+    const bool integral;
+    Rows memo;
+    std::vector<const real*> w, z;
+
+    Increments(std::size_t rows, std::size_t width, std::size_t parts, bool integral)
+        : width(width), parts(parts), integral(integral), memo(rows, memo_of(width, parts)), w(rows), z(rows) {}
+
+    template <class Columns> void draw(const Shared& shared, std::size_t rows, Columns columns) {
+        const real* at[MOST_ROWS];
+        for (std::size_t m = 0; m < rows; ++m) at[m] = columns(m);
+        shared.program.increments(rows, width, parts, integral, at, memo.at.data(), w.data(), z.data());
+    }
+};

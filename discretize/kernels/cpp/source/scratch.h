@@ -22,3 +22,13 @@ struct Rows {
     }
     real* operator[](std::size_t m) { return at[m]; }
 };
+
+// What is kept of a cell of a Brownian path and one of its parts: two rows for the cell, four for each halving, one for an
+// integral; and behind them what they are of.
+constexpr std::size_t ADDRESS = 6;
+
+inline std::size_t memo_of(std::size_t width, std::size_t parts) {
+    std::size_t rows = 3;
+    for (; parts > 1; parts /= 2) rows += 4;
+    return rows * padded(width) + ADDRESS;
+}

@@ -145,6 +145,14 @@ inline real sum(vec v) {
     return total;
 }
 
+// A loop over numbers in memory, which compilers make one instruction of; over lanes of a vector they do not.
+inline vec root(vec v) {
+    real of[LANES];
+    store(of, v);
+    for (int i = 0; i < LANES; ++i) of[i] = DOUBLE ? real(__builtin_sqrt(of[i])) : real(__builtin_sqrtf(float(of[i])));
+    return load(of);
+}
+
 // From the highest coefficient to the lowest, by Horner's rule.
 template <class... Rest> inline vec polynomial(vec q, double highest, Rest... rest) {
     vec total = splat(real(highest));
