@@ -2,7 +2,7 @@
 
 torch        torch.nn.RNN, GRU, LSTM                         loop       a loop in Python over torch.nn.GRUCell
 torchdiffeq  as users write it, and with its best flags      torchode   a batch whose samples step on their own
-diffrax      compiled by JAX
+diffrax      compiled by JAX                                 torchsde   of fields with noise
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ NEEDS: dict[str, tuple[tuple[str, ...], str]] = {
     "torchdiffeq": (("torchdiffeq",), "pip install torchdiffeq"),
     "torchode": (("torchode", "torchtyping"), "pip install --no-deps torchode torchtyping"),
     "diffrax": (("diffrax", "jax"), "pip install diffrax jax"),
+    "torchsde": (("torchsde",), "pip install torchsde"),
 }
 PEERS = tuple(NEEDS)
 

@@ -19,9 +19,10 @@ from experiments.bench.parts.cells import cell_rows, ensemble_rows, layer_rows
 from experiments.bench.parts.first_use import first_rows
 from experiments.bench.parts.growth import cell_growth, solve_growth
 from experiments.bench.parts.memory import memory_rows
+from experiments.bench.parts.noise import noise_rows
 from experiments.bench.parts.problems import Problem, Starts
 from experiments.bench.parts.solves import solve_rows, stiff_rows
-from experiments.bench.peers.registry import named, solver_candidates
+from experiments.bench.peers.registry import named, noisy_peers, solver_candidates
 from experiments.bench.rows import Row
 from experiments.bench.scales import SCALES, Scale
 from experiments.bench.session import Session
@@ -102,6 +103,8 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
         yield from layer_rows(session, sizes)
     for sizes in scale.ensembles:
         yield from ensemble_rows(session, sizes, scale.networks)
+    for sizes in scale.noise:
+        yield from noise_rows(session, sizes, noisy_peers)
 
     found = named(solver_candidates(session, scale.methods), "`integrate`", *scale.peer_solves)
     yield from solve_rows(session, Problem.gated(*scale.solve, device=session.device), found)

@@ -16,13 +16,14 @@ OWN = ("gated, in code of one's own", "minimal gated unit", "LEM", "coRNN")
 
 @dataclass(frozen=True)
 class Scale:
-    """Cells: sizes and the fields compared there; layers, ensembles: sizes; a solve: time, batch, hidden; sweeps around their
-    bases; the batch with a stiff sample; lengths for memory, and long ones for this project's solves alone."""
+    """Cells: sizes and the fields compared there; layers, ensembles, noise: sizes; a solve: time, batch, hidden; sweeps around
+    their bases; the batch with a stiff sample; lengths for memory, and long ones for this project's solves alone."""
 
     rounds: int
     cells: tuple[tuple[CellSizes, tuple[str, ...]], ...]
     layers: tuple[CellSizes, ...]
     ensembles: tuple[CellSizes, ...]
+    noise: tuple[CellSizes, ...]
     solve: tuple[int, int, int]
     methods: tuple[str, ...]
     peer_solves: tuple[str, ...]  # how their names begin
@@ -50,6 +51,7 @@ SMOKE = Scale(
     cells=((CellSizes(6, 2, 2, 4), ("gated", "LSTM")),),
     layers=(CellSizes(6, 2, 2, 4),),
     ensembles=(CellSizes(6, 2, 2, 4),),
+    noise=(CellSizes(6, 2, 2, 4),),
     networks=2,
     solve=(3, 2, 4),
     methods=("tsit5",),
@@ -73,6 +75,7 @@ SMALL = Scale(
     cells=((CellSizes(500, 32, 10, 64), ALL), (CellSizes(784, 100, 1, 128), ("gated",))),
     layers=(CellSizes(100, 32, 64, 64),),
     ensembles=(CellSizes(100, 8, 10, 32),),
+    noise=(CellSizes(100, 32, 10, 64),),
     solve=(30, 32, 64),
     methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5", "diffrax tsit5"),
@@ -93,6 +96,7 @@ FULL = Scale(
     cells=((CellSizes(500, 32, 10, 64), ALL), (CellSizes(784, 100, 1, 128), ALL), (CellSizes(200, 128, 10, 512), ALL)),
     layers=tuple(CellSizes(time, 32, hidden, hidden) for time in (100, 400) for hidden in (64, 128)),
     ensembles=tuple(CellSizes(time, batch, 10, 32) for time in (100, 500) for batch in (8, 32)),
+    noise=tuple(CellSizes(time, 32, 10, 64) for time in (100, 500)),
     solve=(100, 32, 64),
     methods=("tsit5", "dopri8", "dopri5"),
     peer_solves=("torchdiffeq", "torchode", "diffrax"),
@@ -123,6 +127,7 @@ GPU = replace(
     cells=(*FULL.cells, (CellSizes(1024, 16, 768, 768), ("gated", "GRU", "LSTM"))),
     layers=FULL.layers,
     ensembles=FULL.ensembles,
+    noise=FULL.noise,
     solve=FULL.solve,
     methods=("dopri5", "tsit5", "dopri8"),
     starts=FULL.starts,

@@ -19,7 +19,7 @@ import ctrnn
 
 __all__ = ["cores", "facts", "limited", "version_of"]
 
-PACKAGES = ("ctrnn", "torch", "torchdiffeq", "numpy", "torchode", "diffrax", "jax")
+PACKAGES = ("ctrnn", "torch", "torchdiffeq", "numpy", "torchode", "diffrax", "jax", "torchsde")
 COMPILERS = ("c++", "g++", "clang++")
 VECTORS = {"avx512f": "AVX512", "avx2": "AVX2", "avx": "AVX", "asimd": "NEON"}
 

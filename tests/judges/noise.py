@@ -16,13 +16,27 @@ import numpy as np
 import torch
 from scipy.integrate import dblquad
 from scipy.stats import norm
+from sympy import Symbol, lambdify
+from sympy.parsing.sympy_parser import convert_xor, implicit_multiplication, parse_expr, standard_transformations
 from torch import Tensor
 
 import ctrnn
 import discretize
 from discretize import StochasticStep
+from discretize.steps.catalog import stochastic_step_names
 
-__all__ = ["Bent", "Geometric", "Measured", "Well", "at_rest", "escape", "escape_by_quadrature", "escape_of_the_map", "orders"]
+__all__ = [
+    "Bent",
+    "Geometric",
+    "Measured",
+    "Well",
+    "at_rest",
+    "at_rest_exactly",
+    "escape",
+    "escape_by_quadrature",
+    "escape_of_the_map",
+    "orders",
+]
 
 GAUSS = 400  # nodes of a quadrature
 MONITORED = 0.5826  # -zeta(1/2)/sqrt(2 pi), Broadie, Glasserman and Kou 1997: how far discrete looks move a border, in deviations
@@ -142,6 +156,13 @@ def at_rest(step: StochasticStep, dt: float, seed: int, chains: int, time: int, 
     return AtRest(covariances, errors, float(2 * (covariances[0] / errors[0]) ** 2))
 
 
+def at_rest_exactly(step: StochasticStep, dt: float) -> tuple[float, float]:
+    """Of the same equation: the variance that a step says it has at rest, and how much of a state is left a step later."""
+    written = parse_expr(step.variance, transformations=(*standard_transformations, implicit_multiplication, convert_xor))
+    left = step.stability(torch.tensor(-dt), leak=torch.tensor(dt))
+    return float(lambdify(Symbol("dt"), written)(dt)), float(left)
+
+
 class Unit(Scalar):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return -h
@@ -186,3 +207,44 @@ def escape_of_the_map(strength: float, dt: float, border: float) -> float:
 
     u = np.linalg.solve(np.eye(GAUSS) - density(y), np.full(GAUSS, dt))
     return float(dt + density(np.array([-1.0]))[0] @ u)
+
+
+def main() -> None:
+    print("| step | equation | strong | fitted | mean | fitted |\n|---|---|---|---|---|---|")
+    every = [getattr(discretize, name)() for name in stochastic_step_names()]
+    for field, steps in ((Geometric(50_000), [s for s in every if s.of != "additive"]), (Bent(50_000), every)):
+        for step in steps:
+            of_paths = {"levels": (6, 7, 8, 9)} if isinstance(field, Geometric) else {"levels": (5, 6, 7), "finest": 10}
+            strong, _ = orders(type(field)(4000), step, 11, **of_paths)
+            _, weak = orders(field, step, 12, levels=(2, 3, 4, 5), finest=8)
+            mean = weak if weak.high - weak.low < 1 else "no error beyond chance"
+            cells = (type(step).__name__, type(field).__name__, step.strong_order, strong, step.order, mean)
+            print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    print("\n| step | dt | variance | measured | autocovariance at 1, 2, 3 | measured | states |\n|---|---|---|---|---|---|---|")
+    for step in every:
+        for dt in (0.5, 1.0, 1.5):
+            found, (variance, left) = at_rest(step, dt, 13, 8192, 100), at_rest_exactly(step, dt)
+            expected = ", ".join(f"{variance * left**lag:.4f}" for lag in (1, 2, 3))
+            measured = [f"{value:.4f} ± {1.96 * error:.4f}" for value, error in zip(*found[:2], strict=True)]
+            cells = (
+                type(step).__name__,
+                dt,
+                f"{variance:.4f}",
+                measured[0],
+                expected,
+                ", ".join(measured[1:]),
+                f"{found.effective:,.0f}",
+            )
+            print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    print("\n| D | dt | measured | of the map | of the equation, border moved | of the equation |\n|---|---|---|---|---|---|")
+    for strength in (0.2, 0.15):
+        for dt in (0.2, 0.1, 0.05, 0.02):
+            border = MONITORED * (2 * strength * dt) ** 0.5
+            exact = (escape_of_the_map(strength, dt, 0.0), *(escape_by_quadrature(strength, at) for at in (border, 0.0)))
+            cells = (strength, dt, escape(strength, dt, 0.0, 14, 4096), *(f"{each:.3g}" for each in exact))
+            print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_default_dtype(torch.float64)
+    main()

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from sympy import Symbol, lambdify
-from sympy.parsing.sympy_parser import convert_xor, implicit_multiplication, parse_expr, standard_transformations
 from torch.testing import assert_close
 
 import ctrnn
@@ -31,16 +29,9 @@ def noise(monkeypatch):
     return noise
 
 
-def variance_and_factor(step, dt):
-    """What the step says of dh = -h dt + sqrt(2) dW: its variance at rest, and how much of a state is left of it a step later."""
-    written = parse_expr(step.variance, transformations=(*standard_transformations, implicit_multiplication, convert_xor))
-    left = step.stability(torch.tensor(-dt), leak=torch.tensor(dt))
-    return float(lambdify(Symbol("dt"), written)(dt)), float(left)
-
-
 def check_rest(noise, step, dt, chains, time):
     found = noise.at_rest(step, dt, 1, chains, time)
-    variance, left = variance_and_factor(step, dt)
+    variance, left = noise.at_rest_exactly(step, dt)
     expected = variance * left ** torch.arange(len(found.covariances))
     assert ((found.covariances - expected).abs() < SIGMAS * found.errors).all()
     assert found.effective > chains * time / 4  # and the errors are small: a bound of nothing holds nothing

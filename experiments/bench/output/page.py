@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,8 +78,8 @@ def _cells(rows: pd.DataFrame) -> Iterator[str]:
         yield _table(f"**{sizes}, {work}**, {unit}", ["cell", "torch.nn", "compiled", "step by step"], lines)
 
 
-def _layers(rows: pd.DataFrame) -> Iterator[str]:
-    """A line for each module and size: seconds, and ratios to torch's."""
+def _beside_the_first(what: str, rows: pd.DataFrame) -> Iterator[str]:
+    """A line for each candidate and size: seconds, and ratios to the first."""
     if rows.empty:
         return
     lines = []
@@ -89,7 +90,7 @@ def _layers(rows: pd.DataFrame) -> Iterator[str]:
             for work in WORKS:
                 line += [_seconds(_median(at[work])), _ratio(at[work], first[work])]
             lines.append(line)
-    yield markdown(["sizes", "module", "forward", "ratio", "with backward", "ratio"], lines)
+    yield markdown(["sizes", what, "forward", "ratio", "with backward", "ratio"], lines)
 
 
 def _ensembles(rows: pd.DataFrame) -> Iterator[str]:
@@ -206,8 +207,9 @@ def _spread(values: Values) -> str:
 
 PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
     "cells": ("Discrete cells", _cells),
-    "layers": ("Layers, in both directions, packed", _layers),
+    "layers": ("Layers, in both directions, packed", partial(_beside_the_first, "module")),
     "ensembles": ("Many networks", _ensembles),
+    "noise": ("Noise", partial(_beside_the_first, "candidate")),
     "solves": ("Exact solves", _solves),
     "starts": ("One equation from many starts", _solves),
     "growth": ("How cost grows", _growth),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.bench.options import absent
+from experiments.bench.parts.noise import NoisyCandidate, Weights, torch_loop
 from experiments.bench.parts.solves import SolveCandidate, ours
 from experiments.bench.session import Session
 
-__all__ = ["OURS", "named", "of_peer", "solver_candidates"]
+__all__ = ["OURS", "named", "noisy_peers", "of_peer", "solver_candidates"]
 
 OURS = "ours"
 SOLVERS = ("torchdiffeq", "torchode", "diffrax")  # the peers that solve
@@ -41,6 +42,25 @@ def of_peer(peer: str, kind: str = "held") -> list[SolveCandidate]:
 
     made = {"held": diffrax.diffrax_candidates, "stiff": diffrax.stiff_candidates, "starts": diffrax.start_candidates}
     return made[kind]()
+
+
+def noisy_peers(session: Session, weights: Weights) -> list[NoisyCandidate]:
+    """The candidates of the peers for a network with noise."""
+    found: list[NoisyCandidate] = [torch_loop(weights)] if "loop" in session.peers else []
+    for peer in ("torchsde", "diffrax"):
+        if peer not in session.peers:
+            continue
+        if why := absent(peer):
+            session.skip(peer, why)
+        elif peer == "torchsde":
+            from experiments.bench.peers import torchsde  # noqa: PLC0415
+
+            found += torchsde.noise_candidates(weights)
+        else:
+            from experiments.bench.peers import diffrax_noise  # noqa: PLC0415
+
+            found += diffrax_noise.noise_candidates(weights)
+    return found
 
 
 def named(candidates: Sequence[SolveCandidate], *names: str) -> list[SolveCandidate]:

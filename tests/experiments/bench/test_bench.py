@@ -21,7 +21,7 @@ import discretize
 from experiments.bench import children, options, run
 from experiments.bench.output import page
 from experiments.bench.output.figures import overview, save
-from experiments.bench.parts import cells, growth, memory, problems, solves
+from experiments.bench.parts import cells, growth, memory, noise, problems, solves
 from experiments.bench.parts.cells import CellSizes
 from experiments.bench.peers import registry
 from experiments.bench.rows import BACKWARD, FORWARD, WORKS, Row, data_frame, quartiles, ratio
@@ -163,6 +163,29 @@ def test_the_step_by_step_engine_really_is_one(unrolled):
     calls.clear()
     candidate(x)
     assert len(calls) == SIZES.time
+
+
+@pytest.mark.slow
+def test_ways_to_run_a_network_with_noise_agree_without_it_and_have_as_much_of_it():
+    sizes = CellSizes(4, 50, 2, 40)
+    x = cells.samples(sizes)
+    found, weights = noise.noise_candidates(Session(("loop", "torchsde", "diffrax")), sizes, x, registry.noisy_peers)
+    assert "loop in torch, `randn`" in {candidate.name for candidate in found}
+    cotangent, quiet = torch.randn(4, 50, 40), next(each for each in found if each.name == "`Euler`, no noise, steps")
+    exact, gradients = quiet.forward(x), quiet.backward(x, cotangent)
+    for candidate in found:
+        if "no noise" not in candidate.name:
+            drawn = (candidate.forward(x)[0] - exact[0]) / weights.sigma.detach()
+            assert abs(float((drawn**2).mean()) - 1) < 4.5 * (2 / drawn.numel()) ** 0.5, candidate.name
+            assert not torch.equal(candidate.forward(x), candidate.forward(x))  # drawn anew
+    with torch.no_grad():
+        weights.sigma.zero_()
+    for candidate in found:
+        # float32; sums over 200 samples in gradients.
+        assert_close(candidate.forward(x), exact, rtol=0, atol=1e-6, msg=lambda text, name=candidate.name: f"{name}: {text}")
+        assert len(candidate.backward(x, cotangent)) == len(gradients) + ("no noise" not in candidate.name)
+        for ours, theirs in zip(candidate.backward(x, cotangent), gradients, strict=False):
+            assert_close(ours, theirs, rtol=1e-4, atol=1e-4, msg=lambda text, name=candidate.name: f"{name}: {text}")
 
 
 @pytest.fixture(scope="module")
@@ -437,7 +460,18 @@ def test_without_a_gpu_cuda_is_refused_in_words():
 
 def test_every_scale_measures_every_part_and_own_solves_are_of_fields_of_cells():
     for scale in SCALES.values():
-        assert all((scale.cells, scale.layers, scale.ensembles, scale.solve, scale.cell_sweeps, scale.solve_sweeps, scale.starts))
+        assert all(
+            (
+                scale.cells,
+                scale.layers,
+                scale.ensembles,
+                scale.noise,
+                scale.solve,
+                scale.cell_sweeps,
+                scale.solve_sweeps,
+                scale.starts,
+            )
+        )
         assert all((scale.stiffness, scale.stiff, scale.lengths))
     assert set(OWN) <= set(cells.FIELDS)
 
