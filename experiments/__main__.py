@@ -187,7 +187,7 @@ def train(
     Args:
         task: One of those named.
         field: One of those named.
-        integrator: exact, euler, exponential-euler, or another step map.
+        integrator: exact, euler, exponential-euler, or another step map; with noise=SIGMA euler-maruyama or another one for it.
         out: Folder of the run: config.json, metrics.csv, checkpoints, result.json.
         set: Settings of all four, such as steps, batch, seed, rate, hidden, checkpoint_every; docs/training.md lists them.
             Several values, seed=0,1,2, are as many runs, each in a folder of its own in DIR.

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
 from ctrnn.calls import AnsweredInit
+from discretize.noise.brownian import BrownianPath
+from discretize.noise.generator import Seed
 from discretize.sequences.module import SequenceModule
 
 __all__ = ["SequenceModel"]
@@ -23,7 +25,7 @@ class SequenceModel(AnsweredInit, nn.Module):
     Args:    rnn: a `DiscreteRNN`, `ContinuousRNN`, `Layers` or `JumpRNN`, shared; output_size: numbers read out after every
              sample; encoder: a module of each sample, (..., features) -> (..., input), before the rnn; generator: for the
              read-out's weights, which start as those of torch.nn.Linear.
-    Call:    model(xs, ts=None, lengths=None), both as for the rnn; xs in any dtype, read in the model's.
+    Call:    model(xs, ts=None, lengths=None, seed=None), as for the rnn; xs in any dtype, read in the model's.
     Shape:   xs (time, batch, features) -> (time, batch, output_size); batch-first if the rnn is.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Tallec and Ollivier 2018, sec. 3.
@@ -49,9 +51,16 @@ class SequenceModel(AnsweredInit, nn.Module):
         for parameter in self.read_out.parameters():
             nn.init.uniform_(parameter, -1 / math.sqrt(width), 1 / math.sqrt(width), generator=generator)
 
-    def forward(self, xs: Tensor, ts: Tensor | None = None, lengths: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        xs: Tensor,
+        ts: Tensor | None = None,
+        lengths: Tensor | None = None,
+        seed: Seed | BrownianPath = None,
+    ) -> Tensor:
         xs = xs.to(next(self.read_out.parameters(), xs))
-        states, _ = self.rnn(xs if self.encoder is None else self.encoder(xs), ts=ts, lengths=lengths)
+        noise = {} if seed is None else {"seed": seed}  # models that jump have none
+        states, _ = self.rnn(xs if self.encoder is None else self.encoder(xs), ts=ts, lengths=lengths, **noise)
         return self.read_out(states)
 
     @property

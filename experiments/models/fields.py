@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     Builder = Callable[[int, "FieldSettings", "_Weights"], ctrnn.VectorField]
 
 MOST_UNITS = 1_000_000  # whose recurrent weights are 4 TB
+MOST_NOISE = 1e6
 SMALLEST, CLOSEST = 2.0**-126, 2.0**-24  # what single precision, that of the weights, still tells from 0, and from 1
 
 
@@ -51,7 +52,8 @@ class FieldSettings(Checked):
              alpha: rate at which leaky starts without chrono, and gates with "constant"; exponent: r of the fields with a power
              decay; exponents: "fixed", or where learning starts from it "learned", one r for all units, or "per-unit";
              one_alpha: whether leaky has one alpha for all units; recurrent_gain: of normal recurrent weights, 0.1 in the
-             paper, None for those that the field is made with.
+             paper, None for those that the field is made with; noise: sigma of dh = field dt + sigma dW, for each unit of the
+             state, per root of a sample; it stays as it is.
     Raises:  ValueError for numbers that make no field.
     Source:  Tallec and Ollivier 2018, secs. 2 and 3; Ohno and Kumagai 2021, eq. (22) and sec. VI, for the last four.
     """
@@ -65,6 +67,7 @@ class FieldSettings(Checked):
     exponents: Literal["fixed", "learned", "per-unit"] = "fixed"
     one_alpha: bool = False
     recurrent_gain: float | None = None
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,6 +86,8 @@ class FieldSettings(Checked):
             raise ValueError("`exponent` is 0, and one that is learned starts above it, such as 0.1.")
         if self.recurrent_gain is not None and not 0 <= self.recurrent_gain < math.inf:
             raise ValueError(f"`recurrent_gain` must be at least 0, got {self.recurrent_gain:g}.")
+        if not 0 <= self.noise <= MOST_NOISE:
+            raise ValueError(f"`noise` must be at least 0, and at most {MOST_NOISE:g}, got {self.noise:g}.")
         if self.init == "chrono" and self.t_max is None:
             raise ValueError("`init` is chrono, which needs `t_max`, the longest time to be remembered, in samples.")
 
@@ -216,7 +221,17 @@ def built_field(
             ctrnn.init.recurrent_normal_(field, settings.recurrent_gain, generator=generator)
         except TypeError as error:
             raise UsageError(f"the field {name} has no recurrent weights that recurrent_gain could set: {error}") from error
-    return field
+    return _with_noise(name, field, settings.noise)
+
+
+def _with_noise(name: str, field: ctrnn.VectorField, sigma: float) -> ctrnn.VectorField:
+    if not sigma:
+        return field
+    try:
+        # Not learned: no task rewards noise, so that learning would only take it away.
+        return ctrnn.Noisy(field, ctrnn.Noise(sigma).requires_grad_(False))
+    except ValueError as error:  # a user's own that has some already
+        raise UsageError(f"`noise` is {sigma:g}, and the field {name} takes none: {error}") from error
 
 
 def _set_time_scales(name: str, field: ctrnn.VectorField, settings: FieldSettings, generator: torch.Generator | None) -> None:

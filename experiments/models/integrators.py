@@ -2,6 +2,7 @@ r"""Builds integrators by name: exact solves, or step maps.
 
 exact               dh/dt = field(x, h) solved over held samples, up to a tolerance
 euler ...           one-step maps of discretize, a sample a step, or `substeps` steps a sample
+euler-maruyama ...  those for fields with noise
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import discretize
-from discretize.steps.catalog import dashed, step_names
+from discretize.steps.catalog import dashed, step_names, stochastic_step_names
 from experiments.settings import Checked, Count
 from experiments.usage import UsageError, check_word
 
-__all__ = ["EXACT", "INTEGRATORS", "IntegratorSettings", "integrator_name", "sequence_module", "under"]
+__all__ = ["EXACT", "FOR_NOISE", "INTEGRATORS", "IntegratorSettings", "integrator_name", "sequence_module", "under"]
 
 if TYPE_CHECKING:
     from ctrnn import VectorField
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from discretize.sequences.module import SequenceModule
 
 EXACT = "exact"
-INTEGRATORS = {EXACT: "ContinuousRNN"} | {dashed(name): name for name in step_names()}
+FOR_NOISE = {dashed(name): name for name in stochastic_step_names()}
+INTEGRATORS = {EXACT: "ContinuousRNN"} | {dashed(name): name for name in step_names()} | FOR_NOISE
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ def under(model: SequenceModel, integrator: str, settings: IntegratorSettings | 
 def sequence_module(name: str, field: VectorField | JumpRNN, settings: IntegratorSettings) -> SequenceModule:
     r"""Return a module that integrates the field by name; for a model that jumps, between its jumps.
 
-    Raises:  UsageError for a name that no integrator has, for a method that no solver has, and for several steps from jump to
-             jump.
+    Raises:  UsageError for a name that no integrator has, for a method that no solver has, for several steps from jump to
+             jump, and for noise with what is for equations without, or the other way round.
     """
     check_word("integrator", name, INTEGRATORS)
     held: Any = {"hold": settings.hold, "open_interval": 1.0}  # as long as a sample takes without stamps
@@ -88,6 +90,6 @@ def sequence_module(name: str, field: VectorField | JumpRNN, settings: Integrato
             return type(field)(field.field, field.jump, **how, **held)
         if name == EXACT:
             return discretize.ContinuousRNN(field, **how, **held)
+        return discretize.DiscreteRNN(field, how["method"], substeps=settings.substeps, **held)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{error}") from error
-    return discretize.DiscreteRNN(field, how["method"], substeps=settings.substeps, **held)

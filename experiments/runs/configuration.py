@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from experiments.models.fields import FIELDS, JUMPS, FieldSettings, built_field
-from experiments.models.integrators import EXACT, INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
+from experiments.models.integrators import EXACT, FOR_NOISE, INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
 from experiments.models.jumps import jump_module
 from experiments.settings import Bounds, Checked, Count, assignments, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
@@ -109,7 +109,8 @@ class Configuration:
     r"""Says what is trained, on what, and how; two runs of the same one give the same weights, on the same machine.
 
     Args:    task: a `Task`; field, integrator: names of `FIELDS` and `INTEGRATORS`; and the settings of each.
-    Raises:  UsageError for a name that is not known.
+    Raises:  UsageError for a name that is not known, and for noise with an integrator for equations without, or none with one
+             made for it.
     """
 
     task: Task
@@ -122,6 +123,20 @@ class Configuration:
     def __post_init__(self) -> None:
         FIELDS.check(self.field)
         check_word("integrator", self.integrator, INTEGRATORS)
+        self._check_noise()
+
+    def _check_noise(self) -> None:
+        noise, made_for_it = self.field_settings.noise, self.integrator in FOR_NOISE
+        if self.field in JUMPS and (noise or made_for_it):
+            raise UsageError(f"{self.field} jumps at its samples, and models that jump run without noise; take another field.")
+        if noise and not made_for_it:
+            raise UsageError(
+                f"noise is {noise:g}, and the integrator {self.integrator} is for equations without; take "
+                f"{', '.join(FOR_NOISE)}, or leave noise out."
+            )
+        # A field of the user's own may have noise of its own.
+        if made_for_it and not noise and self.field in FIELDS.own:
+            raise UsageError(f"the integrator {self.integrator} is for fields with noise; say how much, --set noise=0.1.")
 
     def to_json(self) -> dict[str, Any]:
         """Return names and settings, as `from_json` reads them. Raises: UsageError for a task that has no name."""

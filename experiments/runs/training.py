@@ -2,8 +2,8 @@ r"""Train a model on a task: steps of gradient descent, evaluations, and the sta
 
     batch -> outputs -> loss -> gradient -> clip -> step;  now and then  evaluate -> rate, and checkpoint
 
-Everything a step reads is in the state or a function of (seed, step), so a run that goes on from a checkpoint is the run that
-was never interrupted, to the bit, on the same machine and number of threads.
+Everything a step reads, noise included, is in the state or a function of (seed, step), so a run that goes on from a checkpoint is
+the run that was never interrupted, to the bit, on the same machine and number of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discretize import DiscreteRNN, SequenceModel, SolverError, StepError, compat
+from ctrnn import VectorField
+from discretize import DiscreteRNN, SequenceModel, SolverError, StepError, compat, noise_keys
 from discretize.settings import Settings
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
@@ -114,7 +115,8 @@ def _carried_out(run: Training, folder: Path, record: Record | NoRecord, progres
 def evaluate(
     model: nn.Module, task: Task, split: str = "validation", sequences: int = 1000, seed: int = 0, batch: int = 32
 ) -> dict[str, float]:
-    r"""Measure a model on the task's evaluation batches, which the seed alone determines: means over what counts.
+    r"""Measure a model on the task's evaluation batches, which the seed alone determines, as it does the noise of a model that
+    has some: means over what counts.
 
     Args:    model: called model(xs, ts, lengths); split, sequences, seed, batch: as for `Task.evaluation`.
     """
@@ -133,9 +135,17 @@ def evaluate(
 def _answers(model: nn.Module, task: Task, split: str, sequences: int, seed: int, batch: int) -> Iterator[tuple[Batch, Tensor]]:
     """Yield the evaluation batches in which anything counts, a mean over nothing being no number, and the outputs for each."""
     device = next(model.parameters()).device
-    for examples in (drawn.to(device) for drawn in task.evaluation(split, sequences, batch, seed)):
+    for k, drawn in enumerate(task.evaluation(split, sequences, batch, seed)):
+        examples = drawn.to(device)
         if task.weight(examples):
-            yield examples, model(examples.xs, examples.ts, examples.lengths)
+            yield examples, model(examples.xs, examples.ts, examples.lengths, **_noise(model, examples.size, seed, split, k))
+
+
+def _noise(model: nn.Module, size: int, seed: int, *names: str | int) -> dict[str, Tensor]:
+    """Return the keys of the noise of a batch, where the model has noise: a function of the run's seed and of names."""
+    if not any(isinstance(part, VectorField) and part.noise_channels for part in model.modules()):
+        return {}
+    return {"seed": noise_keys(generator(seed, "noise", *names).initial_seed(), size)}
 
 
 LOOKED_AT = {"longest", "modes", "size"}  # of a watch, by which it says where to look again
@@ -215,13 +225,15 @@ class Training(Loop):
     def _backward(self, batch: Batch) -> Tensor:
         """Compute the loss of this process's share of a batch, by what counts in it, and its gradients."""
         task, part, share = self.task, batch, 1.0
+        noise = _noise(self.model, batch.size, self.settings.seed, "train", self.step)
         if self.processes.size > 1:
-            part = task.part(batch, self.processes.share(batch.size))
+            mine = self.processes.share(batch.size)
+            part, noise = task.part(batch, mine), {name: keys[mine] for name, keys in noise.items()}
             share = task.weight(part) / task.weight(batch)
         self._count_calls()
         if not share:
             return torch.zeros(())
-        loss = task.loss(self.model(part.xs, part.ts, part.lengths), part)
+        loss = task.loss(self.model(part.xs, part.ts, part.lengths, **noise), part)
         loss = loss * share if share < 1 else loss
         loss.backward()
         return loss

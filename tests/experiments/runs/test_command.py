@@ -197,6 +197,14 @@ def test_wrong_usage_is_2_in_one_line_and_leaves_no_folder(tmp_path, capsys):
             (["--field", "plain", "--set", "init=chrono", "t_max=9"], "the field plain has no time scale that chrono could set"),
             (["--integrator", "exact", "--set", "method=dopri55"], "method"),
             (["--set", "steps=3", "--set", "steps=4"], "--set gives steps twice"),
+            (
+                ["--integrator", "heun", "--set", "noise=0.1"],
+                "noise is 0.1, and the integrator heun is for equations without; take",
+            ),
+            (["--integrator", "exact", "--set", "noise=0.1"], "noise is 0.1, and the integrator exact is for equations without"),
+            (["--integrator", "milstein"], "the integrator milstein is for fields with noise; say how much, --set noise=0.1."),
+            (["--field", "gru-d", "--set", "noise=0.1"], "gru-d jumps at its samples, and models that jump run without noise"),
+            (["--set", "noise=-1"], "`noise` must be at least 0"),
         ]
     ):
         folder = tmp_path / str(k)

@@ -31,7 +31,7 @@ from experiments.runs.checkpoints import Checkpoints, read_state
 from experiments.runs.configuration import Configuration, configuration_from_words
 from experiments.runs.folder import held_folder, load, read_result
 from experiments.runs.stopping import StoppedError
-from experiments.runs.training import _batch, evaluate, train
+from experiments.runs.training import Training, _batch, _noise, evaluate, train
 from experiments.seeds import generator
 from experiments.studies.folder import keep
 from experiments.studies.study import Measured, Run
@@ -94,6 +94,7 @@ CONFIGURATIONS = {
     "adding": small("T=8", task="adding", field="leaky", integrator="exponential-euler"),
     "stamps": small("length=5", "hold=backward", task="forecast", field="gated-softplus", integrator="exponential-euler"),
     "substeps": small("substeps=3", field="gated-power", integrator="heun"),
+    "noise": small("noise=0.3", "substeps=2", field="leaky", integrator="euler-maruyama"),
     "jumps": small("length=5", "rtol=0.01", task="forecast", field="gru-ode-bayes", integrator="exact"),
 }
 
@@ -101,7 +102,7 @@ CONFIGURATIONS = {
 STANDING = small("schedule=plateau", "evaluate_every=2", "rate=1e-30")
 
 
-@pytest.mark.parametrize("name", thinned(CONFIGURATIONS, ("plateau", "best", "exact")))
+@pytest.mark.parametrize("name", thinned(CONFIGURATIONS, ("plateau", "best", "exact", "noise")))
 def test_an_interrupted_run_ends_on_the_bits_of_one_that_was_not(name, tmp_path):
     configuration = CONFIGURATIONS[name]
     train(configuration, tmp_path / "whole")
@@ -238,11 +239,28 @@ def test_a_batch_in_which_nothing_counts_is_left_out_of_an_evaluation():
     assert_close(evaluate(model, task, "test", 6, 3, 2)["loss"], expected, rtol=1e-12, atol=0)
 
 
-def test_evaluation_batches_do_not_depend_on_the_step(tmp_path):
-    configuration = small("rate=1e-30", "evaluate_every=1", "steps=4")
+@pytest.mark.parametrize("noise", [[], ["noise=0.5"]])
+def test_evaluation_batches_and_their_noise_do_not_depend_on_the_step(noise, tmp_path):
+    configuration = small("rate=1e-30", "evaluate_every=1", "steps=4", *noise, integrator="sra1" if noise else "euler")
     train(configuration, tmp_path)
     assert len({row["evaluation_loss"] for row in table(tmp_path)}) == 1
     assert {float(row["rate"]) for row in table(tmp_path)} == {1e-30}  # constant, whatever the evaluations find
+
+
+def test_noise_is_of_the_seed_and_the_step_and_is_not_learned():
+    chosen = small("noise=0.5", field="leaky", integrator="euler-maruyama")
+    batch = chosen.task.batch(4, generator(0))
+
+    def run_at(step):
+        run = Training(chosen.untrained_model(), chosen.task, chosen.training, batch_at=lambda step: batch)
+        run.step = step
+        return run.learn()["loss"], float(run.model.state_dict()["rnn.field.noise.sigma"])
+
+    assert run_at(0) == run_at(0)
+    assert run_at(0)[0] != run_at(1)[0]  # of the same weights and batch
+    assert run_at(0)[1] == 0.5
+    keys = [_noise(chosen.untrained_model(), 4, seed, "test", 0)["seed"].tolist() for seed in (0, 1)]
+    assert keys[0] != keys[1]
 
 
 def test_time_stamps_and_lengths_reach_the_rnn(tmp_path, monkeypatch):

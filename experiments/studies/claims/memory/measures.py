@@ -17,7 +17,7 @@ import discretize
 from ctrnn import VectorField
 from ctrnn.forward import jvp
 from discretize import SequenceModel, Step
-from experiments.models.integrators import EXACT, INTEGRATORS, under
+from experiments.models.integrators import EXACT, FOR_NOISE, INTEGRATORS, under
 from experiments.studies.clocks.rollout import FINE, is_right, roll_out
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.clocked import ClockedRecall
@@ -26,7 +26,7 @@ __all__ = ["STEPS", "ExactSteps", "accuracy", "derived_speed", "dropped", "exact
 
 # The symplectic Euler step is Euler's where no unit is hidden.
 STEPS: dict[str, Step] = {
-    name: getattr(discretize, step)() for name, step in INTEGRATORS.items() if name not in (EXACT, "symplectic-euler")
+    name: getattr(discretize, step)() for name, step in INTEGRATORS.items() if name not in (EXACT, "symplectic-euler", *FOR_NOISE)
 }
 NEAR = 1e-4  # of z = 0, for R'(0)
 FEW = 100  # samples whose Jacobians are decomposed
