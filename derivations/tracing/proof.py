@@ -10,6 +10,7 @@ import sympy
 from sympy import Expr
 from torch import nn
 
+from ctrnn.fields.computed import with_free_weights
 from ctrnn.fields.field import VectorField
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import HOLDS_ASSUMING, UNDECIDED, Verdict, condition_words
@@ -52,6 +53,8 @@ def verify(
     Raises:  what `symbolic` raises; ValueError if the equations do not fit the module.
     """
     module = uncompiled(module)
+    if equations is OWN_FORMULA:
+        module = with_free_weights(module)  # a letter of the formula is the weight that the code reads, however it is computed
     start, at, verdict = perf_counter(), list[str](), Verdict(UNDECIDED, 0.0, "")
     try:
         with time_limit(seconds), as_written():
