@@ -4,14 +4,37 @@
 
 #include <algorithm>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 #include "scratch.h"
 
 namespace {
 
 constexpr std::size_t ROOM = 64;  // evaluations at a time, of four numbers each
-constexpr std::size_t WHOLE = 16;  // of which the loops take so many
+constexpr std::size_t WHOLE = 16;  // of which loops take so many
 
 typedef std::uint32_t words __attribute__((vector_size(4 * LANES)));
+
+// Words in lanes of 64 bits, of which products read the lower half.
+typedef std::uint64_t wide __attribute__((vector_size(VECTOR_BYTES)));
+typedef std::uint32_t narrow __attribute__((vector_size(VECTOR_BYTES / 2)));
+constexpr std::size_t WIDE = VECTOR_BYTES / 8;
+
+// By its own instruction where there is one: compilers take several for a product of all 64 bits.
+inline wide product(wide a, std::uint32_t by) {
+    const wide b = wide{} + by;
+#if defined(__AVX512F__)
+    return wide(_mm512_mul_epu32(__m512i(a), __m512i(b)));
+#elif defined(__AVX2__)
+    return wide(_mm256_mul_epu32(__m256i(a), __m256i(b)));
+#elif defined(__SSE2__) && !defined(__AVX__)
+    return wide(_mm_mul_epu32(__m128i(a), __m128i(b)));
+#else
+    return (a & 0xFFFFFFFF) * b;
+#endif
+}
 
 // u from 0 to 1 of a word, both ends by rounding only.
 inline vec uniform(const std::uint32_t* word) {
@@ -46,8 +69,8 @@ struct Part {
 };
 
 struct Block {
-    alignas(64) std::uint32_t word[4][ROOM] = {}, key[2][ROOM] = {};
-    alignas(64) real number[4][ROOM];
+    alignas(64) std::uint32_t word[4][ROOM + WHOLE], key[2][ROOM + WHOLE];
+    alignas(64) real radius[2][ROOM], way[4][ROOM];
     Part parts[ROOM];
     std::size_t count = 0, used = 0;
 
@@ -57,10 +80,12 @@ struct Block {
         const std::size_t quarter = (width + 3) / 4;
         for (std::size_t unit = 0, size; unit < quarter; unit += size) {
             size = std::min(quarter - unit, ROOM - used);
-            for (std::size_t i = used; i < used + size; ++i) {
-                word[0][i] = std::uint32_t(unit + i - used), word[1][i] = std::uint32_t(cell), word[2][i] = node, word[3][i] = 0;
-                key[0][i] = std::uint32_t(number), key[1][i] = std::uint32_t(number >> 32);
-            }
+            for (std::size_t first = 0; first < size; first += WHOLE)
+                for (std::size_t i = 0; i < WHOLE; ++i) {
+                    const std::size_t at = used + first + i;
+                    word[0][at] = std::uint32_t(unit + first + i), word[1][at] = std::uint32_t(cell), word[2][at] = node, word[3][at] = 0;
+                    key[0][at] = std::uint32_t(number), key[1][at] = std::uint32_t(number >> 32);
+                }
             parts[count++] = {to, unit, used, size};
             used += size;
             if (used == ROOM) draw(width);
@@ -71,34 +96,57 @@ struct Block {
     void draw(std::size_t width) {
         if (!used) return;
         const std::size_t n = (used + WHOLE - 1) / WHOLE * WHOLE, quarter = (width + 3) / 4;
-        philox(n);
-        for (int k = 0; k < 4; k += 2)
+        for (std::size_t i = 0; i < n; i += 2 * WIDE) philox(i);
+        for (std::size_t k = 0; k < 2; ++k)
             for (std::size_t i = 0; i < n; i += LANES) {
-                const vec size = root(real(-2) * logarithm(uniform(word[k] + i)));
-                const Direction way = direction(uniform(word[k + 1] + i));
-                store(number[k] + i, size * way.cosine), store(number[k + 1] + i, size * way.sine);
+                const Direction of = direction(uniform(word[2 * k + 1] + i));
+                store(radius[k] + i, root(real(-2) * logarithm(uniform(word[2 * k] + i))));
+                store(way[2 * k] + i, of.cosine), store(way[2 * k + 1] + i, of.sine);
             }
         for (std::size_t p = 0; p < count; ++p)
             for (std::size_t k = 0; k < 4; ++k) {
-                const std::size_t first = k * quarter + parts[p].unit, most = width - std::min(width, first);
-                copy_some(number[k] + parts[p].place, parts[p].to + first, std::min(most, parts[p].size));
+                const std::size_t at = parts[p].place, first = k * quarter + parts[p].unit, most = width - std::min(width, first);
+                multiply(radius[k / 2] + at, way[k] + at, parts[p].to + first, std::min(most, parts[p].size));
             }
         count = used = 0;
     }
 
   private:
-    // Loops over evaluations that the compiler makes vectors of; rounds outside, so that products do not wait for one another.
-    void philox(std::size_t n) {
-        for (std::uint32_t round = 0; round < 10; ++round)
-            for (std::size_t i = 0; i < n; ++i) {
-                const std::uint64_t one = word[0][i] * std::uint64_t(0xD2511F53), two = word[2][i] * std::uint64_t(0xCD9E8D57);
-                word[0][i] = std::uint32_t(two >> 32) ^ word[1][i] ^ (key[0][i] + round * 0x9E3779B9);
-                word[2][i] = std::uint32_t(one >> 32) ^ word[3][i] ^ (key[1][i] + round * 0xBB67AE85);
-                word[1][i] = std::uint32_t(two), word[3][i] = std::uint32_t(one);
+    // Of two vectors of evaluations, whose products do not wait for one another.
+    void philox(std::size_t at) {
+        wide a[2], b[2], c[2], d[2], low[2], high[2];
+        for (std::size_t v = 0; v < 2; ++v) {
+            const std::size_t i = at + v * WIDE;
+            a[v] = widened(word[0] + i), b[v] = widened(word[1] + i), c[v] = widened(word[2] + i), d[v] = widened(word[3] + i);
+            low[v] = widened(key[0] + i), high[v] = widened(key[1] + i);
+        }
+        for (int round = 0; round < 10; ++round)
+            for (std::size_t v = 0; v < 2; ++v) {
+                const wide one = product(a[v], 0xD2511F53), two = product(c[v], 0xCD9E8D57);
+                a[v] = (two >> 32) ^ b[v] ^ low[v], c[v] = (one >> 32) ^ d[v] ^ high[v];
+                b[v] = two, d[v] = one;
+                low[v] += 0x9E3779B9, high[v] += 0xBB67AE85;
             }
+        for (std::size_t v = 0; v < 2; ++v) {
+            const std::size_t i = at + v * WIDE;
+            narrowed(a[v], word[0] + i), narrowed(b[v], word[1] + i), narrowed(c[v], word[2] + i), narrowed(d[v], word[3] + i);
+        }
     }
-    static void copy_some(const real* from, real* to, std::size_t n) {
-        if (n) copy(from, to, n);
+
+    static wide widened(const std::uint32_t* from) {
+        narrow found;
+        std::memcpy(&found, from, sizeof found);
+        return __builtin_convertvector(found, wide);
+    }
+    static void narrowed(wide from, std::uint32_t* to) {
+        const narrow found = __builtin_convertvector(from, narrow);
+        std::memcpy(to, &found, sizeof found);
+    }
+    // Not a copy of numbers multiplied before: of a loop that copies, gcc makes instructions that take longer than all the others.
+    static void multiply(const real* a, const real* b, real* to, std::size_t n) {
+        std::size_t i = 0;
+        for (; i + LANES <= n; i += LANES) store(to + i, load(a + i) * load(b + i));
+        for (; i < n; ++i) to[i] = a[i] * b[i];
     }
 };
 
@@ -130,11 +178,11 @@ inline std::size_t first_other(const Cell& at, const real* columns, std::size_t 
     return level;
 }
 
-inline real root_of(real x) { return DOUBLE ? real(__builtin_sqrt(x)) : real(__builtin_sqrtf(float(x))); }
+constexpr real ROOT_12 = real(0.28867513459481288), ROOT_HALF = real(0.70710678118654752);
 
 // The bridge: of a cell of this length, at the level before.
-inline void halve(const Cell& at, std::size_t level, bool later, real length) {
-    const real of_z = root_of(length) / 4, of_n = root_of(length / 12) / 2, side = later ? real(-1) : real(1);
+inline void halve(const Cell& at, std::size_t level, bool later, real root) {
+    const real of_z = root / 4, of_n = root * ROOT_12 / 2, side = later ? real(-1) : real(1);
     for (std::size_t i = 0; i < at.apart; i += LANES) {
         const vec w = load(at.w(level - 1) + i), h = load(at.h(level - 1) + i);
         const vec z = load(at.z(level) + i) * of_z, n = load(at.n(level) + i) * of_n;
@@ -170,13 +218,13 @@ extern "C" __attribute__((visibility("default"))) void ctrnn_increments(std::siz
     block.draw(width);
     for (std::size_t m = 0; m < rows; ++m) {
         const Cell at(memo[m], width, levels);
-        if (other[m] == 0) scale(at.h(0), root_of(real(1) / 12), at.apart);
-        real length = 1;
-        for (std::size_t level = 1; level <= levels; ++level, length /= 2)
-            if (level >= other[m]) halve(at, level, part[m] >> (levels - level) & 1, length);
+        if (other[m] == 0 && (levels || integral)) scale(at.h(0), ROOT_12, at.apart);
+        real root = 1;
+        for (std::size_t level = 1; level <= levels; ++level, root *= ROOT_HALF)
+            if (level >= other[m]) halve(at, level, part[m] >> (levels - level) & 1, root);
         if (integral && other[m] <= levels)
             for (std::size_t i = 0; i < at.apart; i += LANES)
-                store(at.integral() + i, length * (real(0.5) * load(at.w(levels) + i) + load(at.h(levels) + i)));
+                store(at.integral() + i, (real(0.5) * load(at.w(levels) + i) + load(at.h(levels) + i)) / real(parts));
         w[m] = at.w(levels), z[m] = at.integral();
     }
 }
