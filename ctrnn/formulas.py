@@ -10,6 +10,8 @@ a bracket right behind a name makes it a function. In braces stand what the form
 
 Letters are the module's parameters of that name, or those that its `letters` name: {"Wx": "weight_x"}, {"W, U": "weight_h"} for
 the two halves of its columns, {"V; Vg": "weight_x"} of its rows. `derivations.verify(field)` proves that the code is its formula.
+A field with noise, dh/dt = F + G dW/dt, has a line for G, and for Gc of the part c of its state: a matrix, or a column for noise
+of each unit's own; Fx is the derivative of F in x.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ __all__ = ["SEVERAL", "Formula", "Published", "Weight", "aligned", "formula_of",
 TOKEN = re.compile(
     r"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)|d(?P<of>[A-Za-z]\w*(?:\^\w+)?)/dt|(?P<name>[A-Za-z]\w*(?:\^[A-Za-z]\w*)?'*)(?P<call>\()?"
 )
-LETTER = re.compile(r"(alpha|beta|gamma|epsilon|rho|[A-Za-z])(\w*)(?:\^(\w+))?('*)")
+LETTER = re.compile(r"(alpha|beta|gamma|epsilon|rho|sigma|[A-Za-z])(\w*)(?:\^(\w+))?('*)")
 COMPUTES = {"flow", "project", "preactivation", "function", "forward", "leak"}
 FUNCTIONS = {"tanh": r"\tanh", "exp": r"\exp", "sigma": r"\sigma"}
 
@@ -115,8 +117,8 @@ def formula_of(module: nn.Module) -> Formula | None:
     """
     for kind in type(module).__mro__:
         if "formula" in vars(kind):
-            given: Formula | str = module.formula  # type: ignore[assignment]
-            return given if isinstance(given, Formula) else _filled(module, given)
+            given: Formula | str | None = module.formula  # type: ignore[assignment]
+            return _filled(module, given) if isinstance(given, str) else given
         if COMPUTES & vars(kind).keys():
             break
     return None

@@ -11,6 +11,9 @@ softplus functions with a parameter of their own. Comparing coefficients gives t
     rescaling     only constants do         alpha' = c' alpha,  tau' = c' tau       c' a constant
     none          a coefficient has no slot: -h stays -h, and -c' h is needed
 
+Noise, dh = F dt + G dW, becomes sqrt(c') G dW; its law, in Ito's calculus, depends on G G^T alone, which c' multiplies as it
+does F: so of a field with noise all of these are compared.
+
 "Every warp" is said of gates that read all data and take any positive multiple; else the group's word has their range, or
 that c' may depend on what they read alone: see `derivations.rules.groups`. The first two are proved by putting the
 witness in. That a class absorbs no more is proved for one unit, on h, x > 0, and
@@ -25,7 +28,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sympy import Abs, Basic, Eq, Expr, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign
+from sympy import Abs, Basic, Eq, Expr, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign, sqrt
 
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, Verdict, timed
@@ -117,10 +120,20 @@ def _closed_under(field: Any, free: Iterable[str] | None) -> Closure:
 def _readings(field: SymbolicField, free: Iterable[str] | None) -> tuple[FieldReading, FieldReading]:
     """The field anywhere, and where its state and input are positive."""
     chosen = _letters(field, free)
+    flow, units = _multiplied(field)
     # There |h| is h: fewer generators, none of them the product of others.
     positive = {known: value for u in (*field.state, *field.inputs) for known, value in ((Abs(u), u), (sign(u), S.One))}
-    flow = field.flow.xreplace(positive).applyfunc(powsimp)
-    return FieldReading(field, field.flow, chosen), FieldReading(field, flow, chosen)
+    there = flow.xreplace(positive).applyfunc(powsimp)
+    return FieldReading(field, flow, chosen, units), FieldReading(field, there, chosen, units)
+
+
+def _multiplied(field: SymbolicField) -> tuple[ImmutableDenseMatrix, tuple[Expr, ...]]:
+    """What a clock multiplies by its speed, dh/dt and, of Ito's equation, G G^T, with what each of it is called."""
+    if field.diffusion is None:
+        return field.flow, field.state
+    square, units = field.diffusion * field.diffusion.T, range(len(field))
+    entries = {Symbol(f"(G G^T)_{{{i + 1},{j + 1}}}"): square[i, j] for i in units for j in units if i <= j and square[i, j] != 0}
+    return ImmutableDenseMatrix([*field.flow, *entries.values()]), (*field.state, *entries)
 
 
 def _letters(field: SymbolicField, free: Iterable[str] | None) -> frozenset[Symbol]:
@@ -213,8 +226,10 @@ def _read_by(reading: FieldReading, gates: Iterable[Slot]) -> str:
 
 
 def _changed(slot: Slot, value: Expr) -> Eq:
-    """The new value of a slot; of its parameter where the slot is exp of one."""
+    """The new value of a slot; of its parameter where the slot is exp of one, or its square."""
     if slot.stands_for.func is exp and slot.stands_for.args[0].is_Symbol and value == speed * slot.letter:
         parameter = slot.stands_for.args[0]
         return Eq(Symbol(f"{parameter}'"), parameter + log(speed), evaluate=False)
+    if slot.stands_for.is_Pow and slot.stands_for.exp == 2 and slot.stands_for.base.is_Symbol and value == speed * slot.letter:
+        return Eq(Symbol(f"{slot.stands_for.base}'"), slot.stands_for.base * sqrt(speed), evaluate=False)
     return Eq(Symbol(f"{slot.letter}'"), value, evaluate=False)

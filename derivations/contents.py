@@ -40,6 +40,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "own_steps",
         "own_power_steps",
         "own_maps",
+        "own_noise",
         "own_slow_directions",
         "own_unit_maps",
         "own_decay",

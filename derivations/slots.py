@@ -9,7 +9,7 @@ fixed        a constant without free parameters
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -92,8 +92,8 @@ class Obstacle:
 class FieldReading:
     """A field as polynomials in its generators, with slots in their coefficients, for a class with these free letters."""
 
-    def __init__(self, field: SymbolicField, flow: ImmutableDenseMatrix, free: Set[Symbol]) -> None:
-        self.state, self.data = field.state, frozenset({*field.state, *field.inputs})
+    def __init__(self, field: SymbolicField, flow: ImmutableDenseMatrix, free: Set[Symbol], units: Sequence[Expr]) -> None:
+        self.units, self.data = units, frozenset({*field.state, *field.inputs})
         self.free, self._given = free, flow
         self.slots: list[Slot] = []
         self.generators: dict[Expr, Symbol] = {}
@@ -125,7 +125,7 @@ class FieldReading:
     def obstacle(self, gates_only: bool) -> Obstacle | None:
         """A unit, and an equation between coefficients, that no member of the class meets, with proof; else None."""
         new, given = self.primed(gates_only), {letter: e for e, letter in self.fixed.items()}
-        for h, rate in zip(self.state, self.flow, strict=True):
+        for h, rate in zip(self.units, self.flow, strict=True):
             top = self._outgrowing(h, rate)
             # A gate may be any function, a combination of generators too: coefficients count only where there is none.
             terms = self._terms(rate) if self._has_free_generators(rate) else {} if top is None else {top[0]: top[1]}

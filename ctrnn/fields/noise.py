@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import re
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from ctrnn.formulas import formula_of
 
 __all__ = ["ColoredInput", "Noise", "Noisy", "check_no_noise", "noise_channels"]
 
-NOISELESS = re.compile(r"^dh?([\w^]*)/dt = .*")  # the equation of a unit of the state, h or another
+NOISELESS = re.compile(r"^dh?([\w^]*)/dt = .*", re.MULTILINE)  # the equation of a unit of the state, h or another
 PROBES = 64
 SLACK = 1e-9  # of differences in float64
 
@@ -42,7 +43,9 @@ class Noise(AnsweredInit, nn.Module):
     def __init__(self, sigma: float | Tensor, on: str = "state") -> None:
         super().__init__()
         self.on = checks.one_of("on", on, ("state", "input"))
-        given = sigma.detach().clone() if isinstance(sigma, Tensor) else torch.tensor(checks.finite_number("sigma", sigma))
+        if not isinstance(sigma, Tensor):  # exact, until the dtype of a field is known
+            sigma = torch.tensor(checks.finite_number("sigma", sigma), dtype=torch.float64)
+        given = sigma.detach().clone()
         if not given.is_floating_point():
             raise TypeError(f"`sigma` must be floating point, got {given.dtype}.")
         checks.is_finite("sigma", given)
@@ -87,7 +90,7 @@ class Noisy(VectorField):
         if noise.sigma.dim() and len(noise.sigma) not in (1, units):
             what = "units" if noise.on == "state" else "input features"
             raise ValueError(f"`sigma` has shape {tuple(noise.sigma.shape)}, and the field has {units} {what}.")
-        noise.to(dtype=field.dtype or noise.sigma.dtype, device=field.device)
+        noise.to(dtype=_dtype(field, noise.sigma), device=field.device)
         self.channels = noise.sigma.shape[1] if noise.sigma.dim() == 2 else None if noise.on == "state" else units
         if noise.on == "input" and not _without_numbers(field):
             _check_linear(field)
@@ -138,9 +141,21 @@ class Noisy(VectorField):
         moved = self.field.project(x) - self.field.project(torch.zeros_like(x))
         return self.field.flow(projected + moved, h) - self.field.flow(projected, h)
 
+    letters: ClassVar = {"sigma": "noise.sigma"}
+
+    @property
+    def formula(self) -> str | None:
+        if (known := formula_of(self.field)) is None:
+            return None
+        names = [f"G{part}" for part in NOISELESS.findall(known.text)]
+        right = "Fx * sigma" if self.noise.on == "input" else "sigma"
+        shared = self.noise.on == "state" and self.noise.sigma.numel() == 1  # by all parts of the state, else cut into theirs
+        return "{field}\n" + ", ".join(names) + " = " + ", ".join([right] * (len(names) if shared else 1))
+
     @property
     def equations(self) -> tuple[str, ...]:
-        return tuple(NOISELESS.sub(r"\g<0> + G\1 dW/dt", line) for line in self.field.equations)
+        lines = super().equations if self.formula else self.field.equations
+        return tuple(NOISELESS.sub(r"\g<0> + G\1 dW/dt", line) for line in lines)
 
 
 class ColoredInput(VectorField):
@@ -169,7 +184,7 @@ class ColoredInput(VectorField):
         given = Noise(sigma, on="input").sigma.detach()
         if given.dim() and len(given) not in (1, field.input_size):
             raise ValueError(f"`sigma` has shape {tuple(given.shape)}, and the field has {field.input_size} input features.")
-        self.sigma = nn.Parameter(given.to(dtype=field.dtype or given.dtype, device=field.device))
+        self.sigma = nn.Parameter(given.to(dtype=_dtype(field, given), device=field.device))
 
     @affine
     def project(self, x: Tensor) -> Tensor:
@@ -186,7 +201,8 @@ class ColoredInput(VectorField):
 
     def diffusion(self, projected: Tensor, h: Tensor) -> Tensor:
         own, u = self._parts(h)
-        return torch.cat([torch.zeros_like(own), (self.sigma * (2 / self.correlation_time) ** 0.5).expand_as(u)], -1)
+        # The root by torch: read off the code, it is that of 2/tau, and not of a number near it.
+        return torch.cat([torch.zeros_like(own), self.sigma * (torch.full_like(u, 2) / self.correlation_time).sqrt()], -1)
 
     def visible(self, state: Tensor) -> Tensor:
         return self.field.visible(self._parts(state)[0])
@@ -195,13 +211,30 @@ class ColoredInput(VectorField):
         return h[..., : self.field.state_size], h[..., self.field.state_size :]
 
     @property
+    def formula(self) -> str | None:
+        noise = "du/dt = -u/{correlation_time}\nGu = sigma * sqrt(2/{correlation_time})"
+        return "{field:|x=(x + u)}\n" + noise if formula_of(self.field) else None
+
+    @property
+    def part_sizes(self) -> tuple[int, ...]:
+        """How many units the parts of the state have that the formula names."""
+        known = formula_of(self.field)
+        parts = known.text.count("/dt = ") if known else 1
+        return (*[self.field.state_size // parts] * parts, self.input_size)
+
+    @property
     def equations(self) -> tuple[str, ...]:
-        found = formula_of(self.field)
-        own = found.renamed("", {"x": "(x + u)"}).text if found else f"dh/dt = {type(self.field).__name__}(x + u, h)"
-        return (*own.splitlines(), f"du/dt = -u/{self.correlation_time:g} + G dW/dt")
+        own = f"dh/dt = {type(self.field).__name__}(x + u, h)", f"du/dt = -u/{self.correlation_time:g}"
+        lines = super().equations if self.formula else own
+        return tuple(line + " + Gu dW/dt" if line.startswith("du/dt") else line for line in lines)
 
     def extra_repr(self) -> str:
         return f"correlation_time={self.correlation_time:g}\n{super().extra_repr()}"
+
+
+def _dtype(field: VectorField, sigma: Tensor) -> torch.dtype:
+    """The field's; of one without parameters that of sigma, but for a number, which is float64 until then."""
+    return field.dtype or (sigma.dtype if sigma.dim() else torch.get_default_dtype())
 
 
 def noise_channels(field: VectorField) -> int:

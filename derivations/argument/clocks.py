@@ -121,11 +121,16 @@ def change_of_time(equations: Iterable[Eq], c: Expr) -> tuple[Eq, ...]:
     Args:    equations: Eq(h(t).diff(t), F), one for each unit, coupled as they may be; c: an increasing differentiable
              expression in the same t, as alpha t or c(t).
     Returns: the warped equations, in the order given.
-    Raises:  TypeError for what is not an equation or an expression; ValueError for equations of another form, and for
-             a c that does not depend on t, may have corners, or runs backwards at some t > 0. What is neither proved nor
+    Raises:  TypeError for what is not an equation or an expression; ValueError for equations of another form or with noise, and
+             for a c that does not depend on t, may have corners, or runs backwards at some t > 0. What is neither proved nor
              refuted of c is assumed: `clock(c).conditions` names it.
     Source:  Tallec and Ollivier 2018, footnote 2 and eq. (6).
     """
+    if isinstance(equations, fields.SymbolicField) and equations.diffusion is not None:
+        raise ValueError(
+            f"`{equations.name}` has noise, which on a clock c becomes sqrt(c') G(c(t)) dW; give the equations of dh/dt alone, "
+            "`list(equations)`."
+        )
     flows, t = _system(equations)
     clock_conditions(c, t)
     T = Dummy("T", real=True)

@@ -1,4 +1,4 @@
-r"""The torch code of every named field, traced, is its source's equation: for all weights, inputs and states."""
+r"""The torch code of every named field, traced, is its source's equation: for all weights, inputs and states; steps for noise."""
 
 from __future__ import annotations
 

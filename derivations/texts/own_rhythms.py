@@ -7,7 +7,8 @@ target held            s unit steps of gate g leave (1 - g)^s;  a mode that recu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sympy import (
     Abs,
@@ -15,6 +16,7 @@ from sympy import (
     Expr,
     Function,
     I,
+    ImmutableDenseMatrix,
     Rational,
     S,
     Symbol,
@@ -30,6 +32,10 @@ from sympy import (
 )
 
 from derivations.claim import Entry, Equal, Expands, Fails, Less, Mutation, Source, changed
+from derivations.closure import NONE, RESCALING, WITHIN_UNIT, Closes
+from derivations.prover import symbols
+from derivations.twins import fields
+from derivations.twins.fields import SymbolicField
 from derivations.twins.step_maps import stability_function
 
 own = Source("this project")
@@ -113,6 +119,26 @@ def modified() -> Iterator[Entry]:
     )
 
 
+def noisy_classes() -> Iterator[tuple[SymbolicField, str]]:
+    """Fields of one unit with noise, and what they absorb."""
+    gated, leaky, sigma = fields.gated(1, 1), fields.leaky(1, 1), ImmutableDenseMatrix([Symbol("sigma", real=True)])
+    (x,), (state,) = gated.inputs, gated.state
+    of_gate = [gated.parameters[name][0] for name in ("W_gx", "W_gh", "b_g")]
+    of_noise = symbols.biases("a", 3)
+
+    def reading(letters: Sequence[Expr]) -> Expr:
+        return letters[0] * x + letters[1] * state + letters[2]
+
+    def driven(field: SymbolicField, noise: Expr, **further: ImmutableDenseMatrix) -> SymbolicField:
+        return replace(field, diffusion=ImmutableDenseMatrix([noise]), parameters={**field.parameters, **further})
+
+    yield driven(gated, sqrt(fields.sigma(reading(of_gate))) * sigma[0], sigma=sigma), WITHIN_UNIT
+    yield driven(gated, exp(reading(of_noise)), a=of_noise), WITHIN_UNIT
+    yield driven(gated, sigma[0], sigma=sigma), "rescaling that keeps its rates in (0, 1)"
+    yield driven(leaky, sigma[0], sigma=sigma), RESCALING
+    yield driven(gated, S.One), NONE
+
+
 def warped() -> Iterator[Entry]:
     """Results 20 and 21: dh = F dt + B dW on a clock c of speed k > 0, and h(t - d)."""
     gate, G = Function("g", positive=True)(h), Symbol("G", real=True)
@@ -132,6 +158,29 @@ def warped() -> Iterator[Entry]:
         Equal(noise * Derivative(noise, h) / 2, G**2 * Derivative(gate, h) / 4),
         mutation=changed("G^2 g'/4 read as G^2 g'/2", rhs=G**2 * Derivative(gate, h) / 2),
         remark="one unit",
+    )
+
+    density, drift = Function("p", real=True)(h), Function("F", real=True)(h)
+
+    def moved(F: Expr, B: Expr) -> Expr:
+        """The change of a density in time, by Fokker and Planck."""
+        return -Derivative(F * density, h) + Derivative(B**2 * density, h, h) / 2
+
+    clock, start = Function("c", real=True), Symbol("s", real=True)
+    yield own("result 20, law", given="c increases and does not read what comes later").says(
+        "Played on a clock of speed k = c', h(c(t)) has the law of drift k F and noise sqrt(k) B: W(c(t)) has the variation of "
+        "sqrt(c') dW, the integral of c', and the density of h(c(t)) changes at k times the rate that F and B give it.",
+        Equal(Derivative(clock(t) - clock(start), t), clock(t).diff(t)),
+        Equal(moved(k * drift, sqrt(k) * free), k * moved(drift, free)),
+        mutation=Mutation("sqrt(k) read as k", Equal(moved(k * drift, k * free), k * moved(drift, free))),
+        remark="one unit; in Ito's calculus",
+    )
+    yield own("result 20, classes with noise", given="c' keeps the gates in (0, 1)", sizes="1 unit, 1 input").says(
+        "Gated fields whose noise takes the gate's root absorb every warp; so do those with a gate of its own for the noise, of "
+        "amplitude e^a. With a constant amplitude that is free they absorb clocks of constant speed, as leaky fields do, sigma "
+        "becoming sqrt(c') sigma; with one that is not free, none.",
+        *(Closes(field, group) for field, group in noisy_classes()),
+        mutation=changed("every warp read as none", group=NONE),
     )
 
     def swaying(time: Expr) -> Expr:

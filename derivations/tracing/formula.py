@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from sympy import Expr
+from sympy import Expr, ImmutableDenseMatrix, diag
 from torch import nn
 
 from ctrnn.formulas import SEVERAL, Formula, Weight, formula_of
@@ -13,7 +13,7 @@ from derivations.tracing.values import exact
 from derivations.twins.fields import SymbolicField, SymbolicStep
 from derivations.twins.written import Array, Equations, columns
 
-__all__ = ["OWN_FORMULA", "OwnFormula", "of_formula", "right_sides", "states_of"]
+__all__ = ["OWN_FORMULA", "OwnFormula", "noise_of_formula", "of_formula", "right_sides", "states_of"]
 
 
 class OwnFormula:
@@ -41,6 +41,24 @@ def of_formula(module: nn.Module, system: SymbolicField | SymbolicStep) -> list[
         raise ValueError(f"the formula of {name} is no equation that could be proved: {error}") from error
 
 
+def noise_of_formula(module: nn.Module, system: SymbolicField | SymbolicStep) -> ImmutableDenseMatrix | None:
+    r"""Return G as the formula of a field writes it, (state, channels); None where it says nothing of it. Raises: as above."""
+    formula = formula_of(module)
+    said = {name for line in formula.text.splitlines() for name in line.partition(" = ")[0].split(", ")} if formula else set()
+    names = {f"G{state.removeprefix('h')}": f"d{state}/dt" for state in states_of(formula)} if formula else {}
+    if formula is None or not said & names.keys():
+        return None
+    flow, inputs = ImmutableDenseMatrix(of_formula(module, system)), ImmutableDenseMatrix(system.inputs)
+    slope = np.array(flow.jacobian(inputs).tolist(), dtype=object) if system.inputs else 0
+    lines = {line: line[1:].removesuffix("/dt") for line in names.values()}
+    equations, units = _read(formula, lines, module, system, Fx=slope)
+    values = [equations[name] if name in said else 0 for name in names]
+    if any(np.ndim(value) == 2 for value in values):
+        return ImmutableDenseMatrix(np.concatenate(values))
+    spread = [np.broadcast_to(value, part.shape) for value, part in zip(values, units, strict=True)]
+    return ImmutableDenseMatrix(diag(*np.concatenate(spread)))
+
+
 def states_of(formula: Formula) -> list[str]:
     """Return the names of the parts of a field's state, in their order: h where a line gives dh/dt."""
     return [line.partition("/dt = ")[0][1:] for line in formula.text.splitlines() if "/dt = " in line]
@@ -57,15 +75,23 @@ def right_sides(
 
     `lines` says which line belongs to which part, {"dh/dt": "h"}, in the order of the state; `further` are values by letter.
     """
-    if not lines or len(system.state) % len(lines):
+    equations, units = _read(formula, lines, module, system, **further)
+    return [e for line, part in zip(lines, units, strict=True) for e in np.broadcast_to(equations[line], part.shape)]
+
+
+def _read(
+    formula: Formula, lines: Mapping[str, str], module: nn.Module, system: SymbolicField | SymbolicStep, **further: object
+) -> tuple[Equations, list[Array]]:
+    """The equations, and the letters of each part of the state, of equal size but where the field's `part_sizes` say else."""
+    sizes = getattr(module, "part_sizes", None)
+    if not lines or (len(system.state) % len(lines) and sizes is None):
         raise ValueError(f"{len(lines)} lines give a derivative, for {len(system.state)} numbers of the state.")
-    units = np.split(columns(system.state), len(lines))
+    units = np.split(columns(system.state), len(lines) if sizes is None else np.cumsum(sizes)[:-1])
     if several := [letter for letter, weight in formula.letters.items() if weight == SEVERAL]:
         raise ValueError(f"two weights are called {several[0]}; give one of their parts an index, as {{part:2}}.")
     weights = {letter: _array(module, system, weight) for letter, weight in formula.letters.items()}
     known = {"I": np.eye(len(units[0]), dtype=int).astype(object), **weights, "x": columns(system.inputs), **further}
-    equations = Equations(formula.text, known | dict(zip(lines.values(), units, strict=True)))
-    return [e for line in lines for e in np.broadcast_to(equations[line], units[0].shape)]
+    return Equations(formula.text, known | dict(zip(lines.values(), units, strict=True))), units
 
 
 def _array(module: nn.Module, system: SymbolicField | SymbolicStep, weight: Weight) -> Array:

@@ -2,12 +2,12 @@ r"""Prove that a module's own code is the given equations, or find numbers at wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter
 
 import sympy
-from sympy import Expr
+from sympy import Basic, Expr, ImmutableDenseMatrix
 from torch import nn
 
 from ctrnn.fields.computed import with_free_weights
@@ -17,12 +17,12 @@ from derivations.prover.verdict import HOLDS_ASSUMING, UNDECIDED, Verdict, condi
 from derivations.tracing.blocks import Unwide
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
-from derivations.tracing.formula import OWN_FORMULA, of_formula
+from derivations.tracing.formula import OWN_FORMULA, noise_of_formula, of_formula
 from derivations.tracing.program import Program, trace
 from derivations.tracing.replay import Replay
 from derivations.tracing.running import as_recorded
 from derivations.tracing.sizes import Widths, at_sizes, uncompiled
-from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, as_written, out_of_time, system_of
+from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, as_written, diffusion_of, out_of_time, system_of
 from derivations.tracing.wide import certificates_for_every_width
 from derivations.twins.cells import UnitEquations
 from discretize.kernels.record.recording import operation_name
@@ -94,6 +94,28 @@ def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquatio
     return replace(verdict, evidence=words, certificate=(*verdict.certificate, *further))
 
 
+def _with_noise(
+    verdict: Verdict,
+    diffusion: ImmutableDenseMatrix,
+    claimed: ImmutableDenseMatrix,
+    where: Iterable[Basic],
+    doing: Callable[[str], object],
+) -> Verdict:
+    """Add to what is proved of dh/dt what is found of G."""
+    if claimed.shape != diffusion.shape:
+        raise ValueError(f"the formula's G is {claimed.shape}, and the code's {diffusion.shape}, (state, channels).")
+    found = decide(list(diffusion), list(claimed), where, doing)
+    if not found:
+        return replace(found, evidence=f"of G, its entries one row after the other, {found.evidence}")
+    return replace(
+        found,
+        verdict=max(verdict.verdict, found.verdict, key=len),  # the one with conditions, if any
+        evidence=f"{verdict.evidence}; of G, {found.evidence}",
+        defined_on=tuple(dict.fromkeys((*verdict.defined_on, *found.defined_on))),
+        certificate=(*verdict.certificate, *found.certificate),
+    )
+
+
 def _verified(
     module: nn.Module,
     equations: object,
@@ -112,12 +134,18 @@ def _verified(
         raise ValueError("the code treats a batch of one sample otherwise than one of several; it must act on each by itself.")
     doing(RUN)
     conditions = as_recorded(module, program)
+    diffusion = diffusion_of(module, system) if field else None
+    noise = noise_of_formula(module, system) if diffusion is not None and equations is OWN_FORMULA else None
     if equations is OWN_FORMULA:
         equations = dict(zip(system.state, of_formula(module, system), strict=True))
     matched = match(equations, system, letters)
     right = [value.expr for value in matched.right]
     where = {*system.defined_on, *(c for value in matched.right for c in value.where)}
     verdict = decide(list(system.flow), right, where, doing)
+    refuted = verdict.counterexample  # of dh/dt, which is computed in torch
+    left = "of its noise, G dW, nothing is compared" if diffusion is not None and noise is None else ""
+    if verdict and diffusion is not None and noise is not None:
+        verdict = _with_noise(verdict, diffusion, noise, where, doing)
     sizes = f"at {len(system.inputs)} inputs and {len(system)} units"
     defined = [f"where {' and '.join(condition_words(verdict.defined_on))}"] if verdict.defined_on else []
     notes = [
@@ -127,9 +155,8 @@ def _verified(
         sizes,
         *conditions.words,
         *matched.notes,
-        *filter(None, [program.note]),
+        *filter(None, [program.note, left]),
     ]
-    found = verdict.counterexample
-    replays = None if found is None else Replay(module, program, system, right, found)
+    replays = None if refuted is None else Replay(module, program, system, right, refuted)
     word = HOLDS_ASSUMING if verdict and conditions.assumed else verdict.verdict
     return replace(verdict, verdict=word, evidence="; ".join(notes), replays=replays)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import torch
-from sympy import Basic, ImmutableDenseMatrix, Symbol
+from sympy import Basic, Expr, ImmutableDenseMatrix, Symbol, simplify
 from sympy.core.function import AppliedUndef
-from torch import nn
+from torch import Tensor, nn
 
 from ctrnn.fields.field import VectorField
+from ctrnn.fields.noise import noise_channels
 from derivations.prover import symbols
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.tracing.program import Program, trace
@@ -30,6 +32,7 @@ __all__ = [
     "SECONDS",
     "as_written",
     "check_distinct",
+    "diffusion_of",
     "out_of_time",
     "symbolic",
     "symbolic_field",
@@ -54,7 +57,8 @@ def symbolic(
              may take, None for no limit.
     Returns: a `SymbolicField` or a `SymbolicStep`: its parameters are the torch names, `parameters["rate.bias"][0]` is the
              letter rate.bias[0] (axes before the last are laid out as rows); iterate for the equations, `.latex()` for the
-             page; `.defined_on` says where the code is defined.
+             page; `.defined_on` says where the code is defined. Of a field with noise, dh = F dt + G dW, the equations are
+             dh/dt = F, and `.diffusion` is G.
     Raises:  TypeError for what is not a module; `UnknownOperation`, naming the operation and the line; ValueError for code
              that mixes samples, branches on values, draws random numbers, or changes its buffers or inputs; TimeoutError.
     """
@@ -64,6 +68,8 @@ def symbolic(
             program = trace(module, widths)
             doing = READ
             system = system_of(program, module, field)
+            if isinstance(system, SymbolicField):
+                system = replace(system, diffusion=diffusion_of(module, system))
             doing = RUN
             as_recorded(module, program)
             return system
@@ -107,6 +113,39 @@ def system_of(program: Program, module: nn.Module, field: bool | None = None) ->
         raise ValueError(f"the code answers with {len(column)} numbers for a state of {len(state)}.")
     kind = SymbolicField if field else SymbolicStep
     return kind(program.name, "this project", state, inputs, parameters, column, ordered(conditions))
+
+
+class _Diffused(nn.Module):
+    """G dW of a field, as a module of (x, dW) and h."""
+
+    def __init__(self, field: VectorField, channels: int) -> None:
+        super().__init__()
+        self.field, self.input_size, self.hidden_size = field, field.input_size + channels, field.state_size
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        own = self.field.input_size
+        return self.field.diffuse(self.field.project(x[..., :own]), h, x[..., own:])
+
+
+def diffusion_of(module: nn.Module, system: SymbolicField | SymbolicStep) -> ImmutableDenseMatrix | None:
+    r"""Return G of dh = F dt + G dW, (state, channels), in the letters of the field's own equations; None without noise.
+
+    Raises:  what `symbolic` raises; ValueError for noise that is lost in a part, and for a `diffuse` that is not linear in dW.
+    """
+    if not isinstance(module, VectorField) or not (channels := noise_channels(module)):
+        return None
+    found = system_of(trace(driven := _Diffused(module, channels)), driven, field=True)
+    increments = found.inputs[len(system.inputs) :]
+    letters = {u: own for name, matrix in system.parameters.items()
+               for u, own in zip(found.parameters[f"field.{name}"], matrix, strict=True)}  # fmt: skip
+
+    def coefficient(e: Expr) -> Expr:
+        e = simplify(e) if e.has(*increments) else e
+        if e.has(*increments):
+            raise ValueError(f"`diffuse` of {type(module).__name__} is not linear in the increments of the noise.")
+        return e
+
+    return found.flow.jacobian(ImmutableDenseMatrix(increments)).xreplace(letters).applyfunc(coefficient)
 
 
 def _arguments(program: Program, field: bool) -> dict[str, tuple[Any, ...]]:

@@ -88,12 +88,20 @@ class SymbolicField(_System):
     r"""dh/dt = flow, with the letters it is written in; iterating gives the equations Eq(dh_i/dt, flow_i).
 
     Args:    name, source; state, inputs: functions of time; parameters: a matrix for each name; flow: a column; defined_on:
-             the conditions under which it is defined, where the letters' assumptions do not grant it.
+             the conditions under which it is defined, where the letters' assumptions do not grant it; diffusion: G of a field
+             with noise, dh = flow dt + G dW, a column for each Brownian motion.
     """
+
+    diffusion: ImmutableDenseMatrix | None = None
 
     @property
     def left_sides(self) -> tuple[Expr, ...]:
         return tuple(Derivative(h, symbols.t) for h in self.state)
+
+    def _rows(self) -> Iterable[tuple[str, Cells]]:
+        yield from super()._rows()
+        if self.diffusion is not None:
+            yield "and G dW, G", [self.diffusion]
 
     def substitute(self, **parameters: Expr | ImmutableDenseMatrix) -> SymbolicField:
         """Return the field with new values for some parameters, each of the old one's shape.
@@ -110,7 +118,8 @@ class SymbolicField(_System):
                 raise ValueError(f"`{name}` has shape {old.shape}, got {new.shape}.")
             values.update(zip(old, new, strict=True))
         kept = {name: value for name, value in self.parameters.items() if name not in parameters}
-        return replace(self, parameters=kept, flow=self.flow.xreplace(values))
+        diffusion = None if self.diffusion is None else self.diffusion.xreplace(values)
+        return replace(self, parameters=kept, flow=self.flow.xreplace(values), diffusion=diffusion)
 
 
 @dataclass(frozen=True)

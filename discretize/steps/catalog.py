@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import discretize
 from ctrnn.lazy import homes_of
 
-__all__ = ["dashed", "step_names", "steps", "stochastic_step_names"]
+__all__ = ["dashed", "step_names", "steps", "stochastic_step_names", "stochastic_steps"]
 
 if TYPE_CHECKING:
     from discretize.steps.step import Step
+    from discretize.steps.stochastic import StochasticStep
 
 NO_MAPS = ("Step", "StochasticStep", "Zoneout")  # the interfaces, and a wrapper of other steps
 NOISE = "discretize.steps.stochastic"
@@ -34,6 +35,11 @@ def stochastic_step_names() -> list[str]:
 def steps() -> dict[str, type[Step]]:
     """All step maps by the names of their classes."""
     return {name: getattr(discretize, name) for name in step_names()}
+
+
+def stochastic_steps() -> dict[str, type[StochasticStep]]:
+    """Those for fields with noise by the names of their classes."""
+    return {name: getattr(discretize, name) for name in stochastic_step_names()}
 
 
 def dashed(name: str) -> str:

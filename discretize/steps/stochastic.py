@@ -190,7 +190,7 @@ class ExponentialEulerMaruyama(StochasticStep):
     """
 
     title = "exponential Euler and Maruyama"
-    equation = "h' = exp(-L dt) h + (1 - exp(-L dt))/L * N(h) + sqrt((1 - exp(-2 L dt))/(2 L dt)) G(h) w"
+    equation = "h' = h + dt phi1(-L dt) F(h) + sqrt(phi1(-2 L dt)) G(h) w"
     order = 1
     strong_order = 0.5
     evaluations = 1

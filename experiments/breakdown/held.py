@@ -1,6 +1,6 @@
 r"""One unit: gates, limits and errors of every map, on a target that is held and where h is forgotten slowly.
 
-held     dh/dt = g (f - h)
+held     dh/dt = g (f - h), and at rest with noise, dh = -h dt + sqrt(2) dW
 power    dh/dt = -g |h|^r h
 """
 
@@ -15,6 +15,7 @@ import torch
 from discretize import Step
 from experiments.breakdown import figures
 from experiments.breakdown.maps import GATES, MAPS, limits
+from experiments.breakdown.noise import AT, NOISY, finite, noise_failures, noise_rows, said
 from experiments.breakdown.one_unit import (
     EXPONENT,
     GRID,
@@ -60,15 +61,20 @@ def held_section(recording: Recording, say: Callable[[str], None]) -> Section:
             ),
         },
         numbers={
-            "rows": pd.concat([_rows(name, step) for name, step in MAPS.items()]),
+            "rows": pd.concat([*(_rows(name, step) for name, step in MAPS.items()), noise_rows()]),
             "limits": {name: vars(where) for name, where in found.items()},
             "softplus_identity": identity,
         },
-        failures=[*limit_failures(), *_failures(identity)],
+        failures=[*limit_failures(), *_failures(identity), *noise_failures()],
         maps=[
             [name, step.order, _cost(step), GATES[name], _limit(found[name].overshoots), _limit(found[name].diverges)]
             for name, step in MAPS.items()
         ],
+        noisy=[
+            [name, step.calculus, f"{step.strong_order:g}", step.order, finite(step), *(f"{said(step, dt):.3f}" for dt in AT)]
+            for name, step in NOISY.items()
+        ],
+        noisy_at=[float(dt) for dt in AT],
         marked=MARKED,
         errors=[[name, *(_error(step, x) for x in MARKED)] for name, step in MAPS.items()],
         identity=identity,

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from sympy import Rational
+
 import ctrnn
 from ctrnn.cells.catalog import variants
 from ctrnn.formulas import formula_of
@@ -15,13 +17,26 @@ from ctrnn.lazy import homes_of
 from ctrnn.storage.files import write_atomically
 from discretize import Step
 from discretize.steps.catalog import steps
+from discretize.steps.stochastic import StochasticStep
 from experiments.breakdown.maps import limits
+from experiments.breakdown.noise import NOISY, finite, said
 from experiments.reports.marked import fill
 
 __all__ = ["filled"]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 OF_CELLS = ("field", "equations", "its", "source")
+OF_NOISE = (
+    "step",
+    "h'",
+    "limit",
+    "noise",
+    "order of paths",
+    "of means",
+    "variance of dh = -h dt + sqrt(2) dW, which is 1",
+    "at dt = 1/2",
+    "finite",
+)
 OF_STEPS = ("step", "h'", "order", "gate G", "R(z)", "overshoots from", "diverges from", "cost")
 
 
@@ -58,8 +73,10 @@ def _source(text: str) -> str:
 
 
 def _steps(page: str) -> str:
-    """Put the table of step maps between the markers of the page."""
-    return fill(page, "steps", {"all": _table(OF_STEPS, (_step(name, kind()) for name, kind in steps().items()))})
+    """Put the tables of step maps between the markers of the page: all, and those for noise."""
+    noisy = (_noisy_step(name, step) for name, step in NOISY.items())
+    without = (_step(name, kind()) for name, kind in steps().items())
+    return fill(page, "steps", {"all": _table(OF_STEPS, without), "noise": _table(OF_NOISE, noisy)})
 
 
 def _step(name: str, step: Step) -> Sequence[str]:
@@ -68,6 +85,21 @@ def _step(name: str, step: Step) -> Sequence[str]:
     ends = ("never" if at is None else f"{at:.4g}" for at in (found.overshoots, found.diverges))
     equation = step.equation.replace("h' = ", "", 1) or "Euler, the hidden part of the state first"
     return (f"`{name}`", _inline(equation), str(step.order), gate, _inline(step.factor or "1 + z"), *ends, _cost(step))
+
+
+def _noisy_step(name: str, step: StochasticStep) -> Sequence[str]:
+    equation = _inline(step.equation.replace("h' = ", "", 1))
+    orders = (f"{step.strong_order:g}", str(step.order))
+    return (
+        f"`{name}`",
+        equation,
+        step.calculus,
+        step.of,
+        *orders,
+        step.variance,
+        f"{said(step, Rational(1, 2)):.3f}",
+        finite(step),
+    )
 
 
 def _inline(lines: str) -> str:

@@ -209,3 +209,8 @@ def test_noise_takes_the_dtype_of_its_field():
     assert field.noise.sigma.dtype == torch.float32
     output, _ = DiscreteRNN(field, EulerMaruyama())(torch.zeros(2, 4, 2, dtype=torch.float32), seed=noise_keys(1, 4))
     assert output.dtype == torch.float32
+
+
+def test_a_number_is_exact_whatever_the_dtype_of_the_field():
+    assert ctrnn.Noisy(ctrnn.plain(1, 2, dtype=torch.float64), ctrnn.Noise(0.1)).noise.sigma.item() == 0.1
+    assert ctrnn.ColoredInput(ctrnn.plain(1, 2, dtype=torch.float64), 0.1, 2.0).sigma.item() == 0.1

@@ -1,12 +1,17 @@
 """The symbolic step maps, against numbers: mpmath's integrator, orders by halving dt, and what they print as equal."""
 
+import math
 from functools import cache
 
 import mpmath
+import numpy
 import pytest
+import torch
 from cases import each
 from sympy import Function, Rational, S, Symbol, exp, expand, lambdify, log, tanh
 
+import ctrnn
+import discretize
 from derivations.prover import symbols
 from derivations.prover.formulas import written
 from derivations.twins.step_maps import (
@@ -14,12 +19,14 @@ from derivations.twins.step_maps import (
     induced_gate,
     local_error,
     maps,
+    missed,
     phi,
     power_forgetting,
     stability_function,
+    stochastic_maps,
 )
 
-MAPS = maps()
+MAPS, NOISY = maps(), stochastic_maps()
 EXPLICIT = [name for name, step in MAPS.items() if not step.is_implicit]
 START = Rational(3, 5)
 
@@ -153,3 +160,52 @@ def test_etd_rk4_and_gates_are_steps_that_are_known():
     clock = induced_gate("exponential_euler").subs(Symbol("g", positive=True), log(1 + exp(z)))
     assert abs((odds - 1 / (1 + exp(-z))).evalf(30)) < 1e-25
     assert abs((clock - odds).evalf(30)) < 1e-25
+
+
+class Linear(ctrnn.VectorField):
+    """dh = -a h dt + G dW, of leak a, with G = s, or s h."""
+
+    def __init__(self, a, s, additive=True):
+        super().__init__(0, 1)
+        self.a, self.s, self.additive = a, s, additive
+
+    def flow(self, projected, h):
+        return -self.a * h
+
+    def leak(self, projected, h):
+        return self.a * torch.ones_like(h)
+
+    def diffusion(self, projected, h):
+        return self.s * (torch.ones_like(h) if self.additive else h)
+
+
+def one_noisy_step(name, field, h, dt, w, z):
+    step = getattr(discretize, name)()
+    given = [torch.tensor([[value]], dtype=torch.float64) for value in (h, w, z)]
+    return float(step(field, torch.zeros(1, 0, dtype=torch.float64), given[0], dt, *given[1 : 3 if step.reads_integral else 2]))
+
+
+@each("dt", [0.3, 1.5])
+@each("name", NOISY)
+def test_a_noisy_step_leaves_the_variance_that_its_class_says(name, dt):
+    kept, of_w, of_z = (one_noisy_step(name, Linear(1.0, 2**0.5), *unit[:1], dt, *unit[1:]) for unit in numpy.eye(3).tolist())
+    added = of_w**2 * dt + 2 * of_w * of_z * dt**2 / 2 + of_z**2 * dt**3 / 3
+    said = eval(NOISY[name].variance.replace("^", "**").replace(" (", " * (").replace("- * (", "- ("), {}, {"dt": dt})
+    assert added / (1 - kept**2) == pytest.approx(said, rel=1e-12)
+
+
+@each("name", [name for name, step in NOISY.items() if step.of != "additive"])
+def test_what_a_noisy_step_drops_first_is_its_error_of_geometric_brownian_motion(name):
+    a, s, h, calculus = 0.7, 0.4, 0.8, NOISY[name].calculus
+    halves = int(2 * NOISY[name].strong_order) + 1
+    letters = {"F": -a * h, "F'": -a, "G": s * h, "G'": s, "L": a}
+    ratios = []
+    for dt in (1e-4, 1e-6):
+        w = 1.3 * dt**0.5
+        exact = h * math.exp(-(a + (s**2 / 2 if calculus == "Ito" else 0)) * dt + s * w)
+        point = {symbols.dt: dt, Symbol("w", real=True): w, **{Symbol(k, real=True): v for k, v in letters.items()}}
+        term = missed(name, halves).subs(point)  # of any z: the field and the noise commute
+        term = float(term.subs(dict.fromkeys(term.free_symbols, 0)))
+        ratios.append((exact - one_noisy_step(name, Linear(a, s, additive=False), h, dt, w, 0.0)) / term)
+    assert abs(ratios[1] - 1) < 0.01
+    assert abs(ratios[1] - 1) < abs(ratios[0] - 1) / 3  # the next term is of half a power of dt more

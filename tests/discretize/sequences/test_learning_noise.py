@@ -164,7 +164,10 @@ def test_equations_show_the_noise():
     assert noisy.equations[:2] == (
         "dh/dt = o * tanh(f * c + i * g) - h + G dW/dt", "dc/dt = (f - 1) * c + i * g + Gc dW/dt"
     )  # fmt: skip
+    assert noisy.equations[-1] == "G, Gc = sigma, sigma"
     assert r"+ G \frac{dW}{dt}" in noisy._repr_latex_()
     colored = ctrnn.ColoredInput(ctrnn.plain(2, 3), 0.3, 2.0)
-    assert colored.equations == ("dh/dt = tanh(Wx (x + u) + Wh h + b) - h", "du/dt = -u/2 + G dW/dt")
+    assert colored.equations == (
+        "dh/dt = tanh(Wx (x + u) + Wh h + b) - h", "du/dt = -u/2 + Gu dW/dt", "Gu = sigma * sqrt(2/2)"
+    )  # fmt: skip
     assert repr(noisy.noise) == "Noise(sigma=0.3, on='state')"

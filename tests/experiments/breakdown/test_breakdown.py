@@ -15,7 +15,7 @@ from cases import each
 import ctrnn
 import discretize
 from experiments import __main__ as command_line
-from experiments.breakdown import chart, cost, figures, held, maps, networks, one_unit, recorded, rows, run
+from experiments.breakdown import chart, cost, figures, held, maps, networks, noise, one_unit, recorded, rows, run
 from experiments.data.recording import Recording
 from experiments.reports import report
 from experiments.runs.pool import End
@@ -321,3 +321,9 @@ def test_the_whole_atlas_of_a_short_recording_passes_its_checks(tmp_path):
         "recording, steady",
         "cost",
     }
+
+
+def test_a_step_for_noise_that_does_not_leave_the_variance_it_says_is_a_failure(monkeypatch):
+    assert not noise.noise_failures()
+    monkeypatch.setattr(discretize.Milstein, "variance", "1")
+    assert len(noise.noise_failures()) == len(noise.AT)
