@@ -29,6 +29,13 @@ OWN = {
     "pixels": "experiments.tasks.recorded.pixels:Pixels",
     "forecast": "experiments.tasks.forecast:Forecast",
     "recall-any-warp": "experiments.tasks.warps.recall:AnyWarp",
+    "flip-flop": "experiments.tasks.cognitive:FlipFlop",
+    "decision": "experiments.tasks.cognitive:Decision",
+    "context": "experiments.tasks.cognitive:Context",
+    "delayed-match": "experiments.tasks.cognitive:DelayedMatch",
+    "working-memory": "experiments.tasks.cognitive:WorkingMemory",
+    "ready-set-go": "experiments.tasks.cognitive:ReadySetGo",
+    "rhythm": "experiments.tasks.cognitive:Rhythm",
     "arrays": "experiments.tasks.recorded.arrays:Arrays",
     "physionet": "experiments.tasks.recorded.patients:Patients",
 }

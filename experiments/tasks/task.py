@@ -3,6 +3,7 @@ r"""Defines tasks: batches drawn by a generator, a loss, and baselines, the loss
     a class at every sample       targets (time, batch)        loss  mean of -log softmax(y)[target] where it counts, in nats
     a class of the sequence       targets (batch,)             the same, at each sequence's own last sample
     numbers at the end            targets (batch, outputs)     mean of (y - target)^2 there
+    numbers at every sample       targets (time, batch, outputs)  mean of (y - target)^2 where it counts
 
 Time axes are (time, batch, feature). Numbers are of torch's default dtype, as the weights of a model are.
 """
@@ -28,6 +29,7 @@ __all__ = [
     "ClassAtEverySample",
     "ClassOfTheSequence",
     "FromFiles",
+    "NumbersAtEverySample",
     "NumbersAtTheEnd",
     "Task",
     "check_split",
@@ -156,6 +158,14 @@ class Task(Checked, ABC):
         """Return name -> accuracy of the same predictors."""
         return {name: baselines.accuracy(counts) for name, counts in self.target_counts().items()}
 
+    @staticmethod
+    def _mean(values: Tensor, batch: Batch) -> Tensor:
+        """Take the mean of values (time, batch) over what counts."""
+        if batch.counts is None:
+            return values.mean()
+        counts = batch.counts.to(values)
+        return (values * counts).sum() / counts.sum()
+
     def _checked(self, outputs: Tensor, batch: Batch) -> Tensor:
         expected = (*batch.xs.shape[:2], self.output_size)
         if outputs.shape != expected:
@@ -186,12 +196,6 @@ class ClassAtEverySample(Task):
 
     def weight(self, batch: Batch) -> float:
         return float(batch.targets.numel() if batch.counts is None else batch.counts.sum())
-
-    def _mean(self, values: Tensor, batch: Batch) -> Tensor:
-        if batch.counts is None:
-            return values.mean()
-        counts = batch.counts.to(values)
-        return (values * counts).sum() / counts.sum()
 
 
 class ClassOfTheSequence(Task):
@@ -253,3 +257,20 @@ class NumbersAtTheEnd(Task):
     @torch.no_grad()
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
         return {"loss": float(self.loss(outputs, batch))}
+
+
+class NumbersAtEverySample(Task):
+    """Measures the mean squared error over the samples that count."""
+
+    def part(self, batch: Batch, sequences: slice) -> Batch:
+        return self._part(batch, sequences, batch.targets[:, sequences])
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return self._mean((self._checked(outputs, batch) - batch.targets).square().mean(-1), batch)
+
+    @torch.no_grad()
+    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
+        return {"loss": float(self.loss(outputs, batch))}
+
+    def weight(self, batch: Batch) -> float:
+        return float(batch.targets[..., 0].numel() if batch.counts is None else batch.counts.sum())
