@@ -66,7 +66,7 @@ class SequenceStructure(Structure):
     """`CtrnnSequence` of kernels/steps.cpp, field by field."""
 
     _fields_ = [
-        *((name, c_size_t) for name in ("time", "batch", "inputs", "state", "substeps", "threads", "rests")),
+        *((name, c_size_t) for name in ("time", "batch", "inputs", "state", "substeps", "threads", "rests", "counted")),
         *((name, c_void_p) for name in ("x", "h0", "dt")),
         *((name, c_size_t) for name in ("dt_time", "dt_batch")),
         ("program", POINTER(ProgramStructure)),
@@ -293,7 +293,9 @@ class _Call:
         at, dt_network, dt_time, dt_batch = strides(self.dt)
         samples = _parts(self.xs, self.count) if xs.dim() > 3 else [address(self.xs)] * self.count
         places = zip(samples, _parts(self.h0, self.count), self.given.structures, strict=True)
+        counted = kernel.program.written.counted
         size, sizes = self.dt.element_size(), (*xs.shape[-3:], h0.shape[-1], substeps, torch.get_num_threads(), rests)
+        sizes = *sizes, 0 if counted is None else counted + 1
         self.sequences = (SequenceStructure * self.count)(
             *(
                 SequenceStructure(*sizes, x, h, at + k * dt_network * size, dt_time, dt_batch, ctypes.pointer(program))
@@ -409,8 +411,9 @@ def _states_by_steps(
     step, h, states = with_weights(module, weights), h0, []
     lengths = dt.unbind(0) if number is None else [h0.new_full((1, 1), number)] * len(xs)
     for x, length in zip(xs.to(h0.dtype).unbind(0), lengths, strict=True):
-        for _ in range(substeps):
-            h = step(x, h, (length / substeps).expand(len(h), 1))
+        for part in range(substeps):
+            given = module.field.at_part(x, part) if isinstance(module.field, KeyedIncrements) else x
+            h = step(given, h, (length / substeps).expand(len(h), 1))
         states.append(h)
     return torch.stack(states).to(xs.dtype)
 
@@ -424,8 +427,9 @@ def _disagreement(kernel: SequenceKernel, module: StepModule, dtype: torch.dtype
     sizes = ((3, 3, field.input_size), (3, field.state_size), (3, 3, 1), (3, 3, field.state_size))
     xs, h0, lengths, weight = (torch.rand(size, generator=dice, dtype=dtype).to(field.device) - 0.5 for size in sizes)
     xs[:, 0], h0[0] = xs[:, 0].abs(), h0[0].abs()  # a sample at which logarithms and roots are numbers
+    substeps = 1
     if isinstance(field, KeyedIncrements):
-        xs = field.with_places(xs, dice)
+        xs, substeps = field.with_places(xs, dice), min(field.parts, 4)
     given = [
         xs.to(stored).requires_grad_(kernel.moves["x"]),
         h0.requires_grad_(),
@@ -433,7 +437,10 @@ def _disagreement(kernel: SequenceKernel, module: StepModule, dtype: torch.dtype
         *(weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)),
     ]
     sought, answers = [tensor for tensor in given if tensor.requires_grad], []
-    for states in (_Steps.apply(kernel, module, 1, None, *given)[0], _states_by_steps(module, 1, None, *given)):
+    for states in (
+        _Steps.apply(kernel, module, substeps, None, *given)[0],
+        _states_by_steps(module, substeps, None, *given),
+    ):
         gradients = torch.autograd.grad((states * weight).sum(), sought, allow_unused=True, materialize_grads=True)
         answers.append([states.detach(), *gradients])
     for mine, theirs in zip(*answers, strict=True):

@@ -81,9 +81,14 @@ class KeyedIncrements(NoiseInput):
         """Put places beside samples of any numbers, some with the cell of the step before: to run code on a few numbers."""
         (time, batch, _), own = xs.shape, self.field.input_size
         keys = key_columns(torch.randint(1 << 62, (batch,), generator=dice)).expand(time, -1, -1)
-        cell, part = torch.arange(time) // 2, torch.arange(time) % self.parts
-        places = torch.cat([keys, *(each[:, None, None].expand(-1, batch, 1) for each in (cell, part))], -1)
+        cell = torch.arange(time)[:, None, None].expand(-1, batch, 1) // 2
+        places = torch.cat([keys, cell, torch.zeros_like(cell)], -1)
         return torch.cat([xs[..., :own], places.to(xs), xs[..., own + PLACE :]], -1)
+
+    def at_part(self, xs: Tensor, part: int) -> Tensor:
+        """Samples whose column of parts says which substep it is; kernels write its number there."""
+        place = self.field.input_size + PLACE
+        return torch.cat([xs[..., : place - 1], torch.full_like(xs[..., :1], part), xs[..., place:]], -1)
 
     def increments(self, projected: Tensor) -> tuple[Tensor, Tensor | None]:
         columns = projected[..., -self.columns :]

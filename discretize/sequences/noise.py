@@ -31,7 +31,7 @@ __all__ = [
 
 
 class NoisySamples(NamedTuple):
-    """A field that reads noise, its samples, one for each substep, and their lengths."""
+    """A field that reads noise, its samples, and their lengths."""
 
     field: NoiseInput
     xs: Tensor
@@ -114,8 +114,10 @@ def run_noisy(
             states.append(h)
         return torch.stack(states)
 
-    drawn_there = is_power_of_two(substeps) and not rest.shape[-1] and h0.dtype not in HALF
-    laid = keyed_samples(field, samples, address, dt, substeps, integral) if drawn_there else ahead()
+    if is_power_of_two(substeps) and not rest.shape[-1] and h0.dtype not in HALF:
+        laid = keyed_samples(field, samples, address, dt, substeps, integral)
+        return run_sequence(laid.field, step, laid.xs, h0, dt, substeps, fused, lambda: by_steps()[substeps - 1 :: substeps])
+    laid = ahead()
     states, stats = run_sequence(laid.field, step, laid.xs, h0, laid.dt, 1, fused, by_steps)
     return states[substeps - 1 :: substeps], stats
 
@@ -123,26 +125,24 @@ def run_noisy(
 def keyed_samples(
     field: VectorField, xs: Tensor, address: Tensor, dt: float | Tensor, substeps: int, integral: bool
 ) -> NoisySamples:
-    r"""Lay out samples for a step that draws its increments.
+    r"""Lay out samples for a step that draws its increments, in so many substeps of each.
 
     Shape:   xs (time, batch, input), address (time, batch, 4); dt a number, (time, 1, 1) or (time, batch, 1)
-             -> xs (time substeps, batch, input + columns), dt likewise.
+             -> xs (time, batch, input + columns).
     """
     assert is_power_of_two(substeps)
     if substeps > MOST_PARTS:
         raise ValueError(f"There is noise for at most {MOST_PARTS} substeps, got {substeps}.")
-    sizes, root = (len(xs) * substeps, xs.shape[1], 1), _as(_root(dt), xs)
-    part = torch.arange(substeps).to(xs).repeat(len(xs))[:, None, None]
-    lengths = [_repeated(each, substeps) for each in [root, root * _as(dt, xs)][: 1 + integral]]
-    columns = [part.expand(sizes), *(torch.broadcast_to(each, sizes) for each in lengths)]
-    every = torch.cat([*(_repeated(each, substeps) for each in (xs, address)), *columns], -1)
-    return NoisySamples(KeyedIncrements(field, substeps, integral), every, _shared(dt, substeps))
+    sizes, root = (*xs.shape[:2], 1), _as(_root(dt), xs)
+    lengths = [root.new_zeros(()), root, root * _as(dt, xs)][: 2 + integral]
+    every = torch.cat([xs, address, *(torch.broadcast_to(each, sizes) for each in lengths)], -1)
+    return NoisySamples(KeyedIncrements(field, substeps, integral), every, dt)
 
 
 def given_samples(
     field: VectorField, xs: Tensor, address: Tensor, dt: float | Tensor, substeps: int, integral: bool
 ) -> NoisySamples:
-    """Lay out samples with increments that are drawn ahead; shapes as for `keyed_samples`."""
+    """Lay out samples with increments that are drawn ahead, one for each substep; shapes as for `keyed_samples`."""
     keys, cells = keys_of(address[..., :-1]), address[..., -1].detach().cpu().to(torch.int64)
     drawing = torch.float64 if xs.dtype == torch.float64 else torch.float32
     # Every sample is a cell of length 1: a Brownian motion of length D is that times the root of D.
@@ -200,7 +200,7 @@ def _as(value: float | Tensor, like: Tensor) -> Tensor:
 
 
 def _repeated(value: Tensor, substeps: int) -> Tensor:
-    return value.repeat_interleave(substeps, 0) if value.dim() and substeps > 1 else value
+    return value.repeat_interleave(substeps, 0) if value.dim() else value
 
 
 def _shared(dt: float | Tensor, substeps: int) -> float | Tensor:

@@ -24,8 +24,9 @@ class Written:
     """A program as C++ text.
 
     sizes: that it refers to; kept: the widths of what is kept; sums: heights and widths of sums over samples; columns: whether
-    there is a pass for the columns of a Jacobian; lanes: whether it is for samples side by side; products: numbers that describe
-    them (see `CtrnnProgram` of source/rows.h); counts: how many products there are, and how many of the forward pass.
+    there is a pass for the columns of a Jacobian; lanes: whether it is for samples side by side; counted: as of `ProgramValues`;
+    products: numbers that describe them (see `CtrnnProgram` of source/rows.h); counts: how many products there are, and how many
+    of the forward pass.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Written:
     sums: list[tuple[int, int]]
     columns: bool = False
     lanes: bool = False
+    counted: int | None = None
     products: list[int] = field(default_factory=list)
     counts: tuple[int, int] = (0, 0)
 
@@ -289,7 +291,8 @@ def written(given: ProgramValues) -> Written:
     told = [number for product in forward.products for number in product]
     widths = [value.width for value in kept]
     counts = len(forward.products), forth
-    return Written(text, sizes, widths, given.areas, given.units is not None, products=told, counts=counts)
+    with_columns = given.units is not None
+    return Written(text, sizes, widths, given.areas, with_columns, counted=given.counted, products=told, counts=counts)
 
 
 PREAMBLE = """// Written by discretize/kernels/cpp.

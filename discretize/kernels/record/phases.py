@@ -15,6 +15,7 @@ from functools import cached_property
 
 from discretize.kernels.record.functions import CHEAP
 from discretize.kernels.record.values import GIVEN, LAYOUTS, READY, Value, ancestors
+from discretize.kernels.record.zones import Unknown
 
 __all__ = ["Pair", "Phase", "ProgramValues", "phases"]
 
@@ -50,6 +51,17 @@ class ProgramValues:
     def given(self) -> dict[str, Value]:
         """Which of x, h, dt and the cotangent are read."""
         return {value.operation: value for value in ancestors([self.following, *self.ends]) if value.operation in GIVEN}
+
+    @cached_property
+    def counted(self) -> int | None:
+        """Which number of x is read as that of the substep, where increments are drawn."""
+        for value in self.order:
+            if value.operation == "increments":
+                (place,) = value.of
+                if place.operation != "slice" or place.of[0].operation != "x":
+                    raise Unknown("its code draws increments of what is not given with a sample")
+                return int(place.settings[0]) + place.width - 1
+        return None
 
     @cached_property
     def kept(self) -> list[Value]:

@@ -244,7 +244,7 @@ class Pass:
     def _increments(self, value: Value, first: int, width: int) -> str:
         """By the bridge of one halving after the other, as `discretize/noise/brownian.py`."""
         (columns,), (parts, _, of_integral) = value.of, value.settings
-        *address, part = (self.piece(columns, k, 1) for k in range(columns.width))
+        address = [self.piece(columns, k, 1) for k in range(columns.width - 1)]
         self.out.columns_of(width)
         units = f"{first} + c{padded(width)}" if width > 1 else f"{first} + tl.zeros([1, 1], tl.int32)"
 
@@ -254,7 +254,7 @@ class Pass:
 
         named, size, length = self.out.named, parts, 1.0
         w, h = normal("0", 1.0), normal("1", sqrt(1 / 12)) if parts > 1 or of_integral else "0.0"
-        place = named(f"({part}.to(tl.int64) & {parts - 1}) + {parts}")
+        place = named(f"substep + {parts}")
         while size > 1:
             z, n = normal(f"2 * ({place} // {size})", sqrt(length) / 4), "0.0"
             if size > 2 or of_integral:

@@ -157,7 +157,7 @@ def forward(
     tl.debug_barrier()
     for _ in range(time):
         length = tl.load(at_dt, mask=inside, other=1.0) / substeps
-        for _ in range(substeps):
+        for substep in range(substeps):
             at_next = at_kept + kept_step
             $STEP
             at_kept = at_next
@@ -194,7 +194,8 @@ def backward(
         tl.debug_barrier()
         tl.store(at_scratch + C_STATE, of_state, mask=M_STATE)
         tl.debug_barrier()
-        for _ in range(substeps):
+        for later in range(substeps):
+            substep = substeps - 1 - later
             $STEP
             at_kept -= batch * KEPT
             at_operands -= batch * OPERANDS

@@ -19,9 +19,10 @@ constexpr std::size_t LARGE = 1 << 20;   // bytes: weights that are too far away
 
 extern "C" {
 
-// What the caller gives: x (time, batch, inputs), h0 (batch, state), dt by its strides.
+// What the caller gives: x (time, batch, inputs), h0 (batch, state), dt by its strides. `counted`: 1 + the number of x in whose
+// place a step reads that of the substep, 0 for none.
 struct CtrnnSequence {
-    std::size_t time, batch, inputs, state, substeps, threads, rests;
+    std::size_t time, batch, inputs, state, substeps, threads, rests, counted;
     const real *x, *h0, *dt;
     std::size_t dt_time, dt_batch;
     const CtrnnProgram* program;
@@ -50,6 +51,7 @@ struct Run {
     }
     void read(std::size_t step, std::size_t sample, real* to) const {
         copy(given.x + (step / given.substeps * given.batch + sample) * given.inputs, to, given.inputs);
+        if (given.counted) to[given.counted - 1] = real(step % given.substeps);
     }
     // What is kept of a step: the state before it, and what the program keeps.
     std::size_t place(std::size_t step, std::size_t sample) const { return (step * given.batch + sample) * kept; }
