@@ -58,7 +58,7 @@ def path_log_ratio(field: VectorField, other: VectorField, xs: Tensor | None, hs
 def path_divergence(field: VectorField, other: VectorField, xs: Tensor | None, hs: Tensor, ts: Tensor | None = None) -> Tensor:
     r"""Return 1/2 int |u|^2 dt along paths of the field, whose mean is KL(p | q): of a posterior and its prior, say.
 
-    Its mean over paths is less noisy than that of `path_log_ratio`, which is the same.
+    That of `path_log_ratio` is the same, and noisier as a rule.
 
     Args, Shape, Raises:  as for `path_log_ratio`.
     Source:  Li, Wong, Chen and Duvenaud 2020, "Scalable gradients for stochastic differential equations", sec. 5.
