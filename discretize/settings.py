@@ -19,6 +19,7 @@ from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
 from discretize.solvers.checkpointing import Checkpointed
 from discretize.solvers.control import ERROR_MARGIN, StepControl
+from discretize.solvers.doubling import DoublingEngine, StepDoubling
 from discretize.solvers.engine import Engine, OnAttempt
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
 from discretize.solvers.stochastic import StochasticEngine
@@ -26,8 +27,9 @@ from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep, check_noise
 from discretize.steps.zoneout import Zoneout
 
-__all__ = ["MAX_NUM_STEPS", "Gradient", "Settings"]
+__all__ = ["MAX_NUM_STEPS", "Gradient", "Method", "Settings"]
 
+Method = str | Step | StepDoubling
 Gradient = Checkpointed | Adjoint | None  # None: that of the steps taken, all of them kept
 
 MAX_NUM_STEPS = 100_000  # of a sample in one segment
@@ -54,7 +56,7 @@ class Settings:
     Raises:  TypeError, ValueError for what no solve could use, in the user's words.
     """
 
-    method: str | Step = "dopri5"
+    method: Method = "dopri5"
     rtol: float = 1e-5
     atol: float | Tensor = 1e-7
     max_step: float | None = None
@@ -89,7 +91,8 @@ class Settings:
     @property
     def adaptive(self) -> bool:
         """Whether the method chooses its steps by the tolerances."""
-        return self.steps_alone or (self.of_torchdiffeq is not None and chooses_steps(self.of_torchdiffeq))
+        by_torchdiffeq = self.of_torchdiffeq is not None and chooses_steps(self.of_torchdiffeq)
+        return self.steps_alone or by_torchdiffeq or isinstance(self.method, StepDoubling)
 
     @property
     def steps_alone(self) -> bool:
@@ -116,16 +119,20 @@ class Settings:
                 f"method='rk4' or a step map, with `max_step`."
             )
         step = FIXED_METHODS[self.method] if isinstance(self.method, str) else self.method
+        assert isinstance(step, Step)
         return step, num_steps(1.0, self.max_step)
 
     @property
     def noisy(self) -> bool:
         """Whether the method is for fields with noise."""
-        return isinstance(self.method, StochasticStep)
+        return isinstance(self.method, StochasticStep | StepDoubling)
 
     def check_noise(self, field: VectorField) -> None:
         """Refuse a field with noise under a method for equations without, and the other way round."""
-        check_noise(field, f"method={self.method!r}" if isinstance(self.method, str) else self.method)
+        if isinstance(self.method, StepDoubling):
+            self.method.check_noise(field)
+        else:
+            check_noise(field, f"method={self.method!r}" if isinstance(self.method, str) else self.method)
 
     def engine(self, like: Tensor, stats: dict[str, Any], noise: BrownianPath | None = None) -> Engine:
         """Return the engine for states like this one; stats: where it counts evaluations of the backward pass; noise: the path
@@ -138,6 +145,12 @@ class Settings:
         if isinstance(self.method, StochasticStep):
             assert noise is not None
             return StochasticEngine(self.method, self.max_step, noise)
+        longest = math.inf if self.max_step is None else self.max_step
+        if isinstance(self.method, StepDoubling):
+            assert noise is not None
+            atol = self.atol.to(like) if isinstance(self.atol, Tensor) else self.atol
+            bounds = (self.max_num_steps, self.min_step, longest, self.first_step)
+            return DoublingEngine(self.method.step, noise, self.rtol, atol, *bounds)
         if not isinstance(self.method, str):
             return StepEngine(self.method, self.max_step)
         if self.of_torchdiffeq:
@@ -146,7 +159,6 @@ class Settings:
             return TorchdiffeqEngine(self.of_torchdiffeq, self.rtol, atol, self._options(), adjoint, stats)
         if self.method in FIXED_METHODS:
             return GridEngine(self.method, self.max_step)
-        longest = math.inf if self.max_step is None else self.max_step
         atol = self.atol.to(like) if isinstance(self.atol, Tensor) else self.atol
         method, bounds = ADAPTIVE_METHODS[self.method], (self.max_num_steps, self.min_step, longest, self.first_step)
         return AdaptiveEngine(StepControl(method, self.rtol, atol, *bounds))
@@ -192,6 +204,11 @@ class Settings:
             )
         if not isinstance(self.gradient, Adjoint):
             return
+        if self.noisy:
+            raise ValueError(
+                f"`gradient=Adjoint()` runs the solution backwards, and {self.method!r} is of one with noise. Leave it out, or "
+                "take `gradient=Checkpointed(bytes)`."
+            )
         if not self.adaptive:
             raise ValueError(
                 f"`gradient=Adjoint()` solves the adjoint of the differential equation, and {self.method} makes steps that are "
@@ -250,9 +267,9 @@ def _check_method(method: object) -> None:
         raise TypeError(
             f"{method!r} keeps units at each step of a discrete cell, which solves nothing; take discretize.DiscreteRNN."
         )
-    if isinstance(method, Step):
+    if isinstance(method, Step | StepDoubling):
         return
-    if isinstance(method, type) and issubclass(method, Step):
+    if isinstance(method, type) and issubclass(method, Step | StepDoubling):
         raise TypeError(f"`method` must be an instance of a step map: `{method.__name__}()`, not the class.")
     if not isinstance(method, str):
         raise TypeError(f"`method` must be the name of a method or a step map, got {method!r}.")

@@ -32,18 +32,18 @@ from discretize.kernels.eligibility import HALF, Fused, takes_triton
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed
-from discretize.settings import MAX_NUM_STEPS, Gradient, Settings
+from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
 from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
 from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
 from discretize.solvers.diagnosis import slow_hint
+from discretize.solvers.doubling import DoublingEngine, StepDoubling
 from discretize.solvers.engine import SolverState, SolverStats
 from discretize.solvers.equation import NumbersRefused, as_driven_field, driven_in, increasing_times, joined, times_within
 from discretize.solvers.events import WINDOWS, Event, EventSolve, checked_events
 from discretize.solvers.segments import chain_of
 from discretize.solvers.stochastic import solve_path
-from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
 
 __all__ = ["integrate", "solve"]
@@ -64,7 +64,7 @@ def integrate(
     h0: Tensor | Sequence[Tensor],
     ts: Tensor,
     *,
-    method: str | Step = "dopri5",
+    method: Method = "dopri5",
     rtol: float = 1e-5,
     atol: float | Tensor = 1e-7,
     max_step: float | None = None,
@@ -151,9 +151,9 @@ def solve(
         _check_event_solve(settings)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
     settings.check_noise(field)
-    _check_seed(seed, settings, direction, times)
     channels, field = field.noise_channels, with_computed_weights(field)
     state, path = cast_for(field, state), as_path(path)
+    _check_seed(seed, settings, direction, times, path.knots)
     if casts(field):  # under autocast, which samples and functions of time may not have in the field's dtype
         path = path.map(partial(Tensor.to, dtype=field.dtype), affine=True)
     if stored := _stored_dtype(settings, state):
@@ -212,7 +212,7 @@ def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: 
         # A function of time is asked at times of the solve only.
         other = moved(projected) if isinstance(given, VectorField) else driven.read_at((times[0] + times[-1]) / 2)
         found[training] = couples_samples(driven.field, projected, h, other, slope)
-    if found[training] and settings.steps_alone:
+    if found[training] and (settings.steps_alone or isinstance(settings.method, StepDoubling)):
         raise ValueError(f"`field` cannot be solved by {settings.method}, whose samples step on their own: {COUPLED}")
     if found[training] and not known:
         warn_user(f"In this solve {COUPLED}", UserWarning)
@@ -221,10 +221,12 @@ def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: 
 _couples: MutableMapping[Any, dict[bool, bool]] = WeakKeyDictionary()  # of fields and functions: in training or not, its samples
 
 
-def _check_seed(seed: object, settings: Settings, direction: int, times: Tensor) -> None:
+def _check_seed(seed: object, settings: Settings, direction: int, times: Tensor, knots: Tensor) -> None:
     """Refuse a seed without noise, and noise where there is none: backwards in time."""
     if not settings.noisy:
         check_no_seed(seed)
+    elif isinstance(settings.method, StepDoubling) and (times.requires_grad or knots.requires_grad):
+        raise ValueError(f"There are no gradients to times under {settings.method!r}; detach them, or take steps of one length.")
     elif direction < 0:
         raise ValueError(
             "`ts` goes back in time, and a field with noise runs forwards only: what it came from is no function of where it is."
@@ -232,6 +234,10 @@ def _check_seed(seed: object, settings: Settings, direction: int, times: Tensor)
 
 
 def _check_event_solve(settings: Settings) -> None:
+    if settings.noisy:
+        raise ValueError(
+            f"`events` are found between the states of smooth solutions, and {settings.method!r} is of one with noise."
+        )
     if settings.of_torchdiffeq:
         raise ValueError(
             f"`events` are found sample by sample, and {settings.method} steps all at once; take method='dopri5', or for one "
@@ -336,8 +342,9 @@ class Solve:
         # One row of states for every requested time, as they came, where no two sequences ask for times of their own.
         as_they_came = self.kernel is not None and not self.chain.own and self.chain.requested is None
         solved = self._trajectory("completed", self.kernel.hs if self.kernel and as_they_came else None)
-        if isinstance(self.engine, AdaptiveEngine):
+        if isinstance(self.engine, AdaptiveEngine | DoublingEngine):
             self._warn_of_forced_steps(self.engine)
+        if isinstance(self.engine, AdaptiveEngine):
             self.stats["hint"] = self._hint(self.engine, h)
             if self.log is not None:
                 adjoint = AdjointBackward(self.engine, self.chain, self.log, self.stats)
@@ -349,7 +356,8 @@ class Solve:
         """Run the whole solve by a compiled kernel, if there is one."""
         settings = self.settings
         if not isinstance(self.engine, AdaptiveEngine):
-            self.why = "torchdiffeq has no kernels" if settings.of_torchdiffeq else "steps of fixed length have no kernel"
+            fixed = "solves with noise have no kernel" if settings.noisy else "steps of fixed length have no kernel"
+            self.why = "torchdiffeq has no kernels" if settings.of_torchdiffeq else fixed
         elif isinstance(settings.gradient, Adjoint):
             self.why = f"`gradient`={settings.gradient} takes its own backward pass"
         elif settings.on_attempt is not None:
@@ -457,12 +465,12 @@ class Solve:
             settings = replace(self.settings, progress=False)
             return Solve(self.driven, h.to(self.h0.dtype), ts, settings, noise=self.noise).run().hs
 
-    def _warn_of_forced_steps(self, engine: AdaptiveEngine) -> None:
+    def _warn_of_forced_steps(self, engine: AdaptiveEngine | DoublingEngine) -> None:
         if engine.counts.forced_at is None:
             return
         at, error = engine.counts.forced_at
         warn_user(
-            f"{engine.counts.forced} step(s) were accepted at min_step={engine.control.min_step:g} in spite of their error, the "
+            f"{engine.counts.forced} step(s) were accepted at min_step={self.settings.min_step:g} in spite of their error, the "
             f"first at t = {at:g} with {error:.3g} tolerances; the result is not to the tolerance asked for.",
             SolverWarning,
         )

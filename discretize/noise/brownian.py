@@ -14,6 +14,8 @@ for H; the midpoint rule with H is checked by the ledger, "this project".
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
@@ -24,7 +26,7 @@ from torch import Tensor
 from ctrnn import checks
 from discretize.noise.generator import Seed, fresh_keys, normals
 
-__all__ = ["MOST_PARTS", "BrownianPath", "CellTerms", "cell_terms", "is_power_of_two"]
+__all__ = ["DEPTH", "MOST_PARTS", "BrownianPath", "CellTerms", "cell_terms", "is_power_of_two"]
 
 DEPTH = 20  # halvings of a cell
 MOST_PARTS = 1 << 20  # of a cell: nodes stay below 2^24, which float32 holds exactly
@@ -118,6 +120,7 @@ class BrownianPath:
         if self.knots.dim() > 1 and self.knots.shape[1] != len(self.keys):
             raise ValueError(f"`knots` are for {self.knots.shape[1]} samples, and there are {len(self.keys)}.")
         self.first = torch.as_tensor(first, dtype=torch.int64).expand(len(self.keys))
+        self._read: _ReadNodes | None = None
 
     def __call__(self, t: Tensor) -> Tensor:
         times = self._columns(checks.as_times("t", t))
@@ -132,6 +135,12 @@ class BrownianPath:
         w, integral = self._at(times, self._cells(times[0]))
         whole = integral.diff(dim=0) - times.diff(dim=0)[..., None] * w[:-1]
         return w.diff(dim=0).to(self.dtype), whole.to(self.dtype)
+
+    def remembering(self) -> BrownianPath:
+        """Return the same path, which keeps the numbers of the nodes it reads: for many readings near one another."""
+        found = copy.copy(self)
+        found._read = _ReadNodes(len(self.keys), self.units)
+        return found
 
     def _columns(self, times: Tensor) -> Tensor:
         times = times.detach()
@@ -171,21 +180,28 @@ class BrownianPath:
 
     def _roots(self, cell: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
         d, zero = length[..., None], torch.zeros_like(cell)
-        return self._normals(cell, zero) * d.sqrt(), self._normals(cell, zero + ROOT) * (d / 12).sqrt()
+        w, h = self._normals(cell, torch.stack([zero, zero + ROOT]), torch.ones_like(cell, dtype=torch.bool)).unbind(0)
+        return w * d.sqrt(), h * (d / 12).sqrt()
 
-    def _normals(self, cell: Tensor, node: Tensor) -> Tensor:
+    def _normals(self, cell: Tensor, node: Tensor, needed: Tensor) -> Tensor:
+        """The numbers of nodes; where they are not needed, perhaps others."""
+        cell = cell + self.first
         # Summed in float64: of a long path in float32 the integral would lose its digits.
-        return normals(self.keys, cell + self.first, node, self.units, self.dtype).to(torch.float64)
+        if self._read is None:
+            return normals(self.keys, cell, node, self.units, self.dtype).to(torch.float64)
+        cell, node, needed = torch.broadcast_tensors(cell, node, needed)
+
+        def draw(sample: Tensor, cell: Tensor, node: Tensor) -> Tensor:
+            return normals(self.keys[sample], cell, node, self.units, self.dtype).to(torch.float64)
+
+        return self._read.numbers_of(cell, node, needed, draw)
 
     def _within(self, cell: Tensor, share: Tensor, w: Tensor, h: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
         """W and its integral from the start of a cell on, at a share of it."""
-        node, reached, area = torch.full_like(cell, ROOT), torch.zeros_like(w), torch.zeros_like(w)
-        for _ in range(DEPTH):
-            if bool(((share == 0) | (share == 1)).all()):
-                break
+        reached, area = torch.zeros_like(w), torch.zeros_like(w)
+        for z, n in self._cuts(cell, share):
             d = length[..., None]
-            z, n = self._normals(cell, torch.stack([2 * node, 2 * node + 1])).unbind(0)
-            z, n = z * d.sqrt() / 4, n * (d / 12).sqrt()
+            z, n = z * d.sqrt() / 4, n * (d / 12).sqrt()  # noqa: PLW2901
             left, right = w / 2 + 1.5 * h + z, w / 2 - 1.5 * h - z
             h_left, h_right = h / 4 - z / 2 + n / 2, h / 4 - z / 2 - n / 2
             length, beyond = length / 2, share >= 0.5
@@ -194,12 +210,51 @@ class BrownianPath:
             area = torch.where(goes, area + half * (reached + left / 2 + h_left), area)
             reached = torch.where(goes, reached + left, reached)
             w, h = torch.where(goes, right, left), torch.where(goes, h_right, h_left)
-            node, share = 2 * node + beyond, 2 * share - beyond.to(share.dtype)
+            share = 2 * share - beyond.to(share.dtype)
         r, d = share[..., None], length[..., None]
         return (
             reached + r * w + 6 * r * (1 - r) * h,
             area + d * (r * reached + r * r / 2 * w + (3 - 2 * r) * r * r * h),
         )
+
+    def _cuts(self, cell: Tensor, share: Tensor) -> Iterator[Tensor]:
+        """Yield the numbers that cut nodes, (2, ...), from the root down to where the shares of cells are ends of nodes."""
+        whole = (share * 2**DEPTH).floor()
+        lowest = torch.where(whole > 0, whole.long() & -whole.long(), 1 << DEPTH)
+        depth = torch.where(whole == share * 2**DEPTH, DEPTH + 1 - torch.frexp(lowest.to(share.dtype)).exponent, DEPTH)
+        level = torch.arange(int(depth.max())).reshape(-1, *[1] * share.dim())
+        node = ROOT * 2**level + torch.minimum((share * 2**level).floor().long(), 2**level - 1)
+        # At an end of a node its cut is of no matter, whatever the numbers are.
+        cuts, needed = torch.stack([2 * node, 2 * node + 1], 1), (level < depth)[:, None]
+        if self._read is None:  # one level after the other: all together would take much memory
+            yield from (self._normals(cell, *each) for each in zip(cuts, needed, strict=True))
+        else:
+            yield from self._normals(cell, cuts, needed)
+
+
+class _ReadNodes:
+    """Keeps of each sample the numbers that were read last at each level of the tree, of neighbours both."""
+
+    def __init__(self, batch: int, units: int) -> None:
+        places = 2 * 4 * (DEPTH + 3)
+        self.names = torch.full((places, batch), -1)
+        self.numbers = torch.zeros(places, batch, units, dtype=torch.float64)
+
+    def numbers_of(self, cell: Tensor, node: Tensor, needed: Tensor, draw: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+        r"""Return the numbers of cells and nodes, drawn where they are not kept: draw(sample, cell, node), (n,) each.
+
+        Shape:   (..., batch) -> (..., batch, units).
+        """
+        name, sample = (cell << 32) + node, torch.arange(self.names.shape[1]).expand_as(cell)
+        level = torch.frexp(node.to(torch.float64)).exponent.to(torch.int64)
+        place = 8 * level + 2 * (node & 3) + (cell & 1)
+        found = self.numbers[place, sample]
+        missing = needed & (self.names[place, sample] != name)
+        if bool(missing.any()):
+            where = place[missing], sample[missing]
+            found[missing] = drawn = draw(sample[missing], cell[missing], node[missing])
+            self.names[where], self.numbers[where] = name[missing], drawn
+        return found
 
 
 def _dyadic(share: Tensor, size: Tensor) -> Tensor:

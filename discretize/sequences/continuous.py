@@ -19,10 +19,9 @@ from discretize.sequences.module import FieldModule, Lengths, Sequences, Start, 
 from discretize.sequences.noise import address_columns
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
-from discretize.settings import MAX_NUM_STEPS, Gradient, Settings
+from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
 from discretize.solve import solve
 from discretize.solvers.stochastic import solve_path
-from discretize.steps.step import Step
 from discretize.steps.stochastic import check_noise
 from discretize.trajectory import Trajectory
 
@@ -49,7 +48,7 @@ class ContinuousRNN(FieldModule):
     def __init__(
         self,
         field: VectorField,
-        method: str | Step = "dopri5",
+        method: Method = "dopri5",
         rtol: float = 1e-5,
         atol: float | Tensor = 1e-7,
         max_step: float | None = None,

@@ -18,7 +18,7 @@ from discretize.solvers.engine import column
 from discretize.solvers.segments import RightHandSide
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 
-__all__ = ["ERROR_MARGIN", "GROW", "SAFETY", "SHRINK", "Numbers", "Place", "Round", "StepControl"]
+__all__ = ["ERROR_MARGIN", "GROW", "SAFETY", "SHRINK", "Numbers", "Place", "Round", "StepControl", "most_steps"]
 
 # Embedded error estimates are for small steps. At about one step a sample, which held inputs invite, dopri5 came out at up
 # to 52 tolerances without this margin and 15 with it, at 0.8 and 0.1 in the median, for 20 to 34 % more evaluations
@@ -49,8 +49,8 @@ class StepControl:
     given_first_step: float | None = None
 
     def most_steps(self, segments: int) -> int:
-        """Return the bound on steps of each sample over a whole solve, which grows with the number of segments."""
-        return self.max_num_steps + MOST_ON_AVERAGE * segments
+        """Return the bound on steps of each sample over a whole solve."""
+        return most_steps(self.max_num_steps, segments)
 
     @torch.no_grad()
     def first_step(self, slope: RightHandSide, h: Tensor, length: np.ndarray) -> np.ndarray:
@@ -111,6 +111,11 @@ class StepControl:
         proposed = on.where(on.isfinite(error), on.clip(dt * factor, self.min_step, None), dt * factor)
         # A step cut short by landing says little when its error is nothing; the one proposed before it still holds.
         return on.where(accepted & (factor >= GROW), on.maximum(proposed, step), proposed)
+
+
+def most_steps(max_num_steps: int, segments: int) -> int:
+    """Return the bound on steps of a sample over a whole solve, which grows with the number of segments."""
+    return max_num_steps + MOST_ON_AVERAGE * segments
 
 
 class Place(NamedTuple, Generic[Numbers]):

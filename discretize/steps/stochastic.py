@@ -22,7 +22,16 @@ from discretize.noise.increments import GivenIncrements, NoiseInput
 from discretize.steps.algebra.phi import phi
 from discretize.steps.step import Step
 
-__all__ = ["SRA1", "EulerMaruyama", "ExponentialEulerMaruyama", "Milstein", "StochasticStep", "StratonovichHeun", "check_noise"]
+__all__ = [
+    "SRA1",
+    "EulerMaruyama",
+    "ExponentialEulerMaruyama",
+    "Milstein",
+    "StochasticStep",
+    "StratonovichHeun",
+    "check_noise",
+    "depends_on_state",
+]
 
 
 class StochasticStep(Step):
@@ -226,20 +235,9 @@ def _check_kind(field: VectorField, step: StochasticStep) -> None:
     """Whether the noise depends on the state as the step takes it to, by numbers: of states that differ in some units."""
     if step.of == "any" or torch.empty(0, device=field.device).is_meta:  # nor is it checked again when a model is loaded
         return
-    dtype, device, size = field.dtype or torch.get_default_dtype(), field.device, field.state_size
-    dice = torch.Generator().manual_seed(0)
-    x, h, other = (
-        torch.randn(1, width, generator=dice).to(dtype=dtype, device=device) for width in (field.input_size, size, size)
-    )
-    projected = field.project(x)
-    at = field.diffusion(projected, h)
-    if step.of == "diagonal" and at.dim() > h.dim():
+    changed, bits = _changes(field)
+    if step.of == "diagonal" and changed.dim() > bits.dim():
         raise ValueError(f"{step!r} is for diagonal noise, and G of {type(field).__name__} is a matrix; take StratonovichHeun().")
-    # Any two units differ in a bit of their numbers: few states tell whether the noise of one knows of the other.
-    number = torch.arange(size, device=device)
-    bits = torch.stack([number >> k & 1 == value for k in range(max(1, (size - 1).bit_length())) for value in (0, 1)])
-    found = field.diffusion(projected.expand(len(bits), -1), torch.where(bits, other, h))
-    changed = (found - at).abs() > torch.finfo(dtype).eps * 16 * (1 + at.abs())
     if step.of == "additive":
         if bool(changed.any()):
             raise ValueError(
@@ -251,3 +249,26 @@ def _check_kind(field: VectorField, step: StochasticStep) -> None:
             f"{step!r} is for diagonal noise, and G of a unit of {type(field).__name__} depends on others; take "
             "StratonovichHeun()."
         )
+
+
+@torch.no_grad()
+def depends_on_state(field: VectorField) -> bool:
+    """Return whether the noise of a field depends on its state, by numbers."""
+    return bool(_changes(field)[0].any())
+
+
+def _changes(field: VectorField) -> tuple[Tensor, Tensor]:
+    """Compare G at a state with that at states of which some units differ; return where it changes, (states, ...), and which
+    units differ, (states, units)."""
+    dtype, device, size = field.dtype or torch.get_default_dtype(), field.device, field.state_size
+    dice = torch.Generator().manual_seed(0)
+    x, h, other = (
+        torch.randn(1, width, generator=dice).to(dtype=dtype, device=device) for width in (field.input_size, size, size)
+    )
+    projected = field.project(x)
+    at = field.diffusion(projected, h)
+    # Any two units differ in a bit of their numbers: few states tell whether the noise of one knows of the other.
+    number = torch.arange(size, device=device)
+    bits = torch.stack([number >> k & 1 == value for k in range(max(1, (size - 1).bit_length())) for value in (0, 1)])
+    found = field.diffusion(projected.expand(len(bits), -1), torch.where(bits, other, h))
+    return (found - at).abs() > torch.finfo(dtype).eps * 16 * (1 + at.abs()), bits

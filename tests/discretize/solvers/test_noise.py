@@ -339,7 +339,7 @@ class _Leaky(ctrnn.VectorField):
         ),
         (
             lambda: along_zeros(noisy(), method=discretize.SRA1(), events=discretize.Event(lambda t, h: h[:, 0])),
-            "chooses none",
+            "smooth solutions",
         ),
         (
             lambda: discretize.ContinuousRNN(noisy(), method=discretize.SRA1())(

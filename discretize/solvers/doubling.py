@@ -1,0 +1,249 @@
+r"""Adaptive steps of fields with noise: a step is compared with its two halves, along one Brownian path for each sample.
+
+    q = max_i |two_i - one_i| / ((atol + rtol max(|h_i|, |two_i|)) sqrt(dt / length of the segment))        accepted where q <= 1
+
+Errors of single steps have random signs and add up as roots do: over a segment they come to about a tolerance. A step is one of
+the dyadic parts of its segment. One that is rejected is cut in two, and where both are passed they may be joined again: so no
+part of the path that was looked at is stepped over, and the path is read at the nodes of its tree.
+
+Who chooses steps by the noise in them chooses noise: where Euler and Maruyama's step errs little w^2 is below dt in the mean, and
+the limit is that of another equation. Steps of strong order 1 take w^2 into account, or noise does not depend on h.
+
+Source:  Gaines and Lyons 1997, "Variable step size control in the numerical solution of stochastic differential equations".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctrnn import VectorField
+from discretize.errors import Failure
+from discretize.noise.brownian import DEPTH, BrownianPath
+from discretize.solvers.control import most_steps
+from discretize.solvers.engine import Engine, SolverState, column
+from discretize.solvers.segments import Chain, RightHandSide, Segment
+from discretize.solvers.stochastic import driven_by
+from discretize.steps.stochastic import StochasticStep, check_noise, depends_on_state
+
+__all__ = ["DoublingEngine", "StepDoubling"]
+
+FINEST = DEPTH - 1  # halvings of a segment to a step, whose halves are the path's finest cells
+FIRST = 6  # halvings of a segment to the first step, where none is given: of a long one the error may be small by chance
+MOST_CUT = 3  # halvings after one step
+GROWS = 0.3  # below this share of the error that a step twice as long may have
+
+
+@dataclass(frozen=True)
+class StepDoubling:
+    r"""A method for `integrate` and `ContinuousRNN`: steps for noise that keep to rtol and atol, compared with their halves.
+
+    Every sample takes steps of its own, where its input can be read at its own times. States are those of the halves. The path is
+    the same at any tolerance: as they fall, states come to its solution.
+
+    Args:    step: a `StochasticStep` of strong order 1 or more, or any for noise that does not depend on the state.
+    Raises:  TypeError for what is none.
+    Source:  see the first lines of this file.
+    """
+
+    step: StochasticStep
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.step, StochasticStep):
+            raise TypeError(f"`step` must be a step for noise, such as discretize.Milstein(), got {self.step!r}.")
+
+    def check_noise(self, field: VectorField) -> None:
+        """Refuse a field without noise, and one whose noise steps of this kind would choose from."""
+        check_noise(field, self.step)
+        if self.step.strong_order < 1 and depends_on_state(field):
+            raise ValueError(
+                f"{self!r} would choose steps by their noise, and with a step of strong order {self.step.strong_order:g} come to "
+                f"another equation: G of {type(field).__name__} depends on h. Take Milstein() or StratonovichHeun(), or steps of "
+                "one length."
+            )
+
+
+class DoublingEngine(Engine):
+    r"""Carries states through the segments of a chain by steps that are compared with their halves.
+
+    Args:    step: the map; path: the Brownian motions; rtol, atol: tolerances; the rest as for `StepControl`.
+    Raises:  Failure where no step is short enough, or there are too many.
+    """
+
+    def __init__(
+        self,
+        step: StochasticStep,
+        path: BrownianPath,
+        rtol: float,
+        atol: float | Tensor,
+        max_num_steps: int,
+        min_step: float,
+        max_step: float,
+        first_step: float | None,
+    ) -> None:
+        super().__init__()
+        self.map, self.path, self.rtol, self.atol = step, path.remembering(), rtol, atol
+        self.max_num_steps, self.min_step, self.max_step = max_num_steps, min_step, max_step
+        self.first_step = first_step
+        self.rate = max(1.0, step.strong_order)  # q grows as dt to this power
+        self.most = math.inf
+
+    def start(self, chain: Chain, batch: int) -> SolverState:
+        self.most = most_steps(self.max_num_steps, len(chain))
+        return super().start(chain, batch)
+
+    def rows(self, chain: Chain, batch: int) -> int:
+        return batch if chain.own or chain.own_times else 1
+
+    def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
+        assert isinstance(segment, Segment)
+        length, tries = np.broadcast_to(segment.lengths, state.tau.shape), 0
+        if state.step is None:
+            first = 0.5**FIRST * np.where(length > 0, length, length.max())
+            state.step = first if self.first_step is None else np.full(len(length), self.first_step)
+        if state.held_back is None or state.tried is None:
+            state.held_back, state.tried = np.zeros(len(state.tau), dtype=bool), np.zeros(len(state.tau), dtype=np.int64)
+        while tries < limit and (state.tau < length).any():
+            h, tries = self._round(segment, state, h, length), tries + 1
+        return h, tries
+
+    def _round(self, segment: Segment, state: SolverState, h: Tensor, length: np.ndarray) -> Tensor:
+        """Try a step of each sample."""
+        assert state.step is not None
+        assert state.held_back is not None
+        live, begin = state.tau < length, _places(state.tau, length)
+        level = np.maximum(_levels(length, np.minimum(state.step, self.max_step)), FINEST - _trailing_zeros(begin))
+        end = np.where(live, begin + (1 << (FINEST - level)), begin)
+        dt = length * ((end - begin) / (1 << FINEST))
+        self._check(segment, state, h, live)
+        two, one = self._attempt(segment, begin, end, h)
+        error = self._error(one, two, h, dt, length)
+        accepted = live & ((error <= 1) | (np.isfinite(error) & (dt <= self.min_step)))
+        stuck = live & ~accepted & (level == FINEST)
+        if stuck.any():
+            row = int(stuck.argmax())
+            raise self._failure(segment, state, two, row, f"no step down to {dt[row]:.3g} meets {self._tolerances()}")
+        self._count(segment, state, live, accepted, error, dt)
+        with np.errstate(all="ignore"):
+            cut = np.clip(np.ceil(np.log2(np.where(np.isfinite(error), error, np.inf)) / self.rate), 1, MOST_CUT)
+        may_grow = (error <= GROWS * 0.5**self.rate) & ~state.held_back
+        # A step that its place cut short says little of the one proposed before.
+        following = np.where(may_grow, np.maximum(2 * dt, state.step), dt)
+        state.step = np.where(live, np.where(accepted, following, dt * 0.5**cut), state.step)
+        state.held_back = np.where(live, ~accepted, state.held_back)
+        state.tau = np.where(accepted, np.where(end == 1 << FINEST, length, length * (end / (1 << FINEST))), state.tau)
+        return self._taken(segment, begin, end, h, two, live, accepted)
+
+    def _attempt(self, segment: Segment, begin: np.ndarray, end: np.ndarray, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Step from one place of a segment to another one by two halves, and by one step; places (rows,), in its finest parts."""
+        device = segment.times_on(h.device)
+        length = np.broadcast_to(segment.lengths, begin.shape)
+        share = np.stack([begin, (begin + end) / 2, end]) / (1 << FINEST)
+        edges = segment.chain.edges.detach()[segment.number] + torch.from_numpy(share * length)
+        w, z = self.path.increments(edges[:, 0] if len(begin) == 1 else edges)
+        w, z = w.to(h), z.to(h)
+        half = column(length * (share[1] - share[0]), h)
+        t, middle = (segment.time(column(length * each).to(device)) for each in share[:2])
+        with torch.no_grad():
+            one = driven_by(self.map, segment, t, h, 2 * half, w[0] + w[1], z[0] + z[1] + half * w[0])
+        two = driven_by(self.map, segment, t, h, half, w[0], z[0])
+        two = driven_by(self.map, segment, middle, two, half, w[1], z[1])
+        self.counts.call(3 * self.map.cost(segment.chain.field), len(h))
+        return two, one
+
+    def _taken(
+        self,
+        segment: Segment,
+        begin: np.ndarray,
+        end: np.ndarray,
+        h: Tensor,
+        two: Tensor,
+        live: np.ndarray,
+        accepted: np.ndarray,
+    ) -> Tensor:
+        """The states after a round."""
+        if not accepted.any():
+            return h
+        if (accepted == live).all():
+            return two
+        if not bool(torch.isfinite(two.detach()).all()):
+            # Steps that led to nan would leave nan in the gradients of their neighbours: none for them this time.
+            two, _ = self._attempt(segment, begin, np.where(accepted, end, begin), h)
+        return torch.where(column(accepted, h, torch.bool), two, h)
+
+    @torch.no_grad()
+    def _error(self, one: Tensor, two: Tensor, h: Tensor, dt: np.ndarray, length: np.ndarray) -> np.ndarray:
+        """Return q of each row, infinity where a state is not finite."""
+        scale = self.atol + self.rtol * torch.maximum(h.abs(), two.abs())
+        sizes = ((two - one).abs() / scale + (two - two)).amax(-1).double()
+        sizes = torch.where(torch.isnan(sizes), math.inf, sizes)
+        found = np.array((sizes if len(dt) > 1 else sizes.amax(0, keepdim=True)).tolist())
+        return found / np.sqrt(np.where(dt > 0, dt / np.where(length > 0, length, 1), 1))
+
+    def _count(
+        self, segment: Segment, state: SolverState, live: np.ndarray, accepted: np.ndarray, error: np.ndarray, dt: np.ndarray
+    ) -> None:
+        assert state.tried is not None
+        state.tried = state.tried + live
+        self.counts.accepted += accepted
+        self.counts.rejected += live & ~accepted
+        if accepted.any():
+            row = int(np.where(accepted, dt, np.inf).argmin())
+            self.counts.smaller(float(dt[row]), segment.when(float(state.tau[row]), row))
+        forced = accepted & (error > 1)
+        if forced.any():
+            row = int(forced.argmax())
+            self.counts.force(int(forced.sum()), segment.when(float(state.tau[row]), row), float(error[row]))
+
+    def _check(self, segment: Segment, state: SolverState, h: Tensor, live: np.ndarray) -> None:
+        assert state.tried is not None
+        for tried, most, where in (
+            (state.tried, self.max_num_steps, ""),
+            (self.counts.attempted, self.most, " on the whole way"),
+        ):
+            if (live & (tried >= most)).any():
+                row = int(np.where(live, tried, -1).argmax())
+                raise self._failure(segment, state, h, row, f"{tried[row]} steps{where} were not enough")
+
+    def _failure(self, segment: Segment, state: SolverState, h: Tensor, row: int, cause: str) -> Failure:
+        mine = h.detach() if len(state.tau) == 1 else h.detach()[row : row + 1]
+        finite = torch.isfinite(mine)
+        at = (mine.abs() if bool(finite.all()) else ~finite).reshape(-1).float().argmax()
+        sample, unit = divmod(int(at), mine.shape[-1])
+        if not bool(finite.all()):
+            cause = f"the state became {float(mine[sample, unit])}; {cause}"
+        return Failure(
+            cause=cause,
+            hint="Loosen the tolerances, raise `max_num_steps` (for each segment), give a `min_step`, below which steps are "
+            "accepted with a warning, or put knots at jumps of the input.",
+            time=segment.when(float(state.tau[row]), row),
+            sample=sample if len(state.tau) == 1 else row,
+            unit=unit,
+        )
+
+    def _tolerances(self) -> str:
+        atol = float(self.atol.min()) if isinstance(self.atol, Tensor) else self.atol
+        return f"rtol={self.rtol:g}, atol={atol:g}"
+
+
+def _places(tau: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Return how many of a segment's finest parts were passed: (rows,)."""
+    return np.rint(tau / np.where(length > 0, length, 1) * (1 << FINEST)).astype(np.int64)
+
+
+def _levels(length: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return how often segments must be halved to parts no longer than the step."""
+    with np.errstate(all="ignore"):
+        # Segments are differences of times: 0.30000000000000004 is no longer than 0.3.
+        found = np.ceil(np.log2(length / step * (1 - 1e-12)))
+    return np.clip(np.where(np.isfinite(found), found, 0), 0, FINEST).astype(np.int64)
+
+
+def _trailing_zeros(place: np.ndarray) -> np.ndarray:
+    """Return the level of the longest part that begins at a place, counted from the finest."""
+    lowest = np.where(place > 0, place & -place, 1 << FINEST)
+    return np.log2(lowest).astype(np.int64)

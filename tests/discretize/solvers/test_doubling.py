@@ -1,0 +1,236 @@
+r"""Tests adaptive steps of fields with noise, along one Brownian path.
+
+geometric   dh = -h dt + s h dW          h(t) = e^(-(1 + s^2/2) t + s W(t)) h0, without s^2/2 in Stratonovich's calculus
+well        dh = (h - h^3) dt + s dW     against 2^9 steps of strong order 1.5 on the same path
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import ContinuousRNN, SolverError, SolverWarning, StepDoubling, integrate
+
+TWICE: dict[str, Any] = {"dtype": torch.float64}
+SEED, BATCH = 5, 50
+END = torch.tensor([0.0, 1.0], **TWICE)
+
+
+class Geometric(ctrnn.VectorField):
+    sigma = 0.8
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return -h
+
+    def diffusion(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.sigma * h
+
+
+class Well(ctrnn.VectorField):
+    """Noise does not depend on the state; the input, if there is one, makes drift and noise stronger."""
+
+    def __init__(self, inputs: int = 0) -> None:
+        super().__init__(inputs, 1)
+        self.sigma = torch.nn.Parameter(torch.tensor(0.5, **TWICE))
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return h - h**3 - projected.sum(-1, keepdim=True) * torch.sin(h)
+
+    def diffusion(self, projected: Tensor, h: Tensor) -> Tensor:
+        return (self.sigma + projected.sum(-1, keepdim=True) / 30).expand_as(h)
+
+
+def solved(field: ctrnn.VectorField, method: Any, tolerance: float, ts: Tensor = END, **settings: Any) -> discretize.Trajectory:
+    return integrate(
+        field, None, torch.ones(BATCH, 1, **TWICE), ts, method=method, seed=SEED, rtol=tolerance, atol=tolerance, **settings
+    )
+
+
+def root_mean_square(x: Tensor) -> float:
+    return float(x.detach().square().mean().sqrt())
+
+
+@pytest.mark.parametrize("step", [discretize.Milstein(), discretize.StratonovichHeun()], ids=lambda step: type(step).__name__)
+def test_states_come_to_the_paths_solution_as_tolerances_fall(step: discretize.StochasticStep):
+    w = discretize.BrownianPath(SEED, END, 1, BATCH)(END)[1]
+    exact = torch.exp(Geometric.sigma * w - 1 - (Geometric.sigma**2 / 2 if step.calculus == "Ito" else 0))
+    errors = [root_mean_square(solved(Geometric(), StepDoubling(step), tol).hs[-1] - exact) for tol in (0.1, 0.03, 0.01)]
+    assert all(error < 3 * tol for error, tol in zip(errors, (0.1, 0.03, 0.01), strict=True))
+    assert errors[2] < errors[0] / 4  # tolerances fall by 10
+
+
+@pytest.mark.parametrize(
+    "step", [discretize.SRA1(), discretize.EulerMaruyama(), discretize.ExponentialEulerMaruyama()], ids=lambda s: type(s).__name__
+)
+def test_any_step_will_do_where_noise_does_not_depend_on_the_state(step: discretize.StochasticStep):
+    reference = solved(Well(), discretize.SRA1(), 1, max_step=2.0**-9).hs[-1]
+    errors = [root_mean_square(solved(Well(), StepDoubling(step), tol).hs[-1] - reference) for tol in (0.1, 0.02)]
+    assert errors[0] < 0.2
+    assert errors[1] < 0.04
+
+
+def test_who_chooses_steps_by_noise_needs_a_step_that_takes_it_into_account():
+    with pytest.raises(ValueError, match=r"StepDoubling.*strong order 0.5 come to another equation.*Milstein"):
+        solved(Geometric(), StepDoubling(discretize.EulerMaruyama()), 0.1)
+    with pytest.raises(ValueError, match="depends on h"):
+        ContinuousRNN(Geometric(), method=StepDoubling(discretize.ExponentialEulerMaruyama()))
+
+
+@pytest.mark.slow
+def test_else_the_limit_is_of_another_equation(monkeypatch: pytest.MonkeyPatch):
+    # Why they are refused: the mean of a martingale moves away from 1, the more the finer the tolerance.
+    monkeypatch.setattr(StepDoubling, "check_noise", lambda self, field: None)
+    monkeypatch.setattr(Geometric, "flow", lambda self, projected, h: 0 * h)
+    ts, start = torch.tensor([0.0, 0.25], **TWICE), torch.ones(1_000, 1, **TWICE)
+    w = discretize.BrownianPath(SEED, ts, 1, 1_000)(ts)[1]
+
+    def bias(step: discretize.StochasticStep, tolerance: float) -> tuple[float, float]:
+        found = integrate(
+            Geometric(),
+            None,
+            start,
+            ts,
+            method=StepDoubling(step),
+            seed=SEED,
+            rtol=tolerance,
+            atol=tolerance / 100,
+            first_step=0.25,
+        )
+        relative = found.hs[-1] / torch.exp(0.8 * w - 0.08) - 1
+        return float(relative.mean()), float(relative.std() / 1_000**0.5)
+
+    far, deviation = bias(discretize.EulerMaruyama(), 0.02)
+    near, _ = bias(discretize.Milstein(), 0.02)
+    assert far > 0.02 + 5 * deviation
+    assert abs(near) < 0.02
+
+
+def test_a_burst_takes_short_steps_alone():
+    field, xs, edges = Well(1), torch.zeros(8, 10, 1, **TWICE), torch.arange(9.0, **TWICE)
+    xs[4] = 60.0
+    path, start = ctrnn.HeldPath(xs, edges), torch.zeros(10, 1, **TWICE)
+
+    def run(**settings: Any) -> discretize.Trajectory:
+        return integrate(field, path, start, edges, seed=SEED, **settings)
+
+    reference = run(method=discretize.SRA1(), max_step=2.0**-9)
+    chosen = run(method=StepDoubling(discretize.SRA1()), rtol=0.0, atol=0.1)
+    steps = int(chosen.stats["num_steps"])
+    equal = run(method=discretize.SRA1(), max_step=8 / steps)
+    worst, worst_of_equal = (float((each.hs - reference.hs).detach().abs().max()) for each in (chosen, equal))
+    assert worst < worst_of_equal / 4
+    assert chosen.stats["smallest_step"] <= 2.0**-7
+    assert chosen.stats["num_accepted_steps"] + chosen.stats["num_rejected_steps"] == steps
+    assert chosen.stats["nfe"] % 6 == 0  # three steps of two evaluations, each try
+
+
+def test_a_sample_takes_the_steps_it_takes_alone():
+    keys, start = discretize.noise_keys(SEED, 6), torch.linspace(-2, 2, 6, **TWICE)[:, None]
+
+    def run(rows: list[int]) -> discretize.Trajectory:
+        method = StepDoubling(discretize.SRA1())
+        return integrate(Well(), None, start[rows], END, method=method, seed=keys[rows], rtol=0.01, atol=0.01)
+
+    whole, other = run(list(range(6))), run([4, 1])
+    assert_close(other.hs, whole.hs[:, [4, 1]], rtol=0, atol=1e-13)
+    assert other.stats["steps_of_samples"] == [whole.stats["steps_of_samples"][k] for k in (4, 1)]
+
+
+def test_modules_and_times_of_each_sequence_read_the_same_path():
+    field, xs = Well(1), torch.randn(4, 3, 1, generator=torch.Generator().manual_seed(0), **TWICE)
+    method, fine = StepDoubling(discretize.SRA1()), ContinuousRNN(field, method=discretize.SRA1(), max_step=2.0**-7)
+    ts = torch.rand(5, 3, generator=torch.Generator().manual_seed(1), **TWICE).cumsum(0)
+    for call in ({}, {"ts": ts}, {"lengths": torch.tensor([4, 1, 3])}, {"reset": torch.eye(4, 3, dtype=torch.bool)}):
+        rnn = ContinuousRNN(field, method=method, rtol=3e-3, atol=3e-3)
+        expected, _ = fine(xs, seed=SEED, **call)
+        found, _ = rnn(xs, seed=SEED, **call)
+        assert root_mean_square(found - expected) < 6e-3
+        assert float(found.detach().std()) > 0.1
+
+
+def test_an_input_that_reads_one_time_is_followed_by_all_samples_together():
+    field, path = Well(1), ctrnn.FunctionPath(lambda t: torch.sin(9 * t).reshape(1, 1).expand(BATCH, 1), (0.0, 1.0), 1)
+    field.sigma.data.fill_(0.01)  # so that the input alone keeps steps short
+
+    def run(**settings: Any) -> discretize.Trajectory:
+        return integrate(field, path, torch.ones(BATCH, 1, **TWICE), END, seed=SEED, **settings)
+
+    chosen = run(method=StepDoubling(discretize.EulerMaruyama()), rtol=0.02, atol=0.02)
+    assert len(chosen.stats["steps_of_samples"]) == 1
+    assert root_mean_square(chosen.hs[-1] - run(method=discretize.EulerMaruyama(), max_step=2.0**-9).hs[-1]) < 0.008
+
+
+@pytest.mark.parametrize("gradient", [None, discretize.Checkpointed(1e3)], ids=str)
+def test_gradients_are_those_of_the_steps_taken(gradient: discretize.Checkpointed | None):
+    field = Well()
+
+    def run() -> Tensor:
+        return solved(field, StepDoubling(discretize.SRA1()), 0.05, gradient=gradient).hs[-1].sin().sum()
+
+    (found,) = torch.autograd.grad(run(), [field.sigma])
+    sums = []
+    for by in (1e-5, -1e-5):
+        with torch.no_grad():
+            field.sigma += by
+            sums.append(float(run()))
+            field.sigma -= by
+    assert_close(float(found), (sums[0] - sums[1]) / 2e-5, rtol=1e-5, atol=0)
+
+
+def test_states_between_and_bounds_on_steps():
+    method = StepDoubling(discretize.SRA1())
+    bounded = solved(Well(), method, 0.5, max_step=0.1, first_step=0.01)
+    assert bounded.stats["num_accepted_steps"] >= 16  # dyadic parts of at most 0.1
+    reference = solved(Well(), discretize.SRA1(), 1, torch.tensor([0.0, 0.3, 1.0], **TWICE), max_step=2.0**-9)
+    between = solved(Well(), method, 0.01)(torch.tensor([0.3], **TWICE))
+    assert root_mean_square(between[0] - reference.hs[1]) < 0.02
+
+
+def test_a_solve_that_takes_too_many_or_too_short_steps_says_so():
+    method = StepDoubling(discretize.SRA1())
+    with pytest.raises(SolverError, match="3 steps were not enough"):
+        solved(Well(), method, 0.01, max_num_steps=3)
+    with pytest.warns(SolverWarning, match="accepted at min_step=0.25"):
+        solved(Well(), method, 1e-4, min_step=0.25)
+    with pytest.raises(SolverError, match="no step down to"):
+        solved(_Rough(), method, 1e-6, max_num_steps=100)
+
+
+class _Rough(Well):
+    """A drift that swings faster than any step."""
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return 1e9 * torch.sin(1e9 * h)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (lambda: StepDoubling(discretize.Euler()), "must be a step for noise"),
+        (lambda: ContinuousRNN(ctrnn.plain(1, 1), method=StepDoubling(discretize.SRA1())), "this has none"),
+        (lambda: ContinuousRNN(Well(1), method=StepDoubling), "must be an instance"),
+        (
+            lambda: solved(Well(), StepDoubling(discretize.SRA1()), 0.1, gradient=discretize.Adjoint()),
+            "runs the solution backwards",
+        ),
+        (lambda: solved(Well(), StepDoubling(discretize.SRA1()), 0.1, END.clone().requires_grad_()), "no gradients to times"),
+        (lambda: solved(Well(), StepDoubling(discretize.SRA1()), 0.1, on_failure="keep"), "on_failure"),
+        (
+            lambda: solved(Well(), StepDoubling(discretize.SRA1()), 0.1, events=discretize.Event(lambda t, h: h[:, 0])),
+            "smooth solutions",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(run: Callable[[], object], words: str):
+    with pytest.raises((TypeError, ValueError), match=words):
+        run()
