@@ -91,6 +91,13 @@ def test_the_cell_and_unroll_have_the_derivatives_of_the_module():
         assert_close(other, found[0], rtol=1e-12, atol=1e-14)
 
 
+def test_solves_have_derivatives_along_a_path():
+    field = FIELDS["one for each unit"]()
+    xs, h0 = drawn(field)
+    called, places = of_weights(discretize.ContinuousRNN(field, method=StratonovichHeun(), max_step=0.35), xs, h0, TS, seed=5)
+    assert_differentiated(lambda *given: called(*given)[0].sin().sum(), places)
+
+
 def test_torch_func_differentiates_each_sample_along_its_own_key():
     rnn = discretize.DiscreteRNN(FIELDS["one for each unit"](), EulerMaruyama(), fused=False)
     xs, _ = drawn(rnn.field)

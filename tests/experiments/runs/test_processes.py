@@ -17,6 +17,7 @@ from experiments.runs.checkpoints import NEWEST, read_state
 from experiments.runs.configuration import configuration_from_words
 from experiments.runs.processes import ALONE, Processes, joined
 from experiments.runs.stopping import StoppedError
+from experiments.runs.training import Training
 from experiments.seeds import generator
 from experiments.usage import UsageError
 
@@ -51,6 +52,20 @@ def test_shares_are_all_sequences_once_and_their_losses_add_up_to_the_batch_s():
             assert torch.equal(part.xs, batch.xs[:, taken])
             total += float(task.loss(outputs[:, taken], part)) * task.weight(part) / task.weight(batch)
         assert total == pytest.approx(float(task.loss(outputs, batch)), rel=1e-5)  # sums in single precision
+
+
+def test_a_sequence_has_the_same_noise_in_a_share_as_in_the_batch():
+    settings = ["noise=0.5", "warp=3", "length=12", "hidden=5"]
+    chosen = configuration_from_words("recall", "leaky", "euler-maruyama", settings)
+    batch = chosen.task.batch(7, generator(0))
+
+    def gradients(processes):
+        run = Training(chosen.untrained_model(), chosen.task, chosen.training, processes)
+        run._backward(batch)
+        return torch.cat([weight.grad.flatten() for weight in run.parameters])
+
+    shares = gradients(Processes(0, 2)) + gradients(Processes(1, 2))
+    assert_close(shares, gradients(ALONE), rtol=1e-4, atol=1e-6)  # sums in single precision
 
 
 def test_alone_nothing_is_sent_and_one_error_is_its_own(monkeypatch):
