@@ -94,8 +94,9 @@ def integrate(
              method: dopri5, tsit5, dopri8, bosh3, adaptive_heun, or rodas5p for stiff fields, whose estimated error per
              step is held below (rtol |h| + atol) / 8 in every unit of every sample, so that the result is within a few
              tolerances; or euler, midpoint, heun2, heun3 or rk4, or a step map, with equal steps between knots and
-             requested times; or "torchdiffeq:NAME", any method of the installed torchdiffeq, from knot to knot, all samples by
-             the same steps, with `rtol`, `atol` and gradient=Adjoint() (its `odeint_adjoint`) as it takes them.
+             requested times; for a field with noise a step map for it, or a `StepDoubling` of one, which chooses its steps; or
+             "torchdiffeq:NAME", any method of the installed torchdiffeq, from knot to knot, all samples by the same steps, with
+             `rtol`, `atol` and gradient=Adjoint() (its `odeint_adjoint`) as it takes them.
              atol: a number, or (state,), one for each unit.
              max_step: no step is longer; None: one step between knots and requested times for methods of fixed steps, no
              bound for adaptive ones. An input or a field that reads time may have a pulse that longer steps do not see: then

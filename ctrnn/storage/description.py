@@ -36,6 +36,7 @@ ROOTS = {
     "ctrnn": ("VectorField", "Part", "Decay", "Synapses", "Noise", "Dale", "Mask", "LowRank", "ZeroDiagonal", "SpectralRadius"),
     "discretize": (
         "Step",
+        "StepDoubling",
         "Checkpointed",
         "Adjoint",
         "DiscreteCell",

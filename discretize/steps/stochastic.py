@@ -253,8 +253,8 @@ def _check_kind(field: VectorField, step: StochasticStep) -> None:
 
 @torch.no_grad()
 def depends_on_state(field: VectorField) -> bool:
-    """Return whether the noise of a field depends on its state, by numbers."""
-    return bool(_changes(field)[0].any())
+    """Return whether the noise of a field depends on its state, by numbers; False where it has none yet, on the meta device."""
+    return not torch.empty(0, device=field.device).is_meta and bool(_changes(field)[0].any())
 
 
 def _changes(field: VectorField) -> tuple[Tensor, Tensor]:

@@ -141,6 +141,9 @@ def examples():
             ctrnn.Noisy(ctrnn.NetworkField(nn.Identity(), 4), ctrnn.Noise(0.0)), discretize.ExponentialEulerMaruyama()
         ),
         ctrnn.Noisy(linear_relaxation(), ctrnn.Noise(torch.rand(3), on="input")),
+        discretize.ContinuousRNN(
+            ctrnn.Noisy(ctrnn.gru(3, 4), ctrnn.Noise(0.3)), discretize.StepDoubling(discretize.EulerMaruyama()), 0.1, 0.1
+        ),
     )
 
 
