@@ -113,11 +113,11 @@ class _Path:
     def log_det(self) -> Tensor:
         """Return half of log det G G^T, (time, batch)."""
         diagonal = self.root if self.root.dim() == self.h.dim() else self.root.diagonal(dim1=-2, dim2=-1)
-        return diagonal.abs().log().sum(-1)
+        return diagonal.abs().log().sum(-1).expand(self.h.shape[:2])
 
     def _root(self) -> Tensor:
         state, where = self.field.state_size, "`path_log_likelihood` and its relatives need noise in each direction of the state"
-        if self.g.dim() == self.h.dim():
+        if self.g.dim() <= self.h.dim():
             found = self.g.expand_as(self.h)
             if not checks.holds(found != 0):
                 unit = int((found == 0).nonzero()[0, -1])
@@ -125,7 +125,10 @@ class _Path:
             return found
         if self.g.shape[-1] < state:
             raise ValueError(f"{self.g.shape[-1]} Brownian motions drive {state} units: G G^T is singular; {where}.")
-        found = torch.linalg.qr(self.g.mT)[1].mT  # of G^T, not of G G^T, which would square its condition
+        one_for_all = not any(self.g.stride()[:-2])  # and factored once
+        found = torch.linalg.qr((self.g[:1, :1] if one_for_all else self.g).mT)[
+            1
+        ].mT  # of G^T, not of G G^T, which would square its condition
         sizes = found.diagonal(dim1=-2, dim2=-1).abs()
         if not checks.holds(sizes > ROUNDING * state * torch.finfo(found.dtype).eps * found.norm(dim=-1).amax(-1, keepdim=True)):
             raise ValueError(f"G G^T is singular; {where}.")
