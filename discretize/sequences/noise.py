@@ -115,19 +115,17 @@ def run_noisy(
         return torch.stack(states)
 
     if is_power_of_two(substeps) and not rest.shape[-1] and h0.dtype not in HALF:
-        laid = keyed_samples(field, samples, address, dt, substeps, integral)
+        laid = keyed_samples(field, xs.to(h0.dtype), dt, substeps, integral)
         return run_sequence(laid.field, step, laid.xs, h0, dt, substeps, fused, lambda: by_steps()[substeps - 1 :: substeps])
     laid = ahead()
     states, stats = run_sequence(laid.field, step, laid.xs, h0, laid.dt, 1, fused, by_steps)
     return states[substeps - 1 :: substeps], stats
 
 
-def keyed_samples(
-    field: VectorField, xs: Tensor, address: Tensor, dt: float | Tensor, substeps: int, integral: bool
-) -> NoisySamples:
+def keyed_samples(field: VectorField, xs: Tensor, dt: float | Tensor, substeps: int, integral: bool) -> NoisySamples:
     r"""Lay out samples for a step that draws its increments, in so many substeps of each.
 
-    Shape:   xs (time, batch, input), address (time, batch, 4); dt a number, (time, 1, 1) or (time, batch, 1)
+    Shape:   xs (time, batch, input + 4), with an address; dt a number, (time, 1, 1) or (time, batch, 1)
              -> xs (time, batch, input + columns).
     """
     assert is_power_of_two(substeps)
@@ -135,14 +133,18 @@ def keyed_samples(
         raise ValueError(f"There is noise for at most {MOST_PARTS} substeps, got {substeps}.")
     sizes, root = (*xs.shape[:2], 1), _as(_root(dt), xs)
     lengths = [root.new_zeros(()), root, root * _as(dt, xs)][: 2 + integral]
-    every = torch.cat([xs, address, *(torch.broadcast_to(each, sizes) for each in lengths)], -1)
+    every = torch.cat([xs, *(torch.broadcast_to(each, sizes) for each in lengths)], -1)
     return NoisySamples(KeyedIncrements(field, substeps, integral), every, dt)
 
 
 def given_samples(
     field: VectorField, xs: Tensor, address: Tensor, dt: float | Tensor, substeps: int, integral: bool
 ) -> NoisySamples:
-    """Lay out samples with increments that are drawn ahead, one for each substep; shapes as for `keyed_samples`."""
+    r"""Lay out samples with increments that are drawn ahead, one for each substep.
+
+    Shape:   xs (time, batch, input), address (time, batch, 4), dt as for `keyed_samples`
+             -> xs (time substeps, batch, input + columns), dt likewise.
+    """
     keys, cells = keys_of(address[..., :-1]), address[..., -1].detach().cpu().to(torch.int64)
     drawing = torch.float64 if xs.dtype == torch.float64 else torch.float32
     # Every sample is a cell of length 1: a Brownian motion of length D is that times the root of D.

@@ -7,11 +7,12 @@ import torch
 from own_fields import Lorenz
 
 import ctrnn
-from discretize import Euler
+from discretize import SRA1, Euler
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
 from discretize.kernels.triton import kernels
 from discretize.kernels.triton.solve_writing import solve_writer, stiff_text
 from discretize.kernels.triton.solves import recorder
+from discretize.noise.increments import KeyedIncrements
 
 each = pytest.mark.parametrize
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")]
@@ -48,6 +49,7 @@ def compiles(text, real, stored, constants, whole):
         assert compiled.metadata.shared <= 227 * 1024  # of a program, at most
 
 
+OF_SEQUENCES = ("time", "batch", "substeps", "inputs", "x_time", "kept_step", "dt_time", "dt_batch")
 NUMBERS = ("batch", "segments", "stages", "room", "of_segment", "of_sample", "width", "used", "table_width", "first", "many")
 TYPES = [(torch.float32, "fp32", "fp32"), (torch.float32, "fp32", "bf16"), (torch.float64, "fp64", "fp64")]
 
@@ -74,5 +76,13 @@ def test_stiff_solves_compile(dtype, real, stored, units):
 def test_sequences_compile(dtype, real, stored):
     module = StepModule(ctrnn.lstm(3, 20, dtype=dtype), Euler())
     program = program_of(module, {"x": True, "dt": True}, dtype, kernels.writer(dtype))
-    whole = ("time", "batch", "substeps", "inputs", "x_time", "kept_step", "dt_time", "dt_batch")
-    compiles(program.written.text, real, stored, {}, whole)
+    compiles(program.written.text, real, stored, {}, OF_SEQUENCES)
+
+
+@each("units", [1, 20])
+@each("dtype, real", [(torch.float32, "fp32"), (torch.float64, "fp64")])
+def test_sequences_with_noise_compile(dtype, real, units):
+    noisy = ctrnn.Noisy(ctrnn.gated(3, units, dtype=dtype), ctrnn.Noise(0.1))
+    program = program_of(StepModule(KeyedIncrements(noisy, 4, True), SRA1()), {"x": True}, dtype, kernels.writer(dtype))
+    assert "normal(" in program.written.text
+    compiles(program.written.text, real, real, {}, OF_SEQUENCES)
