@@ -106,6 +106,8 @@ SAME = {
         ("eq. 21, corrected", "result 5, derivative", "the correction is our result"),
         ("eq. 22", "eq. 81", "eq. 95", "the appendix repeats it, twice"),
         ("eq. 17", "eq. 82", "the appendix repeats it"),
+        ("noise, variance of EulerMaruyama", "noise, variance of Milstein", "one step where G is constant"),
+        ("noise, order of EulerMaruyama", "noise, order of ExponentialEulerMaruyama", "they drop the same term first"),
         ("eq. 25", "eq. 83", "the appendix repeats it"),
         ("eq. 47", "eq. 102", "the appendix derives it"),
         ("eq. 1", "eq. 37", "eq. 38", "the introduction has it, and section 3 begins with it, for M = 1"),
