@@ -99,6 +99,19 @@ def test_terms_of_a_cell_are_what_the_path_reads_there(parts):
     assert_close(z, read[1], rtol=0, atol=1e-13)
 
 
+def test_a_path_that_remembers_its_nodes_reads_the_same_numbers():
+    dice = torch.Generator().manual_seed(4)
+    for knots in (torch.tensor([0.0, 1.0, 1.5, 4.0], dtype=torch.float64), torch.rand(4, 3, generator=dice).double().cumsum(0)):
+        path = BrownianPath(9, knots, 5, 3)
+        kept, first, last = path.remembering(), knots[0], knots[-1]
+        for dyadic in (True, False, True, True, False):
+            share = torch.rand(6, 3, generator=dice, dtype=torch.float64).sort(0).values
+            share = (share * 64).round() / 64 if dyadic else share
+            edges = first + share * (last - first)
+            for found, expected in zip(kept.increments(edges), path.increments(edges), strict=True):
+                assert torch.equal(found, expected)
+
+
 def test_below_the_deepest_bridge_the_path_is_a_parabola():
     # Between neighbours of 2^-20 of a cell it is its conditional mean: what is missing has a variance of 2^-20/12 at most.
     found, h = path(1, 1, knots=(0.0, 1.0)), 2.0**-20
