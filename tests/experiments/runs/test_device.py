@@ -19,6 +19,7 @@ SMALL = ["hidden=4", "batch=3", "evaluation=5", "threads=1", "checkpoint_every=2
 RUNS = [
     ("recall", ["warp=2", "length=6"], "gated", "euler"),
     pytest.param("adding", ["T=6", "optimizer=adam"], "leaky", "exact", marks=pytest.mark.slow),
+    pytest.param("recall", ["warp=2", "length=6", "noise=0.3"], "leaky", "euler-maruyama", id="noise"),
 ]
 
 
