@@ -78,7 +78,7 @@ def strong() -> Figure:
     """Draw the error of single paths against the step, for multiplied and for added noise."""
     with plots.style():
         figure, axes = plots.panels(2, 6.0, sharex=True)
-        kinds = (("multiplied", "dh = -h dt + 0.8 h dW", (0.5, 1)), ("added", "a leaky network of 4 units, + 0.5 dW", (1, 1.5)))
+        kinds = (("multiplied", "dh = -h dt + 0.8 h dW", (0.5, 1)), ("added", "a leaky network of 4 units, + dW", (1, 1.5)))
         for ax, (kind, title, slopes) in zip(axes, kinds, strict=True):
             lowest = 1.0
             for step, colour, mark in zip(STEPS, COLOURS, MARKS, strict=True):

@@ -61,10 +61,11 @@ def _at_the_end(field: ctrnn.VectorField, step: discretize.StochasticStep, subst
     return discretize.DiscreteRNN(field, step, substeps=substeps)(x, start, seed=0)[0][-1]
 
 
+@torch.no_grad()
 def _added() -> ctrnn.Noisy:
     candidate = ctrnn.TanhCandidate(1, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     candidate.weight_h.mul_(3)
-    return _followed(candidate, ctrnn.Noise(0.5))
+    return _followed(candidate, ctrnn.Noise(1.0), rate=0.5)
 
 
 @cache
@@ -77,8 +78,8 @@ def _relaxing() -> ctrnn.Noisy:
     return _followed(_only(weight_x=0.0), ctrnn.Noise(2**0.5))
 
 
-def _followed(candidate: ctrnn.TanhCandidate, noise: ctrnn.Noise) -> ctrnn.Noisy:
-    return ctrnn.Noisy(ctrnn.Relaxation(candidate, ctrnn.FixedRate(1.0), ctrnn.LinearDecay()), noise)
+def _followed(candidate: ctrnn.TanhCandidate, noise: ctrnn.Noise, rate: float = 1.0) -> ctrnn.Noisy:
+    return ctrnn.Noisy(ctrnn.Relaxation(candidate, ctrnn.FixedRate(rate), ctrnn.LinearDecay()), noise)
 
 
 def _only(weight_x: float) -> ctrnn.TanhCandidate:
