@@ -33,7 +33,8 @@ torch.library.define("ctrnn::increments", "(Tensor columns, int parts, bool inte
 
 @torch.library.impl("ctrnn::increments", "CompositeExplicitAutograd")
 def _increments(columns: Tensor, parts: int, integral: bool, width: int) -> Tensor:
-    terms, part = cell_terms(parts, integral), columns[..., -1].to(torch.int64)
+    # Kernels are made by running code on any numbers, which need not be the number of a part.
+    terms, part = cell_terms(parts, integral), columns[..., -1].to(torch.int64) % parts
     nodes, *coefficients = (each.to(columns.device)[part] for each in terms)
     totals = [columns.new_zeros(*columns.shape[:-1], width) for _ in range(1 + integral)]
     for k in range(nodes.shape[-1]):

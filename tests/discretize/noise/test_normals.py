@@ -15,6 +15,7 @@ from discretize.noise.generator import (
     normals_of_columns,
     other_keys,
 )
+from discretize.noise.operation import cell_increments
 
 
 def addresses(samples):
@@ -114,3 +115,9 @@ def test_without_a_seed_torchs_generator_draws_the_keys():
 def test_what_is_no_seed_is_refused(seed, error, words):
     with pytest.raises(error, match=words):
         fresh_keys(seed, 3)
+
+
+def test_increments_are_drawn_of_any_columns_as_kernels_are_made_by_running_code_on_any_numbers():
+    columns = 5 * torch.randn(50, 5, generator=torch.Generator().manual_seed(0))
+    assert cell_increments(columns, 1, True, 6).isfinite().all()
+    assert cell_increments(columns, 4, False, 6).isfinite().all()
