@@ -20,6 +20,7 @@ from ctrnn.fields.probes import COUPLED, couples_samples, moved
 from discretize.errors import StepWarning, warn_user
 from discretize.kernels.eligibility import tracing_reason
 from discretize.steps.step import Step
+from discretize.steps.stochastic import StochasticStep
 
 __all__ = ["OvershootWatch"]
 
@@ -87,11 +88,12 @@ class OvershootWatch:
         if self.allowed or self.warned or g_dt <= 1 or not _growth(step, g_dt) > 1 + ROUNDING:
             return
         self.warned = True
+        other = "ExponentialEulerMaruyama" if isinstance(step, StochasticStep) else "ExponentialEuler"
         warn_user(
             f"{step!r} takes steps with g dt up to {g_dt:.4g}, rate times length, where it multiplies the distance to what the "
             f"state is pulled to by {_growth(step, g_dt):.3g}: states oscillate and grow where those of the equation approach. "
-            "Take more substeps, a shorter dt, or a step that follows any rate, such as ExponentialEuler; `allow_overshoot=True` "
-            "silences this.",
+            f"Take more substeps, a shorter dt, or a step that follows any rate, such as {other}; `allow_overshoot=True` silences "
+            "this.",
             StepWarning,
         )
 

@@ -17,7 +17,9 @@ from discretize import (
     DiscreteCell,
     DiscreteRNN,
     Euler,
+    EulerMaruyama,
     ExponentialEuler,
+    ExponentialEulerMaruyama,
     Layers,
     Monitor,
     RungeKutta4,
@@ -54,6 +56,13 @@ def test_euler_beyond_two_is_warned_of_wherever_it_is_taken(way):
     WAYS[way](pulled(2.7), RungeKutta4())
     with pytest.warns(StepWarning, match="RungeKutta4"):
         WAYS[way](pulled(2.8), RungeKutta4())
+
+
+def test_a_step_for_noise_is_sent_to_one_for_noise():
+    noisy, xs = ctrnn.Noisy(pulled(), ctrnn.Noise(0.1)), torch.zeros(4, 3, 1)
+    with pytest.warns(StepWarning, match=r"EulerMaruyama\(\) takes steps with g dt up to 2\.5, .* as ExponentialEulerMaruyama;"):
+        DiscreteRNN(noisy, EulerMaruyama(), fused=False)(xs)
+    DiscreteRNN(noisy, ExponentialEulerMaruyama(), fused=False)(xs)
 
 
 def test_substeps_and_time_stamps_count_as_they_are():
