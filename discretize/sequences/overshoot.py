@@ -92,8 +92,8 @@ class OvershootWatch:
         warn_user(
             f"{step!r} takes steps with g dt up to {g_dt:.4g}, rate times length, where it multiplies the distance to what the "
             f"state is pulled to by {_growth(step, g_dt):.3g}: states oscillate and grow where those of the equation approach. "
-            f"Take more substeps, a shorter dt, or a step that follows any rate, such as {other}; `allow_overshoot=True` silences "
-            "this.",
+            f"Take more substeps, a shorter dt, or a step that follows any rate, such as {other}; `allow_overshoot=True` "
+            "silences this.",
             StepWarning,
         )
 
