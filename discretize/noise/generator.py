@@ -40,6 +40,7 @@ WORD = (1 << 32) - 1
 PRODUCTS = 0xD2511F53, 0xCD9E8D57
 WEYL = 0x9E3779B9, 0xBB67AE85
 ROUNDS = 10
+MIXED = 3  # rounds, after which each word is made of all, and has the shape to which they broadcast
 KEYS, LAYERS = 1, 2  # the last word of a counter: of keys made of a seed, and of a key for a layer; 0 is of normal numbers
 # A key of 63 bits as numbers that float32 holds exactly.
 KEY_BITS = 21
@@ -50,12 +51,22 @@ def philox(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tu
     """Return four words of 32 bits; words are int64 tensors from 0 to 2^32 - 1, which broadcast, uint64 arrays, or numbers."""
     a, b, c, d = counter
     low, high = key
-    for _ in range(ROUNDS):
-        # Products wrap at 2^64, and the shift copies the sign: the mask leaves the upper word.
+    for turn in range(ROUNDS):
+        # Products wrap at 2^64, and the shift copies the sign: the mask leaves the upper word, and of b and d what counts.
         one, two = a * PRODUCTS[0], c * PRODUCTS[1]
-        a, b, c, d = ((two >> 32) & WORD) ^ b ^ low, two & WORD, ((one >> 32) & WORD) ^ d ^ high, one & WORD
-        low, high = (low + WEYL[0]) & WORD, (high + WEYL[1]) & WORD
-    return a, b, c, d
+        a, c = two >> 32, one >> 32
+        if turn < MIXED:
+            a, c = a ^ b ^ low, c ^ d ^ high
+        else:  # in place, in half the time
+            a ^= b
+            a ^= low
+            c ^= d
+            c ^= high
+        b, d = two, one
+        a &= WORD
+        c &= WORD
+        low, high = low + WEYL[0], high + WEYL[1]
+    return a, b & WORD, c, d & WORD
 
 
 def noise_keys(seed: int, batch: int) -> Tensor:

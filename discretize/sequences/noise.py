@@ -167,7 +167,8 @@ def _of_equal_parts(
     """
     terms = cell_terms(parts, integral)
     nodes, places = terms.nodes.unique(return_inverse=True)
-    numbers = normals(keys, cells, nodes[:, None, None], width, dtype)
+    # One node after the other: the words of all do not fit into a cache.
+    numbers = torch.stack([normals(keys, cells, node, width, dtype) for node in nodes])
     w, z = torch.zeros((), dtype=dtype), torch.zeros((), dtype=dtype)
     for place, of_w, of_integral in zip(places.mT, terms.of_w.mT, terms.of_integral.mT, strict=True):
         found = numbers[place]
