@@ -49,11 +49,10 @@ def by_loop(field, step, x, h, dt, keys, first=0, substeps=1):
 @each("step", STEPS)
 def test_drawn_increments_are_those_of_a_path_whose_cells_are_the_samples(step):
     field, x, keys = noisy(), torch.randn(3, 3, 2), noise_keys(4, 3)
-    for substeps in (1, 2, 4, 3, 6):  # powers of two are drawn where they are used, others ahead
+    for substeps in (1, 4, 6):  # powers of two are drawn where they are used, others ahead
         wanted = by_loop(field, step, x, torch.zeros(3, 5), 0.5, keys, substeps=substeps)
         rnn = DiscreteRNN(field, step, dt=0.5, substeps=substeps)
         assert_close(rnn(x, seed=4)[0], wanted, **ROUNDING)
-        assert_close(rnn(x, seed=keys)[0], wanted, **ROUNDING)
     cell = DiscreteCell(field, step, dt=0.5)
     assert_close(unroll(cell, x, seed=4).hs[1:], by_loop(field, step, x, torch.zeros(3, 5), 0.5, keys), **ROUNDING)
 
