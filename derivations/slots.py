@@ -36,6 +36,7 @@ from sympy import (
     sign,
     sin,
     solve,
+    sqrt,
     tanh,
 )
 from sympy import Set as NumberSet
@@ -52,6 +53,7 @@ from derivations.twins.fields import SymbolicField
 __all__ = ["Absorbed", "FieldReading", "Obstacle", "Slot", "speed"]
 
 speed = Symbol("c'", positive=True)
+ROOT = {sqrt(speed): Dummy("root", positive=True)}
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class FieldReading:
     def __init__(self, field: SymbolicField, flow: ImmutableDenseMatrix, free: Set[Symbol], units: Sequence[Expr]) -> None:
         self.units, self.data = units, frozenset({*field.state, *field.inputs})
         self.free, self._given = free, flow
+        drift, noise = flow[: len(field.state), :], flow[len(field.state) :, :]
+        self._of_noise = noise.free_symbols - drift.free_symbols
         self.slots: list[Slot] = []
         self.generators: dict[Expr, Symbol] = {}
         self.fixed: dict[Expr, Symbol] = {}
@@ -106,11 +110,11 @@ class FieldReading:
         equations = [c.xreplace(new) - speed * c for c in self.coefficients()]
         if not new and any(equation != 0 for equation in equations):
             return None
-        for solution in solve(equations, list(new.values()), dict=True) if new else [{}]:
+        for solution in self._by_roots(equations, new) or (solve(equations, list(new.values()), dict=True) if new else [{}]):
             old = {primed: letter for letter, primed in new.items()}
             values = {letter: solution.get(primed, primed).xreplace(old) for letter, primed in new.items()}
-            if any(value.has(I) or not value.is_rational_function() for value in values.values()):
-                continue  # a root may have no real value
+            if any(value.has(I) or not value.xreplace(ROOT).is_rational_function() for value in values.values()):
+                continue  # a root may have no real value, but for that of c' > 0
             where = {primed: values.get(letter, letter) for letter, primed in self.primed().items()}
             found = check(Identity("", "", "", self.member(), speed * ImmutableDenseMatrix(self.flow), where=where))
             if found.holds:
@@ -121,6 +125,14 @@ class FieldReading:
                     (_named(where), *found.certificate),
                 )
         return None
+
+    def _by_roots(self, equations: list[Expr], new: Mapping[Symbol, Symbol]) -> list[dict[Symbol, Expr]]:
+        """Solutions in which the amplitudes of the noise, entries of a matrix say, are multiplied by the root of c'."""
+        roots = {primed: sqrt(speed) * letter for letter, primed in new.items() if letter in self._of_noise}
+        others = [primed for primed in new.values() if primed not in roots]
+        left = [e for e in (expand(equation.xreplace(roots)) for equation in equations) if e != 0]
+        found = solve(left, others, dict=True) if left else [{}]
+        return [{**solution, **roots} for solution in found] if roots else []
 
     def obstacle(self, gates_only: bool) -> Obstacle | None:
         """A unit, and an equation between coefficients, that no member of the class meets, with proof; else None."""

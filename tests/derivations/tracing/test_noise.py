@@ -92,6 +92,13 @@ def test_noise_of_a_free_amplitude_is_rescaled_by_the_root_of_the_speed():
     assert {str(e.lhs): e.rhs for e in found.witness}["noise.sigma'"] == sqrt(speed) * sigma
 
 
+def test_a_free_matrix_of_noise_is_rescaled_by_the_root_of_the_speed_too():
+    found = closed_under(ctrnn.Noisy(ctrnn.leaky(1, 2), ctrnn.Noise(torch.rand(2, 2))))
+    roots = [e.rhs / sqrt(Symbol("c'", positive=True)) for e in found.witness if "sigma" in str(e.lhs)]
+    assert found.group == RESCALING
+    assert {str(root) for root in roots} == {f"noise.sigma[{i},{j}]" for i in range(2) for j in range(2)}
+
+
 def test_noise_of_a_given_amplitude_absorbs_no_clock():
     assert closed_under(ctrnn.Noisy(ctrnn.gated(1, 1), ctrnn.Noise(0.1)), free=["field.rate.bias"]).group == NONE
 
