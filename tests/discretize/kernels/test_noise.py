@@ -1,7 +1,10 @@
 """Kernels draw the numbers that torch draws, wherever they draw them, and differentiate what is made of them."""
 
 import ctypes
+import gc
 import math
+import weakref
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import SRA1, EulerMaruyama, ExponentialEulerMaruyama, Milstein, StratonovichHeun
+from discretize.kernels import sequences
 from discretize.kernels.build import library
 from discretize.kernels.cpp.programs import NOISE, REALS
 from discretize.noise.generator import key_columns, noise_keys, normals, philox
@@ -135,6 +139,25 @@ def test_networks_of_an_ensemble_draw_in_one_call_what_each_draws_alone(engine):
         of_each = torch.autograd.grad(alone.square().sum(), [*module.parameters()])
         for mine, theirs in zip([together[k], *(stacked[k] for stacked in found)], [alone, *of_each], strict=True):
             assert_close(mine, theirs, rtol=0, atol=ROUNDING[SINGLE] * (1 + float(theirs.detach().abs().max())))
+
+
+@engines
+def test_a_field_with_noise_is_looked_through_once_and_again_when_it_has_changed(engine):
+    torch.manual_seed(0)
+    field, x = FIELDS["of each unit"](3, 5), torch.randn(TIME, BATCH, 3)
+    rnn, by_steps = (discretize.DiscreteRNN(field, EulerMaruyama(), dt=0.3, fused=fused) for fused in ("always", False))
+    with kernels_for_all(engine):
+        rnn(x, seed=7)
+        rnn(x, seed=7)
+        with patch.object(sequences, "attributes_of", side_effect=AssertionError("it is looked through again")):
+            rnn(x, seed=8)
+        ran(rnn.stats, engine)
+        field.noise.sigma = torch.nn.Parameter(3 * field.noise.sigma.detach())
+        assert_close(rnn(x, seed=7)[0], by_steps(x, seed=7)[0])
+    gone = weakref.ref(field)
+    del field, rnn, by_steps
+    gc.collect()
+    assert gone() is None
 
 
 # Philox, and the numbers that are made of it
