@@ -203,13 +203,15 @@ def test_compiled_numbers_are_those_of_torch(dtype, within):
         assert_close(mine, theirs, rtol=within, atol=within)
 
 
-def test_kernels_add_up_the_numbers_of_a_key_a_cell_and_a_unit():
+@engines
+def test_kernels_add_up_the_numbers_of_a_key_a_cell_and_a_unit(engine):
     class Still(ctrnn.VectorField):
         def flow(self, projected, h):
             return 0 * h
 
     rnn = discretize.DiscreteRNN(ctrnn.Noisy(Still(1, 9), ctrnn.Noise(1.0)).double(), EulerMaruyama(), dt=0.25, fused="always")
-    found, _ = rnn(torch.zeros(4, 3, 1, dtype=DOUBLE), seed=11)
-    ran(rnn.stats, "compiled")
+    with kernels_for_all(engine):
+        found, _ = rnn(torch.zeros(4, 3, 1, dtype=DOUBLE), seed=11)
+    ran(rnn.stats, engine)
     keys, cells = noise_keys(11, 3), torch.arange(4)[:, None]
     assert_close(found, math.sqrt(0.25) * normals(keys, cells, torch.zeros(1, dtype=torch.int64), 9, DOUBLE).cumsum(0))
