@@ -1,6 +1,6 @@
-// Increments of Brownian paths: a tree of bridges in each cell, of standard normal numbers that are functions of a key, a cell, a node
-// and a unit, by Philox4x32-10 and Box and Muller. The same as discretize/noise/brownian.py and generator.py draw, to rounding.
-// A function of a library of its own: it is the same for all programs.
+// Draws increments of Brownian paths: a tree of bridges in each cell, of standard normal numbers that are functions of a key, a
+// cell, a node and a unit, by Philox4x32-10 and Box and Muller. The same as discretize/noise/brownian.py and generator.py draw,
+// to rounding. A function of a library of its own: it is the same for all programs.
 
 #include <algorithm>
 
@@ -50,10 +50,14 @@ inline Direction direction(vec u) {
     constexpr real ROUNDER = DOUBLE ? real(6755399441055744.0) : real(12582912.0);
     constexpr int TOP = 8 * sizeof(real) - 1;
     const vec shifted = u * real(4) + ROUNDER, r = (u * real(4) - (shifted - ROUNDER)) * real(1.57079632679489661923), q = r * r;
-    const vec over = DOUBLE ? polynomial(q, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6)
-                            : polynomial(q, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6);
-    const vec under = DOUBLE ? polynomial(q, 1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5)
-                             : polynomial(q, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5);
+    const vec over =
+        DOUBLE ? polynomial(q, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120,
+                            -1.0 / 6)
+               : polynomial(q, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6);
+    const vec under =
+        DOUBLE ? polynomial(q, 1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720,
+                            1.0 / 24, -0.5)
+               : polynomial(q, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5);
     const vec sine = r + r * q * over, cosine = real(1) + q * under;
     const bits quarters = reread<bits>(shifted);
     const ivec odd = reread<ivec>(quarters << TOP) < 0;
@@ -83,7 +87,8 @@ struct Block {
             for (std::size_t first = 0; first < size; first += WHOLE)
                 for (std::size_t i = 0; i < WHOLE; ++i) {
                     const std::size_t at = used + first + i;
-                    word[0][at] = std::uint32_t(unit + first + i), word[1][at] = std::uint32_t(cell), word[2][at] = node, word[3][at] = 0;
+                    word[0][at] = std::uint32_t(unit + first + i), word[1][at] = std::uint32_t(cell);
+                    word[2][at] = node, word[3][at] = 0;
                     key[0][at] = std::uint32_t(number), key[1][at] = std::uint32_t(number >> 32);
                 }
             parts[count++] = {to, unit, used, size};
@@ -142,7 +147,7 @@ struct Block {
         const narrow found = __builtin_convertvector(from, narrow);
         std::memcpy(to, &found, sizeof found);
     }
-    // Not a copy of numbers multiplied before: of a loop that copies, gcc makes instructions that take longer than all the others.
+    // Not a copy of numbers multiplied before: of a loop that copies, gcc makes instructions that take longer than all others.
     static void multiply(const real* a, const real* b, real* to, std::size_t n) {
         std::size_t i = 0;
         for (; i + LANES <= n; i += LANES) store(to + i, load(a + i) * load(b + i));
@@ -150,8 +155,8 @@ struct Block {
     }
 };
 
-// A row's memo, as `memo_of` has it: w and h of the cell, of each halving z and n, and w and h of the half that the part is in; and
-// the integral over the part.
+// A row's memo, as `memo_of` has it: w and h of the cell, of each halving z and n, and w and h of the half that the part is in;
+// and the integral over the part.
 struct Cell {
     real* const memo;
     const std::size_t apart, levels;
