@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 import torch
 from cases import each
-from fuzz import others, sequences, solves
+from fuzz import noise, others, sequences, solves
 from fuzz.dice import Dice, NoAnswer
 
 pytestmark = [
@@ -33,6 +33,7 @@ AREAS = {
     sequences.sequences_with_writes: 4,
     sequences.sequences_in_parallel: 2,
     sequences.implicit_steps_with_writes: 2,
+    noise.noise_of_sequences: 3,
     others.half_precision: 1,
     others.ensembles: 2,
     others.layers: 2,
@@ -49,6 +50,7 @@ FIXED = {
     sequences.sequences_with_writes: (2,),
     sequences.sequences_in_parallel: (3,),
     sequences.implicit_steps_with_writes: (0, 1),
+    noise.noise_of_sequences: (0, 1, 6),
     others.half_precision: (0, 8),
     others.ensembles: (3,),
 }
