@@ -43,9 +43,8 @@ class Noise(AnsweredInit, nn.Module):
     def __init__(self, sigma: float | Tensor, on: str = "state") -> None:
         super().__init__()
         self.on = checks.one_of("on", on, ("state", "input"))
-        if not isinstance(sigma, Tensor):  # exact, until the dtype of a field is known
-            sigma = torch.tensor(checks.finite_number("sigma", sigma), dtype=torch.float64)
-        given = sigma.detach().clone()
+        self._number = None if isinstance(sigma, Tensor) else checks.finite_number("sigma", sigma)
+        given = sigma.detach().clone() if isinstance(sigma, Tensor) else torch.tensor(self._number)
         if not given.is_floating_point():
             raise TypeError(f"`sigma` must be floating point, got {given.dtype}.")
         checks.is_finite("sigma", given)
@@ -55,6 +54,15 @@ class Noise(AnsweredInit, nn.Module):
                 f"{', or a matrix (state, channels)' if on == 'state' else ''}, got shape {tuple(given.shape)}."
             )
         self.sigma = nn.Parameter(given)
+
+    @torch.no_grad()
+    def fit(self, field: VectorField) -> None:
+        """Take a field's dtype and device; a number that was given, and not changed since, is not rounded twice."""
+        sigma, number, self._number = self.sigma, self._number, None
+        kept = not sigma.is_meta and number is not None and bool(sigma == torch.tensor(number, dtype=sigma.dtype))
+        self.to(dtype=field.dtype or sigma.dtype, device=field.device)
+        if number is not None and kept:
+            self.sigma.fill_(number)
 
     def extra_repr(self) -> str:
         sigma = self.sigma.detach()
@@ -90,7 +98,7 @@ class Noisy(VectorField):
         if noise.sigma.dim() and len(noise.sigma) not in (1, units):
             what = "units" if noise.on == "state" else "input features"
             raise ValueError(f"`sigma` has shape {tuple(noise.sigma.shape)}, and the field has {units} {what}.")
-        noise.to(dtype=_dtype(field, noise.sigma), device=field.device)
+        noise.fit(field)
         self.channels = noise.sigma.shape[1] if noise.sigma.dim() == 2 else None if noise.on == "state" else units
         if noise.on == "input" and not _without_numbers(field):
             _check_linear(field)
@@ -181,10 +189,12 @@ class ColoredInput(VectorField):
             raise ValueError("`field` has no input that noise could be on.")
         super().__init__(field.input_size, field.hidden_size, field.state_size + field.input_size)
         self.field, self.correlation_time = field, checks.positive_number("correlation_time", correlation_time)
-        given = Noise(sigma, on="input").sigma.detach()
+        noise = Noise(sigma, on="input")
+        noise.fit(field)
+        given = noise.sigma.detach()
         if given.dim() and len(given) not in (1, field.input_size):
             raise ValueError(f"`sigma` has shape {tuple(given.shape)}, and the field has {field.input_size} input features.")
-        self.sigma = nn.Parameter(given.to(dtype=_dtype(field, given), device=field.device))
+        self.sigma = nn.Parameter(given)
 
     @affine
     def project(self, x: Tensor) -> Tensor:
@@ -230,11 +240,6 @@ class ColoredInput(VectorField):
 
     def extra_repr(self) -> str:
         return f"correlation_time={self.correlation_time:g}\n{super().extra_repr()}"
-
-
-def _dtype(field: VectorField, sigma: Tensor) -> torch.dtype:
-    """The field's; of one without parameters that of sigma, but for a number, which is float64 until then."""
-    return field.dtype or (sigma.dtype if sigma.dim() else torch.get_default_dtype())
 
 
 def noise_channels(field: VectorField) -> int:
