@@ -175,7 +175,7 @@ def _packed_candidate(name: str, engine: str, module: nn.Module, packed: PackedS
     return CellCandidate(name, engine, lambda x: module(packed._replace(data=x))[0].data, list(module.parameters()))
 
 
-def _jobs(found: Sequence[CellCandidate], x: Tensor, works: Sequence[str] = WORKS, **facts: object) -> Iterator[Job]:
+def _jobs(found: Sequence[CellCandidate], x: Tensor, works: Sequence[str] = WORKS, /, **facts: object) -> Iterator[Job]:
     cotangent = torch.randn_like(found[0].forward(x))
     for candidate, work in product(found, works):
         run = partial(candidate.forward, x) if work == FORWARD else partial(candidate.backward, x, cotangent)
