@@ -29,6 +29,10 @@ ARGUMENTS = {
     "p": lambda: 0.2,
     "batch": lambda: BATCH,
     "exponent": lambda: 1.5,
+    "nonlinearity": lambda: "retanh",
+    "noise": lambda: ctrnn.Noise(0.1),
+    "sigma": lambda: 0.1,
+    "correlation_time": lambda: 2.0,
     "part": lambda: ctrnn.Affine(INPUTS, HIDDEN, HIDDEN),
     "drive": lambda: ctrnn.Affine(INPUTS, HIDDEN, HIDDEN),
     "adaptation": lambda: ctrnn.ConstantRate(0.1),
@@ -61,6 +65,11 @@ GIVEN = {  # where a name means something else
 NOT_MADE = {
     "ctrnn.from_ncps": "copies what another package has started, as ctrnn.ltc and LTCField are",
     "discretize.from_ncps": "the same, as discretize.cfc is",
+    "ctrnn.Noise": "is no function; it is learned in ctrnn.Noisy",
+    **dict.fromkeys(
+        [f"ctrnn.{name}" for name in ("Dale", "Mask", "LowRank", "ZeroDiagonal", "SpectralRadius")],
+        "has no parameters; what it constrains is learned in tests/ctrnn/fields/test_connectivity.py",
+    ),
 }
 VARIANTS = {
     "plain relu": lambda: ctrnn.plain(INPUTS, HIDDEN, "relu"),
@@ -118,6 +127,8 @@ def answer(module):
             given = [torch.randint(INPUTS, (TIME, BATCH))]
         case ctrnn.VectorField(input_size=0):
             given = [x[:, :0], torch.randn(BATCH, module.state_size)]
+        case ctrnn.VectorField(noise_channels=channels) if channels:
+            call, given = discretize.DiscreteRNN(module, discretize.ExponentialEulerMaruyama()), [xs]
         case ctrnn.VectorField():
             call, given = discretize.DiscreteRNN(module, discretize.ExponentialEuler()), [xs]
         case ctrnn.Driven():
