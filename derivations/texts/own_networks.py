@@ -1,8 +1,10 @@
-r"""Results 10, 11 and 13 of our own: clocks that stop and go, repeated samples, and what RBPM's modulus is the mean of.
+r"""Results 10, 11 and 13 of our own: clocks that stop and go, repeated samples, and what RBPM's modulus is the mean of; and how
+the additive network and its rate form are one.
 
 gate multiplied by 0      h + 0 (f - h) = h: gated, GRU and power-decay cells wait; plain and leaky ones do not
 x(floor c(t))             repeats symbol k ceil(c^-1(k+1)) - ceil(c^-1(k)) times
 k repeats with alpha/k    (1 - 1/k)^k -> 1/e at the rate 1/k
+v = W r + I               tau dr/dt = -r + f(v) becomes tau dv/dt = -v + W f(v) + I + tau dI/dt
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from functools import partial
 from itertools import product
 from math import isqrt
 
-from sympy import Derivative, Expr, Rational, S, Symbol, exp, tanh
+from sympy import Derivative, Expr, Function, Matrix, Rational, S, Symbol, exp, tanh
 
 from derivations.argument.gated import gate
 from derivations.argument.gru import total
@@ -279,4 +281,29 @@ def moduli() -> Iterator[Entry]:
         Fails(Equal(several, squares)),
         Equal(several, squares + 2 * paths[0] * paths[1] * p[1] * (1 - p[1]) * ends[0] * ends[1]),
         mutation=Mutation("without cross terms", Equal(several, squares)),
+    )
+
+
+def two_forms() -> Iterator[Entry]:
+    """The additive network, its rate form, and Beer's."""
+    tau, inputs = Symbol("tau", positive=True), column(*(Function(f"I_{k}")(t) for k in (1, 2)))
+    rates, theta = (column(*(Symbol(f"{name}_{k}", real=True) for k in (1, 2))) for name in ("r", "theta"))
+    weights = Matrix(2, 2, lambda i, k: Symbol(f"W_{i + 1}{k + 1}", real=True))
+    potentials = weights * rates + inputs
+    moved = weights * (potentials.applyfunc(tanh) - rates) + tau * inputs.diff(t)  # tau dv/dt, by tau dr/dt = f(v) - r
+    sent = weights * potentials.applyfunc(tanh)
+    yield own("additive and rate form", given="one tau for all units", sizes="2 units").says(
+        "Of tau dr/dt = -r + f(v), v = W r + I, the potentials follow the additive network with the input I + tau dI/dt, "
+        "which is I where it is held.",
+        Equal(moved, -potentials + sent + inputs + tau * inputs.diff(t)),
+        mutation=changed("tau dI/dt left out", rhs=-potentials + sent + inputs),
+        remark="f is tanh here, and any function; back from v to r only where v - I is in the range of W",
+    )
+    shown = column(*(Symbol(f"y_{k}", real=True) for k in (1, 2)))
+    beer = -shown + weights * (shown + theta).applyfunc(sigma) + inputs  # tau dy/dt
+    v = shown + theta
+    yield own("Beer's network", sizes="2 units").says(
+        "tau dy/dt = -y + W sigma(y + theta) + I is the additive network of v = y + theta with the bias theta.",
+        Equal(beer, -v + weights * v.applyfunc(sigma) + inputs + theta),
+        mutation=changed("the bias left out", rhs=-v + weights * v.applyfunc(sigma) + inputs),
     )
