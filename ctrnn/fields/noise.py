@@ -280,8 +280,10 @@ def _without_numbers(field: VectorField) -> bool:
 
 @torch.no_grad()
 def _check_linear(field: VectorField) -> None:
-    """Refuse a field that is not linear in its input, by differences at random places, large and small, in float64."""
+    """Refuse a field that is not linear in its input, by differences at random places and weights, in float64."""
     same, dice = copy.deepcopy(field).to(device="cpu", dtype=torch.float64).eval(), torch.Generator().manual_seed(0)
+    for weight in same.parameters():  # that start from 0 may be learned
+        weight.add_(0.1 * torch.randn(weight.shape, generator=dice, dtype=torch.float64))
 
     def drawn(width: int) -> Tensor:
         sizes = 10.0 ** torch.randint(-1, 3, (PROBES, 1), generator=dice)

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ctrnn import VectorField, checks
 from discretize.graphs import scanned
 from discretize.kernels.choose import node_in_graph, run_in_graph, run_sequence
-from discretize.kernels.eligibility import Fused, is_fused
+from discretize.kernels.eligibility import Fused, is_fused, transform_reason
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
 from discretize.sequences.cell import checked_step
@@ -82,6 +82,8 @@ class DiscreteRNN(FieldModule):
     def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
         if not self.noisy:
             return super()._with_noise(given, seed)
+        if transform_reason() is None:  # G may have been 0 before it was learned
+            check_noise(self.field, self.step)
         return self._addressed(given.xs, seed, given.edges)
 
     def _addressed(self, xs: Tensor, seed: Seed | BrownianPath, edges: Tensor | None) -> Tensor:

@@ -16,13 +16,13 @@ from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.samples import checked_samples
 from discretize.graphs import whole
 from discretize.kernels.choose import run_sequence
-from discretize.kernels.eligibility import Fused, is_fused
+from discretize.kernels.eligibility import Fused, is_fused, transform_reason
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.noise import addressed, run_noisy
 from discretize.solvers.engine import SolverStats
-from discretize.steps.stochastic import StochasticStep
+from discretize.steps.stochastic import StochasticStep, check_noise
 from discretize.trajectory import Trajectory
 
 __all__ = ["checked_call", "trajectory_of", "unroll"]
@@ -43,6 +43,8 @@ def unroll(
     xs, h = checked_call(cell, xs, h0)
     field, counts = masked(with_computed_weights(cell.field), (xs.shape[1],)), SolverStats()
     if isinstance(cell.step, StochasticStep):
+        if transform_reason() is None:  # G may have been 0 before it was learned
+            check_noise(cell.field, cell.step)
         given = addressed(seed, xs, field, cell.step, cell.dt * torch.arange(len(xs) + 1, dtype=torch.float64))
         states, engine = run_noisy(field, cell.step, given, h, cell.dt, 1, is_fused("fused", fused))
     else:

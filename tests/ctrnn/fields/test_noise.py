@@ -214,3 +214,10 @@ def test_noise_takes_the_dtype_of_its_field():
 def test_a_number_is_exact_whatever_the_dtype_of_the_field():
     assert ctrnn.Noisy(ctrnn.plain(1, 2, dtype=torch.float64), ctrnn.Noise(0.1)).noise.sigma.item() == 0.1
     assert ctrnn.ColoredInput(ctrnn.plain(1, 2, dtype=torch.float64), 0.1, 2.0).sigma.item() == 0.1
+
+
+def test_an_input_that_has_no_weight_yet_is_not_taken_for_a_linear_one():
+    field = ctrnn.plain(2, 3)
+    torch.nn.init.zeros_(field.candidate.weight_x)
+    with pytest.raises(ValueError, match="not linear in it"):
+        ctrnn.Noisy(field, ctrnn.Noise(0.1, on="input"))

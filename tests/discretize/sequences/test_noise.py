@@ -399,3 +399,28 @@ def test_steps_take_the_noise_they_are_for():
         DiscreteRNN(one_for_all(), step)
     for step in (EulerMaruyama(), StratonovichHeun(), ExponentialEulerMaruyama()):
         DiscreteRNN(Multiplied(True), step)
+
+
+class FromNothing(ctrnn.VectorField):
+    """Noise that is 0 until it is learned, and depends on the state then."""
+
+    def __init__(self):
+        super().__init__(1, 2)
+        self.strength = torch.nn.Parameter(torch.zeros(2))
+
+    def flow(self, projected, h):
+        return projected - h
+
+    def diffusion(self, projected, h):
+        return self.strength * h
+
+
+def test_noise_that_comes_to_depend_on_the_state_is_refused_at_the_next_call():
+    rnn, x = DiscreteRNN(FromNothing(), SRA1()), torch.randn(3, 2, 1)
+    cell = DiscreteCell(rnn.field, SRA1())
+    rnn(x, seed=0)
+    with torch.no_grad():
+        rnn.field.strength.fill_(0.5)
+    for call in (lambda: rnn(x, seed=0), lambda: unroll(cell, x, seed=0)):
+        with pytest.raises(ValueError, match="is for additive noise"):
+            call()
