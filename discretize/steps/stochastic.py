@@ -15,7 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ctrnn import VectorField
+from ctrnn import VectorField, checks
+from ctrnn.fields.field import check_like_field
 from ctrnn.fields.noise import check_no_noise, noise_channels
 from ctrnn.forward import jvp
 from discretize.noise.increments import GivenIncrements, NoiseInput
@@ -68,7 +69,9 @@ class StochasticStep(Step):
                 f"{self!r} takes the increments of the noise, {takes} of shape (..., {field.noise_channels}): "
                 "`discretize.BrownianPath(...).increments(edges)` has them; sequence modules draw their own, `seed=`."
             )
-        for each in given:
+        for name, each in zip("wz", given, strict=False):
+            check_like_field(name, checks.is_tensor(name, each), field)
+            checks.is_finite(name, each)
             if each.shape != (*h.shape[:-1], field.noise_channels):
                 raise ValueError(
                     f"Increments must be {(*h.shape[:-1], field.noise_channels)}, one for each Brownian motion, got "

@@ -424,3 +424,17 @@ def test_noise_that_comes_to_depend_on_the_state_is_refused_at_the_next_call():
     for call in (lambda: rnn(x, seed=0), lambda: unroll(cell, x, seed=0)):
         with pytest.raises(ValueError, match="is for additive noise"):
             call()
+
+
+@each(
+    ("w", "error", "words"),
+    [
+        ([0.0], TypeError, "`w` must be a torch.Tensor"),
+        (torch.zeros(2, 2, dtype=torch.float32), TypeError, "`w` is torch.float32, the field's parameters are torch.float64"),
+        (torch.full((2, 2), torch.nan, dtype=torch.float64), ValueError, "`w` must be finite"),
+    ],
+)
+def test_increments_that_are_none_are_refused_in_words(w, error, words):
+    cell = DiscreteCell(FromNothing(), EulerMaruyama())
+    with pytest.raises(error, match=words):
+        cell(torch.zeros(2, 1), w=w)
