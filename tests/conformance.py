@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from unittest.mock import patch
 
 import torch
+from on_gpu import ON_GPU
 from torch import Tensor
 
 import discretize
@@ -18,8 +19,9 @@ from discretize.kernels import registry
 
 __all__ = ["ENGINES", "ROUNDING", "agree", "kernels_for_all", "ran", "sequence", "solve"]
 
-# Kernels for GPUs by Triton's interpreter, where it is asked for before Python starts.
-ENGINES = ["compiled", *(["triton"] if os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") else [])]
+# Kernels for GPUs on one, or by Triton's interpreter where it is asked for before Python starts.
+_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton")
+ENGINES = ["triton"] if ON_GPU else ["compiled", *(["triton"] if _INTERPRETED else [])]
 # Relative to 1 + the largest number of a result: sums of some hundred terms in another order, through some ten steps that may
 # each double what is off, is 1e4 times eps or less; a number that is read in the wrong place is off by a tenth.
 ROUNDING = {dtype: 2e4 * torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32)}

@@ -87,6 +87,7 @@ def few_settings(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _same_start(request, monkeypatch):
+    import on_gpu  # noqa: PLC0415
     import torch  # noqa: PLC0415 - seconds that a process which only hands out tests to others has no use for
 
     if "discretize" in sys.modules:  # which engine runs must not hang on how long something took, nor on what is on disk
@@ -100,6 +101,10 @@ def _same_start(request, monkeypatch):
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
+    if on_gpu.ON_GPU:
+        on_gpu.put_on_gpu(monkeypatch)
     yield
+    if on_gpu.ON_GPU:
+        torch.set_default_device(None)
     torch.set_default_dtype(before)
     torch.set_num_threads(threads)

@@ -31,7 +31,7 @@ import ctrnn
 import discretize
 from discretize import compat
 from discretize.kernels.record.guards import Guards, is_plain, layout
-from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, refused, unwatched
+from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, is_installed, refused, unwatched
 
 __all__ = ["HOOKS", "LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of", "beside_tensors"]
 
@@ -126,11 +126,16 @@ class GlobalReads:
         Args:    others: the beginnings of paths of files whose code is not looked at.
         Raises:  Unwatched before code does what cannot be watched.
         """
-        found, libraries = list[str](), (*PLACES, *others)
+        found, libraries, imports = list[str](), (*PLACES, *others), list[FrameType]()
 
         def look(frame: FrameType, event: str, argument: object) -> None:
             why, file = None, frame.f_code.co_filename
-            if event == "call" and not file.startswith(libraries) and "site-packages" not in file:
+            if imports:  # what a module runs as it is first imported, it runs once in a process
+                if event == "return" and frame is imports[0]:
+                    imports.clear()
+            elif event == "call" and frame.f_code.co_name == "_find_and_load" and file.startswith("<frozen importlib"):
+                imports.append(frame)
+            elif event == "call" and not file.startswith(libraries) and not is_installed(file):
                 why = self._note(frame)
             elif event == "c_call" and frame.f_code in self.reads:
                 why = asked_by_call(frame, argument)
@@ -420,7 +425,7 @@ def _is_of_a_library(kind: type, libraries: Container[str] = LIBRARIES) -> bool:
 
 def _stays(module: str) -> bool:
     """Whether a module of that name is of a library, or of a package that is installed."""
-    return module.partition(".")[0] in LIBRARIES or "site-packages" in str(getattr(sys.modules.get(module), "__file__", ""))
+    return module.partition(".")[0] in LIBRARIES or is_installed(getattr(sys.modules.get(module), "__file__", ""))
 
 
 def _numbers(given: Tensor) -> Any:

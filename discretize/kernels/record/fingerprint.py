@@ -35,6 +35,7 @@ from torch import Tensor, nn
 
 from discretize import compat
 from discretize.kernels.record.attributes import LIBRARIES, OURS, PLACES, Attributes
+from discretize.kernels.record.watched import is_installed
 
 __all__ = ["digest", "fingerprint", "surroundings"]
 
@@ -154,7 +155,7 @@ def _(given: Any) -> Any:
 @_words.register
 def _(given: CodeType) -> Any:
     file = given.co_filename
-    if "site-packages" in file and not file.startswith(OF_LIBRARIES):
+    if is_installed(file) and not file.startswith(OF_LIBRARIES):
         raise _Nameless
     names = (given.co_name, given.co_names, given.co_varnames, given.co_freevars, given.co_cellvars)
     counts = (given.co_argcount, given.co_posonlyargcount, given.co_kwonlyargcount, given.co_flags)
@@ -165,6 +166,6 @@ def _named(module: str, must_stay: bool = False) -> str:
     """The name of a module, which is of a known library or, unless it must be, the user's own."""
     if module.partition(".")[0] in LIBRARIES:
         return module
-    if must_stay or "site-packages" in str(getattr(sys.modules.get(module), "__file__", "")):
+    if must_stay or is_installed(getattr(sys.modules.get(module), "__file__", "")):
         raise _Nameless
     return module

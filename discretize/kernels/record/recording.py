@@ -189,7 +189,7 @@ def decompositions(known: Known, all_of_torch: bool = False) -> Decompositions:
 
 
 def _is_torch(place: str) -> bool:
-    return os.path.join("site-packages", "torch", "") in place
+    return os.path.join(os.path.dirname(torch.__file__), "") in place
 
 
 def _all_frames(_: compat.TracerBase, frames: traceback.StackSummary) -> traceback.StackSummary:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Unwatched", "asked_by_call", "asked_in", "refused", "unwatched"]
+__all__ = ["Unwatched", "asked_by_call", "asked_in", "is_installed", "refused", "unwatched"]
 
 # Of the standard library: functions of their arguments.
 OF_ARGUMENTS = set(
@@ -75,6 +75,11 @@ class Unwatched(BaseException):  #  code that catches every Exception must not c
 def unwatched(name: str) -> str:
     """Say that code asks for what cannot be compared between calls."""
     return f"its code asks for `{name}`, which cannot be compared from call to call"
+
+
+def is_installed(file: object) -> bool:
+    """Whether a file lies where packages are installed; Debian, and containers made of it, have a name of their own for that."""
+    return any(folder in str(file) for folder in ("site-packages", "dist-packages"))
 
 
 def refused(value: object) -> str | None:

@@ -185,8 +185,9 @@ def test_whether_there_is_one_is_told_without_running_the_code(monkeypatch):
     assert not stored.is_stored(key(2.0))
 
 
-def test_what_comes_from_an_installed_package_is_recorded_anew(monkeypatch, recordings, tmp_path, folder):
-    package = tmp_path / "site-packages"
+@pytest.mark.parametrize("packages", ["site-packages", "dist-packages"])
+def test_what_comes_from_an_installed_package_is_recorded_anew(monkeypatch, recordings, tmp_path, folder, packages):
+    package = tmp_path / packages
     package.mkdir()
     (package / "users_package.py").write_text(HELPER)
     monkeypatch.syspath_prepend(package)

@@ -3,12 +3,12 @@
 import ast
 import copy
 import math
-import os
 
 import cases
 import pytest
 import torch
 from conformance import kernels_for_all
+from on_gpu import needs_triton
 from own_fields import Axes, Lorenz, Many, Own
 from problems import NAMED_FIELDS, PUBLISHED, thinned
 from torch.testing import assert_close
@@ -85,9 +85,7 @@ def check_names(text):
 
 @pytest.fixture
 def interpreter():
-    pytest.importorskip("triton")
-    if os.environ.get("TRITON_INTERPRET") != "1":
-        pytest.skip("triton's interpreter is asked for by TRITON_INTERPRET=1 before Python starts")
+    needs_triton()
     with kernels_for_all():
         yield
 

@@ -2,13 +2,13 @@
 
 import copy
 import math
-import os
 
 import numpy as np
 import pytest
 import scipy.integrate
 import torch
 from conformance import agree, kernels_for_all, solve
+from on_gpu import needs_triton
 from own_fields import Own
 from torch.testing import assert_close
 
@@ -29,9 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"
 
 @pytest.fixture(autouse=True)
 def interpreter():
-    pytest.importorskip("triton")
-    if os.environ.get("TRITON_INTERPRET") != "1":
-        pytest.skip("triton's interpreter is asked for by TRITON_INTERPRET=1 before Python starts")
+    needs_triton()
     with kernels_for_all():
         yield
 

@@ -567,3 +567,23 @@ def test_what_runs_as_an_object_dies_is_not_taken_for_the_code_s_own():
     with reads.noted():
         flow(torch.ones(2))
     assert "it" not in known
+
+
+class Importing(ctrnn.VectorField):
+    def flow(self, projected, h):
+        from imported_by_a_flow import scaled  # noqa: PLC0415
+
+        return scaled(h)
+
+
+def test_what_a_module_runs_as_it_is_imported_is_not_the_code_s_own(tmp_path, monkeypatch):
+    lines = "import sys", "SCALE = float(len(sys._getframe().f_code.co_name))", "scaled = lambda h: SCALE - h"
+    (tmp_path / "imported_by_a_flow.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    rnn = DiscreteRNN(Importing(1, 2), fused="always")
+    output, _ = rnn(torch.zeros(3, 2, 1))
+    assert rnn.stats["engine"] == "compiled", rnn.stats["engine_why"]
+    assert_close(output, torch.full((3, 2, 2), 8.0))  # the length of <module>
+    sys.modules["imported_by_a_flow"].SCALE = 3.0
+    assert_close(rnn(torch.zeros(3, 2, 1))[0], torch.full((3, 2, 2), 3.0))
+    del sys.modules["imported_by_a_flow"]
