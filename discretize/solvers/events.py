@@ -365,5 +365,6 @@ class _Look:
             return np.where(values == 0, -before, values)  # g may stay at 0: the first of these times is looked for
 
         ends = self.times[rows, samples], self.times[rows + 1, samples]
-        found: list[float] = elementwise.find_root(g, ends, args=(samples, signs)).x.tolist()
-        return found
+        found = elementwise.find_root(g, ends, args=(samples, signs), tolerances={"xatol": 0.0, "xrtol": np.finfo(float).eps})
+        times: list[float] = np.where(found.f_bracket[1] == -signs, found.bracket[1], found.x).tolist()  # g is 0 there
+        return times

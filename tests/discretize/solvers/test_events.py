@@ -124,6 +124,13 @@ def test_crossings_and_directions_are_those_of_scipy():
                 assert_close(ours.times[ours.samples == sample], torch.from_numpy(expected), rtol=0, atol=1e-4)
 
 
+@each("time", [0.3, 1.1, 5.5, 7.0])
+def test_an_event_at_a_time_is_at_that_time_to_rounding(time):
+    event = Event(lambda t, h: t[..., 0] - time)
+    solved = integrate(lambda t, h: torch.sin(t) - h, None, torch.ones(2, 1), [0.0, 9.3], events=[event])
+    assert_close(solved.events[0].times, torch.full((2,), time), rtol=4.5e-16, atol=0)
+
+
 @each("height, times", [(1.0, []), (0.999, [math.asin(0.999), math.pi - math.asin(0.999)]), (1.001, [])])
 def test_touching_is_no_crossing_and_a_shallow_one_is_two(height, times):
     touch = Event(lambda t, h: h[:, 0] - height)
