@@ -38,7 +38,7 @@ def can_make_weights(
     """Refuse what is no floating dtype of torch, no device that is there, or no generator."""
     is_generator(generator)
     try:
-        fits = torch.empty(0, dtype=dtype).is_floating_point()
+        fits = torch.empty(0, dtype=dtype, device="cpu").is_floating_point()
     except TypeError:
         fits = False
     if not fits:
@@ -177,10 +177,10 @@ def as_numbers(value: object) -> Tensor:
     """Copy to a tensor; Python floats become float64 so that they are not rounded."""
     if isinstance(value, Tensor) and value.is_nested:
         raise TypeError("A nested tensor holds no numbers in rows of one length.")
-    given = torch.as_tensor(value)
-    if not isinstance(value, Tensor) and given.is_floating_point():
-        given = torch.as_tensor(value, dtype=torch.float64)
-    return given.clone()
+    if isinstance(value, Tensor):
+        return value.clone()
+    given = torch.as_tensor(value, device="cpu")
+    return torch.as_tensor(value, dtype=torch.float64, device="cpu").clone() if given.is_floating_point() else given.clone()
 
 
 def as_times(name: str, value: object, differentiable: bool = False) -> Tensor:
@@ -236,7 +236,7 @@ def within(name: str, times: Tensor, start: float | Tensor, end: float | Tensor)
 
     Where every sequence has times of its own, it may have an interval of its own too: start and end are () or (batch,).
     """
-    start, end = (torch.as_tensor(at, dtype=torch.float64).expand(times.shape[1:]) for at in (start, end))
+    start, end = (torch.as_tensor(at, dtype=torch.float64, device=times.device).expand(times.shape[1:]) for at in (start, end))
     if not bool(((times < start) | (times > end)).any()):
         return times
     outside = (times < start - _margin(start)) | (times > end + _margin(end))

@@ -70,4 +70,4 @@ def _load() -> None:
     # the first stiff solve of a process would fail.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.func.jvp(torch.sin, (torch.zeros(()),), (torch.ones(()),))
+        torch.func.jvp(torch.sin, (torch.zeros((), device="cpu"),), (torch.ones((), device="cpu"),))

@@ -96,7 +96,7 @@ def initial_rate_(module: M, alpha: float) -> M:
     rate = checks.finite_number("alpha", alpha)
     if not 0 < rate < 1:
         raise ValueError(f"`alpha` must be strictly between 0 and 1, a rate per sample, got {rate:g}.")
-    return _initialize(module, lambda n: torch.full((n,), 1 / rate, dtype=torch.float64))
+    return _initialize(module, lambda n: torch.full((n,), 1 / rate, dtype=torch.float64, device="cpu"))
 
 
 @answered

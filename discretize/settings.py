@@ -175,7 +175,7 @@ class Settings:
         }
 
     def _check_steps(self) -> None:
-        if self.rtol == 0 and bool((torch.as_tensor(self.atol) == 0).any()):
+        if self.rtol == 0 and bool((torch.as_tensor(self.atol, device="cpu") == 0).any()):
             raise ValueError("`rtol` and `atol` are both 0, and no step is that exact; give one of them, say rtol=1e-5.")
         for name in ("first_step", "min_step"):
             if not getattr(self, name):
@@ -224,7 +224,7 @@ class Settings:
         """Refuse tolerances that no choice of steps can meet for states of this dtype."""
         if not self.adaptive:
             return
-        eps, atol = torch.finfo(h0.dtype).eps, torch.as_tensor(self.atol)
+        eps, atol = torch.finfo(h0.dtype).eps, torch.as_tensor(self.atol, device="cpu")
         if atol.dim() and atol.shape != h0.shape[-1:]:
             raise ValueError(
                 f"`atol` must be one number, or one for each of the {h0.shape[-1]} units of the state, got shape "

@@ -417,7 +417,7 @@ class Solve:
 
     def _of(self, samples: Iterable[int]) -> Tensor:
         """Return a mask of these samples, (batch, 1), on the device of the states."""
-        found = torch.zeros(len(self.h0), 1, dtype=torch.bool)
+        found = torch.zeros(len(self.h0), 1, dtype=torch.bool, device="cpu")
         found[list(samples)] = True
         return found.to(self.h0.device)
 

@@ -318,7 +318,9 @@ class _Problem:
         if method not in (None, self.settings.method):
             raise ValueError(f"`adjoint_method` must be that of the solve here, {self.settings.method!r}, got {method!r}.")
         for name, asked, own in (("rtol", rtol, self.settings.rtol), ("atol", atol, self.settings.atol)):
-            if asked is not None and min(map(float, torch.as_tensor(asked).reshape(-1))) < float(torch.as_tensor(own).min()):
+            if asked is not None and min(map(float, torch.as_tensor(asked, device="cpu").reshape(-1))) < float(
+                torch.as_tensor(own, device="cpu").min()
+            ):
                 raise ValueError(f"`adjoint_{name}` is below `{name}`, to which the backward pass keeps here; lower `{name}`.")
         method = str(self.settings.method)
         _check_options({name: value for name, value in (options or {}).items() if value != "seminorm"}, method)
@@ -372,7 +374,7 @@ class _Problem:
         every = torch.cat([times, ends])
         order = every.detach().argsort(descending=bool(len(times) > 1 and times[1] < times[0]))
         jumps = self.jumps[(self.jumps > low) & (self.jumps < high)].unique().tolist()
-        interval = torch.tensor([low, *jumps, high if high > low else low + 1], dtype=torch.float64)
+        interval = torch.tensor([low, *jumps, high if high > low else low + 1], dtype=torch.float64, device="cpu")
         path = TimePath(interval, len(h0), h0.dtype, h0.device)
         settings = replace(self.settings, **changes)
         solved = solve(self.equation, path, h0, every[order], settings, events=events, windows=1)
@@ -448,7 +450,7 @@ class _Problem:
         torchdiffeq's defaults, 1e-7 and 1e-9, are below that in float32.
         """
         parts = y0 if isinstance(y0, tuple) else (y0,)
-        if not isinstance(rtol, float | int | Tensor) or torch.as_tensor(rtol).numel() != 1:
+        if not isinstance(rtol, float | int | Tensor) or torch.as_tensor(rtol, device="cpu").numel() != 1:
             raise ValueError("`rtol` must be one number; `atol` may be one for each unit or each tensor of y0.")
         given = list(atol) if isinstance(atol, tuple | list) else [atol] * len(parts)
         if len(given) != len(parts):
@@ -483,7 +485,7 @@ class _Problem:
 
 def _for_units(tolerance: Any, shape: torch.Size) -> Tensor:
     """Return a tolerance for each unit of a tensor of y0, as float64 numbers on the CPU."""
-    given = torch.as_tensor(tolerance).detach().cpu().double()
+    given = torch.as_tensor(tolerance, device="cpu").detach().double()
     try:
         return given.expand(shape).reshape(-1)
     except RuntimeError:
@@ -492,5 +494,5 @@ def _for_units(tolerance: Any, shape: torch.Size) -> Tensor:
 
 def _times(given: Tensor | None) -> Tensor:
     """Return times of an option as float64 numbers on the CPU."""
-    none = torch.zeros(0, dtype=torch.float64)
-    return none if given is None else torch.as_tensor(given).detach().to(none).reshape(-1)
+    none = torch.zeros(0, dtype=torch.float64, device="cpu")
+    return none if given is None else torch.as_tensor(given, device="cpu").detach().to(none).reshape(-1)

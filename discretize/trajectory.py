@@ -89,7 +89,7 @@ class Trajectory:
         ends = self._step_ends(sample, times)
         line_times = times
         if self.between is not None and (self.events or self._continuation() is not None):
-            between = torch.linspace(float(times[0]), float(times[-1]), FINE, dtype=torch.float64)
+            between = torch.linspace(float(times[0]), float(times[-1]), FINE, dtype=torch.float64, device="cpu")
             line_times = torch.cat([between, times, events[0], times[:0] if ends is None else ends]).unique()
             hs = self._at_some(line_times)[:, sample]
         every, order = torch.cat([events[0], line_times]).sort(stable=True)  # before a reset, and then after it

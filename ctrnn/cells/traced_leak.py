@@ -90,7 +90,7 @@ def rest_leak(field: VectorField) -> Tensor:
     with _Mixing(kept, record=True):
         rest = field.flow(projected, state)
     for units in _parts(field, state):
-        half = units & (torch.arange(state.shape[1]) % 2 == 1)
+        half = units & (torch.arange(state.shape[1], device="cpu") % 2 == 1)
         lost, of_half = (rest - _again(field, projected, each.to(state).expand_as(state), kept) for each in (units, half))
         if bool((units & ((of_half - lost * half).abs() > 1e-3 * (1 + lost.abs()))).any()):
             raise TypeError(
@@ -156,7 +156,7 @@ def _entry_of(field: VectorField, parameter: Tensor, before: Tensor) -> Tensor:
 
     The entries are moved in groups, those that have a bit of their number and those that have it not.
     """
-    flat, places = parameter.data.view(-1), torch.arange(parameter.numel())
+    flat, places = parameter.data.view(-1), torch.arange(parameter.numel(), device="cpu")
     entry, alone = torch.zeros_like(before, dtype=torch.long), _moved(field, flat, places >= 0, before)
     for bit in range(max(1, (len(places) - 1).bit_length())):
         has = (places >> bit) % 2 == 1
@@ -183,7 +183,7 @@ class _Solve:
 
     @torch.no_grad()
     def __call__(self, rates: Tensor) -> Tensor:
-        low, high = (torch.full((len(self.rows),), at, dtype=torch.float64) for at in (LOWEST, HIGHEST))
+        low, high = (torch.full((len(self.rows),), at, dtype=torch.float64, device="cpu") for at in (LOWEST, HIGHEST))
         falling, rising = self._beyond(low, rates), self._beyond(high, rates)
         if bool((falling == rising).any()):
             T = 1 / rates[(falling == rising).nonzero()[0, 0]]
@@ -202,7 +202,7 @@ class _Solve:
         self.flat[self.rows] = entries.to(self.flat)
         above = rest_leak(self.field)[self.units] > rates.to(entries)[self.which]
         self.flat.copy_(kept)
-        first = torch.zeros(len(self.rows), dtype=torch.long).scatter_reduce_(
-            0, self.which, torch.arange(len(self.which)), "amin", include_self=False
+        first = torch.zeros(len(self.rows), dtype=torch.long, device="cpu").scatter_reduce_(
+            0, self.which, torch.arange(len(self.which), device="cpu"), "amin", include_self=False
         )
         return above[first]

@@ -30,14 +30,14 @@ class SmoothWarp(Warp):
         if len(self.cosines) != len(self.sines):
             raise ValueError(f"`cosines` and `sines` differ in length: {len(self.cosines)} and {len(self.sines)}.")
         self._duration = duration
-        self._harmonics = torch.arange(1, len(self.cosines) + 1, dtype=torch.float64)
+        self._harmonics = torch.arange(1, len(self.cosines) + 1, dtype=torch.float64, device="cpu")
         slowest, _ = _range_of_trigonometric_sum(self.cosines, self.sines)
         if slowest <= 0:
             raise ValueError(
                 f"The clock would stand still or run back: its speed is not safely above 0 (down to {slowest:.3g}); "
                 "make the coefficients smaller."
             )
-        self.knots = torch.linspace(0.0, duration, max(1, 2 * len(self.cosines)) + 1, dtype=torch.float64)
+        self.knots = torch.linspace(0.0, duration, max(1, 2 * len(self.cosines)) + 1, dtype=torch.float64, device="cpu")
         self.images = self.at(0, self.knots)
 
     @classmethod
@@ -57,10 +57,13 @@ class SmoothWarp(Warp):
                 f"`max_speed` must be at least 1, got {max_speed}: [0, duration] is mapped onto itself, so the mean speed is 1."
             )
         degree = max(3, math.ceil(2 * max_speed))
-        phase = 2 * math.pi * torch.rand((), dtype=torch.float64, generator=generator)
-        noise = torch.randn(2, degree + 1, dtype=torch.float64, generator=generator)
+        phase = 2 * math.pi * torch.rand((), dtype=torch.float64, generator=generator, device="cpu")
+        noise = torch.randn(2, degree + 1, dtype=torch.float64, generator=generator, device="cpu")
         # One common phase makes p peak somewhere, the noise makes it wander elsewhere.
-        p = torch.polar(torch.ones(degree + 1, dtype=torch.float64), phase * torch.arange(degree + 1)) + torch.complex(*noise) / 2
+        p = (
+            torch.polar(torch.ones(degree + 1, dtype=torch.float64, device="cpu"), phase * torch.arange(degree + 1, device="cpu"))
+            + torch.complex(*noise) / 2
+        )
         overlaps = torch.stack([(p[m:] * p[: degree + 1 - m].conj()).sum() for m in range(degree + 1)])
         overlaps = overlaps[1:] / overlaps[0].real
         cosines, sines = 2 * overlaps.real, -2 * overlaps.imag
@@ -127,7 +130,7 @@ def _range_of_trigonometric_sum(cosines: Tensor, sines: Tensor) -> tuple[float, 
     if degree == 0:
         return 1.0, 1.0
     points = 1024 * degree
-    spectrum = torch.cat([torch.zeros(1, dtype=torch.complex128), torch.complex(cosines, -sines) * (points / 2)])
+    spectrum = torch.cat([torch.zeros(1, dtype=torch.complex128, device="cpu"), torch.complex(cosines, -sines) * (points / 2)])
     q = torch.fft.irfft(spectrum, n=points)
     missed = (2 * math.pi / 1024) ** 2 / 8
     slack = missed * float(q.abs().max()) / (1 - missed)

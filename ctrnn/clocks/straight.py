@@ -26,7 +26,7 @@ class AffineWarp(Warp):
     def __init__(self, speed: float, offset: float = 0.0) -> None:
         self._speed = checks.positive_number("speed", speed)
         self.offset = checks.finite_number("offset", offset)
-        self.knots = self.images = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
+        self.knots = self.images = torch.tensor([-math.inf, math.inf], dtype=torch.float64, device="cpu")
 
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
         return self._speed * t + self.offset

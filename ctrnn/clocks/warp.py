@@ -111,7 +111,7 @@ class GivenSpeed(GatheredPath):
             # One number for the batch, at times that are on the CPU: each would be waited for.
             source = source.unchecked(source.xs.cpu(), source.knots)
         self.source = source
-        whole = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
+        whole = torch.tensor([-math.inf, math.inf], dtype=torch.float64, device="cpu")
         self.knots, self.degree = (source.knots, source.degree) if isinstance(source, Path) else (whole, None)
 
     def gather(self, k: int | Tensor) -> Data:
@@ -127,7 +127,7 @@ class GivenSpeed(GatheredPath):
     def _number(self, k: int, t: Tensor) -> Tensor:
         given = self.source.at(k, t) if isinstance(self.source, Path) else self.source(t)
         try:
-            speed = torch.as_tensor(given, dtype=torch.float64)
+            speed = torch.as_tensor(given, dtype=torch.float64, device=t.device)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise TypeError(f"`speed` must give a number, got {given!r} at t = {float(t)}.") from error
         if speed.numel() != 1:

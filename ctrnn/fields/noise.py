@@ -59,7 +59,7 @@ class Noise(AnsweredInit, nn.Module):
     def fit(self, field: VectorField) -> None:
         """Take a field's dtype and device; a number that was given, and not changed since, is not rounded twice."""
         sigma, number, self._number = self.sigma, self._number, None
-        kept = not sigma.is_meta and number is not None and bool(sigma == torch.tensor(number, dtype=sigma.dtype))
+        kept = not sigma.is_meta and number is not None and bool(sigma == torch.tensor(number, dtype=sigma.dtype, device="cpu"))
         self.to(dtype=field.dtype or sigma.dtype, device=field.device)
         if number is not None and kept:
             self.sigma.fill_(number)
@@ -89,7 +89,7 @@ class Noisy(VectorField):
             raise ValueError(
                 f"`field` has noise already, {type(field).__name__}; a matrix `sigma` gives several Brownian motions."
             )
-        checks.instance("noise", noise, Noise, "make one, `ctrnn.Noise(0.1)`")
+        checks.instance("noise", noise, Noise, "; make one, `ctrnn.Noise(0.1)`")
         super().__init__(field.input_size, field.hidden_size, field.state_size)
         self.field, self.noise, self.bandwidths = field, noise, field.bandwidths
         units = field.state_size if noise.on == "state" else field.input_size
@@ -283,11 +283,11 @@ def _check_linear(field: VectorField) -> None:
     """Refuse a field that is not linear in its input, by differences at random places and weights, in float64."""
     same, dice = copy.deepcopy(field).to(device="cpu", dtype=torch.float64).eval(), torch.Generator().manual_seed(0)
     for weight in same.parameters():  # that start from 0 may be learned
-        weight.add_(0.1 * torch.randn(weight.shape, generator=dice, dtype=torch.float64))
+        weight.add_(0.1 * torch.randn(weight.shape, generator=dice, dtype=torch.float64, device="cpu"))
 
     def drawn(width: int) -> Tensor:
-        sizes = 10.0 ** torch.randint(-1, 3, (PROBES, 1), generator=dice)
-        return torch.randn(PROBES, width, generator=dice, dtype=torch.float64) * sizes
+        sizes = 10.0 ** torch.randint(-1, 3, (PROBES, 1), generator=dice, device="cpu")
+        return torch.randn(PROBES, width, generator=dice, dtype=torch.float64, device="cpu") * sizes
 
     x, other, way, h = drawn(field.input_size), drawn(field.input_size), drawn(field.input_size), drawn(field.state_size)
     one, two = (same(start + way, h) - same(start, h) for start in (x, other))

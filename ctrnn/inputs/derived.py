@@ -46,7 +46,7 @@ class TimePath(GatheredPath):
         self.least, self.most = torch.cat([-beyond, above]), torch.cat([below, beyond])
 
     def gather(self, k: int | Tensor) -> Data:
-        numbers = torch.as_tensor(k)
+        numbers = torch.as_tensor(k, device="cpu")
         zero = self.zero.expand(*numbers.shape[:1], *self.zero.shape)
         if len(self.most) == 1:
             return (zero,)
@@ -131,7 +131,7 @@ class ReversedPath(GatheredPath):
         return ReversedPath(self.path.probe())
 
     def gather(self, k: int | Tensor) -> Data:
-        return self.path.gather(len(self.knots) - 2 - torch.as_tensor(k))
+        return self.path.gather(len(self.knots) - 2 - torch.as_tensor(k, device="cpu"))
 
     def evaluate(self, data: Data, t: Tensor) -> Tensor:
         return self.path.evaluate(data, -t)

@@ -116,7 +116,7 @@ def _each(f: Callable[[int, Tensor], Tensor], k: int | Tensor, t: Tensor) -> Ten
         return f(int(k), t)
     if len(t) == 0:
         return f(0, t.new_zeros(()))[None][:0]
-    return torch.stack([f(int(piece), time) for piece, time in zip(torch.as_tensor(k), t, strict=True)])
+    return torch.stack([f(int(piece), time) for piece, time in zip(torch.as_tensor(k, device="cpu"), t, strict=True)])
 
 
 def _all_knots(interval: tuple[float, float] | Tensor, knots: Sequence[float] | Tensor) -> Tensor:

@@ -55,7 +55,7 @@ class Hold:
 
     def end(self, stamps: Tensor, last: int | Tensor) -> Tensor:
         """Return where the sample of the last stamp stops to act, (1, ...); `last`: its number, or (1, batch) of each column."""
-        last = torch.as_tensor(last).expand(1, *stamps.shape[1:])
+        last = torch.as_tensor(last, device=stamps.device).expand(1, *stamps.shape[1:])
         end = stamps.gather(0, last)
         if self.direction == "backward":
             return end
@@ -70,7 +70,7 @@ FORWARD = Hold()
 def interval_edges(samples: int, ts: Tensor | None, hold: Hold = FORWARD) -> Tensor:
     """Return the (samples + 1,) edges of the intervals on which samples are held, from edges, stamps or nothing."""
     if ts is None:
-        return torch.arange(samples + 1, dtype=torch.float64)
+        return torch.arange(samples + 1, dtype=torch.float64, device="cpu")
     times = checks.are_times("ts", ts, 2, differentiable=True)
     if len(times) == samples + 1:
         return times

@@ -56,7 +56,7 @@ class Path(AnsweredInit, ABC):
 
     def gather(self, k: int | Tensor) -> Data:
         """Collect the data of pieces k: here their numbers, and those of the sequences."""
-        numbers, samples = column(k), torch.arange(self.batch)
+        numbers, samples = column(k), torch.arange(self.batch, device="cpu")
         samples = samples[:, None] if numbers.dim() > 1 else samples
         return numbers, samples.expand(*numbers.shape[:1], *samples.shape)
 
@@ -209,7 +209,7 @@ class Piece:
 
     def _numbered(self, t: float | Tensor) -> tuple[int | Tensor, Tensor]:
         times = checks.within("t", checks.evaluation_times("t", t), self.start, self.end)
-        return (torch.full(times.shape, self.number) if times.dim() else self.number), times
+        return (torch.full(times.shape, self.number, device="cpu") if times.dim() else self.number), times
 
     @property
     def start(self) -> float:
@@ -234,7 +234,7 @@ def piece_numbers(knots: Tensor, times: Tensor) -> Tensor:
 
 def column(numbers: int | Tensor) -> Tensor:
     """Turn one number for each sequence into a column: (n, batch) -> (n, batch, 1); what all share keeps its shape."""
-    numbers = torch.as_tensor(numbers)
+    numbers = torch.as_tensor(numbers, device="cpu")
     return numbers[..., None] if numbers.dim() > 1 else numbers
 
 
@@ -257,4 +257,4 @@ def _by_number(f: Callable[[int | Tensor, Tensor], Tensor], data: Data, t: Tenso
     if t.dim() > 2:
         return torch.stack([_by_number(f, (k[i], samples[i]), row) for i, row in enumerate(t)])
     x = f(k.reshape(-1).expand(len(t)), t.reshape(-1))  # every sequence at the time of each
-    return x[torch.arange(len(t)), samples.reshape(-1)]
+    return x[torch.arange(len(t), device="cpu"), samples.reshape(-1)]

@@ -42,11 +42,11 @@ class PolynomialPath(SampledPath):
     @classmethod
     def highest(cls, knots: Tensor, degree: int) -> Self:
         """Return T_degree on each piece, one feature, in float64."""
-        basis = torch.eye(degree + 1, dtype=torch.float64)[:, degree]
+        basis = torch.eye(degree + 1, dtype=torch.float64, device="cpu")[:, degree]
         return cls.unchecked(basis.repeat(len(knots) - 1)[:, None, None], knots.detach())
 
     def gather(self, k: int | Tensor) -> Data:
-        first = torch.as_tensor(k) * self.terms
+        first = torch.as_tensor(k, device="cpu") * self.terms
         return *(rows_of(self.xs, first + d) for d in range(self.terms)), *ends_of(self, k)
 
     def evaluate(self, data: Data, t: Tensor) -> Tensor:
@@ -91,14 +91,14 @@ def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
 
 def nodes(terms: int) -> Tensor:
     """Return Chebyshev's nodes as shares of a piece: (terms,), float64."""
-    return (1 + torch.cos(math.pi * (torch.arange(terms, dtype=torch.float64) + 0.5) / terms)) / 2
+    return (1 + torch.cos(math.pi * (torch.arange(terms, dtype=torch.float64, device="cpu") + 0.5) / terms)) / 2
 
 
 def coefficients(values: Tensor) -> Tensor:
     """Return the coefficients of the polynomials through values at the nodes: (pieces, terms, ...) -> (pieces, terms, ...)."""
     terms = values.shape[1]
-    angles = math.pi * (torch.arange(terms, dtype=torch.float64) + 0.5) / terms
-    basis = torch.cos(torch.arange(terms, dtype=torch.float64)[:, None] * angles) * 2 / terms
+    angles = math.pi * (torch.arange(terms, dtype=torch.float64, device="cpu") + 0.5) / terms
+    basis = torch.cos(torch.arange(terms, dtype=torch.float64, device="cpu")[:, None] * angles) * 2 / terms
     basis[0] /= 2
     return torch.einsum("dn,pn...->pd...", basis.to(values), values)
 
@@ -138,7 +138,7 @@ def _rounding(path: Path) -> Tensor:
 def _values(path: Path, count: int) -> Tensor:
     """Evaluate a path at the nodes of each piece: (pieces, count, batch, feature)."""
     pieces = len(path.knots) - 1
-    k = torch.arange(pieces).repeat_interleave(count)
+    k = torch.arange(pieces, device="cpu").repeat_interleave(count)
     starts, widths = path.knots[:-1].detach(), path.knots.detach().diff(dim=0)
     shares = nodes(count).to(starts.device)
     if starts.dim() > 1:

@@ -193,7 +193,9 @@ KEPT: dict[str, Callable[[Any], Any]] = {
 
 def _argument(owner: Any, name: str, where: str) -> Any:
     if isinstance(owner, LearnedConstant):
-        return torch.full_like(owner.flow(torch.empty(0), torch.empty(0)), 0.5)  # in place of rates that come with the weights
+        return torch.full_like(
+            owner.flow(torch.empty(0, device="cpu"), torch.empty(0, device="cpu")), 0.5
+        )  # in place of rates that come with the weights
     if name == "sigma" and isinstance(owner, Noise | ColoredInput):
         return torch.full_like(owner.sigma, 0.5)  # likewise
     if isinstance(owner, Dale | Mask) and isinstance(value := getattr(owner, name), Tensor):
@@ -212,6 +214,6 @@ def _argument(owner: Any, name: str, where: str) -> Any:
 
 def _numbers(value: object) -> Tensor:
     try:
-        return torch.tensor(value, dtype=torch.float64)
+        return torch.tensor(value, dtype=torch.float64, device="cpu")
     except (TypeError, ValueError, OverflowError, RuntimeError):
         raise ValueError("it has something else where numbers should be") from None

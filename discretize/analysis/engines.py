@@ -143,7 +143,7 @@ def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) 
 def _solves(field: VectorField, dt: float, method: str, device: torch.device) -> dict[str, Run]:
     def by(engine: str) -> Run:
         def run(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
-            ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64)
+            ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
             fused: Fused = "always" if engine != "steps" else False
             solved = integrate(field, HeldPath(xs, ts), h0, ts, method=method, rtol=TOLERANCE, atol=TOLERANCE, fused=fused)
             ran = solved.stats["engine"]
@@ -152,7 +152,7 @@ def _solves(field: VectorField, dt: float, method: str, device: torch.device) ->
         return run
 
     def judge(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
-        ts, tight = dt * torch.arange(len(xs) + 1, dtype=torch.float64), TOLERANCE / 100
+        ts, tight = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu"), TOLERANCE / 100
         by = partial(integrate, method="torchdiffeq:dopri5", rtol=tight, atol=tight, max_num_steps=JUDGE_STEPS)
         try:
             return by(field, HeldPath(xs, ts), h0, ts).hs, ""

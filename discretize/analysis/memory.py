@@ -123,7 +123,7 @@ def _states(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor, edges: Ten
 def _jacobians(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, states: Tensor, edges: Tensor, backwards: bool) -> Iterator[Tensor]:
     """Yield the Jacobian of the state after a sample by that before it, (batch, state, state), of one sample after the other."""
     together = max(1, ROWS // states[0].numel())
-    for samples in torch.arange(len(xs)).split(together)[:: -1 if backwards else 1]:
+    for samples in torch.arange(len(xs), device="cpu").split(together)[:: -1 if backwards else 1]:
         found = _block(rnn, xs[samples], states[samples], torch.stack([edges[samples], edges[samples + 1]]))
         yield from found.flip(0) if backwards else found
 

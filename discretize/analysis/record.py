@@ -56,11 +56,11 @@ class Record:
         self.name, self.step, self.every = name, step, every
         self.calls = -1
         self.time: float | Tensor = 0.0  # (samples,) where each has steps of its own length
-        decades = torch.arange(FIRST_DECADE * BINS_A_DECADE, LAST_DECADE * BINS_A_DECADE + 1, dtype=torch.float64)
+        decades = torch.arange(FIRST_DECADE * BINS_A_DECADE, LAST_DECADE * BINS_A_DECADE + 1, dtype=torch.float64, device="cpu")
         self.edges = 10 ** (decades / BINS_A_DECADE)
         self._largest: LongStep | None = None
-        self._counts = torch.zeros(0, len(REGIONS), dtype=torch.int64)
-        self._histogram = torch.zeros(0, len(self.edges) + 1, dtype=torch.int64)
+        self._counts = torch.zeros(0, len(REGIONS), dtype=torch.int64, device="cpu")
+        self._histogram = torch.zeros(0, len(self.edges) + 1, dtype=torch.int64, device="cpu")
         self._uncounted: list[_Taken] = []
         self._warn_from, self._warned = warn_from, MONOTONE
 
@@ -91,7 +91,7 @@ class Record:
     def quantile(self, share: float) -> Tensor:
         """Return for each unit a g dt that `share` of its steps do not exceed, to the width of a bin: (state,)."""
         reached = self.histogram.cumsum(-1) >= share * self.histogram.sum(-1, keepdim=True)
-        ends = torch.cat([self.edges, torch.tensor([math.inf], dtype=torch.float64)])
+        ends = torch.cat([self.edges, torch.tensor([math.inf], dtype=torch.float64, device="cpu")])
         return ends[reached.long().argmax(-1)]
 
     def __str__(self) -> str:
@@ -131,8 +131,8 @@ class Record:
         regions = regions_of_factors(self.step.stability(-g_dt), g_dt).cpu()  # (steps, samples, state)
         g_dt = g_dt.cpu()
         if len(self._counts) != g_dt.shape[-1]:
-            self._counts = torch.zeros(g_dt.shape[-1], len(REGIONS), dtype=torch.int64)
-            self._histogram = torch.zeros(g_dt.shape[-1], len(self.edges) + 1, dtype=torch.int64)
+            self._counts = torch.zeros(g_dt.shape[-1], len(REGIONS), dtype=torch.int64, device="cpu")
+            self._histogram = torch.zeros(g_dt.shape[-1], len(self.edges) + 1, dtype=torch.int64, device="cpu")
         self._counts += _frequencies(regions[moved], len(REGIONS))
         self._histogram += _frequencies(torch.bucketize(g_dt[moved], self.edges.to(g_dt.dtype)), len(self.edges) + 1)
         longest = self._at(g_dt, int(g_dt.nan_to_num(torch.inf).argmax()), steps)
@@ -146,7 +146,7 @@ class Record:
             self._warn(REGIONS[worst], first, float((regions[moved] >= self._warn_from).double().mean()))
 
     def _at(self, g_dt: Tensor, index: int, steps: list[_Taken]) -> LongStep:
-        k, sample, unit = (int(i) for i in torch.unravel_index(torch.tensor(index), g_dt.shape))
+        k, sample, unit = (int(i) for i in torch.unravel_index(torch.tensor(index, device="cpu"), g_dt.shape))
         began = steps[k].began
         time = float(began[sample]) if isinstance(began, Tensor) else began
         return LongStep(float(g_dt[k, sample, unit]), unit, sample, time, self.calls)
@@ -163,5 +163,5 @@ class Record:
 def _frequencies(values: Tensor, below: int) -> Tensor:
     """Count how often each whole number occurs in a column: (steps, state) -> (state, below)."""
     state = values.shape[-1]
-    places = (values + below * torch.arange(state)).flatten()
+    places = (values + below * torch.arange(state, device="cpu")).flatten()
     return torch.bincount(places, minlength=state * below).reshape(state, below)

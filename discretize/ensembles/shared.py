@@ -72,7 +72,7 @@ def overlap(one: Tensor, other: Tensor) -> bool:
         return False
     if one.itemsize != other.itemsize:
         return True  # views of two dtypes
-    places = torch.arange(one.untyped_storage().nbytes() // one.itemsize)
+    places = torch.arange(one.untyped_storage().nbytes() // one.itemsize, device="cpu")
     mine, theirs = (places.as_strided(each.shape, each.stride(), each.storage_offset()) for each in (one, other))
     return bool(torch.isin(mine, theirs).any())
 

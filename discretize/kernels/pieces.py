@@ -81,7 +81,7 @@ def _in_pieces(chain: Chain, any_flow: bool) -> Chain | str:
 
 def _learns_its_clock(chain: Chain) -> bool:
     # At the ends of segments, where a straight speed is least: nodes are all inside, and one below 0 is refused.
-    speeds = None if chain.speed is None else _speeds_at(chain, torch.tensor([0.0, 1.0], dtype=torch.float64))
+    speeds = None if chain.speed is None else _speeds_at(chain, torch.tensor([0.0, 1.0], dtype=torch.float64, device="cpu"))
     return chain.differentiable or (speeds is not None and speeds.requires_grad)
 
 
@@ -106,7 +106,7 @@ def _clocked(chain: Chain) -> Chain | str:
     read = torch.cat([xs, rates[..., None].to(xs).expand(*xs.shape[:-1], 1)], -1)
     found, knots = copy.copy(chain), chain.edges.detach()
     kind = HeldPath if terms == 1 else PolynomialPath
-    pieces = torch.arange(len(chain))
+    pieces = torch.arange(len(chain), device="cpu")
     pieces = pieces[:, None].expand(-1, chain.driven.batch) if chain.own else pieces
     found.field, found.path = _Clocked(field), SegmentInput(kind.unchecked(coefficients(read).flatten(0, 1), knots), pieces)
     found.edges, found._edges, found.differentiable = knots, {}, False
@@ -152,7 +152,7 @@ def _speeds(chain: Chain) -> np.ndarray | str | None:
     if chain.speed is None:
         return None
     with torch.no_grad():
-        rounding = torch.full((len(chain),), 16 * torch.finfo(torch.float64).eps)
+        rounding = torch.full((len(chain),), 16 * torch.finfo(torch.float64).eps, device="cpu")
         terms = terms_needed(lambda count: _speeds_at(chain, nodes(count))[..., None], rounding)
         if terms is None:
             return f"the clock's `speed` is no polynomial of {MOST_TERMS} terms, to rounding, between the times of this solve"

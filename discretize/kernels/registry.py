@@ -251,7 +251,9 @@ def _is_the_same_alone(module: StepModule | FlowModule, dtype: torch.dtype) -> b
     """Whether code, which is recorded for batches of two or more, gives a sample the same numbers when it is alone."""
     dice = torch.Generator().manual_seed(0)
     device = module.field.device
-    samples = [torch.rand((3, width), generator=dice, dtype=dtype).to(device) + 0.1 for width in module.samples.values()]
+    samples = [
+        torch.rand((3, width), generator=dice, dtype=dtype, device="cpu").to(device) + 0.1 for width in module.samples.values()
+    ]
     # Copies: under inference_mode weights may be such that autograd refuses.
     module = with_weights(module, [w.detach().clone().requires_grad_(w.requires_grad) for w in weights_of(module)])
     together = module(*(sample.requires_grad_() for sample in samples))

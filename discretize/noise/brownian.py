@@ -75,8 +75,8 @@ def cell_terms(parts: int, integral: bool) -> CellTerms:
     cells = [_Cell(ROOT, 1.0, [0, 1], [1.0, 0.0], [0.0, sqrt(1 / 12)])]
     while len(cells) < parts:
         cells = [half for cell in cells for half in cell.halves()]
-    nodes = torch.tensor([cell.nodes for cell in cells])
-    w, h = (torch.tensor(rows, dtype=torch.float64) for rows in ([c.w for c in cells], [c.h for c in cells]))
+    nodes = torch.tensor([cell.nodes for cell in cells], device="cpu")
+    w, h = (torch.tensor(rows, dtype=torch.float64, device="cpu") for rows in ([c.w for c in cells], [c.h for c in cells]))
     terms = CellTerms(nodes, w, cells[0].length * (w / 2 + h))
     used = (terms.of_w != 0).any(0) | (integral & (terms.of_integral != 0).any(0))
     return CellTerms(*(each[:, used] for each in terms))
@@ -119,7 +119,7 @@ class BrownianPath:
         self.keys = fresh_keys(seed, 1 if known is None else checks.size("batch", known))
         if self.knots.dim() > 1 and self.knots.shape[1] != len(self.keys):
             raise ValueError(f"`knots` are for {self.knots.shape[1]} samples, and there are {len(self.keys)}.")
-        self.first = torch.as_tensor(first, dtype=torch.int64).expand(len(self.keys))
+        self.first = torch.as_tensor(first, dtype=torch.int64, device="cpu").expand(len(self.keys))
         self._read: _ReadNodes | None = None
 
     def __call__(self, t: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class BrownianPath:
         lengths, last = knots.diff(dim=0), len(knots) - 2
         start, length = knots.gather(0, cell), lengths.gather(0, cell)
         share = _dyadic(((times - start) / length).clamp(0, 1), times.abs() / length)
-        numbers = (since + torch.arange(int((cell - since).max()) + 1)[:, None]).clamp(max=last)
+        numbers = (since + torch.arange(int((cell - since).max()) + 1, device="cpu")[:, None]).clamp(max=last)
         d = lengths.gather(0, numbers)
         w, h = self._roots(numbers, d)
         whole = torch.cat([torch.zeros_like(w[:1]), w.cumsum(0)])
@@ -222,7 +222,7 @@ class BrownianPath:
         whole = (share * 2**DEPTH).floor()
         lowest = torch.where(whole > 0, whole.long() & -whole.long(), 1 << DEPTH)
         depth = torch.where(whole == share * 2**DEPTH, DEPTH + 1 - torch.frexp(lowest.to(share.dtype)).exponent, DEPTH)
-        level = torch.arange(int(depth.max())).reshape(-1, *[1] * share.dim())
+        level = torch.arange(int(depth.max()), device="cpu").reshape(-1, *[1] * share.dim())
         node = ROOT * 2**level + torch.minimum((share * 2**level).floor().long(), 2**level - 1)
         # At an end of a node its cut is of no matter, whatever the numbers are.
         cuts, needed = torch.stack([2 * node, 2 * node + 1], 1), (level < depth)[:, None]
@@ -237,15 +237,15 @@ class _ReadNodes:
 
     def __init__(self, batch: int, units: int) -> None:
         places = 2 * 4 * (DEPTH + 3)
-        self.names = torch.full((places, batch), -1)
-        self.numbers = torch.zeros(places, batch, units, dtype=torch.float64)
+        self.names = torch.full((places, batch), -1, device="cpu")
+        self.numbers = torch.zeros(places, batch, units, dtype=torch.float64, device="cpu")
 
     def numbers_of(self, cell: Tensor, node: Tensor, needed: Tensor, draw: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         r"""Return the numbers of cells and nodes, drawn where they are not kept: draw(sample, cell, node), (n,) each.
 
         Shape:   (..., batch) -> (..., batch, units).
         """
-        name, sample = (cell << 32) + node, torch.arange(self.names.shape[1]).expand_as(cell)
+        name, sample = (cell << 32) + node, torch.arange(self.names.shape[1], device="cpu").expand_as(cell)
         level = torch.frexp(node.to(torch.float64)).exponent.to(torch.int64)
         place = 8 * level + 2 * (node & 3) + (cell & 1)
         found = self.numbers[place, sample]

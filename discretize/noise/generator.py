@@ -89,7 +89,7 @@ def fresh_keys(seed: Seed, batch: int) -> Tensor:
     Raises:  TypeError, ValueError for what is neither a whole number nor (batch,) whole numbers of at least 0.
     """
     if seed is None:
-        return torch.randint(1 << 62, (batch,))
+        return torch.randint(1 << 62, (batch,), device="cpu")
     if not isinstance(seed, Tensor):
         return noise_keys(seed, batch)
     if seed.dtype != torch.int64:

@@ -80,8 +80,8 @@ class KeyedIncrements(NoiseInput):
     def with_places(self, xs: Tensor, dice: torch.Generator) -> Tensor:
         """Put places beside samples of any numbers, some with the cell of the step before: to run code on a few numbers."""
         (time, batch, _), own = xs.shape, self.field.input_size
-        keys = key_columns(torch.randint(1 << 62, (batch,), generator=dice)).expand(time, -1, -1)
-        cell = torch.arange(time)[:, None, None].expand(-1, batch, 1) // 2
+        keys = key_columns(torch.randint(1 << 62, (batch,), generator=dice, device="cpu")).expand(time, -1, -1)
+        cell = torch.arange(time, device="cpu")[:, None, None].expand(-1, batch, 1) // 2
         places = torch.cat([keys, cell, torch.zeros_like(cell)], -1)
         return torch.cat([xs[..., :own], places.to(xs), xs[..., own + PLACE :]], -1)
 

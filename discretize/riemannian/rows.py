@@ -100,7 +100,7 @@ def full(sums: Centred, dampening: Tensor) -> Tensor:
     rounding, which would depend on how activities are written. Where a matrix has no inverse, it is the pseudoinverse of
     that. An input that was the same all the time says no more than unit 0, and gets no step."""
     mean = sums.mean
-    shift = torch.eye(mean.shape[1]).to(mean).repeat(len(mean), 1, 1)
+    shift = torch.eye(mean.shape[1], device="cpu").to(mean).repeat(len(mean), 1, 1)
     shift[:, :, 0] -= mean  # u less its mean is this times u
     squares = sums.squares + dampening[:, None, None] * shift @ shift.mT
     own = squares.diagonal(dim1=-2, dim2=-1)

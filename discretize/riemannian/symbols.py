@@ -181,7 +181,7 @@ def mask_like(symbols: Tensor, mask: Tensor | None, like: Tensor) -> Tensor:
 
 def _begin_plain(part: TanhCandidate, frequencies: Tensor, generator: torch.Generator | None) -> None:
     """Eq. (69): tau_ii = 1 - 1/i, rho_jy = (u_jy - sum_y' nu_y' u_jy')/2, all others 0."""
-    units = torch.arange(1, part.hidden_size + 1).to(part.weight_h)
+    units = torch.arange(1, part.hidden_size + 1, device="cpu").to(part.weight_h)
     u = torch.rand(part.weight_x.shape, dtype=units.dtype, device=units.device, generator=generator)
     part.weight_h.copy_(torch.diag(1 - 1 / units))
     part.weight_x.copy_((u - (u @ frequencies)[:, None]) / 2)

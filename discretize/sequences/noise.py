@@ -57,7 +57,7 @@ def addressed(
             raise ValueError(
                 f"`seed` is a path of {path.units} units, and the field has {field.noise_channels} Brownian motions."
             )
-        share = torch.arange(substeps, dtype=torch.float64) / substeps
+        share = torch.arange(substeps, dtype=torch.float64, device="cpu") / substeps
         fine = edges[:-1, None] + share.reshape(-1, *[1] * (edges.dim() - 1)) * edges.diff(dim=0)[:, None]
         found = path.increments(torch.cat([fine.flatten(0, 1), edges[-1:]]).detach())[: 1 + step.reads_integral]
         columns += [each.to(columns[1]).unflatten(0, (time, substeps)).transpose(1, 2).flatten(2) for each in found]
@@ -76,7 +76,7 @@ def _address(keys: Tensor, xs: Tensor) -> list[Tensor]:
             f"There is noise for sequences of less than {1 << 24} samples, got {time}; take pieces with other seeds."
         )
     like = xs.new_zeros((), dtype=torch.float32 if xs.dtype in HALF else xs.dtype)
-    cells = torch.arange(time).to(like)[:, None, None].expand(-1, batch, 1)
+    cells = torch.arange(time, device="cpu").to(like)[:, None, None].expand(-1, batch, 1)
     return [key_columns(keys).to(like).expand(time, -1, -1), cells]
 
 
@@ -169,7 +169,7 @@ def _of_equal_parts(
     nodes, places = terms.nodes.unique(return_inverse=True)
     # One node after the other: the words of all do not fit into a cache.
     numbers = torch.stack([normals(keys, cells, node, width, dtype) for node in nodes])
-    w, z = torch.zeros((), dtype=dtype), torch.zeros((), dtype=dtype)
+    w, z = torch.zeros((), dtype=dtype, device="cpu"), torch.zeros((), dtype=dtype, device="cpu")
     for place, of_w, of_integral in zip(places.mT, terms.of_w.mT, terms.of_integral.mT, strict=True):
         found = numbers[place]
         w = w + _column(of_w, dtype) * found
@@ -181,7 +181,7 @@ def _of_other_parts(
     keys: Tensor, cells: Tensor, width: int, parts: int, integral: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """The same for any number of parts, by the path."""
-    knots, edges = (torch.linspace(0, 1, n + 1, dtype=torch.float64) for n in (1, parts))
+    knots, edges = (torch.linspace(0, 1, n + 1, dtype=torch.float64, device="cpu") for n in (1, parts))
     path = BrownianPath(keys.flatten(), knots, width, first=cells.flatten(), dtype=dtype)
     w, z = (each.unflatten(1, keys.shape) for each in path.increments(edges))
     return w, z

@@ -132,6 +132,6 @@ def _versions(field: VectorField) -> list[tuple[int, int]]:
 def _growth(step: Step, g_dt: float) -> float:
     """|R(-g dt)|; 0 for a step of one's own that is no map of single units."""
     try:
-        return float(step.stability(torch.tensor([-g_dt], dtype=torch.float64)).abs())
+        return float(step.stability(torch.tensor([-g_dt], dtype=torch.float64, device="cpu")).abs())
     except Exception:
         return 0.0

@@ -29,13 +29,13 @@ class Pieces:
     def __init__(self, reset: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool) -> None:
         reset = _checked(reset, xs, batched, batch_first)
         time, batch = reset.shape
-        lengths = torch.full((batch,), time) if ragged is None else ragged.lengths
-        begins = reset & (torch.arange(time)[:, None] < lengths)
+        lengths = torch.full((batch,), time, device="cpu") if ragged is None else ragged.lengths
+        begins = reset & (torch.arange(time, device="cpu")[:, None] < lengths)
         self.keeps_start = ~begins[0]  # (batch,)
         begins[0] = True
         self.sequence, self.start = begins.mT.nonzero().unbind(1)  # of each piece
         self.goes_on = self.keeps_start[self.sequence] & (self.start == 0)  # from h_0
-        self.last = torch.cat([self.sequence.diff() > 0, torch.ones(1, dtype=torch.bool)])
+        self.last = torch.cat([self.sequence.diff() > 0, torch.ones(1, dtype=torch.bool, device="cpu")])
         self.lengths = torch.where(self.last, lengths[self.sequence], self.start.roll(-1)) - self.start
         self.number = begins.cumsum(0) + begins.sum(0).cumsum(0) - begins.sum(0) - 1  # (time, batch): the piece of each sample
 
@@ -69,7 +69,7 @@ class Pieces:
 
     def joined(self, output: Tensor) -> Tensor:
         """(longest, pieces, features) -> (time, batch, features)."""
-        rows = torch.arange(len(self.number))[:, None] - self.start[self.number]
+        rows = torch.arange(len(self.number), device="cpu")[:, None] - self.start[self.number]
         return _rows(output, rows.clamp(max=len(output) - 1), self.number)
 
     def ends(self, h_n: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class Pieces:
         return h_n[:, self.last.to(h_n.device)]
 
     def _at(self, rows: int, most: Tensor) -> Tensor:
-        return self.start + torch.minimum(torch.arange(rows)[:, None], most)
+        return self.start + torch.minimum(torch.arange(rows, device="cpu")[:, None], most)
 
 
 def _rows(x: Tensor, row: Tensor, column: Tensor) -> Tensor:

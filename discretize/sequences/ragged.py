@@ -29,7 +29,7 @@ class Ragged:
         """The user's lengths of sequences padded to (time, batch, input)."""
         time, batch = xs.shape[:2]
         checked = _checked(lengths, time, batch)
-        return cls(checked, (torch.arange(time)[:, None] < checked).to(xs.device))
+        return cls(checked, (torch.arange(time, device="cpu")[:, None] < checked).to(xs.device))
 
     def samples(self, xs: Tensor) -> Tensor:
         """(time, batch, input) with each sequence's last sample, without gradient, in place of what comes after it."""
@@ -47,8 +47,8 @@ class Ragged:
     def turned(self, xs: Tensor) -> Tensor:
         """Each sequence from its own end to its start, what comes after it where it was: (time, batch, ...) likewise."""
         time, batch = self.read.shape
-        steps = torch.arange(time)[:, None]
-        rows = torch.where(steps < self.lengths, self.lengths - 1 - steps, steps) * batch + torch.arange(batch)
+        steps = torch.arange(time, device="cpu")[:, None]
+        rows = torch.where(steps < self.lengths, self.lengths - 1 - steps, steps) * batch + torch.arange(batch, device="cpu")
         # Not by two indices: whole rows, of which gradients are added up faster.
         return xs.flatten(0, 1).index_select(0, rows.flatten().to(xs.device)).unflatten(0, (time, batch))
 
@@ -56,8 +56,8 @@ class Ragged:
 def gone_by(xs: Tensor, ragged: Ragged | None) -> Tensor:
     """How many samples a sequence has read, before each and after the last: (time + 1,), or (time + 1, batch), float64."""
     if ragged is None:
-        return torch.arange(len(xs) + 1, dtype=torch.float64)
-    return torch.minimum(torch.arange(len(xs) + 1)[:, None], ragged.lengths).to(torch.float64)
+        return torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
+    return torch.minimum(torch.arange(len(xs) + 1, device="cpu")[:, None], ragged.lengths).to(torch.float64)
 
 
 def padded(packed: PackedSequence) -> tuple[Tensor, Ragged]:
@@ -75,7 +75,7 @@ def packed_as(packed: PackedSequence, output: Tensor, ragged: Ragged) -> PackedS
 
 def _checked(lengths: object, time: int, batch: int) -> Tensor:
     try:
-        given = torch.as_tensor(lengths)
+        given = torch.as_tensor(lengths, device="cpu")
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(f"`lengths` must be whole numbers, one for each sequence, got {type(lengths).__name__}.") from error
     if given.numel() and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):

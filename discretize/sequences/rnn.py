@@ -88,7 +88,7 @@ class DiscreteRNN(FieldModule):
 
     def _addressed(self, xs: Tensor, seed: Seed | BrownianPath, edges: Tensor | None) -> Tensor:
         assert isinstance(self.step, StochasticStep)
-        times = self.dt * torch.arange(len(xs) + 1, dtype=torch.float64) if edges is None else edges
+        times = self.dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu") if edges is None else edges
         return addressed(seed, xs, self.field, self.step, times, self.substeps)
 
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:

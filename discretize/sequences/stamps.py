@@ -31,11 +31,11 @@ def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, b
         return interval_edges(len(xs), ts, hold)  # type: ignore[arg-type]
     time, batch = xs.shape[:2]
     times = _in_columns(given, time, batch, batched, batch_first)
-    lengths = torch.full((batch,), time) if ragged is None else ragged.lengths
+    lengths = torch.full((batch,), time, device="cpu") if ragged is None else ragged.lengths
     edges, end = _own_times(times, lengths if len(times) > time else lengths - 1)
     if len(times) == time:
         edges, end = hold.edges(edges), hold.end(edges, (lengths - 1)[None])
-    return torch.where(torch.arange(time + 1)[:, None] < lengths, edges, end)
+    return torch.where(torch.arange(time + 1, device="cpu")[:, None] < lengths, edges, end)
 
 
 def sample_stamps(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool) -> Tensor:
@@ -46,21 +46,21 @@ def sample_stamps(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, 
         raise ValueError(f"`ts` has {len(columns)} times for {time} samples; a path through the samples has one stamp for each.")
     if given.dim() == 1 and ragged is None:
         return checks.are_times("ts", ts, differentiable=True)
-    last = torch.full((batch,), time - 1) if ragged is None else ragged.lengths - 1
+    last = torch.full((batch,), time - 1, device="cpu") if ragged is None else ragged.lengths - 1
     stamps, end = _own_times(columns, last)
-    return torch.where(torch.arange(time)[:, None] < last, stamps, end)
+    return torch.where(torch.arange(time, device="cpu")[:, None] < last, stamps, end)
 
 
 def reversed_edges(edges: Tensor, lengths: Tensor | None) -> Tensor:
     """Edges of the samples read backwards, each for as long as before: -t_n, ..., -t_0; (time + 1,) or (time + 1, batch)."""
     if lengths is None:
         return -edges.flip(0)
-    return -edges.gather(0, (lengths - torch.arange(len(edges))[:, None]).clamp(min=0))
+    return -edges.gather(0, (lengths - torch.arange(len(edges), device="cpu")[:, None]).clamp(min=0))
 
 
 def _own_times(given: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
     """Times (n, batch) in float64, checked up to each sequence's `last`, and that one, (1, batch)."""
-    rows, last = torch.arange(len(given))[:, None], last[None]
+    rows, last = torch.arange(len(given), device="cpu")[:, None], last[None]
     checks.evaluation_times("ts", torch.where(rows <= last, given, given[:1]).detach(), 2)
     times = given.to(torch.float64)
     end = times.gather(0, last)

@@ -45,7 +45,7 @@ def unroll(
     if isinstance(cell.step, StochasticStep):
         if transform_reason() is None:  # G may have been 0 before it was learned
             check_noise(cell.field, cell.step)
-        given = addressed(seed, xs, field, cell.step, cell.dt * torch.arange(len(xs) + 1, dtype=torch.float64))
+        given = addressed(seed, xs, field, cell.step, cell.dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu"))
         states, engine = run_noisy(field, cell.step, given, h, cell.dt, 1, is_fused("fused", fused))
     else:
         check_no_seed(seed)
@@ -77,7 +77,7 @@ def trajectory_of(
         cell.watch.look(cell.step, field, xs, hs[0], hs[1:], cell.dt, every)
     counts.accepted += len(xs)
     counts.smaller(cell.dt, 0.0)
-    ts = cell.dt * torch.arange(len(hs), dtype=torch.float64)
+    ts = cell.dt * torch.arange(len(hs), dtype=torch.float64, device="cpu")
     return Trajectory(ts, hs, counts.stats(repr(cell.step)) | ran)
 
 

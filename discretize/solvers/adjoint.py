@@ -107,7 +107,7 @@ class AdjointBackward:
         """Carry a from the end of segment j to its start, and return dL by what the path reads there."""
         chain, path = detached_chain(self.chain)
         records = self._steps_of(j)
-        chain.segment(j).read(torch.zeros((), dtype=torch.float64))
+        chain.segment(j).read(torch.zeros((), dtype=torch.float64, device="cpu"))
         leaves = path.leaves[j]
         targets = [*self.parameters, *(leaf for leaf in leaves if leaf.requires_grad)]
         totals = [torch.zeros_like(target) for target in targets]

@@ -176,7 +176,7 @@ class TorchdiffeqEngine(Engine):
         known = next((words for start, words in FAILURES.items() if said.startswith(start)), None)
         if known is None:
             return None
-        t, h, step = flow.last or (torch.zeros(()), flow.start, torch.zeros(()))
+        t, h, step = flow.last or (torch.zeros((), device="cpu"), flow.start, torch.zeros((), device="cpu"))
         h, tau, dt = h.detach(), t.item(), step.item() * flow.scale
         with torch.no_grad():
             slope = flow.slope(t.to(h.device), h)

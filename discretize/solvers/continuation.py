@@ -121,9 +121,9 @@ class Continuation:
         distinct, place = times.unique(return_inverse=True)
         states: list[Tensor] = []
         for k, t in zip(self._step_of(distinct.numpy(), 0), distinct.tolist(), strict=True):
-            tau = torch.tensor([[self.steps.tau[k]]], dtype=torch.float64)
+            tau = torch.tensor([[self.steps.tau[k]]], dtype=torch.float64, device="cpu")
             h = self.steps.states[self.steps.place[k, 0]]
-            states += self._moved(int(self.steps.segment[k]), None, tau, torch.tensor([[t - self.begins[k]]]), h)
+            states += self._moved(int(self.steps.segment[k]), None, tau, torch.tensor([[t - self.begins[k]]], device="cpu"), h)
         place, samples = place.to(states[0].device), torch.arange(times.shape[1], device=states[0].device)
         return torch.stack(states)[place, samples]
 

@@ -138,7 +138,7 @@ class EventSolve:
     ) -> None:
         self.solve, self.events, self.ts, self.h, self.direction = solve, events, ts, h0, direction
         self.times = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
-        self.t, self.over = self.times[0], torch.zeros(len(h0), dtype=torch.bool)
+        self.t, self.over = self.times[0], torch.zeros(len(h0), dtype=torch.bool, device="cpu")
         self.just = np.full(len(h0), -1)  # the event that a sample has just been reset by
         self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
         self.pieces: list[Trajectory] = []  # from stop to stop
@@ -190,7 +190,7 @@ class EventSolve:
                     raise failure
                 h, t, just = look.end, look.goal, np.full_like(just, -1)
                 self.window *= 2
-                goal = torch.where(torch.tensor([self._stopped(each) for each in mine]), t, goal)
+                goal = torch.where(torch.tensor([self._stopped(each) for each in mine], device="cpu"), t, goal)
         return mine
 
     def _stopped(self, mine: list[_Crossing]) -> bool:
@@ -228,7 +228,7 @@ class EventSolve:
 
     def _go_on(self, crossings: list[list[_Crossing]], goal: Tensor) -> bool:
         """Solve through the crossings to what stops each sample, or its goal; return whether one was stopped."""
-        numbers = [[torch.tensor(crossing.time, dtype=torch.float64) for crossing in mine] for mine in crossings]
+        numbers = [[torch.tensor(crossing.time, dtype=torch.float64, device="cpu") for crossing in mine] for mine in crossings]
         times = self._rows(crossings, numbers, goal)
         solved = self._solved(self.h, times)
         if len(times) > 2 and self._has_gradients(solved.hs):
@@ -273,7 +273,7 @@ class EventSolve:
             which = [(p, s) for s, mine in enumerate(crossings) for p, crossing in enumerate(mine) if crossing.event == number]
             if not which:
                 continue
-            places, samples = (torch.tensor(index) for index in zip(*which, strict=True))
+            places, samples = (torch.tensor(index, device="cpu") for index in zip(*which, strict=True))
             values = event(leaves[places, samples][:, None], hs[places, samples])
             if not values.requires_grad:  # g is a constant there, after a jump: the time has no gradient
                 for place, sample in which:
@@ -286,7 +286,7 @@ class EventSolve:
         return moved
 
     def _stop(self, number: int, event: Event, here: list[_Crossing]) -> None:
-        rows = torch.zeros(len(self.h), dtype=torch.bool)
+        rows = torch.zeros(len(self.h), dtype=torch.bool, device="cpu")
         rows[[crossing.sample for crossing in here]] = True
         if event.reset is None:
             self.over = self.over | rows  # not in place: `torch.where` keeps it for the gradients of times
@@ -301,10 +301,12 @@ class EventSolve:
 
     def _listed(self, found: list[tuple[int, Tensor, Tensor]]) -> EventTimes:
         if not found:
-            return EventTimes(torch.zeros(0, dtype=torch.long), self.times.new_zeros(0), self.h.new_zeros(0, self.h.shape[1]))
+            return EventTimes(
+                torch.zeros(0, dtype=torch.long, device="cpu"), self.times.new_zeros(0), self.h.new_zeros(0, self.h.shape[1])
+            )
         samples, times, states = zip(*sorted(found, key=lambda one: one[0]), strict=True)  # of one sample they are in time
         crossed = torch.stack(times)
-        return EventTimes(torch.tensor(samples), crossed if self.direction > 0 else -crossed, torch.stack(states))
+        return EventTimes(torch.tensor(samples, device="cpu"), crossed if self.direction > 0 else -crossed, torch.stack(states))
 
 
 class CrossingTime(torch.autograd.Function):

@@ -98,8 +98,8 @@ class Chain:
         if not self.own:
             return torch.stack([kept[j] for j in self.places.tolist() if j in kept])
         order = sorted(kept)
-        row_of = torch.zeros(order[-1] + 1, dtype=torch.long)
-        row_of[order] = torch.arange(len(order))
+        row_of = torch.zeros(order[-1] + 1, dtype=torch.long, device="cpu")
+        row_of[order] = torch.arange(len(order), device="cpu")
         places = self.places[(self.places <= order[-1]).all(1)]
         states = torch.stack([kept[j] for j in order])
         return states[row_of[places].to(states.device), torch.arange(states.shape[1], device=states.device)]
@@ -244,7 +244,7 @@ def _shared(knots: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:
     # Of equal times the first stays: a knot where there is one.
     every = torch.cat([ts[:1], knots[inside], ts[1:]])
     values, order = every.detach().sort(stable=True)
-    first = torch.cat([torch.ones(1, dtype=torch.bool), values.diff() > 0])
+    first = torch.cat([torch.ones(1, dtype=torch.bool, device="cpu"), values.diff() > 0])
     return every[order[first]], torch.searchsorted(values[first], ts.detach())
 
 
@@ -253,7 +253,7 @@ def _own(knots: list[Tensor], ts: Tensor) -> tuple[Tensor, Tensor]:
     values, order = every.detach().sort(dim=0, stable=True)
     new = torch.cat([torch.ones_like(values[:1], dtype=torch.bool), values.diff(dim=0) > 0])
     # Equal times are the first of them, gradient and all: no segment between them, and the next begins where they are.
-    numbers = torch.where(new, torch.arange(len(values))[:, None], 0).cummax(0).values
+    numbers = torch.where(new, torch.arange(len(values), device="cpu")[:, None], 0).cummax(0).values
     moves = new.any(1)
     edges, values = every.gather(0, order.gather(0, numbers))[moves], values[moves]
     places = torch.searchsorted(values.mT.contiguous(), ts.detach().mT.contiguous()).mT

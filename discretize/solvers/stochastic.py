@@ -103,11 +103,11 @@ class StochasticEngine(StepEngine):
         edges, times, counts = self._chain.edges.detach(), list[Tensor](), list[int]()
         room = MOST_DRAWN // (len(self.path.keys) * -(-self.path.units // 4))
         for j in range(number, len(self._chain)):
-            steps = torch.tensor([num_steps(float(length), self.max_step) for length in self._chain.lengths[j]])
+            steps = torch.tensor([num_steps(float(length), self.max_step) for length in self._chain.lengths[j]], device="cpu")
             count = int(steps.max())
             if counts and sum(counts) + count > room:
                 break
-            share = torch.minimum(torch.arange(count)[:, None], steps).to(torch.float64) / steps
+            share = torch.minimum(torch.arange(count, device="cpu")[:, None], steps).to(torch.float64) / steps
             start, end = edges[j], edges[j + 1]
             times.append(start + (share if edges.dim() > 1 else share[:, 0]) * (end - start))
             counts.append(count)

@@ -266,7 +266,8 @@ def _changes(field: VectorField) -> tuple[Tensor, Tensor]:
     dtype, device, size = field.dtype or torch.get_default_dtype(), field.device, field.state_size
     dice = torch.Generator().manual_seed(0)
     x, h, other = (
-        torch.randn(1, width, generator=dice).to(dtype=dtype, device=device) for width in (field.input_size, size, size)
+        torch.randn(1, width, generator=dice, device="cpu").to(dtype=dtype, device=device)
+        for width in (field.input_size, size, size)
     )
     projected = field.project(x)
     at = field.diffusion(projected, h)

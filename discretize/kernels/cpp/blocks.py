@@ -149,7 +149,7 @@ class _BlockedRun:
         chain.edges = self.chain.edges[block.first : block.end + 1]
         chain.lengths = self.chain.lengths[block.first : block.end]
         chain._edges = {}
-        chain.places = torch.tensor(self._ends(block)) - block.first
+        chain.places = torch.tensor(self._ends(block), device="cpu") - block.first
         pieces = self.chain.path.pieces[block.first : block.end] - first
         chain.path = SegmentInput(path.unchecked(path.xs.detach()[rows], path.knots[first : last + 2]), pieces)
         chain.speeds = None if self.chain.speeds is None else self.chain.speeds[block.first : block.end]

@@ -152,7 +152,7 @@ def _of_networks(function: Callable[..., object], networks: int | None, *given: 
         structures.append((structure, [leaf is not None for leaf in leaves]))
         return [leaf for leaf in leaves if leaf is not None]
 
-    found = iter(torch.func.vmap(one)([list(each) for each in given], torch.empty(networks)))
+    found = iter(torch.func.vmap(one)([list(each) for each in given], torch.empty(networks, device="cpu")))
     structure, there = structures[0]
     return compat.tree_unflatten([next(found).contiguous() if is_there else None for is_there in there], structure)
 

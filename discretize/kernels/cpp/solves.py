@@ -132,7 +132,7 @@ class _Kernel:
 
     def gradients(self, write: Callable[[Any], None], weights: Sequence[Any]) -> list[Tensor | None]:
         """Compute the weights' gradients from the sums that `write` writes."""
-        sums = [Sums(program, torch.empty(0, dtype=self.dtype)) for program in self.programs]
+        sums = [Sums(program, torch.empty(0, dtype=self.dtype, device="cpu")) for program in self.programs]
         write((SumsStructure * len(sums))(*(each.structure for each in sums)))
         return [total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
 
@@ -229,13 +229,13 @@ def disagreement(kernel: SolveKernel, module: FlowModule, dtype: torch.dtype, ne
     """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch."""
     dice = torch.Generator().manual_seed(0)
     sizes = ((2, 3, module.columns), (3, module.field.state_size))
-    projected, h0 = (torch.rand(size, generator=dice, dtype=dtype).to(needs.device) - 0.5 for size in sizes)
+    projected, h0 = (torch.rand(size, generator=dice, dtype=dtype, device="cpu").to(needs.device) - 0.5 for size in sizes)
     uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
     with torch.inference_mode(False), torch.autocast(needs.device.type, enabled=False), uncounted:
         weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
         tensors = [projected.to(needs.stored or dtype).requires_grad_(needs.x), h0.requires_grad_(), *weights]
         kind = LinearPath if needs.drift else HeldPath
-        path = kind.unchecked(projected.detach(), torch.arange(2 if needs.drift else 3, dtype=torch.float64) / 4)
+        path = kind.unchecked(projected.detach(), torch.arange(2 if needs.drift else 3, dtype=torch.float64, device="cpu") / 4)
         chain = chain_of(Driven(WrittenField(module, weights), path), path.knots)
         method = ADAPTIVE_METHODS["rodas5p" if needs.implicit else "dopri5"]
         engine = AdaptiveEngine(StepControl(method, 1e-2, 1e-2, max_num_steps=100))

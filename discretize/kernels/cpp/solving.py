@@ -194,7 +194,7 @@ class KernelRun:
 
     def _end_of(self, row: int) -> tuple[Tensor, Tensor]:
         """Where a sample failed: its state, and the error of its last try."""
-        h, error = (torch.zeros(1, self.chain.field.state_size, dtype=self.h0.dtype) for _ in range(2))
+        h, error = (torch.zeros(1, self.chain.field.state_size, dtype=self.h0.dtype, device="cpu") for _ in range(2))
         self.library.ctrnn_solve_failure(self.task.pointer, row, address(h), address(error))
         return h, error
 

@@ -152,7 +152,7 @@ def _failed(equation: _Equation, u: Tensor, unsolved: Tensor) -> StepError:
     off = equation.residual(u).abs().nan_to_num(torch.inf)
     worst = torch.where(unsolved, off, torch.full_like(off, -1.0)).reshape(-1, u.shape[-1])
     sample, unit = divmod(int(worst.argmax()), u.shape[-1])
-    tau = torch.as_tensor(equation.tau).expand_as(u).reshape(worst.shape)[sample, unit]
+    tau = torch.as_tensor(equation.tau, device=u.device).expand_as(u).reshape(worst.shape)[sample, unit]
     return StepError(
         cause=f"no solution of u = a + tau F(u), tau = {float(tau):.3g}, was found, and u is off by "
         f"{float(worst[sample, unit]):.2g}",

@@ -22,6 +22,8 @@ from derivations import symbolic, verify, verify_gradient
 
 h = symbols("h_1:3", real=True)
 CALLS, THREADS = [], torch.get_num_threads()
+# A module that holds an itertools.count is copied with it, until Python 3.14.
+pytestmark = pytest.mark.filterwarnings("ignore:Pickle, copy, and deepcopy support:DeprecationWarning")
 
 
 class Cell(nn.Module):

@@ -1,0 +1,79 @@
+"""A default device of torch's is for what a user makes: the numbers kept beside states on another device stay where they are."""
+
+import copy
+
+import torch
+from cases import each
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import ContinuousRNN, DiscreteRNN, Event, integrate
+from discretize.torchdiffeq import odeint
+
+TIME, BATCH = 7, 2
+XS = torch.randn(TIME, BATCH, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+TS, OF_EACH = torch.linspace(0, 3, TIME, dtype=torch.float64), torch.tensor([[1.0, 2.0]], dtype=torch.float64)
+H0 = torch.zeros(BATCH, 4, dtype=torch.float64)
+WITH_EDGES = torch.cat([TS, TS[-1:] + 1])
+NOISE, WARP = ctrnn.Noise(0.1), ctrnn.SmoothWarp(4.0, [0.05], [0.1])
+
+
+def solved(path=ctrnn.LinearPath, ts=TS, **settings):
+    return lambda field: integrate(field, path(XS, ts), H0, ts, **settings).hs
+
+
+def with_events(field):
+    event = Event(lambda t, h: t[..., 0] - 0.3, terminal=True)
+    found = integrate(field, ctrnn.HermitePath(XS, TS), H0, TS, events=[event])
+    return torch.cat([found.hs.nan_to_num().flatten(), found.events[0].times])
+
+
+def through(kind, *settings, seed=None, **named):
+    def run(field):
+        network, drawn = kind(field, *settings), {} if seed is None else {"seed": seed}
+        return network(XS, H0, **named, **drawn)[0]
+
+    return run
+
+
+def noisy(way):
+    return lambda field: way(ctrnn.Noisy(field, copy.deepcopy(NOISE)))
+
+
+def driven(field):
+    return odeint(ctrnn.Driven(field, ctrnn.LinearPath(XS, TS)), H0, TS, method="dopri5")
+
+
+WAYS = {
+    "steps": through(DiscreteRNN),
+    "steps of each length": through(DiscreteRNN, lengths=[7, 3]),
+    "steps at stamps": through(DiscreteRNN, discretize.ExponentialEuler(), ts=TS[:, None] * OF_EACH),
+    "an implicit step": through(DiscreteRNN, discretize.BackwardEuler()),
+    "noise": noisy(through(DiscreteRNN, discretize.EulerMaruyama(), seed=3)),
+    "noise in a solve": noisy(solved(method=discretize.SRA1(), max_step=0.3, seed=3)),
+    "a solve at stamps": through(ContinuousRNN, ts=TS, lengths=[7, 3]),
+    "a solve": solved(),
+    "a stiff solve": solved(method="rodas5p"),
+    "fixed steps": solved(method="rk4", max_step=0.1),
+    "torchdiffeq's": solved(method="torchdiffeq:dopri5"),
+    "as torchdiffeq is called": driven,
+    "steps of each sequence": solved(ts=TS[:, None] * OF_EACH),
+    "an adjoint": solved(gradient=discretize.Adjoint()),
+    "checkpoints": solved(gradient=discretize.Checkpointed(4096)),
+    "an event": with_events,
+    "a warped input": lambda field: integrate(field, ctrnn.WarpedPath(ctrnn.LinearPath(XS, TS), WARP), H0, [0.0, 1.0]).hs,
+    "a speed": solved(speed=lambda t: 1.5),
+}
+
+
+@each("way", WAYS.values())
+def test_states_and_gradients_on_one_device_do_not_depend_on_the_default_device(way):
+    field, found = ctrnn.gated(3, 4), []
+    for device in ("cpu", "meta"):
+        mine = copy.deepcopy(field)
+        with torch.device(device):
+            states = way(mine)
+            states.sum().backward()
+        found.append([states, *(p.grad for p in mine.parameters())])
+    assert_close(found[0], found[1], rtol=0, atol=0)
