@@ -63,4 +63,4 @@ from discretize.analysis.dynamics.phase_plane import phase_plane as phase_plane
 from discretize.trajectory import Trajectory as Trajectory
 from discretize.analysis.plot import plot as plot
 from discretize.errors import SolverError as SolverError, SolverWarning as SolverWarning, StepError as StepError
-from discretize.errors import KernelWarning as KernelWarning, StepWarning as StepWarning
+from discretize.errors import KernelWarning as KernelWarning, StepWarning as StepWarning, TimeUnitWarning as TimeUnitWarning

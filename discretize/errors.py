@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, replace
 
 from discretize.trajectory import Trajectory
 
-__all__ = ["Failure", "KernelWarning", "SolverError", "SolverWarning", "StepError", "StepWarning", "warn_user"]
+__all__ = ["Failure", "KernelWarning", "SolverError", "SolverWarning", "StepError", "StepWarning", "TimeUnitWarning", "warn_user"]
 
 
 @dataclass(eq=False)
@@ -58,6 +58,10 @@ class SolverWarning(UserWarning):
 
 class StepWarning(UserWarning):
     """Steps have left the region in which they behave as the equation does."""
+
+
+class TimeUnitWarning(UserWarning):
+    """Times that are far from a field's own: in another unit, most likely."""
 
 
 class KernelWarning(UserWarning):

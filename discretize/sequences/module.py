@@ -23,6 +23,7 @@ from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, packed_as, padded
 from discretize.sequences.stamps import sample_edges
+from discretize.units import look_at_intervals
 
 __all__ = ["FieldModule", "Lengths", "SequenceModule", "Sequences", "Start", "check_no_lengths"]
 
@@ -169,6 +170,8 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         """Check the user's arguments; return them and whether there was a batch."""
         xs, ragged, batched = self._time_first(x, lengths)
         edges = None if ts is None or not xs.shape[1] else self._edges(ts, xs, ragged, batched)
+        if edges is not None:
+            look_at_intervals(getattr(self, "field", self._reader), edges)
         return Sequences(xs, self._start(h_0, xs, batched), edges, ragged), batched
 
     def _read_packed(self, x: PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, Ragged]:
@@ -181,6 +184,7 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
             h0, given = h0.index_select(1, x.sorted_indices), Ragged.of(ragged.lengths[x.unsorted_indices.cpu()], xs)
         if ts is not None:
             edges = self._edges(ts, xs, given, True)
+            look_at_intervals(getattr(self, "field", self._reader), edges)
             edges = edges if x.sorted_indices is None else edges[:, x.sorted_indices.cpu()]
         return Sequences(xs, h0, edges, ragged), ragged
 

@@ -133,7 +133,8 @@ def stiff_hint(implicit: bool, segment: RightHandSide, at: Tensor, h: Tensor, sa
         return None
     return (
         f"The field is stiff: its fastest rate there is about {rate:.3g}, and stability, not accuracy, keeps the steps short. "
-        "Take method='rodas5p', whose steps it does not shorten, or loosen the tolerances."
+        "Take method='rodas5p', whose steps it does not shorten, or loosen the tolerances; or convert the times, if they are in "
+        "another unit than the field's."
     )
 
 

@@ -1,0 +1,53 @@
+"""Warn once of times in another unit than a field's own: intervals far longer or far shorter than its units remember."""
+
+from __future__ import annotations
+
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import VectorField, timescales
+from discretize.errors import TimeUnitWarning, warn_user
+from discretize.kernels.eligibility import tracing_reason
+
+__all__ = ["look_at_intervals"]
+
+FAR = 50
+_looked: WeakSet[nn.Module] = WeakSet()  # fields whose first times have been looked at
+
+
+@torch.no_grad()
+def look_at_intervals(field: object, times: Tensor) -> None:
+    """Look at the times (n,) or (n, batch) that a field is given for its samples, the first ones in its life.
+
+    Samples that are 1 apart are counted, and nothing is said of them.
+    """
+    if not isinstance(field, VectorField) or tracing_reason() is not None or field in _looked:
+        return
+    intervals = times.detach().diff(dim=0)
+    intervals = intervals[(intervals > 0) & intervals.isfinite()]  # a sequence that is over has none
+    if not len(intervals) or times.is_meta or any(weight.is_meta for weight in field.parameters()):
+        return
+    _looked.add(field)
+    apart = float(intervals.median())
+    try:
+        remembered = timescales(field).double()
+    except TypeError:  # it has no leak at rest
+        return
+    remembered = remembered[remembered.isfinite() & (remembered > 0)]
+    if abs(apart - 1) < 1e-3 or not len(remembered):
+        return
+    shortest, longest = float(remembered.min()), float(remembered.max())
+    if apart > FAR * longest:
+        found, so = f"its slowest unit forgets in {longest:.3g}", "nothing is remembered from one sample to the next"
+    elif apart < shortest / FAR:
+        found, so = f"its fastest unit forgets in {shortest:.3g}", "a sample hardly moves the state"
+    else:
+        return
+    warn_user(
+        f"Samples are {apart:.3g} apart, and of the field {found} (`ctrnn.timescales`), in the same unit of time: {so}. Convert "
+        "the times, if they are in seconds or milliseconds and the field counts samples, or give the field the time scale of the "
+        "data: by `tau`, `alpha` or `ctrnn.init.chrono_`.",
+        TimeUnitWarning,
+    )

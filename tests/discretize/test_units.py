@@ -1,0 +1,76 @@
+"""Times are in the unit of the field's own time scale; where they are far from it, one warning says both numbers."""
+
+import warnings
+
+import torch
+from cases import each
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import BackwardEuler, ContinuousRNN, DiscreteRNN, ExponentialEuler, TimeUnitWarning
+
+XS = torch.randn(40, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def tau_of(tau, make=ctrnn.additive):
+    return make(2, 4, tau=tau, generator=torch.Generator().manual_seed(1))
+
+
+@each("make", [ctrnn.additive, ctrnn.leaky])
+@each("tau", [torch.tensor(100.0), torch.tensor([50.0, 100.0, 200.0, 1e3])])
+def test_seconds_and_milliseconds_give_the_same_states(make, tau):
+    ms, s = tau_of(tau, make), tau_of(tau / 1000, make)
+    ts = torch.cumsum(torch.rand(41, dtype=torch.float64) * 20 + 1, 0)
+    for make_rnn in (
+        precise,
+        lambda field: DiscreteRNN(field, ExponentialEuler()),
+        lambda field: DiscreteRNN(field, BackwardEuler()),
+    ):
+        assert_close(make_rnn(ms)(XS, ts=ts)[0], make_rnn(s)(XS, ts=ts / 1000)[0], rtol=1e-6, atol=1e-8)
+
+
+def precise(field):
+    return ContinuousRNN(field, rtol=1e-9, atol=1e-11)
+
+
+def said(rnn, ts, lengths=None):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rnn(XS, ts=ts, lengths=lengths)
+    return [str(each.message) for each in caught if each.category is TimeUnitWarning]
+
+
+@each("kind", [DiscreteRNN, ContinuousRNN])
+@each("apart, told", [(0.1, False), (0.0019, True), (0.0021, False), (4.9, False), (5.1, True), (1e3, True), (1.0, False)])
+def test_intervals_far_from_what_the_field_remembers_are_told_once(kind, apart, told):
+    field = tau_of(0.1)
+    rnn = kind(field, ExponentialEuler())
+    ts = apart * torch.arange(40, dtype=torch.float64) + 3
+    first = said(rnn, ts)
+    assert len(first) == told
+    assert not said(rnn, ts)
+    if told:
+        assert f"{apart:.3g} apart" in first[0]
+        assert "forgets in 0.1" in first[0]
+
+
+def test_sequences_that_are_over_do_not_count_and_the_nearest_unit_decides():
+    field = tau_of(torch.tensor([0.1, 1.0, 10.0, 100.0]))
+    ts = 0.01 * torch.arange(41, dtype=torch.float64)[:, None] * torch.tensor([1.0, 1.0, 1e-6], dtype=torch.float64)
+    assert not said(ContinuousRNN(field), ts, lengths=[40, 40, 3])
+    assert not said(DiscreteRNN(field), 0.01 * torch.arange(41))  # looked at before
+    assert (
+        "fastest unit forgets in 0.1 "
+        in said(DiscreteRNN(tau_of(torch.tensor([0.1, 1.0, 10.0, 1e2]))), 1e-4 * torch.arange(41))[0]
+    )
+
+
+def test_fields_without_a_leak_say_nothing_and_steps_of_given_length_are_the_users():
+    class Turns(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return torch.stack([h[..., 1] + projected[..., 0], -h[..., 0]], -1)
+
+    assert not said(DiscreteRNN(Turns(2, 2), allow_overshoot=True), 1e-4 * torch.arange(41))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TimeUnitWarning)
+        DiscreteRNN(tau_of(0.1), dt=1e-4)(XS)
