@@ -14,13 +14,14 @@ steps the bias is that of the softplus rate, since sigma(b) = 1 - e^-softplus(b)
 sets it, for both readings share their weights. With inputs and states that are centred, but not zero, sigma(b) is the
 median of a gate, not its mean.
 
-`recurrent_normal_` draws recurrent weights, from a normal distribution with the standard deviation gain/sqrt(hidden).
+`recurrent_normal_` draws recurrent weights, from a normal distribution with the standard deviation gain/sqrt(hidden);
+`recurrent_balanced_` those of a network under Dale's law, whose units are excited as much as they are inhibited.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -35,12 +36,13 @@ from ctrnn.cells.published.adaptive import AdaptiveField
 from ctrnn.cells.published.rhn import RHNField
 from ctrnn.cells.stack import Stack
 from ctrnn.cells.traced_leak import Entries, biases_of_leak
+from ctrnn.fields.connectivity import Dale, LowRank
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import RATES, SIGMOID, FixedRate, Gate, LearnedConstant
 from ctrnn.fields.relaxation import Relaxation
 
-__all__ = ["chrono_", "gate_bias_", "initial_rate_", "recurrent_normal_", "slow_decay_"]
+__all__ = ["chrono_", "gate_bias_", "initial_rate_", "recurrent_balanced_", "recurrent_normal_", "slow_decay_"]
 
 M = TypeVar("M", bound=nn.Module | Tensor)
 Draw = Callable[[int], Tensor]  # n -> n time scales, float64
@@ -115,14 +117,65 @@ def recurrent_normal_(module: M, gain: float = 0.1, *, generator: torch.Generato
     """
     scale = checks.non_negative_number("gain", gain)
     checks.is_generator(generator)
-    owners = module.modules() if isinstance(module, nn.Module) else ()
-    recurrent = [(owner, name) for owner in owners for name in _recurrent_weights(owner)]
+    recurrent = [(owner, name) for owner in _owners(module) for name in _recurrent_weights(owner)]
     if not recurrent:
         raise TypeError(f"`module` must be a field or module with recurrent weights, got {type(module).__name__}, without.")
     for owner, name in recurrent:
         weight = getattr(owner, name)
         _put(owner, name, torch.empty_like(weight).normal_(0.0, scale / math.sqrt(weight.shape[1]), generator=generator))
     return module
+
+
+@answered
+@torch.no_grad()
+def recurrent_balanced_(module: M, gain: float = 1.5, *, generator: torch.Generator | None = None) -> M:
+    r"""Draw recurrent weights under Dale's law that excite each unit as much as they inhibit it, of the spectral radius gain.
+
+    Sizes are drawn from a gamma distribution of shape 2. Where both signs reach a unit, the weights that inhibit it are scaled to
+    the sum of those that excite it, which takes away the one eigenvalue that would grow with the number of units. Masks and
+    diagonals of 0 are kept.
+
+    Args:    module: a field, or what contains one, whose recurrent weights `weight_h` all are square and under a `ctrnn.Dale`;
+             gain: positive; generator: torch's own of the weights' device if not given.
+    Returns: the module.
+    Raises:  TypeError for a module without such weights, or with some of a low rank; ValueError for a gain that is none, and for
+             masks that leave a matrix of which all eigenvalues are 0.
+    Source:  Song, Yang and Wang 2016, "Training excitatory-inhibitory recurrent neural networks for cognitive tasks", for the
+             distribution, the balance and the radius 1.5.
+    """
+    radius = checks.positive_number("gain", gain)
+    checks.is_generator(generator)
+    found = [(owner, name) for owner in _owners(module) for name in _recurrent_weights(owner)]
+    if not found or not all(_is_under_dales_law(*each) for each in found):
+        raise TypeError(
+            "`module` must have square recurrent weights, all with a `ctrnn.Dale(signs)` among their parametrizations and none "
+            f"with a `ctrnn.LowRank`; got a {type(module).__name__} without."
+        )
+    for owner, name in found:
+        weight = getattr(owner, name)
+        sizes = torch.stack([weight, weight]).exponential_(generator=generator).sum(0)
+        _put(owner, name, sizes)
+        drawn = getattr(owner, name)
+        excited, inhibited = drawn.clamp(min=0).sum(1, keepdim=True), drawn.clamp(max=0).neg().sum(1, keepdim=True)
+        both = (excited > 0) & (inhibited > 0)
+        sizes = torch.where(both & (drawn < 0), sizes * excited / inhibited, sizes)
+        _put(owner, name, sizes)
+        largest = torch.linalg.eigvals(getattr(owner, name).double()).abs().amax()
+        if not checks.holds(largest > 0):
+            raise ValueError("`module` has masks under which all eigenvalues of its recurrent weights are 0; no gain fits.")
+        _put(owner, name, sizes * (radius / largest).to(sizes))
+    return module
+
+
+def _is_under_dales_law(owner: nn.Module, name: str) -> bool:
+    parts = owner.parametrizations[name] if parametrize.is_parametrized(owner, name) else ()  # type: ignore[index]
+    kinds = {type(part) for part in parts}
+    rows, columns = getattr(owner, name).shape
+    return Dale in kinds and LowRank not in kinds and rows == columns
+
+
+def _owners(module: object) -> Iterator[nn.Module]:
+    return module.modules() if isinstance(module, nn.Module) else iter(())
 
 
 def _recurrent_weights(owner: nn.Module) -> list[str]:

@@ -63,12 +63,22 @@ WAY_OUT = (
 )
 
 
-def described(value: object, known: Known, where: str = "model") -> Any:
-    """Describe a value so that `rebuilt` reads it. Raises: TypeError for what has no description."""
+def described(model: object, known: Known) -> Any:
+    """Describe a model so that `rebuilt` reads it. Raises: TypeError for what has no description, with all reasons at once."""
+    faults: list[str] = []
+    words = _described(model, {**known}, "model", faults)
+    if faults:
+        several = f"`model` cannot be saved, for {len(faults)} reasons:\n- " if len(faults) > 1 else ""
+        raise TypeError(several + "\n- ".join(faults))
+    return words
+
+
+def _described(value: object, known: dict[str, type], where: str, faults: list[str]) -> Any:
+    """Describe a value; what cannot be said is added to the faults, and a class that is not known is known from there on."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple | nn.ModuleList):
-        return [described(item, known, f"{where}[{k}]") for k, item in enumerate(value)]
+        return [_described(item, known, f"{where}[{k}]", faults) for k, item in enumerate(value)]
     if isinstance(value, Tensor):
         return {"numbers": value.detach().to("cpu", torch.float64).tolist()}
     if isinstance(value, dict) and value.keys() == {"shape"}:
@@ -76,16 +86,30 @@ def described(value: object, known: Known, where: str = "model") -> Any:
     own = type_before_parametrizations(value) if isinstance(value, nn.Module) else type(value)
     name = _name_of(own, known)
     if name is None:
-        kind = own.__name__
-        raise TypeError(f"`{where}` is of the class {kind}, which a file cannot name. {WAY_OUT.format(name=kind)}")
-    given = {argument: _argument(value, argument, where) for argument in _arguments(own)}
-    words = {"class": name} | {key: described(item, known, f"{where}.{key}") for key, item in given.items()}
+        name = own.__name__
+        known[name] = own
+        faults.append(f"`{where}` is of the class {name}, which a file cannot name. {WAY_OUT.format(name=name)}")
+    given: dict[str, object] = {}
+    try:
+        given = {argument: _argument(value, argument, where) for argument in _arguments(own)}
+    except TypeError as error:
+        faults.append(str(error))
+
+    def of(key: str, item: object) -> Any:
+        return _described(item, known, f"{where}.{key}", faults)
+
+    words: dict[str, Any] = {"class": name} | {key: of(key, item) for key, item in given.items()}
     if isinstance(value, nn.Module):
-        made = dict(rebuilt(words, known).named_children())
+        try:
+            made = dict(rebuilt(words, known).named_children())
+        except ValueError:
+            if not faults:
+                raise
+            return words
         others = {key: part for key, part in value.named_children() if key not in given and _replaced(part, made.get(key))}
         others.pop("parametrizations", None)
-        words |= {"parts": {key: described(part, known, f"{where}.{key}") for key, part in others.items()}} if others else {}
-        computed = described_parametrizations(value, lambda part, place: described(part, known, f"{where}.{place}"))
+        words |= {"parts": {key: of(key, part) for key, part in others.items()}} if others else {}
+        computed = described_parametrizations(value, lambda part, place: of(place, part))
         words |= {"parametrizations": computed} if computed else {}
     return words
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import ctrnn
 from ctrnn.cells.catalog import constructor_names
+from ctrnn.fields.candidates import candidate_of
 from experiments.code_files import called as made
 from experiments.registry import Registry
 from experiments.settings import Bounds, Checked
@@ -52,8 +53,10 @@ class FieldSettings(Checked):
              alpha: rate at which leaky starts without chrono, and gates with "constant"; exponent: r of the fields with a power
              decay; exponents: "fixed", or where learning starts from it "learned", one r for all units, or "per-unit";
              one_alpha: whether leaky has one alpha for all units; recurrent_gain: of normal recurrent weights, 0.1 in the
-             paper, None for those that the field is made with; noise: sigma of dh = field dt + sigma dW, for each unit of the
-             state, per root of a sample; it stays as it is.
+             paper, None for those that the field is made with; nonlinearity: of plain, leaky and additive, None for theirs;
+             dale: the share of units that excite, the others inhibit, with recurrent weights balanced and of the spectral
+             radius recurrent_gain, or 1.5; noise: sigma of dh = field dt + sigma dW, for each unit of the state, per root of a
+             sample; it stays as it is.
     Raises:  ValueError for numbers that make no field.
     Source:  Tallec and Ollivier 2018, secs. 2 and 3; Ohno and Kumagai 2021, eq. (22) and sec. VI, for the last four.
     """
@@ -67,6 +70,8 @@ class FieldSettings(Checked):
     exponents: Literal["fixed", "learned", "per-unit"] = "fixed"
     one_alpha: bool = False
     recurrent_gain: float | None = None
+    nonlinearity: Literal["tanh", "relu", "softplus", "sigmoid", "retanh"] | None = None
+    dale: float | None = None
     noise: float = 0.0
 
     def __post_init__(self) -> None:
@@ -86,6 +91,11 @@ class FieldSettings(Checked):
             raise ValueError("`exponent` is 0, and one that is learned starts above it, such as 0.1.")
         if self.recurrent_gain is not None and not 0 <= self.recurrent_gain < math.inf:
             raise ValueError(f"`recurrent_gain` must be at least 0, got {self.recurrent_gain:g}.")
+        if self.dale is not None and not 0 < round(self.dale * self.hidden) < self.hidden:
+            raise ValueError(
+                f"`dale` must be a share of the {self.hidden} units that leaves some to excite and some to inhibit, such as 0.8, "
+                f"got {self.dale:g}."
+            )
         if not 0 <= self.noise <= MOST_NOISE:
             raise ValueError(f"`noise` must be at least 0, and at most {MOST_NOISE:g}, got {self.noise:g}.")
         if self.init == "chrono" and self.t_max is None:
@@ -102,10 +112,25 @@ def _named(kind: str, **options: str | bool) -> Builder:
     return lambda inputs, settings, weights: getattr(ctrnn, kind)(inputs, settings.hidden, **options, **weights)
 
 
+def _of_nonlinearity(kind: str) -> Builder:
+    return lambda inputs, settings, weights: _named(kind, **_function(settings))(inputs, settings, weights)
+
+
+def _function(settings: FieldSettings) -> dict[str, str]:
+    """Return the nonlinearity, if there is one to say; Dale's law asks for rates that are not negative."""
+    if settings.dale is not None and settings.nonlinearity == "tanh":
+        raise UsageError(
+            "under `dale` rates must not be negative, and tanh is; leave nonlinearity out for relu, or take another."
+        )
+    function = settings.nonlinearity or (None if settings.dale is None else "relu")
+    return {} if function is None else {"nonlinearity": function}
+
+
 def _leaky(inputs: int, settings: FieldSettings, weights: _Weights, decay: ctrnn.Decay | None = None) -> ctrnn.VectorField:
     import torch  # noqa: PLC0415
 
-    candidate = ctrnn.TanhCandidate(inputs, settings.hidden, **weights)
+    function = _function(settings).get("nonlinearity", "tanh")
+    candidate = candidate_of(function, inputs, settings.hidden, **weights)  # type: ignore[arg-type]
     alphas = torch.full(() if settings.one_alpha else (settings.hidden,), settings.alpha, dtype=torch.float64)
     if settings.init == "chrono" and settings.t_max is not None:
         times = torch.empty_like(alphas).uniform_(settings.t_min, settings.t_max, generator=weights["generator"])
@@ -180,6 +205,7 @@ def _of_others(name: str, make: Callable[..., ctrnn.VectorField]) -> Builder:
 
 OWN: dict[str, Builder] = {
     **{name.replace("_", "-"): _named(name) for name in constructor_names()},
+    **{name: _of_nonlinearity(name) for name in ("plain", "additive")},
     "leaky": _leaky,
     "leaky-power": _leaky_power,
     "leaky-power-autograd": _leaky_power_autograd,
@@ -196,6 +222,8 @@ OWN: dict[str, Builder] = {
 JUMPS = {"gru-d": "gru_d", "ode-rnn": "ode_rnn", "gru-ode-bayes": "gru_ode_bayes", "cfc": "cfc"}  # names in discretize
 FIELDS = Registry("field", "ctrnn.fields", OWN | {name: f"discretize:{made}" for name, made in JUMPS.items()})
 STARTED = ("leaky", "leaky-power")  # with their time scales already
+WITH_A_NONLINEARITY = ("plain", "leaky", "additive")
+RADIUS = 1.5  # of recurrent weights under Dale's law
 
 
 def built_field(
@@ -209,6 +237,8 @@ def built_field(
     import torch  # noqa: PLC0415
 
     build: Builder = FIELDS.named(name)
+    if settings.nonlinearity is not None and name not in WITH_A_NONLINEARITY:
+        raise UsageError(f"`nonlinearity` is of {', '.join(WITH_A_NONLINEARITY)}; leave it out for the field {name}.")
     try:
         weights: _Weights = {"dtype": torch.float32, "generator": generator}
         field = (build if name in OWN else _of_others(name, build))(input_size, settings, weights)
@@ -216,12 +246,32 @@ def built_field(
         raise UsageError(str(error)) from error
     if name not in STARTED:
         _set_time_scales(name, field, settings, generator)
-    if settings.recurrent_gain is not None:
+    if settings.dale is not None:
+        _under_dales_law(name, field, settings, generator)
+    elif settings.recurrent_gain is not None:
         try:
             ctrnn.init.recurrent_normal_(field, settings.recurrent_gain, generator=generator)
         except TypeError as error:
             raise UsageError(f"the field {name} has no recurrent weights that recurrent_gain could set: {error}") from error
     return _with_noise(name, field, settings.noise)
+
+
+def _under_dales_law(name: str, field: ctrnn.VectorField, settings: FieldSettings, generator: torch.Generator | None) -> None:
+    import torch  # noqa: PLC0415
+    from torch.nn.utils.parametrize import register_parametrization  # noqa: PLC0415
+
+    if name in OWN and name not in WITH_A_NONLINEARITY:
+        raise UsageError(f"`dale` is for units whose rates are not negative: of {', '.join(WITH_A_NONLINEARITY)}, not of {name}.")
+    signs = torch.ones(settings.hidden)
+    signs[round((settings.dale or 0) * settings.hidden) :] = -1
+    try:
+        for part in [part for part in field.modules() if "weight_h" in part._parameters]:
+            register_parametrization(part, "weight_h", ctrnn.Dale(signs))
+        ctrnn.init.recurrent_balanced_(
+            field, RADIUS if settings.recurrent_gain is None else settings.recurrent_gain, generator=generator
+        )
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the field {name} takes no `dale`: {error}") from error
 
 
 def _with_noise(name: str, field: ctrnn.VectorField, sigma: float) -> ctrnn.VectorField:

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 import ctrnn
 import derivations
 import discretize
+from ctrnn.fields.computed import with_free_weights
 
 SIGNS = torch.tensor([1.0, 1.0, 1.0, -1.0])
 
@@ -99,12 +100,119 @@ def test_a_part_that_its_field_makes_is_saved_with_its_constraints(tmp_path):
         ctrnn.load(tmp_path / "model")
 
 
+class Own(ctrnn.VectorField):
+    def __init__(self, input_size, width, power):
+        super().__init__(input_size, width)
+        self.width, self.to_state = width, nn.Linear(input_size, width)
+
+    def flow(self, projected, h):
+        return self.to_state(projected) - h
+
+
+def test_a_model_that_cannot_be_saved_is_told_all_that_is_in_the_way():
+    field = ctrnn.gated(2, 4)
+    register_parametrization(field.candidate, "weight_h", Halved())
+    register_parametrization(field.rate, "weight_h", Unsaid(3.0))
+    first = discretize.DiscreteRNN(field)
+    with pytest.raises(TypeError, match="for 3 reasons") as told:
+        ctrnn.save(None, first)
+    assert [f"known={{'{name}': {name}}}" in str(told.value) for name in ("Halved", "Unsaid")] == [True, True]
+    with pytest.raises(TypeError, match="Unsaid does not keep what its constructor takes as `factor`"):
+        ctrnn.save(None, first, {"Halved": Halved, "Unsaid": Unsaid})
+    both = nn.Sequential(discretize.DiscreteRNN(Own(2, 3, 1.0)), nn.Bilinear(3, 3, 1))
+    with pytest.raises(TypeError, match=r"(?s)for 3 reasons.*class Own.*Own does not keep.*`power`.*class Bilinear"):
+        ctrnn.save(None, both)
+
+
+class Unsaid(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.times = factor
+
+    def forward(self, weight):
+        return weight * self.times
+
+
 class Halved(nn.Module):
     def forward(self, weight):
         return weight / 2
 
     def right_inverse(self, weight):
         return weight * 2
+
+
+@pytest.mark.kernels
+def test_a_network_under_dales_law_and_a_mask_goes_all_the_way(tmp_path):
+    mask = torch.ones(4, 4) - torch.eye(4)
+    field = constrained(ctrnn.Dale(SIGNS), ctrnn.Mask(mask), field=ctrnn.additive(2, 4, "relu", tau=torch.tensor(5.0)))
+    ctrnn.init.recurrent_balanced_(field)
+    x, target = torch.randn(12, 3, 2), torch.rand(12, 3, 4)
+    model = discretize.DiscreteRNN(field)
+
+    def trained_on(model, optimizer, steps):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            (model(x)[0] - target).square().mean().backward()
+            optimizer.step()
+        return model
+
+    ctrnn.save(None, model)
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    trained_on(model, optimizer, 10)
+    assert model.stats["engine"] == "compiled"
+    ctrnn.save(tmp_path / "model", model)
+    torch.save(optimizer.state_dict(), tmp_path / "optimizer")
+    again = ctrnn.load(tmp_path / "model")
+    continued = torch.optim.Adam(again.parameters())
+    continued.load_state_dict(torch.load(tmp_path / "optimizer", weights_only=True))
+    assert torch.equal(trained_on(again, continued, 10)(x)[0], trained_on(model, optimizer, 10)(x)[0])
+    weight = again.field.candidate.weight_h.detach()
+    assert (weight * SIGNS >= 0).all()
+    assert torch.equal(weight.diagonal(), torch.zeros(4))
+    slow = discretize.DiscreteRNN(again.field, fused=False)(x)[0]
+    assert_close(again(x)[0], slow, rtol=1e-12, atol=1e-12)
+    exact = discretize.ContinuousRNN(again.field, rtol=1e-9, atol=1e-11)(x)[0]
+    fine = discretize.DiscreteRNN(again.field, discretize.RungeKutta4(), substeps=8)(x)[0]
+    assert_close(exact, fine, rtol=1e-4, atol=1e-4)  # relu has corners
+    plain = with_free_weights(again.field)
+    assert_close(discretize.DiscreteRNN(plain)(x)[0], slow, rtol=1e-12, atol=1e-12)
+    assert derivations.verify(again.field).verdict == "holds"
+
+
+@pytest.mark.parametrize("by", ["abs", "softplus", "clip"])
+def test_balanced_weights_excite_as_much_as_they_inhibit_and_have_the_radius(by):
+    signs = torch.ones(100)
+    signs[80:] = -1
+    mask = (torch.rand(100, 100) < 0.3).double()
+    mask[3, :80] = 0  # a unit that nothing excites
+    field = ctrnn.additive(2, 100, "relu")
+    for part in (ctrnn.Dale(signs, by), ctrnn.Mask(mask), ctrnn.ZeroDiagonal()):
+        register_parametrization(field.candidate, "weight_h", part)
+    before = field.candidate.weight_x.detach().clone()
+    assert ctrnn.init.recurrent_balanced_(field, 1.2, generator=torch.Generator().manual_seed(7)) is field
+    weight = field.candidate.weight_h.detach()
+    assert (weight * signs >= 0).all()
+    assert torch.equal((weight != 0).double(), mask * (1 - torch.eye(100)))
+    sums = weight.sum(1) / weight.abs().sum(1)
+    assert_close(sums.where(torch.arange(100) != 3, -1 - sums), torch.zeros(100), rtol=0, atol=1e-9)
+    assert_close(torch.linalg.eigvals(weight).abs().max(), torch.tensor(1.2), rtol=1e-9, atol=0)
+    excites = weight[:, :80][weight[:, :80] > 0]
+    # A gamma distribution of shape 2 has the standard deviation 1/sqrt(2) of its mean.
+    assert abs(float(excites.std() / excites.mean()) - 2**-0.5) < 0.05
+    assert torch.equal(field.candidate.weight_x, before)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: ctrnn.additive(2, 4), TypeError, "all with a `ctrnn.Dale"),
+        (lambda: constrained(ctrnn.LowRank(2), ctrnn.Dale(SIGNS)), TypeError, "none with a `ctrnn.LowRank`"),
+        (lambda: constrained(ctrnn.Dale(SIGNS), ctrnn.Mask(torch.zeros(4, 4))), ValueError, "all eigenvalues"),
+    ],
+)
+def test_what_cannot_be_balanced_is_refused_in_words(make, error, words):
+    with pytest.raises(error, match=words):
+        ctrnn.init.recurrent_balanced_(make())
 
 
 def test_constrained_weights_are_read_and_proved():

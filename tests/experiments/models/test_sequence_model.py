@@ -129,6 +129,33 @@ def test_leaky_has_a_rate_for_each_unit_and_with_a_power_decay_one_for_all():
     assert_close(scalar(x, h), linear(x, h), rtol=0, atol=0)
 
 
+def test_units_excite_or_inhibit_in_the_share_of_dale_and_start_balanced():
+    for name in ("plain", "leaky", "additive"):
+        field = built_field(name, 2, FieldSettings(hidden=50, dale=0.8, recurrent_gain=0.7), generator(0))
+        weight, h = field.candidate.weight_h.detach(), torch.zeros(1, 50, dtype=torch.float32)
+        assert [bool((part >= 0).all()) for part in (weight[:, :40], -weight[:, 40:])] == [True, True]
+        assert_close(torch.linalg.eigvals(weight).abs().max(), torch.tensor(0.7, dtype=torch.float32), rtol=1e-4, atol=0)
+        positive = (
+            field.visible(field(torch.randn(1, 2).float(), h))
+            if name == "additive"
+            else field.candidate(torch.ones(1, 2).float(), h)
+        )
+        assert bool((positive >= 0).all())
+    smooth = built_field("additive", 2, FieldSettings(hidden=5, nonlinearity="softplus"), generator(0))
+    assert "softplus(h)" in str(smooth)
+    for name, settings, words in [
+        ("gru", {"dale": 0.8}, "`dale` is for units whose rates are not negative: of plain, leaky, additive, not of gru"),
+        ("additive", {"dale": 0.8, "nonlinearity": "tanh"}, "rates must not be negative, and tanh is"),
+        ("gated", {"nonlinearity": "relu"}, "`nonlinearity` is of plain, leaky, additive; leave it out for the field gated"),
+        ("plain", {"nonlinearity": "softplus"}, "`nonlinearity` must be one of 'tanh', 'relu'"),
+    ]:
+        with pytest.raises(UsageError, match=words):
+            built_field(name, 2, FieldSettings(hidden=5, **settings))
+    for share in (0.0, 1.0, 0.05, -0.5, 1.5):
+        with pytest.raises(ValueError, match="`dale` must be a share of the 5 units"):
+            FieldSettings(hidden=5, dale=share)
+
+
 def test_exponents_can_be_learned_one_for_all_or_one_for_each_unit():
     for exponents, shape in (("learned", ()), ("per-unit", (7,))):
         settings = FieldSettings(hidden=7, exponents=exponents, exponent=0.5)
