@@ -32,6 +32,7 @@ from ctrnn.fields.relaxation import softplus_clock as softplus_clock
 from ctrnn.fields.decays import LinearDecay as LinearDecay, PowerDecay as PowerDecay, Decay as Decay
 from ctrnn.fields.parts import Part as Part, Affine as Affine
 from ctrnn.fields.connectivity import Dale as Dale, Mask as Mask, LowRank as LowRank, ZeroDiagonal as ZeroDiagonal
+from ctrnn.cells.low_rank import LowRankReduction as LowRankReduction
 from ctrnn.fields.connectivity import SpectralRadius as SpectralRadius
 from ctrnn.fields.layer_norm import LayerNorm as LayerNorm
 from ctrnn.fields.noise import Noise as Noise, Noisy as Noisy, ColoredInput as ColoredInput

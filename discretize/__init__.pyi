@@ -60,6 +60,8 @@ from discretize.analysis.dynamics.branches import continuation as continuation, 
 from discretize.analysis.dynamics.exponents import lyapunov as lyapunov, LyapunovSpectrum as LyapunovSpectrum
 from discretize.analysis.dynamics.basins import basins as basins
 from discretize.analysis.dynamics.phase_plane import phase_plane as phase_plane
+from discretize.analysis.dynamics.state_space import state_space as state_space
+from discretize.analysis.dynamics.state_space import participation_dimension as participation_dimension
 from discretize.trajectory import Trajectory as Trajectory
 from discretize.analysis.plot import plot as plot
 from discretize.errors import SolverError as SolverError, SolverWarning as SolverWarning, StepError as StepError

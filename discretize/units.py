@@ -38,11 +38,14 @@ def look_at_intervals(field: object, times: Tensor) -> None:
     remembered = remembered[remembered.isfinite() & (remembered > 0)]
     if abs(apart - 1) < 1e-3 or not len(remembered):
         return
-    shortest, longest = float(remembered.min()), float(remembered.max())
+    # Thresholds that adapt, or turning states, are remembered for longer than the state takes to move.
+    state = field.initial_state(1)
+    moved = field(state.new_ones(1, field.input_size), state).abs().amax().double()
+    shortest, longest = float(torch.minimum(remembered.min(), 1 / moved)), float(remembered.max())
     if apart > FAR * longest:
         found, so = f"its slowest unit forgets in {longest:.3g}", "nothing is remembered from one sample to the next"
     elif apart < shortest / FAR:
-        found, so = f"its fastest unit forgets in {shortest:.3g}", "a sample hardly moves the state"
+        found, so = f"its fastest unit forgets in {float(remembered.min()):.3g}", "a sample hardly moves the state"
     else:
         return
     warn_user(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from cases import each
 from torch import nn
+from torch.nn.utils.parametrize import register_parametrization
 
 import ctrnn
 import discretize
@@ -55,10 +56,18 @@ ARGUMENTS = {
     "networks": lambda: [discretize.DiscreteRNN(ctrnn.lstm(INPUTS, HIDDEN)) for _ in range(2)],
     "jump": lambda: discretize.GRUBayes(INPUTS, HIDDEN),
 }
+
+
+def of_low_rank(field):
+    register_parametrization(field.candidate, "weight_h", ctrnn.LowRank(2))
+    return field
+
+
 ALONE = {"field": lambda: ctrnn.gru(0, HIDDEN)}  # of what jumps
 GIVEN = {  # where a name means something else
     "ctrnn.from_torch": {"module": lambda: nn.GRUCell(INPUTS, HIDDEN)},
     "discretize.from_torch": {"module": lambda: nn.GRU(INPUTS, HIDDEN, num_layers=2)},
+    "ctrnn.LowRankReduction": {"field": lambda: of_low_rank(ctrnn.leaky(INPUTS, HIDDEN))},
     "discretize.JumpRNN": ALONE,
     "discretize.HeldJumpRNN": ALONE,
 }

@@ -140,11 +140,17 @@ def examples():
         discretize.DiscreteCell(
             ctrnn.Noisy(ctrnn.NetworkField(nn.Identity(), 4), ctrnn.Noise(0.0)), discretize.ExponentialEulerMaruyama()
         ),
+        ctrnn.LowRankReduction(of_low_rank(ctrnn.additive(3, 4))),
         ctrnn.Noisy(linear_relaxation(), ctrnn.Noise(torch.rand(3), on="input")),
         discretize.ContinuousRNN(
             ctrnn.Noisy(ctrnn.gru(3, 4), ctrnn.Noise(0.3)), discretize.StepDoubling(discretize.EulerMaruyama()), 0.1, 0.1
         ),
     )
+
+
+def of_low_rank(field):
+    nn.utils.parametrize.register_parametrization(field.candidate, "weight_h", ctrnn.LowRank(2))
+    return field
 
 
 def linear_relaxation():

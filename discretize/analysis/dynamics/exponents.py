@@ -9,6 +9,7 @@ means over blocks of intervals: neighbouring intervals are alike, distant blocks
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,11 +20,13 @@ from ctrnn import HeldPath, VectorField, checks
 from ctrnn.fields.field import check_input
 from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.systems import Dynamics, Flow, check_no_noise_in, derivative
+from discretize.errors import warn_user
 from discretize.solve import integrate
 
 __all__ = ["LyapunovSpectrum", "lyapunov"]
 
 BLOCKS = 16
+PATIENCE = 60.0  # seconds
 Interval = Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
@@ -73,7 +76,8 @@ def lyapunov(
              intervals before the first that counts, a tenth of all if not given; count: how many exponents, all if not given;
              interval: of a flow, the time until its tangents are made orthonormal again; rtol, atol: of its solves.
     Shape:   h0 (n, state), xs (time, n, input) or (time, 1, input) -> a `LyapunovSpectrum`.
-    Raises:  TypeError, ValueError for what does not fit; SolverError where a flow cannot be solved.
+    Raises:  TypeError, ValueError for what does not fit; SolverError where a flow cannot be solved. Warns, after two intervals,
+             of a run that will take more than a minute, and says how long.
     Source:  Benettin, Galgani, Giorgilli and Strelcyn 1980, Lyapunov characteristic exponents, part 2, Meccanica 15.
     """
     check_starts(system, h0, "h0")
@@ -91,12 +95,25 @@ def lyapunov(
     over = _solved(system, p, length, rtol, atol) if isinstance(system, Flow) else _stepped(system, p)
     h, Q = h0, torch.eye(units, k, dtype=h0.dtype, device=h0.device).repeat(len(h0), 1, 1)
     logs = []
+    began = time.perf_counter()
     for n in range(total):
+        if n == 2:  # what is loaded at the first is over
+            _say_cost((time.perf_counter() - began) / 2, total, k, units)
         h, moved = over(h, Q, None if xs is None else xs[n])
         Q, stretched = _orthonormal(moved)
         if n >= before:
             logs.append(stretched.log() / length)
     return _averaged(torch.stack(logs), h)
+
+
+def _say_cost(seconds: float, total: int, count: int, units: int) -> None:
+    if seconds * total > PATIENCE:
+        less = f"; `count=1`, for the largest, takes about 1/{count} of that" if count > 1 else ""
+        warn_user(
+            f"{count} of {units} exponents over {total} intervals will take about {seconds * total:.0f} s here{less}. Fewer "
+            "`intervals`, larger `rtol` and `atol`, and a `Map` in place of a flow are faster too.",
+            UserWarning,
+        )
 
 
 def _inputs(system: Dynamics, xs: Tensor, samples: int) -> int:

@@ -1,7 +1,8 @@
-r"""Points of rest of flows and of maps, found from many starts, and the modes around them.
+r"""Points of rest of flows and of maps, found from many starts, points where they are slow, and the modes around them.
 
 flow   F(x, h) = 0           dh = sum of e^(lambda t) v         stable where every Re lambda < 0
 map    step(h) = h           dh <- sum of lambda v              stable where every |lambda| < 1
+slow   |F(x, h)| small       met on the way down |F|^2
 """
 
 from __future__ import annotations
@@ -11,23 +12,33 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ctrnn import VectorField, checks
+from ctrnn import VectorField, checks, timescales
 from ctrnn.fields.field import check_state
-from discretize.analysis.dynamics.roots import newton, with_derivatives
-from discretize.analysis.dynamics.systems import Dynamics, Map, as_parameters, check_system, jacobian
+from discretize.analysis.dynamics.roots import descend, newton, with_derivatives
+from discretize.analysis.dynamics.systems import Dynamics, Flow, Map, as_parameters, check_system, jacobian
 
 __all__ = ["FixedPoints", "as_limits", "check_starts", "distinct", "fixed_points", "rest"]
 
 
+SHOWN = 24  # points of a table
+TOGETHER = 2**16  # rows of Jacobians computed at once
+FAR = 3.0  # times the starts' largest distance from their mean: what is further away is no point of theirs
+APART = 0.02  # of slow points, from one another and from fixed points: of the same distance
+
+
 @dataclass(frozen=True, eq=False)
 class FixedPoints:
-    r"""Fixed points, those of one parameter after those of another, and their linear modes.
+    r"""Fixed points, those of one parameter after those of another, then slow points, if asked for; and their linear modes.
 
-    `h` and `p`; `index`: of which parameter of those given; `jacobian`; `eigenvalues`; `eigenvectors` in columns; `growth`:
-    the rate of the fastest mode, per unit of time or per application. All but `index` are differentiable, eigenvectors up to
-    their phase.
+    `h` and `p`; `index`: of which parameter of those given; `jacobian`; `eigenvalues`; `eigenvectors` in columns; `rates`: at
+    which modes grow, per unit of time or per application; `growth`: that of the fastest; `time_constants` and `periods`: the
+    times in which modes grow or fall by e, and in which they turn once, infinite where they do not; `speed`: |F|, or the length
+    of a step of a map, a rounding at points of rest; `fixed`: which are. All but `index` and `fixed` are differentiable,
+    eigenvectors up to their phase. `unit`: the time constant of the field, where all its units share one; times are given in it
+    in the table that is printed.
 
-    Shape:   h (k, state), p and index and growth (k,), jacobian and eigenvectors (k, state, state), eigenvalues (k, state).
+    Shape:   h (k, state), p, index, growth, speed and fixed (k,), jacobian and eigenvectors (k, state, state), eigenvalues,
+             rates, time_constants and periods (k, state).
     """
 
     h: Tensor
@@ -36,36 +47,126 @@ class FixedPoints:
     jacobian: Tensor
     eigenvalues: Tensor
     eigenvectors: Tensor
-    growth: Tensor
+    rates: Tensor
+    periods: Tensor
+    speed: Tensor
+    fixed: Tensor
+    unit: float | None = None
+
+    @property
+    def growth(self) -> Tensor:
+        return self.rates.amax(-1)
+
+    @property
+    def time_constants(self) -> Tensor:
+        return 1 / self.rates.abs()
 
     @property
     def stable(self) -> Tensor:
-        """(k,)"""
+        """(k,): fixed points that all modes come back to; of slow points, those without a mode that grows."""
         return self.growth < 0
 
     def __len__(self) -> int:
         return len(self.h)
 
+    def __str__(self) -> str:
+        rows = [("", "|h|", "speed", "leading eigenvalues", "")]
+        sizes = zip(self.h.detach().norm(dim=-1).tolist(), self.speed.tolist(), strict=True)
+        for k, (size, speed) in list(enumerate(sizes))[:SHOWN]:
+            leading = ", ".join(_number(value) for value in self._leading(k)[:2])
+            rows.append((str(k), f"{size:.3g}", f"{speed:.1g}", leading, self._in_words(k)))
+        width = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = ["  ".join([*(cell.rjust(n) for cell, n in zip(row, width, strict=False)), row[4]]).rstrip() for row in rows]
+        if len(self) > SHOWN:
+            lines.append(f"and {len(self) - SHOWN} more")
+        fixed, stable = int(self.fixed.sum()), int((self.fixed & self.stable).sum())
+        slow = f"; {len(self) - fixed} slow points" if fixed < len(self) else ""
+        return "\n".join([f"{fixed} fixed points, {stable} of them stable{slow}", *lines])
 
-def fixed_points(system: Dynamics, starts: Tensor, p: Tensor | float | None = None, *, tolerance: float = 1e-6) -> FixedPoints:
-    r"""Find the distinct fixed points that Newton's method gives, from every start at every parameter.
+    def _leading(self, k: int) -> list[complex]:
+        """Return the eigenvalues of a point, that which grows fastest first, and one of each conjugate pair."""
+        order = self.rates[k].argsort(descending=True, stable=True)
+        return [complex(value) for value in self.eigenvalues[k, order].tolist() if value.imag >= 0]
 
-    Args:    system: a `discretize.Flow` or `Map`; starts: states; p: one parameter or several; tolerance: points that are no
-             further apart than this, relative to 1 + |h|, are one.
-    Shape:   starts (n, state), p a number or (m,) -> a `FixedPoints` of k <= n m points.
+    def _in_words(self, k: int) -> str:
+        count, state, place = int((self.rates[k] > 0).sum()), self.h.shape[-1], int(self.rates[k].argmax())
+        period = self.periods[k].tolist()[place]
+        turns = f", turning in {self._time(period)}" if period < torch.inf else ""
+        time = self._time(self.time_constants[k].tolist()[place]) + turns
+        if not bool(self.fixed[k]):
+            said = f"{count} unstable direction{'s' * (count != 1)}" if count else "no unstable direction"
+            return f"slow point, {said}, {time}"
+        if not count:
+            return f"stable {'focus' if turns else 'node'}, {time}"
+        kind = "saddle" if count < state else f"unstable {'focus' if turns else 'node'}"
+        return f"{kind}, {count} unstable direction{'s' * (count != 1)}, {time}"
+
+    def _time(self, time: float) -> str:
+        return f"{time:.3g}" if self.unit is None else f"{time / self.unit:.3g} tau"
+
+
+def _number(value: complex) -> str:
+    return f"{value.real:.3g}" if not value.imag else f"{value.real:.3g} ± {abs(value.imag):.3g}i"
+
+
+def fixed_points(
+    system: Dynamics, starts: Tensor, p: Tensor | float | None = None, *, tolerance: float = 1e-6, slow: float = 0.0
+) -> FixedPoints:
+    r"""Find the distinct fixed points from every start at every parameter, and points where the system is slow.
+
+    Newton's method goes from each start to a fixed point. With a speed `slow` the search goes down |F|^2 instead, as from states
+    of trajectories near which a point may not exist: the first state on the way whose speed is that or less is a slow
+    point, if no other point is near, within a fiftieth of the starts' largest distance from their mean; and Newton's method goes
+    on from the end. Points three times as far from the mean as any start are left out.
+
+    Args:    system: a `discretize.Flow` or `Map`; starts: states, such as those of trajectories; p: one parameter or several;
+             tolerance: points that are no further apart than this, relative to 1 + |h|, are one; slow: a speed |F|, per unit of
+             time, or |step(h) - h|; 0 for fixed points only.
+    Shape:   starts (..., state), p a number or (m,) -> a `FixedPoints` of k points.
     Raises:  TypeError, ValueError for what does not fit.
-    Source:  of the derivatives, the implicit function theorem.
+    Source:  Sussillo and Barak 2013, "Opening the black box", for slow points; of the derivatives, the implicit function theorem.
     """
+    starts = starts.reshape(-1, starts.shape[-1]) if isinstance(starts, Tensor) and starts.dim() > 2 else starts
     check_starts(system, starts)
+    starts = starts.detach()
     checks.positive_number("tolerance", tolerance)
+    speed = checks.non_negative_number("slow", slow)
     parameters = as_parameters(p, starts).reshape(-1)
     checks.is_finite("p", parameters)
     index = torch.arange(len(parameters), device=starts.device).repeat_interleave(len(starts))
-    at = parameters.repeat_interleave(len(starts))
-    h, found, _ = newton(lambda u: system.residual(u, at), lambda u: _matrix(system, u, at), starts.repeat(len(parameters), 1))
+    at, begun = parameters.repeat_interleave(len(starts)), starts.repeat(len(parameters), 1)
+    size = max(1, TOGETHER // starts.shape[-1])
+    parts = [_searched(system, h, q, speed) for h, q in zip(begun.split(size), at.split(size), strict=True)]
+    first, h, found = (torch.cat(part) for part in zip(*parts, strict=True))
+    middle = starts.mean(0)
+    spread = (starts - middle).norm(dim=-1).amax()
+    if speed:
+        found &= (h - middle).norm(dim=-1) <= FAR * spread
+        first[(first - middle).norm(dim=-1) > FAR * spread] = torch.nan
     kept = found.nonzero()[:, 0]
     kept = kept[distinct(h[kept], index[kept], tolerance)]
-    return _described(system, rest(system, h[kept], at[kept]), at[kept], index[kept])
+    met = torch.isfinite(first).all(-1).nonzero()[:, 0]
+    new = distinct(torch.cat([h[kept], first[met]]), torch.cat([index[kept], index[met]]), APART * float(spread), relative=False)
+    met = met[new[len(kept) :]]
+    fixed = rest(system, h[kept], at[kept])
+    places, is_fixed = torch.cat([kept, met]), torch.arange(len(kept) + len(met), device=kept.device) < len(kept)
+    return _described(system, torch.cat([fixed, first[met]]), at[places], index[places], is_fixed)
+
+
+def _searched(system: Dynamics, h: Tensor, p: Tensor, slow: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return slow points, nan where there are none, the ends of searches, and which of them are fixed points."""
+
+    def residual(u: Tensor) -> Tensor:
+        return system.residual(u, p).detach()
+
+    def matrix(u: Tensor) -> Tensor:
+        return _matrix(system, u, p).detach()
+
+    first = torch.full_like(h, torch.nan)
+    if slow:
+        first, h = descend(residual, matrix, h, slow)
+    h, found, _ = newton(residual, matrix, h)
+    return first, h, found
 
 
 def rest(system: Dynamics, h: Tensor, p: Tensor) -> Tensor:
@@ -78,20 +179,36 @@ def _matrix(system: Dynamics, h: Tensor, p: Tensor) -> Tensor:
     return found - torch.eye(h.shape[-1], dtype=h.dtype, device=h.device) if isinstance(system, Map) else found
 
 
-def _described(system: Dynamics, h: Tensor, p: Tensor, index: Tensor) -> FixedPoints:
-    matrix = jacobian(system, h, p)
+def _described(system: Dynamics, h: Tensor, p: Tensor, index: Tensor, fixed: Tensor) -> FixedPoints:
+    parts = [
+        jacobian(system, *part) for part in zip(*(each.split(max(1, TOGETHER // h.shape[-1])) for each in (h, p)), strict=True)
+    ]
+    matrix = torch.cat(parts)
     values, vectors = torch.linalg.eig(matrix)
-    return FixedPoints(h, p, index, matrix, values, vectors, system.growth(values).amax(-1))
+    rates, speed = system.growth(values), system.residual(h, p).norm(dim=-1)
+    return FixedPoints(h, p, index, matrix, values, vectors, rates, system.period(values), speed, fixed, _unit(system))
 
 
-def distinct(h: Tensor, index: Tensor, tolerance: float) -> Tensor:
-    """Return which points have none before them within the tolerance, of the same index: (k,)."""
+@torch.no_grad()
+def _unit(system: Dynamics) -> float | None:
+    """Return the time constant that all units of a flow share, if they do."""
+    if not isinstance(system, Flow) or not isinstance(system.field, VectorField):
+        return None
+    try:
+        times = timescales(system.field)
+    except TypeError:
+        return None
+    return float(times[0]) if bool(((times - times[0]).abs() <= 1e-6 * times[0]).all()) else None
+
+
+def distinct(h: Tensor, index: Tensor, tolerance: float, *, relative: bool = True) -> Tensor:
+    """Return which points have none before them within the tolerance, relative to 1 + |h|, of the same index: (k,)."""
     new = torch.ones(len(h), dtype=torch.bool, device=h.device)
     for k in index.unique():
         mine = (index == k).nonzero()[:, 0]
         points = h[mine]
         near = torch.cdist(points, points, p=torch.inf, compute_mode="donot_use_mm_for_euclid_dist")
-        close = near <= tolerance * (1 + points.abs().amax(-1))
+        close = near <= tolerance * (1 + points.abs().amax(-1) if relative else 1)
         new[mine] = ~close.tril(-1).any(-1)
     return new
 

@@ -1,6 +1,7 @@
 r"""Newton's method with a line search for many equations r(u) = 0 at once, and the derivatives of their solutions.
 
 r'(u) c = -r(u),   u <- u + a c        a halved until |r| falls; every sample has its own a and its own end
+(r'^T r' + m I) c = -r'^T r            down |r|^2 also where there is no solution: m large far from a minimum, small near it
 dr/dq + r'(u) du/dq = 0                du/dq of a solution: the implicit function theorem
 """
 
@@ -11,12 +12,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["correction", "newton", "with_derivatives"]
+__all__ = ["correction", "descend", "newton", "with_derivatives"]
 
 Residual = Callable[[Tensor], Tensor]
 Matrix = Callable[[Tensor], Tensor]
 
-MOST_ITERATIONS, MOST_HALVINGS = 50, 10
+MOST_ITERATIONS, MOST_HALVINGS, MOST_DESCENTS = 50, 10, 200
 ROUNDINGS = 64.0  # of a correction, relative to the solution
 
 
@@ -48,6 +49,39 @@ def newton(residual: Residual, matrix: Matrix, u: Tensor, iterations: int = MOST
         if bool((found | stuck).all()):
             break
     return u, found & torch.isfinite(u).all(-1), count
+
+
+@torch.no_grad()
+def descend(residual: Residual, matrix: Matrix, u: Tensor, enough: float) -> tuple[Tensor, Tensor]:
+    r"""Go down |r|^2 from u; return the first states with |r| <= enough, nan where there are none, and the last ones.
+
+    Shape:   as `newton`.
+    Source:  Levenberg and Marquardt's method, with the damping of Nielsen 1999.
+    """
+    off, first = residual(u), torch.full_like(u, torch.nan)
+    slope, curvature = _normal(matrix(u), off)
+    damping = 1e-3 * curvature.diagonal(dim1=-2, dim2=-1).amax(-1)
+    grow, eye = torch.full_like(damping, 2.0), torch.eye(u.shape[-1], dtype=u.dtype, device=u.device)
+    for _ in range(MOST_DESCENTS):
+        low = (off.norm(dim=-1) <= enough) & first.isnan().any(-1)
+        first = torch.where(low.unsqueeze(-1), u, first)
+        move = correction(curvature + damping[:, None, None] * eye, slope)
+        small = move.norm(dim=-1) <= ROUNDINGS * torch.finfo(u.dtype).eps * (1 + u.norm(dim=-1))
+        if bool((small | ~torch.isfinite(move).all(-1)).all()):
+            break
+        there = residual(u + move)
+        expected = (move * (damping.unsqueeze(-1) * move - slope)).sum(-1)
+        gain = (off.square().sum(-1) - there.square().sum(-1)) / expected
+        better = gain > 0
+        u, off = torch.where(better.unsqueeze(-1), u + move, u), torch.where(better.unsqueeze(-1), there, off)
+        damping = damping * torch.where(better, (1 - (2 * gain - 1) ** 3).clamp(min=1 / 3), grow)
+        grow = torch.where(better, 2.0, 2 * grow)
+        slope, curvature = _normal(matrix(u), off)
+    return first, u
+
+
+def _normal(matrix: Tensor, off: Tensor) -> tuple[Tensor, Tensor]:
+    return (matrix.mT @ off.unsqueeze(-1)).squeeze(-1), matrix.mT @ matrix
 
 
 def with_derivatives(residual: Residual, matrix: Matrix, u: Tensor) -> Tensor:

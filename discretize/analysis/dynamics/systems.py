@@ -80,6 +80,10 @@ class Dynamics(AnsweredInit, ABC):
         """Return the rate at which a mode grows, below 0 where it is stable: (...) complex -> (...)."""
 
     @abstractmethod
+    def period(self, eigenvalues: Tensor) -> Tensor:
+        """Return the time of a turn of a mode, or the applications it takes, infinite where it does not turn: as `growth`."""
+
+    @abstractmethod
     def kind(self, eigenvalue: complex) -> str:
         """Name the bifurcation of a point of rest as this eigenvalue passes into instability."""
 
@@ -129,6 +133,9 @@ class Flow(Dynamics):
     def growth(self, eigenvalues: Tensor) -> Tensor:
         return eigenvalues.real
 
+    def period(self, eigenvalues: Tensor) -> Tensor:
+        return 2 * torch.pi / eigenvalues.imag.abs()
+
     def kind(self, eigenvalue: complex) -> str:
         return "Hopf" if eigenvalue.imag else "fold"
 
@@ -176,6 +183,9 @@ class Map(Dynamics):
     def growth(self, eigenvalues: Tensor) -> Tensor:
         """Per application."""
         return eigenvalues.abs().log()
+
+    def period(self, eigenvalues: Tensor) -> Tensor:
+        return 2 * torch.pi / eigenvalues.angle().abs()
 
     def kind(self, eigenvalue: complex) -> str:
         return "Neimark-Sacker" if eigenvalue.imag else "fold" if eigenvalue.real > 0 else "flip"
