@@ -57,12 +57,17 @@ def test_intervals_far_from_what_the_field_remembers_are_told_once(kind, apart, 
 def test_sequences_that_are_over_do_not_count_and_the_nearest_unit_decides():
     field = tau_of(torch.tensor([0.1, 1.0, 10.0, 100.0]))
     ts = 0.01 * torch.arange(41, dtype=torch.float64)[:, None] * torch.tensor([1.0, 1.0, 1e-6], dtype=torch.float64)
-    assert not said(ContinuousRNN(field), ts, lengths=[40, 40, 3])
+    assert not said(ContinuousRNN(field), ts, lengths=[40, 3, 3])
     assert not said(DiscreteRNN(field), 0.01 * torch.arange(41))  # looked at before
     assert (
         "fastest unit forgets in 0.1 "
         in said(DiscreteRNN(tau_of(torch.tensor([0.1, 1.0, 10.0, 1e2]))), 1e-4 * torch.arange(41))[0]
     )
+
+
+def test_samples_that_are_counted_are_not_taken_for_times():
+    assert not said(DiscreteRNN(tau_of(1e3)), torch.arange(41.0))
+    assert said(DiscreteRNN(tau_of(1e3)), 1.1 * torch.arange(41.0))
 
 
 def test_fields_without_a_leak_say_nothing_and_steps_of_given_length_are_the_users():
