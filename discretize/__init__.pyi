@@ -31,6 +31,7 @@ from discretize.riemannian.symbols import SymbolModel as SymbolModel
 from discretize.riemannian.ascent import RiemannianAscent as RiemannianAscent
 from discretize.ensembles.ensemble import ensemble as ensemble, Ensemble as Ensemble
 from discretize.sequences.conversion import from_torch as from_torch, to_torch as to_torch
+from discretize.sequences.foreign import from_ctrnn as from_ctrnn
 from discretize.jumps.rnn import HeldJumpRNN as HeldJumpRNN
 from discretize.jumps.cfc import cfc as cfc, CfCJump as CfCJump
 from discretize.jumps.cfc import Curve as Curve

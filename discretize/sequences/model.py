@@ -25,7 +25,7 @@ class SequenceModel(AnsweredInit, nn.Module):
     Args:    rnn: a `DiscreteRNN`, `ContinuousRNN`, `Layers` or `JumpRNN`, shared; output_size: numbers read out after every
              sample; encoder: a module of each sample, (..., features) -> (..., input), before the rnn; generator: for the
              read-out's weights, which start as those of torch.nn.Linear.
-    Call:    model(xs, ts=None, lengths=None, seed=None), as for the rnn; xs in any dtype, read in the model's.
+    Call:    model(xs, ts=None, lengths=None, seed=None, h_0=None), as for the rnn; xs in any dtype, read in the model's.
     Shape:   xs (time, batch, features) -> (time, batch, output_size); batch-first if the rnn is.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Tallec and Ollivier 2018, sec. 3.
@@ -57,10 +57,12 @@ class SequenceModel(AnsweredInit, nn.Module):
         ts: Tensor | None = None,
         lengths: Tensor | None = None,
         seed: Seed | BrownianPath = None,
+        h_0: Tensor | None = None,
     ) -> Tensor:
         xs = xs.to(next(self.read_out.parameters(), xs))
-        noise = {} if seed is None else {"seed": seed}  # models that jump have none
-        states, _ = self.rnn(xs if self.encoder is None else self.encoder(xs), ts=ts, lengths=lengths, **noise)
+        given = {"seed": seed, "h_0": h_0}
+        more = {name: value for name, value in given.items() if value is not None}  # models that jump have no noise
+        states, _ = self.rnn(xs if self.encoder is None else self.encoder(xs), ts=ts, lengths=lengths, **more)
         return self.read_out(states)
 
     @property

@@ -1,0 +1,255 @@
+r"""Networks of neuroscience are read by their structure: the arrays they keep and plain numbers beside these, no code of theirs.
+
+rates        h <- (1 - a) h + a f(Wx x + W h + b)        a = dt/tau: Euler's step of tau dh/dt = f(...) - h
+potentials   v <- (1 - a) v + a (Wx x + W r(v) + b)      of tau dv/dt = -v + Wx x + W r(v) + b, outputs r(v)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization
+
+import ctrnn
+from ctrnn import checks
+from ctrnn.fields.nonlinearities import Nonlinearity
+from discretize.errors import warn_user
+from discretize.sequences.model import SequenceModel
+from discretize.sequences.rnn import DiscreteRNN
+from discretize.steps.euler import Euler
+from discretize.steps.stochastic import EulerMaruyama
+
+__all__ = ["from_ctrnn"]
+
+# The names of weights of the input and of the units, where each kind is told by them.
+TUTORIAL, NN4N, PSYCHRNN = ("input2h", "h2h"), ("input_layer", "hidden_layer"), ("W_in", "W_rec")
+READ_OUTS = ("fc", "h2out", "h2o", "readout", "readout_layer", "output_layer", "out")
+KNOWN = (
+    "`input2h.weight` and `h2h.weight` (the tutorials' CTRNN, RNNNet and EIRNN), `input_layer.weight` and `hidden_layer.weight` "
+    "(nn4n), or `W_in` and `W_rec` (PsychRNN)"
+)
+
+
+@dataclass
+class _Found:
+    """What a network keeps: weights, its share of a step, and what constrains them."""
+
+    weight_x: Tensor
+    weight_h: Tensor
+    biases: list[Tensor]
+    form: str | None  # None where the arrays do not tell
+    alpha: float | None = None
+    tau: float = 1.0
+    nonlinearity: str = "relu"
+    batch_first: bool = False
+    deviation: float = 0.0  # of the noise of a step
+    start: Tensor | None = None
+    constraints: list[nn.Module] = field(default_factory=list)
+    read_out: tuple[Tensor, Tensor | None] | None = None
+
+
+@torch.no_grad()
+def from_ctrnn(
+    network: nn.Module | Mapping[str, Any],
+    *,
+    alpha: float | None = None,
+    form: Literal["rates", "potentials"] | None = None,
+    nonlinearity: Nonlinearity | None = None,
+) -> SequenceModel | DiscreteRNN:
+    r"""Read a CTRNN of the tutorials (CTRNN, RNNNet, EIRNN), of nn4n, or of PsychRNN: the same outputs, on a copy of the weights.
+
+    Dale's law, masks and noise of the units come along as `ctrnn.Dale`, `Mask`, `ZeroDiagonal` and `Noise`; inputs and read-outs
+    are free where training goes on. The step is Euler's, with
+    dt = alpha tau; all others, and exact solutions, are of the same field: `model.field`.
+
+    Args:    network: the module; or its state_dict, or arrays by their names, as `numpy.load("weights.npz")` has them; alpha:
+             dt/tau, where the network does not keep it; form: "rates" or "potentials", as above, which is to be said of a
+             tutorial's network without Dale's law: its arrays do not tell; nonlinearity: where it is not that which the
+             network names, or relu.
+    Returns: a `SequenceModel`, or a `DiscreteRNN` where there is no read-out; time- or batch-first as the network is.
+    Raises:  TypeError, ValueError for what is not recognized, or has no equation. Warns of a start that is not 0, which is given
+             in the call, `h_0`.
+    Source:  Yang and Molano-Mazon 2021, "Towards the next generation of recurrent network models for cognitive neuroscience", for
+             the tutorials; Song, Yang and Wang 2016, eqs. (3) and (10); Ehrlich, Stone, Brandfonbrener, Atanasov and Murray 2021.
+    """
+    found = _found(network)
+    share = checks.positive_number("alpha", _needed_alpha(alpha, found))
+    if form is None and found.form is None:
+        raise ValueError(
+            "`network` has the weights of several networks; say how its `forward` steps: form='rates' for h = (1 - alpha) h + "
+            "alpha relu(...), form='potentials' for v = (1 - alpha) v + alpha (...) whose output is relu(v). What has relu "
+            "around all of it, relu((1 - alpha) h + alpha (...)), is no step of an equation, and cannot be read."
+        )
+    kind = checks.one_of("form", form or found.form, ("rates", "potentials"))
+    made = _field(found, kind, nonlinearity or found.nonlinearity)
+    step: Any = Euler()
+    if found.deviation:
+        made, step = ctrnn.Noisy(made, ctrnn.Noise(found.deviation / (share * found.tau) ** 0.5)), EulerMaruyama()
+        made.to(found.weight_h.dtype)
+    rnn = DiscreteRNN(made, step, dt=share * found.tau, batch_first=found.batch_first)
+    if found.start is not None and not checks.holds(found.start == 0):
+        warn_user(
+            "`network` starts from a state of its own, which is not 0; give it in the call, `h_0=start.expand(batch, -1)`.",
+            UserWarning,
+        )
+    if found.read_out is None:
+        return rnn
+    weight, bias = found.read_out
+    model = SequenceModel(rnn, len(weight))
+    model.read_out.weight.zero_()[:, : weight.shape[1]] = weight  # units beyond are not read
+    if bias is None:
+        model.read_out.register_parameter("bias", None)
+    else:
+        model.read_out.bias.copy_(bias)
+    if weight.shape[1] < rnn.hidden_size:
+        read = (torch.arange(rnn.hidden_size) < weight.shape[1]).to(weight)
+        register_parametrization(model.read_out, "weight", ctrnn.Mask(read.expand(len(weight), -1)))
+    return model
+
+
+def _needed_alpha(given: float | None, found: _Found) -> float:
+    if given is None and found.alpha is None:
+        raise ValueError("`network` does not say how far a step goes; give `alpha`, which is dt/tau.")
+    if given is not None and found.alpha is not None and abs(given - found.alpha) > 1e-9:
+        raise ValueError(f"`alpha` is {given:g}, and that of the network is {found.alpha:g}; leave it out.")
+    return given if given is not None else found.alpha  # type: ignore[return-value]
+
+
+def _field(found: _Found, form: str, nonlinearity: str) -> ctrnn.VectorField:
+    settings: dict[str, Any] = {"bias": bool(found.biases), "dtype": found.weight_h.dtype, "device": found.weight_h.device}
+    make = ctrnn.additive if form == "potentials" else ctrnn.leaky
+    settings |= {"nonlinearity": nonlinearity, "tau": found.tau}
+    made = make(found.weight_x.shape[1], len(found.weight_h), **settings)
+    part: Any = made.candidate
+    part.weight_x.copy_(found.weight_x)
+    part.weight_h.copy_(found.weight_h)
+    if found.biases:
+        part.bias.copy_(sum(found.biases))
+    for constraint in found.constraints:
+        register_parametrization(part, "weight_h", constraint)
+    return made
+
+
+def _found(network: object) -> _Found:
+    if isinstance(network, nn.RNNBase | nn.RNNCellBase):
+        raise TypeError("`network` is one of torch's own; `discretize.from_torch` reads it, `ctrnn.from_torch` a cell.")
+    if isinstance(network, nn.Module):
+        arrays = {name: tensor.detach() for name, tensor in network.state_dict().items()}
+    elif isinstance(network, Mapping):
+        arrays = {name: array for name in network if (array := _as_tensor(network, name)) is not None}
+    else:
+        raise TypeError(f"`network` must be a torch.nn.Module, its state_dict or arrays by name, got {type(network).__name__}.")
+    module = network if isinstance(network, nn.Module) else None
+    if all(name in arrays for name in PSYCHRNN):
+        return _psychrnn(arrays)
+    for names, read in ((TUTORIAL, _tutorial), (NN4N, _nn4n)):
+        for name in arrays:
+            prefix, mark, _ = name.rpartition(f"{names[1]}.weight")
+            if mark and f"{prefix}{names[0]}.weight" in arrays:
+                owner = None if module is None else module.get_submodule(prefix.rstrip("."))
+                found = read(arrays, prefix, owner)
+                found.read_out = _read_out(arrays, prefix, len(found.weight_h))
+                return found
+    raise ValueError(
+        f"`network` is not recognized by the names of its tensors, {', '.join(arrays) or 'none'}; known are {KNOWN}."
+    )
+
+
+def _as_tensor(arrays: Mapping[str, Any], name: str) -> Tensor | None:
+    """Return an array as a tensor; None for what is none, such as a pickled function, which is not loaded."""
+    try:
+        value = arrays[name]
+    except ValueError:  # of numpy, for objects
+        return None
+    if isinstance(value, Tensor):
+        return value.detach()
+    is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "fiub"
+    return torch.from_numpy(np.array(value)) if is_numbers else None
+
+
+def _tutorial(arrays: Mapping[str, Tensor], prefix: str, owner: nn.Module | None) -> _Found:
+    (weight_x, bias_x), (weight_h, bias_h) = (_linear(arrays, prefix + name) for name in TUTORIAL)
+    if owner is not None and "Pos" in type(owner.input2h).__name__:
+        raise ValueError("`network` reads its input by weights that are kept positive; write it as `torch.nn.Linear` first.")
+    found = _Found(weight_x, weight_h, [bias for bias in (bias_x, bias_h) if bias is not None], None)
+    _steps(found, owner)
+    mask = getattr(getattr(owner, "h2h", None), "mask", None)
+    if isinstance(mask, Tensor):
+        found.form = "potentials"
+        signs = mask.to(weight_h).sum(0).sign()
+        if not torch.equal(mask.to(weight_h), signs * (1 - torch.eye(len(signs)).to(signs))):
+            raise ValueError(
+                "`network` has a mask that is not one sign for each column with a diagonal of 0; fold it into weights."
+            )
+        found.constraints = [ctrnn.Dale(signs), ctrnn.ZeroDiagonal()]
+    return found
+
+
+def _steps(found: _Found, owner: nn.Module | None) -> None:
+    """Take over dt/tau, tau and the deviation of the noise of a step from a network's attributes."""
+    kept = {name: getattr(owner, name, None) for name in ("alpha", "tau", "dt", "_sigma_rec", "sigma_rec")}
+    alpha, tau = kept["alpha"], kept["tau"]
+    if alpha is None and kept["dt"] is not None and tau is not None:
+        alpha = kept["dt"] / tau
+    if alpha is not None:
+        found.alpha = checks.positive_number("network.alpha", alpha)
+        found.tau = 1.0 if tau is None else checks.positive_number("network.tau", tau)
+    found.deviation = float(kept["_sigma_rec"] or 0.0)
+    if kept["sigma_rec"] and not found.deviation:
+        raise ValueError("`network` has noise, `sigma_rec`, of which its arrays do not say how it enters; set it to 0.")
+
+
+def _nn4n(arrays: Mapping[str, Tensor], prefix: str, owner: nn.Module | None) -> _Found:
+    (weight_x, bias_x), (weight_h, bias_h) = (_linear(arrays, prefix + name) for name in NN4N)
+    found = _Found(weight_x, weight_h, [bias for bias in (bias_x, bias_h) if bias is not None], "potentials")
+    found.start = arrays.get(f"{prefix}hidden_state")
+    if owner is None:
+        return found
+    found.alpha, found.nonlinearity = float(owner.alpha), str(owner.act)  # type: ignore[arg-type]
+    if getattr(owner, "postact_noise", 0):
+        raise ValueError("`network` has `postact_noise`, noise on its outputs that its equation does not have; set it to 0.")
+    found.deviation = found.alpha * float(getattr(owner, "preact_noise", 0))
+    layer: Any = owner.hidden_layer
+    if layer.ei_mask is not None:
+        signs = layer.ei_mask.to(weight_h)
+        if not torch.equal(signs, signs[:1].expand_as(signs)):
+            raise ValueError("`network` has an `ei_mask` that is not one sign for each unit; set it to None, or to one that is.")
+        found.constraints.append(ctrnn.Dale(signs[0], by="clip"))
+    if layer.sparsity_mask is not None:
+        found.constraints.append(ctrnn.Mask(layer.sparsity_mask.to(weight_h)))
+    return found
+
+
+def _psychrnn(arrays: Mapping[str, Tensor]) -> _Found:
+    biases = [arrays["b_rec"].reshape(-1)] if "b_rec" in arrays else []
+    found = _Found(arrays["W_in"], arrays["W_rec"], biases, "potentials", batch_first=True)
+    found.start = arrays.get("init_state")
+    if "dale_ratio" in arrays and "Dale_rec" in arrays:  # saved weights are those that Dale's law gives
+        found.constraints = [ctrnn.Dale(arrays["Dale_rec"].diagonal().to(found.weight_h))]
+    if "W_out" in arrays:
+        found.read_out = arrays["W_out"], arrays["b_out"].reshape(-1) if "b_out" in arrays else None
+    return found
+
+
+def _linear(arrays: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor | None]:
+    return arrays[f"{name}.weight"], arrays.get(f"{name}.bias")
+
+
+def _read_out(arrays: Mapping[str, Tensor], prefix: str, hidden: int) -> tuple[Tensor, Tensor | None] | None:
+    """Return the one linear layer beside the network that reads units, all or the first ones."""
+    owns = {name.removesuffix(".weight") for name in arrays if name.endswith(".weight")}
+    within = {prefix + name for pair in (TUTORIAL, NN4N) for name in pair}
+    others = [name for name in sorted(owns - within) if arrays[f"{name}.weight"].dim() == 2]
+    if not others:
+        return None
+    weight, bias = _linear(arrays, others[0])
+    if len(others) > 1 or others[0].rpartition(".")[2] not in READ_OUTS or weight.shape[1] > hidden:
+        raise ValueError(
+            f"`network` has layers that are not known, {', '.join(others)}; a read-out is one of {', '.join(READ_OUTS)}."
+        )
+    return weight, bias

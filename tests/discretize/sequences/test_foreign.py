@@ -1,0 +1,198 @@
+"""Networks as neuroscience writes them, here in words of our own with their names of weights: the same outputs once read."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+
+X = torch.randn(9, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+class Signed(nn.Module):
+    """Recurrent weights of fixed signs, without a diagonal."""
+
+    def __init__(self, hidden, excite):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(hidden, hidden) / hidden**0.5), nn.Parameter(torch.randn(hidden))
+        self.mask = torch.ones(hidden, hidden)
+        self.mask[:, excite:] = -1
+        self.mask.fill_diagonal_(0)
+
+    def forward(self, r):
+        return nn.functional.linear(r, self.weight.abs() * self.mask, self.bias)
+
+
+class Loop(nn.Module):
+    """What is copied from a tutorial: a loop over Euler steps of dt/tau."""
+
+    def __init__(self, inputs, hidden, dt, form, excite=None):
+        super().__init__()
+        self.tau, self.form = 100, form
+        self.alpha = dt / self.tau
+        self.input2h = nn.Linear(inputs, hidden)
+        self.h2h = nn.Linear(hidden, hidden) if excite is None else Signed(hidden, excite)
+
+    def forward(self, xs, start=None):
+        state, outputs = torch.zeros(xs.shape[1], self.input2h.out_features) if start is None else start, []
+        for x in xs:
+            if self.form == "rates":
+                state = (1 - self.alpha) * state + self.alpha * torch.relu(self.input2h(x) + self.h2h(state))
+                outputs.append(state)
+            else:
+                state = (1 - self.alpha) * state + self.alpha * (self.input2h(x) + self.h2h(torch.relu(state)))
+                outputs.append(torch.relu(state))
+        return torch.stack(outputs)
+
+
+class Read(nn.Module):
+    """A loop and a read-out of its first units."""
+
+    def __init__(self, rnn, units, outputs=2, bias=True):
+        super().__init__()
+        self.rnn, self.units, self.fc = rnn, units, nn.Linear(units, outputs, bias=bias)
+
+    def forward(self, xs):
+        return self.fc(self.rnn(xs)[..., : self.units])
+
+
+def read(network, **words):
+    return discretize.from_ctrnn(network, **words)
+
+
+@pytest.mark.parametrize("form", ["rates", "potentials"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_loop_with_a_read_out_gives_its_outputs_and_gradients(form, bias):
+    network = Read(Loop(3, 10, 20, form), 10, bias=bias)
+    model = read(network, form=form)
+    assert (model.rnn.dt, ctrnn.timescales(model.field)[0].item()) == pytest.approx((20.0, 100.0))
+    assert_close(model(X), network(X), rtol=1e-12, atol=1e-12)
+    for outputs in (model(X), network(X)):
+        outputs.square().mean().backward()
+    assert_close(model.field.candidate.weight_h.grad, network.rnn.h2h.weight.grad, rtol=1e-9, atol=1e-12)
+    assert_close(read(network.rnn, form=form)(X)[0], network.rnn(X), rtol=1e-12, atol=1e-12)
+    alone = read(network.state_dict(), form=form, alpha=0.2)
+    assert_close(alone(X), network(X), rtol=1e-12, atol=1e-12)
+
+
+def test_excitation_and_inhibition_are_kept_and_inhibition_is_not_read():
+    network = Read(Loop(3, 10, 10, "potentials", excite=8), 8)
+    model = read(network)
+    assert_close(model(X), network(X), rtol=1e-12, atol=1e-12)
+    optimizer = torch.optim.SGD(model.parameters(), 1.0)
+    model(X).square().sum().backward()
+    optimizer.step()
+    weight = model.field.candidate.weight_h.detach()
+    assert bool((weight[:, :8] >= 0).all())
+    assert bool((weight[:, 8:] <= 0).all())
+    assert_close(weight.diagonal(), torch.zeros(10))
+    assert_close(model.read_out.weight[:, 8:], torch.zeros(2, 2))
+    single = Read(Loop(3, 10, 10, "potentials", excite=8), 8).float()
+    single.rnn.h2h.mask = single.rnn.h2h.mask.float()
+    start = torch.zeros(4, 10, dtype=torch.float32)
+    assert_close(read(single)(X.float()), single.fc(single.rnn(X.float(), start)[..., :8]), rtol=1e-5, atol=1e-5)
+
+
+def test_noise_has_the_deviation_of_their_steps():
+    network = Loop(3, 10, 25, "potentials", excite=8)
+    network._sigma_rec = math.sqrt(2 * network.alpha) * 0.1
+    rnn = read(network)
+    states = rnn(torch.zeros(1, 20_000, 3), seed=1)[1][0]
+    assert_close(states.std(0), torch.full((10,), network._sigma_rec), rtol=0.03, atol=0)
+
+
+def arrays_of(dale):
+    dice = np.random.default_rng(0)
+    arrays = {name: dice.normal(size=shape) / 3 for name, shape in {"W_in": (6, 3), "W_rec": (6, 6), "W_out": (2, 6)}.items()}
+    arrays |= {"b_rec": dice.normal(size=6), "b_out": dice.normal(size=2), "init_state": dice.normal(size=(1, 6))}
+    arrays |= {"dale_ratio": np.array(None, dtype=object), "Dale_rec": np.diag(np.r_[np.ones(4), -np.ones(2)])}
+    if dale:
+        arrays |= {"W_rec": np.abs(arrays["W_rec"]) @ arrays["Dale_rec"], "dale_ratio": np.array(0.7)}
+    return arrays
+
+
+@pytest.mark.parametrize("dale", [False, True])
+def test_arrays_that_were_saved_by_another_framework_are_read_without_their_objects(tmp_path, dale):
+    np.savez(tmp_path / "weights.npz", **arrays_of(dale), transfer_function=np.array(np.tanh, dtype=object))
+    with np.load(tmp_path / "weights.npz") as file, pytest.warns(UserWarning, match="starts from a state of its own"):
+        model = read(file, alpha=0.1, nonlinearity="tanh")
+    with np.load(tmp_path / "weights.npz") as file:
+        w = {name: file[name] for name in ("W_in", "W_rec", "W_out", "b_rec", "b_out", "init_state")}
+    xs, v, wanted = X.transpose(0, 1).numpy(), np.repeat(w["init_state"], 4, 0), []
+    for k in range(xs.shape[1]):
+        v = 0.9 * v + 0.1 * (np.tanh(v) @ w["W_rec"].T + xs[:, k] @ w["W_in"].T + w["b_rec"])
+        wanted.append(np.tanh(v) @ w["W_out"].T + w["b_out"])
+    found = model(X.transpose(0, 1), h_0=torch.from_numpy(w["init_state"]).expand(4, -1))
+    assert_close(found, torch.from_numpy(np.stack(wanted, 1)), rtol=1e-12, atol=1e-12)
+    assert ("Dale" in repr(model)) == dale
+
+
+class Layered(nn.Module):
+    """Weights by the names of nn4n, signs by clipping."""
+
+    def __init__(self, signs=None, mask=None):
+        super().__init__()
+        self.recurrent_layer, self.readout_layer = nn.Module(), nn.Linear(8, 2)
+        layer = self.recurrent_layer
+        layer.alpha, layer.act, layer.preact_noise, layer.postact_noise = 0.1, "sigmoid", 0, 0
+        layer.hidden_state = nn.Parameter(torch.zeros(8), requires_grad=False)
+        layer.input_layer, layer.hidden_layer = nn.Linear(3, 8), nn.Linear(8, 8)
+        layer.hidden_layer.ei_mask = None if signs is None else signs.expand(8, 8)
+        layer.hidden_layer.sparsity_mask = mask
+        with torch.no_grad():
+            if signs is not None:
+                layer.hidden_layer.weight.copy_((layer.hidden_layer.weight * signs).relu() * signs)
+            if mask is not None:
+                layer.hidden_layer.weight.mul_(mask)
+
+    def forward(self, xs):
+        layer, outputs = self.recurrent_layer, []
+        v = torch.zeros(8)
+        for x in xs:
+            v = (1 - layer.alpha) * v + layer.alpha * (layer.hidden_layer(torch.sigmoid(v)) + layer.input_layer(x))
+            outputs.append(self.readout_layer(torch.sigmoid(v)))
+        return torch.stack(outputs)
+
+
+def test_layers_with_signs_and_masks_are_read():
+    signs, mask = torch.tensor([1.0] * 6 + [-1.0] * 2), (torch.rand(8, 8) < 0.5).double()
+    for network in (Layered(), Layered(signs), Layered(signs, mask)):
+        assert_close(read(network)(X), network(X), rtol=1e-12, atol=1e-12)
+    model = read(Layered(signs, mask))
+    assert [type(part).__name__ for part in model.field.candidate.parametrizations.weight_h] == ["Dale", "Mask"]
+
+
+def changed(network, **attributes):
+    for path, value in attributes.items():
+        owner, _, name = path.rpartition("__")
+        setattr(network.get_submodule(owner.replace("__", ".")), name, value)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: read(Loop(3, 4, 20, "rates")), ValueError, "say how its `forward` steps.*is no step of an equation"),
+        (lambda: read(nn.RNN(3, 4)), TypeError, "`discretize.from_torch` reads it"),
+        (lambda: read(nn.Linear(3, 4)), ValueError, "not recognized by the names of its tensors, weight, bias; known are"),
+        (lambda: read([1, 2]), TypeError, "must be a torch.nn.Module, its state_dict or arrays by name, got list"),
+        (lambda: read(Loop(3, 4, 20, "rates").state_dict(), form="rates"), ValueError, "give `alpha`, which is dt/tau"),
+        (
+            lambda: read(Loop(3, 4, 20, "rates"), form="rates", alpha=0.1),
+            ValueError,
+            "`alpha` is 0.1, and that of the network is 0.2",
+        ),
+        (lambda: read(nn.Sequential(Loop(3, 4, 20, "rates"), nn.Linear(4, 2)), form="rates"), ValueError, "not known, 1;"),
+        (lambda: read(changed(Layered(), recurrent_layer__postact_noise=0.1)), ValueError, "postact_noise"),
+        (lambda: read(changed(Loop(3, 4, 20, "rates", excite=3), h2h__mask=torch.ones(4, 4))), ValueError, "diagonal of 0"),
+        (lambda: read(arrays_of(False), alpha=-1.0), ValueError, "`alpha` must be positive"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
