@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ctrnn import VectorField, checks
+from ctrnn import Relaxation, VectorField, checks, timescales
 from ctrnn.fields.noise import check_no_noise
+from ctrnn.fields.rates import InputFreeRate
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.rnn import DiscreteRNN
@@ -38,7 +39,8 @@ class Refinement:
     `substeps`: steps a sample, times what the model has; `drift`: root mean square distance of the states from the exact
     ones, for each; `largest`: its largest; `metrics`: the metric for each, and `exact_metric`; `orders`: observed between
     neighbours; `order`: the declared one; `spread`: of the exact states over time and batch, what drifts are measured by;
-    `rounding`: what their dtype cannot tell apart.
+    `rounding`: what their dtype cannot tell apart; `step`: (shortest, longest) dt/tau of a step, of units with time constants
+    tau and steps that are all as long, else None.
     """
 
     substeps: tuple[int, ...]
@@ -50,6 +52,7 @@ class Refinement:
     rounding: float
     metrics: tuple[float, ...] | None
     exact_metric: float | None
+    step: tuple[float, float] | None = None
 
     @property
     def share(self) -> float:
@@ -70,7 +73,9 @@ class Refinement:
     @property
     def verdict(self) -> str:
         """In words."""
-        drift = f"its states are {self.share:.2%} of their spread from those of the equation"
+        low, high = self.step or (0.0, 0.0)
+        at = "" if self.step is None else f" at dt/tau = {high:.3g}" if high < 1.001 * low else f" at dt/tau up to {high:.3g}"
+        drift = f"its states are {self.share:.2%} of their spread from those of the equation{at}"
         if not math.isfinite(self.share):
             drift = "its states leave all bounds, which those of the equation do not"
         metric = ""
@@ -129,7 +134,7 @@ def refine(
     training = {part: part.training for part in model.modules()}
     model.eval()  # else dropout would differ from run to run
     try:
-        with _solved(parts, rtol, atol):
+        with _solved(parts, rtol, atol) as timed:
             exact, result = _run(model, parts, data)
         exact_metric = None if metric is None else float(metric(result))
         runs: list[tuple[list[Tensor], Any]] = []
@@ -151,7 +156,16 @@ def refine(
         rounding=max(100 * torch.finfo(part.dtype).eps for part in exact) + 10 * (rtol + atol),
         metrics=None if metric is None else tuple(float(metric(result)) for _, result in runs),
         exact_metric=exact_metric,
+        step=None if timed else _step_lengths(parts),
     )
+
+
+def _step_lengths(parts: list[DiscreteRNN]) -> tuple[float, float] | None:
+    """Return the shortest and the longest dt/tau of a step, of fields whose rates read neither input nor state."""
+    if not all(isinstance(part.field, Relaxation) and isinstance(part.field.rate, InputFreeRate) for part in parts):
+        return None
+    lengths = torch.cat([part.dt / part.substeps / timescales(part.field) for part in parts])
+    return float(lengths.min()), float(lengths.max())
 
 
 def _observed(coarse: float, fine: float) -> float:
@@ -193,20 +207,23 @@ def _refined(parts: list[DiscreteRNN], n: int) -> Iterator[None]:
 
 
 @contextmanager
-def _solved(parts: list[DiscreteRNN], rtol: float, atol: float) -> Iterator[None]:
-    """Make the parts give the exact states of their field over held samples."""
+def _solved(parts: list[DiscreteRNN], rtol: float, atol: float) -> Iterator[list[DiscreteRNN]]:
+    """Make the parts give the exact states of their field over held samples; yields those that are called with times."""
+    timed: list[DiscreteRNN] = []
     with ExitStack() as undo:
         for part in parts:
-            part._states = _solver(part, rtol, atol)  # type: ignore[method-assign]
+            part._states = _solver(part, rtol, atol, timed)  # type: ignore[method-assign]
             undo.callback(part.__dict__.pop, "_states")
-        yield
+        yield timed
 
 
-def _solver(part: DiscreteRNN, rtol: float, atol: float) -> Callable[..., Tensor]:
+def _solver(part: DiscreteRNN, rtol: float, atol: float, timed: list[DiscreteRNN]) -> Callable[..., Tensor]:
     # The same weights in float64: float32 has no room for what is left after a few halvings.
     exact = ContinuousRNN(part.field, "dopri8", rtol, atol)
 
     def states(field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+        if edges is not None:
+            timed.append(part)
         edges = part.dt * gone_by(xs, ragged) if edges is None else edges
         return exact._states(copy.deepcopy(field).double(), xs.double(), h0.double(), edges, ragged).to(xs.dtype)
 

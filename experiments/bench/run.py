@@ -22,6 +22,7 @@ from experiments.bench.parts.memory import memory_rows
 from experiments.bench.parts.noise import noise_rows
 from experiments.bench.parts.problems import Problem, Starts
 from experiments.bench.parts.solves import solve_rows, stiff_rows
+from experiments.bench.parts.tutorial import tutorial_rows
 from experiments.bench.peers.registry import named, noisy_peers, solver_candidates
 from experiments.bench.rows import Row
 from experiments.bench.scales import SCALES, Scale
@@ -99,6 +100,8 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
     quick = replace(session, rounds=min(session.rounds, FEWER))  # shares what is skipped
     for sizes, fields in scale.cells:
         yield from cell_rows(session, sizes, fields)
+    for sizes in scale.tutorial:
+        yield from tutorial_rows(session, sizes)
     for sizes in scale.layers:
         yield from layer_rows(session, sizes)
     for sizes in scale.ensembles:

@@ -16,14 +16,15 @@ OWN = ("gated, in code of one's own", "minimal gated unit", "LEM", "coRNN")
 
 @dataclass(frozen=True)
 class Scale:
-    """Cells: sizes and the fields compared there; layers, ensembles, noise: sizes; a solve: time, batch, hidden; sweeps around
-    their bases; the batch with a stiff sample; lengths for memory, and long ones for this project's solves alone."""
+    """Cells: sizes and the fields compared there; layers, ensembles, noise, tutorial: sizes; a solve: time, batch, hidden;
+    sweeps around their bases; the batch with a stiff sample; lengths for memory, and long ones for our solves alone."""
 
     rounds: int
     cells: tuple[tuple[CellSizes, tuple[str, ...]], ...]
     layers: tuple[CellSizes, ...]
     ensembles: tuple[CellSizes, ...]
     noise: tuple[CellSizes, ...]
+    tutorial: tuple[CellSizes, ...]
     solve: tuple[int, int, int]
     methods: tuple[str, ...]
     peer_solves: tuple[str, ...]  # how their names begin
@@ -52,6 +53,7 @@ SMOKE = Scale(
     layers=(CellSizes(6, 2, 2, 4),),
     ensembles=(CellSizes(6, 2, 2, 4),),
     noise=(CellSizes(6, 2, 2, 4),),
+    tutorial=(CellSizes(6, 2, 2, 4),),
     networks=2,
     solve=(3, 2, 4),
     methods=("tsit5",),
@@ -76,6 +78,7 @@ SMALL = Scale(
     layers=(CellSizes(100, 32, 64, 64),),
     ensembles=(CellSizes(100, 8, 10, 32),),
     noise=(CellSizes(100, 32, 10, 64),),
+    tutorial=(CellSizes(100, 16, 3, 64),),
     solve=(30, 32, 64),
     methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5", "diffrax tsit5"),
@@ -97,6 +100,7 @@ FULL = Scale(
     layers=tuple(CellSizes(time, 32, hidden, hidden) for time in (100, 400) for hidden in (64, 128)),
     ensembles=tuple(CellSizes(time, batch, 10, 32) for time in (100, 500) for batch in (8, 32)),
     noise=tuple(CellSizes(time, 32, 10, 64) for time in (100, 500)),
+    tutorial=tuple(CellSizes(time, 16, 3, hidden) for time in (100, 500) for hidden in (64, 128)),
     solve=(100, 32, 64),
     methods=("tsit5", "dopri8", "dopri5"),
     peer_solves=("torchdiffeq", "torchode", "diffrax"),

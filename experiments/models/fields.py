@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import ctrnn
 from ctrnn.cells.catalog import constructor_names
-from ctrnn.fields.candidates import candidate_of
 from experiments.code_files import called as made
 from experiments.registry import Registry
 from experiments.settings import Bounds, Checked
@@ -128,6 +127,8 @@ def _function(settings: FieldSettings) -> dict[str, str]:
 
 def _leaky(inputs: int, settings: FieldSettings, weights: _Weights, decay: ctrnn.Decay | None = None) -> ctrnn.VectorField:
     import torch  # noqa: PLC0415
+
+    from ctrnn.fields.candidates import candidate_of  # noqa: PLC0415
 
     function = _function(settings).get("nonlinearity", "tanh")
     candidate = candidate_of(function, inputs, settings.hidden, **weights)  # type: ignore[arg-type]

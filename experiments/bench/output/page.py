@@ -207,6 +207,7 @@ def _spread(values: Values) -> str:
 
 PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
     "cells": ("Discrete cells", _cells),
+    "tutorial": ("The network of a tutorial", partial(_beside_the_first, "candidate")),
     "layers": ("Layers, in both directions, packed", partial(_beside_the_first, "module")),
     "ensembles": ("Many networks", _ensembles),
     "noise": ("Noise", partial(_beside_the_first, "candidate")),

@@ -47,6 +47,17 @@ def test_drifts_are_distances_from_the_exact_states():
     assert found.spread == pytest.approx(float((exact - exact.mean((0, 1))).detach().square().mean().sqrt()), rel=1e-6)
 
 
+def test_steps_are_said_in_time_constants_where_all_are_as_long():
+    tau, xs = torch.tensor([50.0, 100.0]), torch.randn(6, 2, 2)
+    same = discretize.DiscreteRNN(ctrnn.additive(2, 3, tau=100.0), dt=20.0, substeps=2)
+    assert "of the equation at dt/tau = 0.1" in refine(same, xs, halvings=1).verdict
+    several = discretize.DiscreteRNN(ctrnn.leaky(2, 2, tau=tau), dt=20.0)
+    assert refine(several, xs, halvings=1).step == pytest.approx((0.2, 0.4), rel=1e-6)
+    assert "at dt/tau up to 0.4" in refine(several, xs, halvings=1).verdict
+    assert refine(several, xs, None, 20 * torch.arange(7.0), halvings=1).step is None
+    assert refine(discretize.DiscreteRNN(ctrnn.gated(2, 3)), xs, halvings=1).step is None
+
+
 def test_any_model_with_its_metric_and_nothing_of_it_changes():
     class Classifier(nn.Module):
         def __init__(self):

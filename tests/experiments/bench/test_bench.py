@@ -466,6 +466,7 @@ def test_every_scale_measures_every_part_and_own_solves_are_of_fields_of_cells()
                 scale.layers,
                 scale.ensembles,
                 scale.noise,
+                scale.tutorial,
                 scale.solve,
                 scale.cell_sweeps,
                 scale.solve_sweeps,
