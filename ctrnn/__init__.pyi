@@ -9,6 +9,8 @@ from ctrnn.cells.published.unicornn import unicornn as unicornn
 from ctrnn.cells.published.lem import lem as lem
 from ctrnn.cells.published.rhn import rhn as rhn
 from ctrnn.cells.published.adaptive import adaptive as adaptive
+from ctrnn.cells.published.wilson_cowan import wilson_cowan as wilson_cowan
+from ctrnn.cells.published.supralinear import ssn as ssn
 from ctrnn.cells.published.fitzhugh_nagumo import fitzhugh_nagumo as fitzhugh_nagumo
 from ctrnn.cells.published.liquid.ltc import ltc as ltc
 from ctrnn.cells.published.glnn import glnn as glnn, gnn as gnn
@@ -48,6 +50,8 @@ from ctrnn.cells.published.unicornn import UnICORNNField as UnICORNNField
 from ctrnn.cells.published.lem import LEMField as LEMField
 from ctrnn.cells.published.rhn import RHNField as RHNField
 from ctrnn.cells.published.adaptive import AdaptiveField as AdaptiveField
+from ctrnn.cells.published.wilson_cowan import WilsonCowanField as WilsonCowanField
+from ctrnn.cells.published.supralinear import PowerLawCandidate as PowerLawCandidate
 from ctrnn.cells.published.fitzhugh_nagumo import FitzHughNagumoField as FitzHughNagumoField
 from ctrnn.cells.published.liquid.ltc import LTCField as LTCField
 from ctrnn.cells.published.glnn import GLNNField as GLNNField

@@ -15,7 +15,8 @@ sets it, for both readings share their weights. With inputs and states that are 
 median of a gate, not its mean.
 
 `recurrent_normal_` draws recurrent weights, from a normal distribution with the standard deviation gain/sqrt(hidden);
-`recurrent_balanced_` those of a network under Dale's law, whose units are excited as much as they are inhibited.
+`recurrent_balanced_` those of a network under Dale's law, whose units are excited as much as they are inhibited;
+`center_crossing_` sets the biases of Beer's networks.
 """
 
 from __future__ import annotations
@@ -36,13 +37,22 @@ from ctrnn.cells.published.adaptive import AdaptiveField
 from ctrnn.cells.published.rhn import RHNField
 from ctrnn.cells.stack import Stack
 from ctrnn.cells.traced_leak import Entries, biases_of_leak
+from ctrnn.fields.candidates import AdditiveCandidate
 from ctrnn.fields.connectivity import Dale, LowRank
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import RATES, SIGMOID, FixedRate, Gate, LearnedConstant
 from ctrnn.fields.relaxation import Relaxation
 
-__all__ = ["chrono_", "gate_bias_", "initial_rate_", "recurrent_balanced_", "recurrent_normal_", "slow_decay_"]
+__all__ = [
+    "center_crossing_",
+    "chrono_",
+    "gate_bias_",
+    "initial_rate_",
+    "recurrent_balanced_",
+    "recurrent_normal_",
+    "slow_decay_",
+]
 
 M = TypeVar("M", bound=nn.Module | Tensor)
 Draw = Callable[[int], Tensor]  # n -> n time scales, float64
@@ -123,6 +133,31 @@ def recurrent_normal_(module: M, gain: float = 0.1, *, generator: torch.Generato
     for owner, name in recurrent:
         weight = getattr(owner, name)
         _put(owner, name, torch.empty_like(weight).normal_(0.0, scale / math.sqrt(weight.shape[1]), generator=generator))
+    return module
+
+
+@answered
+@torch.no_grad()
+def center_crossing_(module: M) -> M:
+    r"""Set the biases of an additive network of sigmoids so that each unit is most sensitive where all others are at 1/2.
+
+    b_i = -(sum of W_ij over j) / 2: of v = y + theta, Beer's theta, each unit at the middle of its range, and without input
+    v = 0 is a point of rest. From there on networks oscillate, or switch, far more often than from random biases.
+
+    Args:    module: `ctrnn.additive(..., "sigmoid")` with a bias, or what contains some.
+    Returns: the module.
+    Raises:  TypeError for a module without such a network; ValueError for one without biases. Nothing has been changed then.
+    Source:  Beer 1995, "On the dynamics of small continuous-time recurrent neural networks", sec. 6; Mathayomchan and Beer 2002,
+             "Center-crossing recurrent neural networks for the evolution of rhythmic behavior".
+    """
+    parts = module.modules() if isinstance(module, nn.Module) else ()
+    found = [part for part in parts if isinstance(part, AdditiveCandidate) and part.nonlinearity == "sigmoid"]
+    if not found:
+        raise TypeError(f'`module` must be, or hold, a ctrnn.additive(..., "sigmoid"), got {type(module).__name__}, without.')
+    if any(part.bias is None for part in found):
+        raise ValueError("`module` has a network without a bias, which is what is set; make it with bias=True.")
+    for part in found:
+        _put(part, "bias", -part.weight_h.sum(1) / 2)
     return module
 
 

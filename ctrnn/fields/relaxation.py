@@ -96,9 +96,8 @@ class Relaxation(VectorField):
         return candidate, rate
 
 
-def relaxation_formula(rate: Part, read: str = "h") -> str:
+def relaxation_formula(rate: Part, read: str = "h", pull: str = "{candidate} - {decay}") -> str:
     """Write dh/dt, and a second line for a learned rate; `read` names the state that the rate reads."""
-    pull = "{candidate} - {decay}"
     if isinstance(rate, FixedRate):
         return f"dh/dt = {pull}" if rate.alpha == 1 else f"dh/dt = {{rate}} ({pull})"
     if isinstance(rate, InputFreeRate):

@@ -307,3 +307,49 @@ def two_forms() -> Iterator[Entry]:
         Equal(beer, -v + weights * v.applyfunc(sigma) + inputs + theta),
         mutation=changed("the bias left out", rhs=-v + weights * v.applyfunc(sigma) + inputs),
     )
+
+
+def populations() -> Iterator[Entry]:
+    """Wilson and Cowan's two populations, and the power law of a supralinear network."""
+    e, i, tau, p, r_e = (Symbol(name, positive=True) for name in ("E", "I", "tau", "P", "r_e"))
+    slope, threshold, c_1, c_2 = (Symbol(name, positive=True) for name in ("a", "theta", "c_1", "c_2"))
+    came = c_1 * e - c_2 * i + p
+
+    def response(y: Expr) -> Expr:
+        return 1 / (1 + exp(-slope * (y - threshold))) - 1 / (1 + exp(slope * threshold))
+
+    most = exp(slope * threshold) / (1 + exp(slope * threshold))  # of the response, as its input grows
+    printed = (-e + (most - r_e * e) * response(came)) / tau  # eq. (11), with the k_e of eq. (15) and its S_e
+    bias = -slope * threshold
+    argument = slope * c_1 * e - slope * c_2 * i + slope * p + bias
+    ours = ((1 - sigma(bias) - r_e * e) * (sigma(argument) - sigma(bias)) - e) / tau
+    yield own("Wilson and Cowan, populations", sizes="2 populations, the one that excites").says(
+        "Wilson and Cowan's equation, their response with slope a and threshold theta, is ctrnn's with the weights a c, a for "
+        "the input, and the bias -a theta.",
+        Equal(ours, printed),
+        mutation=changed(
+            "a bias of theta", lhs=((1 - sigma(threshold) - r_e * e) * (sigma(argument) - sigma(threshold)) - e) / tau
+        ),
+        remark="their eqs. (11), (12) and (15); k is the largest value of the response",
+    )
+    yield own("Wilson and Cowan, rest", given="no input").says(
+        "A response that is 0 where nothing comes in keeps populations that are silent at rest; the logistic function itself "
+        "would not.",
+        Equal(ours.subs({p: 0, e: 0, i: 0}), S.Zero),
+        Fails(Equal((sigma(argument) / tau).subs({p: 0, e: 0, i: 0}), S.Zero)),
+        mutation=Mutation("without what is subtracted", Equal((sigma(argument) / tau).subs({p: 0, e: 0, i: 0}), S.Zero)),
+    )
+    k, n, weight, drive = (Symbol(name, positive=True) for name in ("k", "n", "w", "I"))
+    yield own("supralinear network, gain", given="the argument is above 0").says(
+        "The gain of a unit of the supralinear network, d r/d I of r = k I^n, grows with its rate, n k^(1/n) r^((n - 1)/n): so "
+        "that weights that are the same act more strongly the more is going on.",
+        Equal((k * drive**n).diff(drive), n * k ** (1 / n) * (k * drive**n) ** ((n - 1) / n)),
+        mutation=changed("a gain of n r", rhs=n * k * drive**n),
+        remark="Rubin, Van Hooser and Miller 2015; why inhibition has to take over at some rate",
+    )
+    yield own("supralinear network, one unit", given="n = 2, w > 0").says(
+        "One unit that excites itself, r = k (w r + I)^2, rests nowhere once 4 k w I > 1: without inhibition it runs away.",
+        Equal((1 - 2 * k * weight * drive) ** 2 - 4 * (k * weight**2) * (k * drive**2), 1 - 4 * k * weight * drive),
+        mutation=changed("twice the bound", rhs=1 - 2 * k * weight * drive),
+        remark="the discriminant of k w^2 r^2 + (2 k w I - 1) r + k I^2",
+    )

@@ -95,7 +95,19 @@ def test_the_lstm_starts_with_forget_biases_of_1_and_other_biases_as_torch_draws
 
 
 TIMELESS = (
-    *("plain", "additive", "antisymmetric", "antisymmetric-gated", "cornn", "unicornn", "fitzhugh-nagumo", "glnn", "gnn"),
+    *(
+        "plain",
+        "additive",
+        "wilson-cowan",
+        "ssn",
+        "antisymmetric",
+        "antisymmetric-gated",
+        "cornn",
+        "unicornn",
+        "fitzhugh-nagumo",
+        "glnn",
+        "gnn",
+    ),
     *JUMPS,
 )
 
