@@ -41,9 +41,9 @@ def trained(task: Trials, field: ctrnn.VectorField, steps: int, rate: float = 2e
 
 
 @torch.no_grad()
-def states(model: SequenceModel, xs: Tensor, dt: float, h0: Tensor | None = None) -> Tensor:
+def states(model: SequenceModel, xs: Tensor, h0: Tensor | None = None) -> Tensor:
     """Return the states before the first sample and after each: (time + 1, batch, hidden)."""
-    return unroll(DiscreteCell(model.field, dt=dt), xs.to(next(model.parameters())), h0).hs
+    return unroll(DiscreteCell(model.field, dt=model.rnn.dt), xs.to(next(model.parameters())), h0).hs
 
 
 class Psychometric(NamedTuple):
