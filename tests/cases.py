@@ -24,14 +24,19 @@ def each(names, cases):
     def decorate(test):
         @functools.wraps(test)
         def run(**others):
-            for case in others.pop(place) if marked else plain:
+            skipped, cases = [], others.pop(place) if marked else plain
+            for case in cases:
                 torch.manual_seed(0)
                 values = dict(zip(names, case, strict=True))
                 try:
                     test(**others, **values)
+                except pytest.skip.Exception as error:  # of this case alone
+                    skipped.append(error)
                 except BaseException as error:
                     error.add_note(f"case: {values}")
                     raise
+            if skipped and len(skipped) == len(cases):
+                raise skipped[-1]
 
         del run.__wrapped__  # else pytest takes the names for fixtures
         left = [p for p in inspect.signature(test).parameters.values() if p.name not in names]

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from derivations.claim import Entry
 from derivations.prover.verdict import UNDECIDED
@@ -68,7 +69,7 @@ def test_what_is_only_defined_is_never_said_to_hold(paper, capsys):
     assert "ode: Derivative(h(t), t) = (-h(t) + u(t))/tau (supposed, nothing proved)." in shown
 
 
-@pytest.mark.parametrize("form", ["txt", "json", "html", "tex"])
+@each("form", ["txt", "json", "html", "tex"])
 def test_every_form_has_the_claims_and_what_was_defined(paper, form):
     name = paper("$$ s := x^2 \\label{square} $$\n$$ s = x w \\label{wrong} $$\n$$ s \\ge 0 \\label{right} $$")
     assert main(["prove", name, "--out", f"out.{form}"]) == 1
@@ -114,7 +115,7 @@ def test_code_is_run_only_when_asked_to(paper, capsys):
     assert not Path("ran").exists()
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "reason"),
     [
         ("ode is ../cell.py:Unit", "beside the paper"),

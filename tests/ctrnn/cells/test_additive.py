@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from cases import each
 from scipy.integrate import solve_ivp
 from torch.testing import assert_close
 
@@ -18,7 +19,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("word", FUNCTIONS)
+@each("word", FUNCTIONS)
 def test_the_field_is_the_equation_of_potentials_and_its_output_are_rates(word):
     field = ctrnn.additive(2, 3, word, tau=torch.tensor([1.0, 2.0, 5.0]))
     x, v = torch.randn(4, 2), torch.randn(4, 3)
@@ -104,7 +105,7 @@ def test_a_model_is_loaded_with_its_time_constants_as_they_were(tmp_path):
     assert not again.field.rate.log_alpha.requires_grad
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "words"),
     [
         (lambda: ctrnn.leaky(1, 2, alpha=0.1, tau=2.0), "either `alpha`"),

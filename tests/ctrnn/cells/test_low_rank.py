@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from torch.nn.utils.parametrize import register_parametrization
 from torch.testing import assert_close
 
@@ -33,7 +34,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@each("name", NETWORKS)
 def test_the_reduction_is_the_network_under_any_input_by_solves_and_by_steps(name):
     field, xs = of_rank(2, NETWORKS[name]()), torch.randn(12, 4, 3)
     few = ctrnn.LowRankReduction(field)
@@ -79,7 +80,7 @@ def test_the_weights_are_shared_and_learned_and_the_reduction_is_saved_and_read(
     assert len(list(derivations.symbolic(few))) == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "error", "words"),
     [
         (lambda: ctrnn.LowRankReduction(ctrnn.leaky(2, 4)), TypeError, "is not a `ctrnn.LowRank` and nothing else"),

@@ -170,7 +170,7 @@ def test_noise_of_a_part_is_counted_where_it_is_handed_on_and_refused_where_it_i
         ctrnn.Stack([HandsOn().inner, ctrnn.leaky(3, 3)])
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "error", "words"),
     [
         (lambda: ctrnn.Noise("loud"), TypeError, "`sigma`"),

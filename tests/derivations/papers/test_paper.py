@@ -1,6 +1,7 @@
 """A paper's displays as claims: definitions prove nothing, steps are judged one by one, false ones by numbers."""
 
 import pytest
+from cases import each
 
 from derivations.claim import decided
 from derivations.papers.paper import read_paper
@@ -134,13 +135,13 @@ def verdicts(*formulas, front=""):
     return [claim.verdict for claim in claims(displayed(*formulas), front)[0] if ", units" not in claim.label]
 
 
-@pytest.mark.parametrize("formula", TRUE)
+@each("formula", TRUE)
 def test_what_is_true_is_proved(formula):
     (verdict,) = verdicts(formula)
     assert verdict in ("holds", "holds under the stated assumptions")
 
 
-@pytest.mark.parametrize("formula", FALSE)
+@each("formula", FALSE)
 def test_what_is_false_is_refuted(formula):
     assert verdicts(formula) == ["does not hold as printed"]
 
@@ -239,7 +240,7 @@ def test_numbers_that_refute_are_those_of_the_letters_of_the_paper():
     assert {str(letter): 0 < value < 1 for letter, value in claim.counterexample.items()} == {"g": True}
 
 
-@pytest.mark.parametrize("formula", UNITS)
+@each("formula", UNITS)
 def test_units_of_terms_sides_and_arguments_agree_or_are_refuted(formula):
     found = [c for c in claims(displayed(formula))[0] if c.label.endswith(", units")]
     assert [c.verdict for c in found] == ["holds" if UNITS[formula] else "does not hold as printed"]

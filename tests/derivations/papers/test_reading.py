@@ -4,6 +4,7 @@ import math
 import random
 
 import pytest
+from cases import each
 from sympy import Symbol, lambdify
 
 from derivations.papers.grammar import read_chain
@@ -58,7 +59,7 @@ def test_random_formulas_have_the_value_that_is_computed():
         assert found == pytest.approx(value, rel=1e-9, abs=1e-9), text
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("-x^2", -0.49),

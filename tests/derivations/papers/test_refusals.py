@@ -1,6 +1,7 @@
 """What a paper's LaTeX is refused for, with line and column: nothing is guessed, nothing hangs, no file is read or run."""
 
 import pytest
+from cases import each
 
 from derivations.claim import decided
 from derivations.papers.paper import read_paper
@@ -140,7 +141,7 @@ def test_a_hundred_thousand_braces_are_refused_at_once():
     assert "more than 4000 signs" in claim.evidence
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("---\nx: real\n$$ x = 1 $$", "does not end"),

@@ -2,6 +2,7 @@ import threading
 from contextlib import suppress
 
 import pytest
+from cases import each
 
 from derivations.prover.timelimit import OutOfTime, time_limit
 
@@ -41,7 +42,7 @@ def test_a_handler_inside_that_swallows_it_is_interrupted_again():
     assert len(caught) == 3
 
 
-@pytest.mark.parametrize(("outer", "inner"), [(SHORT, 1000), (1000, SHORT), (SHORT, SHORT), (SHORT, None)])
+@each(("outer", "inner"), [(SHORT, 1000), (1000, SHORT), (SHORT, SHORT), (SHORT, None)])
 def test_of_nested_limits_the_nearest_ends_the_loop(outer, inner):
     with pytest.raises(OutOfTime), time_limit(outer), time_limit(inner):
         forever()
@@ -86,14 +87,14 @@ def test_nothing_comes_after_the_end():
         watcher.join()
 
 
-@pytest.mark.parametrize("seconds", [None, float("inf"), 1e12, 1000])
+@each("seconds", [None, float("inf"), 1e12, 1000])
 def test_far_limits_leave_results_alone(seconds):
     with time_limit(seconds):
         result = sum(range(10))
     assert result == 45
 
 
-@pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
+@each("seconds", [0, -1.0, float("nan")])
 def test_no_time_at_all_is_refused(seconds):
     with pytest.raises(ValueError, match="`seconds` must be above 0"):
         time_limit(seconds)

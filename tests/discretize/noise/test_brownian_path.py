@@ -123,7 +123,7 @@ def test_below_the_deepest_bridge_the_path_is_a_parabola():
     assert abs(b) < 5 * h**0.5
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "error", "words"),
     [
         (lambda: path(knots=(0.0, 2.0, 1.0)), ValueError, "`knots`"),

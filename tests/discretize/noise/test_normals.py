@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cases import each
 from torch.testing import assert_close
 
 from discretize.noise.generator import (
@@ -103,7 +104,7 @@ def test_without_a_seed_torchs_generator_draws_the_keys():
     assert torch.equal(fresh_keys(first, 4), first)
 
 
-@pytest.mark.parametrize(
+@each(
     ("seed", "error", "words"),
     [
         (1.5, TypeError, "`seed` must be a whole number, got 1.5"),

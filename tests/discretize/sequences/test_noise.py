@@ -351,7 +351,7 @@ NOT_FOR_NOISE = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "error", "words"),
     [
         (lambda: run(0.5), TypeError, "`seed` must be a whole number, got 0.5"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from cases import each
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.testing import assert_close
@@ -22,7 +23,7 @@ TWICE: dict[str, Any] = {"dtype": torch.float64}
 STEPS = [getattr(discretize, name)() for name in ("EulerMaruyama", "Milstein", "StratonovichHeun", "SRA1")]
 STEPS.append(discretize.ExponentialEulerMaruyama())
 BATCH, TIME, SEED = 4, 5, 7
-steps = pytest.mark.parametrize("step", STEPS, ids=lambda step: type(step).__name__)
+steps = each("step", STEPS)
 
 
 def noisy(inputs: int = 2, units: int = 3) -> ctrnn.Noisy:
@@ -96,7 +97,7 @@ class _PlainWithNoise(ctrnn.LSTMField):
         return torch.ones_like(h)
 
 
-@pytest.mark.parametrize("run", RUN_WITHOUT.values(), ids=RUN_WITHOUT.keys())
+@each("run", RUN_WITHOUT.values())
 def test_what_is_for_equations_without_noise_refuses_a_noisy_field_by_name(run: Callable[[], object]):
     with pytest.raises(ValueError, match="has noise"):
         run()
@@ -122,7 +123,7 @@ def states(step: discretize.StochasticStep, ts: Tensor, **settings: Any) -> Tens
 
 
 @steps
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@each("dtype", [torch.float64, torch.float32])
 def test_substeps_solves_and_modules_of_solves_are_one_path(step: discretize.StochasticStep, dtype: torch.dtype):
     field, xs, start = drawn_field(dtype), samples(dtype), torch.zeros(BATCH, 3, dtype=dtype)
     stepped, _ = discretize.DiscreteRNN(field, step, substeps=4)(xs, seed=SEED)
@@ -136,7 +137,7 @@ def test_substeps_solves_and_modules_of_solves_are_one_path(step: discretize.Sto
     assert solved.stats["num_steps"] == 4 * TIME
 
 
-@pytest.mark.parametrize(
+@each(
     "call",
     [
         {"lengths": torch.tensor([5, 1, 3, 2])},
@@ -144,7 +145,6 @@ def test_substeps_solves_and_modules_of_solves_are_one_path(step: discretize.Sto
         {"ts": own_times()},
         {"ts": own_times(), "lengths": torch.tensor([5, 1, 3, 2]), "reset": torch.eye(TIME, BATCH, dtype=torch.bool)},
     ],
-    ids=["lengths", "reset", "ts", "all"],
 )
 def test_a_module_of_solves_reads_the_noise_that_a_module_of_steps_does(call: dict[str, Tensor]):
     step, field = discretize.SRA1(), drawn_field()
@@ -236,7 +236,7 @@ def test_a_sample_is_solved_alone_as_in_any_batch_and_order():
     assert_close(run(torch.tensor([2])), whole[:, [2]], rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("gradient", [None, discretize.Checkpointed(1e3)], ids=str)
+@each("gradient", [None, discretize.Checkpointed(1e3)])
 def test_gradients_are_those_of_the_same_steps_in_a_module(gradient: discretize.Checkpointed | None):
     step, xs = discretize.Milstein(), samples()
     ts = own_times()
@@ -295,7 +295,7 @@ def test_a_smooth_clock_multiplies_drift_by_its_speed_and_noise_by_the_root():
     assert_close(solved.hs[-1], h, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("clock", ["piecewise", "smooth"])
+@each("clock", ["piecewise", "smooth"])
 def test_the_variance_under_a_clock_is_that_of_the_clocks_time(clock: str):
     # Exact for constant speeds; of a smooth clock steps are short, and read its speed where they begin.
     warp: Any = ctrnn.PiecewiseWarp(torch.tensor([0.0, 0.5, 1.5, 2.0]), torch.tensor([0.0, 0.1, 1.6, 2.0]))
@@ -327,7 +327,7 @@ class _Leaky(ctrnn.VectorField):
         return torch.ones_like(h)
 
 
-@pytest.mark.parametrize(
+@each(
     ("run", "words"),
     [
         (lambda: states(discretize.EulerMaruyama(), torch.tensor([3.0, 1.0])), "runs forwards only"),

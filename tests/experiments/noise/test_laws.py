@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from cases import each
 
 import discretize
 from experiments.noise import laws
@@ -25,7 +26,7 @@ def test_a_colored_input_has_one_mean_and_white_noise_another_at_each_step():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@each(
     ("name", "kind", "order"),
     [
         ("EulerMaruyama", "multiplied", 0.5),

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -79,7 +80,7 @@ def test_centre_crossing_networks_rest_at_the_middle_of_every_unit_and_leave_it_
     assert unstable[0] > unstable[1]  # Mathayomchan and Beer 2002
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "error", "words"),
     [
         (lambda: ctrnn.ssn(1, 2, n=0.5), ValueError, "`n` must be at least 1"),
