@@ -111,7 +111,8 @@ class Own(ctrnn.VectorField):
 
 def test_a_model_that_cannot_be_saved_is_told_all_that_is_in_the_way():
     field = ctrnn.gated(2, 4)
-    register_parametrization(field.candidate, "weight_h", Halved())
+    for part in (field.candidate, field.rate):  # the class is told once
+        register_parametrization(part, "weight_x", Halved())
     register_parametrization(field.rate, "weight_h", Unsaid(3.0))
     first = discretize.DiscreteRNN(field)
     with pytest.raises(TypeError, match="for 3 reasons") as told:
