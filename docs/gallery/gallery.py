@@ -29,14 +29,16 @@ FIGURES = Path(__file__).resolve().parents[1] / "figures"
 Found = tuple[dict[str, float], bool, Figure]  # numbers, whether they show the finding, and its figure
 
 
-def trained(task: Trials, field: ctrnn.VectorField, steps: int, rate: float = 2e-3, read: Tensor | None = None) -> SequenceModel:
+def trained(
+    task: Trials, field: ctrnn.VectorField, steps: int, rate: float = 2e-3, seed: int = 0, read: Tensor | None = None
+) -> SequenceModel:
     """Train a field under Euler's step, and a linear read-out, of all units or those in `read`, by Adam, 64 trials a step."""
-    model = SequenceModel(DiscreteRNN(field, dt=task.dt), task.output_size, generator(0, "read-out"))
+    model = SequenceModel(DiscreteRNN(field, dt=task.dt), task.output_size, generator(seed, "read-out"))
     if read is not None:
         register_parametrization(model.read_out, "weight", ctrnn.Mask(read.expand_as(model.read_out.weight)))
     if steps:
         how = {"optimizer": "adam", "rate": rate, "schedule": "halved-twice", "clip": 1.0}
-        Training(model, task, TrainingSettings(steps=steps, batch=64, evaluate_every=steps + 1, **how)).run()
+        Training(model, task, TrainingSettings(steps=steps, batch=64, seed=seed, evaluate_every=steps + 1, **how)).run()
     return model
 
 
@@ -82,7 +84,7 @@ def show(main: Callable[..., Found]) -> None:
     small = parser.parse_args().small
     numbers, shown, figure = main(small)
     for name, value in numbers.items():
-        print(f"{name:<48}{value:.3g}")
+        print(f"{name:<60}{value:.3g}")
     print("This is the finding." if shown else "This is not the finding.")
     if not small:
         name = Path(inspect.getfile(main)).stem
