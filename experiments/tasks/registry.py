@@ -36,6 +36,7 @@ OWN = {
     "working-memory": "experiments.tasks.cognitive:WorkingMemory",
     "ready-set-go": "experiments.tasks.cognitive:ReadySetGo",
     "rhythm": "experiments.tasks.cognitive:Rhythm",
+    "neurogym": "experiments.tasks.neurogym:NeuroGym",
     "arrays": "experiments.tasks.recorded.arrays:Arrays",
     "physionet": "experiments.tasks.recorded.patients:Patients",
 }
