@@ -14,7 +14,7 @@ from functools import partial
 from itertools import product
 from math import isqrt
 
-from sympy import Derivative, Expr, Function, Matrix, Rational, S, Symbol, exp, tanh
+from sympy import Derivative, Expr, Function, Matrix, Rational, S, Symbol, exp, ones, tanh, zeros
 
 from derivations.argument.gated import gate
 from derivations.argument.gru import total
@@ -306,6 +306,13 @@ def two_forms() -> Iterator[Entry]:
         "tau dy/dt = -y + W sigma(y + theta) + I is the additive network of v = y + theta with the bias theta.",
         Equal(beer, -v + weights * v.applyfunc(sigma) + inputs + theta),
         mutation=changed("the bias left out", rhs=-v + weights * v.applyfunc(sigma) + inputs),
+    )
+    middle = weights * zeros(2, 1).applyfunc(sigma) - weights * ones(2, 1) / 2  # at v = 0, dv/dt tau
+    yield own("Beer's biases", given="no input", sizes="2 units").says(
+        "With the biases -(sum of W_ij over j)/2 an additive network of sigmoids rests where all its units are at 1/2.",
+        Equal(middle, zeros(2, 1)),
+        mutation=changed("the sum itself", lhs=weights * zeros(2, 1).applyfunc(sigma) - weights * ones(2, 1)),
+        remark="centre-crossing, Beer 1995, and Mathayomchan and Beer 2002; whether it stays there hangs on W",
     )
 
 
