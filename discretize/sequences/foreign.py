@@ -89,8 +89,8 @@ def from_ctrnn(
     made = _field(found, kind, nonlinearity or found.nonlinearity)
     step: Any = Euler()
     if found.deviation:
-        made, step = ctrnn.Noisy(made, ctrnn.Noise(found.deviation / (share * found.tau) ** 0.5)), EulerMaruyama()
-        made.to(found.weight_h.dtype)
+        noise = ctrnn.Noise(found.deviation / (share * found.tau) ** 0.5).requires_grad_(False)  # theirs is not learned
+        made, step = ctrnn.Noisy(made, noise), EulerMaruyama()
     rnn = DiscreteRNN(made, step, dt=share * found.tau, batch_first=found.batch_first)
     if found.start is not None and not checks.holds(found.start == 0):
         warn_user(

@@ -102,6 +102,7 @@ def test_noise_has_the_deviation_of_their_steps():
     network = Loop(3, 10, 25, "potentials", excite=8)
     network._sigma_rec = math.sqrt(2 * network.alpha) * 0.1
     rnn = read(network)
+    assert not rnn.field.noise.sigma.requires_grad
     states = rnn(torch.zeros(1, 20_000, 3), seed=1)[1][0]
     assert_close(states.std(0), torch.full((10,), network._sigma_rec), rtol=0.03, atol=0)
 
