@@ -364,9 +364,11 @@ class _Look:
             asked[place, sample] = flat
             states = self.between(torch.from_numpy(asked))[place, sample]
             values = event(torch.from_numpy(flat)[:, None], states).double().cpu().numpy().reshape(times.shape)
-            return np.where(values == 0, -before, values)  # g may stay at 0: the first of these times is looked for
+            # g may stay at 0: the first of these times is looked for. Of the ends of a bracket that of the least |g| is taken.
+            return np.where(values == 0, -1e-290 * before, values)
 
         ends = self.times[rows, samples], self.times[rows + 1, samples]
-        found = elementwise.find_root(g, ends, args=(samples, signs), tolerances={"xatol": 0.0, "xrtol": np.finfo(float).eps})
-        times: list[float] = np.where(found.f_bracket[1] == -signs, found.bracket[1], found.x).tolist()  # g is 0 there
+        # Neighbouring numbers are eps apart at most: at eps itself the search would go on between them.
+        tolerances = {"xatol": 0.0, "xrtol": 1.01 * np.finfo(float).eps}
+        times: list[float] = elementwise.find_root(g, ends, args=(samples, signs), tolerances=tolerances).x.tolist()
         return times

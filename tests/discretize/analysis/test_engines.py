@@ -11,7 +11,7 @@ import discretize
 from discretize.analysis import engines
 from discretize.kernels.eligibility import takes_triton
 
-XS = torch.randn(40, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+XS = torch.randn(9, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
 FIELD = ctrnn.gru(3, 4, dtype=torch.float64)  # one, so that its kernels are built once
