@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, timescales
+from ctrnn.fields.probes import asked_apart
 from discretize.errors import TimeUnitWarning, warn_user
 from discretize.kernels.eligibility import tracing_reason
 
@@ -31,26 +32,32 @@ def look_at_intervals(field: object, times: Tensor) -> None:
         return
     _looked.add(field)
     apart = float(intervals.median())
-    try:
-        remembered = timescales(field).double()
-    except TypeError:  # it has no leak at rest
+    found = None if abs(apart - 1) < 1e-3 else asked_apart(field, field.device, _times_of)
+    if found is None:
         return
-    remembered = remembered[remembered.isfinite() & (remembered > 0)]
-    if abs(apart - 1) < 1e-3 or not len(remembered):
-        return
-    # Thresholds that adapt, or turning states, are remembered for longer than the state takes to move.
-    state = field.initial_state(1)
-    moved = field(state.new_ones(1, field.input_size), state).abs().amax().double()
-    shortest, longest = float(torch.minimum(remembered.min(), 1 / moved)), float(remembered.max())
+    remembered, moves = found
+    shortest, longest = min(float(remembered.min()), moves), float(remembered.max())
     if apart > FAR * longest:
-        found, so = f"its slowest unit forgets in {longest:.3g}", "nothing is remembered from one sample to the next"
+        said, so = f"its slowest unit forgets in {longest:.3g}", "nothing is remembered from one sample to the next"
     elif apart < shortest / FAR:
-        found, so = f"its fastest unit forgets in {float(remembered.min()):.3g}", "a sample hardly moves the state"
+        said, so = f"its fastest unit forgets in {float(remembered.min()):.3g}", "a sample hardly moves the state"
     else:
         return
     warn_user(
-        f"Samples are {apart:.3g} apart, and of the field {found} (`ctrnn.timescales`), in the same unit of time: {so}. Convert "
+        f"Samples are {apart:.3g} apart, and of the field {said} (`ctrnn.timescales`), in the same unit of time: {so}. Convert "
         "the times, if they are in seconds or milliseconds and the field counts samples, or give the field the time scale of the "
         "data: by `tau`, `alpha` or `ctrnn.init.chrono_`.",
         TimeUnitWarning,
     )
+
+
+def _times_of(field: VectorField) -> tuple[Tensor, float]:
+    """Return for how long the units remember, and in which time a state of 0 is moved by 1.
+
+    Raises:  TypeError, RuntimeError for a field that forgets nothing.
+    """
+    state = field.initial_state(1)
+    # Thresholds that adapt, or turning states, are remembered for longer than the state takes to move.
+    moves = 1 / float(field(state.new_ones(1, field.input_size), state).abs().amax())
+    remembered = timescales(field).double()
+    return remembered[remembered.isfinite() & (remembered > 0)], moves

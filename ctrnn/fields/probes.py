@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ctrnn.fields.field import VectorField
 
-__all__ = ["COUPLED", "DRAW_ONCE", "couples_samples", "drawn", "has_two_answers", "moved"]
+__all__ = ["COUPLED", "DRAW_ONCE", "asked_apart", "couples_samples", "drawn", "has_two_answers", "moved"]
 
+Answer = TypeVar("Answer")
 DRAW_ONCE = (
     "For dropout call `field.eval()`, or take `ctrnn.Dropout`, whose masks are fixed for a solve; or take steps that each may "
     "draw anew, as those of `discretize.DiscreteRNN`."
@@ -56,34 +57,47 @@ def moved(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
+def asked_apart(field: VectorField, device: torch.device | None, ask: Callable[[VectorField], Answer]) -> Answer | None:
+    """Return what `ask` finds of a copy that shares the field's parameters; None where its code raises.
+
+    The field stays as it is, buffers and torch's random numbers too.
+    """
+    if _has_generator(field):
+        return None
+    try:
+        with torch.random.fork_rng([device] if device is not None and device.type == "cuda" else []):
+            twin: Any = _twin(field, {})
+            return ask(twin)
+    except Exception:  # numbers that cannot be read, and code that takes no others than it was given
+        return None
+
+
+@torch.no_grad()
 def couples_samples(field: VectorField, projected: Tensor, h: Tensor, other: Tensor, found: Tensor | None = None) -> bool:
     r"""Return whether dh/dt of the last sample changes where all others do; False where the field draws or cannot be asked.
-
-    The field stays as it is, buffers and torch's random numbers too: copies are asked that share its parameters.
 
     Args:    found: dh/dt, where it is known.
     Shape:   projected and other, which the others read then, (batch, projected), h and found (batch, state).
     """
-    if len(h) < 2 or _has_generator(field):
+    if len(h) < 2:
         return False
     last = torch.arange(len(h), device=h.device)[:, None] == len(h) - 1
 
-    def slope(projected: Tensor, h: Tensor) -> Tensor:
-        twin: Any = _twin(field, {})
-        answer: Tensor = twin.flow(projected, h)
-        return answer
+    def changes(field: VectorField) -> bool:
+        def slope(projected: Tensor, h: Tensor) -> Tensor:
+            twin: Any = _twin(field, {})
+            answer: Tensor = twin.flow(projected, h)
+            return answer
 
-    try:
-        with torch.random.fork_rng([h.device] if h.device.type == "cuda" else []):
-            found = slope(projected, h) if found is None else found
-            there, drew = drawn(lambda: slope(torch.where(last, projected, other), torch.where(last, h, moved(h))), h.device)
-            least = max(LEAST, 8 * torch.finfo(h.dtype).eps) * torch.maximum(found.abs(), there.abs()).max()
-            if drew or not bool(((there - found)[-1].abs() > least).any()):
-                return False
-            # A field with random numbers of its own has another answer the second time too.
-            return torch.equal(slope(projected, h)[-1], found[-1])
-    except Exception:  # numbers that cannot be read, and code that takes no others than it was given
-        return False
+        first = slope(projected, h) if found is None else found
+        there, drew = drawn(lambda: slope(torch.where(last, projected, other), torch.where(last, h, moved(h))), h.device)
+        least = max(LEAST, 8 * torch.finfo(h.dtype).eps) * torch.maximum(first.abs(), there.abs()).max()
+        if drew or not bool(((there - first)[-1].abs() > least).any()):
+            return False
+        # A field with random numbers of its own has another answer the second time too.
+        return torch.equal(slope(projected, h)[-1], first[-1])
+
+    return asked_apart(field, h.device, changes) or False
 
 
 def _has_generator(field: VectorField) -> bool:

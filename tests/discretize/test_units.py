@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import BackwardEuler, ContinuousRNN, DiscreteRNN, ExponentialEuler, TimeUnitWarning
+from discretize.units import _looked
 
 XS = torch.randn(40, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
@@ -68,6 +69,36 @@ def test_sequences_that_are_over_do_not_count_and_the_nearest_unit_decides():
 def test_samples_that_are_counted_are_not_taken_for_times():
     assert not said(DiscreteRNN(tau_of(1e3)), torch.arange(41.0))
     assert said(DiscreteRNN(tau_of(1e3)), 1.1 * torch.arange(41.0))
+
+
+class Kept(ctrnn.VectorField):
+    """Draws random numbers, and counts its calls in a buffer."""
+
+    def __init__(self, raises=False):
+        super().__init__(2, 4)
+        self.drop, self.raises = torch.nn.Dropout(0.5), raises
+        self.register_buffer("calls", torch.zeros(()))
+
+    def flow(self, projected, h):
+        if self.raises and len(h) == 1:
+            raise RuntimeError("a batch of one")
+        self.calls += 1
+        return self.drop(projected.sum(-1, keepdim=True)) - h
+
+
+def test_a_look_draws_nothing_and_writes_nothing_of_the_fields():
+    ts = 0.5 * torch.arange(41.0)
+    drawn, calls = [], []
+    for looked_at in (True, False):
+        rnn = DiscreteRNN(Kept())
+        if not looked_at:
+            _looked.add(rnn.field)
+        torch.manual_seed(3)
+        drawn.append(rnn(XS, ts=ts)[0])
+        calls.append(float(rnn.field.calls))
+    assert torch.equal(*drawn)
+    assert calls[0] == calls[1]
+    assert not said(DiscreteRNN(Kept(raises=True)), 1e-4 * torch.arange(41.0))
 
 
 def test_fields_without_a_leak_say_nothing_and_steps_of_given_length_are_the_users():
