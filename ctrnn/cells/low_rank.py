@@ -17,7 +17,7 @@ from ctrnn import checks
 from ctrnn.fields.candidates import AdditiveCandidate
 from ctrnn.fields.connectivity import LowRank
 from ctrnn.fields.decays import LinearDecay
-from ctrnn.fields.field import VectorField, check_field
+from ctrnn.fields.field import VectorField, check_field, check_state
 from ctrnn.fields.parts import Affine
 from ctrnn.fields.rates import InputFreeRate
 from ctrnn.fields.relaxation import Relaxation
@@ -77,6 +77,7 @@ class LowRankReduction(VectorField):
 
         Raises:  ValueError for potentials that are no such sum.
         """
+        check_state(self.field, states, "states")
         if not isinstance(self._candidate, AdditiveCandidate):
             return states @ self.n
         columns = torch.cat([self.m, self._candidate.weight_x], -1)

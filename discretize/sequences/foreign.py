@@ -26,7 +26,7 @@ from discretize.steps.stochastic import EulerMaruyama
 
 __all__ = ["from_ctrnn"]
 
-# The names of weights of the input and of the units, where each kind is told by them.
+# The names of the input's weights and of the recurrent ones, by which each kind of network is recognized.
 TUTORIAL, NN4N, PSYCHRNN = ("input2h", "h2h"), ("input_layer", "hidden_layer"), ("W_in", "W_rec")
 READ_OUTS = ("fc", "h2out", "h2o", "readout", "readout_layer", "output_layer", "out")
 KNOWN = (
@@ -37,7 +37,7 @@ KNOWN = (
 
 @dataclass
 class _Found:
-    """What a network keeps: weights, its share of a step, and what constrains them."""
+    """Holds what was read of a network: its weights, the length of its step, and the constraints on its weights."""
 
     weight_x: Tensor
     weight_h: Tensor
@@ -78,6 +78,7 @@ def from_ctrnn(
              the tutorials; Song, Yang and Wang 2016, eqs. (3) and (10); Ehrlich, Stone, Brandfonbrener, Atanasov and Murray 2021.
     """
     found = _found(network)
+    _check_arrays(found)
     share = checks.positive_number("alpha", _needed_alpha(alpha, found))
     if form is None and found.form is None:
         raise ValueError(
@@ -94,7 +95,7 @@ def from_ctrnn(
     rnn = DiscreteRNN(made, step, dt=share * found.tau, batch_first=found.batch_first)
     if found.start is not None and not checks.holds(found.start == 0):
         warn_user(
-            "`network` starts from a state of its own, which is not 0; give it in the call, `h_0=start.expand(batch, -1)`.",
+            "`network` has an initial state that is not 0; give it in every call, `h_0=start.expand(batch, -1)`.",
             UserWarning,
         )
     if found.read_out is None:
@@ -110,6 +111,25 @@ def from_ctrnn(
         read = (torch.arange(rnn.hidden_size) < weight.shape[1]).to(weight)
         register_parametrization(model.read_out, "weight", ctrnn.Mask(read.expand(len(weight), -1)))
     return model
+
+
+def _check_arrays(found: _Found) -> None:
+    units, inputs = (
+        (found.weight_h.shape[0], found.weight_x.shape[-1]) if found.weight_h.dim() and found.weight_x.dim() else (0, 0)
+    )
+    wanted: list[tuple[str, Tensor, tuple[int, ...]]]
+    wanted = [("weights of the input", found.weight_x, (units, inputs)), ("recurrent weights", found.weight_h, (units, units))]
+    wanted += [("bias", bias, (units,)) for bias in found.biases]
+    if found.read_out is not None:
+        weight, bias = found.read_out
+        wanted.append(("weights of the read-out", weight, (weight.shape[0], min(weight.shape[-1], units))))
+        wanted += [] if bias is None else [("bias of the read-out", bias, (weight.shape[0],))]
+    for name, array, shape in wanted:
+        if tuple(array.shape) != shape:
+            raise ValueError(f"`network` has {units} units, and its {name} should be {shape}, got {tuple(array.shape)}.")
+        if not array.is_floating_point():
+            raise TypeError(f"`network` has {name} of {array.dtype}; convert them to floating point.")
+        checks.is_finite(f"network's {name}", array)
 
 
 def _needed_alpha(given: float | None, found: _Found) -> float:
@@ -231,6 +251,8 @@ def _psychrnn(arrays: Mapping[str, Tensor]) -> _Found:
     found.start = arrays.get("init_state")
     if "dale_ratio" in arrays and "Dale_rec" in arrays:  # saved weights are those that Dale's law gives
         found.constraints = [ctrnn.Dale(arrays["Dale_rec"].diagonal().to(found.weight_h))]
+    if "W_out" in arrays and arrays["W_out"].shape[-1:] != found.weight_h.shape[:1]:
+        raise ValueError(f"`W_out` reads {arrays['W_out'].shape[-1]} units, and the network has {len(found.weight_h)}.")
     if "W_out" in arrays:
         found.read_out = arrays["W_out"], arrays["b_out"].reshape(-1) if "b_out" in arrays else None
     return found

@@ -76,12 +76,14 @@ class FixedPoints:
             leading = ", ".join(_number(value) for value in self._leading(k)[:2])
             rows.append((str(k), f"{size:.3g}", f"{speed:.1g}", leading, self._in_words(k)))
         width = [max(len(row[column]) for row in rows) for column in range(4)]
+        if not len(self):
+            return "no fixed points"
         lines = ["  ".join([*(cell.rjust(n) for cell, n in zip(row, width, strict=False)), row[4]]).rstrip() for row in rows]
         if len(self) > SHOWN:
             lines.append(f"and {len(self) - SHOWN} more")
         fixed, stable = int(self.fixed.sum()), int((self.fixed & self.stable).sum())
-        slow = f"; {len(self) - fixed} slow points" if fixed < len(self) else ""
-        return "\n".join([f"{fixed} fixed points, {stable} of them stable{slow}", *lines])
+        slow = f"; {_count(len(self) - fixed, 'slow point')}" if fixed < len(self) else ""
+        return "\n".join([f"{_count(fixed, 'fixed point')}, {stable} of them stable{slow}", *lines])
 
     def _leading(self, k: int) -> list[complex]:
         """Return the eigenvalues of a point, that which grows fastest first, and one of each conjugate pair."""
@@ -94,15 +96,19 @@ class FixedPoints:
         turns = f", turning in {self._time(period)}" if period < torch.inf else ""
         time = self._time(self.time_constants[k].tolist()[place]) + turns
         if not bool(self.fixed[k]):
-            said = f"{count} unstable direction{'s' * (count != 1)}" if count else "no unstable direction"
+            said = _count(count, "unstable direction") if count else "no unstable direction"
             return f"slow point, {said}, {time}"
         if not count:
             return f"stable {'focus' if turns else 'node'}, {time}"
         kind = "saddle" if count < state else f"unstable {'focus' if turns else 'node'}"
-        return f"{kind}, {count} unstable direction{'s' * (count != 1)}, {time}"
+        return f"{kind}, {_count(count, 'unstable direction')}, {time}"
 
     def _time(self, time: float) -> str:
         return f"{time:.3g}" if self.unit is None else f"{time / self.unit:.3g} tau"
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
 
 
 def _number(value: complex) -> str:
@@ -114,10 +120,10 @@ def fixed_points(
 ) -> FixedPoints:
     r"""Find the distinct fixed points from every start at every parameter, and points where the system is slow.
 
-    Newton's method goes from each start to a fixed point. With a speed `slow` the search goes down |F|^2 instead, as from states
-    of trajectories near which a point may not exist: the first state on the way whose speed is that or less is a slow
-    point, if no other point is near, within a fiftieth of the starts' largest distance from their mean; and Newton's method goes
-    on from the end. Points three times as far from the mean as any start are left out.
+    Newton's method goes from each start to a fixed point. With a speed `slow` the search goes down |F|^2 first, as from states of
+    trajectories near which no point need exist, and Newton's method goes on from the end. The first state on the way that is as
+    slow as that is a slow point, unless another point is within a fiftieth of the starts' largest distance from their mean.
+    Points three times as far from the mean as any start are left out.
 
     Args:    system: a `discretize.Flow` or `Map`; starts: states, such as those of trajectories; p: one parameter or several;
              tolerance: points that are no further apart than this, relative to 1 + |h|, are one; slow: a speed |F|, per unit of
@@ -140,12 +146,13 @@ def fixed_points(
     first, h, found = (torch.cat(part) for part in zip(*parts, strict=True))
     middle = starts.mean(0)
     spread = (starts - middle).norm(dim=-1).amax()
-    if speed:
+    if speed and len(starts) > 1:
         found &= (h - middle).norm(dim=-1) <= FAR * spread
         first[(first - middle).norm(dim=-1) > FAR * spread] = torch.nan
     kept = found.nonzero()[:, 0]
     kept = kept[distinct(h[kept], index[kept], tolerance)]
     met = torch.isfinite(first).all(-1).nonzero()[:, 0]
+    spread = spread if len(starts) > 1 else 1 + middle.norm()
     new = distinct(torch.cat([h[kept], first[met]]), torch.cat([index[kept], index[met]]), APART * float(spread), relative=False)
     met = met[new[len(kept) :]]
     fixed = rest(system, h[kept], at[kept])

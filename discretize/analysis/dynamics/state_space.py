@@ -46,6 +46,8 @@ def principal_axes(states: Tensor, count: int = 2) -> tuple[Tensor, Tensor]:
     """
     centred = _centred(states)[0]
     _, sizes, axes = torch.linalg.svd(centred, full_matrices=False)
+    if not checks.holds(sizes.amax() > 0):
+        raise ValueError("`states` are all one, and no axis is theirs.")
     shares = sizes.square() / sizes.square().sum()
     return axes[: checks.positive_size("count", count)].mT, shares[:count]
 
@@ -78,6 +80,8 @@ def state_space(
     Raises:  TypeError, ValueError for what does not fit.
     """
     centred, mean = _centred(states)
+    if points is not None and points.h.shape[-1] != len(mean):
+        raise ValueError(f"`points` are of {points.h.shape[-1]} units, and `states` of {len(mean)}.")
     plane, shares = principal_axes(states) if axes is None else (_checked_axes(axes, states), None)
     if plane.shape[1] < 2:
         raise ValueError("`states` are of one unit, and a plane has two axes; give states of two units or more.")

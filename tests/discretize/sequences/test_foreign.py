@@ -120,7 +120,7 @@ def arrays_of(dale):
 @pytest.mark.parametrize("dale", [False, True])
 def test_arrays_that_were_saved_by_another_framework_are_read_without_their_objects(tmp_path, dale):
     np.savez(tmp_path / "weights.npz", **arrays_of(dale), transfer_function=np.array(np.tanh, dtype=object))
-    with np.load(tmp_path / "weights.npz") as file, pytest.warns(UserWarning, match="starts from a state of its own"):
+    with np.load(tmp_path / "weights.npz") as file, pytest.warns(UserWarning, match="an initial state that is not 0"):
         model = read(file, alpha=0.1, nonlinearity="tanh")
     with np.load(tmp_path / "weights.npz") as file:
         w = {name: file[name] for name in ("W_in", "W_rec", "W_out", "b_rec", "b_out", "init_state")}
@@ -192,6 +192,14 @@ def changed(network, **attributes):
         (lambda: read(changed(Layered(), recurrent_layer__postact_noise=0.1)), ValueError, "postact_noise"),
         (lambda: read(changed(Loop(3, 4, 20, "rates", excite=3), h2h__mask=torch.ones(4, 4))), ValueError, "diagonal of 0"),
         (lambda: read(arrays_of(False), alpha=-1.0), ValueError, "`alpha` must be positive"),
+        (lambda: read(arrays_of(False) | {"W_rec": np.ones((6, 1))}, alpha=0.1), ValueError, r"should be \(6, 6\), got \(6, 1\)"),
+        (lambda: read(arrays_of(False) | {"b_rec": np.ones(1)}, alpha=0.1), ValueError, r"bias should be \(6,\), got \(1,\)"),
+        (lambda: read(arrays_of(False) | {"W_out": np.ones((2, 5))}, alpha=0.1), ValueError, "`W_out` reads 5 units"),
+        (
+            lambda: read(arrays_of(False) | {"W_in": np.full((6, 3), np.nan)}, alpha=0.1),
+            ValueError,
+            "weights of the input` must be",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_words(call, error, words):

@@ -77,6 +77,8 @@ def test_points_far_from_all_starts_are_left_out_and_times_are_in_the_fields_uni
     assert len(fixed_points(flow, starts)) > 0  # at multiples of pi
     assert len(fixed_points(flow, starts, slow=1e-3)) == 0
     assert len(fixed_points(flow, 4 * starts, slow=1e-3)) == 1
+    assert str(fixed_points(flow, 4 * starts[:1], slow=1e-3)).startswith("1 fixed point, 0 of them stable\n")
+    assert str(fixed_points(Flow(lambda _, h: 1 + h**2), starts, slow=1e-3)) == "no fixed points"
     field = ctrnn.additive(1, 6, tau=100.0)
     with torch.no_grad():
         field.candidate.weight_h.copy_(2 * torch.eye(6))
@@ -116,8 +118,14 @@ def test_a_picture_has_trajectories_points_by_kind_and_arrows_where_a_plane_hold
     own = state_space(states, points, flat, axes=torch.eye(5)[:, [3, 4]])
     assert own.axes[0].get_xlabel() == "axis 1"
     assert not own.axes[0].collections
-    with pytest.raises(ValueError, match="`axes` must be two columns"):
-        state_space(states, axes=torch.eye(5))
+    for wrong, words in (
+        ({"axes": torch.eye(5)}, "`axes` must be two columns"),
+        ({"points": fixed_points(CUBES, starts[:, :3])}, "of 3 units"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            state_space(states, **wrong)
+    with pytest.raises(ValueError, match="all one"):
+        state_space(torch.ones(4, 5))
 
 
 def test_a_long_run_says_at_the_start_what_all_exponents_cost(monkeypatch):
