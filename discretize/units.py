@@ -60,4 +60,7 @@ def _times_of(field: VectorField) -> tuple[Tensor, float]:
     # Thresholds that adapt, or turning states, are remembered for longer than the state takes to move.
     moves = 1 / float(field(state.new_ones(1, field.input_size), state).abs().amax())
     remembered = timescales(field).double()
-    return remembered[remembered.isfinite() & (remembered > 0)], moves
+    remembered = remembered[remembered.isfinite() & (remembered > 0)]
+    if not len(remembered):
+        raise RuntimeError("no unit forgets")
+    return remembered, moves

@@ -99,6 +99,9 @@ def test_a_look_draws_nothing_and_writes_nothing_of_the_fields():
     assert torch.equal(*drawn)
     assert calls[0] == calls[1]
     assert not said(DiscreteRNN(Kept(raises=True)), 1e-4 * torch.arange(41.0))
+    field = tau_of(torch.full((4,), 0.1))
+    field.rate.log_alpha.data.fill_(torch.inf)
+    assert not said(DiscreteRNN(field), 1e-4 * torch.arange(41.0))  # a unit that forgets at once has no time scale
 
 
 def test_fields_without_a_leak_say_nothing_and_steps_of_given_length_are_the_users():
