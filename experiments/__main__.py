@@ -13,6 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -180,6 +181,7 @@ def train(
     out: Folder,
     set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")] = (),
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    device: Annotated[str | None, tyro.conf.arg(metavar="DEVICE", help_behavior_hint="(default: cpu)")] = None,
     plugin: studies.Plugin = (),
 ) -> int:
     """Train a field under an integrator on a task; the run is a folder, and goes on from where it was.
@@ -189,15 +191,17 @@ def train(
         field: One of those named.
         integrator: exact, euler, exponential-euler, or another step map; with noise=SIGMA euler-maruyama or another one for it.
         out: Folder of the run: config.json, metrics.csv, checkpoints, result.json.
-        set: Settings of all four, such as steps, batch, seed, rate, hidden, checkpoint_every; docs/training.md lists them.
+        set: Settings of all four, listed below; those of a task by `ctrnn train --task NAME --help`.
             Several values, seed=0,1,2, are as many runs, each in a folder of its own in DIR.
-        resume: Go on with the run in DIR, from nothing if there is none.
+        resume: Go on with the run in DIR, from nothing if there is none; with more steps or patience it gets longer.
+        device: cpu, cuda, or auto: the GPU where there is one. The same as --set device=DEVICE.
         plugin: A file of yours with tasks or fields; it is run.
     """
     use(plugin)
     from experiments.runs.command import run  # noqa: PLC0415
 
-    return DONE if run(task, field, integrator, [word for words in set for word in words], out, resume) else FAILED
+    words = [word for words in set for word in words] + ([] if device is None else [f"device={device}"])
+    return DONE if run(task, field, integrator, words, out, resume) else FAILED
 
 
 def bench(
@@ -304,9 +308,17 @@ def _run(words: list[str]) -> int:
         option = words[0].startswith("-")
         check_word("option" if option else "command", words[0], options[1:] if option else commands)
         _refuse_foreign_packages()
+    helped = words[:1] == ["train"] and not {"-h", "--help"}.isdisjoint(words)
+    if helped:  # before anything is said, what is named is looked for
+        from experiments.runs.command import settings_help  # noqa: PLC0415
+
+        use(word for before, word in pairwise(words) if before == "--plugin")
+        settings = settings_help(word for before, word in pairwise(words) if before == "--task")
     try:
         found: int = tyro.extras.subcommand_cli_from_dict(dict(commands), prog=program, description=about, args=words)
     except SystemExit as exit_:
+        if helped:
+            print(settings)
         return exit_.code if isinstance(exit_.code, int) else WRONG_USAGE
     return found
 

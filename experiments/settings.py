@@ -9,11 +9,15 @@ evaluated. What a type does not say, the least and largest count, stands beside 
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import numbers
+import re
+import shutil
+import textwrap
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from experiments.usage import UsageError, nearest
@@ -26,6 +30,7 @@ __all__ = [
     "assignments",
     "check_one_of",
     "check_whole",
+    "described",
     "setting_types",
     "settings_from",
     "words_of",
@@ -80,6 +85,36 @@ def setting_types(kind: type, *, with_bounds: bool = False) -> Mapping[str, Any]
     """Return the types of a dataclass's fields by name, with the `Bounds` in their annotations or without."""
     hints = _type_hints(kind, include_extras=with_bounds)
     return {field.name: hints[field.name] for field in fields(kind) if field.init}
+
+
+def described(kind: type) -> list[str]:
+    r"""Return for each setting of a dataclass its key, its default, and the words for it in the docstring, its own or inherited.
+
+    Args:    rate: at which learning starts; rtol, atol: of the solver      ->    rate=0.001   at which learning starts
+    """
+    known = {setting.name: setting for setting in fields(kind) if setting.init}
+    words: dict[str, str] = {}
+    for each in kind.__mro__:
+        words = _words_for(known, each.__doc__ or "") | words
+    defaults = {key: "" if setting.default is MISSING else words_of(setting.default) for key, setting in known.items()}
+    width = shutil.get_terminal_size().columns
+    return [
+        textwrap.fill(f"  {f'{key}={defaults[key]}':<23}  {words.get(key, '')}".rstrip(), width, subsequent_indent=27 * " ")
+        for key in known
+    ]
+
+
+def _words_for(keys: Iterable[str], docstring: str) -> dict[str, str]:
+    text = " ".join(inspect.cleandoc(docstring).split()).partition("Args: ")[2]
+    found, named = dict[str, str](), list[str]()
+    for clause in re.split("Raises: |Source: |Shape: ", text)[0].strip().rstrip(".").split("; "):
+        names, colon, said = clause.partition(": ")
+        if colon and set(keys) >= set(names.split(", ")):
+            named = names.split(", ")
+            found |= dict.fromkeys(named, said.strip())
+        else:
+            found |= {key: f"{found[key]}; {clause}" for key in named}
+    return found
 
 
 class Bounds(NamedTuple):

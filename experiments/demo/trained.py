@@ -149,7 +149,9 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
 def train(integrator: str) -> Trained:
     """STEPS batches, the same ones for both, from the same weights."""
     task, model = _task(), untrained(integrator)
-    settings = TrainingSettings(STEPS, BATCH, SEED, "adam", RATE, clip=CLIP, evaluate_every=STEPS + 1)
+    settings = TrainingSettings(
+        steps=STEPS, batch=BATCH, seed=SEED, optimizer="adam", rate=RATE, clip=CLIP, evaluate_every=STEPS + 1
+    )
     run = Training(model, task, settings, batch_at=lambda step: task.batch(BATCH, generator(SEED, "train", step)))
     with tqdm(total=STEPS, desc=f"training, {MODELS[integrator]}", leave=False, disable=None) as bar:
         run.run(progress=lambda *_: bar.update())

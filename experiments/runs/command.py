@@ -9,21 +9,27 @@ import itertools
 import math
 import re
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args, get_origin
+from typing import TYPE_CHECKING, get_args, get_origin
 
 from tqdm import tqdm
 
 from experiments.interruption import Interrupted
-from experiments.runs.configuration import SHARED, Configuration, configuration_from_words
-from experiments.settings import assignments, setting_types
+from experiments.runs.configuration import SHARED, Configuration, by_key, configuration_from_words
+from experiments.settings import assignments, described, setting_types
 from experiments.tasks.registry import task_named
 from experiments.usage import UsageError
 
-__all__ = ["run", "swept"]
+__all__ = ["run", "settings_help", "swept"]
+
+if TYPE_CHECKING:
+    from experiments.runs.loop import Progress
 
 MOST = 1000
+BETWEEN_LINES = 30.0  # seconds, where no terminal shows a bar
 
 
 def run(task: str, field: str, integrator: str, words: Sequence[str], folder: Path, resume: bool) -> bool:
@@ -47,6 +53,13 @@ def run(task: str, field: str, integrator: str, words: Sequence[str], folder: Pa
     return all(finished)
 
 
+def settings_help(tasks: Iterable[str]) -> str:
+    """Return the settings of every run, and of these tasks, with their defaults and in words. Raises: UsageError."""
+    kinds: dict[str, type] = {f"the task {name}": task_named(name) for name in tasks}
+    kinds |= dict(zip(("every field", "every integrator", "every training"), SHARED, strict=True))
+    return "\n\n".join("\n".join([f"Settings of {what}, by --set:", *described(kind)]) for what, kind in kinds.items())
+
+
 def swept(task: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
     r"""Return the name of each run's folder and its `KEY=VALUE` words; one without a name where no setting has several values.
 
@@ -54,10 +67,10 @@ def swept(task: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
 
     Raises:  UsageError for what is no assignment, a value that stands twice, and more runs than anybody means.
     """
-    given = assignments(words)
+    given = by_key(assignments(words))
     several = {key: text.split(",") for key, text in given.items() if "," in text and not _is_sequence(task, key)}
     if not several:
-        return [("", list(words))]
+        return [("", [f"{key}={text}" for key, text in given.items()])]
     for key, values in several.items():
         if len({value.strip() for value in values}) < len(values) or not all(value.strip() for value in values):
             raise UsageError(f"--set {key}={given[key]}: each value is given once, and none is empty.")
@@ -93,15 +106,7 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool) -> bool:
     from experiments.runs.stopping import StoppedError  # noqa: PLC0415
 
     try:
-        # disable=None: on a terminal only
-        with tqdm(total=configuration.training.steps, unit="step", leave=False, disable=None if is_first() else True) as bar:
-
-            def progress(step: int, loss: float, rate: float) -> None:
-                if not bar.n:
-                    bar.initial = bar.n = step - 1  # steps before a resumption took none of this time
-                bar.set_postfix_str(f"loss {loss:.4g}, rate {rate:.2g}", refresh=False)
-                bar.update()
-
+        with _shown(configuration.training.steps, is_first()) as progress:
             outcome = training.train(configuration, folder, resume=resume, progress=progress)
     except StoppedError as error:
         print(f"ctrnn train: {error}", file=sys.stderr)
@@ -121,3 +126,25 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool) -> bool:
     if outcome.far_worse:
         print(f"ctrnn train: {outcome.far_worse}", file=sys.stderr)
     return True
+
+
+@contextmanager
+def _shown(steps: int, first: bool) -> Iterator[Progress]:
+    """Show on stderr where a run is: a bar on a terminal, elsewhere a line now and then."""
+    begun = told = time.monotonic()
+    before = None
+    with tqdm(total=steps, unit="step", leave=False, disable=None if first else True) as bar:
+
+        def progress(step: int, loss: float, rate: float) -> None:
+            nonlocal before, told
+            if before is None:
+                before = bar.initial = bar.n = step - 1  # steps before a resumption took none of this time
+            about = f"loss {loss:.4g}, rate {rate:.2g}"
+            bar.set_postfix_str(about, refresh=False)
+            bar.update()
+            now = time.monotonic()
+            if first and bar.disable and now - told >= BETWEEN_LINES:
+                told, left = now, (now - begun) * (steps - step) / (step - before)
+                print(f"step {step} of {steps}: {about}; about {left:.0f} s left", file=sys.stderr, flush=True)
+
+        yield progress

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from experiments.models.fields import FIELDS, JUMPS, FieldSettings, built_field
 from experiments.models.integrators import EXACT, FOR_NOISE, INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
@@ -22,14 +22,25 @@ from experiments.settings import Bounds, Checked, Count, assignments, setting_ty
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError, check_word
 
-__all__ = ["MOST_THREADS", "SHARED", "Configuration", "TrainingSettings", "configuration", "configuration_from_words"]
+__all__ = [
+    "MOST_THREADS",
+    "OF_THE_END",
+    "SHARED",
+    "Configuration",
+    "TrainingSettings",
+    "by_key",
+    "configuration",
+    "configuration_from_words",
+]
 
 if TYPE_CHECKING:
     from ctrnn import VectorField
     from discretize import SequenceModel, Step
     from experiments.tasks.task import Task
 
+T = TypeVar("T")
 MOST_THREADS = 1024
+OF_THE_END = ("halved-twice", "cosine")  # schedules in which each rate depends on how many steps there are in all
 LARGEST_NUMBER = 1e30  # single precision ends at 3.4e38, and optimizers compute with it
 
 
@@ -37,26 +48,29 @@ LARGEST_NUMBER = 1e30  # single precision ends at 3.4e38, and optimizers compute
 class TrainingSettings(Checked):
     r"""Says how a model is trained.
 
-    Args:    steps: batches in all; batch: sequences in one; seed: of weights and data;
-             optimizer: "rmsprop", with a moving average of 0.9, or "adam"; rate: at which learning starts;
-             schedule: "constant"; "plateau", halved at every evaluation that is no new lowest; or "halved-twice", after a half
-             and three quarters of the steps; clip: largest norm of the gradient, None for no bound; keep: the weights that are
-             tested, "last" ones, or "best", those of the best evaluation: of the lowest loss, or of the largest accuracy, say,
-             where `keep_by` names that; patience: evaluations in a row that are no better, after which training ends, None for
-             all steps; evaluate_every: steps between evaluations; evaluation: sequences in one, and in the test at the end;
-             checkpoint_every: steps between checkpoints; batches: of a training set, None for fresh ones at every step;
-             threads: of torch, None for as many as it takes; frozen: names of parameters that stay as they start, with * for
-             any letters, "" for none; device: "cpu" or "cuda", where model and batches are.
-    Raises:  ValueError for numbers that train nothing.
+    Args:    steps: of the optimizer, in all; batch: sequences in one batch; accumulate: batches whose gradients make one step;
+             seed: of weights and data; optimizer: "rmsprop", with a moving average of 0.9, "adam", "adamw" or "sgd", with a
+             momentum of 0.9; rate: at which learning starts; weight_decay: of adamw, on matrices only, for a bias or a rate is
+             no weight; schedule: "constant"; "plateau", halved at every evaluation that is no new lowest; "halved-twice", after
+             a half and three quarters of the steps; or "cosine", down to 0 at the last; warmup: steps in which the rate first
+             rises in equal parts; clip: largest norm of the gradient, None for no bound; label_smoothing: share of a target
+             that goes to all classes, in training; keep: the weights that are tested, "last" ones, or "best", those of the best
+             evaluation; keep_by: the measure by which it is the best, "loss", or "accuracy", say; patience: evaluations in a
+             row that are no better, after which training ends, None for all steps; evaluate_every: steps between evaluations;
+             evaluation: sequences in one, and in the test at the end; checkpoint_every: steps between checkpoints; batches: of
+             a training set, None for fresh ones at every step; threads: of torch, None for 1 where models are small, and else
+             as many as torch takes; frozen: names of parameters that stay as they start, with * for any letters, "" for none;
+             device: where model and batches are, "cpu", "cuda", or "auto" for the GPU where there is one.
+    Raises:  ValueError for numbers that train nothing, and for settings that nothing reads together.
     Source:  Tallec and Ollivier 2018, sec. 3; Ohno and Kumagai 2021, sec. VI-A, for "halved-twice" and "best".
     """
 
     steps: Count = 1000
     batch: Count = 32
     seed: int = 0
-    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    optimizer: Literal["rmsprop", "adam", "adamw", "sgd"] = "rmsprop"
     rate: float = 1e-3
-    schedule: Literal["constant", "plateau", "halved-twice"] = "constant"
+    schedule: Literal["constant", "plateau", "halved-twice", "cosine"] = "constant"
     clip: float | None = None
     keep: Literal["last", "best"] = "last"
     keep_by: str = "loss"
@@ -67,7 +81,11 @@ class TrainingSettings(Checked):
     batches: Annotated[int | None, Bounds()] = None
     threads: Annotated[int | None, Bounds(most=MOST_THREADS)] = None
     frozen: str = ""
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    accumulate: Count = 1
+    weight_decay: float = 0.0
+    warmup: Annotated[int, Bounds(0)] = 0
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,10 +95,22 @@ class TrainingSettings(Checked):
             value = getattr(self, name)
             if value is not None and not 0 < value < LARGEST_NUMBER:
                 raise ValueError(f"`{name}` must be a number above 0, and below {LARGEST_NUMBER:g}, got {value:g}.")
+        for name, most in (("weight_decay", LARGEST_NUMBER), ("label_smoothing", 1)):
+            if not 0 <= getattr(self, name) < most:
+                raise ValueError(f"`{name}` must be a number from 0 to below {most:g}, got {getattr(self, name):g}.")
+        if self.weight_decay and self.optimizer != "adamw":
+            raise ValueError(
+                f"`weight_decay` is for `optimizer` adamw, which takes it apart from the gradient; got {self.optimizer}."
+            )
+        if self.schedule in OF_THE_END and self.warmup >= self.steps:
+            raise ValueError(
+                f"`warmup` must be fewer than the {self.steps} steps of `schedule` {self.schedule}, got {self.warmup}."
+            )
         if self.keep == "best" and self.evaluate_every > self.steps:
             raise ValueError(f"`keep` is best, and there is no evaluation in {self.steps} steps; `evaluate_every` is too large.")
 
 
+ALSO_CALLED = {"lr": "rate", "learning_rate": "rate", "batch_size": "batch", "hidden_size": "hidden"}  # what people type
 RENAMED = {"told": "clock_given"}  # keys of earlier versions, as config.json of their runs has them
 NAMES = ("task", "field", "integrator")
 SETTINGS = ("task_settings", "field_settings", "integrator_settings", "training")  # of the task, and of those in `SHARED`
@@ -199,6 +229,23 @@ class Configuration:
         ours, theirs = self.named(), other.named()
         return [key for key in ours if key in theirs and ours[key] != theirs[key]]
 
+    def extends(self, other: Configuration) -> bool:
+        r"""Return whether this run goes on where the other one ends: the same one, with more steps or more patience.
+
+        Raises:  UsageError for a schedule in which every rate depends on the number of steps.
+        """
+        ours, theirs = self.training, other.training
+        if set(self.differences(other)) - {"steps", "patience"} or ours == theirs or ours.steps < theirs.steps:
+            return False
+        if ours.patience is not None and (theirs.patience is None or ours.patience < theirs.patience):
+            return False
+        if ours.steps != theirs.steps and ours.schedule in OF_THE_END:
+            raise UsageError(
+                f"a run of {ours.steps} steps with schedule {ours.schedule} has other rates from its start than one of "
+                f"{theirs.steps}, so none goes on as the other. Begin it in another --out DIR, or take constant or plateau."
+            )
+        return True
+
     def command(self, folder: Path, resume: bool = False) -> str:
         """Return the command for this run, with the settings that are not the defaults."""
         words = ["ctrnn", "train", "--task", self.task_name, "--field", self.field, "--integrator", self.integrator]
@@ -245,6 +292,14 @@ def _named_thing(kind: str, thing: object) -> Any:
     return thing
 
 
+def by_key(settings: Mapping[str, T]) -> dict[str, T]:
+    """Return settings by their keys, `lr` as `rate`. Raises: UsageError where both words are given."""
+    for word, key in ALSO_CALLED.items():
+        if word in settings and key in settings:
+            raise UsageError(f"{word} is another word for {key}, and both are given; leave one of them out.")
+    return {ALSO_CALLED.get(word, word): value for word, value in settings.items()}
+
+
 def configuration_from_words(task: str, field: str, integrator: str, words: Sequence[str] = ()) -> Configuration:
     """Build a configuration from names and `KEY=VALUE` settings. Raises: UsageError, as `configuration`."""
     return _routed(task, field, integrator, assignments(words), as_text=True)
@@ -256,7 +311,7 @@ def _routed(task: str, field: str, integrator: str, settings: Mapping[str, objec
     check_word("integrator", integrator, INTEGRATORS)
     homes = {key: kind for kind in SHARED for key in setting_types(kind)}
     given: dict[type, dict[str, Any]] = {kind: {} for kind in (*SHARED, object)}
-    for key, value in settings.items():
+    for key, value in by_key(settings).items():
         given[homes.get(key, object)][key] = value
     shared: Any = [settings_from(each, given[each], as_text=as_text) for each in SHARED]
     # Only now, as a task's file imports torch: a key that nothing above has is the task's, or wrong.

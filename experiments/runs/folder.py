@@ -128,8 +128,11 @@ def held_folder(folder: Path, configuration: Configuration, resume: bool) -> Ite
 
 
 def check_same_run(folder: Path, before: Configuration, configuration: Configuration) -> None:
-    """Refuse a recorded configuration that differs, by the names of its keys, and other data. Raises: UsageError."""
-    if keys := before.differences(configuration):
+    """Refuse a recorded configuration that differs, by the names of its keys, unless this one is longer, and other data.
+
+    Raises:  UsageError.
+    """
+    if (keys := before.differences(configuration)) and not configuration.extends(before):
         ours, theirs = configuration.named(), before.named()
         differences = ", ".join(f"{key} ({theirs.get(key)} there, {ours.get(key)} here)" for key in keys)
         raise UsageError(f"{folder} holds a run of other settings: {differences}. Give the same, or choose another --out DIR.")

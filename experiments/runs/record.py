@@ -14,8 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-import torch
-
 from ctrnn.storage.files import NO_LINK, PART, read_file, write_all, write_atomically
 from experiments.files import read_json, write_json
 from experiments.reports.machine import cores, facts
@@ -36,21 +34,26 @@ MACHINE = ("machine", "processor", "vectors", "torch's vectors", "cores", "compi
 class Record:
     r"""Writes the folder of a run, which this process holds; a context in which the table of metrics is open.
 
+    Args:    threads: of a run that begins; device: of torch, "cpu" or "cuda"; processes: that share each batch.
     Raises:  UsageError for threads that are no number; StoppedError for a disk that is full.
     """
 
-    def __init__(self, folder: Path, configuration: Configuration, processes: int = 1) -> None:
-        self.folder, self.configuration, self.processes = folder, configuration, processes
+    def __init__(self, folder: Path, configuration: Configuration, threads: int, device: str, processes: int = 1) -> None:
+        self.folder, self.configuration, self.device, self.processes = folder, configuration, device, processes
         self._checkpoints, self._metrics = Checkpoints(folder), folder / METRICS
         self._rows: int | None = None
         self._kept = 0  # the step of the newest checkpoint
         found = read_json(folder / CONFIG)
-        self.threads = self._threads(found or {}) or configuration.training.threads or torch.get_num_threads()
+        self.threads = self._threads(found or {}) or threads
         with self._writing():
             for left in folder.glob(f".*{PART}"):  # by a process that was killed
                 left.unlink()
             if found is None:
                 self._write_config()
+            elif configuration.extends(Configuration.from_json(found["configuration"])):  # and so has no result yet
+                (folder / RESULT).unlink(missing_ok=True)
+                longer = {"configuration": configuration.to_json(), "command": configuration.command(folder)}
+                write_json(folder / CONFIG, found | longer)
         if found is not None:
             self._compare(found)
 
@@ -92,7 +95,7 @@ class Record:
             write_json(self.folder / RESULT, result)
 
     def _write_config(self) -> None:
-        known = facts(self.configuration.training.device)
+        known = facts(self.device)
         config = {
             "configuration": self.configuration.to_json(),
             "data": self.configuration.task.fingerprint(),

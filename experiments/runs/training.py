@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ from experiments.usage import UsageError
 __all__ = ["Outcome", "Training", "evaluate", "train"]
 
 OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed", "bad_alloc")
+
+
+ONE_THREAD = 2**20  # multiplications of the largest product of a step, below which one thread makes it
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
     run = _begun(configuration, processes)
     if processes.rank:
         return _carried_out(run, folder, NoRecord(), None)
-    with held_folder(folder, configuration, resume), Record(folder, configuration, processes.size) as record:
+    about = run.threads, run.device.type, processes.size
+    with held_folder(folder, configuration, resume), Record(folder, configuration, *about) as record:
         return _carried_out(run, folder, record, progress)
 
 
@@ -87,7 +92,7 @@ def _begun(configuration: Configuration, processes: Processes = ALONE) -> Traini
 
 def _carried_out(run: Training, folder: Path, record: Record | NoRecord, progress: Progress | None) -> Outcome:
     processes = run.processes
-    with _torch_defaults(record.threads or run.settings.threads or torch.get_num_threads(), torch.float32):
+    with _torch_defaults(record.threads or run.threads, torch.float32):
         begin = record.restore() or (run.state() if processes.size > 1 else None)
         run.load(processes.from_first(begin), folder)
         run.run(record, progress)
@@ -173,13 +178,18 @@ class Training(Loop):
         self.keep_by, self.checkpoint_every = settings.keep_by, settings.checkpoint_every
         if self.keep_by not in task.measured:
             raise UsageError(f"keep_by is {self.keep_by!r}, and this task measures {', '.join(task.measured)}.")
+        smoothed: dict[str, Any] = {"label_smoothing": settings.label_smoothing} if settings.label_smoothing else {}
+        if not smoothed.keys() <= signature(task.loss).parameters.keys():
+            raise UsageError(f"label_smoothing is for tasks whose loss is that of classes; {type(task).__name__} has another.")
+        self.loss = partial(task.loss, **smoothed)
         self.batch_at = batch_at or partial(_batch, task, settings)
         self.waited = torch.zeros(processes.size, dtype=torch.float64)  # seconds, of each process for the slowest in each step
         self.device = _device(settings, processes)
         self.model = model.to(self.device)
         self.watch = getattr(self.model.rnn, "watch", None)
         self.parameters = _learned(self.model, settings.frozen)
-        self.rate = settings.rate  # of the next step
+        self.threads = settings.threads or _threads(self.parameters, settings.batch)
+        self.rate = settings.rate  # at which a plateau is, before the factor of the step
         self.optimizer = _optimizer(settings, self.parameters)
         self.kept: dict[str, Tensor] | None = None  # weights at the best evaluation, where these are to be kept
         self.engines: list[str] = []  # of the steps taken, on which bits depend
@@ -200,7 +210,7 @@ class Training(Loop):
         self.optimizer.zero_grad()
         try:
             with _failures_explained(self.step + 1):
-                loss = self._backward(self.batch_at(self.step).to(self.device))
+                loss = self._backward([self.batch_at(k).to(self.device) for k in self._batches()])
         except StoppedError as stopped:
             error = stopped
         waited, largest = self.processes.agree(error, begun, self.step + 1, self.largest_g_dt())
@@ -212,31 +222,35 @@ class Training(Loop):
         _refuse_non_finite(self.step + 1, loss=loss.item(), gradient=norm.item())
         if self.settings.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
-        if self.settings.schedule == "halved-twice":
-            quarter = 4 * self.step // self.settings.steps
-            self.rate = self.settings.rate / (1, 1, 2, 4)[quarter]
+        rate = self.rate * _factor(self.settings, self.step)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate
+            group["lr"] = rate
         self.optimizer.step()
         if engine := self.model.rnn.stats.get("engine"):  # none where nothing of this share counts
             self.note_engine(engine)
-        return {"rate": self.rate, "loss": loss.item(), "gradient_norm": norm.item()}
+        return {"rate": rate, "loss": loss.item(), "gradient_norm": norm.item()}
 
-    def _backward(self, batch: Batch) -> Tensor:
-        """Compute the loss of this process's share of a batch, by what counts in it, and its gradients."""
-        task, part, share = self.task, batch, 1.0
-        noise = _noise(self.model, batch.size, self.settings.seed, "train", self.step)
-        if self.processes.size > 1:
-            mine = self.processes.share(batch.size)
-            part, noise = task.part(batch, mine), {name: keys[mine] for name, keys in noise.items()}
-            share = task.weight(part) / task.weight(batch)
+    def _batches(self) -> range:
+        """Return the numbers of the batches of the next step."""
+        count = self.settings.accumulate
+        return range(self.step * count, (self.step + 1) * count)
+
+    def _backward(self, batches: Sequence[Batch]) -> Tensor:
+        """Compute the loss of this process's share of a step's batches, by what counts in them, and its gradients."""
+        task, total = self.task, torch.zeros((), device=self.device)
+        whole = sum(map(task.weight, batches))
         self._count_calls()
-        if not share:
-            return torch.zeros(())
-        loss = task.loss(self.model(part.xs, part.ts, part.lengths, **noise), part)
-        loss = loss * share if share < 1 else loss
-        loss.backward()
-        return loss
+        for k, batch in zip(self._batches(), batches, strict=True):
+            part, noise = batch, _noise(self.model, batch.size, self.settings.seed, "train", k)
+            if self.processes.size > 1:
+                mine = self.processes.share(batch.size)
+                part, noise = task.part(batch, mine), {name: keys[mine] for name, keys in noise.items()}
+            if share := task.weight(part) / whole:
+                loss = self.loss(self.model(part.xs, part.ts, part.lengths, **noise), part)
+                loss = loss * share if share < 1 else loss
+                loss.backward()
+                total = total + loss.detach()
+        return total
 
     def note_engine(self, engine: str) -> None:
         """Record the engine of a step, and print where a run goes on by another one."""
@@ -309,7 +323,8 @@ class Training(Loop):
             self.model.load_state_dict(state["model"])
             self.kept = state.get("kept")
             self.optimizer.load_state_dict(state["optimizer"])
-            self.rate = state["schedule"]["rate"]
+            if self.settings.schedule == "plateau":
+                self.rate = state["schedule"]["rate"]
         if self.watch is not None:
             self.watch.largest = state.get("largest_g_dt")
             for name in LOOKED_AT & state.get("looked_at", {}).keys():  # not there in the first checkpoints of all
@@ -319,6 +334,8 @@ class Training(Loop):
 
 def _device(settings: TrainingSettings, processes: Processes) -> torch.device:
     """Return the device of model and batches. Raises: UsageError where there is none, and for several processes on it."""
+    if settings.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() and processes.size == 1 else "cpu")
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("device is cuda, and torch finds no GPU here; leave it out to train on the CPU.")
     if settings.device != "cpu" and processes.size > 1:
@@ -366,7 +383,32 @@ def _learned(model: nn.Module, frozen: str) -> list[nn.Parameter]:
 def _optimizer(settings: TrainingSettings, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
     if settings.optimizer == "adam":
         return torch.optim.Adam(parameters, settings.rate)
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(parameters, settings.rate, momentum=0.9)
+    if settings.optimizer == "adamw":
+        matrices = [parameter for parameter in parameters if parameter.dim() > 1]
+        others = [parameter for parameter in parameters if parameter.dim() <= 1]
+        groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        return torch.optim.AdamW([group for group in groups if group["params"]], settings.rate)
     return torch.optim.RMSprop(parameters, settings.rate, alpha=0.9)
+
+
+def _threads(parameters: Sequence[nn.Parameter], batch: int) -> int:
+    """Return as many threads as torch takes, or 1 where products are so small that handing them out costs more than they do.
+
+    It is a function of sizes, and not of how long steps take here, for the same run is to give the same bits again.
+    """
+    return 1 if batch * max(parameter.numel() for parameter in parameters) < ONE_THREAD else torch.get_num_threads()
+
+
+def _factor(settings: TrainingSettings, step: int) -> float:
+    """Return what the schedule makes of the rate at a step, counted from 0."""
+    rising = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
+    if settings.schedule == "halved-twice":
+        return rising / (1, 1, 2, 4)[4 * step // settings.steps]
+    if settings.schedule == "cosine" and step >= settings.warmup:
+        return (1 + math.cos(math.pi * (step - settings.warmup) / (settings.steps - settings.warmup))) / 2
+    return rising
 
 
 def _completed(configuration: Configuration, folder: Path) -> Outcome | None:

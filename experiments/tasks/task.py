@@ -185,9 +185,10 @@ class ClassAtEverySample(Task):
     def part(self, batch: Batch, sequences: slice) -> Batch:
         return self._part(batch, sequences, batch.targets[:, sequences])
 
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        scores = self._checked(outputs, batch)
-        return self._mean(nn.functional.cross_entropy(scores.movedim(-1, 1), batch.targets, reduction="none"), batch)
+    def loss(self, outputs: Tensor, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        scores = self._checked(outputs, batch).movedim(-1, 1)
+        losses = nn.functional.cross_entropy(scores, batch.targets, reduction="none", label_smoothing=label_smoothing)
+        return self._mean(losses, batch)
 
     @torch.no_grad()
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
@@ -203,8 +204,10 @@ class ClassOfTheSequence(Task):
 
     measured: ClassVar[Sequence[str]] = ("loss", "accuracy")
 
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return nn.functional.cross_entropy(batch.last(self._checked(outputs, batch)), batch.targets)
+    def loss(self, outputs: Tensor, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        return nn.functional.cross_entropy(
+            batch.last(self._checked(outputs, batch)), batch.targets, label_smoothing=label_smoothing
+        )
 
     @torch.no_grad()
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from experiments.models.fields import FIELDS, JUMPS, FieldSettings, built_field
 from experiments.models.integrators import INTEGRATORS, IntegratorSettings
 from experiments.runs.configuration import Configuration, TrainingSettings, configuration, configuration_from_words
-from experiments.settings import assignments, setting_types, settings_from, words_of
+from experiments.settings import assignments, described, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError
 
@@ -194,3 +194,31 @@ def test_every_setting_has_one_key_and_is_on_the_page():
     keys = [key for kind in KINDS for key in setting_types(kind)]
     missing = [name for name in keys if not re.search(rf"[ ,|]{name}[ ,:;]", page)]
     assert not missing, "say in docs/training.md what these are"
+    # And the help has words for every one, of tasks too.
+    assert [line for kind in (*map(task_named, TASKS), *KINDS) for line in described(kind) if len(line.split()) < 2] == []
+
+
+def test_a_line_of_the_help_has_the_key_the_default_and_the_words(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+    @dataclasses.dataclass(frozen=True)
+    class Base:
+        """Has a size.
+
+        Args:    size, width: in units; of
+                 two axes.
+        Raises:  ValueError: never.
+        """
+
+        size: int = 3
+        width: float | None = None
+
+    @dataclasses.dataclass(frozen=True)
+    class Kind(Base):
+        """Has more. Args:    name: of it; width: its own."""
+
+        name: str = "a"
+
+    assert [" ".join(line.split()) for line in described(Kind)] == [
+        "size=3 in units; of two axes", "width=none its own", "name=a of it",
+    ]  # fmt: skip

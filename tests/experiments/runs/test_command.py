@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from experiments.__main__ import main
-from experiments.runs import training
+from experiments.runs import command, training
 from experiments.runs.checkpoints import read_state
 from experiments.runs.training import train
 
@@ -70,6 +70,37 @@ def test_settings_that_nothing_reads_are_told_where_no_run_of_a_sweep_reads_them
     said = capsys.readouterr().err
     assert "`rtol` = 0.1 changes nothing here; it is for the integrator exact." in said
     assert said.count("changes nothing") == 1  # chrono reads t_max, and alpha is as it would be
+
+
+def test_where_no_terminal_is_a_line_now_and_then_says_where_the_run_is(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "BETWEEN_LINES", 0.0)
+    assert main(typed(tmp_path)) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 8
+    assert lines[-1].startswith("step 8 of 8: loss ")
+    assert lines[-1].endswith("about 0 s left")
+
+
+def test_lr_is_the_rate_also_in_a_sweep_and_auto_is_the_cpu_where_there_is_no_gpu(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(typed(tmp_path, "--set", "lr=0.1,0.2", "steps=1", "--device", "auto", settings=SETTINGS[:-4])) == 0
+    for value in (0.1, 0.2):
+        config = json.loads((tmp_path / f"rate-{value}" / "config.json").read_text())
+        assert config["configuration"]["training"]["rate"] == value
+        assert config["configuration"]["training"]["device"] == "auto"
+        assert "device" not in config["machine"]
+        assert config["threads"] == 1  # none was given, and the model is small
+    assert main(typed(tmp_path, "--set", "lr=0.1", "rate=0.1")) == 2
+    assert "lr is another word for rate, and both are given" in capsys.readouterr().err
+
+
+def test_help_lists_the_settings_of_every_run_and_of_a_task_that_is_named(capsys):
+    for words, settings in ((["train", "--help"], ["rate=0.001", "rtol=0.001", "hidden=64"]), ([*WORDS, "--help"], ["warp=1"])):
+        assert main(words) == 0
+        said = capsys.readouterr().out.split()
+        assert set(settings) <= set(said)
+    assert main(["train", "--task", "recal", "--help"]) == 2
+    assert "did you mean 'recall'?" in capsys.readouterr().err
 
 
 def test_config_json_says_what_and_where(tmp_path):

@@ -61,7 +61,7 @@ def test_a_sequence_has_the_same_noise_in_a_share_as_in_the_batch():
 
     def gradients(processes):
         run = Training(chosen.untrained_model(), chosen.task, chosen.training, processes)
-        run._backward(batch)
+        run._backward([batch])
         return torch.cat([weight.grad.flatten() for weight in run.parameters])
 
     shares = gradients(Processes(0, 2)) + gradients(Processes(1, 2))

@@ -35,6 +35,7 @@ from experiments.runs.training import Training, _batch, _noise, evaluate, train
 from experiments.seeds import generator
 from experiments.studies.folder import keep
 from experiments.studies.study import Measured, Run
+from experiments.tasks.task import Batch, ClassAtEverySample, ClassOfTheSequence
 from experiments.tasks.warps.recall import Recall
 from experiments.usage import UsageError
 
@@ -88,7 +89,7 @@ CONFIGURATIONS = {
     "plateau": small("schedule=plateau", "evaluate_every=2", "rate=1"),
     "adam": small("optimizer=adam", "clip=0.1"),
     "best": small("keep=best", "evaluate_every=3", "rate=0.3", "seed=1"),
-    "set": small("batches=4"),
+    "set": small("batches=4", "accumulate=2", "optimizer=adamw", "weight_decay=0.1", "warmup=5"),
     "exact": small(integrator="exact"),
     "variable": small("warping=variable", "padded=true", field="lstm"),
     "adding": small("T=8", task="adding", field="leaky", integrator="exponential-euler"),
@@ -113,6 +114,91 @@ def test_an_interrupted_run_ends_on_the_bits_of_one_that_was_not(name, tmp_path)
     train(configuration, tmp_path / "parts")
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
     assert [row["step"] for row in table(tmp_path / "parts")] == [str(step) for step in range(1, 13)]
+
+
+@pytest.mark.parametrize("name", ["plateau", "best", "set", "noise"])
+def test_a_run_that_is_extended_ends_on_the_bits_of_one_that_was_as_long_from_the_start(name, tmp_path):
+    shorter = CONFIGURATIONS[name]
+    longer = replace(shorter, training=replace(shorter.training, steps=20))
+    train(longer, tmp_path / "whole")
+    train(shorter, tmp_path / "parts")
+    with pytest.raises(KilledError):
+        train(longer, tmp_path / "parts", progress=killed_at(17))
+    assert read_result(tmp_path / "parts") is None  # that of 12 steps is not one of 20
+    train(longer, tmp_path / "parts")
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    with pytest.raises(UsageError, match=r"steps \(20 there, 12 here\)"):
+        train(shorter, tmp_path / "parts")
+
+
+def test_more_patience_goes_on_and_schedules_that_know_the_end_do_not(tmp_path):
+    impatient = replace(STANDING, training=replace(STANDING.training, patience=2))
+    assert train(impatient, tmp_path / "run").steps == 6  # the first of three evaluations is the best
+    more = replace(STANDING, training=replace(STANDING.training, patience=3, steps=30))
+    train(more, tmp_path / "run")
+    train(more, tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+    for schedule in ("cosine", "halved-twice"):
+        train(small(f"schedule={schedule}"), tmp_path / schedule)
+        with pytest.raises(UsageError, match="has other rates from its start"):
+            train(small(f"schedule={schedule}", "steps=20"), tmp_path / schedule)
+        assert read_result(tmp_path / schedule)["steps"] == 12
+
+
+def weights_after(*settings):
+    """The weights before training, after a step, and the gradients of the batches that it read."""
+    configuration = small("steps=1", "rate=0.01", "seed=3", *settings)
+    torch.set_default_dtype(torch.float32)
+    before, task = configuration.untrained_model(), configuration.task
+    run = Training(configuration.untrained_model(), task, configuration.training)
+    run.learn()
+    gradients = []
+    for k in range(configuration.training.accumulate):
+        batch = task.batch(4, generator(3, "batch", k))
+        gradients.append(torch.autograd.grad(task.loss(before(batch.xs), batch), list(before.parameters())))
+    return zip(before.parameters(), run.model.parameters(), *gradients, strict=True)
+
+
+def test_a_step_of_sgd_goes_down_the_mean_gradient_of_the_batches_that_it_accumulates():
+    for before, after, *slopes in weights_after("optimizer=sgd", "accumulate=3"):
+        assert len(slopes) == 3
+        assert_close(after, before - 0.01 * sum(slopes) / 3, rtol=0, atol=1e-6)  # float32
+
+
+def test_adamw_shrinks_matrices_and_lets_biases_and_rates_be():
+    for before, after, slope in weights_after("optimizer=adamw", "weight_decay=2"):
+        shrunk = before * (1 - 0.01 * 2) if before.dim() > 1 else before
+        assert_close(after, shrunk - 0.01 * slope / (slope.abs() + 1e-8), rtol=0, atol=2e-5)  # the first step of Adam
+
+
+def test_the_rate_rises_and_then_follows_half_a_cosine(tmp_path):
+    train(small("schedule=cosine", "warmup=4", "rate=0.8"), tmp_path)
+    rates = [float(row["rate"]) for row in table(tmp_path)]
+    assert rates == pytest.approx([0.2, 0.4, 0.6, 0.8, *(0.4 * (1 + math.cos(math.pi * k / 8)) for k in range(8))])
+
+
+@pytest.mark.parametrize("kind", [ClassAtEverySample, ClassOfTheSequence])
+def test_smoothed_labels_give_all_classes_a_share(kind):
+    class Asked(kind):
+        input_size = output_size = 3
+        drawn = None
+
+    outputs = torch.randn(6, 4, 3)
+    targets = torch.randint(3, (6, 4) if kind is ClassAtEverySample else (4,))
+    batch = Batch(torch.zeros(6, 4, 3), targets, lengths=torch.tensor([6, 1, 3, 2]))
+    every = -(outputs if kind is ClassAtEverySample else batch.last(outputs)).log_softmax(-1)
+    right = every.gather(-1, targets[..., None])[..., 0]
+    expected = (0.7 * right + 0.3 * every.mean(-1)).mean()
+    assert_close(Asked().loss(outputs, batch, label_smoothing=0.3), expected)
+
+
+def test_smoothing_is_for_classes_and_reaches_the_loss():
+    adding = small("T=8", "label_smoothing=0.1", task="adding", field="leaky")
+    with pytest.raises(UsageError, match="label_smoothing is for tasks whose loss is that of classes"):
+        Training(adding.untrained_model(), adding.task, adding.training)
+    plain, smoothed = (small("steps=1", f"label_smoothing={share}", "optimizer=sgd") for share in (0, 0.5))
+    losses = [Training(each.untrained_model(), each.task, each.training).learn()["loss"] for each in (plain, smoothed)]
+    assert losses[0] != losses[1]
 
 
 def test_rmsprop_is_the_papers(tmp_path):
