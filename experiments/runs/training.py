@@ -181,7 +181,7 @@ class Training(Loop):
         smoothed: dict[str, Any] = {"label_smoothing": settings.label_smoothing} if settings.label_smoothing else {}
         if not smoothed.keys() <= signature(task.loss).parameters.keys():
             raise UsageError(f"label_smoothing is for tasks whose loss is that of classes; {type(task).__name__} has another.")
-        self.loss = partial(task.loss, **smoothed)
+        self.loss: Callable[[Tensor, Batch], Tensor] = partial(task.loss, **smoothed)
         self.batch_at = batch_at or partial(_batch, task, settings)
         self.waited = torch.zeros(processes.size, dtype=torch.float64)  # seconds, of each process for the slowest in each step
         self.device = _device(settings, processes)
