@@ -182,6 +182,7 @@ def train(
     set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")] = (),
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     device: Annotated[str | None, tyro.conf.arg(metavar="DEVICE", help_behavior_hint="(default: cpu)")] = None,
+    look: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     plugin: studies.Plugin = (),
 ) -> int:
     """Train a field under an integrator on a task; the run is a folder, and goes on from where it was.
@@ -195,13 +196,14 @@ def train(
             Several values, seed=0,1,2, are as many runs, each in a folder of its own in DIR.
         resume: Go on with the run in DIR, from nothing if there is none; with more steps or patience it gets longer.
         device: cpu, cuda, or auto: the GPU where there is one. The same as --set device=DEVICE.
+        look: Train nothing, and say what was understood of your own data (--task csv): sequences, times, what is missing.
         plugin: A file of yours with tasks or fields; it is run.
     """
     use(plugin)
     from experiments.runs.command import run  # noqa: PLC0415
 
     words = [word for words in set for word in words] + ([] if device is None else [f"device={device}"])
-    return DONE if run(task, field, integrator, words, out, resume) else FAILED
+    return DONE if run(task, field, integrator, words, out, resume, look) else FAILED
 
 
 def bench(

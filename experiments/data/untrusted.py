@@ -18,6 +18,7 @@ import numpy as np
 from experiments.usage import UsageError
 
 __all__ = [
+    "OPENED",
     "check_file",
     "check_two_splits",
     "lines",

@@ -32,12 +32,21 @@ MOST = 1000
 BETWEEN_LINES = 30.0  # seconds, where no terminal shows a bar
 
 
-def run(task: str, field: str, integrator: str, words: Sequence[str], folder: Path, resume: bool) -> bool:
-    """Train all of them, one after another; whether all were finished. Raises: UsageError before the first, for any of them."""
+def run(task: str, field: str, integrator: str, words: Sequence[str], folder: Path, resume: bool, look: bool = False) -> bool:
+    """Train all of them, one after another, or say what the first will read; return whether all were finished.
+
+    Raises:  UsageError before the first, for any of them.
+    """
     runs = [(name, configuration_from_words(task, field, integrator, each)) for name, each in swept(task, words)]
     if len(runs) > 1:
         steps = " or ".join(map(str, sorted({configuration.training.steps for _, configuration in runs})))
         print(f"{len(runs)} runs of {steps} steps, one after another, in {folder}.", file=sys.stderr)
+    looked = runs[0][1].task.look()
+    if look:
+        print(looked)
+        return True
+    if looked:
+        print(looked, file=sys.stderr)
     for sentence in runs[0][1].without_effect():
         if all(sentence in configuration.without_effect() for _, configuration in runs):
             print(f"ctrnn train: {sentence}", file=sys.stderr)
@@ -119,8 +128,8 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool) -> bool:
     if outcome.already:
         print(f"{folder} is finished; nothing was left to do.")
     measures = ", ".join(f"{name} {value:.4g}" for name, value in outcome.measures.items())
-    without = configuration.task.baselines().get("memoryless")
-    beside = "" if without is None else f" (memoryless {without:.4g})"
+    guesses = ", ".join(f"{name} {loss:.4g}" for name, loss in configuration.task.baselines().items())
+    beside = f" ({guesses})" if guesses else ""
     what = f"{configuration.task_name}, {configuration.field} under {configuration.integrator}"
     print(f"{what}, {outcome.steps} steps in {outcome.seconds:.1f} s: test {measures}{beside}", flush=True)
     if outcome.far_worse:

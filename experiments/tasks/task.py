@@ -146,6 +146,10 @@ class Task(Checked, ABC):
         """Return a digest of the files that the task reads, by which other data are noticed; None where it reads none."""
         return None
 
+    def look(self) -> str:
+        """Return in words what a run will read, where a user's own data are read; lines without an end, or ""."""
+        return ""
+
     def target_counts(self) -> dict[str, baselines.TargetCounts]:
         """Return, for classes, name of a predictor -> how often each target goes with what it sees; {} where none is known."""
         return {}

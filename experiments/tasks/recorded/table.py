@@ -1,0 +1,372 @@
+r"""Predicts a class, numbers, or what comes next, from a table of one's own: a row a sample, a column a variable.
+
+    x_k    columns, standardized by "train", words as one number each; 0 where missing, and then for each whether it was seen
+    y      the target: of the sequence, where it is the same in all of its rows; of every sample; or the values at k + 1
+
+A target that is missing asks for nothing. Numbers are asked for in units of their standard deviation in "train".
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from ctrnn import checks
+from experiments.data.mapped import digest_of
+from experiments.data.table import NO_CLASS, a_word, features, in_order, read_table, target_of
+from experiments.data.untrusted import quoted
+from experiments.seeds import generator as generator_of
+from experiments.settings import Count
+from experiments.tasks.baselines import TargetCounts
+from experiments.tasks.task import SPLITS, Batch, Task, check_split
+from experiments.usage import UsageError, nearest
+
+__all__ = ["Table"]
+
+ASKED = {"class": "the class", "number": "the number", "next": "the next value"}
+MOST_CLASSES = 20  # of whole numbers, that are classes if nothing else is said
+FEWEST = 5  # sequences of which each part gets one
+SHARES = (0.7, 0.15, 0.15)  # of train, validation and test
+
+
+@dataclass(frozen=True)
+class Table(Task):
+    r"""Predict columns of a table.
+
+    Args:    data: FILE.csv, .tsv, .npz or .parquet, a column a variable and a row a sample; sequence: the column that says which
+             rows belong together, "" where all do; time: the column of stamps, numbers or dates, "" for rows that are one apart;
+             inputs: columns that a model sees, () for all that are not named otherwise; target: columns to predict, one if it
+             is a class; predict: "class", "number", "next" for the target's values at the next row, or "" for what the target
+             looks like, and for the next inputs where there is none; split: "sequence", each sequence as a whole in one part,
+             "time", first, middle and last rows of each, "" for the first of these where there are five sequences, or a column
+             that says train, validation or test; length: rows after which a sequence is cut, where a prediction is asked for at
+             every row; unit: of time that is 1 for the model, 0 for the median time between rows.
+    Raises:  UsageError for a file that cannot be read or has no such columns, when it is first needed; ValueError for settings
+             that nothing reads together. A file is read once in a process.
+    """
+
+    data: str = ""
+    sequence: str = ""
+    time: str = ""
+    inputs: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    predict: Literal["", "class", "number", "next"] = ""
+    split: str = ""
+    length: Count = 200
+    unit: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.data, str) or not self.data:
+            raise ValueError(f"`data` must name a file, a table with a row a sample and a column a variable, got {self.data!r}.")
+        if not 0 <= self.unit < np.inf:
+            raise ValueError(f"`unit` must be a time above 0, or 0 for the median time between rows, got {self.unit:g}.")
+        if self.unit and not self.time:
+            raise ValueError("`unit` is for stamps, and `time` names no column of them.")
+        if self.predict in ("class", "number") and not self.target:
+            raise ValueError(f"`predict` is {self.predict}, and `target` names no column.")
+        if self.predict == "class" and len(self.target) > 1:
+            raise ValueError(f"`target` must be one column where it is a class, got {', '.join(self.target)}.")
+
+    @property
+    def input_size(self) -> int:
+        return _read(self).features * (2 if self.masked else 1)
+
+    @property
+    def output_size(self) -> int:
+        found = _read(self)
+        return len(found.classes) or len(found.targets)
+
+    @property
+    def masked(self) -> bool:  # type: ignore[override]
+        """Whether a sample is [values, 1 where seen, else 0]: where anything is missing."""
+        return _read(self).masked
+
+    @property
+    def measured(self) -> Sequence[str]:  # type: ignore[override]
+        found = _read(self)
+        return ("loss", "accuracy") if found.classes else ("loss", "mean_error") if len(found.targets) == 1 else ("loss",)
+
+    def fingerprint(self) -> str:
+        _read(self)  # what is wrong is told before a run begins
+        return hashlib.sha256(f"csv {digest_of(Path(self.data))}".encode()).hexdigest()
+
+    def look(self) -> str:
+        return _read(self).words
+
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
+        return self.batch_of(split, torch.randint(len(_read(self).parts[split]), (size,), generator=generator))
+
+    def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
+        """Yield the split in order, each sequence once, at most so many; `seed` changes nothing."""
+        check_split(split)
+        count = min(checks.positive_size("sequences", sequences), len(_read(self).parts[split]))
+        for which in torch.arange(count).split(checks.positive_size("size", size)):
+            yield self.batch_of(split, which)
+
+    def batch_of(self, split: str, which: Tensor) -> Batch:
+        """Make a batch of these sequences of a split, by their places in it."""
+        found = _read(self)
+        some = [found.parts[split][k] for k in which.tolist()]
+        values = pad_sequence([one.xs for one in some], padding_value=torch.nan).to(torch.get_default_dtype())
+        xs = torch.cat([values.nan_to_num(0.0), (~values.isnan()).to(values)], -1) if found.masked else values.nan_to_num(0.0)
+        if found.at_the_end:
+            targets = torch.stack([one.target for one in some])
+        else:
+            targets = pad_sequence([one.target for one in some], padding_value=NO_CLASS if found.classes else torch.nan)
+        ts = pad_sequence([one.ts for one in some]) if self.time else None
+        lengths = torch.tensor([len(one.xs) for one in some])
+        return Batch(xs, targets if found.classes else targets.to(xs), ts=ts, lengths=lengths)
+
+    def part(self, batch: Batch, sequences: slice) -> Batch:
+        at_the_end = _read(self).at_the_end
+        return self._part(batch, sequences, batch.targets[sequences] if at_the_end else batch.targets[:, sequences])
+
+    def loss(self, outputs: Tensor, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        found, asked = _read(self), self._asked(outputs, batch)
+        if found.classes:
+            targets = batch.targets.flatten()
+            return nn.functional.cross_entropy(
+                asked.flatten(0, -2), targets, ignore_index=NO_CLASS, label_smoothing=label_smoothing
+            )
+        if label_smoothing:
+            raise UsageError("label_smoothing is for classes, and the target is a number.")
+        return self._errors(asked, batch).square().mean()
+
+    @torch.no_grad()
+    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
+        found, asked, loss = _read(self), self._asked(outputs, batch), float(self.loss(outputs, batch))
+        if found.classes:
+            seen = batch.targets != NO_CLASS
+            return {"loss": loss, "accuracy": float((asked.argmax(-1) == batch.targets)[seen].to(outputs.dtype).mean())}
+        if len(found.targets) > 1:
+            return {"loss": loss}
+        return {"loss": loss, "mean_error": found.deviations[0] * float(self._errors(asked, batch).abs().mean())}
+
+    def weight(self, batch: Batch) -> float:
+        return float((batch.targets != NO_CLASS if _read(self).classes else ~batch.targets.isnan()).sum())
+
+    def _asked(self, outputs: Tensor, batch: Batch) -> Tensor:
+        outputs = self._checked(outputs, batch)
+        return batch.last(outputs) if _read(self).at_the_end else outputs
+
+    @staticmethod
+    def _errors(asked: Tensor, batch: Batch) -> Tensor:
+        seen = ~batch.targets.isnan()  # chosen first: the gradient of what is left out would be nan
+        return asked[seen] - batch.targets[seen]
+
+    def target_counts(self) -> dict[str, TargetCounts]:
+        found = _read(self)
+        if not found.classes:
+            return {}
+        return {"blind": [_counted(found.parts["train"], len(found.classes))]}
+
+    def baselines(self) -> dict[str, float]:
+        """Return what always saying the mean of "train" loses on "test", and, of the next values, saying the last ones again."""
+        found = _read(self)
+        if found.classes:
+            return super().baselines()
+        test = found.parts["test"]
+        targets = torch.cat([one.target.reshape(-1, len(found.targets)) for one in test])
+        known = {"blind": float(targets[~targets.isnan()].square().mean())}
+        before = [one.before for one in test if one.before is not None]
+        if before:
+            known["last value"] = float((torch.cat(before) - targets).square().nanmean())
+        return known
+
+
+@dataclass(frozen=True, eq=False)
+class _Sequence:
+    """Holds stamps (n,), values (n, features), nan where missing, and the target, of the whole or (n,) or (n, numbers); of what
+    comes next, its values that were seen last."""
+
+    ts: Tensor
+    xs: Tensor
+    target: Tensor
+    before: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Holds what a table was read as."""
+
+    parts: dict[str, list[_Sequence]]
+    features: int
+    masked: bool
+    classes: tuple[str, ...]
+    targets: tuple[str, ...]
+    deviations: list[float]
+    at_the_end: bool
+    words: str
+
+
+@functools.cache
+def _read(task: Table) -> _Found:
+    """Read and split the table, and say in words what was understood."""
+    path = Path(task.data)
+    frame = read_table(path)
+    inputs, targets, predict = _asked_for(task, frame)
+    rows, times, about_times = in_order(frame, task.sequence, task.time, task.unit, path)
+    at_the_end = predict != "next" and len(rows) > 1 and all(frame[name].iloc[k].nunique() <= 1 for k in rows for name in targets)
+    places, about_split = _split(task, frame, rows, targets[0] if at_the_end and predict == "class" else "", at_the_end)
+    train = np.concatenate([rows[k][span] for split, k, span in places if split == "train"])
+    xs, about_inputs = features(frame, inputs, train, path)
+    classes, ys, scales = target_of(frame, targets, predict, train, path)
+
+    parts: dict[str, list[_Sequence]] = {}
+    for split in SPLITS:
+        here = [rows[k][span] for part, k, span in places if part == split]
+        parts[split] = [piece for k in here for piece in _pieces(xs[k], ys[k], times[k], at_the_end, predict, task.length)]
+        if not parts[split]:
+            raise UsageError(f"{path}: no sequence with a target is in {split}; {about_split}.")
+    masked = any(bool(one.xs.isnan().any()) for split in SPLITS for one in parts[split])
+    of = "of each sequence" if at_the_end else "at every row"
+    pieces = "" if at_the_end else f", in pieces of at most {task.length} rows"
+    words = [
+        f"{path.name}: {len(frame):,} rows, {len(rows):,} sequence(s) of {_span([len(k) for k in rows])} rows",
+        about_times,
+        *about_inputs,
+        f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts['train'])}",
+        f"{about_split}{pieces}: {', '.join(f'{len(parts[split])} {split}' for split in SPLITS)}",
+    ]
+    return _Found(
+        parts, xs.shape[1], masked, classes, targets, [deviation for _, deviation in scales], at_the_end, "\n".join(words)
+    )
+
+
+def _asked_for(task: Table, frame: pd.DataFrame) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Return the columns that a model sees, those that it predicts, and whether a class, a number or what comes next."""
+    by_column = task.split not in ("", "sequence", "time")
+    named = [task.sequence, task.time, task.split if by_column else "", *task.inputs, *task.target]
+    for name in filter(None, named):
+        if name not in frame:
+            raise UsageError(f"{task.data}: there is no column {nearest(name, map(str, frame.columns))}")
+    predict = task.predict or _looks_like(frame, task.target)
+    inputs = task.inputs or tuple(
+        name for name in map(str, frame.columns) if name not in named or (predict == "next" and name in task.target)
+    )
+    numbers = {name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])}
+    targets = task.target or tuple(name for name in inputs if name in numbers)
+    if not inputs:
+        raise UsageError(f"{task.data}: no column is left for a model to see; there is {', '.join(map(str, frame.columns))}.")
+    if predict != "class" and not targets:
+        raise UsageError(f"{task.data}: there is no column of numbers to predict.")
+    if predict != "class" and (words := [name for name in targets if name not in numbers]):
+        such = quoted(a_word(frame[words[0]]))
+        raise UsageError(f"{task.data}: {words[0]} has words in it, such as {such}, and what is predicted is a number.")
+    return inputs, targets, predict
+
+
+def _pieces(
+    xs: np.ndarray, ys: np.ndarray, times: np.ndarray, at_the_end: bool, predict: str, length: int
+) -> Iterator[_Sequence]:
+    """Cut a sequence into pieces, and yield those in which something is asked for."""
+    asked = np.roll(ys, -1, 0) if predict == "next" else ys
+    if predict == "next":
+        asked[-1] = np.nan
+    seen = asked != NO_CLASS if predict == "class" else ~np.isnan(asked)
+    if at_the_end:
+        asked, length = asked[seen.reshape(len(seen), -1).all(1).argmax()], len(xs)
+    for start in range(0, len(xs), length):
+        some = slice(start, start + length)
+        if seen[some].any():
+            stamps, target = times[some] - times[start], torch.as_tensor(asked if at_the_end else asked[some])
+            before = torch.tensor(pd.DataFrame(ys[some]).ffill().to_numpy()) if predict == "next" else None
+            yield _Sequence(torch.from_numpy(stamps), torch.from_numpy(xs[some]).float(), target, before)
+
+
+def _looks_like(frame: pd.DataFrame, target: tuple[str, ...]) -> str:
+    if not target:
+        return "next"
+    column = frame[target[0]].dropna()
+    if len(target) > 1:
+        return "number"
+    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return "class"
+    return "class" if column.nunique() <= MOST_CLASSES and (column == column.round()).all() else "number"
+
+
+def _span(numbers: Sequence[float]) -> str:
+    least, most = min(numbers), max(numbers)
+    return f"{least:,.4g}" if least == most else f"{least:,.4g} to {most:,.4g}"
+
+
+Place = tuple[str, int, slice]  # the part, the number of the sequence, and which of its rows
+
+
+def _split(task: Table, frame: pd.DataFrame, rows: list[np.ndarray], label: str, whole: bool) -> tuple[list[Place], str]:
+    r"""Return which rows of which sequence are in which part, and words about it.
+
+    Args:    label: the column of a class of whole sequences, "" for none; whole: whether the target is of whole sequences.
+    """
+    way = task.split or ("sequence" if len(rows) >= FEWEST else "time")
+    if way == "time" and whole:
+        raise UsageError(
+            f"{task.data}: the target is of whole sequences, which split=time would put into every part; there are {len(rows)} "
+            f"of them, at least {FEWEST} are needed."
+        )
+    if way == "time":
+        return _by_time(rows), "split by time, the first 70 % of each sequence, then 15 % and 15 %"
+    if way == "sequence" and len(rows) < FEWEST:
+        raise UsageError(f"{task.data}: {len(rows)} sequence(s) are too few for three parts; take split=time.")
+    if way == "sequence":
+        classes = [str(frame[label].iloc[k].dropna().iloc[:1].tolist()) for k in rows] if label else [""] * len(rows)
+        return _by_sequence(classes), "split by sequence" + ", each part with its share of every class" * bool(label)
+    found = [place for k, here in enumerate(rows) for place in _as_said(task, frame[way].iloc[here], k)]
+    if missing := sorted(set(SPLITS) - {split for split, _, _ in found}):
+        raise UsageError(f"{task.data}: {way} names no row for {' and '.join(missing)}.")
+    return found, f"split by the column {way}"
+
+
+def _by_time(rows: list[np.ndarray]) -> list[Place]:
+    ends = [np.round(np.cumsum([0.0, *SHARES]) * len(here)).astype(int).tolist() for here in rows]
+    spans = [(split, k, slice(*pair)) for k, each in enumerate(ends) for split, pair in zip(SPLITS, pairwise(each), strict=True)]
+    return [(split, k, span) for split, k, span in spans if span.start < span.stop]
+
+
+def _by_sequence(classes: Sequence[str]) -> list[Place]:
+    """Deal sequences, in an order of chance within each class, to the part that has the least of its share."""
+    order = torch.randperm(len(classes), generator=generator_of(0, "csv")).tolist()
+    order.sort(key=lambda k: classes[k])
+    taken, found = [0, 0, 0], []
+    for count, k in enumerate(order, 1):
+        part = max(range(len(SPLITS)), key=lambda j: SHARES[j] * count - taken[j])
+        taken[part] += 1
+        found.append((SPLITS[part], k, slice(None)))
+    return found
+
+
+def _as_said(task: Table, column: pd.Series, number: int) -> Iterator[Place]:
+    words = column.astype(str).str.strip().str.lower().replace({"val": "validation", "valid": "validation"}).tolist()
+    if wrong := [word for word in words if word not in SPLITS]:
+        raise UsageError(f"{task.data}: {task.split} is to say train, validation or test in every row, got {quoted(wrong[0])}.")
+    changes = [place for place in range(1, len(words)) if words[place] != words[place - 1]]
+    for start, end in pairwise([0, *changes, len(words)]):
+        yield words[start], number, slice(start, end)
+
+
+def _about(
+    targets: tuple[str, ...], classes: tuple[str, ...], scales: Sequence[tuple[float, float]], train: Sequence[_Sequence]
+) -> str:
+    if not classes:
+        return ", ".join(f"{name} {mean:.4g} ± {deviation:.4g}" for name, (mean, deviation) in zip(targets, scales, strict=True))
+    counts = _counted(train, len(classes))
+    shares = [f"{name} {100 * count / sum(counts):.3g} %" for name, count in zip(classes, counts, strict=True)]
+    return f"{targets[0]}, {len(classes)} classes: {', '.join(shares[:MOST_CLASSES])}"
+
+
+def _counted(sequences: Sequence[_Sequence], classes: int) -> list[int]:
+    targets = torch.cat([one.target.flatten() for one in sequences])
+    counts: list[int] = torch.bincount(targets[targets != NO_CLASS], minlength=classes).tolist()
+    return counts

@@ -1,0 +1,249 @@
+"""Tables of one's own: what is read, how it is split and scaled, what is asked for, and what a wrong table is told."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.testing import assert_close
+
+from experiments.__main__ import main
+from experiments.tasks.recorded.table import Table
+from experiments.tasks.task import SPLITS
+from experiments.usage import UsageError
+
+ROWS = 12
+DRAW = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    torch.set_default_dtype(torch.float64)
+
+
+def frame(sequences=20, rows=ROWS):
+    """Sequences s0, s1, .. with stamps of their own, a number with gaps, words, and a class of the sequence."""
+    count = sequences * rows
+    made = pd.DataFrame(
+        {
+            "who": np.repeat([f"s{k}" for k in range(sequences)], rows),
+            "t": np.concatenate([100.0 * k + np.cumsum(DRAW.integers(1, 4, rows)) for k in range(sequences)]),
+            "x": DRAW.normal(5, 3, count),
+            "kind": DRAW.choice(["red", "blue", "green"], count),
+            "label": np.repeat(["b" if k % 4 else "a" for k in range(sequences)], rows),
+        }
+    )
+    made.loc[made.index % 7 == 3, "x"] = np.nan
+    return made
+
+
+def written(made, folder, name="table.csv", **how):
+    made.to_csv(folder / name, index=False, **how)
+    return str(folder / name)
+
+
+def whole(task, split):
+    (batch,) = task.evaluation(split, 10**6, 10**6, 0)
+    return batch
+
+
+def test_a_batch_has_the_values_of_the_table_in_units_of_the_training_part(tmp_path):
+    made = frame()
+    shuffled = made.sample(frac=1, random_state=0)
+    task = Table(data=written(shuffled, tmp_path), sequence="who", time="t", target=("label",))
+    unit = made.groupby("who").t.diff().median()
+    by_class = {}
+    for split in SPLITS:
+        batch = whole(task, split)
+        assert batch.lengths.tolist() == [ROWS] * batch.size
+        for k in range(batch.size):
+            # The sequence is known by its differences of time and its words.
+            words = [["blue", "green", "red"][one] for one in batch.xs[:, k, 1:4].argmax(-1)]
+            (who,) = [name for name, rows in made.groupby("who") if rows.kind.tolist() == words]
+            rows = made[made.who == who]
+            assert_close(batch.ts[:, k], torch.tensor(((rows.t - rows.t.iloc[0]) / unit).to_numpy()))
+            assert ["a", "b"][batch.targets[k]] == rows.label.iloc[0]
+            by_class.setdefault(who, []).append((split, rows.label.iloc[0]))
+            seen = torch.tensor(rows.x.notna().to_numpy())
+            assert torch.equal(batch.xs[:, k, 4].bool(), seen)
+            assert torch.equal(batch.xs[:, k, 5:], torch.ones(ROWS, 3))
+            assert (batch.xs[~seen, k, 0] == 0).all()
+    assert sorted(map(len, by_class.values())) == [1] * 20  # each sequence is in one part
+    assert [sum(split == part for ((split, _),) in by_class.values()) for part in SPLITS] == [14, 3, 3]
+    assert {label for ((split, label),) in by_class.values() if split == "test"} == {"a", "b"}
+    train = made[made.who.isin([who for who, ((split, _),) in by_class.items() if split == "train"])]
+    batch = whole(task, "train")
+    values = batch.xs[..., 0][batch.xs[..., 4].bool()]
+    expected = ((train.x - train.x.mean()) / train.x.std(ddof=0)).dropna()
+    assert_close(values.sort().values, torch.tensor(np.sort(expected)), rtol=1e-6, atol=1e-6)  # kept in float32
+
+
+def test_what_comes_next_is_asked_for_in_pieces_of_each_part(tmp_path):
+    made = frame(sequences=1, rows=100)[["t", "x"]]
+    task = Table(data=written(made, tmp_path), time="t", length=30)
+    parts = {"train": (0, 70), "validation": (70, 85), "test": (85, 100)}
+    mean, deviation = made.x[:70].mean(), made.x[:70].std(ddof=0)
+    for split, (start, stop) in parts.items():
+        batch = whole(task, split)
+        assert batch.lengths.tolist() == [min(30, stop - k) for k in range(start, stop, 30)]
+        own = torch.tensor(((made.x[start:stop] - mean) / deviation).to_numpy())
+        following = torch.cat([own[1:], torch.tensor([math.nan])])  # of another part nothing is known
+        found = torch.cat([batch.targets[:n, k, 0] for k, n in enumerate(batch.lengths)])
+        assert_close(found, following, equal_nan=True, rtol=1e-6, atol=1e-6)
+        inputs = torch.cat([batch.xs[:n, k, 0] for k, n in enumerate(batch.lengths)])
+        assert_close(inputs, own.nan_to_num(0.0), rtol=1e-6, atol=1e-6)
+    outputs = torch.randn(*whole(task, "test").targets.shape, requires_grad=True)
+    errors = (outputs - whole(task, "test").targets).detach()
+    seen = errors[~errors.isnan()]
+    loss = task.loss(outputs, whole(task, "test"))
+    assert_close(loss, seen.square().mean())
+    assert task.measures(outputs, whole(task, "test"))["mean_error"] == pytest.approx(deviation * float(seen.abs().mean()))
+    loss.backward()
+    assert outputs.grad.isfinite().all()
+    assert task.weight(whole(task, "test")) == len(seen)
+    before = made.x[85:].ffill().iloc[:-1].to_numpy() - made.x[86:].to_numpy()
+    assert task.baselines()["last value"] == pytest.approx(np.nanmean((before / deviation) ** 2))
+    assert task.baselines()["blind"] == pytest.approx((((made.x[86:] - mean) / deviation) ** 2).mean())
+
+
+def test_classes_and_numbers_at_every_row_and_those_that_are_missing_ask_for_nothing(tmp_path):
+    made = frame()
+    made["mood"] = DRAW.integers(0, 3, len(made)).astype(float)
+    made.loc[made.index % 5 == 0, "mood"] = np.nan
+    task = Table(data=written(made, tmp_path), sequence="who", target=("mood",), inputs=("x",))
+    assert (task.output_size, task.measured) == (3, ("loss", "accuracy"))
+    batch = whole(task, "test")
+    assert batch.ts is None
+    outputs = torch.randn(*batch.targets.shape, 3)
+    asked = batch.targets >= 0
+    assert task.weight(batch) == int(asked.sum()) < asked.numel()
+    losses = -outputs.log_softmax(-1)[asked].gather(-1, batch.targets[asked][:, None])
+    assert_close(task.loss(outputs, batch), losses.mean())
+    right = outputs.argmax(-1)[asked] == batch.targets[asked]
+    assert task.measures(outputs, batch)["accuracy"] == pytest.approx(float(right.double().mean()))
+    part = task.part(batch, slice(1, 3))
+    assert torch.equal(part.targets, batch.targets[:, 1:3])
+    several = Table(data=task.data, sequence="who", target=("mood", "x"), inputs=("t",), predict="number")
+    assert (several.output_size, several.measured, several.masked) == (2, ("loss",), False)
+    at_the_end = Table(data=task.data, sequence="who", target=("size",), inputs=("t",))
+    made["size"] = np.repeat(DRAW.normal(size=20), ROWS)
+    written(made, tmp_path)
+    assert whole(at_the_end, "test").targets.shape == (3, 1)
+
+
+def test_what_is_scaled_and_asked_in_training_knows_nothing_of_the_test(tmp_path):
+    made = frame(sequences=1, rows=100)[["t", "x"]]
+    other = made.copy()
+    other.loc[85:, "x"] *= 50
+    batches = []
+    for k, each in enumerate((made, other)):
+        (tmp_path / str(k)).mkdir()
+        batches.append(whole(Table(data=written(each, tmp_path / str(k)), time="t"), "train"))
+    assert torch.equal(batches[0].xs, batches[1].xs)
+    assert torch.equal(batches[0].targets.nan_to_num(9), batches[1].targets.nan_to_num(9))
+
+
+def test_a_column_says_which_part_a_row_is_in(tmp_path):
+    made = frame()
+    parts = ["train"] * 10 + ["Val"] * 4 + ["test"] * 6
+    made["set"] = np.repeat(parts, ROWS)
+    task = Table(data=written(made, tmp_path), sequence="who", target=("label",), split="set")
+    assert [whole(task, split).size for split in SPLITS] == [10, 4, 6]
+
+
+@pytest.mark.parametrize("form", ["semicolons", "tabs", "packed", "npz", "dates", "marked"])
+def test_tables_of_all_forms_give_the_same_batches(form, tmp_path):
+    made = frame()[["who", "t", "x"]].round(3)
+    plain = Table(data=written(made, tmp_path), sequence="who", time="t")
+    other = {
+        "semicolons": lambda: written(made, tmp_path, "a.csv", sep=";", decimal=","),
+        "tabs": lambda: written(made, tmp_path, "a.tsv", sep="\t"),
+        "packed": lambda: written(made, tmp_path, "a.csv.gz"),
+        "marked": lambda: written(made.astype({"x": object}).fillna({"x": "?"}), tmp_path, "a.csv", encoding="utf-8-sig"),
+    }
+    if form == "npz":
+        np.savez(tmp_path / "a.npz", **{name: made[name].to_numpy(str if name == "who" else float) for name in made})
+        path = str(tmp_path / "a.npz")
+    elif form == "dates":
+        path = written(made.assign(t=pd.Timestamp("2024-02-28") + pd.to_timedelta(made.t, "h")), tmp_path, "a.csv")
+    else:
+        path = other[form]()
+    found, expected = whole(Table(data=path, sequence="who", time="t"), "train"), whole(plain, "train")
+    assert_close(found.xs, expected.xs)
+    assert_close(found.ts, expected.ts)
+
+
+WRONG = {
+    "nothing there": (None, {}, "cannot be read"),
+    "no table": ("text.md", {}, "a table is a .csv, .tsv, .npz or .parquet file"),
+    "no names": ("1,2\n3,4\n", {}, "the first row names the columns, and '1' is a number"),
+    "no rows": ("a,b\n", {}, "has no rows"),
+    "another column": ("alpha,b\n1,2\n", {"sequence": "alhpa"}, "no column 'alhpa'; did you mean 'alpha'?"),
+    "a word in a number": ("a,b\n1,x\n2,y\n", {"target": ("b",), "predict": "number"}, "b has words in it, such as 'x'"),
+    "a time that is none": ("t,a\n1,2\nsoon,3\n", {"time": "t"}, "'soon' is no number and no date"),
+    "a time that is missing": ("t,a\n1,2\n,3\n", {"time": "t"}, "row 2 has no time"),
+    "one time twice": ("t,a\n1,2\n3,1\n3,3\n", {"time": "t"}, "rows 2 and 3 have one t, 3"),
+    "an infinite number": ("t,a\n1,2\n3,inf\n4,1\n", {"time": "t"}, "row 2 is infinite"),
+    "one class": ("a,b\n1,x\n2,x\n", {"target": ("b",)}, "b is 'x' in every row"),
+    "few sequences": ("s,a,b\n1,2,x\n2,3,y\n", {"sequence": "s", "target": ("b",)}, "the target is of whole sequences"),
+    "too few to split": ("s,a\n1,2\n2,3\n", {"sequence": "s", "split": "sequence"}, "2 sequence(s) are too few for three parts"),
+    "no such part": ("p,a\ntrain,2\ntset,3\n", {"split": "p"}, "p is to say train, validation or test in every row, got 'tset'"),
+    "a part without rows": ("p,a\ntrain,2\ntest,3\n", {"split": "p"}, "p names no row for validation"),
+    "names and no kinds": ("a,b\n" + "".join(f"{k},w{k}\n" for k in range(200)), {}, "b has 140 different words, such as 'w0'"),
+    "two of a name": (b"PK\x03\x04", {}, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_such_table_is_said_in_words(name, tmp_path):
+    text, settings, message = WRONG[name]
+    path = tmp_path / ("a.md" if name == "no table" else "a.npz" if isinstance(text, bytes) else "a.csv")
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UsageError) as caught:
+        Table(data=str(path), **settings).look()
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "`data` must name a file"),
+        ({"data": "a.csv", "unit": 2.0}, "`unit` is for stamps"),
+        ({"data": "a.csv", "predict": "class"}, "`predict` is class, and `target` names no column"),
+        ({"data": "a.csv", "target": ("a", "b"), "predict": "class"}, "`target` must be one column"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, message):
+    with pytest.raises(ValueError, match="`") as caught:
+        Table(**settings)
+    assert message in str(caught.value)
+
+
+def test_a_table_is_looked_at_and_trained_on_at_the_prompt(tmp_path, capsys):
+    path = written(frame(), tmp_path)
+    words = ["train", "--task", "csv", "--field", "gru", "--integrator", "exponential-euler", "--out", str(tmp_path / "run")]
+    words += ["--set", f"data={path}", "sequence=who", "time=t", "target=label", "steps=2", "hidden=4"]
+    assert main([*words, "--look"]) == 0
+    said = capsys.readouterr().out
+    assert not (tmp_path / "run").exists()
+    for part in (
+        "240 rows, 20 sequence(s) of 12 rows", "times: t, 2 apart in the median, from 1 to 3; 2 of it is 1 for the model",
+        "inputs: x, kind (one of 3)", "missing: x 14.2 %", "the class of each sequence, label, 2 classes: a 21.4 %, b 78.6 %",
+        "14 train, 3 validation, 3 test",
+    ):  # fmt: skip
+        assert part in said
+    assert main(words) == 0
+    told = capsys.readouterr()
+    assert said in told.err  # before anything is trained
+    assert "accuracy" in told.out
+    assert "(blind 0." in told.out
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["configuration"]["task_settings"]["target"] == ["label"]
+    frame(sequences=21).to_csv(path, index=False)
+    from experiments.tasks.recorded import table  # noqa: PLC0415
+
+    table._read.cache_clear()
+    assert main([*words, "--resume"]) == 2
+    assert "holds a run on other data" in capsys.readouterr().err
