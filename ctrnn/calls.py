@@ -28,7 +28,10 @@ SYNONYMS = (
     {"max_step", "hmax"},
 )
 IN_FIELD = "Parts of a field are chosen by `ctrnn.Relaxation(candidate, rate, decay)`."
-IN_LAYERS = "Layers as torch stacks them, in one direction or two, with dropout between, are `discretize.Layers`."
+IN_LAYERS = (
+    "Layers as torch stacks them, in one direction or two, with dropout between, are made by "
+    "`discretize.Layers.of(ctrnn.gru, input_size, hidden_size, num_layers=2, bidirectional=True, dropout=0.1)`."
+)
 IN_MODULE = "That is for a sequence module: `discretize.DiscreteRNN(field, batch_first=True)`."
 # What a name of elsewhere is here, where the function has the argument named first.
 RENAMED = {
@@ -84,9 +87,10 @@ class AnsweredInit:
 def _misuse(function: Callable, args: tuple[object, ...], keywords: Mapping[str, object]) -> str | None:
     """Say what does not fit; None if all does, and the error came from within."""
     parameters = inspect.signature(function).parameters
-    shown = [p for p in parameters.values() if p.name != "self"]
-    given = len(args) - ("self" in parameters)
-    called = _class_of(function, type(args[0])) if "self" in parameters else function.__name__
+    shown = [p for p in parameters.values() if p.name not in ("self", "cls")]
+    given = len(args) - (len(parameters) - len(shown))
+    called = function.__qualname__ if "cls" in parameters else function.__name__
+    called = _class_of(function, type(args[0])) if "self" in parameters else called
     known = [p.name for p in shown if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     more = handed_on(function)
     unknown = [] if more is None else [name for name in keywords if name not in (*known, *more)]

@@ -136,7 +136,9 @@ IN_PYTHON = [
     (lambda: ctrnn.Gated, AttributeError, "module 'ctrnn' has no attribute 'Gated'; did you mean 'gated'?"),
     # What torch calls it, and what it is called elsewhere.
     (lambda: ctrnn.gru(2, 3, batch_first=True), TypeError, "`discretize.DiscreteRNN(field, batch_first=True)`"),
-    (lambda: ctrnn.gru(2, 3, bidirectional=True), TypeError, "with dropout between, are `discretize.Layers`"),
+    (lambda: ctrnn.gru(2, 3, bidirectional=True), TypeError, "are made by `discretize.Layers.of(ctrnn.gru, "),
+    (lambda: DiscreteRNN(FIELD, num_layers=2), TypeError, "are made by `discretize.Layers.of(ctrnn.gru, "),
+    (lambda: ContinuousRNN(FIELD, bidirectional=True), TypeError, "are made by `discretize.Layers.of(ctrnn.gru, "),
     (lambda: ctrnn.gru(2, 3, nonlinearity="relu"), TypeError, "Parts of a field are chosen by `ctrnn.Relaxation("),
     (lambda: ctrnn.SmoothWarp.random(5.0, 2.0, generator=3), TypeError, "got int; make one, torch.Generator().manual_seed(3)"),
     (lambda: plain(2, 3, device="gpu"), ValueError, "`device` must be one that torch has here, such as 'cpu', got 'gpu'"),

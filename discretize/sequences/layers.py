@@ -7,7 +7,8 @@ r"""Stack sequence modules as torch.nn.LSTM stacks its layers: each reads the wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -45,6 +46,7 @@ class Layers(SequenceModule):
              dropout: the probability to drop each output of every layer but the last, at each sample anew, in training.
              hold, open_interval, batch_first: as for `DiscreteRNN`, of the whole; pair: give the final states as
              torch.nn.LSTM's (h_n, c_n), for fields on [h, c], as h_0 is taken by any.
+             `Layers.of` makes the modules too, from sizes as torch.nn's constructors take them.
     Call:    layers(x, h_0=None, ts=None, lengths=None, reset=None, seed=None), as for `DiscreteRNN`. `layers.stats` has "engine",
              the word of all modules, or their words, and "engine_why"; that of one module is `layers.layers[l][d].stats`.
     Shape:   as for `DiscreteRNN`, with num_layers * num_directions states in place of 1, those of a layer together;
@@ -73,6 +75,51 @@ class Layers(SequenceModule):
             raise ValueError(f"`pair` is for fields on [h, c]; these keep {field.state_size} units, {field.hidden_size} visible.")
         if self.dropout and self.num_layers == 1:
             warn_user("`dropout` acts between layers, and there is one; it has no effect.", UserWarning)
+
+    @classmethod
+    @answered
+    def of(
+        cls,
+        make_field: Callable[..., VectorField],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        batch_first: bool = False,
+        pair: bool = False,
+        hold: str = "forward",
+        open_interval: float | None = None,
+        **settings: Any,
+    ) -> Layers:
+        r"""Make layers as torch.nn's constructors do: `Layers.of(ctrnn.gru, 8, 64, num_layers=2, bidirectional=True)`.
+
+        Every layer has a field of its own in each direction, `make_field(features, hidden_size)`: the first layer reads
+        `input_size` features, further ones the outputs of both directions below.
+
+        Args:    make_field: a constructor of fields, such as `ctrnn.gru`, a class or a function of yours;
+                 input_size, hidden_size, num_layers, bidirectional: as for torch.nn.GRU; dropout, batch_first, pair, hold,
+                 open_interval: as for `Layers`; settings: those of `DiscreteRNN`, such as step=, dt= or substeps=; or, where
+                 method= or another that only it has is among them, of `ContinuousRNN`; all others are given to `make_field`:
+                 of the named fields bias=, dtype=, device= and generator=.
+        Raises:  TypeError, ValueError for what does not fit.
+        """
+        if not callable(make_field) or isinstance(make_field, nn.Module):
+            hint = "; one field has the weights of one layer" if isinstance(make_field, VectorField) else ""
+            raise TypeError(f"`make_field` must make fields, such as `ctrnn.gru`, got {type(make_field).__name__}{hint}.")
+        directions = 1 + checks.is_flag("bidirectional", bidirectional)
+        stepped, solved = (inspect.signature(kind).parameters.keys() for kind in (DiscreteRNN, ContinuousRNN))
+        kind: type[Rnn] = ContinuousRNN if settings.keys() & (solved - stepped) else DiscreteRNN
+        of_rnn = {name: settings.pop(name) for name in [*settings] if name in inspect.signature(kind).parameters}
+
+        def layer(features: int) -> list[Rnn]:
+            return [kind(make_field(features, hidden_size, **settings), **of_rnn) for _ in range(directions)]
+
+        rows = [layer(input_size)]
+        for _ in range(checks.positive_size("num_layers", num_layers) - 1):
+            rows.append(layer(directions * rows[0][0].hidden_size))
+        return cls(rows, dropout, batch_first, pair, hold, open_interval)
 
     @answered
     def forward(self, x: Any, h_0: Any = None, ts: Any = None, lengths: Any = None, reset: Any = None, seed: Any = None) -> Any:
@@ -142,8 +189,8 @@ def _turned(xs: Tensor, ragged: Ragged | None) -> Tensor:
 
 def _checked(layers: object) -> list[list[Rnn]]:
     if isinstance(layers, SequenceModule) or not isinstance(layers, Iterable):
-        hint = "; put it in a list" if isinstance(layers, SequenceModule) else ""
-        raise TypeError(f"`layers` must be a sequence of sequence modules, got {type(layers).__name__}{hint}.")
+        hint = "put it in a list" if isinstance(layers, SequenceModule) else "`Layers.of` takes a constructor of fields"
+        raise TypeError(f"`layers` must be a sequence of sequence modules, got {type(layers).__name__}; {hint}.")
     rows = [_checked_row(k, row) for k, row in enumerate(layers)]
     if not rows:
         raise ValueError("`layers` is empty; give at least one, the one that reads x first.")

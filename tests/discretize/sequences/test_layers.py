@@ -231,9 +231,46 @@ def rnn(inputs=3, hidden=5, **settings):
     return DiscreteRNN(ctrnn.gated(inputs, hidden), **settings)
 
 
+@each("settings", [{"step": ExponentialEuler(), "substeps": 2}, {"method": "rk4", "max_step": 0.5}])
+def test_layers_of_sizes_are_those_made_by_hand_and_saved_as_these(tmp_path, settings):
+    given = {"dropout": 0.3, "pair": True, "hold": "backward", "open_interval": 2.0}
+    kind = ContinuousRNN if "method" in settings else DiscreteRNN
+
+    def field(inputs):
+        return ctrnn.lstm(inputs, 5, bias=False, generator=generator)
+
+    generator = torch.Generator().manual_seed(3)
+    by_hand = Layers([[kind(field(n), **settings) for _ in range(2)] for n in (3, 10, 10)], **given)
+    generator = torch.Generator().manual_seed(3)
+    made = Layers.of(ctrnn.lstm, 3, 5, 3, bidirectional=True, bias=False, generator=generator, **given, **settings)
+    assert repr(made) == repr(by_hand)
+    assert made.state_dict().keys() == by_hand.state_dict().keys()
+    ctrnn.save(tmp_path / "layers.safetensors", made)
+    x, given = torch.randn(6, 4, 3), {"ts": torch.rand(6, 4).cumsum(0), "lengths": [6, 2, 1, 5]}
+    expected, states = by_hand.eval()(x, **given)
+    for again in (made, ctrnn.load(tmp_path / "layers.safetensors")):
+        output, found = again.eval()(x, **given)
+        assert all(torch.equal(*pair) for pair in zip((output, *found), (expected, *states), strict=True))
+
+
+def test_layers_of_sizes_take_the_weights_of_torchs_module_called_with_the_same_sizes():
+    theirs = nn.GRU(3, 5, num_layers=2, bidirectional=True, batch_first=True)
+    ours = Layers.of(ctrnn.gru, 3, 5, num_layers=2, bidirectional=True, batch_first=True)
+    assert len({id(parameter) for parameter in ours.parameters()}) == 4 * len([*ours.layers[0][0].parameters()])
+    ours.load_state_dict(discretize.from_torch(theirs).state_dict())
+    x = torch.randn(4, 7, 3)
+    for one, other in zip(ours(x), theirs(x), strict=True):
+        assert_close(one, other, **ROUNDING)
+
+
 @each(
     ("make", "error", "message"),
     [
+        (lambda: Layers.of(ctrnn.gru(3, 5), 3, 5), TypeError, "`make_field` must make fields.* got Relaxation; one field has"),
+        (lambda: Layers.of(ctrnn.gru, 3), TypeError, r"`Layers.of` needs `hidden_size`\."),
+        (lambda: Layers.of(ctrnn.gru, 3, 5, 2, True), TypeError, r"`Layers.of` takes make_field, input_size, hidden_size, num_"),
+        (lambda: Layers.of(ctrnn.gru, 3, 5, stp=Euler()), TypeError, "`gru` takes no `stp`"),
+        (lambda: Layers(ctrnn.gru), TypeError, "got function; `Layers.of` takes a constructor"),
         (lambda: Layers([]), ValueError, "`layers` is empty"),
         (lambda: Layers(rnn()), TypeError, "`layers` must be a sequence of sequence modules, got DiscreteRNN; put it in a list"),
         (lambda: Layers([ctrnn.gated(3, 5)]), TypeError, r"`layers\[0\]` must be made of .* got Relaxation"),
