@@ -27,6 +27,7 @@ from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN
 from discretize.sequences.continuous import ContinuousRNN as ContinuousRNN
 from discretize.sequences.model import SequenceModel as SequenceModel
 from discretize.sequences.layers import Layers as Layers
+from discretize.sequences.batches import Batch as Batch, Collate as Collate
 from discretize.riemannian.symbols import SymbolModel as SymbolModel
 from discretize.riemannian.ascent import RiemannianAscent as RiemannianAscent
 from discretize.ensembles.ensemble import ensemble as ensemble, Ensemble as Ensemble

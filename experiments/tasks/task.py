@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from discretize import Batch
 from experiments.seeds import generator as generator_of
 from experiments.settings import Checked, check_one_of
 from experiments.tasks import baselines
@@ -46,39 +47,6 @@ def check_split(split: str) -> None:
 def one_hot(symbols: Tensor, kinds: int) -> Tensor:
     """Return symbols (...) as numbers of the default dtype, (..., kinds)."""
     return nn.functional.one_hot(symbols, kinds).to(torch.get_default_dtype())
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    r"""Holds sequences, their targets, and where these count.
-
-    Shape:   xs (time, batch, input); targets as the kind of the task has them; counts (time, batch) of 0 and 1, where loss and
-             accuracy look, None for everywhere; ts edges (time + 1,) or (time + 1, batch), or stamps, one fewer, None for one
-             unit a sample; lengths (batch,), None for all of xs.
-    """
-
-    xs: Tensor
-    targets: Tensor
-    counts: Tensor | None = None
-    ts: Tensor | None = None
-    lengths: Tensor | None = None
-
-    @property
-    def size(self) -> int:
-        """Return how many sequences there are."""
-        return self.xs.shape[1]
-
-    def to(self, device: torch.device) -> Batch:
-        """Copy to a device; times and lengths, which are numbers, stay."""
-        counts = None if self.counts is None else self.counts.to(device)
-        return replace(self, xs=self.xs.to(device), targets=self.targets.to(device), counts=counts)
-
-    def last(self, outputs: Tensor) -> Tensor:
-        """Take the outputs at each sequence's own last sample: (time, batch, outputs) -> (batch, outputs)."""
-        if self.lengths is None:
-            return outputs[-1]
-        lengths = self.lengths.to(outputs.device)
-        return outputs[lengths - 1, torch.arange(len(lengths), device=outputs.device)]
 
 
 class Task(Checked, ABC):

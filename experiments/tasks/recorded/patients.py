@@ -19,14 +19,14 @@ from typing import ClassVar
 import torch
 from scipy.stats import rankdata
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
+from discretize import Batch, Collate
 from experiments.data.physionet2012 import PARAMETERS, Patient, read_deaths2012, read_physionet2012
 from experiments.digests import digest
 from experiments.seeds import generator as generator_of
 from experiments.tasks.baselines import TargetCounts
-from experiments.tasks.task import SPLITS, Batch, FromFiles, check_split
+from experiments.tasks.task import SPLITS, FromFiles, check_split
 from experiments.usage import UsageError
 
 __all__ = ["VALUES", "Patients", "Records", "auroc"]
@@ -99,11 +99,9 @@ class Patients(FromFiles):
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
         records = self.recorded(split)
-        ts, xs = ([each[k] for k in which.tolist()] for each in (records.ts, records.xs))
-        values = pad_sequence(xs, padding_value=math.nan).to(torch.get_default_dtype())
-        inputs = torch.cat([values.nan_to_num(0.0), (~values.isnan()).to(values)], -1)
-        lengths = torch.tensor([len(t) for t in ts])
-        return Batch(inputs, records.labels[which], ts=pad_sequence(ts) if self.clock_given else None, lengths=lengths)
+        xs = [records.xs[k].to(torch.get_default_dtype()) for k in which.tolist()]
+        ts = [records.ts[k] if self.clock_given else None for k in which.tolist()]
+        return Collate(missing="mask")([*zip(xs, ts, records.labels[which], strict=True)])
 
     def target_counts(self) -> dict[str, TargetCounts]:
         """Count how many of "train" died, all that is known without the input."""
