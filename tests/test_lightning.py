@@ -1,5 +1,8 @@
 """Models trained by Lightning in mixed precision, taken up from its checkpoint, and run by onnxruntime."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -55,3 +58,15 @@ def test_a_model_trains_in_bfloat16_mixed_is_taken_up_and_exported(name, tmp_pat
         session, x = onnxruntime.InferenceSession(tmp_path / "model.onnx"), torch.randn(33, 7, 2)
         (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
         assert_close(torch.from_numpy(found), again(x).detach(), rtol=0, atol=1e-6)
+
+
+def test_the_module_on_the_page_learns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.set_default_dtype(torch.float32)
+    page = (Path(__file__).resolve().parents[1] / "docs" / "torch.md").read_text(encoding="utf-8")
+    section = page.split("\n## Your own loop\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"^```(python|py)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    namespace = {"__name__": "__main__"}
+    for code in (blocks[0][1], *(code for kind, code in blocks if kind == "py")):  # the data, and the module
+        exec(code, namespace)
+    assert namespace["trainer"].callback_metrics["loss"] < 0.5  # 1.1 by chance
