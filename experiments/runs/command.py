@@ -32,7 +32,16 @@ MOST = 1000
 BETWEEN_LINES = 30.0  # seconds, where no terminal shows a bar
 
 
-def run(task: str, field: str, integrator: str, words: Sequence[str], folder: Path, resume: bool, look: bool = False) -> bool:
+def run(
+    task: str,
+    field: str,
+    integrator: str,
+    words: Sequence[str],
+    folder: Path,
+    resume: bool,
+    look: bool = False,
+    page: bool = False,
+) -> bool:
     """Train all of them, one after another, or say what the first will read; return whether all were finished.
 
     Raises:  UsageError before the first, for any of them.
@@ -53,7 +62,7 @@ def run(task: str, field: str, integrator: str, words: Sequence[str], folder: Pa
     finished = []
     for name, configuration in runs:
         try:
-            finished.append(_run_one(configuration, folder / name, resume))
+            finished.append(_run_one(configuration, folder / name, resume, page))
         except Interrupted:
             if len(runs) > 1:
                 count = f"{sum(finished)} of {len(runs)} runs are finished"
@@ -108,8 +117,8 @@ def _word(value: str) -> str:
     return re.sub(r"[^a-z0-9.-]+", "_", value.strip().lower())
 
 
-def _run_one(configuration: Configuration, folder: Path, resume: bool) -> bool:
-    """Train one, and return whether it was finished; the result is on stdout, what went wrong on stderr."""
+def _run_one(configuration: Configuration, folder: Path, resume: bool, page: bool) -> bool:
+    """Train one, and return whether it was finished; result and page are told on stdout, what went wrong on stderr."""
     from experiments.runs import training  # noqa: PLC0415 (torch)
     from experiments.runs.processes import is_first  # noqa: PLC0415
     from experiments.runs.stopping import StoppedError  # noqa: PLC0415
@@ -134,6 +143,10 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool) -> bool:
     print(f"{what}, {outcome.steps} steps in {outcome.seconds:.1f} s: test {measures}{beside}", flush=True)
     if outcome.far_worse:
         print(f"ctrnn train: {outcome.far_worse}", file=sys.stderr)
+    if page:
+        from experiments.runs.page import write_page  # noqa: PLC0415 (matplotlib)
+
+        print(write_page(folder))
     return True
 
 

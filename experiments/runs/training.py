@@ -38,7 +38,7 @@ from experiments.seeds import generator
 from experiments.tasks.task import Batch, Task
 from experiments.usage import UsageError
 
-__all__ = ["Outcome", "Training", "evaluate", "train"]
+__all__ = ["Outcome", "Training", "answers", "evaluate", "train"]
 
 OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed", "bad_alloc")
 
@@ -128,7 +128,7 @@ def evaluate(
     sums: dict[str, float] = {}
     weights = 0.0
     with _torch_defaults(torch.get_num_threads(), next(model.parameters()).dtype):
-        for examples, outputs in _answers(model, task, split, sequences, seed, batch):
+        for examples, outputs in answers(model, task, split, sequences, seed, batch):
             weight = task.weight(examples)
             weights += weight
             for name, value in task.measures(outputs, examples).items():
@@ -137,7 +137,7 @@ def evaluate(
 
 
 @torch.no_grad()
-def _answers(model: nn.Module, task: Task, split: str, sequences: int, seed: int, batch: int) -> Iterator[tuple[Batch, Tensor]]:
+def answers(model: nn.Module, task: Task, split: str, sequences: int, seed: int, batch: int) -> Iterator[tuple[Batch, Tensor]]:
     """Yield the evaluation batches in which anything counts, a mean over nothing being no number, and the outputs for each."""
     device = next(model.parameters()).device
     for k, drawn in enumerate(task.evaluation(split, sequences, batch, seed)):
@@ -300,7 +300,7 @@ class Training(Loop):
     def answers(self, split: str) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the batches that are measured on a split, and the outputs for each."""
         settings = self.settings
-        return _answers(self.model, self.task, split, settings.evaluation, settings.seed, settings.batch)
+        return answers(self.model, self.task, split, settings.evaluation, settings.seed, settings.batch)
 
     def state(self) -> State:
         return {

@@ -114,6 +114,11 @@ class Task(Checked, ABC):
         """Return a digest of the files that the task reads, by which other data are noticed; None where it reads none."""
         return None
 
+    @property
+    def output_names(self) -> Sequence[str]:
+        """Return names of the classes, or of the numbers, that are predicted; () where they have none."""
+        return ()
+
     def look(self) -> str:
         """Return in words what a run will read, where a user's own data are read; lines without an end, or ""."""
         return ""

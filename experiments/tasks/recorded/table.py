@@ -98,6 +98,11 @@ class Table(Task):
         found = _read(self)
         return ("loss", "accuracy") if found.classes else ("loss", "mean_error") if len(found.targets) == 1 else ("loss",)
 
+    @property
+    def output_names(self) -> Sequence[str]:
+        found = _read(self)
+        return found.classes or found.targets
+
     def fingerprint(self) -> str:
         _read(self)  # what is wrong is told before a run begins
         return hashlib.sha256(f"csv {digest_of(Path(self.data))}".encode()).hexdigest()

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,13 +13,16 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+import pages
 import pytest
 import torch
 
 from experiments.__main__ import main
 from experiments.runs import command, training
 from experiments.runs.checkpoints import read_state
+from experiments.runs.page import write_page
 from experiments.runs.training import train
+from experiments.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
 WORDS = ["train", "--task", "recall", "--field", "gated", "--integrator", "euler"]
@@ -101,6 +105,42 @@ def test_help_lists_the_settings_of_every_run_and_of_a_task_that_is_named(capsys
         assert set(settings) <= set(said)
     assert main(["train", "--task", "recal", "--help"]) == 2
     assert "did you mean 'recall'?" in capsys.readouterr().err
+
+
+def test_a_page_shows_curves_answers_time_scales_and_whether_the_steps_are_the_equation(tmp_path, capsys):
+    assert main(typed(tmp_path / "recall", "--set", "evaluate_every=4", "--page")) == 0
+    assert capsys.readouterr().out.endswith(f"{tmp_path / 'recall' / 'index.html'}\n")
+    page = (tmp_path / "recall" / "index.html").read_text()
+    result = json.loads((tmp_path / "recall" / "result.json").read_text())
+    assert f"{result['measures']['loss']:.4g}" in page
+    assert page.count("<svg") == 2  # curves and time scales
+    assert "How often each class (rows) was answered by each (columns)" in page
+    assert re.search("Are its steps its equation[?] (Yes|Nearly|No|Not known): ", page)
+    assert "the largest rate times step was" in page
+    rows = re.findall(r"<tr><th scope=\"row\">\d+</th>((?:<td>\d+</td>)+)</tr>", page)
+    assert sum(int(n) for row in rows for n in re.findall(r"\d+", row)) == 6 * 12  # every answer of the test, once
+    pages.read(page)  # sound, and loads nothing
+    again = ["--resume", "--page", *SETTINGS, "--set", "evaluate_every=4"]
+    assert main([*WORDS, "--out", str(tmp_path / "recall"), *again]) == 0  # of a finished run too
+    adding = [
+        "train",
+        "--task",
+        "adding",
+        "--field",
+        "lstm",
+        "--integrator",
+        "exact",
+        "--out",
+        str(tmp_path / "adding"),
+        "--page",
+    ]
+    assert main([*adding, "--set", "T=8", "hidden=4", "batch=4", "steps=2", "evaluation=8", "rtol=0.1"]) == 0
+    page = (tmp_path / "adding" / "index.html").read_text()
+    assert "Said against right" in page
+    assert "The model is its equation, solved to a tolerance." in page
+    assert "no less than the" in page  # two steps learn nothing, and are not praised
+    with pytest.raises(UsageError, match="holds no completed run"):
+        write_page(tmp_path)
 
 
 def test_config_json_says_what_and_where(tmp_path):

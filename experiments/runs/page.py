@@ -1,0 +1,214 @@
+r"""Writes the page of a run from its folder: curves, what the model answers, time scales, and whether the steps are the equation.
+
+DIR/index.html      one file that loads nothing
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from ctrnn import timescales
+from ctrnn.storage.files import write_atomically
+from discretize import DiscreteRNN, SequenceModel, StepWarning, refine
+from discretize.errors import SolverError
+from experiments.files import not_writable
+from experiments.reports.plots import BLUE, GREEN, INK, MUTED, ORANGE, legend, log_ticks, panels, style
+from experiments.reports.report import Section, page
+from experiments.runs.configuration import Configuration
+from experiments.runs.folder import CONFIG, METRICS, RESULT, load, read_result
+from experiments.runs.training import answers
+from experiments.tasks.task import Batch, Task
+from experiments.usage import UsageError
+
+__all__ = ["write_page"]
+
+MOST_CLASSES = 12  # in a table of all by all
+REFINED = 16  # sequences on which steps are refined
+FAR_APART = 20
+SMOOTHED = 40  # points of a curve of losses
+
+
+def write_page(folder: Path) -> Path:
+    """Write the page of a completed run; return where it is. Raises: UsageError for a folder without one, or not writable."""
+    result = read_result(folder)
+    if result is None:
+        raise UsageError(f"{folder} holds no completed run, of which there could be a page; there is no {RESULT}.")
+    model, configuration = load(folder)
+    training = configuration.training
+    with torch.no_grad():
+        given = list(answers(model, configuration.task, "test", training.evaluation, training.seed, training.batch))
+        sections = [
+            _learned(folder, configuration, result),
+            _answered(configuration.task, given),
+            _stepped(model, configuration, given[0][0], result),
+        ]
+    config = json.loads((folder / CONFIG).read_text())
+    facts = {
+        "Command": config["command"],
+        "Begun": config["begun"],
+        "Time": f"{result['seconds']:.1f} s for {result['steps']} steps, {config['threads']} thread(s)",
+        "Engine": ", ".join(result["engines"]),
+        "Machine": ", ".join(str(value) for value in config["machine"].values()),
+        "Versions": ", ".join(f"{name} {number}" for name, number in config["versions"].items()),
+    }
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    text = page(sections, facts, "runs/page.html.jinja", run=configuration, parameters=parameters)
+    try:
+        write_atomically(folder / "index.html", text)
+    except OSError as error:
+        raise not_writable(folder, error) from None
+    return folder / "index.html"
+
+
+def _learned(folder: Path, configuration: Configuration, result: Mapping[str, Any]) -> Section:
+    with (folder / METRICS).open() as file:
+        rows = list(csv.DictReader(file))
+    guesses = configuration.task.baselines()
+    accuracies = configuration.task.baseline_accuracies()
+    measured = [row for row in rows if row["evaluation_loss"]]
+    classes = bool(measured and measured[0]["evaluation_accuracy"])
+    with style():
+        figure, axes = panels(3 if classes else 2, 6.0 if classes else 4.4, sharex=True)
+        steps, losses = _smoothed(rows, "loss")
+        axes[0].plot(steps, losses, color=MUTED, linewidth=1, label="training")
+        shown = [("evaluation_loss", "loss", axes[0], guesses)]
+        shown += [("evaluation_accuracy", "accuracy", axes[1], accuracies)] if classes else []
+        for name, words, ax, beside in shown:
+            ax.plot([int(row["step"]) for row in measured], [float(row[name]) for row in measured], color=BLUE, label="held out")
+            for (guess, value), colour in zip(beside.items(), (ORANGE, GREEN, INK), strict=False):
+                ax.axhline(value, color=colour, linewidth=1, linestyle=(0, (4, 2)), label=f"guess: {guess}")
+            ax.set_ylabel(words)
+        _logarithmic(axes[0], losses)
+        steps, norms = _smoothed(rows, "gradient_norm")
+        axes[-1].plot(steps, norms, color=INK, linewidth=1)
+        axes[-1].set_ylabel("norm of gradient")
+        _logarithmic(axes[-1], norms)
+        axes[-1].set_xlabel("step")
+        legend(figure, axes[0])
+    best = result.get("best") or {}
+    listed = [(name, f"{value:.4g}") for name, value in result["measures"].items()]
+    listed += [(f"loss of a guess: {name}", f"{value:.4g}") for name, value in guesses.items()]
+    listed += [(f"accuracy of a guess: {name}", f"{value:.4g}") for name, value in accuracies.items()]
+    loss, lowest = result["measures"]["loss"], min(guesses.values(), default=math.inf)
+    failures = [f"The loss on the test is {loss:.4g}, no less than the {lowest:.4g} of a guess."] if loss >= lowest else []
+    return Section.from_template(
+        "runs/learned.html.jinja", "learned", {"curves": figure}, failures=failures, listed=listed, best=best, loss=loss,
+        kept=configuration.training.keep, guessed=bool(guesses), lowest=lowest, steps=result["steps"],
+    )  # fmt: skip
+
+
+def _logarithmic(ax: Axes, values: Sequence[float]) -> None:
+    """Make the axis of values logarithmic where they are above 0 and far apart."""
+    if min(values) > 0 and max(values) > FAR_APART * min(values):
+        ax.set_yscale("log")
+        log_ticks(ax.yaxis, [k * 10.0**n for n in range(-9, 10) for k in (1, 3)])
+
+
+def _smoothed(rows: Sequence[Mapping[str, str]], name: str) -> tuple[list[float], list[float]]:
+    """Take means of as many neighbours as leave some points."""
+    width = max(1, len(rows) // SMOOTHED)
+    groups = [rows[k : k + width] for k in range(0, len(rows), width)]
+    return [float(g[-1]["step"]) for g in groups], [math.fsum(float(row[name]) for row in g) / len(g) for g in groups]
+
+
+def _answered(task: Task, given: Sequence[tuple[Batch, Tensor]]) -> Section:
+    """Show what the model says on the test: classes beside the right ones, or numbers."""
+    names = list(task.output_names) or [str(k + 1) for k in range(task.output_size)]
+    if given[0][0].targets.dtype.is_floating_point:
+        return _numbers(*given[0], names)
+    pairs = torch.cat([_of_classes(batch, outputs) for batch, outputs in given])
+    count = len(names)
+    confusion = torch.zeros(count, count, dtype=torch.int64).index_put_(
+        (pairs[:, 0], pairs[:, 1]), torch.ones(len(pairs)).long(), True
+    )
+    wrong = [(int(confusion[a, b]), names[a], names[b]) for a in range(count) for b in range(count) if a != b and confusion[a, b]]
+    return Section.from_template(
+        "runs/classes.html.jinja", "classes", {}, small=count <= MOST_CLASSES, count=count, asked=len(pairs),
+        right=float(confusion.diagonal().sum()) / len(pairs), names=names,
+        confusion=confusion.tolist(), wrong=sorted(wrong, reverse=True)[:10],
+    )  # fmt: skip
+
+
+def _of_classes(batch: Batch, outputs: Tensor) -> Tensor:
+    """Return (n, 2): the right classes and those that score most, where something is asked."""
+    targets, scores = batch.targets, outputs if batch.targets.dim() == 2 else batch.last(outputs)
+    asked = targets >= 0
+    if targets.dim() == 2 and batch.counts is not None:
+        asked &= batch.counts > 0
+    return torch.stack([targets[asked], scores.argmax(-1)[asked]], 1)
+
+
+def _numbers(batch: Batch, outputs: Tensor, names: Sequence[str]) -> Section:
+    """Draw the numbers of one sequence over its samples, or, where they are asked for at the end, against the right ones."""
+    with style():
+        if batch.targets.dim() == 3:
+            length = len(outputs) if batch.lengths is None else int(batch.lengths[0])
+            width = min(3, outputs.shape[-1])
+            figure, axes = panels(width, 1.2 + 1.5 * width, sharex=True)
+            ts = np.arange(length) if batch.ts is None else batch.ts.reshape(len(batch.ts), -1)[:length, 0].numpy()
+            for k, ax in enumerate(axes):
+                ax.plot(ts, batch.targets[:length, 0, k], color=INK, linewidth=1, label="right")
+                ax.plot(ts, outputs[:length, 0, k], color=ORANGE, linewidth=1, linestyle=(0, (4, 1.5)), label="said")
+                ax.set_ylabel(names[k])
+            axes[-1].set_xlabel("time" if batch.ts is not None else "sample")
+            legend(figure, axes[0])
+        else:
+            figure, (ax,) = panels(1, 3.6)
+            right, said = batch.targets.flatten(), batch.last(outputs).flatten()
+            ends = [float(right.min()), float(right.max())]
+            ax.plot(ends, ends, color=MUTED, linewidth=1, linestyle=(0, (4, 2)), label="right")
+            ax.plot(right, said, "o", color=BLUE, markersize=3, label="said")
+            ax.set_xlabel("the right number")
+            ax.set_ylabel("said")
+            legend(figure, ax)
+    return Section.from_template("runs/numbers.html.jinja", "numbers", {"numbers": figure}, every=batch.targets.dim() == 3)
+
+
+def _stepped(model: SequenceModel, configuration: Configuration, batch: Batch, result: Mapping[str, Any]) -> Section:
+    """Say for how long units remember before and after training, and whether the model is the equation that it steps."""
+    figures: dict[str, Figure] = {}
+    try:
+        before, after = (timescales(each.field).double().flatten() for each in (configuration.untrained_model(), model))
+        if after.isfinite().all() and (after > 0).all():
+            figures["timescales"] = _remembered(before, after)
+    except (TypeError, RuntimeError, AttributeError):  # a field that forgets nothing, or no field
+        pass
+    verdict = ""
+    if isinstance(model.rnn, DiscreteRNN) and not configuration.field_settings.noise:
+        few = configuration.task.part(batch, slice(0, REFINED))
+        metric = lambda outputs: float(configuration.task.loss(outputs, few))  # noqa: E731
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", StepWarning)
+                verdict = refine(model, few.xs, few.ts, few.lengths, metric=metric).verdict
+        except (SolverError, ValueError, TypeError) as error:
+            verdict = f"Not known: {error}"
+    largest = result.get("largest_g_dt") if configuration.integrator == "euler" else None
+    return Section.from_template(
+        "runs/stepped.html.jinja", "stepped", figures, refined=verdict, largest=largest, integrator=configuration.integrator,
+        drawn=bool(figures), few=min(REFINED, batch.size),
+    )  # fmt: skip
+
+
+def _remembered(before: Tensor, after: Tensor) -> Figure:
+    with style():
+        figure, (ax,) = panels(1, 3.0)
+        for values, colour, name in ((before, MUTED, "before training"), (after, BLUE, "after")):
+            ax.plot(range(1, len(values) + 1), values.sort().values, "o-", color=colour, markersize=3, linewidth=1, label=name)
+        _logarithmic(ax, torch.cat([before, after]).tolist())
+        ax.set_xlabel("units, from the fastest to the slowest")
+        ax.set_ylabel("forgetting time, in units of time")
+        legend(figure, ax)
+    return figure
