@@ -109,8 +109,9 @@ class Collate(AnsweredInit):
         lengths = torch.tensor([len(parts["x"]) for parts in read], device="cpu")
         xs = self._padded([parts["x"] for parts in read], math.nan if self.missing else 0.0)
         if self.missing:
-            values, seen = hold_missing(xs, batch_first=self.batch_first)
-            xs = torch.cat([values if self.missing == "hold" else values * seen, seen], -1)
+            seen, held = ~xs.isnan(), self.missing == "hold"
+            values = hold_missing(xs, seen, batch_first=self.batch_first)[0] if held else torch.where(seen, xs, 0.0)
+            xs = torch.cat([values, seen.to(xs)], -1)
         targets = counts = ts = None
         if "target" in read[0]:
             targets = self._targets(read)
