@@ -6,10 +6,11 @@ A number alone has three digits. What is below 1 is never rounded to 1.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["NotEnoughError", "Spread", "cell_text", "markdown", "number", "spread"]
+__all__ = ["NotEnoughError", "Spread", "cell_text", "difference", "markdown", "number", "spread"]
 
 MISSING = "–"
 
@@ -50,6 +51,25 @@ def spread(values: Iterable[float]) -> Spread:
     mean = sum(found) / len(found)
     # The mean of equal numbers is theirs, and of others between them, whatever the rounding of the sum.
     return Spread(min(max(mean, min(finite)), max(finite)) if math.isfinite(mean) else mean, min(finite), max(finite), len(found))
+
+
+def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
+    """Compute the difference of the means, with its 95 % interval by Welch's t, infinite where a side has fewer than two numbers.
+
+    Raises: NotEnoughError where a side has none.
+    """
+    from scipy.stats import ttest_ind  # noqa: PLC0415
+
+    a, b = list(one), list(other)
+    if not a or not b:
+        raise NotEnoughError("of one of two sides that are compared no run is done")
+    mean = sum(a) / len(a) - sum(b) / len(b)
+    if min(len(a), len(b)) < 2 or len({*a}) == len({*b}) == 1:
+        return Spread(mean, float("-inf"), float("inf"), len(a))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that are nearly the same, whose interval is short
+        interval = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    return Spread(mean, float(interval.low), float(interval.high), len(a))
 
 
 def number(value: float, digits: int = 3) -> str:

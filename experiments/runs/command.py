@@ -68,6 +68,14 @@ def run(
                 count = f"{sum(finished)} of {len(runs)} runs are finished"
                 print(f"{count}; with --resume the same command goes on.", file=sys.stderr)
             raise
+    from experiments.runs.processes import is_first  # noqa: PLC0415
+
+    if len(runs) > 1 and is_first():
+        from experiments.runs.sweep import compared  # noqa: PLC0415 (SciPy)
+
+        first = runs[0][1].settings()
+        keys = [key for key in first if any(each.settings()[key] != first[key] for _, each in runs)]
+        print(f"\n{compared(folder, runs, keys)}\n{folder / 'runs.csv'}", flush=True)
     return all(finished)
 
 

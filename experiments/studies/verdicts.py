@@ -18,39 +18,19 @@ verdict            reproduced        every part: yes
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from experiments.reports.spreads import NotEnoughError, Spread, number
+from experiments.reports.spreads import NotEnoughError, Spread, difference, number
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Answer", "Compared", "NoVerdict", "Part", "Verdict", "compared", "difference", "need_intervals"]
+__all__ = ["Answer", "Compared", "NoVerdict", "Part", "Verdict", "compared", "need_intervals"]
 
 Answer = Literal["yes", "no", "undecided"]
 Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
-
-
-def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
-    """Compute the difference of the means, with its 95 % interval by Welch's t, infinite where a side has fewer than two numbers.
-
-    Raises: NotEnoughError where a side has none.
-    """
-    from scipy.stats import ttest_ind  # noqa: PLC0415
-
-    a, b = list(one), list(other)
-    if not a or not b:
-        raise NotEnoughError("of one of two sides that are compared no run is done")
-    mean = sum(a) / len(a) - sum(b) / len(b)
-    if min(len(a), len(b)) < 2 or len({*a}) == len({*b}) == 1:
-        return Spread(mean, float("-inf"), float("inf"), len(a))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that are nearly the same, whose interval is short
-        interval = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
-    return Spread(mean, float(interval.low), float(interval.high), len(a))
 
 
 @dataclass(frozen=True)

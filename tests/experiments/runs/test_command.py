@@ -20,7 +20,9 @@ import torch
 from experiments.__main__ import main
 from experiments.runs import command, training
 from experiments.runs.checkpoints import read_state
+from experiments.runs.configuration import configuration_from_words
 from experiments.runs.page import write_page
+from experiments.runs.sweep import compared
 from experiments.runs.training import train
 from experiments.usage import UsageError
 
@@ -141,6 +143,46 @@ def test_a_page_shows_curves_answers_time_scales_and_whether_the_steps_are_the_e
     assert "no less than the" in page  # two steps learn nothing, and are not praised
     with pytest.raises(UsageError, match="holds no completed run"):
         write_page(tmp_path)
+
+
+def test_a_sweep_ends_with_a_table_over_seeds_and_says_what_is_not_told_apart(tmp_path, capsys):
+    swept = ["--set", "hidden=3,5", "seed=0,1", "steps=4", "evaluate_every=2", "warp=3", "length=12", "batch=4", "evaluation=6"]
+    assert main(typed(tmp_path, settings=swept)) == 0
+    table = capsys.readouterr().out.partition("\n\n")[2].splitlines()
+    with (tmp_path / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["folder"], row["hidden"], row["seed"]) for row in rows] == [
+        (f"hidden-{hidden}-seed-{seed}", hidden, seed) for hidden in "35" for seed in "01"
+    ]
+    for row in rows:
+        result = json.loads((tmp_path / row["folder"] / "result.json").read_text())
+        assert float(row["test accuracy"]) == result["measures"]["accuracy"]
+        assert float(row["held-out loss"]) == result["best"]["loss"]
+    means = {key: sum(float(row["held-out loss"]) for row in rows if row["hidden"] == key) / 2 for key in "35"}
+    assert [line.split()[0] for line in table[1:3]] == [f"hidden={key}" for key in sorted(means, key=means.get)]
+    assert table[0].split()[:2] == ["settings", "runs"]
+    assert table[3].startswith("Not told apart from the best by these seeds: ")
+    assert table[4] == str(tmp_path / "runs.csv")
+    assert main(typed(tmp_path / "once", settings=[*swept[:1], *swept[3:], "hidden=3,5"])) == 0
+    assert "With one run of each, what is ahead may be so by chance" in capsys.readouterr().out
+
+
+def test_what_differs_by_more_than_its_seeds_is_told_apart_and_runs_without_a_result_are_counted(tmp_path):
+    def run(name, seed, hidden, accuracy):
+        if accuracy is not None:
+            (tmp_path / name).mkdir()
+            result = {"measures": {"loss": 1.0}, "seconds": 1.0, "steps": 2, "best": {"step": 2, "accuracy": accuracy}}
+            (tmp_path / name / "result.json").write_text(json.dumps(result))
+        words = [f"seed={seed}", f"hidden={hidden}", "keep_by=accuracy"]
+        return name, configuration_from_words("recall", "gated", "euler", words)
+
+    reached = {3: (0.5, 0.51, 0.52), 4: (0.8, 0.81, 0.83), 5: (0.7, 0.81, 0.92), 6: (0.9, None, None)}
+    runs = [run(f"{h}-{k}", k, h, value) for h, values in reached.items() for k, value in enumerate(values)]
+    lines = compared(tmp_path, runs, ["hidden", "seed"]).splitlines()
+    assert [line.split()[0] for line in lines[1:5]] == ["hidden=6", "hidden=4", "hidden=5", "hidden=3"]  # most is best
+    assert lines[5] == "2 of 12 runs are not finished, and not in the table."
+    assert "hidden=3" not in compared(tmp_path, runs[:9], ["hidden", "seed"]).splitlines()[-1]
+    assert "hidden=5" in compared(tmp_path, runs[:9], ["hidden", "seed"]).splitlines()[-1]
 
 
 def test_config_json_says_what_and_where(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from cases import each
 from scipy.stats import t
 
-from experiments.reports.spreads import NotEnoughError, Spread
-from experiments.studies.verdicts import Compared, Part, Verdict, difference
+from experiments.reports.spreads import NotEnoughError, Spread, difference
+from experiments.studies.verdicts import Compared, Part, Verdict
 
 YES, NO, UNDECIDED = Part("a", True, "1"), Part("b", False, "2"), Part("c", None, "3")
 

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from discretize import SequenceModel
 from experiments.models.integrators import EXACT, under
-from experiments.reports.spreads import NotEnoughError, Spread, number
+from experiments.reports.spreads import NotEnoughError, Spread, difference, number
 from experiments.runs.configuration import Configuration
 from experiments.studies.claims.ohno.har import GAIN
 from experiments.studies.claims.recordings import SOURCES, check_learned, figure_at_speeds, folders_found, row_at, with_falls
@@ -30,7 +30,7 @@ from experiments.studies.clocks.rollout import FINE
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Drawing, Table, across, in_order
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict, difference
+from experiments.studies.verdicts import Compared, Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 
 __all__ = ["SPEEDS", "DecayClocks"]

@@ -13,13 +13,13 @@ from typing import ClassVar
 import pandas as pd
 
 from discretize import SequenceModel
-from experiments.reports.spreads import NotEnoughError, number, spread
+from experiments.reports.spreads import NotEnoughError, difference, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.claims.training import STARTS, learning_curve, started
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict, difference, need_intervals
+from experiments.studies.verdicts import Compared, Part, Verdict, need_intervals
 
 __all__ = ["SHAKESPEARE", "TallecFigure7"]
 

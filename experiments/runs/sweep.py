@@ -1,0 +1,84 @@
+r"""Compares the runs of a sweep by what they reached on held-out sequences; the test is shown, and chooses nothing.
+
+DIR/runs.csv      a row a run: folder, the settings that differ, steps, seconds, held-out and test measures
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ctrnn.storage.files import write_atomically
+from experiments.files import not_writable
+from experiments.reports.spreads import difference, spread
+from experiments.runs.configuration import Configuration
+from experiments.runs.folder import read_result
+from experiments.settings import words_of
+
+__all__ = ["compared"]
+
+
+def compared(folder: Path, runs: Sequence[tuple[str, Configuration]], keys: Sequence[str]) -> str:
+    r"""Write DIR/runs.csv, and return a table of the settings, best first, and what is told apart.
+
+    Args:    runs: the name of each one's folder in DIR, and its configuration; keys: of the settings that differ.
+    Raises:  UsageError for a folder that cannot be written.
+    """
+    rows = [_row(folder, name, configuration, keys) for name, configuration in runs]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    try:
+        write_atomically(folder / "runs.csv", text.getvalue())
+    except OSError as error:
+        raise not_writable(folder, error) from None
+    return _in_words(rows, [key for key in keys if key != "seed"], runs[0][1].training.keep_by)
+
+
+def _row(folder: Path, name: str, configuration: Configuration, keys: Sequence[str]) -> dict[str, object]:
+    given, result = configuration.settings(), read_result(folder / name)
+    row = {"folder": name, **{key: given[key] for key in keys}}
+    if result is None:
+        return row
+    best = {f"held-out {key}": value for key, value in (result.get("best") or {}).items() if key != "step"}
+    test = {f"test {key}": value for key, value in result["measures"].items()}
+    return row | {"steps": result["steps"], "seconds": result["seconds"]} | best | test
+
+
+def _in_words(rows: Sequence[dict[str, object]], keys: Sequence[str], keep_by: str) -> str:
+    done = [row for row in rows if "steps" in row]
+    by = f"held-out {keep_by}" if all(f"held-out {keep_by}" in row for row in done) else f"test {keep_by}"
+    groups: dict[str, list[dict[str, object]]] = {}
+    for row in done:
+        groups.setdefault(" ".join(f"{key}={words_of(row[key])}" for key in keys), []).append(row)
+    sign = 1 if keep_by == "loss" else -1
+    numbers = {group: [_finite(row[by]) for row in found] for group, found in groups.items()}
+    order = sorted(groups, key=lambda group: sign * math.fsum(numbers[group]) / len(numbers[group]))
+    shown = list(dict.fromkeys([by, *(name for row in done for name in row if name.startswith("test "))]))
+    lines, alike = [["settings", "runs", *shown, "behind the best by, 95 %"]], []
+    for group in order:
+        measured = [str(spread(_finite(row.get(name)) for row in groups[group])) for name in shown]
+        behind = difference(numbers[group], numbers[order[0]])
+        known = math.isfinite(behind.low) and group != order[0]
+        lines.append([group or "all", str(len(groups[group])), *measured, str(replace(behind, count=2)) if known else ""])
+        if group != order[0] and not (behind.low > 0 or behind.high < 0):
+            alike.append(group)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    said = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    if len(done) < len(rows):
+        said.append(f"{len(rows) - len(done)} of {len(rows)} runs are not finished, and not in the table.")
+    if len(order) > 1 and max(map(len, groups.values())) < 2:
+        said.append("With one run of each, what is ahead may be so by chance: --set seed=0,1,2 tells.")
+    elif len(order) > 1:
+        said.append(f"Not told apart from the best by these seeds: {'; '.join(alike) or 'none'}.")
+    return "\n".join(said)
+
+
+def _finite(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
