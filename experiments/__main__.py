@@ -65,6 +65,7 @@ Input = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint=
 Rate = Annotated[float | None, _number(float, "HZ"), tyro.conf.arg(help_behavior_hint="(required with --input)")]
 Output = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the terminal)")]
 Form = Annotated[str | None, tyro.conf.arg(metavar="FORM", help_behavior_hint="(default: by FILE's ending, or table)")]
+Set = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")]
 Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 
 
@@ -124,6 +125,7 @@ def prove(
     cell: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE.py:NAME|PAPER.md|PAPER.tex")],
     *,
     equations: Annotated[str | None, tyro.conf.arg(metavar="FILE.py:NAME")] = None,
+    set: Set = (),
     seconds: Annotated[float, _number(float, "S")] = 60.0,
     code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     format: Form = None,
@@ -135,17 +137,18 @@ def prove(
     Runs the files that it names; of a paper, those beside it that its `code` lines name, and only with --code.
 
     Args:
-        cell: A torch module, or what makes one without arguments; or a paper, its equations in LaTeX (docs/papers.md).
+        cell: A torch module, or what makes one; or a paper, its equations in LaTeX (docs/papers.md).
         equations: What derivations.verify takes, or a function that makes it, of nothing or of the cell's own equations. Without
             it, the `formula` of a field's own class.
+        set: Arguments of what makes the module; input_size is 2 and hidden_size 3 where it needs them.
         seconds: After which the answer is undecided; of a paper, that to each claim.
         code: Of a paper: run the files that it names, to prove that their code is its equations.
         format: Of a paper: table, json, latex or html.
         out: Of a paper: file to write.
     """
     if Path(cell).suffix in PAPERS:
-        if equations is not None:
-            raise UsageError("--equations is for a cell; a paper names the code of its equations itself (docs/papers.md).")
+        if equations is not None or set:
+            raise UsageError("--equations and --set are for a cell; a paper names the code of its equations (docs/papers.md).")
         form = _form(format, out)
         from experiments.papers import run as judge  # noqa: PLC0415
 
@@ -154,7 +157,7 @@ def prove(
         raise UsageError("--code, --format and --out are for a paper, PAPER.md or PAPER.tex.")
     from experiments.prove import run  # noqa: PLC0415
 
-    return DONE if run(cell, equations, seconds) else FAILED
+    return DONE if run(cell, equations, seconds, [word for words in set for word in words]) else FAILED
 
 
 def breakdown(*, out: Folder = Path("out/breakdown"), input: Input = None, rate: Rate = None) -> int:
@@ -179,7 +182,7 @@ def train(
     ],
     integrator: Name,
     out: Folder,
-    set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")] = (),
+    set: Set = (),
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     device: Annotated[str | None, tyro.conf.arg(metavar="DEVICE", help_behavior_hint="(default: cpu)")] = None,
     page: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,

@@ -3,6 +3,8 @@ r"""Proves that a cell in a file of yours is equal to equations in a file of you
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from torch import nn
@@ -13,24 +15,33 @@ from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
 from derivations.tracing.symbolic import SECONDS, symbolic
 from experiments.code_files import called, imported, no_exit
+from experiments.settings import assignments, words_of
 from experiments.usage import UsageError, nearest
 
 __all__ = ["run"]
 
 
-def run(cell: str, equations: str | None = None, seconds: float = SECONDS) -> bool:
+SIZES = {"input_size": 2, "hidden_size": 3}  # of a class that wants them, and is given none
+
+
+def run(cell: str, equations: str | None = None, seconds: float = SECONDS, words: Sequence[str] = ()) -> bool:
     r"""Print the verdict, and return whether the cell is proved equal to the equations.
 
-    Args:    cell: FILE.py:NAME of a module, or of what makes one without arguments; equations: FILE.py:NAME of anything that
+    Args:    cell: FILE.py:NAME of a module, or of what makes one; words: KEY=VALUE, of its arguments, which may leave out
+             input_size and hidden_size; equations: FILE.py:NAME of anything that
              `derivations.verify` takes, or of a function that makes it, of nothing or of `symbolic(cell)`; None for the
              `formula` of the cell's own class; seconds: after which the answer is undecided.
     Raises:  UsageError where there is no such file or name, or the equations do not fit the cell.
     """
     module = _named(cell)
+    arguments: dict[str, Any] = {}
     if callable(module) and not isinstance(module, nn.Module):
-        module = called(cell, module)
+        arguments = _arguments(cell, module, words)
+        module = called(cell, module, **arguments)
+    elif words:
+        raise UsageError(f"{cell} is not made here, so --set changes nothing; name its class.")
     if not isinstance(module, nn.Module):
-        raise UsageError(f"{cell} is no torch.nn.Module, nor makes one without arguments.")
+        raise UsageError(f"{cell} is no torch.nn.Module, nor makes one.")
     written = OWN_FORMULA if equations is None else _named(equations)
     try:
         if equations is not None and inspect.isfunction(written):
@@ -46,11 +57,36 @@ def run(cell: str, equations: str | None = None, seconds: float = SECONDS) -> bo
         raise UsageError(str(error)) from error
     print(verdict.verdict)
     print(f"  {verdict.evidence}")
+    if arguments:
+        print(f"  made with {', '.join(f'{key}={words_of(value)}' for key, value in arguments.items())}")
     if verdict.defined_on:
         print(f"  defined where {' and '.join(condition_words(verdict.defined_on))}")
     if verdict.counterexample is not None:
         print("  " + str(verdict.replay()).replace("\n", "\n  "))
     return bool(verdict)
+
+
+def _arguments(cell: str, maker: Callable[..., object], words: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments that make a cell. Raises: UsageError for those that it needs and nobody gives."""
+    given: dict[str, Any] = {key: _value(text) for key, text in assignments(words).items()}
+    try:
+        parameters = inspect.signature(maker).parameters.values()
+    except ValueError:  # of what is not written in Python
+        return given
+    named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters) and (other := given.keys() - {each.name for each in named}):
+        raise UsageError(f"{cell} takes no {nearest(min(other), [each.name for each in named])}")
+    needed = [each.name for each in named if each.default is each.empty and each.name not in given]
+    if missing := [name for name in needed if name not in SIZES]:
+        raise UsageError(f"{cell} needs {' and '.join(missing)}: --set {' '.join(f'{name}=...' for name in missing)}")
+    return {name: SIZES[name] for name in needed} | given
+
+
+def _value(text: str) -> Any:
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text)
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
 def _named(place: str) -> Any:

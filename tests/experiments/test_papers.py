@@ -137,7 +137,7 @@ def test_code_that_cannot_be_had_is_wrong_usage(paper, capsys, code, reason):
 def test_wrong_usage_is_one_line_that_says_what_to_do(paper, capsys):
     for words, reason in (
         (["nothing.md"], "cannot be read"),
-        ([paper("$$ 1 = 1 $$"), "--equations", "cell.py:x"], "--equations is for a cell"),
+        ([paper("$$ 1 = 1 $$"), "--equations", "cell.py:x"], "--equations and --set are for a cell"),
         ([paper("$$ 1 = 1 $$"), "--format", "word"], "there is no format 'word'"),
         ([paper("$$ 1 = 1 $$"), "--seconds", "0"], "--seconds must be above 0"),
         (["cell.py:Unit", "--out", "out.json"], "--code, --format and --out are for a paper"),

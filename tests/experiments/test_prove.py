@@ -55,6 +55,28 @@ def cell(tmp_path):
     return str(tmp_path / "cell.py")
 
 
+def test_arguments_of_a_class_are_given_or_are_sizes_that_it_needs(tmp_path, capsys):
+    (tmp_path / "field.py").write_text(
+        "import ctrnn, torch\n\nclass Scaled(ctrnn.VectorField):\n"
+        "    def __init__(self, input_size, hidden_size, *, by, shift=False):\n"
+        "        super().__init__(input_size, hidden_size)\n"
+        "        self.by, self.shift = by, shift\n\n"
+        "    def flow(self, projected, h):\n"
+        "        return self.by * (projected.sum(-1, keepdim=True) - h) + self.shift\n\n"
+        "def halves(system):\n    return [(sum(system.inputs) - h) / 2 for h in system.state]\n"
+    )
+    field, equations = f"{tmp_path}/field.py:Scaled", ["--equations", f"{tmp_path}/field.py:halves"]
+    assert main(["prove", field, *equations, "--set", "by=0.5"]) == 0
+    assert "made with input_size=2, hidden_size=3, by=0.5" in capsys.readouterr().out
+    assert main(["prove", field, *equations, "--set", "by=0.5", "input_size=1", "hidden_size=1"]) == 0
+    assert main(["prove", field, *equations, "--set", "by=0.25"]) == 1
+    assert main(["prove", field, *equations, "--set", "by=0.5", "shift=true"]) == 1
+    capsys.readouterr()
+    for words, message in ((["by=0.5", "bias=1"], "takes no 'bias'"), ([], "needs by: --set by=...")):
+        assert main(["prove", field, *equations, *(["--set", *words] if words else [])]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_without_equations_a_field_is_proved_to_be_its_formula(cell, tmp_path, capsys):
     field = "import ctrnn\n\nclass Halved(ctrnn.Relaxation):\n    formula = 'dh/dt = ({candidate} - h) / 2'\n"
     (tmp_path / "field.py").write_text(
@@ -97,7 +119,7 @@ WRONG_USAGE = {
     "did you mean 'Cell'": ("{}:Cel", "{}:right"),
     "there is no file": ("nowhere.py:Cell", "{}:right"),
     "no torch.nn.Module": ("{}:x", "{}:right"),
-    "Sized could not be called: TypeError": ("{}:Sized", "{}:right"),
+    "Sized needs size: --set size=...": ("{}:Sized", "{}:right"),
     "leaving ends the program": ("{}:leaving", "{}:right"),
     "Leaving ends the program": ("{}:Leaving", "{}:right"),
     "failing could not be called: KeyError": ("{}:Cell", "{}:failing"),
