@@ -110,16 +110,17 @@ def of_words(claim):
     yield copy
 
 
-def test_no_claim_of_the_ledger_is_accepted_with_a_change(own):
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_claim_of_the_ledger_is_accepted_with_a_change(own, every):
     known, tried = digests(), 0
-    for k, claim in enumerate(own):
+    for k, claim in list(enumerate(own))[::every]:
         assert not checked(claim, known).refused
         other = own[k - 1]
         swapped = {**claim, "certificate": other["certificate"]}
         for forged in (*of_proofs(claim), *of_words(claim), swapped, {**claim, "source": "this project"}):
             tried += 1
             assert checked(forged, known).refused, (claim["label"], forged)
-    assert tried > 20 * len(own)
+    assert tried > 20 * len(own) // every
 
 
 def test_no_claim_of_anybody_is_accepted_that_its_proofs_do_not_show(others):

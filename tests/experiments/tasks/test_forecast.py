@@ -26,7 +26,7 @@ def matrices(task):
 
 @each("task", [Forecast(), Forecast(onset=1.0, end=0.4, seldom=2.0, often=0.3)])
 def test_the_best_predictors_lose_on_drawn_sequences_what_is_said(task):
-    batch, (changes, looks) = task.batch(200, generator(0), "test"), matrices(task)
+    batch, (changes, looks) = task.batch(60, generator(0), "test"), matrices(task)
     seen, following = batch.xs.argmax(-1)[:-1].flatten(), batch.targets[:-1].flatten()
     told = torch.as_tensor(expm(((changes - looks) * batch.ts.diff(dim=0).flatten()[:, None, None]).numpy())) @ looks
     guesses = {"next time unknown": torch.linalg.solve(looks - changes, looks).expand(len(seen), 2, 2), "next time known": told}
