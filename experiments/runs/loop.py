@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from experiments.interruption import deferred
 from experiments.runs.checkpoints import State
 from experiments.runs.record import NoRecord, Record
 from experiments.runs.stopping import StoppedError
 
-__all__ = ["Loop", "Progress"]
+__all__ = ["Evaluated", "Loop", "Progress"]
 
 Progress = Callable[[int, float, float], object]  # called with step, loss and rate
+Evaluated = Callable[[int, Mapping[str, float]], object]  # called with the step, and what was measured after it
 
 
 class Loop(ABC):
@@ -61,7 +62,9 @@ class Loop(ABC):
         """Return what a checkpoint keeps."""
         return {"step": self.step, "seconds": self.seconds, "best": self.best}
 
-    def run(self, record: Record | NoRecord | None = None, progress: Progress | None = None) -> None:
+    def run(
+        self, record: Record | NoRecord | None = None, progress: Progress | None = None, evaluated: Evaluated | None = None
+    ) -> None:
         """Take all steps that are left. A signal ends the step that is taken and saves, then goes to the handler before."""
         record = record or NoRecord()
         with deferred() as interrupted:
@@ -83,6 +86,8 @@ class Loop(ABC):
                     record.save(self.state())
                 if progress is not None:
                     progress(self.step, row["loss"], row["rate"])
+                if evaluated is not None and found:
+                    evaluated(self.step, found)
             record.save(self.state())
 
     def _compare(self, found: dict[str, float]) -> None:

@@ -30,7 +30,7 @@ from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
-from experiments.runs.loop import Loop, Progress
+from experiments.runs.loop import Evaluated, Loop, Progress
 from experiments.runs.processes import ALONE, Processes, joined
 from experiments.runs.record import NoRecord, Record
 from experiments.runs.stopping import Status, StoppedError
@@ -64,10 +64,19 @@ class Outcome:
     far_worse: str = ""
 
 
-def train(configuration: Configuration, folder: Path, *, resume: bool = True, progress: Progress | None = None) -> Outcome:
+def train(
+    configuration: Configuration,
+    folder: Path,
+    *,
+    resume: bool = True,
+    progress: Progress | None = None,
+    evaluated: Evaluated | None = None,
+) -> Outcome:
     r"""Train in a folder, from where it is: from nothing, from its newest checkpoint, or not at all if it is finished.
 
-    Args:    resume: False refuses a folder that holds a run; progress: called with step, loss and rate after every step.
+    Args:    resume: False refuses a folder that holds a run; progress: called with step, loss and rate after every step;
+             evaluated: with the step, and what was measured on "validation", after every evaluation. What they raise ends
+             training, and the run goes on from its newest checkpoint.
     Raises:  UsageError for a folder that cannot be used; StoppedError for a loss or a gradient that is not finite, a solve
              that fails, a disk or a memory that is full, files that are damaged: what was saved before is kept.
     Source:  Tallec and Ollivier 2018, sec. 3.
@@ -78,10 +87,10 @@ def train(configuration: Configuration, folder: Path, *, resume: bool = True, pr
         return before or Outcome(configuration.untrained_model(), {}, 0.0, configuration.training.steps, already=True)
     run = _begun(configuration, processes)
     if processes.rank:
-        return _carried_out(run, folder, NoRecord(), None)
+        return _carried_out(run, folder, NoRecord())
     about = run.threads, run.device.type, processes.size
     with held_folder(folder, configuration, resume), Record(folder, configuration, *about) as record:
-        return _carried_out(run, folder, record, progress)
+        return _carried_out(run, folder, record, progress, evaluated)
 
 
 def _begun(configuration: Configuration, processes: Processes = ALONE) -> Training:
@@ -90,12 +99,18 @@ def _begun(configuration: Configuration, processes: Processes = ALONE) -> Traini
         return Training(model, configuration.task, configuration.training, processes)
 
 
-def _carried_out(run: Training, folder: Path, record: Record | NoRecord, progress: Progress | None) -> Outcome:
+def _carried_out(
+    run: Training,
+    folder: Path,
+    record: Record | NoRecord,
+    progress: Progress | None = None,
+    evaluated: Evaluated | None = None,
+) -> Outcome:
     processes = run.processes
     with _torch_defaults(record.threads or run.threads, torch.float32):
         begin = record.restore() or (run.state() if processes.size > 1 else None)
         run.load(processes.from_first(begin), folder)
-        run.run(record, progress)
+        run.run(record, progress, evaluated)
         if not run.finished:  # the signal came to another process
             raise StoppedError(
                 f"step {run.step}: another process was interrupted; all up to here is saved.", "interrupted", run.step
