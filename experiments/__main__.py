@@ -185,6 +185,7 @@ def train(
     set: Set = (),
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     device: Annotated[str | None, tyro.conf.arg(metavar="DEVICE", help_behavior_hint="(default: cpu)")] = None,
+    workers: Annotated[int, _number(int, "N")] = 1,
     page: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     look: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     plugin: studies.Plugin = (),
@@ -200,6 +201,7 @@ def train(
             Several values, seed=0,1,2, are as many runs, each in a folder of its own in DIR.
         resume: Go on with the run in DIR, from nothing if there is none; with more steps or patience it gets longer.
         device: cpu, cuda, or auto: the GPU where there is one. The same as --set device=DEVICE.
+        workers: Processes, each of which trains one of several runs at a time.
         page: Write DIR/index.html at the end: curves, answers, time scales, and whether the steps are the equation.
         look: Train nothing, and say what was understood of your own data (--task csv): sequences, times, what is missing.
         plugin: A file of yours with tasks or fields; it is run.
@@ -208,7 +210,10 @@ def train(
     from experiments.runs.command import run  # noqa: PLC0415
 
     words = [word for words in set for word in words] + ([] if device is None else [f"device={device}"])
-    return DONE if run(task, field, integrator, words, out, resume, look, page) else FAILED
+    if workers < 1:
+        raise UsageError(f"--workers must be at least 1, got {workers}.")
+    done = run(task, field, integrator, words, out, resume=resume, look=look, page=page, workers=workers, plugins=plugin)
+    return DONE if done else FAILED
 
 
 def bench(

@@ -10,8 +10,8 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args, get_origin
 
@@ -23,7 +23,7 @@ from experiments.settings import assignments, described, setting_types
 from experiments.tasks.registry import task_named
 from experiments.usage import UsageError
 
-__all__ = ["run", "settings_help", "swept"]
+__all__ = ["begin", "run", "settings_help", "swept"]
 
 if TYPE_CHECKING:
     from experiments.runs.loop import Progress
@@ -38,45 +38,89 @@ def run(
     integrator: str,
     words: Sequence[str],
     folder: Path,
-    resume: bool,
+    *,
+    resume: bool = False,
     look: bool = False,
     page: bool = False,
+    workers: int = 1,
+    plugins: Sequence[str] = (),
 ) -> bool:
-    """Train all of them, one after another, or say what the first will read; return whether all were finished.
+    r"""Train all of them, or say what the first will read; return whether all were finished.
 
+    Args:    workers: processes, of which each trains one run at a time; 1 for one run after another, in this process.
     Raises:  UsageError before the first, for any of them.
     """
-    runs = [(name, configuration_from_words(task, field, integrator, each)) for name, each in swept(task, words)]
-    if len(runs) > 1:
-        steps = " or ".join(map(str, sorted({configuration.training.steps for _, configuration in runs})))
-        print(f"{len(runs)} runs of {steps} steps, one after another, in {folder}.", file=sys.stderr)
-    looked = runs[0][1].task.look()
+    asked = dict(swept(task, words))
+    runs = {name: configuration_from_words(task, field, integrator, each) for name, each in asked.items()}
+    first = next(iter(runs.values()))
+    looked = first.task.look()
     if look:
         print(looked)
         return True
     if looked:
         print(looked, file=sys.stderr)
-    for sentence in runs[0][1].without_effect():
-        if all(sentence in configuration.without_effect() for _, configuration in runs):
+    if len(runs) > 1:
+        steps = " or ".join(map(str, sorted({configuration.training.steps for configuration in runs.values()})))
+        how = "one after another" if workers == 1 else f"{workers} at a time"
+        print(f"{len(runs)} runs of {steps} steps, {how}, in {folder}.", file=sys.stderr)
+    for sentence in first.without_effect():
+        if all(sentence in configuration.without_effect() for configuration in runs.values()):
             print(f"ctrnn train: {sentence}", file=sys.stderr)
-    finished = []
-    for name, configuration in runs:
-        try:
-            finished.append(_run_one(configuration, folder / name, resume, page))
-        except Interrupted:
-            if len(runs) > 1:
-                count = f"{sum(finished)} of {len(runs)} runs are finished"
-                print(f"{count}; with --resume the same command goes on.", file=sys.stderr)
-            raise
+    finished: list[bool] = []
+    try:
+        each_run: Iterator[bool] = (_run_one(each, folder / name, resume, page, name) for name, each in runs.items())
+        if workers > 1:
+            given = (task, field, integrator, folder.resolve(), page, tuple(plugins))
+            each_run = _by_workers(asked, folder, resume, workers, given)
+        for one in each_run:
+            finished.append(one)
+    except Interrupted:
+        if len(runs) > 1:
+            count = f"{sum(finished)} of {len(runs)} runs are finished"
+            print(f"{count}; with --resume the same command goes on.", file=sys.stderr)
+        raise
     from experiments.runs.processes import is_first  # noqa: PLC0415
 
     if len(runs) > 1 and is_first():
         from experiments.runs.sweep import compared  # noqa: PLC0415 (SciPy)
 
-        first = runs[0][1].settings()
-        keys = [key for key in first if any(each.settings()[key] != first[key] for _, each in runs)]
-        print(f"\n{compared(folder, runs, keys)}\n{folder / 'runs.csv'}", flush=True)
+        settings = [configuration.settings() for configuration in runs.values()]
+        keys = [key for key in settings[0] if any(each[key] != settings[0][key] for each in settings)]
+        print(f"\n{compared(folder, list(runs.items()), keys)}\n{folder / 'runs.csv'}", flush=True)
     return all(finished)
+
+
+def _by_workers(
+    asked: Mapping[str, Sequence[str]], folder: Path, resume: bool, workers: int, given: tuple[Hashable, ...]
+) -> Iterator[bool]:
+    """Yield of each run whether it was finished. Raises: UsageError for folders that hold runs, without `resume`."""
+    from experiments.runs.folder import refuse_run  # noqa: PLC0415 (torch)
+    from experiments.runs.pool import Work, WorkerPool  # noqa: PLC0415
+
+    for name in asked:
+        if not resume:
+            refuse_run(folder / name)  # so that what goes on in a worker is what a worker has begun
+    pool = WorkerPool(min(workers, len(asked)), Work("experiments.runs.command:begin", given))
+    with closing(pool.carry_out(list(asked.items()))) as ends:
+        for end in ends:
+            if end.error is not None or end.lost:
+                print(f"ctrnn train: {end.key[0]}: {end.error or end.lost}", file=sys.stderr)
+            yield bool(end.returned)
+
+
+def begin(
+    task: str, field: str, integrator: str, folder: Path, page: bool, plugins: Sequence[str]
+) -> Callable[[tuple[str, Sequence[str]]], bool]:
+    """Return what a worker process calls with the name and the words of each run."""
+    from experiments.plugins import use  # noqa: PLC0415
+
+    use(plugins)
+
+    def train(key: tuple[str, Sequence[str]]) -> bool:
+        name, words = key
+        return _run_one(configuration_from_words(task, field, integrator, words), folder / name, True, page, name, shown=False)
+
+    return train
 
 
 def settings_help(tasks: Iterable[str]) -> str:
@@ -125,17 +169,17 @@ def _word(value: str) -> str:
     return re.sub(r"[^a-z0-9.-]+", "_", value.strip().lower())
 
 
-def _run_one(configuration: Configuration, folder: Path, resume: bool, page: bool) -> bool:
+def _run_one(configuration: Configuration, folder: Path, resume: bool, page: bool, name: str = "", shown: bool = True) -> bool:
     """Train one, and return whether it was finished; result and page are told on stdout, what went wrong on stderr."""
     from experiments.runs import training  # noqa: PLC0415 (torch)
     from experiments.runs.processes import is_first  # noqa: PLC0415
     from experiments.runs.stopping import StoppedError  # noqa: PLC0415
 
     try:
-        with _shown(configuration.training.steps, is_first()) as progress:
+        with _shown(configuration.training.steps, shown and is_first()) as progress:
             outcome = training.train(configuration, folder, resume=resume, progress=progress)
     except StoppedError as error:
-        print(f"ctrnn train: {error}", file=sys.stderr)
+        print(f"ctrnn train: {name and f'{name}: '}{error}", file=sys.stderr)
         return False
     except Interrupted:
         print(f"Go on with: {configuration.command(folder, resume=True)}", file=sys.stderr)
@@ -148,7 +192,7 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool, page: boo
     guesses = ", ".join(f"{name} {loss:.4g}" for name, loss in configuration.task.baselines().items())
     beside = f" ({guesses})" if guesses else ""
     what = f"{configuration.task_name}, {configuration.field} under {configuration.integrator}"
-    print(f"{what}, {outcome.steps} steps in {outcome.seconds:.1f} s: test {measures}{beside}", flush=True)
+    print(f"{name and f'{name}: '}{what}, {outcome.steps} steps in {outcome.seconds:.1f} s: test {measures}{beside}", flush=True)
     if outcome.far_worse:
         print(f"ctrnn train: {outcome.far_worse}", file=sys.stderr)
     if page:

@@ -32,6 +32,7 @@ __all__ = [
     "load",
     "read_configuration",
     "read_result",
+    "refuse_run",
     "refused_misfits",
 ]
 
@@ -117,14 +118,19 @@ def held_folder(folder: Path, configuration: Configuration, resume: bool) -> Ite
     except OSError as error:
         raise not_writable(folder, error) from None
     try:
-        before = read_configuration(folder)
-        if before is not None and not resume:
-            raise UsageError(f"{folder} holds a run already; go on with it by --resume, or choose another --out DIR.")
-        if before is not None:
+        if not resume:
+            refuse_run(folder)
+        if (before := read_configuration(folder)) is not None:
             check_same_run(folder, before, configuration)
         yield
     finally:
         lock.release()
+
+
+def refuse_run(folder: Path) -> None:
+    """Refuse a folder that holds a run. Raises: UsageError."""
+    if read_configuration(folder) is not None:
+        raise UsageError(f"{folder} holds a run already; go on with it by --resume, or choose another --out DIR.")
 
 
 def check_same_run(folder: Path, before: Configuration, configuration: Configuration) -> None:

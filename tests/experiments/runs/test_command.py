@@ -167,6 +167,22 @@ def test_a_sweep_ends_with_a_table_over_seeds_and_says_what_is_not_told_apart(tm
     assert "With one run of each, what is ahead may be so by chance" in capsys.readouterr().out
 
 
+def test_workers_train_a_sweep_to_the_same_bits_and_go_on_where_it_was(tmp_path, capfd):
+    words = ["--set", "seed=0,1,2", "hidden=3", "steps=4", "warp=3", "length=12", "batch=4", "evaluation=6", "threads=1"]
+    assert main(typed(tmp_path / "one", settings=words)) == 0
+    assert main(typed(tmp_path / "several", "--workers", "2", settings=words)) == 0
+    said = capfd.readouterr()
+    assert "3 runs of 4 steps, 2 at a time" in said.err
+    for seed in range(3):
+        assert f"seed-{seed}: recall, gated under euler, 4 steps" in said.out
+        weights = [read_state(tmp_path / each / f"seed-{seed}" / "checkpoint.pt")["model"] for each in ("one", "several")]
+        assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert main(typed(tmp_path / "several", "--workers", "2", settings=words)) == 2
+    assert "seed-0 holds a run already" in capfd.readouterr().err
+    assert main(typed(tmp_path / "several", "--workers", "2", "--resume", settings=["--set", "seed=0,1", *words[2:]])) == 0
+    assert capfd.readouterr().out.count("is finished; nothing was left to do") == 2
+
+
 def test_what_differs_by_more_than_its_seeds_is_told_apart_and_runs_without_a_result_are_counted(tmp_path):
     def run(name, seed, hidden, accuracy):
         if accuracy is not None:
