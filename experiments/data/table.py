@@ -173,7 +173,7 @@ def target_of(
     """Return the classes, if it is one; targets (rows,), or (rows, numbers) standardized by the rows of `train`; and by what."""
     if predict == "class":
         column = frame[targets[0]]
-        words = column.map(lambda value: f"{value:g}" if isinstance(value, float) else str(value), na_action="ignore")
+        words = column.map(_name, na_action="ignore")
         classes = tuple(sorted(words.dropna().unique()))
         if len(classes) < 2:
             raise UsageError(f"{path}: {targets[0]} is {quoted(classes[0]) if classes else 'missing'} in every row.")
@@ -182,6 +182,11 @@ def target_of(
     scales = [(_mean(column), _deviation(column)) for column in values[train].T]
     means, deviations = zip(*scales, strict=True)
     return (), (values - means) / deviations, scales
+
+
+def _name(value: object) -> str:
+    """Write a class: 1.0, as a column of whole numbers with gaps is read, as 1."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _finite(column: pd.Series, where: str) -> np.ndarray:

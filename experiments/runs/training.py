@@ -475,9 +475,15 @@ def _failures_explained(step: int) -> Iterator[None]:
 def _refuse_non_finite(step: int, **numbers: float) -> None:
     for name, number in numbers.items():
         if not math.isfinite(number):
+            cure = "Try a smaller learning rate (--set rate=...) or a bound on the gradient (--set clip=1)"
+            if step == 1:
+                cure = (
+                    "Nothing was learned yet, so it is the model that leaves all bounds: try another --integrator (exact, or "
+                    "exponential-euler), shorter steps (--set substeps=4), shorter sequences, or smaller recurrent weights (--set "
+                    "recurrent_gain=...)"
+                )
             raise StoppedError(
-                f"the {name} is {number:g} at step {step}; the last good state is kept. Try a smaller learning rate "
-                f"(--set rate=...) or a bound on the gradient (--set clip=1), in another --out DIR.",
+                f"the {name} is {number:g} at step {step}; the last good state is kept. {cure}, in another --out DIR.",
                 "diverged",
                 step,
             )

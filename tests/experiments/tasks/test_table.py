@@ -133,6 +133,14 @@ def test_classes_and_numbers_at_every_row_and_those_that_are_missing_ask_for_not
     assert whole(at_the_end, "test").targets.shape == (3, 1)
 
 
+def test_whole_numbers_that_nearly_are_the_same_are_classes_of_their_own(tmp_path):
+    made = frame()[["who", "x"]]
+    made["code"] = np.where(made.index % 3 == 0, 1234567.0, 1234568.0)
+    made.loc[5, "code"] = np.nan
+    task = Table(data=written(made, tmp_path), sequence="who", target=("code",))
+    assert task.output_names == ("1234567", "1234568")
+
+
 def test_what_is_scaled_and_asked_in_training_knows_nothing_of_the_test(tmp_path):
     made = frame(sequences=1, rows=100)[["t", "x"]]
     other = made.copy()
