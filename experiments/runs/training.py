@@ -479,8 +479,8 @@ def _refuse_non_finite(step: int, **numbers: float) -> None:
             if step == 1:
                 cure = (
                     "Nothing was learned yet, so it is the model that leaves all bounds: try another --integrator (exact, or "
-                    "exponential-euler), shorter steps (--set substeps=4), shorter sequences, or smaller recurrent weights (--set "
-                    "recurrent_gain=...)"
+                    "exponential-euler), shorter steps (--set substeps=4), shorter sequences, or smaller recurrent weights "
+                    "(--set recurrent_gain=...)"
                 )
             raise StoppedError(
                 f"the {name} is {number:g} at step {step}; the last good state is kept. {cure}, in another --out DIR.",
