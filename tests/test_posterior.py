@@ -1,0 +1,24 @@
+"""The posterior of docs/fitting.md by NUTS of Pyro: `pip install ".[bayes]"`."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("pyro", reason="pip install '.[bayes]'")
+pytestmark = [pytest.mark.slow, pytest.mark.kernels]  # by steps it takes a quarter of an hour
+
+
+def test_the_posterior_on_the_page_is_as_wide_as_the_standard_errors():
+    page = (Path(__file__).resolve().parents[1] / "docs" / "fitting.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(python|py)\n(.*?)^```$", page.split("\n## Through jumps\n")[0], re.MULTILINE | re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["python", "python", "py"]
+    torch.set_default_dtype(torch.float32)
+    namespace = {"__name__": "__main__"}
+    for _, code in blocks:
+        exec(code, namespace)
+    samples = namespace["sampler"].get_samples()["z"]
+    assert samples.shape == (100, 6)
+    assert (samples.mean(0).abs() < 1).all()  # of standard errors
+    assert ((samples.std(0) > 0.5) & (samples.std(0) < 1.6)).all()
