@@ -78,6 +78,9 @@ def sequence_module(name: str, field: VectorField | JumpRNN, settings: Integrato
     Raises:  UsageError for a name that no integrator has, for a method that no solver has, for several steps from jump to
              jump, and for noise with what is for equations without, or the other way round.
     """
+    from discretize.jumps.cfc import Curve  # noqa: PLC0415 (torch)
+    from discretize.jumps.gru_d import Elapsed  # noqa: PLC0415
+
     check_word("integrator", name, INTEGRATORS)
     held: Any = {"hold": settings.hold, "open_interval": 1.0}  # as long as a sample takes without stamps
     exact = {"method": settings.method, "rtol": settings.rtol, "atol": settings.atol}
@@ -87,6 +90,8 @@ def sequence_module(name: str, field: VectorField | JumpRNN, settings: Integrato
             if settings.substeps != 1:
                 raise ValueError(f"`substeps` must be 1 where the state jumps at each sample, got {settings.substeps}.")
             held = held if isinstance(field, discretize.HeldJumpRNN) else {}
+            if name == EXACT and isinstance(field.field, Elapsed | Curve):
+                how = {"method": discretize.Euler()}  # time alone passes, so one step is exact
             return type(field)(field.field, field.jump, **how, **held)
         if name == EXACT:
             return discretize.ContinuousRNN(field, **how, **held)

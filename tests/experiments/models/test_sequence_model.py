@@ -59,6 +59,8 @@ def test_a_model_that_jumps_is_the_named_one_under_the_integrator(tmp_path, monk
         given = {"ts": batch.ts, "lengths": batch.lengths}
         assert_close(model(batch.xs, **given), model.read_out(expected(parts[0], **given, **seen)[0]))
         assert under(model, integrator).rnn.jump is model.rnn.jump
+        # Where time alone passes one step is exact; the others are solved, also after a training by steps.
+        assert (under(model, "exact").rnn.settings.method == "dopri5") == (name in ("ode-rnn", "gru-ode-bayes"))
 
 
 def test_every_integrator_runs(monkeypatch):
