@@ -3,7 +3,8 @@ r"""Builds models whose state jumps at samples, by the names they share with fie
     ode-rnn gru-ode-bayes gru-d     h jumps where something is seen, and runs by itself in between
     cfc                             each sample puts h on a curve, which it follows until the next
 
-What moves them from sample to sample is the integrator; of gru-d and cfc that is time alone, and any integrator is exact: exact takes one step.
+What moves them from sample to sample is the integrator; of gru-d and cfc that is time alone, and any integrator is exact, the
+exact one by a single step.
 """
 
 from __future__ import annotations
