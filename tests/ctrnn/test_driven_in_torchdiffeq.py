@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from cases import each
+from cases import crossed, each
 from torch import nn
 from torch.testing import assert_close
 from torchdiffeq import odeint, odeint_adjoint, odeint_event
@@ -51,9 +51,7 @@ DRIVEN = {
 }
 
 
-@each("name", DRIVEN)
-@each("backwards", [False, True])
-@each("dtype", [torch.float64, torch.float32])
+@crossed(name=DRIVEN, backwards=[False, True], dtype=[torch.float64, torch.float64, torch.float32])
 def test_it_is_solved_as_integrate_solves_it(name, backwards, dtype):
     field, h0 = ctrnn.gated(2, 4, dtype=dtype), torch.randn(3, 4, dtype=dtype)
     field, path, *speed = DRIVEN[name](field, torch.randn(5, 3, 2, dtype=dtype))

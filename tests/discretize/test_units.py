@@ -3,7 +3,7 @@
 import warnings
 
 import torch
-from cases import each
+from cases import crossed, each
 from torch.testing import assert_close
 
 import ctrnn
@@ -17,8 +17,7 @@ def tau_of(tau, make=ctrnn.additive):
     return make(2, 4, tau=tau, generator=torch.Generator().manual_seed(1))
 
 
-@each("make", [ctrnn.additive, ctrnn.leaky])
-@each("tau", [torch.tensor(100.0), torch.tensor([50.0, 100.0, 200.0, 1e3])])
+@crossed(make=[ctrnn.additive, ctrnn.leaky], tau=[torch.tensor(100.0), torch.tensor([50.0, 100.0, 200.0, 1e3])])
 def test_seconds_and_milliseconds_give_the_same_states(make, tau):
     ms, s = tau_of(tau, make), tau_of(tau / 1000, make)
     xs, ts = XS[:9], torch.cumsum(torch.rand(10, dtype=torch.float64) * 20 + 1, 0)

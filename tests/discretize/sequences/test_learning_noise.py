@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from cases import each
+from cases import crossed
 from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.utils import parametrize
@@ -64,8 +64,7 @@ def assert_differentiated(loss, places, step=1e-5):
         assert_close((after[k] - before[k]) / (2 * step), here[k + 1], rtol=1e-7, atol=1e-6)
 
 
-@each("kind", STEPS)
-@each("noise", FIELDS)
+@crossed(kind=STEPS, noise=FIELDS)
 def test_derivatives_along_a_path_are_central_differences(noise, kind):
     field = FIELDS[noise]()
     if kind is Milstein and field.channels:
