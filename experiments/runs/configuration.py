@@ -60,7 +60,8 @@ class TrainingSettings(Checked):
              evaluation: sequences in one, and in the test at the end; checkpoint_every: steps between checkpoints; batches: of
              a training set, None for fresh ones at every step; threads: of torch, None for 1 where models are small, and else
              as many as torch takes; frozen: names of parameters that stay as they start, with * for any letters, "" for none;
-             device: where model and batches are, "cpu", "cuda", or "auto" for the GPU where there is one.
+             device: where model and batches are, "cpu", "cuda", or "auto" for the GPU where there is one; precision: of the
+             products in training, "bfloat16" for torch's autocast; weights, and evaluations, stay in float32.
     Raises:  ValueError for numbers that train nothing, and for settings that nothing reads together.
     Source:  Tallec and Ollivier 2018, sec. 3; Ohno and Kumagai 2021, sec. VI-A, for "halved-twice" and "best".
     """
@@ -86,6 +87,7 @@ class TrainingSettings(Checked):
     weight_decay: float = 0.0
     warmup: Annotated[int, Bounds(0)] = 0
     label_smoothing: float = 0.0
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
         super().__post_init__()

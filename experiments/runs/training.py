@@ -261,7 +261,9 @@ class Training(Loop):
                 mine = self.processes.share(batch.size)
                 part, noise = task.part(batch, mine), {name: keys[mine] for name, keys in noise.items()}
             if share := task.weight(part) / whole:
-                loss = self.loss(self.model(part.xs, part.ts, part.lengths, **noise), part)
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+                    outputs = self.model(part.xs, part.ts, part.lengths, **noise)
+                loss = self.loss(outputs.to(part.xs.dtype), part)
                 loss = loss * share if share < 1 else loss
                 loss.backward()
                 total = total + loss.detach()

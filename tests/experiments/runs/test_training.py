@@ -90,6 +90,7 @@ CONFIGURATIONS = {
     "adam": small("optimizer=adam", "clip=0.1"),
     "best": small("keep=best", "evaluate_every=3", "rate=0.3", "seed=1"),
     "set": small("batches=4", "accumulate=2", "optimizer=adamw", "weight_decay=0.1", "warmup=5"),
+    "bfloat16": small("precision=bfloat16", "rate=0.1"),
     "exact": small(integrator="exact"),
     "variable": small("warping=variable", "padded=true", field="lstm"),
     "adding": small("T=8", task="adding", field="leaky", integrator="exponential-euler"),
@@ -199,6 +200,14 @@ def test_smoothing_is_for_classes_and_reaches_the_loss():
     plain, smoothed = (small("steps=1", f"label_smoothing={share}", "optimizer=sgd") for share in (0, 0.5))
     losses = [Training(each.untrained_model(), each.task, each.training).learn()["loss"] for each in (plain, smoothed)]
     assert losses[0] != losses[1]
+
+
+def test_products_in_bfloat16_learn_what_others_do_to_its_rounding(tmp_path):
+    plain, mixed = small("steps=40", "rate=0.01", "hidden=16"), small("steps=40", "rate=0.01", "hidden=16", "precision=bfloat16")
+    reached = [train(each, tmp_path / str(k)).measures["loss"] for k, each in enumerate((plain, mixed))]
+    assert reached[0] != reached[1]
+    assert reached[1] == pytest.approx(reached[0], rel=0.05)
+    assert all(value.dtype == torch.float32 for value in read_state(tmp_path / "1" / "checkpoint.pt")["model"].values())
 
 
 def test_rmsprop_is_the_papers(tmp_path):
