@@ -170,7 +170,7 @@ def features(frame: pd.DataFrame, inputs: Sequence[str], train: np.ndarray, path
 def target_of(
     frame: pd.DataFrame, targets: tuple[str, ...], predict: str, train: np.ndarray, path: Path
 ) -> tuple[tuple[str, ...], np.ndarray, list[tuple[float, float]]]:
-    """Return the classes, if it is one; targets (rows,), or (rows, numbers) standardized by the rows of `train`; and by what."""
+    """Return the classes, if it is one; targets (rows,), or (rows, numbers), standardized if no counts; means and deviations."""
     if predict == "class":
         column = frame[targets[0]]
         words = column.map(_name, na_action="ignore")
@@ -180,8 +180,19 @@ def target_of(
         return classes, pd.Categorical(words, list(classes)).codes.astype(np.int64), []
     values = np.stack([_finite(frame[name], f"{path}: {name}") for name in targets], 1)
     scales = [(_mean(column), _deviation(column)) for column in values[train].T]
+    if predict == "count":
+        if wrong := [name for name, column in zip(targets, values.T, strict=True) if _no_counts(column, train)]:
+            raise UsageError(
+                f"{path}: {wrong[0]} is no count: it has numbers below 0, or no whole ones, or none above 0 in train."
+            )
+        return (), values, scales
     means, deviations = zip(*scales, strict=True)
     return (), (values - means) / deviations, scales
+
+
+def _no_counts(column: np.ndarray, train: np.ndarray) -> bool:
+    seen = column[np.isfinite(column)]
+    return bool((seen < 0).any() or (seen != np.round(seen)).any() or not (column[train] > 0).any())
 
 
 def _name(value: object) -> str:

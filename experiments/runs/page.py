@@ -127,7 +127,7 @@ def _answered(task: Task, given: Sequence[tuple[Batch, Tensor]]) -> Section:
     """Show what the model says on the test: classes beside the right ones, or numbers."""
     names = list(task.output_names) or [str(k + 1) for k in range(task.output_size)]
     if given[0][0].targets.dtype.is_floating_point:
-        return _numbers(*given[0], names)
+        return _numbers(given[0][0], task.in_target_units(given[0][1]), names)
     pairs = torch.cat([_of_classes(batch, outputs) for batch, outputs in given])
     count = len(names)
     confusion = torch.zeros(count, count, dtype=torch.int64).index_put_(

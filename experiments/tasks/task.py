@@ -114,6 +114,10 @@ class Task(Checked, ABC):
         """Return a digest of the files that the task reads, by which other data are noticed; None where it reads none."""
         return None
 
+    def in_target_units(self, outputs: Tensor) -> Tensor:
+        """Return what outputs say of numbers, in the unit of the targets."""
+        return outputs
+
     @property
     def output_names(self) -> Sequence[str]:
         """Return names of the classes, or of the numbers, that are predicted; () where they have none."""

@@ -3,7 +3,8 @@ r"""Predicts a class, numbers, or what comes next, from a table of one's own: a 
     x_k    columns, standardized by "train", words as one number each; 0 where missing, and then for each whether it was seen
     y      the target: of the sequence, where it is the same in all of its rows; of every sample; or the values at k + 1
 
-A target that is missing asks for nothing. Numbers are asked for in units of their standard deviation in "train".
+A target that is missing asks for nothing. Numbers are asked for in units of their standard deviation in "train"; of counts n, as
+of spikes, the model says the logarithm of the rate r, and loses half of Poisson's deviance, n log(n/r) - n + r.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from experiments.usage import UsageError, nearest
 
 __all__ = ["Table"]
 
-ASKED = {"class": "the class", "number": "the number", "next": "the next value"}
+ASKED = {"class": "the class", "number": "the number", "count": "the count", "next": "the next value"}
 MOST_CLASSES = 20  # of whole numbers, that are classes if nothing else is said
 FEWEST = 5  # sequences of which each part gets one
 SHARES = (0.7, 0.15, 0.15)  # of train, validation and test
@@ -47,11 +48,11 @@ class Table(Task):
     Args:    data: FILE.csv, .tsv, .npz or .parquet, a column a variable and a row a sample; sequence: the column that says which
              rows belong together, "" where all do; time: the column of stamps, numbers or dates, "" for rows that are one apart;
              inputs: columns that a model sees, () for all that are not named otherwise; target: columns to predict, one if it
-             is a class; predict: "class", "number", "next" for the target's values at the next row, or "" for what the target
-             looks like, and for the next inputs where there is none; split: "sequence", each sequence as a whole in one part,
-             "time", first, middle and last rows of each, "" for the first of these where there are five sequences, or a column
-             that says train, validation or test; length: rows after which a sequence is cut, where a prediction is asked for at
-             every row; unit: of time that is 1 for the model, 0 for the median time between rows.
+             is a class; predict: "class", "number", "count", "next" for the target's values at the next row, or "" for what the
+             target looks like, and for the next inputs where there is none; split: "sequence", each sequence as a whole in one
+             part, "time", first, middle and last rows of each, "" for the first of these where there are five sequences, or a
+             column that says train, validation or test; length: rows after which a sequence is cut, where a prediction is asked
+             for at every row; unit: of time that is 1 for the model, 0 for the median time between rows.
     Raises:  UsageError for a file that cannot be read or has no such columns, when it is first needed; ValueError for settings
              that nothing reads together. A file is read once in a process.
     """
@@ -61,7 +62,7 @@ class Table(Task):
     time: str = ""
     inputs: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
-    predict: Literal["", "class", "number", "next"] = ""
+    predict: Literal["", "class", "number", "count", "next"] = ""
     split: str = ""
     length: Count = 200
     unit: float = 0.0
@@ -74,7 +75,7 @@ class Table(Task):
             raise ValueError(f"`unit` must be a time above 0, or 0 for the median time between rows, got {self.unit:g}.")
         if self.unit and not self.time:
             raise ValueError("`unit` is for stamps, and `time` names no column of them.")
-        if self.predict in ("class", "number") and not self.target:
+        if self.predict in ("class", "number", "count") and not self.target:
             raise ValueError(f"`predict` is {self.predict}, and `target` names no column.")
         if self.predict == "class" and len(self.target) > 1:
             raise ValueError(f"`target` must be one column where it is a class, got {', '.join(self.target)}.")
@@ -147,7 +148,8 @@ class Table(Task):
             )
         if label_smoothing:
             raise UsageError("label_smoothing is for classes, and the target is a number.")
-        return self._errors(asked, batch).square().mean()
+        said, right = self._seen(asked, batch)
+        return _deviance(said, right) if found.counts else (said - right).square().mean()
 
     @torch.no_grad()
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
@@ -157,7 +159,11 @@ class Table(Task):
             return {"loss": loss, "accuracy": float((asked.argmax(-1) == batch.targets)[seen].to(outputs.dtype).mean())}
         if len(found.targets) > 1:
             return {"loss": loss}
-        return {"loss": loss, "mean_error": found.deviations[0] * float(self._errors(asked, batch).abs().mean())}
+        said, right = self._seen(self.in_target_units(asked), batch)
+        return {"loss": loss, "mean_error": found.deviations[0] * float((said - right).abs().mean())}
+
+    def in_target_units(self, outputs: Tensor) -> Tensor:
+        return outputs.exp() if _read(self).counts else outputs
 
     def weight(self, batch: Batch) -> float:
         return float((batch.targets != NO_CLASS if _read(self).classes else ~batch.targets.isnan()).sum())
@@ -167,9 +173,10 @@ class Table(Task):
         return batch.last(outputs) if _read(self).at_the_end else outputs
 
     @staticmethod
-    def _errors(asked: Tensor, batch: Batch) -> Tensor:
-        seen = ~batch.targets.isnan()  # chosen first: the gradient of what is left out would be nan
-        return asked[seen] - batch.targets[seen]
+    def _seen(asked: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return what is said and what is right, where something is asked: the gradient of what is left out would be nan."""
+        seen = ~batch.targets.isnan()
+        return asked[seen], batch.targets[seen]
 
     def target_counts(self) -> dict[str, TargetCounts]:
         found = _read(self)
@@ -183,12 +190,22 @@ class Table(Task):
         if found.classes:
             return super().baselines()
         test = found.parts["test"]
-        targets = torch.cat([one.target.reshape(-1, len(found.targets)) for one in test])
+        train, targets = (
+            torch.cat([one.target.reshape(-1, len(found.targets)) for one in part]) for part in (found.parts["train"], test)
+        )
+        if found.counts:
+            rates = train.nanmean(0).log().expand_as(targets)
+            return {"blind": float(_deviance(rates[~targets.isnan()], targets[~targets.isnan()]))}
         known = {"blind": float(targets[~targets.isnan()].square().mean())}
         before = [one.before for one in test if one.before is not None]
         if before:
             known["last value"] = float((torch.cat(before) - targets).square().nanmean())
         return known
+
+
+def _deviance(logarithms: Tensor, counts: Tensor) -> Tensor:
+    """Compute half of Poisson's mean deviance of counts from rates, given by their logarithms."""
+    return (torch.xlogy(counts, counts) - counts * logarithms - counts + logarithms.exp()).mean()
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +229,7 @@ class _Found:
     classes: tuple[str, ...]
     targets: tuple[str, ...]
     deviations: list[float]
+    counts: bool
     at_the_end: bool
     words: str
 
@@ -245,9 +263,9 @@ def _read(task: Table) -> _Found:
         f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts['train'])}",
         f"{about_split}{pieces}: {', '.join(f'{len(parts[split])} {split}' for split in SPLITS)}",
     ]
-    return _Found(
-        parts, xs.shape[1], masked, classes, targets, [deviation for _, deviation in scales], at_the_end, "\n".join(words)
-    )
+    counts = predict == "count"
+    deviations = [1.0 if counts else deviation for _, deviation in scales]
+    return _Found(parts, xs.shape[1], masked, classes, targets, deviations, counts, at_the_end, "\n".join(words))
 
 
 def _asked_for(task: Table, frame: pd.DataFrame) -> tuple[tuple[str, ...], tuple[str, ...], str]:

@@ -133,6 +133,29 @@ def test_classes_and_numbers_at_every_row_and_those_that_are_missing_ask_for_not
     assert whole(at_the_end, "test").targets.shape == (3, 1)
 
 
+def test_counts_lose_half_of_poissons_deviance(tmp_path):
+    made = frame()
+    made["spikes"] = DRAW.poisson(2.5, len(made)).astype(float)
+    made.loc[made.index % 5 == 0, "spikes"] = np.nan
+    task = Table(data=written(made, tmp_path), sequence="who", target=("spikes",), inputs=("x",), predict="count")
+    batch, train = whole(task, "test"), whole(task, "train").targets
+    outputs = torch.randn(*batch.targets.shape, requires_grad=True)
+    seen = ~batch.targets.isnan()
+    counts, rates = batch.targets[seen], outputs[seen].exp()
+    assert (counts == counts.round()).all()  # not standardized
+    best = torch.distributions.Poisson(counts.clamp(min=1e-30)).log_prob(counts)
+    loss = (best - torch.distributions.Poisson(rates).log_prob(counts)).mean()  # nats more than by the counts themselves
+    assert_close(task.loss(outputs, batch), loss)
+    assert task.measures(outputs, batch)["mean_error"] == pytest.approx(float((rates.detach() - counts).abs().mean()))
+    task.loss(outputs, batch).backward()
+    assert outputs.grad.isfinite().all()
+    mean = train[~train.isnan()].mean().log()
+    assert task.baselines()["blind"] == pytest.approx(float(task.loss(mean.expand_as(outputs), batch)), rel=1e-6)
+    assert "the count at every row, spikes 2." in task.look()
+    with pytest.raises(UsageError, match="x is no count"):
+        Table(data=task.data, sequence="who", target=("x",), inputs=("t",), predict="count").look()
+
+
 def test_whole_numbers_that_nearly_are_the_same_are_classes_of_their_own(tmp_path):
     made = frame()[["who", "x"]]
     made["code"] = np.where(made.index % 3 == 0, 1234567.0, 1234568.0)
