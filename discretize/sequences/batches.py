@@ -134,7 +134,9 @@ class Collate(AnsweredInit):
                 raise ValueError(f"`target of samples[{k}]` has shape {shape}, that of samples[0] {first}{hint}.")
         if not each_sample:
             return torch.stack(rows)
-        return self._padded(rows, 0.0 if rows[0].is_floating_point() else IGNORED)
+        if rows[0].is_floating_point():
+            return self._padded(rows, 0.0)
+        return self._padded([row.long() for row in rows], IGNORED)  # bytes and truth values have no number for it
 
     def _padded(self, rows: list[Tensor], value: float) -> Tensor:
         return pad_sequence(rows, self.batch_first, value)

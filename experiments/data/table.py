@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import csv
 import lzma
+import warnings
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,17 +22,21 @@ import pandas as pd
 from experiments.data.untrusted import OPENED, check_file, quoted, unreadable
 from experiments.usage import UsageError
 
-__all__ = ["NO_CLASS", "a_word", "features", "in_order", "read_table", "target_of"]
+__all__ = ["NO_CLASS", "features", "in_order", "is_numbers", "read_table", "scales_of", "target_of"]
 
-MISSING = ("?", "-", "nan", "NaN", "NA", "N/A", "na", "n/a", "null", "NULL", "None", "none", "missing")  # and empty cells
+MISSING = ("", "?", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL")
 TEXTS = (".csv", ".tsv", ".txt")
 MOST_WORDS = 100  # of a column that is no number
+CONSTANT = 1e-9  # of the largest number, which is rounding
 NO_CLASS = -1  # where the target is missing
 SAMPLE = 1 << 16  # bytes by which the separator is found
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read a table; cells that say that nothing is there are missing. Raises: UsageError for what is no table."""
+    r"""Read a table; cells that say that nothing is there are missing, truth values are 0 and 1, and spaces around words go.
+
+    Raises:  UsageError for what is no table.
+    """
     check_file(path)
     kind = next((suffix for suffix in reversed(path.suffixes) if suffix not in (".gz", ".xz")), "")
     try:
@@ -46,35 +52,66 @@ def read_table(path: Path) -> pd.DataFrame:
         raise unreadable(path, error) from None
     except ImportError as error:
         raise UsageError(f"{path}: a .parquet file is read by pyarrow: pip install pyarrow.") from error
-    except (ValueError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:  # pandas' own errors are ValueErrors
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: is not text in UTF-8; save it as that.") from None
+    except (ValueError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:  # pandas' own are ValueErrors
         raise UsageError(f"{path}: cannot be read as a table: {' '.join(str(error).split())}.") from None
     if found.empty:
         raise UsageError(f"{path}: has no rows below the names of its columns.")
+    found = found.rename(columns=lambda name: str(name).strip())
     if len(set(found.columns)) < len(found.columns):
-        raise UsageError(f"{path}: two columns have one name; all: {', '.join(map(str, found.columns))}.")
-    return found.rename(columns=str)
+        raise UsageError(f"{path}: two columns have one name; all: {', '.join(found.columns)}.")
+    return found.apply(_plain)
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        return column
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return column
+    if column.map(lambda value: isinstance(value, bool | np.bool_), na_action="ignore").dropna().all() and column.notna().any():
+        return column.map(float, na_action="ignore").astype(float)
+    return column.map(lambda value: str(value).strip(), na_action="ignore")
 
 
 def _text(path: Path) -> pd.DataFrame:
     with OPENED.get(path.suffix, open)(path, "rb") as file:
         first = file.read(SAMPLE).decode("utf-8-sig", "replace")
+    header = next((line for line in first.splitlines() if line.strip()), "")
     try:
-        separator = csv.Sniffer().sniff(first.splitlines()[0] if first else "", ",;\t|").delimiter
+        separator = csv.Sniffer().sniff(header, ",;\t|").delimiter
     except csv.Error:
         separator = "\t" if path.suffix == ".tsv" else ","  # a single column
+    names = [name.strip() for name in next(csv.reader([header], delimiter=separator, skipinitialspace=True), [])]
+    if numbers := [name for name in names if _is_number(name)]:
+        raise UsageError(f"{path}: the first row names the columns, and {quoted(numbers[0])} is a number; add a row of names.")
+    if twice := sorted({name for name in names if name and names.count(name) > 1}):
+        raise UsageError(f"{path}: two columns are called {quoted(twice[0])}; rename one of them.")
     how: dict[str, Any] = {
-        "sep": separator, "na_values": [*MISSING, ""], "keep_default_na": False, "skipinitialspace": True,
-        "encoding": "utf-8-sig", "low_memory": False,
+        "sep": separator, "na_values": list(MISSING), "keep_default_na": False, "skipinitialspace": True,
+        "encoding": "utf-8-sig", "low_memory": False, "index_col": False,
     }  # fmt: skip
-    found = pd.read_csv(path, **how)
-    texts = found.select_dtypes(exclude="number")
-    if separator != "," and any(texts[name].dropna().astype(str).str.fullmatch(r"[-+]?\d+,\d+").any() for name in texts):
-        found = pd.read_csv(path, **how, decimal=",")
-    if numbers := [name for name in found.columns if _is_number(str(name))]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            found = pd.read_csv(path, **how)
+            if separator != "," and _has_decimal_commas(found):
+                found = pd.read_csv(path, **how, decimal=",")
+    except pd.errors.ParserWarning:
         raise UsageError(
-            f"{path}: the first row names the columns, and {quoted(str(numbers[0]))} is a number; add a row of names."
-        )
-    return found
+            f"{path}: rows have more cells than the {len(names)} names in the first row; name each column."
+        ) from None
+    saved = [name for name in found if str(name).startswith("Unnamed: ") and (found[name].isna().all() or name == "Unnamed: 0")]
+    return found.drop(columns=saved)  # the index that pandas saves, and columns of a separator at the end of each line
+
+
+def _has_decimal_commas(found: pd.DataFrame) -> bool:
+    """Return whether a column has numbers with a comma in them and nothing else, and none has numbers with a point."""
+    texts, numbers = found.select_dtypes(exclude="number"), found.select_dtypes(include="number")
+    if any((numbers[name].dropna() % 1 != 0).any() for name in numbers):
+        return False
+    seen = [texts[name].dropna().astype(str) for name in texts]
+    return any(len(each) > 0 and each.str.fullmatch(r"[-+]?\d+(,\d+)?").all() for each in seen)
 
 
 def _is_number(text: str) -> bool:
@@ -86,25 +123,58 @@ def _is_number(text: str) -> bool:
 
 
 def _arrays(path: Path) -> pd.DataFrame:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        columns = {name: arrays[name] for name in arrays.files}
-    if wrong := [f"{name} {values.shape}" for name, values in columns.items() if values.ndim != 1]:
-        raise UsageError(f"{path}: each array is a column, (rows,); got {', '.join(wrong)}.")
+    with path.open("rb") as file:
+        found = np.load(file, allow_pickle=False)
+        if not isinstance(found, np.lib.npyio.NpzFile):
+            raise UsageError(f"{path}: is a single array; save one for each column by numpy.savez.")
+        columns = {name: found[name] for name in found.files}
+    if wrong := [f"{name} {values.dtype}{values.shape}" for name, values in columns.items() if _no_column(values)]:
+        raise UsageError(f"{path}: each array is a column, (rows,), of numbers or words; got {', '.join(wrong)}.")
     return pd.DataFrame(columns)
+
+
+def _no_column(values: np.ndarray) -> bool:
+    return values.ndim != 1 or values.dtype.kind not in "biufUSM"
+
+
+def is_numbers(column: pd.Series, where: str) -> bool:
+    """Return whether a column is of numbers. Raises: UsageError for one that mostly is, and has another word in it."""
+    if pd.api.types.is_numeric_dtype(column):
+        return True
+    seen = column.dropna()
+    numbers = pd.to_numeric(seen, errors="coerce")
+    if len(seen) and numbers.notna().mean() >= 0.5:
+        wrong = [(int(row) + 1, quoted(str(column[row]))) for row in seen.index[numbers.isna()][:1]]
+        row, cell = wrong[0] if wrong else (1, "a number that is too large")
+        raise UsageError(f"{where}: row {row} has {cell}, and most of this column are numbers; mend it, or leave the cell empty.")
+    return False
 
 
 def _times_of(column: pd.Series, where: str) -> tuple[np.ndarray, str]:
     """Return stamps as numbers, and their unit, "" where nobody says it; dates in seconds. Raises: UsageError."""
     unit = ""
-    if not pd.api.types.is_numeric_dtype(column):
-        numbers = pd.to_numeric(column, errors="coerce")
-        dates = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601") if numbers.isna().all() else numbers
-        if (wrong := dates.isna() & column.notna()).any():
-            raise UsageError(f"{where}: {quoted(str(column[wrong].iloc[0]))} is no number and no date like 2024-05-31 13:45:00.")
-        column, unit = (dates - dates.min()).dt.total_seconds(), "s"
-    times = column.to_numpy(np.float64, na_value=np.nan)
+    numbers = column if pd.api.types.is_numeric_dtype(column) else pd.to_numeric(column.astype(str), errors="coerce")
+    dates = column
+    if pd.api.types.is_datetime64_any_dtype(column):
+        dates, unit = pd.to_datetime(column, utc=True), "s"
+    elif numbers.isna().all() and column.notna().any():
+        dates, unit = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601"), "s"
+        zoned = column.dropna().str.contains(r"[T ]\S+(?:Z|[+-]\d\d:?\d\d)$")
+        if zoned.any() and not zoned.all():
+            raise UsageError(f"{where}: some dates have a time zone and some have none; give all of them one, or none.")
+    elif numbers.between(19000101, 21001231).all() and (numbers % 1 == 0).all():  # 20240531
+        as_dates = pd.to_datetime(numbers.astype(int).astype(str), errors="coerce", utc=True, format="%Y%m%d")
+        dates, unit = (as_dates, "s") if as_dates.notna().all() else (column, "")
+    wrong = (dates if unit else numbers).isna() & column.notna()
+    if wrong.any():
+        raise UsageError(f"{where}: {quoted(str(column[wrong].iloc[0]))} is no number and no date like 2024-05-31 13:45:00.")
+    if unit:
+        numbers = (dates - dates.min()).dt.total_seconds()
+    times = numbers.to_numpy(np.float64, na_value=np.nan)
     if not np.isfinite(times).all():
-        raise UsageError(f"{where}: row {int(np.argmin(np.isfinite(times))) + 1} has no time; fill it, or drop the row.")
+        row = int(np.argmin(np.isfinite(times)))
+        what = "an infinite time" if np.isinf(times[row]) else "no time"
+        raise UsageError(f"{where}: row {row + 1} has {what}; mend it, or drop the row.")
     return times, unit
 
 
@@ -145,15 +215,19 @@ def features(frame: pd.DataFrame, inputs: Sequence[str], train: np.ndarray, path
     columns, words, missing = [], [], []
     for name in inputs:
         column = frame[name]
-        if pd.api.types.is_numeric_dtype(column):
+        if pd.api.types.is_datetime64_any_dtype(column):
+            raise UsageError(f"{path}: {name} holds dates; say that it is time, or name what to see by inputs=...")
+        if is_numbers(column, f"{path}: {name}"):
             values = _finite(column, f"{path}: {name}")
             columns.append((values - _mean(values[train])) / _deviation(values[train]))
             words.append(name)
         else:
             known = sorted(map(str, column.iloc[train].dropna().unique()))
-            if not 0 < len(known) <= MOST_WORDS:
+            if not known:
+                raise UsageError(f"{path}: {name} has no value in the rows of train; leave it out by inputs=...")
+            if len(known) > MOST_WORDS:
                 raise UsageError(
-                    f"{path}: {name} has {len(known)} different words, such as {quoted(a_word(column))}, and at most "
+                    f"{path}: {name} has {len(known)} different words, such as {quoted(known[0])}, and at most "
                     f"{MOST_WORDS} are read as kinds; name what to see by inputs=..., or say that it is sequence, time or target."
                 )
             places = pd.Categorical(column.astype(str).where(column.notna()), known).codes
@@ -167,32 +241,30 @@ def features(frame: pd.DataFrame, inputs: Sequence[str], train: np.ndarray, path
     return np.stack(columns, 1).astype(np.float64), said
 
 
-def target_of(
-    frame: pd.DataFrame, targets: tuple[str, ...], predict: str, train: np.ndarray, path: Path
-) -> tuple[tuple[str, ...], np.ndarray, list[tuple[float, float]]]:
-    """Return the classes, if it is one; targets (rows,), or (rows, numbers), standardized if no counts; means and deviations."""
+def target_of(frame: pd.DataFrame, targets: tuple[str, ...], predict: str, path: Path) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the classes, if it is one, and what each row has of the targets: (rows,), or (rows, numbers)."""
     if predict == "class":
-        column = frame[targets[0]]
-        words = column.map(_name, na_action="ignore")
+        words = frame[targets[0]].map(_name, na_action="ignore")
         classes = tuple(sorted(words.dropna().unique()))
         if len(classes) < 2:
             raise UsageError(f"{path}: {targets[0]} is {quoted(classes[0]) if classes else 'missing'} in every row.")
-        return classes, pd.Categorical(words, list(classes)).codes.astype(np.int64), []
+        return classes, pd.Categorical(words, list(classes)).codes.astype(np.int64)
     values = np.stack([_finite(frame[name], f"{path}: {name}") for name in targets], 1)
-    scales = [(_mean(column), _deviation(column)) for column in values[train].T]
-    if predict == "count":
-        if wrong := [name for name, column in zip(targets, values.T, strict=True) if _no_counts(column, train)]:
-            raise UsageError(
-                f"{path}: {wrong[0]} is no count: it has numbers below 0, or no whole ones, or none above 0 in train."
-            )
-        return (), values, scales
-    means, deviations = zip(*scales, strict=True)
-    return (), (values - means) / deviations, scales
+    if predict == "count" and (wrong := [name for name, column in zip(targets, values.T, strict=True) if _no_counts(column)]):
+        raise UsageError(f"{path}: {wrong[0]} is no count: it has numbers below 0, or no whole ones, or none above 0.")
+    return (), values
 
 
-def _no_counts(column: np.ndarray, train: np.ndarray) -> bool:
+def scales_of(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and deviation of each column (rows, columns), 0 and 1 where nothing says them."""
+    found = [(_mean(column), _deviation(column)) for column in values.T]
+    means, deviations = zip(*found, strict=True)
+    return np.array(means), np.array(deviations)
+
+
+def _no_counts(column: np.ndarray) -> bool:
     seen = column[np.isfinite(column)]
-    return bool((seen < 0).any() or (seen != np.round(seen)).any() or not (column[train] > 0).any())
+    return bool((seen < 0).any() or (seen != np.round(seen)).any() or not (seen > 0).any())
 
 
 def _name(value: object) -> str:
@@ -212,8 +284,7 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _deviation(values: np.ndarray) -> float:
-    return (float(np.nanstd(values)) if np.isfinite(values).any() else 0.0) or 1.0
-
-
-def a_word(column: pd.Series) -> str:
-    return str(column[pd.to_numeric(column, errors="coerce").isna() & column.notna()].iloc[0])
+    if not np.isfinite(values).any():
+        return 1.0
+    found, largest = float(np.nanstd(values)), float(np.nanmax(np.abs(values)))
+    return found if found > CONSTANT * largest else 1.0

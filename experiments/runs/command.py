@@ -53,6 +53,9 @@ def run(
     asked = dict(swept(task, words))
     runs = {name: configuration_from_words(task, field, integrator, each) for name, each in asked.items()}
     first = next(iter(runs.values()))
+    _refuse_twins(runs)
+    for task_of_some in {each.task for each in runs.values()}:
+        task_of_some.fingerprint()  # what is wrong with files is said before the first begins
     looked = first.task.look()
     if look:
         print(looked)
@@ -88,6 +91,16 @@ def run(
         keys = [key for key in settings[0] if any(each[key] != settings[0][key] for each in settings)]
         print(f"\n{compared(folder, list(runs.items()), keys)}\n{folder / 'runs.csv'}", flush=True)
     return all(finished)
+
+
+def _refuse_twins(runs: Mapping[str, Configuration]) -> None:
+    """Refuse two runs of the same values, as of seed=1,01. Raises: UsageError."""
+    seen: dict[tuple[object, ...], str] = {}
+    for name, configuration in runs.items():
+        values = tuple(configuration.settings().values())
+        if values in seen:
+            raise UsageError(f"--set asks for one run twice, {seen[values]} and {name}; give each value once.")
+        seen[values] = name
 
 
 def _by_workers(
@@ -192,7 +205,9 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool, page: boo
     guesses = ", ".join(f"{name} {loss:.4g}" for name, loss in configuration.task.baselines().items())
     beside = f" ({guesses})" if guesses else ""
     what = f"{configuration.task_name}, {configuration.field} under {configuration.integrator}"
-    print(f"{name and f'{name}: '}{what}, {outcome.steps} steps in {outcome.seconds:.1f} s: test {measures}{beside}", flush=True)
+    took = f"{outcome.steps} steps in {outcome.seconds:.1f} s"
+    sys.stdout.write(f"{name and f'{name}: '}{what}, {took}: test {measures}{beside}\n")  # at once: several workers write
+    sys.stdout.flush()
     if outcome.far_worse:
         print(f"ctrnn train: {outcome.far_worse}", file=sys.stderr)
     if page:

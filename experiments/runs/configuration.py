@@ -52,10 +52,11 @@ class TrainingSettings(Checked):
              seed: of weights and data; optimizer: "rmsprop", with a moving average of 0.9, "adam", "adamw" or "sgd", with a
              momentum of 0.9; rate: at which learning starts; weight_decay: of adamw, on matrices only, for a bias or a rate is
              no weight; schedule: "constant"; "plateau", halved at every evaluation that is no new lowest; "halved-twice", after
-             a half and three quarters of the steps; or "cosine", down to 0 at the last; warmup: steps in which the rate first
+             a half and three quarters of the steps; or "cosine", down to 0 after the last; warmup: steps in which the rate first
              rises in equal parts; clip: largest norm of the gradient, None for no bound; label_smoothing: share of a target
              that goes to all classes, in training; keep: the weights that are tested, "last" ones, or "best", those of the best
-             evaluation; keep_by: the measure by which it is the best, "loss", or "accuracy", say; patience: evaluations in a
+             evaluation; keep_by: the measure by which it is the best, the smallest "loss" or "mean_error", or the largest
+             "accuracy", say; patience: evaluations in a
              row that are no better, after which training ends, None for all steps; evaluate_every: steps between evaluations;
              evaluation: sequences in one, and in the test at the end; checkpoint_every: steps between checkpoints; batches: of
              a training set, None for fresh ones at every step; threads: of torch, None for 1 where models are small, and else

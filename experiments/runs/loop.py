@@ -15,17 +15,22 @@ from experiments.runs.checkpoints import State
 from experiments.runs.record import NoRecord, Record
 from experiments.runs.stopping import StoppedError
 
-__all__ = ["Evaluated", "Loop", "Progress"]
+__all__ = ["Evaluated", "Loop", "Progress", "sign_of"]
 
 Progress = Callable[[int, float, float], object]  # called with step, loss and rate
 Evaluated = Callable[[int, Mapping[str, float]], object]  # called with the step, and what was measured after it
+
+
+def sign_of(measure: str) -> int:
+    """Return 1 for a measure that is better the smaller it is, a loss or an error, and else -1."""
+    return 1 if measure.rsplit("_", maxsplit=1)[-1] in ("loss", "error") else -1
 
 
 class Loop(ABC):
     """Trains a model: subclasses say what a step is, when to evaluate, and when training is finished.
 
     step: how many were taken; seconds: all of them took, with evaluations; learned: without, by `clock`; best: the evaluation
-    with the least loss, or the largest of another measure that `keep_by` names, and its step; {} before the first.
+    that is the best by the measure that `keep_by` names, see `sign_of`, and its step; {} before the first.
     """
 
     keep_by = "loss"
@@ -91,7 +96,7 @@ class Loop(ABC):
             record.save(self.state())
 
     def _compare(self, found: dict[str, float]) -> None:
-        sign = 1 if self.keep_by == "loss" else -1
+        sign = sign_of(self.keep_by)
         better = sign * found[self.keep_by] < sign * self.best.get(self.keep_by, sign * math.inf)
         if better:
             self.best = {"step": self.step, **found}

@@ -41,6 +41,8 @@ class Record:
     def __init__(self, folder: Path, configuration: Configuration, threads: int, device: str, processes: int = 1) -> None:
         self.folder, self.configuration, self.device, self.processes = folder, configuration, device, processes
         self._checkpoints, self._metrics = Checkpoints(folder), folder / METRICS
+        measured = (f"evaluation_{name}" for name in configuration.task.measured)
+        self._columns = tuple(dict.fromkeys([*COLUMNS, *measured]))
         self._rows: int | None = None
         self._kept = 0  # the step of the newest checkpoint
         found = read_json(folder / CONFIG)
@@ -78,7 +80,7 @@ class Record:
         """Write the row of a step; `found` is what was measured after it, {} where nothing was. Raises: StoppedError."""
         values = {"step": step, "seconds": f"{seconds:.3f}", **row, **{f"evaluation_{name}": x for name, x in found.items()}}
         with self._writing():
-            write_all(self._open_rows(), (",".join(str(values.get(name, "")) for name in COLUMNS) + "\n").encode())
+            write_all(self._open_rows(), (",".join(str(values.get(name, "")) for name in self._columns) + "\n").encode())
 
     def save(self, state: State) -> None:
         """Save a checkpoint, once the rows before it are safe, if there is none of that step. Raises: StoppedError."""
@@ -144,7 +146,7 @@ class Record:
                 )
         if len(kept) != self._kept:
             print(f"{self._metrics} has {len(kept)} of the {self._kept} rows before; it goes on from there.", file=sys.stderr)
-        write_atomically(self._metrics, b"".join([(",".join(COLUMNS) + "\n").encode(), *(lines[k] for k in kept)]))
+        write_atomically(self._metrics, b"".join([(",".join(self._columns) + "\n").encode(), *(lines[k] for k in kept)]))
 
     def _open_rows(self) -> int:
         if self._rows is None:

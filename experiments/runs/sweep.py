@@ -17,6 +17,7 @@ from experiments.files import not_writable
 from experiments.reports.spreads import difference, spread
 from experiments.runs.configuration import Configuration
 from experiments.runs.folder import read_result
+from experiments.runs.loop import sign_of
 from experiments.settings import words_of
 
 __all__ = ["compared"]
@@ -57,7 +58,7 @@ def _in_words(rows: Sequence[dict[str, object]], keys: Sequence[str], keep_by: s
     groups: dict[str, list[dict[str, object]]] = {}
     for row in done:
         groups.setdefault(" ".join(f"{key}={words_of(row[key])}" for key in keys), []).append(row)
-    sign = 1 if keep_by == "loss" else -1
+    sign = sign_of(keep_by)
     numbers = {group: [_finite(row[by]) for row in found] for group, found in groups.items()}
     order = sorted(groups, key=lambda group: sign * math.fsum(numbers[group]) / len(numbers[group]))
     shown = list(dict.fromkeys([by, *(name for row in done for name in row if name.startswith("test "))]))

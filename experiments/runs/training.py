@@ -195,7 +195,7 @@ class Training(Loop):
             raise UsageError(f"keep_by is {self.keep_by!r}, and this task measures {', '.join(task.measured)}.")
         smoothed: dict[str, Any] = {"label_smoothing": settings.label_smoothing} if settings.label_smoothing else {}
         if smoothed and not ("accuracy" in task.measured and "label_smoothing" in signature(task.loss).parameters):
-            raise UsageError(f"label_smoothing is for tasks whose loss is that of classes; {type(task).__name__} has another.")
+            raise UsageError(f"label_smoothing is for classes, and {type(task).__name__} predicts something else here.")
         self.loss: Callable[[Tensor, Batch], Tensor] = partial(task.loss, **smoothed)
         self.batch_at = batch_at or partial(_batch, task, settings)
         self.waited = torch.zeros(processes.size, dtype=torch.float64)  # seconds, of each process for the slowest in each step

@@ -1,6 +1,6 @@
 r"""Predicts a class, numbers, or what comes next, from a table of one's own: a row a sample, a column a variable.
 
-    x_k    columns, standardized by "train", words as one number each; 0 where missing, and then for each whether it was seen
+    x_k    columns, standardized by "train", each word an input of 0 or 1; 0 where missing, and then for each whether it was seen
     y      the target: of the sequence, where it is the same in all of its rows; of every sample; or the values at k + 1
 
 A target that is missing asks for nothing. Numbers are asked for in units of their standard deviation in "train"; of counts n, as
@@ -25,11 +25,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
 from experiments.data.mapped import digest_of
-from experiments.data.table import NO_CLASS, a_word, features, in_order, read_table, target_of
+from experiments.data.table import NO_CLASS, features, in_order, is_numbers, read_table, scales_of, target_of
 from experiments.data.untrusted import quoted
 from experiments.seeds import generator as generator_of
 from experiments.settings import Count
-from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import SPLITS, Batch, Task, check_split
 from experiments.usage import UsageError, nearest
 
@@ -69,6 +68,9 @@ class Table(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("inputs", "target"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         if not isinstance(self.data, str) or not self.data:
             raise ValueError(f"`data` must name a file, a table with a row a sample and a column a variable, got {self.data!r}.")
         if not 0 <= self.unit < np.inf:
@@ -178,29 +180,36 @@ class Table(Task):
         seen = ~batch.targets.isnan()
         return asked[seen], batch.targets[seen]
 
-    def target_counts(self) -> dict[str, TargetCounts]:
+    def baselines(self) -> dict[str, float]:
+        """Return what a guess loses on "test": the shares, or the mean, of the targets of "train"; or the last value again."""
+        found, train, test = _read(self), self._targets("train"), self._targets("test")
+        if found.classes:
+            shares = torch.bincount(train, minlength=len(found.classes)).double() + 0.5  # none is impossible
+            return {"blind": float((shares.sum().log() - shares.log())[test].mean())}
+        if found.counts:
+            rates = train.nanmean(0).log().clamp(min=-9.0).expand_as(test)
+            return {"blind": float(_deviance(rates[~test.isnan()], test[~test.isnan()]))}
+        known = {"blind": float(test[~test.isnan()].square().mean())}
+        before = [one.before for one in found.parts["test"] if one.before is not None]
+        if before:  # where no value was seen before, the mean
+            known["last value"] = float((torch.cat(before).nan_to_num(0.0) - test).square().nanmean())
+        return known
+
+    def baseline_accuracies(self) -> dict[str, float]:
+        """Return how often the most frequent class of "train" is right on "test"."""
         found = _read(self)
         if not found.classes:
             return {}
-        return {"blind": [_counted(found.parts["train"], len(found.classes))]}
+        most = torch.bincount(self._targets("train")).argmax()
+        return {"blind": float((self._targets("test") == most).double().mean())}
 
-    def baselines(self) -> dict[str, float]:
-        """Return what always saying the mean of "train" loses on "test", and, of the next values, saying the last ones again."""
+    def _targets(self, split: str) -> Tensor:
+        """Return all that is asked for in a split: classes (n,), or numbers (n, numbers), nan where nothing is."""
         found = _read(self)
         if found.classes:
-            return super().baselines()
-        test = found.parts["test"]
-        train, targets = (
-            torch.cat([one.target.reshape(-1, len(found.targets)) for one in part]) for part in (found.parts["train"], test)
-        )
-        if found.counts:
-            rates = train.nanmean(0).log().expand_as(targets)
-            return {"blind": float(_deviance(rates[~targets.isnan()], targets[~targets.isnan()]))}
-        known = {"blind": float(targets[~targets.isnan()].square().mean())}
-        before = [one.before for one in test if one.before is not None]
-        if before:
-            known["last value"] = float((torch.cat(before) - targets).square().nanmean())
-        return known
+            targets = torch.cat([one.target.flatten() for one in found.parts[split]])
+            return targets[targets != NO_CLASS]
+        return torch.cat([one.target.reshape(-1, len(found.targets)) for one in found.parts[split]])
 
 
 def _deviance(logarithms: Tensor, counts: Tensor) -> Tensor:
@@ -245,26 +254,35 @@ def _read(task: Table) -> _Found:
     places, about_split = _split(task, frame, rows, targets[0] if at_the_end and predict == "class" else "", at_the_end)
     train = np.concatenate([rows[k][span] for split, k, span in places if split == "train"])
     xs, about_inputs = features(frame, inputs, train, path)
-    classes, ys, scales = target_of(frame, targets, predict, train, path)
+    classes, ys = target_of(frame, targets, predict, path)
+    scales = np.zeros(len(targets)), np.ones(len(targets))
+    if not classes:
+        asked = [_whole(ys[rows[k]]) for split, k, _ in places if split == "train"] if at_the_end else ys[train]
+        scales = scales_of(np.asarray(asked))
+    if predict in ("number", "next"):
+        ys = (ys - scales[0]) / scales[1]
 
     parts: dict[str, list[_Sequence]] = {}
     for split in SPLITS:
         here = [rows[k][span] for part, k, span in places if part == split]
-        parts[split] = [piece for k in here for piece in _pieces(xs[k], ys[k], times[k], at_the_end, predict, task.length)]
-        if not parts[split]:
+        pieces = [piece for k in here for piece in _pieces(xs[k], ys[k], times[k], at_the_end, predict, task.length)]
+        if not pieces:
             raise UsageError(f"{path}: no sequence with a target is in {split}; {about_split}.")
+        order = torch.randperm(len(pieces), generator=generator_of(0, "csv", split)).tolist()
+        parts[split] = [pieces[k] for k in order]  # so that the first ones are as good as any
     masked = any(bool(one.xs.isnan().any()) for split in SPLITS for one in parts[split])
     of = "of each sequence" if at_the_end else "at every row"
-    pieces = "" if at_the_end else f", in pieces of at most {task.length} rows"
+    absent = _absent(frame, rows, targets, at_the_end)
+    cut = "" if at_the_end else f", in pieces of at most {task.length} rows"
     words = [
         f"{path.name}: {len(frame):,} rows, {len(rows):,} sequence(s) of {_span([len(k) for k in rows])} rows",
         about_times,
         *about_inputs,
-        f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts['train'])}",
-        f"{about_split}{pieces}: {', '.join(f'{len(parts[split])} {split}' for split in SPLITS)}",
+        f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts['train'])}{absent}",
+        f"{about_split}{cut}: {', '.join(f'{len(parts[split])} {split}' for split in SPLITS)}",
     ]
     counts = predict == "count"
-    deviations = [1.0 if counts else deviation for _, deviation in scales]
+    deviations = [1.0] * len(targets) if counts else scales[1].tolist()
     return _Found(parts, xs.shape[1], masked, classes, targets, deviations, counts, at_the_end, "\n".join(words))
 
 
@@ -275,19 +293,21 @@ def _asked_for(task: Table, frame: pd.DataFrame) -> tuple[tuple[str, ...], tuple
     for name in filter(None, named):
         if name not in frame:
             raise UsageError(f"{task.data}: there is no column {nearest(name, map(str, frame.columns))}")
-    predict = task.predict or _looks_like(frame, task.target)
+    predict = task.predict or _looks_like(frame, task.target, task.data)
     inputs = task.inputs or tuple(
         name for name in map(str, frame.columns) if name not in named or (predict == "next" and name in task.target)
     )
-    numbers = {name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])}
-    targets = task.target or tuple(name for name in inputs if name in numbers)
+    if task.predict != "next" and (both := [name for name in task.target if name in task.inputs]) and predict != "next":
+        raise UsageError(f"{task.data}: {both[0]} is to be predicted, and is among the inputs, where a model would read it off.")
+    targets = task.target or tuple(name for name in inputs if is_numbers(frame[name], f"{task.data}: {name}"))
     if not inputs:
         raise UsageError(f"{task.data}: no column is left for a model to see; there is {', '.join(map(str, frame.columns))}.")
     if predict != "class" and not targets:
         raise UsageError(f"{task.data}: there is no column of numbers to predict.")
-    if predict != "class" and (words := [name for name in targets if name not in numbers]):
-        such = quoted(a_word(frame[words[0]]))
-        raise UsageError(f"{task.data}: {words[0]} has words in it, such as {such}, and what is predicted is a number.")
+    for name in targets if predict != "class" else ():
+        if not is_numbers(frame[name], f"{task.data}: {name}"):
+            such = quoted(str(frame[name].dropna().iloc[0]))
+            raise UsageError(f"{task.data}: {name} has words in it, such as {such}, and what is predicted is a number.")
     return inputs, targets, predict
 
 
@@ -295,27 +315,34 @@ def _pieces(
     xs: np.ndarray, ys: np.ndarray, times: np.ndarray, at_the_end: bool, predict: str, length: int
 ) -> Iterator[_Sequence]:
     """Cut a sequence into pieces, and yield those in which something is asked for."""
-    asked = np.roll(ys, -1, 0) if predict == "next" else ys
+    asked, before = ys, None
     if predict == "next":
-        asked[-1] = np.nan
+        asked = np.concatenate([ys[1:], np.full_like(ys[:1], np.nan)])
+        before = torch.tensor(pd.DataFrame(ys).ffill().to_numpy())
     seen = asked != NO_CLASS if predict == "class" else ~np.isnan(asked)
-    if at_the_end:
-        asked, length = asked[seen.reshape(len(seen), -1).all(1).argmax()], len(xs)
-    for start in range(0, len(xs), length):
-        some = slice(start, start + length)
+    for start in range(0, len(xs), len(xs) if at_the_end else length):
+        some = slice(start, None if at_the_end else start + length)
         if seen[some].any():
-            stamps, target = times[some] - times[start], torch.as_tensor(asked if at_the_end else asked[some])
-            before = torch.tensor(pd.DataFrame(ys[some]).ffill().to_numpy()) if predict == "next" else None
-            yield _Sequence(torch.from_numpy(stamps), torch.from_numpy(xs[some]).float(), target, before)
+            stamps, target = times[some] - times[start], torch.as_tensor(_whole(ys) if at_the_end else asked[some])
+            last = None if before is None else before[some]
+            yield _Sequence(torch.from_numpy(stamps), torch.from_numpy(xs[some]).float(), target, last)
 
 
-def _looks_like(frame: pd.DataFrame, target: tuple[str, ...]) -> str:
+def _whole(ys: np.ndarray) -> np.ndarray:
+    """Return the target of a whole sequence: the first that is there, of each number."""
+    seen = ys != NO_CLASS if ys.ndim == 1 else ~np.isnan(ys)
+    first = seen.argmax(0)
+    found: np.ndarray = ys[first] if ys.ndim == 1 else ys[first, np.arange(ys.shape[1])]
+    return found
+
+
+def _looks_like(frame: pd.DataFrame, target: tuple[str, ...], data: str) -> str:
     if not target:
         return "next"
     column = frame[target[0]].dropna()
     if len(target) > 1:
         return "number"
-    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+    if not is_numbers(column, f"{data}: {target[0]}"):
         return "class"
     return "class" if column.nunique() <= MOST_CLASSES and (column == column.round()).all() else "number"
 
@@ -345,8 +372,10 @@ def _split(task: Table, frame: pd.DataFrame, rows: list[np.ndarray], label: str,
         raise UsageError(f"{task.data}: {len(rows)} sequence(s) are too few for three parts; take split=time.")
     if way == "sequence":
         classes = [str(frame[label].iloc[k].dropna().iloc[:1].tolist()) for k in rows] if label else [""] * len(rows)
-        return _by_sequence(classes), "split by sequence" + ", each part with its share of every class" * bool(label)
+        return _by_sequence(classes), "split by sequence" + ", of each class as nearly as can be" * bool(label)
     found = [place for k, here in enumerate(rows) for place in _as_said(task, frame[way].iloc[here], k)]
+    if whole and len(found) > len(rows):
+        raise UsageError(f"{task.data}: the target is of whole sequences, and {way} puts one sequence into several parts.")
     if missing := sorted(set(SPLITS) - {split for split, _, _ in found}):
         raise UsageError(f"{task.data}: {way} names no row for {' and '.join(missing)}.")
     return found, f"split by the column {way}"
@@ -380,16 +409,20 @@ def _as_said(task: Table, column: pd.Series, number: int) -> Iterator[Place]:
 
 
 def _about(
-    targets: tuple[str, ...], classes: tuple[str, ...], scales: Sequence[tuple[float, float]], train: Sequence[_Sequence]
+    targets: tuple[str, ...], classes: tuple[str, ...], scales: tuple[np.ndarray, np.ndarray], train: Sequence[_Sequence]
 ) -> str:
     if not classes:
-        return ", ".join(f"{name} {mean:.4g} ± {deviation:.4g}" for name, (mean, deviation) in zip(targets, scales, strict=True))
-    counts = _counted(train, len(classes))
-    shares = [f"{name} {100 * count / sum(counts):.3g} %" for name, count in zip(classes, counts, strict=True)]
+        return ", ".join(f"{name} {mean:.4g} ± {deviation:.4g}" for name, mean, deviation in zip(targets, *scales, strict=True))
+    found = torch.cat([one.target.flatten() for one in train])
+    counts = torch.bincount(found[found != NO_CLASS], minlength=len(classes))
+    shares = [f"{name} {share:.3g} %" for name, share in zip(classes, (100 * counts / counts.sum()).tolist(), strict=True)]
     return f"{targets[0]}, {len(classes)} classes: {', '.join(shares[:MOST_CLASSES])}"
 
 
-def _counted(sequences: Sequence[_Sequence], classes: int) -> list[int]:
-    targets = torch.cat([one.target.flatten() for one in sequences])
-    counts: list[int] = torch.bincount(targets[targets != NO_CLASS], minlength=classes).tolist()
-    return counts
+def _absent(frame: pd.DataFrame, rows: list[np.ndarray], targets: tuple[str, ...], whole: bool) -> str:
+    """Say how many targets are missing; of a whole sequence only where no row has it."""
+    if whole:
+        count, of = sum(bool(frame[list(targets)].iloc[k].isna().all().any()) for k in rows), f"{len(rows):,} sequences"
+    else:
+        count, of = int(frame[list(targets)].isna().any(axis=1).sum()), f"{len(frame):,} rows"
+    return f"; missing in {count:,} of {of}, where nothing is asked" if count else ""

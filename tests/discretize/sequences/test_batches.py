@@ -78,6 +78,9 @@ def test_a_loader_gives_targets_of_sequences_and_of_samples_and_losses_leave_out
     scores = torch.randn(5, 4, 3)
     alone = torch.cat([scores[:n, k] for k, n in enumerate(LENGTHS)])
     assert_close(cross_entropy(scores.movedim(-1, 1), batch.targets), cross_entropy(alone, torch.cat(classes)))
+    for kind in (torch.uint8, torch.bool):
+        small = Collate(targets="sample")([(torch.randn(n, 2), (k > 0).to(kind)) for n, k in zip(LENGTHS, classes, strict=True)])
+        assert torch.equal(small.targets, torch.where(batch.targets > 0, 1, batch.targets))  # what is ignored stays so
     numbers = [torch.randn(n, 3) for n in LENGTHS]
     batch = Collate(targets="sample")([(torch.randn(n, 2), y) for n, y in zip(LENGTHS, numbers, strict=True)])
     loss = (mse_loss(scores, batch.targets, reduction="none").mean(-1) * batch.counts).sum() / batch.counts.sum()

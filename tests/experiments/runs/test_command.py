@@ -167,6 +167,12 @@ def test_a_sweep_ends_with_a_table_over_seeds_and_says_what_is_not_told_apart(tm
     assert "With one run of each, what is ahead may be so by chance" in capsys.readouterr().out
 
 
+def test_one_value_written_in_two_ways_is_not_two_runs(tmp_path, capsys):
+    assert main(typed(tmp_path / "run", "--set", "seed=1,01")) == 2
+    assert "asks for one run twice, seed-1 and seed-01" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_workers_train_a_sweep_to_the_same_bits_and_go_on_where_it_was(tmp_path, capfd):
     words = ["--set", "seed=0,1,2", "hidden=3", "steps=4", "warp=3", "length=12", "batch=4", "evaluation=6", "threads=1"]
     assert main(typed(tmp_path / "one", settings=words)) == 0

@@ -195,7 +195,7 @@ def test_smoothed_labels_give_all_classes_a_share(kind):
 
 def test_smoothing_is_for_classes_and_reaches_the_loss():
     adding = small("T=8", "label_smoothing=0.1", task="adding", field="leaky")
-    with pytest.raises(UsageError, match="label_smoothing is for tasks whose loss is that of classes"):
+    with pytest.raises(UsageError, match="label_smoothing is for classes"):
         Training(adding.untrained_model(), adding.task, adding.training)
     plain, smoothed = (small("steps=1", f"label_smoothing={share}", "optimizer=sgd") for share in (0, 0.5))
     losses = [Training(each.untrained_model(), each.task, each.training).learn()["loss"] for each in (plain, smoothed)]

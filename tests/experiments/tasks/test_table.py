@@ -87,12 +87,14 @@ def test_what_comes_next_is_asked_for_in_pieces_of_each_part(tmp_path):
     mean, deviation = made.x[:70].mean(), made.x[:70].std(ddof=0)
     for split, (start, stop) in parts.items():
         batch = whole(task, split)
-        assert batch.lengths.tolist() == [min(30, stop - k) for k in range(start, stop, 30)]
         own = torch.tensor(((made.x[start:stop] - mean) / deviation).to_numpy())
         following = torch.cat([own[1:], torch.tensor([math.nan])])  # of another part nothing is known
-        found = torch.cat([batch.targets[:n, k, 0] for k, n in enumerate(batch.lengths)])
+        pieces = {float(batch.xs[0, k, 0]): k for k in range(batch.size)}  # they come in an order of chance
+        order = [pieces[float(x.float())] for x in own.nan_to_num(0.0)[::30]]
+        assert batch.lengths[order].tolist() == [min(30, stop - k) for k in range(start, stop, 30)]
+        found = torch.cat([batch.targets[: batch.lengths[k], k, 0] for k in order])
         assert_close(found, following, equal_nan=True, rtol=1e-6, atol=1e-6)
-        inputs = torch.cat([batch.xs[:n, k, 0] for k, n in enumerate(batch.lengths)])
+        inputs = torch.cat([batch.xs[: batch.lengths[k], k, 0] for k in order])
         assert_close(inputs, own.nan_to_num(0.0), rtol=1e-6, atol=1e-6)
     outputs = torch.randn(*whole(task, "test").targets.shape, requires_grad=True)
     errors = (outputs - whole(task, "test").targets).detach()
@@ -131,6 +133,73 @@ def test_classes_and_numbers_at_every_row_and_those_that_are_missing_ask_for_not
     made["size"] = np.repeat(DRAW.normal(size=20), ROWS)
     written(made, tmp_path)
     assert whole(at_the_end, "test").targets.shape == (3, 1)
+
+
+def test_the_first_sequences_of_a_part_are_of_all_classes(tmp_path):
+    made = pd.DataFrame({"s": np.arange(400), "a": DRAW.normal(size=400), "y": np.where(np.arange(400) % 2, "u", "v")})
+    task = Table(data=written(made, tmp_path), sequence="s", target=("y",))
+    (few,) = task.evaluation("validation", 30, 30, 0)
+    assert 5 < int(few.targets.sum()) < 25
+
+
+def test_what_does_not_change_in_training_is_not_blown_up(tmp_path):
+    made = pd.DataFrame({"a": np.where(np.arange(100) < 85, 0.1, 0.2), "b": DRAW.normal(size=100)})
+    task = Table(data=written(made, tmp_path), target=("b",), predict="number")
+    assert whole(task, "train").xs.abs().max() < 1e-6
+    assert_close(whole(task, "test").xs, torch.full((15, 1, 1), 0.1), rtol=1e-5, atol=1e-5)
+
+
+def test_numbers_of_whole_sequences_are_scaled_over_sequences_and_each_is_taken_where_it_is(tmp_path):
+    lengths = np.array([2, 60] * 20)
+    made = pd.DataFrame({"s": np.repeat(np.arange(40), lengths), "a": DRAW.normal(size=lengths.sum())})
+    made["y"] = np.repeat(lengths + DRAW.normal(size=40), lengths)
+    made["z"] = np.repeat(DRAW.normal(size=40), lengths)
+    first = made.groupby("s").cumcount() == 0
+    made.loc[first, "y"] = np.nan
+    made.loc[~first, "z"] = np.nan  # no row has both
+    made.loc[made.s < 4, "z"] = np.nan
+    task = Table(data=written(made, tmp_path), sequence="s", target=("y", "z"), predict="number")
+    targets = whole(task, "train").targets
+    assert not targets[:, 0].isnan().any()
+    for column in targets.T:
+        seen = column[~column.isnan()]
+        assert_close(seen.mean(), torch.tensor(0.0), rtol=0, atol=1e-6)
+        assert_close(seen.std(correction=0), torch.tensor(1.0), rtol=1e-6, atol=1e-6)
+    assert "z" in task.look()
+    assert "missing in 4 of 40 sequences" in task.look()
+
+
+def test_a_guess_has_the_shares_of_the_training_part_and_is_judged_on_the_test(tmp_path):
+    made = pd.DataFrame(
+        {"a": DRAW.normal(size=1000), "y": ["p" if k % (10 if k < 700 else 2) == 0 else "q" for k in range(1000)]}
+    )
+    task = Table(data=written(made, tmp_path), target=("y",))
+    assert task.baselines()["blind"] == pytest.approx(-(math.log(0.1) + math.log(0.9)) / 2, rel=0.01)
+    assert task.baseline_accuracies()["blind"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_class_may_be_called_none_and_dates_may_be_written_without_dashes(tmp_path):
+    made = frame()[["who", "x"]]
+    made["way"] = np.repeat(["none", "left"] * 10, ROWS)
+    made["day"] = np.concatenate([pd.date_range(f"20{k + 10}-01-25", periods=ROWS).strftime("%Y%m%d") for k in range(20)])
+    task = Table(data=written(made, tmp_path), sequence="who", time="day", target=("way",))
+    assert task.output_names == ("left", "none")
+    assert "times: day, 8.64e+04 s apart; " in task.look()  # over the end of a month, too
+
+
+def test_errors_are_kept_by_the_smallest_and_are_in_the_table_of_metrics(tmp_path):
+    made = frame()[["who", "t", "x"]]
+    path = written(made, tmp_path)
+    words = [f"data={path}", "sequence=who", "target=x", "inputs=t", "predict=number", "hidden=4", "steps=20", "evaluate_every=2"]
+    words += ["keep=best", "keep_by=mean_error", "rate=0.3", "optimizer=sgd"]
+    done = main(
+        ["train", "--task", "csv", "--field", "gated", "--integrator", "euler", "--out", f"{tmp_path}/run", "--set", *words]
+    )
+    assert done == 0
+    rows = pd.read_csv(tmp_path / "run" / "metrics.csv").dropna(subset="evaluation_mean_error")
+    best = json.loads((tmp_path / "run" / "result.json").read_text())["best"]
+    assert len(rows) == 10
+    assert best["step"] == rows.step[rows.evaluation_mean_error.idxmin()]
 
 
 def test_counts_lose_half_of_poissons_deviance(tmp_path):
@@ -184,13 +253,14 @@ def test_a_column_says_which_part_a_row_is_in(tmp_path):
     assert [whole(task, split).size for split in SPLITS] == [10, 4, 6]
 
 
-@pytest.mark.parametrize("form", ["semicolons", "tabs", "packed", "npz", "dates", "marked"])
+@pytest.mark.parametrize("form", ["semicolons", "tabs", "ends", "packed", "npz", "dates", "marked"])
 def test_tables_of_all_forms_give_the_same_batches(form, tmp_path):
     made = frame()[["who", "t", "x"]].round(3)
     plain = Table(data=written(made, tmp_path), sequence="who", time="t")
     other = {
         "semicolons": lambda: written(made, tmp_path, "a.csv", sep=";", decimal=","),
         "tabs": lambda: written(made, tmp_path, "a.tsv", sep="\t"),
+        "ends": lambda: written(made.assign(**{"": np.nan}), tmp_path, "a.csv"),
         "packed": lambda: written(made, tmp_path, "a.csv.gz"),
         "marked": lambda: written(made.astype({"x": object}).fillna({"x": "?"}), tmp_path, "a.csv", encoding="utf-8-sig"),
     }
@@ -223,6 +293,17 @@ WRONG = {
     "no such part": ("p,a\ntrain,2\ntset,3\n", {"split": "p"}, "p is to say train, validation or test in every row, got 'tset'"),
     "a part without rows": ("p,a\ntrain,2\ntest,3\n", {"split": "p"}, "p names no row for validation"),
     "names and no kinds": ("a,b\n" + "".join(f"{k},w{k}\n" for k in range(200)), {}, "b has 140 different words, such as 'w0'"),
+    "two names alike": ("a,b,a\n1,2,3\n", {}, "two columns are called 'a'"),
+    "cells without a name": ("a,b\n1,2,3\n3,4,5\n", {}, "rows have more cells than the 2 names"),
+    "a slip of the pen": ("a,b\n1,2\no.5,3\n2,4\n", {}, "row 2 has 'o.5', and most of this column are numbers"),
+    "the answer among the inputs": ("a,b\n1,2\n2,3\n", {"inputs": ("b",), "target": ("b",), "predict": "number"}, "read it off"),
+    "a sequence in two parts": (
+        "s,p,a,y\n" + "".join(f"{s},{p},1,{'uv'[s % 2]}\n" for s in range(6) for p in ("train", "validation", "test")),
+        {"sequence": "s", "split": "p", "target": ("y",)},
+        "p puts one sequence into several parts",
+    ),
+    "zones here and there": ("t,a\n2024-01-01T00:00,1\n2024-01-01T01:00Z,2\n", {"time": "t"}, "some dates have a time zone"),
+    "no number in it": ("a,b\n1,yes\n2,\n", {"target": ("b",), "predict": "number"}, "b has words in it, such as 'yes'"),
     "two of a name": (b"PK\x03\x04", {}, "cannot be read"),
 }
 
