@@ -55,7 +55,7 @@ class NeuroGym(ClassAtEverySample):
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
-        """How many features are observed, and how many actions there are."""
+        """Return how many features are observed, and how many actions there are."""
         environment = self._made()
         environment.seed(0)
         try:
