@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, get_args, get_origin
 
 from tqdm import tqdm
 
+from experiments.files import read_json
 from experiments.interruption import Interrupted
 from experiments.runs.configuration import SHARED, Configuration, by_key, configuration_from_words
 from experiments.settings import assignments, described, setting_types
@@ -185,6 +186,7 @@ def _word(value: str) -> str:
 def _run_one(configuration: Configuration, folder: Path, resume: bool, page: bool, name: str = "", shown: bool = True) -> bool:
     """Train one, and return whether it was finished; result and page are told on stdout, what went wrong on stderr."""
     from experiments.runs import training  # noqa: PLC0415 (torch)
+    from experiments.runs.folder import CONFIG  # noqa: PLC0415
     from experiments.runs.processes import is_first  # noqa: PLC0415
     from experiments.runs.stopping import StoppedError  # noqa: PLC0415
 
@@ -205,7 +207,9 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool, page: boo
     guesses = ", ".join(f"{name} {loss:.4g}" for name, loss in configuration.task.baselines().items())
     beside = f" ({guesses})" if guesses else ""
     what = f"{configuration.task_name}, {configuration.field} under {configuration.integrator}"
-    took = f"{outcome.steps} steps in {outcome.seconds:.1f} s"
+    config = read_json(folder / CONFIG) or {}
+    by = config.get("machine", {}).get("device") or f"{config.get('threads')} thread(s)"
+    took = f"{outcome.steps} steps in {outcome.seconds:.1f} s by {by}"
     sys.stdout.write(f"{name and f'{name}: '}{what}, {took}: test {measures}{beside}\n")  # at once: several workers write
     sys.stdout.flush()
     if outcome.far_worse:

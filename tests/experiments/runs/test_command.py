@@ -55,7 +55,7 @@ def test_a_run_leaves_its_folder_and_says_how_it_went(tmp_path, capsys):
     assert main(typed(tmp_path / "run")) == 0
     said = capsys.readouterr()
     assert said.err == ""  # no terminal, no progress
-    assert said.out.startswith("recall, gated under euler, 8 steps in ")
+    assert re.match(r"recall, gated under euler, 8 steps in [\d.]+ s by 1 thread\(s\): test ", said.out)
     kept = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert kept == [".lock", "checkpoint.pt", "config.json", "metrics.csv", "previous.pt", "result.json"]
     result = json.loads((tmp_path / "run" / "result.json").read_text())
