@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cases import each
 from problems import NAMED_FIELDS, PUBLISHED, thinned
 
 import ctrnn
@@ -23,7 +24,7 @@ def ran(report):
 
 @pytest.mark.kernels
 def test_every_engine_runs_and_agrees():
-    report = discretize.verify_engines(FIELD, XS, 0.1 * torch.ones(2, 4, dtype=torch.float64))
+    report = discretize.verify_engines(FIELD, XS, 0.1 * torch.ones(2, 4, dtype=torch.float64), dt=0.7)
     sequence = {("sequence", engine) for engine in ("steps", "compiled")}
     given = {("sequence", "triton"), ("solve", "triton")} if takes_triton(XS.device) else set()
     solve = {("solve", engine) for engine in ("steps", "compiled", "torchdiffeq")}
@@ -68,11 +69,14 @@ def test_an_engine_that_is_off_is_found(monkeypatch):
 
 
 @pytest.mark.kernels
-def test_a_wrong_gradient_alone_is_found(monkeypatch):
+@each("of", ["samples", "start"])
+def test_a_wrong_gradient_alone_is_found(monkeypatch, of):
     right = engines.run_written
 
-    def wrong(field, step, xs, *rest):
-        return right(field, step, xs + 1e-3 * (xs - xs.detach()), *rest)
+    def wrong(field, step, xs, h0, *rest):
+        given = {"samples": xs, "start": h0}
+        given[of] = given[of] + 1e-3 * (given[of] - given[of].detach())
+        return right(field, step, *given.values(), *rest)
 
     monkeypatch.setattr(engines, "run_written", wrong)
     report = discretize.verify_engines(FIELD, XS)
@@ -80,6 +84,7 @@ def test_a_wrong_gradient_alone_is_found(monkeypatch):
     assert compiled.states <= 1e-12
     assert not report.agree
     assert not math.isnan(compiled.seconds)
+    monkeypatch.undo()
 
 
 def test_other_dtypes_and_data_that_do_not_fit_are_refused():
