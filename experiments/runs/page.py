@@ -130,9 +130,7 @@ def _answered(task: Task, given: Sequence[tuple[Batch, Tensor]]) -> Section:
         return _numbers(given[0][0], task.in_target_units(given[0][1]), names)
     pairs = torch.cat([_of_classes(batch, outputs) for batch, outputs in given])
     count = len(names)
-    confusion = torch.zeros(count, count, dtype=torch.int64).index_put_(
-        (pairs[:, 0], pairs[:, 1]), torch.ones(len(pairs)).long(), True
-    )
+    confusion = torch.bincount(pairs[:, 0] * count + pairs[:, 1], minlength=count**2).view(count, count)
     wrong = [(int(confusion[a, b]), names[a], names[b]) for a in range(count) for b in range(count) if a != b and confusion[a, b]]
     return Section.from_template(
         "runs/classes.html.jinja", "classes", {}, small=count <= MOST_CLASSES, count=count, asked=len(pairs),

@@ -21,9 +21,11 @@ from experiments.__main__ import main
 from experiments.runs import command, training
 from experiments.runs.checkpoints import read_state
 from experiments.runs.configuration import configuration_from_words
-from experiments.runs.page import write_page
+from experiments.runs.page import _answered, write_page
 from experiments.runs.sweep import compared
 from experiments.runs.training import train
+from experiments.tasks.task import Batch
+from experiments.tasks.warps.recall import Recall
 from experiments.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -205,6 +207,17 @@ def test_what_differs_by_more_than_its_seeds_is_told_apart_and_runs_without_a_re
     assert lines[5] == "2 of 12 runs are not finished, and not in the table."
     assert "hidden=3" not in compared(tmp_path, runs[:9], ["hidden", "seed"]).splitlines()[-1]
     assert "hidden=5" in compared(tmp_path, runs[:9], ["hidden", "seed"]).splitlines()[-1]
+
+
+def test_of_classes_a_row_is_the_right_one_and_a_column_the_answer():
+    task = Recall(length=4)
+    targets, said = torch.tensor([[0, 0], [0, 1], [1, 1], [2, 2]]), torch.tensor([[2, 2], [2, 1], [1, 1], [2, 2]])
+    counts = torch.ones(4, 2)
+    counts[3, 1] = 0  # is not asked
+    batch = Batch(torch.zeros(4, 2, 10), targets, counts)
+    body = _answered(task, [(batch, torch.nn.functional.one_hot(said, 10).float())]).body
+    rows = {row[0]: re.findall(r"<td>(\d+)</td>", row[1]) for row in re.findall(r'row">(\d+)</th>(.*?)</tr>', body)}
+    assert [rows[name][:3] for name in "123"] == [["0", "0", "3"], ["0", "3", "0"], ["0", "0", "1"]]
 
 
 def test_config_json_says_what_and_where(tmp_path):

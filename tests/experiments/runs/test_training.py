@@ -130,6 +130,9 @@ def test_a_run_that_is_extended_ends_on_the_bits_of_one_that_was_as_long_from_th
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
     with pytest.raises(UsageError, match=r"steps \(20 there, 12 here\)"):
         train(shorter, tmp_path / "parts")
+    other = replace(longer, training=replace(longer.training, steps=30, seed=longer.training.seed + 1))
+    with pytest.raises(UsageError, match=r"seed \("):
+        train(other, tmp_path / "parts")
 
 
 def test_more_patience_goes_on_and_schedules_that_know_the_end_do_not(tmp_path):
@@ -243,6 +246,14 @@ def test_a_plateau_halves_the_rate_at_every_loss_that_is_no_new_lowest(tmp_path)
 def test_rates_are_halved_after_half_and_three_quarters_of_the_steps(tmp_path):
     train(small("schedule=halved-twice", "rate=0.2"), tmp_path)
     assert [float(row["rate"]) for row in table(tmp_path)] == [0.2] * 6 + [0.1] * 3 + [0.05] * 3
+
+
+def test_a_checkpoint_in_which_a_rate_is_halved_already_is_not_halved_again(tmp_path):
+    chosen = small("schedule=halved-twice", "rate=0.8")
+    run = Training(chosen.untrained_model(), chosen.task, chosen.training)
+    state = run.state() | {"step": 10, "schedule": {"rate": 0.2}}  # as first versions have kept it
+    run.load(state, tmp_path)
+    assert run.learn()["rate"] == 0.2
 
 
 def test_the_best_weights_are_kept_tested_and_loaded(tmp_path):

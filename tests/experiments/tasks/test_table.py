@@ -29,7 +29,7 @@ def frame(sequences=20, rows=ROWS):
     made = pd.DataFrame(
         {
             "who": np.repeat([f"s{k}" for k in range(sequences)], rows),
-            "t": np.concatenate([100.0 * k + np.cumsum(DRAW.integers(1, 4, rows)) for k in range(sequences)]),
+            "t": np.concatenate([k % 3 + np.cumsum(DRAW.integers(1, 4, rows)) for k in range(sequences)]),
             "x": DRAW.normal(5, 3, count),
             "kind": DRAW.choice(["red", "blue", "green"], count),
             "label": np.repeat(["b" if k % 4 else "a" for k in range(sequences)], rows),
@@ -176,6 +176,9 @@ def test_a_guess_has_the_shares_of_the_training_part_and_is_judged_on_the_test(t
     task = Table(data=written(made, tmp_path), target=("y",))
     assert task.baselines()["blind"] == pytest.approx(-(math.log(0.1) + math.log(0.9)) / 2, rel=0.01)
     assert task.baseline_accuracies()["blind"] == pytest.approx(0.5, abs=0.01)
+    made.loc[:, "y"] = ["new" if k > 900 else "pq"[k % 2] for k in range(1000)]  # never seen in training, and not impossible
+    (tmp_path / "other").mkdir()
+    assert 4 < Table(data=written(made, tmp_path / "other"), target=("y",)).baselines()["blind"] < 8
 
 
 def test_a_class_may_be_called_none_and_dates_may_be_written_without_dashes(tmp_path):
