@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from torch import nn
@@ -15,7 +14,7 @@ from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
 from derivations.tracing.symbolic import SECONDS, symbolic
 from experiments.code_files import called, imported, no_exit
-from experiments.settings import assignments, words_of
+from experiments.settings import assignments, value_of, words_of
 from experiments.usage import UsageError, nearest
 
 __all__ = ["run"]
@@ -67,8 +66,8 @@ def run(cell: str, equations: str | None = None, seconds: float = SECONDS, words
 
 
 def _arguments(cell: str, maker: Callable[..., object], words: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments that make a cell. Raises: UsageError for those that it needs and nobody gives."""
-    given: dict[str, Any] = {key: _value(text) for key, text in assignments(words).items()}
+    """Return the arguments that make a cell. Raises: UsageError for one that is required and missing, and for unknown ones."""
+    given: dict[str, Any] = {key: value_of(text) for key, text in assignments(words).items()}
     try:
         parameters = inspect.signature(maker).parameters.values()
     except ValueError:  # of what is not written in Python
@@ -80,13 +79,6 @@ def _arguments(cell: str, maker: Callable[..., object], words: Sequence[str]) ->
     if missing := [name for name in needed if name not in SIZES]:
         raise UsageError(f"{cell} needs {' and '.join(missing)}: --set {' '.join(f'{name}=...' for name in missing)}")
     return {name: SIZES[name] for name in needed} | given
-
-
-def _value(text: str) -> Any:
-    for read in (int, float):
-        with suppress(ValueError):
-            return read(text)
-    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
 def _named(place: str) -> Any:

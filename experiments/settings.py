@@ -18,7 +18,7 @@ import textwrap
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from experiments.usage import UsageError, nearest
 
@@ -33,6 +33,7 @@ __all__ = [
     "described",
     "setting_types",
     "settings_from",
+    "value_of",
     "words_of",
 ]
 
@@ -167,6 +168,11 @@ def words_of(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(words_of, value))
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def value_of(text: str) -> int | float | bool | str | None:
+    """Read a value where no type is known: none, a whole number, a number, true or false, or else text."""
+    return cast("int | float | bool | str | None", _read(text, int | float | bool | str | None, True))
 
 
 def _read(value: Any, hint: object, as_text: bool) -> Any:

@@ -2,10 +2,13 @@
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 
 from experiments.reports import colours
 
+FENCED = re.compile(r"^```(python|py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)  # py: what needs packages that the tests do not
+ROOT = Path(__file__).resolve().parents[1]
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
@@ -86,3 +89,9 @@ def _check_pictures(text, page):
     assert set(re.findall(r"var\(--(\w+)\)", drawn)) <= set(colours.COLOURS)
     assert all(float(size) >= 9 for size in re.findall(r"font-size: ([\d.]+)px", drawn))
     assert "prefers-color-scheme: dark" in text
+
+
+def code_of(name, start="", end="\n## "):
+    """(kind, code) of the blocks of a page of docs/ between two lines: python, which all tests run, and py."""
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    return FENCED.findall((text.split(start)[1] if start else text).split(end)[0])

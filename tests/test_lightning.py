@@ -1,8 +1,6 @@
 """Models trained by Lightning in mixed precision, taken up from its checkpoint, and run by onnxruntime."""
 
-import re
-from pathlib import Path
-
+import pages
 import pytest
 import torch
 from torch.testing import assert_close
@@ -63,9 +61,7 @@ def test_a_model_trains_in_bfloat16_mixed_is_taken_up_and_exported(name, tmp_pat
 def test_the_module_on_the_page_learns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.set_default_dtype(torch.float32)
-    page = (Path(__file__).resolve().parents[1] / "docs" / "torch.md").read_text(encoding="utf-8")
-    section = page.split("\n## Your own loop\n")[1].split("\n## ")[0]
-    blocks = re.findall(r"^```(python|py)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    blocks = pages.code_of("torch.md", "\n## Your own loop\n")
     namespace = {"__name__": "__main__"}
     for code in (blocks[0][1], *(code for kind, code in blocks if kind == "py")):  # the data, and the module
         exec(code, namespace)

@@ -1,8 +1,6 @@
 """The posterior of docs/fitting.md by NUTS of Pyro: `pip install ".[bayes]"`."""
 
-import re
-from pathlib import Path
-
+import pages
 import pytest
 import torch
 
@@ -11,8 +9,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.kernels]  # by steps it takes a quar
 
 
 def test_the_posterior_on_the_page_is_as_wide_as_the_standard_errors():
-    page = (Path(__file__).resolve().parents[1] / "docs" / "fitting.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(python|py)\n(.*?)^```$", page.split("\n## Through jumps\n")[0], re.MULTILINE | re.DOTALL)
+    blocks = pages.code_of("fitting.md", end="\n## Through jumps\n")
     assert [kind for kind, _ in blocks] == ["python", "python", "py"]
     torch.set_default_dtype(torch.float32)
     namespace = {"__name__": "__main__"}

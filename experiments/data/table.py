@@ -151,7 +151,7 @@ def is_numbers(column: pd.Series, where: str) -> bool:
 
 
 def _times_of(column: pd.Series, where: str) -> tuple[np.ndarray, str]:
-    """Return stamps as numbers, and their unit, "" where nobody says it; dates in seconds. Raises: UsageError."""
+    """Return times since the first one, and their unit: s for dates, "" where it is not known. Raises: UsageError."""
     unit = ""
     numbers = column if pd.api.types.is_numeric_dtype(column) else pd.to_numeric(column.astype(str), errors="coerce")
     dates = column
@@ -170,7 +170,8 @@ def _times_of(column: pd.Series, where: str) -> tuple[np.ndarray, str]:
         raise UsageError(f"{where}: {quoted(str(column[wrong].iloc[0]))} is no number and no date like 2024-05-31 13:45:00.")
     if unit:
         numbers = (dates - dates.min()).dt.total_seconds()
-    times = numbers.to_numpy(np.float64, na_value=np.nan)
+    # Stamps of a clock that counts since 1970, in nanoseconds say, have more digits than a float.
+    times = (numbers - numbers.min()).to_numpy(np.float64, na_value=np.nan)
     if not np.isfinite(times).all():
         row = int(np.argmin(np.isfinite(times)))
         what = "an infinite time" if np.isinf(times[row]) else "no time"
@@ -199,12 +200,12 @@ def in_order(frame: pd.DataFrame, sequence: str, time: str, unit: float, path: P
     if (gaps == 0).any():
         k, place = next((k, p) for k in rows for p in np.flatnonzero(np.diff(times[k]) == 0))
         raise UsageError(
-            f"{path}: rows {k[place] + 1} and {k[place + 1] + 1} have one {time}, {times[k[place]]:g}"
+            f"{path}: rows {k[place] + 1} and {k[place + 1] + 1} have one {time}, {frame[time].iloc[k[place]]}"
             f"{' in one ' + sequence if sequence else ''}; keep one, or say by sequence=COLUMN what they are of."
         )
     median = float(np.median(gaps))
     one = unit or median
-    regular = "" if np.allclose(gaps, median, rtol=1e-3) else f" in the median, from {gaps.min():.4g} to {gaps.max():.4g}"
+    regular = "" if np.allclose(gaps, median, rtol=1e-3, atol=0) else f" in the median, from {gaps.min():.4g} to {gaps.max():.4g}"
     unordered = "" if all((np.diff(k) > 0).all() for k in rows) else "; rows were put in the order of time"
     said = f"times: {time}, {median:.4g}{called and ' ' + called} apart{regular}; {one:.4g} of it is 1 for the model{unordered}"
     return rows, times / one, said

@@ -55,8 +55,9 @@ def run(
     runs = {name: configuration_from_words(task, field, integrator, each) for name, each in asked.items()}
     first = next(iter(runs.values()))
     _refuse_twins(runs)
-    for task_of_some in {each.task for each in runs.values()}:
-        task_of_some.fingerprint()  # what is wrong with files is said before the first begins
+    for k, each in enumerate(runs.values()):
+        if k == 0 or each.task != first.task:
+            each.task.fingerprint()  # what is wrong with files is said before the first run begins
     looked = first.task.look()
     if look:
         print(looked)
@@ -184,7 +185,7 @@ def _word(value: str) -> str:
 
 
 def _run_one(configuration: Configuration, folder: Path, resume: bool, page: bool, name: str = "", shown: bool = True) -> bool:
-    """Train one, and return whether it was finished; result and page are told on stdout, what went wrong on stderr."""
+    """Train one, print its result and where its page is, or what went wrong on stderr; return whether it was finished."""
     from experiments.runs import training  # noqa: PLC0415 (torch)
     from experiments.runs.folder import CONFIG  # noqa: PLC0415
     from experiments.runs.processes import is_first  # noqa: PLC0415

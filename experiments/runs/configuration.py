@@ -56,13 +56,13 @@ class TrainingSettings(Checked):
              rises in equal parts; clip: largest norm of the gradient, None for no bound; label_smoothing: share of a target
              that goes to all classes, in training; keep: the weights that are tested, "last" ones, or "best", those of the best
              evaluation; keep_by: the measure by which it is the best, the smallest "loss" or "mean_error", or the largest
-             "accuracy", say; patience: evaluations in a
-             row that are no better, after which training ends, None for all steps; evaluate_every: steps between evaluations;
-             evaluation: sequences in one, and in the test at the end; checkpoint_every: steps between checkpoints; batches: of
-             a training set, None for fresh ones at every step; threads: of torch, None for 1 where models are small, and else
-             as many as torch takes; frozen: names of parameters that stay as they start, with * for any letters, "" for none;
-             device: where model and batches are, "cpu", "cuda", or "auto" for the GPU where there is one; precision: of the
-             products in training, "bfloat16" for torch's autocast; weights, and evaluations, stay in float32.
+             "accuracy", say; patience: evaluations in a row that are no better, after which training ends, None for all steps;
+             evaluate_every: steps between evaluations; evaluation: sequences in one, and in the test at the end;
+             checkpoint_every: steps between checkpoints; batches: of a training set, None for fresh ones at every step;
+             threads: of torch, None for 1 where models are small, and else as many as torch takes; frozen: names of parameters
+             that stay as they start, with * for any letters, "" for none; device: where model and batches are, "cpu", "cuda",
+             or "auto" for the GPU where there is one; precision: of the products in training, "bfloat16" for torch's autocast;
+             weights, and evaluations, stay in float32.
     Raises:  ValueError for numbers that train nothing, and for settings that nothing reads together.
     Source:  Tallec and Ollivier 2018, sec. 3; Ohno and Kumagai 2021, sec. VI-A, for "halved-twice" and "best".
     """

@@ -1,4 +1,4 @@
-r"""Compares the runs of a sweep by what they reached on held-out sequences; the test is shown, and chooses nothing.
+r"""Compares the runs of a sweep by their best evaluation on held-out sequences, or, if none was due, by the test.
 
 DIR/runs.csv      a row a run: folder, the settings that differ, steps, seconds, held-out and test measures
 """

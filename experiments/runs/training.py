@@ -263,7 +263,7 @@ class Training(Loop):
             if share := task.weight(part) / whole:
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
                     outputs = self.model(part.xs, part.ts, part.lengths, **noise)
-                loss = self.loss(outputs.to(part.xs.dtype), part)
+                loss = self.loss(outputs if self.settings.precision == "float32" else outputs.float(), part)
                 loss = loss * share if share < 1 else loss
                 loss.backward()
                 total = total + loss.detach()

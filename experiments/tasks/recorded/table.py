@@ -10,9 +10,8 @@ of spikes, the model says the logarithm of the rate r, and loses half of Poisson
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
+from discretize import Collate
 from experiments.data.mapped import digest_of
 from experiments.data.table import NO_CLASS, features, in_order, is_numbers, read_table, scales_of, target_of
 from experiments.data.untrusted import quoted
@@ -36,6 +36,7 @@ __all__ = ["Table"]
 
 ASKED = {"class": "the class", "number": "the number", "count": "the count", "next": "the next value"}
 MOST_CLASSES = 20  # of whole numbers, that are classes if nothing else is said
+KEPT = 8  # tables that a process remembers
 FEWEST = 5  # sequences of which each part gets one
 SHARES = (0.7, 0.15, 0.15)  # of train, validation and test
 
@@ -53,7 +54,7 @@ class Table(Task):
              column that says train, validation or test; length: rows after which a sequence is cut, where a prediction is asked
              for at every row; unit: of time that is 1 for the model, 0 for the median time between rows.
     Raises:  UsageError for a file that cannot be read or has no such columns, when it is first needed; ValueError for settings
-             that nothing reads together. A file is read once in a process.
+             that nothing reads together. A task reads its file once, and so do all of the same settings while it does not change.
     """
 
     data: str = ""
@@ -82,67 +83,72 @@ class Table(Task):
         if self.predict == "class" and len(self.target) > 1:
             raise ValueError(f"`target` must be one column where it is a class, got {', '.join(self.target)}.")
 
+    @functools.cached_property
+    def _found(self) -> _Found:
+        try:
+            about = Path(self.data).stat()
+        except OSError:
+            return _read(self, 0, 0)  # which says what is wrong
+        return _read(self, about.st_size, about.st_mtime_ns)
+
     @property
     def input_size(self) -> int:
-        return _read(self).features * (2 if self.masked else 1)
+        return self._found.features * (2 if self.masked else 1)
 
     @property
     def output_size(self) -> int:
-        found = _read(self)
+        found = self._found
         return len(found.classes) or len(found.targets)
 
     @property
     def masked(self) -> bool:  # type: ignore[override]
         """Whether a sample is [values, 1 where seen, else 0]: where anything is missing."""
-        return _read(self).masked
+        return self._found.masked
 
     @property
     def measured(self) -> Sequence[str]:  # type: ignore[override]
-        found = _read(self)
+        found = self._found
         return ("loss", "accuracy") if found.classes else ("loss", "mean_error") if len(found.targets) == 1 else ("loss",)
 
     @property
     def output_names(self) -> Sequence[str]:
-        found = _read(self)
+        found = self._found
         return found.classes or found.targets
 
     def fingerprint(self) -> str:
-        _read(self)  # what is wrong is told before a run begins
-        return hashlib.sha256(f"csv {digest_of(Path(self.data))}".encode()).hexdigest()
+        return self._found.digest
 
     def look(self) -> str:
-        return _read(self).words
+        return self._found.words
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
-        return self.batch_of(split, torch.randint(len(_read(self).parts[split]), (size,), generator=generator))
+        return self.batch_of(split, torch.randint(len(self._found.parts[split]), (size,), generator=generator))
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
         """Yield the split in order, each sequence once, at most so many; `seed` changes nothing."""
         check_split(split)
-        count = min(checks.positive_size("sequences", sequences), len(_read(self).parts[split]))
+        count = min(checks.positive_size("sequences", sequences), len(self._found.parts[split]))
         for which in torch.arange(count).split(checks.positive_size("size", size)):
             yield self.batch_of(split, which)
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
         """Make a batch of these sequences of a split, by their places in it."""
-        found = _read(self)
+        found = self._found
         some = [found.parts[split][k] for k in which.tolist()]
-        values = pad_sequence([one.xs for one in some], padding_value=torch.nan).to(torch.get_default_dtype())
-        xs = torch.cat([values.nan_to_num(0.0), (~values.isnan()).to(values)], -1) if found.masked else values.nan_to_num(0.0)
+        read = [{"x": one.xs.to(torch.get_default_dtype())} | ({"ts": one.ts} if self.time else {}) for one in some]
+        batch = Collate("mask" if found.masked else None)(read)
         if found.at_the_end:
             targets = torch.stack([one.target for one in some])
         else:
             targets = pad_sequence([one.target for one in some], padding_value=NO_CLASS if found.classes else torch.nan)
-        ts = pad_sequence([one.ts for one in some]) if self.time else None
-        lengths = torch.tensor([len(one.xs) for one in some])
-        return Batch(xs, targets if found.classes else targets.to(xs), ts=ts, lengths=lengths)
+        return replace(batch, targets=targets if found.classes else targets.to(batch.xs))
 
     def part(self, batch: Batch, sequences: slice) -> Batch:
-        at_the_end = _read(self).at_the_end
+        at_the_end = self._found.at_the_end
         return self._part(batch, sequences, batch.targets[sequences] if at_the_end else batch.targets[:, sequences])
 
     def loss(self, outputs: Tensor, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        found, asked = _read(self), self._asked(outputs, batch)
+        found, asked = self._found, self._asked(outputs, batch)
         if found.classes:
             targets = batch.targets.flatten()
             return nn.functional.cross_entropy(
@@ -155,7 +161,7 @@ class Table(Task):
 
     @torch.no_grad()
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
-        found, asked, loss = _read(self), self._asked(outputs, batch), float(self.loss(outputs, batch))
+        found, asked, loss = self._found, self._asked(outputs, batch), float(self.loss(outputs, batch))
         if found.classes:
             seen = batch.targets != NO_CLASS
             return {"loss": loss, "accuracy": float((asked.argmax(-1) == batch.targets)[seen].to(outputs.dtype).mean())}
@@ -165,14 +171,14 @@ class Table(Task):
         return {"loss": loss, "mean_error": found.deviations[0] * float((said - right).abs().mean())}
 
     def in_target_units(self, outputs: Tensor) -> Tensor:
-        return outputs.exp() if _read(self).counts else outputs
+        return outputs.exp() if self._found.counts else outputs
 
     def weight(self, batch: Batch) -> float:
-        return float((batch.targets != NO_CLASS if _read(self).classes else ~batch.targets.isnan()).sum())
+        return float((batch.targets != NO_CLASS if self._found.classes else ~batch.targets.isnan()).sum())
 
     def _asked(self, outputs: Tensor, batch: Batch) -> Tensor:
         outputs = self._checked(outputs, batch)
-        return batch.last(outputs) if _read(self).at_the_end else outputs
+        return batch.last(outputs) if self._found.at_the_end else outputs
 
     @staticmethod
     def _seen(asked: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -182,7 +188,7 @@ class Table(Task):
 
     def baselines(self) -> dict[str, float]:
         """Return what a guess loses on "test": the shares, or the mean, of the targets of "train"; or the last value again."""
-        found, train, test = _read(self), self._targets("train"), self._targets("test")
+        found, train, test = self._found, self._targets("train"), self._targets("test")
         if found.classes:
             shares = torch.bincount(train, minlength=len(found.classes)).double() + 0.5  # none is impossible
             return {"blind": float((shares.sum().log() - shares.log())[test].mean())}
@@ -197,7 +203,7 @@ class Table(Task):
 
     def baseline_accuracies(self) -> dict[str, float]:
         """Return how often the most frequent class of "train" is right on "test"."""
-        found = _read(self)
+        found = self._found
         if not found.classes:
             return {}
         most = torch.bincount(self._targets("train")).argmax()
@@ -205,7 +211,7 @@ class Table(Task):
 
     def _targets(self, split: str) -> Tensor:
         """Return all that is asked for in a split: classes (n,), or numbers (n, numbers), nan where nothing is."""
-        found = _read(self)
+        found = self._found
         if found.classes:
             targets = torch.cat([one.target.flatten() for one in found.parts[split]])
             return targets[targets != NO_CLASS]
@@ -241,13 +247,14 @@ class _Found:
     counts: bool
     at_the_end: bool
     words: str
+    digest: str
 
 
-@functools.cache
-def _read(task: Table) -> _Found:
-    """Read and split the table, and say in words what was understood."""
+@functools.lru_cache(KEPT)
+def _read(task: Table, size: int, changed: int) -> _Found:
+    """Read and split the table, and say in words what was understood; of a file of that size and time of change."""
     path = Path(task.data)
-    frame = read_table(path)
+    frame, digest = read_table(path), digest_of(path)
     inputs, targets, predict = _asked_for(task, frame)
     rows, times, about_times = in_order(frame, task.sequence, task.time, task.unit, path)
     at_the_end = predict != "next" and len(rows) > 1 and all(frame[name].iloc[k].nunique() <= 1 for k in rows for name in targets)
@@ -283,7 +290,7 @@ def _read(task: Table) -> _Found:
     ]
     counts = predict == "count"
     deviations = [1.0] * len(targets) if counts else scales[1].tolist()
-    return _Found(parts, xs.shape[1], masked, classes, targets, deviations, counts, at_the_end, "\n".join(words))
+    return _Found(parts, xs.shape[1], masked, classes, targets, deviations, counts, at_the_end, "\n".join(words), digest)
 
 
 def _asked_for(task: Table, frame: pd.DataFrame) -> tuple[tuple[str, ...], tuple[str, ...], str]:
@@ -297,7 +304,7 @@ def _asked_for(task: Table, frame: pd.DataFrame) -> tuple[tuple[str, ...], tuple
     inputs = task.inputs or tuple(
         name for name in map(str, frame.columns) if name not in named or (predict == "next" and name in task.target)
     )
-    if task.predict != "next" and (both := [name for name in task.target if name in task.inputs]) and predict != "next":
+    if predict != "next" and (both := [name for name in task.target if name in task.inputs]):
         raise UsageError(f"{task.data}: {both[0]} is to be predicted, and is among the inputs, where a model would read it off.")
     targets = task.target or tuple(name for name in inputs if is_numbers(frame[name], f"{task.data}: {name}"))
     if not inputs:

@@ -1,8 +1,6 @@
 """Optuna and TensorBoard through the callbacks of a run, as docs/training.md has it: `pip install ".[search]"`."""
 
-import re
-from pathlib import Path
-
+import pages
 import pytest
 import torch
 
@@ -14,9 +12,7 @@ pytestmark = pytest.mark.slow
 def test_the_search_on_the_page_prunes_goes_on_and_finds_a_model_that_remembers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.set_default_dtype(torch.float32)
-    page = (Path(__file__).resolve().parents[3] / "docs" / "training.md").read_text(encoding="utf-8")
-    section = page.split("\n## From Python\n")[1].split("\n## ")[0]
-    blocks = re.findall(r"^```(python|py)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    blocks = pages.code_of("training.md", "\n## From Python\n")
     namespace = {"__name__": "__main__"}
     for code in (blocks[0][1], *(code for kind, code in blocks if kind == "py")):
         exec(code, namespace)

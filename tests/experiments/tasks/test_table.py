@@ -205,6 +205,19 @@ def test_errors_are_kept_by_the_smallest_and_are_in_the_table_of_metrics(tmp_pat
     assert best["step"] == rows.step[rows.evaluation_mean_error.idxmin()]
 
 
+def test_a_task_keeps_what_it_has_read_and_a_new_one_reads_a_file_that_has_changed(tmp_path):
+    made = frame()
+    settings = {"data": written(made, tmp_path), "sequence": "who", "target": ("label",)}
+    before = Table(**settings)
+    sizes, digest = [whole(before, split).size for split in SPLITS], before.fingerprint()
+    written(frame(sequences=40), tmp_path)
+    after = Table(**settings)
+    assert after == before
+    assert sum(whole(after, split).size for split in SPLITS) == 40
+    assert after.fingerprint() != digest
+    assert ([whole(before, split).size for split in SPLITS], before.fingerprint()) == (sizes, digest)
+
+
 def test_counts_lose_half_of_poissons_deviance(tmp_path):
     made = frame()
     made["spikes"] = DRAW.poisson(2.5, len(made)).astype(float)
@@ -357,8 +370,5 @@ def test_a_table_is_looked_at_and_trained_on_at_the_prompt(tmp_path, capsys):
     assert "(blind 0." in told.out
     assert json.loads((tmp_path / "run" / "config.json").read_text())["configuration"]["task_settings"]["target"] == ["label"]
     frame(sequences=21).to_csv(path, index=False)
-    from experiments.tasks.recorded import table  # noqa: PLC0415
-
-    table._read.cache_clear()
     assert main([*words, "--resume"]) == 2
     assert "holds a run on other data" in capsys.readouterr().err
