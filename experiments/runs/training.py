@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -31,6 +30,7 @@ from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
 from experiments.runs.loop import Evaluated, Loop, Progress
+from experiments.runs.optimizers import factor, learned, optimizer, threads_for
 from experiments.runs.processes import ALONE, Processes, joined
 from experiments.runs.record import NoRecord, Record
 from experiments.runs.stopping import Status, StoppedError
@@ -41,9 +41,6 @@ from experiments.usage import UsageError
 __all__ = ["Outcome", "Training", "answers", "evaluate", "train"]
 
 OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed", "bad_alloc")
-
-
-ONE_THREAD = 2**20  # multiplications of the largest product of a step, below which one thread makes it
 
 
 @dataclass(frozen=True)
@@ -202,10 +199,10 @@ class Training(Loop):
         self.device = _device(settings, processes)
         self.model = model.to(self.device)
         self.watch = getattr(self.model.rnn, "watch", None)
-        self.parameters = _learned(self.model, settings.frozen)
-        self.threads = settings.threads or _threads(self.parameters, settings.batch)
+        self.parameters = learned(self.model, settings.frozen)
+        self.threads = settings.threads or threads_for(self.parameters, settings.batch)
         self.rate = settings.rate  # at which a plateau is, before the factor of the step
-        self.optimizer = _optimizer(settings, self.parameters)
+        self.optimizer = optimizer(settings, self.parameters)
         self.kept: dict[str, Tensor] | None = None  # weights at the best evaluation, where these are to be kept
         self.engines: list[str] = []  # of the steps taken, on which bits depend
         self.resumed = False
@@ -237,7 +234,7 @@ class Training(Loop):
         _refuse_non_finite(self.step + 1, loss=loss.item(), gradient=norm.item())
         if self.settings.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
-        rate = self.rate * _factor(self.settings, self.step)
+        rate = self.rate * factor(self.settings, self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
@@ -382,50 +379,6 @@ def _batch(task: Task, settings: TrainingSettings, step: int) -> Batch:
     epoch, place = divmod(step, settings.batches)
     order = torch.randperm(settings.batches, generator=generator(settings.seed, "epoch", epoch))
     return task.batch(settings.batch, generator(settings.seed, "batch", int(order[place])), "train")
-
-
-def _learned(model: nn.Module, frozen: str) -> list[nn.Parameter]:
-    """Freeze the parameters whose names match, and return the others. Raises: UsageError where none is left, or none matches."""
-    named = dict(model.named_parameters())
-    still = [name for name in named if fnmatchcase(name, frozen)]
-    if frozen and not still:
-        raise UsageError(f"frozen is {frozen!r}, and no parameter is called so; there is {', '.join(named)}.")
-    for name in still:
-        named[name].requires_grad_(False)
-    if learned := [parameter for parameter in named.values() if parameter.requires_grad]:
-        return learned
-    raise UsageError(f"frozen is {frozen!r}, and no parameter is left to learn.")
-
-
-def _optimizer(settings: TrainingSettings, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    if settings.optimizer == "adam":
-        return torch.optim.Adam(parameters, settings.rate)
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, settings.rate, momentum=0.9)
-    if settings.optimizer == "adamw":
-        matrices = [parameter for parameter in parameters if parameter.dim() > 1]
-        others = [parameter for parameter in parameters if parameter.dim() <= 1]
-        groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
-        return torch.optim.AdamW([group for group in groups if group["params"]], settings.rate)
-    return torch.optim.RMSprop(parameters, settings.rate, alpha=0.9)
-
-
-def _threads(parameters: Sequence[nn.Parameter], batch: int) -> int:
-    """Return as many threads as torch takes, or 1 where products are so small that handing them out costs more than they do.
-
-    It is a function of sizes, and not of how long steps take here, for the same run is to give the same bits again.
-    """
-    return 1 if batch * max(parameter.numel() for parameter in parameters) < ONE_THREAD else torch.get_num_threads()
-
-
-def _factor(settings: TrainingSettings, step: int) -> float:
-    """Return what the schedule makes of the rate at a step, counted from 0."""
-    rising = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
-    if settings.schedule == "halved-twice":
-        return rising / (1, 1, 2, 4)[4 * step // settings.steps]
-    if settings.schedule == "cosine" and step >= settings.warmup:
-        return (1 + math.cos(math.pi * (step - settings.warmup) / (settings.steps - settings.warmup))) / 2
-    return rising
 
 
 def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
