@@ -34,6 +34,8 @@ OWN = {
     "held-symbols": "experiments.studies.claims.memory.held:HeldSymbols",
     "decay-clocks": "experiments.studies.claims.memory.decay_clocks:DecayClocks",
     "sampling-rates": "experiments.studies.claims.memory.rates:SamplingRates",
+    "ctrnn-steps": "experiments.studies.claims.time_steps.study:TimeSteps",
+    "ctrnn-steps-rates": "experiments.studies.claims.time_steps.rates:StepRates",
 }
 STUDIES = Registry("study", "ctrnn.studies", OWN)
 

@@ -1,0 +1,269 @@
+r"""Measures a trained network under the step that trained it and under its equation: scores, rests, rhythms.
+
+score      of held-out trials: by its own step, solved exactly, and by Euler's step at other dt
+rests      fixed points while an input is held: the same of Euler's map and of the field, with a stability each
+rhythms    what still moves after 200 time constants of a held input: amplitude and period of the output, exponents
+center     the fixed point inside a rhythm, its mode a + i w, and the dt from which the step makes it repel
+modified   the rhythm of h' = F - (dt/2) F'F + dt^2 (F''(F, F)/12 + F'F'F/3), which Euler's step follows for small dt
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import ctrnn
+import discretize
+from ctrnn import VectorField
+from discretize import Flow, Map, SequenceModel, SolverError, SolverWarning, Step, StepWarning
+from experiments.models.integrators import EXACT, INTEGRATORS, under
+from experiments.seeds import generator
+from experiments.studies.clocks.rollout import FINE
+from experiments.studies.study import Row
+from experiments.tasks.cognitive import Rhythm, Trials
+
+__all__ = ["DTS", "Settled", "held_inputs", "modified", "noiseless", "rests", "rhythms", "scores", "settled", "step_of", "trace"]
+
+DTS = (1.0, 0.5, 0.2, 0.1)
+WAIT, LOOK = 200.0, 100.0  # time constants before a rhythm is looked at, and for how long
+STARTS = 32  # of trajectories and of searches for fixed points
+MOVING = 1e-2  # root mean square, over units, of what a state at rest does not do
+HELD = (0.0, 0.5, 1.0)  # inputs of the rhythm: the shortest, a middle, and the longest period
+EXPONENTS = 100.0  # time constants over which they are averaged
+FINE_DT = 0.1  # of a Runge-Kutta step that stands for the equation
+APART = 1e-3  # of differences, in float64
+SLOWEST = 0.02  # dt at which a branch ends
+
+
+def noiseless(model: SequenceModel) -> SequenceModel:
+    """Return the model, with the same weights, without the noise of its field."""
+    field = model.field
+    return model.under(discretize.ContinuousRNN(field.field)) if isinstance(field, ctrnn.Noisy) else model
+
+
+def step_of(name: str) -> Step | None:
+    """Return the step map of a network; None for exact solves, Euler's for Euler and Maruyama's, whose drift it is."""
+    if name == EXACT:
+        return None
+    found: Step = getattr(discretize, INTEGRATORS["euler" if name == "euler-maruyama" else name])()
+    return found
+
+
+@torch.no_grad()
+def scores(model: SequenceModel, task: Trials, name: str, sequences: int, seed: int) -> dict[str, float]:
+    """Return the share of right answers, or R^2, by its own step, exactly, and by Euler's step at each dt; not finite is 0."""
+
+    def score(integrator: str, dt: float) -> float:
+        at = dataclasses.replace(task, dt=dt)
+        batch = at.batch(sequences, generator(seed, "scores"), "test")
+        run = under(clean if integrator != "euler-maruyama" else model, integrator, FINE)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SolverWarning)
+                warnings.simplefilter("ignore", StepWarning)
+                outputs = run(batch.xs, ts=batch.ts)
+        except (SolverError, discretize.StepError):
+            return 0.0
+        found = at.measures(outputs, batch)
+        value = found.get("accuracy", found.get("r2", math.nan))
+        return value if math.isfinite(value) else 0.0
+
+    clean = noiseless(model)
+    own = score(name, task.dt)
+    return {"own": own, "exact": score(EXACT, task.dt)} | {f"euler {dt:g}": score("euler", dt) for dt in DTS}
+
+
+def held_inputs(task: Trials) -> dict[str, Tensor]:
+    """Return inputs that a trial holds, without noise: of a rhythm three, else what is shown at the start and at the end."""
+    if isinstance(task, Rhythm):
+        return {f"{x:g}": torch.tensor([x], dtype=torch.float64) for x in HELD}
+    xs, _, _ = task.slots(1, generator(0, "held"))
+    found = {"end": xs[-1, 0]}
+    # In the flip-flop the first slot has a pulse; what is held is no pulse.
+    return found if bool((xs[0, 0] == xs[-1, 0]).all()) or xs[0].abs().sum() > 1 else {"start": xs[0, 0], **found}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settled:
+    r"""Holds what trajectories do after a long wait: the output over time, and how much the states move.
+
+    Shape:   outputs (time, n), moving (n,), dt from one of them to the next, h (n, state), mean (n, state).
+    """
+
+    outputs: Tensor
+    moving: Tensor
+    dt: float
+    h: Tensor
+    mean: Tensor
+
+    @property
+    def amplitude(self) -> float:
+        """Half of the range of the first trajectory's output."""
+        y = self.outputs[:, 0]
+        return float(y.amax() - y.amin()) / 2
+
+    @property
+    def period(self) -> float:
+        """The mean time between its upward passings of the middle, nan where there are fewer than three."""
+        y = self.outputs[:, 0] - (self.outputs[:, 0].amax() + self.outputs[:, 0].amin()) / 2
+        up = ((y[:-1] < 0) & (y[1:] >= 0)).nonzero()[:, 0]
+        if len(up) < 3 or self.amplitude < MOVING:
+            return math.nan
+        at = up + y[up] / (y[up] - y[up + 1])
+        return float((at[-1] - at[0]) / (len(at) - 1)) * self.dt
+
+
+@torch.no_grad()
+def settled(
+    field: VectorField | Callable[[Tensor, Tensor], Tensor],
+    read_out: Callable[[Tensor], Tensor],
+    x: Tensor,
+    h: Tensor,
+    step: Step | None,
+    dt: float,
+) -> Settled:
+    """Hold an input from states h (n, state), for WAIT time constants and then LOOK, by a step or, without one, exactly."""
+    wait, look = round(WAIT / dt), round(LOOK / dt)
+    if step is None:
+        ts = torch.cat([torch.zeros(1, dtype=torch.float64), WAIT + dt * torch.arange(look, dtype=torch.float64)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SolverWarning)
+            if isinstance(field, VectorField):
+                path = ctrnn.HeldPath(x.expand(1, len(h), -1), torch.tensor([0.0, WAIT + LOOK], dtype=torch.float64))
+                states = discretize.integrate(field, path, h, ts, rtol=1e-6, atol=1e-8).hs[1:]
+            else:
+                states = discretize.integrate(field, None, h, ts, rtol=1e-6, atol=1e-8).hs[1:]
+    else:
+        assert isinstance(field, VectorField)
+        rnn = discretize.DiscreteRNN(field, step, dt=dt)
+        states = rnn(x.expand(wait + look, len(h), -1), h[None])[0][wait:]
+    y = read_out(states)[..., 0]
+    return Settled(y, states.std(0).square().mean(-1).sqrt(), dt, states[-1], states.mean(0))
+
+
+def modified(field: VectorField, x: Tensor, dt: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the right-hand side f(t, h) that Euler's step of length dt follows but for dt^3, by central differences of F."""
+    projected = field.project(x)
+
+    def flow(h: Tensor) -> Tensor:
+        return field.flow(projected.expand(*h.shape[:-1], -1), h)
+
+    def right_hand_side(t: Tensor, h: Tensor) -> Tensor:
+        value = flow(h)
+        ahead, behind = flow(h + APART * value), flow(h - APART * value)
+        first, bend = (ahead - behind) / (2 * APART), (ahead - 2 * value + behind) / APART**2
+        twice = (flow(h + APART * first) - flow(h - APART * first)) / (2 * APART)
+        return value - dt / 2 * first + dt * dt * (bend / 12 + twice / 3)
+
+    return right_hand_side
+
+
+def rests(field: VectorField, x: Tensor, h: Tensor, step: Step | None, dt: float) -> Row:
+    """Count fixed points near states h (n, state) of the field, by their stability in the field and under the step."""
+    found = discretize.fixed_points(Flow(field, x), h, slow=1e-4)
+    at = found.h[found.fixed].detach()
+    flow = found.stable[found.fixed]
+    if step is None or not len(at):
+        return {"rests": len(at), "stable": int(flow.sum())}
+    growth = discretize.fixed_points(Map(field, step, x, dt), at)
+    near = torch.cdist(at, growth.h.detach()).amin(1) < 1e-4
+    place = torch.cdist(at, growth.h.detach()).argmin(1)
+    stepped = growth.stable[place] & near
+    return {
+        "rests": len(at),
+        "matched": int(near.sum()),
+        "stable": int(flow.sum()),
+        "stable under the step": int(stepped.sum()),
+        "made stable": int((stepped & ~flow).sum()),
+        "made unstable": int((flow & near & ~stepped).sum()),
+    }
+
+
+def rhythms(model: SequenceModel, name: str, dt: float, x: Tensor, h: Tensor) -> Row:
+    """Measure what a held input settles into from states h (n, state), by the step and exactly, and what is inside."""
+    field, step = model.field, step_of(name)
+    read_out = copy.deepcopy(model.read_out).double()
+    exact = settled(field, read_out, x, h, None, 0.1 if step is None else dt)
+    own = exact if step is None else settled(field, read_out, x, h, step, dt)
+    row: Row = {
+        "amplitude": own.amplitude,
+        "exact amplitude": exact.amplitude,
+        "period": own.period,
+        "exact period": exact.period,
+        "moving": float((own.moving > MOVING).double().mean()),
+        "exact moving": float((exact.moving > MOVING).double().mean()),
+    }
+    if float(own.moving[0]) <= MOVING:
+        return _finite(row)
+    row |= _center(field, step, dt, x, own.mean[:1])
+    if step is not None:
+        row["exponent"] = _exponent(field, step, dt, x, own.h[:1])
+    row["exact exponent"] = _exponent(field, discretize.RungeKutta4(), FINE_DT, x, exact.h[:1])
+    if isinstance(step, discretize.Euler):
+        try:
+            close = settled(modified(field, x, dt), read_out, x, own.h[:1], None, dt)
+            row |= {"modified amplitude": close.amplitude, "modified period": close.period}
+        except SolverError:  # beyond small dt it may have no solution
+            row |= {"modified amplitude": math.nan, "modified period": math.nan}
+    return _finite(row)
+
+
+def _finite(row: Row) -> Row:
+    """Write None for what is not a number."""
+    return {key: value if not isinstance(value, float) or math.isfinite(value) else None for key, value in row.items()}
+
+
+def _exponent(field: VectorField, step: Step, dt: float, x: Tensor, h: Tensor) -> float:
+    """Compute the largest exponent, per time constant."""
+    found = discretize.lyapunov(Map(field, step, x, dt), h, intervals=round(EXPONENTS / dt), count=1, transient=0)
+    return float(found.exponents[0, 0]) / dt
+
+
+def _center(field: VectorField, step: Step | None, dt: float, x: Tensor, near: Tensor) -> Row:
+    """Measure the fixed point inside a rhythm: the mode that grows most, by the step if there is one."""
+    found = discretize.fixed_points(Flow(field, x), near)
+    if not len(found):
+        return {}
+    h, values = found.h[0].detach(), found.eigenvalues[0]
+    turning = values[values.imag > 1e-6]
+    if not len(turning):
+        return {"a": float(values.real.amax()), "w": 0.0}
+    if step is None:
+        mode = complex(turning[int(turning.real.argmax())])
+        return {"a": mode.real, "w": mode.imag}
+    # Of the fields here the leak is 1; Euler's and Runge-Kutta's steps read none.
+    grown = step.stability(turning * dt, torch.full_like(turning.real, dt)).abs().log() / dt
+    mode = complex(turning[int(grown.argmax())])
+    row: Row = {"a": mode.real, "w": mode.imag, "stepped a": float(grown.amax())}
+    if mode.real < 0 and isinstance(step, discretize.Euler):
+        row["derived dt"] = 2 * -mode.real / abs(mode) ** 2
+    # Over log dt: a branch that went on past its end would come to dt below 0.
+    ends = math.log(SLOWEST), math.log(dt)
+    branch = discretize.continuation(Map(field, step, x, torch.exp), h, ends[1], ends, direction=-1, step=0.2)
+    passed = [math.exp(one.p) for one in branch.bifurcations if one.kind == "Neimark-Sacker"]
+    return row | {"from dt": min(passed) if passed else None}
+
+
+@torch.no_grad()
+def trace(model: SequenceModel, name: str, task: Rhythm, length: float) -> Row:
+    """Return the output while the shortest period is held from the start: by the step, and exactly."""
+    xs = torch.zeros(round(length), 1, 1, dtype=torch.float64)
+    each = round(1 / task.dt)
+    own = under(model, name if name != "euler-maruyama" else "euler", FINE)
+    fine_xs, fine_ts = xs.repeat_interleave(each, 0), task.dt * torch.arange(len(xs) * each + 1, dtype=torch.float64)
+    outputs = own(fine_xs, ts=fine_ts)[:, 0, 0]
+    grid = 0.25 * torch.arange(4 * round(length) + 1, dtype=torch.float64)
+    exact = under(model, EXACT, FINE)(xs.repeat_interleave(4, 0), ts=grid)[:, 0, 0]
+    keep = max(1, round(0.25 / task.dt))
+    return {
+        "t": [round(float(t), 3) for t in fine_ts[1:][keep - 1 :: keep]],
+        "stepped": [round(float(y), 4) for y in outputs[keep - 1 :: keep]],
+        "exact t": [float(t) for t in grid[1:]],
+        "solved": [round(float(y), 4) for y in exact],
+    }
