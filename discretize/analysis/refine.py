@@ -2,7 +2,7 @@ r"""Refinement: is a trained model still an ODE?
 
 The model is run with its own weights and steps of dt, dt/2, dt/4, ..., and with the exact solution. States of a model that is
 the ODE it is written as change little, and by O(dt^order). One that has learned to rely on its step errors becomes another
-model without them.
+model without them. What moves on while the last inputs are held may be the step's own: Euler's step lets every rotation grow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ctrnn import Relaxation, VectorField, checks, timescales
 from ctrnn.fields.noise import check_no_noise
 from ctrnn.fields.rates import InputFreeRate
+from discretize.errors import SolverError
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.rnn import DiscreteRNN
@@ -30,6 +31,17 @@ __all__ = ["Refinement", "refine"]
 
 CLOSE, VISIBLE = 0.01, 0.1  # of the spread of the states
 ORDER_WITHIN = 0.35
+WAIT, LOOK, SEQUENCES = 500, 250, 16  # samples for which the last inputs are held, and for which it is looked at; sequences
+CALL = ("x", "h_0", "ts", "lengths", "reset")
+STILL, LEFT = 0.01, 0.05  # of the spread of the states, what counts as rest; of a movement, what counts as nothing left of it
+
+
+class _End(NamedTuple):
+    """Holds the last inputs (batch, input) of a call, the states after them (batch, state), and the time a sample took."""
+
+    x: Tensor
+    h: Tensor
+    dt: float
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,9 @@ class Refinement:
     ones, for each; `largest`: its largest; `metrics`: the metric for each, and `exact_metric`; `orders`: observed between
     neighbours; `order`: the declared one; `spread`: of the exact states over time and batch, what drifts are measured by;
     `rounding`: what their dtype cannot tell apart; `step`: (shortest, longest) dt/tau of a step, of units with time constants
-    tau and steps that are all as long, else None.
+    tau and steps that are all as long, else None; `held`: (under the steps, in the equation) how much the states of each of the
+    first 16 sequences still move, a root mean square deviation in time, once the last inputs have been held for 500 samples;
+    None for models with several `DiscreteRNN`s, or called with lengths, resets or packed sequences.
     """
 
     substeps: tuple[int, ...]
@@ -53,6 +67,7 @@ class Refinement:
     metrics: tuple[float, ...] | None
     exact_metric: float | None
     step: tuple[float, float] | None = None
+    held: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     @property
     def share(self) -> float:
@@ -73,6 +88,23 @@ class Refinement:
     @property
     def verdict(self) -> str:
         """In words."""
+        return " ".join(filter(None, [self._drift_in_words(), self._rhythm_in_words()]))
+
+    def _rhythm_in_words(self) -> str:
+        """Say of sequences that do not come to rest while their input is held whether the equation's do."""
+        pairs = [] if self.held is None else list(zip(*self.held, strict=True))
+        moving = [(stepped, exact) for stepped, exact in pairs if stepped > STILL * self.spread]
+        if not moving:
+            return ""
+        rest = sum(exact <= LEFT * stepped for stepped, exact in moving)
+        moves = f"With the last inputs held {len(moving)} of {len(pairs)} sequences go on moving"
+        if rest:
+            which = "all" if rest == len(moving) else f"{rest}"
+            return f"{moves}; in the equation {which} of these come to rest, and their rhythm is the step's."
+        size = sum(exact for _, exact in moving) / sum(stepped for stepped, _ in moving)
+        return f"{moves}, in the equation {size:.2f} times as far."
+
+    def _drift_in_words(self) -> str:
         low, high = self.step or (0.0, 0.0)
         at = "" if self.step is None else f" at dt/tau = {high:.3g}" if high < 1.001 * low else f" at dt/tau up to {high:.3g}"
         drift = f"its states are {self.share:.2%} of their spread from those of the equation{at}"
@@ -138,9 +170,11 @@ def refine(
             exact, result = _run(model, parts, data)
         exact_metric = None if metric is None else float(metric(result))
         runs: list[tuple[list[Tensor], Any]] = []
+        ends: list[_End] = []
         for n in levels:
-            with _refined(parts, n):
+            with _refined(parts, n), _ends_of(parts[0], ends if n == 1 else []):
                 runs.append(_run(model, parts, data))
+        held = _held(parts[0], ends[0], rtol, atol) if len(parts) == len(ends) == 1 else None
     finally:
         for part, was in training.items():
             part.training = was
@@ -157,7 +191,45 @@ def refine(
         metrics=None if metric is None else tuple(float(metric(result)) for _, result in runs),
         exact_metric=exact_metric,
         step=None if timed else _step_lengths(parts),
+        held=held,
     )
+
+
+@contextmanager
+def _ends_of(part: DiscreteRNN, ends: list[_End]) -> Iterator[None]:
+    """Add for each call of a part where it ended, of calls with times that are shared by the batch, or none."""
+
+    def keep(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any], output: tuple[Any, Tensor]) -> None:
+        at = dict(zip(CALL, given, strict=False)) | named
+        x, ts = at["x"], at.get("ts")
+        alike = ts is None or (ts.dim() == 1 and len(ts) > 1)
+        if isinstance(x, Tensor) and at.get("lengths") is None and at.get("reset") is None and alike:
+            last = x[-1] if x.dim() == 2 else x[:, -1] if part.batch_first else x[-1]
+            dt = part.dt if ts is None else float(ts[-1] - ts[-2])
+            ends.append(_End(last.reshape(-1, last.shape[-1]), output[1].reshape(-1, part.field.state_size), dt))
+
+    hook = part.register_forward_hook(keep, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _held(part: DiscreteRNN, end: _End, rtol: float, atol: float) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Return how much the states of a few sequences move, by the part's steps and exactly, while the last inputs are held."""
+    x, h, field = end.x[:SEQUENCES].double(), end.h[:SEQUENCES].double(), copy.deepcopy(part.field).double()
+    xs, times = x.expand(WAIT + LOOK, -1, -1), end.dt * torch.arange(WAIT + LOOK + 1.0, dtype=torch.float64, device=x.device)
+    stepped = DiscreteRNN(field, part.step, dt=end.dt, substeps=part.substeps, allow_overshoot=True)(xs, h[None])[0]
+    try:
+        exact = ContinuousRNN(field, "dopri5", max(rtol, 1e-6), max(atol, 1e-8))(xs, h[None], times)[0]
+    except SolverError:  # a state that leaves all bounds, long after the data
+        return None
+    return _movement(stepped[WAIT:]), _movement(exact[WAIT:])
+
+
+def _movement(states: Tensor) -> tuple[float, ...]:
+    found = states.std(0).square().mean(-1).sqrt()
+    return tuple(torch.where(found.isfinite(), found, math.inf).tolist())
 
 
 def _step_lengths(parts: list[DiscreteRNN]) -> tuple[float, float] | None:

@@ -155,3 +155,69 @@ def test_one_sequence_to_a_batch_first_module_is_refined_too():
     field, x = ctrnn.leaky(2, 4, alpha=0.5), torch.randn(8, 2)
     first = refine(discretize.DiscreteRNN(field, batch_first=True), x)
     assert_close(torch.tensor(first.drift), torch.tensor(refine(discretize.DiscreteRNN(field), x).drift))
+
+
+class Turning(ctrnn.VectorField):
+    """dh/dt = (a + x - |h|^2) h, turned by w; for x = 0 by Euler's step |h|^2 is a + (1 - sqrt(1 - dt^2 w^2))/dt once it has settled."""
+
+    def __init__(self, a: float, w: float) -> None:
+        super().__init__(1, 2)
+        self.a, self.w = a, w
+
+    def flow(self, projected, h):
+        return (self.a + projected - h.square().sum(-1, keepdim=True)) * h + self.w * torch.stack([-h[..., 1], h[..., 0]], -1)
+
+
+def turning(a, w, dt, start=0.3):
+    rnn = discretize.DiscreteRNN(Turning(a, w).double(), dt=dt)
+    return refine(rnn, torch.zeros(40, 3, 1, dtype=torch.float64), torch.full((1, 3, 2), start, dtype=torch.float64))
+
+
+def test_a_rhythm_that_only_the_step_has_is_said_to_be_its_own():
+    # a < 0 and dt above 2 |a|/(a^2 + w^2) = 0.099: the equation rests, and Euler's step does not.
+    found = turning(-0.05, 1.0, dt=0.4)
+    assert (
+        "3 of 3 sequences go on moving; in the equation all of these come to rest, and their rhythm is the step's"
+        in found.verdict
+    )
+    radius = math.sqrt(-0.05 + (1 - math.sqrt(1 - 0.16)) / 0.4)
+    # The mean of both variances of a circle is r^2 / 2.
+    assert found.held[0] == pytest.approx([radius / math.sqrt(2)] * 3, rel=0.01)
+    assert "rhythm" not in turning(-0.05, 1.0, dt=0.05).verdict
+
+
+def test_of_a_rhythm_that_the_equation_has_too_it_says_how_much_is_left():
+    found = turning(0.2, 1.0, dt=0.4)
+    left = math.sqrt(0.2 / (0.2 + (1 - math.sqrt(1 - 0.16)) / 0.4))
+    assert f"3 of 3 sequences go on moving, in the equation {left:.2f} times as far" in found.verdict
+
+
+def test_no_rhythm_is_looked_for_where_the_last_inputs_are_not_known():
+    torch.manual_seed(0)
+    rnn, xs = slow(discretize.Euler(), 0.7), torch.randn(12, 3, 2)
+    assert refine(rnn, xs, None, None, torch.tensor([12, 3, 7]), halvings=1).held is None
+    assert refine(nn.Sequential(rnn), xs, halvings=1).held is not None
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = rnn
+
+        def forward(self, x):
+            return self.rnn(x)[0], self.rnn(2 * x)[0]
+
+    assert refine(Twice(), xs, halvings=1).held is None
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_the_last_inputs_are_held_for_as_long_as_the_last_sample_took(batch_first, timed):
+    torch.manual_seed(1)
+    rnn = discretize.DiscreteRNN(Turning(0.0, 1.0).double(), dt=7.0 if timed else 0.4, batch_first=batch_first)
+    xs = 0.1 * torch.rand(12, 3, 1, dtype=torch.float64)
+    xs[-1] = torch.tensor([[0.1], [0.3], [0.5]], dtype=torch.float64)
+    edges = 0.4 * torch.arange(13.0, dtype=torch.float64) if timed else None
+    found = refine(rnn, xs.transpose(0, 1) if batch_first else xs, torch.full((1, 3, 2), 0.3, dtype=torch.float64), edges)
+    stepped, exact = torch.tensor(found.held, dtype=torch.float64)
+    assert_close(exact, (xs[-1, :, 0] / 2).sqrt(), rtol=0.01, atol=0.0)
+    assert_close(stepped, ((xs[-1, :, 0] + (1 - math.sqrt(1 - 0.16)) / 0.4) / 2).sqrt(), rtol=0.01, atol=0.0)

@@ -1,7 +1,7 @@
 r"""Lists the networks of the study: task, field, integrator and step, and the rate at which each learns.
 
     seven tasks    tanh units, Euler at dt/tau 1, 0.5, 0.2, 0.1; Heun, Runge-Kutta and exact solves at dt = tau
-    rhythm         relu units, gated ones, noise, exponential steps; and a tutorial's network, trained by its own loop
+    rhythm         slower learning, relu units, gated ones, noise, exponential steps; a tutorial's network, by its own loop
 
 The rates are those of least validation loss after the whole training, of a seed that is not used otherwise: rates.csv.
 """
@@ -33,18 +33,20 @@ __all__ = [
 ]
 
 TASKS = ("flip-flop", "decision", "context", "delayed-match", "working-memory", "ready-set-go", "rhythm")
-RHYTHM, TUTORIAL, EULER = "rhythm", "tutorial", "euler"
+RHYTHM, SLOW, TUTORIAL, EULER = "rhythm", "tanh, slow", "tutorial", "euler"
 SCHEMES: tuple[tuple[str, float], ...] = (
     *((EULER, dt) for dt in (1.0, 0.5, 0.2, 0.1)),
     *((name, 1.0) for name in ("heun", "runge-kutta4", "exact")),
 )
 OTHERS: tuple[tuple[str, str, float], ...] = (
+    *((SLOW, EULER, dt) for dt in (1.0, 0.5, 0.2, 0.1)),
     *((field, EULER, dt) for field in ("relu", "gated", TUTORIAL) for dt in (0.5, 0.2)),
     *(("tanh", name, 1.0) for name in ("exponential-euler", "fitted-midpoint", "etd2")),
     ("noisy", "euler-maruyama", 0.2),
 )
 FIELDS: dict[str, dict[str, Any]] = {
     "tanh": {"field": "plain", "recurrent_gain": 1.0},
+    SLOW: {"field": "plain", "recurrent_gain": 1.0},  # at the rate of tutorials, a tenth of the chosen one
     "relu": {"field": "plain", "recurrent_gain": 1.0, "nonlinearity": "relu"},
     TUTORIAL: {"field": "plain", "nonlinearity": "relu"},  # for the record: its own loop trains it, see tutorial.py
     "gated": {"field": "gated", "recurrent_gain": 1.0},
@@ -95,7 +97,7 @@ def configured(point: Point, sizes: Sizes) -> Configuration:
         task=network.task,
         dt=network.dt,
         integrator=network.step,
-        rate=point.get("rate") or (TUTORIAL_RATE if network.units == TUTORIAL else rate_of(network)),
+        rate=point.get("rate") or (TUTORIAL_RATE if network.units in (SLOW, TUTORIAL) else rate_of(network)),
         batch=sizes.batch,
         schedule="cosine",
         threads=1,

@@ -22,13 +22,27 @@ import ctrnn
 import discretize
 from ctrnn import VectorField
 from discretize import Flow, Map, SequenceModel, SolverError, SolverWarning, Step, StepWarning
+from discretize.analysis.dynamics.systems import jacobian
 from experiments.models.integrators import EXACT, INTEGRATORS, under
 from experiments.seeds import generator
 from experiments.studies.clocks.rollout import FINE
 from experiments.studies.study import Row
 from experiments.tasks.cognitive import Rhythm, Trials
 
-__all__ = ["DTS", "Settled", "held_inputs", "modified", "noiseless", "rests", "rhythms", "scores", "settled", "step_of", "trace"]
+__all__ = [
+    "DTS",
+    "HELD",
+    "held_inputs",
+    "modified",
+    "noiseless",
+    "resting_points",
+    "rests",
+    "rhythms",
+    "scores",
+    "settled",
+    "step_of",
+    "trace",
+]
 
 DTS = (1.0, 0.5, 0.2, 0.1)
 WAIT, LOOK = 200.0, 100.0  # time constants before a rhythm is looked at, and for how long
@@ -38,6 +52,7 @@ HELD = (0.0, 0.5, 1.0)  # inputs of the rhythm: the shortest, a middle, and the 
 EXPONENTS = 100.0  # time constants over which they are averaged
 FINE_DT = 0.1  # of a Runge-Kutta step that stands for the equation
 APART = 1e-3  # of differences, in float64
+AT_REST = 1e-8  # how far a step may move a fixed point of the field, where the step has the same
 SLOWEST = 0.02  # dt at which a branch ends
 
 
@@ -164,29 +179,32 @@ def modified(field: VectorField, x: Tensor, dt: float) -> Callable[[Tensor, Tens
     return right_hand_side
 
 
-def rests(field: VectorField, x: Tensor, h: Tensor, step: Step | None, dt: float) -> Row:
-    """Count fixed points near states h (n, state) of the field, by their stability in the field and under the step."""
+def resting_points(field: VectorField, x: Tensor, h: Tensor) -> Tensor:
+    """Find fixed points from states h (n, state), by the way down |F|^2: (k, state)."""
     found = discretize.fixed_points(Flow(field, x), h, slow=1e-4)
-    at = found.h[found.fixed].detach()
-    flow = found.stable[found.fixed]
+    return found.h[found.fixed].detach()
+
+
+def rests(field: VectorField, x: Tensor, at: Tensor, step: Step | None, dt: float) -> Row:
+    """Count fixed points (k, state) of the field by their stability in the field and under the step, where it rests there too."""
+    flow = Flow(field, x)
+    stable = flow.growth(torch.linalg.eigvals(jacobian(flow, at))).amax(-1) < 0 if len(at) else torch.zeros(0, dtype=torch.bool)
+    row: Row = {"rests": len(at), "stable": int(stable.sum())}
     if step is None or not len(at):
-        return {"rests": len(at), "stable": int(flow.sum())}
-    growth = discretize.fixed_points(Map(field, step, x, dt), at)
-    near = torch.cdist(at, growth.h.detach()).amin(1) < 1e-4
-    place = torch.cdist(at, growth.h.detach()).argmin(1)
-    stepped = growth.stable[place] & near
-    return {
-        "rests": len(at),
-        "matched": int(near.sum()),
-        "stable": int(flow.sum()),
-        "stable under the step": int(stepped.sum()),
-        "made stable": int((stepped & ~flow).sum()),
-        "made unstable": int((flow & near & ~stepped).sum()),
+        return row
+    stepped = Map(field, step, x, dt)
+    matched = stepped.residual(at).norm(dim=-1) <= AT_REST
+    kept = (stepped.growth(torch.linalg.eigvals(jacobian(stepped, at))).amax(-1) < 0) & matched
+    return row | {
+        "matched": int(matched.sum()),
+        "stable under the step": int(kept.sum()),
+        "made stable": int((kept & ~stable).sum()),
+        "made unstable": int((stable & matched & ~kept).sum()),
     }
 
 
-def rhythms(model: SequenceModel, name: str, dt: float, x: Tensor, h: Tensor) -> Row:
-    """Measure what a held input settles into from states h (n, state), by the step and exactly, and what is inside."""
+def rhythms(model: SequenceModel, name: str, dt: float, x: Tensor, h: Tensor, at: Tensor) -> Row:
+    """Measure what a held input settles into from states h (n, state), by the step and exactly; `at`: fixed points (k, state)."""
     field, step = model.field, step_of(name)
     read_out = copy.deepcopy(model.read_out).double()
     exact = settled(field, read_out, x, h, None, 0.1 if step is None else dt)
@@ -201,7 +219,8 @@ def rhythms(model: SequenceModel, name: str, dt: float, x: Tensor, h: Tensor) ->
     }
     if float(own.moving[0]) <= MOVING:
         return _finite(row)
-    row |= _center(field, step, dt, x, own.mean[:1])
+    if len(at):
+        row |= _center(field, step, dt, x, at[int((at - own.mean[0]).norm(dim=-1).argmin())])
     if step is not None:
         row["exponent"] = _exponent(field, step, dt, x, own.h[:1])
     row["exact exponent"] = _exponent(field, discretize.RungeKutta4(), FINE_DT, x, exact.h[:1])
@@ -225,12 +244,9 @@ def _exponent(field: VectorField, step: Step, dt: float, x: Tensor, h: Tensor) -
     return float(found.exponents[0, 0]) / dt
 
 
-def _center(field: VectorField, step: Step | None, dt: float, x: Tensor, near: Tensor) -> Row:
-    """Measure the fixed point inside a rhythm: the mode that grows most, by the step if there is one."""
-    found = discretize.fixed_points(Flow(field, x), near)
-    if not len(found):
-        return {}
-    h, values = found.h[0].detach(), found.eigenvalues[0]
+def _center(field: VectorField, step: Step | None, dt: float, x: Tensor, h: Tensor) -> Row:
+    """Measure the fixed point inside a rhythm, h (state,): the mode that grows most, by the step if there is one."""
+    values = torch.linalg.eigvals(jacobian(Flow(field, x), h))
     turning = values[values.imag > 1e-6]
     if not len(turning):
         return {"a": float(values.real.amax()), "w": 0.0}

@@ -119,8 +119,9 @@ class TimeSteps(Study):
             states, _ = model.double().rnn(trials.xs.double(), ts=trials.ts)
         starts = states.flatten(0, 1)[:: max(1, len(states) // 2)]
         for held, x in measures.held_inputs(task).items():
-            row = measures.rests(exact.field, x, starts, step, task.dt)
-            rows.append({"kind": "held", "held": held, **row, **measures.rhythms(exact, name, task.dt, x, states[-1])})
+            at = measures.resting_points(exact.field, x, starts)
+            row = measures.rests(exact.field, x, at, step, task.dt)
+            rows.append({"kind": "held", "held": held, **row, **measures.rhythms(exact, name, task.dt, x, states[-1], at)})
         if isinstance(task, Rhythm) and seed == 0:
             rows.append({"kind": "trace", **measures.trace(exact, name, task, TRACE)})
         return rows

@@ -11,7 +11,7 @@ from scipy.stats import ttest_1samp
 from experiments.reports.spreads import NotEnoughError, Spread, spread
 from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.design import EULER, RHYTHM, TASKS
-from experiments.studies.results import Results, where
+from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Table, first, only
 
 __all__ = ["NAMES", "TABLES", "lost"]
@@ -47,14 +47,13 @@ def in_words(found: Spread) -> str:
 
 
 def predicted(rows: pd.DataFrame) -> float | None:
-    found = rows["predicted"].dropna() if "predicted" in rows else []
-    return float(found.iloc[0]) if len(found) else None
+    return float(rows["predicted"].iloc[0]) if "predicted" in rows and rows["predicted"].notna().any() else None
 
 
 def spread_of(rows: pd.DataFrame, column: str) -> Spread | None:
     """Return the spread of the numbers there are, None for none."""
-    found = rows[column].dropna() if column in rows else []
-    return spread(found) if len(found) else None
+    found = rows[column].dropna().tolist() if column in rows else []
+    return spread(found) if found else None
 
 
 def resting(rows: pd.DataFrame) -> str | None:
@@ -76,9 +75,9 @@ def others_keep(rows: pd.DataFrame) -> str | None:
     others = rows[rows["task"] != RHYTHM]
     if others.empty:
         return None
-    kept = others.groupby("task")[["own", "exact"]].mean()
-    least = (kept["exact"] / kept["own"]).idxmin()
-    return f"{kept['exact'][least] / kept['own'][least]:.1%}, {least}"
+    kept = {task: float(same["exact"].mean() / same["own"].mean()) for task, same in groups(others, "task").items()}
+    least = min(kept, key=kept.__getitem__)
+    return f"{kept[least]:.1%}, {least}"
 
 
 TABLES = (
