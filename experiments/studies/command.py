@@ -1,4 +1,4 @@
-"""Runs `ctrnn study list | cost | run | plot | export`; what is typed is checked before anything heavy is imported."""
+"""Runs `ctrnn study list | cost | run | plot | export | restore`; what is typed is checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -153,8 +153,36 @@ def export(
     return DONE
 
 
+def restore(
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TABLES")],
+    /,
+    *,
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")],
+    plugin: Plugin = (),
+) -> int:
+    """Write the folder that exported tables are of, so that `ctrnn study run` goes on where they end.
+
+    Args:
+        folder: The --out of `ctrnn study export`; docs/tables has some.
+        out: The study's folder; without the trained models.
+        plugin: A file of yours with studies, tasks or fields; it is run.
+    """
+    use(plugin)
+    from experiments.studies import tables  # noqa: PLC0415
+
+    print(tables.restore(folder, out))
+    return DONE
+
+
 # The words after `ctrnn study`.
-COMMANDS: dict[str, Callable[..., int]] = {"list": list_, "cost": cost, "run": run, "plot": plot, "export": export}
+COMMANDS: dict[str, Callable[..., int]] = {
+    "list": list_,
+    "cost": cost,
+    "run": run,
+    "plot": plot,
+    "export": export,
+    "restore": restore,
+}
 
 
 def _checked(

@@ -158,7 +158,7 @@ def test_one_sequence_to_a_batch_first_module_is_refined_too():
 
 
 class Turning(ctrnn.VectorField):
-    """dh/dt = (a + x - |h|^2) h, turned by w; for x = 0 by Euler's step |h|^2 is a + (1 - sqrt(1 - dt^2 w^2))/dt once it has settled."""
+    """dh/dt = (a + x - |h|^2) h, turned by w; by Euler's step |h|^2 comes to a + x + (1 - sqrt(1 - dt^2 w^2))/dt."""
 
     def __init__(self, a: float, w: float) -> None:
         super().__init__(1, 2)

@@ -13,8 +13,10 @@ import ctrnn
 from experiments.runs.folder import load
 from experiments.runs.training import evaluate
 from experiments.studies.export import export
-from experiments.studies.folder import keep, opened, place_of
+from experiments.studies.folder import configuration_of, keep, kept, opened, place_of, records_in
 from experiments.studies.registry import study_named
+from experiments.studies.tables import read_tables, restore, write_tables
+from experiments.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -85,3 +87,35 @@ def test_four_shards_in_bash_copied_together_are_the_local_run(tmp_path):
     assert tables[0] == tables[1]
     ours, theirs = (sorted((tmp_path / f"{which}-tables" / "models").iterdir()) for which in ("all", "local"))
     assert [file.read_bytes() for file in ours] == [file.read_bytes() for file in theirs]
+
+
+def test_tables_are_read_again_and_a_folder_goes_on_from_them(done, tmp_path):
+    folder, runs = done
+    export(folder, tmp_path / "tables")
+    asked, records = records_in(folder)
+    again, found = read_tables(tmp_path / "tables")
+    assert again["runs"] == asked["runs"]
+    for before, after in zip(records, found, strict=True):
+        assert {**after, "rows": [dict(row) for row in after["rows"]]} == dict(before)
+    words = restore(tmp_path / "tables", tmp_path / "restored")
+    assert words.endswith("2 of 4 runs of tallec-fig3, smoke")
+    assert all(kept(tmp_path / "restored", run.key, configuration_of(run)) is not None for run in runs)
+    assert [one["measures"] for one in records_in(tmp_path / "restored")[1]] == [one["measures"] for one in records]
+
+
+def test_words_that_look_like_numbers_stay_words_and_lists_come_back(done, tmp_path):
+    asked, records = records_in(done[0])
+    rows = [{"held": "0.5", "series": [0.123456, 2.0], "left": None, "size": 0.123456}]
+    write_tables(tmp_path, asked, [{**records[0], "rows": rows}], digits=3)
+    _, (found,) = read_tables(tmp_path)
+    assert found["rows"] == [{"held": "0.5", "series": [0.123, 2.0], "size": 0.123}]
+
+
+def test_a_folder_without_tables_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no tables of a study"):
+        read_tables(tmp_path)
+    (tmp_path / "study.json").write_text('{"study": "unwarped", "scale": "smoke", "commands": []}')
+    (tmp_path / "runs.csv").write_text('"key","seconds"\n"gone",1.0\n')
+    (tmp_path / "rows.csv").write_text('"key"\n')
+    with pytest.raises(UsageError, match="'gone', which the study has no more"):
+        read_tables(tmp_path)

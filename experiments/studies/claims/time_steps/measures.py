@@ -27,11 +27,12 @@ from experiments.models.integrators import EXACT, INTEGRATORS, under
 from experiments.seeds import generator
 from experiments.studies.clocks.rollout import FINE
 from experiments.studies.study import Row
-from experiments.tasks.cognitive import Rhythm, Trials
+from experiments.tasks.cognitive import FlipFlop, Rhythm, Trials
 
 __all__ = [
     "DTS",
     "HELD",
+    "fastest",
     "held_inputs",
     "modified",
     "noiseless",
@@ -98,10 +99,11 @@ def held_inputs(task: Trials) -> dict[str, Tensor]:
     """Return inputs that a trial holds, without noise: of a rhythm three, else what is shown at the start and at the end."""
     if isinstance(task, Rhythm):
         return {f"{x:g}": torch.tensor([x], dtype=torch.float64) for x in HELD}
+    if isinstance(task, FlipFlop):  # it may begin and end with a pulse, which is not held
+        return {"end": torch.zeros(task.input_size, dtype=torch.float64)}
     xs, _, _ = task.slots(1, generator(0, "held"))
     found = {"end": xs[-1, 0]}
-    # In the flip-flop the first slot has a pulse; what is held is no pulse.
-    return found if bool((xs[0, 0] == xs[-1, 0]).all()) or xs[0].abs().sum() > 1 else {"start": xs[0, 0], **found}
+    return found if bool((xs[0, 0] == xs[-1, 0]).all()) else {"start": xs[0, 0], **found}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +185,11 @@ def resting_points(field: VectorField, x: Tensor, h: Tensor) -> Tensor:
     """Find fixed points from states h (n, state), by the way down |F|^2: (k, state)."""
     found = discretize.fixed_points(Flow(field, x), h, slow=1e-4)
     return found.h[found.fixed].detach()
+
+
+def fastest(field: VectorField, x: Tensor, h: Tensor) -> float:
+    """Return the size of the largest eigenvalue of F' at states h (n, state), per time constant: the median over the states."""
+    return float(torch.linalg.eigvals(jacobian(Flow(field, x), h)).abs().amax(-1).median())
 
 
 def rests(field: VectorField, x: Tensor, at: Tensor, step: Step | None, dt: float) -> Row:

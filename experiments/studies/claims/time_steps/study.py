@@ -121,6 +121,7 @@ class TimeSteps(Study):
         for held, x in measures.held_inputs(task).items():
             at = measures.resting_points(exact.field, x, starts)
             row = measures.rests(exact.field, x, at, step, task.dt)
+            row["fastest"] = measures.fastest(exact.field, x, starts)
             rows.append({"kind": "held", "held": held, **row, **measures.rhythms(exact, name, task.dt, x, states[-1], at)})
         if isinstance(task, Rhythm) and seed == 0:
             rows.append({"kind": "trace", **measures.trace(exact, name, task, TRACE)})

@@ -1,0 +1,119 @@
+r"""Writes the records of a study as tables, and reads them again.
+
+    study.json     name and scale of the study, and the commands that made it
+    runs.csv       a row a run: axes, measures, seconds, and by which machine and versions
+    rows.csv       a row a row that was measured
+
+Words are in quotation marks and numbers are not, so that "1" stays a word; what was not measured is empty, a list is words.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ctrnn.storage.files import read_file
+from experiments.files import MOST_JSON, write_json
+from experiments.studies.folder import configuration_of, opened, place_of
+from experiments.studies.registry import study_named
+from experiments.studies.study import Record, Study
+from experiments.usage import UsageError
+
+__all__ = ["read_tables", "restore", "write_tables"]
+
+ABOUT = ("study", "scale", "commands")
+OF_RUNS = ("seconds", "diverged")  # columns of runs.csv that are no measure
+
+
+def write_tables(out: Path, asked: Mapping[str, Any], records: Sequence[Record], digits: int | None = None) -> None:
+    """Write records; `digits`: to how many significant ones numbers are rounded, None for all."""
+    axes = list(dict.fromkeys(axis for one in records for axis in one["point"]))
+    runs = [
+        {"key": one["key"], **one["point"], **one["measures"], **{name: one[name] for name in OF_RUNS}, **one["made"]}
+        for one in records
+    ]
+    rows = [{"key": one["key"], **one["point"], **row} for one in records for row in one["rows"]]
+    write_json(out / "study.json", {name: asked[name] for name in ABOUT})
+    _write(out / "runs.csv", runs, ["key", *axes], digits)
+    _write(out / "rows.csv", rows, ["key", *axes], digits)
+
+
+def _write(file: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], digits: int | None) -> None:
+    columns = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
+    with file.open("w", newline="", encoding="utf-8") as opened_file:
+        writer = csv.writer(opened_file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(row.get(name), digits) for name in columns] for row in rows)
+
+
+def _cell(value: Any, digits: int | None) -> Any:
+    if isinstance(value, list | tuple):
+        return json.dumps([_cell(one, digits) for one in value])
+    if isinstance(value, bool):
+        return int(value)
+    return float(f"{value:.{digits}g}") if isinstance(value, float) and digits is not None else value
+
+
+def read_tables(folder: Path, study: Study | None = None) -> tuple[dict[str, Any], list[Record]]:
+    """Read what `write_tables` wrote, as `records_in` reads a folder. Raises: UsageError for what is no such folder."""
+    try:
+        asked = json.loads(read_file(folder / "study.json", MOST_JSON))
+        if sorted(asked) != sorted(ABOUT):
+            raise ValueError
+        runs, rows = _read(folder / "runs.csv"), _read(folder / "rows.csv")
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"{folder} has no tables of a study, study.json, runs.csv and rows.csv, that can be read: {error}"
+        ) from None
+    study = study_named(asked["study"]) if study is None else study
+    expected = {run.key: run for run in study.runs(asked["scale"])}
+    asked["runs"] = {key: configuration_of(run) for key, run in expected.items()}
+    return asked, list(_records(expected, runs, rows))
+
+
+def _records(expected: Mapping[str, Any], runs: Iterable[dict[str, Any]], rows: Iterable[dict[str, Any]]) -> Iterator[Record]:
+    measured: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        measured.setdefault(row["key"], []).append(row)
+    for line in runs:
+        run = expected.get(line["key"])
+        if run is None:
+            raise UsageError(f"the tables have a run {line['key']!r}, which the study has no more.")
+        known = {"key", *run.point, *OF_RUNS}
+        found = {name: value for name, value in line.items() if name not in known}
+        yield {
+            "key": run.key,
+            "point": run.point,
+            "configuration": configuration_of(run),
+            "measures": {name: value for name, value in found.items() if not isinstance(value, str)},
+            "rows": [{name: value for name, value in row.items() if name not in known} for row in measured.get(run.key, [])],
+            "seconds": line["seconds"],
+            "diverged": None if line.get("diverged") is None else int(line["diverged"]),
+            "made": {name: value for name, value in found.items() if isinstance(value, str)},
+        }
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    with file.open(newline="", encoding="utf-8") as opened_file:
+        columns, *lines = csv.reader(opened_file, quoting=csv.QUOTE_NONNUMERIC)
+    return [{name: _value(cell) for name, cell in zip(columns, line, strict=True) if cell != ""} for line in lines]
+
+
+def _value(cell: Any) -> Any:
+    return json.loads(cell) if isinstance(cell, str) and cell.startswith("[") else cell
+
+
+def restore(tables: Path, out: Path) -> str:
+    """Write the folder that tables are of, without its models, so that `ctrnn study run` goes on in it; say so in words."""
+    asked, records = read_tables(tables)
+    study = study_named(asked["study"])
+    command = asked["commands"][0] if asked["commands"] else ""
+    out.mkdir(parents=True, exist_ok=True)
+    opened(out, study.name, asked["scale"], study.runs(asked["scale"]), {"command": command})
+    for record in records:
+        place_of(out, record["key"]).mkdir(parents=True, exist_ok=True)
+        write_json(place_of(out, record["key"]) / "rows.json", record)
+    return f"{out}: {len(records)} of {len(asked['runs'])} runs of {study.name}, {asked['scale']}"

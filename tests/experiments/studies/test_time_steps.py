@@ -1,0 +1,242 @@
+"""What a step puts into a network, on equations whose rhythm is known: a + x - |h|^2 outwards, turned by w."""
+
+import cmath
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from cases import each
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import expm
+from scipy.stats import t as student
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from experiments.models.integrators import INTEGRATORS
+from experiments.seeds import generator
+from experiments.studies.claims.time_steps import measures
+from experiments.studies.claims.time_steps.design import TASKS, Network, networks, rate_of
+from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
+from experiments.studies.claims.time_steps.tables import lost
+from experiments.studies.claims.time_steps.tutorial import trained_tutorial
+from experiments.tasks.cognitive import Context, FlipFlop, ReadySetGo, Rhythm
+
+ZERO = torch.zeros(1, dtype=torch.float64)
+
+
+class Turning(ctrnn.VectorField):
+    """dh/dt = (a + x - |h|^2) h, turned by w: a circle of |h|^2 = a + x where that is above 0, else rest."""
+
+    def __init__(self, a, w):
+        super().__init__(1, 2)
+        self.a, self.w = a, w
+
+    def flow(self, projected, h):
+        turned = torch.stack([-h[..., 1], h[..., 0]], -1)
+        return (self.a + projected - h.square().sum(-1, keepdim=True)) * h + self.w * turned
+
+
+class Linear(ctrnn.VectorField):
+    """dh/dt = A h."""
+
+    def __init__(self, matrix):
+        super().__init__(1, len(matrix))
+        self.matrix = matrix
+
+    def flow(self, projected, h):
+        return h @ self.matrix.mT + 0 * projected
+
+
+def of_two(field):
+    """A model of two units that reads out the first."""
+    model = discretize.SequenceModel(discretize.DiscreteRNN(field), 1).double()
+    with torch.no_grad():
+        model.read_out.weight.copy_(torch.tensor([[1.0, 0.0]]))
+        model.read_out.bias.zero_()
+    return model.requires_grad_(False)
+
+
+def euler_radius(a, w, dt):
+    return math.sqrt(a + (1 - math.sqrt(1 - (dt * w) ** 2)) / dt)
+
+
+# The prediction --------------------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(0.05, 1.0), st.floats(4.0, 40.0))
+def test_eulers_mode_is_that_of_the_circle(dt, period):
+    turned = 2 * math.pi * dt / period
+    assert eigenvalue(discretize.Euler(), dt, period) == pytest.approx((cmath.exp(1j * turned) - 1) / dt, abs=1e-10)
+
+
+@each("name", sorted(set(INTEGRATORS) - {"exact", "symplectic-euler", *(n for n in INTEGRATORS if "maruyama" in n)}))
+def test_a_predicted_mode_turns_under_its_step_and_keeps_its_size(name):
+    step = getattr(discretize, INTEGRATORS[name])
+    if issubclass(step, discretize.StochasticStep):
+        pytest.skip("for noise")
+    rate = eigenvalue(step(), 0.25, 12.0)
+    found = step().stability(torch.tensor(0.25 * rate, dtype=torch.complex128), torch.tensor(0.25, dtype=torch.float64))
+    assert complex(found) == pytest.approx(cmath.exp(2j * math.pi * 0.25 / 12), abs=1e-9)
+
+
+def test_what_a_rhythm_loses_falls_with_dt_and_with_the_order_of_the_step():
+    task = Rhythm()
+    euler = [predicted_r2("euler", dt, task) for dt in (1.0, 0.5, 0.2, 0.1, 0.01)]
+    assert euler == sorted(euler)
+    assert euler[-1] > 0.999
+    assert predicted_r2("euler", 1.0, task) < predicted_r2("heun", 1.0, task) < predicted_r2("runge-kutta4", 1.0, task)
+    assert predicted_r2("exact", 1.0, task) == 1.0
+
+
+def test_the_predicted_score_is_that_of_a_network_of_two_linear_units():
+    # One period, which the task draws alone: a field with the predicted eigenvalue, run by the step and exactly.
+    task = Rhythm(shortest=8.0, longest=8.0, dt=0.5)
+    rate = eigenvalue(discretize.Euler(), 0.5, 8.0)
+    matrix = torch.tensor([[rate.real, rate.imag], [-rate.imag, rate.real]], dtype=torch.float64)
+    field, t = Linear(matrix), 0.5 * torch.arange(1, 81, dtype=torch.float64)
+    start = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+    stepped = discretize.DiscreteRNN(field, dt=0.5)(torch.zeros(80, 1, 1, dtype=torch.float64), start[None])[0][:, 0, 0]
+    assert_close(stepped, torch.sin(2 * math.pi / 8 * t))
+    solved = torch.tensor(np.array([(expm(matrix.numpy() * float(s)) @ start[0].numpy())[0] for s in t]))
+    targets = torch.sin(2 * math.pi / 8 * t)
+    score = 1 - (solved - targets).square().mean() / (targets - targets.mean()).square().mean()
+    assert predicted_r2("euler", 0.5, task) == pytest.approx(float(score), abs=1e-9)
+
+
+# What is measured ------------------------------------------------------------------------------------------------------------
+
+
+@each("a, w, dt", [(0.2, 1.0, 0.4), (-0.05, 1.0, 0.4), (0.5, 0.4, 0.2)])
+def test_amplitude_and_period_are_those_of_the_circle_by_the_step_and_exactly(a, w, dt):
+    model, h = of_two(Turning(a, w)), torch.full((3, 2), 0.3, dtype=torch.float64)
+    own = measures.settled(model.field, model.read_out, ZERO, h, discretize.Euler(), dt)
+    exact = measures.settled(model.field, model.read_out, ZERO, h, None, dt)
+    assert own.amplitude == pytest.approx(euler_radius(a, w, dt), rel=0.02)  # a sample is near the top, not at it
+    # Euler's step turns by asin(dt w) where it keeps the size.
+    assert own.period == pytest.approx(2 * math.pi / math.asin(dt * w) * dt, rel=1e-3)
+    if a > 0:
+        assert exact.amplitude == pytest.approx(math.sqrt(a), rel=0.02)
+        assert exact.period == pytest.approx(2 * math.pi / w, rel=1e-3)
+    else:
+        assert exact.amplitude < 1e-3
+        assert math.isnan(exact.period)
+
+
+def test_the_modified_equation_of_a_linear_field_is_its_series():
+    torch.manual_seed(0)
+    matrix = torch.randn(4, 4, dtype=torch.float64)
+    right_hand_side, h = measures.modified(Linear(matrix), ZERO, 0.1), torch.randn(3, 4, dtype=torch.float64)
+    series = matrix - 0.05 * matrix @ matrix + 0.01 / 3 * matrix @ matrix @ matrix
+    assert_close(right_hand_side(ZERO, h), h @ series.mT, rtol=1e-7, atol=1e-7)
+
+
+def test_eulers_step_is_the_flow_of_the_modified_equation_to_third_order():
+    torch.manual_seed(1)
+    field, x = ctrnn.plain(1, 5).double().requires_grad_(False), torch.tensor([0.3], dtype=torch.float64)
+    with torch.no_grad():
+        field.candidate.weight_h.mul_(4)
+    h, off = torch.randn(2, 5, dtype=torch.float64), []
+    for dt in (0.2, 0.1):
+        stepped = discretize.Euler()(field, x.expand(2, 1), h, dt)
+        flow = discretize.integrate(
+            measures.modified(field, x, dt), None, h, torch.tensor([0.0, dt], dtype=torch.float64), rtol=1e-11, atol=1e-12
+        )
+        off.append(float((stepped - flow.hs[-1]).abs().max()))
+    assert math.log2(off[0] / off[1]) == pytest.approx(4, abs=0.3)  # of one step
+
+
+def test_a_rhythm_of_the_steps_own_has_its_rest_point_and_where_it_begins_to_repel():
+    a, w, dt = -0.05, 1.0, 0.4
+    model, h = of_two(Turning(a, w)), torch.tensor([[0.3, 0.2], [-0.2, 0.3]], dtype=torch.float64)
+    at = measures.resting_points(model.field, ZERO, h)
+    assert_close(at, torch.zeros(1, 2, dtype=torch.float64), atol=1e-8, rtol=0.0)
+    assert measures.rests(model.field, ZERO, at, discretize.Euler(), dt) == {
+        "rests": 1, "stable": 1, "matched": 1, "stable under the step": 0, "made stable": 0, "made unstable": 1
+    }  # fmt: skip
+    row = measures.rhythms(model, "euler", dt, ZERO, h, at)
+    begins = 2 * -a / (a * a + w * w)
+    assert row["derived dt"] == pytest.approx(begins)
+    assert row["from dt"] == pytest.approx(begins, rel=1e-6)
+    assert (row["a"], row["w"]) == pytest.approx((a, w))
+    assert row["stepped a"] == pytest.approx(math.log(abs(1 + dt * complex(a, w))) / dt)
+    assert (row["moving"], row["exact moving"]) == (1.0, 0.0)
+    assert row["exponent"] == pytest.approx(0.0, abs=0.02)
+    assert row["exact exponent"] == pytest.approx(a, abs=0.02)
+    assert row["modified amplitude"] == pytest.approx(row["amplitude"], rel=0.05)
+    assert row["exact period"] is None
+
+
+def test_the_fastest_mode_is_that_of_the_matrix():
+    matrix = torch.diag(torch.tensor([-1.0, -3.0, 0.5], dtype=torch.float64))
+    assert measures.fastest(Linear(matrix), ZERO, torch.randn(5, 3, dtype=torch.float64)) == pytest.approx(3.0)
+
+
+def test_euler_makes_no_unstable_rest_point_stable():
+    torch.manual_seed(2)
+    made = {"made stable": 0, "made unstable": 0}
+    for _ in range(20):
+        field = ctrnn.plain(1, 6).double().requires_grad_(False)
+        with torch.no_grad():
+            field.candidate.weight_h.mul_(6)
+        at = measures.resting_points(field, ZERO, torch.randn(16, 6, dtype=torch.float64))
+        row = measures.rests(field, ZERO, at, discretize.Euler(), 0.8)
+        assert row.get("matched", 0) == row["rests"]
+        for name in made:
+            made[name] += row.get(name, 0)
+    assert made["made stable"] == 0 < made["made unstable"]
+
+
+def test_scores_are_those_of_the_task_by_each_step():
+    torch.manual_seed(3)
+    task, model = FlipFlop(length=6, dt=0.5), discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.plain(3, 5)), 3)
+    found = measures.scores(model, task, "heun", 16, 0)
+    batch = task.batch(16, generator(0, "scores"), "test")
+    with torch.no_grad():
+        stepped = model.read_out(discretize.DiscreteRNN(model.field, discretize.Heun())(batch.xs, ts=batch.ts)[0])
+        exact = model.read_out(discretize.ContinuousRNN(model.field, rtol=1e-7, atol=1e-8)(batch.xs, ts=batch.ts)[0])
+    assert found["own"] == pytest.approx(task.measures(stepped, batch)["accuracy"])
+    assert found["exact"] == pytest.approx(task.measures(exact, batch)["accuracy"], abs=0.01)
+    assert set(found) == {"own", "exact", "euler 1", "euler 0.5", "euler 0.2", "euler 0.1"}
+
+
+def test_inputs_are_held_as_trials_hold_them():
+    assert [float(x) for x in measures.held_inputs(Rhythm()).values()] == list(measures.HELD)
+    assert {name: x.tolist() for name, x in measures.held_inputs(Context()).items()} == {
+        "start": [1, 0, 0, 0, 0], "end": [0, 0, 0, 0, 0]
+    }  # fmt: skip
+    for task in (FlipFlop(), ReadySetGo()):
+        assert all(not x.any() for x in measures.held_inputs(task).values())
+
+
+# The study -------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_network_has_a_rate_from_the_table_and_none_twice():
+    cells = list(networks(TASKS))
+    assert len(cells) == len(set(cells))
+    assert {network.task for network in cells} == set(TASKS)
+    assert rate_of(Network("rhythm", "tanh", "euler", 0.1)) == 3e-3
+
+
+def test_a_loss_is_that_of_pairs_with_students_interval():
+    rows = pd.DataFrame({"own": [0.9, 0.8, 1.0, 0.7], "exact": [0.7, 0.7, 0.9, 0.6]})
+    off = np.array([0.2, 0.1, 0.1, 0.1])
+    half = student.ppf(0.975, 3) * off.std(ddof=1) / 2
+    found = lost(rows)
+    assert (found.mean, found.low, found.high) == pytest.approx((off.mean(), off.mean() - half, off.mean() + half))
+    assert lost(rows[:1]).low == -math.inf
+
+
+def test_the_tutorials_network_is_read_as_it_was_trained():
+    task = Rhythm(length=4, dt=0.5)
+    model, found = trained_tutorial(task, 6, 3, 4, 0)
+    again, same = trained_tutorial(task, 6, 3, 4, 0)
+    assert found == same
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))
+    batch = task.batch(4, generator(0, "held out"), "test")
+    with torch.no_grad():
+        assert task.measures(model(batch.xs, ts=batch.ts), batch)["loss"] == pytest.approx(found["loss"], rel=1e-4)
