@@ -12,6 +12,7 @@ from experiments.breakdown.cost import cost_section
 from experiments.breakdown.held import held_section, power_section
 from experiments.breakdown.networks import networks_section
 from experiments.breakdown.recorded import recorded_section
+from experiments.breakdown.rhythm import rhythm_section
 from experiments.breakdown.rows import as_csv
 from experiments.data.recording import Recording
 from experiments.files import ready_folder
@@ -27,6 +28,7 @@ PARTS: tuple[tuple[str, SectionMaker], ...] = (
     ("One unit, power decay", power_section),
     ("One unit, what becomes of it", chart_section),
     ("Networks of several units", networks_section),
+    ("A rotation, and a trained rhythm", rhythm_section),
     ("A recording played faster and faster", recorded_section),
     ("What accuracy costs", cost_section),
 )

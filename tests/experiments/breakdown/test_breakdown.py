@@ -15,7 +15,7 @@ from cases import each
 import ctrnn
 import discretize
 from experiments import __main__ as command_line
-from experiments.breakdown import chart, cost, figures, held, maps, networks, noise, one_unit, recorded, rows, run
+from experiments.breakdown import chart, cost, figures, held, maps, networks, noise, one_unit, recorded, rhythm, rows, run
 from experiments.data.recording import Recording
 from experiments.reports import report
 from experiments.runs.pool import End
@@ -327,3 +327,28 @@ def test_a_step_for_noise_that_does_not_leave_the_variance_it_says_is_a_failure(
     assert not noise.noise_failures()
     monkeypatch.setattr(discretize.Milstein, "variance", "1")
     assert len(noise.noise_failures()) == len(noise.AT)
+
+
+@pytest.mark.slow
+def test_a_rhythm_under_every_map():
+    section = rhythm.rhythm_section(recording(), lambda line: None)
+    assert not section.failures
+    assert len(section.numbers["rows"].query("field == 'trained'")) == 2 * (len(maps.MAPS) + 1)
+
+
+def test_a_rotation_grows_under_each_map_as_its_factor_says_and_the_trained_rhythm_is_the_steps():
+    dt = torch.tensor([0.3], dtype=torch.float64)
+    assert float(rhythm.growth(discretize.Euler(), dt, 2.0)) == pytest.approx(math.log(1 + 0.36) / 0.6)
+    assert float(rhythm.growth(discretize.BackwardEuler(), dt, 2.0)) == pytest.approx(-math.log(1 + 0.36) / 0.6)
+    stepped, period = rhythm._settled(discretize.Euler())
+    assert stepped > 0.9
+    assert rhythm._settled(None)[0] < 0.05
+    assert period == pytest.approx(8, abs=0.2)
+
+
+def test_a_step_that_turns_otherwise_fails_the_atlas():
+    grid = torch.tensor([0.1, 0.2], dtype=torch.float64)
+    grown = {name: rhythm.growth(step, grid) for name, step in maps.MAPS.items()} | {"Euler": grid}
+    (failure, other) = rhythm._failures(grown, grid, 1.0, 0.9)
+    assert "Euler does not turn as result 19 says" in failure
+    assert "The trained rhythm" in other

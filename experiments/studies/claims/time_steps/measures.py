@@ -144,15 +144,16 @@ def settled(
     h: Tensor,
     step: Step | None,
     dt: float,
+    times: tuple[float, float] = (WAIT, LOOK),
 ) -> Settled:
-    """Hold an input from states h (n, state), for WAIT time constants and then LOOK, by a step or, without one, exactly."""
-    wait, look = round(WAIT / dt), round(LOOK / dt)
+    """Hold an input from states h (n, state), for times (wait, look), by a step or, without one, exactly."""
+    wait, look = (round(time / dt) for time in times)
     if step is None:
-        ts = torch.cat([torch.zeros(1, dtype=torch.float64), WAIT + dt * torch.arange(look, dtype=torch.float64)])
+        ts = torch.cat([torch.zeros(1, dtype=torch.float64), times[0] + dt * torch.arange(look, dtype=torch.float64)])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SolverWarning)
             if isinstance(field, VectorField):
-                path = ctrnn.HeldPath(x.expand(1, len(h), -1), torch.tensor([0.0, WAIT + LOOK], dtype=torch.float64))
+                path = ctrnn.HeldPath(x.expand(1, len(h), -1), torch.tensor([0.0, sum(times)], dtype=torch.float64))
                 states = discretize.integrate(field, path, h, ts, rtol=1e-6, atol=1e-8).hs[1:]
             else:
                 states = discretize.integrate(field, None, h, ts, rtol=1e-6, atol=1e-8).hs[1:]
