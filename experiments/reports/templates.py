@@ -50,7 +50,7 @@ def script_hash(name: str) -> str:
 
 ENVIRONMENT = Environment(
     loader=PackageLoader("experiments", ""),
-    autoescape=lambda name: not str(name).endswith(".txt.jinja"),
+    autoescape=lambda name: not str(name).endswith((".txt.jinja", ".md.jinja")),
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,

@@ -20,9 +20,11 @@ from experiments.models.integrators import INTEGRATORS
 from experiments.seeds import generator
 from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.design import TASKS, Network, networks, rate_of
+from experiments.studies.claims.time_steps.page import PAGE, TABLES, text
 from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
 from experiments.studies.claims.time_steps.tables import lost
 from experiments.studies.claims.time_steps.tutorial import trained_tutorial
+from experiments.studies.report import report_of
 from experiments.tasks.cognitive import Context, FlipFlop, ReadySetGo, Rhythm
 
 ZERO = torch.zeros(1, dtype=torch.float64)
@@ -113,8 +115,8 @@ def test_the_predicted_score_is_that_of_a_network_of_two_linear_units():
 @each("a, w, dt", [(0.2, 1.0, 0.4), (-0.05, 1.0, 0.4), (0.5, 0.4, 0.2)])
 def test_amplitude_and_period_are_those_of_the_circle_by_the_step_and_exactly(a, w, dt):
     model, h = of_two(Turning(a, w)), torch.full((3, 2), 0.3, dtype=torch.float64)
-    own = measures.settled(model.field, model.read_out, ZERO, h, discretize.Euler(), dt)
-    exact = measures.settled(model.field, model.read_out, ZERO, h, None, dt)
+    own = measures.settled(model.field, model.read_out, ZERO, h, discretize.Euler(), dt, (120.0, 60.0))
+    exact = measures.settled(model.field, model.read_out, ZERO, h, None, dt, (120.0, 60.0))
     assert own.amplitude == pytest.approx(euler_radius(a, w, dt), rel=0.02)  # a sample is near the top, not at it
     # Euler's step turns by asin(dt w) where it keeps the size.
     assert own.period == pytest.approx(2 * math.pi / math.asin(dt * w) * dt, rel=1e-3)
@@ -122,7 +124,7 @@ def test_amplitude_and_period_are_those_of_the_circle_by_the_step_and_exactly(a,
         assert exact.amplitude == pytest.approx(math.sqrt(a), rel=0.02)
         assert exact.period == pytest.approx(2 * math.pi / w, rel=1e-3)
     else:
-        assert exact.amplitude < 1e-3
+        assert exact.amplitude < 2e-3
         assert math.isnan(exact.period)
 
 
@@ -178,7 +180,7 @@ def test_the_fastest_mode_is_that_of_the_matrix():
 def test_euler_makes_no_unstable_rest_point_stable():
     torch.manual_seed(2)
     made = {"made stable": 0, "made unstable": 0}
-    for _ in range(20):
+    for _ in range(8):
         field = ctrnn.plain(1, 6).double().requires_grad_(False)
         with torch.no_grad():
             field.candidate.weight_h.mul_(6)
@@ -240,3 +242,7 @@ def test_the_tutorials_network_is_read_as_it_was_trained():
     batch = task.batch(4, generator(0, "held out"), "test")
     with torch.no_grad():
         assert task.measures(model(batch.xs, ts=batch.ts), batch)["loss"] == pytest.approx(found["loss"], rel=1e-4)
+
+
+def test_the_paper_is_what_its_tables_give():
+    assert text(report_of(TABLES)) == PAGE.read_text(encoding="utf-8"), "python -m experiments.studies.claims.time_steps.page"

@@ -23,6 +23,7 @@ __all__ = [
     "RATES_TRIED",
     "RHYTHM",
     "SLOW",
+    "SMOOTH",
     "TABLE",
     "TASKS",
     "TUTORIAL",
@@ -54,6 +55,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "noisy": {"field": "plain", "recurrent_gain": 1.0, "noise": 0.05 * 2**0.5},  # the usual 0.05 sqrt(2 tau/dt), a step
 }
 TUTORIAL_RATE = 1e-3
+SMOOTH = ("tanh", SLOW, "gated", "noisy")  # units whose equation has second derivatives
 RATES_TRIED = (1e-3, 3e-3, 1e-2)
 TABLE = Path(__file__).with_name("rates.csv")
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from experiments.reports import plots
 from experiments.reports.plots import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, WIDTH
 from experiments.reports.spreads import NotEnoughError
-from experiments.studies.claims.time_steps.design import EULER, RHYTHM
+from experiments.studies.claims.time_steps.design import EULER, RHYTHM, SLOW
 from experiments.studies.claims.time_steps.prediction import predicted_r2
 from experiments.studies.results import Results, where
 from experiments.tasks.cognitive import Rhythm
@@ -38,6 +38,9 @@ def kept_over_dt(results: Results) -> Figure:
         ax.plot(LINE, [predicted_r2(EULER, dt, Rhythm()) for dt in LINE], color=INK, label="predicted, Euler")
         euler = where(rows, step=EULER)
         ax.plot(euler["dt"], euler["exact"], "o", color=ORANGE, alpha=0.7, markersize=5, label="Euler")
+        slow = where(results.rows, kind="score", task=RHYTHM, units=SLOW)
+        if len(slow):
+            ax.plot(slow["dt"] * 0.9, slow["exact"], "v", color=MUTED, alpha=0.8, markersize=5, label="Euler, rate 0.001")
         for k, (step, (label, colour, marker)) in enumerate(OF_ONE.items()):
             found = where(rows, step=step)
             ax.plot(found["dt"] * 1.1 ** (k + 1), found["exact"], marker, color=colour, alpha=0.7, markersize=5, label=label)
@@ -45,7 +48,7 @@ def kept_over_dt(results: Results) -> Figure:
         ax.axhline(0, color=MUTED, linewidth=0.8)
         plots.log_ticks(ax.xaxis, (0.05, 0.1, 0.2, 0.5, 1))
         ax.grid(axis="y")
-        plots.legend(figure, ax, columns=3)
+        plots.legend(figure, ax)
         return figure
 
 
@@ -80,7 +83,7 @@ def amplitudes(results: Results) -> Figure:
         ax.set(xscale="log", xlabel="dt/τ", ylabel="amplitude", xlim=(0.08, 1.4), ylim=(-0.05, 1.6))
         plots.log_ticks(ax.xaxis, (0.1, 0.2, 0.5, 1))
         ax.grid(axis="y")
-        plots.legend(figure, ax, columns=3)
+        plots.legend(figure, ax)
         return figure
 
 
@@ -104,5 +107,5 @@ def modes(results: Results) -> Figure:
         ax.axvline(0, color=MUTED, linewidth=0.8)
         ax.axhline(0, color=MUTED, linewidth=0.8)
         ax.set(xlabel="growth in the equation, a, per τ", ylabel="growth under the step, per τ")
-        plots.legend(figure, ax, columns=4)
+        plots.legend(figure, ax)
         return figure

@@ -211,8 +211,11 @@ def rests(field: VectorField, x: Tensor, at: Tensor, step: Step | None, dt: floa
     }
 
 
-def rhythms(model: SequenceModel, name: str, dt: float, x: Tensor, h: Tensor, at: Tensor) -> Row:
-    """Measure what a held input settles into from states h (n, state), by the step and exactly; `at`: fixed points (k, state)."""
+def rhythms(model: SequenceModel, name: str, dt: float, x: Tensor, h: Tensor, at: Tensor, smooth: bool = True) -> Row:
+    """Measure what a held input settles into from states h (n, state), by the step and exactly.
+
+    Args:    at: fixed points (k, state); smooth: whether F has the second derivatives that the modified equation reads.
+    """
     field, step = model.field, step_of(name)
     read_out = copy.deepcopy(model.read_out).double()
     exact = settled(field, read_out, x, h, None, 0.1 if step is None else dt)
@@ -232,7 +235,7 @@ def rhythms(model: SequenceModel, name: str, dt: float, x: Tensor, h: Tensor, at
     if step is not None:
         row["exponent"] = _exponent(field, step, dt, x, own.h[:1])
     row["exact exponent"] = _exponent(field, discretize.RungeKutta4(), FINE_DT, x, exact.h[:1])
-    if isinstance(step, discretize.Euler):
+    if smooth and isinstance(step, discretize.Euler):
         try:
             close = settled(modified(field, x, dt), read_out, x, own.h[:1], None, dt)
             row |= {"modified amplitude": close.amplitude, "modified period": close.period}

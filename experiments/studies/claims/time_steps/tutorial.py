@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import discretize
 from discretize import SequenceModel
 from experiments.bench.parts.tutorial import TutorialLoop
+from experiments.interruption import checkpoint
 from experiments.seeds import drawing, generator
 from experiments.studies.claims.time_steps.design import TUTORIAL_RATE
 from experiments.tasks.cognitive import Trials
@@ -35,6 +36,7 @@ def trained_tutorial(task: Trials, hidden: int, steps: int, batch: int, seed: in
         net = TutorialNet(task.input_size, hidden, task.output_size, task.dt)
     optimizer, draw = torch.optim.Adam(net.parameters(), lr=TUTORIAL_RATE), generator(seed, "trials")
     for _ in range(steps):
+        checkpoint()
         trials = task.batch(batch, draw)
         loss = task.loss(net(trials.xs), trials)
         optimizer.zero_grad()

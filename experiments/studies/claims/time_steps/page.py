@@ -1,0 +1,134 @@
+r"""Writes docs/time-steps.md, the study as a short paper, every number of it from the records.
+
+python -m experiments.studies.claims.time_steps.page            from the tables in docs/tables/ctrnn-steps
+python -m experiments.studies.claims.time_steps.page DIR        from the folder of a study, whose tables it writes there first
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+import discretize
+from ctrnn.storage.files import write_atomically
+from experiments.reports.spreads import Spread, number, spread
+from experiments.reports.templates import ENVIRONMENT
+from experiments.studies.claims.time_steps import measures
+from experiments.studies.claims.time_steps.design import EULER, RHYTHM, SLOW, TASKS, TUTORIAL
+from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
+from experiments.studies.claims.time_steps.tables import NAMES, in_words, lost, resting, spread_of
+from experiments.studies.folder import records_in
+from experiments.studies.report import Report, report_of
+from experiments.studies.results import Results, where
+from experiments.studies.tables import write_tables
+from experiments.tasks.cognitive import Rhythm
+
+__all__ = ["PAGE", "TABLES", "text"]
+
+DOCS = Path(__file__).resolve().parents[4] / "docs"
+PAGE, TABLES = DOCS / "time-steps.md", DOCS / "tables" / "ctrnn-steps"
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Holds the networks of one cell of the design, under their step and under their equation."""
+
+    rows: pd.DataFrame
+
+    @property
+    def own(self) -> Spread:
+        return spread(self.rows["own"])
+
+    @property
+    def exact(self) -> Spread:
+        return spread(self.rows["exact"])
+
+    @property
+    def lost(self) -> str:
+        return in_words(lost(self.rows))
+
+    @property
+    def seeds(self) -> int:
+        return len(self.rows)
+
+    def at(self, dt: float) -> Spread:
+        """By Euler's step of another length."""
+        return spread(self.rows[f"euler {dt:g}"])
+
+
+@dataclass(frozen=True)
+class Held:
+    """Holds what the networks of one cell do while an input is held."""
+
+    rows: pd.DataFrame
+
+    def mean(self, column: str) -> str:
+        found = spread_of(self.rows, column)
+        return number(found.mean) if found else "–"
+
+    def spread(self, column: str) -> str:
+        return str(spread_of(self.rows, column) or "–")
+
+    @property
+    def resting(self) -> str:
+        return resting(self.rows) or "–"
+
+    @property
+    def gone(self) -> str:
+        """Count the networks whose output moves under the step, and less than a hundredth in the equation."""
+        moving = self.rows[self.rows["amplitude"] > measures.MOVING]
+        return f"{int((moving['exact amplitude'] < measures.MOVING).sum())} of {len(moving)}"
+
+    def total(self, column: str) -> int:
+        return int(self.rows[column].sum())
+
+    def share(self, column: str) -> str:
+        return f"{float(self.rows[column].mean()):.2f}"
+
+
+def text(found: Report) -> str:
+    """Write the page of a report."""
+    results: Results = found.results
+
+    def cell(task: str, step: str, dt: float, units: str = "tanh") -> Cell:
+        return Cell(where(results.rows, kind="score", task=task, step=step, dt=dt, units=units))
+
+    def held(step: str, dt: float, task: str = RHYTHM, units: str = "tanh", x: str | None = None) -> Held:
+        chosen = {} if x is None else {"held": x}
+        return Held(where(results.rows, kind="held", task=task, step=step, dt=dt, units=units, **chosen))
+
+    return ENVIRONMENT.get_template("studies/claims/time_steps/page.md.jinja").render(
+        found=found,
+        cell=cell,
+        held=held,
+        predicted=lambda step, dt: f"{predicted_r2(step, dt, Rhythm()):.2f}",
+        eigenvalue=eigenvalue,
+        euler_step=discretize.Euler(),
+        fixed=Held(where(results.rows, kind="held", step=EULER)),
+        tables={number: table.markdown() for number, table in enumerate(found.filled)},
+        tasks=TASKS,
+        dts=measures.DTS,
+        names=NAMES,
+        euler=EULER,
+        rhythm=RHYTHM,
+        slow=SLOW,
+        tutorial=TUTORIAL,
+        number=number,
+    )
+
+
+def main(folder: Path | None = None) -> None:
+    """Write the tables of a folder, if one is given, and the page of the tables."""
+    if folder is not None:
+        asked, records = records_in(folder)
+        TABLES.mkdir(parents=True, exist_ok=True)
+        write_tables(TABLES, asked, records, DIGITS)
+    write_atomically(PAGE, text(report_of(TABLES)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
