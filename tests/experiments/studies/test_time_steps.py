@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from cases import each
+from fake_studies import records_of, tables_of
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
@@ -17,6 +18,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from experiments.models.integrators import INTEGRATORS
+from experiments.reports.spreads import NotEnoughError
 from experiments.seeds import generator
 from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.design import TASKS, Network, networks, rate_of
@@ -24,7 +26,9 @@ from experiments.studies.claims.time_steps.page import PAGE, TABLES, text
 from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
 from experiments.studies.claims.time_steps.tables import lost
 from experiments.studies.claims.time_steps.tutorial import trained_tutorial
+from experiments.studies.registry import study_named
 from experiments.studies.report import report_of
+from experiments.studies.results import Results
 from experiments.tasks.cognitive import Context, FlipFlop, ReadySetGo, Rhythm
 
 ZERO = torch.zeros(1, dtype=torch.float64)
@@ -246,3 +250,44 @@ def test_the_tutorials_network_is_read_as_it_was_trained():
 
 def test_the_paper_is_what_its_tables_give():
     assert text(report_of(TABLES)) == PAGE.read_text(encoding="utf-8"), "python -m experiments.studies.claims.time_steps.page"
+
+
+def found_by(study, exact, **held):
+    """Made-up records of two seeds: 1 as trained, and so much exactly."""
+
+    def measured(run):
+        network = Network(*(run.point[name] for name in Network._fields))
+        if run.point["seed"] > 1:
+            return None
+        left = exact(network) + (1e-3 if run.point["seed"] else 0)
+        score = {"own": 1.0, "exact": left, "cost": 1.0, **{f"euler {dt:g}": left for dt in measures.DTS}}
+        if network.task == "rhythm":
+            score["predicted"] = 0.9
+        at_rest = {"rests": 2, "stable": 2, "stable under the step": 1, "made unstable": 1, "made stable": 0}
+        moving = {"amplitude": 1.0, "modified amplitude": 1.0, "exact amplitude": 0.5, "moving": 1.0, "exact moving": 0.0}
+        return {}, [{"kind": "score", **score}, {"kind": "held", "held": "0", **at_rest, **moving, **held}]
+
+    return Results(records_of(study, "paper", measured))
+
+
+def left_as_predicted(network):
+    loses = network.task == "rhythm" and network.step not in ("runge-kutta4", "exact")
+    return 0.9 if loses else 0.999
+
+
+def test_the_verdict_follows_from_what_is_lost_and_each_part_can_fail():
+    study = study_named("ctrnn-steps")
+    verdict = study.verdict(found_by(study, left_as_predicted))
+    assert verdict.word == "reproduced", verdict.sentence
+    for exact, held, claim in (
+        (lambda network: 0.999, {}, "loses R²"),
+        (lambda network: 0.5 if network.task == "rhythm" else 0.999, {}, "linear oscillator"),
+        (lambda network: left_as_predicted(network) if network.task == "rhythm" else 0.9, {}, "no other task loses"),
+        (left_as_predicted, {"made stable": 1}, "no unstable fixed point stable"),
+        (left_as_predicted, {"modified amplitude": 0.9}, "modified equation"),
+    ):
+        parts = study.verdict(found_by(study, exact, **held)).parts
+        assert {part.answer for part in parts if claim in part.claim} == {"no"}, claim
+    assert "| rhythm | Euler | 1 |" in tables_of(study, found_by(study, left_as_predicted))
+    with pytest.raises(NotEnoughError):
+        study.verdict(Results([]))

@@ -30,7 +30,7 @@ __all__ = ["PAGE", "TABLES", "text"]
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 PAGE, TABLES = DOCS / "time-steps.md", DOCS / "tables" / "ctrnn-steps"
-DIGITS = 6
+DIGITS = 5
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class TimeSteps(Study):
         rows = where(results.rows, kind="score")
         held = where(results.rows, kind="held")
         tanh = where(rows, units="tanh")
-        if set(tanh["task"]) < set(TASKS) or tanh.groupby(["task", "step", "dt"]).size().min() < 2:
+        if tanh.empty or set(tanh["task"]) < set(TASKS) or tanh.groupby(["task", "step", "dt"]).size().min() < 2:
             raise NotEnoughError("two seeds of every task are needed")
         rhythm, others = where(tanh, task=RHYTHM), tanh[tanh["task"] != RHYTHM]
         parts = [
