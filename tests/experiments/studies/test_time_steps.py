@@ -235,6 +235,8 @@ def test_a_loss_is_that_of_pairs_with_students_interval():
     found = lost(rows)
     assert (found.mean, found.low, found.high) == pytest.approx((off.mean(), off.mean() - half, off.mean() + half))
     assert lost(rows[:1]).low == -math.inf
+    alike = lost(rows[1:3].assign(own=1.0, exact=1.0))
+    assert (alike.mean, alike.low, alike.high) == (0.0, 0.0, 0.0)
 
 
 def test_the_tutorials_network_is_read_as_it_was_trained():

@@ -30,18 +30,23 @@ def other_units(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def lost(rows: pd.DataFrame) -> Spread:
-    """Compute the mean of what each network loses under its equation, with its 95 % interval by Student's t of the pairs."""
+    """Compute the mean of what each network loses under its equation, with its 95 % interval by Student's t of the pairs.
+
+    Networks that all lose the same, nothing say, have an interval of no width.
+    """
     off = (rows["own"] - rows["exact"]).to_numpy()
     if not len(off):
         raise NotEnoughError("none of these runs is done")
-    if len(off) < 2 or (off == off[0]).all():
+    if len(off) < 2:
         return Spread(float(off.mean()), -math.inf, math.inf, len(off))
+    if (off == off[0]).all():
+        return Spread(float(off[0]), float(off[0]), float(off[0]), len(off))
     interval = ttest_1samp(off, 0.0).confidence_interval(0.95)
     return Spread(float(off.mean()), float(interval.low), float(interval.high), len(off))
 
 
 def in_words(found: Spread) -> str:
-    if not math.isfinite(found.low):
+    if not math.isfinite(found.low) or found.low == found.high:
         return f"{found.mean:.3f}"
     return f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})"
 
