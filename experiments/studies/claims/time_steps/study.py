@@ -79,12 +79,15 @@ class TimeSteps(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        return [
-            {**network._asdict(), "seed": seed}
+        """Return seed after seed; of what stands around the seven tasks three seeds come first, and the others last."""
+        cells = [
+            (seed, network)
             for seed in range(sizes.seeds)
             for network in networks(sizes.tasks)
-            if network.task in sizes.tasks and (seed < sizes.more or is_main(network))
+            if seed < sizes.more or is_main(network)
         ]
+        cells.sort(key=lambda cell: cell[0] >= 3 and not is_main(cell[1]))
+        return [{**network._asdict(), "seed": seed} for seed, network in cells]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return configured(point, sizes)

@@ -174,7 +174,7 @@ TABLES = (
             "others keep": others_keep,
         },
         data=lambda results: with_seconds(where(results.rows, kind="score", units="tanh"), results),
-        words=NAMES,
+        words=NAMES | OTHERS,
         sort=lambda step, dt: ([*NAMES, step].index(step), -dt),
     ),
 )
