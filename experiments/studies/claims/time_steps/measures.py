@@ -2,7 +2,7 @@ r"""Measures a trained network under the step that trained it and under its equa
 
 score      of held-out trials: by its own step, solved exactly, and by Euler's step at other dt
 rests      fixed points while an input is held: the same of Euler's map and of the field, with a stability each
-rhythms    what still moves after 200 time constants of a held input: amplitude and period of the output, exponents
+rhythms    what still moves after 200 time constants of a held input: amplitude and period of the output
 center     the fixed point inside a rhythm, its mode a + i w, and the dt from which the step makes it repel
 modified   the rhythm of h' = F - (dt/2) F'F + dt^2 (F''(F, F)/12 + F'F'F/3), which Euler's step follows for small dt
 """
@@ -28,6 +28,7 @@ from experiments.seeds import generator
 from experiments.studies.clocks.rollout import FINE
 from experiments.studies.study import Row
 from experiments.tasks.cognitive import FlipFlop, Rhythm, Trials
+from experiments.tasks.task import Batch
 
 __all__ = [
     "DTS",
@@ -50,8 +51,6 @@ WAIT, LOOK = 200.0, 100.0  # time constants before a rhythm is looked at, and fo
 STARTS = 32  # of trajectories and of searches for fixed points
 MOVING = 1e-2  # root mean square, over units, of what a state at rest does not do
 HELD = (0.0, 0.5, 1.0)  # inputs of the rhythm: the shortest, a middle, and the longest period
-EXPONENTS = 100.0  # time constants over which they are averaged
-FINE_DT = 0.1  # of a Runge-Kutta step that stands for the equation
 APART = 1e-3  # of differences, in float64
 AT_REST = 1e-8  # how far a step may move a fixed point of the field, where the step has the same
 SLOWEST = 0.02  # dt at which a branch ends
@@ -72,27 +71,32 @@ def step_of(name: str) -> Step | None:
 
 
 @torch.no_grad()
-def scores(model: SequenceModel, task: Trials, name: str, sequences: int, seed: int) -> dict[str, float]:
-    """Return the share of right answers, or R^2, by its own step, exactly, and by Euler's step at each dt; not finite is 0."""
+def scores(model: SequenceModel, task: Trials, sequences: int, seed: int) -> dict[str, float]:
+    r"""Return the share of right answers, or R^2, as trained, exactly, and by Euler's step at each dt; not finite is 0.
 
-    def score(integrator: str, dt: float) -> float:
+    Noise of the field is off in all. "size", of a rhythm: the deviation of the exact output in time, over that of the target.
+    """
+    clean, found = noiseless(model), dict[str, float]()
+
+    def score(run: SequenceModel, dt: float) -> tuple[float, Tensor | None, Batch]:
         at = dataclasses.replace(task, dt=dt)
         batch = at.batch(sequences, generator(seed, "scores"), "test")
-        run = under(clean if integrator != "euler-maruyama" else model, integrator, FINE)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SolverWarning)
                 warnings.simplefilter("ignore", StepWarning)
                 outputs = run(batch.xs, ts=batch.ts)
         except (SolverError, discretize.StepError):
-            return 0.0
-        found = at.measures(outputs, batch)
-        value = found.get("accuracy", found.get("r2", math.nan))
-        return value if math.isfinite(value) else 0.0
+            return 0.0, None, batch
+        measured = at.measures(outputs, batch)
+        value = measured.get("accuracy", measured.get("r2", math.nan))
+        return (value if math.isfinite(value) else 0.0), outputs, batch
 
-    clean = noiseless(model)
-    own = score(name, task.dt)
-    return {"own": own, "exact": score(EXACT, task.dt)} | {f"euler {dt:g}": score("euler", dt) for dt in DTS}
+    found["own"], _, _ = score(model if clean is model else under(clean, "euler", FINE), task.dt)
+    found["exact"], outputs, batch = score(under(clean, EXACT, FINE), task.dt)
+    if isinstance(task, Rhythm) and outputs is not None:
+        found["size"] = float((outputs.std(0) / batch.targets.std(0)).mean())
+    return found | {f"euler {dt:g}": score(under(clean, "euler", FINE), dt)[0] for dt in DTS}
 
 
 def held_inputs(task: Trials) -> dict[str, Tensor]:
@@ -121,9 +125,8 @@ class Settled:
 
     @property
     def amplitude(self) -> float:
-        """Half of the range of the first trajectory's output."""
-        y = self.outputs[:, 0]
-        return float(y.amax() - y.amin()) / 2
+        """That of a sine with the deviation of the first trajectory's output: its top may lie between two samples."""
+        return math.sqrt(2) * float(self.outputs[:, 0].std(correction=0))
 
     @property
     def period(self) -> float:
@@ -211,12 +214,12 @@ def rests(field: VectorField, x: Tensor, at: Tensor, step: Step | None, dt: floa
     }
 
 
-def rhythms(model: SequenceModel, name: str, dt: float, x: Tensor, h: Tensor, at: Tensor, smooth: bool = True) -> Row:
+def rhythms(model: SequenceModel, step: Step | None, dt: float, x: Tensor, h: Tensor, at: Tensor, smooth: bool = True) -> Row:
     """Measure what a held input settles into from states h (n, state), by the step and exactly.
 
     Args:    at: fixed points (k, state); smooth: whether F has the second derivatives that the modified equation reads.
     """
-    field, step = model.field, step_of(name)
+    field = model.field
     read_out = copy.deepcopy(model.read_out).double()
     exact = settled(field, read_out, x, h, None, 0.1 if step is None else dt)
     own = exact if step is None else settled(field, read_out, x, h, step, dt)
@@ -232,12 +235,9 @@ def rhythms(model: SequenceModel, name: str, dt: float, x: Tensor, h: Tensor, at
         return _finite(row)
     if len(at):
         row |= _center(field, step, dt, x, at[int((at - own.mean[0]).norm(dim=-1).argmin())])
-    if step is not None:
-        row["exponent"] = _exponent(field, step, dt, x, own.h[:1])
-    row["exact exponent"] = _exponent(field, discretize.RungeKutta4(), FINE_DT, x, exact.h[:1])
     if smooth and isinstance(step, discretize.Euler):
         try:
-            close = settled(modified(field, x, dt), read_out, x, own.h[:1], None, dt)
+            close = settled(modified(field, x, dt), read_out, x, h[:1], None, dt)
             row |= {"modified amplitude": close.amplitude, "modified period": close.period}
         except SolverError:  # beyond small dt it may have no solution
             row |= {"modified amplitude": math.nan, "modified period": math.nan}
@@ -249,47 +249,40 @@ def _finite(row: Row) -> Row:
     return {key: value if not isinstance(value, float) or math.isfinite(value) else None for key, value in row.items()}
 
 
-def _exponent(field: VectorField, step: Step, dt: float, x: Tensor, h: Tensor) -> float:
-    """Compute the largest exponent, per time constant."""
-    found = discretize.lyapunov(Map(field, step, x, dt), h, intervals=round(EXPONENTS / dt), count=1, transient=0)
-    return float(found.exponents[0, 0]) / dt
-
-
 def _center(field: VectorField, step: Step | None, dt: float, x: Tensor, h: Tensor) -> Row:
-    """Measure the fixed point inside a rhythm, h (state,): the mode that grows most, by the step if there is one."""
+    """Measure the fixed point inside a rhythm, h (state,): its growth, and the mode that grows most by the step if there is one.
+
+    Only a point that the equation returns to has a dt from which the step makes it repel.
+    """
     values = torch.linalg.eigvals(jacobian(Flow(field, x), h))
-    turning = values[values.imag > 1e-6]
-    if not len(turning):
-        return {"a": float(values.real.amax()), "w": 0.0}
-    if step is None:
-        mode = complex(turning[int(turning.real.argmax())])
-        return {"a": mode.real, "w": mode.imag}
+    row: Row = {"growth": float(values.real.amax())}
+    upper = values[values.imag >= 0]
     # Of the fields here the leak is 1; Euler's and Runge-Kutta's steps read none.
-    grown = step.stability(turning * dt, torch.full_like(turning.real, dt)).abs().log() / dt
-    mode = complex(turning[int(grown.argmax())])
-    row: Row = {"a": mode.real, "w": mode.imag, "stepped a": float(grown.amax())}
-    if mode.real < 0 and isinstance(step, discretize.Euler):
-        row["derived dt"] = 2 * -mode.real / abs(mode) ** 2
+    grown = upper.real if step is None else step.stability(upper * dt, torch.full_like(upper.real, dt)).abs().log() / dt
+    mode = complex(upper[int(grown.argmax())])
+    row |= {"a": mode.real, "w": mode.imag, "stepped a": float(grown.amax())}
+    if step is None or float(values.real.amax()) >= 0 or float(grown.amax()) <= 0:
+        return row
     # Over log dt: a branch that went on past its end would come to dt below 0.
     ends = math.log(SLOWEST), math.log(dt)
     branch = discretize.continuation(Map(field, step, x, torch.exp), h, ends[1], ends, direction=-1, step=0.2)
-    passed = [math.exp(one.p) for one in branch.bifurcations if one.kind == "Neimark-Sacker"]
-    return row | {"from dt": min(passed) if passed else None}
+    passed = [(math.exp(one.p), one.kind) for one in branch.bifurcations]
+    if passed:
+        row["from dt"], row["passed"] = min(passed)
+    return row
 
 
 @torch.no_grad()
-def trace(model: SequenceModel, name: str, task: Rhythm, length: float) -> Row:
-    """Return the output while the shortest period is held from the start: by the step, and exactly."""
-    xs = torch.zeros(round(length), 1, 1, dtype=torch.float64)
+def trace(model: SequenceModel, task: Rhythm, length: float) -> Row:
+    """Return the output while the shortest period is held from the start: as trained, and exactly."""
     each = round(1 / task.dt)
-    own = under(model, name if name != "euler-maruyama" else "euler", FINE)
-    fine_xs, fine_ts = xs.repeat_interleave(each, 0), task.dt * torch.arange(len(xs) * each + 1, dtype=torch.float64)
-    outputs = own(fine_xs, ts=fine_ts)[:, 0, 0]
+    xs, ts = torch.zeros(round(length) * each, 1, 1, dtype=torch.float64), task.dt * torch.arange(round(length) * each + 1.0)
+    outputs = model(xs, ts=ts.double())[:, 0, 0]
     grid = 0.25 * torch.arange(4 * round(length) + 1, dtype=torch.float64)
-    exact = under(model, EXACT, FINE)(xs.repeat_interleave(4, 0), ts=grid)[:, 0, 0]
+    exact = under(model, EXACT, FINE)(xs[:1].expand(len(grid) - 1, -1, -1), ts=grid)[:, 0, 0]
     keep = max(1, round(0.25 / task.dt))
     return {
-        "t": [round(float(t), 3) for t in fine_ts[1:][keep - 1 :: keep]],
+        "t": [round(float(t), 3) for t in ts[1:][keep - 1 :: keep]],
         "stepped": [round(float(y), 4) for y in outputs[keep - 1 :: keep]],
         "exact t": [float(t) for t in grid[1:]],
         "solved": [round(float(y), 4) for y in exact],

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import ClassVar
 
 from discretize import SequenceModel
-from experiments.studies.claims.time_steps.design import RATES_TRIED, SLOW, TABLE, TASKS, TUTORIAL, Network, configured, networks
+from experiments.studies.claims.time_steps.design import (
+    RATES_TRIED,
+    SAMPLED,
+    SLOW,
+    TABLE,
+    TASKS,
+    TUTORIAL,
+    Network,
+    configured,
+    networks,
+)
 from experiments.studies.claims.training import learning_curve
 from experiments.studies.folder import records_in
 from experiments.studies.results import Results
@@ -52,7 +62,7 @@ class StepRates(Study):
         return [
             {**network._asdict(), "rate": rate, "seed": SEED}
             for network in networks(sizes.tasks)
-            if network.units not in (SLOW, TUTORIAL)
+            if network.units not in (SAMPLED, SLOW, TUTORIAL)
             for rate in sizes.rates
         ]
 

@@ -114,12 +114,12 @@ class TimeSteps(Study):
             return self._measured(run, model.eval(), task, name, seed)
 
     def _measured(self, run: Run, model: SequenceModel, task: Trials, name: str, seed: int) -> list[Row]:
-        found = measures.scores(model, task, name, run.configuration.training.evaluation, seed)
-        step = measures.step_of(name)
-        cost = step.cost(model.field) / task.dt if step is not None else None
+        found = measures.scores(model, task, run.configuration.training.evaluation, seed)
+        step, dt = measures.step_of(name), task.dt / run.configuration.integrator_settings.substeps
+        cost = step.cost(model.field) / dt if step is not None else None
         rows: list[Row] = [{"kind": "score", **found, "cost": cost}]
         if isinstance(task, Rhythm):
-            rows[0]["predicted"] = predicted_r2(EULER if name == "euler-maruyama" else name, task.dt, task)
+            rows[0]["predicted"] = predicted_r2(EULER if name == "euler-maruyama" else name, dt, task)
         exact = copy.deepcopy(measures.noiseless(model)).double().requires_grad_(False)
         trials = task.batch(measures.STARTS, generator(seed, "starts"), "test")
         with torch.no_grad():
@@ -127,13 +127,12 @@ class TimeSteps(Study):
         starts = states.flatten(0, 1)[:: max(1, len(states) // 2)]
         for held, x in measures.held_inputs(task).items():
             at = measures.resting_points(exact.field, x, starts)
-            row = measures.rests(exact.field, x, at, step, task.dt)
+            row = measures.rests(exact.field, x, at, step, dt)
             row["fastest"] = measures.fastest(exact.field, x, starts)
-            smooth = run.point["units"] in SMOOTH
-            row |= measures.rhythms(exact, name, task.dt, x, states[-1], at, smooth)
+            row |= measures.rhythms(exact, step, dt, x, states[-1], at, run.point["units"] in SMOOTH)
             rows.append({"kind": "held", "held": held, **row})
-        if isinstance(task, Rhythm) and seed == 0:
-            rows.append({"kind": "trace", **measures.trace(exact, name, task, TRACE)})
+        if isinstance(task, Rhythm) and seed == 0 and run.point["units"] == "tanh":
+            rows.append({"kind": "trace", **measures.trace(model, task, TRACE)})
         return rows
 
     def headline(self, record: Record) -> str:
