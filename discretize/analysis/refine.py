@@ -31,7 +31,9 @@ __all__ = ["Refinement", "refine"]
 
 CLOSE, VISIBLE = 0.01, 0.1  # of the spread of the states
 ORDER_WITHIN = 0.35
-WAIT, LOOK, SEQUENCES = 500, 250, 16  # samples for which the last inputs are held, and for which it is looked at; sequences
+WAIT, LOOK, MOST = 500, 250, 16_000  # samples for which the last inputs are held at first, are looked at, and in all
+SEQUENCES = 16  # for which they are held
+SETTLED, TINY = 0.1, 1e-9  # relative change between looks of what has settled, and a movement that is none
 CALL = ("x", "h_0", "ts", "lengths", "reset")
 STILL, LEFT = 0.01, 0.05  # of the spread of the states, what counts as rest; of a movement, what counts as nothing left of it
 
@@ -53,8 +55,9 @@ class Refinement:
     neighbours; `order`: the declared one; `spread`: of the exact states over time and batch, what drifts are measured by;
     `rounding`: what their dtype cannot tell apart; `step`: (shortest, longest) dt/tau of a step, of units with time constants
     tau and steps that are all as long, else None; `held`: (under the steps, in the equation) how much the states of each of the
-    first 16 sequences still move, a root mean square deviation in time, once the last inputs have been held for 500 samples;
-    None for models with several `DiscreteRNN`s, or called with lengths, resets or packed sequences.
+    first 16 sequences still move, a root mean square deviation in time, once the last inputs have been held for 1500 samples,
+    or up to 16,000 where that still changes; None for models with several `DiscreteRNN`s, or called with lengths, resets or
+    packed sequences.
     """
 
     substeps: tuple[int, ...]
@@ -216,15 +219,46 @@ def _ends_of(part: DiscreteRNN, ends: list[_End]) -> Iterator[None]:
 
 
 def _held(part: DiscreteRNN, end: _End, rtol: float, atol: float) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return how much the states of a few sequences move, by the part's steps and exactly, while the last inputs are held."""
-    x, h, field = end.x[:SEQUENCES].double(), end.h[:SEQUENCES].double(), copy.deepcopy(part.field).double()
-    xs, times = x.expand(WAIT + LOOK, -1, -1), end.dt * torch.arange(WAIT + LOOK + 1.0, dtype=torch.float64, device=x.device)
-    stepped = DiscreteRNN(field, part.step, dt=end.dt, substeps=part.substeps, allow_overshoot=True)(xs, h[None])[0]
-    try:
-        exact = ContinuousRNN(field, "dopri5", max(rtol, 1e-6), max(atol, 1e-8))(xs, h[None], times)[0]
-    except SolverError:  # a state that leaves all bounds, long after the data
-        return None
-    return _movement(stepped[WAIT:]), _movement(exact[WAIT:])
+    """Return how much the states of a few sequences move, by the part's steps and exactly, while the last inputs are held.
+
+    They are held for twice as long, up to `MOST` samples, as long as what moves still gets less or more.
+    """
+    field = copy.deepcopy(part.field).double()
+    stepped = DiscreteRNN(field, part.step, dt=end.dt, substeps=part.substeps, allow_overshoot=True)
+    exact = ContinuousRNN(field, "dopri5", max(rtol, 1e-6), max(atol, 1e-8))
+    found: list[tuple[float, ...]] = []
+    for rnn in (stepped, exact):
+        before: tuple[float, ...] = ()
+        h, gone, wait = end.h[:SEQUENCES].double(), 0, WAIT
+        while True:
+            try:
+                moved, h = _held_for(rnn, end, h, wait)
+            except SolverError:  # a state that leaves all bounds, long after the data
+                return None
+            gone += wait
+            lost = not all(map(math.isfinite, moved))
+            if lost or gone + 2 * wait > MOST or (before and all(_alike(*pair) for pair in zip(before, moved, strict=True))):
+                break
+            before, wait = moved, 2 * wait
+        found.append(moved)
+    return found[0], found[1]
+
+
+def _held_for(rnn: DiscreteRNN | ContinuousRNN, end: _End, h: Tensor, samples: int) -> tuple[tuple[float, ...], Tensor]:
+    """Hold the last inputs for so many samples from h; return how much states moved in the last of them, and where they are."""
+    x = end.x[:SEQUENCES].double()
+    moved: tuple[float, ...] = ()
+    for _ in range(samples // LOOK):
+        if not bool(h.isfinite().all()):
+            return (math.inf,) * len(h), h
+        edges = end.dt * torch.arange(LOOK + 1, dtype=torch.float64, device=x.device)
+        states, h_n = rnn(x.expand(LOOK, -1, -1), h[None], edges)
+        moved, h = _movement(states), h_n[0]
+    return moved, h
+
+
+def _alike(before: float, after: float) -> bool:
+    return abs(before - after) <= SETTLED * max(before, after) or max(before, after) <= TINY
 
 
 def _movement(states: Tensor) -> tuple[float, ...]:

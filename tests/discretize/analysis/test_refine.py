@@ -221,3 +221,9 @@ def test_the_last_inputs_are_held_for_as_long_as_the_last_sample_took(batch_firs
     stepped, exact = torch.tensor(found.held, dtype=torch.float64)
     assert_close(exact, (xs[-1, :, 0] / 2).sqrt(), rtol=0.01, atol=0.0)
     assert_close(stepped, ((xs[-1, :, 0] + (1 - math.sqrt(1 - 0.16)) / 0.4) / 2).sqrt(), rtol=0.01, atol=0.0)
+
+
+def test_a_rhythm_that_fades_slowly_is_waited_for():
+    # The equation loses 1 - e^-0.003 a unit of time, and Euler's step of 0.1 gains 0.05 - 0.003.
+    found = turning(-0.02, 1.0, dt=0.1)
+    assert "in the equation all of these come to rest, and their rhythm is the step's" in found.verdict
