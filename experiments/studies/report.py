@@ -105,7 +105,9 @@ class Report:
 
     @property
     def cost(self) -> str:
-        whole = "" if self.processor_seconds is None else f"; {self.processor_seconds:,.0f} s of the processor with all tests"
+        # Of runs that were only measured anew the training is not in it.
+        known = self.processor_seconds is not None and self.processor_seconds >= self.seconds
+        whole = f"; {self.processor_seconds:,.0f} s of the processor with all tests" if known else ""
         return f"{self.seconds:,.0f} s of training in all{whole}"
 
     @property

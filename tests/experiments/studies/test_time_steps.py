@@ -24,7 +24,7 @@ from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.design import TASKS, Network, networks, rate_of
 from experiments.studies.claims.time_steps.page import PAGE, TABLES, text
 from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
-from experiments.studies.claims.time_steps.tables import lost
+from experiments.studies.claims.time_steps.tables import how_many, lost
 from experiments.studies.claims.time_steps.tutorial import trained_tutorial
 from experiments.studies.registry import study_named
 from experiments.studies.report import report_of
@@ -235,6 +235,10 @@ def test_a_loss_is_that_of_pairs_with_students_interval():
     found = lost(rows)
     assert (found.mean, found.low, found.high) == pytest.approx((off.mean(), off.mean() - half, off.mean() + half))
     assert lost(rows[:1]).low == -math.inf
+    unlearned = pd.DataFrame({"own": [0.5], "exact": [0.1]})
+    assert lost(pd.concat([rows, unlearned])) == found
+    assert how_many(pd.concat([rows, unlearned])) == "4 of 5"
+    assert math.isnan(lost(unlearned).mean)
     alike = lost(rows[1:3].assign(own=1.0, exact=1.0))
     assert (alike.mean, alike.low, alike.high) == (0.0, 0.0, 0.0)
 

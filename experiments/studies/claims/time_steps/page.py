@@ -14,12 +14,12 @@ import pandas as pd
 
 import discretize
 from ctrnn.storage.files import write_atomically
-from experiments.reports.spreads import Spread, number, spread
+from experiments.reports.spreads import Spread, number
 from experiments.reports.templates import ENVIRONMENT
 from experiments.studies.claims.time_steps import measures
-from experiments.studies.claims.time_steps.design import EULER, RHYTHM, SLOW, TASKS, TUTORIAL
+from experiments.studies.claims.time_steps.design import EULER, RHYTHM, SAMPLED, SLOW, TASKS, TUTORIAL
 from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
-from experiments.studies.claims.time_steps.tables import NAMES, in_words, lost, resting, spread_of
+from experiments.studies.claims.time_steps.tables import NAMES, gone, how_many, in_words, learned, lost, resting, spread_of
 from experiments.studies.folder import records_in
 from experiments.studies.report import Report, report_of
 from experiments.studies.results import Results, where
@@ -40,24 +40,30 @@ class Cell:
     rows: pd.DataFrame
 
     @property
-    def own(self) -> Spread:
-        return spread(self.rows["own"])
+    def own(self) -> Spread | str:
+        return spread_of(learned(self.rows), "own") or "–"
 
     @property
-    def exact(self) -> Spread:
-        return spread(self.rows["exact"])
+    def exact(self) -> Spread | str:
+        return spread_of(learned(self.rows), "exact") or "–"
+
+    @property
+    def fall(self) -> str:
+        """Say from what to what the mean score falls."""
+        own, exact = (spread_of(learned(self.rows), name) for name in ("own", "exact"))
+        return f"{number(own.mean)} to {exact.mean:.2f}" if own and exact else "–"
 
     @property
     def lost(self) -> str:
         return in_words(lost(self.rows))
 
     @property
-    def seeds(self) -> int:
-        return len(self.rows)
+    def learned(self) -> str:
+        return how_many(self.rows)
 
-    def at(self, dt: float) -> Spread:
-        """By Euler's step of another length."""
-        return spread(self.rows[f"euler {dt:g}"])
+    @property
+    def size(self) -> str:
+        return str(spread_of(learned(self.rows), "size") or "–")
 
 
 @dataclass(frozen=True)
@@ -68,10 +74,13 @@ class Held:
 
     def mean(self, column: str) -> str:
         found = spread_of(self.rows, column)
-        return number(found.mean) if found else "–"
+        return f"{found.mean:.2f}" if found else "–"
 
     def spread(self, column: str) -> str:
         return str(spread_of(self.rows, column) or "–")
+
+    def total(self, column: str) -> int:
+        return int(self.rows[column].sum())
 
     @property
     def resting(self) -> str:
@@ -79,15 +88,12 @@ class Held:
 
     @property
     def gone(self) -> str:
-        """Count the networks whose output moves under the step, and less than a hundredth in the equation."""
-        moving = self.rows[self.rows["amplitude"] > measures.MOVING]
-        return f"{int((moving['exact amplitude'] < measures.MOVING).sum())} of {len(moving)}"
+        return gone(self.rows)
 
-    def total(self, column: str) -> int:
-        return int(self.rows[column].sum())
-
-    def share(self, column: str) -> str:
-        return f"{float(self.rows[column].mean()):.2f}"
+    @property
+    def moving(self) -> str:
+        """Write the shares of trajectories that move on, by the step and in the equation."""
+        return f"{self.mean('moving')}, {self.mean('exact moving')}"
 
 
 def text(found: Report) -> str:
@@ -97,6 +103,11 @@ def text(found: Report) -> str:
     def cell(task: str, step: str, dt: float, units: str = "tanh") -> Cell:
         return Cell(where(results.rows, kind="score", task=task, step=step, dt=dt, units=units))
 
+    def most_lost(step: str, dt: float) -> str:
+        found = {task: lost(cell(task, step, dt).rows).mean for task in TASKS[:-1] if len(learned(cell(task, step, dt).rows))}
+        task = max(found, key=found.__getitem__)
+        return f"{found[task]:.3f} ({task})"
+
     def held(step: str, dt: float, task: str = RHYTHM, units: str = "tanh", x: str | None = None) -> Held:
         chosen = {} if x is None else {"held": x}
         return Held(where(results.rows, kind="held", task=task, step=step, dt=dt, units=units, **chosen))
@@ -104,10 +115,13 @@ def text(found: Report) -> str:
     return ENVIRONMENT.get_template("studies/claims/time_steps/page.md.jinja").render(
         found=found,
         cell=cell,
+        most_lost=most_lost,
+        sampled=SAMPLED,
         held=held,
         predicted=lambda step, dt: f"{predicted_r2(step, dt, Rhythm()):.2f}",
         eigenvalue=eigenvalue,
         euler_step=discretize.Euler(),
+        all_gone=gone(where(results.rows, kind="held", task=RHYTHM, step=EULER, held="0")),
         fixed=Held(where(results.rows, kind="held", step=EULER)),
         tables={number: table.markdown() for number, table in enumerate(found.filled)},
         tasks=TASKS,
