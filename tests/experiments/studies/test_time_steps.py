@@ -24,6 +24,7 @@ from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.design import TASKS, Network, networks, rate_of
 from experiments.studies.claims.time_steps.page import PAGE, TABLES, text
 from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
+from experiments.studies.claims.time_steps.study import of_others
 from experiments.studies.claims.time_steps.tables import how_many, lost
 from experiments.studies.claims.time_steps.tutorial import trained_tutorial
 from experiments.studies.registry import study_named
@@ -241,6 +242,16 @@ def test_a_loss_is_that_of_pairs_with_students_interval():
     assert math.isnan(lost(unlearned).mean)
     alike = lost(rows[1:3].assign(own=1.0, exact=1.0))
     assert (alike.mean, alike.low, alike.high) == (0.0, 0.0, 0.0)
+
+
+def test_other_tasks_are_undecided_where_one_is_and_none_loses():
+    def rows(task, *exact):
+        return pd.DataFrame({"task": task, "own": [1.0] * len(exact), "exact": exact})
+
+    kept, open_, lost_ = rows("context", 1.0, 0.999), rows("decision", 1.0, 0.9), rows("flip-flop", 0.9, 0.9001)
+    assert of_others(kept, 0.2).answer == "yes"
+    assert of_others(pd.concat([kept, open_]), 0.2).answer == "undecided"
+    assert of_others(pd.concat([kept, open_, lost_]), 0.2).answer == "no"
 
 
 def test_the_tutorials_network_is_read_as_it_was_trained():

@@ -29,7 +29,7 @@ from experiments.studies.study import Measured, Point, Record, Row, Run, Sizes, 
 from experiments.studies.verdicts import Compared, Part, Verdict
 from experiments.tasks.cognitive import Rhythm, Trials
 
-__all__ = ["TimeSteps"]
+__all__ = ["TimeSteps", "of_others"]
 
 COUNTED = 0.02  # of a score: the least loss that counts
 WITHIN = 0.1  # of R^2, that the prediction is to be good for
@@ -171,7 +171,7 @@ class TimeSteps(Study):
                     Compared(lost(where(rhythm, step=step)), COUNTED, absent=True, printed=False),
                 )
             )
-        parts += [_of_others(where(others, step=EULER, dt=dt), dt) for dt in measures.DTS[1:]]
+        parts += [of_others(where(others, step=EULER, dt=dt), dt) for dt in measures.DTS[1:]]
         stepped = where(held, units="tanh", step=EULER)
         parts.append(
             Part(
@@ -192,7 +192,7 @@ class TimeSteps(Study):
         return Verdict(parts)
 
 
-def _of_others(rows: pd.DataFrame, dt: float) -> Part:
+def of_others(rows: pd.DataFrame, dt: float) -> Part:
     """Say whether no other task loses: each must not, for a yes, and one that does is a no."""
     found = {task: Compared(lost(same), COUNTED, absent=True, printed=False) for task, same in groups(rows, "task").items()}
     answers = {one.answer for one in found.values()}
