@@ -297,7 +297,7 @@ def test_the_verdict_follows_from_what_is_lost_and_each_part_can_fail():
     verdict = study.verdict(found_by(study, left_as_predicted))
     assert verdict.word == "reproduced", verdict.sentence
     for exact, held, claim in (
-        (lambda network: 0.999, {}, "loses R²"),
+        (lambda network: 0.999, {}, "lose R²"),
         (lambda network: 0.5 if network.task == "rhythm" else 0.999, {}, "linear oscillator"),
         (lambda network: left_as_predicted(network) if network.task == "rhythm" else 0.9, {}, "no other task loses"),
         (left_as_predicted, {"made stable": 1}, "no unstable fixed point stable"),

@@ -148,7 +148,7 @@ class TimeSteps(Study):
         rhythm, others = where(tanh, task=RHYTHM), tanh[tanh["task"] != RHYTHM]
         parts = [
             Part(
-                f"a rhythm that Euler's step trained at dt/τ = {dt:g} loses R² under its equation",
+                f"rhythms that Euler's step trained at dt/τ = {dt:g} lose R² under their equation",
                 Compared(lost(where(rhythm, step=EULER, dt=dt)), COUNTED, printed=False),
                 f"{spread(where(rhythm, step=EULER, dt=dt)['own'])} as trained, "
                 f"{spread(where(rhythm, step=EULER, dt=dt)['exact'])} exactly",
@@ -167,7 +167,7 @@ class TimeSteps(Study):
         for step in ("runge-kutta4", "exact"):
             parts.append(
                 Part(
-                    f"trained at dt = τ by {NAMES[step]} it loses nothing",
+                    f"trained at dt = τ, {NAMES[step]}, they lose nothing",
                     Compared(lost(where(rhythm, step=step)), COUNTED, absent=True, printed=False),
                 )
             )
