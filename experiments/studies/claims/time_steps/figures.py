@@ -88,21 +88,27 @@ def amplitudes(results: Results) -> Figure:
 
 
 def modes(results: Results) -> Figure:
-    rows = _rows(results, kind="held", held="0", step=EULER)
-    if "a" not in rows or rows["a"].isna().all():
+    rows = where(results.rows, kind="held", held="0", task=RHYTHM, step=EULER)
+    rows = rows[rows["units"].isin(["tanh", SLOW])].dropna(subset=["a", "stepped a"]) if "a" in rows else rows[:0]
+    if rows.empty:
         raise NotEnoughError("no rhythm has a rest point inside")
-    rows = rows.dropna(subset=["a", "stepped a"])
     looks = {1.0: (ORANGE, "o"), 0.5: (BLUE, "s"), 0.2: (GREEN, "^"), 0.1: (PURPLE, "D")}
     with plots.style():
         figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
         ax = figure.subplots()
         for dt, (colour, marker) in looks.items():
-            found = where(rows, dt=dt)
-            if found.empty:
-                continue
-            ax.plot(found["a"], found["stepped a"], marker, color=colour, alpha=0.7, markersize=5, label=f"dt/τ = {dt:g}")
-            a, w = sorted(found["a"]), float(found["w"].mean())
-            ax.plot(a, [each + dt * (w * w - each * each) / 2 for each in a], color=colour, linewidth=0.9)
+            for units, filled, said in (("tanh", colour, ""), (SLOW, "none", ", rate 0.001")):
+                found = where(rows, dt=dt, units=units)
+                ax.plot(
+                    found["a"],
+                    found["stepped a"],
+                    marker,
+                    color=colour,
+                    markerfacecolor=filled,
+                    alpha=0.8,
+                    markersize=5,
+                    label=f"dt/τ = {dt:g}{said}",
+                )
         ax.axline((0, 0), slope=1, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
         ax.axvline(0, color=MUTED, linewidth=0.8)
         ax.axhline(0, color=MUTED, linewidth=0.8)
