@@ -291,7 +291,7 @@ def test_the_page_says_claim_verdict_numbers_and_loads_nothing(done):
                   "threads 1"):  # fmt: skip
         assert words in page, words
     assert "<is>" not in page
-    found = report_of(done)
+    found = report_of(done, Fake())
     assert "of the processor" not in found.cost  # less than the trainings took: of runs that were measured anew
     for record in found.results.records:
         record["made"]["processor seconds"] = "2.00"
