@@ -32,7 +32,7 @@ TRAINED = Path(__file__).with_name(
     "rhythm.safetensors"
 )  # of `ctrnn study run ctrnn-steps-rates`, its run rhythm-tanh-euler-0.5-0.001-100
 TRAINED_AT = 0.5
-HELD = 100.0, 25.0  # time constants before it is looked at, and for how long
+HELD = 80.0, 50.0  # time constants before it is looked at, and for how long
 LARGE = 1e3
 
 
