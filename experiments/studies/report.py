@@ -17,7 +17,7 @@ from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.studies.specs import FilledTable
 from experiments.studies.study import SMOKE, Study
-from experiments.studies.tables import read_tables
+from experiments.studies.tables import ABOUT_TABLES, read_tables
 from experiments.studies.verdicts import NoVerdict, Verdict
 
 __all__ = ["Report", "report_of"]
@@ -127,7 +127,8 @@ class Report:
 
 def report_of(folder: Path, study: Study | None = None) -> Report:
     """Read a folder, or the tables of one, and the study that it is of. Raises: UsageError if it is of none that there is."""
-    asked, records = read_tables(folder, study) if (folder / "rows.csv").exists() else records_in(folder)
+    of_tables = (folder / ABOUT_TABLES).exists() and not (folder / "study.json").exists()
+    asked, records = read_tables(folder, study) if of_tables else records_in(folder)
     study = study_named(asked["study"]) if study is None else study
     results = Results(records)
     verdict = _verdict(study, asked["scale"], results)

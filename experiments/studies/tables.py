@@ -1,6 +1,6 @@
 r"""Writes the records of a study as tables, and reads them again.
 
-    study.json     name and scale of the study, and the commands that made it
+    tables.json    name and scale of the study, and the commands that made it
     runs.csv       a row a run: axes, measures, seconds, and by which machine and versions
     rows.csv       a row a row that was measured
 
@@ -17,13 +17,14 @@ from typing import Any
 
 from ctrnn.storage.files import read_file
 from experiments.files import MOST_JSON, write_json
-from experiments.studies.folder import configuration_of, opened, place_of
+from experiments.studies.folder import configuration_of, kept, opened, place_of
 from experiments.studies.registry import study_named
 from experiments.studies.study import Record, Study
 from experiments.usage import UsageError
 
-__all__ = ["read_tables", "restore", "write_tables"]
+__all__ = ["ABOUT_TABLES", "read_tables", "restore", "write_tables"]
 
+ABOUT_TABLES = "tables.json"  # not study.json: tables may be written into the folder of the study itself
 ABOUT = ("study", "scale", "commands")
 OF_RUNS = ("seconds", "diverged")  # columns of runs.csv that are no measure
 
@@ -36,7 +37,7 @@ def write_tables(out: Path, asked: Mapping[str, Any], records: Sequence[Record],
         for one in records
     ]
     rows = [{"key": one["key"], **one["point"], **row} for one in records for row in one["rows"]]
-    write_json(out / "study.json", {name: asked[name] for name in ABOUT})
+    write_json(out / ABOUT_TABLES, {name: asked[name] for name in ABOUT})
     _write(out / "runs.csv", runs, ["key", *axes], digits)
     _write(out / "rows.csv", rows, ["key", *axes], digits)
 
@@ -60,13 +61,13 @@ def _cell(value: Any, digits: int | None) -> Any:
 def read_tables(folder: Path, study: Study | None = None) -> tuple[dict[str, Any], list[Record]]:
     """Read what `write_tables` wrote, as `records_in` reads a folder. Raises: UsageError for what is no such folder."""
     try:
-        asked = json.loads(read_file(folder / "study.json", MOST_JSON))
+        asked = json.loads(read_file(folder / ABOUT_TABLES, MOST_JSON))
         if sorted(asked) != sorted(ABOUT):
             raise ValueError
         runs, rows = _read(folder / "runs.csv"), _read(folder / "rows.csv")
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(
-            f"{folder} has no tables of a study, study.json, runs.csv and rows.csv, that can be read: {error}"
+            f"{folder} has no tables of a study, tables.json, runs.csv and rows.csv, that can be read: {error}"
         ) from None
     study = study_named(asked["study"]) if study is None else study
     expected = {run.key: run for run in study.runs(asked["scale"])}
@@ -107,13 +108,18 @@ def _value(cell: Any) -> Any:
 
 
 def restore(tables: Path, out: Path) -> str:
-    """Write the folder that tables are of, without its models, so that `ctrnn study run` goes on in it; say so in words."""
+    """Write the folder that tables are of, without its models, so that `ctrnn study run` goes on in it; say so in words.
+
+    Records that are there already stay: they have all their digits.
+    """
     asked, records = read_tables(tables)
     study = study_named(asked["study"])
     command = asked["commands"][0] if asked["commands"] else ""
     out.mkdir(parents=True, exist_ok=True)
     opened(out, study.name, asked["scale"], study.runs(asked["scale"]), {"command": command})
     for record in records:
+        if kept(out, record["key"], record["configuration"]) is not None:
+            continue
         place_of(out, record["key"]).mkdir(parents=True, exist_ok=True)
         write_json(place_of(out, record["key"]) / "rows.json", record)
     return f"{out}: {len(records)} of {len(asked['runs'])} runs of {study.name}, {asked['scale']}"

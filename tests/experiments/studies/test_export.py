@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from experiments.runs.training import evaluate
 from experiments.studies.export import export
 from experiments.studies.folder import configuration_of, keep, kept, opened, place_of, records_in
 from experiments.studies.registry import study_named
+from experiments.studies.report import report_of
 from experiments.studies.tables import read_tables, restore, write_tables
 from experiments.usage import UsageError
 
@@ -103,6 +105,19 @@ def test_tables_are_read_again_and_a_folder_goes_on_from_them(done, tmp_path):
     assert [one["measures"] for one in records_in(tmp_path / "restored")[1]] == [one["measures"] for one in records]
 
 
+def test_tables_in_the_folder_of_the_study_leave_its_records_alone(done, tmp_path):
+    folder, _ = done
+    here = tmp_path / "study"
+    shutil.copytree(folder, here)
+    export(here, here)
+    assert records_in(here) == records_in(folder)
+    (here / "rows.csv").write_text("old")
+    assert report_of(here).results.records == records_in(folder)[1]
+    write_tables(tmp_path, *records_in(folder), digits=1)
+    restore(tmp_path, here)
+    assert records_in(here) == records_in(folder)  # with all their digits
+
+
 def test_words_that_look_like_numbers_stay_words_and_lists_come_back(done, tmp_path):
     asked, records = records_in(done[0])
     rows = [{"held": "0.5", "series": [0.123456, 2.0], "left": None, "size": 0.123456}]
@@ -114,7 +129,7 @@ def test_words_that_look_like_numbers_stay_words_and_lists_come_back(done, tmp_p
 def test_a_folder_without_tables_is_refused(tmp_path):
     with pytest.raises(UsageError, match="no tables of a study"):
         read_tables(tmp_path)
-    (tmp_path / "study.json").write_text('{"study": "unwarped", "scale": "smoke", "commands": []}')
+    (tmp_path / "tables.json").write_text('{"study": "unwarped", "scale": "smoke", "commands": []}')
     (tmp_path / "runs.csv").write_text('"key","seconds"\n"gone",1.0\n')
     (tmp_path / "rows.csv").write_text('"key"\n')
     with pytest.raises(UsageError, match="'gone', which the study has no more"):

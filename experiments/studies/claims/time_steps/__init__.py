@@ -1,1 +1,1 @@
-"""What the step of its training puts into a network: trained by steps, run exactly."""
+"""Compares networks under the step that trained them with the same weights under their equation."""

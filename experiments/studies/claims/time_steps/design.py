@@ -51,7 +51,7 @@ OTHERS: tuple[tuple[str, str, float], ...] = (
 )
 FIELDS: dict[str, dict[str, Any]] = {
     "tanh": {"field": "plain", "recurrent_gain": 1.0},
-    SLOW: {"field": "plain", "recurrent_gain": 1.0},  # at the rate of tutorials, a tenth of the chosen one
+    SLOW: {"field": "plain", "recurrent_gain": 1.0},  # at the rate of tutorials
     SAMPLED: {"field": "plain", "recurrent_gain": 1.0, "substeps": 5},  # dt/tau = 0.2, on the samples of dt = tau
     "relu": {"field": "plain", "recurrent_gain": 1.0, "nonlinearity": "relu"},
     TUTORIAL: {"field": "plain", "nonlinearity": "relu"},  # for the record: its own loop trains it, see tutorial.py
@@ -98,7 +98,7 @@ def rate_of(network: Network) -> float:
 
 
 def configured(point: Point, sizes: Sizes) -> Configuration:
-    """Configure the training at a point, which has a rate of its own or takes the chosen one."""
+    """Configure the training at a point, at the point's own rate if it has one, else at the chosen one."""
     network = Network(*(point[name] for name in Network._fields))
     return by_adam(
         point,

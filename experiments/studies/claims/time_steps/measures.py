@@ -125,12 +125,12 @@ class Settled:
 
     @property
     def amplitude(self) -> float:
-        """That of a sine with the deviation of the first trajectory's output: its top may lie between two samples."""
+        """Return sqrt(2) times the deviation of the first trajectory's output; its top may lie between two samples."""
         return math.sqrt(2) * float(self.outputs[:, 0].std(correction=0))
 
     @property
     def period(self) -> float:
-        """The mean time between its upward passings of the middle, nan where there are fewer than three."""
+        """Return the mean time between its upward passings of the middle, nan where there are fewer than three."""
         y = self.outputs[:, 0] - (self.outputs[:, 0].amax() + self.outputs[:, 0].amin()) / 2
         up = ((y[:-1] < 0) & (y[1:] >= 0)).nonzero()[:, 0]
         if len(up) < 3 or self.amplitude < MOVING:

@@ -21,7 +21,7 @@ from experiments.seeds import drawing, generator
 from experiments.studies.claims.time_steps import figures, measures
 from experiments.studies.claims.time_steps.design import EULER, RHYTHM, SMOOTH, TASKS, TUTORIAL, Network, configured, networks
 from experiments.studies.claims.time_steps.prediction import predicted_r2
-from experiments.studies.claims.time_steps.tables import NAMES, TABLES, in_words, lost
+from experiments.studies.claims.time_steps.tables import NAMES, TABLES, in_words, learned, lost
 from experiments.studies.claims.time_steps.tutorial import trained_tutorial
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing
@@ -146,7 +146,7 @@ class TimeSteps(Study):
         tanh = where(rows, units="tanh")
         if tanh.empty or set(tanh["task"]) < set(TASKS) or tanh.groupby(["task", "step", "dt"]).size().min() < 2:
             raise NotEnoughError("two seeds of every task are needed")
-        rhythm, others = where(tanh, task=RHYTHM), tanh[tanh["task"] != RHYTHM]
+        rhythm, others = learned(where(tanh, task=RHYTHM)), tanh[tanh["task"] != RHYTHM]
         parts = [
             Part(
                 f"rhythms that Euler's step trained at dt/τ = {dt:g} lose R² under their equation",
