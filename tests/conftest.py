@@ -103,6 +103,8 @@ def _same_start(request, monkeypatch):
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     if on_gpu.ON_GPU:
+        if not request.node.get_closest_marker("gpu"):
+            pytest.skip("not of kernels for GPUs")  # those for the CPU must not be given what lies elsewhere
         on_gpu.put_on_gpu(monkeypatch)
     yield
     if on_gpu.ON_GPU:

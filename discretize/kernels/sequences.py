@@ -172,7 +172,7 @@ def _found(
     if why := tensor_reason([h0, *weights]):
         return weights, why
     uses = uses_of(field, StepModule, type(step))
-    kernel = _kernel(engine, module, attributes, wanted, h0.dtype, guards=guards, uses=uses, wait=wait)
+    kernel = _kernel(engine, module, attributes, wanted, h0.dtype, h0.device, guards=guards, uses=uses, wait=wait)
     if not mapped:
         remember(owner, request, guards, attributes, kernel, uses)
     return weights, kernel
@@ -226,21 +226,27 @@ def derivatives_reason(step: Step) -> str | None:
 def kernel_for(module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> CompiledKernel | str:
     """The compiled kernel of a step's code, made where there is none yet, or why there is none."""
     uses = uses_of(module.field, type(module.step))
-    kernel = _kernel(_COMPILED, module, attributes, wanted, dtype, guards=Guards(), uses=uses, wait=True)
+    kernel = _kernel(_COMPILED, module, attributes, wanted, dtype, torch.device("cpu"), guards=Guards(), uses=uses, wait=True)
     assert isinstance(kernel, CompiledKernel | str)
     return kernel
 
 
 def _kernel(
-    engine: _Engine, module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype, **how: Any
+    engine: _Engine,
+    module: StepModule,
+    attributes: Attributes,
+    wanted: dict[str, bool],
+    dtype: torch.dtype,
+    device: torch.device,
+    **how: Any,
 ) -> SequenceKernel | str:
     """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients, and "stored", whether x
-    lies in bfloat16; how: as for `kernel_of`."""
+    lies in bfloat16; device: of the states, which a field without parameters does not tell; how: as for `kernel_of`."""
 
     def make(program: Program[Any], _: Recorder) -> SequenceKernel | str:
         kernel = engine.kernel(program, dtype, wanted)
-        why = wanted["stored"] and _disagreement(kernel, module, dtype, STORED[0])
-        return why or _disagreement(kernel, module, dtype, dtype) or kernel
+        why = wanted["stored"] and _disagreement(kernel, module, dtype, STORED[0], device)
+        return why or _disagreement(kernel, module, dtype, dtype, device) or kernel
 
     libraries = [(source, {"REAL": REALS[dtype]}) for source in engine.libraries]
     return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype), libraries, **how)
@@ -418,7 +424,9 @@ def _states_by_steps(
     return torch.stack(states).to(xs.dtype)
 
 
-def _disagreement(kernel: SequenceKernel, module: StepModule, dtype: torch.dtype, stored: torch.dtype) -> str | None:
+def _disagreement(
+    kernel: SequenceKernel, module: StepModule, dtype: torch.dtype, stored: torch.dtype, device: torch.device
+) -> str | None:
     """Why a kernel cannot be used: states and gradients of a few numbers are not those of the steps one by one.
 
     stored: the dtype of x.
@@ -426,7 +434,7 @@ def _disagreement(kernel: SequenceKernel, module: StepModule, dtype: torch.dtype
     dice, field = torch.Generator().manual_seed(0), module.field
     sizes = ((3, 3, field.input_size), (3, field.state_size), (3, 3, 1), (3, 3, field.state_size))
     xs, h0, lengths, weight = (
-        torch.rand(size, generator=dice, dtype=dtype, device="cpu").to(field.device) - 0.5 for size in sizes
+        torch.rand(size, generator=dice, dtype=dtype, device="cpu").to(device) - 0.5 for size in sizes
     )
     xs[:, 0], h0[0] = xs[:, 0].abs(), h0[0].abs()  # a sample at which logarithms and roots are numbers
     substeps = 1

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import builtins
 import dis
+import os
 import sys
 from collections.abc import Mapping
+from functools import cache, lru_cache
+from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -77,9 +80,19 @@ def unwatched(name: str) -> str:
     return f"its code asks for `{name}`, which cannot be compared from call to call"
 
 
-def is_installed(file: object) -> bool:
-    """Whether a file lies where packages are installed; Debian, and containers made of it, have a name of their own for that."""
-    return any(folder in str(file) for folder in ("site-packages", "dist-packages"))
+@lru_cache(maxsize=10_000)
+def is_installed(file: str | None) -> bool:
+    """Whether a file lies where packages are installed: by its name, which Debian has of its own, or as pip's records lie there."""
+    if not file:
+        return False
+    return any(name in file for name in ("site-packages", "dist-packages")) or file.startswith(_folders_of_packages())
+
+
+@cache
+def _folders_of_packages() -> tuple[str, ...]:
+    """The folders of the path, as Python found it, in which pip has put packages, as by `pip install --target`."""
+    found = {os.path.abspath(folder) for folder in sys.path if folder}
+    return tuple(os.path.join(folder, "") for folder in sorted(found) if next(Path(folder).glob("*.dist-info"), None))
 
 
 def refused(value: object) -> str | None:

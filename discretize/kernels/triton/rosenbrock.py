@@ -347,7 +347,8 @@ def factored(at, order, mask, SIZE: tl.constexpr, UNITS: tl.constexpr):
     c = tl.arange(0, UNITS)[None, :]
     down, across = tl.arange(0, UNITS)[None, :, None], tl.arange(0, UNITS)[None, None, :]
     unit = mask & (c < SIZE)
-    places = tl.where(mask, c, c)
+    tl.store(order + c, tl.where(unit, c, 0).to(REAL), mask=unit)
+    tl.debug_barrier()
     for k in range(SIZE):
         column = tl.load(at + c * SIZE + k, mask=unit & (c >= k), other=0.0)
         size = tl.where((c >= k) & (c < SIZE) & (column == column), tl.abs(column), -1.0)
@@ -355,13 +356,13 @@ def factored(at, order, mask, SIZE: tl.constexpr, UNITS: tl.constexpr):
         pivot = tl.where((pivot >= k) & (pivot < SIZE), pivot, k)  # where all are nan
         above = tl.load(at + k * SIZE + c, mask=unit, other=0.0)
         chosen = tl.load(at + pivot * SIZE + c, mask=unit, other=0.0)
+        here, there = tl.load(order + k, mask=mask, other=0.0), tl.load(order + pivot, mask=mask, other=0.0)
         tl.debug_barrier()
         tl.store(at + pivot * SIZE + c, above, mask=unit)
         tl.store(at + k * SIZE + c, chosen, mask=unit)
+        tl.store(order + pivot, here, mask=mask)
+        tl.store(order + k, there, mask=mask)
         tl.debug_barrier()
-        here = tl.sum(tl.where(c == k, places, 0), 1, keep_dims=True)
-        there = tl.sum(tl.where(c == pivot, places, 0), 1, keep_dims=True)
-        places = tl.where(c == k, there, tl.where(c == pivot, here, places))
         divisor = tl.sum(tl.where(c == k, chosen, 0.0), 1, keep_dims=True)
         below = tl.load(at + c * SIZE + k, mask=unit & (c > k), other=0.0) / divisor
         inner = mask[:, :, None] & (down > k) & (down < SIZE) & (across > k) & (across < SIZE)
@@ -371,8 +372,6 @@ def factored(at, order, mask, SIZE: tl.constexpr, UNITS: tl.constexpr):
         tl.store(at + c * SIZE + k, below, mask=unit & (c > k))
         tl.store(rest, left, mask=inner)
         tl.debug_barrier()
-    tl.store(order + c, places.to(REAL), mask=unit)
-    tl.debug_barrier()
 
 
 @triton.jit

@@ -29,6 +29,8 @@ from experiments.bench.parts.solves import Solution, SolveCandidate
 
 __all__ = ["diffrax_candidates", "start_candidates", "stiff_candidates"]
 
+jax.config.update("jax_platforms", "cpu")  # as the others: JAX takes a GPU wherever there is one
+
 SOLVERS: dict[str, tuple[Callable[[], Any], float, int]] = {  # and its expected tolerance, and evaluations a step
     "tsit5": (diffrax.Tsit5, 3e-6, 6),
     "dopri8": (diffrax.Dopri8, 1e-2, 13),

@@ -24,6 +24,7 @@ from discretize.steps.algebra.jacobian import declares_jacobian
 
 engines, slow = pytest.mark.parametrize("engine", ENGINES), pytest.mark.slow
 pytestmark = [
+    pytest.mark.gpu,
     pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),  # numpy's, at numbers that `where` leaves out
     pytest.mark.filterwarnings("ignore:There is a performance drop"),  # torch's, of Jacobians by steps
 ]
@@ -422,7 +423,7 @@ def check_random_code(seed):
     dice = Dice(seed)
     field = random_field(dice, 3, dice.one_of("of", [DOUBLE, SINGLE]), own_code=0.9)
     try:
-        check_sequence("compiled", field, call=dice.one_of("call", [*CALLS]))
+        check_sequence(ENGINES[0], field, call=dice.one_of("call", [*CALLS]))
     except AssertionError as error:
         error.add_note(dice.words)
         raise

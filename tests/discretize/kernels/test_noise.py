@@ -10,6 +10,7 @@ import pytest
 import torch
 from cases import each
 from conformance import ENGINES, ROUNDING, agree, kernels_for_all, ran, sequence
+from on_gpu import ON_GPU
 from torch.testing import assert_close
 
 import ctrnn
@@ -23,7 +24,7 @@ from discretize.noise.operation import cell_increments
 
 engines, slow = pytest.mark.parametrize("engine", ENGINES), pytest.mark.slow
 # numpy's, in Triton's interpreter at numbers that `where` leaves out
-pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")]
 DOUBLE, SINGLE = torch.float64, torch.float32
 TIME, BATCH = 6, 5
 LENGTHS = torch.tensor([6, 1, 4, 3, 6])
@@ -121,7 +122,8 @@ def test_noise_of_odd_sizes(engine, units, batch, call):
 def test_a_step_that_takes_derivatives_of_the_noise_says_why_it_has_no_kernel(engine):
     rnn = discretize.DiscreteRNN(Growing(3, 5), Milstein(), fused="always")
     rnn(torch.randn(TIME, BATCH, 3), seed=7)
-    assert rnn.stats == {"engine": "steps", "engine_why": "Milstein takes derivatives of the field"}
+    assert rnn.stats["engine"] == "steps"
+    assert rnn.stats["engine_why"].startswith("Milstein takes derivatives of the field")
 
 
 @engines
@@ -195,6 +197,7 @@ def places_of(dtype, rows, parts):
     return torch.cat([keys, 40_001 * number[:, None], number[:, None] * 5 % parts], -1).to(dtype).contiguous()
 
 
+@pytest.mark.skipif(ON_GPU, reason="of the kernels for the CPU")
 @each("dtype, within", [(DOUBLE, 1e-14), (SINGLE, 3e-6)])  # some units in the last place of numbers up to 6
 def test_compiled_numbers_are_those_of_torch(dtype, within):
     for width, parts, integral in ((1, 1, False), (7, 1, True), (66, 4, False), (300, 16, True)):
@@ -213,5 +216,5 @@ def test_kernels_add_up_the_numbers_of_a_key_a_cell_and_a_unit(engine):
     with kernels_for_all(engine):
         found, _ = rnn(torch.zeros(4, 3, 1, dtype=DOUBLE), seed=11)
     ran(rnn.stats, engine)
-    keys, cells = noise_keys(11, 3), torch.arange(4)[:, None]
+    keys, cells = noise_keys(11, 3).to(found.device), torch.arange(4)[:, None]
     assert_close(found, math.sqrt(0.25) * normals(keys, cells, torch.zeros(1, dtype=torch.int64), 9, DOUBLE).cumsum(0))

@@ -33,6 +33,7 @@ from torch.testing import assert_close
 import ctrnn
 from discretize import DiscreteRNN
 from discretize.kernels import registry as written_kernels
+from discretize.kernels.record import watched
 from discretize.kernels.record.attributes import GlobalReads, attributes_of
 
 SCALE = 1.0
@@ -587,3 +588,15 @@ def test_what_a_module_runs_as_it_is_imported_is_not_the_code_s_own(tmp_path, mo
     sys.modules["imported_by_a_flow"].SCALE = 3.0
     assert_close(rnn(torch.zeros(3, 2, 1))[0], torch.full((3, 2, 2), 3.0))
     del sys.modules["imported_by_a_flow"]
+
+
+def test_packages_are_installed_wherever_pip_has_put_them(tmp_path, monkeypatch):
+    (tmp_path / "target" / "some-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "own").mkdir()
+    for name in ("target", "own"):
+        monkeypatch.syspath_prepend(tmp_path / name)
+    monkeypatch.setattr(watched, "_folders_of_packages", watched._folders_of_packages.__wrapped__)
+    assert watched.is_installed.__wrapped__(str(tmp_path / "target" / "some" / "code.py"))
+    assert not watched.is_installed.__wrapped__(str(tmp_path / "own" / "code.py"))
+    assert watched.is_installed("/usr/lib/python3/dist-packages/some.py")
+    assert not watched.is_installed(None)
