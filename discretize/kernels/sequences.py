@@ -433,9 +433,7 @@ def _disagreement(
     """
     dice, field = torch.Generator().manual_seed(0), module.field
     sizes = ((3, 3, field.input_size), (3, field.state_size), (3, 3, 1), (3, 3, field.state_size))
-    xs, h0, lengths, weight = (
-        torch.rand(size, generator=dice, dtype=dtype, device="cpu").to(device) - 0.5 for size in sizes
-    )
+    xs, h0, lengths, weight = (torch.rand(size, generator=dice, dtype=dtype, device="cpu").to(device) - 0.5 for size in sizes)
     xs[:, 0], h0[0] = xs[:, 0].abs(), h0[0].abs()  # a sample at which logarithms and roots are numbers
     substeps = 1
     if isinstance(field, KeyedIncrements):
