@@ -17,6 +17,7 @@ from ctrnn.cells.published.glnn import glnn as glnn, gnn as gnn
 from ctrnn.cells.conversion import from_torch as from_torch, to_torch as to_torch
 from ctrnn.cells.published.liquid.ncps_cells import from_ncps as from_ncps
 from ctrnn.fields.field import VectorField as VectorField
+from ctrnn.fields.delayed import DelayedField as DelayedField, DelayLine as DelayLine
 from ctrnn.fields.relaxation import Relaxation as Relaxation
 from ctrnn.cells.stack import Stack as Stack
 from ctrnn.fields.candidates import (

@@ -22,6 +22,7 @@ from ctrnn import Driven, Path, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.calls import ORDERS
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.delayed import DelayedField
 from ctrnn.fields.field import check_batched_state, check_input, check_state
 from ctrnn.fields.probes import COUPLED, couples_samples, moved
 from ctrnn.inputs.splines import as_path
@@ -37,6 +38,7 @@ from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
 from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
 from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
+from discretize.solvers.delays import solve_delayed
 from discretize.solvers.diagnosis import slow_hint
 from discretize.solvers.doubling import DoublingEngine, StepDoubling
 from discretize.solvers.engine import SolverState, SolverStats
@@ -78,6 +80,8 @@ def integrate(
     on_failure: str = "raise",
     events: Event | Sequence[Event] = (),
     seed: Seed | BrownianPath = None,
+    delays: Any = None,
+    history: Any = None,
 ) -> Trajectory:
     r"""Solve dh/dt = speed(t) field(path(t), h) for the states at the times `ts`.
 
@@ -113,6 +117,11 @@ def integrate(
              (batch,) keys of the samples, a `BrownianPath`, or None, drawn from torch's generator. The cells of the path
              lie between the knots of the input, whatever steps and times are taken: the noise is that of a `DiscreteRNN` on the
              same samples. On a clock of `speed` c' the drift is multiplied by c', the noise by its root. Only forwards in time.
+             delays: of an equation f(t, h, past), past[k] the state delay k ago: positive numbers, a tensor of them, which may
+             require a gradient, or functions t -> d(t). A `DelayedField` has its own. history: what such a field or equation was
+             before ts[0]: a state, held; a path; a function t -> (batch, state), or another `Trajectory`; None: h0, held. It
+             need not end in h0. All is solved by the method of steps, with knots where jumps are seen again; gradients go to
+             delays and the history too. Adaptive methods, forwards in time, without events.
              events: `Event`s, found to the tolerance of the solve, sample by sample; the result's `events` has what they crossed.
              on_failure: "raise" a SolverError, or "keep" the other samples, their states and gradients whole: of one that
              failed, states from then on are nan, none has a gradient, and `stats["status_of_samples"]` says why. For adaptive
@@ -126,6 +135,20 @@ def integrate(
     Source:  Hairer, Norsett and Wanner, Solving ODEs I; Tallec and Ollivier 2018, eq. (6), for the speed.
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
+    if delays is not None or isinstance(field, DelayedField):
+        if events or seed is not None:
+            raise ValueError("An equation that reads its past is solved without `events` and without noise.")
+        by_steps = replace(settings, fused=False, progress=False)
+
+        def block(driven: Driven, h: Tensor, times: Tensor, first: bool) -> tuple[Trajectory, SolverStats]:
+            if first:
+                _check_solve(driven.field, driven, times, h, by_steps)
+            part = Solve(driven, h, times, by_steps)
+            return part.run(), part.engine.counts
+
+        return solve_delayed(field, path, h0, ts, settings, speed, delays, history, block)  # type: ignore[arg-type]
+    if history is not None:
+        raise TypeError("`history` is for a ctrnn.DelayedField, or an equation with `delays`; this one reads no past.")
     return solve(field, path, h0, ts, settings, speed, events, seed=seed)
 
 

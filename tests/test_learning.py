@@ -75,6 +75,7 @@ NOT_MADE = {
     "ctrnn.from_ncps": "copies what another package has started, as ctrnn.ltc and LTCField are",
     "discretize.from_ncps": "the same, as discretize.cfc is",
     "discretize.from_ctrnn": "the same, compared in tests/discretize/sequences/test_foreign.py",
+    "ctrnn.DelayLine": "is of a field of one's own; learned in tests/discretize/solvers/test_delays.py",
     "ctrnn.Noise": "is no function; it is learned in ctrnn.Noisy",
     **dict.fromkeys(
         [f"ctrnn.{name}" for name in ("Dale", "Mask", "LowRank", "ZeroDiagonal", "SpectralRadius")],

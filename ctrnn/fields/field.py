@@ -274,6 +274,10 @@ def check_field(value: object) -> VectorField:
         hint = "`ctrnn.from_torch` makes one of a torch cell, `ctrnn.gated(input_size, hidden_size)` a new one."
         if isinstance(getattr(value, "field", None), VectorField):
             hint = "take the field in it, `.field`."
+        if hasattr(value, "delays"):
+            hint = (
+                "it reads its own past: `discretize.integrate` solves it, and `ctrnn.DelayLine(field, dt)` is the field to step."
+            )
         raise TypeError(f"`field` must be a ctrnn.VectorField, got {type(value).__name__}; {hint}")
     return value
 

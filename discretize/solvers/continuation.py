@@ -23,7 +23,7 @@ from discretize.solvers.segments import Chain
 from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.trajectory import Trajectory
 
-__all__ = ["INTERPOLATED", "MOST_BYTES", "Continuation", "KeptSteps", "StatesBetween", "StatesBetweenStops", "StepLog"]
+__all__ = ["INTERPOLATED", "MOST_BYTES", "Continuation", "KeptSteps", "Pieces", "StatesBetween", "StatesBetweenStops", "StepLog"]
 
 INTERPOLATED = 5  # the highest order of which a polynomial of degree 5 is no worse than a step
 PER_STEP = 2  # times in a step from which on that takes fewer evaluations
@@ -86,6 +86,36 @@ class StepLog:
         return sample, np.full(len(row), segment), tau[row], np.stack([np.full(len(row), number), row], 1)
 
 
+@dataclass(frozen=True)
+class Pieces:
+    r"""A solution as a polynomial of degree 5 for each step of each sample; where a sample has fewer, the rest is never read.
+
+    begin, length (pieces, batch): when they begin, in order, and how long they last; nodes (pieces, batch, 6, state): see
+    `quintic`, slopes times the length.
+    """
+
+    begin: Tensor
+    length: Tensor
+    nodes: Tensor
+
+    @classmethod
+    def joined(cls, several: Sequence[Pieces]) -> Pieces:
+        """Join those that follow one another."""
+        return cls(*(torch.cat([getattr(each, name) for each in several]) for name in ("begin", "length", "nodes")))
+
+    def at(self, samples: Tensor, times: Tensor, inside: Tensor | None = None) -> Tensor:
+        """Return the states of these samples at these times, (n,), (n,) -> (n, state); inside: times on the side of them that is
+        meant, where slopes jump."""
+        begins, inside = self.begin.mT[samples].contiguous(), times.detach() if inside is None else inside
+        # Of two that meet at a time the earlier: they agree there, and the later may be one that is never read.
+        place = (torch.searchsorted(begins, inside[:, None].contiguous())[:, 0] - 1).clamp(min=0)
+        begin, length = self.begin[place, samples], self.length[place, samples]
+        share = ((times - begin) / length).to(self.nodes.dtype)
+        weights = torch.stack(quintic(share), -1).to(self.nodes.device)
+        nodes = self.nodes[place.to(self.nodes.device), samples.to(self.nodes.device)]
+        return (weights[..., None] * nodes).sum(1)
+
+
 class Continuation:
     r"""Computes the states at any time of a solve from its steps: by one step of the method from where the step began.
 
@@ -142,6 +172,29 @@ class Continuation:
         return sum((node.index_select(0, rows) * weight for node, weight in weights), torch.zeros_like(share)).reshape(
             len(times), batch, -1
         )
+
+    def pieces(self) -> Pieces:
+        """Return all steps as polynomials, which can be read wherever the solution is an input again."""
+        batch, begins, lengths = self.chain.driven.batch, self.begins[self.order], (self.ends - self.begins)[self.order]
+        if self.together:
+            found = []
+            for k, whole in zip(self.order, lengths, strict=True):
+                tau, dt = (torch.tensor([[x]], dtype=torch.float64, device="cpu") for x in (self.steps.tau[k], whole))
+                h = self.steps.states[self.steps.place[k, 0]]
+                found.append(torch.stack(self._nodes(int(self.steps.segment[k]), None, tau, dt, h), 1))
+            begin, length = (torch.from_numpy(x)[:, None].expand(-1, batch) for x in (begins, lengths))
+            return Pieces(begin, length, torch.stack(found))
+        columns = self._each(self._nodes, self.order, self.steps.sample[self.order], lengths)
+        counts = np.diff(self.first)
+        row, sample = np.arange(len(begins)) - np.repeat(self.first[:-1], counts), np.repeat(np.arange(batch), counts)
+        size = (int(counts.max()), batch)
+        end = np.broadcast_to(self.chain.edges.detach().numpy()[-1], batch)
+        begun, lasts = np.tile(end, (size[0], 1)), np.ones(size)
+        begun[row, sample], lasts[row, sample] = begins, lengths
+        where = tuple(torch.from_numpy(x).to(columns[0].device) for x in (row, sample))
+        stacked = torch.stack(columns, 1)
+        nodes = stacked.new_zeros(*size, *stacked.shape[1:]).index_put(where, stacked)
+        return Pieces(torch.from_numpy(begun), torch.from_numpy(lasts), nodes)
 
     def _each(
         self, ahead: Callable[..., tuple[Tensor, ...]], steps: np.ndarray, samples: np.ndarray, dt: np.ndarray

@@ -128,8 +128,9 @@ def layer_rows(session: Session, sizes: CellSizes) -> Iterator[Row]:
         torch.manual_seed(0)
         theirs = KINDS[name](sizes.inputs, sizes.hidden, num_layers=2, bidirectional=True).to(packed.data)
         ours = discretize.from_torch(theirs)
-        for rnn in (rnn for row in ours.layers for rnn in row):
-            rnn.fused = "always"
+        for rnn in ours.modules():
+            if isinstance(rnn, discretize.DiscreteRNN):
+                rnn.fused = "always"
         ours(packed)
         found = [
             _packed_candidate(f"torch.nn.{name}", "torch", theirs, packed),

@@ -1,0 +1,177 @@
+r"""A cell that reads its own past: dh/dt = F(x(t), h(t), h(t - d_1), ..., h(t - d_k)), a delay differential equation.
+
+Its state is not the vector h(t) but the function h on [t - d, t], so it is no `VectorField`. Where the past is known it is an
+input as any other, and `WithPast` is the field that reads it so: on [0, d] the past is the history, on [d, 2 d] what has been
+solved, and so on. That is the method of steps (Bellen and Zennaro 2003, Numerical methods for delay differential equations).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import checks
+from ctrnn.calls import AnsweredInit
+from ctrnn.fields.field import VectorField
+
+__all__ = ["Delay", "DelayLine", "DelayedField", "WithPast"]
+
+Delay = float | Callable[[Tensor], Tensor]
+
+
+class DelayedField(AnsweredInit, nn.Module, ABC):
+    r"""dh/dt = F(x(t), h(t), h(t - d_1), ..., h(t - d_k)); subclasses give `flow`, and may give `project`.
+
+    A network with delays on its connections has a matrix for each of a few delays, and adds up what they make of the past.
+
+    Args:    input_size, hidden_size, state_size: as of a `VectorField`; delays: positive numbers in units of time, or functions
+             of time, t -> d(t), of which t - d(t) increases; learn: the numbers are a parameter, `delays`, else a buffer.
+    Shape:   flow: projected (..., projected), h (..., state), past a tuple, past[k] = h(t - d_k) (..., state) -> (..., state).
+    Raises:  TypeError, ValueError for what are no such delays, and for a `flow` with other arguments.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        delays: float | Sequence[Delay] | Tensor,
+        *,
+        state_size: int | None = None,
+        learn: bool = False,
+    ) -> None:
+        super().__init__()
+        try:
+            inspect.signature(type(self).flow).bind(None, None, None, None)
+        except TypeError:
+            takes = ", ".join([*inspect.signature(type(self).flow).parameters][1:])
+            raise TypeError(f"`flow` of {type(self).__name__} takes ({takes}); it must take (projected, h, past).") from None
+        self.input_size = checks.size("input_size", input_size)
+        self.hidden_size = checks.positive_size("hidden_size", hidden_size)
+        self.state_size = self.hidden_size if state_size is None else checks.positive_size("state_size", state_size)
+        given = list(delays) if isinstance(delays, Sequence) else delays
+        self.of_time: tuple[Callable[[Tensor], Tensor], ...] = ()
+        if isinstance(given, list) and any(map(callable, given)):
+            if not all(map(callable, given)) or learn:
+                raise TypeError("`delays` are numbers, which may be learned, or all of them functions of time; got some of each.")
+            self.of_time = tuple(given)  # type: ignore[arg-type]
+            given = []
+        numbers = torch.as_tensor(given, dtype=torch.float64).reshape(-1)
+        if not self.of_time and not (len(numbers) and bool((numbers.detach() > 0).all()) and bool(numbers.isfinite().all())):
+            raise ValueError(f"`delays` must be positive numbers of units of time, one or more, got {delays!r}.")
+        if checks.is_flag("learn", learn):
+            self.delays = nn.Parameter(numbers.detach().clone())
+        else:
+            self.register_buffer("delays", numbers)
+
+    @property
+    def count(self) -> int:
+        """How many delays there are."""
+        return len(self.of_time) or len(self.delays)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Compute what depends on x alone: (..., input) -> (..., projected)."""
+        return x
+
+    @abstractmethod
+    def flow(self, projected: Tensor, h: Tensor, past: tuple[Tensor, ...]) -> Tensor:
+        """Return dh/dt from the projected input, the state, and the states of the past."""
+
+    def forward(self, x: Tensor, h: Tensor, past: tuple[Tensor, ...]) -> Tensor:
+        return self.flow(self.project(x), h, past)
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return the zero state (batch, state), of the parameters' dtype and device."""
+        like = next((p for name, p in self.named_parameters() if name != "delays"), None)
+        batch = checks.positive_size("batch", batch)
+        return torch.zeros(batch, self.state_size) if like is None else like.new_zeros(batch, self.state_size)
+
+    def extra_repr(self) -> str:
+        delays = f"{len(self.of_time)} functions of time" if self.of_time else f"{[round(d, 6) for d in self.delays.tolist()]}"
+        return f"{self.input_size}, {self.hidden_size}, delays={delays}"
+
+
+class WithPast(VectorField):
+    r"""The field whose input is x and the states of the past: cat([x, h(t - d_1), ..., h(t - d_k)], -1).
+
+    Args:    field: shared, not copied.
+    """
+
+    def __init__(self, field: DelayedField) -> None:
+        super().__init__(field.input_size + field.count * field.state_size, field.hidden_size, field.state_size)
+        self.field = field
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        # Not that of the delays, which are times.
+        return next((p.dtype for name, p in self.named_parameters() if name != "field.delays" and p.is_floating_point()), None)
+
+    def project(self, x: Tensor) -> Tensor:
+        known = self.field.count * self.state_size
+        return torch.cat([self.field.project(x[..., : self.field.input_size]), x[..., -known:]], -1)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        known = self.field.count * self.state_size
+        past = projected[..., -known:].split(self.state_size, -1)
+        return self.field.flow(projected[..., :-known], h, past)
+
+
+class DelayLine(VectorField):
+    r"""The delayed cell as a vector field, whose state is h and m of its own earlier states, `spacing` apart: u_0 = h, and
+
+        dh/dt = F(x, h, past)        du_j/dt = (u_j-1 - u_j) / spacing        past[k] on the line through the two around d_k
+
+    Euler's step of length `spacing` shifts the states exactly: a ring of past states, for `DiscreteRNN` with that dt. Solved
+    exactly it is another cell, whose delays are spread: delay j has a gamma distribution of mean j spacing and variance j
+    spacing^2 (MacDonald's linear chain).
+
+    Args:    field: shared, not copied, with delays that are numbers; spacing: dt of the steps; longest: the delay up to which
+             states are kept, of delays that are learned; else the longest delay.
+    Shape:   state (..., (m + 1) * state of the field), h the first of them.
+    Raises:  TypeError, ValueError for what does not fit, and for delays beyond `longest` when they are read.
+    Source:  MacDonald 1978, Time lags in biological models; Euler's step of it is the method of lines for u_t + u_s = 0.
+    """
+
+    def __init__(self, field: DelayedField, spacing: float, longest: float | None = None) -> None:
+        checks.instance("field", field, DelayedField)
+        if field.of_time:
+            raise TypeError("The delays of `field` are functions of time; a line of states is for delays that are numbers.")
+        spacing = checks.positive_number("spacing", spacing)
+        most = float(field.delays.detach().max()) if longest is None else checks.positive_number("longest", longest)
+        states = 1 + math.ceil(most / spacing - 1e-9)
+        super().__init__(field.input_size, field.hidden_size, states * field.state_size)
+        self.field, self.spacing, self.states = field, spacing, states
+        self.check_delays()
+
+    def check_delays(self) -> None:
+        """Refuse delays that are longer than what is kept."""
+        longest = float(self.field.delays.detach().max())
+        if not 0 < longest <= (self.states - 1) * self.spacing * (1 + 1e-9):
+            kept = (self.states - 1) * self.spacing
+            raise ValueError(f"A delay is {longest:g}, and states are kept for {kept:g}; give `longest`.")
+
+    def weights(self) -> Tensor:
+        """Return how much of each kept state each delay reads: (delays, states)."""
+        places = torch.arange(self.states, dtype=self.field.delays.dtype, device=self.field.delays.device)
+        return (1 - (self.field.delays[:, None] / self.spacing - places).abs()).clamp(min=0)
+
+    def project(self, x: Tensor) -> Tensor:
+        return self.field.project(x)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        width, weights = self.field.state_size, self.weights().to(h)
+        line = h.unflatten(-1, (self.states, width))
+        past = tuple((each[:, None] * line).sum(-2) for each in weights.unbind())
+        slope = self.field.flow(projected, h[..., :width], past)
+        return torch.cat([slope, (h[..., :-width] - h[..., width:]) / self.spacing], -1)
+
+    def state_of(self, history: Tensor | Callable[[Tensor], Tensor], start: float = 0.0) -> Tensor:
+        """Return the state that a history leaves: (batch, state), held before, or a function of time."""
+        if isinstance(history, Tensor):
+            return history.repeat(1, self.states)
+        times = start - self.spacing * torch.arange(self.states, dtype=torch.float64)
+        return torch.cat([history(t) for t in times], -1)

@@ -1,0 +1,263 @@
+r"""Delay differential equations by the method of steps: dh/dt = c'(t) F(x(t), h(t), h(t - d_1), ..., h(t - d_k)).
+
+Block after block, none longer than the shortest delay, the past is known, and the equation is one without delays whose input is
+x and the past. Each block is solved as any equation is; its steps are kept as polynomials, which later blocks read.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctrnn import Driven, FunctionPath, HeldPath, Path, TimePath, checks
+from ctrnn.autocast import without_autocast
+from ctrnn.fields.delayed import Delay, DelayedField, WithPast
+from ctrnn.inputs.derived import for_many
+from ctrnn.inputs.splines import as_path
+from discretize.errors import SolverError
+from discretize.settings import Settings
+from discretize.solvers.adaptive import ADAPTIVE_METHODS
+from discretize.solvers.continuation import INTERPOLATED, MOST_BYTES, Continuation
+from discretize.solvers.engine import SolverStats
+from discretize.solvers.equation import driven_in, increasing_times
+from discretize.solvers.past import Lag, Past, PastPath, breaking_points
+from discretize.trajectory import Trajectory
+
+__all__ = ["solve_delayed"]
+
+Block = Callable[[Driven, Tensor, Tensor, bool], tuple[Trajectory, SolverStats]]
+History = Tensor | Path | Trajectory | Callable[[Tensor], Tensor] | None
+MOST_BLOCKS = 100_000
+BY_STEPS = "the past is no polynomial that kernels read"
+
+
+class _Function(DelayedField):
+    """f(t, h, past) as a field whose input is the time."""
+
+    def __init__(self, f: Callable[..., Tensor], width: int, delays: float | Sequence[Delay] | Tensor) -> None:
+        super().__init__(1, width, delays)
+        try:
+            inspect.signature(f).bind(None, None, None)
+        except TypeError:
+            raise TypeError(f"`field` takes {inspect.signature(f)}, and with `delays` is called as f(t, h, past).") from None
+        except ValueError:  # written in C
+            pass
+        self.f = f
+        if isinstance(delays, Tensor) and delays.requires_grad:
+            self.register_buffer("delays", delays.double().reshape(-1))  # with its gradient
+
+    def flow(self, projected: Tensor, h: Tensor, past: tuple[Tensor, ...]) -> Tensor:
+        return self.f(projected, h, past)
+
+
+def solve_delayed(
+    field: DelayedField | Callable[..., Tensor],
+    path: Path | None,
+    h0: Tensor,
+    ts: Tensor,
+    settings: Settings,
+    speed: Path | Callable | None,
+    delays: float | Sequence[Delay] | Tensor | None,
+    history: History,
+    solve: Block,
+) -> Trajectory:
+    """Solve as `integrate` does a field that reads its past; solve: (right-hand side, state, times, whether it is the first) ->
+    the block from the first to the last of these times."""
+    times, direction = increasing_times(ts)
+    _check(times, direction, settings)
+    if not isinstance(h0, Tensor) or h0.dim() != 2:
+        came = tuple(h0.shape) if isinstance(h0, Tensor) else type(h0).__name__
+        raise ValueError(f"`h0` must be (batch, state), got {came}.")
+    if isinstance(field, DelayedField):
+        if delays is not None:
+            raise TypeError("`delays` are those of an equation f(t, h, past); the field has delays of its own.")
+    elif delays is None or not callable(field) or path is not None:
+        raise TypeError(
+            "`delays` are those of an equation f(t, h, past) without a path; of a network, write a ctrnn.DelayedField."
+        )
+    else:
+        field = _Function(field, h0.shape[1], delays)
+    if times.dim() > 1:
+        if bool((times[0] != times[0, 0]).any()):
+            raise ValueError("`ts` begins at other times for other sequences; with delays all begin together.")
+        return _at_own_times(_DelayedSolve(field, path, h0, times[[0, -1]].amax(1), settings, speed, history, solve).run(), times)
+    return _DelayedSolve(field, path, h0, times, settings, speed, history, solve).run()
+
+
+def _check(times: Tensor, direction: int, settings: Settings) -> None:
+    if direction < 0:
+        raise ValueError("`ts` goes back in time; an equation that reads its past runs forwards only.")
+    if times.requires_grad:
+        raise ValueError("There are no gradients to `ts` of an equation that reads its past; detach them.")
+    known = [name for name, method in ADAPTIVE_METHODS.items() if method.order <= INTERPOLATED]
+    if settings.method not in known:
+        raise ValueError(
+            f"`method`={settings.method!r}: an equation that reads its past is solved by {', '.join(known)}; fixed steps "
+            "are those of DiscreteRNN, and dopri8's are longer than the polynomials between them are good for."
+        )
+    if settings.gradient is not None or settings.on_failure != "raise":
+        raise ValueError("An equation that reads its past takes neither `gradient` nor `on_failure`; leave them out.")
+
+
+def _at_own_times(solved: Trajectory, times: Tensor) -> Trajectory:
+    return replace(solved, ts=times, hs=torch.cat([solved.hs[:1], solved(times[1:])]))
+
+
+class _DelayedSolve:
+    """Solves block by block, and keeps what later blocks read."""
+
+    def __init__(
+        self,
+        field: DelayedField,
+        path: Path | None,
+        h0: Tensor,
+        times: Tensor,
+        settings: Settings,
+        speed: Path | Callable | None,
+        history: History,
+        solve: Block,
+    ) -> None:
+        self.field, self.h0, self.times, self.speed = WithPast(field), h0, times, speed
+        self.method, self.solve = str(settings.method), solve
+        self.start, self.end = float(times[0]), float(times[-1])
+        known: Sequence[Any] = field.of_time or field.delays.to(torch.float64).cpu().unbind()
+        self.lags = [Lag(number, delay) for number, delay in enumerate(known)]
+        if not field.of_time and (self.end - self.start) / float(field.delays.detach().min()) > MOST_BLOCKS:
+            shortest = float(field.delays.detach().min())
+            raise ValueError(
+                f"`delays` are as short as {shortest:g}, and a solve goes from one to the next: more than {MOST_BLOCKS:,} "
+                f"times until t = {self.end:g}. Leave so short a delay out, or take DiscreteRNN."
+            )
+        ends = torch.tensor(
+            [self.start, self.end if self.end > self.start else self.start + 1], dtype=torch.float64, device="cpu"
+        )
+        if path is None and isinstance(field, _Function):
+            path = TimePath(ends, len(h0), h0.dtype, h0.device)
+        elif path is None:
+            if field.input_size:
+                raise ValueError(f"`path` is None, and the field has {field.input_size} inputs; give the path they come from.")
+            path = HeldPath.unchecked(h0.new_zeros(1, len(h0), 0), ends)
+        self.path = for_many(as_path(path), len(h0))
+        checks.within("ts", times, *self.path.interval)
+        self.past = Past(self._history(history), self.start)
+        self.counts: SolverStats | None = None
+        self._lay_knots()
+
+    def _history(self, given: History) -> Path:
+        begin, h0 = self._earliest(self.start), self.h0
+        ends = torch.tensor([begin, self.start], dtype=torch.float64, device="cpu")
+        if given is None or (isinstance(given, Tensor) and given.dim() > 0):
+            held = h0 if given is None else given
+            if held.shape[-1] != h0.shape[1] or held.dim() > 2 or held.dtype != h0.dtype:
+                raise ValueError(f"`history` must be a state like h0, {tuple(h0.shape)}, {h0.dtype}, got {tuple(held.shape)}.")
+            return HeldPath.unchecked(held.expand_as(h0)[None], ends)
+        if isinstance(given, Trajectory) or not isinstance(given, Path):
+            if not callable(given):
+                raise TypeError(f"`history` must be a state, a path, or a function of time, got {type(given).__name__}.")
+            given = FunctionPath(given, ends, h0.shape[1])
+        first, last = given.interval
+        margin = 4 * torch.finfo(torch.float64).eps * max(abs(begin), abs(self.start), 1.0)
+        if first > begin + margin or last < self.start - margin:
+            raise ValueError(
+                f"`history` is known on [{first:g}, {last:g}], and the longest delay reads it on [{begin:g}, {self.start:g}]."
+            )
+        states = given.at(0, given.knots[0].detach())
+        if states.shape[-1] != h0.shape[1] or states.dtype != h0.dtype:
+            raise ValueError(f"`history` must give states like h0, {h0.shape[1]} units of {h0.dtype}, got {tuple(states.shape)}.")
+        return for_many(given, len(h0))
+
+    def _earliest(self, t: float) -> float:
+        at = torch.tensor(t, dtype=torch.float64, device="cpu")
+        with torch.no_grad():
+            return float(min(lag.before(at) for lag in self.lags))
+
+    def _lay_knots(self) -> None:
+        inner = [float(t) for t in self.path.knots.detach().tolist() if self.start < t < self.end]
+        of_history = [float(t) for t in self.past.history.knots.detach().tolist()[1:] if t < self.start]
+        levels = ADAPTIVE_METHODS[self.method].order
+        jumps = [*of_history, self.start, *inner]
+        self.jumps = breaking_points(self.lags, jumps, self.start, self.end, levels)
+        every = sorted({self.start, *inner, *self.jumps, self.end if self.end > self.start else self.start + 1})
+        self.knots = torch.tensor(every, dtype=torch.float64, device="cpu")
+        learned = torch.is_grad_enabled() and any(lag.shift(self.start) is not None for lag in self.lags)
+        self.moving = sorted(t for t, lag in self.jumps.items() if lag is not None) if learned else []
+
+    def run(self) -> Trajectory:
+        asked, h, begin = self.times.tolist(), self.h0, self.start
+        states = {begin: h}
+        for _ in range(MOST_BLOCKS):
+            if not begin < self.end or not len(h):
+                break
+            seen = [t for lag in self.lags if (t := lag.seen(begin, begin, self.end)) is not None]
+            end = min([self.end, *seen, *(t for t in self.moving if t > begin)])
+            within = [begin, *(t for t in asked if begin < t < end), end]
+            solved = self._block(h, within, states)
+            states |= dict(zip(within[1:], solved.hs[1:].unbind(0), strict=True))
+            h = self._moved(solved.hs[-1], end)
+            begin = end
+        else:
+            raise ValueError(
+                f"`delays` become so short that a solve until t = {self.end:g} takes more than {MOST_BLOCKS:,} blocks."
+            )
+        hs = torch.stack([states.get(t, self.h0) for t in asked])
+        stats = (self.counts or SolverStats(max(1, len(h)))).stats(self.method)
+        return Trajectory(self.times, hs, stats | {"engine_why": BY_STEPS}, between=self._between)
+
+    def _path(self, begin: float, end: float) -> PastPath:
+        return PastPath(self.path, self.past, self.lags, self.knots, begin, end)
+
+    def _block(self, h: Tensor, within: list[float], states: dict[float, Tensor]) -> Trajectory:
+        begin, end = within[0], within[-1]
+        times = torch.tensor(within, dtype=torch.float64, device="cpu")
+        with without_autocast(self.field.device):
+            driven = driven_in(1, self.field, self._path(begin, end), self.speed, h)
+            try:
+                solved, counts = self.solve(driven, h, times, self.counts is None)
+            except SolverError as error:
+                kept = [t for t in self.times.tolist() if t in states]
+                so_far = Trajectory(
+                    self.times[: len(kept)], torch.stack([states[t] for t in kept]), error.trajectory.stats, "failed"
+                )
+                raise SolverError(error._failure, so_far) from None
+        if self.counts is None:
+            self.counts = counts
+        else:
+            self.counts.add(counts)
+        steps = getattr(solved.between, "continuation", lambda: None)()
+        if not isinstance(steps, Continuation):
+            raise ValueError(
+                f"The steps from t = {begin:g} to {end:g} take more than {MOST_BYTES >> 20} MiB; solve fewer samples."
+            )
+        self.past.blocks.append((begin, end, steps.pieces()))
+        if not solved.hs.requires_grad and sum(p.nodes.nbytes for *_, p in self.past.blocks) > MOST_BYTES:
+            self.past.forget(self._earliest(end))
+        return solved
+
+    def _moved(self, h: Tensor, t: float) -> Tensor:
+        """Give a state where dh/dt jumps the gradient of that time: had it come later, the former would have lasted longer."""
+        lag = self.jumps.get(t)
+        shift = None if lag is None or t not in self.moving else lag.shift(t)
+        if shift is None:
+            return h
+        path, at = self._path(t, t), torch.tensor(t, dtype=torch.float64, device="cpu")
+        number = int((path.knots < t).sum())
+        earlier, later = (self.field.flow(self.field.project(path.at(k, at)), h) for k in (number - 1, number))
+        return h + (earlier - later) * shift.to(h)
+
+    def _between(self, times: Tensor) -> Tensor:
+        """Return the states at times (m,) or (m, batch), by the polynomials of the steps."""
+        batch = len(self.h0)
+        own = times if times.dim() > 1 else times[:, None].expand(-1, batch)
+        if not len(own) or not self.past.blocks or float(own.detach().min()) < self.past.blocks[0][0]:
+            if len(own) and bool((own == self.start).all()):
+                return self.h0.expand(len(own), *self.h0.shape)
+            raise ValueError("The states so long ago were not kept, for they took too much memory; ask for them in `ts`.")
+        pieces = self.past.solved(float(own.detach().min()), float(own.detach().max()))
+        assert pieces is not None
+        samples = torch.arange(batch, device="cpu").expand(len(own), -1)
+        return pieces.at(samples.reshape(-1), own.reshape(-1)).reshape(*own.shape, -1)

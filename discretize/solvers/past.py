@@ -1,0 +1,166 @@
+r"""The past of a delay differential equation, as an input: h(t - d) is the history before the start, and what was solved after.
+
+    a jump at s of x, of the history or of h' at the start      h' jumps at s + d, h'' at s + 2 d, ...
+
+Those are the breaking points: each is a knot, up to as many delays as the method has orders. From knot to knot the solution is
+smooth, and the past of a block no longer than the shortest delay is known before the block is solved.
+
+Source: Bellen and Zennaro 2003, Numerical methods for delay differential equations, ch. 2 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ctrnn.forward import jvp
+from ctrnn.inputs.path import Data, GatheredPath, Path, piece_numbers
+from discretize.solvers.continuation import Pieces
+
+__all__ = ["Lag", "Past", "PastPath", "breaking_points"]
+
+SAME = 1e-13  # of the largest time: knots no further apart are one
+
+
+@dataclass(frozen=True)
+class Lag:
+    """A delay: a number, perhaps with a gradient, or a function of time."""
+
+    number: int
+    delay: Tensor | Callable[[Tensor], Tensor]
+
+    def before(self, t: Tensor) -> Tensor:
+        """Return t - d(t)."""
+        if isinstance(self.delay, Tensor):
+            return t - self.delay
+        delay = self.delay(t)
+        if not isinstance(delay, Tensor) or not bool((delay > 0).all()):
+            raise ValueError(f"Delay {self.number} must be a tensor of positive times like t, got {delay!r} at t = {t}.")
+        return t - delay
+
+    def seen(self, s: float, start: float, end: float) -> float | None:
+        """Return when the time s is d(t) ago, None if not between `start` and `end`."""
+        if isinstance(self.delay, Tensor):
+            t = s + float(self.delay.detach())
+            return t if start < t < end else None
+        from scipy.optimize import brentq  # noqa: PLC0415 - SciPy, which other delays do not need
+
+        start = max(s, start)
+        with torch.no_grad():
+            if not self._number(start) < s < self._number(end):
+                return None
+            return float(brentq(lambda t: self._number(t) - s, start, end, xtol=1e-14, rtol=1e-14))
+
+    def shift(self, t: float) -> Tensor | None:
+        """Return by how much the time that is seen at t moves as the delay does: 0 with its gradient; None without one."""
+        if isinstance(self.delay, Tensor):
+            moved, rate = self.delay, 0.0
+        else:
+            at = torch.tensor(t, dtype=torch.float64, device="cpu")
+            moved, rate = self.delay(at), 0.0
+            if moved.requires_grad:
+                again = self.delay(at.requires_grad_())
+                rate = float(torch.autograd.grad(again, at, allow_unused=True, materialize_grads=True)[0])
+        return (moved - moved.detach()) / (1 - rate) if moved.requires_grad else None
+
+    def _number(self, t: float) -> float:
+        return float(self.before(torch.tensor(t, dtype=torch.float64, device="cpu")))
+
+
+@dataclass
+class Past:
+    """What was: a history that ends at `start`, and the solution since, block by block."""
+
+    history: Path
+    start: float
+    blocks: list[tuple[float, float, Pieces]] = field(default_factory=list)
+
+    def solved(self, begin: float, end: float) -> Pieces | None:
+        """Return the solution on the blocks that share a time with these; None before the start."""
+        found = [pieces for first, last, pieces in self.blocks if last >= begin and first <= end]
+        return Pieces.joined(found) if found else None
+
+    def forget(self, before: float) -> None:
+        """Drop what is older."""
+        self.blocks = [block for block in self.blocks if block[1] >= before]
+
+
+class PastPath(GatheredPath):
+    r"""The input of a `ctrnn.WithPast`: x(t) and the states that delays ago were.
+
+    Args:    path: x; past: what was, as far as the times that are asked for need it; lags: of every delay; knots: where x or the
+             past is not smooth, ends included; begin, end: of the times that are asked for.
+    Shape:   as of every path, input + delays * state features.
+    """
+
+    def __init__(self, path: Path, past: Past, lags: Sequence[Lag], knots: Tensor, begin: float, end: float) -> None:
+        self.path, self.history, self.start, self.lags, self.knots = path, past.history, past.start, lags, knots
+        self.own_times = path.own_times and past.history.own_times
+        middles = (self.knots[:-1] + self.knots[1:]) / 2
+        self._of_path = piece_numbers(path.knots.detach(), middles)
+        with torch.no_grad():
+            before = [lag.before(middles) for lag in lags]
+            # What each piece sees, a little less at either end: there rounding would choose the side.
+            rounding = 8 * torch.finfo(torch.float64).eps * knots.abs().max()
+            seen = [lag.before(knots) for lag in lags]
+            self._inside = [((each[:-1] + rounding).tolist(), (each[1:] - rounding).tolist()) for each in seen]
+            ends = torch.tensor([begin, end], dtype=torch.float64, device="cpu")
+            reach = torch.cat([lag.before(ends) for lag in lags])
+        self._solved = past.solved(float(reach.min()), float(reach.max()))
+        # Of each piece of the history, -1 where it is over.
+        self._of_history = [
+            torch.where(each < past.start, piece_numbers(past.history.knots.detach(), each), -1).tolist() for each in before
+        ]
+
+    def gather(self, k: int | Tensor) -> Data:
+        numbers, samples = torch.as_tensor(k, device="cpu"), torch.arange(self.path.batch, device="cpu")
+        return *self.path.gather(self._of_path[k]), numbers, samples.expand(*numbers.shape, len(samples))
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        *of_path, numbers, samples = data
+        if numbers.dim():
+            each = zip(*(part.unbind(0) for part in data), t.unbind(0), strict=True)
+            return torch.stack([self.evaluate(parts[:-1], parts[-1]) for parts in each])
+        found = [self.path.evaluate(of_path, t)]
+        found += [self._before(lag, int(numbers), samples, t).to(found[0]) for lag in self.lags]
+        rows = max(map(len, found))  # a held x of one sequence has one, whatever the times
+        return torch.cat([each.expand(rows, -1) for each in found], -1)
+
+    def _before(self, lag: Lag, number: int, samples: Tensor, t: Tensor) -> Tensor:
+        time, piece = lag.before(t.cpu()), self._of_history[lag.number][number]
+        samples = samples.expand(len(t)) if t.dim() else samples  # of one sequence alone rows are not chosen
+        if piece < 0:
+            assert self._solved is not None
+            times, (low, high) = time.reshape(-1).expand(len(samples)), (side[number] for side in self._inside[lag.number])
+            return self._solved.at(samples, times, times.detach().clamp(low, max(low, high)))
+        parts = [part if part.dim() == 0 or len(part) == 1 else part[samples] for part in self.history.gather(piece)]
+        found = self.history.evaluate(parts, time)
+        return found.expand(len(samples), -1)
+
+    def differentiate(self, data: Data, t: Tensor) -> Tensor:
+        return jvp(lambda at: self.evaluate(data, at), (t,), (torch.ones_like(t),))[1]
+
+
+def breaking_points(
+    lags: Sequence[Lag], jumps: Sequence[float], start: float, end: float, levels: int
+) -> dict[float, Lag | None]:
+    """Return the knots between start and end, and of those that see what jumps before the start, or there, the delay; jumps: when
+    x, the history, or h at the start, is not smooth."""
+    found: dict[float, Lag | None] = {}
+    seen, near = list(jumps), SAME * max(abs(start), abs(end))
+    taken = {round(end / near), round(start / near)} if near else set()
+    for level in range(levels):
+        later = []
+        for s in seen:
+            for lag in lags:
+                t = lag.seen(s, start, end)
+                if t is None or taken & {round(t / near) + k for k in (-1, 0, 1)}:
+                    continue
+                taken.add(round(t / near))
+                found[t] = lag if level == 0 and s <= start else None
+                later.append(t)
+        seen = later
+    return found

@@ -1,0 +1,332 @@
+"""Delay differential equations: closed forms, characteristic roots, other solvers, central differences, and a line of states."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from cases import each
+from scipy.special import lambertw
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize.solvers import delays as method_of_steps
+
+TIGHT = {"rtol": 1e-11, "atol": 1e-12}
+
+
+def fading(t, h, past):
+    return -past[0]
+
+
+class Net(ctrnn.DelayedField):
+    """Two delays, an input, and weights for the present and for each of them."""
+
+    def __init__(self, delays=(0.7, 0.31), learn=False):
+        super().__init__(2, 3, delays, learn=learn)
+        self.weight_x = torch.nn.Linear(2, 3)
+        self.weights = torch.nn.ParameterList(torch.randn(3, 3) for _ in range(3))
+
+    def project(self, x):
+        return self.weight_x(x)
+
+    def flow(self, projected, h, past):
+        return torch.tanh(projected + sum(h @ weight.T for h, weight in zip((h, *past), self.weights, strict=True))) - h
+
+
+def polynomial(t):
+    """h' = -h(t - 1), h = 1 before 0, interval by interval."""
+    return sum((-1) ** k * (t - (k - 1)) ** k / math.factorial(k) for k in range(int(t) + 2))
+
+
+def test_twenty_intervals_are_the_closed_polynomials():
+    ts, between = torch.linspace(0, 20, 21), torch.linspace(0.05, 19.95, 50)
+    solved = discretize.integrate(fading, None, torch.ones(1, 1), ts, delays=1.0, rtol=1e-11, atol=1e-12)
+    for times, hs in ((ts, solved.hs), (between, solved(between))):
+        assert_close(hs[:, 0, 0], torch.tensor([polynomial(t) for t in times.tolist()]), rtol=0, atol=1e-10)
+    assert solved.stats["engine"] == "steps"
+    assert solved.stats["num_steps"] > 20
+
+
+@each("delay", [1.3, math.pi / 2, 1.8])
+def test_what_is_left_goes_by_the_rightmost_root(delay):
+    """Of z = -exp(-z d); at d = pi/2 it is i, and a rhythm begins."""
+    root = lambertw(-delay, 0) / delay
+    if delay == math.pi / 2:
+        assert abs(root - 1j) < 1e-12
+    ts = torch.cat([torch.zeros(1), torch.arange(16.0, 20.0, 0.5)])
+    solved = discretize.integrate(fading, None, torch.ones(1, 1), ts, delays=delay, rtol=1e-9, atol=1e-11)
+    h = solved.hs[1:, 0, 0].numpy()
+    factor = np.exp(0.5 * root)
+    assert np.allclose(h[2:], 2 * factor.real * h[1:-1] - abs(factor) ** 2 * h[:-2], rtol=0, atol=1e-6 * abs(h).max())
+
+
+def mackey_glass(t, h, past):
+    return 0.2 * past[0] / (1 + past[0] ** 10) - 0.1 * h
+
+
+def by_numpy(f, history, delay, end, steps_a_delay):
+    """Runge-Kutta of order 4 with cubic polynomials between its steps, written for this test."""
+    dt = delay / steps_a_delay
+    hs, slopes = [history(0.0)], []
+
+    def before(t):
+        place = (t - delay) / dt
+        if place <= 0:
+            return history(t - delay)
+        n = min(int(place), len(slopes) - 2)
+        s = place - n
+        return (
+            (1 + 2 * s) * (1 - s) ** 2 * hs[n]
+            + s**2 * (3 - 2 * s) * hs[n + 1]
+            + dt * (s * (1 - s) ** 2 * slopes[n] - s**2 * (1 - s) * slopes[n + 1])
+        )
+
+    for n in range(round(end / dt)):
+        t, h = n * dt, hs[-1]
+        k1 = f(h, before(t))
+        slopes.append(k1)
+        k2 = f(h + dt / 2 * k1, before(t + dt / 2))
+        k3 = f(h + dt / 2 * k2, before(t + dt / 2))
+        k4 = f(h + dt * k3, before(t + dt))
+        hs.append(h + dt / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
+    return hs[-1]
+
+
+@each("method", ["dopri5", *(pytest.param(method, marks=pytest.mark.slow) for method in ("tsit5", "bosh3", "rodas5p"))])
+def test_mackey_and_glass_equation_is_solved_as_another_solver_does(method):
+    tolerance = 1e-6 if method == "bosh3" else 1e-9
+    theirs = by_numpy(lambda h, past: 0.2 * past / (1 + past**10) - 0.1 * h, lambda t: 0.5 + 0.1 * math.sin(t), 17.0, 51.0, 340)
+    solved = discretize.integrate(
+        mackey_glass,
+        None,
+        torch.full((1, 1), 0.5),
+        torch.tensor([0.0, 51.0]),
+        delays=17.0,
+        history=lambda t: (0.5 + 0.1 * torch.sin(t)).reshape(1, 1),
+        method=method,
+        rtol=tolerance,
+        atol=tolerance,
+    )
+    assert abs(float(solved.hs[-1]) - theirs) < 100 * tolerance
+
+
+def test_a_proportional_delay_has_its_known_solution():
+    """h' = (exp(t/2) h(t/2) + h) / 2 is solved by exp."""
+    ts = torch.tensor([0.5, 1.0, 2.5])
+    solved = discretize.integrate(
+        lambda t, h, past: (torch.exp(t / 2) * past[0] + h) / 2,
+        None,
+        torch.full((2, 1), math.exp(0.5)),
+        ts,
+        delays=[lambda t: t / 2],
+        history=lambda t: torch.exp(t).expand(2, 1),
+        **TIGHT,
+    )
+    assert_close(solved.hs[:, 1, 0], torch.exp(ts), rtol=1e-9, atol=0)
+
+
+def test_a_warp_makes_of_a_constant_delay_one_of_time():
+    """Of h'(t) = F(h, h(t - d)) the warped model has the delay t - c^-1(c(t) - d) and the speed c'(t), and the states h(c(t))."""
+    warp = ctrnn.SmoothWarp.random(6.0, 3.0, generator=torch.Generator().manual_seed(3))
+    assert warp(torch.tensor(1.5)) > 0.9
+    torch.manual_seed(1)
+    field, h0, ts = Net((0.9, 0.4)), torch.randn(2, 3), torch.linspace(1.5, 5.5, 4)
+    xs = torch.randn(6, 2, 2)
+    plain, start = ctrnn.LinearPath(xs, torch.linspace(0, 6, 6)), warp(ts[:1])
+    asked = warp(ts)
+    asked[0] = start
+
+    def seen(d):
+        return lambda t: t - warp.inverse((warp(t.reshape(-1)) - d).reshape(-1)).reshape(t.shape)
+
+    warped = Net([seen(0.9), seen(0.4)])
+    warped.load_state_dict({name: value for name, value in field.state_dict().items() if name != "delays"}, strict=False)
+    theirs = discretize.integrate(field, plain, h0, asked, rtol=1e-7, atol=1e-8)
+    path = ctrnn.WarpedPath(plain, warp)
+    mine = discretize.integrate(warped, path, h0, ts, speed=warp.speed, rtol=1e-7, atol=1e-8)
+    assert_close(mine.hs, theirs.hs, rtol=0, atol=1e-5)
+    constant = discretize.integrate(field, path, h0, ts, speed=warp.speed)
+    assert (constant.hs - theirs.hs).abs().max() > 1e-2  # the delay has to be warped too
+
+
+@each("kind", ["a function", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("nothing", "a state"))])
+def test_gradients_are_central_differences(kind):
+    """The delays' as well, where the history does not end in h0, and jumps are seen again later."""
+    torch.manual_seed(0)
+    field, x, h0 = Net((0.7, 0.4), learn=True), torch.randn(2, 2, 2).requires_grad_(), torch.randn(2, 3).requires_grad_()
+    held, speed, ts = torch.randn(2, 3).requires_grad_(), torch.tensor(0.8).requires_grad_(), torch.tensor([0.0, 0.35, 1.6])
+    history = {"nothing": None, "a state": held, "a function": lambda t: held * torch.cos(speed * t) + 0.2 * t}[kind]
+    sources = {"delays": field.delays, "weights": field.weights[1], "x": x, "h0": h0}
+    sources |= {"nothing": {}, "a state": {"held": held}, "a function": {"held": held, "speed": speed}}[kind]
+
+    def loss():
+        solved = discretize.integrate(field, ctrnn.HeldPath(x), h0, ts, history=history, rtol=1e-8, atol=1e-9)
+        return (solved.hs[1:] * torch.linspace(-1, 1, 12).reshape(2, 2, 3)).sum()
+
+    found = torch.autograd.grad(loss(), list(sources.values()))
+    for (name, source), gradient in zip(sources.items(), found, strict=True):
+        flat = source.detach().view(-1)
+        for k in range(2 if name == "delays" else 1):
+            sides, before = [], float(flat[k])
+            for apart in (1e-4, -1e-4):
+                flat[k] = before + apart
+                with torch.no_grad():
+                    sides.append(loss())
+            flat[k] = before
+            assert abs(float(sides[0] - sides[1]) / 2e-4 - float(gradient.reshape(-1)[k])) < 1e-6, name
+
+
+def test_the_delay_of_an_equation_may_have_a_gradient():
+    """Of h' = -h(t - d), h = 1 before 0: on [d, 2 d] it is 1 - t + (t - d)^2 / 2."""
+    delay = torch.tensor([0.8], requires_grad=True)
+    solved = discretize.integrate(fading, None, torch.ones(1, 1), torch.tensor([0.0, 1.6]), delays=delay, **TIGHT)
+    (gradient,) = torch.autograd.grad(solved.hs[-1].sum(), delay)
+    assert_close(gradient, torch.tensor([-0.8]), rtol=0, atol=1e-8)
+
+
+def test_a_solve_goes_on_from_another():
+    torch.manual_seed(0)
+    field, h0 = Net(), torch.randn(2, 3)
+    path = ctrnn.LinearPath(torch.randn(5, 2, 2))
+    whole = discretize.integrate(field, path, h0, torch.tensor([0.0, 2.0, 4.0]), rtol=1e-8, atol=1e-9)
+    begin = discretize.integrate(field, path, h0, torch.tensor([0.0, 2.0]), rtol=1e-8, atol=1e-9)
+    rest = discretize.integrate(field, path, begin.hs[-1], torch.tensor([2.0, 4.0]), history=begin, rtol=1e-8, atol=1e-9)
+    assert_close(rest.hs[-1], whole.hs[-1], rtol=0, atol=1e-6)
+
+
+def test_samples_step_on_their_own_and_ask_at_times_of_their_own():
+    torch.manual_seed(0)
+    field, x, h0 = Net(), torch.randn(4, 3, 2), torch.randn(3, 3) * torch.tensor([[0.1], [1.0], [9.0]])
+    ts = torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.5, 0.2], [3.0, 3.5, 4.0]])
+    solved = discretize.integrate(field, ctrnn.HeldPath(x), h0, ts)
+    assert len(set(solved.stats["steps_of_samples"])) > 1
+    for k in range(3):
+        alone = discretize.integrate(field, ctrnn.HeldPath(x[:, k : k + 1]), h0[k : k + 1], ts[:, k])
+        assert_close(alone.hs[:, 0], solved.hs[:, k], rtol=0, atol=1e-4)
+
+
+def test_the_order_is_five():
+    errors = []
+    for tolerance in (1e-4, 1e-9):
+        solved = discretize.integrate(
+            fading, None, torch.ones(1, 1), torch.tensor([0.0, 9.5]), delays=1.0, rtol=tolerance, atol=tolerance
+        )
+        errors.append(abs(float(solved.hs[-1]) - polynomial(9.5)))
+    assert errors[1] < 1e-8
+    assert errors[0] < 1e-3
+
+
+def test_what_is_long_past_is_dropped_where_no_gradient_is_wanted(monkeypatch):
+    monkeypatch.setattr(method_of_steps, "MOST_BYTES", 2_000)
+    ts = torch.tensor([0.0, 20.0])
+    solved = discretize.integrate(fading, None, torch.ones(1, 1), ts, delays=1.0, **TIGHT)
+    assert_close(solved.hs[-1, 0, 0], torch.tensor(polynomial(20.0)), rtol=0, atol=1e-10)
+    assert solved(torch.tensor([19.5])).isfinite().all()
+    with pytest.raises(ValueError, match="so long ago were not kept"):
+        solved(torch.tensor([0.5]))
+
+
+def test_float32_and_no_samples():
+    solved = discretize.integrate(fading, None, torch.ones(2, 1, dtype=torch.float32), torch.tensor([0.0, 3.0]), delays=1.0)
+    assert solved.hs.dtype == torch.float32
+    assert abs(float(solved.hs[-1, 0]) - polynomial(3.0)) < 1e-4
+    assert discretize.integrate(fading, None, torch.ones(0, 1), torch.tensor([0.0, 3.0]), delays=1.0).hs.shape == (2, 0, 1)
+
+
+REFUSED = {
+    "positive numbers": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.arange(2.0), delays=[0.0]),
+    "runs forwards only": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.tensor([1.0, 0.0]), delays=1.0),
+    "is solved by adaptive_heun": lambda: discretize.integrate(
+        fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, method="dopri8"
+    ),
+    "more than 100,000 times": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1e-6),
+    "reads no past": lambda: discretize.integrate(
+        lambda t, h: h, None, torch.ones(1, 1), torch.arange(2.0), history=torch.ones(1, 1)
+    ),
+    r"called as f\(t, h, past\)": lambda: discretize.integrate(
+        lambda t, h: h, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0
+    ),
+    "a state like h0": lambda: discretize.integrate(
+        fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, history=torch.ones(1, 2)
+    ),
+    "the longest delay reads it": lambda: discretize.integrate(
+        fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, history=ctrnn.LinearPath(torch.ones(2, 1, 1))
+    ),
+    "has delays of its own": lambda: discretize.integrate(
+        Net(), ctrnn.HeldPath(torch.ones(2, 1, 2)), torch.ones(1, 3), torch.arange(2.0), delays=1.0
+    ),
+    "it reads its own past": lambda: discretize.DiscreteRNN(Net()),
+    "give `longest`": lambda: ctrnn.DelayLine(Net(), 0.1, longest=0.5),
+}
+
+
+@each("words", REFUSED)
+def test_what_cannot_be_solved_is_refused_in_words(words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        REFUSED[words]()
+
+
+def test_flow_of_other_arguments_is_refused():
+    class Wrong(ctrnn.DelayedField):
+        def flow(self, projected, h):
+            return h
+
+    with pytest.raises(TypeError, match=r"it must take \(projected, h, past\)"):
+        Wrong(1, 1, [1.0])
+
+
+# A line of states.
+
+
+def test_steps_along_a_line_of_states_converge_to_the_solution():
+    torch.manual_seed(0)
+    field, x, h0 = Net((0.7, 0.33)), torch.randn(4, 2, 2), torch.randn(2, 3)
+    exact = discretize.integrate(field, ctrnn.HeldPath(x), h0, torch.arange(5.0), rtol=1e-8, atol=1e-9).hs
+    off = []
+    for substeps in (20, 40, 80):
+        line = ctrnn.DelayLine(field, 1 / substeps)
+        output, _ = discretize.DiscreteRNN(line, dt=1.0, substeps=substeps)(x, line.state_of(h0))
+        off.append(float((output - exact[1:]).detach().abs().max()))
+    assert 1.8 < off[0] / off[1] < 2.3
+    assert 1.8 < off[1] / off[2] < 2.3
+
+
+def test_a_step_along_the_line_shifts_the_states_and_reads_between_them():
+    line = ctrnn.DelayLine(Net((1.0, 0.25)), 0.5)
+    assert line.states == 3
+    state, x = torch.randn(2, 9), torch.randn(2, 2)
+    following = discretize.Euler()(line, x, state, 0.5)
+    assert_close(following[:, 3:], state[:, :-3])
+    past = state[:, 6:], (state[:, :3] + state[:, 3:6]) / 2
+    assert_close(following[:, :3], state[:, :3] + 0.5 * line.field(x, state[:, :3], past))
+    assert_close(line.state_of(lambda t: t * torch.ones(2, 3))[0], torch.tensor([0.0, -0.5, -1.0]).repeat_interleave(3))
+
+
+@pytest.mark.kernels
+def test_a_line_of_states_has_a_kernel_and_learned_delays_a_gradient():
+    torch.manual_seed(0)
+    line = ctrnn.DelayLine(Net((0.6, 0.33), learn=True), 0.25, longest=1.0)
+    x, found = torch.randn(6, 2, 2), []
+    for fused in ("always", False):
+        rnn = discretize.DiscreteRNN(line, dt=0.25, fused=fused)
+        output, _ = rnn(x)
+        found.append((output, *torch.autograd.grad(output.square().sum(), list(line.parameters()))))
+        assert rnn.stats["engine"] == ("compiled" if fused else "steps"), rnn.stats["engine_why"]
+    for mine, theirs in zip(*found, strict=True):
+        assert_close(mine, theirs)
+    assert found[0][1].abs().min() > 0
+
+
+def test_a_line_solved_exactly_has_spread_delays():
+    """One unit, h' = -u_2 on a line of 3 states 0.5 apart: a matrix, whose exponential solves it."""
+
+    class Fading(ctrnn.DelayedField):
+        def flow(self, projected, h, past):
+            return -past[0]
+
+    line = ctrnn.DelayLine(Fading(0, 1, [1.0]), 0.5)
+    solved = discretize.integrate(line, None, torch.ones(1, 3), torch.tensor([0.0, 4.0]), **TIGHT)
+    matrix = torch.tensor([[0.0, 0.0, -1.0], [2.0, -2.0, 0.0], [0.0, 2.0, -2.0]])
+    assert_close(solved.hs[-1, 0], torch.linalg.matrix_exp(4 * matrix) @ torch.ones(3), rtol=0, atol=1e-9)
