@@ -24,11 +24,11 @@ and are linearly independent, and where one power of h outgrows all that does.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from sympy import Abs, Basic, Eq, Expr, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign, sqrt
+from sympy import Abs, Basic, Eq, Expr, Function, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign, sqrt
 
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, Verdict, timed
@@ -73,8 +73,8 @@ class Closure:
 def closed_under(field: Any, free: Iterable[str] | None = None, seconds: float | None = SECONDS) -> Closure:
     r"""Whether the class of a field (its equations, with all values of its free parameters) contains its warped fields.
 
-    Args:    field: a small ctrnn.VectorField, traced from its own code, or a `SymbolicField`; free: names of the parameters
-             that the class may choose; if not given, those of a VectorField with requires_grad, and all of a
+    Args:    field: a small ctrnn.VectorField or ctrnn.DelayedField, traced from its own code, or a `SymbolicField`; free: names
+             of the parameters that the class may choose; if not given, those of a torch field with requires_grad, and all of a
              `SymbolicField`. All others, buffers too, stay as they are; seconds: after which no answer is given, None for no
              limit.
     Returns: a `Closure`.
@@ -93,8 +93,10 @@ def closed_under(field: Any, free: Iterable[str] | None = None, seconds: float |
 
 def _closed_under(field: Any, free: Iterable[str] | None) -> Closure:
     if not isinstance(field, SymbolicField):
-        from derivations.tracing.symbolic import symbolic_field  # noqa: PLC0415 - twins are decided without torch
+        from derivations.tracing.symbolic import symbolic_field, with_past  # noqa: PLC0415 - twins are decided without torch
 
+        if (late := with_past(field)) is not None:
+            return _closed_with_delays(late, free)
         traced = symbolic_field(field)
         if free is None:
             free = [name for name, parameter in field.named_parameters() if parameter.requires_grad]
@@ -115,6 +117,38 @@ def _closed_under(field: Any, free: Iterable[str] | None) -> Closure:
         f"other functions, with a free parameter of its own: a constant, or a sigmoid, exp or softplus of the data, with "
         f"free weights for all of them and a free bias."
     )
+
+
+def _closed_with_delays(late: Any, free: Iterable[str] | None) -> Closure:
+    """Of a field whose past is an input like any other, read at t - d; on the clock it is read at t - c^-1(c(t) - d)."""
+    field, names = late.field, [free] if isinstance(free, str) else free
+    chosen = [name for name, p in field.named_parameters() if p.requires_grad] if names is None else list(names)
+    found = _closed_under(late, [f"field.{name}" for name in chosen if name != "delays"])
+    read = (*found.witness, *found.rates.values())
+    renamed = {each: Symbol(each.name.removeprefix("field."), **each.assumptions0) for e in read for each in e.free_symbols}
+    rates = {rate: stands_for.xreplace(renamed) for rate, stands_for in found.rates.items()}
+    witness = [Eq(e.lhs.xreplace(renamed), e.rhs.xreplace(renamed), evaluate=False) for e in found.witness]
+    found = replace(found, witness=tuple(witness), rates=rates)
+    if found.group == NONE:
+        return found
+    c, inverse, t = Function("c"), Function("c^-1"), Symbol("t", real=True)
+    delays = [Symbol(f"d_{k + 1}", positive=True) for k in range(field.count)]
+    if field.of_time:
+        moved = [Eq(Function(f"{d}'")(t), t - inverse(c(t) - Function(str(d))(c(t))), evaluate=False) for d in delays]
+        said = f"{found.assumption}; the delays may be any functions of time"
+        return replace(found, assumption=said, witness=(*found.witness, *moved))
+    kept = (
+        "a delay stays one number where c(t) - c(t - d') = d at all t: for every d on affine clocks alone, for one d also where "
+    )
+    if "delays" not in chosen:
+        stay = tuple(Eq(c(t) - c(t - d), d, evaluate=False) for d in delays)
+        said = f"{kept}c(t) - t has it as a period; the delays are not free, so that no c' but 1 is absorbed at constant speed"
+        return replace(found, group=NONE, assumption=said, witness=stay, unit=delays[0])
+    group = found.group.replace(EVERY_WARP, RESCALING).replace("warps", RESCALING)
+    scaled = tuple(Eq(Symbol(f"{d}'", positive=True), d / speed, evaluate=False) for d in delays)
+    _, *rest = found.assumption.split("; ")
+    said = "; ".join(["c' is a constant", *rest, f"{kept}c has a periodic part with the period d'"])
+    return replace(found, group=group, assumption=said, witness=(*found.witness, *scaled), unit=delays[0])
 
 
 def _readings(field: SymbolicField, free: Iterable[str] | None) -> tuple[FieldReading, FieldReading]:

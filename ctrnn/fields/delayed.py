@@ -86,9 +86,14 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
 
     def initial_state(self, batch: int) -> Tensor:
         """Return the zero state (batch, state), of the parameters' dtype and device."""
-        like = next((p for name, p in self.named_parameters() if name != "delays"), None)
-        batch = checks.positive_size("batch", batch)
-        return torch.zeros(batch, self.state_size) if like is None else like.new_zeros(batch, self.state_size)
+        device = next((p.device for name, p in self.named_parameters() if name != "delays"), None)
+        return torch.zeros(checks.positive_size("batch", batch), self.state_size, dtype=self.dtype, device=device)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype of its parameters but the delays, which are times; None without any."""
+        others = (p.dtype for name, p in self.named_parameters() if name != "delays")
+        return next((dtype for dtype in others if dtype.is_floating_point), None)
 
     def extra_repr(self) -> str:
         delays = f"{len(self.of_time)} functions of time" if self.of_time else f"{[round(d, 6) for d in self.delays.tolist()]}"
@@ -107,8 +112,7 @@ class WithPast(VectorField):
 
     @property
     def dtype(self) -> torch.dtype | None:
-        # Not that of the delays, which are times.
-        return next((p.dtype for name, p in self.named_parameters() if name != "field.delays" and p.is_floating_point()), None)
+        return self.field.dtype
 
     def project(self, x: Tensor) -> Tensor:
         known = self.field.count * self.state_size
@@ -146,6 +150,10 @@ class DelayLine(VectorField):
         super().__init__(field.input_size, field.hidden_size, states * field.state_size)
         self.field, self.spacing, self.states = field, spacing, states
         self.check_delays()
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        return self.field.dtype
 
     def check_delays(self) -> None:
         """Refuse delays that are longer than what is kept."""

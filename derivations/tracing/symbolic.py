@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from sympy import Basic, Expr, ImmutableDenseMatrix, Symbol, simplify
 from sympy.core.function import AppliedUndef
 from torch import Tensor, nn
 
+from ctrnn.fields.delayed import DelayedField, WithPast
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.noise import noise_channels
 from derivations.prover import symbols
@@ -37,6 +39,7 @@ __all__ = [
     "symbolic",
     "symbolic_field",
     "system_of",
+    "with_past",
 ]
 
 
@@ -85,6 +88,11 @@ def as_written() -> AbstractContextManager[Any]:
 def out_of_time(seconds: float | None, at: Sequence[str]) -> str:
     """Say that time is up, after how much, and what was done last."""
     return ", ".join(["out of time", *([] if seconds is None else [f"after {seconds:g} s"]), *at[-1:]])
+
+
+def with_past(field: object) -> WithPast | None:
+    """Return a copy of a field with delays that reads the past as an input, in float64, as its delays are; None of others."""
+    return WithPast(deepcopy(field).double()) if isinstance(field, DelayedField) else None
 
 
 def symbolic_field(field: VectorField) -> SymbolicField:

@@ -111,7 +111,7 @@ class Pieces:
         place = (torch.searchsorted(begins, inside[:, None].contiguous())[:, 0] - 1).clamp(min=0)
         begin, length = self.begin[place, samples], self.length[place, samples]
         share = ((times - begin) / length).to(self.nodes.dtype)
-        weights = torch.stack(quintic(share), -1).to(self.nodes.device)
+        weights = quintic(share).to(self.nodes.device)
         nodes = self.nodes[place.to(self.nodes.device), samples.to(self.nodes.device)]
         return (weights[..., None] * nodes).sum(1)
 
@@ -166,12 +166,11 @@ class Continuation:
             return self._each(self._moved, steps, samples, passed)[0].reshape(len(times), batch, -1)
         whole = self.ends[distinct] - self.begins[distinct]
         nodes = self._each(self._nodes, distinct, self.steps.sample[distinct], whole)
-        share = torch.from_numpy(passed / np.where(whole > 0, whole, 1.0)[place])[:, None].to(nodes[0])
-        weights = zip(nodes, quintic(share), strict=True)
+        share = torch.from_numpy(passed / np.where(whole > 0, whole, 1.0)[place]).to(nodes[0])
+        weights = zip(nodes, quintic(share).unbind(1), strict=True)
         rows = torch.from_numpy(place).to(share.device)
-        return sum((node.index_select(0, rows) * weight for node, weight in weights), torch.zeros_like(share)).reshape(
-            len(times), batch, -1
-        )
+        found: Tensor = sum((node.index_select(0, rows) * weight[:, None] for node, weight in weights), share.new_zeros(1))
+        return found.reshape(len(times), batch, -1)
 
     def pieces(self) -> Pieces:
         """Return all steps as polynomials, which can be read wherever the solution is an input again."""
@@ -236,11 +235,21 @@ class Continuation:
         return mine[np.searchsorted(self.begins[mine], times, side="right").clip(1) - 1]
 
 
-def quintic(s: Tensor) -> tuple[Tensor, ...]:
-    """Return the weights of values and slopes at 0, 1/2 and 1 in the polynomial of degree 5 that has them, at s."""
-    rest, middle = 1 - s, (1 - 2 * s) ** 2
-    begin, between, end = rest**2 * middle, 16 * (s * rest) ** 2, s**2 * middle
-    return begin * (1 + 6 * s), begin * s, between, between * (s - 0.5), end * (7 - 6 * s), -end * rest
+# The powers of s by the values and slopes, at 0, 1/2 and 1, of the polynomial of degree 5 that has them.
+QUINTIC = (
+    (1, 0, 0, 0, 0, 0),
+    (0, 1, 0, 0, 0, 0),
+    (-23, -6, 16, -8, 7, -1),
+    (66, 13, -32, 32, -34, 5),
+    (-68, -12, 16, -40, 52, -8),
+    (24, 4, 0, 16, -24, 4),
+)
+
+
+def quintic(s: Tensor) -> Tensor:
+    """Return the weights of values and slopes at 0, 1/2 and 1, in turn, in the polynomial of degree 5 at s: (n,) -> (n, 6)."""
+    powers = s[:, None] ** torch.arange(6, dtype=s.dtype, device=s.device)
+    return powers @ torch.tensor(QUINTIC, dtype=s.dtype, device=s.device)
 
 
 class StatesBetween:

@@ -363,3 +363,42 @@ def test_the_checker_finds_what_a_class_absorbs_from_its_certificate(name):
         forged = [{**step, "lhs": step["rhs"]} if step["rule"] == "equal" else step for step in steps]
         with pytest.raises(NotShown):
             concludes(from_data(as_data(Closes(field, group).says())), forged)
+
+
+class Late(ctrnn.DelayedField):
+    """A unit that reads itself a delay ago, at a rate that is a gate of all that it reads, or a constant."""
+
+    def __init__(self, delays, learn=False, gate=True):
+        super().__init__(1, 1, delays, learn=learn)
+        self.candidate, self.gate = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1) if gate else None
+        self.alpha = torch.nn.Parameter(torch.tensor(0.3))
+
+    def flow(self, projected, h, past):
+        read = torch.cat([projected, h, past[0]], -1)
+        rate = torch.exp(self.alpha if self.gate is None else self.gate(read))
+        return rate * (torch.tanh(self.candidate(read)) - h)
+
+
+LATE = {
+    "learned, gated": (lambda: Late([1.0], True), "rescaling", ["d_1' = d_1/c'", "g_1' = c'*g_1"]),
+    "learned, constant rate": (lambda: Late([1.0], True, False), "rescaling", ["alpha' = alpha + log(c')", "d_1' = d_1/c'"]),
+    "not learned": (lambda: Late([1.0]), "none", ["c(t) - c(-d_1 + t) = d_1"]),
+    "of time": (lambda: Late([torch.ones_like]), "every warp", ["d_1'(t) = t - c^-1(c(t) - d_1(c(t)))", "g_1' = c'*g_1"]),
+    "no rate": (lambda: Plain([1.0], True), "none", ["-1 = -c'"]),
+}
+
+
+class Plain(Late):
+    def flow(self, projected, h, past):
+        return torch.tanh(self.candidate(torch.cat([projected, h, past[0]], -1))) - h
+
+
+@each("kind", LATE)
+def test_a_delay_that_is_a_number_leaves_rescaling_and_one_of_time_every_warp(kind):
+    make, group, witness = LATE[kind]
+    found = derivations.closed_under(make())
+    assert found.group == group
+    assert sorted(f"{e.lhs} = {e.rhs}" for e in found.witness) == witness
+    assert ("periodic part" in found.assumption) == kind.startswith("learned")
+    assert ("are not free" in found.assumption) == (kind == "not learned")
+    assert not any("field." in letter.name for rate in found.rates.values() for letter in rate.free_symbols)
