@@ -103,18 +103,21 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
 class WithPast(VectorField):
     r"""The field whose input is x and the states of the past: cat([x, h(t - d_1), ..., h(t - d_k)], -1).
 
-    Args:    field: shared, not copied.
+    Args:    field: shared, not copied; projected: the width of `field.project(x)`, where that is given in the place of x.
     """
 
-    def __init__(self, field: DelayedField) -> None:
-        super().__init__(field.input_size + field.count * field.state_size, field.hidden_size, field.state_size)
-        self.field = field
+    def __init__(self, field: DelayedField, projected: int | None = None) -> None:
+        width = field.input_size if projected is None else projected
+        super().__init__(width + field.count * field.state_size, field.hidden_size, field.state_size)
+        self.field, self.projected = field, projected
 
     @property
     def dtype(self) -> torch.dtype | None:
         return self.field.dtype
 
     def project(self, x: Tensor) -> Tensor:
+        if self.projected is not None:
+            return x
         known = self.field.count * self.state_size
         return torch.cat([self.field.project(x[..., : self.field.input_size]), x[..., -known:]], -1)
 

@@ -6,6 +6,7 @@ x and the past. Each block is solved as any equation is; its steps are kept as p
 
 from __future__ import annotations
 
+import bisect
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,7 +17,9 @@ from torch import Tensor
 
 from ctrnn import Driven, FunctionPath, HeldPath, Path, TimePath, checks
 from ctrnn.autocast import without_autocast
+from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import Delay, DelayedField, WithPast
+from ctrnn.fields.dropout import masked
 from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.splines import as_path
 from discretize.errors import SolverError
@@ -25,7 +28,7 @@ from discretize.solvers.adaptive import ADAPTIVE_METHODS
 from discretize.solvers.continuation import INTERPOLATED, MOST_BYTES, Continuation
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import driven_in, increasing_times
-from discretize.solvers.past import Lag, Past, PastPath, breaking_points
+from discretize.solvers.past import SAME, Lag, Past, PastPath, breaking_points
 from discretize.trajectory import Trajectory
 
 __all__ = ["solve_delayed"]
@@ -33,6 +36,7 @@ __all__ = ["solve_delayed"]
 Block = Callable[[Driven, Tensor, Tensor, bool], tuple[Trajectory, SolverStats]]
 History = Tensor | Path | Trajectory | Callable[[Tensor], Tensor] | None
 MOST_BLOCKS = 100_000
+SMALL = 1e-6  # a jump of dh/dt that counts
 BY_STEPS = "the past is no polynomial that kernels read"
 
 
@@ -122,7 +126,7 @@ class _DelayedSolve:
         history: History,
         solve: Block,
     ) -> None:
-        self.field, self.h0, self.times, self.speed = WithPast(field), h0, times, speed
+        self.h0, self.times, self.speed = h0, times, speed
         self.method, self.solve = str(settings.method), solve
         self.start, self.end = float(times[0]), float(times[-1])
         known: Sequence[Any] = field.of_time or field.delays.to(torch.float64).cpu().unbind()
@@ -142,11 +146,24 @@ class _DelayedSolve:
             if field.input_size:
                 raise ValueError(f"`path` is None, and the field has {field.input_size} inputs; give the path they come from.")
             path = HeldPath.unchecked(h0.new_zeros(1, len(h0), 0), ends)
-        self.path = for_many(as_path(path), len(h0))
+        self._read(field, as_path(path))
         checks.within("ts", times, *self.path.interval)
         self.past = Past(self._history(history), self.start)
         self.counts: SolverStats | None = None
         self._lay_knots()
+
+    def _read(self, field: DelayedField, path: Path) -> None:
+        """Project the input, by masks and computed weights of the whole solve, not of a block."""
+        if path.knots.dim() > 1:
+            raise ValueError("Every sequence of `path` has times of its own; with delays solve them one by one.")
+        width = path(path.knots[:1].detach()).shape[-1]
+        if width != field.input_size:
+            raise ValueError(f"`path` has {width} features, the field reads {field.input_size}.")
+        every = masked(with_computed_weights(WithPast(field)), (len(self.h0),))
+        assert isinstance(every, WithPast)
+        self.path = for_many(path, len(self.h0)).map(every.field.project)
+        columns = self.path(self.path.knots[:1].detach()).shape[-1]
+        self.field = WithPast(every.field, columns)
 
     def _history(self, given: History) -> Path:
         begin, h0 = self._earliest(self.start), self.h0
@@ -180,12 +197,12 @@ class _DelayedSolve:
         inner = [float(t) for t in self.path.knots.detach().tolist() if self.start < t < self.end]
         of_history = [float(t) for t in self.past.history.knots.detach().tolist()[1:] if t < self.start]
         levels = ADAPTIVE_METHODS[self.method].order
-        jumps = [*of_history, self.start, *inner]
-        self.jumps = breaking_points(self.lags, jumps, self.start, self.end, levels)
+        self.jumps = breaking_points(self.lags, [*of_history, self.start], inner, self.start, self.end, levels)
         every = sorted({self.start, *inner, *self.jumps, self.end if self.end > self.start else self.start + 1})
         self.knots = torch.tensor(every, dtype=torch.float64, device="cpu")
+        self.marks, self.near = sorted({*every, *self.times.tolist()}), SAME * max(abs(self.start), abs(self.end))
         learned = torch.is_grad_enabled() and any(lag.shift(self.start) is not None for lag in self.lags)
-        self.moving = sorted(t for t, lag in self.jumps.items() if lag is not None) if learned else []
+        self.moving = sorted(t for t, seeing in self.jumps.items() if seeing) if learned else []
 
     def run(self) -> Trajectory:
         asked, h, begin = self.times.tolist(), self.h0, self.start
@@ -194,7 +211,7 @@ class _DelayedSolve:
             if not begin < self.end or not len(h):
                 break
             seen = [t for lag in self.lags if (t := lag.seen(begin, begin, self.end)) is not None]
-            end = min([self.end, *seen, *(t for t in self.moving if t > begin)])
+            end = self._mark(min([self.end, *seen, *(t for t in self.moving if t > begin)]))
             within = [begin, *(t for t in asked if begin < t < end), end]
             solved = self._block(h, within, states)
             states |= dict(zip(within[1:], solved.hs[1:].unbind(0), strict=True))
@@ -207,6 +224,12 @@ class _DelayedSolve:
         hs = torch.stack([states.get(t, self.h0) for t in asked])
         stats = (self.counts or SolverStats(max(1, len(h)))).stats(self.method)
         return Trajectory(self.times, hs, stats | {"engine_why": BY_STEPS}, between=self._between)
+
+    def _mark(self, t: float) -> float:
+        """Return the knot, or the requested time, that a time is but for rounding, or else that itself."""
+        place = bisect.bisect(self.marks, t)
+        near = [mark for mark in self.marks[max(0, place - 1) : place + 1] if abs(mark - t) <= self.near]
+        return near[0] if near else t
 
     def _path(self, begin: float, end: float) -> PastPath:
         return PastPath(self.path, self.past, self.lags, self.knots, begin, end)
@@ -240,14 +263,20 @@ class _DelayedSolve:
 
     def _moved(self, h: Tensor, t: float) -> Tensor:
         """Give a state where dh/dt jumps the gradient of that time: had it come later, the former would have lasted longer."""
-        lag = self.jumps.get(t)
-        shift = None if lag is None or t not in self.moving else lag.shift(t)
-        if shift is None:
+        seeing = self.jumps[t] if t in self.moving else []
+        shifts = [shift for lag in seeing if (shift := lag.shift(t)) is not None]
+        if not shifts:
             return h
         path, at = self._path(t, t), torch.tensor(t, dtype=torch.float64, device="cpu")
         number = int((path.knots < t).sum())
         earlier, later = (self.field.flow(self.field.project(path.at(k, at)), h) for k in (number - 1, number))
-        return h + (earlier - later) * shift.to(h)
+        jump = earlier - later
+        if len(seeing) > 1 and float(jump.detach().abs().max()) > SMALL * (1 + float(later.detach().abs().max())):
+            raise ValueError(
+                f"Delays {[lag.number for lag in seeing]} see one jump, at t = {t:g}, and are learned: gradients to them "
+                "have no one value there. Move one of them a little, or give a `history` that ends in h0."
+            )
+        return h + jump * shifts[0].to(h)
 
     def _between(self, times: Tensor) -> Tensor:
         """Return the states at times (m,) or (m, batch), by the polynomials of the steps."""

@@ -20,7 +20,7 @@ from ctrnn.forward import jvp
 from ctrnn.inputs.path import Data, GatheredPath, Path, piece_numbers
 from discretize.solvers.continuation import Pieces
 
-__all__ = ["Lag", "Past", "PastPath", "breaking_points"]
+__all__ = ["SAME", "Lag", "Past", "PastPath", "breaking_points"]
 
 SAME = 1e-13  # of the largest time: knots no further apart are one
 
@@ -145,22 +145,30 @@ class PastPath(GatheredPath):
 
 
 def breaking_points(
-    lags: Sequence[Lag], jumps: Sequence[float], start: float, end: float, levels: int
-) -> dict[float, Lag | None]:
-    """Return the knots between start and end, and of those that see what jumps before the start, or there, the delay; jumps: when
-    x, the history, or h at the start, is not smooth."""
-    found: dict[float, Lag | None] = {}
-    seen, near = list(jumps), SAME * max(abs(start), abs(end))
-    taken = {round(end / near), round(start / near)} if near else set()
+    lags: Sequence[Lag], jumps: Sequence[float], inner: Sequence[float], start: float, end: float, levels: int
+) -> dict[float, list[Lag]]:
+    """Return the knots between start and end, and of those that see a jump of the past, the delays that do.
+
+    jumps: when the history, or h at the start, is not smooth; inner: knots of x, which are found anew where they are such knots.
+    """
+    near = SAME * max(abs(start), abs(end), end - start)
+    known, found = {round(t / near): t for t in (start, *inner, end)}, dict[float, list[Lag]]()
+    seen = [*jumps, *inner]
     for level in range(levels):
         later = []
         for s in seen:
             for lag in lags:
-                t = lag.seen(s, start, end)
-                if t is None or taken & {round(t / near) + k for k in (-1, 0, 1)}:
+                if (t := lag.seen(s, start, end)) is None:
                     continue
-                taken.add(round(t / near))
-                found[t] = lag if level == 0 and s <= start else None
-                later.append(t)
+                place = round(t / near)
+                same = next((known[place + k] for k in (0, -1, 1) if place + k in known), t)
+                if same in (start, end):
+                    continue
+                if same not in found:
+                    found[same] = []
+                    later.append(same)
+                known.setdefault(place, same)
+                if level == 0 and s <= start:
+                    found[same].append(lag)
         seen = later
     return found

@@ -3,6 +3,7 @@
 torch        torch.nn.RNN, GRU, LSTM                         loop       a loop in Python over torch.nn.GRUCell
 torchdiffeq  as users write it, and with its best flags      torchode   a batch whose samples step on their own
 diffrax      compiled by JAX                                 torchsde   of fields with noise
+torchdde     of fields with delays
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ NEEDS: dict[str, tuple[tuple[str, ...], str]] = {
     "torchode": (("torchode", "torchtyping"), "pip install --no-deps torchode torchtyping"),
     "diffrax": (("diffrax", "jax"), "pip install diffrax jax"),
     "torchsde": (("torchsde",), "pip install torchsde"),
+    "torchdde": (("torchdde", "jaxtyping"), "pip install torchdde"),
 }
 PEERS = tuple(NEEDS)
 

@@ -20,10 +20,10 @@ from experiments.bench.parts.first_use import first_rows
 from experiments.bench.parts.growth import cell_growth, solve_growth
 from experiments.bench.parts.memory import memory_rows
 from experiments.bench.parts.noise import noise_rows
-from experiments.bench.parts.problems import Problem, Starts
+from experiments.bench.parts.problems import Delayed, Problem, Starts
 from experiments.bench.parts.solves import solve_rows, stiff_rows
 from experiments.bench.parts.tutorial import tutorial_rows
-from experiments.bench.peers.registry import named, noisy_peers, solver_candidates
+from experiments.bench.peers.registry import delay_candidates, named, noisy_peers, solver_candidates
 from experiments.bench.rows import Row
 from experiments.bench.scales import SCALES, Scale
 from experiments.bench.session import Session
@@ -120,6 +120,9 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
 
     lorenz, found = Starts.lorenz(scale.starts, session.device), solver_candidates(session, ("tsit5",), "starts")
     yield from solve_rows(session, lorenz, found, Starts.target, "starts")
+
+    late = Delayed.network(*scale.delayed, device=session.device)
+    yield from solve_rows(session, late, delay_candidates(session), Delayed.target, "delays")
 
     for sweep in scale.cell_sweeps:
         yield from cell_growth(quick, sweep, scale.cell_base)

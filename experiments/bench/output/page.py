@@ -213,6 +213,7 @@ PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
     "noise": ("Noise", partial(_beside_the_first, "candidate")),
     "solves": ("Exact solves", _solves),
     "starts": ("One equation from many starts", _solves),
+    "delays": ("A network with a delay", _solves),
     "growth": ("How cost grows", _growth),
     "stiff": ("One stiff sample", _stiff),
     "memory": ("Peak memory", _memory),

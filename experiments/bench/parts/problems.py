@@ -2,6 +2,7 @@ r"""Equations that are solved: fields on held inputs, one stiff sample among qui
 
     gated    the gated field on noise, float64
     stiff    dh/dt = e^z (tanh(Wx x + Wh h + b) - h),  z the last input: 0 for quiet samples, log 400 for the stiff one
+    delayed  dh/dt = tanh(W h(t - 1)) - h, float32, from a state that was held before
     Lorenz   dx/dt = 10 (y - x),   dy/dt = x (28 - z) - y,   dz/dt = x y - 8/3 z,   from t = 0 to 1, without input
 
 Where all samples share their steps, all of them take those of the stiff one. An evaluation of Lorenz's equation is a few
@@ -11,6 +12,7 @@ additions, so that what is compared there is the solver itself.
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,7 +23,7 @@ import ctrnn
 import discretize
 from experiments.bench.parts.cells import FIELDS, CellSizes, samples
 
-__all__ = ["VARIANTS", "Lorenz", "Problem", "Starts", "StiffSizes", "batches", "edges", "stiff_problem"]
+__all__ = ["VARIANTS", "Delayed", "Late", "Lorenz", "Problem", "Starts", "StiffSizes", "batches", "edges", "stiff_problem"]
 
 VARIANTS = {"without": slice(1, None), "with": slice(0, None), "alone": slice(0, 1)}  # samples of the batch
 
@@ -31,7 +33,7 @@ class Problem:
     """A field, its held input and an initial state; and the states after each sample, solved far more tightly."""
 
     name: str
-    field: ctrnn.VectorField
+    field: Any  # a VectorField, or one with delays
     xs: Tensor
     h0: Tensor
     exact: Tensor
@@ -118,6 +120,44 @@ class Starts(Problem):
     @property
     def variables(self) -> list[Tensor]:
         return [self.h0]
+
+
+class Late(ctrnn.DelayedField):
+    """A network that hears itself a unit of time ago."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__(0, hidden, [1.0])
+        draw = torch.Generator().manual_seed(0)
+        self.weight = torch.nn.Parameter(1.5 * torch.randn(hidden, hidden, generator=draw, dtype=torch.float32) / hidden**0.5)
+
+    def flow(self, projected: Tensor, h: Tensor, past: tuple[Tensor, ...]) -> Tensor:
+        return torch.tanh(past[0] @ self.weight.T) - h
+
+
+@dataclass(frozen=True)
+class Delayed(Starts):
+    """The states at the start and at the end of a network with a delay."""
+
+    target: ClassVar[float] = 1e-4
+    end: float = 1.0
+
+    @classmethod
+    def network(cls, time: int, batch: int, hidden: int, device: str = "cpu") -> Delayed:
+        draw = torch.Generator().manual_seed(1)
+        h0, field = torch.randn(batch, hidden, generator=draw, dtype=torch.float32).to(device), Late(hidden).to(device)
+        ends = torch.tensor([0.0, time], dtype=torch.float64, device=device)
+        with torch.no_grad():
+            exact = discretize.integrate(deepcopy(field).double(), None, h0.double(), ends, rtol=1e-9, atol=1e-10)
+        name = f"a delay of 1, T {time}, B {batch}, H {hidden}"
+        return cls(name, field, h0.new_empty(0), h0, exact.hs, end=float(time))
+
+    @property
+    def times(self) -> Tensor:
+        return torch.tensor([0.0, self.end], dtype=torch.float64, device=self.h0.device)
+
+    @property
+    def variables(self) -> list[Tensor]:
+        return list(self.field.parameters())
 
 
 def stiff_problem(ratio: float, time: int, batch: int, hidden: int, device: str = "cpu") -> Problem:

@@ -9,7 +9,7 @@ from experiments.bench.parts.noise import NoisyCandidate, Weights, torch_loop
 from experiments.bench.parts.solves import SolveCandidate, ours
 from experiments.bench.session import Session
 
-__all__ = ["OURS", "named", "noisy_peers", "of_peer", "solver_candidates"]
+__all__ = ["OURS", "delay_candidates", "named", "noisy_peers", "of_peer", "solver_candidates"]
 
 OURS = "ours"
 SOLVERS = ("torchdiffeq", "torchode", "diffrax")  # the peers that solve
@@ -42,6 +42,19 @@ def of_peer(peer: str, kind: str = "held") -> list[SolveCandidate]:
 
     made = {"held": diffrax.diffrax_candidates, "stiff": diffrax.stiff_candidates, "starts": diffrax.start_candidates}
     return made[kind]()
+
+
+def delay_candidates(session: Session) -> list[SolveCandidate]:
+    """Ours, step by step, and a peer's, for a network with a delay."""
+    found = [ours(method, False) for method in ("dopri5", "tsit5")]
+    if "torchdde" in session.peers:
+        if why := absent("torchdde"):
+            session.skip("torchdde", why)
+        else:
+            from experiments.bench.peers import torchdde  # noqa: PLC0415
+
+            found += torchdde.delay_candidates()
+    return found
 
 
 def noisy_peers(session: Session, weights: Weights) -> list[NoisyCandidate]:

@@ -186,6 +186,49 @@ def test_the_delay_of_an_equation_may_have_a_gradient():
     assert_close(gradient, torch.tensor([-0.8]), rtol=0, atol=1e-8)
 
 
+def test_two_learned_delays_that_see_one_jump_are_refused_and_not_where_nothing_jumps():
+    torch.manual_seed(0)
+    field, h0, path = Net((0.5, 0.5), learn=True), torch.randn(1, 3), ctrnn.HeldPath(torch.zeros(2, 1, 2))
+    with pytest.raises(ValueError, match="Move one of them a little"):
+        discretize.integrate(field, path, h0, torch.tensor([0.0, 1.2]), history=h0 + 1)
+    solved = discretize.integrate(field, path, h0, torch.tensor([0.0, 1.2]))
+    first, second = torch.autograd.grad(solved.hs[-1].sum(), field.delays)[0]
+    assert first.abs() > 0
+    assert second.abs() > 0
+
+
+def test_knots_of_the_input_that_are_breaking_points_too_are_one():
+    """With a delay of 0.1 they are 0.30000000000000004 and 0.3."""
+    torch.manual_seed(0)
+    field, x = Net((0.1,) * 1 + (0.25,)), torch.randn(5, 1, 2)
+    path = ctrnn.HeldPath(x, torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4, 0.5], dtype=torch.float64))
+    solved = discretize.integrate(field, path, torch.zeros(1, 3), torch.tensor([0.0, 0.5]), rtol=1e-7, atol=1e-7)
+    assert solved.stats["smallest_step"] > 1e-4
+
+
+def test_one_mask_of_dropout_holds_for_all_blocks():
+    class Dropping(ctrnn.DelayedField):
+        def __init__(self):
+            super().__init__(1, 2, [0.5])
+            self.part = ctrnn.Dropout(ctrnn.TanhCandidate(1, 2), 0.5)
+
+        def project(self, x):
+            return self.part.project(x)
+
+        def flow(self, projected, h, past):
+            return self.part.flow(projected, past[0]) - h
+
+    torch.manual_seed(0)
+    field = Dropping()
+    path, h0, ts = (
+        ctrnn.HeldPath(torch.ones(1, 4, 1), torch.tensor([0.0, 40.0])),
+        torch.ones(4, 2),
+        torch.tensor([0.0, 20.0, 40.0]),
+    )
+    _, middle, end = discretize.integrate(field, path, h0, ts).hs
+    assert_close(middle, end, rtol=0, atol=1e-3)  # at rest, as it stays under one mask
+
+
 def test_a_solve_goes_on_from_another():
     torch.manual_seed(0)
     field, h0 = Net(), torch.randn(2, 3)
