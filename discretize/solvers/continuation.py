@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ctrnn import VectorField
 from discretize.solvers.detached import ParameterSnapshot
+from discretize.solvers.engine import SolverStats
 from discretize.solvers.segments import Chain
 from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.trajectory import Trajectory
@@ -122,12 +123,12 @@ class Continuation:
     Where several times are in a step of an explicit method of order 5 or less, two such steps serve them all, to its middle and
     its end: between is the polynomial of degree 5 that has the states and slopes at the three.
 
-    Args:    method, chain: of the solve; steps: all that were taken.
+    Args:    method, chain: of the solve; steps: all that were taken. `counts`: what its polynomials have cost.
     Shape:   times (n, batch), float64 -> (n, batch, state).
     """
 
     def __init__(self, method: EmbeddedMethod, chain: Chain, steps: KeptSteps) -> None:
-        self.method, self.chain, self.steps = method, chain, steps
+        self.method, self.chain, self.steps, self.counts = method, chain, steps, SolverStats()
         self.order = np.argsort(steps.sample, kind="stable")
         self.first = np.searchsorted(steps.sample[self.order], np.arange(chain.driven.batch + 1))
         edges = chain.edges.detach().numpy()
@@ -213,9 +214,11 @@ class Continuation:
         """Return the states and dt times the slopes where steps begin, halfway and where they end."""
         slope, length = self.chain.segment(segment, rows), dt.to(h)
         start = slope(tau, h)
+        self.counts.call(1, len(h))
         nodes = [h, length * start]
         for ahead in (dt / 2, dt):
             attempt = self.method.attempt(slope, tau, ahead, h, start)
+            self.counts.call(self.method.cost(slope, h.shape[-1]) + (attempt.end is None), len(h))
             nodes += [attempt.h, length * (slope(tau + ahead, attempt.h) if attempt.end is None else attempt.end)]
         return tuple(nodes)
 

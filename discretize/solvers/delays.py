@@ -257,6 +257,8 @@ class _DelayedSolve:
                 f"The steps from t = {begin:g} to {end:g} take more than {MOST_BYTES >> 20} MiB; solve fewer samples."
             )
         self.past.blocks.append((begin, end, steps.pieces()))
+        self.counts.evaluations += steps.counts.evaluations
+        self.counts.work += steps.counts.work
         if not solved.hs.requires_grad and sum(p.nodes.nbytes for *_, p in self.past.blocks) > MOST_BYTES:
             self.past.forget(self._earliest(end))
         return solved

@@ -250,6 +250,18 @@ def test_samples_step_on_their_own_and_ask_at_times_of_their_own():
         assert_close(alone.hs[:, 0], solved.hs[:, k], rtol=0, atol=1e-4)
 
 
+def test_calls_of_the_field_are_counted_with_those_for_polynomials():
+    called = []
+
+    def counted(t, h, past):
+        called.append(len(h))
+        return -past[0]
+
+    solved = discretize.integrate(counted, None, torch.ones(3, 1), torch.tensor([0.0, 5.0]), delays=1.0)
+    assert 0 <= len(called) - solved.stats["nfe"] <= 4  # the checks at the start
+    assert 0 <= sum(called) - solved.stats["nfe_samples"] <= 12
+
+
 def test_the_order_is_five():
     errors = []
     for tolerance in (1e-4, 1e-9):
