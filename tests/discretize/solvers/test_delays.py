@@ -112,19 +112,20 @@ def test_mackey_and_glass_equation_is_solved_as_another_solver_does(method):
     assert abs(float(solved.hs[-1]) - theirs) < 100 * tolerance
 
 
-def test_a_proportional_delay_has_its_known_solution():
-    """h' = (exp(t/2) h(t/2) + h) / 2 is solved by exp."""
-    ts = torch.tensor([0.5, 1.0, 2.5])
-    solved = discretize.integrate(
-        lambda t, h, past: (torch.exp(t / 2) * past[0] + h) / 2,
-        None,
-        torch.full((2, 1), math.exp(0.5)),
-        ts,
-        delays=[lambda t: t / 2],
-        history=lambda t: torch.exp(t).expand(2, 1),
-        **TIGHT,
-    )
-    assert_close(solved.hs[:, 1, 0], torch.exp(ts), rtol=1e-9, atol=0)
+OF_TIME = {  # the equation, its delay, its solution
+    "proportional": (lambda t, h, past: (torch.exp(t / 2) * past[0] + h) / 2, lambda t: t / 2, torch.exp),
+    # Enright and Hayashi 1997, B1, from where its delay is no longer 0
+    "vanishing at 1": (lambda t, h, past: 1 - past[0], lambda t: t - torch.exp(1 - 1 / t), torch.log),
+}
+
+
+@each("name", OF_TIME)
+def test_equations_whose_delay_is_a_function_of_time_have_their_known_solutions(name):
+    f, delay, exact = OF_TIME[name]
+    ts = torch.tensor([1.5, 2.5, 6.0])
+    h0 = exact(ts[:1]).expand(2, 1)
+    solved = discretize.integrate(f, None, h0, ts, delays=[delay], history=lambda t: exact(t).expand(2, 1), **TIGHT)
+    assert_close(solved.hs[:, 1, 0], exact(ts), rtol=1e-9, atol=0)
 
 
 def test_a_warp_makes_of_a_constant_delay_one_of_time():
