@@ -139,7 +139,8 @@ class DelayLine(VectorField):
     Args:    field: shared, not copied, with delays that are numbers; spacing: dt of the steps; longest: the delay up to which
              states are kept, of delays that are learned; else the longest delay.
     Shape:   state (..., (m + 1) * state of the field), h the first of them.
-    Raises:  TypeError, ValueError for what does not fit, and for delays beyond `longest` when they are read.
+    Raises:  TypeError, ValueError for what does not fit. Delays that have become longer than what is kept, or not positive, give
+             states of nan; `check_delays()` says so in words.
     Source:  MacDonald 1978, Time lags in biological models; Euler's step of it is the method of lines for u_t + u_s = 0.
     """
 
@@ -166,9 +167,14 @@ class DelayLine(VectorField):
             raise ValueError(f"A delay is {longest:g}, and states are kept for {kept:g}; give `longest`.")
 
     def weights(self) -> Tensor:
-        """Return how much of each kept state each delay reads: (delays, states)."""
+        """Return how much of each kept state each delay reads, (delays, states); nan for a delay that is not in what is kept."""
         places = torch.arange(self.states, dtype=self.field.delays.dtype, device=self.field.delays.device)
-        return (1 - (self.field.delays[:, None] / self.spacing - places).abs()).clamp(min=0)
+        place = self.field.delays[:, None] / self.spacing
+        before = torch.floor(place.detach()).clamp(0, self.states - 2)
+        share = place - before
+        within = (place > 0) & (place <= (self.states - 1) * (1 + 1e-6))
+        found = torch.where(places == before, 1 - share, torch.where(places == before + 1, share, torch.zeros_like(share)))
+        return torch.where(within, found, torch.full_like(found, torch.nan))
 
     def project(self, x: Tensor) -> Tensor:
         return self.field.project(x)

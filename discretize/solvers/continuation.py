@@ -251,7 +251,8 @@ QUINTIC = (
 
 def quintic(s: Tensor) -> Tensor:
     """Return the weights of values and slopes at 0, 1/2 and 1, in turn, in the polynomial of degree 5 at s: (n,) -> (n, 6)."""
-    powers = s[:, None] ** torch.arange(6, dtype=s.dtype, device=s.device)
+    square, cube = s * s, s * s * s  # not s ** k, whose second derivative is nan at 0
+    powers = torch.stack([torch.ones_like(s), s, square, cube, square * square, square * cube], -1)
     return powers @ torch.tensor(QUINTIC, dtype=s.dtype, device=s.device)
 
 

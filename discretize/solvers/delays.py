@@ -10,6 +10,7 @@ import bisect
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from ctrnn import Driven, FunctionPath, HeldPath, Path, TimePath, checks
 from ctrnn.autocast import without_autocast
+from ctrnn.clocks.warp import as_speed
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import Delay, DelayedField, WithPast
 from ctrnn.fields.dropout import masked
@@ -26,6 +28,7 @@ from discretize.errors import SolverError
 from discretize.settings import Settings
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
 from discretize.solvers.continuation import INTERPOLATED, MOST_BYTES, Continuation
+from discretize.solvers.detached import once_only
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import driven_in, increasing_times
 from discretize.solvers.past import SAME, Lag, Past, PastPath, breaking_points
@@ -112,6 +115,34 @@ def _at_own_times(solved: Trajectory, times: Tensor) -> Trajectory:
     return replace(solved, ts=times, hs=torch.cat([solved.hs[:1], solved(times[1:])]))
 
 
+class _Once(torch.autograd.Function):
+    """Delays, which have first derivatives only: those of the times at which jumps are seen are no part of the graph."""
+
+    @staticmethod
+    def forward(ctx: Any, delays: Tensor) -> Tensor:
+        return delays.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor | None:
+        return once_only("delays that are learned", [grad], [grad])[0]
+
+
+def _once(delays: Tensor) -> Tensor:
+    found: Tensor = _Once.apply(delays) if delays.requires_grad else delays
+    return found
+
+
+def _of_time(delay: Callable[[Tensor], Tensor], t: Tensor) -> Tensor:
+    return _once(delay(t))
+
+
+def _check_knots(name: str, path: Path) -> None:
+    if path.steady and path.knots.requires_grad and torch.is_grad_enabled():
+        raise ValueError(
+            f"`{name}` jumps at times that require a gradient, which a solve with delays does not have; detach them."
+        )
+
+
 class _DelayedSolve:
     """Solves block by block, and keeps what later blocks read."""
 
@@ -129,8 +160,10 @@ class _DelayedSolve:
         self.h0, self.times, self.speed = h0, times, speed
         self.method, self.solve = str(settings.method), solve
         self.start, self.end = float(times[0]), float(times[-1])
-        known: Sequence[Any] = field.of_time or field.delays.to(torch.float64).cpu().unbind()
-        self.lags = [Lag(number, delay) for number, delay in enumerate(known)]
+        known: Sequence[Any] = [partial(_of_time, delay) for delay in field.of_time]
+        self.lags = [Lag(number, d) for number, d in enumerate(known or _once(field.delays.to(torch.float64).cpu()).unbind())]
+        if not field.of_time and not bool(((field.delays > 0) & field.delays.isfinite()).all()):
+            raise ValueError(f"`delays` must be positive numbers of units of time, and have become {field.delays.tolist()}.")
         if not field.of_time and (self.end - self.start) / float(field.delays.detach().min()) > MOST_BLOCKS:
             shortest = float(field.delays.detach().min())
             raise ValueError(
@@ -156,6 +189,7 @@ class _DelayedSolve:
         """Project the input, by masks and computed weights of the whole solve, not of a block."""
         if path.knots.dim() > 1:
             raise ValueError("Every sequence of `path` has times of its own; with delays solve them one by one.")
+        _check_knots("path", path)
         width = path(path.knots[:1].detach()).shape[-1]
         if width != field.input_size:
             raise ValueError(f"`path` has {width} features, the field reads {field.input_size}.")
@@ -173,10 +207,13 @@ class _DelayedSolve:
             if held.shape[-1] != h0.shape[1] or held.dim() > 2 or held.dtype != h0.dtype:
                 raise ValueError(f"`history` must be a state like h0, {tuple(h0.shape)}, {h0.dtype}, got {tuple(held.shape)}.")
             return HeldPath.unchecked(held.expand_as(h0)[None], ends)
-        if isinstance(given, Trajectory) or not isinstance(given, Path):
+        if isinstance(given, Trajectory):
+            given = self._going_on(given, ends)
+        if not isinstance(given, Path):
             if not callable(given):
                 raise TypeError(f"`history` must be a state, a path, or a function of time, got {type(given).__name__}.")
             given = FunctionPath(given, ends, h0.shape[1])
+        _check_knots("history", given)
         first, last = given.interval
         margin = 4 * torch.finfo(torch.float64).eps * max(abs(begin), abs(self.start), 1.0)
         if first > begin + margin or last < self.start - margin:
@@ -187,6 +224,20 @@ class _DelayedSolve:
         if states.shape[-1] != h0.shape[1] or states.dtype != h0.dtype:
             raise ValueError(f"`history` must give states like h0, {h0.shape[1]} units of {h0.dtype}, got {tuple(states.shape)}.")
         return for_many(given, len(h0))
+
+    def _going_on(self, earlier: Trajectory, ends: Tensor) -> Path:
+        """The path of another solve; of one with delays it has slopes, which learned delays need."""
+        known = earlier.ts.detach()
+        start, stop = float(known[0].max()), float(known[-1].min())
+        between = earlier.between
+        if isinstance(getattr(between, "__self__", None), _DelayedSolve):
+            return FunctionPath(lambda t: between(t.reshape(1))[0], (start, stop), self.h0.shape[1])  # type: ignore[misc]
+        if torch.is_grad_enabled() and any(lag.shift(self.start) is not None for lag in self.lags):
+            raise ValueError(
+                "`history` is of a solve without delays, whose slope in time has no graph, and delays are learned; give a path "
+                "or a function of time."
+            )
+        return FunctionPath(earlier, (start, stop), self.h0.shape[1])
 
     def _earliest(self, t: float) -> float:
         at = torch.tensor(t, dtype=torch.float64, device="cpu")
@@ -266,26 +317,32 @@ class _DelayedSolve:
     def _moved(self, h: Tensor, t: float) -> Tensor:
         """Give a state where dh/dt jumps the gradient of that time: had it come later, the former would have lasted longer."""
         seeing = self.jumps[t] if t in self.moving else []
-        shifts = [shift for lag in seeing if (shift := lag.shift(t)) is not None]
-        if not shifts:
+        if not seeing:
             return h
         path, at = self._path(t, t), torch.tensor(t, dtype=torch.float64, device="cpu")
         number = int((path.knots < t).sum())
-        earlier, later = (self.field.flow(self.field.project(path.at(k, at)), h) for k in (number - 1, number))
-        jump = earlier - later
-        if len(seeing) > 1 and float(jump.detach().abs().max()) > SMALL * (1 + float(later.detach().abs().max())):
+        later = self.field.flow(path.at(number, at), h)
+        clock = 1.0 if self.speed is None else as_speed(self.speed)(at).to(h)  # type: ignore[misc]
+        moved = []
+        for lag in seeing:
+            jump, shift = self.field.flow(path.at_knot(number, at, lag.number), h) - later, lag.shift(t)
+            if shift is not None and float(jump.detach().abs().max()) > SMALL * (1 + float(later.detach().abs().max())):
+                moved.append(clock * jump * shift.to(h))
+        if len(moved) > 1:
             raise ValueError(
                 f"Delays {[lag.number for lag in seeing]} see one jump, at t = {t:g}, and are learned: gradients to them "
                 "have no one value there. Move one of them a little, or give a `history` that ends in h0."
             )
-        return h + jump * shifts[0].to(h)
+        return h + moved[0] if moved else h
 
     def _between(self, times: Tensor) -> Tensor:
         """Return the states at times (m,) or (m, batch), by the polynomials of the steps."""
         batch = len(self.h0)
         own = times if times.dim() > 1 else times[:, None].expand(-1, batch)
-        if not len(own) or not self.past.blocks or float(own.detach().min()) < self.past.blocks[0][0]:
-            if len(own) and bool((own == self.start).all()):
+        if not len(own):
+            return self.h0.new_zeros(0, *self.h0.shape)
+        if not self.past.blocks or float(own.detach().min()) < self.past.blocks[0][0]:
+            if bool((own == self.start).all()):
                 return self.h0.expand(len(own), *self.h0.shape)
             raise ValueError("The states so long ago were not kept, for they took too much memory; ask for them in `ts`.")
         pieces = self.past.solved(float(own.detach().min()), float(own.detach().max()))

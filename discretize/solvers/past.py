@@ -80,7 +80,8 @@ class Past:
 
     def solved(self, begin: float, end: float) -> Pieces | None:
         """Return the solution on the blocks that share a time with these; None before the start."""
-        found = [pieces for first, last, pieces in self.blocks if last >= begin and first <= end]
+        near = SAME * max(abs(begin), abs(end), abs(self.start))
+        found = [pieces for first, last, pieces in self.blocks if last >= begin - near and first <= end + near]
         return Pieces.joined(found) if found else None
 
     def forget(self, before: float) -> None:
@@ -124,8 +125,16 @@ class PastPath(GatheredPath):
         if numbers.dim():
             each = zip(*(part.unbind(0) for part in data), t.unbind(0), strict=True)
             return torch.stack([self.evaluate(parts[:-1], parts[-1]) for parts in each])
+        return self._read(of_path, [int(numbers)] * len(self.lags), samples, t)
+
+    def at_knot(self, number: int, t: Tensor, earlier: int) -> Tensor:
+        """Read x and the past where a piece begins, but what one delay sees as it was just before."""
+        *of_path, _, samples = self.gather(number)
+        return self._read(of_path, [number - (lag.number == earlier) for lag in self.lags], samples, t)
+
+    def _read(self, of_path: Data, numbers: Sequence[int], samples: Tensor, t: Tensor) -> Tensor:
         found = [self.path.evaluate(of_path, t)]
-        found += [self._before(lag, int(numbers), samples, t).to(found[0]) for lag in self.lags]
+        found += [self._before(lag, number, samples, t).to(found[0]) for lag, number in zip(self.lags, numbers, strict=True)]
         rows = max(map(len, found))  # a held x of one sequence has one, whatever the times
         return torch.cat([each.expand(rows, -1) for each in found], -1)
 

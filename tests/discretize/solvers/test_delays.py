@@ -187,6 +187,76 @@ def test_the_delay_of_an_equation_may_have_a_gradient():
     assert_close(gradient, torch.tensor([-0.8]), rtol=0, atol=1e-8)
 
 
+class Late(ctrnn.DelayedField):
+    """One unit, whose input and past do not just add up."""
+
+    def __init__(self, delay, learn=True):
+        super().__init__(1, 1, delay, learn=learn)
+
+    def flow(self, projected, h, past):
+        return projected - past[0] + torch.sin(past[-1]) * h
+
+
+def late(delay, samples=(0.0, 1.0, -0.5), history=None, **how):
+    path = ctrnn.HeldPath(torch.tensor(samples).reshape(-1, 1, 1))
+    field = Late([delay]) if isinstance(delay, float) else Late(delay, learn=False)
+    given = None if history is None else torch.full((1, 1), history)
+    return field, discretize.integrate(
+        field, path, torch.ones(1, 1), torch.tensor([0.0, 2.5]), history=given, rtol=1e-9, atol=1e-10, **how
+    ).hs[-1].sum()
+
+
+LATE = {
+    "x jumps where the delay begins to see the solution": {"delay": 1.0},
+    "and the history does not end in h0": {"delay": 1.0, "history": 0.3},
+    "on a clock": {"delay": 0.9, "history": 0.3, "speed": lambda t: 1 + 0.5 * torch.sin(3 * t)},
+    "by rodas5p": {"delay": 0.9, "history": 0.3, "method": "rodas5p"},
+}
+
+
+@each("kind", LATE)
+def test_the_gradient_of_a_delay_is_a_central_difference(kind):
+    how = LATE[kind]
+    field, loss = late(**how)
+    (gradient,) = torch.autograd.grad(loss, field.delays)
+    with torch.no_grad():
+        above, below = (late(**how | {"delay": how["delay"] + apart})[1] for apart in (1e-4, -1e-4))
+    assert_close(gradient[0], (above - below) / 2e-4, rtol=0, atol=1e-4)
+
+
+def test_second_derivatives_are_there_for_weights_and_refused_for_delays():
+    field, loss = late(0.9, history=0.3)
+    (gradient,) = torch.autograd.grad(loss, field.delays, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives with `delays that are learned`"):
+        torch.autograd.grad(gradient.sum(), field.delays)
+    torch.manual_seed(0)
+    net, path, how = Net((0.7, 0.4)), ctrnn.LinearPath(torch.randn(3, 1, 2)), {"rtol": 1e-9, "atol": 1e-10}
+
+    def slope(apart):
+        with torch.no_grad():
+            net.weights[1][0, 0] += apart
+        end = discretize.integrate(net, path, torch.ones(1, 3), torch.tensor([0.0, 1.5]), **how).hs[-1].sum()
+        (first,) = torch.autograd.grad(end, net.weights[1], create_graph=True)
+        return first[0, 0]
+
+    (second,) = torch.autograd.grad(slope(0.0), net.weights[1])
+    above, below = slope(1e-4), slope(-2e-4)
+    assert_close(second[0, 0], ((above - below) / 2e-4).detach(), rtol=0, atol=1e-5)
+
+
+def test_delays_may_be_learned_from_wherever_a_solve_begins_and_along_a_chain_of_them():
+    for start in (1.4, 3.1, 3.6):
+        path = ctrnn.HeldPath(torch.zeros(2, 1, 1), torch.tensor([start, 5.0, 6.0], dtype=torch.float64))
+        hs = discretize.integrate(Late([0.7]), path, torch.ones(1, 1), torch.tensor([start, 5.0])).hs
+        assert hs.isfinite().all()
+    field, path, how = Late([0.7]), ctrnn.LinearPath(torch.randn(4, 1, 1)), {"rtol": 1e-9, "atol": 1e-10}
+    whole = discretize.integrate(field, path, torch.ones(1, 1), torch.tensor([0.0, 2.9]), **how)
+    begin = discretize.integrate(field, path, torch.ones(1, 1), torch.tensor([0.0, 1.5]), **how)
+    rest = discretize.integrate(field, path, begin.hs[-1], torch.tensor([1.5, 2.9]), history=begin, **how)
+    mine, theirs = (torch.autograd.grad(solved.hs[-1].sum(), field.delays)[0] for solved in (rest, whole))
+    assert_close(mine, theirs, rtol=0, atol=1e-6)
+
+
 def test_two_learned_delays_that_see_one_jump_are_refused_and_not_where_nothing_jumps():
     torch.manual_seed(0)
     field, h0, path = Net((0.5, 0.5), learn=True), torch.randn(1, 3), ctrnn.HeldPath(torch.zeros(2, 1, 2))
@@ -291,7 +361,22 @@ def test_float32_and_no_samples():
     assert discretize.integrate(fading, None, torch.ones(0, 1), torch.tensor([0.0, 3.0]), delays=1.0).hs.shape == (2, 0, 1)
 
 
+def of_delay(delay):
+    field = Late([0.7])
+    with torch.no_grad():
+        field.delays.fill_(delay)
+    return discretize.integrate(field, ctrnn.HeldPath(torch.ones(2, 1, 1)), torch.ones(1, 1), torch.arange(2.0))
+
+
+def with_learned_knots():
+    knots = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64, requires_grad=True)
+    return discretize.integrate(Late([0.7]), ctrnn.HeldPath(torch.ones(2, 1, 1), knots), torch.ones(1, 1), torch.arange(2.0))
+
+
 REFUSED = {
+    "and have become .-1": lambda: of_delay(-1.0),
+    "and have become .nan": lambda: of_delay(math.nan),
+    "jumps at times that require a gradient": with_learned_knots,
     "positive numbers": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.arange(2.0), delays=[0.0]),
     "runs forwards only": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.tensor([1.0, 0.0]), delays=1.0),
     "is solved by adaptive_heun": lambda: discretize.integrate(
@@ -358,6 +443,23 @@ def test_a_step_along_the_line_shifts_the_states_and_reads_between_them():
     past = state[:, 6:], (state[:, :3] + state[:, 3:6]) / 2
     assert_close(following[:, :3], state[:, :3] + 0.5 * line.field(x, state[:, :3], past))
     assert_close(line.state_of(lambda t: t * torch.ones(2, 3))[0], torch.tensor([0.0, -0.5, -1.0]).repeat_interleave(3))
+
+
+def test_a_learned_delay_on_a_line_has_the_slope_of_one_side_and_beyond_the_line_there_is_nothing():
+    def summed(delay, longest):
+        field = Late([0.4])
+        line = ctrnn.DelayLine(field, 0.1, longest=longest)
+        with torch.no_grad():
+            field.delays.fill_(delay)
+        output, _ = discretize.DiscreteRNN(line, dt=0.1)(torch.linspace(0, 1, 12)[:, None, None], line.state_of(torch.ones(1, 1)))
+        return field, output.sum()
+
+    for longest, apart in ((None, -1e-6), (0.8, 1e-6)):
+        field, total = summed(0.4, longest)
+        (gradient,) = torch.autograd.grad(total, field.delays)
+        assert_close(gradient[0], (summed(0.4 + apart, longest)[1] - total).detach() / apart, rtol=1e-4, atol=1e-4)
+    for delay in (0.6, -0.05, math.nan):
+        assert summed(delay, None)[1].isnan()
 
 
 @pytest.mark.kernels
