@@ -120,7 +120,7 @@ def _closed_under(field: Any, free: Iterable[str] | None) -> Closure:
 
 
 def _closed_with_delays(late: Any, free: Iterable[str] | None) -> Closure:
-    """Of a field whose past is an input like any other, read at t - d; on the clock it is read at t - c^-1(c(t) - d)."""
+    """Find what a field with delays absorbs: its past is an input, read at t - d, and on the clock c at t - c^-1(c(t) - d)."""
     field, names = late.field, [free] if isinstance(free, str) else free
     chosen = [name for name, p in field.named_parameters() if p.requires_grad] if names is None else list(names)
     found = _closed_under(late, [f"field.{name}" for name in chosen if name != "delays"])

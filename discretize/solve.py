@@ -22,7 +22,7 @@ from ctrnn import Driven, Path, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.calls import ORDERS
 from ctrnn.fields.computed import with_computed_weights
-from ctrnn.fields.delayed import DelayedField
+from ctrnn.fields.delayed import Delay, DelayedField
 from ctrnn.fields.field import check_batched_state, check_input, check_state
 from ctrnn.fields.probes import COUPLED, couples_samples, moved
 from ctrnn.inputs.splines import as_path
@@ -38,7 +38,7 @@ from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
 from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
 from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
-from discretize.solvers.delays import solve_delayed
+from discretize.solvers.delays import History, solve_delayed
 from discretize.solvers.diagnosis import slow_hint
 from discretize.solvers.doubling import DoublingEngine, StepDoubling
 from discretize.solvers.engine import SolverState, SolverStats
@@ -80,8 +80,8 @@ def integrate(
     on_failure: str = "raise",
     events: Event | Sequence[Event] = (),
     seed: Seed | BrownianPath = None,
-    delays: Any = None,
-    history: Any = None,
+    delays: float | Sequence[Delay] | Tensor | None = None,
+    history: History = None,
 ) -> Trajectory:
     r"""Solve dh/dt = speed(t) field(path(t), h) for the states at the times `ts`.
 

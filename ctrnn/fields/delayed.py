@@ -25,7 +25,7 @@ Delay = float | Callable[[Tensor], Tensor]
 
 
 class DelayedField(AnsweredInit, nn.Module, ABC):
-    r"""dh/dt = F(x(t), h(t), h(t - d_1), ..., h(t - d_k)); subclasses give `flow`, and may give `project`.
+    r"""Defines dh/dt = F(x(t), h(t), h(t - d_1), ..., h(t - d_k)); subclasses give `flow`, and may give `project`.
 
     A network with delays on its connections has a matrix for each of a few delays, and adds up what they make of the past.
 
@@ -39,7 +39,7 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
         self,
         input_size: int,
         hidden_size: int,
-        delays: float | Sequence[Delay] | Tensor,
+        delays: Delay | Sequence[Delay] | Tensor,
         *,
         state_size: int | None = None,
         learn: bool = False,
@@ -53,14 +53,17 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
         self.input_size = checks.size("input_size", input_size)
         self.hidden_size = checks.positive_size("hidden_size", hidden_size)
         self.state_size = self.hidden_size if state_size is None else checks.positive_size("state_size", state_size)
-        given = list(delays) if isinstance(delays, Sequence) else delays
+        given = list(delays) if isinstance(delays, list | tuple) else [delays] if callable(delays) else delays
         self.of_time: tuple[Callable[[Tensor], Tensor], ...] = ()
         if isinstance(given, list) and any(map(callable, given)):
             if not all(map(callable, given)) or learn:
                 raise TypeError("`delays` are numbers, which may be learned, or all of them functions of time; got some of each.")
-            self.of_time = tuple(given)  # type: ignore[arg-type]
+            self.of_time = tuple(given)
             given = []
-        numbers = torch.as_tensor(given, dtype=torch.float64).reshape(-1)
+        try:
+            numbers = torch.as_tensor(given, dtype=torch.float64).reshape(-1)
+        except (TypeError, ValueError):
+            raise TypeError(f"`delays` must be numbers of units of time, or functions t -> d(t), got {delays!r}.") from None
         if not self.of_time and not (len(numbers) and bool((numbers.detach() > 0).all()) and bool(numbers.isfinite().all())):
             raise ValueError(f"`delays` must be positive numbers of units of time, one or more, got {delays!r}.")
         if checks.is_flag("learn", learn):
@@ -70,7 +73,7 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
 
     @property
     def count(self) -> int:
-        """How many delays there are."""
+        """Return the number of delays."""
         return len(self.of_time) or len(self.delays)
 
     def project(self, x: Tensor) -> Tensor:
@@ -101,7 +104,7 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
 
 
 class WithPast(VectorField):
-    r"""The field whose input is x and the states of the past: cat([x, h(t - d_1), ..., h(t - d_k)], -1).
+    r"""Computes the same dh/dt from an input that holds x and the past: cat([x, h(t - d_1), ..., h(t - d_k)], -1).
 
     Args:    field: shared, not copied; projected: the width of `field.project(x)`, where that is given in the place of x.
     """
@@ -128,7 +131,7 @@ class WithPast(VectorField):
 
 
 class DelayLine(VectorField):
-    r"""The delayed cell as a vector field, whose state is h and m of its own earlier states, `spacing` apart: u_0 = h, and
+    r"""Turns a delayed cell into a vector field, on a state of h and m of its earlier states, `spacing` apart. With u_0 = h,
 
         dh/dt = F(x, h, past)        du_j/dt = (u_j-1 - u_j) / spacing        past[k] on the line through the two around d_k
 
@@ -160,11 +163,12 @@ class DelayLine(VectorField):
         return self.field.dtype
 
     def check_delays(self) -> None:
-        """Refuse delays that are longer than what is kept."""
-        longest = float(self.field.delays.detach().max())
-        if not 0 < longest <= (self.states - 1) * self.spacing * (1 + 1e-9):
-            kept = (self.states - 1) * self.spacing
-            raise ValueError(f"A delay is {longest:g}, and states are kept for {kept:g}; give `longest`.")
+        """Refuse delays that are longer than what is kept, or not positive."""
+        delays, kept = self.field.delays.detach(), (self.states - 1) * self.spacing
+        if not bool(((delays > 0) & (delays <= kept * (1 + 1e-9))).all()):
+            raise ValueError(
+                f"Delays are {delays.tolist()}, and states are kept for {kept:g}: give `longest`, and positive delays."
+            )
 
     def weights(self) -> Tensor:
         """Return how much of each kept state each delay reads, (delays, states); nan for a delay that is not in what is kept."""
@@ -190,5 +194,5 @@ class DelayLine(VectorField):
         """Return the state that a history leaves: (batch, state), held before, or a function of time."""
         if isinstance(history, Tensor):
             return history.repeat(1, self.states)
-        times = start - self.spacing * torch.arange(self.states, dtype=torch.float64)
+        times = start - self.spacing * torch.arange(self.states, dtype=torch.float64, device="cpu")
         return torch.cat([history(t) for t in times], -1)

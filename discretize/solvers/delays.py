@@ -34,7 +34,7 @@ from discretize.solvers.equation import driven_in, increasing_times
 from discretize.solvers.past import SAME, Lag, Past, PastPath, breaking_points
 from discretize.trajectory import Trajectory
 
-__all__ = ["solve_delayed"]
+__all__ = ["History", "solve_delayed"]
 
 Block = Callable[[Driven, Tensor, Tensor, bool], tuple[Trajectory, SolverStats]]
 History = Tensor | Path | Trajectory | Callable[[Tensor], Tensor] | None
@@ -82,7 +82,7 @@ def solve_delayed(
         raise ValueError(f"`h0` must be (batch, state), got {came}.")
     if isinstance(field, DelayedField):
         if delays is not None:
-            raise TypeError("`delays` are those of an equation f(t, h, past); the field has delays of its own.")
+            raise TypeError("`field` is a ctrnn.DelayedField, which has delays of its own; leave `delays` out.")
     elif delays is None or not callable(field) or path is not None:
         raise TypeError(
             "`delays` are those of an equation f(t, h, past) without a path; of a network, write a ctrnn.DelayedField."
@@ -188,7 +188,7 @@ class _DelayedSolve:
     def _read(self, field: DelayedField, path: Path) -> None:
         """Project the input, by masks and computed weights of the whole solve, not of a block."""
         if path.knots.dim() > 1:
-            raise ValueError("Every sequence of `path` has times of its own; with delays solve them one by one.")
+            raise ValueError("Every sequence of `path` has times of its own; where a field has delays, solve them one by one.")
         _check_knots("path", path)
         width = path(path.knots[:1].detach()).shape[-1]
         if width != field.input_size:
@@ -250,7 +250,7 @@ class _DelayedSolve:
         levels = ADAPTIVE_METHODS[self.method].order
         self.jumps = breaking_points(self.lags, [*of_history, self.start], inner, self.start, self.end, levels)
         every = sorted({self.start, *inner, *self.jumps, self.end if self.end > self.start else self.start + 1})
-        self.knots = torch.tensor(every, dtype=torch.float64, device="cpu")
+        self.input = PastPath(self.path, self.past, self.lags, torch.tensor(every, dtype=torch.float64, device="cpu"))
         self.marks, self.near = sorted({*every, *self.times.tolist()}), SAME * max(abs(self.start), abs(self.end))
         learned = torch.is_grad_enabled() and any(lag.shift(self.start) is not None for lag in self.lags)
         self.moving = sorted(t for t, seeing in self.jumps.items() if seeing) if learned else []
@@ -282,14 +282,11 @@ class _DelayedSolve:
         near = [mark for mark in self.marks[max(0, place - 1) : place + 1] if abs(mark - t) <= self.near]
         return near[0] if near else t
 
-    def _path(self, begin: float, end: float) -> PastPath:
-        return PastPath(self.path, self.past, self.lags, self.knots, begin, end)
-
     def _block(self, h: Tensor, within: list[float], states: dict[float, Tensor]) -> Trajectory:
         begin, end = within[0], within[-1]
         times = torch.tensor(within, dtype=torch.float64, device="cpu")
         with without_autocast(self.field.device):
-            driven = driven_in(1, self.field, self._path(begin, end), self.speed, h)
+            driven = driven_in(1, self.field, self.input.look_back(begin, end), self.speed, h)
             try:
                 solved, counts = self.solve(driven, h, times, self.counts is None)
             except SolverError as error:
@@ -307,10 +304,10 @@ class _DelayedSolve:
             raise ValueError(
                 f"The steps from t = {begin:g} to {end:g} take more than {MOST_BYTES >> 20} MiB; solve fewer samples."
             )
-        self.past.blocks.append((begin, end, steps.pieces()))
+        self.past.add(begin, end, steps.pieces())
         self.counts.evaluations += steps.counts.evaluations
         self.counts.work += steps.counts.work
-        if not solved.hs.requires_grad and sum(p.nodes.nbytes for *_, p in self.past.blocks) > MOST_BYTES:
+        if not solved.hs.requires_grad and self.past.size > MOST_BYTES:
             self.past.forget(self._earliest(end))
         return solved
 
@@ -319,7 +316,7 @@ class _DelayedSolve:
         seeing = self.jumps[t] if t in self.moving else []
         if not seeing:
             return h
-        path, at = self._path(t, t), torch.tensor(t, dtype=torch.float64, device="cpu")
+        path, at = self.input.look_back(t, t), torch.tensor(t, dtype=torch.float64, device="cpu")
         number = int((path.knots < t).sum())
         later = self.field.flow(path.at(number, at), h)
         clock = 1.0 if self.speed is None else as_speed(self.speed)(at).to(h)  # type: ignore[misc]

@@ -72,11 +72,16 @@ class Lag:
 
 @dataclass
 class Past:
-    """What was: a history that ends at `start`, and the solution since, block by block."""
+    """Holds what a solve has passed: a history that ends at `start`, and the solution since, block by block."""
 
     history: Path
     start: float
     blocks: list[tuple[float, float, Pieces]] = field(default_factory=list)
+    size: int = 0  # bytes of what was solved
+
+    def add(self, begin: float, end: float, pieces: Pieces) -> None:
+        self.blocks.append((begin, end, pieces))
+        self.size += pieces.nodes.nbytes
 
     def solved(self, begin: float, end: float) -> Pieces | None:
         """Return the solution on the blocks that share a time with these; None before the start."""
@@ -87,18 +92,20 @@ class Past:
     def forget(self, before: float) -> None:
         """Drop what is older."""
         self.blocks = [block for block in self.blocks if block[1] >= before]
+        self.size = sum(pieces.nodes.nbytes for *_, pieces in self.blocks)
 
 
 class PastPath(GatheredPath):
     r"""The input of a `ctrnn.WithPast`: x(t) and the states that delays ago were.
 
-    Args:    path: x; past: what was, as far as the times that are asked for need it; lags: of every delay; knots: where x or the
-             past is not smooth, ends included; begin, end: of the times that are asked for.
+    Args:    path: x; past: what was, which grows, see `look_back`; lags: of every delay; knots: where x or the past is not
+             smooth, ends included.
     Shape:   as of every path, input + delays * state features.
     """
 
-    def __init__(self, path: Path, past: Past, lags: Sequence[Lag], knots: Tensor, begin: float, end: float) -> None:
-        self.path, self.history, self.start, self.lags, self.knots = path, past.history, past.start, lags, knots
+    def __init__(self, path: Path, past: Past, lags: Sequence[Lag], knots: Tensor) -> None:
+        self.path, self.past, self.history, self.lags, self.knots = path, past, past.history, lags, knots
+        self._solved: Pieces | None = None
         self.own_times = path.own_times and past.history.own_times
         middles = (self.knots[:-1] + self.knots[1:]) / 2
         self._of_path = piece_numbers(path.knots.detach(), middles)
@@ -107,14 +114,19 @@ class PastPath(GatheredPath):
             # What each piece sees, a little less at either end: there rounding would choose the side.
             rounding = 8 * torch.finfo(torch.float64).eps * knots.abs().max()
             seen = [lag.before(knots) for lag in lags]
-            self._inside = [((each[:-1] + rounding).tolist(), (each[1:] - rounding).tolist()) for each in seen]
-            ends = torch.tensor([begin, end], dtype=torch.float64, device="cpu")
-            reach = torch.cat([lag.before(ends) for lag in lags])
-        self._solved = past.solved(float(reach.min()), float(reach.max()))
+            self._inside = [torch.stack([each[:-1] + rounding, each[1:] - rounding], 1).numpy() for each in seen]
         # Of each piece of the history, -1 where it is over.
         self._of_history = [
-            torch.where(each < past.start, piece_numbers(past.history.knots.detach(), each), -1).tolist() for each in before
+            torch.where(each < past.start, piece_numbers(past.history.knots.detach(), each), -1).numpy() for each in before
         ]
+
+    def look_back(self, begin: float, end: float) -> PastPath:
+        """Have at hand what is seen between these times, of what was solved so far."""
+        ends = torch.tensor([begin, end], dtype=torch.float64, device="cpu")
+        with torch.no_grad():
+            reach = torch.cat([lag.before(ends) for lag in self.lags])
+        self._solved = self.past.solved(float(reach.min()), float(reach.max()))
+        return self
 
     def gather(self, k: int | Tensor) -> Data:
         numbers, samples = torch.as_tensor(k, device="cpu"), torch.arange(self.path.batch, device="cpu")
@@ -139,11 +151,11 @@ class PastPath(GatheredPath):
         return torch.cat([each.expand(rows, -1) for each in found], -1)
 
     def _before(self, lag: Lag, number: int, samples: Tensor, t: Tensor) -> Tensor:
-        time, piece = lag.before(t.cpu()), self._of_history[lag.number][number]
+        time, piece = lag.before(t.cpu()), int(self._of_history[lag.number][number])
         samples = samples.expand(len(t)) if t.dim() else samples  # of one sequence alone rows are not chosen
         if piece < 0:
             assert self._solved is not None
-            times, (low, high) = time.reshape(-1).expand(len(samples)), (side[number] for side in self._inside[lag.number])
+            times, (low, high) = time.reshape(-1).expand(len(samples)), self._inside[lag.number][number].tolist()
             return self._solved.at(samples, times, times.detach().clamp(low, max(low, high)))
         parts = [part if part.dim() == 0 or len(part) == 1 else part[samples] for part in self.history.gather(piece)]
         found = self.history.evaluate(parts, time)

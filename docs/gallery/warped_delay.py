@@ -29,7 +29,7 @@ class MackeyGlass(ctrnn.DelayedField):
 
 
 def with_neighbour(t: Tensor, state: Tensor, past: tuple[Tensor, ...]) -> Tensor:
-    """Of [h, v]: v is how far a neighbour is, for very near ones."""
+    """Return the slopes of [h, v], where v is the distance of a neighbour that is very near."""
     (h, v), (before, v_before) = state.unbind(-1), past[0].unbind(-1)
     power = before**10
     return torch.stack([right_side(h, before), 0.2 * (1 - 9 * power) / (1 + power) ** 2 * v_before - 0.1 * v], -1)

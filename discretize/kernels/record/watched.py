@@ -82,7 +82,7 @@ def unwatched(name: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def is_installed(file: str | None) -> bool:
-    """Whether a file lies where packages are installed: by its name (Debian has one of its own), or beside records of pip."""
+    """Return whether a file belongs to an installed package: by the folder's name, or by pip's records in it."""
     if not file:
         return False
     return any(name in file for name in ("site-packages", "dist-packages")) or file.startswith(_folders_of_packages())

@@ -333,7 +333,7 @@ def test_calls_of_the_field_are_counted_with_those_for_polynomials():
     assert 0 <= sum(called) - solved.stats["nfe_samples"] <= 12
 
 
-def test_the_order_is_five():
+def test_errors_fall_with_the_tolerance():
     errors = []
     for tolerance in (1e-4, 1e-9):
         solved = discretize.integrate(
