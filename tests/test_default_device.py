@@ -64,6 +64,9 @@ WAYS = {
     "an event": with_events,
     "a warped input": lambda field: integrate(field, ctrnn.WarpedPath(ctrnn.LinearPath(XS, TS), WARP), H0, [0.0, 1.0]).hs,
     "a speed": solved(speed=lambda t: 1.5),
+    "delays": lambda field: (
+        integrate(lambda t, h, past: field(XS[0], past[0]), None, H0, TS, delays=[0.7, 0.4], history=lambda t: H0 + t).hs
+    ),
 }
 
 

@@ -61,11 +61,14 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
             self.of_time = tuple(given)
             given = []
         try:
-            numbers = torch.as_tensor(given, dtype=torch.float64).reshape(-1)
+            where = delays.device if isinstance(delays, Tensor) else "cpu"  # until they are looked at
+            numbers = torch.as_tensor(given, dtype=torch.float64, device=where).reshape(-1)
         except (TypeError, ValueError):
             raise TypeError(f"`delays` must be numbers of units of time, or functions t -> d(t), got {delays!r}.") from None
         if not self.of_time and not (len(numbers) and bool((numbers.detach() > 0).all()) and bool(numbers.isfinite().all())):
             raise ValueError(f"`delays` must be positive numbers of units of time, one or more, got {delays!r}.")
+        if not isinstance(delays, Tensor):
+            numbers = numbers.to(torch.get_default_device())  # where parameters are made
         if checks.is_flag("learn", learn):
             self.delays = nn.Parameter(numbers.detach().clone())
         else:

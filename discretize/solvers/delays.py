@@ -22,6 +22,7 @@ from ctrnn.clocks.warp import as_speed
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import Delay, DelayedField, WithPast
 from ctrnn.fields.dropout import masked
+from ctrnn.fields.field import check_like_field, check_state
 from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.splines import as_path
 from discretize.errors import SolverError
@@ -47,7 +48,8 @@ class _Function(DelayedField):
     """f(t, h, past) as a field whose input is the time."""
 
     def __init__(self, f: Callable[..., Tensor], width: int, delays: float | Sequence[Delay] | Tensor) -> None:
-        super().__init__(1, width, delays)
+        with torch.device("cpu"):
+            super().__init__(1, width, delays)
         try:
             inspect.signature(f).bind(None, None, None)
         except TypeError:
@@ -89,6 +91,8 @@ def solve_delayed(
         )
     else:
         field = _Function(field, h0.shape[1], delays)
+    check_state(WithPast(field), h0, "h0")
+    checks.is_finite("h0", h0)
     if times.dim() > 1:
         if bool((times[0] != times[0, 0]).any()):
             raise ValueError("`ts` begins at other times for other sequences; with delays all begin together.")
@@ -133,7 +137,8 @@ def _once(delays: Tensor) -> Tensor:
 
 
 def _of_time(delay: Callable[[Tensor], Tensor], t: Tensor) -> Tensor:
-    return _once(delay(t))
+    found = delay(t)
+    return _once(found) if isinstance(found, Tensor) else found  # refused by who reads it
 
 
 def _check_knots(name: str, path: Path) -> None:
@@ -190,22 +195,30 @@ class _DelayedSolve:
         if path.knots.dim() > 1:
             raise ValueError("Every sequence of `path` has times of its own; where a field has delays, solve them one by one.")
         _check_knots("path", path)
-        width = path(path.knots[:1].detach()).shape[-1]
-        if width != field.input_size:
-            raise ValueError(f"`path` has {width} features, the field reads {field.input_size}.")
+        x = path(path.knots[:1].detach())
+        check_like_field("path", x, WithPast(field))
+        if x.shape[-1] != field.input_size:
+            raise ValueError(f"`path` has {x.shape[-1]} features, the field reads {field.input_size}.")
+        self._check_batch("path", path)
         every = masked(with_computed_weights(WithPast(field)), (len(self.h0),))
         assert isinstance(every, WithPast)
         self.path = for_many(path, len(self.h0)).map(every.field.project)
         columns = self.path(self.path.knots[:1].detach()).shape[-1]
         self.field = WithPast(every.field, columns)
 
+    def _check_batch(self, name: str, path: Path) -> None:
+        if path.batch not in (1, len(self.h0)):
+            raise ValueError(f"`{name}` has {path.batch} sequences, and `h0` has {len(self.h0)} samples.")
+
     def _history(self, given: History) -> Path:
         begin, h0 = self._earliest(self.start), self.h0
         ends = torch.tensor([begin, self.start], dtype=torch.float64, device="cpu")
         if given is None or (isinstance(given, Tensor) and given.dim() > 0):
             held = h0 if given is None else given
-            if held.shape[-1] != h0.shape[1] or held.dim() > 2 or held.dtype != h0.dtype:
-                raise ValueError(f"`history` must be a state like h0, {tuple(h0.shape)}, {h0.dtype}, got {tuple(held.shape)}.")
+            if held.shape not in (h0.shape, h0.shape[1:], (1, h0.shape[1])) or held.dtype != h0.dtype:
+                came = f"{tuple(held.shape)}, {held.dtype}"
+                raise ValueError(f"`history` must be a state like h0, {tuple(h0.shape)}, {h0.dtype}, got {came}.")
+            checks.is_finite("history", held)
             return HeldPath.unchecked(held.expand_as(h0)[None], ends)
         if isinstance(given, Trajectory):
             given = self._going_on(given, ends)
@@ -222,7 +235,9 @@ class _DelayedSolve:
             )
         states = given.at(0, given.knots[0].detach())
         if states.shape[-1] != h0.shape[1] or states.dtype != h0.dtype:
-            raise ValueError(f"`history` must give states like h0, {h0.shape[1]} units of {h0.dtype}, got {tuple(states.shape)}.")
+            came = f"{states.shape[-1]} of {states.dtype}"
+            raise ValueError(f"`history` must give states like h0, {h0.shape[1]} units of {h0.dtype}, got {came}.")
+        self._check_batch("history", given)
         return for_many(given, len(h0))
 
     def _going_on(self, earlier: Trajectory, ends: Tensor) -> Path:

@@ -121,8 +121,9 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
     lorenz, found = Starts.lorenz(scale.starts, session.device), solver_candidates(session, ("tsit5",), "starts")
     yield from solve_rows(session, lorenz, found, Starts.target, "starts")
 
-    late = Delayed.network(*scale.delayed, device=session.device)
-    yield from solve_rows(session, late, delay_candidates(session), Delayed.target, "delays")
+    for late in scale.delayed:
+        problem = Delayed.network(*late, device=session.device)
+        yield from solve_rows(session, problem, delay_candidates(session), Delayed.target, "delays")
 
     for sweep in scale.cell_sweeps:
         yield from cell_growth(quick, sweep, scale.cell_base)

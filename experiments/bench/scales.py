@@ -29,7 +29,7 @@ class Scale:
     methods: tuple[str, ...]
     peer_solves: tuple[str, ...]  # how their names begin
     starts: int  # of Lorenz's equation
-    delayed: tuple[int, int, int]  # time, batch, hidden
+    delayed: tuple[tuple[int, int, int], ...]  # time, batch, hidden
     cell_base: CellSizes
     cell_sweeps: tuple[Sweep, ...]
     solve_base: dict[str, int]
@@ -60,7 +60,7 @@ SMOKE = Scale(
     methods=("tsit5",),
     peer_solves=("torchdiffeq dopri5, `jump_t`", "torchode tsit5", "diffrax tsit5"),
     starts=4,
-    delayed=(2, 2, 4),
+    delayed=((2, 2, 4),),
     cell_base=CellSizes(6, 2, 2, 4),
     cell_sweeps=(Sweep("time", (4, 8)),),
     solve_base={"time": 2, "batch": 2, "hidden": 4},
@@ -85,7 +85,7 @@ SMALL = Scale(
     methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5", "diffrax tsit5"),
     starts=4096,
-    delayed=(10, 32, 64),
+    delayed=((10, 32, 64),),
     cell_base=CellSizes(100, 32, 10, 64),
     cell_sweeps=(Sweep("time", (50, 100, 200)), Sweep("batch", (4, 32, 256)), Sweep("hidden", (16, 64, 256))),
     solve_base={"time": 10, "batch": 16, "hidden": 32},
@@ -108,7 +108,7 @@ FULL = Scale(
     methods=("tsit5", "dopri8", "dopri5"),
     peer_solves=("torchdiffeq", "torchode", "diffrax"),
     starts=32_768,
-    delayed=(30, 32, 64),
+    delayed=((10, 32, 64), (30, 32, 64), (10, 512, 64)),
     cell_base=CellSizes(200, 32, 10, 64),
     cell_sweeps=(
         Sweep("time", (50, 100, 200, 400, 800)),

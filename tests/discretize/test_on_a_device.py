@@ -76,6 +76,28 @@ def crossed(**settings):
     return run
 
 
+class Late(ctrnn.DelayedField):
+    def __init__(self):
+        super().__init__(2, 3, [0.7, 0.4], learn=True)
+        self.to_state = torch.nn.Linear(8, 3, dtype=torch.float64)
+
+    def flow(self, projected, h, past):
+        return torch.tanh(self.to_state(torch.cat([projected, *past], -1))) - h
+
+
+def delayed(device):
+    field, h0, history = Late().to(device), normal(4, 3).to(device).requires_grad_(), normal(4, 3).to(device)
+    result = integrate(field, ctrnn.HeldPath(normal(3, 4, 2).to(device)), h0, torch.tensor([0.0, 1.3, 2.9]), history=history)
+    found = torch.autograd.grad(result.hs.square().sum(), [h0, *field.parameters()])
+    line = ctrnn.DelayLine(field, 0.1, longest=1.0)
+    return (
+        result.hs,
+        result(torch.tensor([0.5, 1.9])),
+        found,
+        DiscreteRNN(line)(normal(4, 4, 2).to(device), line.state_of(history))[0],
+    )
+
+
 def ensembled(device):
     members = discretize.ensemble([DiscreteRNN(ctrnn.gated(2, 3, dtype=torch.float64)).to(device) for _ in range(3)])
     output, h_n = members(normal(4, 3, 2).to(device))
@@ -127,6 +149,7 @@ CASES = {
     "lengths": trained(gated(), *X, lengths=lambda: LENGTHS),
     "times of each": trained(gated(step=ExponentialEuler()), *X, ts=clocks),
     "exact, times of each, lengths": trained(exact(path="linear"), *X, ts=clocks, lengths=LENGTHS),
+    "delays": delayed,
     "a function of time": solved(wave, rtol=1e-3, atol=1e-3),
     "events": crossed(direction=-1, reset=lambda t, h: torch.stack([0 * h[:, 0], -0.8 * h[:, 1]], 1)),
     "an ensemble": ensembled,

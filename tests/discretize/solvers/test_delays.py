@@ -395,6 +395,25 @@ REFUSED = {
     "the longest delay reads it": lambda: discretize.integrate(
         fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, history=ctrnn.LinearPath(torch.ones(2, 1, 1))
     ),
+    "of positive times like t, got 1.0": lambda: discretize.integrate(
+        fading, None, torch.ones(1, 1), torch.arange(2.0), delays=[lambda t: 1.0]
+    ),
+    "`history` has 3 sequences, and `h0` has 2": lambda: discretize.integrate(
+        fading, None, torch.ones(2, 1), torch.arange(2.0), delays=1.0, history=lambda t: torch.ones(3, 1)
+    ),
+    "`path` has 3 sequences, and `h0` has 2": lambda: discretize.integrate(
+        Net(), ctrnn.HeldPath(torch.ones(2, 3, 2)), torch.ones(2, 3), torch.arange(2.0)
+    ),
+    "`path` is torch.float32": lambda: discretize.integrate(
+        Net(), ctrnn.HeldPath(torch.ones(2, 1, 2, dtype=torch.float32)), torch.ones(1, 3), torch.arange(2.0)
+    ),
+    "`h0` must be floating point": lambda: discretize.integrate(
+        fading, None, torch.ones(1, 1, dtype=torch.int64), torch.arange(2.0), delays=1.0
+    ),
+    "`history` must be finite": lambda: discretize.integrate(
+        fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, history=torch.full((1, 1), math.nan)
+    ),
+    "functions t -> d": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.arange(2.0), delays="1"),
     "has delays of its own": lambda: discretize.integrate(
         Net(), ctrnn.HeldPath(torch.ones(2, 1, 2)), torch.ones(1, 3), torch.arange(2.0), delays=1.0
     ),
