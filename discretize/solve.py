@@ -121,7 +121,7 @@ def integrate(
              require a gradient, or functions t -> d(t). A `DelayedField` has its own. history: what such a field or equation was
              before ts[0]: a state, held; a path; a function t -> (batch, state), or another `Trajectory`; None: h0, held. It
              need not end in h0. All is solved by the method of steps, with knots where jumps are seen again; gradients go to
-             delays and the history too. Adaptive methods, forwards in time, without events.
+             delays and the history too. Adaptive methods, forwards in time, events without `reset`.
              events: `Event`s, found to the tolerance of the solve, sample by sample; the result's `events` has what they crossed.
              on_failure: "raise" a SolverError, or "keep" the other samples, their states and gradients whole: of one that
              failed, states from then on are nan, none has a gradient, and `stats["status_of_samples"]` says why. For adaptive
@@ -136,17 +136,20 @@ def integrate(
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
     if delays is not None or isinstance(field, DelayedField):
-        if events or seed is not None:
-            raise ValueError("An equation that reads its past is solved without `events` and without noise.")
+        if seed is not None:
+            raise ValueError("An equation that reads its past is solved without noise; leave `seed` out.")
         by_steps = replace(settings, fused=False, progress=False)
+        happens = checked_events(events, None, 1) if events else ()
+        if happens:
+            _check_event_solve(settings)
 
-        def block(driven: Driven, h: Tensor, times: Tensor, first: bool) -> tuple[Trajectory, SolverStats]:
+        def block(driven: Driven, first: bool, h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
             if first:
                 _check_solve(driven.field, driven, times, h, by_steps)
             part = Solve(driven, h, times, by_steps)
             return part.run(), part.engine.counts
 
-        return solve_delayed(field, path, h0, ts, settings, speed, delays, history, block)  # type: ignore[arg-type]
+        return solve_delayed(field, path, h0, ts, settings, speed, delays, history, block, happens)  # type: ignore[arg-type]
     if history is not None:
         raise TypeError("`history` is for a ctrnn.DelayedField, or an equation with `delays`; this one reads no past.")
     return solve(field, path, h0, ts, settings, speed, events, seed=seed)

@@ -104,6 +104,12 @@ class Pieces:
         """Join those that follow one another."""
         return cls(*(torch.cat([getattr(each, name) for each in several]) for name in ("begin", "length", "nodes")))
 
+    @classmethod
+    def constant(cls, begin: Tensor, h: Tensor) -> Pieces:
+        """Stay at h (batch, state) from the times (batch,) on."""
+        nodes = torch.stack([h, torch.zeros_like(h)] * 3, 1)
+        return cls(begin[None], torch.ones_like(begin)[None], nodes[None])
+
     def at(self, samples: Tensor, times: Tensor, inside: Tensor | None = None) -> Tensor:
         """Return the states of these samples at these times, (n,), (n,) -> (n, state); inside: times on the side of them that is
         meant, where slopes jump."""

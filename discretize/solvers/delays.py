@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,16 +27,17 @@ from ctrnn.inputs.splines import as_path
 from discretize.errors import SolverError
 from discretize.settings import Settings
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
-from discretize.solvers.continuation import INTERPOLATED, MOST_BYTES, Continuation
+from discretize.solvers.continuation import INTERPOLATED, MOST_BYTES, Continuation, Pieces
 from discretize.solvers.detached import once_only
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import driven_in, increasing_times
+from discretize.solvers.events import Event, EventSolve, EventTimes
 from discretize.solvers.past import SAME, Lag, Past, PastPath, breaking_points
 from discretize.trajectory import Trajectory
 
 __all__ = ["History", "solve_delayed"]
 
-Block = Callable[[Driven, Tensor, Tensor, bool], tuple[Trajectory, SolverStats]]
+Block = Callable[[Driven, bool, Tensor, Tensor], tuple[Trajectory, SolverStats]]
 History = Tensor | Path | Trajectory | Callable[[Tensor], Tensor] | None
 MOST_BLOCKS = 100_000
 SMALL = 1e-6  # a jump of dh/dt that counts
@@ -74,8 +74,9 @@ def solve_delayed(
     delays: float | Sequence[Delay] | Tensor | None,
     history: History,
     solve: Block,
+    events: tuple[Event, ...] = (),
 ) -> Trajectory:
-    """Solve as `integrate` does a field that reads its past; solve: (right-hand side, state, times, whether it is the first) ->
+    """Solve as `integrate` does a field that reads its past; solve: (right-hand side, whether it is the first, state, times) ->
     the block from the first to the last of these times."""
     times, direction = increasing_times(ts)
     _check(times, direction, settings)
@@ -93,11 +94,14 @@ def solve_delayed(
         field = _Function(field, h0.shape[1], delays)
     check_state(WithPast(field), h0, "h0")
     checks.is_finite("h0", h0)
-    if times.dim() > 1:
-        if bool((times[0] != times[0, 0]).any()):
-            raise ValueError("`ts` begins at other times for other sequences; with delays all begin together.")
-        return _at_own_times(_DelayedSolve(field, path, h0, times[[0, -1]].amax(1), settings, speed, history, solve).run(), times)
-    return _DelayedSolve(field, path, h0, times, settings, speed, history, solve).run()
+    if any(event.reset for event in events):
+        raise ValueError(
+            "`reset` of an Event makes a jump that delays see again, in every sample at another time; let it be `terminal`, and "
+            "solve on from there with `history` the trajectory."
+        )
+    if times.dim() > 1 and bool((times[0] != times[0, 0]).any()):
+        raise ValueError("`ts` begins at other times for other sequences; with delays all begin together.")
+    return _DelayedSolve(field, path, h0, times, settings, speed, history, solve, events).run()
 
 
 def _check(times: Tensor, direction: int, settings: Settings) -> None:
@@ -113,10 +117,6 @@ def _check(times: Tensor, direction: int, settings: Settings) -> None:
         )
     if settings.gradient is not None or settings.on_failure != "raise":
         raise ValueError("An equation that reads its past takes neither `gradient` nor `on_failure`; leave them out.")
-
-
-def _at_own_times(solved: Trajectory, times: Tensor) -> Trajectory:
-    return replace(solved, ts=times, hs=torch.cat([solved.hs[:1], solved(times[1:])]))
 
 
 class _Once(torch.autograd.Function):
@@ -148,6 +148,13 @@ def _check_knots(name: str, path: Path) -> None:
         )
 
 
+def _without(
+    solve: Callable[..., tuple[Trajectory, SolverStats]], h: Tensor, within: list[float]
+) -> tuple[Trajectory, SolverStats, list[Trajectory]]:
+    solved, counts = solve(h, torch.tensor(within, dtype=torch.float64, device="cpu"))
+    return solved, counts, [solved]
+
+
 class _DelayedSolve:
     """Solves block by block, and keeps what later blocks read."""
 
@@ -161,10 +168,15 @@ class _DelayedSolve:
         speed: Path | Callable | None,
         history: History,
         solve: Block,
+        events: tuple[Event, ...],
     ) -> None:
-        self.h0, self.times, self.speed = h0, times, speed
-        self.method, self.solve = str(settings.method), solve
-        self.start, self.end = float(times[0]), float(times[-1])
+        self.h0, self.speed, self.asked = h0, speed, times
+        self.times = times if times.dim() == 1 else times[[0, -1]].amax(1)  # of all; others are read between
+        self.method, self.solve, self.events = str(settings.method), solve, events
+        self.crossed = [(EventTimes.none(h0),) * len(events)]  # in every block
+        self.status = ["completed"] * len(h0)
+        self.ends = times[-1].expand(len(h0))  # of each sample, until an event ends it
+        self.start, self.end = float(self.times[0]), float(self.times[-1])
         known: Sequence[Any] = [partial(_of_time, delay) for delay in field.of_time]
         self.lags = [Lag(number, d) for number, d in enumerate(known or _once(field.delays.to(torch.float64).cpu()).unbind())]
         if not field.of_time and not bool(((field.delays > 0) & field.delays.isfinite()).all()):
@@ -274,22 +286,25 @@ class _DelayedSolve:
         asked, h, begin = self.times.tolist(), self.h0, self.start
         states = {begin: h}
         for _ in range(MOST_BLOCKS):
-            if not begin < self.end or not len(h):
+            if not (self.ends > begin).any():
                 break
             seen = [t for lag in self.lags if (t := lag.seen(begin, begin, self.end)) is not None]
             end = self._mark(min([self.end, *seen, *(t for t in self.moving if t > begin)]))
             within = [begin, *(t for t in asked if begin < t < end), end]
-            solved = self._block(h, within, states)
-            states |= dict(zip(within[1:], solved.hs[1:].unbind(0), strict=True))
-            h = self._moved(solved.hs[-1], end)
+            h = self._block(h, within, states)
             begin = end
         else:
             raise ValueError(
                 f"`delays` become so short that a solve until t = {self.end:g} takes more than {MOST_BLOCKS:,} blocks."
             )
-        hs = torch.stack([states.get(t, self.h0) for t in asked])
-        stats = (self.counts or SolverStats(max(1, len(h)))).stats(self.method)
-        return Trajectory(self.times, hs, stats | {"engine_why": BY_STEPS}, between=self._between)
+        stats = (self.counts or SolverStats(max(1, len(h)))).stats(self.method) | {"engine_why": BY_STEPS}
+        if self.events:
+            stats["status_of_samples"] = self.status
+        hs = torch.stack([states.get(t, h) for t in asked])
+        if self.asked.dim() > 1:
+            hs = torch.cat([hs[:1], self._between(self.asked[1:])])
+        events = tuple(map(self._listed, range(len(self.events))))
+        return Trajectory(self.asked, hs, stats, between=self._between, events=events)
 
     def _mark(self, t: float) -> float:
         """Return the knot, or the requested time, that a time is but for rounding, or else that itself."""
@@ -297,13 +312,14 @@ class _DelayedSolve:
         near = [mark for mark in self.marks[max(0, place - 1) : place + 1] if abs(mark - t) <= self.near]
         return near[0] if near else t
 
-    def _block(self, h: Tensor, within: list[float], states: dict[float, Tensor]) -> Trajectory:
+    def _block(self, h: Tensor, within: list[float], states: dict[float, Tensor]) -> Tensor:
+        """Solve a block, keep its steps and the states at these times, and return the state to go on from."""
         begin, end = within[0], within[-1]
-        times = torch.tensor(within, dtype=torch.float64, device="cpu")
         with without_autocast(self.field.device):
             driven = driven_in(1, self.field, self.input.look_back(begin, end), self.speed, h)
+            solve = partial(self.solve, driven, self.counts is None)
             try:
-                solved, counts = self.solve(driven, h, times, self.counts is None)
+                solved, counts, parts = (self._with_events if self.events else _without)(solve, h, within)
             except SolverError as error:
                 kept = [t for t in self.times.tolist() if t in states]
                 so_far = Trajectory(
@@ -314,17 +330,42 @@ class _DelayedSolve:
             self.counts = counts
         else:
             self.counts.add(counts)
-        steps = getattr(solved.between, "continuation", lambda: None)()
-        if not isinstance(steps, Continuation):
-            raise ValueError(
-                f"The steps from t = {begin:g} to {end:g} take more than {MOST_BYTES >> 20} MiB; solve fewer samples."
-            )
-        self.past.add(begin, end, steps.pieces())
-        self.counts.evaluations += steps.counts.evaluations
-        self.counts.work += steps.counts.work
+        pieces = []
+        for part in parts:
+            steps = getattr(part.between, "continuation", lambda: None)()
+            if not isinstance(steps, Continuation):
+                raise ValueError(
+                    f"The steps from t = {begin:g} to {end:g} take more than {MOST_BYTES >> 20} MiB; solve fewer samples."
+                )
+            pieces.append(steps.pieces())
+            self.counts.evaluations += steps.counts.evaluations
+            self.counts.work += steps.counts.work
+        if self.events:
+            pieces.append(Pieces.constant(self.ends.clamp(begin, end), solved.hs[-1]))
+        self.past.add(begin, end, Pieces.joined(pieces))
+        states |= dict(zip(within[1:], solved.hs[1:].unbind(0), strict=True))
         if not solved.hs.requires_grad and self.past.size > MOST_BYTES:
             self.past.forget(self._earliest(end))
-        return solved
+        return self._moved(solved.hs[-1], end)
+
+    def _with_events(
+        self, solve: Callable[..., tuple[Trajectory, SolverStats]], h: Tensor, within: list[float]
+    ) -> tuple[Trajectory, SolverStats, list[Trajectory]]:
+        """Solve until events end samples; one that has ended stays where it is."""
+        times = torch.tensor(within, dtype=torch.float64, device="cpu")[:, None].minimum(self.ends.clamp(min=within[0]))
+        found = EventSolve(solve, self.events, h, times, windows=1)
+        solved = found.run()
+        self.crossed.append(solved.events)
+        self.ends = torch.where(found.over, found.t.detach(), self.ends)
+        self.status = [new if over else old for new, old, over in zip(found.status, self.status, found.over, strict=True)]
+        return solved, found.counts, found.at_numbers
+
+    def _listed(self, number: int) -> EventTimes:
+        """Join what an event crossed in all blocks, sample by sample."""
+        parts = [crossed[number] for crossed in self.crossed]
+        samples, times, states = (torch.cat([getattr(part, name) for part in parts]) for name in EventTimes._fields)
+        order = samples.argsort(stable=True)
+        return EventTimes(samples[order], times[order], states[order.to(states.device)])
 
     def _moved(self, h: Tensor, t: float) -> Tensor:
         """Give a state where dh/dt jumps the gradient of that time: had it come later, the former would have lasted longer."""
@@ -345,7 +386,8 @@ class _DelayedSolve:
                 f"Delays {[lag.number for lag in seeing]} see one jump, at t = {t:g}, and are learned: gradients to them "
                 "have no one value there. Move one of them a little, or give a `history` that ends in h0."
             )
-        return h + moved[0] if moved else h
+        runs = (self.ends > t)[:, None].to(h.device)
+        return torch.where(runs, h + moved[0], h) if moved else h
 
     def _between(self, times: Tensor) -> Tensor:
         """Return the states at times (m,) or (m, batch), by the polynomials of the steps."""

@@ -86,6 +86,15 @@ class EventTimes(NamedTuple):
     times: Tensor
     states: Tensor
 
+    @classmethod
+    def none(cls, h: Tensor) -> EventTimes:
+        """Return that nothing was crossed by samples with states like h (batch, state)."""
+        return cls(
+            torch.zeros(0, dtype=torch.long, device="cpu"),
+            torch.zeros(0, dtype=torch.float64, device="cpu"),
+            h.new_zeros(0, h.shape[1]),
+        )
+
 
 class _Crossing(NamedTuple):
     time: float
@@ -142,6 +151,7 @@ class EventSolve:
         self.just = np.full(len(h0), -1)  # the event that a sample has just been reset by
         self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
         self.pieces: list[Trajectory] = []  # from stop to stop
+        self.at_numbers: list[Trajectory] = []  # the same, where crossings are at times without a gradient
         self.status = ["completed"] * len(h0)
         self.counts = SolverStats(max(1, len(h0)))
         self.stats = self.counts.stats("")
@@ -231,6 +241,7 @@ class EventSolve:
         numbers = [[torch.tensor(crossing.time, dtype=torch.float64, device="cpu") for crossing in mine] for mine in crossings]
         times = self._rows(crossings, numbers, goal)
         solved = self._solved(self.h, times)
+        self.at_numbers.append(solved)
         if len(times) > 2 and self._has_gradients(solved.hs):
             times = self._rows(crossings, self._with_gradients(crossings, times), goal)
             solved = self._solved(self.h, times)
@@ -290,6 +301,7 @@ class EventSolve:
         rows[[crossing.sample for crossing in here]] = True
         if event.reset is None:
             self.over = self.over | rows  # not in place: `torch.where` keeps it for the gradients of times
+            self.t = torch.where(rows, self.t.detach(), self.t)  # nothing is solved from there
             for crossing in here:
                 self.status[crossing.sample] = f"ended by event {number} at t = {self.direction * crossing.time:g}"
             return
@@ -301,9 +313,7 @@ class EventSolve:
 
     def _listed(self, found: list[tuple[int, Tensor, Tensor]]) -> EventTimes:
         if not found:
-            return EventTimes(
-                torch.zeros(0, dtype=torch.long, device="cpu"), self.times.new_zeros(0), self.h.new_zeros(0, self.h.shape[1])
-            )
+            return EventTimes.none(self.h)
         samples, times, states = zip(*sorted(found, key=lambda one: one[0]), strict=True)  # of one sample they are in time
         crossed = torch.stack(times)
         return EventTimes(torch.tensor(samples, device="cpu"), crossed if self.direction > 0 else -crossed, torch.stack(states))

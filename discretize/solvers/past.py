@@ -106,6 +106,7 @@ class PastPath(GatheredPath):
     def __init__(self, path: Path, past: Past, lags: Sequence[Lag], knots: Tensor) -> None:
         self.path, self.past, self.history, self.lags, self.knots = path, past, past.history, lags, knots
         self._solved: Pieces | None = None
+        self._last = len(knots) - 2  # the piece that ends where the look back does
         self.own_times = path.own_times and past.history.own_times
         middles = (self.knots[:-1] + self.knots[1:]) / 2
         self._of_path = piece_numbers(path.knots.detach(), middles)
@@ -125,15 +126,19 @@ class PastPath(GatheredPath):
         ends = torch.tensor([begin, end], dtype=torch.float64, device="cpu")
         with torch.no_grad():
             reach = torch.cat([lag.before(ends) for lag in self.lags])
-        self._solved = self.past.solved(float(reach.min()), float(reach.max()))
+        self._solved, self._last = self.past.solved(float(reach.min()), float(reach.max())), int((self.knots < end).sum()) - 1
         return self
 
     def gather(self, k: int | Tensor) -> Data:
         numbers, samples = torch.as_tensor(k, device="cpu"), torch.arange(self.path.batch, device="cpu")
-        return *self.path.gather(self._of_path[k]), numbers, samples.expand(*numbers.shape, len(samples))
+        if numbers.dim() > 1:  # every sample on a piece of its own; where one waits for others, it is on the last
+            numbers, samples = numbers.clamp(max=self._last), samples[:, None]
+        return *self.path.gather(self._of_path[numbers]), numbers, samples.expand(*numbers.shape[:1], *samples.shape)
 
     def evaluate(self, data: Data, t: Tensor) -> Tensor:
         *of_path, numbers, samples = data
+        if numbers.dim() == 1 and t.dim() > 1:
+            return self._read_own(of_path, numbers, samples[:, 0], t)
         if numbers.dim():
             each = zip(*(part.unbind(0) for part in data), t.unbind(0), strict=True)
             return torch.stack([self.evaluate(parts[:-1], parts[-1]) for parts in each])
@@ -149,6 +154,16 @@ class PastPath(GatheredPath):
         found += [self._before(lag, number, samples, t).to(found[0]) for lag, number in zip(self.lags, numbers, strict=True)]
         rows = max(map(len, found))  # a held x of one sequence has one, whatever the times
         return torch.cat([each.expand(rows, -1) for each in found], -1)
+
+    def _read_own(self, of_path: Data, numbers: Tensor, samples: Tensor, t: Tensor) -> Tensor:
+        """Read for each of these samples its own piece at its own time, t (samples, 1)."""
+        numbers, samples = numbers.expand(len(t)), samples.expand(len(t))  # of one sample alone rows are not chosen
+        groups = [(numbers == number).nonzero()[:, 0] for number in numbers.unique()]
+        order, found = torch.cat(groups).argsort(), [self.path.evaluate(of_path, t).expand(len(t), -1)]
+        for lag in self.lags:
+            seen = [self._before(lag, int(numbers[rows[0]]), samples[rows], t[rows]) for rows in groups]
+            found.append(torch.cat(seen).to(found[0])[order.to(found[0].device)])
+        return torch.cat(found, -1)
 
     def _before(self, lag: Lag, number: int, samples: Tensor, t: Tensor) -> Tensor:
         time, piece = lag.before(t.cpu()), int(self._of_history[lag.number][number])

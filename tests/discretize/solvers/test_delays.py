@@ -321,6 +321,69 @@ def test_samples_step_on_their_own_and_ask_at_times_of_their_own():
         assert_close(alone.hs[:, 0], solved.hs[:, k], rtol=0, atol=1e-4)
 
 
+def test_events_are_found_where_the_closed_form_has_them_and_end_samples():
+    """h falls from a h0 by a t, then by the parabola a (1 - t + (t - 1)^2 / 2)."""
+    h0, ts = torch.tensor([[1.0], [0.5], [2.0]]), torch.linspace(0, 6, 7)
+    events = [discretize.Event(lambda t, h: h[:, 0] - 0.25), discretize.Event(lambda t, h: h[:, 0] + 0.3, terminal=True)]
+    solved = discretize.integrate(fading, None, h0, ts, delays=1.0, events=events, **TIGHT)
+    crossed, ended = solved.events
+    stops = {k: 2 - math.sqrt(1 - 0.6 / a) for k, a in ((0, 1.0), (2, 2.0))}
+    assert crossed.samples.tolist() == [0, 1, 2]
+    assert_close(crossed.times, torch.tensor([0.75, 0.5, 0.875]), rtol=0, atol=1e-10)
+    assert ended.samples.tolist() == list(stops)
+    assert_close(ended.times, torch.tensor(list(stops.values())), rtol=0, atol=1e-9)
+    assert [said.split(" at")[0] for said in solved.stats["status_of_samples"]] == [
+        "ended by event 1",
+        "completed",
+        "ended by event 1",
+    ]
+    between = torch.tensor([0.4, 1.1, 1.25, 3.3, 5.9])
+    for times, hs in ((ts, solved.hs), (between, solved(between))):
+        for k, a in enumerate(h0[:, 0].tolist()):
+            known = [-0.3 if t > stops.get(k, 9) else a * polynomial(t) for t in times.tolist()]
+            assert_close(hs[:, k, 0], torch.tensor(known), rtol=0, atol=1e-9)
+
+
+def test_an_event_ends_samples_before_there_is_no_solution():
+    """h' = h^2 h(t - d)^0 has h0 / (1 - h0 t), up to t = 1 / h0."""
+    grows = discretize.Event(lambda t, h: h[:, 0] - 50, terminal=True)
+    h0, ts = torch.tensor([[1.0], [0.9]]), torch.tensor([0.0, 1.0, 3.0])
+    solved = discretize.integrate(lambda t, h, past: h**2 + 0 * past[0], None, h0, ts, delays=1.5, events=grows)
+    assert_close(solved.events[0].times, 1 / h0[:, 0] - 1 / 50, rtol=0, atol=1e-5)
+    assert_close(solved.hs[1:, :, 0], torch.tensor([[50.0, 9.0], [50.0, 50.0]]), rtol=0, atol=1e-2)
+    none = discretize.integrate(fading, None, h0[:0], ts, delays=1.5, events=grows)
+    assert (none.hs.shape, none.events[0].states.shape) == ((3, 0, 1), (0, 1))
+
+
+@each("terminal", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_gradients_of_crossings_are_central_differences(terminal):
+    torch.manual_seed(1)
+    field, h0, level = Net((0.7, 0.4), learn=True), torch.randn(2, 3).requires_grad_(), torch.tensor(0.1).requires_grad_()
+    path, ts = ctrnn.LinearPath(2 * torch.randn(3, 2, 2)), torch.tensor([[0.0, 0.0], [1.2, 0.4], [1.8, 1.5]])
+    events = [
+        discretize.Event(lambda t, h: h[:, 0] - level, terminal=terminal),
+        discretize.Event(lambda t, h: h[:, 1] + 0.1 * t[:, 0]),
+    ]
+    sources = {"delays": field.delays, "weights": field.weights[1], "h0": h0, "level": level}
+
+    def loss():
+        solved = discretize.integrate(field, path, h0, ts, events=events, history=torch.ones(3), rtol=1e-7, atol=1e-8)
+        assert all(len(found.times) for found in solved.events)
+        assert all((found.times <= ts[-1][found.samples] + 1e-12).all() for found in solved.events)
+        crossed = sum((found.times * torch.arange(1, 1 + len(found.times))).sum() + found.states.sum() for found in solved.events)
+        return crossed + (solved.hs * torch.linspace(-1, 1, 18).reshape(3, 2, 3)).sum()
+
+    for (name, source), gradient in zip(sources.items(), torch.autograd.grad(loss(), list(sources.values())), strict=True):
+        flat, sides = source.detach().view(-1), []
+        before = float(flat[0])
+        for apart in (1e-4, -1e-4):
+            flat[0] = before + apart
+            with torch.no_grad():
+                sides.append(float(loss()))
+        flat[0] = before
+        assert abs((sides[0] - sides[1]) / 2e-4 - float(gradient.reshape(-1)[0])) < 1e-4, name
+
+
 def test_calls_of_the_field_are_counted_with_those_for_polynomials():
     called = []
 
@@ -412,6 +475,14 @@ REFUSED = {
     ),
     "`history` must be finite": lambda: discretize.integrate(
         fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, history=torch.full((1, 1), math.nan)
+    ),
+    "solve on from there with `history` the trajectory": lambda: discretize.integrate(
+        fading,
+        None,
+        torch.ones(1, 1),
+        torch.arange(2.0),
+        delays=1.0,
+        events=discretize.Event(lambda t, h: h[:, 0], reset=lambda t, h: h),
     ),
     "functions t -> d": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.arange(2.0), delays="1"),
     "has delays of its own": lambda: discretize.integrate(
