@@ -20,7 +20,7 @@
     BackwardEuler: "h + dt F(h′)",
     Trapezoid: "h + dt/2 (F(h) + F(h′))",
   };
-  const PLANE = [-1.5, 1.5], W_RANGE = RANGES.w, DT_RANGE = RANGES.dt;
+  const PLANE = LISTS.start, W_RANGE = RANGES.w, DT_RANGE = RANGES.dt;
   let now = state.parse(location.hash);
 
   // --- figures -----------------------------------------------------------------------------------------------------------
@@ -139,19 +139,27 @@
     sayOne(field);
   }
 
+  /** Write what is to be seen; a screen reader is told once it no longer changes. */
+  let telling = 0;
+  function say(part, html) {
+    byId(`said-${part}`).innerHTML = html;
+    clearTimeout(telling);
+    telling = setTimeout(() => (byId("told").textContent = byId(`said-${part}`).textContent), 700);
+  }
+
   function sayOne(field) {
     const { step, dt, w, h0 } = now, found = maps.fate(step, dt, w, h0), kind = maps.FATES[found.kind];
     const rest = maps.solve((t, h) => maps.flow(field, h), [h0], [0, 200], 1e-8, 1e-10)[1][0];
-    const said = {
+    const elsewhere = kind.startsWith("rest") && Math.abs(found.h - rest) > 1e-3;
+    const said = elsewhere ? `comes to rest, but at <i>h</i> = ${minus(found.h.toFixed(3))}` : {
       rest: "comes to rest as the equation does, from one side",
-      "rest, overshooting": "comes to rest, and steps over the point of rest each time",
+      "rest, overshooting": "comes to rest as the equation does, but steps over the point of rest each time",
       "2-cycle": "jumps between two states for ever",
       "longer cycle": found.period ? `goes round a cycle of ${found.period} states` : "goes round a long cycle",
       chaos: `is chaotic: a small difference grows by a factor of ${Math.exp(found.exponent).toFixed(2)} a step`,
       divergence: "leaves every bound",
     }[kind];
-    const other = kind.startsWith("rest") ? `point of rest is ${minus(rest.toFixed(3))}` : `equation rests at ${minus(rest.toFixed(3))}`;
-    byId("said-one").textContent = `${NAMES[step]} at g dt = ${dt}, w = ${minus(w)} ${said}. The ${other}.`;
+    say("one", `At <i>g</i> d<i>t</i> = ${dt}, <i>w</i> = ${minus(w)} the step map ${NAMES[step]} ${said}. The equation rests at <i>h</i> = ${minus(rest.toFixed(3))}.`);
     chart.svg.setAttribute("aria-valuetext", `g dt ${dt}, w ${w}: ${kind}`);
     cobweb.svg.setAttribute("aria-label", `Cobweb of ${NAMES[step]} from h = ${h0}: ${kind}`);
     states.svg.setAttribute("aria-label", `States over time: ${NAMES[step]} as dots, ${kind}; the equation as a line, which rests at ${rest.toFixed(3)}`);
@@ -174,10 +182,10 @@
     states2.fill("all", states2.line(stepped, "joined") + states2.line(ts.map((t, k) => [t, solved[k][0]]), "solved") +
       states2.dots(stepped, "stepped"));
     const rest = maps.restNear(field, solved[solved.length - 1]), g = maps.growth(step2, field, rest, dt2);
-    const place = `h₁ = ${minus((rest[0] + 0).toFixed(2))}, h₂ = ${minus((rest[1] + 0).toFixed(2))}`.replaceAll("−0.00", "0.00");
-    byId("said-two").textContent = Number.isFinite(g.step)
-      ? `Near the point of rest ${place}, a step of ${NAMES[step2]} multiplies a small difference by ${g.step.toFixed(3)}, the equation by ${g.equation.toFixed(3)} in the same time.`
-      : "";
+    const place = rest.map((v) => minus(v.toFixed(2)).replace("−0.00", "0.00")).join(", ");
+    say("two", Number.isFinite(g.step)
+      ? `Near the point of rest (${place}) a step of ${NAMES[step2]} multiplies a small difference by ${g.step.toFixed(3)}, the equation by ${g.equation.toFixed(3)} in the same time.`
+      : `${NAMES[step2]} finds no state after a step here: take shorter steps.`);
     plane.svg.setAttribute("aria-valuetext", `h1 ${start[0]}, h2 ${start[1]}`);
     plane.svg.setAttribute("aria-valuenow", start[0]);
     states2.svg.setAttribute("aria-label", `First unit over time: ${NAMES[step2]} as dots, the equation as a line`);
@@ -202,8 +210,7 @@
       warped.dots(pairs(found.withSpeed).filter((_, k) => k % 4 === 0), "stepped"));
     const apart = (hs) => Math.max(...hs.map((h, k) => Math.abs(h - found.own[k])));
     const least = apart(found.withSpeed), power = least > 0 ? Math.ceil(Math.log10(least)) : -16;
-    byId("said-clock").textContent =
-      `Multiplied by c′(t) the states differ by less than 10^${minus(power)} from h(c(t)), the error of the solver; without it by ${apart(found.withoutSpeed).toFixed(2)}.`;
+    say("clock", `Multiplied by <i>c</i>′(<i>t</i>) the states differ from <i>h</i>(<i>c</i>(<i>t</i>)) by less than 10<sup>${minus(power)}</sup>, the error of the solver; not multiplied, by up to ${apart(found.withoutSpeed).toFixed(2)}.`);
     warped.svg.setAttribute("aria-label", `States on the clock: with its speed on the line, without it up to ${apart(found.withoutSpeed).toFixed(2)} away`);
   }
 

@@ -227,19 +227,19 @@ const maps = (() => {
     return 0;
   }
 
-  /** What one unit comes to under a step map: an index into FATES, the period if one was found, the exponent if it was needed. */
+  /** What one unit comes to under a step map: an index into FATES; where it ends: a period and a state, or an exponent. */
   function fate(name, dt, w, start = START) {
     const step = STEPS[name], field = oneUnit(w), move = (h) => step(field, [h], dt)[0];
     const atRest = (h) => (derivative(step, field, h, dt) < -1e-3 ? OVERSHOOT : REST);
     let h = start;
     for (let k = 0; k < SETTLE; k++) {
       const next = move(h);
-      if (Math.abs(next - h) < 1e-14) return { kind: atRest(next), period: 1 };
+      if (Math.abs(next - h) < 1e-14) return { kind: atRest(next), period: 1, h: next };
       h = Math.abs(next) < FAR ? next : FAR;
     }
     if (!(Math.abs(h) < FAR)) return { kind: DIVERGENCE };
     const found = period(move, h, LONGEST, NEAR);
-    if (found) return { kind: found === 1 ? atRest(h) : found === 2 ? TWO : LONGER, period: found };
+    if (found) return { kind: found === 1 ? atRest(h) : found === 2 ? TWO : LONGER, period: found, h };
     let sum = 0;
     for (let k = 0; k < AVERAGED; k++) {
       sum += Math.log(Math.abs(derivative(step, field, h, dt)) + 1e-300);
@@ -249,7 +249,7 @@ const maps = (() => {
     if (Number.isNaN(exponent)) return { kind: DIVERGENCE };
     if (exponent > CHAOTIC) return { kind: CHAOS, exponent };
     const slow = period(move, h, 2, 1e-2);
-    return { kind: slow === 1 ? atRest(h) : slow === 2 ? TWO : LONGER, period: slow, exponent };
+    return { kind: slow === 1 ? atRest(h) : slow === 2 ? TWO : LONGER, period: slow, exponent, h };
   }
 
   // --- near a point of rest ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ const state = (() => {
   const even = TIMES.slice();
   const PRESETS = {
     two: {
-      rotation: { W: [0.9, -1.5, 1.5, 0.9], b: [0, 0], dt2: 0.2, start: [0.3, 0] },
+      rotation: { W: [0.9, -2, 2, 0.9], b: [0, 0], dt2: 0.2, start: [0.5, 0] },
       switch: { W: [0.8, -1.6, -1.6, 0.8], b: [0, 0], dt2: 0.5, start: [0.2, 0.3] },
       "two memories": { W: [1.8, 0, 0, 1.8], b: [0, 0], dt2: 1, start: [0.1, -0.2] },
       "negative feedback": { W: [-6, 0, 0, -6], b: [0.5, -0.5], dt2: 0.5, start: [0.9, -0.3] },
@@ -30,7 +30,7 @@ const state = (() => {
     x: PRESETS.input.pulses, c: increasing(PRESETS.clock["slow, then fast"]), wx: 2, wh: 0.5,
   };
   const RANGES = { dt: [0.1, 10], w: [-30, 2], h0: [-1, 1], dt2: [0.05, 3], wx: [-5, 5], wh: [-5, 5] };
-  const LISTS = { W: [-9, 9], b: [-3, 3], start: [-1.5, 1.5], x: [-1, 1], c: [0, LAST] };
+  const LISTS = { W: [-9, 9], b: [-3, 3], start: [-1.25, 1.25], x: [-1, 1], c: [0, LAST] };
 
   function round(x, digits) {
     return Number(x.toFixed(digits)) + 0; // -0 is 0
