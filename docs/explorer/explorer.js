@@ -154,8 +154,8 @@
     const said = elsewhere ? `comes to rest, but at <i>h</i> = ${minus(found.h.toFixed(3))}` : {
       rest: "comes to rest as the equation does, from one side",
       "rest, overshooting": "comes to rest as the equation does, but steps over the point of rest each time",
-      "2-cycle": "jumps between two states for ever",
-      "longer cycle": found.period ? `goes round a cycle of ${found.period} states` : "goes round a long cycle",
+      "2-cycle": "ends up jumping between two states",
+      "longer cycle": found.period ? `ends up going round ${found.period} states` : "ends up in a long cycle",
       chaos: `is chaotic: a small difference grows by a factor of ${Math.exp(found.exponent).toFixed(2)} a step`,
       divergence: "leaves every bound",
     }[kind];

@@ -87,13 +87,14 @@ const figures = (() => {
 
   /** One path a colour, of the stretches of each row that have it: kinds[row][column], rows from below. */
   function cells({ box }, kinds) {
-    const paths = {}, height = (box.bottom - box.top) / kinds.length;
+    const paths = {}, across = (share) => rounded(box.left + share * (box.right - box.left));
+    const up = (share) => rounded(box.bottom - share * (box.bottom - box.top));
     kinds.forEach((row, k) => {
-      const y = rounded(box.bottom - (k + 1) * height), width = (box.right - box.left) / row.length;
+      const below = up(k / kinds.length), above = up((k + 1) / kinds.length); // the same numbers for both sides: no seams
       for (let start = 0, end; start < row.length; start = end) {
         for (end = start + 1; end < row.length && row[end] === row[start]; end++);
-        const [from, to] = [rounded(box.left + start * width), rounded(box.left + end * width)];
-        paths[row[start]] = (paths[row[start]] ?? "") + `M${from} ${y}H${to}v${rounded(height)}H${from}z`;
+        const d = `M${across(start / row.length)} ${above}H${across(end / row.length)}V${below}H${across(start / row.length)}z`;
+        paths[row[start]] = (paths[row[start]] ?? "") + d;
       }
     });
     return Object.entries(paths).map(([kind, d]) => `<path class="fate-${kind}" d="${d}"/>`).join("");
