@@ -73,8 +73,12 @@ def test_the_first_time_installs_and_the_second_does_nothing_until_something_cha
     assert set_up(checkout, "sh", "tools/setup.sh", "test,check").returncode == 0
     (installed,) = log(checkout)
     assert installed.endswith(".[test,check]")
-    assert set_up(checkout).returncode == 0
-    assert log(checkout) == []
+    assert set_up(checkout, "sh", "tools/setup.sh", "docs").returncode == 0
+    (installed,) = log(checkout)
+    assert installed.endswith(".[test,check,docs]")
+    for fewer in ("test", "check,docs", "docs,test"):
+        assert set_up(checkout, "sh", "tools/setup.sh", fewer).returncode == 0
+        assert log(checkout) == [], fewer
 
 
 def test_a_failed_install_says_so_and_is_tried_again(checkout):

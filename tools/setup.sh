@@ -26,30 +26,34 @@ find_python() {
 }
 
 fingerprint() {
-    # The extras installed last stay good for fewer: "test" is served by "test,check".
-    printf '%s\n' "$1" "$(pwd)" "$("$python" -VV 2>&1)"
+    printf '%s\n' "$(pwd)" "$("$python" -VV 2>&1)"
     cat pyproject.toml constraints.txt
 }
 
 python=$(find_python)
-for have in "$extras" test,check; do
-    if [ -x .venv/bin/python ] && [ -f "$stamp" ] && [ "$(fingerprint "$have")" = "$(cat "$stamp")" ]; then
-        exit 0
-    fi
+have=''
+kept=''
+[ ! -x .venv/bin/python ] || [ ! -f "$stamp" ] || { read -r have; kept=$(cat); } <"$stamp"
+[ "$kept" = "$(fingerprint)" ] || have=''
+# Extras are added to those that are there, so that `make docs` and `make test` share one environment.
+all=$have
+IFS=,
+for extra in $extras; do
+    case ",$all," in *",$extra,"*) ;; *) all=${all:+$all,}$extra ;; esac
 done
+unset IFS
+[ -z "$have" ] || [ "$all" != "$have" ] || exit 0
 
 if ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
     say "$python has no venv module; install it (on Debian and Ubuntu: apt install python3-venv) and try again."
     exit 1
 fi
 say "making .venv with $("$python" -V) and the versions of constraints.txt; torch is large, so this can take minutes the first time."
-kept=$(cat "$stamp" 2>/dev/null || true)
 rm -f "$stamp"
-# Only extras to add: the environment that "test" made is kept.
-[ "$kept" = "$(fingerprint test)" ] || "$python" -m venv --clear .venv
-if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable ".[$extras]"; then
+[ -n "$have" ] || "$python" -m venv --clear .venv
+if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable ".[$all]"; then
     say "installing the packages failed, see above; it starts afresh the next time."
     exit 1
 fi
-fingerprint "$extras" >"$stamp.new"
+{ printf '%s\n' "$all" && fingerprint; } >"$stamp.new"
 mv "$stamp.new" "$stamp"
