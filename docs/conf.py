@@ -1,0 +1,41 @@
+"""Configures the site of these pages: `make docs` builds it to out/docs/index.html, and nothing in it needs a network."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]  # the packages of this checkout, and the extension
+
+import ctrnn  # noqa: E402
+
+project = "ctrnn"
+version = release = ctrnn.__version__
+extensions = ["myst_nb", "sphinx.ext.viewcode", "sphinx_copybutton", "extensions.site"]
+exclude_patterns = ["explorer", "extensions", "tables"]
+
+# The doors, and what is behind each. Files stay where they are, so that links also work where no site is.
+trees = {
+    "index": "learn/index do/index look-up/index understand/index",
+    "learn/index": "learn/* notebooks/* gallery",
+    "do/index": "do/* you-have-a-ctrnn discretization training torch fitting latent-sde torchdiffeq papers slurm",
+    "look-up/index": "look-up/* names api/command cells tasks notation derivations studies promises references "
+    "project/readme project/changelog project/contributing",
+    "understand/index": "understand/* time-steps noise delays timescales symbols riemannian neuroscience speed judges",
+    "papers": "papers/*",
+}
+
+nb_execution_mode = "off"  # the tests run the notebooks
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 4
+smartquotes = False
+maximum_signature_line_length = 88
+
+pygments_dark_style = "github-dark"
+
+html_theme = "furo"
+html_title = f"ctrnn {version}"
+html_math_renderer = "mathml"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_copyright = False

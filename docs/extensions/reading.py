@@ -1,0 +1,165 @@
+"""Reads what the site is made of: public names and their docstrings, the snippets of pages, and links between files.
+
+docstring   paragraphs, indented code, and sections: a word, a colon, and text that is aligned in one column
+snippet     a fence of Python in a page, or a cell of a notebook; it uses a name as `package.name` or imports it
+link        of a page of docs/ or of a page at the root, which the site has in project/
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import os
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from textwrap import dedent
+from types import FunctionType
+
+__all__ = ["DOCS", "MOVED", "ROOT", "argument_names", "file_of", "for_site", "heading_slug", "listed", "paragraphs"]
+__all__ += ["public_methods", "public_names", "signature", "uses"]
+
+DOCS = Path(__file__).resolve().parents[1]
+ROOT = DOCS.parent
+PACKAGES = ("ctrnn", "discretize", "derivations")
+MOVED = {"README.md": "project/readme", "CONTRIBUTING.md": "project/contributing", "CHANGELOG.md": "project/changelog"}
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SECTION = re.compile(r"([A-Z][a-z]+): +(?=\S)")
+GENERIC = ("bias", "dtype", "device", "generator")  # of `**settings`, which a signature does not name
+
+
+class _Bare(str):
+    """Text that a signature shows without quotation marks."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def public_names() -> dict[str, object]:
+    """Return each public object by its name with the package, in the order of learning."""
+    packages = [importlib.import_module(package) for package in PACKAGES]
+    return {f"{package.__name__}.{name}": getattr(package, name) for package in packages for name in package.__all__}
+
+
+def file_of(name: str, names: dict[str, object]) -> str:
+    """Return the page of a name; two names that differ by a capital alone have two files on every disk."""
+    alike = [other for other in names if other.lower() == name.lower()]
+    return f"api/{name}_" if len(alike) > 1 and name != name.lower() else f"api/{name}"
+
+
+def public_methods(thing: object) -> dict[str, object]:
+    """Return functions of a module, or methods and properties that a class defines itself and documents."""
+    if inspect.ismodule(thing):
+        return {name: getattr(thing, name) for name in thing.__all__}
+    found = vars(thing) if inspect.isclass(thing) else {}
+    members = {name: getattr(member, "__func__", member) for name, member in found.items() if not name.startswith("_")}
+    return {name: it for name, it in members.items() if isinstance(it, (property, FunctionType)) and it.__doc__}
+
+
+def signature(thing: object) -> str:
+    """Write a signature as Python could read it; a default without such a form is an ellipsis."""
+
+    def shown(parameter: inspect.Parameter) -> inspect.Parameter:
+        default, kind = parameter.default, parameter.annotation
+        if default is not parameter.empty:
+            try:
+                ast.parse(repr(default), mode="eval")
+            except SyntaxError:
+                default = _Bare("...")
+        return parameter.replace(default=default, annotation=_Bare(kind) if isinstance(kind, str) else kind)
+
+    try:
+        found = inspect.signature(thing)  # type: ignore[arg-type]
+    except ValueError:  # of an exception or a warning without an `__init__` of its own
+        return ""
+    gives = found.return_annotation
+    gives = found.empty if inspect.isclass(thing) else _Bare(gives) if isinstance(gives, str) else gives
+    parameters = [shown(each) for each in found.parameters.values() if each.name != "self"]
+    return str(found.replace(parameters=parameters, return_annotation=gives))
+
+
+def argument_names(thing: object) -> list[str]:
+    """Return what a docstring may list: parameters and attributes."""
+    try:
+        return [*inspect.signature(thing).parameters, *getattr(thing, "__annotations__", {})]  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return []
+
+
+def paragraphs(docstring: str) -> Iterator[tuple[str, str]]:
+    """Split a docstring into ("", paragraph), ("code", indented lines) and (head of a section, its text)."""
+    for block in re.split(r"\n\s*\n", docstring.strip("\n")):
+        if all(line.startswith("    ") for line in block.splitlines()) and not SECTION.match(block):
+            yield "code", dedent(block)
+            continue
+        for part in re.split(r"\n(?=[A-Z][a-z]+: +\S)", block):
+            head = SECTION.match(part)
+            yield (head[1], re.sub(rf"\n {{0,{head.end()}}}", "\n", part[head.end() :])) if head else ("", part)
+
+
+def listed(text: str, names: list[str]) -> list[tuple[str, str]]:
+    """Split `name, name: text; name: text. name: text` into (names, text); what stands before the first has no name."""
+    known = "|".join(map(re.escape, [*names, *GENERIC]))
+    item = rf"(?:^|(?<=[;.] )|(?<=\n))((?:{known})(?:, (?:{known}))*)(?:: |(?= as (?:in|for) ))"
+    before, *pairs = re.split(item, re.sub(r"([;.])\n", r"\1 ", text))
+    found = [(head, words.strip().removesuffix(";")) for head, words in zip(pairs[::2], pairs[1::2], strict=True)]
+    return [("", before.strip()), *found] if before.strip() else found
+
+
+def heading_slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def snippets(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield the heading that a piece of Python stands under, and the code."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        yield from (("", "".join(cell["source"])) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code")
+        return
+    for fence in FENCE.finditer(text):
+        if fence[1] in ("python", "py"):
+            above = re.findall(r"^#+ (.*)$", FENCE.sub("", text[: fence.start()]), re.MULTILINE)
+            yield above[-1] if above else "", fence[2]
+
+
+def used(code: str) -> set[str]:
+    """Return the public names that a piece of Python reads; none where it is no whole Python."""
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except SyntaxError:
+        return set()
+    found = [(node.module, name.name) for node in nodes if isinstance(node, ast.ImportFrom) for name in node.names]
+    found += [(ast.unparse(node.value), node.attr) for node in nodes if isinstance(node, ast.Attribute)]
+    return {f"{package}.{name}" for package, name in found if package in PACKAGES}
+
+
+def uses(pages: list[Path]) -> dict[str, list[tuple[str, str]]]:
+    """Return for each name the (file, heading) of the snippets that use it, each once."""
+    found: dict[str, dict[tuple[str, str], None]] = {}
+    for page in pages:
+        for heading, code in snippets(page):
+            for name in used(code):
+                found.setdefault(name, {})[page.relative_to(ROOT).as_posix(), heading] = None
+    return {name: list(places) for name, places in found.items()}
+
+
+def for_site(text: str, file: str, docname: str) -> str:
+    """Turn the links of a file of the repository into those of the page of the site that it becomes."""
+
+    def turned(link: re.Match[str]) -> str:
+        path, mark, anchor = link[1].partition("#")
+        if not path or re.match(r"[a-z]+:", path):
+            return link[0]
+        aim = os.path.normpath(Path(file).parent / path)
+        if aim in MOVED:
+            return f"](/{MOVED[aim]}.md{mark}{anchor})"
+        return f"]({os.path.relpath(ROOT / aim, (DOCS / docname).parent)}{mark}{anchor})"
+
+    fences = list(FENCE.finditer(text))
+    edges = [0, *(edge for fence in fences for edge in fence.span()), len(text)]
+    parts = [text[a:b] for a, b in pairwise(edges)]
+    return "".join(part if number % 2 else re.sub(r"\]\(([^)\s]+)\)", turned, part) for number, part in enumerate(parts))

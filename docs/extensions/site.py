@@ -1,0 +1,245 @@
+"""Makes the site: a page for each public name and for the command, trees of pages, links of names, formulas as MathML."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import os
+import re
+import shutil
+from pathlib import Path
+
+from docutils import nodes
+from extensions import reading
+from latex2mathml.converter import convert
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import make_refnode
+from sphinx.writers.html5 import HTML5Translator
+
+from experiments.__main__ import COMMANDS, main
+from experiments.studies.command import COMMANDS as STUDIES
+
+__all__ = ["setup"]
+
+NAMES = reading.public_names()
+BARE = {name.partition(".")[2]: name for name in reversed(NAMES)}  # of two packages the one that comes first to be learned
+TITLES = {page: file for file, page in reading.MOVED.items()}
+MADE = ("api/", "project/")  # folders of docs/ that are written here, and that git ignores
+EXPLORER = '<p><a href="explorer/index.html">Explorer</a>: a cell to play with, in this browser.</p>'
+
+
+# Pages that are written
+
+
+def write_pages(app: Sphinx) -> None:
+    """Write the pages that are made from code, and those of the root, into folders of their own."""
+    for folder in MADE:
+        shutil.rmtree(reading.DOCS / folder, ignore_errors=True)
+        (reading.DOCS / folder).mkdir()
+    with_snippets = [*sorted(reading.DOCS.rglob("*.md")), *sorted(reading.DOCS.rglob("*.ipynb"))]
+    uses = reading.uses([*with_snippets, reading.ROOT / "README.md", reading.ROOT / "CONTRIBUTING.md"])
+    pages = {reading.file_of(name, NAMES): name_page(name, thing, uses.get(name, [])) for name, thing in NAMES.items()}
+    for file, page in reading.MOVED.items():
+        pages[page] = reading.for_site((reading.ROOT / file).read_text(encoding="utf-8"), file, page)
+    for page, text in {**pages, "api/command": command_page()}.items():
+        (reading.DOCS / f"{page}.md").write_text(text, encoding="utf-8")
+
+
+def name_page(name: str, thing: object, uses: list[tuple[str, str]]) -> str:
+    """Write the page of a name; what its docstring says is put in by the directive."""
+    parts = [f"# {name}", f"```{{public}} {name}\n```"]
+    if methods := reading.public_methods(thing):
+        parts += ["## Functions" if inspect.ismodule(thing) else "## Methods"]
+        parts += [f"```{{public}} {name}.{method}\n```" for method in methods]
+    if uses:
+        parts += ["## Used in", "\n".join(f"- {used_in(file, heading)}" for file, heading in uses)]
+    return "\n\n".join(parts) + "\n"
+
+
+def used_in(file: str, heading: str) -> str:
+    page = f"/{reading.MOVED[file]}.md" if file in reading.MOVED else "/" + file.removeprefix("docs/")
+    anchor = f"#{reading.heading_slug(heading)}" if heading else ""
+    return f"[{Path(file).name}{f', *{heading}*' if heading else ''}]({page}{anchor})"
+
+
+def command_page() -> str:
+    """Write the help of `ctrnn` and of its commands, as a terminal shows it."""
+    parts = ["# The command ctrnn", "This is what `ctrnn --help` says, and the help of each command."]
+    os.environ["COLUMNS"] = "100"
+    for words in [[], *([name] for name in COMMANDS), *(["study", name] for name in STUDIES)]:
+        shown = io.StringIO()  # no terminal: neither colours nor boxes
+        with contextlib.redirect_stdout(shown):
+            main([*words, "--help"])
+        text = "\n".join(line.rstrip() for line in shown.getvalue().splitlines())
+        parts += [f"## {' '.join(['ctrnn', *words])}" if words else "## All commands", f"```text\n{text}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Give a page its links within the site, its tree of pages, and the front page its link to the explorer."""
+    file = reading.DOCS / f"{docname}.md"
+    if not file.exists() or docname.startswith(MADE):
+        return
+    text = reading.for_site(source[0], f"docs/{docname}.md", docname)
+    if (reading.DOCS / "explorer").is_dir():
+        text = text.replace("<!-- explorer -->", EXPLORER)
+    pages = [reading.file_of(name, NAMES) for name in NAMES] if docname == "names" else app.config.trees.get(docname, "").split()
+    there = [page for page in pages if "*" not in page or set(reading.DOCS.glob(f"{page}.*")) - {file}]
+    lines = [f"{TITLES[page]} </{page}>" if page in TITLES else f"/{page}" for page in there]
+    if lines:
+        shown = ":maxdepth: 1" if docname == "learn/index" else ":hidden:"
+        text += "\n".join(["", "```{toctree}", ":glob:", shown, "", *lines, "```", ""])
+    source[0] = text
+
+
+def copy_explorer(app: Sphinx, exception: Exception | None) -> None:
+    if exception is None and (reading.DOCS / "explorer").is_dir():
+        shutil.copytree(reading.DOCS / "explorer", Path(app.outdir) / "explorer", dirs_exist_ok=True)
+
+
+# What a docstring says
+
+
+class Public(SphinxDirective):
+    """The signature of a public name, a link to its code, and its docstring."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
+        owner, _, last = name.rpartition(".")
+        thing = NAMES[name] if name in NAMES else reading.public_methods(NAMES[owner])[last]
+        of_class = inspect.isclass(NAMES.get(owner))
+        module = owner.rpartition(".")[0] if of_class else owner
+        if inspect.ismodule(thing):
+            fence = [f"```{{py:module}} {name}"]
+        elif isinstance(thing, property):
+            fence = [f"```{{py:property}} {name.removeprefix(f'{module}.')}", f":module: {module}"]
+        elif not callable(thing):
+            fence = [f"```{{py:data}} {last}", f":module: {module}", f":value: {thing!r}"]
+        else:
+            kind = "class" if inspect.isclass(thing) else "method" if of_class else "function"
+            fence = [f"```{{py:{kind}}} {name.removeprefix(f'{module}.')}{reading.signature(thing)}", f":module: {module}"]
+        made = self.parse_text_to_nodes("\n".join([*fence, "```"]))
+        if ":value:" not in fence[-1]:  # else the docstring is that of its type
+            described = [node for node in made if isinstance(node, addnodes.desc)]
+            body = docstring_nodes(inspect.getdoc(thing) or "", module, reading.argument_names(thing))
+            (described[0][-1] if described else made).extend(body)
+        return made
+
+
+def docstring_nodes(text: str, package: str, names: list[str]) -> list[nodes.Node]:
+    """Make paragraphs and code of a docstring, and a definition list of its sections."""
+    made: list[nodes.Node] = []
+    sections = nodes.definition_list(classes=["sections"])
+    for head, words in reading.paragraphs(text):
+        if head == "code":
+            made.append(nodes.literal_block(words, words, language="text"))
+        elif not head:
+            made.append(nodes.paragraph("", "", *inline(words, package)))
+        elif head.startswith("Example"):
+            sections += entry([nodes.Text(head)], nodes.literal_block(words, words, language="python"))
+        else:
+            items = reading.listed(words, names) if head in ("Args", "Attributes") else [("", words)]
+            inner: list[nodes.Node] = [nodes.paragraph("", "", *inline(said, package)) for key, said in items if not key]
+            pairs = [(key, said) for key, said in items if key]
+            if pairs:
+                terms = nodes.definition_list()
+                terms += [entry([nodes.literal("", key)], nodes.paragraph("", "", *inline(said, package))) for key, said in pairs]
+                inner.append(terms)
+            sections += entry([nodes.Text(head)], *inner)
+    return [*made, sections] if len(sections) else made
+
+
+def entry(term: list[nodes.Node], *body: nodes.Node) -> nodes.definition_list_item:
+    return nodes.definition_list_item("", nodes.term("", "", *term), nodes.definition("", *body))
+
+
+def inline(text: str, package: str) -> list[nodes.Node]:
+    """Make code of what stands in backquotes, with links from public names, and from pages of docs/."""
+    made: list[nodes.Node] = []
+    for part in re.split(r"(`[^`]+`|docs/[\w-]+\.md)", text):
+        if part.startswith("`"):
+            code = part.strip("`")
+            page = page_of(code) or page_of(f"{package}.{code}") or page_of(BARE.get(code, ""))
+            made.append(to_page(page, nodes.literal(code, code)) if page else nodes.literal(code, code))
+        elif part.startswith("docs/"):
+            made.append(to_page(part.removeprefix("docs/").removesuffix(".md"), nodes.inline(part, part)))
+        elif part:
+            made.append(nodes.Text(part))
+    return made
+
+
+# Links and formulas
+
+
+def page_of(name: str) -> str | None:
+    """Return the page of a public name, or of what has a method or function of that name."""
+    owner, _, last = name.rpartition(".")
+    if name not in NAMES and owner in NAMES and last in reading.public_methods(NAMES[owner]):
+        name = owner
+    return reading.file_of(name, NAMES) if name in NAMES else None
+
+
+def to_page(page: str, shown: nodes.Element) -> addnodes.pending_xref:
+    return addnodes.pending_xref("", shown, refdomain="std", reftype="doc", reftarget=f"/{page}", refexplicit=True)
+
+
+def link_names(app: Sphinx, document: nodes.document) -> None:
+    """Lead from `package.name` in a page to the page of that name, and from `ctrnn --help` to that of the command."""
+    for literal in list(document.findall(nodes.literal)):
+        text = literal.astext()
+        page = "api/command" if text == "ctrnn --help" else page_of(text.partition("(")[0])
+        within = isinstance(literal.parent, (nodes.reference, addnodes.pending_xref, nodes.title))
+        if page and not within and page != app.env.docname:
+            literal.replace_self(to_page(page, literal.deepcopy()))
+
+
+def resolve_type(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, shown: nodes.Element) -> nodes.Node | None:
+    """Lead from a type in a signature to a public name of another package; other types are text."""
+    if node.get("refdomain") != "py":
+        return None  # a broken link, of which Sphinx warns
+    name = BARE.get(node["reftarget"].rpartition(".")[2])
+    return make_refnode(app.builder, node["refdoc"], reading.file_of(name, NAMES), name, shown) if name else shown
+
+
+def module_of(app: Sphinx, package: str, name: str) -> str | None:
+    """Return the module whose code has a public name, or the class of a method or property."""
+    return getattr(NAMES.get(f"{package}.{name.partition('.')[0]}"), "__module__", package)
+
+
+def visit_math(self: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
+    block = isinstance(node, nodes.math_block)
+    made = mathml(node, "block" if block else "inline")
+    self.body.append(f'<div class="math">{made}</div>\n' if block else made)
+    raise nodes.SkipNode
+
+
+def mathml(node: nodes.Element, display: str) -> str:
+    text = re.sub(r"\\label\{[^}]*\}", "", node.astext())
+    text = re.sub(r"\\(begin|end)\{aligned\}", r"\\\1{align*}", text)  # which the library knows, and aligned not
+    try:
+        made = convert(text, display=display)
+    except Exception as error:  # of this library there is no common one
+        made = repr(error)
+    if unread := re.search(r"^[^<].*|<mi>(\\|&(?!#))[^<]*", made):
+        logging.getLogger(__name__).warning("latex2mathml does not read %s: %s", text, unread[0], location=node)
+    return made
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_config_value("trees", {}, "env")
+    app.add_directive("public", Public)
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math, None))
+    app.connect("builder-inited", write_pages)
+    app.connect("source-read", read_source)
+    app.connect("doctree-read", link_names)
+    app.connect("missing-reference", resolve_type)
+    app.connect("viewcode-follow-imported", module_of)
+    app.connect("build-finished", copy_explorer)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

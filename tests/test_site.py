@@ -1,0 +1,140 @@
+"""The site of `make docs`: how docstrings, snippets and links are read for it, and that every link of the built one is good."""
+
+import inspect
+import re
+import runpy
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import ctrnn
+import derivations
+import discretize
+
+ROOT = Path(__file__).resolve().parents[1]
+READING = runpy.run_path(str(ROOT / "docs" / "extensions" / "reading.py"))
+SITE_TOOLS = ("sphinx", "furo", "myst_nb", "sphinx_copybutton")
+
+
+class Links(HTMLParser):
+    """The ids of a page, where it leads, and what it loads."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.ids, self.targets, self.loaded, self.drawn = set(), [], [], 0
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.ids |= {found[key] for key in ("id", "name") if found.get(key) and (key == "id" or tag == "a")}
+        self.drawn += tag == "math"
+        for key in ("href", "src", "srcset", "data", "poster"):
+            if found.get(key):
+                self.targets.append(found[key])
+                self.loaded += [found[key]] * (tag != "a")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    missing = [name for name in SITE_TOOLS if find_spec(name) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed: pip install -c constraints.txt -e .[docs]")
+    folder = tmp_path_factory.mktemp("site")
+    options = ["-W", "--keep-going", "-n", "-q", "-j", "2", "-d", folder / "cache"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, "docs", folder / "html"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "html"
+
+
+@pytest.mark.slow
+def test_every_link_and_anchor_of_the_site_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
+    pages = {page: Links(page) for page in site.rglob("*.html")}
+    astray, foreign = [], []
+    for page, links in pages.items():
+        foreign += [f"{page.relative_to(site)} loads {target}" for target in links.loaded if re.match(r"(https?:)?//", target)]
+        for target in links.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            aim = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            there = aim.is_file() and aim.is_relative_to(site)
+            if not there or (parts.fragment and aim in pages and unquote(parts.fragment) not in pages[aim].ids):
+                astray.append(f"{page.relative_to(site)} leads to {target}")
+    assert not astray
+    assert not foreign
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+@pytest.mark.slow
+def test_the_site_has_every_page_name_command_and_formula(site):
+    written = [page for page in (ROOT / "docs").rglob("*") if page.suffix in (".md", ".ipynb")]
+    written = [page.relative_to(ROOT / "docs").with_suffix(".html") for page in written if "explorer" not in page.parts]
+    assert [str(page) for page in written if not (site / page).exists()] == []
+    names = READING["public_names"]()
+    assert len(names) > 200
+    for name in names:
+        page = (site / f"{READING['file_of'](name, names)}.html").read_text(encoding="utf-8")
+        assert f'id="{name}"' in page or f'id="module-{name}"' in page
+    command = (site / "api" / "command.html").read_text(encoding="utf-8")
+    assert all(option in command for option in ("--integrator NAME", "--check FILE.json", "--shard I/N"))
+    assert "\x1b" not in command
+    assert Links(site / "papers" / "continuous_gru.html").drawn >= 15
+    assert Links(site / "notebooks" / "field.html").drawn >= 3
+    assert (site / "explorer" / "index.html").exists() == (ROOT / "docs" / "explorer" / "index.html").exists()
+
+
+def test_arguments_of_a_docstring_are_split_at_the_names_of_its_signature():
+    sections = dict(READING["paragraphs"](inspect.getdoc(discretize.integrate)))
+    assert list(sections) == ["", "Args", "Shape", "Raises", "Source"]
+    names = [*inspect.signature(discretize.integrate).parameters]
+    found = [name for head, _ in READING["listed"](sections["Args"], names) for name in head.split(", ")]
+    assert {"field", "path", "h0", "ts", "method", "seed", "delays", "on_failure"} <= set(found)
+    assert len(found) == len(set(found))
+    text = "size: how many; a, b: as\nsaid. Or a: 2, b: 3; bias, dtype as in torch.nn."
+    items = [("size", "how many"), ("a, b", "as\nsaid. Or a: 2, b: 3"), ("bias, dtype", "as in torch.nn.")]
+    assert READING["listed"](text, ["size", "a", "b"]) == items
+
+
+def test_sections_and_code_of_a_docstring_lose_their_columns():
+    text = "One\nparagraph.\n\n    a = 1\n        b\n\nArgs:    a: one,\n         two.\nExample: if a:\n             b\n"
+    sections = [("", "One\nparagraph."), ("code", "a = 1\n    b"), ("Args", "a: one,\ntwo."), ("Example", "if a:\n    b")]
+    assert list(READING["paragraphs"](text)) == sections
+
+
+def test_signatures_are_those_of_the_code_without_quotation_marks():
+    assert READING["signature"](ctrnn.PowerDecay).startswith("(exponent: float | Tensor, learnable: bool = False, ")
+    assert "-> Trajectory" in READING["signature"](discretize.integrate)
+    assert "stats: dict[str, Any] = ..." in READING["signature"](discretize.Trajectory)
+
+
+def test_links_of_files_outside_of_docs_lead_to_their_pages_of_the_site():
+    turned = READING["for_site"]
+    assert turned("[a](docs/cells.md#b) [c](CHANGELOG.md)", "README.md", "project/readme") == (
+        "[a](../cells.md#b) [c](/project/changelog.md)"
+    )
+    assert turned("[a](../../CONTRIBUTING.md#b) [c](x.svg)", "docs/do/a.md", "do/a") == (
+        "[a](/project/contributing.md#b) [c](x.svg)"
+    )
+    kept = "[a](#b) [c](https://d.e)\n```python\nx[0](README.md)\n```\n"
+    assert turned(kept, "docs/a.md", "a") == kept
+
+
+def test_snippets_are_found_by_the_names_that_they_use():
+    uses = READING["uses"]([ROOT / "docs" / "index.md", ROOT / "docs" / "notebooks" / "field.ipynb"])
+    assert ("docs/index.md", "The three on one field") in uses["ctrnn.leaky"]
+    assert ("docs/notebooks/field.ipynb", "") in uses["discretize.integrate"]
+
+
+def test_no_two_names_share_a_file_on_a_disk_without_capitals():
+    names = dict.fromkeys(
+        f"{package.__name__}.{name}" for package in (ctrnn, discretize, derivations) for name in package.__all__
+    )
+    assert len({READING["file_of"](name, names).lower() for name in names}) == len(names)
