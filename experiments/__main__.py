@@ -12,6 +12,7 @@ import io
 import math
 import os
 import sys
+import webbrowser
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -33,6 +34,7 @@ __all__ = ["COMMANDS", "main"]
 if TYPE_CHECKING:
     from experiments.data.recording import Recording
 
+ROOT = Path(__file__).resolve().parents[1]
 DONE, FAILED, WRONG_USAGE, IO_ERROR, BROKEN_PIPE = 0, 1, 2, 74, 141
 ABOUT = (
     "Recurrent networks as ordinary differential equations. `ctrnn COMMAND --help` says what a command takes, `ctrnn --version` "
@@ -257,6 +259,18 @@ def study() -> int:
     return WRONG_USAGE  # its own commands are called instead
 
 
+def docs() -> int:
+    """Open these pages in a browser, as `make docs` built them in a copy of the repository."""
+    page = ROOT / "out" / "docs" / "index.html"
+    if not (ROOT / "docs" / "conf.py").exists():
+        raise UsageError("the pages are not part of an installed package; run `make docs` in a copy of the repository.")
+    if not page.exists():
+        raise UsageError(f"the pages are not built yet; run `make docs` in {ROOT}.")
+    print(page, flush=True)
+    webbrowser.open(page.as_uri())
+    return DONE
+
+
 COMMANDS: dict[str, Callable[..., int]] = {
     "demo": demo,
     "derive": derive,
@@ -265,6 +279,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "train": train,
     "bench": bench,
     "study": study,
+    "docs": docs,
 }
 
 
@@ -350,15 +365,14 @@ def _recording(command: str, out: Path, input: Path | None, rate: float | None) 
 
 def _refuse_foreign_packages() -> None:
     """Refuse a package of the same name that is found first: on PyPI another project installs a `discretize` too."""
-    ours = Path(__file__).resolve().parents[1]
     for name in ("ctrnn", "discretize", "derivations"):
         spec = importlib.util.find_spec(name)
         places = [] if spec is None else list(spec.submodule_search_locations or [])
         if not places:
-            raise UsageError(f"the package {name!r} is missing beside {ours / 'experiments'}; install ctrnn again.")
-        if Path(places[0]).resolve().parent != ours:
+            raise UsageError(f"the package {name!r} is missing beside {ROOT / 'experiments'}; install ctrnn again.")
+        if Path(places[0]).resolve().parent != ROOT:
             raise UsageError(
-                f"Python finds another package {name!r} first, {places[0]}, and not the one of ctrnn in {ours}. "
+                f"Python finds another package {name!r} first, {places[0]}, and not the one of ctrnn in {ROOT}. "
                 f"Uninstall that one, or install ctrnn into an environment of its own."
             )
 

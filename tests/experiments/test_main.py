@@ -45,9 +45,9 @@ def test_help_and_wrong_usage_answer_without_torch():
 
 def test_wrong_usage_is_2_and_names_what_is_near(capsys):
     cases = [
-        ([], "Expected one of {demo, derive, prove, breakdown, train, bench, study}"),
+        ([], "Expected one of {demo, derive, prove, breakdown, train, bench, study, docs}"),
         (["dmeo"], "there is no command 'dmeo'; did you mean 'demo'?"),
-        (["qqq"], "there is no command 'qqq'; there is demo, derive, prove, breakdown, train, bench, study."),
+        (["qqq"], "there is no command 'qqq'; there is demo, derive, prove, breakdown, train, bench, study, docs."),
         (["--verison"], "there is no option '--verison'; did you mean '--version'?"),
         (["demo", "--inptu", "x.csv"], "--input FILE"),
         (["demo", "extra"], "extra"),
@@ -105,6 +105,24 @@ def test_the_command_finds_its_own_packages_before_folders_of_the_users(tmp_path
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "usage: ctrnn" in done.stdout
+
+
+def test_docs_opens_the_built_pages_or_says_how_to_build_them(tmp_path, monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("experiments.__main__.ROOT", tmp_path)
+    monkeypatch.setattr("experiments.__main__._refuse_foreign_packages", lambda: None)
+    assert main(["docs"]) == 2
+    assert capsys.readouterr().err.startswith("ctrnn docs: the pages are not part of an installed package; run `make docs` in")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "conf.py").touch()
+    assert main(["docs"]) == 2
+    assert capsys.readouterr().err == f"ctrnn docs: the pages are not built yet; run `make docs` in {tmp_path}.\n"
+    page = tmp_path / "out" / "docs" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.touch()
+    assert main(["docs"]) == 0
+    assert (capsys.readouterr().out, opened) == (f"{page}\n", [page.as_uri()])
 
 
 @pytest.mark.slow  # test_interruption and the interrupted runs of test_command are the same in one process
