@@ -120,6 +120,7 @@ def test_links_of_files_outside_of_docs_lead_to_their_pages_of_the_site():
     assert turned("[a](docs/cells.md#b) [c](CHANGELOG.md)", "README.md", "project/readme") == (
         "[a](../cells.md#b) [c](/project/changelog.md)"
     )
+    assert turned("[docs/cells.md](docs/cells.md#b)", "README.md", "project/readme") == "[](../cells.md#b)"
     assert turned("[a](../../CONTRIBUTING.md#b) [c](x.svg)", "docs/do/a.md", "do/a") == (
         "[a](/project/contributing.md#b) [c](x.svg)"
     )
@@ -129,8 +130,17 @@ def test_links_of_files_outside_of_docs_lead_to_their_pages_of_the_site():
 
 def test_snippets_are_found_by_the_names_that_they_use():
     uses = READING["uses"]([ROOT / "docs" / "index.md", ROOT / "docs" / "notebooks" / "field.ipynb"])
-    assert ("docs/index.md", "The three on one field") in uses["ctrnn.leaky"]
-    assert ("docs/notebooks/field.ipynb", "") in uses["discretize.integrate"]
+    assert uses["ctrnn.leaky"] == {"docs/index.md": ["The three on one field"], "docs/notebooks/field.ipynb": [""]}
+
+
+def test_pages_that_name_a_name_outside_of_snippets_are_found():
+    pages = {
+        "a.md": "`ctrnn.gated(1, 2)` and `Decay`",
+        "b.md": "```python\n`ctrnn.gated`\n```\n`gated`",
+        "c.md": "`discretize.Decay`",
+    }
+    assert READING["named_in"]("ctrnn.gated", pages) == ["a.md"]
+    assert READING["named_in"]("ctrnn.Decay", pages) == ["a.md"]
 
 
 def test_no_two_names_share_a_file_on_a_disk_without_capitals():

@@ -19,15 +19,17 @@ from pathlib import Path
 from textwrap import dedent
 from types import FunctionType
 
-__all__ = ["DOCS", "MOVED", "ROOT", "argument_names", "file_of", "for_site", "heading_slug", "listed", "paragraphs"]
-__all__ += ["public_methods", "public_names", "signature", "uses"]
+__all__ = ["DOCS", "MOVED", "ROOT", "argument_names", "file_of", "for_site", "heading_slug", "listed", "named_in"]
+__all__ += ["paragraphs", "public_methods", "public_names", "signature", "uses"]
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
 PACKAGES = ("ctrnn", "discretize", "derivations")
 MOVED = {"README.md": "project/readme", "CONTRIBUTING.md": "project/contributing", "CHANGELOG.md": "project/changelog"}
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SECTION = re.compile(r"([A-Z][a-z]+): +(?=\S)")
+LINK = re.compile(r"\[([^\[\]]*)\]\(([^)\s]+)\)")
+HEADS = "Args|Attributes|Call|Example|Gives|Raises|Returns|Shape|Source|State|Weights"
+SECTION = re.compile(rf"({HEADS}): +(?=\S)")
 GENERIC = ("bias", "dtype", "device", "generator")  # of `**settings`, which a signature does not name
 
 
@@ -41,7 +43,8 @@ class _Bare(str):
 def public_names() -> dict[str, object]:
     """Return each public object by its name with the package, in the order of learning."""
     packages = [importlib.import_module(package) for package in PACKAGES]
-    return {f"{package.__name__}.{name}": getattr(package, name) for package in packages for name in package.__all__}
+    names = {f"{package.__name__}.{name}": getattr(package, name) for package in packages for name in package.__all__}
+    return {**names, "ctrnn.init": importlib.import_module("ctrnn.init")}
 
 
 def file_of(name: str, names: dict[str, object]) -> str:
@@ -95,7 +98,7 @@ def paragraphs(docstring: str) -> Iterator[tuple[str, str]]:
         if all(line.startswith("    ") for line in block.splitlines()) and not SECTION.match(block):
             yield "code", dedent(block)
             continue
-        for part in re.split(r"\n(?=[A-Z][a-z]+: +\S)", block):
+        for part in re.split(rf"\n(?=(?:{HEADS}): +\S)", block):
             head = SECTION.match(part)
             yield (head[1], re.sub(rf"\n {{0,{head.end()}}}", "\n", part[head.end() :])) if head else ("", part)
 
@@ -137,29 +140,38 @@ def used(code: str) -> set[str]:
     return {f"{package}.{name}" for package, name in found if package in PACKAGES}
 
 
-def uses(pages: list[Path]) -> dict[str, list[tuple[str, str]]]:
-    """Return for each name the (file, heading) of the snippets that use it, each once."""
-    found: dict[str, dict[tuple[str, str], None]] = {}
+def uses(pages: list[Path]) -> dict[str, dict[str, list[str]]]:
+    """Return for each name the files with snippets that use it, and the headings that these stand under."""
+    found: dict[str, dict[str, list[str]]] = {}
     for page in pages:
         for heading, code in snippets(page):
             for name in used(code):
-                found.setdefault(name, {})[page.relative_to(ROOT).as_posix(), heading] = None
-    return {name: list(places) for name, places in found.items()}
+                headings = found.setdefault(name, {}).setdefault(page.relative_to(ROOT).as_posix(), [])
+                headings += [heading] * (heading not in headings)
+    return found
+
+
+def named_in(name: str, pages: dict[str, str]) -> list[str]:
+    """Return the files, of these texts, that name it outside of snippets: with its package, or without if it has a capital."""
+    bare = name.partition(".")[2]
+    package = rf"(?:{name.partition('.')[0]}\.)" + "?" * (bare != bare.lower())
+    return [file for file, text in pages.items() if re.search(rf"`{package}{re.escape(bare)}[`(]", FENCE.sub("", text))]
 
 
 def for_site(text: str, file: str, docname: str) -> str:
     """Turn the links of a file of the repository into those of the page of the site that it becomes."""
 
     def turned(link: re.Match[str]) -> str:
-        path, mark, anchor = link[1].partition("#")
+        path, mark, anchor = link[2].partition("#")
         if not path or re.match(r"[a-z]+:", path):
             return link[0]
+        shown = "" if re.fullmatch(r"(docs/)?[\w-]+\.md", link[1]) else link[1]  # empty: the heading that it leads to
         aim = os.path.normpath(Path(file).parent / path)
         if aim in MOVED:
-            return f"](/{MOVED[aim]}.md{mark}{anchor})"
-        return f"]({os.path.relpath(ROOT / aim, (DOCS / docname).parent)}{mark}{anchor})"
+            return f"[{shown}](/{MOVED[aim]}.md{mark}{anchor})"
+        return f"[{shown}]({os.path.relpath(ROOT / aim, (DOCS / docname).parent)}{mark}{anchor})"
 
     fences = list(FENCE.finditer(text))
     edges = [0, *(edge for fence in fences for edge in fence.span()), len(text)]
     parts = [text[a:b] for a, b in pairwise(edges)]
-    return "".join(part if number % 2 else re.sub(r"\]\(([^)\s]+)\)", turned, part) for number, part in enumerate(parts))
+    return "".join(part if number % 2 else LINK.sub(turned, part) for number, part in enumerate(parts))

@@ -41,30 +41,39 @@ def write_pages(app: Sphinx) -> None:
     for folder in MADE:
         shutil.rmtree(reading.DOCS / folder, ignore_errors=True)
         (reading.DOCS / folder).mkdir()
-    with_snippets = [*sorted(reading.DOCS.rglob("*.md")), *sorted(reading.DOCS.rglob("*.ipynb"))]
-    uses = reading.uses([*with_snippets, reading.ROOT / "README.md", reading.ROOT / "CONTRIBUTING.md"])
-    pages = {reading.file_of(name, NAMES): name_page(name, thing, uses.get(name, [])) for name, thing in NAMES.items()}
+    written = [*sorted(reading.DOCS.rglob("*.md")), reading.ROOT / "README.md", reading.ROOT / "CONTRIBUTING.md"]
+    uses = reading.uses([*written, *sorted(reading.DOCS.rglob("*.ipynb"))])
+    texts = {page.relative_to(reading.ROOT).as_posix(): page.read_text(encoding="utf-8") for page in written}
+    pages = {}
+    for name, thing in NAMES.items():
+        named = [file for file in reading.named_in(name, texts) if file not in uses.get(name, {}) and file != "docs/names.md"]
+        pages[reading.file_of(name, NAMES)] = name_page(name, thing, uses.get(name, {}), named)
     for file, page in reading.MOVED.items():
         pages[page] = reading.for_site((reading.ROOT / file).read_text(encoding="utf-8"), file, page)
     for page, text in {**pages, "api/command": command_page()}.items():
         (reading.DOCS / f"{page}.md").write_text(text, encoding="utf-8")
 
 
-def name_page(name: str, thing: object, uses: list[tuple[str, str]]) -> str:
+def name_page(name: str, thing: object, uses: dict[str, list[str]], named: list[str]) -> str:
     """Write the page of a name; what its docstring says is put in by the directive."""
     parts = [f"# {name}", f"```{{public}} {name}\n```"]
+    if not callable(thing) and not inspect.ismodule(thing):
+        row = re.search(rf"^\|[^|]*`{re.escape(name)}`[^|]*\|(.*)\|$", (reading.DOCS / "names.md").read_text(), re.MULTILINE)
+        parts += [row[1].strip().capitalize() + "."] if row else []
     if methods := reading.public_methods(thing):
         parts += ["## Functions" if inspect.ismodule(thing) else "## Methods"]
         parts += [f"```{{public}} {name}.{method}\n```" for method in methods]
     if uses:
-        parts += ["## Used in", "\n".join(f"- {used_in(file, heading)}" for file, heading in uses)]
+        parts += ["## Used in", "\n".join(used_in(file, headings) for file, headings in uses.items())]
+    if named:
+        parts += ["## Named in", ", ".join(used_in(file, []).removeprefix("- ") for file in named) + "."]
     return "\n\n".join(parts) + "\n"
 
 
-def used_in(file: str, heading: str) -> str:
+def used_in(file: str, headings: list[str]) -> str:
     page = f"/{reading.MOVED[file]}.md" if file in reading.MOVED else "/" + file.removeprefix("docs/")
-    anchor = f"#{reading.heading_slug(heading)}" if heading else ""
-    return f"[{Path(file).name}{f', *{heading}*' if heading else ''}]({page}{anchor})"
+    links = [f"[{heading}]({page}#{reading.heading_slug(heading)})" for heading in headings if heading]
+    return f"- [{TITLES.get(page[1:-3], '')}]({page}){': ' * bool(links)}{', '.join(links)}"
 
 
 def command_page() -> str:
@@ -142,7 +151,7 @@ def docstring_nodes(text: str, package: str, names: list[str]) -> list[nodes.Nod
             made.append(nodes.literal_block(words, words, language="text"))
         elif not head:
             made.append(nodes.paragraph("", "", *inline(words, package)))
-        elif head.startswith("Example"):
+        elif head == "Example":
             sections += entry([nodes.Text(head)], nodes.literal_block(words, words, language="python"))
         else:
             items = reading.listed(words, names) if head in ("Args", "Attributes") else [("", words)]
@@ -187,7 +196,7 @@ def page_of(name: str) -> str | None:
 
 
 def to_page(page: str, shown: nodes.Element) -> addnodes.pending_xref:
-    return addnodes.pending_xref("", shown, refdomain="std", reftype="doc", reftarget=f"/{page}", refexplicit=True)
+    return addnodes.pending_xref("", shown, refdomain="", reftype="page", reftarget=page)
 
 
 def link_names(app: Sphinx, document: nodes.document) -> None:
@@ -200,12 +209,13 @@ def link_names(app: Sphinx, document: nodes.document) -> None:
             literal.replace_self(to_page(page, literal.deepcopy()))
 
 
-def resolve_type(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, shown: nodes.Element) -> nodes.Node | None:
-    """Lead from a type in a signature to a public name of another package; other types are text."""
-    if node.get("refdomain") != "py":
-        return None  # a broken link, of which Sphinx warns
-    name = BARE.get(node["reftarget"].rpartition(".")[2])
-    return make_refnode(app.builder, node["refdoc"], reading.file_of(name, NAMES), name, shown) if name else shown
+def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, shown: nodes.Element) -> nodes.Node | None:
+    """Lead to a page, and from a type in a signature to a public name of another package; other types are text."""
+    if node["refdomain"] == "py":
+        name = BARE.get(node["reftarget"].rpartition(".")[2])
+        return make_refnode(app.builder, env.docname, reading.file_of(name, NAMES), name, shown) if name else shown
+    there = node["reftype"] == "page" and node["reftarget"] in env.all_docs
+    return make_refnode(app.builder, env.docname, node["reftarget"], None, shown) if there else None  # of which Sphinx warns
 
 
 def module_of(app: Sphinx, package: str, name: str) -> str | None:
@@ -239,7 +249,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", write_pages)
     app.connect("source-read", read_source)
     app.connect("doctree-read", link_names)
-    app.connect("missing-reference", resolve_type)
+    app.connect("missing-reference", resolve)
     app.connect("viewcode-follow-imported", module_of)
     app.connect("build-finished", copy_explorer)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
