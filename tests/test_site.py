@@ -124,6 +124,7 @@ def test_links_of_files_outside_of_docs_lead_to_their_pages_of_the_site():
     assert turned("[a](../../CONTRIBUTING.md#b) [c](x.svg)", "docs/do/a.md", "do/a") == (
         "[a](/project/contributing.md#b) [c](x.svg)"
     )
+    assert turned("[a](docs/explorer/index.html)", "README.md", "project/readme") == '<a href="../explorer/index.html">a</a>'
     kept = "[a](#b) [c](https://d.e)\n```python\nx[0](README.md)\n```\n"
     assert turned(kept, "docs/a.md", "a") == kept
 

@@ -169,7 +169,10 @@ def for_site(text: str, file: str, docname: str) -> str:
         aim = os.path.normpath(Path(file).parent / path)
         if aim in MOVED:
             return f"[{shown}](/{MOVED[aim]}.md{mark}{anchor})"
-        return f"[{shown}]({os.path.relpath(ROOT / aim, (DOCS / docname).parent)}{mark}{anchor})"
+        target = os.path.relpath(ROOT / aim, (DOCS / docname).parent) + mark + anchor
+        if aim.startswith("docs/explorer/"):  # no page of Sphinx: it is copied as it is
+            return f'<a href="{target}">{shown}</a>'
+        return f"[{shown}]({target})"
 
     fences = list(FENCE.finditer(text))
     edges = [0, *(edge for fence in fences for edge in fence.span()), len(text)]

@@ -30,7 +30,6 @@ NAMES = reading.public_names()
 BARE = {name.partition(".")[2]: name for name in reversed(NAMES)}  # of two packages the one that comes first to be learned
 TITLES = {page: file for file, page in reading.MOVED.items()}
 MADE = ("api/", "project/")  # folders of docs/ that are written here, and that git ignores
-EXPLORER = '<p><a href="explorer/index.html">Explorer</a>: a cell to play with, in this browser.</p>'
 
 
 # Pages that are written
@@ -90,13 +89,11 @@ def command_page() -> str:
 
 
 def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Give a page its links within the site, its tree of pages, and the front page its link to the explorer."""
+    """Give a page its links within the site, and its tree of pages."""
     file = reading.DOCS / f"{docname}.md"
     if not file.exists() or docname.startswith(MADE):
         return
     text = reading.for_site(source[0], f"docs/{docname}.md", docname)
-    if (reading.DOCS / "explorer").is_dir():
-        text = text.replace("<!-- explorer -->", EXPLORER)
     pages = [reading.file_of(name, NAMES) for name in NAMES] if docname == "names" else app.config.trees.get(docname, "").split()
     there = [page for page in pages if "*" not in page or set(reading.DOCS.glob(f"{page}.*")) - {file}]
     lines = [f"{TITLES[page]} </{page}>" if page in TITLES else f"/{page}" for page in there]
