@@ -250,8 +250,10 @@ class EventSolve:
         for sample, mine in enumerate(crossings):
             for place, crossing in enumerate(mine, 1):
                 self.found[crossing.event].append((sample, times[place, sample], hs[place, sample]))
-        self.h, self.t, self.just[:] = hs[-1], times[-1], -1
         stopped = [mine[-1] for mine in crossings if self._stopped(mine)]
+        # Where a sample goes on from a stop, the time of that has a gradient.
+        moves = goal.requires_grad or any(self.events[crossing.event].reset for crossing in stopped)
+        self.h, self.t, self.just[:] = hs[-1], times[-1] if moves else times[-1].detach(), -1
         if stopped:
             # It is about as far to the next stop.
             gone = max(crossing.time - float(times[0, crossing.sample].detach()) for crossing in stopped)
@@ -301,7 +303,6 @@ class EventSolve:
         rows[[crossing.sample for crossing in here]] = True
         if event.reset is None:
             self.over = self.over | rows  # not in place: `torch.where` keeps it for the gradients of times
-            self.t = torch.where(rows, self.t.detach(), self.t)  # nothing is solved from there
             for crossing in here:
                 self.status[crossing.sample] = f"ended by event {number} at t = {self.direction * crossing.time:g}"
             return
