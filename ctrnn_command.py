@@ -13,8 +13,14 @@ HERE = Path(__file__).resolve().parent
 def main() -> int:
     if any(_place(name) != HERE / name for name in ("ctrnn", "discretize", "derivations", "experiments")):
         sys.path.insert(0, str(HERE))
-    from experiments.__main__ import main as run  # noqa: PLC0415
+    from ctrnn.extras import MissingPackageError, needed_by  # noqa: PLC0415
 
+    try:
+        with needed_by("this command", "all"):
+            from experiments.__main__ import main as run  # noqa: PLC0415 - tyro, and more
+    except MissingPackageError as error:
+        print(f"ctrnn: {error}", file=sys.stderr)
+        return 2
     return run()
 
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ctrnn.calls import answered
+from ctrnn.extras import needed_by
 
 __all__ = ["homes_of", "public_names"]
 
@@ -36,7 +37,8 @@ def public_names(package: str, file: str) -> tuple[list[str], Callable[[str], ob
             hint = f"; did you mean {lower[near[0]]!r}?" if near else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         home = homes[name]
-        value: object = import_module(f"{home}.{name}") if home == package else getattr(import_module(home), name)
+        with needed_by(package):
+            value: object = import_module(f"{home}.{name}") if home == package else getattr(import_module(home), name)
         if inspect.isfunction(value):
             value = answered(value)
             value.__module__ = package  # where pickle looks for it

@@ -7,20 +7,20 @@ joins it to one right-hand side; `Solve` runs that, by a kernel or by the steps 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from ctrnn import Driven, Path, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.calls import ORDERS
+from ctrnn.extras import needed_by
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import Delay, DelayedField
 from ctrnn.fields.field import check_batched_state, check_input, check_state
@@ -47,6 +47,9 @@ from discretize.solvers.events import WINDOWS, Event, EventSolve, checked_events
 from discretize.solvers.segments import chain_of
 from discretize.solvers.stochastic import solve_path
 from discretize.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 __all__ = ["integrate", "solve"]
 
@@ -349,7 +352,7 @@ class Solve:
             self.engine.log = StepLog()
 
     def run(self) -> Trajectory:
-        with tqdm(total=len(self.chain), disable=None if self.settings.progress else True, **BAR) as self.bar:
+        with _bar(len(self.chain), self.settings.progress) as self.bar:
             self._try_kernel()
             if self.stored and self.kernel is None:
                 raise TypeError(
@@ -519,8 +522,17 @@ class Solve:
         return hint
 
 
-def _show(bar: tqdm[NoReturn], edge: int) -> None:
-    bar.update(edge - bar.n)
+def _bar(edges: int, shown: bool) -> AbstractContextManager[tqdm[NoReturn] | None]:
+    if not shown:
+        return nullcontext()
+    with needed_by("integrate(progress=True)"):
+        from tqdm import tqdm  # noqa: PLC0415 - which solves without a bar do not need
+    return tqdm(total=edges, disable=None, **BAR)
+
+
+def _show(bar: tqdm[NoReturn] | None, edge: int) -> None:
+    if bar is not None:
+        bar.update(edge - bar.n)
 
 
 def _named(failure: Failure, field: VectorField) -> Failure:

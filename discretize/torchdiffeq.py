@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import Driven, TimePath, checks
+from ctrnn.extras import needed_by
 from discretize.settings import Settings
 from discretize.solve import solve
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
@@ -169,7 +170,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _theirs(name: str) -> Callable[..., Any]:
-    return getattr(import_module("torchdiffeq"), name)  # it loads SciPy
+    with needed_by(f"discretize.torchdiffeq, for torchdiffeq's own {name},"):
+        return getattr(import_module("torchdiffeq"), name)  # it loads SciPy
 
 
 def _is_here(method: str | None, event_fn: object) -> bool:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.extras import needed_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,8 +71,8 @@ class Trajectory:
 
     def plot(self, panels: str | Sequence[str] = "states", *, sample: int = 0, units: Sequence[int] | None = None) -> Figure:
         """A figure of one sample, as `discretize.plot`, which draws several trajectories beside one another."""
-        from discretize.analysis.drawing import drawn  # noqa: PLC0415 - matplotlib, which only figures need
-
+        with needed_by("trajectory.plot"):
+            from discretize.analysis.drawing import drawn  # noqa: PLC0415 - Matplotlib, which only figures need
         return drawn({"": self.curve(sample)}, panels, units)
 
     @torch.no_grad()

@@ -22,6 +22,7 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 import ctrnn
+from ctrnn.extras import MissingPackageError, needed_by
 from experiments.interruption import Interrupted, interruptible
 from experiments.models.fields import FIELDS, JUMPS
 from experiments.plugins import use
@@ -292,11 +293,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal has no letter for is no reason to end
     try:
-        with interruptible():
+        with interruptible(), needed_by("this command", "all"):
             code = _run(words)
             sys.stdout.flush()
             return code
-    except UsageError as error:
+    except (UsageError, MissingPackageError) as error:
         line, code = str(error), WRONG_USAGE
     except Interrupted as signal_:
         line, code = f"{signal_.word}; no file was left half written.", signal_.code

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from discretize.analysis.drawing import ShownFigure, drawn
+from ctrnn.extras import needed_by
 from discretize.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from discretize.analysis.drawing import ShownFigure
 
 __all__ = ["plot"]
 
@@ -27,6 +31,8 @@ def plot(
     Returns: a matplotlib Figure, which notebooks show; `figure.savefig("states.png")` keeps it.
     Raises:  TypeError, ValueError for what is not there to be drawn.
     """
+    with needed_by("discretize.plot"):
+        from discretize.analysis.drawing import drawn  # noqa: PLC0415 - Matplotlib
     given = trajectories if isinstance(trajectories, Mapping) else {"": trajectories}
     for trajectory in given.values():
         if not isinstance(trajectory, Trajectory):

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctrnn.extras import needed_by
 from discretize.errors import Failure
 from discretize.solvers.adjoint import SETTING, checked_segments
 from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, refuse_captured
@@ -49,7 +50,8 @@ FAILURES = {
 def torchdiffeq_methods() -> Mapping[str, type]:
     """Return the solvers of the installed torchdiffeq by name. Raises: ValueError if it is not installed."""
     try:
-        return dict(importlib.import_module("torchdiffeq._impl.odeint").SOLVERS)  # its own list, which it shows in no other way
+        with needed_by("it"):
+            return dict(importlib.import_module("torchdiffeq._impl.odeint").SOLVERS)  # its own list, shown in no other way
     except (ImportError, AttributeError) as error:
         raise ValueError(f"`method` names one of torchdiffeq's, which cannot be used here: {error}.") from error
 

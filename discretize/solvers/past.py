@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ctrnn.extras import needed_by
 from ctrnn.forward import jvp
 from ctrnn.inputs.path import Data, GatheredPath, Path, piece_numbers
 from discretize.solvers.continuation import Pieces
@@ -46,7 +47,8 @@ class Lag:
         if isinstance(self.delay, Tensor):
             t = s + float(self.delay.detach())
             return t if start < t < end else None
-        from scipy.optimize import brentq  # noqa: PLC0415 - SciPy, which other delays do not need
+        with needed_by("a delay that varies in time"):
+            from scipy.optimize import brentq  # noqa: PLC0415 - SciPy, which other delays do not need
 
         start = max(s, start)
         with torch.no_grad():

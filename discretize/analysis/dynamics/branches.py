@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.extras import needed_by
 from discretize.analysis.dynamics.fixed_points import as_limits, check_starts
 from discretize.analysis.dynamics.roots import newton
 from discretize.analysis.dynamics.systems import Dynamics, derivative, jacobian
@@ -78,6 +78,8 @@ def continuation(
     Raises:  TypeError, ValueError for what does not fit, and where there is no fixed point near h.
     Source:  Keller 1977, Numerical solution of bifurcation and nonlinear eigenvalue problems.
     """
+    with needed_by("discretize.continuation"):
+        import scipy  # noqa: F401, PLC0415 - asked for here, and not at the first bifurcation
     check_starts(system, h, "h", one=True)
     checks.positive_number("step", step)
     checks.positive_size("steps", steps)
@@ -207,6 +209,8 @@ def _root(curve: _Curve, a: _Point, b: _Point, k: int) -> tuple[float, int, _Poi
         near = found and bool((u - guess).norm() <= length**2)
         u = u if near else guess
         return curve.described(u, curve.tangent(u, a.tangent))
+
+    from scipy.optimize import brentq  # noqa: PLC0415 - which other analyses do not need
 
     point = at(brentq(lambda share: float(at(share).tests[k]), 0.0, 1.0, xtol=1e-14, rtol=1e-14))
     return float((point.u - start.u) @ start.tangent), k, point

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from torch import Tensor
 
 from ctrnn import VectorField, checks
-from discretize.analysis.drawing import ShownFigure
+from ctrnn.extras import needed_by
 from discretize.analysis.dynamics.basins import basins, run
 from discretize.analysis.dynamics.fixed_points import FixedPoints, as_limits, check_starts, fixed_points
 from discretize.analysis.dynamics.systems import Dynamics, Flow, check_system
 from discretize.analysis.style import COLOURS, DASHES, WIDTH, settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from discretize.analysis.drawing import ShownFigure
 
 __all__ = ["phase_plane"]
 
@@ -48,6 +50,10 @@ def phase_plane(
     Returns: a matplotlib Figure, which notebooks show; `figure.savefig("plane.png")` keeps it.
     Raises:  TypeError, ValueError for what does not fit.
     """
+    with needed_by("discretize.phase_plane"):
+        from matplotlib import rc_context  # noqa: PLC0415
+
+        from discretize.analysis.drawing import ShownFigure  # noqa: PLC0415 - Matplotlib
     check_system(system)
     if isinstance(system.field, VectorField) and system.field.state_size != 2:
         raise ValueError(f"A phase plane is of two units, and the field keeps {system.field.state_size}.")
@@ -84,6 +90,8 @@ def _grid(corners: Tensor, points: int) -> Tensor:
 
 
 def _shaded(ax: Axes, at: np.ndarray, found: np.ndarray) -> None:
+    from matplotlib.colors import ListedColormap  # noqa: PLC0415
+
     shown = np.where(found < 0, 0, 1 + found % len(TINTS))
     tints = ListedColormap([LIGHT["paper"], *(LIGHT[name] for name in TINTS)])
     ax.pcolormesh(at[..., 0], at[..., 1], shown, cmap=tints, vmin=0, vmax=len(TINTS), alpha=0.18, linewidth=0, rasterized=True)

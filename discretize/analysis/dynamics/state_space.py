@@ -5,19 +5,22 @@ covariance of states = sum of l v v^T        axes: the v of the largest l       
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from matplotlib import rc_context
-from matplotlib.axes import Axes
 from torch import Tensor
 
 from ctrnn import checks
-from discretize.analysis.drawing import ShownFigure
+from ctrnn.extras import needed_by
 from discretize.analysis.dynamics.fixed_points import FixedPoints
 from discretize.analysis.dynamics.systems import Dynamics, Flow, check_system
 from discretize.analysis.style import COLOURS, WIDTH, settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from discretize.analysis.drawing import ShownFigure
 
 __all__ = ["participation_dimension", "principal_axes", "state_space"]
 
@@ -79,6 +82,10 @@ def state_space(
     Returns: a matplotlib Figure, which notebooks show.
     Raises:  TypeError, ValueError for what does not fit.
     """
+    with needed_by("discretize.state_space"):
+        from matplotlib import rc_context  # noqa: PLC0415
+
+        from discretize.analysis.drawing import ShownFigure  # noqa: PLC0415 - Matplotlib
     centred, mean = _centred(states)
     if points is not None and points.h.shape[-1] != len(mean):
         raise ValueError(f"`points` are of {points.h.shape[-1]} units, and `states` of {len(mean)}.")

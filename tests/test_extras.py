@@ -1,0 +1,106 @@
+"""What works with torch, NumPy and safetensors alone, and what is said where a package of an extra is missing."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from test_imports import FILES, PACKAGES, imported_modules, top
+
+from ctrnn.extras import BROUGHT_BY, MissingPackageError, needed_by
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WITHOUT = """
+import sys
+from importlib.machinery import PathFinder
+MISSING, find = {missing!r}, PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name.partition(".")[0] in MISSING else find(name, *more)
+"""
+OF_TORCH = {"sympy", "jinja2", "markupsafe", "filelock"}  # which itself requires these
+# Of other extras, of none (pyarrow, IPython), or what these bring themselves.
+OTHERS = {"mpmath", "ncps", "ray", "triton", "jax", "diffrax", "lineax", "torchode", "torchsde", "torchdde", "neurogym"}
+
+
+def run_without(missing: set[str], script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run it where these packages cannot be found, as if they were not installed."""
+    script = WITHOUT.format(missing=missing) + script
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CTRNN_FUSED": "0"}
+    command = [sys.executable, "-c", script, *words]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.match(r"[\w-]+", each).group().lower() for each in requirements}  # type: ignore[union-attr]
+
+
+def test_the_extras_bring_what_they_are_said_to_and_code_imports_nothing_else():
+    assert names(PROJECT["dependencies"]) == {"torch", "numpy", "safetensors"}
+    for name, extra in BROUGHT_BY.values():
+        assert name.lower() in names(PROJECT["optional-dependencies"][extra]), name
+    known = {*sys.stdlib_module_names, *PACKAGES, *names(PROJECT["dependencies"]), *BROUGHT_BY, *OTHERS}
+    foreign = {(top(module), file.name) for file in FILES for module in imported_modules(file) if top(module) not in known}
+    assert {module for module, _ in foreign} <= {"pyarrow", "IPython", "torch_xla"}, foreign
+
+
+def test_every_name_of_ctrnn_and_discretize_and_the_readmes_example_need_torch_numpy_and_safetensors_alone():
+    readme = (ROOT / "README.md").read_text()
+    example = readme.split("```python\n")[1].split("```")[0]
+    expected = readme.split("```text\n")[1].split("```")[0]
+    script = (
+        "import torch, ctrnn, discretize\nfor package in (ctrnn, discretize):\n"
+        "    assert all(getattr(package, name) is not None for name in package.__all__)\n"
+        "field = ctrnn.gru(1, 2)\nx = torch.ones(3, 1, 1)\n"
+        "descent = torch.optim.Adam(field.parameters())\n"
+        "for rnn in (discretize.DiscreteRNN(field), discretize.ContinuousRNN(field)):\n"
+        "    rnn(x)[0].square().sum().backward()\n    descent.step()\n"
+    )
+    done = run_without(BROUGHT_BY.keys() - OF_TORCH, script + example)
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+
+
+CALLS = {
+    "trajectory.plot()": "trajectory.plot needs Matplotlib: pip install 'ctrnn-ode[lab]'",
+    "discretize.plot(trajectory)": "discretize.plot needs Matplotlib: pip install 'ctrnn-ode[lab]'",
+    "discretize.state_space(trajectory.hs)": "discretize.state_space needs Matplotlib: pip install 'ctrnn-ode[lab]'",
+    "discretize.phase_plane(None, None)": "discretize.phase_plane needs Matplotlib: pip install 'ctrnn-ode[lab]'",
+    "discretize.continuation(None, None, 0, (0, 1))": "discretize.continuation needs SciPy: pip install 'ctrnn-ode[lab]'",
+    "discretize.integrate(f, None, h0, ts, events=discretize.Event(lambda t, h: h[:, 0]))": (
+        "integrate(events=...) needs SciPy: pip install 'ctrnn-ode[lab]'"
+    ),
+    "discretize.integrate(f, None, h0, ts, progress=True)": ("integrate(progress=True) needs tqdm: pip install 'ctrnn-ode[lab]'"),
+    "discretize.integrate(f, None, h0, ts, method='torchdiffeq:dopri8')": (
+        "`method` names one of torchdiffeq's, which cannot be used here: it needs torchdiffeq: pip install 'ctrnn-ode[all]'."
+    ),
+    "derivations.verify": "derivations needs SymPy: pip install 'ctrnn-ode[prove]'",
+    "from derivations import ledger": "derivations needs python-flint: pip install 'ctrnn-ode[prove]'",
+}
+
+
+def test_a_call_that_needs_a_package_names_the_extra_that_brings_it():
+    script = (
+        "import torch, ctrnn, derivations, discretize\nh0, ts = torch.ones(1, 1), torch.arange(2.0)\n"
+        "f = lambda t, h: -h\ntrajectory = discretize.integrate(f, None, h0, ts)\n"
+        f"for call in {list(CALLS)}:\n    try:\n        exec(call)\n    except (ImportError, ValueError) as error:\n"
+        "        print(error)\n    else:\n        print('nothing was said')\n"
+    )
+    done = run_without({*BROUGHT_BY, "mpmath"}, script)
+    assert done.stdout.splitlines() == list(CALLS.values()), done.stderr
+
+
+@pytest.mark.parametrize(("missing", "words"), [("tyro", ["--help"]), ("pandas", ["study", "list"]), ("flint", ["derive"])])
+def test_a_command_that_lacks_a_package_is_one_line(missing, words):
+    done = run_without({missing}, "from ctrnn_command import main\nsys.exit(main())", *words)
+    about = "ctrnn" if missing == "tyro" else f"ctrnn {words[0]}"
+    name = BROUGHT_BY[missing][0]
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"{about}( \w+)?: this command needs {name}: pip install 'ctrnn-ode\[all\]'\n", done.stderr)
+
+
+def test_what_is_missing_and_of_no_extra_is_pythons_own_error():
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_module'") as told, needed_by("it"):
+        import no_such_module  # type: ignore[import-not-found] # noqa: F401, PLC0415
+    assert not isinstance(told.value, MissingPackageError)
