@@ -11,8 +11,13 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> int:
-    if any(_place(name) != HERE / name for name in ("ctrnn", "discretize", "derivations", "experiments")):
+    found = {name: _place(name) for name in ("ctrnn", "discretize", "derivations", "experiments")}
+    if any(place != HERE / name for name, place in found.items()):
         sys.path.insert(0, str(HERE))
+    if sys.argv[1:2] == ["doctor"]:  # which needs nothing else, and tells what is missing
+        from experiments.doctor import main as examine  # noqa: PLC0415
+
+        return examine(sys.argv[2:], {name: place for name, place in found.items() if place and place != HERE / name})
     from ctrnn.extras import MissingPackageError, needed_by  # noqa: PLC0415
 
     try:

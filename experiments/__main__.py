@@ -255,6 +255,17 @@ def bench(
     return DONE if run(peers, out, scale, threads, repeats, device, command) else FAILED
 
 
+def doctor(*, build: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False) -> int:
+    """Say what is installed, which engines work here and why others do not, and which packages hide one another.
+
+    Args:
+        build: Build kernels for a small network, and compare all engines.
+    """
+    from experiments.doctor import run  # noqa: PLC0415
+
+    return run(build=build)
+
+
 def study() -> int:
     """Repeat a claim about learning: many trainings, a table, figures and a verdict."""
     return WRONG_USAGE  # its own commands are called instead
@@ -279,6 +290,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "breakdown": breakdown,
     "train": train,
     "bench": bench,
+    "doctor": doctor,
     "study": study,
     "docs": docs,
 }

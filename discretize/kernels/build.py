@@ -27,7 +27,7 @@ from pathlib import Path
 
 from discretize.kernels.cache import Cache, loaded, private_folder
 
-__all__ = ["Libraries", "Source", "Unavailable", "begin", "library", "toolchain"]
+__all__ = ["Libraries", "Source", "Unavailable", "begin", "compiler", "library", "toolchain"]
 
 COMPILERS = ("c++", "g++", "clang++")
 # No -ffast-math: it drops nan and inf, and linking it changes the arithmetic of the whole process. -Wno-psabi: gcc has a note
@@ -48,6 +48,7 @@ PROCESSOR = frozenset(
     | {"cpu", "isa", "uarch"}
 )
 SLOWER = "Everything works without compiled kernels, slower."
+WINDOWS = f"Kernels are not compiled on Windows: they use vector types of gcc and clang. {SLOWER}"
 INSTALL = f"Install one (Debian: `apt install g++`; macOS: `xcode-select --install`) or name one in CXX. {SLOWER}"
 
 
@@ -103,7 +104,7 @@ def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL
     Raises:  Unavailable.
     """
     if sys.platform == "win32":
-        raise Unavailable(f"Kernels are not compiled on Windows: they use vector types of gcc and clang. {SLOWER}")
+        raise Unavailable(WINDOWS)
     defined = tuple(sorted(f"-D{name}={int(v) if isinstance(v, int) else v}" for name, v in definitions.items()))
     request = (source, defined, *map(os.environ.get, ENVIRONMENT))
     made = _made.get(request)
@@ -125,6 +126,13 @@ def begin(source: Source, definitions: Mapping[str, str | int]) -> None:
             library(source, definitions)
 
     threading.Thread(target=made, name="ctrnn build").start()
+
+
+def compiler() -> str:
+    """Name the compiler, with the first line of what it says of itself. Raises: Unavailable."""
+    if sys.platform == "win32":
+        raise Unavailable(WINDOWS)
+    return _called(_compiler())
 
 
 def toolchain() -> str:
