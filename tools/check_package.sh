@@ -47,12 +47,13 @@ awk '/^```python/ {n++; next} /^```/ {exit_ = n} n && !exit_' README.md >"$work/
 awk '/^```text/ {n++; next} n && /^```/ {exit} n' README.md >"$work/example.txt"
 stranger "$work/venv/bin/python" "$work/example.py" | diff "$work/example.txt" -
 { stranger ctrnn demo 2>&1 || true; } | grep -xF "ctrnn: this command needs tyro: pip install 'ctrnn-ode[all]'"
+stranger ctrnn doctor
 
 say "with the extra all: the command"
-install "$wheel[all]"
-for words in --version "demo --help" "train --help" "derive --source huth-2020-lecture-slides" \
+install "${wheel}[all]"
+for words in --version doctor "demo --help" "train --help" "derive --source huth-2020-lecture-slides" \
     "train --task recall --field gated --integrator euler --page --out $work/elsewhere/run --set steps=20 length=10"; do
-    # shellcheck disable=SC2086 - words
+    # shellcheck disable=SC2086 # words
     stranger ctrnn $words >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
     echo "ctrnn $words: $(tail -n 1 "$work/said" | cut -c 1-100)"
 done

@@ -23,7 +23,7 @@ environment() {  # of a configuration, as arguments of env
 }
 
 pytest() {  # NAME [pytest's arguments]
-    # shellcheck disable=SC2046 - one word a variable
+    # shellcheck disable=SC2046 # one word a variable
     env $(environment "$1") .venv/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider "${@:2}"
 }
 

@@ -155,7 +155,7 @@ class Expansion:
     def _root(self, a: Series, exponent: Term) -> Series:
         """(a_0 y^s (1 + r))^q = a_0^q y^(s q) (1 + r)^q, a_0 > 0."""
         q = fmpq(exponent[1], exponent[2])
-        if (q * a.start).q != 1 or (self.analytic and a.start and (a.start % 2 or (q * a.start).p % 2)):
+        if (q * a.start).q != 1 or (self.analytic and a.start != 0 and (a.start % 2 or (q * a.start).p % 2 != 0)):
             raise NotShown("a root has no series")
         if not signs_of(self.arithmetic, a.coefficients[0]) <= {1}:
             raise Unnamed(">", a.coefficients[0])

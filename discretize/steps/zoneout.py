@@ -41,7 +41,7 @@ class Zoneout(Step, nn.Module):
         several = isinstance(p, Sequence) and not isinstance(p, str)
         if several and not p:
             raise ValueError(f"`p` must be one probability or several, for equal parts of the state, got {p!r}.")
-        self.p = tuple(checks.probability("p", part) for part in p) if several else checks.probability("p", p)  # type: ignore
+        self.p = tuple(checks.probability("p", part) for part in p) if several else checks.probability("p", p)  # type: ignore[arg-type, union-attr]
         self.evaluations, self.tangents = step.evaluations, step.tangents  # type: ignore[misc]
         self.jacobians = step.jacobians  # type: ignore[misc]
 

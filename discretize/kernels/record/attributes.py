@@ -14,7 +14,7 @@ import dis
 import os
 import sys
 import sysconfig
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -301,7 +301,7 @@ class _Walk:
         for each in given:
             self.visit(each, copied)
 
-    def _items(self, given: Mapping[Any, object], copied: bool, but: Container[str] = ()) -> None:
+    def _items(self, given: Mapping[Any, object], copied: bool, but: Collection[str] = ()) -> None:
         items = [(key, value) for key, value in given.items() if key not in but] if but else given.items()
         self.values.append((type(given), len(items)))
         for key, value in items:
