@@ -14,7 +14,7 @@ rm -rf dist
 "$python" -m build --no-isolation . >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 wheel=$(echo "$root"/dist/*.whl) sdist=$(echo "$root"/dist/*.tar.gz)
 git ls-files ctrnn discretize derivations experiments ctrnn_command.py | sort >"$work/tracked"
-"$python" -m zipfile -l "$wheel" | awk 'NR > 1 {print $1}' | grep -v dist-info/ | sort | diff "$work/tracked" - # a line: missing or foreign
+"$python" -m zipfile -l "$wheel" | awk 'NR > 1 {print $1}' | grep -v dist-info/ | sort | diff "$work/tracked" -
 git ls-files -- ':!.*' | sort >"$work/tracked"
 tar tzf "$sdist" | sed 's|^[^/]*/||' | grep -vxE 'PKG-INFO|\.gitignore' | sort | diff "$work/tracked" -
 "$python" -m zipfile -l "$wheel" | grep -q dist-info/licenses/LICENSE
@@ -41,8 +41,8 @@ say "the core: the README's example"
 "$python" -m venv "$work/venv"
 install "$wheel"
 "$work/venv/bin/python" -m pip list --disable-pip-version-check --format freeze | paste -sd' '
-du -sm "$work"/venv/lib/python*/site-packages --exclude torch --exclude functorch --exclude pip --exclude setuptools | cut -f1 |
-    sed 's/$/ MB beside torch/'
+beside=$(du -sm "$work"/venv/lib/python*/site-packages --exclude={torch,functorch,nvidia,triton,pip,setuptools})
+echo "${beside%%[!0-9]*} MB beside torch"
 awk '/^```python/ {n++; next} /^```/ {exit_ = n} n && !exit_' README.md >"$work/example.py"
 awk '/^```text/ {n++; next} n && /^```/ {exit} n' README.md >"$work/example.txt"
 stranger "$work/venv/bin/python" "$work/example.py" | diff "$work/example.txt" -
