@@ -347,7 +347,8 @@ def _run(words: list[str]) -> int:
     if words and words[0] not in options:
         option = words[0].startswith("-")
         check_word("option" if option else "command", words[0], options[1:] if option else commands)
-        _refuse_foreign_packages()
+        if words[0] != "doctor":
+            _refuse_foreign_packages()
     helped = words[:1] == ["train"] and not {"-h", "--help"}.isdisjoint(words)
     if helped:  # before anything is said, what is named is looked for
         from experiments.runs.command import settings_help  # noqa: PLC0415
@@ -378,6 +379,10 @@ def _recording(command: str, out: Path, input: Path | None, rate: float | None) 
 
 def _refuse_foreign_packages() -> None:
     """Refuse a package of the same name that is found first: on PyPI another project installs a `discretize` too."""
+    from experiments.doctor import overwritten  # noqa: PLC0415
+
+    for words in overwritten().values():
+        raise UsageError(words)
     for name in ("ctrnn", "discretize", "derivations"):
         spec = importlib.util.find_spec(name)
         places = [] if spec is None else list(spec.submodule_search_locations or [])

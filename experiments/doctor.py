@@ -15,7 +15,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["main", "run"]
+__all__ = ["main", "overwritten", "run"]
 
 NAME = "ctrnn-ode"
 PACKAGES = ("ctrnn", "discretize", "derivations", "experiments")
@@ -103,14 +103,19 @@ def _engines() -> Iterator[tuple[str, str]]:
 def _names(hidden_by: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
     for name, place in hidden_by.items():
         yield name, f"Python imports {place} first; `ctrnn` takes its own, programs of yours do not. Rename or move that one."
-    both = [name for name in PACKAGES if _version(name) is not None]
-    for name in both:
-        words = (
-            f"the distribution {name} {_version(name)} of another project has a package of that name too, over ours or under it"
-        )
-        yield name, f"{words}; uninstall it and install {NAME} again, or give each an environment of its own."
-    if not hidden_by and not both:
+    yield from overwritten().items()
+    if not hidden_by and not overwritten():
         yield "all right", f"{', '.join(PACKAGES)} are those of {NAME}"
+
+
+def overwritten() -> dict[str, str]:
+    """Say of which of our packages another distribution has one too, in the same folder, over ours or under it."""
+    words = "of another project has a package of that name too, over ours or under it; uninstall it and install"
+    return {
+        name: f"the distribution {name} {_version(name)} {words} {NAME} again, or give each an environment of its own."
+        for name in PACKAGES
+        if _version(name) is not None
+    }
 
 
 def _compared() -> str:

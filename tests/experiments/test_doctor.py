@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments import doctor
+from experiments.__main__ import main as command
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,6 +69,8 @@ def test_it_names_what_hides_our_packages_and_another_distribution_of_their_name
     assert "experiments Python imports /mine/experiments first" in said
     assert "discretize the distribution discretize 0.12 of another project" in said
     assert "all right" not in said
+    assert command(["derive"]) == 2  # and other commands do not run into it
+    assert "ctrnn derive: the distribution discretize 0.12 of another project" in capsys.readouterr().err
 
 
 def test_it_runs_at_the_prompt_without_torch_and_tyro_and_beside_a_package_that_hides_ours(tmp_path):
