@@ -119,7 +119,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n" + "\n".join(lines) + "\n"
 
 
-PAGES: dict[Path, Callable[[str], str]] = {DOCS / "cells.md": _cells, DOCS / "discretization.md": _steps}
+PAGES: dict[Path, Callable[[str], str]] = {DOCS / "cells.md": _cells, DOCS / "steps.md": _steps}
 
 
 def filled() -> Iterator[tuple[Path, str, str]]:

@@ -49,7 +49,7 @@ def test_jumps_that_torchdiffeq_drops_are_kept():
         naive_misses += bool((naive - exact).abs().max() > 0.02)
         ours = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-3, atol=1e-3)
         assert float((ours.hs - exact).abs().max()) < 0.01
-    assert naive_misses > 0, "torchdiffeq has mended its jumps: say so in docs/discretization.md"
+    assert naive_misses > 0, "torchdiffeq has mended its jumps: say so in docs/torchdiffeq.md"
 
 
 @torch.no_grad()
