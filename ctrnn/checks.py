@@ -183,6 +183,12 @@ def as_numbers(value: object) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float64, device="cpu").clone() if given.is_floating_point() else given.clone()
 
 
+def not_times(name: str, value: object) -> TypeError:
+    """Say that these are no times."""
+    kind = f" of {value.dtype}: give numbers, in units of the field's time" if hasattr(value, "dtype") else ""
+    return TypeError(f"`{name}` must be a time or a sequence of times, got {type(value).__name__}{kind}.")
+
+
 def as_times(name: str, value: object, differentiable: bool = False) -> Tensor:
     """Return real numbers as float64 on the CPU; refuse those that would change."""
     if isinstance(value, Tensor) and value.requires_grad and not differentiable:
@@ -190,7 +196,7 @@ def as_times(name: str, value: object, differentiable: bool = False) -> Tensor:
     try:
         times = as_numbers(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise TypeError(f"`{name}` must be a time or a sequence of times, got {type(value).__name__}.") from error
+        raise not_times(name, value) from error
     if times.device.type == "meta":
         raise ValueError(f"`{name}` is on the meta device, which keeps no values; times are numbers, give them on the CPU.")
     if times.is_complex() or times.dtype == torch.bool:
@@ -225,8 +231,10 @@ def are_times(name: str, value: object, axes: int = 1, differentiable: bool = Fa
         k, whose = at[0], f" in sequence {at[1]}" if len(at) > 1 else ""
         before, after = times.detach()[at], times.detach()[(k + 1, *at[1:])]
         wanted = "increase strictly," if strict or times.dim() == 1 else "increase, or repeat,"
+        padded = " Where that is padding beyond the end of a sequence, give `lengths`." if whose and steps[at] == 0 else ""
         raise ValueError(
             f"`{name}` must {wanted} but {what} at index {k + 1}{whose}: {float(before)!r} is followed by {float(after)!r}."
+            f"{padded}"
         )
     return times
 

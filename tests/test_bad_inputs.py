@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -46,6 +47,7 @@ class WithTime(ctrnn.VectorField):
 
 FIELD = gated(2, 3, generator=torch.Generator().manual_seed(0))
 X = torch.linspace(-1, 1, 40).reshape(5, 4, 2)  # (time, batch, input)
+PADDED = torch.arange(5.0)[:, None].minimum(torch.tensor([4.0, 2.0, 4.0, 4.0]))  # the second sequence is over at 2
 PATH, H, TS = HeldPath(X), FIELD.initial_state(4), torch.arange(6.0)
 
 # What is called, the error, and what its words hold.
@@ -84,6 +86,12 @@ IN_PYTHON = [
     (lambda: DiscreteRNN(FIELD, step="euler"), TypeError, "`step` must be a step map such as discretize.Euler(), got 'euler'"),
     (lambda: DiscreteRNN(FIELD, step=Euler), TypeError, "make an instance, `step()`"),
     (lambda: DiscreteRNN(FIELD, substeps=0), ValueError, "`substeps` must be at least 1, got 0"),
+    (lambda: DiscreteRNN(FIELD)(X, ts=PADDED), ValueError, "padding beyond the end of a sequence, give `lengths`"),
+    (
+        lambda: DiscreteRNN(FIELD)(X, ts=np.arange(len(X)).astype("datetime64[s]")),
+        TypeError,
+        "ndarray of datetime64[s]: give numbers, in units of the field's time",
+    ),
     (lambda: ContinuousRNN(FIELD)(X * math.inf), ValueError, "`ctrnn.hold_missing` fills in the last one seen"),
     (lambda: ContinuousRNN(FIELD, method="rk45"), ValueError, "`method` 'rk45' is not known; did you mean"),
     (lambda: ContinuousRNN(FIELD, method=None), TypeError, "`method` must be the name of a method or a step map, got None"),

@@ -91,4 +91,4 @@ def given_times(ts: object) -> Tensor:
         given = checks.as_numbers(ts)
         return given if given.device.type == "meta" else given.cpu()  # refused by the checks of times
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise TypeError(f"`ts` must be a sequence of times, got {type(ts).__name__}.") from error
+        raise checks.not_times("ts", ts) from error

@@ -292,7 +292,7 @@ def test_wrong_lengths_and_times_are_refused_by_name():
         (lambda: rnn(x, ts=repeats, lengths=[2] * 5), ValueError, "repeats at index 1 in sequence 4"),
         (lambda: rnn(x, ts=missing, lengths=[2] * 5), ValueError, "`ts` must be finite, got nan at index (1, 0)"),
         (lambda: rnn(x, ts=ts > 0), TypeError, "`ts` must hold real numbers, got torch.bool"),
-        (lambda: rnn(x, ts="late"), TypeError, "`ts` must be a sequence of times, got str"),
+        (lambda: rnn(x, ts="late"), TypeError, "`ts` must be a time or a sequence of times, got str"),
         (lambda: rnn(x, ts=torch.full((4, 5), 2**60)), ValueError, "which float64 cannot tell apart"),
     ]:
         with pytest.raises(error) as caught:
