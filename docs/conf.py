@@ -16,8 +16,8 @@ exclude_patterns = ["explorer", "extensions", "tables"]
 # The doors, and what is behind each. Files stay where they are, so that links also work where no site is.
 trees = {
     "index": "learn/index do/index look-up/index understand/index",
-    "learn/index": "learn/first you-have-a-ctrnn learn/irregular learn/gru learn/prove papers learn/exact-or-stepped "
-    "learn/time-step fitting slurm learn/* notebooks/* gallery",
+    "learn/index": "learn/first you-have-a-ctrnn learn/irregular learn/gru learn/prove papers learn/exact-or-stepped learn/* "
+    "fitting slurm notebooks/* gallery",
     "do/index": "do/* discretization steps sequences solves dynamics training torch latent-sde torchdiffeq",
     "look-up/index": "look-up/* names api/command cells tasks notation derivations studies promises references "
     "project/readme project/changelog project/contributing",

@@ -98,8 +98,7 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     there = [page for page in pages if "*" not in page or set(reading.DOCS.glob(f"{page}.*")) - {file}]
     lines = [f"{TITLES[page]} </{page}>" if page in TITLES else f"/{page}" for page in there]
     if lines:
-        shown = ":maxdepth: 1" if docname == "learn/index" else ":hidden:"
-        text += "\n".join(["", "```{toctree}", ":glob:", shown, "", *lines, "```", ""])
+        text += "\n".join(["", "```{toctree}", ":glob:", ":hidden:", "", *lines, "```", ""])
     source[0] = text
 
 

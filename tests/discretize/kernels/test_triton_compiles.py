@@ -62,7 +62,7 @@ def test_solves_compile(dtype, real, stored):
         compiles(program.written.text, real, stored, how, NUMBERS)
 
 
-@each("units", [1, 5, 32])
+@each("units", [1, 3, 5, 32])
 @each("dtype, real, stored", TYPES)
 def test_stiff_solves_compile(dtype, real, stored, units):
     field = ctrnn.gated(3, units, dtype=dtype)
