@@ -19,7 +19,7 @@ from ctrnn.storage.tensors import read_tensors, write_tensors
 
 __all__ = ["load", "save"]
 
-FORMAT = 1
+FORMAT = 1  # one more where `load` of a former version would misread the file; former ones are read, tests keep a file of each
 MOST_SAID = 400  # characters of what is wrong with a file, which may hold anything
 KEYS = {"format": int, "model": dict, "frozen": list, "shared": dict, "training": bool}
 
@@ -102,7 +102,10 @@ def _about(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict) and type(found.get("format")) is int and found["format"] > FORMAT:
-        raise ValueError(f"a newer ctrnn has written it, in format {found['format']}, and this one reads {FORMAT}; update ctrnn")
+        raise ValueError(
+            f"a newer ctrnn has written it, in format {found['format']}, and this one reads {FORMAT}; "
+            "`pip install --upgrade ctrnn-ode`"
+        )
     if not isinstance(found, dict) or any(type(found.get(key)) is not kind for key, kind in KEYS.items()):
         raise ValueError("its description is damaged")
     return found

@@ -66,7 +66,9 @@ class Checkpoints:
                 self._sound = False
                 continue
             except NewerError as error:
-                raise StoppedError(f"{path}: {error.strerror}. Nothing was changed; update ctrnn.", "damaged") from error
+                raise StoppedError(
+                    f"{path}: {error.strerror}. Nothing was changed; `pip install --upgrade ctrnn-ode`.", "damaged"
+                ) from error
             except OSError as error:  # perhaps it is whole, so nothing may take its place
                 raise StoppedError(
                     f"{path} cannot be read ({error.strerror or error}); nothing was changed. Make it readable or move it away, "

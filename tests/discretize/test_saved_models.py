@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -15,9 +16,11 @@ from cases import each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.testing import assert_close
 
 import ctrnn
 import discretize
+from ctrnn.storage.model import FORMAT
 from ctrnn.storage.tensors import read_tensors, write_tensors
 
 SIZES = st.integers(1, 4)
@@ -310,7 +313,10 @@ def rewritten(path, change):
 @each(
     ("change", "words"),
     [
-        (lambda about: about.update(format=2), "a newer ctrnn has written it, in format 2, and this one reads 1; update ctrnn"),
+        (
+            lambda about: about.update(format=2),
+            "a newer ctrnn has written it, in format 2, and this one reads 1; `pip install --upgrade ctrnn-ode`",
+        ),
         (lambda about: "{", "its description is damaged"),
         (lambda about: about.pop("shared"), "its description is damaged"),
         (lambda about: about["model"].update({"class": "os.system"}), "it holds a 'os.system', which is no class"),
@@ -468,3 +474,31 @@ def test_the_same_model_is_the_same_bytes(tmp_path):
     for file in files:
         ctrnn.save(file, model)
     assert len({file.read_bytes() for file in files}) == 1
+
+
+# Files as they were written once, never written anew, and the last outputs of their models for -1, -1/3, 1/3, 1.
+KEPT = Path(__file__).with_name("saved")
+LAST_OUTPUTS = {
+    "gated": [-0.0936731214346178, 0.1201573005949223],
+    "lstm": [0.19109897020033756, -0.23191534903313982],
+    "parametrized": [-0.09941385069800686, -0.09220848832199545],
+}
+
+
+@each("version", range(1, FORMAT + 1))
+@each("name", LAST_OUTPUTS)
+def test_a_kept_file_of_every_format_gives_the_outputs_that_it_gave(version, name):
+    model = ctrnn.load(KEPT / f"format-{version}-{name}.safetensors")
+    xs = torch.linspace(-1, 1, 4, dtype=torch.float64).reshape(4, 1, 1)
+    output = model(xs) if isinstance(model, discretize.SequenceModel) else model(xs)[0]
+    assert_close(output[-1].flatten().tolist(), LAST_OUTPUTS[name], rtol=0, atol=1e-14)  # other BLAS, other rounding
+
+
+def test_kept_files_have_frozen_weights_modes_and_computed_weights():
+    gated, lstm, parametrized = (ctrnn.load(KEPT / f"format-1-{name}.safetensors") for name in LAST_OUTPUTS)
+    assert (gated.training, lstm.training) == (True, False)
+    assert [name for name, weight in gated.named_parameters() if not weight.requires_grad] == ["field.rate.bias"]
+    candidate = parametrized.rnn.field.candidate
+    assert candidate.weight_h.diagonal().tolist() == [0.0, 0.0]
+    assert candidate.parametrizations.weight_h.original.diagonal().count_nonzero() == 2
+    assert candidate.parametrizations.weight_x.original0.shape == (2, 1)
