@@ -81,7 +81,7 @@ class AnsweredInit:
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if "__init__" in vars(cls):
-            cls.__init__ = answered(cls.__init__)  # type: ignore[method-assign]
+            setattr(cls, "__init__", answered(cls.__init__))  # noqa: B010 - to type checkers an assignment declares it anew
 
 
 def _misuse(function: Callable, args: tuple[object, ...], keywords: Mapping[str, object]) -> str | None:

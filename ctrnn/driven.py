@@ -44,6 +44,9 @@ class Driven(AnsweredInit, nn.Module):
     Source:  Tallec and Ollivier 2018, eq. (6).
     """
 
+    path: Path
+    speed: Path | None
+
     direction = 1  # -1: its times are the user's times negative, for a solve that runs backwards
 
     def __init__(
@@ -54,11 +57,11 @@ class Driven(AnsweredInit, nn.Module):
         self.path, self.speed = as_path(path), as_speed(speed)
         path = self.path
         check_input(field, path(path.knots[:1].detach())[0], "path")
-        self.batch = path.batch if batch is None or path.batch != 1 else batch
-        self.field = masked(field, (self.batch,))
+        self.batch: int = path.batch if batch is None or path.batch != 1 else batch
+        self.field: VectorField = masked(field, (self.batch,))
         # With masks each sequence has its own input; else it is spread once projected, one product for all.
         self._input = path if self.field is field else for_many(path, self.batch)
-        self.knots = self._common_knots()
+        self.knots: Tensor = self._common_knots()
         for number, parameter in enumerate(dict.fromkeys(_parameters_in([self.path, self.speed]))):
             self.register_parameter(f"learned_{number}", parameter)
 

@@ -61,6 +61,9 @@ class GatedCandidate(Part):
     Source:  Ollivier 2013, eqs. (10), (11), (13), sec. 2.
     """
 
+    hidden_size: int
+    squash: Sigmoidal
+
     sources: Tensor
 
     def __init__(
@@ -77,22 +80,24 @@ class GatedCandidate(Part):
     ) -> None:
         super().__init__()
         checks.can_make_weights(dtype, device, generator)
-        self.input_size = checks.positive_size("input_size", input_size)
+        self.input_size: int = checks.positive_size("input_size", input_size)
         self.hidden_size = n = checks.positive_size("hidden_size", hidden_size)
-        self.edges = n if edges is None else checks.positive_size("edges", edges)
+        self.edges: int = n if edges is None else checks.positive_size("edges", edges)
         if self.edges > n:
             raise ValueError(f"`edges` is {edges}, but a unit hears at most all {n} units, itself among them.")
-        self.activation = checks.one_of("activation", activation, ACTIVATIONS)
+        self.activation: str = checks.one_of("activation", activation, ACTIVATIONS)
         self.squash = ACTIVATIONS[self.activation]
-        self.projected_size = (self.edges + checks.is_flag("bias", bias)) * n
+        self.projected_size: int = (self.edges + checks.is_flag("bias", bias)) * n
         if self.edges == n:
             sources = torch.arange(n, device=device).expand(n, n).contiguous()
         else:
             first = torch.rand(n, n, device=device, generator=generator).fill_diagonal_(2.0)  # the loop is drawn first
             sources = first.topk(self.edges).indices
         self.register_buffer("sources", sources)
-        self.weight = nn.Parameter(torch.empty(self.input_size, n, self.edges, dtype=dtype, device=device))
-        self.bias = nn.Parameter(torch.empty(self.input_size, n, dtype=dtype, device=device)) if bias else None
+        self.weight: nn.Parameter = nn.Parameter(torch.empty(self.input_size, n, self.edges, dtype=dtype, device=device))
+        self.bias: nn.Parameter | None = (
+            nn.Parameter(torch.empty(self.input_size, n, dtype=dtype, device=device)) if bias else None
+        )
         self.reset_parameters(generator=generator)
 
     def reset_parameters(self, frequencies: Tensor | None = None, generator: torch.Generator | None = None) -> None:
@@ -155,7 +160,7 @@ class GatedCandidate(Part):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.squash(self.heard(projected, h))
 
-    letters: ClassVar = {"W": "weight", "b": "bias"}
+    letters: ClassVar[dict[str, str]] = {"W": "weight", "b": "bias"}
 
     @property
     def formula(self) -> str:

@@ -40,8 +40,8 @@ class LSTMField(VectorField):
         self, input_size: int, hidden_size: int, *, decay: Decay | None = None, **settings: Unpack[WeightSettings]
     ) -> None:
         super().__init__(input_size, hidden_size, 2 * hidden_size)
-        self.gates = Affine(input_size, hidden_size, 4 * hidden_size, **settings)
-        self.decay = LinearDecay() if decay is None else decay
+        self.gates: Affine = Affine(input_size, hidden_size, 4 * hidden_size, **settings)
+        self.decay: Decay = LinearDecay() if decay is None else decay
         checks.instance("decay", self.decay, Decay, "; make one, such as `ctrnn.PowerDecay(2.0)`")
         read_sizes("gates", self.gates, decay=self.decay)
         checks.same_settings([("gates", self.gates), ("decay", self.decay)])

@@ -30,6 +30,8 @@ class NetworkGated(VectorField):
     Source:  Tallec and Ollivier 2018, eqs. (7) and (9).
     """
 
+    network: VectorField
+
     candidate: Part
     rate: Part
     decay: Decay

@@ -40,7 +40,7 @@ class Stack(VectorField):
     def __init__(self, fields: Iterable[VectorField]) -> None:
         layers = _checked(fields)
         super().__init__(layers[0].input_size, layers[-1].hidden_size, sum(layer.state_size for layer in layers))
-        self.fields = nn.ModuleList(layers)
+        self.fields: nn.ModuleList = nn.ModuleList(layers)
         self._widths = [layer.state_size for layer in reversed(layers)]
 
     @affine

@@ -24,6 +24,9 @@ class SmoothWarp(Warp):
     Raises:  ValueError if the speed is not positive everywhere.
     """
 
+    cosines: Tensor
+    sines: Tensor
+
     def __init__(self, duration: float, cosines: Tensor, sines: Tensor) -> None:
         duration = checks.positive_number("duration", duration)
         self.cosines, self.sines = _coefficients("cosines", cosines), _coefficients("sines", sines)
@@ -37,8 +40,8 @@ class SmoothWarp(Warp):
                 f"The clock would stand still or run back: its speed is not safely above 0 (down to {slowest:.3g}); "
                 "make the coefficients smaller."
             )
-        self.knots = torch.linspace(0.0, duration, max(1, 2 * len(self.cosines)) + 1, dtype=torch.float64, device="cpu")
-        self.images = self.at(0, self.knots)
+        self.knots: Tensor = torch.linspace(0.0, duration, max(1, 2 * len(self.cosines)) + 1, dtype=torch.float64, device="cpu")
+        self.images: Tensor = self.at(0, self.knots)
 
     @classmethod
     def random(cls, duration: float, max_speed: float, generator: torch.Generator | None = None) -> SmoothWarp:

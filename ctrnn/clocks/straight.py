@@ -21,11 +21,14 @@ class AffineWarp(Warp):
     Source:  Tallec and Ollivier 2018, eq. (1), with an offset.
     """
 
+    knots: Tensor
+    images: Tensor
+
     straight = True
 
     def __init__(self, speed: float, offset: float = 0.0) -> None:
         self._speed = checks.positive_number("speed", speed)
-        self.offset = checks.finite_number("offset", offset)
+        self.offset: float = checks.finite_number("offset", offset)
         self.knots = self.images = torch.tensor([-math.inf, math.inf], dtype=torch.float64, device="cpu")
 
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
@@ -51,6 +54,9 @@ class PiecewiseWarp(Warp):
     Raises:  TypeError, ValueError for times or values that do not increase or do not match.
     Source:  Tallec and Ollivier 2018, sec. 3, "c a random, piecewise affine time warping".
     """
+
+    knots: Tensor
+    images: Tensor
 
     straight = True
 

@@ -81,6 +81,9 @@ class Speed(GatheredPath):
     Source:  Tallec and Ollivier 2018, eq. (6).
     """
 
+    warp: Warp
+    knots: Tensor
+
     def __init__(self, warp: Warp) -> None:
         self.warp, self.knots, self.degree = warp, warp.knots, 0 if warp.straight else None
 
@@ -103,6 +106,9 @@ class GivenSpeed(GatheredPath):
     Args:    source: a path, or t (float64 scalar tensor) -> number; one number >= 0 for the whole batch.
     Raises:  TypeError, ValueError at the evaluation that gives anything else.
     """
+
+    knots: Tensor
+    degree: int | None
 
     own_times = False
 

@@ -30,6 +30,11 @@ class WarpedPath(GatheredPath):
     Source:  Tallec and Ollivier 2018, sec. 1, "input data x(c(t))".
     """
 
+    path: Path
+    warp: Warp
+    steady: bool
+    own_times: bool
+
     def __init__(self, path: Path | Spline, warp: Warp) -> None:
         path = as_path(path)
         checks.instance("warp", warp, Warp)
@@ -40,17 +45,17 @@ class WarpedPath(GatheredPath):
             )
         self.path, self.warp = path, warp
         self.steady, self.own_times = path.steady, path.own_times
-        self.degree = path.degree if warp.straight or path.steady else None
+        self.degree: int | None = path.degree if warp.straight or path.steady else None
         path_knots = warp.inverse(path.knots.clamp(*_overlap(path, warp)))  # the times at which they are passed
         start, end = float(path_knots[0]), float(path_knots[-1])
         corners = warp.knots[(warp.knots > start) & (warp.knots < end)]
-        self.knots = torch.cat([path_knots, corners]).unique()
+        self.knots: Tensor = torch.cat([path_knots, corners]).unique()
         if len(self.knots) < 2:
             raise ValueError(
                 f"The clock passes through the path's interval {path.interval} in no time: {warp} is too fast for float64."
             )
         begins = self.knots[:-1]
-        self.equations = path.made_into(lambda x: rf"{x}(c(t)), \quad c = \text{{{warp!r}}}")
+        self.equations: tuple[str, ...] = path.made_into(lambda x: rf"{x}(c(t)), \quad c = \text{{{warp!r}}}")
         self._path_pieces = piece_numbers(path_knots, begins)
         self._warp_pieces = piece_numbers(warp.knots, begins)
 

@@ -72,6 +72,8 @@ class AdditiveCandidate(Affine):
              recurrent neural networks", eq. (1), whose bias stands inside of r, as b here does after v - b is written for v.
     """
 
+    rates: Function
+
     def __init__(
         self,
         input_size: int,
@@ -82,7 +84,7 @@ class AdditiveCandidate(Affine):
     ) -> None:
         super().__init__(input_size, hidden_size, hidden_size, **settings)
         self.nonlinearity, self.rates = nonlinearity, function_named(nonlinearity)
-        self.reads = checks.one_of("reads", reads, ("rates", "potentials"))
+        self.reads: str = checks.one_of("reads", reads, ("rates", "potentials"))
 
     def preactivation(self, projected: Tensor, h: Tensor) -> Tensor:
         return super().preactivation(projected, self.rates(h))
@@ -106,6 +108,8 @@ class FunctionCandidate(Affine):
     Shape:   x (..., input), h (..., hidden) -> (..., hidden).
     Raises:  TypeError, ValueError for what is no function.
     """
+
+    applied: Function
 
     def __init__(
         self, input_size: int, hidden_size: int, nonlinearity: Nonlinearity | Function, **settings: Unpack[WeightSettings]
@@ -144,7 +148,12 @@ class ResetCandidate(Part):
     Source:  torch.nn.GRUCell's equations for r and n.
     """
 
-    letters: ClassVar = {"Wx": "pull.weight_x", "Wh": "pull.weight_h", "b": "pull.bias", "bh": "bias_h"}
+    reset: Affine
+    pull: Affine
+    input_size: int
+    hidden_size: int
+
+    letters: ClassVar[dict[str, str]] = {"Wx": "pull.weight_x", "Wh": "pull.weight_h", "b": "pull.bias", "bh": "bias_h"}
 
     def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
         super().__init__()
@@ -155,8 +164,8 @@ class ResetCandidate(Part):
         self.reset, self.pull = affine(), affine()
         self.input_size, self.hidden_size = self.pull.input_size, self.pull.hidden_size
         # Inside the reset, so that it cannot be merged with b.
-        self.bias_h = nn.Parameter(torch.zeros_like(self.pull.bias)) if self.pull.bias is not None else None
-        self.projected_size = 2 * self.hidden_size
+        self.bias_h: nn.Parameter | None = nn.Parameter(torch.zeros_like(self.pull.bias)) if self.pull.bias is not None else None
+        self.projected_size: int = 2 * self.hidden_size
 
     @affine
     def project(self, x: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ class Dale(AnsweredInit, nn.Module):
         given = checks.is_tensor("signs", signs)
         if given.dim() != 1 or not checks.holds(given.abs() == 1):
             raise ValueError(f"`signs` must be 1 or -1 for each column, (columns,), got shape {tuple(given.shape)}.")
-        self.by = checks.one_of("by", by, ("abs", "softplus", "clip"))
+        self.by: str = checks.one_of("by", by, ("abs", "softplus", "clip"))
         self.register_buffer("signs", given.detach().to(torch.get_default_dtype()))
 
     def forward(self, weight: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class LowRank(AnsweredInit, nn.Module):
 
     def __init__(self, rank: int) -> None:
         super().__init__()
-        self.rank = checks.positive_size("rank", rank)
+        self.rank: int = checks.positive_size("rank", rank)
 
     def forward(self, m: Tensor, n: Tensor) -> Tensor:
         return m @ n.mT
@@ -142,7 +142,7 @@ class SpectralRadius(AnsweredInit, nn.Module):
 
     def __init__(self, value: float) -> None:
         super().__init__()
-        self.value = checks.positive_number("value", value)
+        self.value: float = checks.positive_number("value", value)
 
     def forward(self, weight: Tensor) -> Tensor:
         _check_square(self, weight)

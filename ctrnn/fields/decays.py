@@ -71,7 +71,7 @@ class PowerDecay(Decay):
     Source:  Ohno and Kumagai 2021, eqs. (19), (20) and (22).
     """
 
-    letters: ClassVar = {"r": "exponent_argument"}
+    letters: ClassVar[dict[str, str]] = {"r": "exponent_argument"}
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class PowerDecay(Decay):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        self.learnable = checks.is_flag("learnable", learnable)
-        self.hidden_size = None if hidden_size is None else checks.positive_size("hidden_size", hidden_size)
+        self.learnable: bool = checks.is_flag("learnable", learnable)
+        self.hidden_size: int | None = None if hidden_size is None else checks.positive_size("hidden_size", hidden_size)
         if self.learnable:
             checks.can_make_weights(dtype, device)
             argument = SOFTPLUS.inverse(_starts(exponent, self.hidden_size)).to(dtype or torch.get_default_dtype())
-            self.exponent_argument = nn.Parameter(argument.to(device or torch.get_default_device()))
+            self.exponent_argument: nn.Parameter = nn.Parameter(argument.to(device or torch.get_default_device()))
             return
         number = checks.finite_number("exponent", exponent)  # type: ignore[arg-type]
         if number < 0:

@@ -50,9 +50,9 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
         except TypeError:
             takes = ", ".join([*inspect.signature(type(self).flow).parameters][1:])
             raise TypeError(f"`flow` of {type(self).__name__} takes ({takes}); it must take (projected, h, past).") from None
-        self.input_size = checks.size("input_size", input_size)
-        self.hidden_size = checks.positive_size("hidden_size", hidden_size)
-        self.state_size = self.hidden_size if state_size is None else checks.positive_size("state_size", state_size)
+        self.input_size: int = checks.size("input_size", input_size)
+        self.hidden_size: int = checks.positive_size("hidden_size", hidden_size)
+        self.state_size: int = self.hidden_size if state_size is None else checks.positive_size("state_size", state_size)
         given = list(delays) if isinstance(delays, list | tuple) else [delays] if callable(delays) else delays
         self.of_time: tuple[Callable[[Tensor], Tensor], ...] = ()
         if isinstance(given, list) and any(map(callable, given)):
@@ -70,7 +70,7 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
         if not isinstance(delays, Tensor):
             numbers = numbers.to(torch.get_default_device())  # where parameters are made
         if checks.is_flag("learn", learn):
-            self.delays = nn.Parameter(numbers.detach().clone())
+            self.delays: nn.Parameter = nn.Parameter(numbers.detach().clone())
         else:
             self.register_buffer("delays", numbers)
 
@@ -112,6 +112,9 @@ class WithPast(VectorField):
     Args:    field: shared, not copied; projected: the width of `field.project(x)`, where that is given in the place of x.
     """
 
+    field: DelayedField
+    projected: int | None
+
     def __init__(self, field: DelayedField, projected: int | None = None) -> None:
         width = field.input_size if projected is None else projected
         super().__init__(width + field.count * field.state_size, field.hidden_size, field.state_size)
@@ -149,6 +152,10 @@ class DelayLine(VectorField):
              states of nan; `check_delays()` says so in words.
     Source:  MacDonald 1978, Time lags in biological models; Euler's step of it is the method of lines for u_t + u_s = 0.
     """
+
+    field: DelayedField
+    spacing: float
+    states: int
 
     def __init__(self, field: DelayedField, spacing: float, longest: float | None = None) -> None:
         checks.instance("field", field, DelayedField)

@@ -37,6 +37,10 @@ class Dropout(Part):
     Source:  Gal and Ghahramani 2016, "A theoretically grounded application of dropout in recurrent neural networks", untied.
     """
 
+    part: Part
+    p: float
+    inputs: float
+
     def __init__(self, part: Part, p: float = 0.5, inputs: float = 0.0) -> None:
         super().__init__()
         if not isinstance(part, Part) or not hasattr(part, "input_size") or not hasattr(part, "hidden_size"):
@@ -46,7 +50,7 @@ class Dropout(Part):
             raise ValueError("`p` and `inputs` must be below 1: a part that sees nothing learns nothing.")
         self.input_size: int = part.input_size  # type: ignore[assignment]
         self.hidden_size: int = part.hidden_size  # type: ignore[assignment]
-        self.projected_size = part.projected_size
+        self.projected_size: int = part.projected_size
 
     @affine
     def project(self, x: Tensor) -> Tensor:
@@ -120,6 +124,9 @@ def _has_dropout(module: nn.Module | None) -> bool:
 class Masked(Part):
     """A part with masks (*samples, input) and (*samples, hidden); the second stands beside its projection."""
 
+    input_size: int
+    hidden_size: int
+
     of_x: Tensor
     of_h: Tensor
 
@@ -128,7 +135,7 @@ class Masked(Part):
         self.part = part
         self.register_buffer("of_x", of_x, persistent=False)
         self.register_buffer("of_h", of_h, persistent=False)
-        self.projected_size = part.projected_size + of_h.shape[-1]
+        self.projected_size: int = part.projected_size + of_h.shape[-1]
         self.input_size, self.hidden_size = of_x.shape[-1], of_h.shape[-1]
 
     @affine
@@ -149,7 +156,7 @@ class Masked(Part):
         return self.part.visible(h)
 
     formula = "{part:|x=(mx * x)|h=(mh * h)}"
-    letters: ClassVar = {"mx": "of_x", "mh": "of_h"}
+    letters: ClassVar[dict[str, str]] = {"mx": "of_x", "mh": "of_h"}
 
     def extra_repr(self) -> str:
         return f"masks for {tuple(self.of_h.shape[:-1])} samples"

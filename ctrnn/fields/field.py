@@ -62,9 +62,9 @@ class VectorField(AnsweredInit, nn.Module, ABC):
 
     def __init__(self, input_size: int, hidden_size: int, state_size: int | None = None) -> None:
         super().__init__()
-        self.input_size = checks.size("input_size", input_size)
-        self.hidden_size = checks.positive_size("hidden_size", hidden_size)
-        self.state_size = self.hidden_size if state_size is None else checks.positive_size("state_size", state_size)
+        self.input_size: int = checks.size("input_size", input_size)
+        self.hidden_size: int = checks.positive_size("hidden_size", hidden_size)
+        self.state_size: int = self.hidden_size if state_size is None else checks.positive_size("state_size", state_size)
         if self.state_size < self.hidden_size:
             raise ValueError(f"`state_size` is {state_size}, less than the {hidden_size} visible units it contains.")
 

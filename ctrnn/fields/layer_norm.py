@@ -28,6 +28,12 @@ class LayerNorm(Part):
     Source:  Ba, Kiros and Hinton 2016, eq. (4).
     """
 
+    part: Affine
+    eps: float
+    input_size: int
+    hidden_size: int
+    projected_size: int
+
     def __init__(self, part: Affine, eps: float = 1e-5) -> None:
         super().__init__()
         if not isinstance(part, Affine):
@@ -37,8 +43,8 @@ class LayerNorm(Part):
             raise ValueError(f"`part`, a {type(part).__name__}, has one output, which normalized is always 0; take one per unit.")
         self.part, self.eps = part, checks.positive_number("eps", eps)
         self.input_size, self.hidden_size, self.projected_size = part.input_size, part.hidden_size, part.projected_size
-        self.gain = nn.Parameter(torch.ones_like(part.weight_x[:, 0]))
-        self.shift = nn.Parameter(torch.zeros_like(part.weight_x[:, 0]))
+        self.gain: nn.Parameter = nn.Parameter(torch.ones_like(part.weight_x[:, 0]))
+        self.shift: nn.Parameter = nn.Parameter(torch.zeros_like(part.weight_x[:, 0]))
 
     @affine
     def project(self, x: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class NetworkField(VectorField):
 
     def __init__(self, net: nn.Module, hidden_size: int) -> None:
         super().__init__(0, hidden_size)
-        self.net = checks.instance("net", net, nn.Module)
+        self.net: nn.Module = checks.instance("net", net, nn.Module)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         derivative: Tensor = self.net(h)

@@ -42,7 +42,7 @@ class Noise(AnsweredInit, nn.Module):
 
     def __init__(self, sigma: float | Tensor, on: str = "state") -> None:
         super().__init__()
-        self.on = checks.one_of("on", on, ("state", "input"))
+        self.on: str = checks.one_of("on", on, ("state", "input"))
         self._number = None if isinstance(sigma, Tensor) else checks.finite_number("sigma", sigma)
         given = sigma.detach().clone() if isinstance(sigma, Tensor) else torch.tensor(self._number)
         if not given.is_floating_point():
@@ -53,7 +53,7 @@ class Noise(AnsweredInit, nn.Module):
                 f"`sigma` on the {on} must be a number, one for each {'unit' if on == 'state' else 'feature'}"
                 f"{', or a matrix (state, channels)' if on == 'state' else ''}, got shape {tuple(given.shape)}."
             )
-        self.sigma = nn.Parameter(given)
+        self.sigma: nn.Parameter = nn.Parameter(given)
 
     @torch.no_grad()
     def fit(self, field: VectorField) -> None:
@@ -83,6 +83,10 @@ class Noisy(VectorField):
     Raises:  TypeError, ValueError for what does not fit, and for noise on the input of a field that is not linear in it.
     """
 
+    field: VectorField
+    noise: Noise
+    bandwidths: tuple[int, int] | None
+
     def __init__(self, field: VectorField, noise: Noise) -> None:
         check_field(field)
         if noise_channels(field):
@@ -99,7 +103,7 @@ class Noisy(VectorField):
             what = "units" if noise.on == "state" else "input features"
             raise ValueError(f"`sigma` has shape {tuple(noise.sigma.shape)}, and the field has {units} {what}.")
         noise.fit(field)
-        self.channels = noise.sigma.shape[1] if noise.sigma.dim() == 2 else None if noise.on == "state" else units
+        self.channels: int | None = noise.sigma.shape[1] if noise.sigma.dim() == 2 else None if noise.on == "state" else units
         if noise.on == "input" and not _without_numbers(field):
             _check_linear(field)
 
@@ -149,7 +153,7 @@ class Noisy(VectorField):
         moved = self.field.project(x) - self.field.project(torch.zeros_like(x))
         return self.field.flow(projected + moved, h) - self.field.flow(projected, h)
 
-    letters: ClassVar = {"sigma": "noise.sigma"}
+    letters: ClassVar[dict[str, str]] = {"sigma": "noise.sigma"}
 
     @property
     def formula(self) -> str | None:
@@ -181,6 +185,9 @@ class ColoredInput(VectorField):
     Source:  Uhlenbeck and Ornstein 1930.
     """
 
+    field: VectorField
+    correlation_time: float
+
     def __init__(self, field: VectorField, sigma: float | Tensor, correlation_time: float) -> None:
         check_field(field)
         if noise_channels(field):
@@ -194,7 +201,7 @@ class ColoredInput(VectorField):
         given = noise.sigma.detach()
         if given.dim() and len(given) not in (1, field.input_size):
             raise ValueError(f"`sigma` has shape {tuple(given.shape)}, and the field has {field.input_size} input features.")
-        self.sigma = nn.Parameter(given)
+        self.sigma: nn.Parameter = nn.Parameter(given)
 
     @affine
     def project(self, x: Tensor) -> Tensor:

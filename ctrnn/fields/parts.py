@@ -104,7 +104,7 @@ class Affine(Part):
     """
 
     # A gate for all units calls its rows by small letters.
-    letters: ClassVar = {"Wx": "weight_x", "Wh": "weight_h", "wx": "weight_x", "wh": "weight_h", "b": "bias"}
+    letters: ClassVar[dict[str, str]] = {"Wx": "weight_x", "Wh": "weight_h", "wx": "weight_x", "wh": "weight_h", "b": "bias"}
 
     def __init__(
         self,
@@ -119,18 +119,18 @@ class Affine(Part):
     ) -> None:
         super().__init__()
         checks.can_make_weights(dtype, device, generator)
-        self.input_size = checks.size("input_size", input_size)
-        self.hidden_size = checks.positive_size("hidden_size", hidden_size)
-        self.projected_size = checks.positive_size("outputs", outputs)
+        self.input_size: int = checks.size("input_size", input_size)
+        self.hidden_size: int = checks.positive_size("hidden_size", hidden_size)
+        self.projected_size: int = checks.positive_size("outputs", outputs)
         bound = 1.0 / math.sqrt(self.hidden_size)
 
         def draw(*shape: int) -> nn.Parameter:
             values = torch.empty(*shape, dtype=dtype, device=device)
             return nn.Parameter(values.uniform_(-bound, bound, generator=generator))
 
-        self.weight_x = draw(outputs, self.input_size)
-        self.weight_h = draw(outputs, self.hidden_size)
-        self.bias = draw(outputs) if checks.is_flag("bias", bias) else None
+        self.weight_x: nn.Parameter = draw(outputs, self.input_size)
+        self.weight_h: nn.Parameter = draw(outputs, self.hidden_size)
+        self.bias: nn.Parameter | None = draw(outputs) if checks.is_flag("bias", bias) else None
 
     @affine
     def project(self, x: Tensor) -> Tensor:

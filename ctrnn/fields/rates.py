@@ -98,7 +98,7 @@ class FixedRate(InputFreeRate):
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
-        self.alpha = checks.positive_number("alpha", alpha)
+        self.alpha: float = checks.positive_number("alpha", alpha)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return h.new_full((), self.alpha)
@@ -148,7 +148,8 @@ class ConstantRate(LearnedConstant):
     Source:  Tallec and Ollivier 2018, eq. (4).
     """
 
-    activation, argument = EXPONENTIAL, "log_alpha"
+    activation: ClassVar[Activation] = EXPONENTIAL
+    argument: ClassVar[str] = "log_alpha"
 
 
 class SigmoidConstantRate(LearnedConstant):
@@ -157,7 +158,8 @@ class SigmoidConstantRate(LearnedConstant):
     Source:  Tallec and Ollivier 2018, sec. 3 ("a constant learnable gate between 0 and 1"); Ohno and Kumagai 2021, eq. (2).
     """
 
-    activation, argument = SIGMOID, "logit_alpha"
+    activation: ClassVar[Activation] = SIGMOID
+    argument: ClassVar[str] = "logit_alpha"
 
 
 class SoftplusConstantRate(LearnedConstant):
@@ -166,7 +168,8 @@ class SoftplusConstantRate(LearnedConstant):
     Source:  docs/derivations.md, result 1.
     """
 
-    activation, argument = SOFTPLUS, "logit_alpha"
+    activation: ClassVar[Activation] = SOFTPLUS
+    argument: ClassVar[str] = "logit_alpha"
 
 
 class Gate(Affine):
@@ -199,7 +202,8 @@ class GateRate(Gate):
     Source:  Tallec and Ollivier 2018, eqs. (9) and (10), with h^g the state itself.
     """
 
-    activation, shared = SIGMOID, False
+    activation: ClassVar[Activation] = SIGMOID
+    shared: ClassVar[bool] = False
 
 
 class GlobalGateRate(Gate):
@@ -208,7 +212,8 @@ class GlobalGateRate(Gate):
     Source:  Tallec and Ollivier 2018, eqs. (7) and (9), with h^g the state itself.
     """
 
-    activation, shared = SIGMOID, True
+    activation: ClassVar[Activation] = SIGMOID
+    shared: ClassVar[bool] = True
 
 
 class SoftplusRate(Gate):
@@ -217,7 +222,8 @@ class SoftplusRate(Gate):
     Source:  docs/derivations.md, result 1.
     """
 
-    activation, shared = SOFTPLUS, False
+    activation: ClassVar[Activation] = SOFTPLUS
+    shared: ClassVar[bool] = False
 
 
 class GlobalSoftplusRate(Gate):
@@ -226,7 +232,8 @@ class GlobalSoftplusRate(Gate):
     Source:  docs/derivations.md, result 1.
     """
 
-    activation, shared = SOFTPLUS, True
+    activation: ClassVar[Activation] = SOFTPLUS
+    shared: ClassVar[bool] = True
 
 
 class ExponentialRate(Gate):
@@ -235,13 +242,15 @@ class ExponentialRate(Gate):
     Source:  the input-dependent form of alpha = exp(a), Tallec and Ollivier 2018, eq. (4).
     """
 
-    activation, shared = EXPONENTIAL, False
+    activation: ClassVar[Activation] = EXPONENTIAL
+    shared: ClassVar[bool] = False
 
 
 class GlobalExponentialRate(Gate):
     """g(x, h) = exp(wx x + wh h + b) > 0, one for all units."""
 
-    activation, shared = EXPONENTIAL, True
+    activation: ClassVar[Activation] = EXPONENTIAL
+    shared: ClassVar[bool] = True
 
 
 # The learned rates of an activation: a constant, a gate for each unit, one gate for all.

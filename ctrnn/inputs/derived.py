@@ -24,8 +24,11 @@ class TimePath(GatheredPath):
     Shape:   as of every path.
     """
 
-    degree = 1
-    equations = ("x(t) = t",)
+    least: Tensor
+    most: Tensor
+
+    degree: int | None = 1
+    equations: tuple[str, ...] = ("x(t) = t",)
 
     def __init__(
         self,
@@ -34,10 +37,10 @@ class TimePath(GatheredPath):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        self.knots = checks.are_times("interval", interval)
+        self.knots: Tensor = checks.are_times("interval", interval)
         if len(self.knots) < 2:
             raise ValueError(f"`interval` must be (start, end), perhaps with knots between them, got {len(self.knots)} times.")
-        self.zero = torch.zeros(checks.size("batch", batch), 1, dtype=dtype, device=device)
+        self.zero: Tensor = torch.zeros(checks.size("batch", batch), 1, dtype=dtype, device=device)
         inner = self.knots[1:-1].to(self.zero.device)
         near = inner.to(self.zero.dtype)
         below, above = (torch.nextafter(near, torch.full_like(near, to)) for to in (-torch.inf, torch.inf))
@@ -71,14 +74,18 @@ class DerivativePath(GatheredPath):
     Source:  Kidger, Morrill, Foster and Lyons 2020, "Neural controlled differential equations", eq. (4).
     """
 
+    path: Path
+    knots: Tensor
+    own_times: bool
+
     def __init__(self, path: Path) -> None:
         if checks.instance("path", path, Path).steady:
             raise ValueError(
                 f"A {type(path).__name__} moves by jumps alone, its derivative is 0; take a LinearPath or HermitePath."
             )
         self.path, self.knots, self.own_times = path, path.knots, path.own_times
-        self.degree = None if path.degree is None else max(path.degree - 1, 0)
-        self.equations = path.made_into(lambda x: rf"\frac{{d{x}}}{{dt}}(t)")
+        self.degree: int | None = None if path.degree is None else max(path.degree - 1, 0)
+        self.equations: tuple[str, ...] = path.made_into(lambda x: rf"\frac{{d{x}}}{{dt}}(t)")
 
     def _made_of(self) -> str:
         return repr(self.path)
@@ -122,6 +129,12 @@ class ReversedPath(GatheredPath):
     Args:    path: x.
     Shape:   as of `path`.
     """
+
+    path: Path
+    knots: Tensor
+    steady: bool
+    own_times: bool
+    degree: int | None
 
     def __init__(self, path: Path) -> None:
         self.path, self.knots = path, -path.knots.flip(0)

@@ -22,6 +22,9 @@ class OneSidedTimes:
     Raises:  ValueError for two knots with no time between them.
     """
 
+    low: Tensor
+    high: Tensor
+
     def __init__(self, name: str, knots: Tensor) -> None:
         start, end = knots.detach()[:-1], knots.detach()[1:]
         low, high = torch.nextafter(start, end), torch.nextafter(end, start)
@@ -55,7 +58,10 @@ class FunctionPath(Path):
              later; NotImplementedError for a derivative that torch cannot follow.
     """
 
-    equations = ("x(t) = f(t)",)
+    f: Callable[[Tensor], Tensor]
+    input_size: int
+
+    equations: tuple[str, ...] = ("x(t) = f(t)",)
 
     def __init__(
         self,
@@ -67,7 +73,7 @@ class FunctionPath(Path):
         if not callable(f):
             raise TypeError(f"`f` must be a function of time, got {type(f).__name__}; wrap samples in `ctrnn.LinearPath`.")
         self.f, self.input_size = f, checks.positive_size("input_size", input_size)
-        self.knots = _all_knots(interval, knots)
+        self.knots: Tensor = _all_knots(interval, knots)
         self._one_sided = OneSidedTimes("knots", self.knots)
         self._batch: int | None = None  # not known before the first evaluation
         with torch.no_grad():

@@ -92,8 +92,9 @@ class HeldPath(SampledPath):
     Source:  "sample and hold".
     """
 
-    steady, degree = True, 0
-    equations = (r"x(t) = x_k, \quad t_k \leq t < t_{k+1}",)
+    steady: bool = True
+    degree: int | None = 0
+    equations: tuple[str, ...] = (r"x(t) = x_k, \quad t_k \leq t < t_{k+1}",)
 
     def __init__(
         self, xs: Tensor, ts: Tensor | None = None, *, hold: str = "forward", open_interval: float | None = None

@@ -30,8 +30,8 @@ class LinearPath(SampledPath):
     Raises:  TypeError, ValueError as `HeldPath`, and for fewer than two samples.
     """
 
-    degree = 1
-    equations = (r"x(t) = (1 - s) x_k + s x_{k+1}, \quad s = \frac{t - t_k}{t_{k+1} - t_k}",)
+    degree: int | None = 1
+    equations: tuple[str, ...] = (r"x(t) = (1 - s) x_k + s x_{k+1}, \quad s = \frac{t - t_k}{t_{k+1} - t_k}",)
 
     def __init__(self, xs: Tensor, ts: Tensor | None = None) -> None:
         self._set(*stamped(xs, ts, "linear"))
@@ -70,8 +70,8 @@ class HermitePath(SampledPath):
     Source:  torchcde 0.2.5, `hermite_cubic_coefficients_with_backward_differences`; Morrill, Kidger, Yang and Lyons 2022.
     """
 
-    degree = 3
-    equations = (
+    degree: int | None = 3
+    equations: tuple[str, ...] = (
         r"b_k = \frac{t_{k+1} - t_k}{t_k - t_{k-1}} (x_k - x_{k-1}) - (x_{k+1} - x_k), \quad s = \frac{t - t_k}{t_{k+1} - t_k}",
         r"x(t) = (1 - s) x_k + s x_{k+1} + s (1 - s)^2 b_k",
     )
@@ -83,8 +83,8 @@ class HermitePath(SampledPath):
 
     def _set(self, xs: Tensor, knots: Tensor) -> None:
         super()._set(xs, knots)
-        self.line = LinearPath.unchecked(xs, knots)
-        self.bends = _bends(xs, knots)  # differences: an A x + b loses its b
+        self.line: LinearPath = LinearPath.unchecked(xs, knots)
+        self.bends: Tensor = _bends(xs, knots)  # differences: an A x + b loses its b
 
     def gather(self, k: int | Tensor) -> Data:
         return *self.line.gather(k), rows_of(self.bends, k)

@@ -175,10 +175,16 @@ class MappedPath(GatheredPath):
     Args:    path: any path; f: (..., feature) -> (..., other), smooth, keeping the leading axes.
     """
 
+    path: Path
+    f: Callable[[Tensor], Tensor]
+    knots: Tensor
+    steady: bool
+    own_times: bool
+
     def __init__(self, path: Path, f: Callable[[Tensor], Tensor]) -> None:
         self.path, self.f, self.knots = path, f, path.knots
         self.steady, self.own_times = path.steady, path.own_times
-        self.equations = path.made_into(lambda x: f"f({x}(t))")
+        self.equations: tuple[str, ...] = path.made_into(lambda x: f"f({x}(t))")
 
     def _made_of(self) -> str:
         return f"{self.path!r}, {getattr(self.f, '__qualname__', type(self.f).__name__)}"

@@ -36,8 +36,8 @@ class PolynomialPath(SampledPath):
 
     def _set(self, xs: Tensor, knots: Tensor) -> None:
         super()._set(xs, knots)
-        self.terms = len(xs) // (len(knots) - 1)
-        self.degree = self.terms - 1
+        self.terms: int = len(xs) // (len(knots) - 1)
+        self.degree: int = self.terms - 1
 
     @classmethod
     def highest(cls, knots: Tensor, degree: int) -> Self:

@@ -17,6 +17,9 @@ __all__ = ["SampledPath", "check_batch", "checked_samples", "ends_of", "recorded
 class SampledPath(GatheredPath):
     """A path through samples `xs`, which are not copied, so that they can be learned."""
 
+    xs: Tensor
+    knots: Tensor
+
     def _set(self, xs: Tensor, knots: Tensor) -> None:
         self.xs, self.knots = xs, knots
 

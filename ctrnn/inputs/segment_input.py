@@ -22,6 +22,11 @@ class SegmentInput:
     Shape:   at(j, t, rows): t () or (rows, 1), float64 -> (rows, feature); rows None: all sequences.
     """
 
+    path: Path
+    pieces: Tensor
+    steady: bool
+    own_times: bool
+
     def __init__(self, path: Path, pieces: Tensor) -> None:
         self.path, self.pieces, self.steady, self.own_times = path, pieces, path.steady, path.own_times
         # Taken apart once: a row at a time would cost a gradient of full size for each.

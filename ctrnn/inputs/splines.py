@@ -68,9 +68,11 @@ class SplinePath(Path):
     Source:  torchcde 0.2.5; Kidger, Morrill, Foster and Lyons 2020.
     """
 
+    dtype: torch.dtype
+
     def __init__(self, spline: Spline) -> None:
         grid = spline.grid_points
-        self.knots = checks.are_times("grid_points", grid, differentiable=True)
+        self.knots: Tensor = checks.are_times("grid_points", grid, differentiable=True)
         if len(self.knots) < 2:
             raise ValueError("`grid_points` holds one time; a spline needs two, and a piece between them.")
         first = spline.evaluate(grid[0].detach() if isinstance(grid, Tensor) else self.knots[0].detach())

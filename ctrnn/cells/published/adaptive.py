@@ -32,6 +32,10 @@ class AdaptiveField(VectorField):
              networks of spiking neurons"; rates in place of spikes: this project.
     """
 
+    drive: Part
+    rate: Part
+    adaptation: Part
+
     def __init__(self, drive: Part, rate: Part, adaptation: Part, beta: float = 1.8) -> None:
         parts: list[tuple[str, Part]] = [("drive", drive), ("rate", rate), ("adaptation", adaptation)]
         for name, part in parts:
@@ -41,7 +45,7 @@ class AdaptiveField(VectorField):
         super().__init__(inputs, hidden, 2 * hidden)
         checks.same_settings(parts)
         self.drive, self.rate, self.adaptation = drive, rate, adaptation
-        self.beta = checks.non_negative_number("beta", beta)
+        self.beta: float = checks.non_negative_number("beta", beta)
         h = self.visible(self.initial_state(1))
         with torch.no_grad():
             for name, part in parts:

@@ -27,6 +27,9 @@ __all__ = ["AntisymmetricField", "GatedAntisymmetricField", "antisymmetric"]
 class _Antisymmetric(VectorField):
     """V x + b of as many `rows` for each unit, and the recurrence (W - W^T - gamma) h that all of them share."""
 
+    weight_x: nn.Parameter
+    weight_h: nn.Parameter
+
     rows: ClassVar[int]
 
     def __init__(
@@ -42,7 +45,7 @@ class _Antisymmetric(VectorField):
     ) -> None:
         super().__init__(input_size, hidden_size)
         checks.can_make_weights(dtype, device, generator)
-        self.gamma = checks.non_negative_number("gamma", gamma)
+        self.gamma: float = checks.non_negative_number("gamma", gamma)
 
         def normal(*shape: int) -> nn.Parameter:
             deviation = 1 / math.sqrt(max(1, shape[1]))
@@ -50,7 +53,9 @@ class _Antisymmetric(VectorField):
 
         outputs = self.rows * self.hidden_size
         self.weight_x, self.weight_h = normal(outputs, self.input_size), normal(self.hidden_size, self.hidden_size)
-        self.bias = nn.Parameter(torch.zeros_like(self.weight_x[:, :1]).flatten()) if checks.is_flag("bias", bias) else None
+        self.bias: nn.Parameter | None = (
+            nn.Parameter(torch.zeros_like(self.weight_x[:, :1]).flatten()) if checks.is_flag("bias", bias) else None
+        )
 
     @affine
     def project(self, x: Tensor) -> Tensor:
@@ -74,8 +79,8 @@ class AntisymmetricField(_Antisymmetric):
     """
 
     rows = 1
-    letters: ClassVar = {"V": "weight_x", "W": "weight_h", "b": "bias"}
-    published = Published("Euler", "h' = h + dt tanh(W h - W^T h - {gamma} h + V x + b)")
+    letters: ClassVar[dict[str, str]] = {"V": "weight_x", "W": "weight_h", "b": "bias"}
+    published: Published = Published("Euler", "h' = h + dt tanh(W h - W^T h - {gamma} h + V x + b)")
 
     @property
     def formula(self) -> str:
@@ -97,8 +102,8 @@ class GatedAntisymmetricField(_Antisymmetric):
     """
 
     rows = 2
-    letters: ClassVar = {"V; Vg": "weight_x", "W": "weight_h", "b; bg": "bias"}
-    published = Published(
+    letters: ClassVar[dict[str, str]] = {"V; Vg": "weight_x", "W": "weight_h", "b; bg": "bias"}
+    published: Published = Published(
         "Euler",
         "h' = h + dt z * tanh(W h - W^T h - {gamma} h + V x + b)\nz = sigma(W h - W^T h - {gamma} h + Vg x + bg)",
     )

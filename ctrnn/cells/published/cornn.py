@@ -39,15 +39,17 @@ class CoRNNField(VectorField):
         self, input_size: int, hidden_size: int, gamma: float = 1.0, epsilon: float = 1.0, **settings: Unpack[WeightSettings]
     ) -> None:
         super().__init__(input_size, hidden_size, 2 * hidden_size)
-        self.gamma = checks.non_negative_number("gamma", gamma)
-        self.epsilon = checks.non_negative_number("epsilon", epsilon)
-        self.force = Affine(input_size, self.state_size, hidden_size, **settings)
+        self.gamma: float = checks.non_negative_number("gamma", gamma)
+        self.epsilon: float = checks.non_negative_number("epsilon", epsilon)
+        self.force: Affine = Affine(input_size, self.state_size, hidden_size, **settings)
         bound = 1 / math.sqrt(self.input_size + self.state_size)
         for weights in self.force.parameters():
             torch.nn.init.uniform_(weights, -bound, bound, generator=settings.get("generator"))
 
-    letters: ClassVar = {"W, U": "force.weight_h", "V": "force.weight_x", "b": "force.bias"}
-    published = Published("SymplecticEuler", "z' = z + dt (tanh(W h + U z + V x + b) - {gamma} h - {epsilon} z)\nh' = h + dt z'")
+    letters: ClassVar[dict[str, str]] = {"W, U": "force.weight_h", "V": "force.weight_x", "b": "force.bias"}
+    published: Published = Published(
+        "SymplecticEuler", "z' = z + dt (tanh(W h + U z + V x + b) - {gamma} h - {epsilon} z)\nh' = h + dt z'"
+    )
 
     @property
     def formula(self) -> str:

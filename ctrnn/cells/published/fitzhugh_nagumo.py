@@ -34,6 +34,9 @@ class FitzHughNagumoField(VectorField):
              Yoshizawa 1962, with the signs in use today; the current as a recurrent network's is this project's.
     """
 
+    a: float
+    b: float
+
     def __init__(
         self,
         input_size: int,
@@ -45,8 +48,8 @@ class FitzHughNagumoField(VectorField):
     ) -> None:
         super().__init__(input_size, hidden_size, 2 * hidden_size)
         self.a, self.b = checks.finite_number("a", a), checks.non_negative_number("b", b)
-        self.epsilon = checks.positive_number("epsilon", epsilon)
-        self.current = Affine(input_size, hidden_size, hidden_size, **settings)
+        self.epsilon: float = checks.positive_number("epsilon", epsilon)
+        self.current: Affine = Affine(input_size, hidden_size, hidden_size, **settings)
 
     formula = "dh/dt = h - h^3/3 - w + {current}\ndw/dt = {epsilon} (h + {a} - {b} w)"
 

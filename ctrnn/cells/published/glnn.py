@@ -40,6 +40,9 @@ class GLNNField(VectorField):
     Source:  Ollivier 2013, eqs. (12), (13), (31)-(33), appendix A.
     """
 
+    edges: int
+    activation: str
+
     def __init__(
         self,
         input_size: int,
@@ -49,7 +52,7 @@ class GLNNField(VectorField):
         **settings: Unpack[WeightSettings],
     ) -> None:
         super().__init__(checks.positive_size("input_size", input_size), hidden_size)
-        self.incoming = GatedCandidate(input_size, hidden_size, edges, activation, **settings)
+        self.incoming: GatedCandidate = GatedCandidate(input_size, hidden_size, edges, activation, **settings)
         self.edges, self.activation = self.incoming.edges, activation
         self.reset_parameters(generator=settings.get("generator"))
 
@@ -77,7 +80,7 @@ class GLNNField(VectorField):
     def visible(self, state: Tensor) -> Tensor:
         return self.incoming.squash(state)
 
-    letters: ClassVar = {"W": "incoming.weight", "b": "incoming.bias"}
+    letters: ClassVar[dict[str, str]] = {"W": "incoming.weight", "b": "incoming.bias"}
 
     @property
     def formula(self) -> str:

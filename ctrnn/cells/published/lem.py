@@ -34,12 +34,12 @@ class LEMField(VectorField):
 
     def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
         super().__init__(input_size, hidden_size, 2 * hidden_size)
-        self.gates = Affine(input_size, hidden_size, 3 * hidden_size, **settings)
-        self.candidate = TanhCandidate(input_size, hidden_size, **settings)
+        self.gates: Affine = Affine(input_size, hidden_size, 3 * hidden_size, **settings)
+        self.candidate: TanhCandidate = TanhCandidate(input_size, hidden_size, **settings)
 
     formula = "dh/dt = g * ({candidate:|h=z} - h)\ndz/dt = f * (tanh(p) - z)\ng, f = sigma(q), sigma(r)\nq, r, p = {gates:g}"
 
-    published = Published(
+    published: Published = Published(
         "SymplecticEuler",
         "h' = (1 - dt g) * h + dt g * tanh(Wx x + Wh z' + b)\nz' = (1 - dt f) * z + dt f * tanh(p)\n"
         "g, f = sigma(q), sigma(r)\nq, r, p = Wgx x + Wgh h + bg",

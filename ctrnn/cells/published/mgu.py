@@ -33,11 +33,13 @@ class MGUField(VectorField):
 
     def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
         super().__init__(input_size, hidden_size)
-        self.candidate = TanhCandidate(input_size, hidden_size, **settings)
-        self.rate = GateRate(input_size, hidden_size, **settings)
+        self.candidate: TanhCandidate = TanhCandidate(input_size, hidden_size, **settings)
+        self.rate: GateRate = GateRate(input_size, hidden_size, **settings)
 
     formula = "dh/dt = f * ({candidate:|h=(f * h)} - h)\nf = {rate:f}"
-    published = Published("Euler", "h' = h + dt (f * tanh(Wx x + Wh (f * h) + b) - f * h)\nf = sigma(Wfx x + Wfh h + bf)")
+    published: Published = Published(
+        "Euler", "h' = h + dt (f * tanh(Wx x + Wh (f * h) + b) - f * h)\nf = sigma(Wfx x + Wfh h + bf)"
+    )
 
     @affine
     def project(self, x: Tensor) -> Tensor:

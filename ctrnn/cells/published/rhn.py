@@ -37,13 +37,16 @@ class RHNField(VectorField):
              as a field, this project.
     """
 
+    depth: int
+    gate_bias: float
+
     def __init__(
         self, input_size: int, hidden_size: int, depth: int = 3, gate_bias: float = -2.0, **settings: Unpack[WeightSettings]
     ) -> None:
         super().__init__(input_size, hidden_size)
         self.depth, self.gate_bias = checks.positive_size("depth", depth), checks.finite_number("gate_bias", gate_bias)
         reads = [input_size] + [0] * (self.depth - 1)
-        self.layers = nn.ModuleList(Affine(read, hidden_size, 2 * hidden_size, **settings) for read in reads)
+        self.layers: nn.ModuleList = nn.ModuleList(Affine(read, hidden_size, 2 * hidden_size, **settings) for read in reads)
         for layer in self._affine():
             if layer.bias is not None:
                 nn.init.constant_(layer.bias[self.hidden_size :], self.gate_bias)

@@ -29,6 +29,9 @@ class PowerLawCandidate(Affine):
     Source:  Rubin, Van Hooser and Miller 2015, "The stabilized supralinear network", eq. (1).
     """
 
+    k: float
+    n: float
+
     def __init__(
         self, input_size: int, hidden_size: int, k: float = 0.04, n: float = 2.0, **settings: Unpack[WeightSettings]
     ) -> None:

@@ -34,6 +34,9 @@ class UnICORNNField(VectorField):
     Source:  Rusch and Mishra 2021, "UnICORNN: a recurrent model for learning very long time dependencies".
     """
 
+    weight_h: nn.Parameter
+    c: nn.Parameter
+
     def __init__(
         self,
         input_size: int,
@@ -47,19 +50,19 @@ class UnICORNNField(VectorField):
     ) -> None:
         super().__init__(input_size, hidden_size, 2 * hidden_size)
         checks.can_make_weights(dtype, device, generator)
-        self.alpha = checks.non_negative_number("alpha", alpha)
+        self.alpha: float = checks.non_negative_number("alpha", alpha)
 
         def uniform(low: float, high: float, *shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, dtype=dtype, device=device).uniform_(low, high, generator=generator))
 
         bound = math.sqrt(6 / (65 * max(1, self.input_size)))
-        self.weight_x = uniform(-bound, bound, self.hidden_size, self.input_size)
+        self.weight_x: nn.Parameter = uniform(-bound, bound, self.hidden_size, self.input_size)
         self.weight_h, self.c = uniform(0, 1, self.hidden_size), uniform(-0.1, 0.1, self.hidden_size)
-        self.bias = nn.Parameter(torch.zeros_like(self.c)) if checks.is_flag("bias", bias) else None
+        self.bias: nn.Parameter | None = nn.Parameter(torch.zeros_like(self.c)) if checks.is_flag("bias", bias) else None
 
-    letters: ClassVar = {"V": "weight_x", "w": "weight_h", "b": "bias"}
+    letters: ClassVar[dict[str, str]] = {"V": "weight_x", "w": "weight_h", "b": "bias"}
     # The paper's speed of a unit is 1/2 + tanh(c/2)/2.
-    published = Published(
+    published: Published = Published(
         "SymplecticEuler",
         "z' = z - dt g * (tanh(w * h + V x + b) + {alpha} h)\nh' = h + dt g * z'\ng = 1/2 + tanh(c/2)/2",
     )

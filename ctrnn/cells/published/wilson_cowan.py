@@ -33,6 +33,9 @@ class WilsonCowanField(VectorField):
              (12) and (15).
     """
 
+    drive: Affine
+    rate: Part
+
     def __init__(self, drive: Affine, rate: Part, refractory: float = 1.0) -> None:
         checks.instance("drive", drive, Affine)
         checks.instance("rate", rate, Part)
@@ -41,7 +44,7 @@ class WilsonCowanField(VectorField):
             raise ValueError("`drive` has no bias, and the threshold of a population is one; make it with bias=True.")
         checks.same_settings([("drive", drive), ("rate", rate)])
         self.drive, self.rate = drive, rate
-        self.refractory = checks.non_negative_number("refractory", refractory)
+        self.refractory: float = checks.non_negative_number("refractory", refractory)
         with torch.no_grad():
             h = self.initial_state(1)
             check_width("drive", drive(h.new_zeros(1, self.input_size), h), h)

@@ -31,6 +31,11 @@ class LTCField(VectorField):
     Source:  Hasani et al. 2021, "Liquid time-constant networks", eqs. (1) and (2), as ncps writes and starts them.
     """
 
+    from_inputs: Synapses
+    from_units: Synapses
+    gain: nn.Parameter
+    shift: nn.Parameter
+
     def __init__(
         self,
         from_inputs: Synapses,
@@ -52,9 +57,9 @@ class LTCField(VectorField):
         checks.same_settings([("from_inputs", from_inputs), ("from_units", from_units)])
         self.from_inputs, self.from_units = from_inputs, from_units
         like = from_units.wiring[0]
-        self.raw_capacitance = positive(uniform(like, 0.4, 0.6, generator))
-        self.raw_leak = positive(uniform(like, 0.001, 1, generator))
-        self.rest = nn.Parameter(uniform(like, -0.2, 0.2, generator))
+        self.raw_capacitance: nn.Parameter = positive(uniform(like, 0.4, 0.6, generator))
+        self.raw_leak: nn.Parameter = positive(uniform(like, 0.001, 1, generator))
+        self.rest: nn.Parameter = nn.Parameter(uniform(like, -0.2, 0.2, generator))
         visible = like[: self.hidden_size]
         self.gain, self.shift = nn.Parameter(torch.ones_like(visible)), nn.Parameter(torch.zeros_like(visible))
 

@@ -25,6 +25,9 @@ class Synapses(AnsweredInit, nn.Module):
     Source:  Hasani et al. 2021, eqs. (1) and (2), as ncps writes and starts them; Lechner et al. 2020 for wirings.
     """
 
+    slope: nn.Parameter
+    offset: nn.Parameter
+
     wiring: Tensor
 
     def __init__(
@@ -40,8 +43,8 @@ class Synapses(AnsweredInit, nn.Module):
         self.register_buffer("wiring", checked_wiring(wiring, dtype, device))
         slope, centre = uniform(self.wiring, 3, 8, generator), uniform(self.wiring, 0.3, 0.8, generator)
         self.slope, self.offset = nn.Parameter(slope), nn.Parameter(-slope * centre)
-        self.potential = nn.Parameter(self.wiring.clone())
-        self.raw_weight = positive(uniform(self.wiring, 0.001, 1, generator))
+        self.potential: nn.Parameter = nn.Parameter(self.wiring.clone())
+        self.raw_weight: nn.Parameter = positive(uniform(self.wiring, 0.001, 1, generator))
 
     def forward(self, u: Tensor) -> Tensor:
         weight = SOFTPLUS.function(self.raw_weight) * self.wiring.abs()
