@@ -16,9 +16,9 @@ def _call(function: Callable[..., object], *given: object, **keywords: object) -
     return function(*given, **keywords)
 
 
-run_uncompiled = torch.compiler.disable(
+run_uncompiled: Callable[..., Any] = torch.compiler.disable(
     _call,
     reason="solves, and sequences step by step, are run as they are: their loops are of the data's length. With `fullgraph=True` "
     "compile a `DiscreteCell`, or a `DiscreteRNN` that has a compiled kernel, called without `ts` and `lengths`",
 )
-node_in_graph = torch.compiler.assume_constant_result(node_for)
+node_in_graph: Callable[..., Any] = torch.compiler.assume_constant_result(node_for)

@@ -33,6 +33,13 @@ class SolverError(RuntimeError):
     is not known), cause, hint (what to try), trajectory (the states at the requested times before `time`).
     """
 
+    cause: str
+    hint: str
+    time: float
+    sample: int | None
+    unit: int | None
+    trajectory: Trajectory
+
     def __init__(self, failure: Failure, trajectory: Trajectory) -> None:
         self._failure = failure
         self.cause, self.hint, self.time = failure.cause, failure.hint, failure.time
@@ -73,6 +80,11 @@ class StepError(RuntimeError):
 
     Attributes: sample and unit (which of the batch, counted over all leading axes, and of the state is worst), cause, hint.
     """
+
+    cause: str
+    hint: str
+    sample: int
+    unit: int
 
     def __init__(self, cause: str, hint: str, sample: int, unit: int) -> None:
         self.cause, self.hint, self.sample, self.unit = cause, hint, sample, unit

@@ -41,10 +41,10 @@ from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
 from discretize.solvers.delays import History, solve_delayed
 from discretize.solvers.diagnosis import slow_hint
 from discretize.solvers.doubling import DoublingEngine, StepDoubling
-from discretize.solvers.engine import SolverState, SolverStats
+from discretize.solvers.engine import Engine, SolverState, SolverStats
 from discretize.solvers.equation import NumbersRefused, as_driven_field, driven_in, increasing_times, joined, times_within
 from discretize.solvers.events import WINDOWS, Event, EventSolve, checked_events
-from discretize.solvers.segments import chain_of
+from discretize.solvers.segments import Chain, chain_of
 from discretize.solvers.stochastic import solve_path
 from discretize.trajectory import Trajectory
 
@@ -323,6 +323,15 @@ class Solve:
     Raises:  SolverError, with the states so far, for a solve that fails; TypeError where there is no such kernel.
     """
 
+    driven: Driven
+    times: Tensor
+    settings: Settings
+    stored: torch.dtype | None
+    noise: BrownianPath | None
+    h0: Tensor
+    wanted: set[int]
+    kept: dict[int, Tensor]
+
     def __init__(
         self,
         driven: Driven,
@@ -333,12 +342,12 @@ class Solve:
         noise: BrownianPath | None = None,
     ) -> None:
         self.driven, self.times, self.settings, self.stored, self.noise = driven, times, settings, stored, noise
-        self.direction = driven.direction
-        self.chain = chain_of(driven, times, by_slope=settings.adaptive)
+        self.direction: int = driven.direction
+        self.chain: Chain = chain_of(driven, times, by_slope=settings.adaptive)
         self.h0 = h0 = self.chain.begun(h0)
         self.stats: dict[str, Any] = {}
-        self.engine = settings.engine(h0, self.stats, noise)
-        self.state = self.engine.start(self.chain, len(h0))
+        self.engine: Engine = settings.engine(h0, self.stats, noise)
+        self.state: SolverState = self.engine.start(self.chain, len(h0))
         self.wanted, self.kept = self.chain.wanted(), {0: h0}
         self.kernel: Solved | None = None  # what a kernel gave
         self.why: str | None = None  # no engine that comes before the one that ran

@@ -52,12 +52,16 @@ class Record:
     size of g dt, on `edges`, of which the first bin begins at 0 and the last one has no end; `largest`: the longest step.
     """
 
+    name: str
+    step: Step
+    every: int
+
     def __init__(self, name: str, step: Step, warn_from: int, every: int = 1) -> None:
         self.name, self.step, self.every = name, step, every
-        self.calls = -1
+        self.calls: int = -1
         self.time: float | Tensor = 0.0  # (samples,) where each has steps of its own length
         decades = torch.arange(FIRST_DECADE * BINS_A_DECADE, LAST_DECADE * BINS_A_DECADE + 1, dtype=torch.float64, device="cpu")
-        self.edges = 10 ** (decades / BINS_A_DECADE)
+        self.edges: Tensor = 10 ** (decades / BINS_A_DECADE)
         self._largest: LongStep | None = None
         self._counts = torch.zeros(0, len(REGIONS), dtype=torch.int64, device="cpu")
         self._histogram = torch.zeros(0, len(self.edges) + 1, dtype=torch.int64, device="cpu")

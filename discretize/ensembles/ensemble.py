@@ -53,7 +53,7 @@ class Ensemble(AnsweredInit, nn.Module):
     def __init__(self, networks: Iterable[nn.Module]) -> None:
         super().__init__()
         modules = checked_networks(networks)
-        self.stacked = copied_with(modules[0], _stacked(modules))
+        self.stacked: nn.Module = copied_with(modules[0], _stacked(modules))
         self._count = len(modules)
 
     def forward(self, *arguments: object, each: str | Iterable[str] = (), **keywords: object) -> Any:

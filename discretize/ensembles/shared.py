@@ -195,6 +195,10 @@ class SharedState:
     nothing; lasting: whether it could not be undone.
     """
 
+    module: nn.Module
+    writes: bool
+    lasting: bool
+
     changed: str | None = None
     lasting = False
 
@@ -202,10 +206,12 @@ class SharedState:
         self.module, self.writes = module, writes
 
     def __enter__(self) -> SharedState:
-        self.held = list[Attributes]()  # so that no id is another's
-        self.before = _snapshot(self.module, self.held)
-        self.versions = _versions(self.module)
-        self.parts = [(part, {**vars(part)}, {key: {**vars(part)[key]} for key in TABLES}) for part in self.module.modules()]
+        self.held: list[Attributes] = list[Attributes]()  # so that no id is another's
+        self.before: dict[tuple[str, str], Any] = _snapshot(self.module, self.held)
+        self.versions: dict[str, int | None] = _versions(self.module)
+        self.parts: list[tuple[nn.Module, dict[str, Any], dict[str, dict[Any, Any]]]] = [
+            (part, {**vars(part)}, {key: {**vars(part)[key]} for key in TABLES}) for part in self.module.modules()
+        ]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

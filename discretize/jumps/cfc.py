@@ -12,6 +12,7 @@ The curve begins where b says, wherever h was: what is known of h is known throu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import ClassVar, TypedDict, Unpack
 
@@ -39,8 +40,8 @@ class Curve(VectorField):
     def __init__(self, hidden_size: int, activation: str = "sigmoid") -> None:
         super().__init__(0, hidden_size, 4 * checks.positive_size("hidden_size", hidden_size))
         kinds = {kind.name: kind.function for kind in (SIGMOID, EXPONENTIAL)}
-        self.activation = checks.one_of("activation", activation, kinds)
-        self.function = kinds[activation]
+        self.activation: str = checks.one_of("activation", activation, kinds)
+        self.function: Callable[[Tensor], Tensor] = kinds[activation]
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         still = torch.zeros_like(h[..., : self.hidden_size])
@@ -67,6 +68,11 @@ class _Masked(nn.Linear):
 class _Interpolated(nn.Module):
     """Computes tanh f1 (1 - s) + s tanh f2."""
 
+    ff1: _Masked
+    ff2: _Masked
+    time_a: nn.Linear
+    time_b: nn.Linear
+
     activation: ClassVar[str] = SIGMOID.name
 
     def __init__(self, width: int, hidden_size: int, mask: Tensor | None) -> None:
@@ -92,11 +98,13 @@ class _Ungated(_Interpolated):
 class _Pure(nn.Module):
     """Computes A - A f1 exp(-(|w| + |f1|) t)."""
 
+    w_tau: nn.Parameter
+
     activation: ClassVar[str] = EXPONENTIAL.name
 
     def __init__(self, width: int, hidden_size: int, mask: Tensor | None) -> None:
         super().__init__()
-        self.ff1 = _Masked(width, hidden_size, mask)
+        self.ff1: _Masked = _Masked(width, hidden_size, mask)
         self.w_tau, self.A = nn.Parameter(torch.zeros(1, hidden_size)), nn.Parameter(torch.ones(1, hidden_size))
 
     def forward(self, read: Tensor) -> tuple[Tensor, ...]:
@@ -135,6 +143,13 @@ class CfCJump(Jump):
     Source:  Hasani et al. 2022, "Closed-form continuous-time neural networks", as ncps writes it.
     """
 
+    hidden_size: int
+    state_size: int
+    mode: str
+    activation: str
+    units: int
+    layers: int
+
     def __init__(
         self,
         input_size: int,
@@ -149,22 +164,22 @@ class CfCJump(Jump):
         super().__init__()
         curve = CURVES[checks.one_of("mode", mode, CURVES)]
         bend = ACTIVATIONS[checks.one_of("activation", activation, ACTIVATIONS)]
-        self.input_size = checks.positive_size("input_size", input_size)
-        self.field = Curve(hidden_size, curve.activation)
+        self.input_size: int = checks.positive_size("input_size", input_size)
+        self.field: Curve = Curve(hidden_size, curve.activation)
         self.hidden_size, self.state_size, self.mode, self.activation = hidden_size, self.field.state_size, mode, activation
         self.units, self.layers = checks.positive_size("units", units), checks.size("layers", layers)
-        self.dropout = checks.probability("dropout", dropout)
+        self.dropout: float = checks.probability("dropout", dropout)
         widths = [input_size + hidden_size] + [units] * layers
-        self.wiring = wiring if wiring is None else checked_wiring(wiring)
+        self.wiring: Tensor | None = wiring if wiring is None else checked_wiring(wiring)
         if self.wiring is not None and (layers or self.wiring.shape != (widths[0], hidden_size)):
             got = tuple(self.wiring.shape)
             raise ValueError(f"`wiring` must be {(widths[0], hidden_size)}, with layers=0, got {got}, {layers=}.")
-        self.backbone = nn.Sequential()
+        self.backbone: nn.Sequential = nn.Sequential()
         for k, (read, width) in enumerate(pairwise(widths)):
             self.backbone.extend([nn.Linear(read, width), bend()])
             if k and dropout:
                 self.backbone.append(nn.Dropout(dropout))
-        self.curve = curve(widths[-1], hidden_size, None if self.wiring is None else self.wiring.T.abs())
+        self.curve: _Interpolated | _Pure = curve(widths[-1], hidden_size, None if self.wiring is None else self.wiring.T.abs())
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.xavier_uniform_(parameter)

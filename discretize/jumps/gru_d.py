@@ -53,6 +53,11 @@ class GRUDJump(Jump):
              values", eqs. (10) to (17); how w and b start is this project's.
     """
 
+    input_size: int
+    hidden_size: int
+    fade_h: nn.Linear
+    cell: nn.GRUCell
+
     mean: Tensor
 
     def __init__(self, input_size: int, hidden_size: int, mean: Tensor | None = None, gap: float = 1.0) -> None:
@@ -61,10 +66,11 @@ class GRUDJump(Jump):
             checks.positive_size("input_size", input_size),
             checks.positive_size("hidden_size", hidden_size),
         )
-        self.state_size = hidden_size + 2 * input_size
-        self.gap = checks.positive_number("gap", gap)
+        self.state_size: int = hidden_size + 2 * input_size
+        self.gap: float = checks.positive_number("gap", gap)
         self.fade_h, self.cell = nn.Linear(input_size, hidden_size), nn.GRUCell(2 * input_size, hidden_size)
-        self.fade_x = nn.Parameter(torch.stack([(1 - torch.rand(input_size)) / gap, torch.zeros(input_size)]))  # w and b
+        w_and_b = torch.stack([(1 - torch.rand(input_size)) / gap, torch.zeros(input_size)])
+        self.fade_x: nn.Parameter = nn.Parameter(w_and_b)
         given = torch.zeros(input_size) if mean is None else checks.is_tensor("mean", mean)
         if given.shape != (input_size,) or given.is_complex():
             came = f"{given.dtype} of shape {tuple(given.shape)}"

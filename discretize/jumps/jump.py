@@ -41,6 +41,10 @@ class CellJump(Jump):
              algorithm 1; the mask beside the values as in their sec. 5.
     """
 
+    cell: DiscreteCell
+    input_size: int
+    state_size: int
+
     def __init__(self, cell: DiscreteCell) -> None:
         super().__init__()
         if not isinstance(cell, DiscreteCell):
@@ -65,6 +69,15 @@ class GRUBayes(Jump):
     Source:  De Brouwer, Simm, Arany and Moreau 2019, "GRU-ODE-Bayes", sec. 2.4 and eq. (7).
     """
 
+    input_size: int
+    hidden_size: int
+    f_obs: nn.Sequential
+    weight: nn.Parameter
+    bias: nn.Parameter
+    cell: nn.GRUCell
+    prep: int
+    observer: int
+
     def __init__(
         self,
         input_size: int,
@@ -80,7 +93,7 @@ class GRUBayes(Jump):
             checks.positive_size("input_size", input_size),
             checks.positive_size("hidden_size", hidden_size),
         )
-        self.state_size = hidden_size
+        self.state_size: int = hidden_size
         self.prep, self.observer = checks.positive_size("prep", prep), checks.positive_size("observer", observer)
         where = {"dtype": dtype, "device": device}
         hidden = nn.Linear(hidden_size, observer, **where)  # type: ignore[arg-type]

@@ -72,6 +72,9 @@ class JumpRNN(SequenceModule):
     Source:  Rubanova, Chen and Duvenaud 2019; De Brouwer, Simm, Arany and Moreau 2019.
     """
 
+    field: VectorField
+    jump: Jump
+
     reads_at_the_end = True
 
     def __init__(
@@ -100,7 +103,7 @@ class JumpRNN(SequenceModule):
         checks.same_settings([("field", field), ("jump", jump)])
         check_no_noise(field, "a `JumpRNN`")
         self.field, self.jump = field, jump
-        self.settings = Settings(method, rtol, atol, max_step, gradient)
+        self.settings: Settings = Settings(method, rtol, atol, max_step, gradient)
         check_noise(field, method)
         self.stats: dict[str, Any] = {}
 
@@ -236,7 +239,7 @@ class HeldJumpRNN(JumpRNN):
         **settings: Unpack[JumpSettings],
     ) -> None:
         super().__init__(field, jump, **settings)
-        self.hold = Hold(hold, open_interval)
+        self.hold: Hold = Hold(hold, open_interval)
 
     _edges = SequenceModule._edges
 

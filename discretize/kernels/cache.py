@@ -43,7 +43,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.folder: Path | None = None
-        self.why = NAMED
+        self.why: str = NAMED
         if (place := _place()) is None:
             return
         try:

@@ -255,6 +255,10 @@ def _kernel(
 class CompiledKernel:
     """A program and its library."""
 
+    program: Program[Written]
+    moves: Mapping[str, bool]
+    functions: dict[str, int]
+
     def __init__(self, program: Program[Written], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.program, self.moves, self.functions = program, moves, functions_of(program, dtype)
         self.library, self._kept = library(STEPS, {"REAL": REALS[dtype]}), dict[int, int]()
@@ -281,6 +285,14 @@ class _Call:
     """The numbers of a call, laid out as the kernel reads them; of several networks h0 and weights have a first axis for them,
     and xs and dt if they differ."""
 
+    kernel: CompiledKernel
+    substeps: int
+    weights: list[Tensor]
+    xs: Tensor
+    h0: Tensor
+    count: int
+    steps: int
+
     def __init__(
         self,
         kernel: CompiledKernel,
@@ -293,9 +305,9 @@ class _Call:
     ) -> None:
         self.kernel, self.substeps, self.weights = kernel, substeps, [weight.detach() for weight in weights]
         self.xs, self.h0 = (tensor.detach().contiguous() for tensor in (xs, h0))
-        self.dt = dt.detach() if isinstance(dt, Tensor) else xs.new_full((), dt)
+        self.dt: Tensor = dt.detach() if isinstance(dt, Tensor) else xs.new_full((), dt)
         self.networks, self.count, self.steps = h0.shape[:-2], h0.shape[:-2].numel(), xs.shape[-3] * substeps
-        self.given = GivenProgram(kernel.program, kernel.functions, self.weights, *self.networks)
+        self.given: GivenProgram = GivenProgram(kernel.program, kernel.functions, self.weights, *self.networks)
         at, dt_network, dt_time, dt_batch = strides(self.dt)
         samples = _parts(self.xs, self.count) if xs.dim() > 3 else [address(self.xs)] * self.count
         places = zip(samples, _parts(self.h0, self.count), self.given.structures, strict=True)

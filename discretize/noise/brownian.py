@@ -99,6 +99,9 @@ class BrownianPath:
     Source:  see the first lines of this file.
     """
 
+    knots: Tensor
+    units: int
+
     def __init__(
         self,
         seed: Seed,
@@ -116,10 +119,10 @@ class BrownianPath:
         known = batch if batch is not None else len(seed) if isinstance(seed, Tensor) and seed.dim() else None
         if known is None and self.knots.dim() > 1:
             known = self.knots.shape[1]
-        self.keys = fresh_keys(seed, 1 if known is None else checks.size("batch", known))
+        self.keys: Tensor = fresh_keys(seed, 1 if known is None else checks.size("batch", known))
         if self.knots.dim() > 1 and self.knots.shape[1] != len(self.keys):
             raise ValueError(f"`knots` are for {self.knots.shape[1]} samples, and there are {len(self.keys)}.")
-        self.first = torch.as_tensor(first, dtype=torch.int64, device="cpu").expand(len(self.keys))
+        self.first: Tensor = torch.as_tensor(first, dtype=torch.int64, device="cpu").expand(len(self.keys))
         self._read: _ReadNodes | None = None
 
     def __call__(self, t: Tensor) -> Tensor:

@@ -26,6 +26,10 @@ ADDRESS = KEY_COLUMNS + 1  # of a key and a cell
 class NoiseInput(VectorField):
     """A field whose input has columns for noise; all else is as in the field, which is shared, not copied."""
 
+    field: VectorField
+    columns: int
+    bandwidths: tuple[int, int] | None
+
     def __init__(self, field: VectorField, columns: int) -> None:
         super().__init__(field.input_size + columns, field.hidden_size, field.state_size)
         self.field, self.columns, self.bandwidths = field, columns, field.bandwidths
@@ -68,6 +72,9 @@ class GivenIncrements(NoiseInput):
 
 class KeyedIncrements(NoiseInput):
     """The columns are a place, see `cell_increments`, and the lengths by which a cell's increments are multiplied, one each."""
+
+    parts: int
+    integral: bool
 
     def __init__(self, field: VectorField, parts: int, integral: bool) -> None:
         super().__init__(field, PLACE + 1 + integral)

@@ -52,6 +52,9 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
     Source:  Ollivier 2013, section 2.
     """
 
+    model: SymbolModel
+    metric: str
+
     def __init__(
         self,
         model: SymbolModel,
@@ -72,10 +75,10 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
         self.model, self.metric = model, checks.one_of("metric", metric, METRICS)
         if network is None and metric == "rbpm":
             raise ValueError('`metric` "rbpm" is for ctrnn.glnn, ctrnn.gnn and ctrnn.plain; of other fields take "ruop".')
-        self.reduction = checks.one_of("reduction", reduction, REDUCTIONS)
-        self.read_out = checks.one_of("read_out", read_out, READ_OUTS)
-        self.dampening = checks.non_negative_number("dampening", dampening)
-        self.read_out_dampening = checks.non_negative_number("read_out_dampening", read_out_dampening)
+        self.reduction: str = checks.one_of("reduction", reduction, REDUCTIONS)
+        self.read_out: str = checks.one_of("read_out", read_out, READ_OUTS)
+        self.dampening: float = checks.non_negative_number("dampening", dampening)
+        self.read_out_dampening: float = checks.non_negative_number("read_out_dampening", read_out_dampening)
         rate = 1 / model.field.hidden_size if lr is None else checks.positive_number("lr", lr)
         groups: list[dict[str, Any]] = [
             {"params": [*model.read_out.parameters()]},

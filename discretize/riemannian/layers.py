@@ -116,7 +116,7 @@ class AffineLayers:
     """Raises: TypeError for a field with parameters besides those of `ctrnn.Affine`, ValueError without biases."""
 
     def __init__(self, field: VectorField) -> None:
-        self.layers = list(rows_of(field))
+        self.layers: list[Rows] = list(rows_of(field))
         self.parameters: list[nn.Parameter] = [p for rows in self.layers for p in rows.parameters]
         others = {name for name, p in field.named_parameters() if all(p is not own for own in self.parameters)}
         if others or not self.layers:

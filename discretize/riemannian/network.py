@@ -28,10 +28,17 @@ Directions = dict[Tensor, Tensor]  # for each parameter by how much it is to be 
 class GatedEdges:
     """Those of GLNNs and GNNs, as they have them."""
 
+    part: GatedCandidate
+    squash: Sigmoidal
+    bias: nn.Parameter
+    weight: nn.Parameter
+    sources: Tensor
+    loops: Tensor
+
     def __init__(self, part: GatedCandidate) -> None:
         self.part, self.squash, self.bias = part, part.squash, always_on(part.bias)
         self.weight, self.sources, self.loops = part.weight, part.sources, part.loops
-        self.parameters = [part.weight, self.bias]
+        self.parameters: list[nn.Parameter] = [part.weight, self.bias]
 
     def directions(
         self, step: RowStep, dampening: float, values: Tensor, moduli: Tensor, read: Tensor, heard: Tensor, kernel: bool
@@ -54,13 +61,16 @@ class GatedEdges:
 class PlainEdges:
     """tanh(Wx x + Wh a + b) in that form, with the same weights for all symbols."""
 
+    part: TanhCandidate
+    constant: nn.Parameter
+
     squash: Sigmoidal = ACTIVATIONS["tanh"]
 
     def __init__(self, part: TanhCandidate) -> None:
         self.part, self.constant, n = part, always_on(part.bias), part.hidden_size
-        self.sources = torch.arange(n, device=self.constant.device).expand(n, n)
-        self.loops = torch.eye(n, dtype=torch.bool, device=self.constant.device)
-        self.parameters = [part.weight_x, part.weight_h, self.constant]
+        self.sources: Tensor = torch.arange(n, device=self.constant.device).expand(n, n)
+        self.loops: Tensor = torch.eye(n, dtype=torch.bool, device=self.constant.device)
+        self.parameters: list[nn.Parameter] = [part.weight_x, part.weight_h, self.constant]
 
     @property
     def weight(self) -> Tensor:

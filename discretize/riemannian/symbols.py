@@ -40,17 +40,20 @@ class SymbolModel(AnsweredInit, nn.Module):
     Source:  Ollivier 2013, eqs. (6), (7), (14), (16).
     """
 
+    field: VectorField
+    step: Step
+
     def __init__(self, field: VectorField, step: Step = Euler()) -> None:
         super().__init__()
         self.field, self.step = check_field(field), step
-        self.cell = DiscreteCell(field, step)
+        self.cell: DiscreteCell = DiscreteCell(field, step)
         check_no_noise(field, "a `SymbolModel`")
         checks.positive_size("input_size", field.input_size)
         settings = {"dtype": field.dtype, "device": field.device}
         self.read_out: nn.Linear = nn.utils.skip_init(nn.Linear, field.hidden_size, field.input_size, **settings)
         for parameter in self.read_out.parameters():
             nn.init.zeros_(parameter)
-        self.start = nn.Parameter(_resting(field))
+        self.start: nn.Parameter = nn.Parameter(_resting(field))
         self.stats: dict[str, str | None] = {}
 
     def forward(self, symbols: Tensor) -> Tensor:

@@ -96,9 +96,9 @@ class Collate(AnsweredInit):
         targets: Literal["sequence", "sample"] = "sequence",
         batch_first: bool = False,
     ) -> None:
-        self.missing = missing if missing is None else checks.one_of("missing", missing, ("mask", "hold"))
-        self.targets = checks.one_of("targets", targets, ("sequence", "sample"))
-        self.batch_first = checks.is_flag("batch_first", batch_first)
+        self.missing: str | None = missing if missing is None else checks.one_of("missing", missing, ("mask", "hold"))
+        self.targets: str = checks.one_of("targets", targets, ("sequence", "sample"))
+        self.batch_first: bool = checks.is_flag("batch_first", batch_first)
 
     def __call__(self, samples: Sequence[object]) -> Batch:
         read = [_read(sample, f"samples[{k}]") for k, sample in enumerate(samples)]

@@ -38,11 +38,15 @@ class DiscreteCell(AnsweredInit, nn.Module):
     Source:  Tallec and Ollivier 2018, eqs. (2), (5), (8), (10) with the Euler step and dt = 1.
     """
 
+    field: VectorField
+    step: Step
+    dt: float
+
     def __init__(self, field: VectorField, step: Step = Euler(), dt: float = 1.0, allow_overshoot: bool = False) -> None:
         super().__init__()
         self.field, self.step, self.dt = check_field(field), checked_step(step), checks.positive_number("dt", dt)
         check_noise(field, step)
-        self.watch = OvershootWatch(allow_overshoot)
+        self.watch: OvershootWatch = OvershootWatch(allow_overshoot)
 
     @answered
     def forward(

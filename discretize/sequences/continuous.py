@@ -66,11 +66,11 @@ class ContinuousRNN(FieldModule):
         open_interval: float | None = None,
     ) -> None:
         super().__init__(field, hold, open_interval, batch_first)
-        self.path = checks.one_of("path", path, PATHS)
+        self.path: str = checks.one_of("path", path, PATHS)
         if path != "held" and self.hold != FORWARD:
             raise ValueError(f"`hold` and `open_interval` are for held samples, and `path` is {path!r}.")
         bounds = (max_num_steps, min_step, first_step)
-        self.settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
+        self.settings: Settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
         self.settings.check_noise(field)
         self.stats: dict[str, Any] = {}
 

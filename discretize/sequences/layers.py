@@ -55,6 +55,11 @@ class Layers(SequenceModule):
     Source:  torch.nn.RNN, GRU and LSTM; Schuster and Paliwal 1997 for two directions.
     """
 
+    num_layers: int
+    bidirectional: bool
+    dropout: float
+    pair: bool
+
     def __init__(
         self,
         layers: Iterable[Rnn | Sequence[Rnn]],
@@ -66,9 +71,9 @@ class Layers(SequenceModule):
     ) -> None:
         super().__init__(hold, open_interval, batch_first)
         rows = _checked(layers)
-        self.layers = nn.ModuleList(nn.ModuleList(row) for row in rows)
+        self.layers: nn.ModuleList = nn.ModuleList(nn.ModuleList(row) for row in rows)
         self.num_layers, self.bidirectional = len(rows), len(rows[0]) == 2
-        self.num_states = self.num_layers * len(rows[0])
+        self.num_states: int = self.num_layers * len(rows[0])
         self.dropout, self.pair = checks.probability("dropout", dropout), checks.is_flag("pair", pair)
         field = self._reader
         if self.pair and field.state_size != 2 * field.hidden_size:

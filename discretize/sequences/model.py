@@ -31,6 +31,10 @@ class SequenceModel(AnsweredInit, nn.Module):
     Source:  Tallec and Ollivier 2018, sec. 3.
     """
 
+    encoder: nn.Module | None
+    rnn: SequenceModule
+    output_size: int
+
     def __init__(
         self,
         rnn: SequenceModule,

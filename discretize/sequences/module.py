@@ -44,7 +44,11 @@ class Sequences(NamedTuple):
 class SequenceModule(AnsweredInit, nn.Module, ABC):
     """(x, h_0, ts, lengths) -> (output, h_n), with the axes of `torch.nn.RNN`; subclasses say how the states come about."""
 
-    num_layers, bidirectional = 1, False
+    hold: Hold
+    batch_first: bool
+
+    num_layers: int = 1
+    bidirectional: bool = False
     num_states = 1  # num_layers * num_directions
     reads_at_the_end = False  # of a sample's interval, and not all the while
     noisy = False  # whether a call draws noise, and xs has columns of its address
@@ -250,7 +254,7 @@ class FieldModule(SequenceModule):
 
     def __init__(self, field: VectorField, hold: str, open_interval: float | None, batch_first: bool) -> None:
         super().__init__(hold, open_interval, batch_first)
-        self.field = check_field(field)
+        self.field: VectorField = check_field(field)
 
     @property
     def _reader(self) -> VectorField:

@@ -34,14 +34,17 @@ class OvershootWatch:
     """Counts calls, looks at some, warns once; `largest`: the largest g dt seen, None before the first look."""
 
     # Of what was looked at: the longest step, the largest state, the step map, the weights with their versions.
-    longest, size = 0.0, 0.0
+    longest: float = 0.0
+    size: float = 0.0
     step: str | None = None
     weights: list[tuple[int, int]] | None = None
     modes: list[bool] = []  # noqa: RUF012 - replaced, never changed: in training or not, where samples were looked at together
 
     def __init__(self, allow_overshoot: bool) -> None:
-        self.allowed = checks.is_flag("allow_overshoot", allow_overshoot)
-        self.calls, self.warned, self.largest = 0, False, None  # type: int, bool, float | None
+        self.allowed: bool = checks.is_flag("allow_overshoot", allow_overshoot)
+        self.calls: int = 0
+        self.warned: bool = False
+        self.largest: float | None = None
 
     def due(self, step: Step, field: VectorField, lengths: float | Tensor, last: Tensor, samples: int = 1) -> int:
         """Whether to look at this call, which took steps of these lengths through so many samples to the states `last`: 0, or n

@@ -26,18 +26,23 @@ class Pieces:
     Raises:  TypeError, ValueError for what does not fit.
     """
 
+    sequence: Tensor
+    start: Tensor
+
     def __init__(self, reset: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool) -> None:
         reset = _checked(reset, xs, batched, batch_first)
         time, batch = reset.shape
         lengths = torch.full((batch,), time, device="cpu") if ragged is None else ragged.lengths
         begins = reset & (torch.arange(time, device="cpu")[:, None] < lengths)
-        self.keeps_start = ~begins[0]  # (batch,)
+        self.keeps_start: Tensor = ~begins[0]  # (batch,)
         begins[0] = True
         self.sequence, self.start = begins.mT.nonzero().unbind(1)  # of each piece
-        self.goes_on = self.keeps_start[self.sequence] & (self.start == 0)  # from h_0
-        self.last = torch.cat([self.sequence.diff() > 0, torch.ones(1, dtype=torch.bool, device="cpu")])
-        self.lengths = torch.where(self.last, lengths[self.sequence], self.start.roll(-1)) - self.start
-        self.number = begins.cumsum(0) + begins.sum(0).cumsum(0) - begins.sum(0) - 1  # (time, batch): the piece of each sample
+        self.goes_on: Tensor = self.keeps_start[self.sequence] & (self.start == 0)  # from h_0
+        self.last: Tensor = torch.cat([self.sequence.diff() > 0, torch.ones(1, dtype=torch.bool, device="cpu")])
+        self.lengths: Tensor = torch.where(self.last, lengths[self.sequence], self.start.roll(-1)) - self.start
+        self.number: Tensor = (
+            begins.cumsum(0) + begins.sum(0).cumsum(0) - begins.sum(0) - 1
+        )  # (time, batch): the piece of each sample
 
     def __len__(self) -> int:
         return len(self.start)

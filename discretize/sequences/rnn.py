@@ -56,6 +56,10 @@ class DiscreteRNN(FieldModule):
     Source:  Tallec and Ollivier 2018, eqs. (2), (5), (8), (10) with the Euler step and dt = 1.
     """
 
+    step: Step
+    dt: float
+    substeps: int
+
     def __init__(
         self,
         field: VectorField,
@@ -69,7 +73,7 @@ class DiscreteRNN(FieldModule):
         open_interval: float | None = None,
     ) -> None:
         super().__init__(field, hold, open_interval, batch_first)
-        self.watch = OvershootWatch(allow_overshoot)
+        self.watch: OvershootWatch = OvershootWatch(allow_overshoot)
         self.step, self.dt = checked_step(step), checks.positive_number("dt", dt)
         check_noise(field, step)
         self.substeps, self.fused = checks.positive_size("substeps", substeps), is_fused("fused", fused)

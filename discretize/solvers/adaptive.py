@@ -57,11 +57,14 @@ class AdaptiveEngine(Engine):
     Source:  Hairer, Norsett and Wanner, Solving ODEs I, sec. II.4.
     """
 
+    control: StepControl
+    on_step: Callable[[StepRecord], None] | None
+
     def __init__(self, control: StepControl, on_step: Callable[[StepRecord], None] | None = None) -> None:
         super().__init__()
         self.control, self.on_step = control, on_step
         self.log: StepLog | None = None
-        self.most = math.inf  # steps of a sample
+        self.most: float = math.inf  # steps of a sample
         self.failures: dict[int, tuple[int, Failure]] = {}  # of samples left behind: the segment, and why
 
     def start(self, chain: Chain, batch: int) -> SolverState:

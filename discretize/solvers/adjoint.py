@@ -69,11 +69,18 @@ class AdjointBackward:
     Source:  Chen et al. 2018, Neural ordinary differential equations, app. B; the restart of h is this project's.
     """
 
+    engine: AdaptiveEngine
+    chain: Chain
+    log: EdgeLog
+    stats: dict[str, Any]
+    field: ParameterSnapshot
+    weights: tuple[float, ...]
+
     def __init__(self, engine: AdaptiveEngine, chain: Chain, log: EdgeLog, stats: dict[str, Any]) -> None:
         self.engine, self.chain, self.log, self.stats = engine, chain, log, stats
         self.field, self.weights = ParameterSnapshot(chain.field), _weights(engine.control.method)
-        self.parameters = self.field.learned
-        self.checked = checked_segments(len(chain))
+        self.parameters: list[Tensor] = self.field.learned
+        self.checked: set[int] = checked_segments(len(chain))
 
     def attach(self, hs: Tensor, h0: Tensor) -> Tensor:
         """Return the states at the requested times, with the adjoint as their gradient: (n, batch, state)."""
@@ -172,6 +179,15 @@ class AdjointBackward:
 class ReversedStep(RightHandSide):
     """Runs a step of each sample backwards, as a segment: sigma is the time until it ended, the state is [h, a]."""
 
+    forwards: Segment
+    size: Tensor
+    targets: list[Tensor]
+    totals: list[Tensor]
+    weights: tuple[float, ...]
+    ends: np.ndarray
+    lengths: np.ndarray
+    steady: bool
+
     def __init__(
         self,
         segment: Segment,
@@ -183,7 +199,7 @@ class ReversedStep(RightHandSide):
     ) -> None:
         self.forwards, self.size, self.targets, self.totals, self.weights = segment, size, targets, totals, weights
         self.ends, self.lengths, self.steady = record.end, record.dt, segment.steady
-        self.end = column(record.end).to(segment.times_on(size.device), non_blocking=True)
+        self.end: Tensor = column(record.end).to(segment.times_on(size.device), non_blocking=True)
         self.stages: list[tuple[Tensor, Tensor]] = []  # of the step under way: dh/dt with its graph, and a
 
     def times_on(self, device: torch.device) -> torch.device:

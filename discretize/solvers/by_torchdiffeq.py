@@ -77,6 +77,14 @@ class TorchdiffeqEngine(Engine):
     Source:  Chen, torchdiffeq, https://github.com/rtqichen/torchdiffeq.
     """
 
+    method: str
+    rtol: float
+    atol: float | Tensor
+    options: dict[str, float]
+    adjoint: bool
+    stats: dict[str, Any]
+    most: float
+
     name = "torchdiffeq"
 
     def __init__(
@@ -96,7 +104,7 @@ class TorchdiffeqEngine(Engine):
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         state, self.snapshot = super().start(chain, batch), None
-        self.counts = SolverStats()  # all samples step together, also where each has times of its own
+        self.counts: SolverStats = SolverStats()  # all samples step together, also where each has times of its own
         return state
 
     def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:

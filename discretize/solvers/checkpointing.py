@@ -49,9 +49,14 @@ class CheckpointedSolve:
     Raises:  ValueError for tensors that require a gradient and would not get one.
     """
 
+    engine: Engine
+    chain: Chain
+    memory: float
+    stats: dict[str, Any]
+
     def __init__(self, engine: Engine, chain: Chain, memory: float, stats: dict[str, Any]) -> None:
         self.engine, self.chain, self.memory, self.stats = engine, chain, memory, stats
-        self.snapshot = ParameterSnapshot(chain.field)
+        self.snapshot: ParameterSnapshot = ParameterSnapshot(chain.field)
 
     def run(self, h: Tensor, state: SolverState, at_edge: Callable[[int, Tensor], object]) -> Tensor:
         """Solve as `Engine.solve` does."""

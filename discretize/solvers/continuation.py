@@ -133,18 +133,23 @@ class Continuation:
     Shape:   times (n, batch), float64 -> (n, batch, state).
     """
 
+    method: EmbeddedMethod
+    chain: Chain
+    steps: KeptSteps
+    counts: SolverStats
+
     def __init__(self, method: EmbeddedMethod, chain: Chain, steps: KeptSteps) -> None:
         self.method, self.chain, self.steps, self.counts = method, chain, steps, SolverStats()
-        self.order = np.argsort(steps.sample, kind="stable")
-        self.first = np.searchsorted(steps.sample[self.order], np.arange(chain.driven.batch + 1))
+        self.order: np.ndarray = np.argsort(steps.sample, kind="stable")
+        self.first: np.ndarray = np.searchsorted(steps.sample[self.order], np.arange(chain.driven.batch + 1))
         edges = chain.edges.detach().numpy()
-        self.begins = (edges[steps.segment, steps.sample] if chain.own else edges[steps.segment]) + steps.tau
-        self.ends = np.empty_like(self.begins)
+        self.begins: np.ndarray = (edges[steps.segment, steps.sample] if chain.own else edges[steps.segment]) + steps.tau
+        self.ends: np.ndarray = np.empty_like(self.begins)
         last = steps.sample[self.order[1:]] != steps.sample[self.order[:-1]]
         self.ends[self.order] = np.append(np.where(last, 0.0, self.begins[self.order[1:]]), 0.0)
         final = self.order[np.append(last, True)] if len(self.order) else self.order
         self.ends[final] = edges[-1, steps.sample[final]] if chain.own else edges[-1]
-        self.together = not (chain.own or chain.own_times)
+        self.together: bool = not (chain.own or chain.own_times)
 
     def __call__(self, times: Tensor) -> Tensor:
         return self._shared(times) if self.together else self._own(times)
@@ -272,6 +277,13 @@ class StatesBetween:
     Raises:  RuntimeError where gradients are wanted and weights were written into since the solve.
     """
 
+    snapshot: ParameterSnapshot
+    ts: Tensor
+    hs: Tensor
+    solve: Callable[[Tensor, Tensor], Tensor]
+    continuation: Callable[[], Continuation | None]
+    differentiable: bool
+
     def __init__(
         self,
         field: VectorField,
@@ -354,6 +366,10 @@ class StatesBetweenStops:
              direction: -1 where their times are the user's negative.
     Shape:   times (m,), or (m, batch) -> (m, batch, state).
     """
+
+    last: Tensor
+    pieces: Sequence[Trajectory]
+    direction: int
 
     def __init__(self, last: Tensor, pieces: Sequence[Trajectory], direction: int = 1) -> None:
         self.last, self.pieces, self.direction = last, pieces, direction

@@ -38,6 +38,10 @@ SETTINGS = (bool, int, float, str)
 class DetachedInput(SegmentInput):
     """Replaces a path's data by leaves when they are first read; `leaves[j]` are those of segment j."""
 
+    pieces: Tensor
+    steady: bool
+    own_times: bool
+
     def __init__(self, given: SegmentInput) -> None:
         self.path, self.pieces, self._given = given.path, given.pieces, given
         self.steady, self.own_times = given.steady, given.own_times
@@ -98,7 +102,7 @@ class ParameterSnapshot:
         self._tensors = dict([*self._caller.named_parameters(), *self._caller.named_buffers()])
         self._versions = {name: _version(tensor) for name, tensor in self._tensors.items()}
         self._copies = {name: tensor.detach().clone() for name, tensor in self._tensors.items()} if copied else {}
-        self.learned = [tensor for tensor in self._tensors.values() if tensor.requires_grad]
+        self.learned: list[Tensor] = [tensor for tensor in self._tensors.values() if tensor.requires_grad]
 
     def changed(self) -> str | None:
         """Return the name of a tensor that was written into since, or None."""

@@ -74,6 +74,14 @@ class DoublingEngine(Engine):
     Raises:  Failure where no step is short enough, or there are too many.
     """
 
+    map: StochasticStep
+    path: BrownianPath
+    rtol: float
+    atol: float | Tensor
+    max_num_steps: int
+    min_step: float
+    max_step: float
+
     def __init__(
         self,
         step: StochasticStep,
@@ -89,8 +97,8 @@ class DoublingEngine(Engine):
         self.map, self.path, self.rtol, self.atol = step, path.remembering(), rtol, atol
         self.max_num_steps, self.min_step, self.max_step = max_num_steps, min_step, max_step
         self.first_step = first_step
-        self.rate = max(1.0, step.strong_order)  # q grows as dt to this power
-        self.most = math.inf
+        self.rate: float = max(1.0, step.strong_order)  # q grows as dt to this power
+        self.most: float = math.inf
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         self.most = most_steps(self.max_num_steps, len(chain))

@@ -43,11 +43,11 @@ class SolverStats:
     r"""Counts calls of the field for the batch, and steps for each of its `rows`: the samples that step on their own, or 1."""
 
     def __init__(self, rows: int = 1) -> None:
-        self.evaluations = 0  # calls of the field
-        self.work = 0  # samples it was called with, all calls together
-        self.accepted = np.zeros(rows, dtype=np.int64)
-        self.rejected = np.zeros(rows, dtype=np.int64)
-        self.forced = 0  # steps accepted at their minimum
+        self.evaluations: int = 0  # calls of the field
+        self.work: int = 0  # samples it was called with, all calls together
+        self.accepted: np.ndarray = np.zeros(rows, dtype=np.int64)
+        self.rejected: np.ndarray = np.zeros(rows, dtype=np.int64)
+        self.forced: int = 0  # steps accepted at their minimum
         self.forced_at: tuple[float, float] | None = None  # the first of them, and its error in tolerances
         self.smallest: float | None = None
         self.smallest_at: float | None = None
@@ -110,7 +110,7 @@ class Engine(ABC):
     on_backward_attempt: OnAttempt | None = None
 
     def __init__(self) -> None:
-        self.counts = SolverStats()
+        self.counts: SolverStats = SolverStats()
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         """Return the state before the first step; count anew."""

@@ -50,6 +50,9 @@ class Equation(VectorField):
     Raises:  TypeError, ValueError for what f gives that is no derivative.
     """
 
+    f: Callable[..., Any]
+    shapes: Shapes | None
+
     def __init__(self, f: Callable[..., Any], width: int, shapes: Shapes | None) -> None:
         super().__init__(1, width)
         self.f, self.shapes = f, shapes
@@ -87,6 +90,9 @@ class BackwardField(VectorField):
 
     Args:    field: F, shared, not copied.
     """
+
+    field: VectorField
+    bandwidths: tuple[int, int] | None
 
     def __init__(self, field: VectorField) -> None:
         super().__init__(field.input_size, field.hidden_size, field.state_size)

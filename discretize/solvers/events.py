@@ -139,6 +139,14 @@ class EventSolve:
     Raises:  ValueError for events that leave no end, or that give no numbers.
     """
 
+    solve: Callable[[Tensor, Tensor], tuple[Trajectory, SolverStats]]
+    events: tuple[Event, ...]
+    ts: Tensor
+    direction: int
+    t: Tensor
+    over: Tensor
+    h: Tensor
+
     def __init__(
         self,
         solve: Callable[[Tensor, Tensor], tuple[Trajectory, SolverStats]],
@@ -149,17 +157,17 @@ class EventSolve:
         windows: int = WINDOWS,
     ) -> None:
         self.solve, self.events, self.ts, self.h, self.direction = solve, events, ts, h0, direction
-        self.times = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
+        self.times: Tensor = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
         self.t, self.over = self.times[0], torch.zeros(len(h0), dtype=torch.bool, device="cpu")
-        self.just = np.full(len(h0), -1)  # the event that a sample has just been reset by
+        self.just: np.ndarray = np.full(len(h0), -1)  # the event that a sample has just been reset by
         self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
         self.pieces: list[Trajectory] = []  # from stop to stop
         self.at_numbers: list[Trajectory] = []  # the same, where crossings are at times without a gradient
-        self.status = ["completed"] * len(h0)
-        self.counts = SolverStats(max(1, len(h0)))
-        self.stats = self.counts.stats("")
+        self.status: list[str] = ["completed"] * len(h0)
+        self.counts: SolverStats = SolverStats(max(1, len(h0)))
+        self.stats: dict[str, Any] = self.counts.stats("")
         length = max((self.times[-1] - self.times[0]).tolist(), default=0.0)
-        self.window = length / windows if length and any(event.stops for event in events) else math.inf
+        self.window: float = length / windows if length and any(event.stops for event in events) else math.inf
 
     def run(self) -> Trajectory:
         hs = [self.h]

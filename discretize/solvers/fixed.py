@@ -120,7 +120,7 @@ class GridEngine(FixedEngine):
 
     def __init__(self, method: str, max_step: float | None) -> None:
         super().__init__(max_step)
-        self.method = FIXED_METHODS[method]
+        self.method: ExplicitRungeKutta = FIXED_METHODS[method]
 
     def step(self, segment: Segment, begin: Tensor, dt: Tensor, h: Tensor) -> Tensor:
         def slope(share: float, h: Tensor) -> Tensor:

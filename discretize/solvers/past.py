@@ -105,11 +105,17 @@ class PastPath(GatheredPath):
     Shape:   as of every path, input + delays * state features.
     """
 
+    path: Path
+    past: Past
+    history: Path
+    lags: Sequence[Lag]
+    knots: Tensor
+
     def __init__(self, path: Path, past: Past, lags: Sequence[Lag], knots: Tensor) -> None:
         self.path, self.past, self.history, self.lags, self.knots = path, past, past.history, lags, knots
         self._solved: Pieces | None = None
         self._last = len(knots) - 2  # the piece that ends where the look back does
-        self.own_times = path.own_times and past.history.own_times
+        self.own_times: bool = path.own_times and past.history.own_times
         middles = (self.knots[:-1] + self.knots[1:]) / 2
         self._of_path = piece_numbers(path.knots.detach(), middles)
         with torch.no_grad():

@@ -64,7 +64,10 @@ class Rodas5P(EmbeddedMethod):
              J is that of Hairer and Wanner, Solving ODEs II, sec. IV.7.
     """
 
-    name, order, evaluations, implicit = "rodas5p", 5, 7, True
+    name: str = "rodas5p"
+    order: int = 5
+    evaluations: int = 7
+    implicit: bool = True
 
     def attempt(self, slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         step = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)

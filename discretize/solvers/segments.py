@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import Driven, Path
+from ctrnn import Driven, Path, VectorField
 from ctrnn.forward import jacobian_of
 from ctrnn.inputs.path import piece_numbers
 from ctrnn.inputs.segment_input import SegmentInput, select
@@ -34,17 +34,26 @@ class Chain:
     sequence has times of its own; `steady` and `own_times`: as of a path, for the whole right-hand side.
     """
 
+    driven: Driven
+    field: VectorField
+    path: SegmentInput
+    edges: Tensor
+    places: Tensor
+    requested: Tensor | None
+    own: bool
+    differentiable: bool
+
     def __init__(self, driven: Driven, edges: Tensor, places: Tensor, requested: Tensor | None = None) -> None:
         self.driven, self.field, self.path = driven, driven.field, _by_segment(driven.projected, edges)
-        self.speed = None if driven.speed is None else _by_segment(driven.speed, edges)
+        self.speed: SegmentInput | None = None if driven.speed is None else _by_segment(driven.speed, edges)
         self.speeds: np.ndarray | None = None  # for kernels: discretize/kernels/pieces.py
-        self.steady = self.path.steady and self.speed is None
-        self.own_times = self.path.own_times and (self.speed is None or self.speed.own_times)
+        self.steady: bool = self.path.steady and self.speed is None
+        self.own_times: bool = self.path.own_times and (self.speed is None or self.speed.own_times)
         self.edges, self.places, self.requested = edges, places, requested
         self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
         lengths = np.array(edges.detach().diff(dim=0).tolist())  # not .numpy(), which torch.func's tensors have not
         self.lengths: np.ndarray = lengths.reshape(len(edges) - 1, edges.shape[1] if self.own else 1)
-        self.jacobian_check = JacobianCheck()
+        self.jacobian_check: JacobianCheck = JacobianCheck()
         self._edges: dict[torch.device, tuple[Tensor, ...]] = {}
 
     def __len__(self) -> int:
@@ -155,6 +164,14 @@ class RightHandSide(ABC):
 
 class Segment(RightHandSide):
     """Segment `number` of a chain, for all samples or for `rows`: dh/dt = speed(t) field(path(t), h)."""
+
+    chain: Chain
+    number: int
+    rows: Tensor | None
+    lengths: np.ndarray
+    steady: bool
+    differentiable: bool
+    differentiable_in_time: bool
 
     def __init__(self, chain: Chain, number: int, rows: Tensor | None = None) -> None:
         self.chain, self.number, self.rows, self.lengths = chain, number, rows, chain.lengths[number]

@@ -51,7 +51,7 @@ class FrozenBackwardEuler(_Frozen):
     factor = "1 + z/(1 + l)"
     error = "dt^2 (F'/2 + L) F"
 
-    theta = 1.0
+    theta: ClassVar[float] = 1.0
 
 
 class FrozenTrapezoid(_Frozen):
@@ -68,4 +68,4 @@ class FrozenTrapezoid(_Frozen):
     factor = "1 + z/(1 + l/2)"
     error = "dt^2/2 * (F' + L) F"
 
-    theta = 0.5
+    theta: ClassVar[float] = 0.5

@@ -61,8 +61,8 @@ class Midpoint(ExplicitRungeKutta):
     error = "dt^3 (F'' F^2/24 + F'^2 F/6)"
     order = 2
     evaluations = 2
-    stages = ((), (1 / 2,))
-    weights = (0, 1)
+    stages: ClassVar[tuple[tuple[float, ...], ...]] = ((), (1 / 2,))
+    weights: ClassVar[tuple[float, ...]] = (0, 1)
 
 
 class Heun(ExplicitRungeKutta):
@@ -79,8 +79,8 @@ class Heun(ExplicitRungeKutta):
     error = "dt^3 (F'^2 F/6 - F'' F^2/12)"
     order = 2
     evaluations = 2
-    stages = ((), (1,))
-    weights = (1 / 2, 1 / 2)
+    stages: ClassVar[tuple[tuple[float, ...], ...]] = ((), (1,))
+    weights: ClassVar[tuple[float, ...]] = (1 / 2, 1 / 2)
 
 
 class RungeKutta4(ExplicitRungeKutta):
@@ -97,8 +97,8 @@ class RungeKutta4(ExplicitRungeKutta):
     error = "-dt^5 F (F^3 F'''' + 2 F^2 F' F''' - 6 F^2 F''^2 + 36 F F'^2 F'' - 24 F'^4)/2880"
     order = 4
     evaluations = 4
-    stages = ((), (1 / 2,), (0, 1 / 2), (0, 0, 1))
-    weights = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+    stages: ClassVar[tuple[tuple[float, ...], ...]] = ((), (1 / 2,), (0, 1 / 2), (0, 0, 1))
+    weights: ClassVar[tuple[float, ...]] = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
 
 
 class ForwardEuler(ExplicitRungeKutta):
@@ -110,8 +110,8 @@ class ForwardEuler(ExplicitRungeKutta):
 
     order = 1
     evaluations = 1
-    stages = ((),)
-    weights = (1,)
+    stages: ClassVar[tuple[tuple[float, ...], ...]] = ((),)
+    weights: ClassVar[tuple[float, ...]] = (1,)
 
 
 class Heun3(ExplicitRungeKutta):
@@ -123,8 +123,8 @@ class Heun3(ExplicitRungeKutta):
 
     order = 3
     evaluations = 3
-    stages = ((), (1 / 3,), (0, 2 / 3))
-    weights = (1 / 4, 0, 3 / 4)
+    stages: ClassVar[tuple[tuple[float, ...], ...]] = ((), (1 / 3,), (0, 2 / 3))
+    weights: ClassVar[tuple[float, ...]] = (1 / 4, 0, 3 / 4)
 
 
 class ThreeEighths(ExplicitRungeKutta):
@@ -136,5 +136,5 @@ class ThreeEighths(ExplicitRungeKutta):
 
     order = 4
     evaluations = 4
-    stages = ((), (1 / 3,), (-1 / 3, 1), (1, -1, 1))
-    weights = (1 / 8, 3 / 8, 3 / 8, 1 / 8)
+    stages: ClassVar[tuple[tuple[float, ...], ...]] = ((), (1 / 3,), (-1 / 3, 1), (1, -1, 1))
+    weights: ClassVar[tuple[float, ...]] = (1 / 8, 3 / 8, 3 / 8, 1 / 8)

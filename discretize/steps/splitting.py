@@ -11,6 +11,8 @@ size and over any time, is exact.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -30,7 +32,7 @@ class Splitting(Step):
     title = "Lie's splitting"
     family = "splitting"
     equation = "h' = forget(h, h, dt) + dt (F(h) + L(h) h)"
-    keeps_and_writes = ("exp(-g)", "g")
+    keeps_and_writes: ClassVar[tuple[str, str]] = ("exp(-g)", "g")
     factor = "exp(-l) + z + l"
     error = "dt^2/2 * (F' F - L^2 h)"
     order = 1
@@ -56,7 +58,7 @@ class StrangSplitting(Step):
     equation = (
         "h' = forget(d, m, dt/2)\nd = forget(h, m, dt/2) + dt (F(m) + L(m) m)\nm = forget(h, h, dt/2) + dt/2 * (F(h) + L(h) h)"
     )
-    keeps_and_writes = ("exp(-g)", "exp(-g/2) g")
+    keeps_and_writes: ClassVar[tuple[str, str]] = ("exp(-g)", "exp(-g/2) g")
     factor = "exp(-l/2) (exp(-l/2) + (z + l) (exp(-l/2) + (z + l)/2))"
     error = "dt^3/24 * (F'' F^2 + F (4 F'^2 + 6 F' L + 3 L^2) - L^2 h (3 F' + 2 L))"
     order = 2

@@ -104,7 +104,7 @@ class EulerMaruyama(StochasticStep):
     title = "Euler and Maruyama"
     equation = "h' = h + dt F(h) + G(h) w"
     order = 1
-    strong_order = 0.5
+    strong_order: ClassVar[float] = 0.5
     evaluations = 1
     variance = "2/(2 - dt)"
 
@@ -125,7 +125,7 @@ class Milstein(StochasticStep):
     title = "Milstein"
     equation = "h' = h + dt F(h) + G(h) w + 1/2 * G(h) G'(h) (w^2 - dt)"
     order = 1
-    strong_order = 1.0
+    strong_order: ClassVar[float] = 1.0
     evaluations = 1
     tangents = 1
     of = "diagonal"
@@ -151,7 +151,7 @@ class StratonovichHeun(StochasticStep):
     equation = "h' = h + dt/2 * (F(h) + F(p)) + 1/2 * (G(h) + G(p)) w\np = h + dt F(h) + G(h) w"
     calculus = "Stratonovich"
     order = 1
-    strong_order = 1.0  # where noises commute, as diagonal ones
+    strong_order: ClassVar[float] = 1.0  # where noises commute, as diagonal ones
     evaluations = 2
     variance = "(2 - dt)/(2 - dt + dt^2/2)"
 
@@ -174,7 +174,7 @@ class SRA1(StochasticStep):
     title = "SRA1, of strong order 1.5"
     equation = "h' = h + dt/3 * (F(h) + 2 F(p)) + G w\np = h + 3/4 * dt F(h) + 3/2 * G z/dt"
     order = 2
-    strong_order = 1.5
+    strong_order: ClassVar[float] = 1.5
     evaluations = 2
     reads_integral = True
     of = "additive"
@@ -204,7 +204,7 @@ class ExponentialEulerMaruyama(StochasticStep):
     title = "exponential Euler and Maruyama"
     equation = "h' = h + dt phi1(-L dt) F(h) + sqrt(phi1(-2 L dt)) G(h) w"
     order = 1
-    strong_order = 0.5
+    strong_order: ClassVar[float] = 0.5
     evaluations = 1
     variance = "1"
 

@@ -31,6 +31,12 @@ class Zoneout(Step, nn.Module):
     Source:  Krueger et al. 2017, "Zoneout: regularizing RNNs by randomly preserving hidden activations".
     """
 
+    # Of the step that is given.
+    evaluations: int  # type: ignore[misc]
+    tangents: int  # type: ignore[misc]
+    jacobians: int  # type: ignore[misc]
+    p: float | tuple[float, ...]
+
     order = 0  # its expectation is the step of a field that is slower by 1 - p
 
     def __init__(self, step: Step, p: float | Sequence[float]) -> None:
@@ -42,8 +48,8 @@ class Zoneout(Step, nn.Module):
         if several and not p:
             raise ValueError(f"`p` must be one probability or several, for equal parts of the state, got {p!r}.")
         self.p = tuple(checks.probability("p", part) for part in p) if several else checks.probability("p", p)  # type: ignore[arg-type, union-attr]
-        self.evaluations, self.tangents = step.evaluations, step.tangents  # type: ignore[misc]
-        self.jacobians = step.jacobians  # type: ignore[misc]
+        self.evaluations, self.tangents = step.evaluations, step.tangents
+        self.jacobians = step.jacobians
 
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         following, p = self.step.advance(field, projected, h, dt), self._of_units(h)

@@ -40,6 +40,10 @@ class Dynamics(AnsweredInit, ABC):
     Raises:  TypeError, ValueError for states and inputs that do not fit the field.
     """
 
+    field: VectorField | Function
+    x: Tensor | Callable[[Tensor], Tensor] | None
+    weights: Weights | None
+
     def __init__(
         self, field: VectorField | Function, x: Tensor | Callable[[Tensor], Tensor] | None = None, weights: Weights | None = None
     ) -> None:
@@ -151,6 +155,9 @@ class Map(Dynamics):
     Shape:   dt: p (n,) -> (n,). As `Dynamics`.
     """
 
+    dt: float | Callable[[Tensor], Tensor]
+    iterates: int
+
     def __init__(
         self,
         field: VectorField | Function,
@@ -163,7 +170,7 @@ class Map(Dynamics):
         super().__init__(field, x, weights)
         if step is None and isinstance(field, VectorField):
             raise ValueError("`step` is None, and a field is no map; give a step map, such as discretize.Euler().")
-        self.step = None if step is None else checked_step(step)
+        self.step: Step | None = None if step is None else checked_step(step)
         if isinstance(field, VectorField):
             check_noise(field, step)
             check_no_noise(field, "a `Map`")

@@ -100,7 +100,7 @@ class GivenProgram:
         for k, (vector, matrix) in enumerate(zip(*places, strict=True)):
             self.structures[k] = known[count][0]
             self.structures[k].vector, self.structures[k].matrix = ctypes.addressof(vector), ctypes.addressof(matrix)
-        self.structure = self.structures[0]
+        self.structure: Any = self.structures[0]
 
 
 def _template(
@@ -125,16 +125,19 @@ def _template(
 class Sums:
     """Room for a program's sums over samples, and the weights' gradients that they make; of `networks`, if given."""
 
+    program: Program[Written]
+    networks: int | None
+
     def __init__(self, program: Program[Written], like: Tensor, networks: int | None = None) -> None:
         self.program, self.networks = program, networks
         first = () if networks is None else (networks,)
-        self.tensors = [like.new_empty(*first, *shape) for shape in program.sums]
+        self.tensors: list[Tensor] = [like.new_empty(*first, *shape) for shape in program.sums]
         heights, widths = (_array([size[side] for size in program.written.sums]) for side in (0, 1))
         places = _addresses(self.tensors, networks or 1)
         self.alive = heights, widths, places
         sizes = len(self.tensors), ctypes.addressof(heights), ctypes.addressof(widths)
         self.structures = (SumsStructure * len(places))(*(SumsStructure(*sizes, ctypes.addressof(row)) for row in places))
-        self.structure = self.structures[0]
+        self.structure: Any = self.structures[0]
 
     def gradients(self, weights: Sequence[Tensor]) -> list[Tensor | None]:
         found: list[Tensor | None] = _of_networks(self.program.gradients, self.networks, weights, self.tensors)

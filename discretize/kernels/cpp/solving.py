@@ -78,6 +78,9 @@ class SolveKernel(Protocol):
 class Model:
     """A field as a kernel solves it: the `module` whose weights are given, each once, with its settings at the call."""
 
+    module: FlowModule
+    settings: ModuleSettings
+
     def __init__(self, kernel: SolveKernel, module: FlowModule) -> None:
         self.kernel: Any = kernel  # of the kind that its `run` takes
         self.module, self.settings = module, ModuleSettings(module)
@@ -121,19 +124,21 @@ class KernelRun:
     most: int | None = None  # steps of a sample, if the chain is not all of the solve
 
     def __post_init__(self) -> None:
-        self.chain, self.engine = self.request.chain, self.request.engine
-        self.edges = sorted(self.chain.wanted())
+        self.chain: Chain = self.request.chain
+        self.engine: AdaptiveEngine = self.request.engine
+        self.edges: list[int] = sorted(self.chain.wanted())
         self.arrays: dict[str, np.ndarray] = {}
-        self.failed, self.row = Report(), 0
+        self.failed: Any = Report()
+        self.row: int = 0
 
     def forward(self, projected: Tensor, h0: Tensor, *weights: Tensor | None) -> Tensor:
         """(wanted edges, batch, state)."""
         self.projected, self.h0 = (tensor.detach().contiguous() for tensor in (projected, h0))
-        self.weights = [None if t is None else t.detach().contiguous() for t in weights]
+        self.weights: list[Tensor | None] = [None if t is None else t.detach().contiguous() for t in weights]
         hs = self.h0.new_empty(len(self.edges), *h0.shape)
         self.library, self.given = self.model.kernel.library, self.model.kernel.given(self.weights)
         problem = self._problem(hs)
-        self.task = _Task(self.library, self.library.ctrnn_solve_open(ctypes.byref(problem)))
+        self.task: _Task = _Task(self.library, self.library.ctrnn_solve_open(ctypes.byref(problem)))
         self.task.run(self._progress)
         self._count(len(h0))
         return hs
@@ -267,7 +272,7 @@ class KernelRun:
         weights = np.zeros((2, stages + 1))
         for to, values in zip(weights, (method.b or (), method.e), strict=True):
             to[: len(values)] = values
-        self.used = stages + (method.b is not None)  # slopes that the end of a step depends on
+        self.used: int = stages + (method.b is not None)  # slopes that the end of a step depends on
         self.arrays |= {"c": np.array(method.c, dtype=np.float64), "a": a, "e": weights[1]}
         if method.b is not None:
             self.arrays["b"] = weights[0]
@@ -313,6 +318,8 @@ class KernelRun:
 
 class _Task:
     """A kernel's task, freed with the last reference to this object."""
+
+    pointer: int
 
     def __init__(self, library: ctypes.CDLL, pointer: int | None) -> None:
         if not pointer:

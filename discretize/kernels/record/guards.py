@@ -26,6 +26,11 @@ WRITTEN_IN_PYTHON = 1 << 9  # or at least in memory of its own: Py_TPFLAGS_HEAPT
 class Guards:
     """Collects what is to be compared while code is looked through; `owner` is given at each check, and not kept alive."""
 
+    refused: bool
+    owner_kind: type[object]
+    owner_dict: Any | None
+    owner: object
+
     def __init__(self, owner: object = None) -> None:
         self.owner, self.refused = owner, False  # because what is compared would keep the owner alive
         self.owner_kind, self.owner_dict = type(owner), getattr(owner, "__dict__", None)

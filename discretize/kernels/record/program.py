@@ -52,6 +52,9 @@ Writer: TypeAlias = Callable[[ProgramValues], Text]
 class StepModule(nn.Module):
     """A step of a field, from the sample on."""
 
+    field: VectorField
+    step: Step
+
     def __init__(self, field: VectorField, step: Step) -> None:
         super().__init__()
         self.field, self.step = field, step
@@ -67,6 +70,9 @@ class StepModule(nn.Module):
 
 class FlowModule(nn.Module):
     """A field's `flow`, from the projected input on."""
+
+    field: VectorField
+    columns: int
 
     def __init__(self, field: VectorField, columns: int) -> None:
         super().__init__()

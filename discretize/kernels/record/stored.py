@@ -48,8 +48,8 @@ class Recorder:
     """Programs of modules whose code has run under `reads`: those that an earlier process has kept, or recorded."""
 
     def __init__(self, reads: GlobalReads) -> None:
-        self.globals = fingerprint(reads.now(), reads.reads)
-        self.cache = Cache()
+        self.globals: str | None = fingerprint(reads.now(), reads.reads)
+        self.cache: Cache = Cache()
         self.new: dict[str | None, Program[Any]] = {}
 
     @property

@@ -51,9 +51,12 @@ def writer(dtype: torch.dtype) -> Writer[TritonText]:
 class TritonKernel:
     """A program's two passes. Samples, states after them, matrices and what is kept have the dtype of xs, all else h0's."""
 
+    program: Program[TritonText]
+    moves: Mapping[str, bool]
+
     def __init__(self, program: Program[TritonText], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.program, self.moves = program, moves
-        self.text = program.written
+        self.text: TritonText = program.written
 
     def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]) -> _Call:
         weights = [weight.detach() for weight in weights]
@@ -68,6 +71,9 @@ class TritonKernel:
 class TritonNetworks:
     """A program's two passes, of one network, or of an ensemble's by a launch each: h0 and weights, and xs and dt if they differ,
     then have a first axis for networks."""
+
+    one: TritonKernel
+    moves: Mapping[str, bool]
 
     def __init__(self, program: Program[TritonText], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.one, self.moves = TritonKernel(program, dtype, moves), moves

@@ -79,7 +79,7 @@ class TritonRun(KernelRun):
     def forward(self, projected: Tensor, h0: Tensor, *weights: Tensor | None) -> Tensor:
         """(wanted edges, batch, state)."""
         self.projected, self.h0 = (tensor.detach().contiguous() for tensor in (projected, h0))
-        self.weights = [None if weight is None else weight.detach() for weight in weights]
+        self.weights: list[Tensor | None] = [None if weight is None else weight.detach() for weight in weights]
         self.kernel: TritonSolveKernel = self.model.kernel
         self.text, self.stored = self.kernel.text, self.kernel.stored or h0.dtype
         self.vectors, self.matrices = self.kernel.read(self.weights, self.h0)
@@ -160,11 +160,11 @@ class TritonRun(KernelRun):
     def _forward(self, room: int) -> Tensor:
         like, text, (batch, state), stages = self.h0, self.text, self.h0.shape, self.stages
         hs = like.new_empty(len(self.edges), batch, state, dtype=self.stored)
-        self.states = like.new_empty(room, batch, state, dtype=self.stored)
-        self.steps_taken = like.new_empty(room, batch, 3, dtype=torch.float64)
-        self.numbers = like.new_empty(batch, len(NUMBERS), dtype=torch.float64)
-        self.counts = like.new_empty(batch, len(COUNTS), dtype=torch.int64)
-        self.ends = like.new_empty(2, batch, state)
+        self.states: Tensor = like.new_empty(room, batch, state, dtype=self.stored)
+        self.steps_taken: Tensor = like.new_empty(room, batch, 3, dtype=torch.float64)
+        self.numbers: Tensor = like.new_empty(batch, len(NUMBERS), dtype=torch.float64)
+        self.counts: Tensor = like.new_empty(batch, len(COUNTS), dtype=torch.int64)
+        self.ends: Tensor = like.new_empty(2, batch, state)
         width = self._widths(state)[0]
         given = (
             *(self.projected, like, *self.segments, self.table, self.settings, self.limits, *self.before),
@@ -186,7 +186,7 @@ class TritonRun(KernelRun):
         self._segment_arrays()
         none = np.zeros(1)
         names = ("lengths", "pieces", "share", "share_rate", "speeds", "places")
-        self.segments = [torch.from_numpy(self.arrays.get(name, none)).to(self.h0.device) for name in names]
+        self.segments: list[Tensor] = [torch.from_numpy(self.arrays.get(name, none)).to(self.h0.device) for name in names]
         self.strides = (len(self.h0), 1) if self.arrays["lengths"].ndim > 1 else (1, 0)
 
     def _read_method(self) -> None:
@@ -197,7 +197,7 @@ class TritonRun(KernelRun):
         """
         method = self.engine.control.method
         assert isinstance(method, EmbeddedRungeKutta)
-        self.stages = self._tableau_arrays(method)["stages"]
+        self.stages: int = self._tableau_arrays(method)["stages"]
         stages, self.last_is_next = self.stages, method.b is None
         table = np.zeros((stages + 4, stages + 2))
         table[1 : stages + 1, :stages], table[1 : stages + 1, -1] = self.arrays["a"], method.c
@@ -214,11 +214,11 @@ class TritonRun(KernelRun):
         control = self.engine.control
         settings = [control.rtol, float(control.atol), 1 / control.method.order, control.min_step, control.max_step]
         most = (control.max_num_steps, self.most or control.most_steps(len(self.chain)))
-        self.settings = torch.tensor(settings, dtype=torch.float64, device=self.h0.device)
-        self.limits = torch.tensor([min(each, ALL_STEPS) for each in most], device=self.h0.device)
+        self.settings: Tensor = torch.tensor(settings, dtype=torch.float64, device=self.h0.device)
+        self.limits: Tensor = torch.tensor([min(each, ALL_STEPS) for each in most], device=self.h0.device)
         batch, first = len(self.h0), control.given_first_step or 0.0
         before = self.carried or (np.full(batch, first), np.zeros(batch, np.int64))
-        self.before = [torch.from_numpy(each).to(self.h0.device) for each in before]
+        self.before: list[Tensor] = [torch.from_numpy(each).to(self.h0.device) for each in before]
 
     @property
     def rows_of_steps(self) -> int:

@@ -62,7 +62,7 @@ class JacobianCheck:
     """
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls: int = 0
 
     def __call__(self, field: VectorField, projected: Tensor, h: Tensor, found: Tensor) -> None:
         self.calls += 1
