@@ -32,7 +32,7 @@ def needed_by(caller: str, extra: str | None = None) -> Iterator[None]:
     try:
         yield
     except MissingPackageError:
-        raise  # whoever is nearer knows better
+        raise  # from a call within, which names its caller more precisely
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module not in BROUGHT_BY:

@@ -353,12 +353,13 @@ class _DelayedSolve:
     ) -> tuple[Trajectory, SolverStats, list[Trajectory]]:
         """Solve until events end samples; one that has ended stays where it is."""
         times = torch.tensor(within, dtype=torch.float64, device="cpu")[:, None].minimum(self.ends.clamp(min=within[0]))
-        found = EventSolve(solve, self.events, h, times, windows=1)
+        solves: list[Trajectory] = []
+        found = EventSolve(solve, self.events, h, times, windows=1, at_numbers=solves)
         solved = found.run()
         self.crossed.append(solved.events)
         self.ends = torch.where(found.over, found.t.detach(), self.ends)
         self.status = [new if over else old for new, old, over in zip(found.status, self.status, found.over, strict=True)]
-        return solved, found.counts, found.at_numbers
+        return solved, found.counts, solves
 
     def _listed(self, number: int) -> EventTimes:
         """Join what an event crossed in all blocks, sample by sample."""

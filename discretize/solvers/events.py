@@ -135,7 +135,8 @@ class EventSolve:
 
     Args:    solve: (states, times (n, batch)) -> the solve from these, by an adaptive method, and what it counted; events; h0
              (batch, state); ts (n,) or (n, batch), increasing: the user's times, or where `direction` is -1 these negative.
-             windows: how many of the first one the whole time is.
+             windows: how many of the first one the whole time is; at_numbers: gets the same solves from stop to stop, with the
+             times of crossings as numbers, whose steps are kept: a second graph where there are gradients.
     Raises:  ValueError for events that leave no end, or that give no numbers.
     """
 
@@ -155,6 +156,7 @@ class EventSolve:
         ts: Tensor,
         direction: int = 1,
         windows: int = WINDOWS,
+        at_numbers: list[Trajectory] | None = None,
     ) -> None:
         self.solve, self.events, self.ts, self.h, self.direction = solve, events, ts, h0, direction
         self.times: Tensor = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
@@ -162,7 +164,7 @@ class EventSolve:
         self.just: np.ndarray = np.full(len(h0), -1)  # the event that a sample has just been reset by
         self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
         self.pieces: list[Trajectory] = []  # from stop to stop
-        self.at_numbers: list[Trajectory] = []  # the same, where crossings are at times without a gradient
+        self.at_numbers: list[Trajectory] | None = at_numbers
         self.status: list[str] = ["completed"] * len(h0)
         self.counts: SolverStats = SolverStats(max(1, len(h0)))
         self.stats: dict[str, Any] = self.counts.stats("")
@@ -252,7 +254,8 @@ class EventSolve:
         numbers = [[torch.tensor(crossing.time, dtype=torch.float64, device="cpu") for crossing in mine] for mine in crossings]
         times = self._rows(crossings, numbers, goal)
         solved = self._solved(self.h, times)
-        self.at_numbers.append(solved)
+        if self.at_numbers is not None:
+            self.at_numbers.append(solved)
         if len(times) > 2 and self._has_gradients(solved.hs):
             times = self._rows(crossings, self._with_gradients(crossings, times), goal)
             solved = self._solved(self.h, times)

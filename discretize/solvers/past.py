@@ -139,7 +139,7 @@ class PastPath(GatheredPath):
 
     def gather(self, k: int | Tensor) -> Data:
         numbers, samples = torch.as_tensor(k, device="cpu"), torch.arange(self.path.batch, device="cpu")
-        if numbers.dim() > 1:  # every sample on a piece of its own; where one waits for others, it is on the last
+        if numbers.dim() > 1:  # by sample; one that has ended earlier than others reads the last piece
             numbers, samples = numbers.clamp(max=self._last), samples[:, None]
         return *self.path.gather(self._of_path[numbers]), numbers, samples.expand(*numbers.shape[:1], *samples.shape)
 
