@@ -1,7 +1,7 @@
 r"""Builds fields by name, as the experiments train them, and initializes them.
 
     every cell of ctrnn by its name: plain gated gru lstm mgu lem fitzhugh-nagumo ...            ctrnn.cells
-    gated-global gated-softplus gated-exponential antisymmetric-gated: choices of these
+    gated-global gated-network gated-softplus gated-exponential antisymmetric-gated: choices of these
     leaky-power gated-power gru-power lstm-power: with the decay |h|^r h, of the LSTM in c      Ohno and Kumagai 2021, eq. (22)
     leaky-power-autograd: with the derivative that autograd makes of |h|^r h                    autograd_power.py
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
@@ -211,6 +211,7 @@ OWN: dict[str, Builder] = {
     "leaky-power": _leaky_power,
     "leaky-power-autograd": _leaky_power_autograd,
     "gated-global": _named("gated", gate="global"),
+    "gated-network": _named("gated", gate="network"),
     "gated-softplus": _named("gated", rate="softplus"),
     "gated-exponential": _named("gated", rate="exponential"),
     "gated-power": _gated_power,

@@ -1,11 +1,12 @@
-r"""Draws clocks that stop and go, and multiplies the gates of cells by them.
+r"""Draws clocks that stop and go, multiplies the gates of cells by them, and puts other gates in the place of learned ones.
 
     shown     A A A B C C ..      each symbol once or several times
     first     1 0 0 1 1 0 ..      the step of a clock that goes at a symbol's first repetition: a causal function of what is shown
     last      0 0 1 1 0 1 ..      at its last, which is known only afterwards: floor c(t + 1) - floor c(t) of x(floor c(t))
 
-    product form   h <- h + step g (candidate - decay)
+    product form   h <- h + step g (candidate - decay)         a gate's own network goes on at every sample
     LSTM           i <- step i,  f <- 1 - step (1 - f)         h = o tanh(c) at every sample, whatever the step
+    instead        step = g'/g: of a learned gate g only its place is left; of the LSTM 1 - f is g, and i/(1 - f) stays
 
 A cell is invariant if after every sample its state is that of the unwarped sequence after as many symbols as the clock has read.
 """
@@ -18,10 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import LSTMField, Relaxation, VectorField
+from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.fields.field import check_field
 from ctrnn.fields.rates import InputFreeRate
 
-__all__ = ["STEPS", "OracleCell", "StopAndGo", "has_gate", "played"]
+__all__ = ["STEPS", "OracleCell", "StopAndGo", "gate_values", "has_gate", "played", "played_by_gates"]
 
 STEPS = ("first", "last")
 
@@ -65,7 +67,7 @@ class OracleCell(nn.Module):
     r"""Steps a field by a unit Euler step, its gates multiplied by a step that is given: cell(x, step, h) -> h.
 
     Args:    field: of product form with a gate, or an LSTM; shared, not copied.
-    Shape:   x (batch, input), step (batch,), h (batch, state) -> (batch, state).
+    Shape:   x (batch, input), step (batch,) or (batch, hidden), h (batch, state) -> (batch, state).
     Raises:  ValueError for a field without a gate.
     Source:  this project, results 10 and 11; derivations/texts/own_networks.py.
     """
@@ -77,9 +79,11 @@ class OracleCell(nn.Module):
         self.field = field
 
     def forward(self, x: Tensor, step: Tensor, h: Tensor) -> Tensor:
-        step = step.to(h)[:, None]
+        step = step.to(h).reshape(len(h), -1)
         if isinstance(self.field, LSTMField):
             return self._lstm(self.field.project(x), step, h)
+        if isinstance(self.field, NetworkGated):  # the state of its network is behind its own
+            step = torch.cat([step.expand(-1, self.field.hidden_size), torch.ones_like(h[:, self.field.hidden_size :])], -1)
         return h + step * self.field.flow(self.field.project(x), h)
 
     def _lstm(self, projected: Tensor, step: Tensor, state: Tensor) -> Tensor:
@@ -91,7 +95,23 @@ class OracleCell(nn.Module):
 
 def has_gate(field: VectorField) -> bool:
     """Return whether there is something that an oracle could multiply."""
-    return isinstance(field, LSTMField) or (isinstance(field, Relaxation) and not isinstance(field.rate, InputFreeRate))
+    in_product = isinstance(field, Relaxation) and not isinstance(field.rate, InputFreeRate)
+    return in_product or isinstance(field, LSTMField | NetworkGated)
+
+
+def gate_values(field: VectorField, xs: Tensor, before: Tensor) -> Tensor:
+    r"""Compute g at samples and the states before them, 1 - f for the LSTM.
+
+    Shape:   xs (..., input), before (..., state) -> (..., hidden).
+    Raises:  TypeError for another field.
+    """
+    if isinstance(field, LSTMField):
+        _, f, _, _ = field.gates(xs, field.visible(before)).chunk(4, -1)
+        return torch.sigmoid(-f)
+    if not isinstance(field, Relaxation | NetworkGated):
+        raise TypeError(f"a {type(field).__name__} has no gate that could be read as a clock.")
+    own, network = before.split([field.hidden_size, field.state_size - field.hidden_size], -1)
+    return field.rate(xs, field.network.visible(network) if isinstance(field, NetworkGated) else own).expand_as(own)
 
 
 def played(field: VectorField, xs: Tensor, steps: Tensor | None = None) -> Tensor:
@@ -110,4 +130,15 @@ def played(field: VectorField, xs: Tensor, steps: Tensor | None = None) -> Tenso
         cell = OracleCell(field)
         for x, step in zip(xs.unbind(), steps.unbind(), strict=True):
             states.append(cell(x, step, states[-1]))
+    return torch.stack(states)
+
+
+def played_by_gates(field: VectorField, xs: Tensor, gates: Tensor) -> Tensor:
+    r"""Compute states by unit Euler steps with these gates in the place of the learned ones, the initial one first.
+
+    Shape:   xs (time, batch, input), gates (time, batch, hidden), of values in (0, 1) -> (time + 1, batch, state).
+    """
+    cell, states = OracleCell(field), [field.initial_state(xs.shape[1])]
+    for x, g in zip(xs.unbind(), gates.unbind(), strict=True):
+        states.append(cell(x, g / gate_values(field, x, states[-1]), states[-1]))
     return torch.stack(states)

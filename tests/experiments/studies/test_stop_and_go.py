@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -19,8 +20,15 @@ from experiments.reports.spreads import NotEnoughError
 from experiments.runs.configuration import Configuration
 from experiments.studies.claims.learned_clocks import CELLS, LearnedClocks
 from experiments.studies.claims.stop_and_go import EXACT, StopAndGoStudy
-from experiments.studies.clocks.learned_clocks import at_change, elapsed_time, gate_values, on_held_symbols
-from experiments.studies.clocks.oracle import OracleCell, StopAndGo, played
+from experiments.studies.clocks.learned_clocks import (
+    CLOCKS,
+    at_change,
+    elapsed_time,
+    mean_of_kind,
+    on_held_symbols,
+    under_other_clocks,
+)
+from experiments.studies.clocks.oracle import OracleCell, StopAndGo, gate_values, played, played_by_gates
 from experiments.studies.clocks.oracle_clocks import NO_ORACLE, differences_from_unwarped, symbols_of
 from experiments.studies.results import Results
 from experiments.tasks.warps.recall import Recall
@@ -129,12 +137,12 @@ def test_what_is_kept_after_a_symbol_is_e_to_the_minus_elapsed_time():
     states = [h]
     for x in xs:
         states.append(states[-1] + field(x, states[-1]))
-    passed = elapsed_time(field, gate_values(field, xs, torch.stack(states))).sum(0)
+    passed = elapsed_time(field, gate_values(field, xs, torch.stack(states[:-1]))).sum(0)
     torch.testing.assert_close(states[-1], h * torch.exp(-passed))
     field, xs = field_named("lstm"), random_symbols()  # of which the forget gate is what is kept
     states = played(field, xs)
     forget = torch.sigmoid(field.gates(xs, states[:-1, :, :HIDDEN])[..., HIDDEN : 2 * HIDDEN])
-    torch.testing.assert_close(elapsed_time(field, gate_values(field, xs, states)), -forget.log())
+    torch.testing.assert_close(elapsed_time(field, gate_values(field, xs, states[:-1])), -forget.log())
 
 
 @torch.no_grad()
@@ -162,10 +170,58 @@ def test_deviation_and_correlation_are_those_of_their_definitions():
     field, symbols, clock = field_named("gated"), random_symbols(), random_clock()
     found = at_change(field, symbols, clock)
     xs = clock.play(symbols)
-    g = gate_values(field, xs, played(field, xs))[3:].flatten(0, 1).numpy()
-    first = clock.first[3:].flatten().numpy()
+    later = clock.shown >= 3
+    g, first = gate_values(field, xs, played(field, xs)[:-1])[later].numpy(), clock.first[later].numpy()
     assert found["correlation"] == pytest.approx(max(np.corrcoef(unit, first)[0, 1] for unit in g.T))
     assert (found["first"], found["others"]) == (pytest.approx(g[first].mean()), pytest.approx(g[~first].mean()))
+
+
+@torch.no_grad()
+@each("name", ["gated", "gated-global", "gated-network", "gru", "lstm"])
+def test_learned_gates_in_their_own_place_change_nothing_and_constant_ones_are_an_exponential_average(name):
+    field, xs = field_named(name), random_symbols()
+    states = played(field, xs)
+    g = gate_values(field, xs, states[:-1])
+    torch.testing.assert_close(played_by_gates(field, xs, g), states, rtol=0, atol=1e-12)
+    if name == "gated":
+        field.candidate.weight_h.zero_()
+        found, kept = played_by_gates(field, xs, torch.full_like(g, 0.3)), torch.zeros(BATCH, HIDDEN)
+        for x, h in zip(xs, found[1:], strict=True):
+            kept = 0.7 * kept + 0.3 * torch.tanh(x @ field.candidate.weight_x.T + field.candidate.bias)
+            torch.testing.assert_close(h, kept)
+    if name == "gated-network":  # its network goes on, whatever is in the place of the gate
+        other = played_by_gates(field, xs, g / 2)
+        assert torch.equal(other[..., HIDDEN:], states[..., HIDDEN:])
+        assert not torch.equal(other[..., :HIDDEN], states[..., :HIDDEN])
+
+
+@torch.no_grad()
+def test_a_clock_in_the_gates_place_makes_the_answers_hang_on_symbols_alone():
+    # Of h + g (f(x) - h), g = 1 - e^-E at the first sample and then 0, it is that of the symbols without repetitions.
+    model = configuration_of("gated", 4).untrained_model().double()
+    model.field.candidate.weight_h.zero_()
+    symbols, targets = symbols_of(0)
+    clock = StopAndGo.random(*symbols.shape[:2], 4, torch.Generator().manual_seed(0))
+    rows = {row["gate"]: row for row in under_other_clocks(model, symbols.double(), targets, clock)}
+    assert list(rows) == list(CLOCKS)
+    xs, aims, later = clock.play(symbols).double(), clock.play(targets), clock.shown >= 3
+    g = gate_values(model.field, xs, played(model.field, xs)[:-1])
+    passed = -(1 - g).log().sum((0, 1)) / clock.first.sum()
+    once = played_by_gates(model.field, symbols.double(), (1 - torch.exp(-passed)).expand(*symbols.shape[:2], -1))
+    right = model.read_out(once[1:][clock.shown, torch.arange(symbols.shape[1])]).argmax(-1) == aims
+    assert rows["goes at the first"]["all_samples"] == pytest.approx(float(right[later].double().mean()))
+    assert rows["goes at the first"]["at_ends"] == pytest.approx(float(right[later & clock.last].double().mean()))
+    learned = model(clock.play(symbols)).argmax(-1) == aims
+    assert rows["learned"]["all_samples"] == pytest.approx(float(learned[later].double().mean()), abs=1e-3)  # near ties
+    shares = {name: rows[name]["all_samples"] for name in CLOCKS}
+    assert len(set(shares.values())) > 3, "other gates are other gates"
+
+
+def test_a_mean_of_a_kind_is_that_of_its_samples():
+    values, kind = torch.randn(4, 3, 2), torch.tensor([[0, 2, 2], [0, 0, 5], [2, 5, 5], [0, 0, 0]])
+    found = mean_of_kind(values, kind)
+    for k in (0, 2, 5):
+        torch.testing.assert_close(found[kind == k], values[kind == k].mean(0).expand(int((kind == k).sum()), -1))
 
 
 def configuration_of(name, warp):
@@ -207,32 +263,41 @@ def test_the_verdict_is_that_of_the_differences():
     assert study.verdict(Results(records)).word == "reproduced"
 
 
-def learned_records(elapsed, accuracy=0.999, constant=0.9966):
+def learned_records(elapsed, constant=0.9, instead=None):
     """As trained gates have it that take `elapsed` times as long for the most repetitions as for one."""
+    kept = dict.fromkeys(CLOCKS, 0.2) | {"learned": 0.999} | (instead or {})
 
     def measured(run):
-        cell = run.point["cell"]
-        rows = [{"kind": "held", "repeats": n, "elapsed": elapsed if n == 3 else 1.0, "most": 3} for n in (1, 3)]
-        return {"accuracy": constant if cell == "leaky" else accuracy}, [*rows, {"kind": "gate", "correlation": 0.1, "most": 3}]
+        leaky = run.point["cell"] == "leaky"
+        held = [{"kind": "held", "repeats": n, "elapsed": elapsed if n == 5 else 1.0} for n in (1, 5)]
+        other = [{"kind": "instead", "gate": gate, "at_ends": kept[gate]} for gate in (CLOCKS[:1] if leaky else CLOCKS)]
+        return {"accuracy": constant if leaky else 0.999}, [*held, *other, {"kind": "gate", "correlation": 0.1}]
 
     return records_of(LearnedClocks(), "smoke", measured)
 
 
-def test_gates_that_take_as_long_as_there_are_repetitions_have_not_become_the_clock():
+def test_gates_are_a_clock_if_time_stands_while_a_symbol_is_repeated_and_a_clock_does_as_well_and_none_does_not():
     study = LearnedClocks()
-    answers = [part.answer for part in study.verdict(Results(learned_records(2.9))).parts]
-    assert answers == ["no"] * 6  # five cells with gates, and that the task asks for a clock
-    assert study.verdict(Results(learned_records(2.9))).word == "not reproduced"
-    assert study.verdict(Results(learned_records(1.2, constant=0.5))).word == "reproduced"
-    assert study.verdict(Results(learned_records(1.2))).word == "partly"
-    with pytest.raises(NotEnoughError, match="leaky"):
+
+    def judged(*made, **instead):
+        verdict = study.verdict(Results(learned_records(*made, instead=instead)))
+        return verdict.word, [part.answer for part in verdict.parts]
+
+    clock = {"goes at the first": 0.98}
+    assert judged(4.9) == ("partly", ["yes", *["no"] * 10])
+    assert judged(4.9, 0.9966) == ("not reproduced", ["no"] * 11)  # the task does not ask for one
+    assert judged(1.2, 0.9, **clock) == ("reproduced", ["yes"] * 11)
+    assert judged(2.2, 0.9, **{"1/n": 0.98})[0] == "reproduced"  # below the root of 5, and by the other reading of the clock
+    assert judged(2.3, 0.9, **clock) == ("partly", ["yes", *["no", "yes"] * 5])
+    assert judged(1.2, 0.9, **clock, constant=0.96)[1] == ["yes", *["yes", "no"] * 5]
+    with pytest.raises(NotEnoughError, match="lstm"):
         study.verdict(Results(learned_records(1.2)[:-1]))
 
 
 def test_cells_learn_on_the_task_of_their_study():
-    for study, warp, cells in ((StopAndGoStudy(), 1, EXACT), (LearnedClocks(), 8, CELLS)):
+    for study, warps, cells in ((StopAndGoStudy(), {1}, EXACT), (LearnedClocks(), {10, 20, 40, 80}, CELLS)):
         runs = [run.configuration for run in study.runs("small")]
-        assert {one.task.warp for one in runs} == {warp}
+        assert {one.task.warp for one in runs} == warps
         assert {one.field for one in runs} == set(cells)
 
 
@@ -256,7 +321,7 @@ def measured(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    return measured_by(LearnedClocks(), tmp_path_factory.getbasetemp(), "gru-0", "leaky-0")
+    return measured_by(LearnedClocks(), tmp_path_factory.getbasetemp(), "5-gru-0", "5-leaky-0")
 
 
 def test_what_is_measured_of_a_model_is_exact_in_both_dtypes_where_the_theorem_says_so(measured):
@@ -275,14 +340,16 @@ def test_tables_and_figures_come_from_any_part_of_the_records(measured, learned)
     for study, records in ((StopAndGoStudy(), measured), (LearnedClocks(), learned)):
         for part in (records, records[:1], records[-1:]):
             assert tables_of(study, Results(part)).count("|") > 20
-            assert all(draws(figure, Results(part)) for figure in study.figures.values())
+            constant = {record["point"]["cell"] for record in part} == {"leaky"}  # whose line is known beforehand
+            assert all(
+                draws(figure, Results(part)) != (constant and study.name == "learned-clocks") for figure in study.figures.values()
+            )
             assert all(study.headline(record) for record in part)
     assert "| gated | first | exact | 0, every bit |" in tables_of(StopAndGoStudy(), Results(measured))
     table = tables_of(LearnedClocks(), Results(learned))
-    assert "| cell | accuracy | g, first | g, others | correlation | elapsed at 3 |" in table
-    held = {row["repeats"]: row for row in learned[-1]["rows"] if row["kind"] == "held"}
-    assert "| leaky | 0.500 | 0.500 | 0.500 | 0 | 3" in table
-    assert held[3]["elapsed"] == pytest.approx(3)
+    assert "| repetitions | cell | accuracy | g, first | g, others | correlation | p | deviation |" in table
+    assert re.search(r"^\| 5 \| leaky \| 0.500 \| (\S+) \| \1 \| 0 \| 1(\.00)? \|", table, re.MULTILINE)
+    assert "| repetitions | cell | learned | goes at the first | 1/n | constant |" in table
 
 
 def test_the_unwarped_trajectory_is_played_at_the_ends_when_nothing_is_told():
