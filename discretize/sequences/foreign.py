@@ -1,4 +1,4 @@
-r"""Networks of neuroscience are read by their structure: the arrays they keep and plain numbers beside these, no code of theirs.
+r"""Reads networks of neuroscience by the names of their arrays and the numbers beside these, and compares the outputs.
 
 rates        h <- (1 - a) h + a f(Wx x + W h + b)        a = dt/tau: Euler's step of tau dh/dt = f(...) - h
 potentials   v <- (1 - a) v + a (Wx x + W r(v) + b)      of tau dv/dt = -v + Wx x + W r(v) + b, outputs r(v)
@@ -6,6 +6,7 @@ potentials   v <- (1 - a) v + a (Wx x + W r(v) + b)      of tau dv/dt = -v + Wx 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -29,6 +30,7 @@ __all__ = ["from_ctrnn"]
 # The names of the input's weights and of the recurrent ones, by which each kind of network is recognized.
 TUTORIAL, NN4N, PSYCHRNN = ("input2h", "h2h"), ("input_layer", "hidden_layer"), ("W_in", "W_rec")
 READ_OUTS = ("fc", "h2out", "h2o", "readout", "readout_layer", "output_layer", "out")
+COMPARED = 1e-3  # of the largest output, over a few steps in single precision
 KNOWN = (
     "`input2h.weight` and `h2h.weight` (the tutorials' CTRNN, RNNNet and EIRNN), `input_layer.weight` and `hidden_layer.weight` "
     "(nn4n), or `W_in` and `W_rec` (PsychRNN)"
@@ -73,7 +75,8 @@ def from_ctrnn(
              network names, or relu.
     Returns: a `SequenceModel`, or a `DiscreteRNN` where there is no read-out; time- or batch-first as the network is.
     Raises:  TypeError, ValueError for what is not recognized, or has no equation. Warns of a start that is not 0, which is given
-             in the call, `h_0`.
+             in the call, `h_0`; and where a copy of the module, called with a few numbers, gives other outputs: its code is not
+             read, so that another nonlinearity, form or order of axes shows only there. Noise is not compared.
     Source:  Yang and Molano-Mazon 2021, "Towards the next generation of recurrent network models for cognitive neuroscience", for
              the tutorials; Song, Yang and Wang 2016, eqs. (3) and (10); Ehrlich, Stone, Brandfonbrener, Atanasov and Murray 2021.
     """
@@ -98,9 +101,13 @@ def from_ctrnn(
             "`network` has an initial state that is not 0; give it in every call, `h_0=start.expand(batch, -1)`.",
             UserWarning,
         )
-    if found.read_out is None:
-        return rnn
-    weight, bias = found.read_out
+    model = rnn if found.read_out is None else _with_read_out(rnn, *found.read_out)
+    if isinstance(network, nn.Module) and not found.deviation:
+        _compare(network, model, found.start, f"{nonlinearity or found.nonlinearity} and the form '{kind}'")
+    return model
+
+
+def _with_read_out(rnn: DiscreteRNN, weight: Tensor, bias: Tensor | None) -> SequenceModel:
     model = SequenceModel(rnn, len(weight))
     model.read_out.weight.zero_()[:, : weight.shape[1]] = weight  # units beyond are not read
     if bias is None:
@@ -111,6 +118,28 @@ def from_ctrnn(
         read = (torch.arange(rnn.hidden_size) < weight.shape[1]).to(weight)
         register_parametrization(model.read_out, "weight", ctrnn.Mask(read.expand(len(weight), -1)))
     return model
+
+
+def _compare(network: nn.Module, model: SequenceModel | DiscreteRNN, start: Tensor | None, taken: str) -> None:
+    """Warn where a copy of the network has outputs of the model's shape, and none is the model's."""
+    xs = torch.randn(7, 3, model.field.input_size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    xs = xs.to(next(model.parameters()))
+    try:
+        theirs = copy.deepcopy(network).eval()(xs)
+    except Exception:  # whatever its `forward` asks for beside samples
+        return
+    ours = model(xs, h_0=None if start is None else start.reshape(1, -1).expand(xs.shape[1], -1).to(xs))
+    expected = ours if isinstance(ours, Tensor) else ours[0]
+    outputs = theirs if isinstance(theirs, tuple | list) else (theirs,)
+    alike = [output for output in outputs if isinstance(output, Tensor) and output.shape == expected.shape]
+    far = [float((output - expected).abs().max() / expected.abs().max().clamp(min=1e-30)) for output in alike]
+    if far and not min(far) < COMPARED:
+        warn_user(
+            f"`network` gives other outputs than what was read of it with {taken}, by {min(far):.0%} of the largest, for a few "
+            "random numbers (time, batch, input): its `forward` computes something else. Say another `nonlinearity` or `form`; "
+            "relu around all of a step is no step of an equation.",
+            UserWarning,
+        )
 
 
 def _check_arrays(found: _Found) -> None:

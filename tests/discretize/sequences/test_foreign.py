@@ -80,6 +80,34 @@ def test_a_loop_with_a_read_out_gives_its_outputs_and_gradients(form, bias):
     assert_close(alone(X), network(X), rtol=1e-12, atol=1e-12)
 
 
+def test_a_forward_that_is_another_network_than_was_read_is_warned_of():
+    class Tanh(Loop):
+        def forward(self, xs):
+            state, outputs = torch.zeros(xs.shape[1], 10), []
+            for x in xs:
+                state = (1 - self.alpha) * state + self.alpha * torch.tanh(self.input2h(x) + self.h2h(state))
+                outputs.append(state)
+            return torch.stack(outputs), state
+
+    class BatchFirst(Loop):
+        def forward(self, xs):
+            return super().forward(xs.transpose(0, 1)).transpose(0, 1)
+
+    class Asking(Loop):
+        def forward(self, xs, mask):
+            raise AssertionError("is not called without its mask")
+
+    network = Tanh(3, 10, 20, "rates")
+    with pytest.warns(UserWarning, match=r"with relu and the form 'rates', by \d+%.*another `nonlinearity`"):
+        read(network, form="rates")
+    with pytest.warns(UserWarning, match="gives other outputs"):
+        read(Loop(3, 10, 20, "potentials"), form="rates")
+    with pytest.warns(UserWarning, match=r"\(time, batch, input\)"):
+        read(BatchFirst(3, 10, 20, "rates"), form="rates")
+    assert_close(read(network, form="rates", nonlinearity="tanh")(X)[0], network(X)[0], rtol=1e-12, atol=1e-12)
+    read(Asking(3, 10, 20, "rates"), form="rates")  # warnings are errors here
+
+
 def test_excitation_and_inhibition_are_kept_and_inhibition_is_not_read():
     network = Read(Loop(3, 10, 10, "potentials", excite=8), 8)
     model = read(network)
