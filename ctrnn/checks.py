@@ -18,6 +18,7 @@ from torch import Tensor, nn
 K = TypeVar("K")
 
 ULPS_BEYOND_AN_END = 4.0
+WITHOUT_FLOAT64 = {"mps"}  # kinds of devices
 
 
 def is_flag(name: str, value: object) -> bool:
@@ -181,6 +182,18 @@ def as_numbers(value: object) -> Tensor:
         return value.clone()
     given = torch.as_tensor(value, device="cpu")
     return torch.as_tensor(value, dtype=torch.float64, device="cpu").clone() if given.is_floating_point() else given.clone()
+
+
+def time_dtype(device: torch.device) -> torch.dtype:
+    """Return float64, in which times are kept; on a device that has none, float32."""
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+
+
+def time_on(t: Tensor, device: torch.device) -> Tensor:
+    """Move times to a device, without waiting for it."""
+    if t.device.type in WITHOUT_FLOAT64:
+        return t.to(device).to(time_dtype(device))
+    return t.to(time_dtype(device)).to(device, non_blocking=True)
 
 
 def not_times(name: str, value: object) -> TypeError:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import VectorField
+from ctrnn import VectorField, checks
 from discretize.solvers.detached import ParameterSnapshot
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.segments import Chain
@@ -107,7 +107,7 @@ class Pieces:
     @classmethod
     def constant(cls, begin: Tensor, h: Tensor) -> Pieces:
         """Stay at h (batch, state) from the times (batch,) on."""
-        nodes = torch.stack([h, torch.zeros_like(h)] * 3, 1)
+        nodes = torch.stack([h, *[torch.zeros_like(h)] * 5], 1)
         return cls(begin[None], torch.ones_like(begin)[None], nodes[None])
 
     def at(self, samples: Tensor, times: Tensor, inside: Tensor | None = None) -> Tensor:
@@ -118,7 +118,7 @@ class Pieces:
         place = (torch.searchsorted(begins, inside[:, None].contiguous())[:, 0] - 1).clamp(min=0)
         begin, length = self.begin[place, samples], self.length[place, samples]
         share = ((times - begin) / length).to(self.nodes.dtype)
-        weights = quintic(share).to(self.nodes.device)
+        weights = checks.time_on(quintic(share), self.nodes.device)
         nodes = self.nodes[place.to(self.nodes.device), samples.to(self.nodes.device)]
         return (weights[..., None] * nodes).sum(1)
 
@@ -214,7 +214,7 @@ class Continuation:
         h = self.steps.before(steps)
         found, places = [], []
         for segment, here in self._by_segment(steps):
-            tau, length = (torch.from_numpy(x)[here, None].to(h.device) for x in (self.steps.tau[steps], dt))
+            tau, length = (checks.time_on(torch.from_numpy(x)[here, None], h.device) for x in (self.steps.tau[steps], dt))
             rows = torch.from_numpy(samples)[here].to(h.device)
             found.append(ahead(segment, rows, tau, length, h.index_select(0, here.to(h.device))))
             places.append(here)
@@ -222,16 +222,24 @@ class Continuation:
         return [torch.cat(column).index_select(0, back) for column in zip(*found, strict=True)]
 
     def _nodes(self, segment: int, rows: Tensor | None, tau: Tensor, dt: Tensor, h: Tensor) -> tuple[Tensor, ...]:
-        """Return the states and dt times the slopes where steps begin, halfway and where they end."""
+        """Return the states where steps begin, how far they move halfway and to the end, and dt times the slopes at the three."""
         slope, length = self.chain.segment(segment, rows), dt.to(h)
         start = slope(tau, h)
         self.counts.call(1, len(h))
-        nodes = [h, length * start]
+        states, slopes = [h], [length * start]
         for ahead in (dt / 2, dt):
             attempt = self.method.attempt(slope, tau, ahead, h, start)
             self.counts.call(self.method.cost(slope, h.shape[-1]) + (attempt.end is None), len(h))
-            nodes += [attempt.h, length * (slope(tau + ahead, attempt.h) if attempt.end is None else attempt.end)]
-        return tuple(nodes)
+            states.append(attempt.h)
+            slopes.append(length * (slope(tau + ahead, attempt.h) if attempt.end is None else attempt.end))
+        begin, half, end = slopes
+        moved = [
+            _moved_by(h, state, by_slopes)
+            for state, by_slopes in zip(
+                states[1:], ((5 * begin + 8 * half - end) / 24, (begin + 4 * half + end) / 6), strict=True
+            )
+        ]
+        return h, begin, moved[0], half, moved[1], end
 
     def _by_segment(self, steps: np.ndarray) -> Iterator[tuple[int, Tensor]]:
         segments = self.steps.segment[steps]
@@ -249,19 +257,31 @@ class Continuation:
         return mine[np.searchsorted(self.begins[mine], times, side="right").clip(1) - 1]
 
 
-# The powers of s by the values and slopes, at 0, 1/2 and 1, of the polynomial of degree 5 that has them.
+def _moved_by(h: Tensor, state: Tensor, by_slopes: Tensor) -> Tensor:
+    """Return state - h, by the integral of the slopes where the two are the same to rounding.
+
+    Of a step that is short for its dtype, as between two delays that differ by 1e-8, the difference is rounding alone, and the
+    slope of the polynomial, by which delays are learned, would be that over the length.
+    """
+    moved = state - h
+    rounding = 4 * torch.finfo(h.dtype).eps * (state.detach().abs() + h.detach().abs())
+    return torch.where((moved - by_slopes).detach().abs() <= rounding, by_slopes, moved)
+
+
+# The powers of s by the value at 0, the differences from it at 1/2 and 1, and the slopes at the three, of the polynomial of
+# degree 5 that has them.
 QUINTIC = (
     (1, 0, 0, 0, 0, 0),
     (0, 1, 0, 0, 0, 0),
-    (-23, -6, 16, -8, 7, -1),
-    (66, 13, -32, 32, -34, 5),
-    (-68, -12, 16, -40, 52, -8),
-    (24, 4, 0, 16, -24, 4),
+    (0, -6, 16, -8, 7, -1),
+    (0, 13, -32, 32, -34, 5),
+    (0, -12, 16, -40, 52, -8),
+    (0, 4, 0, 16, -24, 4),
 )
 
 
 def quintic(s: Tensor) -> Tensor:
-    """Return the weights of values and slopes at 0, 1/2 and 1, in turn, in the polynomial of degree 5 at s: (n,) -> (n, 6)."""
+    """Return the weights, at s, of value, slope, difference, slope, difference, slope: (n,) -> (n, 6); see `QUINTIC`."""
     square, cube = s * s, s * s * s  # not s ** k, whose second derivative is nan at 0
     powers = torch.stack([torch.ones_like(s), s, square, cube, square * square, square * cube], -1)
     return powers @ torch.tensor(QUINTIC, dtype=s.dtype, device=s.device)

@@ -579,3 +579,19 @@ def test_a_line_solved_exactly_has_spread_delays():
     solved = discretize.integrate(line, None, torch.ones(1, 3), torch.tensor([0.0, 4.0]), **TIGHT)
     matrix = torch.tensor([[0.0, 0.0, -1.0], [2.0, -2.0, 0.0], [0.0, 2.0, -2.0]])
     assert_close(solved.hs[-1, 0], torch.linalg.matrix_exp(4 * matrix) @ torch.ones(3), rtol=0, atol=1e-9)
+
+
+def test_delays_are_learned_in_single_precision_where_knots_nearly_meet():
+    # 0.3 in single precision is not three times 0.1: steps between such knots are 1e-8 long, where states differ by rounding.
+    def gradient(dtype):
+        torch.manual_seed(0)
+        field, h0, history, xs = (
+            Net([0.3, 0.1], learn=True).to(dtype),
+            *(torch.randn(*shape) for shape in ((4, 3), (4, 3), (3, 4, 2))),
+        )
+        solved = discretize.integrate(
+            field, ctrnn.HeldPath(xs.to(dtype)), h0.to(dtype), torch.tensor([0.0, 2.9]), history=history.to(dtype)
+        )
+        return torch.autograd.grad(solved.hs[-1].square().sum(), field.delays)[0].double()
+
+    assert_close(gradient(torch.float32), gradient(torch.float64), rtol=1e-4, atol=1e-4)
