@@ -523,7 +523,7 @@ class Solve:
             return None
         spans = chain.lengths.sum(0)
         typical = float(spans[row % len(spans)]) / max(1, int(counts.accepted[row]))
-        start = torch.zeros((), dtype=torch.float64, device=h.device)
+        start = torch.zeros((), dtype=checks.time_dtype(h.device), device=h.device)
         last = chain.segment(len(chain) - 1)
         hint = slow_hint(engine.control.method.implicit, last, start, h.detach(), row % len(h), typical)
         if hint and steps > WARN_STEPS:

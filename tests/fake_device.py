@@ -39,8 +39,12 @@ INDEXED = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}  
 class There(torch.Tensor):
     """A tensor of the device; `here` are its values."""
 
+    float64 = True  # whether the device has such numbers
+
     @staticmethod
     def __new__(cls, here):
+        if here.dtype in (torch.float64, torch.complex128) and not cls.float64:
+            raise TypeError(f"{here.dtype} on a device without float64")
         kept = {"strides": here.stride(), "storage_offset": here.storage_offset(), "dtype": here.dtype}
         there = cls._make_wrapper_subclass(cls, here.shape, device=DEVICE, **kept)
         there.here = here
@@ -78,10 +82,11 @@ FUSED = {aten._thnn_fused_gru_cell: _gru_cell, aten._thnn_fused_gru_cell_backwar
 
 class FakeDevice(TorchDispatchMode):
     """Within it the device is there; `waits` counts what waited for it, by the operation and the line that asked; `sent`, what
-    was copied there, waiting or not."""
+    was copied there, waiting or not. `float64`: whether it has such numbers."""
 
-    def __init__(self):
+    def __init__(self, float64=True):
         super().__init__()
+        self.float64 = float64
         self.waits, self.sent = Counter(), Counter()
 
     def __enter__(self):
@@ -105,6 +110,7 @@ class FakeDevice(TorchDispatchMode):
             (torch.Tensor, "tolist", lambda x: tolist(x.detach().cpu() if isinstance(x, There) else x)),
             # A module's parameters are moved by new ones: There has its values beside what torch would write into.
             (torch.__future__, "_overwrite_module_params_on_conversion", True),
+            (There, "float64", self.float64),
         ):
             self.replaced.enter_context(patch.object(owner, name, function))
         return super().__enter__()

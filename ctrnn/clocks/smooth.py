@@ -76,8 +76,8 @@ class SmoothWarp(Warp):
 
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
         phases = self._phases(t)
-        swings = self.cosines.to(t.device) * phases.sin() + self.sines.to(t.device) * (1 - phases.cos())
-        return t + self._duration / (2 * math.pi) * (swings / self._harmonics.to(t.device)).sum(-1)
+        swings = checks.time_on(self.cosines, t.device) * phases.sin() + checks.time_on(self.sines, t.device) * (1 - phases.cos())
+        return t + self._duration / (2 * math.pi) * (swings / checks.time_on(self._harmonics, t.device)).sum(-1)
 
     def inverse_at(self, k: int | Tensor, s: Tensor) -> Tensor:
         low, high = torch.zeros_like(s), torch.full_like(s, self._duration)
@@ -95,16 +95,18 @@ class SmoothWarp(Warp):
 
     def speed_at(self, k: int | Tensor, t: Tensor) -> Tensor:
         phases = self._phases(t)
-        return 1 + (self.cosines.to(t.device) * phases.cos() + self.sines.to(t.device) * phases.sin()).sum(-1)
+        return 1 + (
+            checks.time_on(self.cosines, t.device) * phases.cos() + checks.time_on(self.sines, t.device) * phases.sin()
+        ).sum(-1)
 
     def acceleration_at(self, k: int | Tensor, t: Tensor) -> Tensor:
         phases = self._phases(t)
-        turning = self.sines.to(t.device) * phases.cos() - self.cosines.to(t.device) * phases.sin()
-        return 2 * math.pi / self._duration * (self._harmonics.to(t.device) * turning).sum(-1)
+        turning = checks.time_on(self.sines, t.device) * phases.cos() - checks.time_on(self.cosines, t.device) * phases.sin()
+        return 2 * math.pi / self._duration * (checks.time_on(self._harmonics, t.device) * turning).sum(-1)
 
     def _phases(self, t: Tensor) -> Tensor:
         """Return 2 pi k t / D less whole turns: the sine of 2 pi k is not 0 in float64, and c(D) would not be D."""
-        turns = t[..., None] / self._duration * self._harmonics.to(t.device)
+        turns = t[..., None] / self._duration * checks.time_on(self._harmonics, t.device)
         return 2 * math.pi * (turns - turns.round())
 
     def __repr__(self) -> str:

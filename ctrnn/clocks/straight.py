@@ -77,7 +77,7 @@ class PiecewiseWarp(Warp):
         return _straight(self.images, self.knots, k, s)
 
     def speed_at(self, k: int | Tensor, t: Tensor) -> Tensor:
-        return self._speeds[k].to(t.device)
+        return checks.time_on(self._speeds[k], t.device)
 
     def acceleration_at(self, k: int | Tensor, t: Tensor) -> Tensor:
         return torch.zeros_like(t)
@@ -88,5 +88,5 @@ class PiecewiseWarp(Warp):
 
 def _straight(xs: Tensor, ys: Tensor, k: int | Tensor, x: Tensor) -> Tensor:
     """Evaluate the line of piece k through (xs, ys), exact at both of its ends (lerp works from the nearer one)."""
-    left, right = xs[k].to(x.device), xs[k + 1].to(x.device)
-    return torch.lerp(ys[k].to(x.device), ys[k + 1].to(x.device), (x - left) / (right - left))
+    left, right = checks.time_on(xs[k], x.device), checks.time_on(xs[k + 1], x.device)
+    return torch.lerp(checks.time_on(ys[k], x.device), checks.time_on(ys[k + 1], x.device), (x - left) / (right - left))

@@ -133,7 +133,7 @@ class GivenSpeed(GatheredPath):
     def _number(self, k: int, t: Tensor) -> Tensor:
         given = self.source.at(k, t) if isinstance(self.source, Path) else self.source(t)
         try:
-            speed = torch.as_tensor(given, dtype=torch.float64, device=t.device)
+            speed = torch.as_tensor(given, dtype=checks.time_dtype(t.device), device=t.device)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise TypeError(f"`speed` must give a number, got {given!r} at t = {float(t)}.") from error
         if speed.numel() != 1:

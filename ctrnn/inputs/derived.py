@@ -41,7 +41,7 @@ class TimePath(GatheredPath):
         if len(self.knots) < 2:
             raise ValueError(f"`interval` must be (start, end), perhaps with knots between them, got {len(self.knots)} times.")
         self.zero: Tensor = torch.zeros(checks.size("batch", batch), 1, dtype=dtype, device=device)
-        inner = self.knots[1:-1].to(self.zero.device)
+        inner = checks.time_on(self.knots[1:-1], self.zero.device)
         near = inner.to(self.zero.dtype)
         below, above = (torch.nextafter(near, torch.full_like(near, to)) for to in (-torch.inf, torch.inf))
         above = torch.where(near.double() < inner, above, near)

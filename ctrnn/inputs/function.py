@@ -89,7 +89,7 @@ class FunctionPath(Path):
         return f"{getattr(self.f, '__qualname__', type(self.f).__name__)}, input_size={self.input_size}"
 
     def _value(self, k: int, t: Tensor) -> Tensor:
-        return self._checked(self._one_sided(k, t.cpu()))
+        return self._checked(self._one_sided(k, checks.time_on(t, torch.device("cpu"))))
 
     def _checked(self, t: Tensor) -> Tensor:
         x = self.f(t)
@@ -102,7 +102,7 @@ class FunctionPath(Path):
         return x
 
     def _slope(self, k: int, t: Tensor) -> Tensor:
-        time = self._one_sided(k, t.cpu())
+        time = self._one_sided(k, checks.time_on(t, torch.device("cpu")))
         try:
             return jvp(self._checked, (time,), (torch.ones_like(time),), strict=True)[1]
         except RuntimeError as error:

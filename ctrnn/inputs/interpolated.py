@@ -56,7 +56,7 @@ class LinearPath(SampledPath):
         width = end - start
         # A sequence that is over stands in a piece of no width.
         width = torch.where(width > 0, width, 1.0)
-        return (t.to(width.device, non_blocking=True) - start) / width, width
+        return (checks.time_on(t, width.device) - start) / width, width
 
 
 class HermitePath(SampledPath):

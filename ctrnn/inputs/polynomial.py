@@ -15,6 +15,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from ctrnn.inputs.held import HeldPath
 from ctrnn.inputs.interpolated import LinearPath
 from ctrnn.inputs.path import Data, MappedPath, Path, across
@@ -140,7 +141,7 @@ def _values(path: Path, count: int) -> Tensor:
     pieces = len(path.knots) - 1
     k = torch.arange(pieces, device="cpu").repeat_interleave(count)
     starts, widths = path.knots[:-1].detach(), path.knots.detach().diff(dim=0)
-    shares = nodes(count).to(starts.device)
+    shares = checks.time_on(nodes(count), starts.device)
     if starts.dim() > 1:
         t = (starts[:, None] + widths[:, None] * shares[:, None]).flatten(0, 1)[..., None]
         k = k[:, None].expand(-1, starts.shape[1])

@@ -99,5 +99,5 @@ def rows_of(x: Tensor, k: int | Tensor) -> Tensor:
 
 def ends_of(path: SampledPath, k: int | Tensor) -> tuple[Tensor, Tensor]:
     """Return the knots at both ends of pieces k, on the device of the samples: times are asked for there, piece after piece."""
-    start, end = (rows_of(path.knots, number).to(path.xs.device, non_blocking=True) for number in (k, k + 1))
+    start, end = (checks.time_on(rows_of(path.knots, number), path.xs.device) for number in (k, k + 1))
     return start, end

@@ -94,7 +94,7 @@ class SplinePath(Path):
         return self._call("derivative", k, t)
 
     def _call(self, name: str, k: int | Tensor, t: Tensor) -> Tensor:
-        times = self._one_sided(k, t.cpu())
+        times = self._one_sided(k, checks.time_on(t, torch.device("cpu")))
         values = torch.func.functional_call(self._method, self._in_float64, (name, times)).to(self.dtype)
         if t.dim() == 0:
             return values.reshape(-1, values.shape[-1])

@@ -55,7 +55,11 @@ def state_jacobians(
         raise ValueError(f"`order` must be 'fro', 2 or 'units', got {order!r}.")
     xs = _sequences(xs).detach()
     xs = xs.transpose(0, 1) if rnn.batch_first else xs
-    edges = torch.arange(len(xs) + 1.0, dtype=torch.float64, device=xs.device) if ts is None else checks.is_tensor("ts", ts)
+    edges = (
+        torch.arange(len(xs) + 1.0, dtype=checks.time_dtype(xs.device), device=xs.device)
+        if ts is None
+        else checks.is_tensor("ts", ts)
+    )
     if edges.shape != (len(xs) + 1,):
         raise ValueError(f"`ts` must be {len(xs) + 1} edges, (time + 1,), for {len(xs)} samples; got shape {tuple(edges.shape)}.")
     expected = (xs.shape[1], rnn.field.state_size)

@@ -162,6 +162,9 @@ def refine(
     parts = [part for part in checks.instance("model", model, nn.Module).modules() if isinstance(part, DiscreteRNN)]
     if not parts:
         raise ValueError("`model` has no discretize.DiscreteRNN in it; wrap its field: `DiscreteRNN(field, step)`.")
+    kept = {p.device for part in parts for p in part.parameters() if checks.time_dtype(p.device) != torch.float64}
+    if kept:
+        raise ValueError(f"`model` is on {kept.pop()}, which has no float64, in which steps are compared; move it to the CPU.")
     for rnn in parts:
         check_no_noise(rnn.field, "`refine`")
     checks.positive_size("halvings", halvings)

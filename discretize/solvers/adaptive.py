@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from ctrnn.fields.probes import has_two_answers
 from discretize.errors import Failure, SolverWarning, warn_user
 from discretize.solvers.continuation import StepLog
@@ -128,7 +129,9 @@ class _SegmentSolve:
         has to be read by itself. The number doubles each time, for the first step is a guess and soon grows."""
         watched = self.on_step is not None or self.on_attempt is not None
         one_by_one = watched or self.state.failed is not None or self.undone > 0
-        if one_by_one or not waits_for(self.slope.times_on(self.h.device)):
+        device = self.slope.times_on(self.h.device)
+        # Steps are chosen in float64, on the CPU where the device has none.
+        if one_by_one or not waits_for(device) or checks.time_dtype(device) != torch.float64:
             self.undone = max(0, self.undone - 1)
             return 1
         live = first.live
@@ -201,7 +204,7 @@ class _SegmentSolve:
     def _time(self, value: Numbers) -> Tensor:
         """Return numbers as a column; as shares of the segment's length where its edges have gradients."""
         device = self.slope.times_on(self.h.device)
-        numbers = column(value).to(device, non_blocking=True) if isinstance(value, np.ndarray) else value[:, None]
+        numbers = checks.time_on(column(value), device) if isinstance(value, np.ndarray) else value[:, None]
         if not self.whole.differentiable:
             return numbers
         length = self.slope.length(device)
@@ -322,7 +325,7 @@ class _SegmentSolve:
 
     def _look_at_field(self, row: int, tau: np.ndarray, step: np.ndarray) -> None:
         """Stop if the field is random, warn if it jumps."""
-        at = torch.tensor(tau[row], dtype=torch.float64, device=self.h.device)
+        at = torch.tensor(tau[row], dtype=checks.time_dtype(self.h.device), device=self.h.device)
         if has_two_answers(lambda: self.slope(at, self.h.detach()), self.h.device):
             raise self._failure(row, float(tau[row]), float(step[row]), None)
         sample = self._sample(row)

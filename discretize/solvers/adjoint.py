@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from discretize.errors import Failure, SolverError
 from discretize.solvers.adaptive import AdaptiveEngine, StepRecord
 from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, refuse_captured
@@ -199,14 +200,14 @@ class ReversedStep(RightHandSide):
     ) -> None:
         self.forwards, self.size, self.targets, self.totals, self.weights = segment, size, targets, totals, weights
         self.ends, self.lengths, self.steady = record.end, record.dt, segment.steady
-        self.end: Tensor = column(record.end).to(segment.times_on(size.device), non_blocking=True)
+        self.end: Tensor = checks.time_on(column(record.end), segment.times_on(size.device))
         self.stages: list[tuple[Tensor, Tensor]] = []  # of the step under way: dh/dt with its graph, and a
 
     def times_on(self, device: torch.device) -> torch.device:
         return self.forwards.times_on(device)
 
     def length(self, device: torch.device) -> Tensor:
-        return column(self.lengths).to(device, non_blocking=True)
+        return checks.time_on(column(self.lengths), device)
 
     def of(self, rows: Tensor) -> ReversedStep:
         return self

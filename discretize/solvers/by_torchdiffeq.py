@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from ctrnn.extras import needed_by
 from discretize.errors import Failure
 from discretize.solvers.adjoint import SETTING, checked_segments
@@ -189,7 +190,7 @@ class TorchdiffeqEngine(Engine):
         t, h, step = flow.last or (torch.zeros((), device="cpu"), flow.start, torch.zeros((), device="cpu"))
         h, tau, dt = h.detach(), t.item(), step.item() * flow.scale
         with torch.no_grad():
-            slope = flow.slope(t.to(h.device), h)
+            slope = flow.slope(checks.time_on(t, h.device), h)
         off = next((bad for t in (h, slope) if len(bad := torch.nonzero(~torch.isfinite(t)))), None)
         sample, unit = off[0].tolist() if off is not None else divmod(int(slope.abs().argmax()), slope.shape[-1])
         value = float(h[sample, unit])
@@ -200,7 +201,7 @@ class TorchdiffeqEngine(Engine):
 
 @lru_cache
 def _ends(span: float, device: torch.device) -> Tensor:
-    return torch.tensor([0.0, span], dtype=torch.float64, device=device)
+    return torch.tensor([0.0, span], dtype=checks.time_dtype(device), device=device)
 
 
 class _TorchdiffeqFlow:

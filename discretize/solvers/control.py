@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from discretize.solvers.engine import column
 from discretize.solvers.segments import RightHandSide
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod
@@ -64,14 +65,14 @@ class StepControl:
             # The margin belongs to the size of the error, and so to what the tolerance is compared with.
             return np.array((ERROR_MARGIN * _largest(values / (self.atol + self.rtol * h.abs()), rows)).tolist())
 
-        start = slope(torch.zeros((), dtype=torch.float64, device=h.device), h)
+        start = slope(torch.zeros((), dtype=checks.time_dtype(h.device), device=h.device), h)
         far, fast = size(h), size(start)
         with np.errstate(all="ignore"):
             # From rest, where sequences start, the state says nothing of what a small step is; the interval does.
             near = np.where(length > 0, 1e-3 * length, 1e-6)
             guess = np.where((far > 1e-5) & (fast > 1e-5), 0.01 * far / fast, near)
             guess = np.where(np.isfinite(guess) & (guess > 0), guess, near)
-            bend = size(slope(column(guess), h + column(guess, h) * start) - start) / guess
+            bend = size(slope(checks.time_on(column(guess), h.device), h + column(guess, h) * start) - start) / guess
             steepest = np.fmax(fast, bend)
             by_error = np.where(steepest > 1e-15, (0.01 / steepest) ** (1 / self.method.order), guess)
         return np.where(by_error > 0, np.fmin(100 * guess, by_error), guess)
@@ -164,5 +165,5 @@ def _functions_of(numbers: Numbers) -> Any:
 
 def _largest(values: Tensor, rows: int) -> Tensor:
     """Return the largest size over units, and over samples where they step together: (rows,), float64."""
-    sizes = values.abs().amax(-1).double()
+    sizes = values.abs().amax(-1).to(checks.time_dtype(values.device))
     return sizes if rows > 1 or len(sizes) == 1 else sizes.amax(0, keepdim=True)

@@ -178,7 +178,7 @@ class _DelayedSolve:
         self.ends = times[-1].expand(len(h0))  # of each sample, until an event ends it
         self.start, self.end = float(self.times[0]), float(self.times[-1])
         known: Sequence[Any] = [partial(_of_time, delay) for delay in field.of_time]
-        self.lags = [Lag(number, d) for number, d in enumerate(known or _once(field.delays.to(torch.float64).cpu()).unbind())]
+        self.lags = [Lag(number, d) for number, d in enumerate(known or _once(field.delays.cpu().to(torch.float64)).unbind())]
         if not field.of_time and not bool(((field.delays > 0) & field.delays.isfinite()).all()):
             raise ValueError(f"`delays` must be positive numbers of units of time, and have become {field.delays.tolist()}.")
         if not field.of_time and (self.end - self.start) / float(field.delays.detach().min()) > MOST_BLOCKS:

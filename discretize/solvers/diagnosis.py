@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from ctrnn.fields.probes import DRAW_ONCE, has_two_answers
 from ctrnn.forward import jvp
 from discretize.errors import Failure
@@ -35,7 +36,7 @@ def diagnosis(
 ) -> Failure:
     """Say why a solve stops `tau` into a segment, at the states h, and what to try; `row`: whose step it was, None for all."""
     h = h.detach()
-    at = torch.tensor(tau, dtype=torch.float64, device=h.device)
+    at = torch.tensor(tau, dtype=checks.time_dtype(h.device), device=h.device)
     slope = segment(at, h)
     sample, unit = _worst(h if last is None or last.error.shape != h.shape else last.error, row)
     cause, hint = None, ""

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import VectorField
+from ctrnn import VectorField, checks
 from discretize.errors import Failure
 from discretize.noise.brownian import DEPTH, BrownianPath
 from discretize.solvers.control import most_steps
@@ -155,7 +155,7 @@ class DoublingEngine(Engine):
         w, z = self.path.increments(edges[:, 0] if len(begin) == 1 else edges)
         w, z = w.to(h), z.to(h)
         half = column(length * (share[1] - share[0]), h)
-        t, middle = (segment.time(column(length * each).to(device)) for each in share[:2])
+        t, middle = (segment.time(checks.time_on(column(length * each), device)) for each in share[:2])
         with torch.no_grad():
             one = driven_by(self.map, segment, t, h, 2 * half, w[0] + w[1], z[0] + z[1] + half * w[0])
         two = driven_by(self.map, segment, t, h, half, w[0], z[0])
@@ -187,7 +187,7 @@ class DoublingEngine(Engine):
     def _error(self, one: Tensor, two: Tensor, h: Tensor, dt: np.ndarray, length: np.ndarray) -> np.ndarray:
         """Return q of each row, infinity where a state is not finite."""
         scale = self.atol + self.rtol * torch.maximum(h.abs(), two.abs())
-        sizes = ((two - one).abs() / scale + (two - two)).amax(-1).double()
+        sizes = ((two - one).abs() / scale + (two - two)).amax(-1).to(checks.time_dtype(h.device))
         sizes = torch.where(torch.isnan(sizes), math.inf, sizes)
         found = np.array((sizes if len(dt) > 1 else sizes.amax(0, keepdim=True)).tolist())
         return found / np.sqrt(np.where(dt > 0, dt / np.where(length > 0, length, 1), 1))

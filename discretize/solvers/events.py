@@ -372,7 +372,7 @@ class _Look:
     def on_grid(self, event: Event) -> np.ndarray:
         """Return g, (rows, batch)."""
         values = event(torch.from_numpy(self.times).reshape(-1, 1), self.states.flatten(0, 1))
-        return values.double().cpu().numpy().reshape(self.times.shape)
+        return values.cpu().double().numpy().reshape(self.times.shape)
 
     def roots(self, event: Event, rows: np.ndarray, samples: np.ndarray, signs: np.ndarray) -> list[float]:
         """Return the first zeros after these rows of the grid, on which g has these signs."""
@@ -388,7 +388,7 @@ class _Look:
             asked = np.repeat(self.start[None], place.max() + 1, 0)
             asked[place, sample] = flat
             states = self.between(torch.from_numpy(asked))[place, sample]
-            values = event(torch.from_numpy(flat)[:, None], states).double().cpu().numpy().reshape(times.shape)
+            values = event(torch.from_numpy(flat)[:, None], states).cpu().double().numpy().reshape(times.shape)
             # g may stay at 0: the first of these times is looked for. Of the ends of a bracket that of the least |g| is taken.
             return np.where(values == 0, -1e-290 * before, values)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from ctrnn.extras import needed_by
 from ctrnn.forward import jvp
 from ctrnn.inputs.path import Data, GatheredPath, Path, piece_numbers
@@ -174,7 +175,7 @@ class PastPath(GatheredPath):
         return torch.cat(found, -1)
 
     def _before(self, lag: Lag, number: int, samples: Tensor, t: Tensor) -> Tensor:
-        time, piece = lag.before(t.cpu()), int(self._of_history[lag.number][number])
+        time, piece = lag.before(checks.time_on(t, torch.device("cpu"))), int(self._of_history[lag.number][number])
         samples = samples.expand(len(t)) if t.dim() else samples  # of one sequence alone rows are not chosen
         if piece < 0:
             assert self._solved is not None

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import Driven, Path, VectorField
+from ctrnn import Driven, Path, VectorField, checks
 from ctrnn.forward import jacobian_of
 from ctrnn.inputs.path import piece_numbers
 from ctrnn.inputs.segment_input import SegmentInput, select
@@ -66,14 +66,14 @@ class Chain:
         """Return every edge, () or (batch, 1), moved to a device once and not at each evaluation."""
         if device not in self._edges:
             with torch.enable_grad():  # the first caller may want none
-                edges = self.edges.to(device, non_blocking=True)
+                edges = checks.time_on(self.edges, device)
                 self._edges[device] = (edges[..., None] if self.own else edges).unbind(0)
         return self._edges[device]
 
     def arrival(self, edge: int, h: Tensor) -> Tensor:
         """Return dh/dt at an edge, on the segment that ends there; at the first edge, on the one that begins."""
         if edge == 0:
-            return self.segment(0)(torch.zeros((), dtype=torch.float64, device=h.device), h)
+            return self.segment(0)(torch.zeros((), dtype=checks.time_dtype(h.device), device=h.device), h)
         segment = self.segment(edge - 1)
         return segment(segment.length(segment.times_on(h.device)), h)
 
