@@ -395,5 +395,8 @@ class _Look:
         ends = self.times[rows, samples], self.times[rows + 1, samples]
         # Neighbouring numbers are eps apart at most: at eps itself the search would go on between them.
         tolerances = {"xatol": 0.0, "xrtol": 1.01 * np.finfo(float).eps}
-        times: list[float] = elementwise.find_root(g, ends, args=(samples, signs), tolerances=tolerances).x.tolist()
+        found = elementwise.find_root(g, ends, args=(samples, signs), tolerances=tolerances)
+        # States below the tolerance may be read with another sign than on the grid, and no root is found: the nearer end then.
+        nearer = np.where(np.abs(found.f_bracket[0]) < np.abs(found.f_bracket[1]), *found.bracket)
+        times: list[float] = np.where(np.isnan(found.x), nearer, found.x).tolist()
         return times

@@ -141,6 +141,17 @@ def test_touching_is_no_crossing_and_a_shallow_one_is_two(height, times):
         assert_close(found.times, torch.tensor(times), rtol=0, atol=1e-7)  # the slope there is 0.04
 
 
+def test_crossings_of_states_below_the_tolerance_have_times():
+    def spiral(t, h):  # h_0 = exp(-t / 4) cos(2 t)
+        return torch.stack([-0.25 * h[:, 0] - 2 * h[:, 1], 2 * h[:, 0] - 0.25 * h[:, 1]], 1)
+
+    solved = integrate(spiral, None, starts([1, 0]), [0.0, 200.0], events=Event(lambda t, h: h[:, 0]))
+    times = solved.events[0].times
+    assert_close(times[:10], (torch.arange(10) + 0.5) * math.pi / 2, rtol=0, atol=1e-5)  # later the state is below atol
+    assert times.isfinite().all()
+    assert (times.diff() >= 0).all()
+
+
 def test_crossings_of_one_step_and_at_the_start_are_told_apart():
     # Two crossings of one step are seen where steps are bounded.
     g = Event(lambda t, h: (h[:, 0] - 0.42) * (h[:, 0] - 0.48))
