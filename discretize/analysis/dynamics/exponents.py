@@ -95,10 +95,12 @@ def lyapunov(
     over = _solved(system, p, length, rtol, atol) if isinstance(system, Flow) else _stepped(system, p)
     h, Q = h0, torch.eye(units, k, dtype=h0.dtype, device=h0.device).repeat(len(h0), 1, 1)
     logs = []
-    began = time.perf_counter()
+    began = 0.0
     for n in range(total):
-        if n == 2:  # what is loaded at the first is over
-            _say_cost((time.perf_counter() - began) / 2, total, k, units)
+        if n == 1:  # what is loaded at the first is over
+            began = time.perf_counter()
+        if n == 2:
+            _say_cost(time.perf_counter() - began, total, k, units)
         h, moved = over(h, Q, None if xs is None else xs[n])
         Q, stretched = _orthonormal(moved)
         if n >= before:

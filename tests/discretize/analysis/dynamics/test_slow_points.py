@@ -1,6 +1,7 @@
 """Fixed and slow points from states of trajectories: closed forms, brute force; and states seen from few axes."""
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from discretize import Flow, fixed_points, lyapunov, participation_dimension, state_space
+from discretize import Flow, Map, fixed_points, lyapunov, participation_dimension, state_space
 
 CUBES = Flow(lambda _, h: h - h**3)
 
@@ -132,3 +133,14 @@ def test_a_long_run_says_at_the_start_what_all_exponents_cost(monkeypatch):
     monkeypatch.setattr("discretize.analysis.dynamics.exponents.PATIENCE", 0.0)
     with pytest.warns(UserWarning, match=r"3 of 3 exponents over 22 intervals will take about .* s here; `count=1`"):
         lyapunov(CUBES, torch.randn(1, 3), intervals=20)
+
+
+def test_what_is_loaded_at_the_first_interval_is_not_in_the_estimate(monkeypatch):
+    monkeypatch.setattr("discretize.analysis.dynamics.exponents.PATIENCE", 20.0)
+    first = iter([0.4])
+
+    def slow_once(_, h):
+        time.sleep(next(first, 0.0))
+        return h / 2
+
+    lyapunov(Map(slow_once), torch.randn(1, 3), intervals=100)  # 0.2 s times 110 would be said
