@@ -38,8 +38,8 @@ def fitted(data: torch.Tensor, ts: torch.Tensor, q: torch.Tensor, method: str) -
 
 
 def main(small: bool = False) -> Found:
-    count, dice, numbers = 2 if small else 300, generator(0, "prey"), {}
-    ts = torch.cat([torch.zeros(1, count), 8 * torch.rand(TIMES, count, generator=dice).sort(0).values]).double()
+    (count, end), dice, numbers = (1, 5) if small else (300, 8), generator(0, "prey"), {}
+    ts = torch.cat([torch.zeros(1, count), end * torch.rand(TIMES, count, generator=dice).sort(0).values]).double()
     data = seen(RIGHT.expand(count, 6), ts) + torch.randn(count, 2 * TIMES, generator=dice)
     guess, at = RIGHT + 0.3 * (2 * torch.rand(count, 6, generator=dice) - 1), torch.linspace(-6, 6, 200)
     with plots.style():
