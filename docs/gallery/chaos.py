@@ -35,7 +35,7 @@ def of_many(g: float) -> float:
 
 
 def main(small: bool = False) -> Found:
-    units, intervals, fine = (20, 16, GAINS[3:5]) if small else (400, 2000, torch.linspace(1, 3, 50).tolist())
+    units, intervals, fine = (20, 16, GAINS[3:5]) if small else (400, 1000, torch.linspace(1, 3, 50).tolist())
     J = torch.randn(units, units, generator=generator(0, "J"), dtype=torch.float64) / units**0.5
     flow, step = (spectrum(J, GAINS, intervals, stepped) for stepped in (False, True))
     control = float(spectrum((J + J.T) / 2**0.5, [2.0], intervals).exponents) / DT
