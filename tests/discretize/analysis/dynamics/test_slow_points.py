@@ -1,7 +1,7 @@
 """Fixed and slow points from states of trajectories: closed forms, brute force; and states seen from few axes."""
 
 import itertools
-import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -136,11 +136,15 @@ def test_a_long_run_says_at_the_start_what_all_exponents_cost(monkeypatch):
 
 
 def test_what_is_loaded_at_the_first_interval_is_not_in_the_estimate(monkeypatch):
+    clock, taken = [0.0], iter([40.0])
+    monkeypatch.setattr("discretize.analysis.dynamics.exponents.time", SimpleNamespace(perf_counter=lambda: clock[0]))
     monkeypatch.setattr("discretize.analysis.dynamics.exponents.PATIENCE", 20.0)
-    first = iter([0.4])
 
     def slow_once(_, h):
-        time.sleep(next(first, 0.0))
+        clock[0] += next(taken, 0.1)
         return h / 2
 
-    lyapunov(Map(slow_once), torch.randn(1, 3), intervals=100)  # 0.2 s times 110 would be said
+    with pytest.warns(UserWarning, match=r"over 1100 intervals will take about \d+ s"):
+        lyapunov(Map(slow_once), torch.randn(1, 3), intervals=1000)  # 0.1 s each, and more than 20 s
+    taken = iter([40.0])
+    lyapunov(Map(slow_once), torch.randn(1, 3), intervals=100)  # warnings are errors here
