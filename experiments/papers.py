@@ -2,6 +2,7 @@ r"""Judges the equations of a paper of yours, and shows them as the ledger is sh
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -167,7 +168,16 @@ def _module(folder: Path, place: str) -> nn.Module:
     found = vars(imported(str(folder / file)))
     if name not in found:
         raise UsageError(f"code: {file} has no {nearest(name, [n for n in found if not n.startswith('_')])}")
-    module = found[name] if isinstance(found[name], nn.Module) else called(place, found[name])
+    module = found[name] if isinstance(found[name], nn.Module) else called(place, found[name], **_one_unit(found[name]))
     if not isinstance(module, nn.Module):
-        raise UsageError(f"code: {place} is no torch.nn.Module, nor makes one without arguments.")
+        raise UsageError(f"code: {place} is no torch.nn.Module, nor makes one by `input_size` and `hidden_size` at most.")
     return module
+
+
+def _one_unit(maker: Any) -> dict[str, int]:
+    """Return sizes of 1 where a class wants them: equations are those of one unit."""
+    try:
+        parameters = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):  # of what is not called, or not written in Python
+        return {}
+    return {each.name: 1 for each in parameters if each.name in ("input_size", "hidden_size") and each.default is each.empty}
