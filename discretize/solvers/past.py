@@ -88,7 +88,8 @@ class Past:
 
     def solved(self, begin: float, end: float) -> Pieces | None:
         """Return the solution on the blocks that share a time with these; None before the start."""
-        near = SAME * max(abs(begin), abs(end), abs(self.start))
+        # Of the time at which they are seen, too: of a delay that varies it is a root, found to rounding, and they may be 0.
+        near = SAME * max(map(abs, (begin, end, self.start, *(last for _, last, _ in self.blocks[-1:]))))
         found = [pieces for first, last, pieces in self.blocks if last >= begin - near and first <= end + near]
         return Pieces.joined(found) if found else None
 

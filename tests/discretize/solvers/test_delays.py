@@ -224,6 +224,17 @@ def test_the_gradient_of_a_delay_is_a_central_difference(kind):
     assert_close(gradient[0], (above - below) / 2e-4, rtol=0, atol=1e-4)
 
 
+def test_the_gradient_of_a_delay_that_varies_in_time_is_a_central_difference():
+    def end(number):
+        return late([lambda t: number + 0.3 * torch.sin(2 * t)], history=0.3)[1]
+
+    number = torch.tensor(0.9, requires_grad=True)
+    (gradient,) = torch.autograd.grad(end(number), number)
+    with torch.no_grad():
+        above, below = (end(number + apart) for apart in (1e-4, -1e-4))
+    assert_close(gradient, (above - below) / 2e-4, rtol=0, atol=1e-4)
+
+
 def test_second_derivatives_are_there_for_weights_and_refused_for_delays():
     field, loss = late(0.9, history=0.3)
     (gradient,) = torch.autograd.grad(loss, field.delays, create_graph=True)
