@@ -11,7 +11,8 @@ import discretize
 from ctrnn.calls import answered
 
 
-def test_an_error_from_within_passes_as_it_is():
+def test_errors_name_the_class_that_was_called_wrongly():
+    # An error from within passes as it is.
     def given(a, *, b=1):
         raise TypeError("from within")
 
@@ -20,8 +21,7 @@ def test_an_error_from_within_passes_as_it_is():
     with pytest.raises(TypeError, match=r"`given` takes no `c`; it takes a, b."):
         answered(given)(1, c=2)
 
-
-def test_a_class_of_the_users_is_named_where_its_own_call_is_wrong_and_the_base_where_that_is():
+    # A class of the users is named where its own call is wrong and the base where that is.
     class Mine(ctrnn.TanhCandidate):
         def __init__(self, size, **settings):
             super().__init__(size, size, **settings)
@@ -30,14 +30,10 @@ def test_a_class_of_the_users_is_named_where_its_own_call_is_wrong_and_the_base_
         Mine(3, biass=True)
     with pytest.raises(TypeError, match=r"`Mine` needs `size`."):
         Mine()
-
-
-def test_a_function_that_takes_any_name_is_not_judged_by_names():
+    # A function that takes any name is not judged by names.
     with pytest.raises(TypeError, match=r"`<lambda>` needs `a`."):
         answered(lambda a, **rest: rest)(b=1)
-
-
-def test_what_a_class_does_does_not_depend_on_who_asks_for_it():
+    # What a class does does not depend on who asks for it.
     made = vars(ctrnn.Affine)["__init__"]
     assert ctrnn.Affine is vars(ctrnn)["Affine"]
     assert vars(ctrnn.Affine)["__init__"] is made

@@ -60,15 +60,15 @@ def test_a_number_that_is_not_finite_is_refused(value):
         checks.finite_number("number", value)
 
 
-def test_under_vmap_values_are_let_through():
+def test_values_are_let_through_under_vmap_and_in_every_floating_dtype():
+    # Under vmap values are let through.
     def f(v):
         checks.is_finite("v", v)
         return v
 
     assert torch.func.vmap(f)(zeros(3, 2)).shape == (3, 2)
 
-
-def test_a_field_without_parameters_takes_every_floating_dtype():
+    # A field without parameters takes every floating dtype.
     class Still(ctrnn.VectorField):
         def flow(self, projected, h):
             return torch.zeros_like(h)
@@ -79,6 +79,20 @@ def test_a_field_without_parameters_takes_every_floating_dtype():
         assert torch.equal(Still(2, 3)(torch.ones(4, 2, dtype=dtype), h), zeros(4, 3, dtype=dtype))
     with pytest.raises((TypeError, ValueError), match=r"int64"):
         check_state(Still(2, 3), zeros(4, 3, dtype=torch.int64))
+    # Bounds include what they say and an unbounded end everything.
+    # Bounds include what they say.
+    assert checks.positive_number("n", 5e-324) == 5e-324
+    assert checks.non_negative_number("n", 0) == 0.0
+    for value in (0, -0.0, -1):
+        with pytest.raises(ValueError, match="`n` must be positive"):
+            checks.positive_number("n", value)
+    with pytest.raises(ValueError, match="`n` must be at least 0, got -5e-324"):
+        checks.non_negative_number("n", -5e-324)
+    # An unbounded end lets every time through.
+    times = torch.tensor([-1e308, 0.0, 1e308])
+    assert checks.within("t", times, -math.inf, math.inf).tolist() == times.tolist()
+    with pytest.raises(ValueError, match=r"`t` = -1e\+308 lies outside the interval \[0.0, inf\]"):
+        checks.within("t", times, 0.0, math.inf)
 
 
 @each(
@@ -113,22 +127,6 @@ def test_an_end_reaches_four_ulp_and_no_further(end):
             checks.within("t", zeros(()) + (end + ulps * ulp), end - abs(end), end)
         with pytest.raises(ValueError, match="lies outside the interval"):
             checks.within("t", zeros(()) + (end - ulps * ulp), end, end + abs(end))
-
-
-def test_bounds_include_what_they_say_and_an_unbounded_end_everything():
-    # Bounds include what they say.
-    assert checks.positive_number("n", 5e-324) == 5e-324
-    assert checks.non_negative_number("n", 0) == 0.0
-    for value in (0, -0.0, -1):
-        with pytest.raises(ValueError, match="`n` must be positive"):
-            checks.positive_number("n", value)
-    with pytest.raises(ValueError, match="`n` must be at least 0, got -5e-324"):
-        checks.non_negative_number("n", -5e-324)
-    # An unbounded end lets every time through.
-    times = torch.tensor([-1e308, 0.0, 1e308])
-    assert checks.within("t", times, -math.inf, math.inf).tolist() == times.tolist()
-    with pytest.raises(ValueError, match=r"`t` = -1e\+308 lies outside the interval \[0.0, inf\]"):
-        checks.within("t", times, 0.0, math.inf)
 
 
 def test_what_is_asked_wrongly_is_refused_in_words():

@@ -86,7 +86,8 @@ def test_the_equations_computed_as_they_are_written_are_the_field():
         assert_close(got, field(x, state), rtol=0, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}")  # other order
 
 
-def test_relu_layer_norm_missing_biases_and_fixed_rates_are_in_the_equations():
+def test_equations_show_norms_missing_biases_and_drawn_masks():
+    # Relu layer norm missing biases and fixed rates are in the equations.
     candidate, rate = ctrnn.LayerNorm(ctrnn.ReluCandidate(2, 3, bias=False)), ctrnn.FixedRate(0.5)
     field = ctrnn.Relaxation(ctrnn.Dropout(candidate), rate, ctrnn.LinearDecay())
     assert field.equations == ("dh/dt = 0.5 (relu(gamma * norm(Wx x + Wh h) + beta) - h)",)
@@ -94,9 +95,7 @@ def test_relu_layer_norm_missing_biases_and_fixed_rates_are_in_the_equations():
     found = computed(randomized(field).equations, letters(field) | {"x": x, "h": h})
     assert_close(found["dh/dt"], field(x, h), rtol=0, atol=1e-13)
     assert "bh" not in ctrnn.gru(2, 3, bias=False).equations[0]
-
-
-def test_masks_of_dropout_are_in_the_equations_once_they_are_drawn():
+    # Masks of dropout are in the equations once they are drawn.
     part = ctrnn.Dropout(ctrnn.TanhCandidate(2, 3), 0.5, 0.5)
     drawn = ctrnn.draw_masks(ctrnn.Relaxation(part, ctrnn.FixedRate(1.0), ctrnn.LinearDecay()), batch=1)
     x, h = torch.randn(1, 2), torch.randn(1, 3)
@@ -105,13 +104,12 @@ def test_masks_of_dropout_are_in_the_equations_once_they_are_drawn():
     assert_close(found["dh/dt"], drawn(x, h)[0], rtol=0, atol=1e-13)
 
 
-def test_a_formula_of_what_is_not_there_is_refused_by_name():
+def test_equations_write_what_is_there_and_name_what_has_no_formula():
+    # A formula of what is not there is refused by name.
     wrong = type("Wrong", (Named,), {"formula": "{cand}"})(2, 3)
     with pytest.raises(ValueError, match=r"the `formula` of Wrong names {cand}, which a Wrong has not"):
         formula_of(wrong)
-
-
-def test_equations_write_no_input_that_is_not_there_all_digits_and_no_factor_of_1():
+    # Equations write no input that is not there all digits and no factor of 1.
     # A field without input has no input in its equations.
     assert ctrnn.plain(0, 2).equations == ("dh/dt = tanh(Wh h + b) - h",)
     assert ctrnn.gru(0, 2, bias=False).equations[0] == "dh/dt = g * (tanh(sigma(Wrh h) * (Wh h)) - h)"
@@ -121,6 +119,17 @@ def test_equations_write_no_input_that_is_not_there_all_digits_and_no_factor_of_
     assert ctrnn.leaky(0, 2, decay=ctrnn.PowerDecay(0.1)).equations[0].endswith("- |h|^0.1 h)")
     # A factor of 1 is not written.
     assert ctrnn.cornn(2, 3, epsilon=0.5).equations == ("dh/dt = z", "dz/dt = tanh(W h + U z + V x + b) - h - 0.5 z")
+
+    # What computes something else is shown by its name until it has a formula.
+    def gate_of(rate):
+        return ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), rate, ctrnn.LinearDecay()).equations[1]
+
+    assert gate_of(Odd_Gate(2, 3)) == "g = Odd_Gate(x, h)"
+    assert gate_of(Named(2, 3)) == "g = sin(Wgx x + Wgh h + bg)^2"
+    assert Spiral().equations == ("dh/dt = Spiral(x, h)",)
+    assert "dh/dt" not in repr(Spiral())
+    assert repr(ctrnn.gated(1, 2)).splitlines()[1:4] == ["  1, 2", "  dh/dt = g * (tanh(Wx x + Wh h + b) - h)",
+                                                         "  g = sigma(Wgx x + Wgh h + bg)"]  # fmt: skip
 
 
 class Odd_Gate(ctrnn.GateRate):  # noqa: N801 - as a user may have it
@@ -134,25 +143,26 @@ class Named(Odd_Gate):
     formula = "sin(Wx x + Wh h + b)^2"
 
 
-def test_what_computes_something_else_is_shown_by_its_name_until_it_has_a_formula():
-    def gate_of(rate):
-        return ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), rate, ctrnn.LinearDecay()).equations[1]
-
-    assert gate_of(Odd_Gate(2, 3)) == "g = Odd_Gate(x, h)"
-    assert gate_of(Named(2, 3)) == "g = sin(Wgx x + Wgh h + bg)^2"
-    assert Spiral().equations == ("dh/dt = Spiral(x, h)",)
-    assert "dh/dt" not in repr(Spiral())
-    assert repr(ctrnn.gated(1, 2)).splitlines()[1:4] == ["  1, 2", "  dh/dt = g * (tanh(Wx x + Wh h + b) - h)",
-                                                         "  g = sigma(Wgx x + Wgh h + bg)"]  # fmt: skip
-
-
-def test_the_gated_field_in_latex_is_the_papers_page():
+def test_latex_is_the_papers_page_and_paths_say_what_they_are_made_of():
+    # The gated field in latex is the papers page.
     assert ctrnn.gated(1, 2, decay=ctrnn.PowerDecay(1.5))._repr_latex_().splitlines()[2:-1] == [
         r"\frac{dh}{dt} &= g \odot (\tanh(W_{x} x + W_{h} h + b) - |h|^{1.5} h) \\",
         r"g &= \sigma(W_{gx} x + W_{gh} h + b_{g}) \\",
         r"x &\in \mathbb{R}^{1}, \quad h \in \mathbb{R}^{2}",
     ]
     assert in_latex("g = Odd_Gate(x, h)") == r"g = \operatorname{Odd\_Gate}(x, h)"
+    # All that is shown can be typeset.
+    for one in shown():
+        lines = one._repr_latex_().splitlines()
+        assert lines[:2] == ["$\\displaystyle", "\\begin{aligned}"], one
+        for line in lines[2:-1]:
+            MathTextParser("path").parse(f"${line.removesuffix(chr(92) * 2).replace('&', '')}$")
+    # Paths say what they are made of.
+    xs = torch.zeros(4, 2, 3)
+    assert repr(ctrnn.HeldPath(xs)) == "HeldPath(xs (4, 2, 3), on [0, 4])"
+    warped = ctrnn.WarpedPath(ctrnn.LinearPath(xs), ctrnn.AffineWarp(0.5))
+    assert repr(warped) == "WarpedPath(LinearPath(xs (4, 2, 3), on [0, 3]), AffineWarp(speed=0.5, offset=0), on [0, 6])"
+    assert warped._repr_latex_().splitlines()[3] == r"y(t) &= x(c(t)), \quad c = \text{AffineWarp(speed=0.5, offset=0)} \\"
 
 
 def shown():
@@ -168,19 +178,3 @@ def shown():
     paths += [ctrnn.WarpedPath(ctrnn.DerivativePath(line), ctrnn.AffineWarp(2.0)), ctrnn.AffineWarp(2.0).speed]
     paths += [ctrnn.FunctionPath(lambda t: t.reshape(1, 1), (0.0, 2.0), 1), ctrnn.LinearPath(xs).map(torch.tanh)]
     return [*fields, *paths]
-
-
-def test_all_that_is_shown_can_be_typeset():
-    for one in shown():
-        lines = one._repr_latex_().splitlines()
-        assert lines[:2] == ["$\\displaystyle", "\\begin{aligned}"], one
-        for line in lines[2:-1]:
-            MathTextParser("path").parse(f"${line.removesuffix(chr(92) * 2).replace('&', '')}$")
-
-
-def test_paths_say_what_they_are_made_of():
-    xs = torch.zeros(4, 2, 3)
-    assert repr(ctrnn.HeldPath(xs)) == "HeldPath(xs (4, 2, 3), on [0, 4])"
-    warped = ctrnn.WarpedPath(ctrnn.LinearPath(xs), ctrnn.AffineWarp(0.5))
-    assert repr(warped) == "WarpedPath(LinearPath(xs (4, 2, 3), on [0, 3]), AffineWarp(speed=0.5, offset=0), on [0, 6])"
-    assert warped._repr_latex_().splitlines()[3] == r"y(t) &= x(c(t)), \quad c = \text{AffineWarp(speed=0.5, offset=0)} \\"

@@ -31,7 +31,8 @@ def test_the_field_is_the_equation_of_potentials_and_its_output_are_rates(word):
     assert torch.equal(ctrnn.additive(2, 3, word, visible="potentials").visible(v), v)
 
 
-def test_its_euler_step_is_the_loop_that_is_copied_from_tutorials():
+def test_networks_are_the_loop_of_tutorials_and_beers_units():
+    # Its euler step is the loop that is copied from tutorials.
     tau, dt = 100.0, 20.0
     field = ctrnn.leaky(2, 5, nonlinearity="relu", tau=tau)
     xs, h, alpha = torch.randn(7, 3, 2), torch.zeros(3, 5), dt / tau
@@ -40,9 +41,7 @@ def test_its_euler_step_is_the_loop_that_is_copied_from_tutorials():
         part = field.candidate
         h = h * (1 - alpha) + alpha * torch.relu(x @ part.weight_x.mT + h @ part.weight_h.mT + part.bias)
         assert_close(output[k], h, rtol=0, atol=1e-14)
-
-
-def test_potentials_are_what_rates_send_and_receive_of_an_input_that_is_held():
+    # Potentials are what rates send and receive of an input that is held.
     rates = ctrnn.leaky(2, 4, nonlinearity="tanh", tau=3.0)
     potentials = ctrnn.additive(2, 4, "tanh", tau=3.0)
     potentials.candidate.load_state_dict(rates.candidate.state_dict())
@@ -56,9 +55,7 @@ def test_potentials_are_what_rates_send_and_receive_of_an_input_that_is_held():
     r = discretize.integrate(rates, path, r0, ts, **tight).hs
     v = discretize.integrate(potentials, path, sent(r0).detach(), ts, **tight).hs
     assert_close(v, sent(r), rtol=0, atol=1e-8)
-
-
-def test_two_units_of_beer_are_solved_as_by_scipy():
+    # Two units of beer are solved as by scipy.
     # tau dy/dt = -y + W sigma(y + theta) + I is the additive network of v = y + theta with the bias theta.
     w, theta, tau = np.array([[4.5, -1.0], [1.0, 4.5]]), np.array([-2.75, -1.75]), np.array([1.0, 1.3])
 
@@ -76,7 +73,8 @@ def test_two_units_of_beer_are_solved_as_by_scipy():
     assert_close(hs.numpy() - theta, y, rtol=0, atol=1e-6)
 
 
-def test_time_constants_stay_unless_they_are_learned():
+def test_time_constants_stay_unless_learned_and_are_saved_with_the_model(tmp_path):
+    # Time constants stay unless they are learned.
     fixed, each = ctrnn.leaky(1, 3, tau=4.0), ctrnn.additive(1, 3, tau=torch.tensor([1.0, 2.0, 4.0]))
     assert not any(parameter.requires_grad for parameter in [*fixed.rate.parameters(), *each.rate.parameters()])
     learned = ctrnn.additive(1, 3, tau=torch.tensor([1.0, 2.0, 4.0]), learn_tau=True)
@@ -87,16 +85,12 @@ def test_time_constants_stay_unless_they_are_learned():
     same.candidate.load_state_dict(fixed.candidate.state_dict())
     x, h = torch.randn(2, 1), torch.randn(2, 3)
     assert_close(fixed(x, h), same(x, h), rtol=0, atol=1e-15)
-
-
-def test_a_function_of_ones_own_is_read(tmp_path):
+    # A function of ones own is read.
     field = ctrnn.additive(1, 2, lambda a: a.clamp(0, 1))
     assert_close(field.visible(torch.tensor([[-1.0, 2.0]])), torch.tensor([[0.0, 1.0]]))
     with pytest.raises(TypeError, match="function"):
         ctrnn.save(tmp_path / "model", field)
-
-
-def test_a_model_is_loaded_with_its_time_constants_as_they_were(tmp_path):
+    # A model is loaded with its time constants as they were.
     model = discretize.DiscreteRNN(ctrnn.additive(1, 3, "retanh", tau=torch.tensor([1.0, 2.0, 4.0]), visible="potentials"))
     ctrnn.save(tmp_path / "model", model)
     again = ctrnn.load(tmp_path / "model")

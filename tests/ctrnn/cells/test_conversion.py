@@ -37,7 +37,8 @@ def test_the_unit_euler_step_is_the_torch_cell(kind, bias, hidden, batch):
 
 
 @each("kind", CELLS)
-def test_gradients_for_input_and_state_are_the_torch_cells(kind):
+def test_gradients_are_the_torch_cells(kind):
+    # Gradients for input and state are the torch cells.
     theirs = kind(3, 5)
     field, x, h = ctrnn.from_torch(theirs), torch.randn(4, 3, requires_grad=True), start(kind, 4).requires_grad_()
     weights = torch.randn_like(h)
@@ -45,6 +46,23 @@ def test_gradients_for_input_and_state_are_the_torch_cells(kind):
     expected = torch.autograd.grad((weights * packed(theirs(x, unpacked(kind, h)))).sum(), (x, h))
     for one, other in zip(ours, expected, strict=True):
         assert_close(one, other, **EXACT)
+    # Gradients for the weights are the torch cells.
+    theirs = kind(3, 5)
+    field, x, h = ctrnn.from_torch(theirs), torch.randn(4, 3), start(kind, 4)
+    weights = torch.randn_like(h)
+    ours = torch.autograd.grad((weights * (h + field(x, h))).sum(), list(field.parameters()))
+    expected = torch.autograd.grad((weights * packed(theirs(x, unpacked(kind, h)))).sum(), list(theirs.parameters()))
+    ours = weights_by_torchs_names(kind, field, ours)
+    for (name, _), gradient in zip(theirs.named_parameters(), expected, strict=True):
+        assert_close(ours[name], gradient, **EXACT, msg=lambda m, name=name: f"{name}: {m}")
+    # Float32 stays float32.
+    theirs = kind(3, 5, dtype=torch.float32)
+    field, x, h = ctrnn.from_torch(theirs), torch.randn(4, 3).float(), start(kind, 4).float()
+    assert {p.dtype for p in field.parameters()} == {torch.float32}
+    # A dozen float32 roundings of sums of order 1.
+    assert_close(h + field(x, h), packed(theirs(x, unpacked(kind, h))), rtol=0, atol=2e-6)
+    # The device is kept.
+    assert {p.device.type for p in ctrnn.from_torch(kind(3, 5, device="meta")).parameters()} == {"meta"}
 
 
 def weights_by_torchs_names(kind, field, gradients):
@@ -73,18 +91,6 @@ def weights_by_torchs_names(kind, field, gradients):
         "bias_ih": stack("bias"),
         "bias_hh": stack("bias", g["candidate.bias_h"]),
     }
-
-
-@each("kind", CELLS)
-def test_gradients_for_the_weights_are_the_torch_cells(kind):
-    theirs = kind(3, 5)
-    field, x, h = ctrnn.from_torch(theirs), torch.randn(4, 3), start(kind, 4)
-    weights = torch.randn_like(h)
-    ours = torch.autograd.grad((weights * (h + field(x, h))).sum(), list(field.parameters()))
-    expected = torch.autograd.grad((weights * packed(theirs(x, unpacked(kind, h)))).sum(), list(theirs.parameters()))
-    ours = weights_by_torchs_names(kind, field, ours)
-    for (name, _), gradient in zip(theirs.named_parameters(), expected, strict=True):
-        assert_close(ours[name], gradient, **EXACT, msg=lambda m, name=name: f"{name}: {m}")
 
 
 @each("kind", SEQUENCES)
@@ -177,20 +183,6 @@ def test_a_torch_cell_with_relu_is_the_plain_field_with_relu(module):
     assert again.nonlinearity == "relu"
     assert_close(again(x, h), expected, **EXACT)
     assert (expected > 0).any()
-
-
-@each("kind", CELLS)
-def test_float32_stays_float32(kind):
-    theirs = kind(3, 5, dtype=torch.float32)
-    field, x, h = ctrnn.from_torch(theirs), torch.randn(4, 3).float(), start(kind, 4).float()
-    assert {p.dtype for p in field.parameters()} == {torch.float32}
-    # A dozen float32 roundings of sums of order 1.
-    assert_close(h + field(x, h), packed(theirs(x, unpacked(kind, h))), rtol=0, atol=2e-6)
-
-
-@each("kind", CELLS)
-def test_the_device_is_kept(kind):
-    assert {p.device.type for p in ctrnn.from_torch(kind(3, 5, device="meta")).parameters()} == {"meta"}
 
 
 @each(

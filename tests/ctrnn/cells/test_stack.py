@@ -36,7 +36,8 @@ def test_two_layers_are_the_two_equations_written_out(batch, hidden):
     assert_close(found, torch.cat([dh2, dh1], -1), **ROUNDING)
 
 
-def test_layers_read_what_is_visible_of_the_one_below_and_keep_their_own_state():
+def test_layers_read_the_one_below_and_torchs_are_met_where_the_delay_is_given_back():
+    # Layers read what is visible of the one below and keep their own state.
     field = mixed()
     (x, h), (first, second, third) = point(field), field.fields
     assert (field.input_size, field.hidden_size, field.state_size) == (2, 5, 16)
@@ -47,6 +48,32 @@ def test_layers_read_what_is_visible_of_the_one_below_and_keep_their_own_state()
     assert [part.shape[-1] for part in field.states(h)] == [3, 8, 5]
     assert field.initial_state(6).shape == (6, 16)
     assert torch.equal(field.project(x), first.project(x))
+    # Torchs own layers are met where the delay is given back.
+    theirs = nn.GRU(2, 4, num_layers=2)
+    layers = []
+    for k in range(2):
+        layer = nn.GRU(2 if k == 0 else 4, 4)
+        layer.load_state_dict({n.replace(f"_l{k}", "_l0"): v for n, v in theirs.state_dict().items() if n.endswith(f"_l{k}")})
+        layers.append(ctrnn.from_torch(layer))
+    x = torch.randn(6, 3, 2)
+    expected, _ = theirs(x)
+    first, second = layers
+    h1 = DiscreteRNN(first)(x[:1])[1][0]  # the lower layer, one sample ahead of the upper one
+    output, _ = DiscreteRNN(ctrnn.Stack([first, second]))(x[[1, 2, 3, 4, 5, 5]], torch.cat([torch.zeros(3, 4), h1], -1))
+    assert_close(output, expected, **ROUNDING)
+    # A stack of one is the field.
+    field = ctrnn.gated(2, 3, "network", decay=ctrnn.PowerDecay(2.0))
+    stack, (x, h) = ctrnn.Stack([field]), point(field)
+    projected, at = field.project(x), torch.randn_like(h)
+    assert torch.equal(stack(x, h), field(x, h))
+    assert torch.equal(stack.leak(projected, h), field.leak(projected, h))
+    assert torch.equal(stack.forget(projected, h, at, 0.3), field.forget(projected, h, at, 0.3))
+    assert (stack.input_size, stack.hidden_size, stack.state_size) == (2, 3, 6)
+    # Stacks stack.
+    a, b, c = ctrnn.plain(2, 3), ctrnn.lstm(3, 4), ctrnn.gru(4, 3)
+    flat, nested = ctrnn.Stack([a, b, c]), ctrnn.Stack([ctrnn.Stack([a, b]), c])
+    x, h = point(flat)
+    assert torch.equal(nested(x, h), flat(x, h))
 
 
 @each("kind", [nn.RNN, nn.GRU])
@@ -65,49 +92,21 @@ def test_a_unit_euler_step_is_torchs_layers_with_a_samples_delay_between_them(ki
     assert_close(h_n, torch.cat(ends[::-1], -1), **ROUNDING)
 
 
-def test_torchs_own_layers_are_met_where_the_delay_is_given_back():
-    theirs = nn.GRU(2, 4, num_layers=2)
-    layers = []
-    for k in range(2):
-        layer = nn.GRU(2 if k == 0 else 4, 4)
-        layer.load_state_dict({n.replace(f"_l{k}", "_l0"): v for n, v in theirs.state_dict().items() if n.endswith(f"_l{k}")})
-        layers.append(ctrnn.from_torch(layer))
-    x = torch.randn(6, 3, 2)
-    expected, _ = theirs(x)
-    first, second = layers
-    h1 = DiscreteRNN(first)(x[:1])[1][0]  # the lower layer, one sample ahead of the upper one
-    output, _ = DiscreteRNN(ctrnn.Stack([first, second]))(x[[1, 2, 3, 4, 5, 5]], torch.cat([torch.zeros(3, 4), h1], -1))
-    assert_close(output, expected, **ROUNDING)
-
-
-def test_a_stack_of_one_is_the_field():
-    field = ctrnn.gated(2, 3, "network", decay=ctrnn.PowerDecay(2.0))
-    stack, (x, h) = ctrnn.Stack([field]), point(field)
-    projected, at = field.project(x), torch.randn_like(h)
-    assert torch.equal(stack(x, h), field(x, h))
-    assert torch.equal(stack.leak(projected, h), field.leak(projected, h))
-    assert torch.equal(stack.forget(projected, h, at, 0.3), field.forget(projected, h, at, 0.3))
-    assert (stack.input_size, stack.hidden_size, stack.state_size) == (2, 3, 6)
-
-
-def test_flow_and_leak_are_the_flow_and_the_leak():
+def test_layers_leak_and_forget_together():
+    # Flow and leak are the flow and the leak.
     field = mixed()
     x, h = point(field)
     flow, leak = field.flow_and_leak(field.project(x), h)
     assert torch.equal(flow, field.flow(field.project(x), h))
     assert torch.equal(leak, field.leak(field.project(x), h))
     assert (leak >= 0).all()
-
-
-def test_what_forgetting_begins_with_is_the_leak():
+    # What forgetting begins with is the leak.
     field = mixed()
     x, h = point(field)
     projected, dt = field.project(x), 1e-5
     at_first = (field.forget(projected, h, h, dt) - field.forget(projected, h, h, -dt)) / (2 * dt)
     assert_close(at_first, -field.leak(projected, h) * h, rtol=1e-8, atol=1e-9)  # dt^2, and rounding over dt
-
-
-def test_forgetting_holds_the_gates_of_every_layer_where_it_is_told_to():
+    # Forgetting holds the gates of every layer where it is told to.
     field = mixed()
     (x, h), at = point(field), torch.randn(4, 16)
     first, second, third = field.fields
@@ -131,15 +130,14 @@ def test_every_step_map_takes_a_stack(step):
     assert_close(DiscreteCell(field, step, dt=0.3)(x, h), alone, **ROUNDING)
 
 
-def test_gradients_reach_every_parameter_and_are_right():
+def test_gradients_copies_settings_and_dtypes_reach_every_layer():
+    # Gradients reach every parameter and are right.
     field = mixed()
     x, h = (t.requires_grad_() for t in point(field, 2))
     assert torch.autograd.gradcheck(field, (x, h))
     grads = torch.autograd.grad(field(x, h).square().sum(), list(field.parameters()))
     assert all(grad.abs().max() > 0 for grad in grads)
-
-
-def test_copies_and_state_dicts_carry_every_layer():
+    # Copies and state dicts carry every layer.
     field, other = mixed(), mixed()
     x, h = point(field)
     twin = copy.deepcopy(field)
@@ -150,18 +148,16 @@ def test_copies_and_state_dicts_carry_every_layer():
     assert torch.equal(other(x, h), field(x, h))
     weights = {name: 2 * value for name, value in field.named_parameters()}
     assert not torch.allclose(torch.func.functional_call(field, weights, (x, h)), field(x, h))
-
-
-def test_stacks_stack():
-    a, b, c = ctrnn.plain(2, 3), ctrnn.lstm(3, 4), ctrnn.gru(4, 3)
-    flat, nested = ctrnn.Stack([a, b, c]), ctrnn.Stack([ctrnn.Stack([a, b]), c])
-    x, h = point(flat)
-    assert torch.equal(nested(x, h), flat(x, h))
-
-
-def test_a_layer_without_parameters_goes_with_every_dtype():
+    # A layer without parameters goes with every dtype.
     field = ctrnn.Stack([problems.Spiral(), ctrnn.plain(2, 3, dtype=torch.float32)])
     assert field(torch.randn(4, 2).float(), torch.randn(4, 5).float()).dtype == torch.float32
+    # Settings reach every layer and a decay is not shared.
+    field = ctrnn.gated(2, 3, "network", rate="softplus", decay=ctrnn.PowerDecay(2.0), num_layers=2, dtype=torch.float32)
+    first, second = field.fields
+    assert {p.dtype for p in field.parameters()} == {torch.float32}
+    assert second.decay.exponent == 2
+    assert second.decay is not first.decay
+    assert field.state_size == 12
 
 
 @each("name", ["plain", "leaky", "gated", "gru", "lstm"])
@@ -175,15 +171,6 @@ def test_named_fields_come_in_layers_with_weights_of_their_own(name):
     assert type(single) is type(make(2, 3))
     lowest = make(2, 3, num_layers=2, generator=torch.Generator().manual_seed(1)).fields[0]
     assert all(torch.equal(a, b) for a, b in zip(lowest.parameters(), single.parameters(), strict=True))
-
-
-def test_settings_reach_every_layer_and_a_decay_is_not_shared():
-    field = ctrnn.gated(2, 3, "network", rate="softplus", decay=ctrnn.PowerDecay(2.0), num_layers=2, dtype=torch.float32)
-    first, second = field.fields
-    assert {p.dtype for p in field.parameters()} == {torch.float32}
-    assert second.decay.exponent == 2
-    assert second.decay is not first.decay
-    assert field.state_size == 12
 
 
 @each(

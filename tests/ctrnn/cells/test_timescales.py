@@ -40,16 +40,15 @@ def test_after_its_time_scale_one_over_e_is_left(gate, rate):
     assert_close(field.visible(left(field, float(T[0]))), torch.full((3,), math.exp(-1)), rtol=1e-8, atol=0)
 
 
-def test_every_unit_has_its_own_and_a_gate_for_all_gives_all_the_same():
+def test_every_unit_has_its_own_in_the_order_of_the_state():
+    # Every unit has its own and a gate for all gives all the same.
     assert_close(ctrnn.timescales(alone(ctrnn.gated(2, 3), [0.0, -math.log(4), -math.log(49)])), torch.tensor([2.0, 5.0, 50.0]),
                  rtol=1e-14, atol=0)  # fmt: skip
     assert len(set(ctrnn.timescales(ctrnn.gated(2, 3, "global")).tolist())) == 1
     assert_close(ctrnn.timescales(ctrnn.leaky(2, 3, 0.1)), torch.full((3,), 10.0), rtol=1e-14, atol=0)
     assert_close(ctrnn.timescales(ctrnn.plain(2, 3)), torch.ones(3), rtol=0, atol=0)
     assert_close(ctrnn.timescales(ctrnn.gated(2, 3, bias=False)), torch.full((3,), 2.0), rtol=0, atol=0)
-
-
-def test_the_lstms_time_scale_is_that_of_its_cell():
+    # The lstms time scale is that of its cell.
     field = ctrnn.lstm(2, 3)
     with torch.no_grad():
         for parameter in field.parameters():
@@ -59,6 +58,22 @@ def test_the_lstms_time_scale_is_that_of_its_cell():
     assert_close(T, torch.tensor([2.0, 5.0, 50.0]), rtol=1e-13, atol=0)
     for k in range(3):
         assert_close(left(field, float(T[k]))[3 + k], torch.tensor(math.exp(-1)), rtol=1e-8, atol=0)
+    # A stacks time scales are in the order of its state.
+    layers = [ctrnn.gated(2, 4), ctrnn.lstm(4, 3), ctrnn.gru(3, 2)]
+    stack = ctrnn.Stack(layers)
+    bottom, middle, top = (ctrnn.timescales(layer) for layer in layers)
+    assert torch.equal(ctrnn.timescales(stack), torch.cat([top, middle, bottom]))
+    assert torch.equal(stack.visible(ctrnn.timescales(stack)), top)
+    state = torch.arange(float(stack.state_size))  # top 2, then h and c of 3 each, then 4
+    assert remembered(stack, state).tolist() == [0, 1, 5, 6, 7, 8, 9, 10, 11]
+    assert remembered(layers[1], state[:6]).tolist() == [3, 4, 5]
+    assert remembered(ctrnn.gated(2, 3, "network"), state[:6]).tolist() == [0, 1, 2]
+    # A field of ones own may say its leak.
+    assert torch.equal(ctrnn.timescales(Known(2, 3, 5)), torch.full((3,), 4.0))
+    # Dtype is the fields and no gradient is kept.
+    T = ctrnn.timescales(ctrnn.gated(2, 3, dtype=torch.float32))
+    assert T.dtype == torch.float32
+    assert not T.requires_grad
 
 
 @each("exponent", [0.5, 1.0, 2.0, 3.0])
@@ -84,18 +99,6 @@ def test_the_discrete_cell_gets_there_earlier_by_the_factor_that_is_documented(T
     assert steps == pytest.approx(T - 1 / 2 - 1 / (12 * T), abs=1 / (12 * T**2))
 
 
-def test_a_stacks_time_scales_are_in_the_order_of_its_state():
-    layers = [ctrnn.gated(2, 4), ctrnn.lstm(4, 3), ctrnn.gru(3, 2)]
-    stack = ctrnn.Stack(layers)
-    bottom, middle, top = (ctrnn.timescales(layer) for layer in layers)
-    assert torch.equal(ctrnn.timescales(stack), torch.cat([top, middle, bottom]))
-    assert torch.equal(stack.visible(ctrnn.timescales(stack)), top)
-    state = torch.arange(float(stack.state_size))  # top 2, then h and c of 3 each, then 4
-    assert remembered(stack, state).tolist() == [0, 1, 5, 6, 7, 8, 9, 10, 11]
-    assert remembered(layers[1], state[:6]).tolist() == [3, 4, 5]
-    assert remembered(ctrnn.gated(2, 3, "network"), state[:6]).tolist() == [0, 1, 2]
-
-
 class Own(ctrnn.VectorField):
     def flow(self, projected, h):
         return -0.25 * h
@@ -106,17 +109,7 @@ class Known(Own):
         return torch.full_like(h, 0.25)
 
 
-def test_a_field_of_ones_own_may_say_its_leak():
-    assert torch.equal(ctrnn.timescales(Known(2, 3, 5)), torch.full((3,), 4.0))
-
-
 @each("other", [None, torch.nn.LSTM(2, 3), 50.0])
 def test_what_is_no_field_is_refused_and_sent_to_from_torch(other):
     with pytest.raises(TypeError, match=r"`field` must be a ctrnn.VectorField.*from_torch"):
         ctrnn.timescales(other)
-
-
-def test_dtype_is_the_fields_and_no_gradient_is_kept():
-    T = ctrnn.timescales(ctrnn.gated(2, 3, dtype=torch.float32))
-    assert T.dtype == torch.float32
-    assert not T.requires_grad

@@ -77,12 +77,20 @@ def test_a_traced_leak_is_the_declared_one_at_every_state_and_has_its_derivative
                 assert_close(other, one, rtol=1e-9, atol=1e-11)
 
 
-def test_exponential_steps_of_ones_own_field_are_those_of_the_named_one():
+def test_ones_own_code_steps_and_forgets_as_the_named_field():
+    # Exponential steps of ones own field are those of the named one.
     field = made(ctrnn.gru)
     xs = torch.randn(6, 2, 3, dtype=torch.float64)
     for step in (discretize.ExponentialEuler(), discretize.ETDRK4(), discretize.StrangSplitting()):
         ours, theirs = (discretize.DiscreteRNN(each, step, dt=2.0)(xs)[0] for each in (Traced(field), field))
         assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
+    # An lstm in ones own code forgets as drawn.
+    field = Silent(made(ctrnn.lstm))
+    ctrnn.init.chrono_(field, 30, t_min=10)
+    T = 1 / rest_leak(field)[5:]
+    assert T.min() >= 10 * (1 - 1e-9)
+    assert T.max() <= 30 * (1 + 1e-9)
+    assert T.unique().numel() == 5
 
 
 @pytest.mark.kernels
@@ -112,15 +120,6 @@ def test_chrono_finds_the_biases_that_it_sets_in_named_fields(subtests):
                 assert_close(other, one, rtol=1e-10, atol=1e-10)
 
 
-def test_an_lstm_in_ones_own_code_forgets_as_drawn():
-    field = Silent(made(ctrnn.lstm))
-    ctrnn.init.chrono_(field, 30, t_min=10)
-    T = 1 / rest_leak(field)[5:]
-    assert T.min() >= 10 * (1 - 1e-9)
-    assert T.max() <= 30 * (1 + 1e-9)
-    assert T.unique().numel() == 5
-
-
 class Fused(ctrnn.VectorField):
     """Two gates of one bias, turned round, a norm, and a constant that all units share."""
 
@@ -138,7 +137,8 @@ class Fused(ctrnn.VectorField):
         return torch.sigmoid(-b.flip(-1)) * (torch.sin(a) * self.scale - h)
 
 
-def test_entries_are_found_wherever_they_stand():
+def test_biases_are_found_in_the_code_and_what_has_none_is_told():
+    # Entries are found wherever they stand.
     field, before = Fused(), Fused().state_dict()
     field.load_state_dict(before)
     ctrnn.init.chrono_(field, 40, t_min=4, generator=torch.Generator().manual_seed(2))
@@ -150,8 +150,7 @@ def test_entries_are_found_wherever_they_stand():
     assert_close(torch.log(drawn - 1), after["to_gates.bias"][5:])  # sigma(-b) = 1/T, entry by entry
     assert_close(ctrnn.timescales(field), drawn.flip(0))
 
-
-def test_one_constant_for_all_is_drawn_once():
+    # One constant for all is drawn once.
     class Shared(Fused):
         def flow(self, projected, h):
             a, _ = (projected + self.of_state(h)).chunk(2, -1)
@@ -163,8 +162,7 @@ def test_one_constant_for_all_is_drawn_once():
     assert_close(T, T[:1].expand(5))
     assert 2 <= T[0] <= 40
 
-
-def test_units_that_act_on_one_another_are_asked_for_their_leak():
+    # Units that act on one another are asked for their leak.
     class Ring(Fused):
         def flow(self, projected, h):
             return torch.roll(h, 1, -1) - h * torch.roll(h, 1, -1) - h
@@ -173,8 +171,7 @@ def test_units_that_act_on_one_another_are_asked_for_their_leak():
         with pytest.raises(TypeError, match="act on one another by more than products with weights; give it a `leak`"):
             call(Ring())
 
-
-def test_a_time_out_of_reach_changes_nothing():
+    # A time out of reach changes nothing.
     class Slow(Fused):
         def flow(self, projected, h):
             a, b = (projected + self.of_state(h)).chunk(2, -1)
@@ -186,8 +183,7 @@ def test_a_time_out_of_reach_changes_nothing():
         ctrnn.init.chrono_(field, 8, t_min=2)
     assert all(torch.equal(value, before[name]) for name, value in field.state_dict().items())
 
-
-def test_without_a_bias_there_is_no_time_to_set():
+    # Without a bias there is no time to set.
     class Plain(Fused):
         def flow(self, projected, h):
             return projected[..., : self.hidden_size] - 0.5 * h

@@ -104,7 +104,8 @@ def test_on_a_piecewise_clock_each_piece_plays_its_sample(steps, points, shown):
     assert_pieces_are_exact(numbered(knots), PiecewiseWarp(ts, cs), exact_piecewise(ts, cs), exact_piecewise(cs, ts))
 
 
-def test_where_corners_meet_samples_there_is_one_knot():
+def test_a_clock_played_on_a_clock_has_one_knot_at_a_corner_and_a_speed():
+    # Where corners meet samples there is one knot.
     cs = [0.0, 0.5, 1.0, 3.0, 4.0]
     ts = [0.0, 0.1, 0.7, 0.9, 5.0]
     warped = WarpedPath(numbered([0.0, 1.0, 2.0, 3.0, 4.0]), PiecewiseWarp(ts, cs))
@@ -112,6 +113,19 @@ def test_where_corners_meet_samples_there_is_one_knot():
     assert warped.knots[[0, 1, 2, 4, 5]].tolist() == ts  # exactly: the clock shows these at its own points
     assert [warped.piece(k)(warped.knots[k]).item() for k in range(5)] == [0.0, 0.0, 1.0, 2.0, 3.0]
     assert warped(torch.tensor(ts))[:, 0, 0].tolist() == [0.0, 0.0, 1.0, 3.0, 3.0]
+    # The speed of a clock can be played on another clock.
+    # c = c1(c2(t)) has the speed c1'(c2(t)) c2'(t): the first factor is a warped speed.
+    first, second = some_warps()["piecewise"], PiecewiseWarp([0.0, 1.0, 2.0], [0.0, 5.0, 9.0])
+    warped = WarpedPath(first.speed, second)
+    ts = inner_times(warped)
+    assert_close(warped(ts), first.speed(second(ts)), rtol=0, atol=0)
+    smooth = WarpedPath(some_warps()["smooth"].speed, AffineWarp(0.5))
+    ts = inner_times(smooth)
+    assert_close(smooth.derivative(ts), 0.5 * some_warps()["smooth"].speed.derivative(0.5 * ts), rtol=0, atol=1e-13)
+    assert smooth.derivative(1.0).shape == ()
+    # A clock too fast for float64 is refused.
+    with pytest.raises(ValueError, match=r"in no time.*too fast for float64"):
+        WarpedPath(numbered([0.0, 1e-20]), AffineWarp(1.0, -1.0))
 
 
 @each(("seed", "duration", "max_speed"), [(0, 6.0, 1.0), (1, 6.0, 3.0), (2, 1.9, 20.0)])
@@ -208,18 +222,6 @@ def test_warped_twice_is_warped_by_the_composition(first, kind):
         assert_close(twice.derivative(ts), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_speed_of_a_clock_can_be_played_on_another_clock():
-    # c = c1(c2(t)) has the speed c1'(c2(t)) c2'(t): the first factor is a warped speed.
-    first, second = some_warps()["piecewise"], PiecewiseWarp([0.0, 1.0, 2.0], [0.0, 5.0, 9.0])
-    warped = WarpedPath(first.speed, second)
-    ts = inner_times(warped)
-    assert_close(warped(ts), first.speed(second(ts)), rtol=0, atol=0)
-    smooth = WarpedPath(some_warps()["smooth"].speed, AffineWarp(0.5))
-    ts = inner_times(smooth)
-    assert_close(smooth.derivative(ts), 0.5 * some_warps()["smooth"].speed.derivative(0.5 * ts), rtol=0, atol=1e-13)
-    assert smooth.derivative(1.0).shape == ()
-
-
 @each(
     ("warp", "interval"),
     [
@@ -244,11 +246,6 @@ def test_the_interval_is_where_the_clock_shows_times_of_the_path(warp, interval)
 def test_a_clock_that_never_enters_the_path_is_refused(warp):
     with pytest.raises(ValueError, match=r"The clock shows \(.*\), and the path is defined on \(0.0, 5.0\).*no time in common"):
         WarpedPath(numbered([0.0, 5.0]), warp)
-
-
-def test_a_clock_too_fast_for_float64_is_refused():
-    with pytest.raises(ValueError, match=r"in no time.*too fast for float64"):
-        WarpedPath(numbered([0.0, 1e-20]), AffineWarp(1.0, -1.0))
 
 
 @each(

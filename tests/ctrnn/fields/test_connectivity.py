@@ -45,7 +45,8 @@ def test_columns_keep_their_signs_in_training_and_sizes_at_the_start(by):
     assert (after - before.abs() * SIGNS).abs().max() > 1e-3
 
 
-def test_masks_ranks_diagonals_and_radii_hold_after_training():
+def test_constraints_hold_after_training_and_start_close():
+    # Masks ranks diagonals and radii hold after training.
     mask = (torch.rand(4, 4) < 0.6).double()
     masked = trained(constrained(ctrnn.Dale(SIGNS), ctrnn.Mask(mask), ctrnn.ZeroDiagonal()))
     assert torch.equal(masked * (1 - mask), torch.zeros(4, 4))
@@ -54,9 +55,7 @@ def test_masks_ranks_diagonals_and_radii_hold_after_training():
     assert torch.linalg.matrix_rank(trained(constrained(ctrnn.LowRank(2))), tol=1e-9) == 2
     radius = torch.linalg.eigvals(trained(constrained(ctrnn.SpectralRadius(0.9)))).abs().max()
     assert_close(radius, torch.tensor(0.9), rtol=1e-10, atol=0)
-
-
-def test_a_low_rank_starts_as_the_best_approximation():
+    # A low rank starts as the best approximation.
     weight = torch.randn(4, 4)
     field = ctrnn.leaky(2, 4)
     with torch.no_grad():
@@ -64,14 +63,13 @@ def test_a_low_rank_starts_as_the_best_approximation():
     constrained(ctrnn.LowRank(3), field=field)
     least = torch.linalg.svdvals(weight)[-1]
     assert_close(torch.linalg.matrix_norm(field.candidate.weight_h - weight, 2), least, rtol=1e-9, atol=1e-12)
-
-
-def test_gradients_go_through_the_scaling_by_the_spectral_radius():
+    # Gradients go through the scaling by the spectral radius.
     part, weight = ctrnn.SpectralRadius(0.7), torch.randn(4, 4, requires_grad=True)
     assert torch.autograd.gradcheck(part, weight)
 
 
-def test_weights_with_constraints_are_saved_loaded_and_trained_on(tmp_path):
+def test_constraints_are_saved_loaded_proved_and_told_where_they_cannot_be(tmp_path):
+    # Weights with constraints are saved loaded and trained on.
     mask = (torch.rand(4, 4) < 0.6).double()
     parts = [ctrnn.LowRank(2), ctrnn.Dale(SIGNS, "clip"), ctrnn.Mask(mask), ctrnn.ZeroDiagonal()]
     field = constrained(*parts, field=ctrnn.additive(2, 4, "retanh", tau=torch.tensor([1.0, 2.0, 3.0, 4.0])))
@@ -85,9 +83,7 @@ def test_weights_with_constraints_are_saved_loaded_and_trained_on(tmp_path):
     after = trained(again.field, 3)
     assert (after * SIGNS >= 0).all()
     assert torch.equal(after * (1 - mask), torch.zeros(4, 4))
-
-
-def test_a_part_that_its_field_makes_is_saved_with_its_constraints(tmp_path):
+    # A part that its field makes is saved with its constraints.
     field = ctrnn.lstm(2, 3)
     register_parametrization(field.gates, "bias", Halved())
     with pytest.raises(TypeError, match="Halved"):
@@ -98,18 +94,7 @@ def test_a_part_that_its_field_makes_is_saved_with_its_constraints(tmp_path):
     assert torch.equal(again(x, h), field(x, h))
     with pytest.raises(ValueError, match="Halved"):
         ctrnn.load(tmp_path / "model")
-
-
-class Own(ctrnn.VectorField):
-    def __init__(self, input_size, width, power):
-        super().__init__(input_size, width)
-        self.width, self.to_state = width, nn.Linear(input_size, width)
-
-    def flow(self, projected, h):
-        return self.to_state(projected) - h
-
-
-def test_a_model_that_cannot_be_saved_is_told_all_that_is_in_the_way():
+    # A model that cannot be saved is told all that is in the way.
     field = ctrnn.gated(2, 4)
     for part in (field.candidate, field.rate):  # the class is told once
         register_parametrization(part, "weight_x", Halved())
@@ -123,6 +108,19 @@ def test_a_model_that_cannot_be_saved_is_told_all_that_is_in_the_way():
     both = nn.Sequential(discretize.DiscreteRNN(Own(2, 3, 1.0)), nn.Bilinear(3, 3, 1))
     with pytest.raises(TypeError, match=r"(?s)for 3 reasons.*class Own.*Own does not keep.*`power`.*class Bilinear"):
         ctrnn.save(None, both)
+    # Constrained weights are read and proved.
+    small = ctrnn.plain(1, 2)
+    register_parametrization(small.candidate, "weight_h", ctrnn.Dale(torch.tensor([1.0, -1.0])))
+    assert derivations.verify(small).verdict == "holds"
+
+
+class Own(ctrnn.VectorField):
+    def __init__(self, input_size, width, power):
+        super().__init__(input_size, width)
+        self.width, self.to_state = width, nn.Linear(input_size, width)
+
+    def flow(self, projected, h):
+        return self.to_state(projected) - h
 
 
 class Unsaid(nn.Module):
@@ -214,12 +212,6 @@ def test_balanced_weights_excite_as_much_as_they_inhibit_and_have_the_radius(by)
 def test_what_cannot_be_balanced_is_refused_in_words(make, error, words):
     with pytest.raises(error, match=words):
         ctrnn.init.recurrent_balanced_(make())
-
-
-def test_constrained_weights_are_read_and_proved():
-    small = ctrnn.plain(1, 2)
-    register_parametrization(small.candidate, "weight_h", ctrnn.Dale(torch.tensor([1.0, -1.0])))
-    assert derivations.verify(small).verdict == "holds"
 
 
 @pytest.mark.parametrize(

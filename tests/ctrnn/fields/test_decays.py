@@ -12,23 +12,18 @@ EXPONENTS = [0.0, 0.5, 1.0, 2.0, 3.0]
 
 
 @each("r", EXPONENTS)
-def test_power_decay_is_its_formula(r):
+def test_a_power_decay_is_its_formula_with_its_leak_and_slope(r):
+    # Power decay is its formula.
     h = torch.tensor([-3.0, -1.0, -0.01, 0.0, 0.2, 1.0, 5.0])
     expected = torch.from_numpy(np.abs(h.numpy()) ** r * h.numpy())
     assert_close(ctrnn.PowerDecay(r)(h), expected, rtol=1e-15 * 8, atol=0)  # a few ulp of pow
-
-
-@each("r", EXPONENTS)
-def test_the_leak_times_the_state_is_the_decay(r):
+    # The leak times the state is the decay.
     decay, h = ctrnn.PowerDecay(r), torch.cat([torch.randn(50), torch.zeros(1)])
     assert bool((decay.leak(h) >= 0).all())
     assert_close(decay.leak(h) * h, decay(h), rtol=1e-14, atol=0)  # two powers, a few ulp each
     at_rest = 1.0 if r == 0 else 0.0
     assert float(decay.leak(torch.zeros(()))) == at_rest
-
-
-@each("r", EXPONENTS)
-def test_the_slope_is_r_plus_one_times_the_power_also_at_zero(r):
+    # The slope is r plus one times the power also at zero.
     h = torch.tensor([-2.0, -0.3, 0.0, 0.5, 1.7], requires_grad=True)
     (slope,) = torch.autograd.grad(ctrnn.PowerDecay(r)(h).sum(), h)
     expected = (r + 1) * np.abs(h.detach().numpy()) ** r  # numpy's 0**0 is 1, as the linear decay's slope
@@ -67,7 +62,8 @@ def test_an_exponent_that_is_no_exponent_is_refused(exponent, error, message):
         ctrnn.PowerDecay(exponent)
 
 
-def test_a_decay_is_linear_or_of_an_exponent_that_can_be_read_off():
+def test_exponents_are_read_off_learned_and_refused_for_other_units():
+    # A decay is linear or of an exponent that can be read off.
     # Linear decay is the state itself.
     h = torch.randn(4, 5)
     assert_close(ctrnn.LinearDecay()(h), h, rtol=0, atol=0)
@@ -79,21 +75,7 @@ def test_a_decay_is_linear_or_of_an_exponent_that_can_be_read_off():
     assert repr(learned) == "PowerDecay(learnable=True, hidden_size=3)"
     assert_close(learned.exponent, torch.full((3,), 2.0), rtol=1e-15, atol=0)
     assert ctrnn.gated(2, 3, decay=learned).equations[0] == "dh/dt = g * (tanh(Wx x + Wh h + b) - |h|^(softplus(r)) h)"
-
-
-@each("size", [None, 4])
-def test_a_learned_exponent_stays_above_0_however_long_it_is_pushed_down(size):
-    decay, h = ctrnn.PowerDecay(0.3, learnable=True, hidden_size=size), torch.linspace(-2, 2, 4)
-    optimizer = torch.optim.SGD(decay.parameters(), lr=1.0)
-    for _ in range(50):
-        optimizer.zero_grad()
-        decay.exponent.sum().backward()
-        optimizer.step()
-    assert bool((decay.exponent > 0).all())
-    assert_close(decay(h), ctrnn.PowerDecay(decay.exponent.min().item())(h), rtol=1e-13, atol=0)
-
-
-def test_a_learned_exponent_is_the_fixed_one_with_its_gradient_dtype_and_device():
+    # A learned exponent is the fixed one with its gradient dtype and device.
     # A learned exponent is the fixed one and each unit has its own.
     h, starts = torch.randn(6, 3), torch.tensor([0.5, 1.0, 3.0])
     learned = ctrnn.PowerDecay(starts, learnable=True, hidden_size=3)
@@ -113,9 +95,7 @@ def test_a_learned_exponent_is_the_fixed_one_with_its_gradient_dtype_and_device(
     decay = ctrnn.PowerDecay(1.0, learnable=True, dtype=torch.float32, device="meta")
     assert (decay.exponent_argument.dtype, decay.exponent_argument.device.type) == (torch.float32, "meta")
     assert ctrnn.leaky(2, 3, decay=ctrnn.PowerDecay(1.0, learnable=True), dtype=torch.float64).dtype == torch.float64
-
-
-def test_an_exponent_for_other_units_is_refused():
+    # An exponent for other units is refused.
     message = "`decay` has hidden_size 4, `candidate` has 3; they read the same x and h."
     with pytest.raises(ValueError, match=message):
         ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(1.0, learnable=True, hidden_size=4))
@@ -124,6 +104,26 @@ def test_an_exponent_for_other_units_is_refused():
     for wrong in (0.0, torch.tensor([1.0, -1.0])):
         with pytest.raises(ValueError, match="`exponent` must be positive and finite where it is learned"):
             ctrnn.PowerDecay(wrong, learnable=True, hidden_size=2)
+
+    # A decay of ones own is followed with the leak it starts with.
+    class Stiff(ctrnn.Decay):
+        def leak(self, h):
+            return 1 + h**2
+
+    h = torch.randn(5)
+    assert_close(Stiff().after(h, torch.full((5,), 0.5)), h * torch.exp(-0.5 * (1 + h**2)))
+
+
+@each("size", [None, 4])
+def test_a_learned_exponent_stays_above_0_however_long_it_is_pushed_down(size):
+    decay, h = ctrnn.PowerDecay(0.3, learnable=True, hidden_size=size), torch.linspace(-2, 2, 4)
+    optimizer = torch.optim.SGD(decay.parameters(), lr=1.0)
+    for _ in range(50):
+        optimizer.zero_grad()
+        decay.exponent.sum().backward()
+        optimizer.step()
+    assert bool((decay.exponent > 0).all())
+    assert_close(decay(h), ctrnn.PowerDecay(decay.exponent.min().item())(h), rtol=1e-13, atol=0)
 
 
 @each("decay", [ctrnn.LinearDecay(), *(ctrnn.PowerDecay(r) for r in (0, 0.5, 1, 2, 7.5))])
@@ -142,15 +142,6 @@ def test_what_is_left_of_nothing_is_nothing_with_a_finite_gradient(r):
     assert left == 0
     (slope,) = torch.autograd.grad(left, h)
     assert slope == 1
-
-
-def test_a_decay_of_ones_own_is_followed_with_the_leak_it_starts_with():
-    class Stiff(ctrnn.Decay):
-        def leak(self, h):
-            return 1 + h**2
-
-    h = torch.randn(5)
-    assert_close(Stiff().after(h, torch.full((5,), 0.5)), h * torch.exp(-0.5 * (1 + h**2)))
 
 
 @each("learnable", [False, True])

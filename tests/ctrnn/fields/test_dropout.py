@@ -32,12 +32,33 @@ def masks_of(field):
     return [(part.of_x, part.of_h) for part in (field.candidate, field.rate)]
 
 
-def test_a_masked_field_is_the_equation_with_its_masks():
+def test_masks_are_in_the_equation_keep_the_mean_and_share_weights():
+    # A masked field is the equation with its masks.
     field = dropped(0.4, 0.3)
     drawn = ctrnn.draw_masks(field, 4)
     x, h = torch.randn(4, 3), torch.randn(4, 5)
     assert_close(drawn(x, h), by_hand(field, masks_of(drawn), x, h), **CLOSE)
     assert_close(field(x, h), by_hand(field, 2 * [(1.0, 1.0)], x, h), **CLOSE)  # no mask drawn, none read
+    # Masks drop with their probability and keep the mean.
+    drawn = ctrnn.draw_masks(dropped(0.3, 0.2, hidden=50), 400, torch.Generator().manual_seed(0))
+    of_x, of_h = masks_of(drawn)[0]
+    for mask, p in ((of_x, 0.2), (of_h, 0.3)):
+        assert set(Counter(mask.flatten().tolist())) == {0.0, 1 / (1 - p)}
+        assert mask.mean().item() == pytest.approx(1, abs=0.05)
+    assert not torch.equal(of_h, masks_of(drawn)[1][1])  # every part has its own
+    again = ctrnn.draw_masks(dropped(0.3, 0.2, hidden=50), 400, torch.Generator().manual_seed(0))
+    assert torch.equal(of_h, masks_of(again)[0][1])
+    # Weights are shared and names stay.
+    field = dropped()
+    drawn = ctrnn.draw_masks(field, 2)
+    assert {id(p) for p in drawn.parameters()} == {id(p) for p in field.parameters()}
+    assert list(drawn.state_dict()) == list(field.state_dict())
+    assert drawn is not field
+    plain = ctrnn.gated(3, 5)
+    assert ctrnn.draw_masks(plain, 2) is plain
+    once = dropped(hidden=3)
+    below, above = ctrnn.draw_masks(ctrnn.Stack([once, once]), 2).fields
+    assert below is above  # one part in two places stays one, with one mask
 
 
 @each("module", [DiscreteRNN, ContinuousRNN])
@@ -58,7 +79,8 @@ def test_a_sequence_has_one_mask_from_its_start_to_its_end(module):
     assert not torch.equal(output, module(field)(x)[0])
 
 
-def test_each_sample_keeps_its_own_mask_where_a_solver_leaves_others_out():
+def test_solves_keep_each_samples_mask_also_where_they_are_computed_again():
+    # Each sample keeps its own mask where a solver leaves others out.
     field, x = dropped(hidden=64), torch.randn(3, 40, 3)
     x[:, 0] *= 30.0  # one that takes many steps, so that others are done before it
     drawn = ctrnn.draw_masks(field, 40)
@@ -73,6 +95,18 @@ def test_each_sample_keeps_its_own_mask_where_a_solver_leaves_others_out():
             rtol=0,
             atol=1e-8,
         )
+    # What is computed again for a gradient reads the same mask.
+    field, x = dropped(), torch.randn(3, 4, 3)
+    found = []
+    for gradient in (None, Checkpointed(2_000), Adjoint()):
+        rnn = ContinuousRNN(field, rtol=1e-7, atol=1e-8, gradient=gradient)
+        torch.manual_seed(3)
+        first = rnn(x)[0]
+        rnn(x)  # another call in between, with masks of its own
+        found.append(torch.autograd.grad(first.square().sum(), list(field.parameters())))
+    for gradients in found[1:]:
+        for one, other in zip(gradients, found[0], strict=True):
+            assert_close(one, other, rtol=1e-5, atol=1e-6)  # the adjoint's own, to the tolerance of the solve
 
 
 @each("method", ["dopri5", "rodas5p"])
@@ -85,20 +119,6 @@ def test_a_solve_with_dropout_has_an_answer_and_the_right_gradient(method):
         return torch.func.functional_call(rnn, dict(zip(names, weights, strict=True)), (x,))[0]
 
     assert torch.autograd.gradcheck(call, (x, *rnn.parameters()), fast_mode=True)
-
-
-def test_what_is_computed_again_for_a_gradient_reads_the_same_mask():
-    field, x = dropped(), torch.randn(3, 4, 3)
-    found = []
-    for gradient in (None, Checkpointed(2_000), Adjoint()):
-        rnn = ContinuousRNN(field, rtol=1e-7, atol=1e-8, gradient=gradient)
-        torch.manual_seed(3)
-        first = rnn(x)[0]
-        rnn(x)  # another call in between, with masks of its own
-        found.append(torch.autograd.grad(first.square().sum(), list(field.parameters())))
-    for gradients in found[1:]:
-        for one, other in zip(gradients, found[0], strict=True):
-            assert_close(one, other, rtol=1e-5, atol=1e-6)  # the adjoint's own, to the tolerance of the solve
 
 
 @pytest.mark.kernels
@@ -116,18 +136,8 @@ def test_in_evaluation_nothing_is_dropped_and_kernels_run():
     assert_close(*found, rtol=0, atol=1e-9)  # the same masks, and steps chosen with the same
 
 
-def test_masks_drop_with_their_probability_and_keep_the_mean():
-    drawn = ctrnn.draw_masks(dropped(0.3, 0.2, hidden=50), 400, torch.Generator().manual_seed(0))
-    of_x, of_h = masks_of(drawn)[0]
-    for mask, p in ((of_x, 0.2), (of_h, 0.3)):
-        assert set(Counter(mask.flatten().tolist())) == {0.0, 1 / (1 - p)}
-        assert mask.mean().item() == pytest.approx(1, abs=0.05)
-    assert not torch.equal(of_h, masks_of(drawn)[1][1])  # every part has its own
-    again = ctrnn.draw_masks(dropped(0.3, 0.2, hidden=50), 400, torch.Generator().manual_seed(0))
-    assert torch.equal(of_h, masks_of(again)[0][1])
-
-
-def test_an_lstm_takes_dropout_in_its_gates():
+def test_lstms_cells_stacks_and_driven_fields_drop_too():
+    # An lstm takes dropout in its gates.
     field = ctrnn.lstm(3, 5)
     plain = copy.deepcopy(field)
     field.gates = ctrnn.Dropout(field.gates, 0.4)
@@ -142,9 +152,7 @@ def test_an_lstm_takes_dropout_in_its_gates():
         cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
         h = torch.cat([o.sigmoid() * cell.tanh(), cell], -1)
     assert_close(DiscreteRNN(drawn)(x)[1][0], h, **CLOSE)
-
-
-def test_cells_unrolled_stacked_and_driven_fields_drop_too():
+    # Cells unrolled stacked and driven fields drop too.
     field, x = dropped(), torch.randn(5, 4, 3)
     cell = DiscreteCell(field)
     torch.manual_seed(1)
@@ -160,19 +168,6 @@ def test_cells_unrolled_stacked_and_driven_fields_drop_too():
     stack = ctrnn.Stack([dropped(), ctrnn.gated(5, 5)])
     assert not torch.equal(DiscreteRNN(stack)(x)[0], DiscreteRNN(stack)(x)[0])
     assert torch.equal(DiscreteRNN(stack.eval())(x)[0], DiscreteRNN(stack)(x)[0])
-
-
-def test_weights_are_shared_and_names_stay():
-    field = dropped()
-    drawn = ctrnn.draw_masks(field, 2)
-    assert {id(p) for p in drawn.parameters()} == {id(p) for p in field.parameters()}
-    assert list(drawn.state_dict()) == list(field.state_dict())
-    assert drawn is not field
-    plain = ctrnn.gated(3, 5)
-    assert ctrnn.draw_masks(plain, 2) is plain
-    once = dropped(hidden=3)
-    below, above = ctrnn.draw_masks(ctrnn.Stack([once, once]), 2).fields
-    assert below is above  # one part in two places stays one, with one mask
 
 
 @each("where", [{"dtype": torch.float32}, {"device": "meta"}])

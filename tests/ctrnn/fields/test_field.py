@@ -24,13 +24,11 @@ def field_and_point(name, *, inputs=3, hidden=5, batch=4, **settings):
 
 
 @named
-def test_a_field_is_its_flow_from_the_projected_input(name):
+def test_a_field_projects_flows_and_leaks_as_it_says(name):
+    # A field is its flow from the projected input.
     field, x, h = field_and_point(name)
     assert_close(field(x, h), field.flow(field.project(x), h), rtol=0, atol=0)
-
-
-@named
-def test_a_whole_sequence_is_projected_as_its_samples_are(name):
+    # A whole sequence is projected as its samples are.
     field, _, h = field_and_point(name)
     xs = torch.randn(7, 4, 3)
     at_once = field.project(xs)
@@ -38,6 +36,18 @@ def test_a_whole_sequence_is_projected_as_its_samples_are(name):
     each = torch.stack([torch.stack([field.project(one) for one in x]) for x in xs])
     assert_close(at_once, each, **ROUNDING)
     assert_close(field(xs, h.expand(7, 4, -1)), torch.stack([field(x, h) for x in xs]), **ROUNDING)
+    # The leak is of the shape of the state and nowhere negative.
+    field, x, h = field_and_point(name)
+    for scale in (0.0, 1.0, 1e3):
+        leak = field.leak(field.project(x), scale * h)
+        assert leak.shape == h.shape
+        assert bool((leak >= 0).all())
+    # Flow and leak are what they are one by one.
+    field = NAMED_FIELDS[name](3, 5)
+    projected, h = field.project(torch.randn(4, 3)), torch.randn(4, field.state_size)
+    flow, leak = field.flow_and_leak(projected, h)
+    assert torch.equal(flow, field.flow(projected, h))
+    assert_close(leak.expand_as(h), field.leak(projected, h).expand_as(h), rtol=0, atol=0)
 
 
 @named
@@ -49,15 +59,6 @@ def test_each_sample_has_the_answer_it_has_alone(name, hidden, batch):
     assert_close(field(x, h), alone, **ROUNDING)
     leaks = torch.stack([field.leak(field.project(x[i]), h[i]) for i in range(batch)])
     assert_close(field.leak(field.project(x), h), leaks, **ROUNDING)
-
-
-@named
-def test_the_leak_is_of_the_shape_of_the_state_and_nowhere_negative(name):
-    field, x, h = field_and_point(name)
-    for scale in (0.0, 1.0, 1e3):
-        leak = field.leak(field.project(x), scale * h)
-        assert leak.shape == h.shape
-        assert bool((leak >= 0).all())
 
 
 @named
@@ -88,16 +89,15 @@ def test_the_gradients_for_input_state_and_weights_are_those_of_finite_differenc
 
 
 @named
-def test_the_state_dict_carries_the_whole_field(name):
+def test_weights_are_drawn_carried_and_start_within_bounds(name):
+    # The state dict carries the whole field.
     field, x, h = field_and_point(name)
     other, _, _ = field_and_point(name)
     assert not torch.equal(other(x, h), field(x, h))
     other.load_state_dict(field.state_dict())
     assert_close(other(x, h), field(x, h), rtol=0, atol=0)
 
-
-@named
-def test_a_generator_makes_the_draw_reproducible(name):
+    # A generator makes the draw reproducible.
     def draw(seed):
         return NAMED_FIELDS[name](3, 5, generator=torch.Generator().manual_seed(seed)).state_dict()
 
@@ -106,10 +106,7 @@ def test_a_generator_makes_the_draw_reproducible(name):
     assert torch.equal(torch.random.get_rng_state(), before)
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert not all(torch.equal(first[key], other[key]) for key in first)
-
-
-@named
-def test_weights_start_within_torchs_bound(name):
+    # Weights start within torchs bound.
     field = NAMED_FIELDS[name](50, 64)
     weights = [value for key, value in field.named_parameters() if key.endswith(("weight_x", "weight_h"))]
     for weight in weights:
@@ -117,19 +114,22 @@ def test_weights_start_within_torchs_bound(name):
         # Of 64 * 50 uniform draws and more, the largest is above 0.99 of the bound but for a chance of 0.99^3200.
         if weight.numel() > 1000:
             assert weight.abs().max() > 0.99 / 8
+    # The initial state is zero of the fields own kind.
+    field = NAMED_FIELDS[name](3, 5, dtype=torch.float32)
+    state = field.initial_state(4)
+    assert_close(state, torch.zeros(4, 10 if name in ("lstm", "gated network") else 5, dtype=torch.float32))
+    assert NAMED_FIELDS[name](3, 5, device="meta").initial_state(2).device.type == "meta"
 
 
 @named
-def test_jacrev_and_vmap_see_a_field_as_a_function(name):
+def test_torch_func_sees_a_field_as_a_function(name):
+    # Jacrev and vmap see a field as a function.
     field, x, h = field_and_point(name)
     jacobian = torch.func.vmap(torch.func.jacrev(field, argnums=1))(x, h)
     rows = torch.autograd.functional.jacobian(lambda h: field(x, h), h)
     assert_close(jacobian, torch.stack([rows[i, :, i] for i in range(4)]), **ROUNDING)
     assert_close(torch.func.vmap(field)(x, h), field(x, h), **ROUNDING)
-
-
-@named
-def test_an_ensemble_runs_under_vmap(name):
+    # An ensemble runs under vmap.
     fields = [NAMED_FIELDS[name](3, 5) for _ in range(3)]
     _, x, h = field_and_point(name)
     weights, buffers = torch.func.stack_module_state(fields)
@@ -140,15 +140,8 @@ def test_an_ensemble_runs_under_vmap(name):
     assert_close(torch.func.vmap(call)(weights, buffers), torch.stack([f(x, h) for f in fields]), **ROUNDING)
 
 
-@named
-def test_the_initial_state_is_zero_of_the_fields_own_kind(name):
-    field = NAMED_FIELDS[name](3, 5, dtype=torch.float32)
-    state = field.initial_state(4)
-    assert_close(state, torch.zeros(4, 10 if name in ("lstm", "gated network") else 5, dtype=torch.float32))
-    assert NAMED_FIELDS[name](3, 5, device="meta").initial_state(2).device.type == "meta"
-
-
-def test_a_field_of_ones_own_needs_only_its_flow():
+def test_a_field_of_ones_own_needs_only_its_flow_and_takes_its_dtype_from_weights():
+    # A field of ones own needs only its flow.
     field, x, h = Spiral(), torch.randn(4, 2), torch.randn(4, 2)
     expected = torch.stack([x[:, 0] + h[:, 1], x[:, 1] - h[:, 0]], -1)
     assert_close(field(x, h), expected, rtol=0, atol=0)
@@ -160,8 +153,7 @@ def test_a_field_of_ones_own_needs_only_its_flow():
     for dtype in (torch.float32, torch.float64):
         assert field(x.to(dtype), h.to(dtype)).dtype == dtype
 
-
-def test_a_field_takes_its_dtype_from_floating_point_weights():
+    # A field takes its dtype from floating point weights.
     class Counting(VectorField):
         def __init__(self):
             super().__init__(2, 2)
@@ -173,6 +165,9 @@ def test_a_field_takes_its_dtype_from_floating_point_weights():
 
     assert Counting().dtype == torch.float32
     assert Counting().initial_state(1).dtype == torch.float32
+    # A field without parameters still asks for floating point.
+    with pytest.raises(TypeError, match=r"`x` must be floating point, got torch.int64; convert it with `x.to\(torch"):
+        Spiral()(torch.ones(4, 2, dtype=torch.int64), torch.ones(4, 2))
 
 
 X, H = torch.ones(4, 3, dtype=torch.float64), torch.ones(4, 5, dtype=torch.float64)
@@ -197,11 +192,6 @@ def test_what_does_not_fit_a_field_is_refused_in_words(x, h, error, message):
         ctrnn.gated(3, 5)(x, h)
 
 
-def test_a_field_without_parameters_still_asks_for_floating_point():
-    with pytest.raises(TypeError, match=r"`x` must be floating point, got torch.int64; convert it with `x.to\(torch"):
-        Spiral()(torch.ones(4, 2, dtype=torch.int64), torch.ones(4, 2))
-
-
 @each(
     ("sizes", "error", "message"),
     [
@@ -218,15 +208,6 @@ def test_sizes_that_are_no_sizes_are_refused(sizes, error, message):
 
     with pytest.raises(error, match=message):
         Still(*sizes)
-
-
-@named
-def test_flow_and_leak_are_what_they_are_one_by_one(name):
-    field = NAMED_FIELDS[name](3, 5)
-    projected, h = field.project(torch.randn(4, 3)), torch.randn(4, field.state_size)
-    flow, leak = field.flow_and_leak(projected, h)
-    assert torch.equal(flow, field.flow(projected, h))
-    assert_close(leak.expand_as(h), field.leak(projected, h).expand_as(h), rtol=0, atol=0)
 
 
 @named

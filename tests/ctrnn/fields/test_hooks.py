@@ -56,7 +56,8 @@ def test_a_hook_on_a_part_is_refused_before_it_is_passed_over(name):
             pytest.fail(f"{entrance}: {enter(field)}")
 
 
-def test_a_hook_on_the_field_runs_where_it_is_called_as_a_module_and_is_refused_elsewhere():
+def test_hooks_outside_of_the_field_run_and_inside_are_refused():
+    # A hook on the field runs where it is called as a module and is refused elsewhere.
     field, seen = fresh(), []
     field.register_forward_hook(lambda module, given, found: seen.append(found.shape))
     ENTRANCES["field"](field)
@@ -65,16 +66,15 @@ def test_a_hook_on_the_field_runs_where_it_is_called_as_a_module_and_is_refused_
         with pytest.raises(TypeError, match="The field's Relaxation has a hook"):
             ENTRANCES[name](field)
     assert seen == [(3, 4)]
-
-
-def test_a_hook_on_what_contains_the_field_runs():
+    # A hook on what contains the field runs.
     rnn, seen = DiscreteRNN(fresh()), []
     rnn.register_forward_hook(lambda module, given, found: seen.append(found[0].shape))
     rnn(X)
     assert seen == [(5, 3, 4)]
 
 
-def test_the_norms_without_hooks_are_those_of_the_weights_at_the_call():
+def test_norms_and_pruning_without_hooks_are_read():
+    # The norms without hooks are those of the weights at the call.
     field, other = fresh(), fresh()
     parametrizations.weight_norm(field.candidate, "weight_h")
     with torch.no_grad():
@@ -82,9 +82,7 @@ def test_the_norms_without_hooks_are_those_of_the_weights_at_the_call():
         other.candidate.weight_h.mul_(2)
     for enter in (ENTRANCES["discrete"], ENTRANCES["continuous"]):
         torch.testing.assert_close(enter(field), enter(other), rtol=1e-5, atol=1e-6)
-
-
-def test_pruning_made_permanent_is_read():
+    # Pruning made permanent is read.
     field, other = fresh(), fresh()
     prune.l1_unstructured(field.candidate, "weight_h", 0.5)
     mask = field.candidate.weight_h_mask

@@ -25,7 +25,8 @@ def step(t):
     return torch.full((3, 2), float(t >= 1))
 
 
-def test_values_and_slopes_are_those_of_the_formula():
+def test_values_and_slopes_are_the_formulas_and_asked_for_inside_of_pieces():
+    # Values and slopes are those of the formula.
     path, ts = FunctionPath(wave, (-1.0, 3.0), 2), torch.tensor([2.5, -1.0, 3.0, 0.3])
     assert path.interval == (-1.0, 3.0)
     assert torch.equal(path(0.3), wave(torch.tensor(0.3)))
@@ -35,9 +36,7 @@ def test_values_and_slopes_are_those_of_the_formula():
     assert path(torch.empty(0)).shape == path.derivative(torch.empty(0)).shape == (0, 3, 2)
     own = torch.rand(5, 3)
     assert_close(path(own), torch.stack([torch.stack([wave(t)[i] for i, t in enumerate(row)]) for row in own]), rtol=0, atol=0)
-
-
-def test_a_solver_asks_inside_of_its_piece_only():
+    # A solver asks inside of its piece only.
     asked = []
 
     def watched(t):
@@ -52,6 +51,11 @@ def test_a_solver_asks_inside_of_its_piece_only():
     assert math.nextafter(1.0, 0.0) in asked
     assert math.nextafter(1.0, 2.0) in asked
     assert 0 <= min(asked) <= max(asked) <= 2
+    # A function may be a speed.
+    field, path, h0 = ctrnn.gated(2, 3), ctrnn.LinearPath(torch.randn(4, 3, 2)), torch.randn(3, 3)
+    bare = integrate(field, path, h0, [0.0, 3.0], speed=lambda t: 1 + t**2).hs
+    speed = FunctionPath(lambda t: (1 + t**2).reshape(1, 1), (0, 3), 1)
+    assert_close(integrate(field, path, h0, [0.0, 3.0], speed=speed).hs, bare, rtol=0, atol=1e-12)
 
 
 @each("method", ["dopri8", "rodas5p"])
@@ -64,14 +68,8 @@ def test_a_solve_agrees_with_dop853(method):
     assert_close(solved.hs, expected, rtol=0, atol=1e-8)
 
 
-def test_a_function_may_be_a_speed():
-    field, path, h0 = ctrnn.gated(2, 3), ctrnn.LinearPath(torch.randn(4, 3, 2)), torch.randn(3, 3)
-    bare = integrate(field, path, h0, [0.0, 3.0], speed=lambda t: 1 + t**2).hs
-    speed = FunctionPath(lambda t: (1 + t**2).reshape(1, 1), (0, 3), 1)
-    assert_close(integrate(field, path, h0, [0.0, 3.0], speed=speed).hs, bare, rtol=0, atol=1e-12)
-
-
-def test_gradients_reach_what_the_formula_is_made_of_and_the_times():
+def test_gradients_reach_the_formula_and_what_torch_cannot_follow_is_refused():
+    # Gradients reach what the formula is made of and the times.
     field, h0 = ctrnn.gated(2, 3), torch.randn(3, 3)
     frequency = torch.tensor(1.3, requires_grad=True)
     ts = torch.tensor([0.2, 0.9, 1.7], requires_grad=True)
@@ -86,9 +84,7 @@ def test_gradients_reach_what_the_formula_is_made_of_and_the_times():
 
     assert torch.autograd.gradcheck(solve, (frequency, ts))
     assert torch.autograd.gradcheck(values, (frequency,))
-
-
-def test_slopes_that_torch_cannot_follow_are_refused_and_those_of_constants_are_zero():
+    # Slopes that torch cannot follow are refused and those of constants are zero.
     for f in (
         lambda t: torch.full((3, 2), math.sin(t)),
         lambda t: torch.from_numpy(np.full((3, 2), np.sin(float(t)))),
@@ -104,6 +100,10 @@ def test_slopes_that_torch_cannot_follow_are_refused_and_those_of_constants_are_
     hidden = FunctionPath(step, (0, 2), 2)  # a jump that was not told
     with pytest.raises(NotImplementedError):
         hidden.derivative(0.5)
+    # A function that changes its mind is refused when it does.
+    path = FunctionPath(lambda t: torch.zeros(3 if t < 1 else 4, 2), (0.0, 2.0), 2)
+    with pytest.raises(ValueError, match=r"shape \(3, 2\) at every time, got \(4, 2\) at t = 1.5"):
+        path(1.5)
 
 
 @each("dtype", [torch.float32, torch.float64])
@@ -136,9 +136,3 @@ def test_the_formula_decides_the_dtype_and_the_field_must_fit_it(dtype, batch):
 def test_what_does_not_fit_is_refused(changes, error, words):
     with pytest.raises(error, match=words):
         FunctionPath(**{"f": lambda t: torch.zeros(3, 2), "interval": (0.0, 2.0), "input_size": 2} | changes)
-
-
-def test_a_function_that_changes_its_mind_is_refused_when_it_does():
-    path = FunctionPath(lambda t: torch.zeros(3 if t < 1 else 4, 2), (0.0, 2.0), 2)
-    with pytest.raises(ValueError, match=r"shape \(3, 2\) at every time, got \(4, 2\) at t = 1.5"):
-        path(1.5)

@@ -40,7 +40,8 @@ def test_values_are_those_of_a_loop_over_time(dtype, shape, given):
     assert torch.equal(seen, observed.to(dtype))
 
 
-def test_samples_need_not_be_contiguous_and_sequences_are_apart():
+def test_values_are_held_along_time_whatever_the_axes_and_strides():
+    # Samples need not be contiguous and sequences are apart.
     xs, observed = holes(3, 4, 7)
     xs, observed, order = xs.permute(2, 1, 0), observed.permute(2, 1, 0), torch.tensor([2, 0, 3, 1])
     values, _ = hold_missing(xs, observed)
@@ -48,6 +49,15 @@ def test_samples_need_not_be_contiguous_and_sequences_are_apart():
     assert torch.equal(values[:, order], hold_missing(xs[:, order], observed[:, order])[0])
     for b in range(4):
         assert torch.equal(values[:, b : b + 1], hold_missing(xs[:, b : b + 1], observed[:, b : b + 1])[0])
+    # Values are held along time whichever axis comes first.
+    xs = torch.randn(7, 3, 2)
+    xs[torch.rand(7, 3, 2) < 0.4] = torch.nan
+    values, seen = hold_missing(xs)
+    turned, turned_seen = hold_missing(xs.transpose(0, 1), batch_first=True)
+    assert torch.equal(turned.transpose(0, 1), values)
+    assert torch.equal(turned_seen.transpose(0, 1), seen)
+    with pytest.raises(TypeError, match="`batch_first` must be True or False"):
+        hold_missing(xs, batch_first=1)
 
 
 @each("beyond", [nan, math.inf, 1e300])
@@ -86,14 +96,3 @@ def test_gradients_reach_observed_values_and_nothing_of_the_others(beyond):
 def test_what_does_not_fit_is_refused(arguments, error, words):
     with pytest.raises(error, match=words):
         hold_missing(**{"xs": torch.zeros(4, 3, 2)} | arguments)
-
-
-def test_values_are_held_along_time_whichever_axis_comes_first():
-    xs = torch.randn(7, 3, 2)
-    xs[torch.rand(7, 3, 2) < 0.4] = torch.nan
-    values, seen = hold_missing(xs)
-    turned, turned_seen = hold_missing(xs.transpose(0, 1), batch_first=True)
-    assert torch.equal(turned.transpose(0, 1), values)
-    assert torch.equal(turned_seen.transpose(0, 1), seen)
-    with pytest.raises(TypeError, match="`batch_first` must be True or False"):
-        hold_missing(xs, batch_first=1)

@@ -26,15 +26,14 @@ def run(field, h0, ts):
     return discretize.integrate(field, path, torch.tensor([h0]), ts, method="dopri8", rtol=1e-8, atol=1e-10).hs[:, 0].detach()
 
 
-def test_a_driven_unit_fires_and_then_adapts_to_its_fixed_point():
+def test_adaptive_units_come_to_their_fixed_point_and_remember_by_their_thresholds():
+    # A driven unit fires and then adapts to its fixed point.
     field = lone(lambda *sizes: ctrnn.adaptive(*sizes, rho=0.2), 1.5)
     hs = run(field, [0.0, 0.0], torch.linspace(0, 80, 81))
     rest = brentq(lambda r: r - 1 / (1 + 2.718281828459045 ** -(1.5 - 1.8 * r)), 0, 1)
     assert_close(hs[-1], torch.full((2,), rest), rtol=0, atol=1e-6)
     assert hs[:, 0].max() > rest + 0.05
-
-
-def test_the_memory_of_adaptive_units_is_that_of_their_thresholds():
+    # The memory of adaptive units is that of their thresholds.
     field = ctrnn.init.chrono_(ctrnn.adaptive(3, 50), 40, t_min=10, generator=torch.Generator().manual_seed(0))
     times = ctrnn.timescales(field)
     assert_close(times, torch.exp(-field.adaptation.log_alpha).detach(), rtol=1e-14, atol=0)

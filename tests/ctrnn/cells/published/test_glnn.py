@@ -48,7 +48,8 @@ def test_unit_euler_steps_are_the_papers_networks_edge_by_edge(edges):
 
 
 @torch.no_grad()
-def test_the_papers_rnn_is_a_plain_cell_and_a_gnn_of_equal_weights_is_it():
+def test_networks_are_a_plain_cell_ramps_and_the_same_under_other_activations():
+    # The papers rnn is a plain cell and a gnn of equal weights is it.
     rnn, gnn, xs, h0 = moved(ctrnn.plain(3, 5)), ctrnn.gnn(3, 5), symbols(10, 4), torch.randn(4, 5)
     gnn.candidate.weight.copy_(rnn.candidate.weight_h.expand(3, 5, 5))
     gnn.candidate.bias.copy_(rnn.candidate.weight_x.mT + rnn.candidate.bias)
@@ -60,10 +61,7 @@ def test_the_papers_rnn_is_a_plain_cell_and_a_gnn_of_equal_weights_is_it():
         a = torch.tanh(rho + a @ rnn.candidate.weight_h.mT + rnn.candidate.bias)
         assert_close(hs, a, **ROUNDING)
     assert_close(discretize.DiscreteRNN(gnn)(xs, h0)[0], discretize.DiscreteRNN(rnn, fused=False)(xs, h0)[0], **ROUNDING)
-
-
-@torch.no_grad()
-def test_solved_exactly_held_symbols_make_ramps_and_loops_forget_in_closed_form():
+    # Solved exactly held symbols make ramps and loops forget in closed form.
     field, xs = ctrnn.glnn(2, 3, 1), symbols(4, 1, alphabet=2)  # only loops
     field.incoming.weight.zero_()
     h0, path = torch.randn(1, 3), ctrnn.HeldPath(xs)
@@ -74,9 +72,22 @@ def test_solved_exactly_held_symbols_make_ramps_and_loops_forget_in_closed_form(
     field.incoming.weight.fill_(-0.5)  # dV/dt = -tanh(V)/2: sinh V falls as e^(-t/2)
     solved = discretize.integrate(field, path, h0, ends, rtol=1e-10, atol=1e-12).hs[:, 0]
     assert_close(solved, torch.asinh(torch.exp(-ends / 2)[:, None] * torch.sinh(h0)), rtol=0, atol=1e-9)
+    # Other activations are the same network in other numbers.
+    xs, h0 = symbols(12, 2), torch.randn(2, 4)
+    for make in (ctrnn.glnn, ctrnn.gnn):
+        for squash in (ACTIVATIONS["logistic"], Sigmoidal(width=0.7, size=-3.0, centre=5.0)):
+            field = moved(make(3, 4, 3))
+            part = next(part for part in field.modules() if isinstance(part, GatedCandidate))
+            start = h0 if make is ctrnn.glnn else h0.tanh()
+            before = discretize.DiscreteRNN(field)(xs, start)[0]
+            part.rewrite_(squash)
+            start = squash.width * h0 if make is ctrnn.glnn else squash(squash.width * h0)
+            after = discretize.DiscreteRNN(field)(xs, start)[0]
+            assert_close(after, squash.centre + squash.size * before, rtol=0, atol=1e-11)
 
 
-def test_every_unit_hears_itself_and_as_many_others_as_asked_each_once():
+def test_the_graph_is_drawn_evenly_and_is_saved(tmp_path):
+    # Every unit hears itself and as many others as asked each once.
     for n, edges in ((1, 1), (7, 1), (40, 3), (5, 5)):
         sources = ctrnn.glnn(2, n, edges).incoming.sources
         assert sources.shape == (n, edges)
@@ -86,6 +97,11 @@ def test_every_unit_hears_itself_and_as_many_others_as_asked_each_once():
     drawn = torch.cat([ctrnn.glnn(1, 6, 3).incoming.sources[0] for _ in range(400)]).bincount(minlength=6)
     assert drawn[0] == 400
     assert ((drawn[1:] - 160).abs() < 50).all()  # five standard deviations
+    # A saved network keeps its graph.
+    x, h = torch.randn(2, 3), torch.randn(2, 5)
+    for field in (ctrnn.glnn(3, 5, 2, "logistic"), ctrnn.gnn(3, 5, 2, bias=False)):
+        ctrnn.save(tmp_path / "model.safetensors", moved(field))
+        assert torch.equal(ctrnn.load(tmp_path / "model.safetensors")(x, h), field(x, h))
 
 
 @each("activation", ACTIVATIONS)
@@ -101,28 +117,6 @@ def test_at_the_start_units_are_sums_over_the_past_that_fade_by_one_minus_mu(act
     moves = field(torch.eye(3), rest.expand(3, 6)) / (field.incoming.squash.width * mu / 4)  # u less its mean, eq. (32)
     assert 0.1 < (moves.amax(0) - moves.amin(0)).mean() < 1
     assert_close(field.visible(rest), torch.zeros(1, 6) - torch.sqrt(1 - 2 * mu) * 0.5**logistic + 0.5 * logistic, **ROUNDING)
-
-
-@torch.no_grad()
-def test_other_activations_are_the_same_network_in_other_numbers():
-    xs, h0 = symbols(12, 2), torch.randn(2, 4)
-    for make in (ctrnn.glnn, ctrnn.gnn):
-        for squash in (ACTIVATIONS["logistic"], Sigmoidal(width=0.7, size=-3.0, centre=5.0)):
-            field = moved(make(3, 4, 3))
-            part = next(part for part in field.modules() if isinstance(part, GatedCandidate))
-            start = h0 if make is ctrnn.glnn else h0.tanh()
-            before = discretize.DiscreteRNN(field)(xs, start)[0]
-            part.rewrite_(squash)
-            start = squash.width * h0 if make is ctrnn.glnn else squash(squash.width * h0)
-            after = discretize.DiscreteRNN(field)(xs, start)[0]
-            assert_close(after, squash.centre + squash.size * before, rtol=0, atol=1e-11)
-
-
-def test_a_saved_network_keeps_its_graph(tmp_path):
-    x, h = torch.randn(2, 3), torch.randn(2, 5)
-    for field in (ctrnn.glnn(3, 5, 2, "logistic"), ctrnn.gnn(3, 5, 2, bias=False)):
-        ctrnn.save(tmp_path / "model.safetensors", moved(field))
-        assert torch.equal(ctrnn.load(tmp_path / "model.safetensors")(x, h), field(x, h))
 
 
 def test_what_makes_no_network_is_refused_in_words():
