@@ -77,7 +77,8 @@ def with_formula(kind, formula):
     return type(kind.__name__, (kind,), {"formula": formula})
 
 
-def test_a_field_is_proved_to_be_its_own_formula():
+def test_fields_are_proved_to_be_their_formulas_and_others_refuted():
+    # A field is proved to be its own formula.
     for field in (ctrnn.gru(1, 2), ctrnn.gated(1, 2, "network"), ctrnn.lstm(1, 1, decay=ctrnn.PowerDecay(2.0)), Scaled()):
         verdict = verify(field)
         assert verdict.verdict == "holds", field.equations
@@ -85,9 +86,7 @@ def test_a_field_is_proved_to_be_its_own_formula():
     normalized = ctrnn.Relaxation(ctrnn.LayerNorm(ctrnn.TanhCandidate(1, 2), eps=1e-3), ctrnn.FixedRate(0.3), ctrnn.LinearDecay())
     assert verify(normalized).holds is True
     assert verify(ctrnn.gated(1, 1, num_layers=2)).holds is True
-
-
-def test_a_formula_that_is_not_the_code_is_refuted():
+    # A formula that is not the code is refuted.
     half = ctrnn.leaky(1, 1, alpha=0.5)
     half.rate = ctrnn.FixedRate(0.5)
     wrong = {
@@ -99,6 +98,20 @@ def test_a_formula_that_is_not_the_code_is_refuted():
     }
     for name, field in wrong.items():
         assert verify(field).verdict == "does not hold as printed", name
+    # Weights of one letter are told and not taken for one another.
+    with pytest.raises(ValueError, match="two weights are called Wx; give one of their parts an index"):
+        verify(Doubled())
+    assert "Wx x" in Doubled().equations[0]
+    assert verify(with_formula(Doubled, "dh/dt = {first:1} + {second:2} - h")()).holds is False
+    assert verify(with_formula(Doubled, "dh/dt = 2 {second} - h")()).holds is True
+    with pytest.raises(ValueError, match="stands for nowhere, which is not there"):
+        verify(type("Lost", (Scaled,), {"formula": "dh/dt = Q h", "letters": {"Q": "nowhere"}})())
+    # A parameter under two names has one set of letters.
+    candidate, rate = ctrnn.TanhCandidate(1, 2), ctrnn.GateRate(1, 2)
+    rate.weight_h = candidate.weight_h
+    traced = symbolic(ctrnn.Relaxation(candidate, rate, ctrnn.LinearDecay()))
+    assert traced.parameters["rate.weight_h"] == traced.parameters["candidate.weight_h"]
+    assert not any(u.name.startswith("rate.weight_h") for u in traced.flow.free_symbols)
 
 
 class Doubled(ctrnn.VectorField):
@@ -114,16 +127,6 @@ class Doubled(ctrnn.VectorField):
         return 2 * self.second(projected, h) - h
 
 
-def test_weights_of_one_letter_are_told_and_not_taken_for_one_another():
-    with pytest.raises(ValueError, match="two weights are called Wx; give one of their parts an index"):
-        verify(Doubled())
-    assert "Wx x" in Doubled().equations[0]
-    assert verify(with_formula(Doubled, "dh/dt = {first:1} + {second:2} - h")()).holds is False
-    assert verify(with_formula(Doubled, "dh/dt = 2 {second} - h")()).holds is True
-    with pytest.raises(ValueError, match="stands for nowhere, which is not there"):
-        verify(type("Lost", (Scaled,), {"formula": "dh/dt = Q h", "letters": {"Q": "nowhere"}})())
-
-
 def leaky_equations(field, decay=lambda h: h, factor=1):
     """The leaky field written out by hand in the letters of the traced one."""
     traced, units = symbolic(field), range(field.state_size)
@@ -135,9 +138,29 @@ def leaky_equations(field, decay=lambda h: h, factor=1):
     ]
 
 
-def test_equations_written_by_hand_are_proved_equal():
+def test_equations_by_hand_are_proved_with_the_names_and_numbers_of_the_code():
+    # Equations written by hand are proved equal.
     field = ctrnn.leaky(1, 2)
     assert verify(field, leaky_equations(field)).verdict == "holds"
+    # The power decay is the paper s for either sign and at 0.
+    for r in (2, Rational(1, 2), 0):
+        field = ctrnn.leaky(1, 1, decay=ctrnn.PowerDecay(float(r)))
+        assert verify(field, leaky_equations(field, decay=lambda h, r=r: Abs(h) ** r * h)).holds is True, r
+    # Numbers and names are those of the code.
+    # Floats are the rationals they are and ints stay ints.
+    tenth = symbolic(Custom(lambda self, x, h: 0.1 * h)).flow[0].coeff(symbols.state(1)[0])
+    assert tenth == Rational(*(0.1).as_integer_ratio())
+    assert tenth != Rational(1, 10)
+    assert symbolic(Custom(lambda self, x, h: h / 3)).flow[0] == symbols.state(1)[0] / 3
+    # Buffers are exact numbers.
+    field = Custom(lambda self, x, h: self.scale * h, scale=torch.tensor([0.5, 3.0]))
+    h1, h2 = symbols.state(2)
+    assert list(symbolic(field).flow) == [h1 / 2, 3 * h2]
+    # The traced field shows its own names.
+    traced = symbolic(ctrnn.leaky(1, 2))
+    assert list(traced.parameters) == ["candidate.weight_x", "candidate.weight_h", "candidate.bias", "rate.log_alpha"]
+    assert traced.parameters["candidate.weight_h"][0, 1] == Symbol("candidate.weight_h[0,1]", real=True)
+    assert r"\mathtt{candidate.weight\_h}_{0,1}" in traced.latex()
 
 
 @pytest.mark.slow
@@ -149,12 +172,6 @@ def test_they_may_be_the_symbolic_field_itself_and_in_other_names_for_the_state(
     (equation,) = symbolic(one)
     h = symbolic(one).state[0]
     assert verify(one, [equation.xreplace({h: unit})], letters={unit: h}).holds is True
-
-
-def test_the_power_decay_is_the_paper_s_for_either_sign_and_at_0():
-    for r in (2, Rational(1, 2), 0):
-        field = ctrnn.leaky(1, 1, decay=ctrnn.PowerDecay(float(r)))
-        assert verify(field, leaky_equations(field, decay=lambda h, r=r: Abs(h) ** r * h)).holds is True, r
 
 
 # A decay that is right on one side of 0, another exponent, a millionth more.
@@ -220,31 +237,6 @@ def test_what_is_asked_wrongly_is_refused_in_words():
     # Constants that are no numbers are refused.
     with pytest.raises(ValueError, match="no real number"):
         symbolic(Custom(lambda self, x, h: h + float("inf")))
-
-
-def test_a_parameter_under_two_names_has_one_set_of_letters():
-    candidate, rate = ctrnn.TanhCandidate(1, 2), ctrnn.GateRate(1, 2)
-    rate.weight_h = candidate.weight_h
-    traced = symbolic(ctrnn.Relaxation(candidate, rate, ctrnn.LinearDecay()))
-    assert traced.parameters["rate.weight_h"] == traced.parameters["candidate.weight_h"]
-    assert not any(u.name.startswith("rate.weight_h") for u in traced.flow.free_symbols)
-
-
-def test_numbers_and_names_are_those_of_the_code():
-    # Floats are the rationals they are and ints stay ints.
-    tenth = symbolic(Custom(lambda self, x, h: 0.1 * h)).flow[0].coeff(symbols.state(1)[0])
-    assert tenth == Rational(*(0.1).as_integer_ratio())
-    assert tenth != Rational(1, 10)
-    assert symbolic(Custom(lambda self, x, h: h / 3)).flow[0] == symbols.state(1)[0] / 3
-    # Buffers are exact numbers.
-    field = Custom(lambda self, x, h: self.scale * h, scale=torch.tensor([0.5, 3.0]))
-    h1, h2 = symbols.state(2)
-    assert list(symbolic(field).flow) == [h1 / 2, 3 * h2]
-    # The traced field shows its own names.
-    traced = symbolic(ctrnn.leaky(1, 2))
-    assert list(traced.parameters) == ["candidate.weight_x", "candidate.weight_h", "candidate.bias", "rate.log_alpha"]
-    assert traced.parameters["candidate.weight_h"][0, 1] == Symbol("candidate.weight_h[0,1]", real=True)
-    assert r"\mathtt{candidate.weight\_h}_{0,1}" in traced.latex()
 
 
 class Stepped(torch.nn.Module):

@@ -20,21 +20,14 @@ def entry(*statements, given=(), sizes="", **more):
     return Source("this project")("a label", given=given, sizes=sizes).says("Words.", *statements, **more)
 
 
-def test_what_is_false_has_numbers_and_what_is_right():
+def test_a_verdict_needs_all_statements_and_falsehoods_have_numbers():
+    # What is false has numbers and what is right.
     claim = decided(entry(FALSE, correction=Correction("x = x, with its sign.", TRUE)))
     assert (claim.verdict, claim.as_recorded) == (FAILS, True)
     assert "counterexample: x = " in claim.evidence
     assert claim.counterexample
     assert claim.correction.startswith("x = x, with its sign. | Eq(")
-
-
-@each("wrong", [FALSE, OPEN])
-def test_a_correction_without_proof_leaves_the_claim_undecided(wrong):
-    claim = decided(entry(FALSE, correction=Correction("Wrong again.", wrong)))
-    assert (claim.verdict, claim.as_recorded) == (UNDECIDED, False)
-
-
-def test_a_kinder_reading_saves_what_is_false_as_printed_and_must_be_proved():
+    # A kinder reading saves what is false as printed and must be proved.
     saved = entry(FALSE, reading=Correction("x is meant to be 0.", ALSO_TRUE))
     claim = decided(saved)
     assert (claim.verdict, claim.as_recorded) == (REINTERPRETED, True)
@@ -45,9 +38,7 @@ def test_a_kinder_reading_saves_what_is_false_as_printed_and_must_be_proved():
     assert decided(entry(TRUE, reading=Correction("Not needed.", TRUE))).verdict == HOLDS
     with pytest.raises(ValueError, match="by a reading or corrected, not both"):
         entry(FALSE, reading=Correction("One.", TRUE), correction=Correction("Two.", TRUE))
-
-
-def test_a_verdict_needs_all_statements_and_another_than_recorded_is_seen():
+    # A verdict needs all statements and another than recorded is seen.
     # All statements must be proved.
     assert decided(entry(TRUE, ALSO_TRUE, mutation=MUTATION)).verdict == HOLDS
     assert decided(entry(TRUE, OPEN, mutation=MUTATION)).verdict == UNDECIDED
@@ -58,7 +49,14 @@ def test_a_verdict_needs_all_statements_and_another_than_recorded_is_seen():
     assert decided(entry(OPEN, recorded=UNDECIDED)).as_recorded
 
 
-def test_a_mutation_is_named_refuted_and_of_the_first_statement_that_has_its_parts():
+@each("wrong", [FALSE, OPEN])
+def test_a_correction_without_proof_leaves_the_claim_undecided(wrong):
+    claim = decided(entry(FALSE, correction=Correction("Wrong again.", wrong)))
+    assert (claim.verdict, claim.as_recorded) == (UNDECIDED, False)
+
+
+def test_mutations_are_named_and_statements_have_words_and_assumptions():
+    # A mutation is named refuted and of the first statement that has its parts.
     # A mutation must be refuted and not merely undecided.
     assert flips(entry(TRUE, mutation=MUTATION))
     assert not flips(entry(TRUE, mutation=Mutation("nothing", ALSO_TRUE)))
@@ -75,9 +73,7 @@ def test_a_mutation_is_named_refuted_and_of_the_first_statement_that_has_its_par
         entry(TRUE)
     with pytest.raises(ValueError, match="at least one statement"):
         entry(mutation=MUTATION)
-
-
-def test_a_statement_is_words_and_formula_with_assumptions_and_sizes():
+    # A statement is words and formula with assumptions and sizes.
     # Assumptions and sizes are said in the verdict.
     claim = decided(entry(TRUE, given=("x > 0",), mutation=MUTATION))
     assert (claim.verdict, claim.scope, claim.as_recorded) == (HOLDS_ASSUMING, "all sizes", True)
@@ -91,8 +87,6 @@ def test_a_statement_is_words_and_formula_with_assumptions_and_sizes():
     assert claim.statement == "Words."
     assert claim.formulas[0].text.startswith("Eq(")
     assert 0 < claim.seconds < 60
-
-
-def test_a_claim_of_an_unknown_function_is_decided_by_what_is_known_of_it():
+    # A claim of an unknown function is decided by what is known of it.
     f = Function("f", real=True)
     assert decided(entry(Equal(f(x) - f(x) + g, g), mutation=MUTATION)).verdict == HOLDS

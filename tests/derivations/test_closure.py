@@ -68,7 +68,8 @@ def parameter(field, name):
     return found
 
 
-def test_witnesses_say_how_a_parameter_moves():
+def test_witnesses_move_parameters_and_statements_about_closure_can_fail():
+    # Witnesses say how a parameter moves.
     # A sigmoid gate must stay below one.
     closure = derivations.closed_under(fields.gated(gate="global"))
     assert "0 < c'*g_1 < 1" in closure.assumption
@@ -80,6 +81,14 @@ def test_witnesses_say_how_a_parameter_moves():
     closure = derivations.closed_under(fields.gated(gate="network"))
     assert closure.unit.func.__name__.startswith("h^g")
     assert closure.witness == (Eq(-1, -Symbol("c'", positive=True), evaluate=False),)
+    # The values that an expression takes.
+    for e, values in VALUES:
+        assert values_of(e, {p}) == values, e
+    # A statement about closure can fail.
+    assert Closes(fields.plain(), NONE).decide().holds
+    refuted = Closes(fields.leaky(decay=fields.power_decay(symbols.r)), EVERY_WARP).decide()
+    assert refuted.holds is False
+    assert refuted.counterexample
 
 
 class Softplus(ctrnn.VectorField):
@@ -255,7 +264,8 @@ def test_of_published_cells_lem_absorbs_every_clock_by_two_gates_unicornn_a_cons
     assert derivations.closed_under(ctrnn.cornn(1, 1)).group == NONE
 
 
-def test_what_is_frozen_is_not_free():
+def test_what_is_frozen_is_not_free_but_a_coefficient_or_a_condition():
+    # What is frozen is not free.
     field = ctrnn.leaky(1, 1)
     assert derivations.closed_under(field).group == RESCALING
     assert derivations.closed_under(field, free=["candidate.bias"]).group == NONE
@@ -270,17 +280,14 @@ def test_what_is_frozen_is_not_free():
     assert derivations.closed_under(fields.leaky(), free=["W_x"]).group == NONE
     with pytest.raises(ValueError, match="'beta'; `leaky` has the parameters"):
         derivations.closed_under(fields.leaky(), free=["beta"])
-
-
-def test_a_frozen_number_that_may_be_0_is_a_condition():
+    # A frozen number that may be 0 is a condition.
     frozen = Rated(lambda f, x, h, a: f.w)
     frozen.w.requires_grad_(False)
     closure = derivations.closed_under(frozen)
     assert closure.group == NONE
     assert "-w is not 0" in closure.assumption
 
-
-def test_a_frozen_number_is_a_coefficient_and_no_generator():
+    # A frozen number is a coefficient and no generator.
     class Shifted(ctrnn.VectorField):
         """(a + k) h with k frozen is as good as a h: k h is no other generator than h."""
 
@@ -303,18 +310,6 @@ VALUES = [
     (exp(-Abs(p)), Interval.Lopen(0, 1)), (log(1 + exp(p)), POSITIVE),
     (p + exp(p), None), (p * q, None), (exp(p * q), None), (sin(p), None), (log(p), None), (sqrt(p), None), (p**p, None),
 ]  # fmt: skip
-
-
-def test_the_values_that_an_expression_takes():
-    for e, values in VALUES:
-        assert values_of(e, {p}) == values, e
-
-
-def test_a_statement_about_closure_can_fail():
-    assert Closes(fields.plain(), NONE).decide().holds
-    refuted = Closes(fields.leaky(decay=fields.power_decay(symbols.r)), EVERY_WARP).decide()
-    assert refuted.holds is False
-    assert refuted.counterexample
 
 
 def test_what_is_asked_wrongly_is_refused_in_words():

@@ -25,7 +25,8 @@ def assert_close(written, values, expected):
         assert abs(ours.xreplace(values) - their) < 1e-14  # rounding of torch's sums
 
 
-def test_the_twin_s_unit_euler_step_and_the_written_cell_are_torch_s_gru():
+def test_the_twins_steps_are_torchs_gru_and_lstm_whose_output_reads_the_new_cell():
+    # The twin s unit euler step and the written cell are torch s gru.
     theirs, field = torch.nn.GRUCell(1, 2), fields.gru()
     x, h = torch.randn(1), torch.randn(2)
     r, z, n = theirs.bias_ih.chunk(3)
@@ -34,17 +35,13 @@ def test_the_twin_s_unit_euler_step_and_the_written_cell_are_torch_s_gru():
     values = values_from(field, "rzn", {"W_x": theirs.weight_ih, "W_h": theirs.weight_hh}, biases, [x, h])
     assert_close(euler_step(field), values, theirs(x, h))
     assert_close([cell(field, i) for i in range(2)], values, theirs(x, h))
-
-
-def test_the_twin_s_unit_euler_step_is_torch_s_lstm():
+    # The twin s unit euler step is torch s lstm.
     theirs, field = torch.nn.LSTMCell(1, 2), fields.lstm()
     x, h, c = torch.randn(1), torch.randn(2), torch.randn(2)
     stacked = {"W_x": theirs.weight_ih, "W_h": theirs.weight_hh, "b_": theirs.bias_ih + theirs.bias_hh}
     # torch's order is i, f, g, o; its g is the papers' tanh of c.
     assert_close(euler_step(field), values_from(field, "ifco", stacked, {}, [x, h, c]), torch.cat(theirs(x, (h, c))))
-
-
-def test_the_visible_state_reads_the_new_cell_and_not_the_old_one():
+    # The visible state reads the new cell and not the old one.
     field = fields.lstm()
     stale = [e.xreplace({field.flow[2]: 0}) for e in field.flow]
     old = column(*(e.subs(field.parameters["b_c"][0], 0) for e in stale[:2]))

@@ -97,13 +97,12 @@ def test_a_clock_is_read_wherever_the_equations_have_a_time():
     assert simplify(warped.rhs - 2 * (k - h)) == 0
 
 
-def test_the_traced_code_can_be_warped_too():
+def test_named_fields_and_traced_code_are_warped_by_their_speed():
+    # The traced code can be warped too.
     field = ctrnn.plain(1, 2)
     warped = change_of_time(symbolic(field), alpha * t)
     assert all(simplify(w.rhs - alpha * e.rhs) == 0 for w, e in zip(warped, symbolic(field), strict=True))
-
-
-def test_every_named_field_is_multiplied_by_the_speed():
+    # Every named field is multiplied by the speed.
     for field in (fields.plain(), fields.leaky(2, 1), fields.gated(1, 1), fields.gru(1, 1), fields.lstm(1, 1)):
         for warped, equation in zip(change_of_time(field, beta * t), field, strict=True):
             assert (warped.rhs - beta * equation.rhs).expand() == 0
@@ -150,7 +149,8 @@ def test_what_is_asked_wrongly_is_refused_in_words():
         change_of_time([Eq(h.diff(t), -h)], 2 * Symbol("u", real=True))
 
 
-def test_a_clock_knows_its_speed_and_its_inverse():
+def test_a_clock_knows_its_speed_its_inverse_and_what_makes_it_one():
+    # A clock knows its speed and its inverse.
     for reading, speed, inverse in (
         (symbols.alpha * t, symbols.alpha, t / symbols.alpha),
         (exp(t) - 1, exp(t), log(t + 1)),
@@ -161,9 +161,7 @@ def test_a_clock_knows_its_speed_and_its_inverse():
         found = derivations.clock(reading)
         assert simplify(found.speed - speed) == 0, reading
         assert found.inverse == inverse if inverse is None else simplify(found.inverse - inverse) == 0, reading
-
-
-def test_a_clock_states_what_makes_it_one():
+    # A clock states what makes it one.
     a = Symbol("a", real=True)
     assert derivations.clock(a * t).conditions == (a > 0,)
     assert derivations.clock(symbols.alpha * t).conditions == ()

@@ -16,11 +16,27 @@ def core():
     return core_identities()
 
 
-def test_every_identity_holds(core):
+def test_identities_of_the_core_hold_with_what_is_assumed_and_fail_when_tampered_with(core):
+    # Every identity holds.
     for identity in core:
         verdict = check(identity)
         wanted = "holds under the stated assumptions" if identity.assumptions else "holds"
         assert (verdict.verdict, verdict.counterexample) == (wanted, None), identity.name
+    # Tampered with they fail by numbers that break them.
+    assert all(any(tampered(identity)) for identity in core)
+    for wrong in (wrong for identity in core for wrong in tampered(identity)):
+        verdict = check(wrong)
+        assert verdict.verdict == "does not hold as printed", (wrong.name, wrong.rhs)
+        # Each side by itself, so that nothing of how the difference was simplified is used.
+        both = (entries(side, wrong.where) for side in (wrong.lhs, wrong.rhs))
+        lefts, rights = ([e.xreplace(verdict.counterexample).evalf(40) for e in side] for side in both)
+        assert max(abs(a - b) for a, b in zip(lefts, rights, strict=True) if (a - b).is_number) > 1e-20
+        assert all(value.is_Rational for value in verdict.counterexample.values())
+    # What a letter assumes is stated.
+    for identity in core:
+        letters = (identity.lhs.free_symbols | identity.rhs.free_symbols) - identity.where.keys()
+        signed = {u.name for u in letters if u.is_nonnegative}
+        assert signed <= {assumption.split()[0] for assumption in identity.assumptions}, identity.name
 
 
 def variants(e):
@@ -65,39 +81,17 @@ def entries(side, where):
     return [e.xreplace(where).doit() for e in sides]
 
 
-def test_tampered_with_they_fail_by_numbers_that_break_them(core):
-    assert all(any(tampered(identity)) for identity in core)
-    for wrong in (wrong for identity in core for wrong in tampered(identity)):
-        verdict = check(wrong)
-        assert verdict.verdict == "does not hold as printed", (wrong.name, wrong.rhs)
-        # Each side by itself, so that nothing of how the difference was simplified is used.
-        both = (entries(side, wrong.where) for side in (wrong.lhs, wrong.rhs))
-        lefts, rights = ([e.xreplace(verdict.counterexample).evalf(40) for e in side] for side in both)
-        assert max(abs(a - b) for a, b in zip(lefts, rights, strict=True) if (a - b).is_number) > 1e-20
-        assert all(value.is_Rational for value in verdict.counterexample.values())
-
-
-def test_what_a_letter_assumes_is_stated(core):
-    for identity in core:
-        letters = (identity.lhs.free_symbols | identity.rhs.free_symbols) - identity.where.keys()
-        signed = {u.name for u in letters if u.is_nonnegative}
-        assert signed <= {assumption.split()[0] for assumption in identity.assumptions}, identity.name
-
-
-def test_names_are_unique_and_each_source_has_a_label_once(core):
+def test_equations_of_the_core_are_there_once_and_handed_out_one_at_a_time(core):
+    # Names are unique and each source has a label once.
     everything = [*core, *derivations.misprints()]
     assert len({identity.name for identity in everything}) == len(everything)
     assert len({(identity.source, identity.label) for identity in everything}) == len(everything)
     assert {identity.source for identity in everything} == {"tallec-ollivier-2018", "ohno-kumagai-2021", "this project"}
     assert all(identity.label and identity.statement.endswith(".") for identity in everything)
-
-
-def test_every_equation_from_2_to_10_and_the_lstm_is_there(core):
+    # Every equation from 2 to 10 and the lstm is there.
     labels = {identity.label for identity in core}
     assert {f"eq. {k}" for k in (2, 4, 5, 6, 7, 8, 9, 10, 13, 15, 19, 20, 23)} | {"footnote 2", "footnote 3"} <= labels
-
-
-def test_identities_are_handed_out_one_at_a_time():
+    # Identities are handed out one at a time.
     x = Symbol("x", real=True)
     started = []
 

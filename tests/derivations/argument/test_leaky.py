@@ -17,8 +17,13 @@ def verdict_on(solution, **kinds):
     return check(Identity("free regime", "this project", "h' = flow.", residual(field, column(solution), s), column(0)))
 
 
-def test_free_forgetting_is_exponential():
+def test_free_forgetting_is_exponential_with_a_linear_decay_alone():
+    # Free forgetting is exponential.
     assert verdict_on(h0 * exp(-alpha * s)).holds is True
+    # Slow forgetting is not.
+    assert verdict_on(h0 * exp(-alpha * s), decay=fields.power_decay(symbols.r)).holds is False
+    # The free regime has no letters but the rate.
+    assert free(fields.leaky(2, 2)).flow.free_symbols == {alpha, symbols.t}
 
 
 @each("wrong", [h0 * exp(-s), h0 * exp(alpha * s), h0 * exp(-alpha * s) + 1, h0 * exp(-(alpha**2) * s)])
@@ -26,11 +31,3 @@ def test_nothing_else_is(wrong):
     verdict = verdict_on(wrong)
     assert verdict.verdict == "does not hold as printed"
     assert verdict.counterexample[alpha] > 0
-
-
-def test_slow_forgetting_is_not():
-    assert verdict_on(h0 * exp(-alpha * s), decay=fields.power_decay(symbols.r)).holds is False
-
-
-def test_the_free_regime_has_no_letters_but_the_rate():
-    assert free(fields.leaky(2, 2)).flow.free_symbols == {alpha, symbols.t}

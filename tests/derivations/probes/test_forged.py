@@ -139,13 +139,12 @@ def test_what_is_no_term_is_refused(term):
         check_terms([("+", ONE, term)])
 
 
-def test_real_roots_of_a_polynomial_are_in_order_however_close():
+def test_roots_are_in_order_and_no_rule_takes_what_only_looks_like_a_proof():
+    # Real roots of a polynomial are in order however close.
     large = 10**30
     roots = real_roots(fmpz_poly([-large, 1]) * fmpz_poly([-(large**2) - 1, large]) * fmpz_poly([-2 * large, 1]))
     assert roots[0] < roots[1] < roots[2]
-
-
-def test_no_rule_takes_what_only_looks_like_a_proof():
+    # No rule takes what only looks like a proof.
     # A case where the split is not defined is none.
     lines = [(root(X), ("root", [(X, 1)]))]
     seven = same(("piece", OUTER, ZERO, ZERO, ZERO), ("piece", OUTER, number(7), ZERO, ZERO), [X, ("root", X, 2)], lines,

@@ -21,7 +21,8 @@ def text_of(mathml):
     return texts(tree)
 
 
-def test_names_and_signs_are_those_of_the_page():
+def test_markup_is_that_of_the_page_and_well_formed():
+    # Names and signs are those of the page.
     for formula, shown in (
         (Symbol("W_{gx,11}"), "Wgx,11"),
         (Symbol("alpha"), "α"),
@@ -36,9 +37,7 @@ def test_names_and_signs_are_those_of_the_page():
         (exp(g), "eg"),
     ):
         assert text_of(written(formula).mathml) == shown
-
-
-def test_the_markup_is_well_formed_and_whole():
+    # The markup is well formed and whole.
     for formula in (
         Eq(Limit(g, g, 0), 0, evaluate=False),
         Eq(Derivative(symbols.c(t), t), Abs(g) ** r, evaluate=False),
@@ -51,18 +50,15 @@ def test_the_markup_is_well_formed_and_whole():
         minidom.parseString(f"<math>{found.mathml}</math>")
         assert found.latex, formula
         assert "mathtt" not in found.latex
-
-
-def test_what_is_too_long_to_read_is_plain_text_only():
+    # What is too long to read is plain text only.
     long = sum((symbols.signal(f"f_{k}")(t) for k in range(LONGEST // 6)), g)
     found = written(long)
     assert len(found.text) > LONGEST
     assert (found.latex, found.mathml) == ("", "")
 
 
-def test_a_prime_is_a_prime_in_latex():
+def test_primes_and_greek_letters_are_so_in_latex():
+    # A prime is a prime in latex.
     assert written(Symbol("g_1'") ** 2).latex == "{g_{1}'}^{2}"  # without braces TeX refuses two superscripts
-
-
-def test_a_greek_letter_is_one_in_latex_however_its_index_is_written():
+    # A greek letter is one in latex however its index is written.
     assert [written(Symbol(name)).latex for name in ("tau_{1,x}", "beta_c", "c~")] == [r"\tau_{1,x}", r"\beta_{c}", r"\tilde{c}"]

@@ -64,15 +64,14 @@ OPEN = {
 }
 
 
-def test_what_is_so_holds():
+def test_statements_hold_are_refuted_or_stay_open():
+    # What is so holds.
     for name, statement in RIGHT.items():
         verdict = statement.decide()
         assert verdict.verdict == HOLDS, (name, verdict.evidence)
         assert verdict.evidence, name
         assert verdict.seconds > 0, name
-
-
-def test_what_is_not_so_is_refuted_and_what_is_open_is_not_held_for_true():
+    # What is not so is refuted and what is open is not held for true.
     # What is not so is refuted by numbers.
     for name, statement in WRONG.items():
         verdict = statement.decide()
@@ -90,16 +89,15 @@ def test_what_is_not_so_is_refuted_and_what_is_open_is_not_held_for_true():
     assert 1 < value < 2
 
 
-def test_a_rounded_number_is_displayed_beside_its_print_and_not_as_equal_to_it():
+def test_what_is_shown_is_what_was_claimed_and_done():
+    # A rounded number is displayed beside its print and not as equal to it.
     (formula,) = Rounds(S(1843), "2000", within=S(200)).formulas()
     shown = written(formula)
     assert shown.text == "1843, printed 2000 (within 200)"
     assert shown.latex == r"1843,\ \text{printed } 2000\ (\text{within } 200)"
     assert "<mo>&#x0003D;</mo>" not in shown.mathml
     assert "=" not in written(Rounds(-log(49), "-1.69").formulas()[0]).latex
-
-
-def test_the_evidence_says_what_was_done():
+    # The evidence says what was done.
     # The evidence of a series names what was dropped.
     assert "(-1/6) g^3" in Expands(exp(-g), g, 1 - g + g**2 / 2, 3).decide().evidence
     # The evidence of a mean names test size and level.
@@ -107,9 +105,7 @@ def test_the_evidence_says_what_was_done():
     assert evidence == halves(Rational(1, 2)).decide().evidence  # the same in every run
     for word in ("100000 draws", "99.9 %", "Student's t"):
         assert word in evidence
-
-
-def test_formulas_are_what_is_claimed():
+    # Formulas are what is claimed.
     (entry, other) = Equal(ImmutableDenseMatrix([x, y]), ImmutableDenseMatrix([y, x])).formulas()
     assert (entry, other) == (Eq(x, y), Eq(y, x))
     assert str(Tends(1 / g, g, 0, oo).formulas()[0]) == "Eq(Limit(1/g, g, 0, dir='+'), oo)"

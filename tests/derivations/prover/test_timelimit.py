@@ -21,12 +21,11 @@ def forever(swallow=()):
             pass
 
 
-def test_an_endless_loop_ends():
+def test_an_endless_loop_ends_in_the_thread_of_its_limit():
+    # An endless loop ends.
     with pytest.raises(OutOfTime), time_limit(SHORT):
         forever()
-
-
-def test_a_handler_inside_that_swallows_it_is_interrupted_again():
+    # A handler inside that swallows it is interrupted again.
     caught = []
 
     def swallows_three():
@@ -40,25 +39,7 @@ def test_a_handler_inside_that_swallows_it_is_interrupted_again():
     with pytest.raises(OutOfTime), time_limit(SHORT):
         swallows_three()
     assert len(caught) == 3
-
-
-@each(("outer", "inner"), [(SHORT, 1000), (1000, SHORT), (SHORT, SHORT), (SHORT, None)])
-def test_of_nested_limits_the_nearest_ends_the_loop(outer, inner):
-    with pytest.raises(OutOfTime), time_limit(outer), time_limit(inner):
-        forever()
-
-
-def test_a_limit_that_is_over_ends_every_further_one_inside():
-    def three():
-        for _ in range(3):
-            with suppress(OutOfTime), time_limit(1000):
-                forever()
-
-    with suppress(OutOfTime), time_limit(SHORT):  # by chance between two of them, and then it is not caught
-        three()
-
-
-def test_it_ends_the_loop_of_the_thread_that_it_was_set_in():
+    # It ends the loop of the thread that it was set in.
     ended = []
 
     def work():
@@ -74,7 +55,22 @@ def test_it_ends_the_loop_of_the_thread_that_it_was_set_in():
     assert ended == ["worker"]
 
 
-def test_nothing_comes_after_the_end():
+@each(("outer", "inner"), [(SHORT, 1000), (1000, SHORT), (SHORT, SHORT), (SHORT, None)])
+def test_of_nested_limits_the_nearest_ends_the_loop(outer, inner):
+    with pytest.raises(OutOfTime), time_limit(outer), time_limit(inner):
+        forever()
+
+
+def test_a_limit_that_is_over_stays_over():
+    # A limit that is over ends every further one inside.
+    def three():
+        for _ in range(3):
+            with suppress(OutOfTime), time_limit(1000):
+                forever()
+
+    with suppress(OutOfTime), time_limit(SHORT):  # by chance between two of them, and then it is not caught
+        three()
+    # Nothing comes after the end.
     # Blocks that end about when their limits do: an exception that came late would leave the `try`.
     for k in range(300):
         try:

@@ -356,9 +356,18 @@ def test_code_that_does_otherwise_when_it_is_run_is_refused(name):
         verify(Keeping(DECEIVING[name]), h)
 
 
-def test_symbolic_refuses_it_as_well():
+def test_verdicts_say_for_which_shapes_and_symbolic_refuses_too():
+    # Symbolic refuses it as well.
     with pytest.raises(ValueError, match=r"for a batch of 1 in float\d\d, with gradients, in training mode"):
         symbolic(Cell(DECEIVING["double precision"]))
+    # The verdict says for which shapes it is said.
+    for code, words in (
+        (lambda self, x, h: h, "a single sample (units) gives the same"),
+        (lambda self, x, h: h[:, [0, 1]], "no single sample"),
+    ):
+        verdict = verify(Cell(code), h)
+        assert verdict.verdict == "holds"
+        assert words in verdict.evidence
 
 
 class Folding(Cell):
@@ -395,16 +404,6 @@ def test_what_is_so_in_one_mode_or_for_batches_only_holds_under_that_assumption(
     assert words in verdict.evidence
 
 
-def test_the_verdict_says_for_which_shapes_it_is_said():
-    for code, words in (
-        (lambda self, x, h: h, "a single sample (units) gives the same"),
-        (lambda self, x, h: h[:, [0, 1]], "no single sample"),
-    ):
-        verdict = verify(Cell(code), h)
-        assert verdict.verdict == "holds"
-        assert words in verdict.evidence
-
-
 @each(
     "code",
     [
@@ -417,16 +416,15 @@ def test_a_gradient_that_is_another_when_it_is_run_is_refused(code):
         verify_gradient(Cell(code))
 
 
-def test_frozen_weights_have_no_gradient_and_the_verdict_says_so():
+def test_gradients_of_frozen_or_hooked_weights_are_none_or_refused():
+    # Frozen weights have no gradient and the verdict says so.
     cell = Cell(lambda self, x, h: h * self.w)
     cell.w.requires_grad_(False)
     verdict = verify_gradient(cell)
     assert verdict
     assert "4 derivatives" in verdict.evidence
     assert "w, which are frozen" in verdict.evidence
-
-
-def test_a_weight_with_a_hook_or_with_the_name_of_a_state_is_refused():
+    # A weight with a hook or with the name of a state is refused.
     # A hook on a weight which may change its gradient is refused.
     cell = Cell(lambda self, x, h: h * self.w)
     cell.w.register_hook(lambda g: 2 * g)

@@ -40,19 +40,23 @@ def test_an_undecided_unit_hides_no_refuted_one(second):
     assert verdict.replay().differs
 
 
-def test_undecided_says_of_which_unit_and_what_its_sides_are():
+def test_what_is_open_is_named_and_what_both_sides_share_need_not_be_read():
+    # Undecided says of which unit and what its sides are.
     verdict = verify(half_open, [1 - erfc(h[0]), Max(h[1], 22)])
     assert verdict.holds is None
     assert (
         "unit 1: neither proved equal nor found different where both are defined: erf(h_1) and 1 - erfc(h_1)" in verdict.evidence
     )
     assert "unit 2" not in verdict.evidence
-
-
-def test_that_softplus_is_linear_above_20_is_said():
+    # That softplus is linear above 20 is said.
     verdict = verify(Cell(lambda x, h: F.softplus(h)), [log(1 + exp(u)) for u in h])
     assert verdict.holds is False
     assert "softplus is x itself where x > 20" in verdict.evidence
+    # What both sides share need not be read.
+    normed = Cell(lambda x, h: torch.tanh(x + torch.relu(F.layer_norm(h, (2,)))))
+    system = symbolic(normed)
+    assert verify(normed, system).verdict == "holds"
+    assert verify(normed, [2 * f for f in system.flow]).holds is False
 
 
 def forever(x, h):
@@ -79,13 +83,6 @@ def test_the_unit_at_which_time_is_up_is_named(monkeypatch):
 
     monkeypatch.setattr(decision, "check", checked)
     assert "at unit 2 of 2, while it was proved equal" in verify(Cell(lambda x, h: h), h).evidence
-
-
-def test_what_both_sides_share_need_not_be_read():
-    normed = Cell(lambda x, h: torch.tanh(x + torch.relu(F.layer_norm(h, (2,)))))
-    system = symbolic(normed)
-    assert verify(normed, system).verdict == "holds"
-    assert verify(normed, [2 * f for f in system.flow]).holds is False
 
 
 @pytest.mark.slow

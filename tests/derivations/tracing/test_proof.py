@@ -57,7 +57,8 @@ q, p = symbolic(rotation).state
 t = q.args[0]
 
 
-def test_a_proof_carries_certificates_that_the_checker_accepts():
+def test_proofs_carry_certificates_and_match_equations_in_any_order():
+    # A proof carries certificates that the checker accepts.
     cell = Step(lambda _, x, h: torch.where(h > 0, h, 0 * h) / (1 + torch.exp(-x)))
     states, (x,) = symbolic(cell, field=False).state, symbolic(cell, field=False).inputs
     verdict = verify(cell, [(u + Abs(u)) / 2 * (1 + tanh(x / 2)) / 2 for u in states], field=False)
@@ -66,15 +67,30 @@ def test_a_proof_carries_certificates_that_the_checker_accepts():
     for step in verdict.certificate:
         assert step["rule"] == "equal"
         replay(from_data(as_data(step)))
-
-
-def test_equations_are_matched_by_their_left_sides_in_any_order():
+    # Equations are matched by their left sides in any order.
     right = [Eq(q.diff(t), p), Eq(p.diff(t), -q)]
     assert verify(rotation, right)
     assert verify(rotation, right[::-1])
     assert verify(rotation, {p: -q, q: p})
     assert verify(rotation, [p, -q])
     assert "in the order h_1(t), h_2(t)" in verify(rotation, [p, -q]).evidence
+    # Letters of any assumptions are matched by name or as told and it is said.
+    scaled = Step(lambda self, x, h: self.a * h + 0.1 * x, a=2.0)
+    h1, h2, x1, a = symbols("h_1 h_2 x_1 a")
+    by_name = verify(scaled, [a * h1 + 0.1 * x1, a * h2 + 0.1 * x1])
+    assert by_name
+    assert "by name" in by_name.evidence
+    assert "rational" in by_name.evidence
+    k, y = Symbol("k", positive=True), Symbol("y")
+    told = verify(
+        scaled,
+        [k * h1 + exact(0.1) * x1, k * y + exact(0.1) * x1],
+        letters={k: Symbol("a", real=True), "y": symbolic(scaled).state[1]},
+    )
+    assert told
+    assert not verify(scaled, [a * h1 + Rational(1, 10) * x1, a * h2 + Rational(1, 10) * x1])  # a float is no decimal
+    with pytest.raises(ValueError, match="no letter of the module"):
+        verify(scaled, [k * h1, k * h2], letters={k: Symbol("c")})
 
 
 WRONG = {
@@ -96,25 +112,6 @@ WRONG = {
 def test_equations_that_do_not_fit_are_refused_in_words(words):
     with pytest.raises(ValueError, match=words):
         verify(rotation, WRONG[words])
-
-
-def test_letters_of_any_assumptions_are_matched_by_name_or_as_told_and_it_is_said():
-    scaled = Step(lambda self, x, h: self.a * h + 0.1 * x, a=2.0)
-    h1, h2, x1, a = symbols("h_1 h_2 x_1 a")
-    by_name = verify(scaled, [a * h1 + 0.1 * x1, a * h2 + 0.1 * x1])
-    assert by_name
-    assert "by name" in by_name.evidence
-    assert "rational" in by_name.evidence
-    k, y = Symbol("k", positive=True), Symbol("y")
-    told = verify(
-        scaled,
-        [k * h1 + exact(0.1) * x1, k * y + exact(0.1) * x1],
-        letters={k: Symbol("a", real=True), "y": symbolic(scaled).state[1]},
-    )
-    assert told
-    assert not verify(scaled, [a * h1 + Rational(1, 10) * x1, a * h2 + Rational(1, 10) * x1])  # a float is no decimal
-    with pytest.raises(ValueError, match="no letter of the module"):
-        verify(scaled, [k * h1, k * h2], letters={k: Symbol("c")})
 
 
 def exact(number):
@@ -159,15 +156,14 @@ def test_equations_are_defined_where_they_are_as_written(name):
     assert set(verdict.defined_on) == {condition(h1), condition(h2)}
 
 
-def test_what_is_defined_everywhere_has_no_conditions():
+def test_where_code_is_defined_is_said_and_nothing_is_proved_elsewhere():
+    # What is defined everywhere has no conditions.
     safe = Step(lambda self, x, h: (1 + h.square()).sqrt() / (2 + h.tanh()) + (h.exp() + 1).log())
     written = [sqrt(1 + h**2) / (2 + tanh(h)) + log(1 + exp(h)) for h in (h1, h2)]
     verdict = verify(safe, written)
     assert verdict.verdict == "holds"
     assert verdict.defined_on == ()
-
-
-def test_of_what_is_defined_nowhere_nothing_is_proved():
+    # Of what is defined nowhere nothing is proved.
     for code in (
         lambda self, x, h: h.log() + (-1 - h).log(),
         lambda self, x, h: (h - h).reciprocal(),
@@ -175,26 +171,7 @@ def test_of_what_is_defined_nowhere_nothing_is_proved():
     ):
         nowhere = Step(code)
         assert verify(nowhere, list(symbolic(nowhere).flow)).holds is None
-
-
-class Stepped(nn.Module):
-    def __init__(self, step):
-        super().__init__()
-        self.field, self.step, self.input_size, self.hidden_size = ctrnn.gated(2, 1), step, 2, 1
-
-    def forward(self, x, h):
-        return self.step(self.field, x, h, 1.0)
-
-
-def test_a_step_is_not_another_which_numbers_tell_at_once():
-    euler = list(symbolic(Stepped(discretize.Euler())).flow)
-    verdict = verify(Stepped(discretize.ExponentialEuler()), euler)
-    assert verdict.holds is False
-    assert verdict.replay().differs
-    assert verify(Stepped(discretize.Euler()), euler)
-
-
-def test_where_code_and_equations_are_defined_is_told_apart():
+    # Where code and equations are defined is told apart.
     # Where the equations are undefined is said too.
     verdict = verify(Step(lambda self, x, h: h), [exp(log(h1) + 1) / exp(1), h2 + log(h2) - log(h2)])
     assert verdict.defined_on == (h1 > 0,) or verdict.holds is True
@@ -209,7 +186,23 @@ def test_where_code_and_equations_are_defined_is_told_apart():
     assert verify(code, [Abs(h1 - h2), 0 * h1]).holds is not False
 
 
-def test_counterexamples_are_plain_and_torch_confirms_them():
+class Stepped(nn.Module):
+    def __init__(self, step):
+        super().__init__()
+        self.field, self.step, self.input_size, self.hidden_size = ctrnn.gated(2, 1), step, 2, 1
+
+    def forward(self, x, h):
+        return self.step(self.field, x, h, 1.0)
+
+
+def test_refutations_are_plain_numbers_that_torch_confirms():
+    # A step is not another which numbers tell at once.
+    euler = list(symbolic(Stepped(discretize.Euler())).flow)
+    verdict = verify(Stepped(discretize.ExponentialEuler()), euler)
+    assert verdict.holds is False
+    assert verdict.replay().differs
+    assert verify(Stepped(discretize.Euler()), euler)
+    # Counterexamples are plain and torch confirms them.
     code = Step(lambda self, x, h: torch.tanh(self.w * h + x), w=torch.randn(2))
     w, x = list(symbolic(code).parameters["w"]), symbolic(code).inputs[0]
     verdict = verify(code, [tanh(w[0] * h1 + x), tanh(w[1] * h2 - x)])
@@ -219,14 +212,10 @@ def test_counterexamples_are_plain_and_torch_confirms_them():
     assert all(value in (-1, 0, 1) for value in verdict.counterexample.values())
     assert "torch" in str(replayed)
     assert replayed.torch[0] == pytest.approx(replayed.equations[0])
-
-
-def test_a_verdict_without_counterexample_has_nothing_to_replay():
+    # A verdict without counterexample has nothing to replay.
     with pytest.raises(ValueError, match="nothing to replay"):
         verify(rotation, [p, -q]).replay()
-
-
-def test_what_is_not_so_is_refuted_however_little_it_differs():
+    # What is not so is refuted however little it differs.
     # Left sides exchanged are refuted.
     exchanged = verify(rotation, [Eq(p.diff(t), p), Eq(q.diff(t), -q)])
     assert exchanged.holds is False
@@ -244,15 +233,14 @@ def test_what_is_not_so_is_refuted_however_little_it_differs():
     assert verify(rotation, [p * (1 + Rational(1, 10**12)), -q]).holds is False
 
 
-def test_a_module_answers_with_a_derivative_if_the_left_sides_do():
+def test_modules_may_answer_with_a_derivative_and_equations_show_in_notebooks():
+    # A module answers with a derivative if the left sides do.
     code = Step(lambda self, x, h: -h)
     time = Symbol("t")
     y = [Function(f"h_{k}")(time) for k in (1, 2)]
     assert verify(code, [Eq(u.diff(time), -u) for u in y])
     with pytest.raises(ValueError, match="a derivative, and the module a discrete cell"):
         verify(code, [Eq(u.diff(time), -u) for u in y], field=False)
-
-
-def test_equations_show_in_notebooks():
+    # Equations show in notebooks.
     assert symbolic(rotation)._repr_latex_().startswith("$\\displaystyle")
     assert isinstance(symbolic(rotation)[0].lhs, Derivative)

@@ -101,7 +101,8 @@ def test_phi_is_its_integral(k):
         assert abs(mpmath.mpf(str(exact)) - integral) < 1e-18
 
 
-def test_phi_is_known_at_0_by_its_slope_and_its_index():
+def test_phi_gates_and_stability_functions_are_known():
+    # Phi is known at 0 by its slope and its index.
     # Phi is known at 0 and its slope is that of its closed form.
     z = Symbol("z")
     assert [phi(k, 0) for k in range(4)] == [1, 1, S.Half, Rational(1, 6)]
@@ -112,18 +113,14 @@ def test_phi_is_known_at_0_by_its_slope_and_its_index():
     formula = written(phi(2, -Symbol("l")) ** 2)
     assert formula.latex == r"\phi_{2}^{2}{\left(- l \right)}"
     assert "<msubsup><mi>&#x003D5;</mi><mrow><mn>2</mn></mrow><mrow><mn>2</mn></mrow></msubsup>" in formula.mathml
-
-
-def test_a_gate_is_what_an_affine_field_is_relaxed_by():
+    # A gate is what an affine field is relaxed by.
     g = Symbol("g", positive=True)
     assert expand(induced_gate("exponential_euler", g) - 1 + exp(-g)) == 0
     keeps, writes = induced_factors("strang_splitting", g)
     assert (keeps + writes - 1).subs(g, 1).evalf() < -0.02
     with pytest.raises(ValueError, match="splitting is no gate: it keeps"):
         induced_gate("splitting")
-
-
-def test_stability_functions_are_right_on_the_leak_and_to_their_order_on_all_else():
+    # Stability functions are right on the leak and to their order on all else.
     for name, step in MAPS.items():
         errors = []
         for size in (Rational(1, 64), Rational(1, 128)):
@@ -135,21 +132,18 @@ def test_stability_functions_are_right_on_the_leak_and_to_their_order_on_all_els
             assert abs(mpmath.log(errors[0] / errors[1], 2) - step.order - 1) < 0.1, name
 
 
-def test_implicit_steps_of_a_curved_field_have_no_closed_form():
+def test_splittings_are_exact_and_rk4s_are_known_steps():
+    # Implicit steps of a curved field have no closed form.
     with pytest.raises(ValueError, match="F is not affine"):
         MAPS["trapezoid"](tanh, lambda u: S.One, START, S.Half)
-
-
-def test_a_power_decay_is_split_exactly_for_either_sign():
+    # A power decay is split exactly for either sign.
     r, dt = Rational(1, 2), S(3)
     forgetting = power_forgetting(lambda u: S(2), r)
     exact = mpmath.odefun(lambda _, h: -2 * abs(h) ** 0.5 * h, 0, mpmath.mpf(-3) / 5)(3)
     for step in (MAPS["splitting"], MAPS["strang_splitting"]):
         after = step(lambda u: -2 * abs(u) ** r * u, lambda u: 2 * abs(u) ** r, -START, dt, forgetting)
         assert abs(mpmath.mpf(str(after.evalf(30))) - exact) < 1e-20
-
-
-def test_etd_rk4_and_gates_are_steps_that_are_known():
+    # Etd rk4 and gates are steps that are known.
     # Without a leak etd rk4 is the classical step.
     F, h, dt = Function("F"), Symbol("h"), symbols.dt
     theirs = MAPS["runge_kutta4"](F, None, h, dt)
