@@ -8,16 +8,15 @@ import pytest
 from experiments.interruption import Interrupted, checkpoint, deferred, interruptible
 
 
-def test_a_signal_becomes_its_exit_code():
+def test_signals_become_exit_codes_and_none_is_lost():
+    # A signal becomes its exit code.
     for number, code in [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)]:
         before = signal.getsignal(number)
         with pytest.raises(Interrupted) as caught, interruptible():
             signal.raise_signal(number)
         assert caught.value.code == code
         assert signal.getsignal(number) is before
-
-
-def test_a_background_job_that_ignores_ctrl_c_hears_that_its_time_is_up():
+    # A background job that ignores ctrl c hears that its time is up.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what ends in &
     try:
         for number in (signal.SIGUSR1, signal.SIGTERM):
@@ -28,8 +27,7 @@ def test_a_background_job_that_ignores_ctrl_c_hears_that_its_time_is_up():
     finally:
         signal.signal(signal.SIGINT, before)
 
-
-def test_a_signal_that_strikes_inside_a_weak_references_callback_is_not_lost():
+    # A signal that strikes inside a weak references callback is not lost.
     class Thing:
         pass
 
@@ -47,9 +45,7 @@ def test_a_signal_that_strikes_inside_a_weak_references_callback_is_not_lost():
     with pytest.raises(Interrupted), interruptible():
         work()
     assert reached == ["swallowed by Python"]
-
-
-def test_a_checkpoint_without_a_signal_does_nothing():
+    # A checkpoint without a signal does nothing.
     with pytest.raises(Interrupted), interruptible():
         signal.raise_signal(signal.SIGTERM)
     reached = []

@@ -96,7 +96,8 @@ def test_a_task_and_a_field_of_a_file_are_trained_and_gone_on_with(tmp_path, fil
     assert "there is no setting 'lenth'; did you mean 'length'?" in capsys.readouterr().err
 
 
-def test_without_the_file_its_names_are_not_known(tmp_path, file, capsys):
+def test_files_add_tasks_and_fields_and_studies_that_are_known_with_them_alone(tmp_path, file, capsys):
+    # Without the file its names are not known.
     assert main(["train", "--task", "odd-ones", "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
     assert "there is no task 'odd-ones'" in said
@@ -106,9 +107,7 @@ def test_without_the_file_its_names_are_not_known(tmp_path, file, capsys):
     TASKS._added.clear()
     with pytest.raises(UsageError, match="there is no task 'odd-ones'"):
         Configuration.from_json(configured)
-
-
-def test_a_field_of_the_users_is_a_function_of_the_seed_and_leaves_torchs_generator_alone(file):
+    # A field of the users is a function of the seed and leaves torchs generator alone.
     use([file])
     before = torch.get_rng_state()
     first, again, other = (built_field("drawn", 2, FieldSettings(hidden=3), generator(seed)) for seed in (0, 0, 1))
@@ -117,6 +116,11 @@ def test_a_field_of_the_users_is_a_function_of_the_seed_and_leaves_torchs_genera
     assert not torch.equal(first.weight, other.weight)
     with pytest.raises(UsageError, match="the field drawn has no time scale that chrono could set"):
         built_field("drawn", 2, FieldSettings(hidden=3, init="chrono", t_max=9.0), generator(0))
+    # A study of a file is listed.
+    assert main(["study", "list", "--plugin", file]) == 0
+    said = capsys.readouterr().out
+    assert "odd-ones-study\n  Odd?" in said
+    assert "unwarped\n" in said
 
 
 @pytest.mark.slow  # worker processes
@@ -130,13 +134,6 @@ def test_a_study_of_a_file_is_run_and_drawn(tmp_path, file, capsys):
         registry._added.clear()
     assert main(["study", "plot", out]) == 2
     assert "there is no study 'odd-ones-study'" in capsys.readouterr().err
-
-
-def test_a_study_of_a_file_is_listed(file, capsys):
-    assert main(["study", "list", "--plugin", file]) == 0
-    said = capsys.readouterr().out
-    assert "odd-ones-study\n  Odd?" in said
-    assert "unwarped\n" in said
 
 
 @each(
@@ -205,7 +202,8 @@ def test_objects_are_taken_where_names_are(file, tmp_path):
 # Sweeps
 
 
-def test_several_values_are_as_many_runs_every_one_with_every_other():
+def test_several_values_are_as_many_runs_and_misfits_are_refused():
+    # Several values are as many runs every one with every other.
     assert swept("recall", ["steps=3"]) == [("", ["steps=3"])]
     runs = swept("recall", ["seed=0,1", "steps=3", "init=standard,chrono", "t_max=9"])
     assert [name for name, _ in runs] == [
@@ -219,9 +217,7 @@ def test_several_values_are_as_many_runs_every_one_with_every_other():
     for words, why in (("seed=0,0", "each value is given once"), ("seed=0,", "none is empty"), ("stepz=1,2", "stepz")):
         with pytest.raises(UsageError, match=why):
             [configuration_from_words("recall", "gated", "euler", each) for _, each in swept("recall", [words])]
-
-
-def test_what_is_asked_wrongly_is_refused_in_words():
+    # What is asked wrongly is refused in words.
     # What makes no field is refused in words.
     FIELDS.add("lost", lambda inputs, hidden: 3)
     FIELDS.add("broken", lambda inputs, hidden: 1 / 0)

@@ -28,31 +28,19 @@ def rows(values, separator=","):
     return "\n".join(separator.join(repr(float(v)) for v in row) for row in values)
 
 
-def test_the_eeg_is_ten_seconds_of_four_channels():
+def test_recordings_are_read_standardized_and_cut_with_names_and_constant_channels(tmp_path):
+    # The eeg is ten seconds of four channels.
     eeg = load(None, None)
     assert (eeg.xs.shape, eeg.rate, eeg.seconds) == ((800, 4), 80.0, 10.0)
     # Read in another order, neighbouring samples would differ as much as distant ones do.
     assert np.all(np.abs(np.diff(eeg.xs, axis=0)).mean(0) < 0.5)
-
-
-def test_a_missing_eeg_is_told_with_a_way_out(monkeypatch, tmp_path):
-    monkeypatch.setattr(recording, "get_sample_data", lambda *args, **kwargs: tmp_path / "eeg.dat")
-    with pytest.raises(UsageError, match=r"no such file.*--input FILE --rate HZ"):
-        load(None, None)
-    (tmp_path / "eeg.dat").write_bytes(b"short")
-    with pytest.raises(UsageError, match=r"5 bytes instead of 25600"):
-        load(None, None)
-
-
-def test_a_constant_channel_becomes_zero_and_is_named(tmp_path):
+    # A constant channel becomes zero and is named.
     values = noise(20, 3)
     values[:, 1] = 0.1 + 0.2
     read = load(saved(tmp_path, values), 1.0)
     assert read.constant == ("2",)
     assert not read.xs[:, 1].any()
-
-
-def test_of_a_long_file_only_the_first_samples_are_read(tmp_path):
+    # Of a long file only the first samples are read.
     values = noise(1000, 2)
     values[900] = np.nan  # never looked at
     from_npy = load(saved(tmp_path, values), 1.0)
@@ -60,9 +48,7 @@ def test_of_a_long_file_only_the_first_samples_are_read(tmp_path):
     for read in (from_npy, from_csv):
         assert (len(read.xs), read.total) == (800, 1000)
     np.testing.assert_array_equal(from_npy.xs, from_csv.xs)
-
-
-def test_a_csv_file_may_have_a_row_of_names(tmp_path):
+    # A csv file may have a row of names.
     for k, (separator, header) in enumerate(itertools.product([",", ";", "\t"], ["", "left{}right\n", "\ufeffleft{}right\n"])):
         folder = tmp_path / str(k)
         folder.mkdir()
@@ -70,9 +56,7 @@ def test_a_csv_file_may_have_a_row_of_names(tmp_path):
         read = load(written(folder, header.format(separator) + rows(values, separator)), 1.0)
         assert read.channels == (("left", "right") if header else ("1", "2"))
         np.testing.assert_array_equal(read.xs, load(saved(folder, values), 1.0).xs)
-
-
-def test_files_are_read_and_channels_standardized(tmp_path):
+    # Files are read and channels standardized.
     # Channels are standardized.
     read = load(saved(tmp_path, 7 + 3 * noise(40, 3)), 10.0)
     np.testing.assert_allclose(read.xs.mean(0), 0, atol=1e-14)
@@ -85,6 +69,15 @@ def test_files_are_read_and_channels_standardized(tmp_path):
     assert load(saved(tmp_path, np.arange(20, dtype=np.int16)), 1.0).xs.shape == (20, 1)
     # Blank lines in a csv file are skipped.
     assert load(written(tmp_path, "\n\n".join(["1", "2", "3", "4"] * 5) + "\n\n"), 1.0).xs.shape == (20, 1)
+
+
+def test_a_missing_eeg_is_told_with_a_way_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(recording, "get_sample_data", lambda *args, **kwargs: tmp_path / "eeg.dat")
+    with pytest.raises(UsageError, match=r"no such file.*--input FILE --rate HZ"):
+        load(None, None)
+    (tmp_path / "eeg.dat").write_bytes(b"short")
+    with pytest.raises(UsageError, match=r"5 bytes instead of 25600"):
+        load(None, None)
 
 
 def test_a_bad_array_is_refused_by_what_is_wrong_with_it(tmp_path):

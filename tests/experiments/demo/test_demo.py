@@ -97,35 +97,19 @@ def main_on(folder, monkeypatch, *sections):
     return __main__.main(["demo", "--input", str(small_recording(folder)), "--rate", "12", "--out", str(folder / "out")])
 
 
-def test_a_run_that_passes_ends_with_0_and_the_path_of_a_page_that_loads_nothing(made):
+def test_the_page_agrees_with_terminal_and_numbers_and_is_escaped(made):
+    # A run that passes ends with 0 and the path of a page that loads nothing.
     assert made.code == 0
     assert made.said[-1] == str(made.out / "index.html")
     assert sorted(file.name for file in made.out.iterdir()) == ["index.html", "numbers.json"]
     assert len(made.page.all("svg")) == 9
     assert all(table.children[0].tag == "caption" and table.children[0].text for table in made.page.all("table"))
-
-
-@each(
-    ("words", "html"),
-    [
-        ("h_t = o tanh(c_t)", "h<sub>t</sub> = o tanh(c<sub>t</sub>)"),
-        ("(1 + r |h0|^r s)^(-(r+1)/r), r > 0", "(1 + r |h₀|<sup>r</sup> s)<sup>−(r+1)/r</sup>, r &gt; 0"),
-        ("h' = -alpha h <b>", "h′ = −α h &lt;b&gt;"),
-        ("The GRU's rate, r -> 0, s >= 0", "The GRU&#39;s rate, r → 0, s ≥ 0"),
-    ],
-)
-def test_formulas_are_set_as_in_print_and_escaped(words, html):
-    assert proofs.typeset(words) == html
-
-
-def test_the_name_of_the_file_is_escaped_and_nothing_twice(made):
+    # The name of the file is escaped and nothing twice.
     name = "small &amp; &lt;b&gt;.npy"
     assert name in made.text
     assert "small & <b>" not in made.text
     assert not re.search(r"&amp;(?:gt|lt|amp|#x27|#39|#34|quot);", made.text.replace(name, ""))
-
-
-def test_page_terminal_and_numbers_agree(made):
+    # Page terminal and numbers agree.
     said = "\n".join(made.said)
     for told in made.numbers["clocks"]["clocks"]:
         line = next(line for line in made.said if line.strip().startswith(told["name"]))
@@ -156,7 +140,21 @@ def test_page_terminal_and_numbers_agree(made):
     assert made.numbers["failures"] == []
 
 
-def test_warped_states_land_on_an_independent_solution(played):
+@each(
+    ("words", "html"),
+    [
+        ("h_t = o tanh(c_t)", "h<sub>t</sub> = o tanh(c<sub>t</sub>)"),
+        ("(1 + r |h0|^r s)^(-(r+1)/r), r > 0", "(1 + r |h₀|<sup>r</sup> s)<sup>−(r+1)/r</sup>, r &gt; 0"),
+        ("h' = -alpha h <b>", "h′ = −α h &lt;b&gt;"),
+        ("The GRU's rate, r -> 0, s >= 0", "The GRU&#39;s rate, r → 0, s ≥ 0"),
+    ],
+)
+def test_formulas_are_set_as_in_print_and_escaped(words, html):
+    assert proofs.typeset(words) == html
+
+
+def test_warped_and_stepped_states_are_those_of_the_equation(played):
+    # Warped states land on an independent solution.
     # By SciPy, from the formula: nothing of the path, the warp, the field's flow or the solver is shared.
     recording, field = played.recording, warped_runs.field_for(2)
     W = {name: value.detach().numpy() for name, value in field.named_parameters()}
@@ -177,14 +175,16 @@ def test_warped_states_land_on_an_independent_solution(played):
         assert np.abs(ran.with_speed - expected).max() < warped_runs.allowed_deviation(), name
         assert ran.largest_without > 0.05, name
         np.testing.assert_allclose(ran.largest, np.abs(ran.with_speed - played.h).max())
-
-
-def test_four_clocks_show_every_sample_and_variable_repeats_last_1_to_5_units():
+    # Four clocks show every sample and variable repeats last 1 to 5 units.
     for clock in warped_runs.clocks_for(50):
         shown = torch.arange(50, dtype=torch.float64)
         torch.testing.assert_close(clock.warp(clock.warp.inverse(shown)), shown, rtol=0, atol=1e-10)
     lasts = warped_runs.clocks_for(200)[2].warp.knots.diff()
     assert sorted(lasts.unique().tolist()) == [1, 2, 3, 4, 5]
+    # Euler steps come to the solution as one over n.
+    _, runs, gate = played.stepped
+    assert 0 < gate < 1
+    assert steps.observed_orders(runs)[-1] == pytest.approx(1, abs=0.1)
 
 
 @torch.no_grad()
@@ -200,19 +200,25 @@ def test_stepped_states_are_euler_steps_with_the_gate_divided_by_n(played):
         np.testing.assert_allclose(states[-1], h[0].numpy(), rtol=0, atol=1e-12)
 
 
-def test_euler_steps_come_to_the_solution_as_one_over_n(played):
-    _, runs, gate = played.stepped
-    assert 0 < gate < 1
-    assert steps.observed_orders(runs)[-1] == pytest.approx(1, abs=0.1)
-
-
-def test_both_models_start_from_the_same_weights_and_are_moved_by_training(briefly):
+def test_both_models_start_alike_and_gates_are_of_the_states_before_steps(briefly):
+    # Both models start from the same weights and are moved by training.
     start = {name: trained.untrained(name).state_dict() for name in trained.MODELS}
     for name, weights in start["euler"].items():
         assert torch.equal(weights, start["exact"][name])
         ends = [briefly[integrator].model.state_dict()[name] for integrator in trained.MODELS]
         assert not torch.equal(*ends)
         assert not any(torch.equal(weights, end) for end in ends)
+    # The largest gate is that of the states from which steps begin.
+    # A gate that is 1/2 at the start and falls as the state rises to its constant candidate.
+    model = copy.deepcopy(briefly["euler"].model)
+    with torch.no_grad():
+        for weights in model.field.parameters():
+            weights.zero_()
+        model.field.candidate.bias.fill_(2.0)
+        model.field.rate.weight_h.copy_(-torch.eye(trained.HIDDEN))
+    assert trained.clock_given(model, "euler", 8).gate == pytest.approx(trained.OWN_TIME / 8 / 2, rel=1e-12)
+    # A share below all is never told as all.
+    assert [trained.at_least(share) for share in (1.0, 0.99999, 0.951)] == ["all", "at least 99.9 %", "at least 95.1 %"]
 
 
 def by_hand(model, n):
@@ -238,17 +244,6 @@ def test_a_discretized_model_given_its_clock_takes_steps_as_long_as_its_samples(
     np.testing.assert_allclose(got.states[-1, 5], h, rtol=0, atol=1e-10)
 
 
-def test_the_largest_gate_is_that_of_the_states_from_which_steps_begin(briefly):
-    """A gate that is 1/2 at the start and falls as the state rises to its constant candidate."""
-    model = copy.deepcopy(briefly["euler"].model)
-    with torch.no_grad():
-        for weights in model.field.parameters():
-            weights.zero_()
-        model.field.candidate.bias.fill_(2.0)
-        model.field.rate.weight_h.copy_(-torch.eye(trained.HIDDEN))
-    assert trained.clock_given(model, "euler", 8).gate == pytest.approx(trained.OWN_TIME / 8 / 2, rel=1e-12)
-
-
 @each("n", [1, 3, 8])
 def test_a_solved_model_given_its_clock_is_the_solution_in_which_every_symbol_lasts_as_long_as_ever(briefly, n):
     f, xs = by_hand(briefly["exact"].model, 1)
@@ -267,10 +262,6 @@ def test_a_model_that_did_not_learn_fails_and_so_do_states_that_depend_on_the_cl
     failures = json.loads((tmp_path / "out" / "numbers.json").read_text())["failures"]
     assert [failure.split(" ")[1] for failure in failures] == ["discretized", "ODE-integrated", "the"]
     assert "exact states move by" in capsys.readouterr().out
-
-
-def test_a_share_below_all_is_never_told_as_all():
-    assert [trained.at_least(share) for share in (1.0, 0.99999, 0.951)] == ["all", "at least 99.9 %", "at least 95.1 %"]
 
 
 def test_a_deviation_above_the_limit_fails_and_still_writes_the_page(tmp_path, monkeypatch, capsys, played):
@@ -332,7 +323,8 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, mon
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("index.html", "old")]
 
 
-def test_a_long_and_partly_constant_recording_is_told_as_such(capsys):
+def test_figures_are_the_same_text_and_long_recordings_are_told(capsys):
+    # A long and partly constant recording is told as such.
     xs = np.random.default_rng(0).normal(size=(800, 12))
     names = tuple(str(k) for k in range(1, 13))
     section = recorded.section(Recording("long.npy", xs, 10.0, names, 5000, ("3", "4"), "your file", False), print)
@@ -340,9 +332,7 @@ def test_a_long_and_partly_constant_recording_is_told_as_such(capsys):
     assert "channels 3, 4 are constant" in section.body
     assert "the first 8 of 12 channels" in section.body
     assert "only the first 800 of its 5000 samples are used" in capsys.readouterr().out
-
-
-def test_the_same_figure_is_the_same_text_and_leaves_no_trace_in_matplotlib():
+    # The same figure is the same text and leaves no trace in matplotlib.
     before = {**matplotlib.rcParams, "backend": None}
     xs = np.random.default_rng(0).normal(size=(30, 2))
     drawn = [inline_svg(figures.recording(xs, 10.0, ["a", "b"]), "key", "T", "D") for _ in range(2)]

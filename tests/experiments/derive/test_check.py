@@ -62,7 +62,8 @@ def check(tmp_path, capsys, claims):
     return code, capsys.readouterr().out
 
 
-def test_a_ledger_is_accepted_as_it_was_written(tmp_path, capsys, own, others):
+def test_claims_are_accepted_by_their_own_proofs_alone(tmp_path, capsys, own, others):
+    # A ledger is accepted as it was written.
     code, out = check(tmp_path, capsys, own)
     assert (code, out.count("\n")) == (0, 1), out
     assert f"{len(own)} are this package's ledger without 5 of its 6 texts" in out
@@ -73,6 +74,16 @@ def test_a_ledger_is_accepted_as_it_was_written(tmp_path, capsys, own, others):
     assert "true: x/x = 1 [x real; where x != 0]" in out
     assert "true: 1 - g < exp(-g) [g positive]" in out
     assert "read as: true: (1 + x)^2 = 1 + x^2 + 2 x" in out
+    # No claim of anybody is accepted that its proofs do not show.
+    for claim in others:
+        assert not checked(claim, {}).refused
+        for forged in of_proofs(claim):
+            assert checked(forged, {}).refused, (claim["label"], forged)
+    # Words without a proof are refused.
+    code, out = check(tmp_path, capsys, [NOTHING_PROVED])
+    assert code == 1
+    assert "anybody, theorem 1: 'holds' does not follow from its statements, but 'undecided' does" in out
+    assert "1 refused" in out
 
 
 def of_proofs(claim):
@@ -123,13 +134,6 @@ def test_no_claim_of_the_ledger_is_accepted_with_a_change(own, every):
     assert tried > 20 * len(own) // every
 
 
-def test_no_claim_of_anybody_is_accepted_that_its_proofs_do_not_show(others):
-    for claim in others:
-        assert not checked(claim, {}).refused
-        for forged in of_proofs(claim):
-            assert checked(forged, {}).refused, (claim["label"], forged)
-
-
 NAMES = {"x - x": "'x - x'", "2": "'2'", "pi": "'pi'", "\x1b[2J": "'\\x1b[2J'", "\u202ex": "'\\u202ex'", "W_{h,11}": "W_{h,11}"}
 
 
@@ -149,10 +153,3 @@ def test_a_ledger_has_every_claim_of_its_texts_once(tmp_path, capsys, own, chang
     code, out = check(tmp_path, capsys, own[1:] if change == "a claim missing" else [*own, own[0]])
     assert code == 1
     assert f"{SHORT}, {own[0]['label']}: it is {'missing' if change == 'a claim missing' else 'there 2 times'}" in out
-
-
-def test_words_without_a_proof_are_refused(tmp_path, capsys):
-    code, out = check(tmp_path, capsys, [NOTHING_PROVED])
-    assert code == 1
-    assert "anybody, theorem 1: 'holds' does not follow from its statements, but 'undecided' does" in out
-    assert "1 refused" in out

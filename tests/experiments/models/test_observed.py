@@ -42,7 +42,8 @@ def test_ode_rnn_written_with_torchdiffeq_gives_the_same_outputs(folder, ours, t
     assert_close(batch.last(found), batch.last(expected), rtol=0, atol=tolerance)
 
 
-def test_models_are_functions_of_their_seed_and_no_output_depends_on_the_future(folder):
+def test_models_are_functions_of_their_seed_printed_a_line_each(folder, capsys):
+    # Models are functions of their seed and no output depends on the future.
     (batch,) = Patients(data=folder, grid=4.0).evaluation("test", 3, 3, seed=0)
     later = batch.xs.clone()
     later[4:] = 1  # and all of it seen
@@ -53,6 +54,17 @@ def test_models_are_functions_of_their_seed_and_no_output_depends_on_the_future(
         shifted = None if ts is None else torch.cat([ts[:4], ts[4:] + 1])
         outputs = [model(xs, stamps, batch.lengths)[:4] for xs, stamps in ((batch.xs, ts), (later, shifted))]
         assert_close(outputs[0], outputs[1], rtol=0, atol=1e-12)
+    # Gradients are cut to the largest norm.
+    model = observed_model("gru-backward", 3, 0)
+    before = [parameter.clone() for parameter in model.parameters()]
+    train_epochs(model, Patients(data=folder, grid=4.0), epochs=1, settings=replace(SETTINGS, clip=1e-29))
+    for own, other in zip(model.parameters(), before, strict=True):
+        assert_close(own, other, rtol=0, atol=1e-15)  # Adam divides by the gradient plus 1e-8
+    # The command prints a line for each model and seed.
+    patients.main([folder, "gru-d", "gru", "--hidden", "3", "--epochs", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines] == [["gru-d", "seed", "0"], ["gru", "seed", "0"]]
+    assert all("test AUROC 0." in line and "of 1 " in line for line in lines)
 
 
 @torch.no_grad()
@@ -71,14 +83,6 @@ def test_between_stamps_states_forget_exponentially_and_the_first_sample_has_act
     assert_close(before[1], kept * h + (1 - kept) * rnn.field.candidate(nothing, h), rtol=0, atol=1e-14)
 
 
-def test_gradients_are_cut_to_the_largest_norm(folder):
-    model = observed_model("gru-backward", 3, 0)
-    before = [parameter.clone() for parameter in model.parameters()]
-    train_epochs(model, Patients(data=folder, grid=4.0), epochs=1, settings=replace(SETTINGS, clip=1e-29))
-    for own, other in zip(model.parameters(), before, strict=True):
-        assert_close(own, other, rtol=0, atol=1e-15)  # Adam divides by the gradient plus 1e-8
-
-
 def test_the_weights_of_the_best_epoch_are_kept(folder, monkeypatch):
     task = Patients(data=folder, grid=4.0)
     model = observed_model("gru-backward", 4, 4)
@@ -91,10 +95,3 @@ def test_the_weights_of_the_best_epoch_are_kept(folder, monkeypatch):
     assert min(seen, key=lambda one: one["loss"])["auroc"] < found.validation  # so the loss would have kept others
     assert evaluate(model, task, "test", 99) == found.test
     assert min(epoch_seconds([model, ODERNNByHand(VALUES, 4, method="euler")], task, 8, batches=1)) > 0
-
-
-def test_the_command_prints_a_line_for_each_model_and_seed(folder, capsys):
-    patients.main([folder, "gru-d", "gru", "--hidden", "3", "--epochs", "1"])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:3] for line in lines] == [["gru-d", "seed", "0"], ["gru", "seed", "0"]]
-    assert all("test AUROC 0." in line and "of 1 " in line for line in lines)

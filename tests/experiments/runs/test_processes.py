@@ -37,7 +37,8 @@ SETTINGS = ["batch=7", "hidden=6", "evaluate_every=10", "evaluation=20", "checkp
 STARTED = 300.0  # seconds within which a training has made some steps, on the slowest machine
 
 
-def test_shares_are_all_sequences_once_and_their_losses_add_up_to_the_batch_s():
+def test_shares_add_up_to_the_batch_with_the_same_noise():
+    # Shares are all sequences once and their losses add up to the batch s.
     for size in (1, 2, 3, 7):
         taken = [k for rank in range(size) for k in range(7)[Processes(rank, size).share(7)]]
         assert taken == list(range(7))
@@ -52,9 +53,7 @@ def test_shares_are_all_sequences_once_and_their_losses_add_up_to_the_batch_s():
             assert torch.equal(part.xs, batch.xs[:, taken])
             total += float(task.loss(outputs[:, taken], part)) * task.weight(part) / task.weight(batch)
         assert total == pytest.approx(float(task.loss(outputs, batch)), rel=1e-5)  # sums in single precision
-
-
-def test_a_sequence_has_the_same_noise_in_a_share_as_in_the_batch():
+    # A sequence has the same noise in a share as in the batch.
     settings = ["noise=0.5", "warp=3", "length=12", "hidden=5"]
     chosen = configuration_from_words("recall", "leaky", "euler-maruyama", settings)
     batch = chosen.task.batch(7, generator(0))

@@ -163,19 +163,16 @@ def weights_after(*settings):
     return zip(before.parameters(), run.model.parameters(), *gradients, strict=True)
 
 
-def test_a_step_of_sgd_goes_down_the_mean_gradient_of_the_batches_that_it_accumulates():
+def test_steps_go_down_mean_gradients_and_decay_matrices_alone(tmp_path):
+    # A step of sgd goes down the mean gradient of the batches that it accumulates.
     for before, after, *slopes in weights_after("optimizer=sgd", "accumulate=3"):
         assert len(slopes) == 3
         assert_close(after, before - 0.01 * sum(slopes) / 3, rtol=0, atol=1e-6)  # float32
-
-
-def test_adamw_shrinks_matrices_and_lets_biases_and_rates_be():
+    # Adamw shrinks matrices and lets biases and rates be.
     for before, after, slope in weights_after("optimizer=adamw", "weight_decay=2"):
         shrunk = before * (1 - 0.01 * 2) if before.dim() > 1 else before
         assert_close(after, shrunk - 0.01 * slope / (slope.abs() + 1e-8), rtol=0, atol=2e-5)  # the first step of Adam
-
-
-def test_the_rate_rises_and_then_follows_half_a_cosine(tmp_path):
+    # The rate rises and then follows half a cosine.
     train(small("schedule=cosine", "warmup=4", "rate=0.8"), tmp_path)
     rates = [float(row["rate"]) for row in table(tmp_path)]
     assert rates == pytest.approx([0.2, 0.4, 0.6, 0.8, *(0.4 * (1 + math.cos(math.pi * k / 8)) for k in range(8))])
@@ -194,15 +191,6 @@ def test_smoothed_labels_give_all_classes_a_share(kind):
     right = every.gather(-1, targets[..., None])[..., 0]
     expected = (0.7 * right + 0.3 * every.mean(-1)).mean()
     assert_close(Asked().loss(outputs, batch, label_smoothing=0.3), expected)
-
-
-def test_smoothing_is_for_classes_and_reaches_the_loss():
-    adding = small("T=8", "label_smoothing=0.1", task="adding", field="leaky")
-    with pytest.raises(UsageError, match="label_smoothing is for classes"):
-        Training(adding.untrained_model(), adding.task, adding.training)
-    plain, smoothed = (small("steps=1", f"label_smoothing={share}", "optimizer=sgd") for share in (0, 0.5))
-    losses = [Training(each.untrained_model(), each.task, each.training).learn()["loss"] for each in (plain, smoothed)]
-    assert losses[0] != losses[1]
 
 
 def test_products_in_bfloat16_learn_what_others_do_to_its_rounding(tmp_path):
@@ -231,24 +219,21 @@ def test_rmsprop_is_the_papers(tmp_path):
         assert_close(read_state(tmp_path / "checkpoint.pt")["model"][name], value, rtol=0, atol=2e-6)  # float32, another order
 
 
-def test_a_plateau_halves_the_rate_at_every_loss_that_is_no_new_lowest(tmp_path):
+def test_rates_are_halved_by_plateaus_and_steps_and_once(tmp_path):
+    # A plateau halves the rate at every loss that is no new lowest.
     configuration = STANDING
-    train(configuration, tmp_path)
+    train(configuration, tmp_path / "plateau")
     rate, lowest, halved = configuration.training.rate, math.inf, []
-    for row in table(tmp_path):
+    for row in table(tmp_path / "plateau"):
         assert float(row["rate"]) == rate
         if row["evaluation_loss"]:
             halved.append(not float(row["evaluation_loss"]) < lowest)
             rate, lowest = (rate / 2 if halved[-1] else rate), min(lowest, float(row["evaluation_loss"]))
     assert halved == [False, *[True] * 5]
-
-
-def test_rates_are_halved_after_half_and_three_quarters_of_the_steps(tmp_path):
+    # Rates are halved after half and three quarters of the steps.
     train(small("schedule=halved-twice", "rate=0.2"), tmp_path)
     assert [float(row["rate"]) for row in table(tmp_path)] == [0.2] * 6 + [0.1] * 3 + [0.05] * 3
-
-
-def test_a_checkpoint_in_which_a_rate_is_halved_already_is_not_halved_again(tmp_path):
+    # A checkpoint in which a rate is halved already is not halved again.
     chosen = small("schedule=halved-twice", "rate=0.8")
     run = Training(chosen.untrained_model(), chosen.task, chosen.training)
     state = run.state() | {"step": 10, "schedule": {"rate": 0.2}}  # as first versions have kept it
@@ -306,7 +291,8 @@ def test_a_clipped_gradient_moves_the_weights_less(tmp_path):
     assert table(tmp_path / "free")[0]["gradient_norm"] == table(tmp_path / "bound")[0]["gradient_norm"]  # before the clip
 
 
-def test_a_training_set_is_read_once_an_epoch_in_an_order_of_its_own():
+def test_epochs_and_noise_are_of_the_seed():
+    # A training set is read once an epoch in an order of its own.
     configuration = small("batches=5")
     read = [_batch(configuration.task, configuration.training, step).xs.numpy().tobytes() for step in range(15)]
     epochs = [read[:5], read[5:10], read[10:]]
@@ -314,9 +300,31 @@ def test_a_training_set_is_read_once_an_epoch_in_an_order_of_its_own():
     assert len({tuple(epoch) for epoch in epochs}) == 3
     fresh = small()
     assert len({_batch(fresh.task, fresh.training, step).xs.numpy().tobytes() for step in range(15)}) == 15
+    # Noise is of the seed and the step and is not learned.
+    chosen = small("noise=0.5", field="leaky", integrator="euler-maruyama")
+    batch = chosen.task.batch(4, generator(0))
+
+    def run_at(step):
+        run = Training(chosen.untrained_model(), chosen.task, chosen.training, batch_at=lambda step: batch)
+        run.step = step
+        return run.learn()["loss"], float(run.model.state_dict()["rnn.field.noise.sigma"])
+
+    assert run_at(0) == run_at(0)
+    assert run_at(0)[0] != run_at(1)[0]  # of the same weights and batch
+    assert run_at(0)[1] == 0.5
+    keys = [_noise(chosen.untrained_model(), 4, seed, "test", 0)["seed"].tolist() for seed in (0, 1)]
+    assert keys[0] != keys[1]
+    # Smoothing is for classes and reaches the loss.
+    adding = small("T=8", "label_smoothing=0.1", task="adding", field="leaky")
+    with pytest.raises(UsageError, match="label_smoothing is for classes"):
+        Training(adding.untrained_model(), adding.task, adding.training)
+    plain, smoothed = (small("steps=1", f"label_smoothing={share}", "optimizer=sgd") for share in (0, 0.5))
+    losses = [Training(each.untrained_model(), each.task, each.training).learn()["loss"] for each in (plain, smoothed)]
+    assert losses[0] != losses[1]
 
 
-def test_evaluations_are_weighted_by_what_counts():
+def test_evaluations_are_weighted_by_what_counts_and_skip_what_does_not():
+    # Evaluations are weighted by what counts.
     task = Recall(warping="variable", warp=4, padded=True, length=9)
     model = small("padded=true", "warping=variable", "length=9", "warp=4").untrained_model().double()
     found = evaluate(model, task, "validation", 7, 3, 2)
@@ -332,8 +340,7 @@ def test_evaluations_are_weighted_by_what_counts():
     assert_close(found["loss"], losses / counted, rtol=1e-12, atol=0)
     assert_close(found["accuracy"], right / counted, rtol=1e-12, atol=0)
 
-
-def test_a_batch_in_which_nothing_counts_is_left_out_of_an_evaluation():
+    # A batch in which nothing counts is left out of an evaluation.
     class Partly(Recall):
         def evaluation(self, split, sequences, size, seed):
             for k, batch in enumerate(super().evaluation(split, sequences, size, seed)):
@@ -351,22 +358,6 @@ def test_evaluation_batches_and_their_noise_do_not_depend_on_the_step(noise, tmp
     train(configuration, tmp_path)
     assert len({row["evaluation_loss"] for row in table(tmp_path)}) == 1
     assert {float(row["rate"]) for row in table(tmp_path)} == {1e-30}  # constant, whatever the evaluations find
-
-
-def test_noise_is_of_the_seed_and_the_step_and_is_not_learned():
-    chosen = small("noise=0.5", field="leaky", integrator="euler-maruyama")
-    batch = chosen.task.batch(4, generator(0))
-
-    def run_at(step):
-        run = Training(chosen.untrained_model(), chosen.task, chosen.training, batch_at=lambda step: batch)
-        run.step = step
-        return run.learn()["loss"], float(run.model.state_dict()["rnn.field.noise.sigma"])
-
-    assert run_at(0) == run_at(0)
-    assert run_at(0)[0] != run_at(1)[0]  # of the same weights and batch
-    assert run_at(0)[1] == 0.5
-    keys = [_noise(chosen.untrained_model(), 4, seed, "test", 0)["seed"].tolist() for seed in (0, 1)]
-    assert keys[0] != keys[1]
 
 
 def test_time_stamps_and_lengths_reach_the_rnn(tmp_path, monkeypatch):
@@ -392,7 +383,8 @@ def test_time_stamps_and_lengths_reach_the_rnn(tmp_path, monkeypatch):
     assert_close(float(table(tmp_path)[0]["loss"]), expected.item(), rtol=1e-5, atol=0)
 
 
-def test_a_finished_run_whose_newest_checkpoint_is_lost_gives_the_weights_of_its_measures(tmp_path):
+def test_finished_runs_are_measured_by_their_own_weights_and_not_trained_again(tmp_path):
+    # A finished run whose newest checkpoint is lost gives the weights of its measures.
     for k, damage in enumerate(["damaged", "missing"]):
         folder = tmp_path / str(k)
         folder.mkdir()
@@ -408,10 +400,8 @@ def test_a_finished_run_whose_newest_checkpoint_is_lost_gives_the_weights_of_its
         assert (again.measures, again.already) == (whole.measures, False)
         assert_same_run(folder / "whole", folder / "lost")
         assert train(configuration, folder / "lost").already
-
-
-def test_a_result_of_other_steps_does_not_finish_a_run(tmp_path):
-    """As a run that was begun where another one's result.json was left."""
+    # A result of other steps does not finish a run.
+    # As a run that was begun where another one's result.json was left.
     train(small("steps=6"), tmp_path / "other")
     train(small(), tmp_path / "whole")
     with pytest.raises(KilledError):
@@ -419,9 +409,7 @@ def test_a_result_of_other_steps_does_not_finish_a_run(tmp_path):
     shutil.copy(tmp_path / "other" / "result.json", tmp_path / "run")
     assert not train(small(), tmp_path / "run").already
     assert_same_run(tmp_path / "whole", tmp_path / "run")
-
-
-def test_a_finished_run_is_not_trained_again_and_one_that_was_killed_before_its_result_is_measured(tmp_path):
+    # A finished run is not trained again and one that was killed before its result is measured.
     configuration = small()
     before = train(configuration, tmp_path)
     written = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
@@ -453,23 +441,30 @@ def test_folders_that_are_not_of_this_run_are_refused_and_left_alone(tmp_path):
     assert (tmp_path / "run" / "result.json").read_bytes() == before
 
 
-def test_a_trained_model_is_loaded_as_it_was(tmp_path):
+def test_models_are_loaded_as_they_were_by_the_settings_recorded(tmp_path):
+    # A trained model is loaded as it was.
     configuration = small(field="lstm", integrator="exact")
-    outcome = train(configuration, tmp_path)
-    model, same = load(tmp_path)
+    outcome = train(configuration, tmp_path / "lstm")
+    model, same = load(tmp_path / "lstm")
     assert same == configuration
     xs = torch.randn(7, 2, configuration.task.input_size)
     assert torch.equal(model(xs), outcome.model(xs))
-
-
-def test_other_settings_than_recorded_are_refused_by_their_keys(tmp_path):
+    # Other settings than recorded are refused by their keys.
     with pytest.raises(KilledError):
-        train(small(), tmp_path, progress=killed_at(5))
+        train(small(), tmp_path / "killed", progress=killed_at(5))
     for finish in (False, True):
         with pytest.raises(UsageError, match=r"warp \(3 there, 2 here\), rate \(0.001 there, 0.1 here\)"):
-            train(small("warp=2", "rate=0.1"), tmp_path)
+            train(small("warp=2", "rate=0.1"), tmp_path / "killed")
         if not finish:
-            train(small(), tmp_path)
+            train(small(), tmp_path / "killed")
+    # A checkpoint of another model is refused in words.
+    train(small("hidden=6"), tmp_path / "other")
+    with pytest.raises(KilledError):
+        train(small(), tmp_path / "run", progress=killed_at(4))
+    shutil.copy(tmp_path / "other" / "checkpoint.pt", tmp_path / "run")
+    for use in (lambda: train(small(), tmp_path / "run"), lambda: load(tmp_path / "run")):
+        with pytest.raises(StoppedError, match=r"does not fit the model that config\.json describes \(size mismatch"):
+            use()
 
 
 def test_the_same_command_on_another_text_is_refused(tmp_path):
@@ -498,16 +493,6 @@ def test_the_same_command_on_another_text_is_refused(tmp_path):
         assert len(told.pop("data")) == 64
         config.write_text(json.dumps(told))  # as of runs that were begun before there was a digest
         assert train(configuration, folder / "run").measures["loss"] > 0
-
-
-def test_a_checkpoint_of_another_model_is_refused_in_words(tmp_path):
-    train(small("hidden=6"), tmp_path / "other")
-    with pytest.raises(KilledError):
-        train(small(), tmp_path / "run", progress=killed_at(4))
-    shutil.copy(tmp_path / "other" / "checkpoint.pt", tmp_path / "run")
-    for use in (lambda: train(small(), tmp_path / "run"), lambda: load(tmp_path / "run")):
-        with pytest.raises(StoppedError, match=r"does not fit the model that config\.json describes \(size mismatch"):
-            use()
 
 
 def test_a_torn_row_and_rows_beyond_the_checkpoint_are_cut_off(tmp_path, capsys):

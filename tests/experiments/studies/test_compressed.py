@@ -51,7 +51,8 @@ def drawn(chosen, size=6, seed=3):
 # ---- the task
 
 
-def test_every_symbol_is_held_for_sixteen_over_c_samples_and_the_target_is_the_one_before():
+def test_symbols_are_held_by_their_clock_from_one_generator():
+    # Every symbol is held for sixteen over c samples and the target is the one before.
     for clock in CLOCKS:
         held, batch = int(16 / clock), drawn(task(clock, counted="all"))
         symbols, targets = batch.xs.argmax(-1), batch.targets
@@ -61,18 +62,14 @@ def test_every_symbol_is_held_for_sixteen_over_c_samples_and_the_target_is_the_o
         assert torch.equal(targets, torch.cat([torch.zeros_like(runs[:1]), runs[:-1]]).repeat_interleave(held, 0))
         assert bool((runs[1:] != runs[:-1]).all())
         assert bool((runs != 0).all())
-
-
-def test_from_the_same_generator_come_the_same_symbols_on_every_clock_and_clocks_are_drawn_equally_often():
+    # From the same generator come the same symbols on every clock and clocks are drawn equally often.
     ends = [drawn(task(clock)).xs[int(16 / clock) - 1 :: int(16 / clock)] for clock in CLOCKS]
     assert all(torch.equal(end, ends[0]) for end in ends)
     assert not torch.equal(drawn(task(1.0), seed=4).xs[15::16], ends[0])
     lengths = [len(task(8.0, 16.0).batch(1, generator(k)).xs) for k in range(400)]
     assert set(lengths) == {10, 5}
     assert 150 < lengths.count(10) < 250
-
-
-def test_a_symbol_takes_tau_of_own_time_on_every_clock_if_that_is_told_and_nothing_is_said_of_time_if_not():
+    # A symbol takes tau of own time on every clock if that is told and nothing is said of time if not.
     for clock in CLOCKS:
         ts = drawn(task(clock, tau=3.0)).ts
         assert_close(ts[:: int(16 / clock)], 3.0 * torch.arange(6.0), rtol=1e-14, atol=0, check_dtype=False)
@@ -83,9 +80,7 @@ def test_a_symbol_takes_tau_of_own_time_on_every_clock_if_that_is_told_and_nothi
     assert counts[:, 0].tolist() == [0, 0, 0, 1] * 5
     assert bool((counts == counts[:, :1]).all())
     assert drawn(task(4.0, counted="all")).counts is None
-
-
-def test_what_is_said_without_memory_loses_what_the_task_says_it_does():
+    # What is said without memory loses what the task says it does.
     chosen = task(16.0, alphabet=4)
     batch = drawn(chosen, 40_000)
     seen = torch.stack([batch.xs.argmax(-1).flatten(), batch.targets.flatten()])
@@ -98,7 +93,8 @@ def test_what_is_said_without_memory_loses_what_the_task_says_it_does():
 # ---- symbols that move
 
 
-def test_a_sample_of_a_moving_symbol_is_the_mean_of_what_passes_while_it_lasts():
+def test_moving_symbols_are_means_of_what_passes():
+    # A sample of a moving symbol is the mean of what passes while it lasts.
     v = (torch.arange(64 * 500) + 0.5) / (64 * 500)  # midpoints
     course = 2 * (math.pi * v).sin() ** 2
     for held in (64, 16, 4, 2, 1):
@@ -107,9 +103,7 @@ def test_a_sample_of_a_moving_symbol_is_the_mean_of_what_passes_while_it_lasts()
     sizes = [1 - 2 / math.pi, 1 + 2 / math.pi, 1 + 2 / math.pi, 1 - 2 / math.pi] * 5
     assert_close(moving.xs, held.xs * torch.tensor(sizes)[:, None, None])
     assert torch.equal(moving.targets, held.targets)
-
-
-def test_of_moving_symbols_the_exact_model_is_another_one_on_faster_clocks_and_tends_to_one_on_slow_ones():
+    # Of moving symbols the exact model is another one on faster clocks and tends to one on slow ones.
     model = ways_of(under(model_of(chosen=MovingRecall(CLOCKS, characters=5)), EXACT))[EXACT]
     with torch.no_grad():
         model.field.rate.bias.add_(1.0)
@@ -122,15 +116,7 @@ def test_of_moving_symbols_the_exact_model_is_another_one_on_faster_clocks_and_t
     assert apart[-2] > 1e-2
     assert apart[0] / apart[1] == pytest.approx(1 / 4, abs=0.05)  # means of halves: of second order
 
-
-def moving_record(trained, on, accuracies, states=0.5):
-    record = recorded(accuracies, trained, on)
-    for row in record["rows"]:
-        row["states"] = states
-    return record
-
-
-def test_the_verdict_on_moving_symbols_tells_the_step_from_the_samples():
+    # The verdict on moving symbols tells the step from the samples.
     def answers(*records):
         return [part.answer for part in MovingSymbols().verdict(Results(records)).parts]
 
@@ -147,15 +133,20 @@ def test_the_verdict_on_moving_symbols_tells_the_step_from_the_samples():
     for figure in MovingSymbols().figures.values():
         assert draws(figure, Results([exact, taylor]))
     assert "| exact | slow | exact | 1.00 |" in tables_of(MovingSymbols(), Results([exact, taylor]))
-
-
-def test_moving_symbols_are_trained_as_held_ones_are():
+    # Moving symbols are trained as held ones are.
     held = {run.key: run.configuration for run in Compressed().runs("small")}
     for run in MovingSymbols().runs("small"):
         assert type(run.configuration.task) is MovingRecall
         theirs = dataclasses.replace(held[run.key].training, threads=1)
         same = dataclasses.replace(run.configuration, task=held[run.key].task)
         assert same == dataclasses.replace(held[run.key], training=theirs)
+
+
+def moving_record(trained, on, accuracies, states=0.5):
+    record = recorded(accuracies, trained, on)
+    for row in record["rows"]:
+        row["states"] = states
+    return record
 
 
 # ---- the theorem, and what breaks it
@@ -180,7 +171,8 @@ def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_
         assert_close(loss, losses[0], rtol=0, atol=1e-4)
 
 
-def test_a_sigmoid_gates_weights_on_the_softplus_clock_are_the_same_cell_where_a_sample_takes_one_unit_and_only_there():
+def test_sigmoid_gates_on_their_clock_are_the_same_cell_of_own_time():
+    # A sigmoid gates weights on the softplus clock are the same cell where a sample takes one unit and only there.
     ways = ways_of(model_of())
     assert ways["softplus-clock"].field.rate.weight_x is ways["euler"].field.rate.weight_x
     for clock in (1.0, 4.0, 16.0):
@@ -191,12 +183,7 @@ def test_a_sigmoid_gates_weights_on_the_softplus_clock_are_the_same_cell_where_a
         else:
             assert float((ours - theirs).abs().max()) > 1e-2
     assert set(ways_of(model_of("gated-softplus"))) == {"euler", "exponential-euler", EXACT}
-
-
-# ---- paces
-
-
-def test_a_pace_is_own_time_times_the_gate_at_the_state_before_the_sample():
+    # A pace is own time times the gate at the state before the sample.
     model = model_of()
     batch = drawn(task(8.0))
     found = roll_out(model, batch, 2.0)
@@ -212,15 +199,16 @@ def test_a_pace_is_own_time_times_the_gate_at_the_state_before_the_sample():
     whole = roll_out(model, dataclasses.replace(shorter, lengths=None), 1.0).g_dt.reshape(10, 6, 7)
     expected = [whole[t, b] for t in range(10) for b in range(6) if t < shorter.lengths[b]]  # none behind a sequence's end
     assert_close(roll_out(model, shorter, 1.0).g_dt, torch.cat(expected), rtol=0, atol=1e-14)
-
-
-def test_what_is_not_finite_is_never_right_and_a_solve_that_fails_gives_nothing():
+    # What is not finite is never right and a solve that fails gives nothing.
     outputs = torch.tensor([[5.0, 1.0], [math.nan, 0.0], [0.0, math.inf], [0.0, 1.0]])
     assert is_right(outputs, torch.tensor([0, 0, 1, 1])).tolist() == [True, False, False, True]
     model = model_of("gated-exponential")
     with torch.no_grad():
         model.field.rate.bias.fill_(math.inf)
     assert roll_out(ways_of(model)[EXACT], drawn(task(1.0)), 0.25) is None
+
+
+# ---- paces
 
 
 def test_only_numbers_that_ran_away_are_a_result_and_only_where_the_study_says_so(monkeypatch, tmp_path):
@@ -242,24 +230,23 @@ def test_only_numbers_that_ran_away_are_a_result_and_only_where_the_study_says_s
             Compressed().carry_out(run, tmp_path)
 
 
-def test_a_training_that_diverges_is_a_result(tmp_path):
+def test_runs_train_on_tested_clocks_and_diverging_is_a_result(tmp_path):
+    # A training that diverges is a result.
     training = TrainingSettings(steps=40, batch=4, optimizer="adam", rate=1.0, evaluation=4, threads=1)
     fast = Configuration(task(16.0, tau=64.0), "gated-exponential", "euler", FieldSettings(8), training=training)
     with pytest.warns(discretize.StepWarning, match="oscillate and grow"):
         made = Compressed().carry_out(Run("fast", {"seed": 0}, fast), tmp_path)
     assert (made.measures, list(made.rows)) == ({}, [])
     assert 0 < made.diverged <= 40
-
-
-# ---- the study
-
-
-def test_runs_train_on_clocks_that_are_tested_and_every_way_is_tried_on_every_rate():
+    # Runs train on clocks that are tested and every way is tried on every rate.
     runs = Compressed().runs("small")
     assert {clock for run in runs for clock in run.configuration.task.clocks} <= set(CLOCKS)
     assert sum(run.configuration.task.clock_given for run in runs) == 5 * 3 * 3 * 3
     assert sum(not run.configuration.task.clock_given for run in runs) == 5 * 2 * 2 * 3
     assert {run.configuration.task.counted for run in runs if run.configuration.task.clock_given} == {"last"}
+
+
+# ---- the study
 
 
 def test_a_trained_model_is_measured_in_every_way_on_every_clock(tmp_path):
@@ -299,7 +286,8 @@ def verdict_of(*records):
 KEEPS, BREAKS, LOW = [1.0] * 7, [1.0, 1.0, 0.99, 0.95, 0.6, 0.1, 0.1], [0.1] * 7
 
 
-def test_the_verdict_is_that_of_the_records():
+def test_verdict_tables_and_figures_are_those_of_the_records():
+    # The verdict is that of the records.
     exact = recorded({"euler": BREAKS, EXACT: KEEPS}, trained=EXACT)
     theirs = recorded({"euler": BREAKS, EXACT: KEEPS})
     verdict = verdict_of(theirs, exact)
@@ -316,9 +304,7 @@ def test_the_verdict_is_that_of_the_records():
     assert list(verdict_of(theirs, exact, *unable).numbers.values())[2:4] == [0.5, 2.0]
     never = recorded({"euler": [0.5, 0.5, *BREAKS[2:]], EXACT: BREAKS})
     assert verdict_of(never, recorded({EXACT: BREAKS}, trained=EXACT)).word == "not reproduced"
-
-
-def test_the_table_marks_what_is_not_finite_and_a_report_names_trainings_that_diverged():
+    # The table marks what is not finite and a report names trainings that diverged.
     record = recorded({"euler": BREAKS, "exponential-euler": LOW})
     record["rows"][6].update(finite=False, largest=None, median=None)
     results = Results([record, recorded({}, diverged=3, on="fast", rate="exponential")])
@@ -329,9 +315,7 @@ def test_the_table_marks_what_is_not_finite_and_a_report_names_trainings_that_di
     assert table.count("\n\n") == 3  # the clock is given to all: two tables
     assert tables_of(Compressed(), Results([recorded({}, diverged=3)])) == ""
     assert results.diverged == {"True-exponential-euler-fast": 3}
-
-
-def test_figures_have_a_panel_for_each_training_and_a_line_for_each_way():
+    # Figures have a panel for each training and a line for each way.
     records = [recorded({"euler": BREAKS, EXACT: KEEPS}), recorded({"euler": LOW, EXACT: KEEPS}, trained=EXACT, on="fast")]
     drawn_ = {name: draws(figure, Results(records)) for name, figure in Compressed().figures.items()}
     names = [name for name, figure in drawn_.items() if figure]
@@ -345,9 +329,7 @@ def test_figures_have_a_panel_for_each_training_and_a_line_for_each_way():
     with_diverged = [*records, recorded({}, diverged=3, trained=EXACT)]
     axes = draws(Compressed().figures[names[0]], Results(with_diverged)).axes
     assert [ax.texts[0].get_text() for ax in axes] == ["", "", "training diverged", ""]
-
-
-def test_there_is_no_figure_of_nothing_and_clocks_are_fractions():
+    # There is no figure of nothing and clocks are fractions.
     for draw in (lambda: accuracy_over_clocks(Results([]).rows, "", {}), lambda: accuracy_over_g_dt(Results([]).rows, "")):
         with pytest.raises(NotEnoughError):
             draw()
@@ -438,7 +420,8 @@ def played_verdict(*records):
     return CompressedRecordings().verdict(Results(records))
 
 
-def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_exact_model_does_not_have():
+def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_alone():
+    # The verdict on recordings asks for a loss of the taylor step that the exact model does not have.
     cases = [
         (0.5, 0.02, "reproduced"),
         (0.8, 0.4, "partly"),
@@ -455,9 +438,7 @@ def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_e
         assert "vowels" not in "".join(verdict.numbers)
         assert "left out" in tables_of(CompressedRecordings(), Results(records))
         assert ("lose 0.05 and more from 4 on" in verdict.sentence) is (taylor >= 0.05)
-
-
-def test_the_control_and_where_taylor_steps_lose_are_parts_of_the_verdict_on_recordings():
+    # The control and where taylor steps lose are parts of the verdict on recordings.
     for worth, word in ((0.05, "reproduced"), (0.04, "partly"), (-0.1, "partly")):
         records = [played_record("har", way, fall, worth=worth) for way, fall in (("euler", 0.5), (EXACT, 0.0))]
         verdict = played_verdict(*records)
@@ -467,6 +448,16 @@ def test_the_control_and_where_taylor_steps_lose_are_parts_of_the_verdict_on_rec
     slow = next(row for row in taylor["rows"] if row["clock_given"] and row["clock"] == 0.5)
     slow["accuracy"] -= 0.1  # where no g dt is above 1
     assert played_verdict(taylor, exact).word == "partly"
+    # The table and the figure of a recording say what was measured.
+    records = [played_record("vowels", "euler", 0.5)]
+    table = tables_of(CompressedRecordings(), Results(records))
+    assert "| given | sigmoid | Euler | 1 | Euler | 0.900 (0.12) | 0.900 (0.25) | 0.900 (0.50) | 0.900 (1) | 0.400 (2) |" in table
+    drawn_ = {name: draws(figure, Results(records)) for name, figure in CompressedRecordings().figures.items()}
+    assert drawn_["har"] is None
+    assert len(drawn_["vowels"].axes) == 2
+    line = drawn_["vowels"].axes[0].get_lines()[0]
+    assert line.get_xdata()[-1] == 4
+    assert line.get_ydata()[-1] == pytest.approx(0.4)
 
 
 def test_what_is_asked_wrongly_is_refused_in_words():
@@ -499,18 +490,6 @@ def test_what_is_asked_wrongly_is_refused_in_words():
     learned = [played_record("har", way, 0.0) for way in ("euler", EXACT)]
     with pytest.raises(NotEnoughError, match="no model has learned JapaneseVowels"):
         played_verdict(*learned, *(played_record("vowels", way, 0.0, accuracy=0.3) for way in ("euler", EXACT)))
-
-
-def test_the_table_and_the_figure_of_a_recording_say_what_was_measured():
-    records = [played_record("vowels", "euler", 0.5)]
-    table = tables_of(CompressedRecordings(), Results(records))
-    assert "| given | sigmoid | Euler | 1 | Euler | 0.900 (0.12) | 0.900 (0.25) | 0.900 (0.50) | 0.900 (1) | 0.400 (2) |" in table
-    drawn_ = {name: draws(figure, Results(records)) for name, figure in CompressedRecordings().figures.items()}
-    assert drawn_["har"] is None
-    assert len(drawn_["vowels"].axes) == 2
-    line = drawn_["vowels"].axes[0].get_lines()[0]
-    assert line.get_xdata()[-1] == 4
-    assert line.get_ydata()[-1] == pytest.approx(0.4)
 
 
 @pytest.mark.slow

@@ -39,7 +39,8 @@ def table(file):
         return list(csv.DictReader(opened_file))
 
 
-def test_tables_and_models_are_those_of_the_trainings(done, tmp_path):
+def test_tables_are_those_of_trainings_with_or_without_a_model(done, tmp_path):
+    # Tables and models are those of the trainings.
     folder, runs = done
     told = export(folder, tmp_path)
     assert told == f"{tmp_path}: 2 of 4 runs in runs.csv, 8 rows in rows.csv, 2 models in models/"
@@ -57,9 +58,7 @@ def test_tables_and_models_are_those_of_the_trainings(done, tmp_path):
         again = evaluate(ctrnn.load(file), configuration.task, "test", 50, run.point["seed"], 8)
         # Sums of single precision, perhaps in another order.
         assert again["loss"] == pytest.approx(record["measures"]["loss"], rel=1e-5)
-
-
-def test_a_run_without_a_model_has_its_rows(done, tmp_path):
+    # A run without a model has its rows.
     folder, runs = done
     hidden = place_of(folder, runs[0].key) / "config.json"
     kept = hidden.read_bytes()
@@ -105,19 +104,6 @@ def test_tables_are_read_again_and_a_folder_goes_on_from_them(done, tmp_path):
     assert [one["measures"] for one in records_in(tmp_path / "restored")[1]] == [one["measures"] for one in records]
 
 
-def test_tables_in_the_folder_of_the_study_leave_its_records_alone(done, tmp_path):
-    folder, _ = done
-    here = tmp_path / "study"
-    shutil.copytree(folder, here)
-    export(here, here)
-    assert records_in(here) == records_in(folder)
-    (here / "rows.csv").write_text("old")
-    assert report_of(here).results.records == records_in(folder)[1]
-    write_tables(tmp_path, *records_in(folder), digits=1)
-    restore(tmp_path, here)
-    assert records_in(here) == records_in(folder)  # with all their digits
-
-
 def test_words_that_look_like_numbers_stay_words_and_lists_come_back(done, tmp_path):
     asked, records = records_in(done[0])
     rows = [{"held": "0.5", "series": [0.123456, 2.0], "left": None, "size": 0.123456}]
@@ -134,3 +120,16 @@ def test_a_folder_without_tables_is_refused(tmp_path):
     (tmp_path / "rows.csv").write_text('"key"\n')
     with pytest.raises(UsageError, match="'gone', which the study has no more"):
         read_tables(tmp_path)
+
+
+def test_tables_in_the_folder_of_the_study_leave_its_records_alone(done, tmp_path):
+    folder, _ = done
+    here = tmp_path / "study"
+    shutil.copytree(folder, here)
+    export(here, here)
+    assert records_in(here) == records_in(folder)
+    (here / "rows.csv").write_text("old")
+    assert report_of(here).results.records == records_in(folder)[1]
+    write_tables(tmp_path, *records_in(folder), digits=1)
+    restore(tmp_path, here)
+    assert records_in(here) == records_in(folder)  # with all their digits

@@ -29,7 +29,8 @@ def results(regrets, scale="small"):
     return Results(records_of(STUDY, scale, measured))
 
 
-def test_invariance_is_judged_model_by_model_at_the_best_size():
+def test_models_are_judged_at_their_best_size_and_cost_their_time():
+    # Invariance is judged model by model at the best size.
     as_printed = {method: 50.0 - k for k, method in enumerate(METHODS)}
     verdict = STUDY.verdict(results(as_printed))
     assert (verdict.word, len(verdict.parts)) == ("reproduced", 17)
@@ -45,9 +46,7 @@ def test_invariance_is_judged_model_by_model_at_the_best_size():
     assert [part.claim for part in turned.parts if part.holds] == [turned.parts[-1].claim]  # of the XOR's results, made up apart
     with pytest.raises(NotEnoughError, match="by FB and by an invariant method"):
         STUDY.verdict(results({"GLNN, DH, FB": 3.0}))
-
-
-def test_tables_show_what_was_chosen_and_what_it_came_to():
+    # Tables show what was chosen and what it came to.
     found = results({"GLNN, DH, FB": 3.0, "GLNN, QDH, RUOP": 2.0})
     written = tables_of(STUDY, found)
     assert "| aⁿbⁿ | GLNN, QDH, RUOP | 3.0 (2.0–4.0) | 103.0 (102.0–104.0) | 12 | 120 |" in written
@@ -56,6 +55,11 @@ def test_tables_show_what_was_chosen_and_what_it_came_to():
     assert "| GLNN, DH, FB | 0.500 | 0 of 3 |" in written
     assert draws(STUDY.figures["regrets-blocks"], found) is not None
     assert draws(STUDY.figures["regrets-blocks"], results({})) is None
+    # Its cost is what its runs are given.
+    keys = [run.key for run in STUDY.runs("small")]
+    cost, slices = cost_of("ollivier-table1", "small", keys, workers=2, threads=1)
+    seconds = 8.0 * 243 + 30.0 * 3 * 14
+    assert (cost.runs, cost.seconds, cost.wall, slices) == (243 + 3 * 14, seconds, seconds / 2, {})
 
 
 @pytest.mark.slow
@@ -71,10 +75,3 @@ def test_runs_are_trainings_for_a_time_and_the_best_baselines(tmp_path):
     assert (done.measures["failed"], done.seconds) == (0, 0.2)
     assert done.measures["steps"] >= 1
     assert 0 <= STUDY.carry_out(trained[-1], tmp_path).measures["wrong"] <= 1
-
-
-def test_its_cost_is_what_its_runs_are_given():
-    keys = [run.key for run in STUDY.runs("small")]
-    cost, slices = cost_of("ollivier-table1", "small", keys, workers=2, threads=1)
-    seconds = 8.0 * 243 + 30.0 * 3 * 14
-    assert (cost.runs, cost.seconds, cost.wall, slices) == (243 + 3 * 14, seconds, seconds / 2, {})

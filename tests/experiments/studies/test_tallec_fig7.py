@@ -33,7 +33,8 @@ def measured(bits, late=0.0):
     return of
 
 
-def test_the_runs_are_those_printed(study):
+def test_the_runs_are_those_printed_and_verdicts_wait_for_every_model_and_seed(study):
+    # The runs are those printed.
     runs = study.runs("paper")
     assert len(runs) == 2 * 2 * 2
     for one in runs:
@@ -42,6 +43,16 @@ def test_the_runs_are_those_printed(study):
         assert settings.t_max == (longest if settings.init == "chrono" else None)
         assert (settings.hidden, one.configuration.task.length) == (2000, 180)
         assert (training.optimizer, training.rate, training.clip, training.batch) == ("adam", 1e-3, 1.0, 128)
+    # A verdict waits for every model and two seeds.
+    records = records_of(study, "small", measured(BITS))
+    with pytest.raises(NotEnoughError, match="no run with RHN, standard; RHN, chrono"):
+        study.verdict(Results([one for one in records if one["point"]["model"] == "lstm"]))
+    with pytest.raises(NotEnoughError, match="two seeds"):
+        study.verdict(Results([one for one in records if one["point"]["seed"] == 0]))
+    # The page shows bits.
+    results = Results(records_of(study, "small", measured(BITS)))
+    assert "| LSTM | chrono | 2.1710 (2.1700–2.1720) | 2.1710 (2.1700–2.1720) | 3 |" in tables_of(study, results)
+    assert draws(study.figures["curves"], results) is not None
 
 
 @each(
@@ -57,17 +68,3 @@ def test_the_runs_are_those_printed(study):
 def test_each_part_is_answered_by_its_numbers(study, changed, late, answers):
     verdict = study.verdict(Results(records_of(study, "small", measured(BITS | changed, late))))
     assert [part.answer for part in verdict.parts] == answers, verdict.sentence
-
-
-def test_a_verdict_waits_for_every_model_and_two_seeds(study):
-    records = records_of(study, "small", measured(BITS))
-    with pytest.raises(NotEnoughError, match="no run with RHN, standard; RHN, chrono"):
-        study.verdict(Results([one for one in records if one["point"]["model"] == "lstm"]))
-    with pytest.raises(NotEnoughError, match="two seeds"):
-        study.verdict(Results([one for one in records if one["point"]["seed"] == 0]))
-
-
-def test_the_page_shows_bits(study):
-    results = Results(records_of(study, "small", measured(BITS)))
-    assert "| LSTM | chrono | 2.1710 (2.1700–2.1720) | 2.1710 (2.1700–2.1720) | 3 |" in tables_of(study, results)
-    assert draws(study.figures["curves"], results) is not None

@@ -90,16 +90,15 @@ def test_a_predicted_mode_turns_under_its_step_and_keeps_its_size(name):
     assert complex(found) == pytest.approx(cmath.exp(2j * math.pi * 0.25 / 12), abs=1e-9)
 
 
-def test_what_a_rhythm_loses_falls_with_dt_and_with_the_order_of_the_step():
+def test_predictions_are_those_of_circles_and_linear_units():
+    # What a rhythm loses falls with dt and with the order of the step.
     task = Rhythm()
     euler = [predicted_r2("euler", dt, task) for dt in (1.0, 0.5, 0.2, 0.1, 0.01)]
     assert euler == sorted(euler)
     assert euler[-1] > 0.999
     assert predicted_r2("euler", 1.0, task) < predicted_r2("heun", 1.0, task) < predicted_r2("runge-kutta4", 1.0, task)
     assert predicted_r2("exact", 1.0, task) == 1.0
-
-
-def test_the_predicted_score_is_that_of_a_network_of_two_linear_units():
+    # The predicted score is that of a network of two linear units.
     # One period, which the task draws alone: a field with the predicted eigenvalue, run by the step and exactly.
     task = Rhythm(shortest=8.0, longest=8.0, dt=0.5)
     rate = eigenvalue(discretize.Euler(), 0.5, 8.0)
@@ -112,6 +111,22 @@ def test_the_predicted_score_is_that_of_a_network_of_two_linear_units():
     targets = torch.sin(2 * math.pi / 8 * t)
     score = 1 - (solved - targets).square().mean() / (targets - targets.mean()).square().mean()
     assert predicted_r2("euler", 0.5, task) == pytest.approx(float(score), abs=1e-9)
+    # The fastest mode is that of the matrix.
+    matrix = torch.diag(torch.tensor([-1.0, -3.0, 0.5], dtype=torch.float64))
+    assert measures.fastest(Linear(matrix), ZERO, torch.randn(5, 3, dtype=torch.float64)) == pytest.approx(3.0)
+    # Euler makes no unstable rest point stable.
+    torch.manual_seed(2)
+    made = {"made stable": 0, "made unstable": 0}
+    for _ in range(8):
+        field = ctrnn.plain(1, 6).double().requires_grad_(False)
+        with torch.no_grad():
+            field.candidate.weight_h.mul_(6)
+        at = measures.resting_points(field, ZERO, torch.randn(16, 6, dtype=torch.float64))
+        row = measures.rests(field, ZERO, at, discretize.Euler(), 0.8)
+        assert row.get("matched", 0) == row["rests"]
+        for name in made:
+            made[name] += row.get(name, 0)
+    assert made["made stable"] == 0 < made["made unstable"]
 
 
 # What is measured ------------------------------------------------------------------------------------------------------------
@@ -133,15 +148,14 @@ def test_amplitude_and_period_are_those_of_the_circle_by_the_step_and_exactly(a,
         assert math.isnan(exact.period)
 
 
-def test_the_modified_equation_of_a_linear_field_is_its_series():
+def test_the_modified_equation_is_its_series_which_euler_follows():
+    # The modified equation of a linear field is its series.
     torch.manual_seed(0)
     matrix = torch.randn(4, 4, dtype=torch.float64)
     right_hand_side, h = measures.modified(Linear(matrix), ZERO, 0.1), torch.randn(3, 4, dtype=torch.float64)
     series = matrix - 0.05 * matrix @ matrix + 0.01 / 3 * matrix @ matrix @ matrix
     assert_close(right_hand_side(ZERO, h), h @ series.mT, rtol=1e-7, atol=1e-7)
-
-
-def test_eulers_step_is_the_flow_of_the_modified_equation_to_third_order():
+    # Eulers step is the flow of the modified equation to third order.
     torch.manual_seed(1)
     field, x = ctrnn.plain(1, 5).double().requires_grad_(False), torch.tensor([0.3], dtype=torch.float64)
     with torch.no_grad():
@@ -154,9 +168,7 @@ def test_eulers_step_is_the_flow_of_the_modified_equation_to_third_order():
         )
         off.append(float((stepped - flow.hs[-1]).abs().max()))
     assert math.log2(off[0] / off[1]) == pytest.approx(4, abs=0.3)  # of one step
-
-
-def test_a_rhythm_of_the_steps_own_has_its_rest_point_and_where_it_begins_to_repel():
+    # A rhythm of the steps own has its rest point and where it begins to repel.
     a, w, dt = -0.05, 1.0, 0.4
     model, h = of_two(Turning(a, w)), torch.tensor([[0.3, 0.2], [-0.2, 0.3]], dtype=torch.float64)
     at = measures.resting_points(model.field, ZERO, h)
@@ -176,27 +188,8 @@ def test_a_rhythm_of_the_steps_own_has_its_rest_point_and_where_it_begins_to_rep
     assert row["exact period"] is None
 
 
-def test_the_fastest_mode_is_that_of_the_matrix():
-    matrix = torch.diag(torch.tensor([-1.0, -3.0, 0.5], dtype=torch.float64))
-    assert measures.fastest(Linear(matrix), ZERO, torch.randn(5, 3, dtype=torch.float64)) == pytest.approx(3.0)
-
-
-def test_euler_makes_no_unstable_rest_point_stable():
-    torch.manual_seed(2)
-    made = {"made stable": 0, "made unstable": 0}
-    for _ in range(8):
-        field = ctrnn.plain(1, 6).double().requires_grad_(False)
-        with torch.no_grad():
-            field.candidate.weight_h.mul_(6)
-        at = measures.resting_points(field, ZERO, torch.randn(16, 6, dtype=torch.float64))
-        row = measures.rests(field, ZERO, at, discretize.Euler(), 0.8)
-        assert row.get("matched", 0) == row["rests"]
-        for name in made:
-            made[name] += row.get(name, 0)
-    assert made["made stable"] == 0 < made["made unstable"]
-
-
-def test_scores_are_those_of_the_task_by_each_step():
+def test_scores_inputs_and_rates_are_those_of_trials_and_the_table():
+    # Scores are those of the task by each step.
     torch.manual_seed(3)
     task, model = FlipFlop(length=6, dt=0.5), discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.plain(3, 5)), 3)
     model = model.under(discretize.DiscreteRNN(model.field, discretize.Heun()))
@@ -208,28 +201,34 @@ def test_scores_are_those_of_the_task_by_each_step():
     assert found["own"] == pytest.approx(task.measures(stepped, batch)["accuracy"])
     assert found["exact"] == pytest.approx(task.measures(exact, batch)["accuracy"], abs=0.01)
     assert set(found) == {"own", "exact", "euler 1", "euler 0.5", "euler 0.2", "euler 0.1"}
-
-
-def test_inputs_are_held_as_trials_hold_them():
+    # Inputs are held as trials hold them.
     assert [float(x) for x in measures.held_inputs(Rhythm()).values()] == list(measures.HELD)
     assert {name: x.tolist() for name, x in measures.held_inputs(Context()).items()} == {
         "start": [1, 0, 0, 0, 0], "end": [0, 0, 0, 0, 0]
     }  # fmt: skip
     for task in (FlipFlop(), ReadySetGo()):
         assert all(not x.any() for x in measures.held_inputs(task).values())
+    # Every network has a rate from the table and none twice.
+    cells = list(networks(TASKS))
+    assert len(cells) == len(set(cells))
+    assert {network.task for network in cells} == set(TASKS)
+    assert rate_of(Network("rhythm", "tanh", "euler", 0.1)) == 3e-3
+    # The tutorials network is read as it was trained.
+    task = Rhythm(length=4, dt=0.5)
+    model, found = trained_tutorial(task, 6, 3, 4, 0)
+    again, same = trained_tutorial(task, 6, 3, 4, 0)
+    assert found == same
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))
+    batch = task.batch(4, generator(0, "held out"), "test")
+    with torch.no_grad():
+        assert task.measures(model(batch.xs, ts=batch.ts), batch)["loss"] == pytest.approx(found["loss"], rel=1e-4)
 
 
 # The study -------------------------------------------------------------------------------------------------------------------
 
 
-def test_every_network_has_a_rate_from_the_table_and_none_twice():
-    cells = list(networks(TASKS))
-    assert len(cells) == len(set(cells))
-    assert {network.task for network in cells} == set(TASKS)
-    assert rate_of(Network("rhythm", "tanh", "euler", 0.1)) == 3e-3
-
-
-def test_a_loss_is_that_of_pairs_with_students_interval():
+def test_losses_are_of_pairs_and_each_part_of_the_verdict_can_fail():
+    # A loss is that of pairs with students interval.
     rows = pd.DataFrame({"own": [0.9, 0.8, 1.0, 0.7], "exact": [0.7, 0.7, 0.9, 0.6]})
     off = np.array([0.2, 0.1, 0.1, 0.1])
     half = student.ppf(0.975, 3) * off.std(ddof=1) / 2
@@ -243,8 +242,7 @@ def test_a_loss_is_that_of_pairs_with_students_interval():
     alike = lost(rows[1:3].assign(own=1.0, exact=1.0))
     assert (alike.mean, alike.low, alike.high) == (0.0, 0.0, 0.0)
 
-
-def test_other_tasks_are_undecided_where_one_is_and_none_loses():
+    # Other tasks are undecided where one is and none loses.
     def rows(task, *exact):
         return pd.DataFrame({"task": task, "own": [1.0] * len(exact), "exact": exact})
 
@@ -252,21 +250,24 @@ def test_other_tasks_are_undecided_where_one_is_and_none_loses():
     assert of_others(kept, 0.2).answer == "yes"
     assert of_others(pd.concat([kept, open_]), 0.2).answer == "undecided"
     assert of_others(pd.concat([kept, open_, lost_]), 0.2).answer == "no"
-
-
-def test_the_tutorials_network_is_read_as_it_was_trained():
-    task = Rhythm(length=4, dt=0.5)
-    model, found = trained_tutorial(task, 6, 3, 4, 0)
-    again, same = trained_tutorial(task, 6, 3, 4, 0)
-    assert found == same
-    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))
-    batch = task.batch(4, generator(0, "held out"), "test")
-    with torch.no_grad():
-        assert task.measures(model(batch.xs, ts=batch.ts), batch)["loss"] == pytest.approx(found["loss"], rel=1e-4)
-
-
-def test_the_paper_is_what_its_tables_give():
+    # The paper is what its tables give.
     assert text(report_of(TABLES)) == PAGE.read_text(encoding="utf-8"), "python -m experiments.studies.claims.time_steps.page"
+    # The verdict follows from what is lost and each part can fail.
+    study = study_named("ctrnn-steps")
+    verdict = study.verdict(found_by(study, left_as_predicted))
+    assert verdict.word == "reproduced", verdict.sentence
+    for exact, held, claim in (
+        (lambda network: 0.999, {}, "lose R²"),
+        (lambda network: 0.5 if network.task == "rhythm" else 0.999, {}, "linear oscillator"),
+        (lambda network: left_as_predicted(network) if network.task == "rhythm" else 0.9, {}, "no other task loses"),
+        (left_as_predicted, {"made stable": 1}, "no unstable fixed point stable"),
+        (left_as_predicted, {"modified amplitude": 0.9}, "modified equation"),
+    ):
+        parts = study.verdict(found_by(study, exact, **held)).parts
+        assert {part.answer for part in parts if claim in part.claim} == {"no"}, claim
+    assert "| rhythm | Euler | 1 |" in tables_of(study, found_by(study, left_as_predicted))
+    with pytest.raises(NotEnoughError):
+        study.verdict(Results([]))
 
 
 def found_by(study, exact, **held):
@@ -290,21 +291,3 @@ def found_by(study, exact, **held):
 def left_as_predicted(network):
     loses = network.task == "rhythm" and network.step not in ("runge-kutta4", "exact")
     return 0.9 if loses else 0.999
-
-
-def test_the_verdict_follows_from_what_is_lost_and_each_part_can_fail():
-    study = study_named("ctrnn-steps")
-    verdict = study.verdict(found_by(study, left_as_predicted))
-    assert verdict.word == "reproduced", verdict.sentence
-    for exact, held, claim in (
-        (lambda network: 0.999, {}, "lose R²"),
-        (lambda network: 0.5 if network.task == "rhythm" else 0.999, {}, "linear oscillator"),
-        (lambda network: left_as_predicted(network) if network.task == "rhythm" else 0.9, {}, "no other task loses"),
-        (left_as_predicted, {"made stable": 1}, "no unstable fixed point stable"),
-        (left_as_predicted, {"modified amplitude": 0.9}, "modified equation"),
-    ):
-        parts = study.verdict(found_by(study, exact, **held)).parts
-        assert {part.answer for part in parts if claim in part.claim} == {"no"}, claim
-    assert "| rhythm | Euler | 1 |" in tables_of(study, found_by(study, left_as_predicted))
-    with pytest.raises(NotEnoughError):
-        study.verdict(Results([]))

@@ -60,14 +60,13 @@ def test_a_deep_binary_tree_is_the_mean_of_730_trees():
     assert float(found) == pytest.approx(math.log(weighted(tuple(sequence.tolist()), 2, 3, 0.5)), abs=1e-10)
 
 
-def test_depth_0_is_krichevsky_and_trofimovs_estimate():
+def test_trees_are_krichevsky_and_trofimovs_and_go_on_without_looking():
+    # Depth 0 is krichevsky and trofimovs estimate.
     sequence = torch.tensor([0, 2, 2, 1, 2, 0, 2])
     counts = torch.bincount(sequence, minlength=3) + 0.5
     closed = counts.lgamma().sum() - torch.tensor(7 + 1.5).lgamma() - 3 * math.lgamma(0.5) + math.lgamma(1.5)
     assert_close(ContextTree(3, 0).read(sequence).gather(1, sequence[:, None]).sum(), closed)
-
-
-def test_reading_goes_on_where_it_ended_and_predicts_without_looking():
+    # Reading goes on where it ended and predicts without looking.
     source = EqualBlocks(pairs=6, least=3, most=9)
     first, second = source.draw(0).symbols, source.draw(0, "validation").symbols
     whole, split = ContextTree(3, 5), ContextTree(3, 5)
@@ -78,14 +77,23 @@ def test_reading_goes_on_where_it_ended_and_predicts_without_looking():
     again = ContextTree(3, 5)
     again.read(first)
     assert torch.equal(again.read(other)[:21], together[len(first) : len(first) + 21])
-
-
-def test_nothing_overflows_where_one_depth_has_all_the_weight():
+    # Nothing overflows where one depth has all the weight.
     for sequence in (torch.arange(2500) % 2, torch.randint(2, (2500,))):
         log_probs = ContextTree(2, 3).read(sequence)
         assert torch.isfinite(log_probs).all()
         assert_close(log_probs.exp().sum(-1), torch.ones(2500))
     assert log_probs[-1000:].gather(1, sequence[-1000:, None]).sum() == pytest.approx(-1000 * math.log(2), rel=0.02)
+    # Bad trees chains and symbols are refused.
+    symbols = torch.tensor([0, 1])
+    for bad, message in (
+        (lambda: ContextTree(2, -1), "`depth` must be at least 0"),
+        (lambda: ContextTree(2, alpha=0.0), "`alpha` must be above 0"),
+        (lambda: ContextTree(2).read(symbols + 1), "from 0 to 1, got 1 to 2"),
+        (lambda: ContextTree(2).read(symbols.int()), "must be int64"),
+        (lambda: chain_log_probs(symbols, symbols, 2, 1, alpha=-1.0), "`alpha` must be above 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bad()
 
 
 @each("order", [0, 1, 3])
@@ -100,16 +108,3 @@ def test_a_chain_is_counted_on_the_training_sequence(order):
     for t in range(20):
         n = np.array([counts[context(symbols, t), y] for y in range(3)]) + 0.4
         assert_close(found[t].exp(), torch.from_numpy(n / n.sum()))
-
-
-def test_bad_trees_chains_and_symbols_are_refused():
-    symbols = torch.tensor([0, 1])
-    for bad, message in (
-        (lambda: ContextTree(2, -1), "`depth` must be at least 0"),
-        (lambda: ContextTree(2, alpha=0.0), "`alpha` must be above 0"),
-        (lambda: ContextTree(2).read(symbols + 1), "from 0 to 1, got 1 to 2"),
-        (lambda: ContextTree(2).read(symbols.int()), "must be int64"),
-        (lambda: chain_log_probs(symbols, symbols, 2, 1, alpha=-1.0), "`alpha` must be above 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            bad()

@@ -57,7 +57,8 @@ def test_lines_with_insertions_cost_what_enumeration_says(places):
     assert costs(source, one + other) == pytest.approx(costs(source, one) + costs(source, other), abs=1e-12)
 
 
-def test_copies_are_words_and_again_the_words_and_only_the_first_cost():
+def test_sources_cost_what_enumeration_and_the_ledger_say():
+    # Copies are words and again the words and only the first cost.
     source = Copies(lines=2, letters=3, length=2, blanks=3)
     words = ["".join(letters) for letters in itertools.product("abc", repeat=2)]
     for word, other in itertools.product(words, repeat=2):
@@ -70,9 +71,7 @@ def test_copies_are_words_and_again_the_words_and_only_the_first_cost():
     for wrong in ({"letters": 27}, {"length": 0}, {"blanks": 0}):
         with pytest.raises((ValueError, UsageError), match=next(iter(wrong))):
             Copies(**wrong)
-
-
-def test_bars_cost_what_enumeration_says_and_chords_follow_the_cycle():
+    # Bars cost what enumeration says and chords follow the cycle.
     before = ""
     for chord in [*CHORDS, CHORDS[0]]:
         found = dict(bars(chord))
@@ -85,9 +84,7 @@ def test_bars_cost_what_enumeration_says_and_chords_follow_the_cycle():
         before += drawn[3]
     with pytest.raises(ValueError, match=r"'f' at 0 cannot come there; 'c', 'e', 'g' can"):
         costs(Music(), "f2. |\n")
-
-
-def test_pairs_of_blocks_cost_the_choice_of_their_lengths():
+    # Pairs of blocks cost the choice of their lengths.
     source = EqualBlocks(least=2, most=5)
     pairs = [f"{'a' * n}\n{'b' * n}\n" for n in range(2, 6)]
     for one, other in itertools.product(pairs, repeat=2):
@@ -98,9 +95,7 @@ def test_pairs_of_blocks_cost_the_choice_of_their_lengths():
     assert costs(EqualBlocks(least=3, most=3), "aaa\nbbb\n") == 0
     assert costs(EqualBlocks(), f"{'a' * 1500}\n{'b' * 1500}\n") == pytest.approx(10, abs=1e-9)
     assert EqualBlocks().bits(EqualBlocks().draw(3).symbols).sum() == pytest.approx(100, abs=1e-9)
-
-
-def test_results_of_marked_bits_are_free_and_others_impossible():
+    # Results of marked bits are free and others impossible.
     source = DistantXOR(T=3)
     for marks in itertools.product([0], [1]):
         for bits in itertools.product("01", repeat=3):
@@ -115,6 +110,17 @@ def test_results_of_marked_bits_are_free_and_others_impossible():
     assert costs(source, "X0X1X1 1=1\n") == 0  # the first two of three marks, as the ledger reads example 2
     with pytest.raises(ValueError, match="the result at 5 is not after two marks"):
         costs(source, "X0 1=1\n")
+    # The true costs are those of the ledger.
+    for places, mean in ((None, 97942), (9, 88760)):
+        line, variance = mean_and_variance(Insertions(places=places))
+        assert 1000 * line == pytest.approx(mean, abs=0.5)
+        assert places or math.sqrt(1000 * variance) == pytest.approx(3477, abs=0.5)
+    bar, variance = mean_and_variance(Music())
+    assert bar == pytest.approx(math.log2(5) + 13 / 5 * math.log2(3), abs=1e-12)
+    assert round(bar, 3) == 6.443
+    assert math.sqrt(2700 * variance) == pytest.approx(84, abs=0.5)
+    for source, mean, deviation in ((Insertions(), 97942, 3477), (Music(), 2700 * 6.4430, 84)):
+        assert abs(float(source.bits(source.draw(1).symbols).sum()) - mean) < SIGMAS * deviation
 
 
 def mean_and_variance(source):
@@ -134,35 +140,14 @@ def mean_and_variance(source):
     return mean[0], square[0] - mean[0] ** 2
 
 
-def test_the_true_costs_are_those_of_the_ledger():
-    for places, mean in ((None, 97942), (9, 88760)):
-        line, variance = mean_and_variance(Insertions(places=places))
-        assert 1000 * line == pytest.approx(mean, abs=0.5)
-        assert places or math.sqrt(1000 * variance) == pytest.approx(3477, abs=0.5)
-    bar, variance = mean_and_variance(Music())
-    assert bar == pytest.approx(math.log2(5) + 13 / 5 * math.log2(3), abs=1e-12)
-    assert round(bar, 3) == 6.443
-    assert math.sqrt(2700 * variance) == pytest.approx(84, abs=0.5)
-    for source, mean, deviation in ((Insertions(), 97942, 3477), (Music(), 2700 * 6.4430, 84)):
-        assert abs(float(source.bits(source.draw(1).symbols).sum()) - mean) < SIGMAS * deviation
-
-
-def test_lines_are_drawn_as_often_as_enumeration_says():
+def test_lines_lengths_and_marks_are_drawn_by_their_law():
+    # Lines are drawn as often as enumeration says.
     lines, found = lines_with_insertions(2), TINY.text(TINY.draw(7).symbols).splitlines(keepends=True)
     assert len(found) == TINY.lines
     assert set(found) <= set(lines)
     for line, p in lines.items():
         assert abs(found.count(line) - TINY.lines * p) < SIGMAS * math.sqrt(TINY.lines * p * (1 - p)), line
-
-
-def assert_uniform(values, possible):
-    count, p = len(values), 1 / len(possible)
-    assert set(values) <= set(possible)
-    for value in possible:
-        assert abs(values.count(value) - count * p) < SIGMAS * math.sqrt(count * p * (1 - p)), value
-
-
-def test_lengths_and_marks_are_drawn_uniformly():
+    # Lengths and marks are drawn uniformly.
     lengths = [len(line) for line in _text(EqualBlocks(pairs=2000, least=3, most=10), 2).splitlines()[::2]]
     assert_uniform(lengths, range(3, 11))
     lines = _text(DistantXOR(lines=3000, T=30), 2).splitlines()
@@ -173,6 +158,13 @@ def test_lengths_and_marks_are_drawn_uniformly():
         assert_uniform([one for one, _ in marks], first)
         assert_uniform([two for _, two in marks], range(len(first), {30: 15, 31: 16, 33: 17}[length]))
     assert_uniform([line[-1] for line in lines], "01")
+
+
+def assert_uniform(values, possible):
+    count, p = len(values), 1 / len(possible)
+    assert set(values) <= set(possible)
+    for value in possible:
+        assert abs(values.count(value) - count * p) < SIGMAS * math.sqrt(count * p * (1 - p)), value
 
 
 def _text(source, seed):

@@ -44,7 +44,8 @@ def test_noise_is_white_whatever_the_step(task):
         assert abs(float(total.var()) / expected - 1) < 5 * math.sqrt(2 / total.numel())
 
 
-def test_a_flip_flop_keeps_the_last_pulse_of_each_line():
+def test_flip_flops_ramps_and_rhythms_do_what_they_are_named_for():
+    # A flip flop keeps the last pulse of each line.
     batch = trials(FlipFlop(bits=2, length=30, pulses=0.2))
     kept = torch.zeros(40, 2)
     for x, target in zip(batch.xs, batch.targets, strict=True):
@@ -52,6 +53,25 @@ def test_a_flip_flop_keeps_the_last_pulse_of_each_line():
         assert torch.equal(target, kept)
     assert (batch.xs[0] != 0).all()
     assert abs(float((batch.xs[1:] != 0).double().mean()) - 0.2) < 0.03
+    # A ramp takes as long as the pulses are apart.
+    batch = trials(ReadySetGo())
+    ready, set_ = batch.xs.argmax(0).unbind(-1)
+    ramp = batch.targets[..., 0]
+    reached = (ramp >= 1 - 1e-12).to(torch.int64).argmax(0)
+    assert torch.equal(reached + 1 - set_, set_ - ready)
+    assert_close(ramp.diff(dim=0).clamp(min=0).amax(0), 1 / (set_ - ready).double(), rtol=0, atol=1e-12)
+    late = torch.cat([torch.zeros_like(batch.targets[:1]), batch.targets[:-1]])
+    interval = (set_ - ready).double()
+    half = (interval / 2).ceil()  # the slot in which a half is passed
+    assert_close(ReadySetGo().measures(late, batch)["timing"], float((1 / half).mean()), rtol=0, atol=1e-9)
+    assert ReadySetGo().measures(torch.zeros_like(batch.targets), batch)["timing"] == 1
+    # A rhythm has the period that is held.
+    batch = trials(Rhythm(shortest=4.0, longest=4.0), dt=0.1)
+    t = 0.1 * torch.arange(1, len(batch.xs) + 1)
+    assert_close(batch.targets[:, 0, 0], torch.sin(2 * math.pi * t / 4), rtol=0, atol=1e-9)
+    held = trials(Rhythm(), dt=0.1)
+    periods = 8 + 16 * held.xs[0, :, 0]
+    assert_close(held.targets[-1, :, 0], torch.sin(2 * math.pi * 40 / periods), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("task", CHOICES, ids=lambda task: type(task).__name__)
@@ -75,29 +95,6 @@ def test_choices_are_asked_for_when_the_fixation_light_is_off_and_are_fair(task)
     else:
         kinds = [row.argmax(-1)[row.sum(-1) > 0] for row in shown.transpose(0, 1)]
         assert torch.equal(torch.stack([2.0 * (k[0] == k[-1]) - 1 for k in kinds]), choice)
-
-
-def test_a_ramp_takes_as_long_as_the_pulses_are_apart():
-    batch = trials(ReadySetGo())
-    ready, set_ = batch.xs.argmax(0).unbind(-1)
-    ramp = batch.targets[..., 0]
-    reached = (ramp >= 1 - 1e-12).to(torch.int64).argmax(0)
-    assert torch.equal(reached + 1 - set_, set_ - ready)
-    assert_close(ramp.diff(dim=0).clamp(min=0).amax(0), 1 / (set_ - ready).double(), rtol=0, atol=1e-12)
-    late = torch.cat([torch.zeros_like(batch.targets[:1]), batch.targets[:-1]])
-    interval = (set_ - ready).double()
-    half = (interval / 2).ceil()  # the slot in which a half is passed
-    assert_close(ReadySetGo().measures(late, batch)["timing"], float((1 / half).mean()), rtol=0, atol=1e-9)
-    assert ReadySetGo().measures(torch.zeros_like(batch.targets), batch)["timing"] == 1
-
-
-def test_a_rhythm_has_the_period_that_is_held():
-    batch = trials(Rhythm(shortest=4.0, longest=4.0), dt=0.1)
-    t = 0.1 * torch.arange(1, len(batch.xs) + 1)
-    assert_close(batch.targets[:, 0, 0], torch.sin(2 * math.pi * t / 4), rtol=0, atol=1e-9)
-    held = trials(Rhythm(), dt=0.1)
-    periods = 8 + 16 * held.xs[0, :, 0]
-    assert_close(held.targets[-1, :, 0], torch.sin(2 * math.pi * 40 / periods), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -26,19 +26,8 @@ def folder(tmp_path_factory):
     return str(made)
 
 
-def test_the_auroc_is_the_share_of_pairs_that_are_in_order():
-    draw = torch.Generator().manual_seed(0)
-    for n in (2, 5, 40):
-        scores = torch.randint(6, (n,), generator=draw).float()  # with ties
-        labels = torch.randint(2, (n,), generator=draw)
-        labels[:2] = torch.tensor([0, 1])
-        pairs = [(float(a), float(b)) for a, b in itertools.product(scores[labels == 1], scores[labels == 0])]
-        assert auroc(scores, labels) == pytest.approx(sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs), abs=1e-12)
-    assert math.isnan(auroc(torch.rand(3), torch.ones(3).long()))
-    assert math.isnan(auroc(torch.tensor([1.0, math.nan]), torch.tensor([0, 1])))
-
-
-def test_each_patient_is_in_one_split_with_whether_he_died(folder):
+def test_patients_are_of_one_split_with_similar_lengths_and_read_once(folder):
+    # Each patient is in one split with whether he died.
     task = Patients(data=folder)
     found = {split: task.recorded(split) for split in ("train", "validation", "test")}
     assert [len(records.labels) for records in found.values()] == [32, 8, 10]
@@ -50,6 +39,37 @@ def test_each_patient_is_in_one_split_with_whether_he_died(folder):
         assert records.labels.tolist() == rounded.labels.tolist()
         seen |= {tuple(ts.tolist()): label for ts, label in zip(records.ts, records.labels.tolist(), strict=True)}
     assert seen == {(0.0, *(t for t in stamps if t)): label for stamps, label in by_stamps.items()}
+    # Patients of one batch have similar lengths and batches come in any order.
+    batches = [batch.lengths for batch in Patients(data=folder).epoch(4, generator(0), together=100)]
+    in_order = sorted(batches, key=lambda lengths: (int(lengths.min()), int(lengths.max())))
+    assert all(one.max() <= other.min() for one, other in itertools.pairwise(in_order))
+    assert any(one is not other for one, other in zip(batches, in_order, strict=True))
+    # An epoch reads every patient once.
+    task = Patients(data=folder)
+    read = sorted(int(n) for batch in task.epoch(5, generator(0), together=2) for n in batch.lengths)
+    assert read == sorted(len(ts) for ts in task.recorded("train").ts)
+    assert [b.lengths.tolist() for b in task.epoch(5, generator(0))] == [b.lengths.tolist() for b in task.epoch(5, generator(0))]
+    # Measures have the auroc of the last outputs.
+    task = Patients(data=folder)
+    (batch,) = task.evaluation("test", 99, 1, seed=0)
+    for k, ts in enumerate(task.recorded("test").ts):
+        assert torch.equal(batch.ts[: batch.lengths[k], k], ts)
+    assert Patients(data=folder, clock_given=False).batch(2, generator(0)).ts is None
+    outputs = torch.zeros(*batch.xs.shape[:2], 2)
+    outputs[batch.lengths - 1, torch.arange(batch.size), 1] = batch.targets - 0.5
+    found = task.measures(outputs, batch)
+    assert (found["accuracy"], found["auroc"]) == (1.0, 1.0)
+    assert set(task.baselines()) == {"blind"}
+    # The auroc is the share of pairs that are in order.
+    draw = torch.Generator().manual_seed(0)
+    for n in (2, 5, 40):
+        scores = torch.randint(6, (n,), generator=draw).float()  # with ties
+        labels = torch.randint(2, (n,), generator=draw)
+        labels[:2] = torch.tensor([0, 1])
+        pairs = [(float(a), float(b)) for a, b in itertools.product(scores[labels == 1], scores[labels == 0])]
+        assert auroc(scores, labels) == pytest.approx(sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs), abs=1e-12)
+    assert math.isnan(auroc(torch.rand(3), torch.ones(3).long()))
+    assert math.isnan(auroc(torch.tensor([1.0, math.nan]), torch.tensor([0, 1])))
 
 
 def test_values_are_standardized_by_train_alone_and_what_is_missing_is_zero_and_said(folder):
@@ -104,33 +124,6 @@ def test_values_beyond_the_tails_of_train_are_clamped_to_them(tmp_path):
         values = torch.stack([x[-1, 4 + PARAMETERS.index("HR")] for x in records.xs]).numpy()
         expected = (raw[split].clip(*ends) - inside.mean()) / inside.std()
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-5)  # kept in float32
-
-
-def test_patients_of_one_batch_have_similar_lengths_and_batches_come_in_any_order(folder):
-    batches = [batch.lengths for batch in Patients(data=folder).epoch(4, generator(0), together=100)]
-    in_order = sorted(batches, key=lambda lengths: (int(lengths.min()), int(lengths.max())))
-    assert all(one.max() <= other.min() for one, other in itertools.pairwise(in_order))
-    assert any(one is not other for one, other in zip(batches, in_order, strict=True))
-
-
-def test_an_epoch_reads_every_patient_once(folder):
-    task = Patients(data=folder)
-    read = sorted(int(n) for batch in task.epoch(5, generator(0), together=2) for n in batch.lengths)
-    assert read == sorted(len(ts) for ts in task.recorded("train").ts)
-    assert [b.lengths.tolist() for b in task.epoch(5, generator(0))] == [b.lengths.tolist() for b in task.epoch(5, generator(0))]
-
-
-def test_measures_have_the_auroc_of_the_last_outputs(folder):
-    task = Patients(data=folder)
-    (batch,) = task.evaluation("test", 99, 1, seed=0)
-    for k, ts in enumerate(task.recorded("test").ts):
-        assert torch.equal(batch.ts[: batch.lengths[k], k], ts)
-    assert Patients(data=folder, clock_given=False).batch(2, generator(0)).ts is None
-    outputs = torch.zeros(*batch.xs.shape[:2], 2)
-    outputs[batch.lengths - 1, torch.arange(batch.size), 1] = batch.targets - 0.5
-    found = task.measures(outputs, batch)
-    assert (found["accuracy"], found["auroc"]) == (1.0, 1.0)
-    assert set(task.baselines()) == {"blind"}
 
 
 def test_files_and_settings_that_do_not_do_are_refused(tmp_path):
