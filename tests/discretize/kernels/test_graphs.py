@@ -40,11 +40,23 @@ def test_sequences_are_operators_as_torch_wants_them(make, grad):
     torch.library.opcheck(torch.ops.ctrnn.steps.default, given(make(), ExponentialEuler(), grad), test_utils=checks)
 
 
-def test_an_operator_gives_what_the_sequence_gives():
+def test_operators_are_the_sequence_with_sizes_that_may_be_symbols():
+    # An operator gives what the sequence gives.
     field = Own()
     x, h0, *others = given(field, Euler(), True)
     expected = DiscreteRNN(field, dt=0.7, substeps=2, fused=False, allow_overshoot=True)(x, h0)[0]
     assert_close(field.visible(torch.ops.ctrnn.steps(x, h0, *others)[0]), expected, **CLOSE)
+    # Sizes may be symbols.
+    mode, call = FakeTensorMode(shape_env=ShapeEnv()), given(ctrnn.gated(3, 5), Euler(), True)
+    with mode:
+        states, _ = torch.ops.ctrnn.steps(*tree_map_only(torch.Tensor, mode.from_tensor, call))
+    assert tuple(states.shape) == (4, 3, 5)
+    # What has no node says why.
+    x = torch.randn(4, 2, 3)
+    assert "`fused` is False" in graphs.node_for(Own(), Euler(), x, False)
+    assert "float16" in graphs.node_for(Own(), Euler(), x.half(), True)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert "autocast" in graphs.node_for(Own(), Euler(), x, True)
 
 
 def test_a_compiled_module_of_a_field_of_ones_own_is_the_same_in_one_graph():
@@ -66,13 +78,6 @@ def test_a_compiled_module_of_a_field_of_ones_own_is_the_same_in_one_graph():
         assert_close(compiled(x)[0], stepped(x)[0], **CLOSE)
 
 
-def test_sizes_may_be_symbols():
-    mode, call = FakeTensorMode(shape_env=ShapeEnv()), given(ctrnn.gated(3, 5), Euler(), True)
-    with mode:
-        states, _ = torch.ops.ctrnn.steps(*tree_map_only(torch.Tensor, mode.from_tensor, call))
-    assert tuple(states.shape) == (4, 3, 5)
-
-
 def test_an_attribute_that_changes_after_tracing_is_refused():
     field, x = Powers(), torch.randn(4, 2, 3)
     compiled = torch.compile(DiscreteRNN(field, dt=0.1, allow_overshoot=True), fullgraph=True, backend="aot_eager")
@@ -82,11 +87,3 @@ def test_an_attribute_that_changes_after_tracing_is_refused():
         compiled(x)
     field.power = 2
     assert_close(compiled(x)[0], expected, rtol=0, atol=0)
-
-
-def test_what_has_no_node_says_why():
-    x = torch.randn(4, 2, 3)
-    assert "`fused` is False" in graphs.node_for(Own(), Euler(), x, False)
-    assert "float16" in graphs.node_for(Own(), Euler(), x.half(), True)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert "autocast" in graphs.node_for(Own(), Euler(), x, True)

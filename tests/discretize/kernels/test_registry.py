@@ -119,28 +119,20 @@ def test_fields_of_the_same_parts_pay_together(monkeypatch):
     assert by_integrate(Own())[1]["engine"] == "steps"  # another kind of call
 
 
-def test_kernels_are_waited_for_where_answers_must_not_hang_on_the_clock():
+def test_kernels_are_taken_where_they_are_there_or_must_be():
+    # Kernels are waited for where answers must not hang on the clock.
     torch.use_deterministic_algorithms(True)
     try:
         assert [call(Own())[1]["engine"] for call in (by_rnn, by_integrate)] == ["compiled", "compiled"]
     finally:
         torch.use_deterministic_algorithms(False)
-
-
-def test_a_kernel_in_the_process_is_taken_always():
+    # A kernel in the process is taken always.
     by_rnn(Own(), fused="always")
     assert by_rnn(Own())[1]["engine"] == "compiled"
     other = Own()
     other.factor = 2.0
     assert by_rnn(other)[1]["engine"] == "steps"  # of other code
-
-
-def test_a_kernel_on_disk_is_taken_always(monkeypatch):
-    monkeypatch.setattr(registry, "is_on_disk", lambda *_: True)
-    assert by_rnn(Own())[1]["engine"] == "compiled"
-
-
-def test_a_backward_pass_to_come_is_counted():
+    # A backward pass to come is counted.
     field, spent = Own(), []
     uses = registry.uses_of(field)
     for learns in (False, True):
@@ -153,6 +145,17 @@ def test_a_backward_pass_to_come_is_counted():
                 pass
         spent.append(uses.seconds)
     assert spent == [1.0, 2.0]
+    # An ensemble waits too.
+    networks = [DiscreteRNN(Own(), dt=0.1, fused="always") for _ in range(2)]
+    many = discretize.ensemble(networks)
+    many(XS)
+    assert many.stats["engine"] == "compiled"
+    assert math.isinf(registry.PRICE)
+
+
+def test_a_kernel_on_disk_is_taken_always(monkeypatch):
+    monkeypatch.setattr(registry, "is_on_disk", lambda *_: True)
+    assert by_rnn(Own())[1]["engine"] == "compiled"
 
 
 def test_calls_see_what_was_written_between_them():
@@ -183,11 +186,3 @@ def test_a_field_that_was_run_by_a_kernel_is_not_kept_alive():
 def test_other_words_are_refused(make):
     with pytest.raises(TypeError, match=re.escape("`fused` must be True, False or \"always\", got 'never'")):
         make("never")
-
-
-def test_an_ensemble_waits_too():
-    networks = [DiscreteRNN(Own(), dt=0.1, fused="always") for _ in range(2)]
-    many = discretize.ensemble(networks)
-    many(XS)
-    assert many.stats["engine"] == "compiled"
-    assert math.isinf(registry.PRICE)

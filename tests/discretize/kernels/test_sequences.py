@@ -42,7 +42,8 @@ def is_right(field):
     agree("compiled", sequence(field, Euler(), x, h_0, dt=0.5), ROUNDING[torch.float64])
 
 
-def test_neighbours_and_threads_change_no_bit_of_a_sample():
+def test_samples_stay_apart_and_rest_to_the_last_bit():
+    # Neighbours and threads change no bit of a sample.
     torch.manual_seed(4)
     rnn, x = DiscreteRNN(Own(), allow_overshoot=True), torch.randn(5, 70, 3, requires_grad=True)
     threads = torch.get_num_threads()
@@ -62,24 +63,7 @@ def test_neighbours_and_threads_change_no_bit_of_a_sample():
     alone = rnn(x[:, 41:42])[0]
     assert torch.equal(alone, found[0][0][:, 41:42])
     assert torch.equal(torch.autograd.grad(alone.sum(), x)[0][:, 41], found[0][1][:, 41])
-
-
-def test_other_sizes_have_the_same_library_and_other_attributes_another():
-    def kernel(field):
-        rnn = DiscreteRNN(field, allow_overshoot=True)
-        rnn(torch.randn(2, 3, field.input_size, requires_grad=True))
-        return next(reversed(written_kernels._made.values())).kernel
-
-    field = Powers(3, 5)
-    first, wider = kernel(field), kernel(Powers(4, 9))
-    assert first.library is wider.library
-    assert kernel(Powers(3, 5)) is first  # recorded once for all fields of a kind
-    field.power = 3
-    assert kernel(field) is not first
-    is_right(field)
-
-
-def test_a_state_that_rests_is_the_same_to_the_last_bit():
+    # A state that rests is the same to the last bit.
     field, x = Own(), torch.randn(4, 2, 3, requires_grad=True)
     output, _ = DiscreteRNN(field, allow_overshoot=True)(x, lengths=torch.tensor([2, 4]))
     full, _ = DiscreteRNN(field, allow_overshoot=True)(x)
@@ -92,9 +76,7 @@ def test_a_state_that_rests_is_the_same_to_the_last_bit():
         x[1:3, 0] = math.nan  # of samples over which nothing moves
     assert torch.equal(sequences.run_written(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)[0][:, 1], states[:, 1])
     assert torch.equal(sequences.run_written(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)[0][:3, 0], states[:3, 0])
-
-
-def test_nan_stays_where_it_comes_from():
+    # Nan stays where it comes from.
     x = torch.randn(4, 3, 3)
     h_0 = torch.zeros(3, 10)
     module = sequences.StepModule(Own(), Euler())
@@ -103,6 +85,60 @@ def test_nan_stays_where_it_comes_from():
     assert states[:2].isfinite().all()
     assert states[:, [0, 2]].isfinite().all()
     assert states[2:, 1].isnan().any(-1).all()
+    # A sequence that is over cannot leave all bounds.
+    # 0 times an infinite slope would be nan.
+    field = ctrnn.leaky(2, 3, decay=ctrnn.PowerDecay(2.0))
+    rnn, h_0 = DiscreteRNN(field, dt=3.0, allow_overshoot=True), torch.full((2, 3), 4.0)
+    output, h_n = rnn(torch.randn(30, 2, 2), h_0, lengths=[1, 2])
+    assert rnn.stats["engine"] == "compiled"
+    assert not rnn(torch.randn(30, 2, 2), h_0)[0].isfinite().all()
+    for gradient in torch.autograd.grad(output.sum() + h_n.sum(), list(rnn.parameters())):
+        assert gradient.isfinite().all()
+
+
+def test_sizes_tensors_and_numbers_are_read_at_every_call():
+    # Other sizes have the same library and other attributes another.
+    def kernel(field):
+        rnn = DiscreteRNN(field, allow_overshoot=True)
+        rnn(torch.randn(2, 3, field.input_size, requires_grad=True))
+        return next(reversed(written_kernels._made.values())).kernel
+
+    field = Powers(3, 5)
+    first, wider = kernel(field), kernel(Powers(4, 9))
+    assert first.library is wider.library
+    assert kernel(Powers(3, 5)) is first  # recorded once for all fields of a kind
+    field.power = 3
+    assert kernel(field) is not first
+    is_right(field)
+    # Tensors are read at every call wherever they are kept.
+    torch.manual_seed(5)
+    field, x = Keeping(), torch.randn(4, 2, 3)
+    for _ in range(2):
+        sources = [field.scale, *field.layers[0].parameters(), *field.of_state.parameters()]
+        answers = []
+        for fused in (True, False):
+            rnn = DiscreteRNN(field, fused=fused, allow_overshoot=True)
+            output, _ = rnn(x)
+            assert rnn.stats["engine"] == ("compiled" if fused else "steps"), rnn.stats
+            answers.append([output, *torch.autograd.grad(output.square().sum(), sources, retain_graph=True)])
+        for mine, theirs in zip(*answers, strict=True):
+            assert_close(mine, theirs, **EXACT)
+        field.constant = torch.rand(1).double().expand(10)
+        with torch.no_grad():
+            field.seen.logical_not_()
+            field.layers[0].weight.add_(0.1)
+    # Functions of every kind of number are torchs.
+    x = torch.tensor(SPECIAL, dtype=torch.float64)[None, :, None]
+    h = torch.zeros(len(SPECIAL), len(OF_ONE), dtype=torch.float64)
+    whole = OF_ONE.index(next(f for f in OF_ONE if "long" in getattr(getattr(f, "__code__", None), "co_names", ())))
+    states, stats = sequences.run_written(Special(), Euler(), x, h, 1.0, 1, True)
+    assert states is not None, stats
+    expected = Special().flow(x[0], h)
+    known = torch.ones_like(h, dtype=torch.bool)
+    known[x[0, :, 0].abs().nan_to_num(1e300) > 2**62, whole] = False  # not said by torch
+    for name, mine, theirs, at in zip(OF_ONE, states[0].T, expected.T, known.T, strict=True):
+        close = {"rtol": 1e-13, "atol": 1e-300, "equal_nan": True}
+        assert_close(mine[at], theirs[at], **close, msg=lambda said, name=name: f"{name}: {said}")
 
 
 class By(Own):
@@ -152,25 +188,6 @@ class Keeping(Own):
         linear = self.layers[0]
         hidden = torch.tanh(linear(h) * linear.weight.diagonal()) * self.constant * torch.arange(10) / 10
         return torch.where(self.seen, hidden, -h * self.kept["a"]) + 0.1 * super().flow(projected, h)
-
-
-def test_tensors_are_read_at_every_call_wherever_they_are_kept():
-    torch.manual_seed(5)
-    field, x = Keeping(), torch.randn(4, 2, 3)
-    for _ in range(2):
-        sources = [field.scale, *field.layers[0].parameters(), *field.of_state.parameters()]
-        answers = []
-        for fused in (True, False):
-            rnn = DiscreteRNN(field, fused=fused, allow_overshoot=True)
-            output, _ = rnn(x)
-            assert rnn.stats["engine"] == ("compiled" if fused else "steps"), rnn.stats
-            answers.append([output, *torch.autograd.grad(output.square().sum(), sources, retain_graph=True)])
-        for mine, theirs in zip(*answers, strict=True):
-            assert_close(mine, theirs, **EXACT)
-        field.constant = torch.rand(1).double().expand(10)
-        with torch.no_grad():
-            field.seen.logical_not_()
-            field.layers[0].weight.add_(0.1)
 
 
 FACTOR, SLOPE, SHARE = 1.0, 1.0, ContextVar("SHARE", default=1.0)
@@ -272,20 +289,6 @@ class Special(ctrnn.VectorField):
         return torch.cat([function(projected).to(projected) for function in OF_ONE], -1)
 
 
-def test_functions_of_every_kind_of_number_are_torchs():
-    x = torch.tensor(SPECIAL, dtype=torch.float64)[None, :, None]
-    h = torch.zeros(len(SPECIAL), len(OF_ONE), dtype=torch.float64)
-    whole = OF_ONE.index(next(f for f in OF_ONE if "long" in getattr(getattr(f, "__code__", None), "co_names", ())))
-    states, stats = sequences.run_written(Special(), Euler(), x, h, 1.0, 1, True)
-    assert states is not None, stats
-    expected = Special().flow(x[0], h)
-    known = torch.ones_like(h, dtype=torch.bool)
-    known[x[0, :, 0].abs().nan_to_num(1e300) > 2**62, whole] = False  # not said by torch
-    for name, mine, theirs, at in zip(OF_ONE, states[0].T, expected.T, known.T, strict=True):
-        close = {"rtol": 1e-13, "atol": 1e-300, "equal_nan": True}
-        assert_close(mine[at], theirs[at], **close, msg=lambda said, name=name: f"{name}: {said}")
-
-
 @each("code", REFUSED)
 def test_code_without_a_kernel_runs_step_by_step_and_says_the_line(code):
     rnn = DiscreteRNN(By(code), allow_overshoot=True)
@@ -377,15 +380,14 @@ def compiled_rnn(field=None, **settings):
     return DiscreteRNN(ctrnn.gated(2, 3) if field is None else field, **settings)
 
 
-def test_a_second_backward_pass_finds_what_the_first_one_did():
+def test_the_way_back_finds_what_it_needs_and_keeps_nothing_else():
+    # A second backward pass finds what the first one did.
     rnn, x = compiled_rnn(), torch.randn(4, 3, 2, requires_grad=True)
     output, _ = rnn(x)
     first = torch.autograd.grad(output.square().sum(), [x, *rnn.parameters()], retain_graph=True)
     for again, before in zip(torch.autograd.grad(output.square().sum(), [x, *rnn.parameters()]), first, strict=True):
         assert torch.equal(again, before)
-
-
-def test_writing_into_the_output_leaves_the_way_back_as_it_was():
+    # Writing into the output leaves the way back as it was.
     field, x, found = ctrnn.gated(2, 3), torch.randn(4, 3, 2), []
     for fused in (True, False):
         output, _ = DiscreteRNN(field, fused=fused)(x)
@@ -394,17 +396,40 @@ def test_writing_into_the_output_leaves_the_way_back_as_it_was():
         found.append(torch.autograd.grad(output.square().sum(), list(field.parameters())))
     for mine, theirs in zip(*found, strict=True):
         assert_close(mine, theirs, **EXACT)
+    # Leaks of all sizes have the gradients of phi.
+    # phi_1' by its difference loses all digits near 0, and by a short series far away.
+    field = ctrnn.gated(2, 3, rate="softplus")
+    for size in (1e-30, 1e-8, 1e-3, 1.0, 1e3):
+        x, h_0 = torch.randn(2, 3, 2, requires_grad=True), torch.randn(3, 3, requires_grad=True)
+        agree("compiled", sequence(field, ExponentialEuler(), x, h_0, dt=size), ROUNDING[torch.float64])
+    # Without gradients nothing is kept but the states.
+    field, x, h0 = ctrnn.gated(2, 3), torch.randn(50, 3, 2), torch.zeros(3, 3)
+    with torch.no_grad():
+        _, kernel = sequences._found(sequences._COMPILED, field, Euler(), {"x": False, "dt": False, "stored": False}, h0, True)
+        call = kernel.call(8, True, x, h0, 1.0, list(field.parameters()))
+        with Allocated() as allocated:
+            states, kept = call.forward(keep=False)
+    assert kept is None
+    assert allocated.numbers == states.numel()  # none for each of the 400 steps
 
+    # The graph does not grow with the sequence.
+    def nodes(length):
+        seen, waiting = set(), [compiled_rnn()(torch.randn(length, 1, 2))[0].grad_fn]
+        while waiting:
+            node = waiting.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                waiting.extend(following for following, _ in node.next_functions)
+        return len(seen)
 
-def test_a_sequence_that_is_over_cannot_leave_all_bounds():
-    """0 times an infinite slope would be nan."""
-    field = ctrnn.leaky(2, 3, decay=ctrnn.PowerDecay(2.0))
-    rnn, h_0 = DiscreteRNN(field, dt=3.0, allow_overshoot=True), torch.full((2, 3), 4.0)
-    output, h_n = rnn(torch.randn(30, 2, 2), h_0, lengths=[1, 2])
-    assert rnn.stats["engine"] == "compiled"
-    assert not rnn(torch.randn(30, 2, 2), h_0)[0].isfinite().all()
-    for gradient in torch.autograd.grad(output.sum() + h_n.sum(), list(rnn.parameters())):
-        assert gradient.isfinite().all()
+    assert nodes(40) == nodes(4)
+    # Weights written between forward and backward are refused.
+    rnn = compiled_rnn()
+    output, _ = rnn(torch.randn(4, 3, 2))
+    with torch.no_grad():
+        rnn.field.candidate.weight_h.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        output.sum().backward()
 
 
 @each("step", [Euler(), ExponentialEuler()])
@@ -417,14 +442,6 @@ def test_a_sample_of_no_time_leaves_the_state_to_the_last_bit_and_no_nan(step):
     assert torch.equal(states, torch.stack([h0, h0]))
     for gradient in torch.autograd.grad(states.sum(), [x, h0, dt, *field.parameters()]):
         assert gradient.isfinite().all()
-
-
-def test_leaks_of_all_sizes_have_the_gradients_of_phi():
-    """phi_1' by its difference loses all digits near 0, and by a short series far away."""
-    field = ctrnn.gated(2, 3, rate="softplus")
-    for size in (1e-30, 1e-8, 1e-3, 1.0, 1e3):
-        x, h_0 = torch.randn(2, 3, 2, requires_grad=True), torch.randn(3, 3, requires_grad=True)
-        agree("compiled", sequence(field, ExponentialEuler(), x, h_0, dt=size), ROUNDING[torch.float64])
 
 
 @each("step", [Euler(), ExponentialEuler()])
@@ -466,31 +483,8 @@ class Allocated(TorchDispatchMode):
         return made
 
 
-def test_without_gradients_nothing_is_kept_but_the_states():
-    field, x, h0 = ctrnn.gated(2, 3), torch.randn(50, 3, 2), torch.zeros(3, 3)
-    with torch.no_grad():
-        _, kernel = sequences._found(sequences._COMPILED, field, Euler(), {"x": False, "dt": False, "stored": False}, h0, True)
-        call = kernel.call(8, True, x, h0, 1.0, list(field.parameters()))
-        with Allocated() as allocated:
-            states, kept = call.forward(keep=False)
-    assert kept is None
-    assert allocated.numbers == states.numel()  # none for each of the 400 steps
-
-
-def test_the_graph_does_not_grow_with_the_sequence():
-    def nodes(length):
-        seen, waiting = set(), [compiled_rnn()(torch.randn(length, 1, 2))[0].grad_fn]
-        while waiting:
-            node = waiting.pop()
-            if node is not None and node not in seen:
-                seen.add(node)
-                waiting.extend(following for following, _ in node.next_functions)
-        return len(seen)
-
-    assert nodes(40) == nodes(4)
-
-
-def test_transforms_of_torch_go_through_the_steps():
+def test_transforms_copies_monitors_and_unusual_tensors_are_served():
+    # Transforms of torch go through the steps.
     rnn, x = compiled_rnn(), torch.randn(4, 3, 2)
     stepped = DiscreteRNN(rnn.field, fused=False)
     for transform in (
@@ -505,27 +499,13 @@ def test_transforms_of_torch_go_through_the_steps():
         assert_close(transform(rnn), transform(stepped), rtol=0, atol=1e-12)
     torch.func.grad(lambda x: rnn(x)[0].sum())(x)
     assert rnn.stats == {"engine": "steps", "engine_why": "it runs inside a transform of torch.func"}
-
-
-def test_forward_mode_goes_through_the_steps():
+    # Forward mode goes through the steps.
     rnn, x = compiled_rnn(), torch.randn(4, 3, 2)
     with torch.autograd.forward_ad.dual_level():
         tangent = torch.autograd.forward_ad.unpack_dual(rnn(torch.autograd.forward_ad.make_dual(x, torch.cos(x)))[0]).tangent
         assert rnn.stats["engine_why"] == "derivatives are taken in forward mode"
     assert_close(tangent, torch.func.jvp(lambda x: rnn(x)[0], (x,), (torch.cos(x),))[1], rtol=0, atol=1e-14)
-
-
-def test_a_first_call_may_be_under_checkpointing(monkeypatch):
-    """Which counts what is saved for gradients, and must find as much again."""
-    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
-    rnn, x = compiled_rnn(), torch.randn(4, 3, 2, requires_grad=True)
-    output = checkpoint(lambda x: rnn(x)[0], x, use_reentrant=False)
-    (found,) = torch.autograd.grad(output.square().sum(), x)
-    assert rnn.stats["engine"] == "compiled"
-    assert_close(found, torch.autograd.grad(rnn(x)[0].square().sum(), x)[0], rtol=0, atol=1e-14)
-
-
-def test_copies_of_a_module_and_of_what_it_made_stand_on_their_own():
+    # Copies of a module and of what it made stand on their own.
     rnn, x = compiled_rnn(), torch.randn(4, 3, 2)
     output, _ = rnn(x)
     twin, kept = copy.deepcopy(rnn), copy.deepcopy(x)
@@ -537,15 +517,49 @@ def test_copies_of_a_module_and_of_what_it_made_stand_on_their_own():
     assert all(parameter.grad is None for parameter in twin.parameters())
     assert torch.equal(DiscreteRNN(rnn.field)(kept)[0], output)
     assert torch.equal(twin(x)[0], torch.zeros_like(output))
+    # Unrolling counts as it did.
+    cell, x, h0 = discretize.DiscreteCell(ctrnn.gated(2, 3), dt=0.5), torch.randn(4, 3, 2), torch.randn(3, 3)
+    fused, stepped = discretize.unroll(cell, x, h0), discretize.unroll(cell, x, h0, fused=False)
+    assert fused.stats == stepped.stats | {"engine": "compiled", "engine_why": None}
+    assert torch.equal(fused.ts, stepped.ts)
+    assert_close(fused.hs, stepped.hs, rtol=0, atol=1e-14)
+    assert torch.equal(fused.hs[0], h0)
+    # A monitor sees every step.
+    rnn = compiled_rnn(substeps=2)
+    with discretize.Monitor(rnn) as monitor:
+        rnn(torch.randn(4, 5, 2))
+        assert rnn.stats["engine"] == "steps"
+    assert int(monitor.records[""].counts.sum()) == 4 * 2 * 5 * 3
+    rnn(torch.randn(4, 5, 2))
+    assert rnn.stats["engine"] == "compiled"
+    # Unusual tensors are stepped.
+    x = torch.randn(4, 3, 2)
+    mixed = ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), ctrnn.ConstantRate(0.5), ctrnn.LinearDecay())
+    mixed.rate.float()
+
+    def why(field, x):
+        rnn = DiscreteRNN(field)
+        rnn(x)
+        assert rnn.stats["engine"] == "steps"
+        return rnn.stats["engine_why"]
+
+    half = {"dtype": torch.bfloat16}
+    assert "bfloat16" in why(ctrnn.gated(2, 3, **half), x.to(**half))
+    assert "meta" in why(ctrnn.gated(2, 3, device="meta"), x.to("meta"))
+    assert "Tagged" in why(ctrnn.gated(2, 3), x.as_subclass(Tagged))
+    assert "dtype" in why(mixed, x)
+    with Allocated():
+        assert "dispatch mode" in why(ctrnn.gated(2, 3), x)
 
 
-def test_weights_written_between_forward_and_backward_are_refused():
-    rnn = compiled_rnn()
-    output, _ = rnn(torch.randn(4, 3, 2))
-    with torch.no_grad():
-        rnn.field.candidate.weight_h.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        output.sum().backward()
+def test_a_first_call_may_be_under_checkpointing(monkeypatch):
+    """Which counts what is saved for gradients, and must find as much again."""
+    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
+    rnn, x = compiled_rnn(), torch.randn(4, 3, 2, requires_grad=True)
+    output = checkpoint(lambda x: rnn(x)[0], x, use_reentrant=False)
+    (found,) = torch.autograd.grad(output.square().sum(), x)
+    assert rnn.stats["engine"] == "compiled"
+    assert_close(found, torch.autograd.grad(rnn(x)[0].square().sum(), x)[0], rtol=0, atol=1e-14)
 
 
 def test_the_switch_is_an_argument_and_a_variable(monkeypatch):
@@ -573,44 +587,5 @@ def test_the_switch_is_an_argument_and_a_variable(monkeypatch):
             call()
 
 
-def test_unrolling_counts_as_it_did():
-    cell, x, h0 = discretize.DiscreteCell(ctrnn.gated(2, 3), dt=0.5), torch.randn(4, 3, 2), torch.randn(3, 3)
-    fused, stepped = discretize.unroll(cell, x, h0), discretize.unroll(cell, x, h0, fused=False)
-    assert fused.stats == stepped.stats | {"engine": "compiled", "engine_why": None}
-    assert torch.equal(fused.ts, stepped.ts)
-    assert_close(fused.hs, stepped.hs, rtol=0, atol=1e-14)
-    assert torch.equal(fused.hs[0], h0)
-
-
-def test_a_monitor_sees_every_step():
-    rnn = compiled_rnn(substeps=2)
-    with discretize.Monitor(rnn) as monitor:
-        rnn(torch.randn(4, 5, 2))
-        assert rnn.stats["engine"] == "steps"
-    assert int(monitor.records[""].counts.sum()) == 4 * 2 * 5 * 3
-    rnn(torch.randn(4, 5, 2))
-    assert rnn.stats["engine"] == "compiled"
-
-
 class Tagged(torch.Tensor):
     pass
-
-
-def test_unusual_tensors_are_stepped():
-    x = torch.randn(4, 3, 2)
-    mixed = ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), ctrnn.ConstantRate(0.5), ctrnn.LinearDecay())
-    mixed.rate.float()
-
-    def why(field, x):
-        rnn = DiscreteRNN(field)
-        rnn(x)
-        assert rnn.stats["engine"] == "steps"
-        return rnn.stats["engine_why"]
-
-    half = {"dtype": torch.bfloat16}
-    assert "bfloat16" in why(ctrnn.gated(2, 3, **half), x.to(**half))
-    assert "meta" in why(ctrnn.gated(2, 3, device="meta"), x.to("meta"))
-    assert "Tagged" in why(ctrnn.gated(2, 3), x.as_subclass(Tagged))
-    assert "dtype" in why(mixed, x)
-    with Allocated():
-        assert "dispatch mode" in why(ctrnn.gated(2, 3), x)

@@ -77,7 +77,8 @@ def test_stiff_systems_are_solved_as_radau_solves_them(f, h0, ts, scale):
     assert error.abs().max() < 1e-5
 
 
-def test_the_order_is_five():
+def test_the_order_is_five_and_failures_are_the_engines():
+    # The order is five.
     mild = Equation(lambda t, h: torch.cos(3 * t) * h - h**3)
     h0, errors = torch.tensor([[0.7]], dtype=torch.float64), []
     exact = integrate(mild, None, h0, [0.0, 2.0], rtol=1e-12, atol=1e-13, method="dopri8", fused=False).hs[-1]
@@ -88,6 +89,28 @@ def test_the_order_is_five():
         errors.append(float((solved.hs[-1] - exact).abs().max()))
     orders = [math.log2(errors[k] / errors[k + 1]) for k in (0, 1)]
     assert min(orders) > 4.7, orders  # 5 in the limit
+    # Gradients are those of the states and second ones are too.
+    field = Equation(lambda t, h: torch.sin(t + h.roll(1, -1)) - 20 * h)
+    h0 = normal(2, 2).requires_grad_()
+    fixed = {"rtol": 1.0, "atol": 1e3, "max_step": 0.25, "first_step": 0.25}  # differences see the same steps
+
+    def end(h0):
+        solved = integrate(field, None, h0, [0.0, 0.5], **fixed, **STIFF)
+        assert solved.stats["engine"] == "compiled"
+        return solved.hs[-1]
+
+    assert torch.autograd.gradcheck(end, h0)
+    assert torch.autograd.gradgradcheck(end, h0)
+    # A solve that fails says what the engine says.
+    field, said = Equation(lambda t, h: h * h), []
+    for fused in (True, False):
+        with pytest.raises(SolverError) as raised:
+            integrate(field, None, torch.ones(2, 1, dtype=torch.float64), [0.0, 0.5, 2.0], fused=fused, **STIFF, **TIGHT)
+        said.append(str(raised.value))
+        assert raised.value.trajectory.stats["engine"] == ("compiled" if fused else "steps")
+    assert "t = 1" in said[0]
+    # Where exactly it ends depends on rounding, so the words are compared without their numbers.
+    assert len({"".join(c for c in text if c.isalpha() and c != "e") for text in said}) == 1, said
 
 
 @pytest.mark.slow
@@ -100,20 +123,6 @@ def test_a_moving_equilibrium_costs_no_accuracy():
         errors.append(float((solved.hs[-1] - math.cos(2)).abs().max()))
     assert solved.stats["engine"] == "compiled"
     assert errors[-1] < 1e-9
-
-
-def test_gradients_are_those_of_the_states_and_second_ones_are_too():
-    field = Equation(lambda t, h: torch.sin(t + h.roll(1, -1)) - 20 * h)
-    h0 = normal(2, 2).requires_grad_()
-    fixed = {"rtol": 1.0, "atol": 1e3, "max_step": 0.25, "first_step": 0.25}  # differences see the same steps
-
-    def end(h0):
-        solved = integrate(field, None, h0, [0.0, 0.5], **fixed, **STIFF)
-        assert solved.stats["engine"] == "compiled"
-        return solved.hs[-1]
-
-    assert torch.autograd.gradcheck(end, h0)
-    assert torch.autograd.gradgradcheck(end, h0)
 
 
 @pytest.mark.slow
@@ -132,18 +141,6 @@ def test_neighbours_and_threads_change_no_bit_of_a_sample():
         torch.set_num_threads(threads)
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0][:, 5:6], found[2])
-
-
-def test_a_solve_that_fails_says_what_the_engine_says():
-    field, said = Equation(lambda t, h: h * h), []
-    for fused in (True, False):
-        with pytest.raises(SolverError) as raised:
-            integrate(field, None, torch.ones(2, 1, dtype=torch.float64), [0.0, 0.5, 2.0], fused=fused, **STIFF, **TIGHT)
-        said.append(str(raised.value))
-        assert raised.value.trajectory.stats["engine"] == ("compiled" if fused else "steps")
-    assert "t = 1" in said[0]
-    # Where exactly it ends depends on rounding, so the words are compared without their numbers.
-    assert len({"".join(c for c in text if c.isalpha() and c != "e") for text in said}) == 1, said
 
 
 @cases.each("how", ["jacobian", "bandwidths"])

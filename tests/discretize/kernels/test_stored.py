@@ -224,7 +224,8 @@ def test_a_file_that_is_not_what_was_kept_counts_as_absent(monkeypatch, recordin
             file.unlink()
 
 
-def test_only_operations_of_torchs_own_are_read():
+def test_numbers_come_back_as_they_were_and_only_torchs_operations_are_read():
+    # Only operations of torchs own are read.
     for name in ("os.system", "aten", "builtins.eval.default", "inductor.seeds.default"):
         with pytest.raises((AssertionError, ValueError)):
             stored._function(name)
@@ -232,9 +233,7 @@ def test_only_operations_of_torchs_own_are_read():
         stored._read({"dataclass": ["discretize.sequences.rnn", "DiscreteRNN"]}, [])
     with pytest.raises(AssertionError):
         stored._read({"dtype": "load"}, [])
-
-
-def test_numbers_come_back_as_they_were():
+    # Numbers come back as they were.
     given = [1, 1.0, -0.0, 1e-30, True, None, "x", (1, [2.5]), slice(None, 3), torch.float16, torch.device("cpu"), float("inf")]
     found = stored._read(json.loads(json.dumps(stored._value(given, {}))), [])
     assert ascii(found) == ascii(given)
