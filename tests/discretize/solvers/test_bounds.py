@@ -51,22 +51,15 @@ def test_the_first_step_is_the_one_that_is_given(method):
         assert stats["smallest_step_at"] == 0
 
 
-def test_kernels_heed_bounds_as_the_engine_does():
+def test_a_million_steps_are_not_too_many_and_kernels_heed_bounds():
+    # Kernels heed bounds as the engine does.
     field, path, ts = ctrnn.gated(1, 3), ctrnn.LinearPath(torch.randn(5, 4, 1)), torch.arange(5.0)
     for bounds in ({"max_step": 0.1}, {"max_step": 0.3, "first_step": 0.05}):
         fused, stepped = (integrate(field, path, torch.zeros(4, 3), ts, fused=fused, **bounds) for fused in (True, False))
         assert fused.stats["engine"] == "compiled" or fused.stats["engine_why"]
         assert fused.stats["steps_of_samples"] == stepped.stats["steps_of_samples"]
         assert_close(fused.hs, stepped.hs, rtol=0, atol=1e-13)
-
-
-@each("settings", [{"method": "rk4", "first_step": 0.1}, {"first_step": 0.0}, {"first_step": 0.2, "max_step": 0.1}])
-def test_a_first_step_that_cannot_be_is_refused(settings):
-    with pytest.raises(ValueError, match="`first_step`"):
-        ContinuousRNN(ctrnn.plain(1, 2), **settings)
-
-
-def test_a_million_steps_over_many_segments_are_not_too_many_and_a_few_in_one_are():
+    # A million steps over many segments are not too many and a few in one are.
     field, samples = ctrnn.plain(1, 2), 300
     path, ts = ctrnn.HeldPath(torch.randn(samples, 1, 1)), torch.tensor([0.0, float(samples)])
     for fused in (True, False):
@@ -77,6 +70,12 @@ def test_a_million_steps_over_many_segments_are_not_too_many_and_a_few_in_one_ar
                 integrate(field, path, torch.zeros(1, 2), ts, max_num_steps=2, fused=fused)
         assert "rodas5p" not in caught.value.hint
         assert "for each segment" in caught.value.hint
+
+
+@each("settings", [{"method": "rk4", "first_step": 0.1}, {"first_step": 0.0}, {"first_step": 0.2, "max_step": 0.1}])
+def test_a_first_step_that_cannot_be_is_refused(settings):
+    with pytest.raises(ValueError, match="`first_step`"):
+        ContinuousRNN(ctrnn.plain(1, 2), **settings)
 
 
 def test_the_whole_way_has_a_bound_too(monkeypatch):
@@ -111,8 +110,9 @@ def test_tolerances_near_the_rounding_are_warned_of(dtype, low, high):
         integrate(field, path, torch.zeros(1, 2, dtype=dtype), torch.tensor([0.0, 1e-3]), rtol=high, atol=high)
 
 
-def test_each_unit_may_have_a_tolerance_of_its_own():
-    """dh/dt = (1 - h) s in units of sizes 1 and 1e6: by one tolerance for both, the small one would be solved for nothing."""
+def test_units_have_tolerances_of_their_own_in_modules_too():
+    # Each unit may have a tolerance of its own.
+    # dh/dt = (1 - h) s in units of sizes 1 and 1e6: by one tolerance for both, the small one would be solved for nothing.
     sizes = torch.tensor([1.0, 1e6])
     field, exact = Field(lambda x, h: sizes - h, 2), sizes * (1 - torch.exp(torch.tensor(-3.0)))
     ts, h0 = torch.tensor([0.0, 3.0]), torch.zeros(1, 2)
@@ -122,9 +122,7 @@ def test_each_unit_may_have_a_tolerance_of_its_own():
             assert (abs(solved.hs[-1, 0] - exact) < 3 * atol).all()
     both = [integrate(field, still(), h0, ts, rtol=0.0, atol=a).stats["num_steps"] for a in (1e-4 * sizes, 1e-4)]
     assert 2 * both[0] < both[1]
-
-
-def test_tolerances_of_units_go_through_modules_adjoints_and_lstms():
+    # Tolerances of units go through modules adjoints and lstms.
     x = torch.randn(4, 2, 3)
     for field in (ctrnn.gated(3, 5), ctrnn.lstm(3, 5)):
         atol = torch.full((field.state_size,), 1e-7)

@@ -22,8 +22,9 @@ def gradients(field, path_kind=ctrnn.HeldPath, own=False, **settings):
     return torch.autograd.grad((solved.hs * weight).sum(), [xs, h0, *field.parameters()]), solved
 
 
-def test_blocks_end_wherever_the_budget_does():
-    """Within segments too, and where sequences have times of their own."""
+def test_budgets_end_blocks_and_other_weights_are_those_of_the_way_back():
+    # Blocks end wherever the budget does.
+    # Within segments too, and where sequences have times of their own.
     field = problems.NAMED_FIELDS["lstm"](2, 3)
     whole, _ = gradients(field, own=True, rtol=1e-5, atol=1e-5)
     for memory in (1, 1e5):
@@ -31,6 +32,39 @@ def test_blocks_end_wherever_the_budget_does():
         for ours, expected in zip(parts, whole, strict=True):
             assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))
         assert solved.stats["nfe_backward"] == solved.stats["nfe"]  # each evaluation a second time, and no more
+    # A budget without gradients changes nothing.
+    field = ctrnn.gated(2, 3)
+    path, h0, ts = ctrnn.HeldPath(torch.randn(5, 2, 2)), torch.zeros(2, 3), torch.arange(6.0)
+    with torch.no_grad():
+        for fused in (True, False):  # each engine for itself: their sums are in another order
+            bounded, free = (integrate(field, path, h0, ts, fused=fused, gradient=each) for each in (Checkpointed(1), None))
+            assert torch.equal(bounded.hs, free.hs)
+    # Other weights by functional call are those of the way back.
+    field, x = ctrnn.gated(2, 3), torch.randn(4, 2, 2)
+
+    def gradient(settings):
+        rnn = ContinuousRNN(field, rtol=1e-7, atol=1e-7, **settings)
+        weights = {name: (0.5 * p.detach() + 0.3).requires_grad_() for name, p in rnn.named_parameters()}
+        output, _ = torch.func.functional_call(rnn, weights, (x,))
+        return torch.autograd.grad(output.square().sum(), list(weights.values()))
+
+    expected = gradient({})
+    for settings in SETTINGS_BACK[1:]:
+        for ours, theirs in zip(gradient(settings), expected, strict=True):
+            assert_close(ours, theirs, rtol=0, atol=1e-6)
+    # A backward pass under autocast is solved in its own precision.
+    field, x = ctrnn.gated(2, 3, dtype=torch.float32), torch.randn(4, 2, 2, dtype=torch.float32)
+
+    def gradient(settings):
+        output, _ = ContinuousRNN(field, **settings)(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            return torch.autograd.grad(output.sum(), list(field.parameters()))
+
+    expected = gradient({})
+    for settings in SETTINGS_BACK[1:]:
+        for ours, theirs in zip(gradient(settings), expected, strict=True):
+            # What lies outside of the solve is bfloat16 in all of them; a block in bfloat16 takes other steps.
+            assert_close(ours, theirs, rtol=1e-2, atol=1e-2)
 
 
 def kept_by(run):
@@ -62,31 +96,7 @@ def test_what_is_kept_falls_with_the_budget():
     assert field.candidate.weight_h.grad.abs().sum() > 0
 
 
-def test_a_budget_without_gradients_changes_nothing():
-    field = ctrnn.gated(2, 3)
-    path, h0, ts = ctrnn.HeldPath(torch.randn(5, 2, 2)), torch.zeros(2, 3), torch.arange(6.0)
-    with torch.no_grad():
-        for fused in (True, False):  # each engine for itself: their sums are in another order
-            bounded, free = (integrate(field, path, h0, ts, fused=fused, gradient=each) for each in (Checkpointed(1), None))
-            assert torch.equal(bounded.hs, free.hs)
-
-
 SETTINGS_BACK = [{}, {"gradient": Checkpointed(1e5)}, {"gradient": Checkpointed(1)}, {"gradient": Adjoint()}]
-
-
-def test_other_weights_by_functional_call_are_those_of_the_way_back():
-    field, x = ctrnn.gated(2, 3), torch.randn(4, 2, 2)
-
-    def gradient(settings):
-        rnn = ContinuousRNN(field, rtol=1e-7, atol=1e-7, **settings)
-        weights = {name: (0.5 * p.detach() + 0.3).requires_grad_() for name, p in rnn.named_parameters()}
-        output, _ = torch.func.functional_call(rnn, weights, (x,))
-        return torch.autograd.grad(output.square().sum(), list(weights.values()))
-
-    expected = gradient({})
-    for settings in SETTINGS_BACK[1:]:
-        for ours, theirs in zip(gradient(settings), expected, strict=True):
-            assert_close(ours, theirs, rtol=0, atol=1e-6)
 
 
 @each("settings", SETTINGS_BACK[1:])
@@ -95,18 +105,3 @@ def test_a_tensor_captured_by_a_later_piece_of_the_path_is_refused(settings):
     path = ctrnn.FunctionPath(lambda t: torch.ones(2, 2) * (captured if t > 1 else 0.0), (0.0, 2.0), 2, knots=[1.0])
     with pytest.raises(ValueError, match=r"a tensor of shape \(\) that requires one is used besides"):
         integrate(ctrnn.gated(2, 3), path, torch.zeros(2, 3), torch.tensor([0.0, 2.0]), **settings)
-
-
-def test_a_backward_pass_under_autocast_is_solved_in_its_own_precision():
-    field, x = ctrnn.gated(2, 3, dtype=torch.float32), torch.randn(4, 2, 2, dtype=torch.float32)
-
-    def gradient(settings):
-        output, _ = ContinuousRNN(field, **settings)(x)
-        with torch.autocast("cpu", torch.bfloat16):
-            return torch.autograd.grad(output.sum(), list(field.parameters()))
-
-    expected = gradient({})
-    for settings in SETTINGS_BACK[1:]:
-        for ours, theirs in zip(gradient(settings), expected, strict=True):
-            # What lies outside of the solve is bfloat16 in all of them; a block in bfloat16 takes other steps.
-            assert_close(ours, theirs, rtol=1e-2, atol=1e-2)

@@ -78,11 +78,27 @@ def test_any_step_will_do_where_noise_does_not_depend_on_the_state(step: discret
     assert errors[1] < 0.04
 
 
-def test_who_chooses_steps_by_noise_needs_a_step_that_takes_it_into_account():
+def test_states_between_bounds_and_failures_are_told():
+    # Who chooses steps by noise needs a step that takes it into account.
     with pytest.raises(ValueError, match=r"StepDoubling.*strong order 0.5 come to another equation.*Milstein"):
         solved(Geometric(), StepDoubling(discretize.EulerMaruyama()), 0.1)
     with pytest.raises(ValueError, match="depends on h"):
         ContinuousRNN(Geometric(), method=StepDoubling(discretize.ExponentialEulerMaruyama()))
+    # States between and bounds on steps.
+    method = StepDoubling(discretize.SRA1())
+    bounded = solved(Well(), method, 0.5, max_step=0.1, first_step=0.01)
+    assert bounded.stats["num_accepted_steps"] >= 16  # dyadic parts of at most 0.1
+    reference = solved(Well(), discretize.SRA1(), 1, torch.tensor([0.0, 0.3, 1.0], **TWICE), max_step=2.0**-9)
+    between = solved(Well(), method, 0.01)(torch.tensor([0.3], **TWICE))
+    assert root_mean_square(between[0] - reference.hs[1]) < 0.02
+    # A solve that takes too many or too short steps says so.
+    method = StepDoubling(discretize.SRA1())
+    with pytest.raises(SolverError, match="3 steps were not enough"):
+        solved(Well(), method, 0.01, max_num_steps=3)
+    with pytest.warns(SolverWarning, match="accepted at min_step=0.25"):
+        solved(Well(), method, 1e-4, min_step=0.25)
+    with pytest.raises(SolverError, match="no step down to"):
+        solved(_Rough(), method, 1e-6, max_num_steps=100)
 
 
 @pytest.mark.slow
@@ -114,7 +130,8 @@ def test_else_the_limit_is_of_another_equation(monkeypatch: pytest.MonkeyPatch):
     assert abs(near) < 0.02
 
 
-def test_a_burst_takes_short_steps_alone():
+def test_samples_take_their_own_short_steps_along_the_same_path():
+    # A burst takes short steps alone.
     field, xs, edges = Well(1), torch.zeros(8, 10, 1, **TWICE), torch.arange(9.0, **TWICE)
     xs[4] = 60.0
     path, start = ctrnn.HeldPath(xs, edges), torch.zeros(10, 1, **TWICE)
@@ -131,9 +148,7 @@ def test_a_burst_takes_short_steps_alone():
     assert chosen.stats["smallest_step"] <= 2.0**-7
     assert chosen.stats["num_accepted_steps"] + chosen.stats["num_rejected_steps"] == steps
     assert chosen.stats["nfe"] % 6 == 0  # three steps of two evaluations, each try
-
-
-def test_a_sample_takes_the_steps_it_takes_alone():
+    # A sample takes the steps it takes alone.
     keys, start = discretize.noise_keys(SEED, 6), torch.linspace(-2, 2, 6, **TWICE)[:, None]
 
     def run(rows: list[int]) -> discretize.Trajectory:
@@ -143,9 +158,7 @@ def test_a_sample_takes_the_steps_it_takes_alone():
     whole, other = run(list(range(6))), run([4, 1])
     assert_close(other.hs, whole.hs[:, [4, 1]], rtol=0, atol=1e-13)
     assert other.stats["steps_of_samples"] == [whole.stats["steps_of_samples"][k] for k in (4, 1)]
-
-
-def test_modules_and_times_of_each_sequence_read_the_same_path():
+    # Modules and times of each sequence read the same path.
     field, xs = Well(1), torch.randn(4, 3, 1, generator=torch.Generator().manual_seed(0), **TWICE)
     method, fine = StepDoubling(discretize.SRA1()), ContinuousRNN(field, method=discretize.SRA1(), max_step=2.0**-7)
     ts = torch.rand(5, 3, generator=torch.Generator().manual_seed(1), **TWICE).cumsum(0)
@@ -155,9 +168,7 @@ def test_modules_and_times_of_each_sequence_read_the_same_path():
         found, _ = rnn(xs, seed=SEED, **call)
         assert root_mean_square(found - expected) < 6e-3
         assert float(found.detach().std()) > 0.1
-
-
-def test_an_input_that_reads_one_time_is_followed_by_all_samples_together():
+    # An input that reads one time is followed by all samples together.
     field, path = Well(1), ctrnn.FunctionPath(lambda t: torch.sin(9 * t).reshape(1, 1).expand(BATCH, 1), (0.0, 1.0), 1)
     field.sigma.data.fill_(0.01)  # so that the input alone keeps steps short
 
@@ -184,25 +195,6 @@ def test_gradients_are_those_of_the_steps_taken(gradient: discretize.Checkpointe
             sums.append(float(run()))
             field.sigma -= by
     assert_close(float(found), (sums[0] - sums[1]) / 2e-5, rtol=1e-5, atol=0)
-
-
-def test_states_between_and_bounds_on_steps():
-    method = StepDoubling(discretize.SRA1())
-    bounded = solved(Well(), method, 0.5, max_step=0.1, first_step=0.01)
-    assert bounded.stats["num_accepted_steps"] >= 16  # dyadic parts of at most 0.1
-    reference = solved(Well(), discretize.SRA1(), 1, torch.tensor([0.0, 0.3, 1.0], **TWICE), max_step=2.0**-9)
-    between = solved(Well(), method, 0.01)(torch.tensor([0.3], **TWICE))
-    assert root_mean_square(between[0] - reference.hs[1]) < 0.02
-
-
-def test_a_solve_that_takes_too_many_or_too_short_steps_says_so():
-    method = StepDoubling(discretize.SRA1())
-    with pytest.raises(SolverError, match="3 steps were not enough"):
-        solved(Well(), method, 0.01, max_num_steps=3)
-    with pytest.warns(SolverWarning, match="accepted at min_step=0.25"):
-        solved(Well(), method, 1e-4, min_step=0.25)
-    with pytest.raises(SolverError, match="no step down to"):
-        solved(_Rough(), method, 1e-6, max_num_steps=100)
 
 
 class _Rough(Well):

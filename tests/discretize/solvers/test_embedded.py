@@ -83,23 +83,63 @@ def weight(tree, a):
     return value
 
 
-def test_there_are_as_many_rooted_trees_as_the_books_count():
+def test_tableaus_are_scipys_and_rodas5ps_add_up():
+    # There are as many rooted trees as the books count.
     assert [len(trees(n)) for n in range(1, 9)] == [1, 1, 2, 4, 9, 20, 48, 115]
     assert density(((), ((),))) == 8  # Hairer, Norsett and Wanner, table II.2.2
+    # Dopri5 is rk45 of scipy but for the companion.
+    a, b, c = matrix(EXPLICIT_PAIRS["dopri5"])
+    assert_close(a[:6, :5], RK45.A, rtol=0, atol=1e-15)
+    assert_close(b[:6], RK45.B, rtol=0, atol=1e-15)
+    assert_close(c[:6], RK45.C, rtol=0, atol=1e-15)
+    # Shampine's companion, as in torchdiffeq, against Dormand and Prince's own.
+    e = np.array(EXPLICIT_PAIRS["dopri5"].e)
+    assert abs(e - RK45.E).max() > 1e-4
+    own = [Fraction(71, 57600), 0, Fraction(-71, 16695), Fraction(71, 1920), Fraction(-17253, 339200), Fraction(22, 525)]
+    assert_close(-RK45.E[:6], np.array([float(x) for x in own]), rtol=0, atol=1e-15)
+    # The coefficients of rodas5p add up.
+    # In the form with J: alpha and gamma sum up to the nodes and to what comes of df/dt.
+    n = len(NODES)
+    c = np.zeros((n, n))
+    a = np.zeros((n, n))
+    for i in range(n):
+        c[i, : len(COUPLINGS[i])], a[i, : len(STAGES[i])] = COUPLINGS[i], STAGES[i]
+    gamma = np.linalg.inv(np.eye(n) / GAMMA - c)
+    alpha = a @ gamma
+    assert_close(alpha.sum(1), np.array(NODES), rtol=0, atol=1e-12)
+    b = alpha[-1] + gamma[-1]  # stiffly accurate: the weights are the last stage
+    beta = alpha + gamma
+    whole = beta.sum(1)
+    assert b.sum() == pytest.approx(1, abs=1e-12)
+    assert b @ whole == pytest.approx(1 / 2, abs=1e-12)
+    assert b @ alpha.sum(1) ** 2 == pytest.approx(1 / 3, abs=1e-12)
+    assert b @ beta @ whole == pytest.approx(1 / 6, abs=1e-12)
+    assert b @ alpha.sum(1) ** 3 == pytest.approx(1 / 4, abs=1e-12)
+    assert b @ (alpha.sum(1) * (alpha @ whole)) == pytest.approx(1 / 8, abs=1e-12)
+    assert b @ beta @ alpha.sum(1) ** 2 == pytest.approx(1 / 12, abs=1e-12)
+    assert b @ beta @ beta @ whole == pytest.approx(1 / 24, abs=1e-12)
+    assert b @ alpha.sum(1) ** 4 == pytest.approx(1 / 5, abs=1e-12)
+    # Rodas5p keeps its order on a stiff problem whose equilibrium moves.
+    # Classical Rosenbrock methods fall to order 1 or 2 there.
+    one = torch.ones(1, 1, dtype=torch.float64)
+    dts = (1 / 2, 1 / 4, 1 / 8)
+    for rate in (1e3, 1e4, 1e6):
+        errors = [float((fixed(Rodas5P(), dt, slope=Pulled(rate), h=one)[0] - math.cos(1)).abs()) for dt in dts]
+        # What is left where dt rate >> 1 is c dt^3 / rate, with a small c: a slope of 3.1 to 3.4 seen.
+        assert all(math.log2(large / small) > 3 for large, small in pairwise(errors)), (rate, errors)
+        assert errors[0] < 1e-3 / rate, (rate, errors)  # 6e-4 seen; methods that do not follow the equilibrium leave dt^2
 
 
 @every_pair
-def test_the_order_conditions_hold_for_every_tree_up_to_the_declared_order(pair):
+def test_pairs_have_their_declared_orders_for_every_tree(pair):
+    # The order conditions hold for every tree up to the declared order.
     a, b, _ = matrix(pair)
     for order in range(1, pair.order + 1):
         for tree in trees(order):
             assert b @ weight(tree, a) == pytest.approx(1 / density(tree), rel=0, abs=3e-14), tree
     assert any(abs(b @ weight(tree, a) - 1 / density(tree)) > 1e-8 for tree in trees(pair.order + 1)), "it is of higher order"
-
-
-@every_pair
-def test_the_companion_is_of_the_order_below_and_no_higher(pair):
-    """So that the estimate falls as dt to the declared order: the error coefficients vanish on smaller trees, and on no other."""
+    # The companion is of the order below and no higher.
+    # So that the estimate falls as dt to the declared order: the error coefficients vanish on smaller trees, and on no other.
     a, _, _ = matrix(pair)
     e = np.array(pair.e)
     for order in range(1, COMPANION[pair.name] + 1):
@@ -107,10 +147,7 @@ def test_the_companion_is_of_the_order_below_and_no_higher(pair):
             # Tsitouras prints his error weights to about 16 digits.
             assert e @ weight(tree, a) == pytest.approx(0, abs=3e-14), tree
     assert any(abs(e @ weight(tree, a)) > 1e-8 for tree in trees(COMPANION[pair.name] + 1))
-
-
-@every_pair
-def test_nodes_are_the_sums_of_their_rows_and_weights_add_up_to_1(pair):
+    # Nodes are the sums of their rows and weights add up to 1.
     a, b, c = matrix(pair)
     assert_close(a.sum(1), c, **ROUNDING)
     assert sum(b) == pytest.approx(1, abs=3e-14)
@@ -118,6 +155,14 @@ def test_nodes_are_the_sums_of_their_rows_and_weights_add_up_to_1(pair):
     assert len(pair.e) == len(pair.a) + 1 == len(pair.c) + 1 == pair.evaluations + 1
     if pair.b is None:
         assert pair.c[-1] == 1
+    # The last slope is the next steps first where it is handed on.
+    attempt = pair.attempt(Swing(), column(0.2), column(0.1), START, None)
+    if pair.b is None:
+        assert_close(attempt.end, Swing()(column(0.2 + 0.1), attempt.h), rtol=0, atol=1e-15)
+    else:
+        assert attempt.end is None
+    given = pair.attempt(Swing(), column(0.2), column(0.1), START, Swing()(column(0.2), START))
+    assert torch.equal(given.h, attempt.h)
 
 
 @each(
@@ -143,18 +188,6 @@ def test_the_tableaus_are_those_of_torchdiffeq(name, theirs):
     # Where the last row of ours is not b, torchdiffeq adds one that is; it must weigh nothing.
     assert not theirs.c_sol[n:].any()
     assert not theirs.c_error[n:].any()
-
-
-def test_dopri5_is_rk45_of_scipy_but_for_the_companion():
-    a, b, c = matrix(EXPLICIT_PAIRS["dopri5"])
-    assert_close(a[:6, :5], RK45.A, rtol=0, atol=1e-15)
-    assert_close(b[:6], RK45.B, rtol=0, atol=1e-15)
-    assert_close(c[:6], RK45.C, rtol=0, atol=1e-15)
-    # Shampine's companion, as in torchdiffeq, against Dormand and Prince's own.
-    e = np.array(EXPLICIT_PAIRS["dopri5"].e)
-    assert abs(e - RK45.E).max() > 1e-4
-    own = [Fraction(71, 57600), 0, Fraction(-71, 16695), Fraction(71, 1920), Fraction(-17253, 339200), Fraction(22, 525)]
-    assert_close(-RK45.E[:6], np.array([float(x) for x in own]), rtol=0, atol=1e-15)
 
 
 class Swing:
@@ -190,53 +223,34 @@ METHODS = {**EXPLICIT_PAIRS, "rodas5p": Rodas5P()}
 
 
 @each("name", METHODS)
-def test_the_declared_order_is_observed_on_a_driven_system_that_is_not_linear(name):
+def test_steps_have_their_declared_order_also_of_nothing_and_alone(name):
+    # The declared order is observed on a driven system that is not linear.
     method = METHODS[name]
     dts = {8: (1 / 4, 1 / 8), 5: (1 / 32, 1 / 64)}.get(method.order, (1 / 64, 1 / 128))
     truth, _ = fixed(EXPLICIT_PAIRS["dopri8"], 1 / 32)
     large, small = ((fixed(method, dt)[0] - truth).norm() for dt in dts)
     # Half an order either way: the next term is a share dt of the leading one.
     assert math.log2(large / small) == pytest.approx(method.order, abs=0.5)
-
-
-@each("name", METHODS)
-def test_the_estimate_falls_as_dt_to_the_declared_order(name):
-    """A single step's, with a companion an order below: O(dt^order)."""
+    # The estimate falls as dt to the declared order.
+    # A single step's, with a companion an order below: O(dt^order).
     method = METHODS[name]
     dts = (1 / 8, 1 / 16) if method.order == 8 else (1 / 64, 1 / 128)
     large, small = (fixed(method, dt, until=dt)[1] for dt in dts)
     assert math.log2(large / small) == pytest.approx(method.order, abs=0.5)
-
-
-@each("name", METHODS)
-def test_a_step_of_nothing_leaves_the_state_exactly(name):
+    # A step of nothing leaves the state exactly.
     dt = column(0.0, 0.3)
     attempt = METHODS[name].attempt(Swing(), column(0.2, 0.4), dt, START, None)
     assert torch.equal(attempt.h[0], START[0])
     assert not attempt.error[0].any()
     assert attempt.h[1].ne(START[1]).all()
     assert attempt.h.isfinite().all()
-
-
-@each("name", METHODS)
-def test_a_step_of_its_own_for_each_sample_is_that_of_the_sample_alone(name):
+    # A step of its own for each sample is that of the sample alone.
     taus, dts = (0.2, 1.1), (0.05, 0.7)
     together = METHODS[name].attempt(Swing(), column(*taus), column(*dts), START, None)
     for i in range(2):
         alone = METHODS[name].attempt(Swing(), column(taus[i]), column(dts[i]), START[i : i + 1], None)
         assert_close(together.h[i], alone.h[0], rtol=0, atol=1e-15)
         assert_close(together.error[i], alone.error[0], rtol=0, atol=1e-15)
-
-
-@every_pair
-def test_the_last_slope_is_the_next_steps_first_where_it_is_handed_on(pair):
-    attempt = pair.attempt(Swing(), column(0.2), column(0.1), START, None)
-    if pair.b is None:
-        assert_close(attempt.end, Swing()(column(0.2 + 0.1), attempt.h), rtol=0, atol=1e-15)
-    else:
-        assert attempt.end is None
-    given = pair.attempt(Swing(), column(0.2), column(0.1), START, Swing()(column(0.2), START))
-    assert torch.equal(given.h, attempt.h)
 
 
 class Pulled:
@@ -252,17 +266,6 @@ class Pulled:
         return -self.rate * (h - torch.cos(tau)) - torch.sin(tau)
 
 
-def test_rodas5p_keeps_its_order_on_a_stiff_problem_whose_equilibrium_moves():
-    """Classical Rosenbrock methods fall to order 1 or 2 there."""
-    one = torch.ones(1, 1, dtype=torch.float64)
-    dts = (1 / 2, 1 / 4, 1 / 8)
-    for rate in (1e3, 1e4, 1e6):
-        errors = [float((fixed(Rodas5P(), dt, slope=Pulled(rate), h=one)[0] - math.cos(1)).abs()) for dt in dts]
-        # What is left where dt rate >> 1 is c dt^3 / rate, with a small c: a slope of 3.1 to 3.4 seen.
-        assert all(math.log2(large / small) > 3 for large, small in pairwise(errors)), (rate, errors)
-        assert errors[0] < 1e-3 / rate, (rate, errors)  # 6e-4 seen; methods that do not follow the equilibrium leave dt^2
-
-
 @each("rate", [1e4, 1e8, 1e12])
 def test_rodas5p_forgets_at_once_what_forgets_fast(rate):
     """R(infinity) = 0: nothing of the start is left after a step of any length."""
@@ -271,30 +274,6 @@ def test_rodas5p_forgets_at_once_what_forgets_fast(rate):
     far = Rodas5P().attempt(slope, column(0.0), column(1.0), torch.full((1, 1), 5.0, dtype=torch.float64), None)
     # R(z) falls as 1/z.
     assert float((far.h - near.h).abs()) < 100 / rate + 1e-14
-
-
-def test_the_coefficients_of_rodas5p_add_up():
-    """In the form with J: alpha and gamma sum up to the nodes and to what comes of df/dt."""
-    n = len(NODES)
-    c = np.zeros((n, n))
-    a = np.zeros((n, n))
-    for i in range(n):
-        c[i, : len(COUPLINGS[i])], a[i, : len(STAGES[i])] = COUPLINGS[i], STAGES[i]
-    gamma = np.linalg.inv(np.eye(n) / GAMMA - c)
-    alpha = a @ gamma
-    assert_close(alpha.sum(1), np.array(NODES), rtol=0, atol=1e-12)
-    b = alpha[-1] + gamma[-1]  # stiffly accurate: the weights are the last stage
-    beta = alpha + gamma
-    whole = beta.sum(1)
-    assert b.sum() == pytest.approx(1, abs=1e-12)
-    assert b @ whole == pytest.approx(1 / 2, abs=1e-12)
-    assert b @ alpha.sum(1) ** 2 == pytest.approx(1 / 3, abs=1e-12)
-    assert b @ beta @ whole == pytest.approx(1 / 6, abs=1e-12)
-    assert b @ alpha.sum(1) ** 3 == pytest.approx(1 / 4, abs=1e-12)
-    assert b @ (alpha.sum(1) * (alpha @ whole)) == pytest.approx(1 / 8, abs=1e-12)
-    assert b @ beta @ alpha.sum(1) ** 2 == pytest.approx(1 / 12, abs=1e-12)
-    assert b @ beta @ beta @ whole == pytest.approx(1 / 24, abs=1e-12)
-    assert b @ alpha.sum(1) ** 4 == pytest.approx(1 / 5, abs=1e-12)
 
 
 @pytest.mark.slow

@@ -143,7 +143,8 @@ def test_too_few_steps_for_a_field_that_is_not_stiff_are_not_called_stiffness(me
     assert "max_num_steps" in error.hint
 
 
-def test_min_step_accepts_what_is_that_short_warns_and_counts():
+def test_min_step_counts_what_it_forces_and_goes_over_a_jump_alone():
+    # Min step accepts what is that short warns and counts.
     def f(x, h):
         return torch.where(h > 0.4, -1.0, -50.0)  # falls off an edge at t = 0.1
 
@@ -156,9 +157,7 @@ def test_min_step_accepts_what_is_that_short_warns_and_counts():
     assert solved.stats["smallest_step"] >= 0.01 / 5  # a landing may be shorter
     # A step of 0.01 over the edge is off by at most 50 x 0.01.
     assert_close(solved.hs[1], torch.full((3, 2), 0.4 - 50 * 0.4), rtol=0, atol=0.5)
-
-
-def test_min_step_goes_over_a_jump_and_over_nothing_else():
+    # Min step goes over a jump and over nothing else.
     # A jump that no step is short enough for may be gone over by min step.
     jumping = lambda x, h: torch.where(h > 0.3, -1.0, 1.0) * 1e3  # noqa: E731
     error = failure(jumping, h0=torch.full((3, 2), 0.3), rtol=0, atol=2e-15, max_num_steps=1000)
@@ -213,7 +212,8 @@ def test_a_trajectory_called_at_a_time_is_what_asking_for_it_gives(method, path)
     assert torch.equal(trajectory.ts, torch.tensor(ASKED))
 
 
-def test_times_may_come_in_any_order_and_more_than_once():
+def test_times_come_in_any_order_for_each_sequence_and_up_to_the_end():
+    # Times may come in any order and more than once.
     trajectory, _ = solve_gated(ASKED)
     times = torch.tensor([3.0, 0.2, 2.0, 3.0, 4.5, 0.0, 1.3, 0.2, 0.7])
     got = trajectory(times)
@@ -226,9 +226,7 @@ def test_times_may_come_in_any_order_and_more_than_once():
     for i, place in ((2, 2), (4, 3), (5, 0), (8, 1)):
         assert torch.equal(got[i], trajectory.hs[place]), "known times are the known states, to the bit"
     assert trajectory(torch.tensor([1.3]))[0].equal(trajectory(1.3))
-
-
-def test_every_sequence_may_be_asked_at_times_of_its_own():
+    # Every sequence may be asked at times of its own.
     tight = {"rtol": 1e-9, "atol": 1e-10}
     trajectory, _ = solve_gated(ASKED, **tight)
     own = torch.tensor([[3.0, 0.1], [0.2, 4.5], [2.0, 2.0], [2.0, 1.1]])
@@ -240,21 +238,10 @@ def test_every_sequence_may_be_asked_at_times_of_its_own():
     assert_close(theirs(torch.tensor([0.3, 4.5, 1.0])), trajectory(torch.tensor([0.3, 4.5, 1.0])), rtol=0, atol=1e-8)
     with pytest.raises(ValueError, match="times for 3 sequences, the trajectory has 2"):
         trajectory(torch.zeros(2, 3))
-
-
-@each("t", [-0.1, 4.6, math.inf, math.nan, [0.3, 5.0]])
-def test_times_outside_are_refused(t):
-    trajectory, _ = solve_gated(ASKED)
-    with pytest.raises(ValueError, match="`t`"):
-        trajectory(torch.tensor(t))
-
-
-def test_a_time_beyond_an_end_by_a_rounding_is_the_end():
+    # A time beyond an end by a rounding is the end.
     trajectory, _ = solve_gated(ASKED)
     assert torch.equal(trajectory(math.nextafter(4.5, 5)), trajectory.hs[-1])
-
-
-def test_copies_from_other_processes_know_their_own_times_only():
+    # Copies from other processes know their own times only.
     with torch.no_grad():
         trajectory, _ = solve_gated(ASKED)
     away = pickle.loads(pickle.dumps(trajectory))
@@ -264,6 +251,13 @@ def test_copies_from_other_processes_know_their_own_times_only():
     cell = DiscreteCell(ctrnn.gated(2, 3))
     with pytest.raises(ValueError, match="not a solve, or a copy of one"):
         unroll(cell, torch.zeros(4, 2, 2))(1.0)
+
+
+@each("t", [-0.1, 4.6, math.inf, math.nan, [0.3, 5.0]])
+def test_times_outside_are_refused(t):
+    trajectory, _ = solve_gated(ASKED)
+    with pytest.raises(ValueError, match="`t`"):
+        trajectory(torch.tensor(t))
 
 
 class Function(ctrnn.VectorField):
@@ -307,7 +301,8 @@ def test_between_its_times_a_trajectory_has_the_weights_of_its_solve(way):
             assert_close(trajectory(own), theirs, rtol=0, atol=2e-4)
 
 
-def test_what_is_between_two_times_costs_no_solve():
+def test_states_between_are_continuous_of_the_methods_order_and_cost_no_solve():
+    # What is between two times costs no solve.
     calls = 0
 
     class Counted(Function):
@@ -327,10 +322,8 @@ def test_what_is_between_two_times_costs_no_solve():
     # takes hundreds of steps.
     assert (many, calls) == (13, 7)
     assert many < asked / 50
-
-
-def test_between_two_steps_the_states_are_continuous_and_of_the_order_of_the_method():
-    """dh/dt = x - h with x = t: h = t - 1 + (1 + h0) exp(-t). One step of a length of 1 is halved again and again."""
+    # Between two steps the states are continuous and of the order of the method.
+    # dh/dt = x - h with x = t: h = t - 1 + (1 + h0) exp(-t). One step of a length of 1 is halved again and again.
     field, path = Function(), ctrnn.LinearPath(torch.tensor([0.0, 5.0])[:, None, None], [0.0, 5.0])
     t = torch.linspace(0.0, 5.0, 1001)
     exact = t - 1 + torch.exp(-t)
@@ -346,9 +339,7 @@ def test_between_two_steps_the_states_are_continuous_and_of_the_order_of_the_met
             worst.append(float((h[:, 0, 0] - exact).abs().max()))
         assert math.log2(worst[0] / worst[1]) > order - 0.7, (method, worst)
         assert float(h[:, 0, 0].diff().abs().max()) < 6e-3, "the largest slope is 1, and times are 0.005 apart"
-
-
-def test_gradients_after_the_weights_changed_are_refused():
+    # Gradients after the weights changed are refused.
     for way in WAYS.values():
         field, path, settings = way("dopri5")
         trajectory = integrate(field, path, torch.randn(2, field.state_size), torch.tensor(ASKED), **settings)

@@ -137,7 +137,8 @@ def test_samples_that_act_on_one_another_are_noticed_at_the_first_call(kind):
     ContinuousRNN(kind())(x[:, :1]) if kind is not Normed else None  # alone nothing acts on it
 
 
-def test_batch_norm_is_noticed_in_training_only_and_counts_the_calls_it_has_had():
+def test_nobody_is_accused_wrongly_and_looking_changes_nothing():
+    # Batch norm is noticed in training only and counts the calls it has had.
     field, x = Normed(), torch.randn(4, 3, 2)
     rnn, plain = DiscreteRNN(field.eval()), DiscreteRNN(copy.deepcopy(field))
     plain.watch.modes = [True, False]  # nothing is looked at
@@ -148,6 +149,29 @@ def test_batch_norm_is_noticed_in_training_only_and_counts_the_calls_it_has_had(
     for own, other in zip(field.buffers(), plain.field.buffers(), strict=True):
         assert torch.equal(own, other)
     ContinuousRNN(field.eval())(x)
+    # Noise rounding and fields apart are not accused.
+    x = torch.randn(4, 3, 2)
+    fields = [make(2, 2) for make in NAMED_FIELDS.values()]
+    fields += [ctrnn.ltc(2, 2), ctrnn.glnn(2, 3), Noisy(), Noisy(torch.Generator()), rounded_sums()]
+    dropped = ctrnn.Relaxation(ctrnn.Dropout(ctrnn.TanhCandidate(2, 2), 0.5, 0.5), ctrnn.GateRate(2, 2), ctrnn.LinearDecay())
+    for field in (*fields, dropped, VectorFieldOf(lambda x, h: nn.functional.layer_norm(x, (2,)) - h)):
+        rnn = DiscreteRNN(field, allow_overshoot=True)
+        assert coupled(lambda rnn=rnn: rnn(x)) == []
+    for field in (ctrnn.glnn(2, 3), dropped, rounded_sums()):
+        ContinuousRNN(field)(x)
+    # To look takes no random numbers and writes nothing.
+    for field in (Noisy(), Noisy(torch.Generator().manual_seed(0)), ctrnn.gated(2, 2)):
+        x, twin = torch.randn(4, 3, 2), copy.copy(field)
+        outputs = []
+        for looks in (True, False):
+            rnn = DiscreteRNN(field if looks else twin, fused=False)
+            rnn.watch.modes = [] if looks else [True, False]
+            torch.manual_seed(1)
+            if isinstance(field, Noisy) and field.generator is not None:
+                field.generator.manual_seed(1)
+            outputs += [rnn(x)[0], torch.rand(1)]
+        assert torch.equal(outputs[0], outputs[2])
+        assert torch.equal(outputs[1], outputs[3])
 
 
 class Noisy(VectorField):
@@ -174,34 +198,8 @@ class VectorFieldOf(VectorField):
         return self.of(projected, h)
 
 
-def test_noise_rounding_and_fields_apart_are_not_accused():
-    x = torch.randn(4, 3, 2)
-    fields = [make(2, 2) for make in NAMED_FIELDS.values()]
-    fields += [ctrnn.ltc(2, 2), ctrnn.glnn(2, 3), Noisy(), Noisy(torch.Generator()), rounded_sums()]
-    dropped = ctrnn.Relaxation(ctrnn.Dropout(ctrnn.TanhCandidate(2, 2), 0.5, 0.5), ctrnn.GateRate(2, 2), ctrnn.LinearDecay())
-    for field in (*fields, dropped, VectorFieldOf(lambda x, h: nn.functional.layer_norm(x, (2,)) - h)):
-        rnn = DiscreteRNN(field, allow_overshoot=True)
-        assert coupled(lambda rnn=rnn: rnn(x)) == []
-    for field in (ctrnn.glnn(2, 3), dropped, rounded_sums()):
-        ContinuousRNN(field)(x)
-
-
-def test_to_look_takes_no_random_numbers_and_writes_nothing():
-    for field in (Noisy(), Noisy(torch.Generator().manual_seed(0)), ctrnn.gated(2, 2)):
-        x, twin = torch.randn(4, 3, 2), copy.copy(field)
-        outputs = []
-        for looks in (True, False):
-            rnn = DiscreteRNN(field if looks else twin, fused=False)
-            rnn.watch.modes = [] if looks else [True, False]
-            torch.manual_seed(1)
-            if isinstance(field, Noisy) and field.generator is not None:
-                field.generator.manual_seed(1)
-            outputs += [rnn(x)[0], torch.rand(1)]
-        assert torch.equal(outputs[0], outputs[2])
-        assert torch.equal(outputs[1], outputs[3])
-
-
-def test_bodies_that_attract_one_another_are_refused_as_samples_and_solved_as_one():
+def test_samples_that_attract_are_refused_by_adaptive_steps_and_solved_as_one():
+    # Bodies that attract one another are refused as samples and solved as one.
     def bodies(t, h):  # (bodies, 2), the places and the speeds of each
         apart = h[:, None, 0] - h[None, :, 0]
         return torch.stack([h[:, 1], -apart.sum(1)], 1)
@@ -216,8 +214,7 @@ def test_bodies_that_attract_one_another_are_refused_as_samples_and_solved_as_on
     expected = middle[0] + 2 * middle[1] + place * torch.tensor(angle).cos() + speed / 3**0.5 * torch.tensor(angle).sin()
     torch.testing.assert_close(alone.hs[-1].view(3, 2)[:, 0], expected, rtol=0, atol=1e-6)  # a few tolerances
 
-
-def test_a_field_that_was_warned_of_under_fixed_steps_is_refused_by_adaptive_ones():
+    # A field that was warned of under fixed steps is refused by adaptive ones.
     def drawn_together(t, h):
         return h.mean(0) - h
 

@@ -54,7 +54,8 @@ def test_the_others_have_the_states_and_gradients_they_have_alone(method, gradie
     assert not h0.grad[[1, 3]].any()
 
 
-def test_samples_that_failed_are_marked_and_known_up_to_there():
+def test_failed_samples_are_marked_and_modules_keep_the_others():
+    # Samples that failed are marked and known up to there.
     with torch.no_grad():
         solved, _ = solve(H0, on_failure="keep")
     assert solved.status == "completed but for 2 of 4 samples"
@@ -68,16 +69,12 @@ def test_samples_that_failed_are_marked_and_known_up_to_there():
     assert solved.hs[3, 1].isnan().all()
     assert solved.hs[1:, 3].isnan().all()
     assert len(solved.stats["steps_of_samples"]) == 4
-
-
-def test_where_nobody_fails_nothing_is_different():
+    # Where nobody fails nothing is different.
     kept, _ = solve(H0[GOOD], on_failure="keep")
     usual, _ = solve(H0[GOOD])
     assert torch.equal(kept.hs, usual.hs)
     assert kept.status == "completed"
-
-
-def test_modules_keep_too_and_by_default_nobody_does():
+    # Modules keep too and by default nobody does.
     field, x = ctrnn.gated(1, 3, rate="exponential"), torch.zeros(5, 4, 1)
     x[2, 1] = 30.0  # rates of one sample that steps so few do not follow
     with torch.no_grad():

@@ -80,7 +80,8 @@ class Drawn(Dropped):
         return self.dropout(torch.ones_like(h))
 
 
-def test_steps_of_one_evaluation_may_each_draw_anew():
+def test_random_fields_draw_at_each_step_or_once():
+    # Steps of one evaluation may each draw anew.
     for run in (
         lambda x: DiscreteRNN(Drawn(), RungeKutta4())(x)[0],
         lambda x: unroll(DiscreteCell(Drawn()), x).hs[1:],
@@ -92,15 +93,11 @@ def test_steps_of_one_evaluation_may_each_draw_anew():
         assert len(hs.diff(dim=0).unique(dim=0)) == len(X) - 1
         torch.manual_seed(0)
         assert torch.equal(run(X), hs)
-
-
-def test_dropout_in_evaluation_is_the_field_without_it():
+    # Dropout in evaluation is the field without it.
     field = Dropped().eval()
     got, _ = ContinuousRNN(field)(X)
     torch.testing.assert_close(got, ContinuousRNN(field.inner)(X)[0], rtol=0, atol=1e-4)
-
-
-def test_a_mask_drawn_once_and_kept_is_solved_with():
+    # A mask drawn once and kept is solved with.
     field, known = KeptMask(), KeptMask()
     known.load_state_dict(field.state_dict())
     torch.manual_seed(0)
@@ -109,7 +106,8 @@ def test_a_mask_drawn_once_and_kept_is_solved_with():
     torch.testing.assert_close(hs, ContinuousRNN(known)(X)[0], rtol=0, atol=1e-14)
 
 
-def test_the_looks_cost_at_most_two_evaluations_of_a_solve():
+def test_looks_cost_two_evaluations_and_name_a_generator():
+    # The looks cost at most two evaluations of a solve.
     calls = {}
     for field in (Dropped().eval(), KeptMask()):
         flow = field.flow
@@ -120,8 +118,6 @@ def test_the_looks_cost_at_most_two_evaluations_of_a_solve():
         solved = integrate(field, path, torch.zeros(2, 4, dtype=torch.float64), torch.arange(6.0), method="rk4")
         calls[field] -= solved.stats["nfe"]
     assert list(calls.values()) == [2, 3]  # the shape is looked at in any case, and once whether samples are coupled
-
-
-def test_noise_from_a_generator_of_its_own_is_named_where_a_solve_fails():
+    # Noise from a generator of its own is named where a solve fails.
     with pytest.raises(SolverError, match=r"the field gives two answers to the same call. For dropout"):
         ContinuousRNN(OwnGenerator(), max_num_steps=50)(X)
