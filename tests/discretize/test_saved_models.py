@@ -176,7 +176,8 @@ def parts_around_parts():
     return discretize.DiscreteRNN(field, discretize.Zoneout(discretize.Euler(), (0.05, 0.5)))
 
 
-def test_every_public_class_can_be_saved(path):
+def test_models_are_saved_to_the_bit_with_what_took_anothers_place(path, tmp_path):
+    # Every public class can be saved.
     seen = set()
     for model in (*examples(), parts_around_parts()):
         ctrnn.save(path, model.eval())
@@ -189,6 +190,30 @@ def test_every_public_class_can_be_saved(path):
         model = kind(**{name: copy.deepcopy(ARGUMENTS[name]) for name in needed})
         ctrnn.save(path, model)
         assert_same(ctrnn.load(path), model)
+    # A part that took the place of another is saved and other changes are refused.
+    model = discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.gated(3, 4)), 2)
+    model.read_out = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    ctrnn.save(path, model)
+    assert_same(ctrnn.load(path), model)
+    model.more = nn.Linear(2, 2)
+    with pytest.raises(TypeError, match=r"`model` was changed after it was made, or .*it has no part 'more'"):
+        ctrnn.save(path, model)
+    # Outputs are the same to the bit and shared and frozen weights stay so.
+    field = ctrnn.gated(3, 4)
+    field.rate.bias.requires_grad_(False)
+    model = discretize.Layers([[discretize.DiscreteRNN(field), discretize.DiscreteRNN(ctrnn.softplus_clock(field))]])
+    ctrnn.save(path, model)
+    loaded, x = ctrnn.load(path), torch.randn(5, 2, 3)
+    assert torch.equal(loaded(x)[0], model(x)[0])
+    forwards, backwards = (row.field for row in loaded.layers[0])
+    assert forwards.candidate.weight_x is backwards.candidate.weight_x
+    assert not backwards.rate.bias.requires_grad
+    assert sum(p.numel() for p in loaded.parameters()) == sum(p.numel() for p in model.parameters())
+    # The same model is the same bytes.
+    model, files = ctrnn.gru(2, 3), [tmp_path / str(k) for k in range(12)]  # the library's own order differs from call to call
+    for file in files:
+        ctrnn.save(file, model)
+    assert len({file.read_bytes() for file in files}) == 1
 
 
 def test_without_a_path_nothing_is_written_and_why_not_is_said(tmp_path, monkeypatch):
@@ -197,16 +222,6 @@ def test_without_a_path_nothing_is_written_and_why_not_is_said(tmp_path, monkeyp
     with pytest.raises(TypeError, match=r"`model.args.1.` is of the class Hardtanh, which a file cannot name"):
         ctrnn.save(None, nn.Sequential(nn.Linear(3, 3), nn.Hardtanh()))
     assert not any(tmp_path.iterdir())
-
-
-def test_a_part_that_took_the_place_of_another_is_saved_and_other_changes_are_refused(path):
-    model = discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.gated(3, 4)), 2)
-    model.read_out = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    ctrnn.save(path, model)
-    assert_same(ctrnn.load(path), model)
-    model.more = nn.Linear(2, 2)
-    with pytest.raises(TypeError, match=r"`model` was changed after it was made, or .*it has no part 'more'"):
-        ctrnn.save(path, model)
 
 
 def test_a_constructor_of_modules_that_torch_compile_has_replaced_is_one_still(path, monkeypatch):
@@ -221,20 +236,8 @@ def test_a_constructor_of_modules_that_torch_compile_has_replaced_is_one_still(p
     assert_same(ctrnn.load(path), field)
 
 
-def test_outputs_are_the_same_to_the_bit_and_shared_and_frozen_weights_stay_so(path):
-    field = ctrnn.gated(3, 4)
-    field.rate.bias.requires_grad_(False)
-    model = discretize.Layers([[discretize.DiscreteRNN(field), discretize.DiscreteRNN(ctrnn.softplus_clock(field))]])
-    ctrnn.save(path, model)
-    loaded, x = ctrnn.load(path), torch.randn(5, 2, 3)
-    assert torch.equal(loaded(x)[0], model(x)[0])
-    forwards, backwards = (row.field for row in loaded.layers[0])
-    assert forwards.candidate.weight_x is backwards.candidate.weight_x
-    assert not backwards.rate.bias.requires_grad
-    assert sum(p.numel() for p in loaded.parameters()) == sum(p.numel() for p in model.parameters())
-
-
-def test_a_class_of_the_users_is_refused_with_the_way_out_or_known(path):
+def test_classes_of_the_users_are_refused_or_known(path):
+    # A class of the users is refused with the way out or known.
     model = discretize.DiscreteRNN(Scaled(3, 4, 2.0, ctrnn.TanhCandidate(3, 4)))
     with pytest.raises(
         TypeError, match=r"`model.field` is of the class Scaled.*Give `known=\{'Scaled': Scaled\}`.*`state_dict\(\)`"
@@ -252,6 +255,22 @@ def test_a_class_of_the_users_is_refused_with_the_way_out_or_known(path):
         ctrnn.save(path, model, known={"Mine": Scaled})
     with pytest.raises(TypeError, match="`known` must be a dictionary of classes by their names"):
         ctrnn.load(path, known=[Scaled])
+    # A class of the users keeps what it is given under any name.
+    ctrnn.save(path, Named(3, 7, "linear", False), known={"Named": Named})
+    loaded = ctrnn.load(path, known={"Named": Named})
+    assert (loaded.outputs, loaded.hold, loaded.bias) == (7, "linear", False)
+    # What is no model is refused.
+    field = ctrnn.gated(3, 4)
+    with pytest.raises(TypeError, match=r"`model` must be a torch.nn.Module, got OrderedDict"):
+        ctrnn.save(path, field.state_dict())
+    with pytest.raises(TypeError, match="is no tensor with values"):
+        ctrnn.save(path, ctrnn.gated(3, 4, device="meta"))
+    with pytest.raises(TypeError, match=r"`model` has tensors of torch.complex128, for which the file has no name; convert them"):
+        write_tensors(path, {"a": torch.zeros(2, dtype=torch.complex128)}, "")
+    # Tensors that do not say of which model are refused with the way out.
+    safetensors.torch.save_file(ctrnn.gated(3, 4).state_dict(), path)
+    with pytest.raises(ValueError, match=r"does not say of which model.*safetensors\.torch\.load_file.*load_state_dict"):
+        ctrnn.load(path)
 
 
 class Named(ctrnn.VectorField):
@@ -277,26 +296,10 @@ class Parted(Named):
         self.parts = parts
 
 
-def test_a_class_of_the_users_keeps_what_it_is_given_under_any_name(path):
-    ctrnn.save(path, Named(3, 7, "linear", False), known={"Named": Named})
-    loaded = ctrnn.load(path, known={"Named": Named})
-    assert (loaded.outputs, loaded.hold, loaded.bias) == (7, "linear", False)
-
-
 @pytest.mark.parametrize("model", [Several(3, 1), Parted(3, 1)], ids=lambda model: type(model).__name__)
 def test_arguments_that_a_description_has_no_place_for_are_refused(path, model):
     with pytest.raises(TypeError, match=r"takes `(\*more|parts)`, which a file cannot say; take a list, and by another name"):
         ctrnn.save(path, model, known={"Mine": type(model)})
-
-
-def test_what_is_no_model_is_refused(path):
-    field = ctrnn.gated(3, 4)
-    with pytest.raises(TypeError, match=r"`model` must be a torch.nn.Module, got OrderedDict"):
-        ctrnn.save(path, field.state_dict())
-    with pytest.raises(TypeError, match="is no tensor with values"):
-        ctrnn.save(path, ctrnn.gated(3, 4, device="meta"))
-    with pytest.raises(TypeError, match=r"`model` has tensors of torch.complex128, for which the file has no name; convert them"):
-        write_tensors(path, {"a": torch.zeros(2, dtype=torch.complex128)}, "")
 
 
 # Files from elsewhere
@@ -335,11 +338,57 @@ def test_a_description_that_fits_nothing_is_refused_in_words(path, change, words
         ctrnn.load(path)
 
 
-def test_sizes_without_the_weights_for_them_take_no_memory(path):
+def test_damaged_foreign_and_oversized_files_are_told(path, tmp_path):
+    # Sizes without the weights for them take no memory.
     ctrnn.save(path, ctrnn.plain(3, 4))
     rewritten(path, lambda about: about["model"]["candidate"].update(input_size=10**6, hidden_size=10**6))
     with pytest.raises(ValueError, match=r"its tensor 'candidate.weight_x' is \(4, 3\), and \(1000000, 1000000\) in its model"):
         ctrnn.load(path)
+    # One bit of a number or of the description that is another is found.
+    ctrnn.save(path, ctrnn.gated(2, 3))
+    whole = path.read_bytes()
+    for at in (len(whole) - 1, whole.index(b"ctrnn.GateRate") + 6):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(ValueError, match="it is damaged, its digest is another"):
+            ctrnn.load(path)
+    # Only files are read.
+    ctrnn.save(path, ctrnn.plain(2, 3))
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(OSError, match=r"it is a symbolic link, not a file: .*link"):
+        ctrnn.load(tmp_path / "link")
+    with pytest.raises(FileNotFoundError):
+        ctrnn.load(tmp_path / "lost")
+    for content in (b"", b"\x00" * 7, b"\xff" * 64, pickle.dumps(print), b"\x02" + b"\x00" * 7 + b"[]"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"it is no file of tensors|as torch\.save writes"):
+            ctrnn.load(path)
+    # A file of torch save is told from a damaged one.
+    saved = tmp_path / "model.pt"  # torch.load goes by the name
+    field = ctrnn.gated(3, 4)
+    weights = field.state_dict()
+    for kept in (weights, field, {"model": weights, "step": 3}):
+        for zipped in (True, False):
+            torch.save(kept, saved, _use_new_zipfile_serialization=zipped)
+            with pytest.raises(ValueError, match=r"as torch\.save writes.*load_state_dict\(torch\.load\(path, weights_only=True"):
+                ctrnn.load(saved)
+    torch.save(weights, saved)
+    again = ctrnn.gated(3, 4)
+    again.load_state_dict(torch.load(saved, weights_only=True))  # as the words say
+    ctrnn.save(saved, again)
+    assert_same(ctrnn.load(saved), field)
+    # A file is what the form says and its tensors may stand in any order.
+    model = ctrnn.lstm(2, 3, dtype=torch.bfloat16)
+    ctrnn.save(path, model)
+    text = safetensors.safe_open(path, "pt").metadata()["ctrnn"]
+    data, entries = b"", {}
+    for name, tensor in model.state_dict().items():
+        new = bytes(tensor.view(torch.uint8).flatten().tolist())
+        entries[name] = {"dtype": "BF16", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(new)]}
+        data += new
+    digest = hashlib.sha256(json.dumps([text, entries]).encode() + data).hexdigest()
+    header = json.dumps({"__metadata__": {"ctrnn": text, "sha256": digest}, **entries}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+    assert_same(ctrnn.load(path), model)
 
 
 WORDS = st.text(max_size=8) | st.sampled_from(["ctrnn.Stack", "torch.nn.Linear"])
@@ -387,50 +436,6 @@ def test_a_file_that_was_changed_anywhere_is_refused(path, data):
             ctrnn.load(path)
 
 
-def test_one_bit_of_a_number_or_of_the_description_that_is_another_is_found(path):
-    ctrnn.save(path, ctrnn.gated(2, 3))
-    whole = path.read_bytes()
-    for at in (len(whole) - 1, whole.index(b"ctrnn.GateRate") + 6):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(ValueError, match="it is damaged, its digest is another"):
-            ctrnn.load(path)
-
-
-def test_only_files_are_read(path, tmp_path):
-    ctrnn.save(path, ctrnn.plain(2, 3))
-    (tmp_path / "link").symlink_to(path)
-    with pytest.raises(OSError, match=r"it is a symbolic link, not a file: .*link"):
-        ctrnn.load(tmp_path / "link")
-    with pytest.raises(FileNotFoundError):
-        ctrnn.load(tmp_path / "lost")
-    for content in (b"", b"\x00" * 7, b"\xff" * 64, pickle.dumps(print), b"\x02" + b"\x00" * 7 + b"[]"):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"it is no file of tensors|as torch\.save writes"):
-            ctrnn.load(path)
-
-
-def test_a_file_of_torch_save_is_told_from_a_damaged_one(tmp_path):
-    path = tmp_path / "model.pt"  # torch.load goes by the name
-    field = ctrnn.gated(3, 4)
-    weights = field.state_dict()
-    for kept in (weights, field, {"model": weights, "step": 3}):
-        for zipped in (True, False):
-            torch.save(kept, path, _use_new_zipfile_serialization=zipped)
-            with pytest.raises(ValueError, match=r"as torch\.save writes.*load_state_dict\(torch\.load\(path, weights_only=True"):
-                ctrnn.load(path)
-    torch.save(weights, path)
-    again = ctrnn.gated(3, 4)
-    again.load_state_dict(torch.load(path, weights_only=True))  # as the words say
-    ctrnn.save(path, again)
-    assert_same(ctrnn.load(path), field)
-
-
-def test_tensors_that_do_not_say_of_which_model_are_refused_with_the_way_out(path):
-    safetensors.torch.save_file(ctrnn.gated(3, 4).state_dict(), path)
-    with pytest.raises(ValueError, match=r"does not say of which model.*safetensors\.torch\.load_file.*load_state_dict"):
-        ctrnn.load(path)
-
-
 def test_what_was_there_stays_where_writing_fails(path, monkeypatch):
     ctrnn.save(path, ctrnn.plain(2, 3))
     before = path.read_bytes()
@@ -445,21 +450,6 @@ def test_what_was_there_stays_where_writing_fails(path, monkeypatch):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_file_is_what_the_form_says_and_its_tensors_may_stand_in_any_order(path):
-    model = ctrnn.lstm(2, 3, dtype=torch.bfloat16)
-    ctrnn.save(path, model)
-    text = safetensors.safe_open(path, "pt").metadata()["ctrnn"]
-    data, entries = b"", {}
-    for name, tensor in model.state_dict().items():
-        new = bytes(tensor.view(torch.uint8).flatten().tolist())
-        entries[name] = {"dtype": "BF16", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(new)]}
-        data += new
-    digest = hashlib.sha256(json.dumps([text, entries]).encode() + data).hexdigest()
-    header = json.dumps({"__metadata__": {"ctrnn": text, "sha256": digest}, **entries}).encode()
-    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
-    assert_same(ctrnn.load(path), model)
-
-
 @each("length", [0x280, 0x380, 0x480, 0x580])
 def test_a_header_whose_length_begins_as_pickles_do_is_read(path, length):
     write_tensors(path, {"a": torch.zeros(2)}, "")
@@ -467,13 +457,6 @@ def test_a_header_whose_length_begins_as_pickles_do_is_read(path, length):
     write_tensors(path, {"a": torch.zeros(2)}, text)
     assert path.read_bytes()[:3] == length.to_bytes(3, "little")
     assert read_tensors(path)[0] == text
-
-
-def test_the_same_model_is_the_same_bytes(tmp_path):
-    model, files = ctrnn.gru(2, 3), [tmp_path / str(k) for k in range(12)]  # the library's own order differs from call to call
-    for file in files:
-        ctrnn.save(file, model)
-    assert len({file.read_bytes() for file in files}) == 1
 
 
 # Files as they were written once, never written anew, and the last outputs of their models for -1, -1/3, 1/3, 1.

@@ -54,7 +54,8 @@ def test_intervals_far_from_what_the_field_remembers_are_told_once(kind, apart, 
         assert "forgets in 0.1" in first[0]
 
 
-def test_sequences_that_are_over_do_not_count_and_the_nearest_unit_decides():
+def test_units_are_told_by_sequences_that_are_there_without_a_trace():
+    # Sequences that are over do not count and the nearest unit decides.
     field = tau_of(torch.tensor([0.1, 1.0, 10.0, 100.0]))
     ts = 0.01 * torch.arange(41, dtype=torch.float64)[:, None] * torch.tensor([1.0, 1.0, 1e-6], dtype=torch.float64)
     assert not said(ContinuousRNN(field), ts, lengths=[40, 3, 3])
@@ -63,29 +64,10 @@ def test_sequences_that_are_over_do_not_count_and_the_nearest_unit_decides():
         "fastest unit forgets in 0.1 "
         in said(DiscreteRNN(tau_of(torch.tensor([0.1, 1.0, 10.0, 1e2]))), 1e-4 * torch.arange(41))[0]
     )
-
-
-def test_samples_that_are_counted_are_not_taken_for_times():
+    # Samples that are counted are not taken for times.
     assert not said(DiscreteRNN(tau_of(1e3)), torch.arange(41.0))
     assert said(DiscreteRNN(tau_of(1e3)), 1.1 * torch.arange(41.0))
-
-
-class Kept(ctrnn.VectorField):
-    """Draws random numbers, and counts its calls in a buffer."""
-
-    def __init__(self, raises=False):
-        super().__init__(2, 4)
-        self.drop, self.raises = torch.nn.Dropout(0.5), raises
-        self.register_buffer("calls", torch.zeros(()))
-
-    def flow(self, projected, h):
-        if self.raises and len(h) == 1:
-            raise RuntimeError("a batch of one")
-        self.calls += 1
-        return self.drop(projected.sum(-1, keepdim=True)) - h
-
-
-def test_a_look_draws_nothing_and_writes_nothing_of_the_fields():
+    # A look draws nothing and writes nothing of the fields.
     ts = 0.5 * torch.arange(41.0)
     drawn, calls = [], []
     for looked_at in (True, False):
@@ -102,8 +84,7 @@ def test_a_look_draws_nothing_and_writes_nothing_of_the_fields():
     field.rate.log_alpha.data.fill_(torch.inf)
     assert not said(DiscreteRNN(field), 1e-4 * torch.arange(41.0))  # a unit that forgets at once has no time scale
 
-
-def test_fields_without_a_leak_say_nothing_and_steps_of_given_length_are_the_users():
+    # Fields without a leak say nothing and steps of given length are the users.
     class Turns(ctrnn.VectorField):
         def flow(self, projected, h):
             return torch.stack([h[..., 1] + projected[..., 0], -h[..., 0]], -1)
@@ -112,3 +93,18 @@ def test_fields_without_a_leak_say_nothing_and_steps_of_given_length_are_the_use
     with warnings.catch_warnings():
         warnings.simplefilter("error", TimeUnitWarning)
         DiscreteRNN(tau_of(0.1), dt=1e-4)(XS)
+
+
+class Kept(ctrnn.VectorField):
+    """Draws random numbers, and counts its calls in a buffer."""
+
+    def __init__(self, raises=False):
+        super().__init__(2, 4)
+        self.drop, self.raises = torch.nn.Dropout(0.5), raises
+        self.register_buffer("calls", torch.zeros(()))
+
+    def flow(self, projected, h):
+        if self.raises and len(h) == 1:
+            raise RuntimeError("a batch of one")
+        self.calls += 1
+        return self.drop(projected.sum(-1, keepdim=True)) - h

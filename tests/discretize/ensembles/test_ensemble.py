@@ -251,7 +251,8 @@ def test_lengths_stamps_and_resets_are_for_all_networks(name, key):
     assert_same(many(x, **extra), looped(modules, x, **extra), many, modules, **ROUNDING)
 
 
-def test_gradients_are_derivatives_also_the_second():
+def test_ensembles_have_gradients_and_optimizers_of_each():
+    # Gradients are derivatives also the second.
     many = ensemble([DiscreteRNN(ctrnn.gated(2, 3), dt=0.5) for _ in range(2)])
     x, names = torch.randn(3, 2, 2, requires_grad=True), [name for name, _ in many.named_parameters()]
 
@@ -261,9 +262,7 @@ def test_gradients_are_derivatives_also_the_second():
     given = (x, *(parameter.detach().requires_grad_() for parameter in many.parameters()))
     for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
         assert check(output, given, fast_mode=True)
-
-
-def test_under_a_transform_of_its_own_an_ensemble_runs_by_steps():
+    # Under a transform of its own an ensemble runs by steps.
     many, x = ensemble(networks_of("gated")), torch.randn(5, 4, 3)
     assert_close(vmap(lambda x: many(x[:, None])[0][:, :, 0], in_dims=1, out_dims=2)(x), many(x)[0], **ROUNDING)
     weights = {name: weight.detach() for name, weight in many.named_parameters()}
@@ -271,9 +270,7 @@ def test_under_a_transform_of_its_own_an_ensemble_runs_by_steps():
     many(x)[0].square().sum().backward()
     for name, weight in many.named_parameters():
         assert_close(gradient[name], weight.grad, **ROUNDING)
-
-
-def test_an_optimizer_of_all_is_an_optimizer_of_each():
+    # An optimizer of all is an optimizer of each.
     optimizer = torch.optim.Adam
     modules, x = networks_of("model"), torch.randn(7, 4, 3)
     many = ensemble(modules)
@@ -291,9 +288,7 @@ def test_an_optimizer_of_all_is_an_optimizer_of_each():
     for mine, other in zip(many.separate(), modules, strict=True):
         for name, parameter in other.named_parameters():
             assert_close(mine.get_parameter(name), parameter, **ROUNDING)
-
-
-def test_a_parameter_of_one_number_is_clipped_with_the_others():
+    # A parameter of one number is clipped with the others.
     modules, x = [DiscreteRNN(ctrnn.leaky(3, 5)) for _ in range(3)], torch.randn(7, 4, 3)
     many = ensemble(modules)
     assert min(weight.dim() for weight in modules[0].parameters()) == 0
@@ -306,7 +301,8 @@ def test_a_parameter_of_one_number_is_clipped_with_the_others():
             assert_close(weight.grad[k], module.get_parameter(name).grad, **ROUNDING)
 
 
-def test_networks_come_back_as_plain_modules_with_weights_of_their_own():
+def test_networks_come_back_and_are_compiled_with_masks_of_their_own():
+    # Networks come back as plain modules with weights of their own.
     modules = networks_of("model")
     many, x = ensemble(modules), torch.randn(5, 4, 3)
     for mine, other in zip(many, modules, strict=True):
@@ -320,24 +316,7 @@ def test_networks_come_back_as_plain_modules_with_weights_of_their_own():
     assert_close(many(x), before, rtol=0, atol=0)
     assert all(parameter.is_leaf and parameter.requires_grad for parameter in many[0].parameters())
     assert len(many) == 3
-
-
-def test_what_torch_does_to_modules_it_does_to_ensembles(tmp_path, monkeypatch):
-    many, x = ensemble(networks_of("model")), torch.randn(5, 4, 3)
-    ctrnn.save(tmp_path / "many.safetensors", many)
-    other = ensemble(networks_of("model")[::-1])
-    other.load_state_dict(many.state_dict())
-    loaded = ctrnn.load(tmp_path / "many.safetensors")
-    for again in (copy.deepcopy(many), pickle.loads(pickle.dumps(many)), other, loaded):
-        assert_close(again(x), many(x), rtol=0, atol=0)
-    monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels in float32 would be built for this alone
-    half = copy.deepcopy(many).float()
-    assert half(x.float()).dtype == torch.float32
-    assert copy.deepcopy(many).to("meta")(x.to("meta")).shape == (3, 5, 4, 2)
-    assert_close(half[1](x.float()), half(x.float())[1])
-
-
-def test_masks_are_drawn_for_each_network_and_not_in_evaluation():
+    # Masks are drawn for each network and not in evaluation.
     part = lambda: ctrnn.Dropout(ctrnn.TanhCandidate(3, 5), 0.5)  # noqa: E731
     make = lambda: DiscreteRNN(ctrnn.Relaxation(part(), ctrnn.GateRate(3, 5), ctrnn.LinearDecay()))  # noqa: E731
     first = make()
@@ -355,11 +334,24 @@ def test_masks_are_drawn_for_each_network_and_not_in_evaluation():
     mine, theirs = many.eval()(x)[0]
     assert torch.equal(mine, theirs)
     assert not many[0].training
-
-
-def test_torch_compile_runs_an_ensemble_as_it_is():
+    # Torch compile runs an ensemble as it is.
     many, x = ensemble(networks_of("gated")), torch.randn(5, 4, 3)
     assert_close(torch.compile(many, backend="eager")(x), many(x), rtol=0, atol=0)
+
+
+def test_what_torch_does_to_modules_it_does_to_ensembles(tmp_path, monkeypatch):
+    many, x = ensemble(networks_of("model")), torch.randn(5, 4, 3)
+    ctrnn.save(tmp_path / "many.safetensors", many)
+    other = ensemble(networks_of("model")[::-1])
+    other.load_state_dict(many.state_dict())
+    loaded = ctrnn.load(tmp_path / "many.safetensors")
+    for again in (copy.deepcopy(many), pickle.loads(pickle.dumps(many)), other, loaded):
+        assert_close(again(x), many(x), rtol=0, atol=0)
+    monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels in float32 would be built for this alone
+    half = copy.deepcopy(many).float()
+    assert half(x.float()).dtype == torch.float32
+    assert copy.deepcopy(many).to("meta")(x.to("meta")).shape == (3, 5, 4, 2)
+    assert_close(half[1](x.float()), half(x.float())[1])
 
 
 def test_with_kernels_turned_off_networks_step_together(monkeypatch):
@@ -400,7 +392,8 @@ def hooked(factor):
     return module
 
 
-def test_settings_of_solves_that_differ_are_named():
+def test_settings_that_differ_are_named_and_calls_before_are_none():
+    # Settings of solves that differ are named.
     with pytest.raises(ValueError, match=r"`networks\[2\]` differs.*`settings.rtol`: it is 0.1, and it is 1e-05"):
         ensemble([ContinuousRNN(ctrnn.gated(3, 5), rtol=rtol) for rtol in (1e-5, 1e-5, 0.1)])
     atol = torch.full((5,), 1e-6)
@@ -412,6 +405,16 @@ def test_settings_of_solves_that_differ_are_named():
     alike, x = [hooked(2.0), hooked(2.0)], torch.randn(5, 4, 3)
     many = ensemble(alike)
     assert_same(many(x), looped(alike, x), many, alike, **ROUNDING)
+    # Calls before do not make modules differ.
+    modules = networks_of("gated")
+    modules[1](torch.randn(5, 4, 3))
+    assert len(ensemble(modules)) == 3
+    for solver in (DiscreteRNN, ContinuousRNN):  # all at once, and one by one
+        modules, xs = [Centred(solver) for _ in range(3)], torch.randn(3, 5, 4, 3)
+        many = ensemble(modules)
+        for _ in range(2):
+            assert_close(many(xs, each="x"), torch.stack([one(x) for one, x in zip(modules, xs, strict=True)]), **ROUNDING)
+        assert_close(many.stacked.mean, torch.stack([one.mean for one in modules]), **ROUNDING)
 
 
 class Centred(nn.Module):
@@ -423,18 +426,6 @@ class Centred(nn.Module):
     def forward(self, x):
         self.mean = 0.5 * self.mean + x.mean((0, 1))  # another tensor, where torch's own modules write in place
         return self.network(x - self.mean)[0]
-
-
-def test_calls_before_do_not_make_modules_differ():
-    modules = networks_of("gated")
-    modules[1](torch.randn(5, 4, 3))
-    assert len(ensemble(modules)) == 3
-    for solver in (DiscreteRNN, ContinuousRNN):  # all at once, and one by one
-        modules, xs = [Centred(solver) for _ in range(3)], torch.randn(3, 5, 4, 3)
-        many = ensemble(modules)
-        for _ in range(2):
-            assert_close(many(xs, each="x"), torch.stack([one(x) for one, x in zip(modules, xs, strict=True)]), **ROUNDING)
-        assert_close(many.stacked.mean, torch.stack([one.mean for one in modules]), **ROUNDING)
 
 
 @each(

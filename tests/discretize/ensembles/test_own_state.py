@@ -167,7 +167,8 @@ def test_networks_of_random_parts_are_a_loop(names, count):
     assert_a_loop(networks_of(names, count))
 
 
-def test_a_call_that_fails_leaves_buffers_as_they_were():
+def test_buffers_are_one_for_each_network_and_whole_after_a_failed_call():
+    # A call that fails leaves buffers as they were.
     networks = networks_of(["normalized", "mean", "last", "count"])
     many, x = ensemble(networks), torch.randn(5, 3)
     before = copy.deepcopy(many.state_dict())
@@ -180,14 +181,7 @@ def test_a_call_that_fails_leaves_buffers_as_they_were():
     assert_close(dict(many.state_dict()), dict(before), rtol=0, atol=0)
     del many.stacked[5]
     assert_close(many(x), torch.stack([one(x) for one in networks]), **ROUNDING)
-
-
-class Fails(nn.Module):
-    def forward(self, x):
-        raise RuntimeError("at the end")
-
-
-def test_buffers_keep_their_identity_and_weights_may_be_written_between_calls():
+    # Buffers keep their identity and weights may be written between calls.
     networks = networks_of(["normalized", "count"])
     many, x = ensemble(networks), torch.randn(5, 3)
     mean = many.stacked[1].running_mean
@@ -206,15 +200,29 @@ def test_buffers_keep_their_identity_and_weights_may_be_written_between_calls():
         for one, value in zip(networks, values, strict=True):
             with torch.no_grad():
                 one[0].weight.copy_(value)
-
-
-def test_outputs_before_stay_as_they_were_where_a_buffer_is_the_output():
+    # Outputs before stay as they were where a buffer is the output.
     networks = [KeepsOutput() for _ in range(2)]
     many, x = ensemble(networks), torch.randn(5, 3)
     first = many(x)
     kept = first.clone()
     many(x)
     assert torch.equal(first, kept)
+
+    # What a call leaves as it was is no state.
+    def borrows(module, x):
+        module.kept = x
+        float(x.detach().sum())  # where torch stops, in the midst of it
+        module.kept = None
+
+    networks = [Keeps(None, borrows) for _ in range(2)]
+    many, x = ensemble(networks), torch.randn(5, 3)
+    assert_close(many(x), torch.stack([one(x) for one in networks]), **ROUNDING)
+    assert "one after another" in many.stats["engine_why"]
+
+
+class Fails(nn.Module):
+    def forward(self, x):
+        raise RuntimeError("at the end")
 
 
 class KeepsOutput(nn.Module):
@@ -325,18 +333,6 @@ def test_state_in_plain_attributes_is_refused_by_name(name, alone):
         many(x)
 
 
-def test_what_a_call_leaves_as_it_was_is_no_state():
-    def borrows(module, x):
-        module.kept = x
-        float(x.detach().sum())  # where torch stops, in the midst of it
-        module.kept = None
-
-    networks = [Keeps(None, borrows) for _ in range(2)]
-    many, x = ensemble(networks), torch.randn(5, 3)
-    assert_close(many(x), torch.stack([one(x) for one in networks]), **ROUNDING)
-    assert "one after another" in many.stats["engine_why"]
-
-
 def views():
     module = nn.Linear(3, 3)
     module.register_buffer("diagonal", module.weight.detach().diagonal())
@@ -421,7 +417,8 @@ def test_what_is_asked_wrongly_is_refused_in_words():
         many(torch.randn(5, 3))
 
 
-def test_weights_that_a_call_writes_are_each_network_s_own_or_refused_by_name():
+def test_writes_are_of_each_network_or_refused_by_name():
+    # Weights that a call writes are each network s own or refused by name.
     assert_a_loop(networks_of(["bounded"]))
     many = ensemble(networks_of(["bounded", "reads"]))  # one by one
     with pytest.raises(ValueError, match=r"writes into the parameter `1\.linear\.weight`, and they run one by one"):
@@ -437,6 +434,20 @@ def test_weights_that_a_call_writes_are_each_network_s_own_or_refused_by_name():
     for _ in range(2):
         with pytest.raises(ValueError, match="writes into the parameter `weight`"):
             many(torch.randn(5, 3))
+
+    # Buffers that no longer stack are refused by name.
+    class Grows(nn.Linear):
+        def forward(self, x):
+            self.kept = torch.zeros(int(x[0, 0]))
+            return super().forward(x)
+
+    networks = [Grows(3, 3) for _ in range(2)]
+    for one in networks:
+        one.register_buffer("kept", torch.zeros(2))
+    many = ensemble(networks)
+    with pytest.raises(ValueError, match=r"buffers `kept` cannot be stacked after a call, their sizes are \(1,\) .*, \(2,\) "):
+        many(torch.ones(2, 5, 3) * torch.tensor([1.0, 2.0])[:, None, None], each="x")
+    assert many.stacked.kept.shape == (2, 2)
 
 
 @each("reads", [False, True])
@@ -456,18 +467,3 @@ def test_buffers_that_a_call_makes_views_are_refused_by_name(reads):
         one.register_buffer("state", None)
     with pytest.raises(ValueError, match="A call of the networks makes `state` and `start` views of the same memory"):
         ensemble(networks)(torch.randn(5, 3))
-
-
-def test_buffers_that_no_longer_stack_are_refused_by_name():
-    class Grows(nn.Linear):
-        def forward(self, x):
-            self.kept = torch.zeros(int(x[0, 0]))
-            return super().forward(x)
-
-    networks = [Grows(3, 3) for _ in range(2)]
-    for one in networks:
-        one.register_buffer("kept", torch.zeros(2))
-    many = ensemble(networks)
-    with pytest.raises(ValueError, match=r"buffers `kept` cannot be stacked after a call, their sizes are \(1,\) .*, \(2,\) "):
-        many(torch.ones(2, 5, 3) * torch.tensor([1.0, 2.0])[:, None, None], each="x")
-    assert many.stacked.kept.shape == (2, 2)

@@ -105,12 +105,28 @@ def test_a_wired_network_is_its_layers_one_after_another(mode):
     assert_close(output.transpose(0, 1), theirs(x)[0], **ROUNDING)
 
 
-def test_weights_that_the_wiring_leaves_out_have_no_gradient():
+def test_wirings_settings_and_starts_are_those_of_ncps():
+    # Weights that the wiring leaves out have no gradient.
     mask = np.concatenate([np.eye(3, 5), np.ones((5, 5))])
     rnn = discretize.from_ncps(random_cell("default", layers=0, mask=mask))
     rnn(torch.randn(4, 2, 3))[0].square().sum().backward()
     for linear in (rnn.jump.curve.ff1, rnn.jump.curve.ff2):
         assert torch.equal(linear.weight.grad != 0, torch.as_tensor(mask.T != 0))
+    # Networks of ones own have the settings of ncps.
+    rnn = discretize.cfc(3, 5, "no_gate", activation="gelu", units=7, layers=2, dropout=0.5, batch_first=True)
+    theirs = CfCCell(3, 5, "no_gate", "gelu", 7, 2, 0.5)
+    assert sum(p.numel() for p in rnn.parameters()) == sum(p.numel() for p in theirs.parameters())
+    assert [type(part) for part in rnn.jump.backbone] == [type(part) for part in theirs.backbone]
+    assert repr(discretize.cfc(3, 5).jump) == repr(discretize.from_ncps(CfCCell(3, 5)).jump)
+    copied = discretize.from_ncps(theirs)
+    assert (copied.jump.dropout, copied.jump.layers, copied.jump.activation) == (0.5, 2, "gelu")
+    x = torch.randn(4, 6, 3)
+    assert not torch.equal(rnn(x)[0], rnn(x)[0])
+    assert torch.equal(rnn.eval()(x)[0], rnn(x)[0])
+    # Weights start as glorot and bengio draw them.
+    for name, weights in discretize.cfc(60, 90).jump.named_parameters():
+        if weights.dim() == 2 and "." in name.removeprefix("curve."):
+            assert_close(weights.abs().max().item(), (6 / sum(weights.shape)) ** 0.5, rtol=0.01, atol=0)
 
 
 @each("mode", MODES)
@@ -131,25 +147,6 @@ def test_between_samples_the_closed_form_solves_an_ordinary_differential_equatio
     assert_close(rnn.field.visible(again), solved, rtol=0, atol=1e-8)
     adaptive = discretize.integrate(rnn.field, None, begun, duration).hs[-1]
     assert_close(adaptive, again, **ROUNDING)  # straight lines
-
-
-def test_networks_of_ones_own_have_the_settings_of_ncps():
-    rnn = discretize.cfc(3, 5, "no_gate", activation="gelu", units=7, layers=2, dropout=0.5, batch_first=True)
-    theirs = CfCCell(3, 5, "no_gate", "gelu", 7, 2, 0.5)
-    assert sum(p.numel() for p in rnn.parameters()) == sum(p.numel() for p in theirs.parameters())
-    assert [type(part) for part in rnn.jump.backbone] == [type(part) for part in theirs.backbone]
-    assert repr(discretize.cfc(3, 5).jump) == repr(discretize.from_ncps(CfCCell(3, 5)).jump)
-    copied = discretize.from_ncps(theirs)
-    assert (copied.jump.dropout, copied.jump.layers, copied.jump.activation) == (0.5, 2, "gelu")
-    x = torch.randn(4, 6, 3)
-    assert not torch.equal(rnn(x)[0], rnn(x)[0])
-    assert torch.equal(rnn.eval()(x)[0], rnn(x)[0])
-
-
-def test_weights_start_as_glorot_and_bengio_draw_them():
-    for name, weights in discretize.cfc(60, 90).jump.named_parameters():
-        if weights.dim() == 2 and "." in name.removeprefix("curve."):
-            assert_close(weights.abs().max().item(), (6 / sum(weights.shape)) ** 0.5, rtol=0.01, atol=0)
 
 
 @each("make", [LTC, CfC])

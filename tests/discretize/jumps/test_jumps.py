@@ -81,11 +81,31 @@ def test_impulses_are_forgotten_as_in_closed_form(shared, edges, batch_first):
     assert rnn.stats["nfe"] > 0
 
 
-def test_without_times_observations_are_one_apart():
+def test_observations_are_one_apart_and_have_gradients_of_closed_forms():
+    # Without times observations are one apart.
     x = torch.randn(TIME, BATCH, 2)
     numbers = torch.arange(float(TIME))[:, None].expand(-1, BATCH)
     assert_close(impulses()(x)[0][-1], summed(x, numbers, TIME - 1), **NEAR)
     assert_close(impulses()(x[:, 0])[0], impulses()(x)[0][:, 0], **NEAR)
+    # Gradients to times and values are those of the closed form.
+    x, ts = torch.randn(TIME, BATCH, 2, requires_grad=True), stamps().requires_grad_()
+    ours = torch.autograd.grad(impulses()(x, ts=ts)[0][3].sum(), (x, ts))
+    theirs = torch.autograd.grad(summed(x, ts, 3).sum(), (x, ts))
+    for a, b in zip(ours, theirs, strict=True):
+        assert_close(a, b, rtol=0, atol=1e-6)
+        assert not a[4:].any()  # nothing that comes later
+    # Masks of dropout are drawn once for a sequence.
+    field = ctrnn.gru(0, 4)
+    field.candidate = ctrnn.Dropout(field.candidate, 0.5)
+    rnn, still = JumpRNN(field, Added(4), **TIGHT), torch.zeros(3, 1, 4)
+    h_0, ts = torch.randn(1, 4), torch.tensor([0.0, 1.0, 2.0])
+    torch.manual_seed(5)
+    observed = torch.zeros(3, 1, 4, dtype=torch.bool)  # nothing seen: the field alone, in two parts
+    output = rnn(still, h_0, ts, observed=observed)[0]
+    torch.manual_seed(5)
+    assert_close(output, discretize.integrate(field, None, h_0, ts, **TIGHT).hs, **NEAR)
+    # A batch of nobody jumps too.
+    assert discretize.ode_rnn(2, 3)(torch.zeros(4, 0, 2))[0].shape == (4, 0, 3)
 
 
 @each("lengths", [None, [5, 1, 3]])
@@ -116,15 +136,6 @@ def test_what_was_not_seen_may_be_nan_and_changes_nothing(lengths):
     assert unmoved.after.isfinite().all()
 
 
-def test_gradients_to_times_and_values_are_those_of_the_closed_form():
-    x, ts = torch.randn(TIME, BATCH, 2, requires_grad=True), stamps().requires_grad_()
-    ours = torch.autograd.grad(impulses()(x, ts=ts)[0][3].sum(), (x, ts))
-    theirs = torch.autograd.grad(summed(x, ts, 3).sum(), (x, ts))
-    for a, b in zip(ours, theirs, strict=True):
-        assert_close(a, b, rtol=0, atol=1e-6)
-        assert not a[4:].any()  # nothing that comes later
-
-
 @each("make", [lambda: ode_rnn(2, 3, method="rk4"), lambda: gru_ode_bayes(2, 3, method=discretize.Euler()), lambda: gru_d(2, 3)])
 @each("edges, shared, lengths", [(False, False, None), (True, True, [5, 4, 3]), (True, False, None), (False, True, None)])
 def test_no_time_goes_by_before_an_episode_that_begins_anew(make, edges, shared, lengths):
@@ -141,27 +152,6 @@ def test_no_time_goes_by_before_an_episode_that_begins_anew(make, edges, shared,
         if k:
             first = rnn(x[:k, i], h_0[i], given[: k + edges, i], observed=observed[:k, i])[0]
             assert_close(output[:k, i], first)
-
-
-def test_a_jump_that_gives_another_state_is_refused():
-    class Half(Added):
-        def forward(self, x, observed, h):
-            return h[:, :1]
-
-    with pytest.raises(ValueError, match=r"The jump gives \(3, 1\) for a state of shape \(3, 2\)"):
-        JumpRNN(ctrnn.NetworkField(Forgetting(), 2), Half(2))(torch.zeros(4, 3, 2))
-
-
-def test_masks_of_dropout_are_drawn_once_for_a_sequence():
-    field = ctrnn.gru(0, 4)
-    field.candidate = ctrnn.Dropout(field.candidate, 0.5)
-    rnn, still = JumpRNN(field, Added(4), **TIGHT), torch.zeros(3, 1, 4)
-    h_0, ts = torch.randn(1, 4), torch.tensor([0.0, 1.0, 2.0])
-    torch.manual_seed(5)
-    observed = torch.zeros(3, 1, 4, dtype=torch.bool)  # nothing seen: the field alone, in two parts
-    output = rnn(still, h_0, ts, observed=observed)[0]
-    torch.manual_seed(5)
-    assert_close(output, discretize.integrate(field, None, h_0, ts, **TIGHT).hs, **NEAR)
 
 
 @each("gradient", [None, Adjoint()])
@@ -187,7 +177,8 @@ def test_ode_rnn_is_the_papers_algorithm_solved_by_torchdiffeq(gradient):
         assert_close(a, b, rtol=0, atol=1e-6)
 
 
-def test_gru_bayes_is_the_papers_formula_value_by_value():
+def test_gru_bayes_and_its_losses_are_the_papers():
+    # Gru bayes is the papers formula value by value.
     jump, x, h, observed = GRUBayes(2, 3, prep=2, observer=4), torch.randn(BATCH, 2), torch.randn(BATCH, 3), torch.ones(BATCH, 2)
     observed[1, 0] = 0
     mean, log_variance = jump.f_obs(h)[:, :2], jump.f_obs(h)[:, 2:]
@@ -199,9 +190,58 @@ def test_gru_bayes_is_the_papers_formula_value_by_value():
     expected = jump.expected(h)
     assert_close(expected.mean, mean)
     assert_close(expected.variance, log_variance.exp())
+    # What was seen has its likelihood and what was not none.
+    rnn, x = gru_ode_bayes(2, 3), torch.randn(TIME, BATCH, 2)
+    observed = torch.rand(TIME, BATCH, 2) < 0.5
+    missing = torch.where(observed, x, torch.nan)
+    before = rnn.jumps(missing, ts=stamps(), observed=observed).before
+    found = observed_log_prob(rnn.jump.expected(before), missing, observed)
+    expected = rnn.jump.expected(before)
+    by_hand = -((x - expected.mean) ** 2) / (2 * expected.variance) - expected.stddev.log() - math.log(2 * math.pi) / 2
+    assert_close(found, torch.where(observed, by_hand, 0.0))
+    found.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in rnn.parameters())
+    logits, labels = torch.randn(4, 3), torch.tensor([0, 2, 1, 1])
+    kept = torch.tensor([True, False, True, True])
+    assert_close(
+        observed_log_prob(Categorical(logits=logits), labels, kept),
+        torch.where(kept, logits.log_softmax(-1)[range(4), labels], 0.0),
+    )
+    # A jump is measured by bayes rule as integrals have it.
+    before, after = (Normal(torch.randn(BATCH, 2), 0.5 + torch.rand(BATCH, 2)) for _ in range(2))
+    x, observed, deviation = torch.randn(BATCH, 2), torch.tensor([[True, True], [True, False], [False, True]]), 0.3
+    z = torch.linspace(-12, 12, 20001, dtype=torch.float64)[:, None, None]  # a trapezoid of what vanishes at both ends
+    joint = (before.log_prob(z) + Normal(x, deviation).log_prob(z)).exp()
+    updated = joint / torch.trapezoid(joint, z, dim=0)
+    assert_close(bayes_update(before, x, deviation).log_prob(z).exp(), updated, rtol=0, atol=1e-10)
+    logs = torch.where(updated > 0, updated.log() - after.log_prob(z), 0.0)
+    expected = torch.where(observed, torch.trapezoid(updated * logs, z, dim=0), 0.0)
+    missing = torch.where(observed, x, torch.nan)
+    assert_close(bayes_divergence(before, after, missing, observed, deviation), expected, rtol=0, atol=1e-10)
+    perfect = bayes_update(before, x, deviation)
+    assert_close(bayes_divergence(before, perfect, x, observed, deviation), torch.zeros(BATCH, 2), rtol=0, atol=1e-14)
+    a, b = perfect.variance, after.variance  # the closed form, written out
+    by_hand = (b / a).log() / 2 + (a + (perfect.mean - after.mean) ** 2) / (2 * b) - 0.5
+    assert_close(by_hand[observed], expected[observed], rtol=0, atol=1e-10)
+    # The whole loss of gru ode bayes has gradients where values are missing.
+    rnn, x, observed = gru_ode_bayes(2, 3), torch.randn(TIME, BATCH, 2), torch.rand(TIME, BATCH, 2) < 0.5
+    missing = torch.where(observed, x, torch.nan)
+    before, after = map(rnn.jump.expected, rnn.jumps(missing, ts=stamps(), observed=observed))
+    loss = 1e-2 * bayes_divergence(before, after, missing, observed) - observed_log_prob(before, missing, observed)
+    loss.sum().backward()
+    assert all(p.grad.isfinite().all() and p.grad.any() for p in rnn.jump.parameters())
+
+    # A jump that gives another state is refused.
+    class Half(Added):
+        def forward(self, x, observed, h):
+            return h[:, :1]
+
+    with pytest.raises(ValueError, match=r"The jump gives \(3, 1\) for a state of shape \(3, 2\)"):
+        JumpRNN(ctrnn.NetworkField(Forgetting(), 2), Half(2))(torch.zeros(4, 3, 2))
 
 
-def test_gru_d_is_the_papers_recursion_with_its_own_intervals():
+def test_gru_d_is_the_papers_with_its_means_and_gaps():
+    # Gru d is the papers recursion with its own intervals.
     rnn, x, ts, mean = (
         gru_d(2, 3, mean=torch.tensor([0.3, -0.4])),
         torch.randn(TIME, BATCH, 2),
@@ -224,68 +264,18 @@ def test_gru_d_is_the_papers_recursion_with_its_own_intervals():
         output = rnn(x[: k + 1], ts=ts[: k + 1], observed=observed[: k + 1])[0]
         assert output.shape == (k + 1, BATCH, 3)
         assert_close(output[-1], h)
-
-
-def test_what_gru_d_has_never_seen_is_its_mean_and_not_zero():
+    # What gru d has never seen is its mean and not zero.
     mean, x, observed = torch.tensor([37.0, 120.0]), torch.randn(1, 1, 2), torch.tensor([[[True, False]]])
     rnn = gru_d(2, 3, mean)
     output = rnn(x, observed=observed)[0]
     read = torch.stack([x[0, 0, 0], mean[1]])
     assert_close(output[0], rnn.jump.cell(torch.cat([read, torch.tensor([1.0, 0.0])])[None]))
-
-
-def test_the_input_decay_of_gru_d_starts_at_the_pace_of_the_gaps_that_are_given():
+    # The input decay of gru d starts at the pace of the gaps that are given.
     torch.manual_seed(3)
     starts = {gap: gru_d(200, 3, gap=gap).jump.fade_x.detach() for gap in (1.0, 50.0)}
     for gap, (w, b) in starts.items():
         assert 0 < w.min() < 0.05 / gap < 0.95 / gap < w.max() <= 1 / gap
         assert not b.any()
-
-
-def test_what_was_seen_has_its_likelihood_and_what_was_not_none():
-    rnn, x = gru_ode_bayes(2, 3), torch.randn(TIME, BATCH, 2)
-    observed = torch.rand(TIME, BATCH, 2) < 0.5
-    missing = torch.where(observed, x, torch.nan)
-    before = rnn.jumps(missing, ts=stamps(), observed=observed).before
-    found = observed_log_prob(rnn.jump.expected(before), missing, observed)
-    expected = rnn.jump.expected(before)
-    by_hand = -((x - expected.mean) ** 2) / (2 * expected.variance) - expected.stddev.log() - math.log(2 * math.pi) / 2
-    assert_close(found, torch.where(observed, by_hand, 0.0))
-    found.sum().backward()
-    assert all(p.grad is None or p.grad.isfinite().all() for p in rnn.parameters())
-    logits, labels = torch.randn(4, 3), torch.tensor([0, 2, 1, 1])
-    kept = torch.tensor([True, False, True, True])
-    assert_close(
-        observed_log_prob(Categorical(logits=logits), labels, kept),
-        torch.where(kept, logits.log_softmax(-1)[range(4), labels], 0.0),
-    )
-
-
-def test_a_jump_is_measured_by_bayes_rule_as_integrals_have_it():
-    before, after = (Normal(torch.randn(BATCH, 2), 0.5 + torch.rand(BATCH, 2)) for _ in range(2))
-    x, observed, deviation = torch.randn(BATCH, 2), torch.tensor([[True, True], [True, False], [False, True]]), 0.3
-    z = torch.linspace(-12, 12, 20001, dtype=torch.float64)[:, None, None]  # a trapezoid of what vanishes at both ends
-    joint = (before.log_prob(z) + Normal(x, deviation).log_prob(z)).exp()
-    updated = joint / torch.trapezoid(joint, z, dim=0)
-    assert_close(bayes_update(before, x, deviation).log_prob(z).exp(), updated, rtol=0, atol=1e-10)
-    logs = torch.where(updated > 0, updated.log() - after.log_prob(z), 0.0)
-    expected = torch.where(observed, torch.trapezoid(updated * logs, z, dim=0), 0.0)
-    missing = torch.where(observed, x, torch.nan)
-    assert_close(bayes_divergence(before, after, missing, observed, deviation), expected, rtol=0, atol=1e-10)
-    perfect = bayes_update(before, x, deviation)
-    assert_close(bayes_divergence(before, perfect, x, observed, deviation), torch.zeros(BATCH, 2), rtol=0, atol=1e-14)
-    a, b = perfect.variance, after.variance  # the closed form, written out
-    by_hand = (b / a).log() / 2 + (a + (perfect.mean - after.mean) ** 2) / (2 * b) - 0.5
-    assert_close(by_hand[observed], expected[observed], rtol=0, atol=1e-10)
-
-
-def test_the_whole_loss_of_gru_ode_bayes_has_gradients_where_values_are_missing():
-    rnn, x, observed = gru_ode_bayes(2, 3), torch.randn(TIME, BATCH, 2), torch.rand(TIME, BATCH, 2) < 0.5
-    missing = torch.where(observed, x, torch.nan)
-    before, after = map(rnn.jump.expected, rnn.jumps(missing, ts=stamps(), observed=observed))
-    loss = 1e-2 * bayes_divergence(before, after, missing, observed) - observed_log_prob(before, missing, observed)
-    loss.sum().backward()
-    assert all(p.grad.isfinite().all() and p.grad.any() for p in rnn.jump.parameters())
 
 
 WRONG = {
@@ -328,7 +318,3 @@ def test_what_does_not_fit_is_refused_in_words(name):
     call, error, words = WRONG[name]
     with pytest.raises(error, match=words):
         call()
-
-
-def test_a_batch_of_nobody_jumps_too():
-    assert discretize.ode_rnn(2, 3)(torch.zeros(4, 0, 2))[0].shape == (4, 0, 3)

@@ -18,7 +18,8 @@ def path(batch=3, units=2, seed=0, knots=(0.0, 1.0, 1.5, 4.0), **settings):
     return BrownianPath(seed, torch.tensor(knots), units, batch, **settings)
 
 
-def test_the_path_and_its_integral_have_the_covariance_of_brownian_motion():
+def test_the_path_has_brownian_covariances_and_its_integral():
+    # The path and its integral have the covariance of brownian motion.
     # cov(W(s), W(t)) = min(s, t); the integral I of W has cov(I(s), W(t)) = s t - s^2/2 for s <= t, and s^2/2 with a = min
     # beyond; var I(t) = t^3/3. Edges are at knots, within cells at a half, and at no dyadic number.
     n, ends = 5000, torch.tensor([0.0, 0.3, 0.5, 1.0, 1.2, 2.75, 4.0])
@@ -31,9 +32,7 @@ def test_the_path_and_its_integral_have_the_covariance_of_brownian_motion():
     wanted[range(6), range(6, 12)] = wanted[range(6, 12), range(6)] = 3**0.5 / 2  # cov(w, z) = d^2/2
     assert scaled.mean(1).abs().max() < 5 / n**0.5
     assert (scaled @ scaled.mT / n - wanted).abs().max() < 5 * (2 / n) ** 0.5
-
-
-def test_increments_add_up_to_the_path_and_its_integral():
+    # Increments add up to the path and its integral.
     found, ends = path(), torch.linspace(0, 4, 41)
     w, z = found.increments(ends)
     assert_close(torch.cat([torch.zeros(1, 3, 2), w.cumsum(0)]), found(ends), rtol=0, atol=1e-12)
@@ -41,43 +40,43 @@ def test_increments_add_up_to_the_path_and_its_integral():
     assert_close(w.sum(0), whole_w[0], rtol=0, atol=1e-12)
     inside = z + found(ends)[:-1] * ends.diff()[:, None, None]  # from int (W - W(a)) to int W
     assert_close(inside.sum(0), whole_z[0], rtol=0, atol=1e-12)
-
-
-def test_the_integral_is_that_of_the_path():
+    # The integral is that of the path.
     # The trapezoid rule on 2^12 points misses a variance of h^2/12 of each unit of time: 4 sigma of that.
     found, n = path(batch=1, units=4), 4096
     ends = torch.linspace(0, 4, n + 1)
     w, h = found(ends), 4 / n
     _, z = found.increments(torch.tensor([0.0, 4.0]))
     assert_close(torch.trapezoid(w, dx=h, dim=0), z[0], rtol=0, atol=4 * h * (4 / 12) ** 0.5)
+    # Below the deepest bridge the path is a parabola.
+    # Between neighbours of 2^-20 of a cell it is its conditional mean: what is missing has a variance of 2^-20/12 at most.
+    found, h = path(1, 1, knots=(0.0, 1.0)), 2.0**-20
+    a, middle, b = found(torch.tensor([0, h / 2, h]))[:, 0, 0].tolist()
+    _, z = found.increments(torch.tensor([0, h]))
+    assert abs(z.item() / h - (a / 6 + 4 * middle / 6 + b / 6)) < 1e-12 * abs(b)  # Simpson's rule, exact for it
+    assert abs(b) < 5 * h**0.5
 
 
-def test_a_finer_reading_is_of_the_same_path():
+def test_finer_readings_batches_and_pieces_are_of_the_same_path():
+    # A finer reading is of the same path.
     found, fine = path(), torch.linspace(0, 4, 257)
     whole = found(fine)
     for stride in (2, 16, 128):
         assert_close(found(fine[::stride]), whole[::stride], **ROUNDING)
     assert_close(found(fine[[100]]), whole[[100]], **ROUNDING)
     assert_close(found(fine.flip(0)), whole.flip(0), **ROUNDING)
-
-
-def test_a_sample_is_read_alone_as_in_a_batch():
+    # A sample is read alone as in a batch.
     keys, ends = noise_keys(2, 5), torch.linspace(0, 4, 33)
     together = path(None, seed=keys)(ends)
     order = torch.tensor([4, 0, 2])
     assert_close(path(None, seed=keys[order])(ends), together[:, order], **ROUNDING)
     assert_close(path(5, seed=2)(ends), together, **ROUNDING)
-
-
-def test_each_sample_may_have_knots_and_times_of_its_own():
+    # Each sample may have knots and times of its own.
     keys = noise_keys(2, 2)
     knots, ends = torch.tensor([[0.0, 1.0], [2.0, 1.5], [3.0, 7.0]]), torch.tensor([[0.5, 1.2], [2.9, 6.0]])
     together = BrownianPath(keys, knots, 3)(ends)
     for k in range(2):
         assert_close(BrownianPath(keys[k : k + 1], knots[:, k], 3)(ends[:, k])[:, 0], together[:, k], **ROUNDING)
-
-
-def test_first_goes_on_where_another_path_stops():
+    # First goes on where another path stops.
     keys, knots = noise_keys(2, 3), torch.tensor([0.0, 1.0, 1.5, 4.0])
     rest, ends = BrownianPath(keys, knots[1:], 2, first=1), torch.tensor([1.0, 1.3, 2.2, 4.0])
     for ours, theirs in zip(rest.increments(ends), BrownianPath(keys, knots, 2).increments(ends), strict=True):
@@ -85,6 +84,17 @@ def test_first_goes_on_where_another_path_stops():
     each_its_own = BrownianPath(keys, knots[1:], 2, first=torch.tensor([1, 0, 1])).increments(ends)[0]
     assert_close(each_its_own[:, 0], rest.increments(ends)[0][:, 0], **ROUNDING)
     assert (each_its_own[:, 1] - rest.increments(ends)[0][:, 1]).abs().max() > 0.01
+    # A path that remembers its nodes reads the same numbers.
+    dice = torch.Generator().manual_seed(4)
+    for knots in (torch.tensor([0.0, 1.0, 1.5, 4.0], dtype=torch.float64), torch.rand(4, 3, generator=dice).double().cumsum(0)):
+        remembered = BrownianPath(9, knots, 5, 3)
+        kept, first, last = remembered.remembering(), knots[0], knots[-1]
+        for dyadic in (True, False, True, True, False):
+            share = torch.rand(6, 3, generator=dice, dtype=torch.float64).sort(0).values
+            share = (share * 64).round() / 64 if dyadic else share
+            edges = first + share * (last - first)
+            for found, expected in zip(kept.increments(edges), remembered.increments(edges), strict=True):
+                assert torch.equal(found, expected)
 
 
 @each("parts", [1, 2, 8, 64])
@@ -99,28 +109,6 @@ def test_terms_of_a_cell_are_what_the_path_reads_there(parts):
     read = BrownianPath(keys, torch.tensor([0.0, length]), 2).increments(ends)
     assert_close(w, read[0], rtol=0, atol=1e-13)
     assert_close(z, read[1], rtol=0, atol=1e-13)
-
-
-def test_a_path_that_remembers_its_nodes_reads_the_same_numbers():
-    dice = torch.Generator().manual_seed(4)
-    for knots in (torch.tensor([0.0, 1.0, 1.5, 4.0], dtype=torch.float64), torch.rand(4, 3, generator=dice).double().cumsum(0)):
-        path = BrownianPath(9, knots, 5, 3)
-        kept, first, last = path.remembering(), knots[0], knots[-1]
-        for dyadic in (True, False, True, True, False):
-            share = torch.rand(6, 3, generator=dice, dtype=torch.float64).sort(0).values
-            share = (share * 64).round() / 64 if dyadic else share
-            edges = first + share * (last - first)
-            for found, expected in zip(kept.increments(edges), path.increments(edges), strict=True):
-                assert torch.equal(found, expected)
-
-
-def test_below_the_deepest_bridge_the_path_is_a_parabola():
-    # Between neighbours of 2^-20 of a cell it is its conditional mean: what is missing has a variance of 2^-20/12 at most.
-    found, h = path(1, 1, knots=(0.0, 1.0)), 2.0**-20
-    a, middle, b = found(torch.tensor([0, h / 2, h]))[:, 0, 0].tolist()
-    _, z = found.increments(torch.tensor([0, h]))
-    assert abs(z.item() / h - (a / 6 + 4 * middle / 6 + b / 6)) < 1e-12 * abs(b)  # Simpson's rule, exact for it
-    assert abs(b) < 5 * h**0.5
 
 
 @each(

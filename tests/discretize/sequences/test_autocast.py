@@ -59,7 +59,8 @@ def test_half_precision_under_autocast_is_float32_to_its_rounding_gradients_too(
         assert_close(ours, theirs, rtol=0, atol=8 * ROUNDING * float(theirs.abs().max()) + 1e-6)
 
 
-def test_a_solve_is_that_of_the_rounded_input_to_the_last_bit():
+def test_layers_and_solves_take_half_precision_as_rounded_inputs():
+    # A solve is that of the rounded input to the last bit.
     field, x = ctrnn.gated(3, 5), torch.randn(6, 4, 3)
     plain, _ = ContinuousRNN(field)(x.bfloat16().float())
     with half():
@@ -67,6 +68,17 @@ def test_a_solve_is_that_of_the_rounded_input_to_the_last_bit():
         h0, path = torch.zeros(4, 5, dtype=torch.bfloat16), ctrnn.FunctionPath(lambda t: x[0].bfloat16(), (0.0, 6.0), 3)
         assert integrate(field, path, h0, TS).hs.dtype == torch.float32
     assert torch.equal(got, plain)
+    # The lstms pair of states may come in half precision.
+    rnn, x, h = DiscreteRNN(ctrnn.lstm(3, 5)), torch.randn(6, 4, 3), torch.zeros(4, 5, dtype=torch.bfloat16)
+    with half():
+        assert rnn(x, (h, h))[1].dtype == torch.float32
+    # Stacked layers take half precision too.
+    layers, x = Layers([DiscreteRNN(ctrnn.lstm(3, 5)), DiscreteRNN(ctrnn.lstm(5, 5))], pair=True), torch.randn(6, 4, 3)
+    wanted, _ = layers(x)
+    with half():
+        got, (h, c) = layers(x.bfloat16())
+        layers(x.bfloat16(), (h.bfloat16(), c.bfloat16()))
+    assert_close(got, wanted, rtol=0, atol=4 * ROUNDING)
 
 
 @pytest.mark.kernels
@@ -80,12 +92,6 @@ def test_kernels_run_in_the_fields_dtype_on_the_way_back_too():
         inside = torch.autograd.grad(got.square().sum(), list(field.parameters()))
     for ours, theirs in zip(inside, plain, strict=True):
         assert_close(ours, theirs, rtol=0, atol=1e-5 * float(theirs.abs().max()))  # float32's rounding, in other sums
-
-
-def test_the_lstms_pair_of_states_may_come_in_half_precision():
-    rnn, x, h = DiscreteRNN(ctrnn.lstm(3, 5)), torch.randn(6, 4, 3), torch.zeros(4, 5, dtype=torch.bfloat16)
-    with half():
-        assert rnn(x, (h, h))[1].dtype == torch.float32
 
 
 @pytest.mark.filterwarnings("ignore:.*autocast:UserWarning")
@@ -121,12 +127,3 @@ def test_a_model_learns_under_autocast_what_it_learns_without(module):
     mixed, plain = list(losses(True)), list(losses(False))
     assert mixed[-1] < 0.7 * mixed[0]
     assert mixed == pytest.approx(plain, rel=0.05)
-
-
-def test_stacked_layers_take_half_precision_too():
-    layers, x = Layers([DiscreteRNN(ctrnn.lstm(3, 5)), DiscreteRNN(ctrnn.lstm(5, 5))], pair=True), torch.randn(6, 4, 3)
-    wanted, _ = layers(x)
-    with half():
-        got, (h, c) = layers(x.bfloat16())
-        layers(x.bfloat16(), (h.bfloat16(), c.bfloat16()))
-    assert_close(got, wanted, rtol=0, atol=4 * ROUNDING)

@@ -53,7 +53,8 @@ def test_a_module_reads_each_sequence_of_a_batch_as_it_does_alone(name, edges):
         assert_each_is_as_alone(rnn, batch, data, SOLVED if name == "solved" else ROUNDING)
 
 
-def test_missing_values_are_masked_or_held_as_in_each_sequence_alone():
+def test_missing_values_targets_and_padding_are_those_of_each_sequence():
+    # Missing values are masked or held as in each sequence alone.
     gru, gru_d = DiscreteRNN(ctrnn.gru(6, 4)), discretize.gru_d(3, 4)
     batch_first = DiscreteRNN(gru.field, batch_first=True)
     for missing, rnn in (("mask", gru_d), ("mask", gru), ("hold", gru), ("hold", batch_first)):
@@ -66,9 +67,7 @@ def test_missing_values_are_masked_or_held_as_in_each_sequence_alone():
             values = x.nan_to_num(0.0) if missing == "mask" else ctrnn.hold_missing(x[:, None])[0][:, 0]
             alone.append((torch.cat([values, seen], -1), ts))
         assert_each_is_as_alone(rnn, batch, alone, ROUNDING)
-
-
-def test_a_loader_gives_targets_of_sequences_and_of_samples_and_losses_leave_out_what_is_padded():
+    # A loader gives targets of sequences and of samples and losses leave out what is padded.
     whole = [(x.numpy(), np.int64(k)) for k, (x, _) in enumerate(sequences())]
     (batch,) = DataLoader(whole, batch_size=4, collate_fn=pickle.loads(pickle.dumps(Collate())))
     assert (batch.targets.tolist(), batch.lengths.tolist()) == ([0, 1, 2, 3], [*LENGTHS])
@@ -88,6 +87,12 @@ def test_a_loader_gives_targets_of_sequences_and_of_samples_and_losses_leave_out
     moved = batch.to("meta")
     assert {moved.xs.device.type, moved.targets.device.type, moved.counts.device.type} == {"meta"}
     assert moved.lengths is batch.lengths
+    # A target of samples has a row for each.
+    with pytest.raises(ValueError, match=r"`target of samples\[0\]` has shape \(2,\); give a row for each of its 3 samples"):
+        Collate(targets="sample")([(X, TS[:2])])
+    with pytest.raises(ValueError, match="`missing` must be one of 'mask', 'hold', got 'zero'"):
+        Collate(missing="zero")
+    assert isinstance(Collate()([X]), Batch)
 
 
 X, TS = torch.zeros(3, 2), torch.arange(3.0)
@@ -115,11 +120,3 @@ X, TS = torch.zeros(3, 2), torch.arange(3.0)
 def test_samples_that_do_not_fit_are_refused_in_words(samples, error, message):
     with pytest.raises(error, match=message):
         Collate()(samples)
-
-
-def test_a_target_of_samples_has_a_row_for_each():
-    with pytest.raises(ValueError, match=r"`target of samples\[0\]` has shape \(2,\); give a row for each of its 3 samples"):
-        Collate(targets="sample")([(X, TS[:2])])
-    with pytest.raises(ValueError, match="`missing` must be one of 'mask', 'hold', got 'zero'"):
-        Collate(missing="zero")
-    assert isinstance(Collate()([X]), Batch)

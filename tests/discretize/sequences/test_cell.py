@@ -26,10 +26,35 @@ def test_the_unit_euler_cell_is_the_torch_cell(kind, batch, hidden):
     assert_close(ours(x[0], h[0]), theirs(x[0], h[0]), **ROUNDING)
 
 
-def test_the_unit_euler_cell_of_the_lstm_field_is_the_torch_lstm_cell():
+def test_unrolling_is_the_loop_with_the_weights_of_the_field():
+    # The unit euler cell of the lstm field is the torch lstm cell.
     theirs, x, h, c = nn.LSTMCell(3, 5), torch.randn(4, 3), torch.randn(4, 5), torch.randn(4, 5)
     state = DiscreteCell(ctrnn.from_torch(theirs))(x, torch.cat([h, c], -1))
     assert_close(state, torch.cat(theirs(x, (h, c)), -1), **ROUNDING)
+    # The weights are those of the field under every discretization.
+    field = ctrnn.gated(2, 3)
+    cell = DiscreteCell(field)
+    assert list(cell.state_dict()) == [f"field.{key}" for key in field.state_dict()]
+    assert cell.field is field
+    twin = copy.deepcopy(cell)
+    x = torch.randn(4, 2)
+    assert torch.equal(twin(x), cell(x))
+    # Unrolling starts at h0 and is the loop one would write.
+    theirs, xs, h = nn.GRUCell(2, 3), torch.randn(6, 4, 2), torch.randn(4, 3)
+    trajectory = unroll(DiscreteCell(ctrnn.from_torch(theirs)), xs, h)
+    expected = [h]
+    for x in xs:
+        expected.append(theirs(x, expected[-1]))
+    assert_close(trajectory.hs, torch.stack(expected), rtol=0, atol=1e-12)
+    assert_close(trajectory.ts, torch.arange(7.0))
+    assert trajectory.status == "completed"
+    assert trajectory.stats["nfe"] == trajectory.stats["num_steps"] == 6
+    # A sequence of one sample and a strided one are fine.
+    cell = DiscreteCell(ctrnn.lstm(2, 3))
+    xs = torch.randn(4, 2, 5).transpose(1, 2)
+    assert not xs.is_contiguous()
+    assert_close(unroll(cell, xs).hs, unroll(cell, xs.contiguous()).hs, rtol=0, atol=1e-14)
+    assert unroll(cell, xs[:1]).hs.shape == (2, 5, 6)
 
 
 @each("name", problems.NAMED_FIELDS)
@@ -42,45 +67,14 @@ def test_a_batch_gives_the_same_answers_as_its_samples_one_by_one(name):
     assert_close(together, alone, rtol=0, atol=1e-14)
 
 
-def test_the_weights_are_those_of_the_field_under_every_discretization():
-    field = ctrnn.gated(2, 3)
-    cell = DiscreteCell(field)
-    assert list(cell.state_dict()) == [f"field.{key}" for key in field.state_dict()]
-    assert cell.field is field
-    twin = copy.deepcopy(cell)
-    x = torch.randn(4, 2)
-    assert torch.equal(twin(x), cell(x))
-
-
-def test_a_cell_runs_under_vmap_and_functional_call():
+def test_a_cell_runs_under_vmap_with_its_step_length_and_dtype():
+    # A cell runs under vmap and functional call.
     cell, x, h = DiscreteCell(ctrnn.gru(2, 3)), torch.randn(7, 4, 2), torch.randn(7, 4, 3)
     assert_close(torch.vmap(cell)(x, h), torch.stack([cell(*pair) for pair in zip(x, h, strict=True)]), rtol=0, atol=1e-14)
     doubled = {key: 2 * value for key, value in cell.named_parameters()}
     other = torch.func.functional_call(cell, doubled, (x[0], h[0]))
     assert not torch.allclose(other, cell(x[0], h[0]))
-
-
-def test_unrolling_starts_at_h0_and_is_the_loop_one_would_write():
-    theirs, xs, h = nn.GRUCell(2, 3), torch.randn(6, 4, 2), torch.randn(4, 3)
-    trajectory = unroll(DiscreteCell(ctrnn.from_torch(theirs)), xs, h)
-    expected = [h]
-    for x in xs:
-        expected.append(theirs(x, expected[-1]))
-    assert_close(trajectory.hs, torch.stack(expected), rtol=0, atol=1e-12)
-    assert_close(trajectory.ts, torch.arange(7.0))
-    assert trajectory.status == "completed"
-    assert trajectory.stats["nfe"] == trajectory.stats["num_steps"] == 6
-
-
-def test_a_sequence_of_one_sample_and_a_strided_one_are_fine():
-    cell = DiscreteCell(ctrnn.lstm(2, 3))
-    xs = torch.randn(4, 2, 5).transpose(1, 2)
-    assert not xs.is_contiguous()
-    assert_close(unroll(cell, xs).hs, unroll(cell, xs.contiguous()).hs, rtol=0, atol=1e-14)
-    assert unroll(cell, xs[:1]).hs.shape == (2, 5, 6)
-
-
-def test_a_cell_keeps_its_step_length_and_its_dtype():
+    # A cell keeps its step length and its dtype.
     # A cell takes its own step length unless told another.
     field, x, h = ctrnn.gated(3, 5), torch.randn(4, 3), torch.randn(4, 5)
     cell = DiscreteCell(field, dt=0.25)

@@ -108,16 +108,14 @@ def test_times_and_lengths_go_together_and_what_is_beyond_an_end_is_not_looked_a
 
 
 @each_module
-def test_shared_stamps_are_not_looked_at_beyond_the_longest_sequence(name):
+def test_ragged_batches_read_nothing_beyond_an_end_and_turn_with_batch_first(name):
+    # Shared stamps are not looked at beyond the longest sequence.
     rnn, x, h_0 = setting(name, 5, 2, 3)
     ts = torch.tensor([0.0, 0.5, 2.0, torch.nan, 1.0])
     output, _ = rnn(x, h_0, ts, lengths=[3, 2])
     assert_close(output, one_by_one(rnn, x, [3, 2], h_0, ts)[0], **close(name))
     assert rnn(x, h_0, [0, 1, 2, 2, 2], [3, 2])[0].isfinite().all()
-
-
-@each_module
-def test_batch_first_turns_samples_and_times(name):
+    # Batch first turns samples and times.
     rnn, x, h_0 = setting(name, 4, 4, 3)
     turned = copy.deepcopy(rnn)
     turned.batch_first = True
@@ -126,6 +124,25 @@ def test_batch_first_turns_samples_and_times(name):
     other, other_n = turned(x.transpose(0, 1), h_0, ts.mT, lengths)
     assert torch.equal(other.transpose(0, 1), output)
     assert torch.equal(other_n, h_n)
+    # No gradient and no nan comes from beyond an end.
+    rnn, x, h_0 = setting(name, 5, 4, 3)
+    lengths, ts = ends(5, 4), clocks(6, 4)
+    x, h_0 = spoiled(x, lengths).requires_grad_(), h_0.requires_grad_()
+    output, h_n = rnn(x, h_0, spoiled(ts, [n + 1 for n in lengths]), lengths)
+    leaves = [x, h_0, *rnn.parameters()]
+    for read in (output, h_n, output.square().sum() + h_n.sum()):
+        grads = torch.autograd.grad(read.sum(), leaves, retain_graph=True, allow_unused=True)
+        assert all(grad.isfinite().all() for grad in grads if grad is not None)
+        for i, n in enumerate(lengths):
+            assert (grads[0][n:, i] == 0).all()
+            assert (grads[0][:n, i] != 0).any()
+    # Single precision stays single and keeps late times apart.
+    field = ctrnn.gated(2, 3, dtype=torch.float32)
+    rnn = MODULES[name](field) if name != "exact" else ContinuousRNN(field)
+    x, ts = torch.randn(4, 3, 2).float(), clocks(5, 3)
+    output, _ = rnn(x, ts=ts + 2.0**25, lengths=[2, 4, 1])  # which float32 counts in steps of 4
+    assert output.dtype == torch.float32
+    assert_close(output, rnn(x, ts=ts, lengths=[2, 4, 1])[0], rtol=0, atol=1e-4)
 
 
 @each("kind", [nn.RNN, nn.GRU, nn.LSTM])
@@ -181,21 +198,6 @@ def test_padded_sequences_have_the_gradients_of_torchs_packed_ones(kind):
         assert_close(sum(g.square().sum() for g in grads), torchs.square().sum(), rtol=1e-12, atol=0)
 
 
-@each_module
-def test_no_gradient_and_no_nan_comes_from_beyond_an_end(name):
-    rnn, x, h_0 = setting(name, 5, 4, 3)
-    lengths, ts = ends(5, 4), clocks(6, 4)
-    x, h_0 = spoiled(x, lengths).requires_grad_(), h_0.requires_grad_()
-    output, h_n = rnn(x, h_0, spoiled(ts, [n + 1 for n in lengths]), lengths)
-    leaves = [x, h_0, *rnn.parameters()]
-    for read in (output, h_n, output.square().sum() + h_n.sum()):
-        grads = torch.autograd.grad(read.sum(), leaves, retain_graph=True, allow_unused=True)
-        assert all(grad.isfinite().all() for grad in grads if grad is not None)
-        for i, n in enumerate(lengths):
-            assert (grads[0][n:, i] == 0).all()
-            assert (grads[0][:n, i] != 0).any()
-
-
 @each("name", ["euler", "half-unit exponential"])
 @each("edges", [0, 1])
 def test_samples_state_and_times_of_ragged_sequences_are_differentiated(name, edges):
@@ -219,7 +221,8 @@ def test_times_are_differentiated_through_a_solve(method):
     assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts), shared, fast_mode=True)
 
 
-def test_the_slope_along_the_end_of_a_sequence_is_the_field():
+def test_slopes_at_ends_are_the_field_and_irregular_batches_are_refined():
+    # The slope along the end of a sequence is the field.
     field, x, lengths = ctrnn.gated(2, 3), torch.randn(4, 3, 2), [2, 4, 1]
     ts, weights = clocks(5, 3).requires_grad_(), torch.randn(1, 3, 3)
     for rnn in (ContinuousRNN(field, rtol=1e-10, atol=1e-12), ContinuousRNN(field, method=RungeKutta4(), max_step=0.01)):
@@ -229,6 +232,14 @@ def test_the_slope_along_the_end_of_a_sequence_is_the_field():
         slope = (field(last, h_n[0]) * weights[0]).sum(-1)
         assert_close(torch.stack([grad[n, i] for i, n in enumerate(lengths)]), slope, rtol=0, atol=1e-6)
         assert all((grad[n + 1 :, i] == 0).all() for i, n in enumerate(lengths))
+    # An irregular batch refines as its model does.
+    rnn, x = DiscreteRNN(ctrnn.gated(2, 3), dt=0.5), torch.randn(5, 3, 2)
+    lengths, ts = [2, 5, 4], clocks(5, 3)
+    packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+    for data in ((x, None, None, lengths), (x, None, ts, lengths), (x, None, ts), (packed, None, ts)):
+        refined = refine(rnn, *data)
+        assert refined.converges
+        assert refined.orders[-1] == pytest.approx(1, abs=0.2)
 
 
 @each("make", FIELDS.values())
@@ -240,26 +251,6 @@ def test_state_dicts_move_between_the_two_readings(make):
     again = DiscreteRNN(make(2, 3))
     again.load_state_dict(continuous.state_dict())
     assert torch.equal(again(x, ts=ts, lengths=[2, 4, 1])[0], discrete(x, ts=ts, lengths=[2, 4, 1])[0])
-
-
-@each_module
-def test_single_precision_stays_single_and_keeps_late_times_apart(name):
-    field = ctrnn.gated(2, 3, dtype=torch.float32)
-    rnn = MODULES[name](field) if name != "exact" else ContinuousRNN(field)
-    x, ts = torch.randn(4, 3, 2).float(), clocks(5, 3)
-    output, _ = rnn(x, ts=ts + 2.0**25, lengths=[2, 4, 1])  # which float32 counts in steps of 4
-    assert output.dtype == torch.float32
-    assert_close(output, rnn(x, ts=ts, lengths=[2, 4, 1])[0], rtol=0, atol=1e-4)
-
-
-def test_an_irregular_batch_refines_as_its_model_does():
-    rnn, x = DiscreteRNN(ctrnn.gated(2, 3), dt=0.5), torch.randn(5, 3, 2)
-    lengths, ts = [2, 5, 4], clocks(5, 3)
-    packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-    for data in ((x, None, None, lengths), (x, None, ts, lengths), (x, None, ts), (packed, None, ts)):
-        refined = refine(rnn, *data)
-        assert refined.converges
-        assert refined.orders[-1] == pytest.approx(1, abs=0.2)
 
 
 def test_wrong_lengths_and_times_are_refused_by_name():

@@ -150,7 +150,8 @@ def test_dropout_falls_between_layers_in_training_only_as_torchs(bidirectional, 
     assert not discretize.from_torch(theirs).training
 
 
-def test_layers_are_their_modules_one_after_another():
+def test_layers_are_modules_one_after_another_whose_states_start_the_next_call():
+    # Layers are their modules one after another.
     fields = [ctrnn.gated(2, 3), ctrnn.gated(3, 3, decay=ctrnn.PowerDecay(2.0)), ctrnn.gru(3, 3)]
     modules = [DiscreteRNN(fields[0], ExponentialEuler(), substeps=2), DiscreteRNN(fields[1]), ContinuousRNN(fields[2])]
     x, ts, lengths = torch.randn(5, 2, 2), torch.tensor([0.0, 0.5, 2.0, 2.1, 4.0, 4.5]), [3, 5]
@@ -161,6 +162,35 @@ def test_layers_are_their_modules_one_after_another():
         last.append(h)
     assert torch.equal(output, below)
     assert torch.equal(h_n, torch.cat(last))
+    # Layers know their sizes as torchs modules do.
+    theirs = nn.LSTM(3, 5, num_layers=2, bidirectional=True)
+    ours = discretize.from_torch(theirs)
+    for name in ("input_size", "hidden_size", "num_layers", "bidirectional", "batch_first", "dropout"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    one = DiscreteRNN(ctrnn.gated(3, 5))
+    assert (one.input_size, one.hidden_size, one.num_layers, one.bidirectional) == (3, 5, 1, False)
+    # The final states of layers are a start for their next call.
+    ours, x = discretize.from_torch(nn.LSTM(3, 5, num_layers=2)), torch.randn(8, 2, 3)
+    first, states = ours(x[:4])
+    second, last = ours(x[4:], states)
+    whole, whole_last = ours(x)
+    assert_close(torch.cat([first, second]), whole, **ROUNDING)
+    assert_close(last, whole_last, **ROUNDING)
+    joined = torch.cat(states, -1)
+    assert torch.equal(ours(x[4:], joined)[0], second)
+    # Layers of sizes take the weights of torchs module called with the same sizes.
+    theirs = nn.GRU(3, 5, num_layers=2, bidirectional=True, batch_first=True)
+    ours = Layers.of(ctrnn.gru, 3, 5, num_layers=2, bidirectional=True, batch_first=True)
+    assert len({id(parameter) for parameter in ours.parameters()}) == 4 * len([*ours.layers[0][0].parameters()])
+    ours.load_state_dict(discretize.from_torch(theirs).state_dict())
+    x = torch.randn(4, 7, 3)
+    for one, other in zip(ours(x), theirs(x), strict=True):
+        assert_close(one, other, **ROUNDING)
+    # One module becomes torchs module of one layer.
+    ours, x = DiscreteRNN(ctrnn.lstm(3, 5), Euler(), batch_first=True), torch.randn(4, 7, 3)
+    theirs = discretize.to_torch(ours)
+    assert isinstance(theirs, nn.LSTM)
+    assert_close(theirs(x)[0], ours(x)[0], **ROUNDING)
 
 
 @each("module", [DiscreteRNN, ContinuousRNN])
@@ -181,13 +211,12 @@ def test_backwards_a_sample_lasts_as_long_as_forwards(module, own):
     assert not output[2:, 1].any()
 
 
-def test_backwards_gradients_reach_the_times():
+def test_backwards_and_packed_layers_take_times_up_to_each_end():
+    # Backwards gradients reach the times.
     layers = Layers([[DiscreteRNN(ctrnn.gated(1, 2)), DiscreteRNN(ctrnn.gated(1, 2))]])
     x, ts = torch.randn(4, 2, 1), torch.rand(5, 2).cumsum(0).requires_grad_()
     assert torch.autograd.gradcheck(lambda ts: layers(x, ts=ts, lengths=[4, 2])[0], ts)
-
-
-def test_what_stands_beyond_an_end_is_not_looked_at_in_any_direction():
+    # What stands beyond an end is not looked at in any direction.
     layers = discretize.from_torch(nn.LSTM(2, 3, num_layers=2, bidirectional=True))
     x = torch.randn(4, 2, 2)
     before = layers(x, lengths=[4, 2])
@@ -195,9 +224,7 @@ def test_what_stands_beyond_an_end_is_not_looked_at_in_any_direction():
     after = layers(x, lengths=[4, 2])
     assert torch.equal(before[0], after[0])
     assert all(torch.equal(one, other) for one, other in zip(before[1], after[1], strict=True))
-
-
-def test_a_packed_batch_takes_times_and_starts_in_the_order_of_its_user():
+    # A packed batch takes times and starts in the order of its user.
     layers = Layers([[DiscreteRNN(ctrnn.gated(2, 3)), ContinuousRNN(ctrnn.gated(2, 3))]], batch_first=True)
     x, ts, starts = torch.randn(3, 5, 2), torch.rand(3, 6).cumsum(1), torch.randn(2, 3, 3)
     lengths = [2, 5, 3]
@@ -205,26 +232,6 @@ def test_a_packed_batch_takes_times_and_starts_in_the_order_of_its_user():
     output, h_n = layers(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False), starts, ts)
     assert_close(pad_packed_sequence(output, batch_first=True)[0], expected, **ROUNDING)
     assert_close(h_n, expected_n, **ROUNDING)
-
-
-def test_layers_know_their_sizes_as_torchs_modules_do():
-    theirs = nn.LSTM(3, 5, num_layers=2, bidirectional=True)
-    ours = discretize.from_torch(theirs)
-    for name in ("input_size", "hidden_size", "num_layers", "bidirectional", "batch_first", "dropout"):
-        assert getattr(ours, name) == getattr(theirs, name)
-    one = DiscreteRNN(ctrnn.gated(3, 5))
-    assert (one.input_size, one.hidden_size, one.num_layers, one.bidirectional) == (3, 5, 1, False)
-
-
-def test_the_final_states_of_layers_are_a_start_for_their_next_call():
-    ours, x = discretize.from_torch(nn.LSTM(3, 5, num_layers=2)), torch.randn(8, 2, 3)
-    first, states = ours(x[:4])
-    second, last = ours(x[4:], states)
-    whole, whole_last = ours(x)
-    assert_close(torch.cat([first, second]), whole, **ROUNDING)
-    assert_close(last, whole_last, **ROUNDING)
-    joined = torch.cat(states, -1)
-    assert torch.equal(ours(x[4:], joined)[0], second)
 
 
 def rnn(inputs=3, hidden=5, **settings):
@@ -251,16 +258,6 @@ def test_layers_of_sizes_are_those_made_by_hand_and_saved_as_these(tmp_path, set
     for again in (made, ctrnn.load(tmp_path / "layers.safetensors")):
         output, found = again.eval()(x, **given)
         assert all(torch.equal(*pair) for pair in zip((output, *found), (expected, *states), strict=True))
-
-
-def test_layers_of_sizes_take_the_weights_of_torchs_module_called_with_the_same_sizes():
-    theirs = nn.GRU(3, 5, num_layers=2, bidirectional=True, batch_first=True)
-    ours = Layers.of(ctrnn.gru, 3, 5, num_layers=2, bidirectional=True, batch_first=True)
-    assert len({id(parameter) for parameter in ours.parameters()}) == 4 * len([*ours.layers[0][0].parameters()])
-    ours.load_state_dict(discretize.from_torch(theirs).state_dict())
-    x = torch.randn(4, 7, 3)
-    for one, other in zip(ours(x), theirs(x), strict=True):
-        assert_close(one, other, **ROUNDING)
 
 
 @each(
@@ -307,10 +304,3 @@ def test_what_does_not_fit_is_refused_in_words(make, error, message):
 def test_dropout_of_a_single_layer_is_warned_of_as_torch_does():
     with pytest.warns(UserWarning, match="`dropout` acts between layers"):
         Layers([rnn()], dropout=0.5)
-
-
-def test_one_module_becomes_torchs_module_of_one_layer():
-    ours, x = DiscreteRNN(ctrnn.lstm(3, 5), Euler(), batch_first=True), torch.randn(4, 7, 3)
-    theirs = discretize.to_torch(ours)
-    assert isinstance(theirs, nn.LSTM)
-    assert_close(theirs(x)[0], ours(x)[0], **ROUNDING)

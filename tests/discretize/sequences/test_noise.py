@@ -68,16 +68,15 @@ def test_a_cell_takes_increments_that_are_given(step):
     assert_close(cell(x, h, own, w, *more)[1], step(field, x, h, 0.25, w, *more)[1], **ROUNDING)
 
 
-def test_the_first_step_from_zero_is_the_noise_of_the_first_number():
+def test_a_path_hangs_on_its_key_alone():
+    # The first step from zero is the noise of the first number.
     # By hand, without any of what draws a sequence: dt sigma and the root of the step.
     field = ctrnn.Noisy(ctrnn.leaky(1, 3), ctrnn.Noise(0.4))
     keys, zero = noise_keys(9, 2), torch.tensor(0)
     output, _ = DiscreteRNN(field, EulerMaruyama(), dt=0.25)(torch.zeros(1, 2, 1), seed=9)
     drift = 0.25 * field(torch.zeros(2, 1), torch.zeros(2, 3))
     assert_close(output[0], drift + 0.4 * 0.25**0.5 * normals(keys, zero, zero, 3, torch.float64), **ROUNDING)
-
-
-def test_a_path_depends_on_its_key_alone():
+    # A path depends on its key alone.
     rnn, x, keys = DiscreteRNN(noisy(), SRA1(), substeps=2), torch.randn(7, 6, 2), noise_keys(4, 6)
     together, _ = rnn(x, seed=keys)
     order = torch.tensor([5, 0, 3])
@@ -86,9 +85,7 @@ def test_a_path_depends_on_its_key_alone():
     assert_close(rnn(x[:, :4], seed=4)[0], together[:, :4], **ROUNDING)  # a seed has the same keys for fewer
     assert_close(rnn(x[:3], seed=keys)[0], together[:3], **ROUNDING)  # and nothing of what comes later
     assert (rnn(x, seed=5)[0] - together).abs().max() > 0.1
-
-
-def test_threads_do_not_change_a_path():
+    # Threads do not change a path.
     rnn, x, threads = DiscreteRNN(noisy(2, 40), EulerMaruyama()), torch.randn(5, 50, 2), torch.get_num_threads()
     found = []
     try:
@@ -98,9 +95,7 @@ def test_threads_do_not_change_a_path():
     finally:
         torch.set_num_threads(threads)
     assert_close(found[0], found[1], **ROUNDING)
-
-
-def test_without_a_seed_torchs_generator_draws_and_calls_differ():
+    # Without a seed torchs generator draws and calls differ.
     rnn, x = DiscreteRNN(noisy(), EulerMaruyama()), torch.randn(3, 4, 2)
     torch.manual_seed(5)
     first, second = rnn(x)[0], rnn(x)[0]
@@ -230,7 +225,8 @@ def test_half_precision_reads_the_same_path(dtype, within):
     assert stacked(x.to(dtype), seed=4)[0].dtype == dtype
 
 
-def test_layers_have_noise_of_their_own_each_of_its_sample_alone():
+def test_layers_directions_and_stacks_have_noise_of_their_own():
+    # Layers have noise of their own each of its sample alone.
     fields = [noisy(2, 3), noisy(3, 3), noisy(3, 3)]
     layers, x, keys = Layers([DiscreteRNN(field, EulerMaruyama()) for field in fields]), torch.randn(5, 4, 2), noise_keys(4, 4)
     output, h_n = layers(x, seed=keys)
@@ -243,9 +239,7 @@ def test_layers_have_noise_of_their_own_each_of_its_sample_alone():
     _, ends = layers(torch.zeros(1, 2000, 2), seed=0)
     noises = torch.cat([end - end.mean(0) for end in ends], -1)
     assert (torch.corrcoef(noises.mT) - torch.eye(9)).abs().max() < 5 / 2000**0.5
-
-
-def test_two_directions_have_noise_of_their_own_and_padding_does_not_matter():
+    # Two directions have noise of their own and padding does not matter.
     layer = [DiscreteRNN(noisy(2, 3), EulerMaruyama()), DiscreteRNN(noisy(2, 3), EulerMaruyama())]
     layers, x, keys, lengths = Layers([layer]), torch.randn(6, 3, 2), noise_keys(4, 3), [4, 6, 2]
     output, h_n = layers(x, lengths=lengths, seed=keys)
@@ -256,9 +250,7 @@ def test_two_directions_have_noise_of_their_own_and_padding_does_not_matter():
     _, ends = layers(torch.zeros(1, 2000, 2), seed=0)
     noises = torch.cat([end - end.mean(0) for end in ends], -1)
     assert (torch.corrcoef(noises.mT) - torch.eye(6)).abs().max() < 5 / 2000**0.5
-
-
-def test_a_stack_may_have_noise_in_some_of_its_layers():
+    # A stack may have noise in some of its layers.
     quiet, loud = DiscreteRNN(ctrnn.leaky(2, 3), Euler()), DiscreteRNN(noisy(3, 3), EulerMaruyama())
     x = torch.randn(5, 4, 2)
     output, h_n = Layers([quiet, loud])(x, seed=4)
@@ -267,7 +259,8 @@ def test_a_stack_may_have_noise_in_some_of_its_layers():
     assert_close(Layers([quiet, loud])(x, seed=4)[0], output, **ROUNDING)
 
 
-def test_gradients_to_noise_weights_start_and_times_are_those_of_the_loop():
+def test_gradients_are_the_loops_and_steps_take_the_noise_they_are_for():
+    # Gradients to noise weights start and times are those of the loop.
     field, x, keys = noisy(), torch.randn(3, 2, 2), noise_keys(4, 2)
     for step in STEPS:
         h_0, dt = torch.randn(2, 5, requires_grad=True), 0.5
@@ -280,9 +273,7 @@ def test_gradients_to_noise_weights_start_and_times_are_those_of_the_loop():
     ts = torch.tensor([0.0, 0.4, 1.0], requires_grad=True)
     rnn = DiscreteRNN(field, SRA1(), substeps=2)
     assert torch.autograd.gradcheck(lambda at: rnn(x[:2], ts=at, seed=4)[0], ts)
-
-
-def test_a_sequence_that_is_over_has_finite_gradients():
+    # A sequence that is over has finite gradients.
     # The root of a length has no derivative at 0, where padding is.
     rnn, x = DiscreteRNN(noisy(), SRA1()), torch.randn(4, 2, 2)
     ts = torch.rand(5, 2).cumsum(0).requires_grad_()
@@ -290,6 +281,23 @@ def test_a_sequence_that_is_over_has_finite_gradients():
     grad = torch.autograd.grad(output.sin().sum(), ts)[0]
     assert grad.isfinite().all()
     assert not grad[3:, 0].any()
+    # Steps take the noise they are for.
+    for step in STEPS:
+        DiscreteRNN(noisy(), step)
+    DiscreteRNN(Multiplied(), Milstein())
+    for step in (EulerMaruyama(), StratonovichHeun(), SRA1(), ExponentialEulerMaruyama()):
+        DiscreteRNN(one_for_all(), step)
+    for step in (EulerMaruyama(), StratonovichHeun(), ExponentialEulerMaruyama()):
+        DiscreteRNN(Multiplied(True), step)
+    # Noise that comes to depend on the state is refused at the next call.
+    rnn, x = DiscreteRNN(FromNothing(), SRA1()), torch.randn(3, 2, 1)
+    cell = DiscreteCell(rnn.field, SRA1())
+    rnn(x, seed=0)
+    with torch.no_grad():
+        rnn.field.strength.fill_(0.5)
+    for call in (lambda: rnn(x, seed=0), lambda: unroll(cell, x, seed=0)):
+        with pytest.raises(ValueError, match="is for additive noise"):
+            call()
 
 
 class Multiplied(ctrnn.VectorField):
@@ -391,16 +399,6 @@ def test_what_does_not_fit_is_refused_in_words(make, error, words):
         make()
 
 
-def test_steps_take_the_noise_they_are_for():
-    for step in STEPS:
-        DiscreteRNN(noisy(), step)
-    DiscreteRNN(Multiplied(), Milstein())
-    for step in (EulerMaruyama(), StratonovichHeun(), SRA1(), ExponentialEulerMaruyama()):
-        DiscreteRNN(one_for_all(), step)
-    for step in (EulerMaruyama(), StratonovichHeun(), ExponentialEulerMaruyama()):
-        DiscreteRNN(Multiplied(True), step)
-
-
 class FromNothing(ctrnn.VectorField):
     """Noise that is 0 until it is learned, and depends on the state then."""
 
@@ -413,17 +411,6 @@ class FromNothing(ctrnn.VectorField):
 
     def diffusion(self, projected, h):
         return self.strength * h
-
-
-def test_noise_that_comes_to_depend_on_the_state_is_refused_at_the_next_call():
-    rnn, x = DiscreteRNN(FromNothing(), SRA1()), torch.randn(3, 2, 1)
-    cell = DiscreteCell(rnn.field, SRA1())
-    rnn(x, seed=0)
-    with torch.no_grad():
-        rnn.field.strength.fill_(0.5)
-    for call in (lambda: rnn(x, seed=0), lambda: unroll(cell, x, seed=0)):
-        with pytest.raises(ValueError, match="is for additive noise"):
-            call()
 
 
 @each(

@@ -59,7 +59,8 @@ def slopes(states, tensors):
     return [torch.zeros_like(t) if grad is None else grad for grad, t in zip(found, tensors, strict=True)]
 
 
-def test_axes_and_packs_are_the_inputs():
+def test_resets_follow_the_axes_and_packs_of_the_input():
+    # Axes and packs are the inputs.
     rnn, x = DiscreteRNN(ctrnn.gru(2, 3)), torch.randn(5, 3, 2)
     reset = torch.rand(5, 3) < 0.4
     output, h_n = rnn(x, reset=reset)
@@ -69,9 +70,7 @@ def test_axes_and_packs_are_the_inputs():
     packed, of_packed = rnn(pack_padded_sequence(x, [5, 3, 2]), reset=reset)
     assert_close(packed.data, pack_padded_sequence(output, [5, 3, 2]).data)
     assert_close(of_packed[:, 0], h_n[:, 0])
-
-
-def test_pieces_are_read_by_the_kernel_and_in_fewer_steps():
+    # Pieces are read by the kernel and in fewer steps.
     rnn, x = DiscreteRNN(ctrnn.gru(2, 3)), torch.randn(6, 2, 2)
     with kernels_for_all():
         rnn(x, reset=torch.ones(6, 2, dtype=torch.bool))
@@ -79,9 +78,7 @@ def test_pieces_are_read_by_the_kernel_and_in_fewer_steps():
     solved = ContinuousRNN(rnn.field)
     solved(x, reset=torch.ones(6, 2, dtype=torch.bool))
     assert len(solved.stats["steps_of_samples"]) == 12
-
-
-def test_a_batch_of_nobody_has_nothing_to_reset():
+    # A batch of nobody has nothing to reset.
     output, h_n = DiscreteRNN(ctrnn.gru(2, 3))(torch.zeros(5, 0, 2), reset=torch.zeros(5, 0, dtype=torch.bool))
     assert output.shape == (5, 0, 3)
     assert h_n.shape == (1, 0, 3)

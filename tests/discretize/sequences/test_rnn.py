@@ -61,7 +61,8 @@ def test_the_unit_euler_module_has_the_torch_modules_gradients(kind):
 
 
 @each("module", [DiscreteRNN, ContinuousRNN])
-def test_one_sequence_without_a_batch_axis_is_read_as_torch_reads_it(module):
+def test_modules_read_single_sequences_and_every_shape_of_a_start(module):
+    # One sequence without a batch axis is read as torch reads it.
     rnn = module(ctrnn.gru(3, 5))
     x, h_0 = torch.randn(6, 3), torch.randn(1, 5)
     output, h_n = rnn(x, h_0)
@@ -70,10 +71,7 @@ def test_one_sequence_without_a_batch_axis_is_read_as_torch_reads_it(module):
     assert h_n.shape == (1, 5)
     assert torch.equal(output, batched[:, 0])
     assert torch.equal(h_n, batched_n[:, 0])
-
-
-@each("module", [DiscreteRNN, ContinuousRNN])
-def test_the_initial_state_comes_in_every_shape_that_the_interface_names(module):
+    # The initial state comes in every shape that the interface names.
     rnn, x = module(ctrnn.lstm(3, 5)), torch.randn(4, 2, 3)
     h, c = torch.randn(2, 5), torch.randn(2, 5)
     state = torch.cat([h, c], -1)
@@ -81,6 +79,30 @@ def test_the_initial_state_comes_in_every_shape_that_the_interface_names(module)
     for answer in answers[1:]:
         assert torch.equal(answer, answers[0])
     assert rnn(x, state)[1].shape == (1, 2, 10)
+    # Time stamps and edges say how long each sample lasts.
+    rnn, x = module(ctrnn.gated(2, 3)), torch.randn(4, 1, 2)
+    by_edges = rnn(x, ts=TIMES)[0]
+    # Stamps: the last sample lasts as long as the one before it.
+    stamped = rnn(x, ts=TIMES[:4])[0]
+    assert torch.equal(stamped[:3], by_edges[:3])
+    assert_close(stamped, rnn(x, ts=torch.tensor([0.0, 0.5, 2.0, 2.1, 2.2]))[0], rtol=0, atol=1e-12)
+    assert torch.equal(rnn(x[:1], ts=torch.tensor([3.0]))[0], rnn(x[:1])[0])
+    # Masking the output leaves the final state as it was.
+    with torch.no_grad():
+        output, h_n = module(ctrnn.gru(2, 3))(torch.randn(4, 5, 2))
+        kept = h_n.clone()
+        output[2:, 1] = 0
+    assert torch.equal(h_n, kept)
+    # Modules differentiate to samples state and weights.
+    field = ctrnn.gated(2, 3)
+    rnn = module(field) if module is DiscreteRNN else module(field, method="rk4", max_step=0.5)
+    x, h_0 = torch.randn(3, 2, 2, requires_grad=True), torch.randn(2, 3, requires_grad=True)
+    names = [f"field.{name}" for name, _ in field.named_parameters()]
+
+    def call(x, h_0, *weights):
+        return torch.func.functional_call(rnn, dict(zip(names, weights, strict=True)), (x, h_0))
+
+    assert torch.autograd.gradcheck(call, (x, h_0, *field.parameters()), fast_mode=True)
 
 
 @each("name", ["gated power 2", "gru", "lstm"])
@@ -93,7 +115,8 @@ def test_exact_and_discrete_modules_meet_as_the_steps_get_shorter(name):
     assert math.log2(errors[0] / errors[1]) == pytest.approx(1, abs=0.1)  # Euler's order
 
 
-def test_the_continuous_module_gives_the_state_after_each_sample():
+def test_samples_last_as_long_as_their_intervals_in_equal_substeps():
+    # The continuous module gives the state after each sample.
     field, x, h_0 = ctrnn.gated(2, 3), torch.randn(6, 4, 2), torch.randn(4, 3)
     with torch.no_grad():
         output, h_n = ContinuousRNN(field, rtol=1e-10, atol=1e-12)(x, h_0)
@@ -101,47 +124,19 @@ def test_the_continuous_module_gives_the_state_after_each_sample():
     expected = references.dop853(field, references.held(x, knots), knots, h_0, knots)
     assert_close(output, expected[1:], rtol=0, atol=1e-8)
     assert torch.equal(h_n, output[-1:])
-
-
-TIMES = torch.tensor([0.0, 0.5, 2.0, 2.1, 4.0], dtype=torch.float64)
-
-
-@each("module", [DiscreteRNN, ContinuousRNN])
-def test_time_stamps_and_edges_say_how_long_each_sample_lasts(module):
-    rnn, x = module(ctrnn.gated(2, 3)), torch.randn(4, 1, 2)
-    by_edges = rnn(x, ts=TIMES)[0]
-    # Stamps: the last sample lasts as long as the one before it.
-    stamped = rnn(x, ts=TIMES[:4])[0]
-    assert torch.equal(stamped[:3], by_edges[:3])
-    assert_close(stamped, rnn(x, ts=torch.tensor([0.0, 0.5, 2.0, 2.1, 2.2]))[0], rtol=0, atol=1e-12)
-    assert torch.equal(rnn(x[:1], ts=torch.tensor([3.0]))[0], rnn(x[:1])[0])
-
-
-def test_a_discrete_sample_takes_a_step_of_its_intervals_length():
+    # A discrete sample takes a step of its intervals length.
     field, x = ctrnn.gated(2, 3), torch.randn(4, 1, 2)
     h = torch.zeros(1, 3)
     for k in range(4):
         h = h + (TIMES[k + 1] - TIMES[k]) * field(x[k], h)
     assert_close(DiscreteRNN(field, dt=7.0)(x, ts=TIMES)[1][0], h, rtol=0, atol=1e-14)
-
-
-def test_substeps_divide_a_sample_into_equal_steps():
+    # Substeps divide a sample into equal steps.
     field, x = ctrnn.gated(2, 3), torch.randn(4, 1, 2)
     repeated = unroll(DiscreteCell(field, dt=0.25), x.repeat_interleave(4, 0)).hs[4::4]
     assert_close(DiscreteRNN(field, substeps=4)(x)[0], repeated, rtol=0, atol=1e-14)
 
 
-@each("module", [DiscreteRNN, ContinuousRNN])
-def test_modules_differentiate_to_samples_state_and_weights(module):
-    field = ctrnn.gated(2, 3)
-    rnn = module(field) if module is DiscreteRNN else module(field, method="rk4", max_step=0.5)
-    x, h_0 = torch.randn(3, 2, 2, requires_grad=True), torch.randn(2, 3, requires_grad=True)
-    names = [f"field.{name}" for name, _ in field.named_parameters()]
-
-    def call(x, h_0, *weights):
-        return torch.func.functional_call(rnn, dict(zip(names, weights, strict=True)), (x, h_0))
-
-    assert torch.autograd.gradcheck(call, (x, h_0, *field.parameters()), fast_mode=True)
+TIMES = torch.tensor([0.0, 0.5, 2.0, 2.1, 4.0], dtype=torch.float64)
 
 
 def test_autograd_costs_grow_in_proportion_to_length():
@@ -158,15 +153,6 @@ def test_autograd_costs_grow_in_proportion_to_length():
     (short, _), (long, selects) = nodes(20), nodes(40)
     assert long - short == pytest.approx(short, rel=0.1)
     assert selects == 0  # x[k] in a loop: each would cost a gradient as long as the sequence
-
-
-@each("module", [DiscreteRNN, ContinuousRNN])
-def test_masking_the_output_leaves_the_final_state_as_it_was(module):
-    with torch.no_grad():
-        output, h_n = module(ctrnn.gru(2, 3))(torch.randn(4, 5, 2))
-        kept = h_n.clone()
-        output[2:, 1] = 0
-    assert torch.equal(h_n, kept)
 
 
 def test_wrong_calls_are_refused_by_name():

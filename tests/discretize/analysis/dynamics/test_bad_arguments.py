@@ -43,6 +43,7 @@ REFUSED = [
     (lambda: fixed_points(LOGISTIC, UNIT[:0]), ValueError, "`starts` must be states (n, state), one or more, in floating point"),
     (lambda: fixed_points(FLOW, TWO), ValueError, "`starts` has 2 units on its last axis (shape (1, 2)), the field keeps 3"),
     (lambda: followed(UNIT), ValueError, "`h` must be one state (state,) in floating point, got torch.float64 (2, 1)"),
+    (lambda: followed(p=9.0), ValueError, "`p` must be within `limits`, and `direction` 1 or -1; got 9.0"),
     (lambda: followed(limits=3.5), ValueError, "`limits` must be (low, high), with low < high, got 3.5"),
     (lambda: lyapunov(FLOW, STARTS, xs=XS[:, :3]), ValueError, "(time, 4, input) or (time, 1, input), got shape (20, 3, 2)"),
     (lambda: lyapunov(FLOW, STARTS, xs=XS[..., :1]), ValueError, "`xs` has shape (20, 4, 1), the field reads 2 input features"),

@@ -45,7 +45,8 @@ def test_all_points_of_three_bistable_units_are_found_and_said(dtype):
     assert_close(found.time_constants.sort(-1).values[unstable == 1], torch.tensor([[0.5, 0.5, 1.0]] * 12, dtype=dtype))
 
 
-def test_points_that_turn_have_a_period_in_flows_and_in_maps():
+def test_turning_points_have_periods_and_far_ones_are_left_out():
+    # Points that turn have a period in flows and in maps.
     turn = Flow(lambda _, h: torch.stack([-0.5 * h[:, 0] - 2 * h[:, 1], 2 * h[:, 0] - 0.5 * h[:, 1]], -1))
     found = fixed_points(turn, torch.randn(3, 2))
     assert_close(found.periods, torch.full((1, 2), torch.pi), rtol=1e-12, atol=0)
@@ -53,6 +54,33 @@ def test_points_that_turn_have_a_period_in_flows_and_in_maps():
     stepped = fixed_points(turn.stepped(discretize.ETDRK4(), 0.1), torch.randn(3, 2))
     assert_close(stepped.periods, torch.full((1, 2), torch.pi / 0.1), rtol=1e-4, atol=0)
     assert_close(stepped.time_constants, torch.full((1, 2), 20.0), rtol=1e-4, atol=0)
+    # Points far from all starts are left out and times are in the fields unit.
+    flow, starts = Flow(lambda _, h: torch.sin(h)), torch.linspace(1.4, 1.7, 7)[:, None]
+    assert len(fixed_points(flow, starts)) > 0  # at multiples of pi
+    assert len(fixed_points(flow, starts, slow=1e-3)) == 0
+    assert len(fixed_points(flow, 4 * starts, slow=1e-3)) == 1
+    assert str(fixed_points(flow, 4 * starts[:1], slow=1e-3)).startswith("1 fixed point, 0 of them stable\n")
+    assert str(fixed_points(Flow(lambda _, h: 1 + h**2), starts, slow=1e-3)) == "no fixed points"
+    field = ctrnn.additive(1, 6, tau=100.0)
+    with torch.no_grad():
+        field.candidate.weight_h.copy_(2 * torch.eye(6))
+        field.candidate.bias.zero_()
+    found = fixed_points(Flow(field, torch.zeros(1)), torch.zeros(1, 6))
+    assert found.unit == pytest.approx(100.0)
+    assert_close(found.growth, torch.tensor([0.01]), rtol=1e-6, atol=0)  # (2 - 1)/tau
+    assert "unstable node, 6 unstable directions, 1 tau" in str(found)
+    # The dimension is that of what varies.
+    states = torch.randn(20_000, 3) @ torch.diag(torch.tensor([2.0, 2.0, 1.0])) @ torch.linalg.qr(torch.randn(3, 3))[0]
+    assert float(participation_dimension(states)) == pytest.approx(81 / 33, rel=0.05)
+    line = torch.randn(10, 4, 1) @ torch.randn(1, 30)
+    assert_close(participation_dimension(line), torch.tensor(1.0), rtol=1e-9, atol=0)
+    rows = torch.randn(6, 30)
+    covariance = torch.from_numpy(np.cov(rows.numpy(), rowvar=False))
+    values = torch.linalg.eigvalsh(covariance)
+    assert_close(participation_dimension(rows), values.sum() ** 2 / values.square().sum(), rtol=1e-9, atol=0)
+    for wrong in (torch.randn(5), torch.randn(1, 5), torch.ones(3, 2, dtype=torch.int64)):
+        with pytest.raises(ValueError, match="`states` must be two or more"):
+            participation_dimension(wrong)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -71,37 +99,6 @@ def test_a_line_that_drifts_slowly_has_slow_points_along_it_and_a_fast_one_none(
     fast = fixed_points(on_a_line(0.1, dtype)[0], starts, slow=0.02)
     assert int((~fast.fixed & (fast.speed > 0.02)).sum()) == 0
     assert bool(fast.fixed.all())
-
-
-def test_points_far_from_all_starts_are_left_out_and_times_are_in_the_fields_unit():
-    flow, starts = Flow(lambda _, h: torch.sin(h)), torch.linspace(1.4, 1.7, 7)[:, None]
-    assert len(fixed_points(flow, starts)) > 0  # at multiples of pi
-    assert len(fixed_points(flow, starts, slow=1e-3)) == 0
-    assert len(fixed_points(flow, 4 * starts, slow=1e-3)) == 1
-    assert str(fixed_points(flow, 4 * starts[:1], slow=1e-3)).startswith("1 fixed point, 0 of them stable\n")
-    assert str(fixed_points(Flow(lambda _, h: 1 + h**2), starts, slow=1e-3)) == "no fixed points"
-    field = ctrnn.additive(1, 6, tau=100.0)
-    with torch.no_grad():
-        field.candidate.weight_h.copy_(2 * torch.eye(6))
-        field.candidate.bias.zero_()
-    found = fixed_points(Flow(field, torch.zeros(1)), torch.zeros(1, 6))
-    assert found.unit == pytest.approx(100.0)
-    assert_close(found.growth, torch.tensor([0.01]), rtol=1e-6, atol=0)  # (2 - 1)/tau
-    assert "unstable node, 6 unstable directions, 1 tau" in str(found)
-
-
-def test_the_dimension_is_that_of_what_varies():
-    states = torch.randn(20_000, 3) @ torch.diag(torch.tensor([2.0, 2.0, 1.0])) @ torch.linalg.qr(torch.randn(3, 3))[0]
-    assert float(participation_dimension(states)) == pytest.approx(81 / 33, rel=0.05)
-    line = torch.randn(10, 4, 1) @ torch.randn(1, 30)
-    assert_close(participation_dimension(line), torch.tensor(1.0), rtol=1e-9, atol=0)
-    rows = torch.randn(6, 30)
-    covariance = torch.from_numpy(np.cov(rows.numpy(), rowvar=False))
-    values = torch.linalg.eigvalsh(covariance)
-    assert_close(participation_dimension(rows), values.sum() ** 2 / values.square().sum(), rtol=1e-9, atol=0)
-    for wrong in (torch.randn(5), torch.randn(1, 5), torch.ones(3, 2, dtype=torch.int64)):
-        with pytest.raises(ValueError, match="`states` must be two or more"):
-            participation_dimension(wrong)
 
 
 def test_a_picture_has_trajectories_points_by_kind_and_arrows_where_a_plane_holds_the_states():

@@ -30,7 +30,8 @@ def within(found, expected, errors):
     assert ((found - expected).abs() <= 5 * errors + 1e-12).all(), (found, expected, errors)
 
 
-def test_exponents_of_linear_systems_are_their_eigenvalues():
+def test_exponents_are_those_of_eigenvalues_and_of_published_maps():
+    # Exponents of linear systems are their eigenvalues.
     flow, h0 = Flow(linear), torch.randn(2, 3)
     expected = torch.tensor([-0.3, -1.0, -2.0]).expand(2, 3)
     found = lyapunov(flow, h0, intervals=16, transient=12, interval=1.0, rtol=1e-5, atol=1e-7)
@@ -39,14 +40,10 @@ def test_exponents_of_linear_systems_are_their_eigenvalues():
     stepped = lyapunov(flow.stepped(discretize.Euler(), 0.25), h0, intervals=100, transient=40)
     assert_close(stepped.exponents, (1 + 0.25 * expected).log(), rtol=0, atol=1e-6)
     assert lyapunov(flow, h0, intervals=16, transient=0, interval=0.1, count=1).exponents.shape == (2, 1)
-
-
-def test_the_logistic_map_at_4_gains_a_bit_a_step():
+    # The logistic map at 4 gains a bit a step.
     found = lyapunov(Map(lambda r, h: r * h * (1 - h)), torch.rand(200, 1), 4.0, intervals=500)
     within(found.exponents.mean(), torch.tensor(math.log(2)), found.exponents.std() / 200**0.5)
-
-
-def test_henons_exponents_are_those_published_and_sum_to_log_b():
+    # Henons exponents are those published and sum to log b.
     henon = Map(lambda _, h: torch.cat([1 - 1.4 * h[:, :1] ** 2 + h[:, 1:], 0.3 * h[:, :1]], -1))
     found = lyapunov(henon, 0.1 * torch.rand(64, 2), intervals=600)
     assert_close(found.exponents.sum(-1), torch.full((64,), math.log(0.3)), rtol=0, atol=1e-10)
@@ -54,6 +51,9 @@ def test_henons_exponents_are_those_published_and_sum_to_log_b():
     within(mean, torch.tensor([0.41922, -1.62319]), error)  # Sprott 2003
     assert_close(found.errors.mean(0), found.exponents.std(0), rtol=0.3, atol=0)  # of blocks in one run, and over runs
     assert found.dimension.mean() == pytest.approx(1.258, abs=0.01)
+    # Runs that leave all bounds have no exponent.
+    found = lyapunov(Map(lambda r, h: r * h * (1 - h)), torch.tensor([[0.3], [0.3]]), torch.tensor([3.9, 4.5]), intervals=400)
+    assert torch.isfinite(found.exponents).flatten().tolist() == [True, False]
 
 
 @pytest.mark.slow
@@ -64,13 +64,23 @@ def test_lorenz_exponents_are_those_published():
     assert found.dimension.mean() == pytest.approx(2.062, abs=0.01)
 
 
-def test_a_driven_trajectory_has_the_exponent_of_its_own_inputs():
-    """h' = -x(t) h: the exponent is the mean of -x, and of log (1 - x dt) for Euler steps."""
+def test_driven_exponents_are_those_along_their_inputs():
+    # A driven trajectory has the exponent of its own inputs.
+    # h' = -x(t) h: the exponent is the mean of -x, and of log (1 - x dt) for Euler steps.
     xs = 0.1 + torch.rand(26, 3, 1)
     flow, h0 = Flow(lambda x, h: -x * h), torch.ones(3, 1)
     assert_close(lyapunov(flow, h0, xs=xs, transient=0).exponents, -xs.mean(0), rtol=0, atol=1e-5)
     euler = lyapunov(flow.stepped(discretize.Euler(), 0.5), h0, xs=xs, transient=10)
     assert_close(euler.exponents, (1 - 0.5 * xs[10:]).log().mean(0))
+    # A trained cells exponents agree with autograd along its inputs.
+    field, xs = ctrnn.gru(2, 4), torch.randn(30, 1, 2)
+    found = lyapunov(Map(field, discretize.ExponentialEuler(), torch.zeros(2)), torch.zeros(1, 4), xs=xs, transient=0)
+    h, product = torch.zeros(4), torch.eye(4)
+    for x in xs[:, 0]:
+        J = torch.autograd.functional.jacobian(lambda u, x=x: discretize.ExponentialEuler()(field, x, u, 1.0), h)
+        h, product = discretize.ExponentialEuler()(field, x, h, 1.0).detach(), J @ product
+    assert_close(found.exponents.sum(), torch.linalg.slogdet(product).logabsdet / 30)
+    assert_close(found.h[0], h)
 
 
 def test_samples_that_take_many_steps_are_solved_on_alone(monkeypatch):
@@ -83,22 +93,6 @@ def test_samples_that_take_many_steps_are_solved_on_alone(monkeypatch):
         system = flow if "xs" in given else Flow(flow.field, lambda p: x[p.long()])
         found = lyapunov(system, torch.ones(16, 2), transient=0, interval=0.05, rtol=1e-5, **given)
         assert_close(found.exponents, -d.expand(16, 2), rtol=0, atol=1e-3)
-
-
-def test_a_trained_cells_exponents_agree_with_autograd_along_its_inputs():
-    field, xs = ctrnn.gru(2, 4), torch.randn(30, 1, 2)
-    found = lyapunov(Map(field, discretize.ExponentialEuler(), torch.zeros(2)), torch.zeros(1, 4), xs=xs, transient=0)
-    h, product = torch.zeros(4), torch.eye(4)
-    for x in xs[:, 0]:
-        J = torch.autograd.functional.jacobian(lambda u, x=x: discretize.ExponentialEuler()(field, x, u, 1.0), h)
-        h, product = discretize.ExponentialEuler()(field, x, h, 1.0).detach(), J @ product
-    assert_close(found.exponents.sum(), torch.linalg.slogdet(product).logabsdet / 30)
-    assert_close(found.h[0], h)
-
-
-def test_runs_that_leave_all_bounds_have_no_exponent():
-    found = lyapunov(Map(lambda r, h: r * h * (1 - h)), torch.tensor([[0.3], [0.3]]), torch.tensor([3.9, 4.5]), intervals=400)
-    assert torch.isfinite(found.exponents).flatten().tolist() == [True, False]
 
 
 def test_every_start_ends_in_the_basin_of_its_side():
