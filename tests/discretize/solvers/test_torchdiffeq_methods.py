@@ -1,5 +1,7 @@
 """method="torchdiffeq:NAME" against torchdiffeq called by hand, the solver here, closed forms, and what it refuses."""
 
+from functools import cache
+
 import pytest
 import torch
 import torchdiffeq
@@ -34,13 +36,20 @@ def gradients(field, rnn, *call, **more):
     return [output, *torch.autograd.grad(output.sin().sum(), sought, allow_unused=True, materialize_grads=True)]
 
 
+@cache
+def driven_cell():
+    field, x = ctrnn.gated(2, 4), torch.randn(5, 3, 2)
+    with torch.no_grad():
+        return field, x, ContinuousRNN(field, **TIGHT)(x)[0]
+
+
 @each("name", NAMES)
 def test_every_method_that_torchdiffeq_has_solves_a_driven_cell(name):
-    field, x = ctrnn.gated(2, 4), torch.randn(5, 3, 2)
+    field, x, exact = driven_cell()
     how = {"max_step": 1 / 16} if name in FIXED else {"rtol": 1e-5, "atol": 1e-7}
     with torch.no_grad():
         rnn = by(name, field, **how)
-        assert_close(rnn(x)[0], ContinuousRNN(field, **TIGHT)(x)[0], rtol=0, atol=OFF.get(name, 1e-4))
+        assert_close(rnn(x)[0], exact, rtol=0, atol=OFF.get(name, 1e-4))
     assert rnn.stats["engine"] == "torchdiffeq"
     assert rnn.stats["nfe"] > 0
 
@@ -65,7 +74,8 @@ def test_it_is_torchdiffeq_called_by_hand_sample_by_sample_to_rounding(name):
         assert_close(mine, theirs, rtol=0, atol=1e-10)
 
 
-def test_times_of_each_sequence_lengths_restarts_and_the_gradients_to_all_of_them_are_those_of_the_solver_here():
+def test_its_solves_run_backwards_restart_and_have_their_gradients():
+    # Times of each sequence lengths restarts and the gradients to all of them are those of the solver here.
     field, x = ctrnn.gated(2, 4), torch.randn(6, 3, 2, requires_grad=True)
     ts, lengths, h0 = (
         torch.rand(7, 3).cumsum(0).requires_grad_(),
@@ -78,9 +88,7 @@ def test_times_of_each_sequence_lengths_restarts_and_the_gradients_to_all_of_the
         found = [gradients(field, rnn, x, h0, ts=ts, **more) for rnn in (by("dopri5", field), ContinuousRNN(field, **TIGHT))]
         for mine, own in zip(*found, strict=True):
             assert_close(mine, own, rtol=0, atol=1e-6)
-
-
-def test_it_runs_backwards_in_time_and_on_other_clocks():
+    # It runs backwards in time and on other clocks.
     field, x, h0 = ctrnn.leaky(1, 3, alpha=0.5), torch.randn(3, 2, 1), torch.randn(2, 3)
     path, ts = ctrnn.LinearPath(x), torch.tensor([2.0, 1.5, 0.0])
     back = integrate(field, path, h0, ts, method="torchdiffeq:dopri5", **TIGHT)
@@ -94,7 +102,8 @@ def test_it_runs_backwards_in_time_and_on_other_clocks():
     assert_close(warped.hs, plain, rtol=0, atol=1e-6)  # the theorem
 
 
-def test_its_adjoint_gives_the_gradients_of_the_steps_to_the_tolerance_and_no_second_ones():
+def test_its_adjoint_and_bounded_memory_give_the_gradients_of_its_steps():
+    # Its adjoint gives the gradients of the steps to the tolerance and no second ones.
     field, x, h0 = ctrnn.gated(2, 4), torch.randn(4, 3, 2, requires_grad=True), torch.randn(1, 3, 4, requires_grad=True)
     rnn = by("dopri5", field, gradient=Adjoint())
     for mine, own in zip(gradients(field, rnn, x, h0), gradients(field, by("dopri5", field), x, h0), strict=True):
@@ -103,24 +112,21 @@ def test_its_adjoint_gives_the_gradients_of_the_steps_to_the_tolerance_and_no_se
     (slope,) = torch.autograd.grad(rnn(x)[0].sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivatives"):
         slope.sum().backward()
-
-
-def test_its_adjoint_bears_parameters_without_numbers():
+    # Its adjoint bears parameters without numbers.
     field, x = ctrnn.leaky(1, 3), torch.randn(4, 2, 1, requires_grad=True)
     field.empty = torch.nn.Parameter(torch.empty(0))
     found = [gradients(field, by("dopri5", field, gradient=gradient), x) for gradient in (Adjoint(), None)]
     for mine, own in zip(*found, strict=True):
         assert_close(mine, own, rtol=0, atol=1e-6)
-
-
-def test_in_bounded_memory_it_gives_the_gradients_of_its_steps():
+    # In bounded memory it gives the gradients of its steps.
     field, x = ctrnn.gated(2, 4), torch.randn(6, 3, 2, requires_grad=True)
     blocks = by("dopri5", field, gradient=Checkpointed(30_000))
     for mine, own in zip(gradients(field, blocks, x), gradients(field, by("dopri5", field), x), strict=True):
         assert_close(mine, own, rtol=0, atol=1e-12)
 
 
-def test_a_tolerance_for_each_unit_and_bounds_on_its_steps_arrive():
+def test_tolerances_and_bounds_arrive_and_failures_are_told():
+    # A tolerance for each unit and bounds on its steps arrive.
     flow = lambda t, h: -h  # noqa: E731
     h0, ts = torch.ones(2, 3), torch.tensor([0.0, 2.0])
     solved = integrate(
@@ -131,9 +137,7 @@ def test_a_tolerance_for_each_unit_and_bounds_on_its_steps_arrive():
     assert solved.stats["smallest_step"] <= 0.125
     coarse = integrate(flow, None, h0, ts, method="torchdiffeq:rk4", max_step=0.5)
     assert (coarse.stats["num_steps"], coarse.stats["nfe"]) == (4, 16)
-
-
-def test_a_solve_that_it_gives_up_says_where_and_what_to_try():
+    # A solve that it gives up says where and what to try.
     h0, ts = torch.tensor([[0.1], [1.0]]), torch.tensor([0.0, 0.5, 2.0])
     with pytest.raises(SolverError, match=r"sample 1.*(no step that meets|became)") as caught:
         integrate(lambda t, h: h**2, None, h0, ts, method="torchdiffeq:dopri5")
