@@ -16,6 +16,8 @@ settings.load_profile("slow")
 
 
 def pytest_configure(config):
+    # Processes that tests start wait for one another in vain where each takes all cores for small products.
+    os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
     # The same kernels, built in a third of the time; the long tests have them as users do. Workers are given the variable.
     if config.option.markexpr == "not slow":
         settings.load_profile("every day")
