@@ -34,7 +34,7 @@ def small_recording(folder, name="small & <b>.npy"):
 
 def shorten_training(patch):
     """A few steps, which need only be better than none."""
-    patch.setattr(trained, "STEPS", 15)
+    patch.setattr(trained, "STEPS", 10)
     patch.setattr(trained, "LIMIT", trained.memoryless())
 
 
