@@ -108,7 +108,8 @@ def test_a_forward_that_is_another_network_than_was_read_is_warned_of():
     read(Asking(3, 10, 20, "rates"), form="rates")  # warnings are errors here
 
 
-def test_excitation_and_inhibition_are_kept_and_inhibition_is_not_read():
+def test_signs_masks_and_noise_of_others_are_read():
+    # Excitation and inhibition are kept and inhibition is not read.
     network = Read(Loop(3, 10, 10, "potentials", excite=8), 8)
     model = read(network)
     assert_close(model(X), network(X), rtol=1e-12, atol=1e-12)
@@ -124,15 +125,19 @@ def test_excitation_and_inhibition_are_kept_and_inhibition_is_not_read():
     single.rnn.h2h.mask = single.rnn.h2h.mask.float()
     start = torch.zeros(4, 10, dtype=torch.float32)
     assert_close(read(single)(X.float()), single.fc(single.rnn(X.float(), start)[..., :8]), rtol=1e-5, atol=1e-5)
-
-
-def test_noise_has_the_deviation_of_their_steps():
+    # Noise has the deviation of their steps.
     network = Loop(3, 10, 25, "potentials", excite=8)
     network._sigma_rec = math.sqrt(2 * network.alpha) * 0.1
     rnn = read(network)
     assert not rnn.field.noise.sigma.requires_grad
     states = rnn(torch.zeros(1, 20_000, 3), seed=1)[1][0]
     assert_close(states.std(0), torch.full((10,), network._sigma_rec), rtol=0.03, atol=0)
+    # Layers with signs and masks are read.
+    signs, mask = torch.tensor([1.0] * 6 + [-1.0] * 2), (torch.rand(8, 8) < 0.5).double()
+    for network in (Layered(), Layered(signs), Layered(signs, mask)):
+        assert_close(read(network)(X), network(X), rtol=1e-12, atol=1e-12)
+    model = read(Layered(signs, mask))
+    assert [type(part).__name__ for part in model.field.candidate.parametrizations.weight_h] == ["Dale", "Mask"]
 
 
 def arrays_of(dale):
@@ -186,14 +191,6 @@ class Layered(nn.Module):
             v = (1 - layer.alpha) * v + layer.alpha * (layer.hidden_layer(torch.sigmoid(v)) + layer.input_layer(x))
             outputs.append(self.readout_layer(torch.sigmoid(v)))
         return torch.stack(outputs)
-
-
-def test_layers_with_signs_and_masks_are_read():
-    signs, mask = torch.tensor([1.0] * 6 + [-1.0] * 2), (torch.rand(8, 8) < 0.5).double()
-    for network in (Layered(), Layered(signs), Layered(signs, mask)):
-        assert_close(read(network)(X), network(X), rtol=1e-12, atol=1e-12)
-    model = read(Layered(signs, mask))
-    assert [type(part).__name__ for part in model.field.candidate.parametrizations.weight_h] == ["Dale", "Mask"]
 
 
 def changed(network, **attributes):
