@@ -166,6 +166,7 @@ FALSE = {
         "numbers": {X: fmpq(1, 2)}},
     "a limit by continuity is the value": limit(X, ONE, how="continuous", generators=[X]),
     "a limit at infinity by continuity": limit(power(X, number(-1)), ONE, OO, how="continuous", generators=[X]),
+    "a limit from a side that the letter is not on": limit(X, ZERO, facts={**REAL, X: frozenset({"real", "negative"})}),
     "a limit of the other sign": limit(neg(power(X, number(-1))), OO),
     "a limit of an exponential that may grow": limit(
         ("exp", neg(mul(X, Y))), ZERO, OO, change=("exponential", Y), generators=[Y, LOG]),

@@ -209,6 +209,11 @@ def test_backwards_a_sample_lasts_as_long_as_forwards(module, own):
         assert_close(output[:length, b, 4:], alone.flip(0), rtol=0, atol=1e-10)
         assert_close(h_n[1, b], last[0], rtol=0, atol=1e-10)
     assert not output[2:, 1].any()
+    output, h_n = Layers([[forward, backward]])(x, starts, ts)  # without lengths
+    edges = ts if own else ts[:, None].expand(-1, 3)
+    alone, last = backward(x.flip(0), starts[1], -edges.flip(0))
+    assert_close(output[..., 4:], alone.flip(0), rtol=0, atol=1e-10)
+    assert_close(h_n[1], last[0], rtol=0, atol=1e-10)
 
 
 def test_backwards_and_packed_layers_take_times_up_to_each_end():

@@ -12,6 +12,7 @@ import ctrnn
 from ctrnn import VectorField
 from ctrnn.forward import jacobian_of
 from discretize import BackwardEuler, ExponentialRosenbrock, StepError, integrate
+from discretize.solvers.equation import BackwardField
 
 UNITS = 6
 TIMES = torch.arange(3.0)
@@ -306,3 +307,9 @@ def test_a_field_that_forward_mode_cannot_follow_is_solved_by_its_own_jacobian(p
     assert_close(solved(OwnOpaque(), path).hs, solved(Apart(), path).hs, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="is not that of its `flow`"):
         solved(changed(OwnOpaque, lambda J, h: 1.01 * J), path)
+
+
+def test_backwards_in_time_the_jacobian_is_that_of_the_reversed_field():
+    field, x, h = BackwardField(FullChain()), torch.randn(1, 1), torch.randn(1, UNITS)
+    found = field.jacobian(field.project(x), h)
+    assert_close(found[0], torch.func.jacfwd(lambda h: field.flow(field.project(x), h[None])[0])(h[0]))

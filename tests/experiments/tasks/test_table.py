@@ -286,6 +286,7 @@ WRONG = {
     "no table": ("text.md", {}, "a table is a .csv, .tsv, .npz or .parquet file"),
     "no names": ("1,2\n3,4\n", {}, "the first row names the columns, and '1' is a number"),
     "no rows": ("a,b\n", {}, "has no rows"),
+    "one name twice": ("a,a \n1,2\n", {}, "two columns are called 'a'; rename one of them."),
     "another column": ("alpha,b\n1,2\n", {"sequence": "alhpa"}, "no column 'alhpa'; did you mean 'alpha'?"),
     "a word in a number": ("a,b\n1,x\n2,y\n", {"target": ("b",), "predict": "number"}, "b has words in it, such as 'x'"),
     "a time that is none": ("t,a\n1,2\nsoon,3\n", {"time": "t"}, "'soon' is no number and no date"),
