@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from discretize import SequenceModel
-from experiments.reports.spreads import NotEnoughError, Spread, spread
+from experiments.reports.spreads import NotEnoughError, Spread, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.seeds import generator
 from experiments.studies.claims.stop_and_go import NAMES, PAPERS
@@ -32,7 +32,7 @@ __all__ = ["CELLS", "LearnedClocks"]
 
 CELLS = ("leaky", "gated", "gated-global", "gated-network", "gru", "lstm")
 CONSTANT = CELLS[0]
-LEARNED, FIRST, SPREAD_OUT, UNIFORM = CLOCKS[:4]
+LEARNED, FIRST, SPREAD_OUT, UNIFORM, _, BY_TWO, _ = CLOCKS
 REPEATS = (1, 2, 5, 10, 20, 40, 80)
 SOLVED, LOST, HALF = 0.99, 0.05, 0.5  # accuracy; how much less of it counts; of the exponents 0 of a clock and 1 of a constant
 ADAM = {"optimizer": "adam", "rate": 1e-2, "clip": 1.0}
@@ -145,15 +145,18 @@ class LearnedClocks(Study):
         if absent := [cell for cell in CELLS if cell not in accuracies]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
         constant = accuracies[CONSTANT]
-        words = ", ".join(f"{value} at {warp}" for warp, value in constant.items())
         asks = [warp for warp, value in constant.items() if value.high < SOLVED]
-        parts = [Part("the task asks for a clock: with a constant gate it is not solved", bool(asks), f"{CONSTANT}, {words}")]
+        parts, said = [], []
         for cell, rows in groups(results.rows, "cell").items():
             if cell != CONSTANT:
-                parts += self._of_cell(NAMES.get(cell, cell), rows[rows["warp"].isin(asks or list(constant))], accuracies[cell])
-        return Verdict(parts)
+                found, words = self._of_cell(NAMES.get(cell, cell), rows[rows["warp"].isin(asks or list(constant))])
+                parts += found
+                said.append(words)
+        leaky = ", ".join(f"{number(value.mean)} at {warp}" for warp, value in constant.items())
+        another = "" if asks else f"A constant gate solves it as well ({CONSTANT}, {leaky}), so it asks for no clock."
+        return Verdict(parts, summary=" ".join([f"A constant gate has {leaky} repetitions.", *said]), another=another)
 
-    def _of_cell(self, name: str, rows: pd.DataFrame, accuracies: dict[int, Spread]) -> list[Part]:
+    def _of_cell(self, name: str, rows: pd.DataFrame) -> tuple[list[Part], str]:
         found = exponents(rows)
         kept = {gate: spreads(where(rows, kind="instead", gate=gate), "warp", "at_ends") for gate in CLOCKS}
 
@@ -161,18 +164,15 @@ class LearnedClocks(Study):
             best = max((kept[gate][warp] for gate in (FIRST, SPREAD_OUT)), key=lambda value: value.mean)
             return best.low > kept[LEARNED][warp].mean - LOST and kept[UNIFORM][warp].high < kept[LEARNED][warp].mean - LOST
 
-        said = [
-            f"at {warp} {kept[LEARNED][warp]} by its own gates, {kept[FIRST][warp]} and {kept[SPREAD_OUT][warp]} by the clocks, "
-            f"{kept[UNIFORM][warp]} without one"
-            for warp in found
+        parts = [
+            Part("a symbol lasts as long however often it is repeated", all(power.high < HALF for power in found.values())),
+            Part("the true clock answers in the gates' place, and none does not", all(map(clock_answers, found))),
         ]
-        powers = ", ".join(f"n to the {power} at {warp} (accuracy {accuracies[warp]})" for warp, power in found.items())
-        flat = all(power.high < HALF for power in found.values())
-        return [
-            Part(f"{name} lets a symbol last as long on its gates' clock however often it is repeated", flat, powers),
-            Part(
-                f"{name} answers by the true clock in its gates' place, and not without one",
-                all(map(clock_answers, found)),
-                "; ".join(said),
-            ),
-        ]
+        rights = ((LEARNED, "its own gates"), (FIRST, "the clock that goes at the first sample"), (SPREAD_OUT, "an even one"),
+                  (UNIFORM, "constant gates"), (BY_TWO, "gates that know the two symbols and no time"))  # fmt: skip
+        words = "; ".join(
+            f"at {warp} a symbol lasts as n to the {number(power.mean)}, and of the answers are right by "
+            + ", by ".join(f"{gates} {number(kept[gate][warp].mean)}" for gate, gates in rights)
+            for warp, power in found.items()
+        )
+        return parts, f"{name}: {parts[0].answer} and {parts[1].answer} ({words})."
