@@ -2,7 +2,7 @@ r"""Trains cells on symbols that are repeated at random, and asks whether their 
 
 a clock           a symbol takes the same time on the clock of a gate, however often it is repeated: n^0
 a constant gate   it takes as many times as long as there are repetitions: n^1
-in its place      where a gate is a clock and no more, the true clock in its place keeps the answers, and a constant does not
+in its place      does the true clock answer in the gate's place, where constants do not?
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from experiments.seeds import generator
 from experiments.studies.claims.stop_and_go import NAMES, PAPERS
 from experiments.studies.clocks.learned_clocks import CLOCKS, at_change, on_held_symbols, under_other_clocks
 from experiments.studies.clocks.oracle import StopAndGo
-from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, symbols_of
+from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, accuracy_held, symbols_of
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Bands, Table, at_end, in_order, only
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
@@ -32,8 +32,10 @@ __all__ = ["CELLS", "LearnedClocks"]
 
 CELLS = ("leaky", "gated", "gated-global", "gated-network", "gru", "lstm")
 CONSTANT = CELLS[0]
-LEARNED, FIRST, SPREAD_OUT, UNIFORM, _, BY_TWO, _ = CLOCKS
+LEARNED, FIRST, SPREAD_OUT, UNIFORM, WAITS, _, BY_TWO, _ = CLOCKS
 REPEATS = (1, 2, 5, 10, 20, 40, 80)
+BEYOND = (1, 2, 4)  # times the longest repetition of the training
+OTHERS = 1000  # between the seeds of sequences that are measured, and of those on which the time of a symbol is chosen
 SOLVED, LOST, HALF = 0.99, 0.05, 0.5  # accuracy; how much less of it counts; of the exponents 0 of a clock and 1 of a constant
 ADAM = {"optimizer": "adam", "rate": 1e-2, "clip": 1.0}
 
@@ -42,6 +44,11 @@ def exponents(rows: pd.DataFrame) -> dict[int, Spread]:
     """Return at each warp p, over runs, of n^p, the time that n = warp repetitions take by that of one."""
     longest = rows[(rows["kind"] == "held") & (rows["repeats"] == rows["warp"])]
     return {warp: spread(same["elapsed"].map(math.log) / math.log(warp)) for warp, same in groups(longest, "warp").items()}
+
+
+def held(times: int) -> Any:
+    """Make a cell of the table: the share of right answers with all symbols so many times as long as the longest in training."""
+    return lambda rows: spread(where(rows, kind="beyond", times=times)["at_ends"])
 
 
 def by_gates(gate: str, column: str = "at_ends") -> Any:
@@ -68,18 +75,19 @@ class LearnedClocks(Study):
     tables = (
         Table(
             "Trained on symbols repeated at random up to so many times, sequences of length {length}; no step is given. Test "
-            "accuracy; gate (1 - f of the LSTM) at a symbol's first repetition and at the others, the best unit's correlation "
-            "with the clock that goes at the first; p, where as many repetitions as were seen at most take n^p times as long "
-            "as one on the clock of the gate, by the median over units (a clock: 0; a constant gate: 1); deviation there from "
-            "the states at one repetition (1: as far as other sequences).",
+            "accuracy over all samples; gate (1 - f of the LSTM) at a symbol's first repetition and at the others; p, where "
+            "as many repetitions as were seen at most take n^p times as long as one on the clock of the gate, by the median "
+            "over units (a clock: 0; a constant gate: 1), and how many of the {hidden} units have a p below 0.5. Then the "
+            "share of right answers at the ends of symbols that are all shown as long as the longest was in training, and two "
+            "and four times as long.",
             by={"repetitions": "warp", "cell": "cell"},
             columns={
                 "accuracy": at_end("accuracy"),
                 "g, first": lambda rows: spread(rows["first"].dropna()),
                 "g, others": lambda rows: spread(rows["others"].dropna()),
-                "correlation": lambda rows: spread(rows["correlation"].dropna()),
                 "p": lambda rows: next(iter(exponents(rows).values())),
-                "deviation": lambda rows: spread(rows[rows["repeats"] == rows["warp"]]["deviation"]),
+                "waiting units": lambda rows: spread(rows[rows["repeats"] == rows["warp"]]["waiting"]),
+                **{f"{times} × as long": held(times) for times in BEYOND},
             },
             data=lambda results: results.rows_with("accuracy"),
             sort=in_order(None, CELLS),
@@ -87,10 +95,10 @@ class LearnedClocks(Study):
         ),
         Table(
             "The same weights with other gates in the place of the learned ones: share of right answers at the last sample of "
-            "each symbol. On the first three a symbol takes a unit as much time as by its learned gate in the mean: all at "
-            "its first sample, evenly over its n samples, or by the same gate at all samples, so that it is as long as n. "
-            "Then the mean of the learned gate over all samples of a symbol, or of it after the same other one; and the gates "
-            "of another sequence. Behind them the share at all samples.",
+            "each symbol. Two clocks on which every symbol takes the same time, the same for all units: at its first sample, "
+            "or evenly over its n samples. Each unit's mean gate. The learned gates for 5 samples of a symbol, then none. "
+            "Each unit's mean over all samples of a symbol, or of it after the same other one. The gates of another sequence. "
+            "Behind them the share at all samples: an even clock has not come to a symbol at its beginning.",
             by={"repetitions": "warp", "cell": "cell"},
             columns={
                 **{gate: by_gates(gate) for gate in CLOCKS},
@@ -137,7 +145,12 @@ class LearnedClocks(Study):
         clock = StopAndGo.random(SYMBOLS, SEQUENCES, warp, generator(seed, "stop-and-go", "clock"))
         model, symbols = copy.deepcopy(model).double(), symbols.double()
         rows: list[Row] = [{"kind": "held", **row} for row in on_held_symbols(model.field, symbols, (*{*REPEATS, warp},))]
-        rows += [{"kind": "instead", **row} for row in under_other_clocks(model, symbols, targets, clock)]
+        others, theirs = symbols_of(seed + OTHERS)
+        another = StopAndGo.random(SYMBOLS, SEQUENCES, warp, generator(seed, "stop-and-go", "another clock"))
+        chosen = (others.double(), theirs, another)
+        rows += [{"kind": "instead", **row} for row in under_other_clocks(model, symbols, targets, clock, chosen)]
+        for times in BEYOND:
+            rows.append({"kind": "beyond", "times": times, "at_ends": accuracy_held(model, symbols, targets, times * warp)})
         return [*rows, {"kind": "gate", **at_change(model.field, symbols, clock)}]
 
     def verdict(self, results: Results) -> Verdict:
@@ -148,31 +161,28 @@ class LearnedClocks(Study):
         asks = [warp for warp, value in constant.items() if value.high < SOLVED]
         parts, said = [], []
         for cell, rows in groups(results.rows, "cell").items():
-            if cell != CONSTANT:
-                found, words = self._of_cell(NAMES.get(cell, cell), rows[rows["warp"].isin(asks or list(constant))])
+            solved = [warp for warp in asks if cell != CONSTANT and accuracies[cell][warp].mean >= SOLVED]
+            for warp in solved:
+                found, words = self._of_cell(rows[rows["warp"] == warp], warp)
                 parts += found
-                said.append(words)
+                said.append(f"{NAMES.get(cell, cell)} at {warp}: {words}.")
         leaky = ", ".join(f"{number(value.mean)} at {warp}" for warp, value in constant.items())
-        another = "" if asks else f"A constant gate solves it as well ({CONSTANT}, {leaky}), so it asks for no clock."
-        return Verdict(parts, summary=" ".join([f"A constant gate has {leaky} repetitions.", *said]), another=another)
-
-    def _of_cell(self, name: str, rows: pd.DataFrame) -> tuple[list[Part], str]:
-        found = exponents(rows)
-        kept = {gate: spreads(where(rows, kind="instead", gate=gate), "warp", "at_ends") for gate in CLOCKS}
-
-        def clock_answers(warp: int) -> bool:
-            best = max((kept[gate][warp] for gate in (FIRST, SPREAD_OUT)), key=lambda value: value.mean)
-            return best.low > kept[LEARNED][warp].mean - LOST and kept[UNIFORM][warp].high < kept[LEARNED][warp].mean - LOST
-
-        parts = [
-            Part("a symbol lasts as long however often it is repeated", all(power.high < HALF for power in found.values())),
-            Part("the true clock answers in the gates' place, and none does not", all(map(clock_answers, found))),
-        ]
-        rights = ((LEARNED, "its own gates"), (FIRST, "the clock that goes at the first sample"), (SPREAD_OUT, "an even one"),
-                  (UNIFORM, "constant gates"), (BY_TWO, "gates that know the two symbols and no time"))  # fmt: skip
-        words = "; ".join(
-            f"at {warp} a symbol lasts as n to the {number(power.mean)}, and of the answers are right by "
-            + ", by ".join(f"{gates} {number(kept[gate][warp].mean)}" for gate, gates in rights)
-            for warp, power in found.items()
+        another = "" if parts else f"No cell with gates solves it where a constant gate does not ({CONSTANT}, {leaky})."
+        return Verdict(
+            parts, summary=" ".join([f"With a constant gate accuracy is {leaky} repetitions.", *said]), another=another
         )
-        return parts, f"{name}: {parts[0].answer} and {parts[1].answer} ({words})."
+
+    def _of_cell(self, rows: pd.DataFrame, warp: int) -> tuple[list[Part], str]:
+        power = exponents(rows)[warp]
+        kept = {gate: spread(where(rows, kind="instead", gate=gate)["at_ends"]) for gate in CLOCKS}
+        best = max((kept[gate] for gate in (FIRST, SPREAD_OUT)), key=lambda value: value.mean)
+        needed = kept[LEARNED].mean - LOST
+        parts = [
+            Part("a symbol lasts as long however often it is repeated", power.high < HALF),
+            Part("the true clock answers in the gates' place, and constants do not", best.low > needed > kept[UNIFORM].high),
+        ]
+        rights = ((LEARNED, "its gates"), (FIRST, "a clock that goes at the first sample"), (SPREAD_OUT, "an even one"),
+                  (UNIFORM, "constants"), (BY_TWO, "gates that know the two symbols and no time"))  # fmt: skip
+        told = ", ".join(f"{number(kept[gate].mean)} by {gates}" for gate, gates in rights)
+        words = f"a symbol lasts as n to the {number(power.mean)}, no clock" if parts[0].answer == "no" else "a clock"
+        return parts, f"{words}; right at the ends of symbols are {told}: the clock {'does' if parts[1].holds else 'does not do'}"

@@ -5,15 +5,19 @@ elapsed      sum of -log(1 - g) over a symbol's repetitions; what is kept of the
 deviation    between a symbol's end at n repetitions and at one, r.m.s., by that between different sequences: 0 invariant,
              1 as far apart as strangers
 
-In a learned gate's place, with E_i the time that a symbol takes unit i in the mean over what was shown:
+In the place of learned gates:
 
-    g_i(t) = 1 - e^(-E_i c'(t))       c' = 1 at a symbol's first sample, then 0        c' = 1/n, of n repetitions
-                                      c' the same at all samples: no clock
-    the mean of g_i over all samples of the symbol shown, or of it after the same one: what is written, at no time in particular
-    the gates of another sequence
+    g(t) = 1 - e^(-E c'(t))       c' = 1 at a symbol's first sample, then 0        c' = 1/n, of n repetitions
+                                  E one number for all units, that of `TIMES` with which most answers on other sequences are right
+    a constant                    each unit's mean
+    a wait                        the learned gates at the first samples of a symbol, then 0
+    no time                       each unit's mean over all samples of the symbol shown, or of it after the same one
+    another's                     the learned gates of another sequence
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -25,8 +29,11 @@ from experiments.studies.study import Row
 
 __all__ = ["CLOCKS", "at_change", "elapsed_time", "on_held_symbols", "under_other_clocks"]
 
+Answered = tuple[Tensor, Tensor, StopAndGo]  # symbols, targets, and the clock they are shown on
 FROM = 3  # symbols left out at the beginning, while states leave zero
-CLOCKS = ("learned", "goes at the first", "1/n", "constant", "by symbol", "by two symbols", "another's")
+CLOCKS = ("learned", "goes at the first", "1/n", "constant", "waits after 5", "by symbol", "by two symbols", "another's")
+TIMES = (1.0, 2.0, 4.0, 8.0)  # that a symbol takes on a clock
+WAITS = 5  # samples after which learned gates are shut
 
 
 def elapsed_time(field: VectorField, g: Tensor) -> Tensor:
@@ -37,7 +44,8 @@ def elapsed_time(field: VectorField, g: Tensor) -> Tensor:
 
 
 def on_held_symbols(field: VectorField, symbols: Tensor, repeats: tuple[int, ...]) -> list[dict[str, float]]:
-    """Measure, with every symbol n times, the elapsed time by that at n = 1, median and least of units, and the deviation."""
+    """Measure, with every symbol n times, the elapsed time by that at n = 1, in the median over units, how many units have less
+    than the root of n, and the deviation."""
     rows = []
     alone: tuple[Tensor, Tensor] | None = None
     for n in (1, *(n for n in repeats if n != 1)):
@@ -51,8 +59,8 @@ def on_held_symbols(field: VectorField, symbols: Tensor, repeats: tuple[int, ...
         rows.append(
             {
                 "repeats": n,
-                "elapsed": float((passed / alone[0]).median()),
-                "least_elapsed": float((passed / alone[0]).min()),
+                "elapsed": float((passed / alone[0]).quantile(0.5)),
+                "waiting": int((passed / alone[0] < n**0.5).sum()),
                 "deviation": float((ends - alone[1]).square().mean().sqrt() / apart),
             }
         )
@@ -74,40 +82,58 @@ def at_change(field: VectorField, symbols: Tensor, clock: StopAndGo) -> Row:
     }
 
 
-def under_other_clocks(model: SequenceModel, symbols: Tensor, targets: Tensor, clock: StopAndGo) -> list[Row]:
+def under_other_clocks(model: SequenceModel, symbols: Tensor, targets: Tensor, clock: StopAndGo, chosen: Answered) -> list[Row]:
     r"""Measure the share of right answers, at all samples and at the last of each symbol, by the learned gates and by others.
 
+    Args:    chosen: symbols, targets and clock of other sequences, on which the time of a symbol is chosen.
     Shape:   symbols (symbols, batch, input), one-hot, targets (symbols, batch), the symbol before; fields without a gate have
              a row of their own alone.
-    Raises:  TypeError for a decay |h|^r h, of which e^-elapsed is not what is kept.
     """
-    field, xs, aims, later = model.field, clock.play(symbols), clock.play(targets), clock.shown >= FROM
-    if isinstance(getattr(field, "decay", None), PowerDecay):
-        raise TypeError("a decay |h|^r h keeps no share of the state that a clock could set.")
+    field, xs, aims = model.field, clock.play(symbols), clock.play(targets)
     states = played(field, xs)
     runs = {"learned": states}
     if has_gate(field):
-        g = gate_values(field, xs, states[:-1])
-        begun = float(clock.first.sum())  # symbols, the last ones cut off
-        passed = elapsed_time(field, g).sum((0, 1)) / begun
-        repeats = torch.zeros_like(targets).scatter_add_(0, clock.shown, torch.ones_like(clock.shown))
-        speeds = {
-            "goes at the first": clock.first.to(g),
-            "1/n": 1 / repeats.gather(0, clock.shown).to(g),
-            "constant": torch.full_like(g[..., 0], begun / clock.shown.numel()),
-        }
-        gates = {name: -torch.expm1(-speed[..., None] * passed) for name, speed in speeds.items()}
-        shown = xs.argmax(-1)
+        g, shown = gate_values(field, xs, states[:-1]), xs.argmax(-1)
+        for name, speeds in (("goes at the first", goes_at_the_first), ("1/n", evenly)):
+            best = max(TIMES, key=lambda time: _on_a_clock(model, *chosen, speeds, time)[1])
+            runs[name] = played_by_gates(field, xs, -torch.expm1(-best * speeds(clock).to(g))[..., None].expand_as(g))
+        instead = {"constant": g.mean((0, 1)).expand_as(g), "another's": g.roll(1, dims=1)}
         for name, kind in (("by symbol", shown), ("by two symbols", shown * xs.shape[-1] + aims)):
-            gates[name] = mean_of_kind(g, kind)
-        gates["another's"] = g.roll(1, dims=1)
-        runs |= {name: played_by_gates(field, xs, other) for name, other in gates.items()}
-    rows: list[Row] = []
-    for name, found in runs.items():
-        right = (model.read_out(field.visible(found[1:])).argmax(-1) == aims).double()
-        shares = {"all_samples": later, "at_ends": later & clock.last}
-        rows.append({"gate": name, **{share: float(right[counted].mean()) for share, counted in shares.items()}})
-    return rows
+            instead[name] = mean_of_kind(g, kind)
+        runs |= {name: played_by_gates(field, xs, other) for name, other in instead.items()}
+        runs["waits after 5"] = played(field, xs, position(clock) < WAITS)
+    shares = {name: _right(model, found, clock, aims) for name, found in runs.items()}
+    return [{"gate": name, "all_samples": shares[name][0], "at_ends": shares[name][1]} for name in CLOCKS if name in runs]
+
+
+def goes_at_the_first(clock: StopAndGo) -> Tensor:
+    return clock.first.double()
+
+
+def evenly(clock: StopAndGo) -> Tensor:
+    counts = torch.zeros(int(clock.shown.max()) + 1, clock.shown.shape[1], dtype=torch.long)
+    return 1 / counts.scatter_add_(0, clock.shown, torch.ones_like(clock.shown)).gather(0, clock.shown).double()
+
+
+def position(clock: StopAndGo) -> Tensor:
+    """Return how often a symbol was shown before, (time, batch)."""
+    places = torch.arange(len(clock.shown))[:, None].expand_as(clock.shown)
+    return places - torch.where(clock.first, places, 0).cummax(0)[0]
+
+
+def _on_a_clock(
+    model: SequenceModel, symbols: Tensor, targets: Tensor, clock: StopAndGo, speeds: Callable[[StopAndGo], Tensor], time: float
+) -> tuple[float, float]:
+    gates = -torch.expm1(-time * speeds(clock).to(symbols))[..., None].expand(-1, -1, model.field.hidden_size)
+    states = played_by_gates(model.field, clock.play(symbols), gates)
+    return _right(model, states, clock, clock.play(targets))
+
+
+def _right(model: SequenceModel, states: Tensor, clock: StopAndGo, aims: Tensor) -> tuple[float, float]:
+    """Return the shares of right answers, at all samples and at the last of each symbol, from the fourth symbol on."""
+    later = clock.shown >= FROM
+    right = (model.read_out(model.field.visible(states[1:])).argmax(-1) == aims).double()
+    return float(right[later].mean()), float(right[later & clock.last].mean())
 
 
 def mean_of_kind(values: Tensor, kind: Tensor) -> Tensor:

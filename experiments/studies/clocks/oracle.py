@@ -6,7 +6,7 @@ r"""Draws clocks that stop and go, multiplies the gates of cells by them, and pu
 
     product form   h <- h + step g (candidate - decay)         a gate's own network goes on at every sample
     LSTM           i <- step i,  f <- 1 - step (1 - f)         h = o tanh(c) at every sample, whatever the step
-    instead        step = g'/g: of a learned gate g only its place is left; of the LSTM 1 - f is g, and i/(1 - f) stays
+    instead        step = g'/g: of a learned gate g only its place is left; of the LSTM 1 - f is g, and i as much more, up to 1
 
 A cell is invariant if after every sample its state is that of the unwarped sequence after as many symbols as the clock has read.
 """
@@ -89,7 +89,8 @@ class OracleCell(nn.Module):
     def _lstm(self, projected: Tensor, step: Tensor, state: Tensor) -> Tensor:
         hidden, cell = state.chunk(2, -1)
         i, f, g, o = self.field.gates.flow(projected, hidden).chunk(4, -1)  # type: ignore[union-attr,operator]
-        cell = cell + step * (i.sigmoid() * g.tanh() - (1 - f.sigmoid()) * self.field.decay(cell))  # type: ignore[operator]
+        written = (step * i.sigmoid()).clamp(max=1) * g.tanh()
+        cell = cell + written - step * (1 - f.sigmoid()) * self.field.decay(cell)  # type: ignore[operator]
         return torch.cat([o.sigmoid() * cell.tanh(), cell], -1)
 
 
