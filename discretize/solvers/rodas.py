@@ -118,7 +118,7 @@ def time_derivative(slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor) ->
         # If torch.func cannot differentiate the field, its time derivative is taken like that of a user's function.
         with suppress(RuntimeError, NotImplementedError):
             return jvp(lambda s: slope(s, h), (tau,), (torch.ones_like(tau),))[1]
-    width = 1e-4 * dt
+    width = torch.finfo(h.dtype).eps ** 0.25 * dt  # differences of float32 over 1e-4 dt, enough for float64, are mostly rounding
     rise = 4 * (slope(tau + width, h) - slope(tau, h)) - (slope(tau + 2 * width, h) - slope(tau, h))
     # A sample that stands still (dt = 0) has no use for it.
     return rise / torch.where(width > 0, 2 * width, 1.0).to(device=h.device, dtype=h.dtype, non_blocking=True)
