@@ -162,7 +162,7 @@ def for_many(path: Path, batch: int) -> Path:
         return path
     if isinstance(path, SampledPath):
         knots = path.knots if path.knots.dim() == 1 else path.knots.expand(-1, batch)
-        return path.unchecked(path.xs.expand(-1, batch, -1), knots)
+        return path.through(lambda x: x.expand(-1, batch, -1), knots)
     if isinstance(path, MappedPath):
         return MappedPath(for_many(path.path, batch), path.f)
     return _ForMany(path, batch)

@@ -11,6 +11,9 @@ and its first piece is straight.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Self
+
 import torch
 from torch import Tensor
 
@@ -81,10 +84,19 @@ class HermitePath(SampledPath):
         advice = f"in {xs.dtype}, knots so near to each other make slopes that reach too far"
         checks.is_finite("(x[k] - x[k-1]) / (t[k] - t[k-1])", self.bends, advice)
 
-    def _set(self, xs: Tensor, knots: Tensor) -> None:
+    def _set(self, xs: Tensor, knots: Tensor, bends: Tensor | None = None) -> None:
         super()._set(xs, knots)
         self.line: LinearPath = LinearPath.unchecked(xs, knots)
-        self.bends: Tensor = _bends(xs, knots)  # differences: an A x + b loses its b
+        self.bends: Tensor = _bends(xs, knots) if bends is None else bends
+
+    def through(self, f: Callable[[Tensor], Tensor], knots: Tensor) -> Self:
+        # Not the bends of f(x): where a piece is short they are made of differences that the rounding of A x + b hides.
+        mapped, bends, offset = f(torch.cat([self.xs, self.bends, torch.zeros_like(self.xs[:1])])).tensor_split(
+            (len(self.xs), 2 * len(self.xs) - 1)
+        )
+        path = type(self).__new__(type(self))
+        path._set(mapped, knots, bends - offset)
+        return path
 
     def gather(self, k: int | Tensor) -> Data:
         return *self.line.gather(k), rows_of(self.bends, k)

@@ -35,7 +35,11 @@ class SampledPath(GatheredPath):
 
     def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
         """Map in one product for the whole sequence where f goes through the interpolation: A x + b does, and any f of held x."""
-        return self.unchecked(f(self.xs), self.knots) if affine or self.steady else MappedPath(self, f)
+        return self.through(f, self.knots) if affine or self.steady else MappedPath(self, f)
+
+    def through(self, f: Callable[[Tensor], Tensor], knots: Tensor) -> Self:
+        """Return the path of f(x) with these knots: f(x) = A x + b, or any f of held x."""
+        return self.unchecked(f(self.xs), knots)
 
 
 def checked_samples(xs: Tensor, name: str = "xs") -> Tensor:
