@@ -91,7 +91,8 @@ def integrate(
     Every sample takes steps of its own. Gradients flow through the steps that were taken, to parameters, samples of the
     path, h0, and times and knots that require one: a time moves the state that is asked for at it by dh/dt, the first one the
     whole solution; where knots move, or steps are equal ones, step sizes count as shares of the time between them. In float32
-    states keep their dtype and times are float64 all the same; in bfloat16 and float16 adaptive methods solve on GPUs alone.
+    states keep their dtype and times are float64 all the same, but f(t, h) and events read t in the dtype of h: count late times
+    from the start. In bfloat16 and float16 adaptive methods solve on GPUs alone.
 
     Args:    field: a `VectorField`; path: its input, of as many sequences as there are states, or of one, which all read; None
              for a field without input. Or field: a function or module f(t, h), path: None; t is (batch, 1), and f acts on each
