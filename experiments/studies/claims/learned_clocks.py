@@ -184,5 +184,7 @@ class LearnedClocks(Study):
         rights = ((LEARNED, "its gates"), (FIRST, "a clock that goes at the first sample"), (SPREAD_OUT, "an even one"),
                   (UNIFORM, "constants"), (BY_TWO, "gates that know the two symbols and no time"))  # fmt: skip
         told = ", ".join(f"{number(kept[gate].mean)} by {gates}" for gate, gates in rights)
-        words = f"a symbol lasts as n to the {number(power.mean)}, no clock" if parts[0].answer == "no" else "a clock"
-        return parts, f"{words}; right at the ends of symbols are {told}: the clock {'does' if parts[1].holds else 'does not do'}"
+        return parts, (
+            f"a symbol lasts as n to the {number(power.mean)}, a clock: {parts[0].answer}; right at ends of symbols are {told}"
+            f", a clock answers in every run, where constants do not: {parts[1].answer}"
+        )
