@@ -21,7 +21,7 @@ trees = {
     "do/index": "do/* discretization steps sequences solves dynamics training torch latent-sde torchdiffeq",
     "look-up/index": "look-up/* names api/command cells tasks notation derivations studies promises references "
     "project/readme project/changelog project/contributing",
-    "understand/index": "understand/* time-steps noise delays timescales symbols riemannian neuroscience speed judges",
+    "understand/index": "understand/* time-steps noise delays timescales symbols riemannian neuroscience speed kernels judges",
     "papers": "papers/*",
 }
 

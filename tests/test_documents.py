@@ -42,7 +42,7 @@ def blocks(page):
 
 CODE = [page for page in PAGES if "```python" in page.read_text()]
 # What these pages show, or what is ten seconds of training without.
-BY_KERNELS = {"speed.md", "tasks.md", "torch.md", "first.md", "irregular.md"}
+BY_KERNELS = {"speed.md", "kernels.md", "tasks.md", "torch.md", "first.md", "irregular.md"}
 TRAINED = {"gru.md", "exact-or-stepped.md"}  # by kernels, which in a default run are built in a hurry and run ten times as long
 PAGES_BY = {
     "by kernels": [page for page in CODE if page.name in BY_KERNELS],
