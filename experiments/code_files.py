@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,9 @@ from typing import Any
 
 from experiments.usage import UsageError
 
-__all__ = ["called", "imported", "no_exit"]
+__all__ = ["SIZES", "called", "imported", "no_exit", "required"]
+
+SIZES = ("input_size", "hidden_size")  # that a class of cells wants, and that are chosen where none are given
 
 
 def imported(file: str) -> ModuleType:
@@ -51,6 +54,16 @@ def called(place: str, made_by: Callable[..., object], *arguments: object, **key
         raise
     except Exception as error:
         raise UsageError(f"{place} could not be called: {_line(error)}") from error
+
+
+def required(maker: Callable[..., object]) -> list[str]:
+    """Return the names of arguments that have no default; none of what is not called, or not written in Python."""
+    try:
+        parameters = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [each.name for each in parameters if each.kind in by_name and each.default is each.empty]
 
 
 @contextmanager

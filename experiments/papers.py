@@ -2,7 +2,6 @@ r"""Judges the equations of a paper of yours, and shows them as the ledger is sh
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +24,7 @@ from derivations.tracing.equations import match
 from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
 from derivations.tracing.symbolic import SECONDS, symbolic
-from experiments.code_files import called, imported, no_exit
+from experiments.code_files import SIZES, called, imported, no_exit, required
 from experiments.derive.run import show
 from experiments.usage import UsageError, nearest
 
@@ -176,8 +175,4 @@ def _module(folder: Path, place: str) -> nn.Module:
 
 def _one_unit(maker: Any) -> dict[str, int]:
     """Return sizes of 1 where a class wants them: equations are those of one unit."""
-    try:
-        parameters = inspect.signature(maker).parameters.values()
-    except (TypeError, ValueError):  # of what is not called, or not written in Python
-        return {}
-    return {each.name: 1 for each in parameters if each.name in ("input_size", "hidden_size") and each.default is each.empty}
+    return {name: 1 for name in required(maker) if name in SIZES}

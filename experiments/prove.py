@@ -13,14 +13,14 @@ from derivations.tracing.formula import OWN_FORMULA
 from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
 from derivations.tracing.symbolic import SECONDS, symbolic
-from experiments.code_files import called, imported, no_exit
+from experiments.code_files import SIZES, called, imported, no_exit, required
 from experiments.settings import assignments, value_of, words_of
 from experiments.usage import UsageError, nearest
 
 __all__ = ["run"]
 
 
-SIZES = {"input_size": 2, "hidden_size": 3}  # of a class that wants them, and is given none
+MADE_WITH = dict(zip(SIZES, (2, 3), strict=True))  # of a class that wants them, and is given none
 
 
 def run(cell: str, equations: str | None = None, seconds: float = SECONDS, words: Sequence[str] = ()) -> bool:
@@ -75,10 +75,10 @@ def _arguments(cell: str, maker: Callable[..., object], words: Sequence[str]) ->
     named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
     if not any(each.kind is each.VAR_KEYWORD for each in parameters) and (other := given.keys() - {each.name for each in named}):
         raise UsageError(f"{cell} takes no {nearest(min(other), [each.name for each in named])}")
-    needed = [each.name for each in named if each.default is each.empty and each.name not in given]
+    needed = [name for name in required(maker) if name not in given]
     if missing := [name for name in needed if name not in SIZES]:
         raise UsageError(f"{cell} needs {' and '.join(missing)}: --set {' '.join(f'{name}=...' for name in missing)}")
-    return {name: SIZES[name] for name in needed} | given
+    return {name: MADE_WITH[name] for name in needed} | given
 
 
 def _named(place: str) -> Any:

@@ -105,7 +105,7 @@ class TorchdiffeqEngine(Engine):
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         state, self.snapshot = super().start(chain, batch), None
-        self.counts: SolverStats = SolverStats()  # all samples step together, also where each has times of its own
+        self.counts: SolverStats = SolverStats()  # of one: torchdiffeq steps a batch as one, whatever its times
         return state
 
     def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:

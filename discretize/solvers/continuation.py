@@ -234,7 +234,7 @@ class Continuation:
             slopes.append(length * (slope(tau + ahead, attempt.h) if attempt.end is None else attempt.end))
         begin, half, end = slopes
         moved = [
-            _moved_by(h, state, by_slopes)
+            _difference(h, state, by_slopes)
             for state, by_slopes in zip(
                 states[1:], ((5 * begin + 8 * half - end) / 24, (begin + 4 * half + end) / 6), strict=True
             )
@@ -257,7 +257,7 @@ class Continuation:
         return mine[np.searchsorted(self.begins[mine], times, side="right").clip(1) - 1]
 
 
-def _moved_by(h: Tensor, state: Tensor, by_slopes: Tensor) -> Tensor:
+def _difference(h: Tensor, state: Tensor, by_slopes: Tensor) -> Tensor:
     """Return state - h, by the integral of the slopes where the two are the same to rounding.
 
     Of a step that is short for its dtype, as between two delays that differ by 1e-8, the difference is rounding alone, and the

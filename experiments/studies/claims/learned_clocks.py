@@ -32,7 +32,7 @@ __all__ = ["CELLS", "LearnedClocks"]
 
 CELLS = ("leaky", "gated", "gated-global", "gated-network", "gru", "lstm")
 CONSTANT = CELLS[0]
-LEARNED, FIRST, SPREAD_OUT, UNIFORM, WAITS, _, BY_TWO, _ = CLOCKS
+LEARNED, FIRST, SPREAD_OUT, UNIFORM, _, _, BY_TWO, _ = CLOCKS
 REPEATS = (1, 2, 5, 10, 20, 40, 80)
 BEYOND = (1, 2, 4)  # times the longest repetition of the training
 OTHERS = 1000  # between the seeds of sequences that are measured, and of those on which the time of a symbol is chosen

@@ -2,8 +2,6 @@ r"""Measures learned gates on symbols that are held, and puts other clocks in th
 
 elapsed      sum of -log(1 - g) over a symbol's repetitions; what is kept of the state after them is e^-elapsed
              for a decay |h|^r h: the sum of g          for the LSTM: of -log f          a clock: the same for 1 and n of them
-deviation    between a symbol's end at n repetitions and at one, r.m.s., by that between different sequences: 0 invariant,
-             1 as far apart as strangers
 
 In the place of learned gates:
 
@@ -43,43 +41,27 @@ def elapsed_time(field: VectorField, g: Tensor) -> Tensor:
     return -torch.log1p(-g.clamp(max=1 - torch.finfo(g.dtype).eps))
 
 
-def on_held_symbols(field: VectorField, symbols: Tensor, repeats: tuple[int, ...]) -> list[dict[str, float]]:
-    """Measure, with every symbol n times, the elapsed time by that at n = 1, in the median over units, how many units have less
-    than the root of n, and the deviation."""
-    rows = []
-    alone: tuple[Tensor, Tensor] | None = None
-    for n in (1, *(n for n in repeats if n != 1)):
+def on_held_symbols(field: VectorField, symbols: Tensor, repeats: tuple[int, ...]) -> list[Row]:
+    """Measure, with every symbol n times, the elapsed time by that at n = 1, in the median over units, and how many units have
+    less than the root of n."""
+
+    def passed(n: int) -> Tensor:
         xs = symbols.repeat_interleave(n, 0)
-        states = played(field, xs)
-        passed = elapsed_time(field, gate_values(field, xs, states[:-1])).unflatten(0, (-1, n)).sum(1)[FROM:].mean((0, 1))
-        ends = field.visible(states[n::n])[FROM:]
-        if alone is None:
-            alone = passed, ends
-        apart = (alone[1] - alone[1].roll(1, dims=1)).square().mean().sqrt()
-        rows.append(
-            {
-                "repeats": n,
-                "elapsed": float((passed / alone[0]).quantile(0.5)),
-                "waiting": int((passed / alone[0] < n**0.5).sum()),
-                "deviation": float((ends - alone[1]).square().mean().sqrt() / apart),
-            }
-        )
+        g = gate_values(field, xs, played(field, xs)[:-1])
+        return elapsed_time(field, g).unflatten(0, (-1, n)).sum(1)[FROM:].mean((0, 1))
+
+    alone, rows = passed(1), list[Row]()
+    for n in repeats:
+        longer = passed(n) / alone
+        rows.append({"repeats": n, "elapsed": float(longer.quantile(0.5)), "waiting": int((longer < n**0.5).sum())})
     return rows
 
 
 def at_change(field: VectorField, symbols: Tensor, clock: StopAndGo) -> Row:
-    """Measure gates at a symbol's first repetition and at the others, and how well the best unit's follows the oracle."""
-    xs = clock.play(symbols)
-    later = clock.shown >= FROM
+    """Measure gates at a symbol's first repetition and at the others."""
+    xs, later = clock.play(symbols), clock.shown >= FROM
     g, first = gate_values(field, xs, played(field, xs)[:-1])[later], clock.first[later]
-    centred, goes = g - g.mean(0), (first.to(g) - first.to(g).mean())[:, None]
-    together = (centred * goes).mean(0) / (centred.square().mean(0) * goes.square().mean()).sqrt()
-    return {
-        "first": float(g[first].mean()),
-        "others": float(g[~first].mean()),
-        # A constant gate follows nothing: its correlation would be 0/0.
-        "correlation": float(together.nan_to_num(0.0).max()) if float(centred.abs().max()) > 1e-9 else 0.0,
-    }
+    return {"first": float(g[first].mean()), "others": float(g[~first].mean())}
 
 
 def under_other_clocks(model: SequenceModel, symbols: Tensor, targets: Tensor, clock: StopAndGo, chosen: Answered) -> list[Row]:

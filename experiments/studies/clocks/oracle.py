@@ -90,7 +90,7 @@ class OracleCell(nn.Module):
         hidden, cell = state.chunk(2, -1)
         i, f, g, o = self.field.gates.flow(projected, hidden).chunk(4, -1)  # type: ignore[union-attr,operator]
         written = (step * i.sigmoid()).clamp(max=1) * g.tanh()
-        cell = cell + written - step * (1 - f.sigmoid()) * self.field.decay(cell)  # type: ignore[operator]
+        cell = cell + (written - step * (1 - f.sigmoid()) * self.field.decay(cell))  # type: ignore[operator]
         return torch.cat([o.sigmoid() * cell.tanh(), cell], -1)
 
 
