@@ -1,7 +1,7 @@
-"""A network trained at one speed works at others if its clock is told; untold, it has to be trained at many.
+"""Plays a network that was trained at one speed at others, with the clock given and not given, and trains some at many.
 
 The task is to say what the input was 2 units of its own time ago. Played at the speed c, c field(x(c t), h) passes through the
-same states (Tallec and Ollivier 2018): the step is c dt long. The controls are not told, or trained at many speeds.
+same states (Tallec and Ollivier 2018): the step is c dt long. The controls are not given the clock, or trained at many speeds.
 """
 
 import torch
@@ -31,10 +31,10 @@ def trained(field: ctrnn.VectorField, many: bool, steps: int) -> SequenceModel:
     return model
 
 
-def error(model: SequenceModel, c: float, told: bool) -> float:
+def error(model: SequenceModel, c: float, given: bool) -> float:
     """Return the mean square error at the speed c, in the variance of what is asked for."""
     xs, targets = played(torch.full((500,), c), generator(1, "test"))
-    off = model.under(DiscreteRNN(model.field, dt=c * DT if told else DT, **HOW))(xs).detach() - targets
+    off = model.under(DiscreteRNN(model.field, dt=c * DT if given else DT, **HOW))(xs).detach() - targets
     return float(off[20:].square().mean() / targets.square().mean())
 
 
@@ -42,8 +42,8 @@ def main(small: bool = False) -> Found:
     steps, plain = 2 if small else 800, {"alpha": 1.0, "per_unit": True}
     one, leaky = (trained(ctrnn.leaky(1, 48, **plain, generator=generator(0)), many, steps) for many in (False, True))
     gated = trained(ctrnn.gated(1, 48, generator=generator(0)), True, steps)
-    models = {"one speed, untold": one, "one speed, told": one, "many speeds, no gates": leaky, "many speeds, gates": gated}
-    found = {name: [error(model, c, " told" in name) for c in SPEEDS] for name, model in models.items()}
+    models = {"clock not given": one, "clock given": one, "many speeds, no gates": leaky, "many speeds, gates": gated}
+    found = {name: [error(model, c, name == "clock given") for c in SPEEDS] for name, model in models.items()}
     numbers = {f"error at {c:g}, {name}": found[name][SPEEDS.index(c)] for c in (0.5, 1.0, 1.4) for name in found}
     with plots.style():
         figure, (ax,) = plots.panels(1, 3.6)
@@ -52,8 +52,8 @@ def main(small: bool = False) -> Found:
         ax.set(xlabel="speed at which the input is played", ylabel="error, in the variance of the target")
         plots.log_ticks(ax.xaxis, SPEEDS), plots.log_ticks(ax.yaxis, (0.001, 0.01, 0.1, 1))
         plots.legend(figure, ax)
-    untold, told, leaks, gates = (max(found[name][1:5]) for name in found)
-    return numbers, untold > 0.3 and told < 0.1 and max(leaks, gates) < untold, figure
+    without, given, leaks, gates = (max(found[name][1:5]) for name in found)
+    return numbers, without > 0.3 and given < 0.1 and max(leaks, gates) < without, figure
 
 
 if __name__ == "__main__":
