@@ -188,6 +188,6 @@ def test_biases_are_found_in_the_code_and_what_has_none_is_told():
         def flow(self, projected, h):
             return projected[..., : self.hidden_size] - 0.5 * h
 
-    assert torch.equal(ctrnn.timescales(Plain()), torch.full((5,), 2.0, dtype=torch.float64))
+    assert_close(ctrnn.timescales(Plain()), torch.full((5,), 2.0, dtype=torch.float64), rtol=1e-14, atol=0)  # to rounding
     with pytest.raises(TypeError, match="whose leak at rest no bias of its own sets"):
         ctrnn.init.chrono_(Plain(), 10)
