@@ -111,7 +111,7 @@ def terms_needed(values: Callable[[int], Tensor], rounding: Tensor) -> int | Non
     """
     for count in (8, 16, MOST_TERMS):
         found = coefficients(values(count)).abs()
-        least = rounding[:, None, None, None] * found.amax((0, 1, 2))
+        least = checks.time_on(rounding, found.device)[:, None, None, None] * found.amax((0, 1, 2))
         matter = (found > least).transpose(0, 1).flatten(1).any(1).nonzero()
         terms = int(matter.max()) + 1 if len(matter) else 1
         if terms + SPARE <= count:

@@ -82,8 +82,8 @@ class SplinePath(Path):
         self.dtype, self._method = first.dtype, _Method(spline)
         floating = {name: value for name, value in self._method.state() if value.is_floating_point()}
         # Once, and not at each call: they are as long as the recording.
-        lower = any(value.dtype != torch.float64 for value in floating.values())
-        self._in_float64 = {name: value.double() for name, value in floating.items()} if lower else {}
+        precise = {name: value.to(checks.time_dtype(value.device)) for name, value in floating.items()}
+        self._precise = precise if any(precise[name] is not value for name, value in floating.items()) else {}
         as_it_is = not floating and isinstance(grid, Tensor) and grid.is_floating_point()
         self._one_sided = OneSidedTimes("grid_points", grid.cpu() if as_it_is else self.knots)
 
@@ -95,7 +95,7 @@ class SplinePath(Path):
 
     def _call(self, name: str, k: int | Tensor, t: Tensor) -> Tensor:
         times = self._one_sided(k, checks.time_on(t, torch.device("cpu")))
-        values = torch.func.functional_call(self._method, self._in_float64, (name, times)).to(self.dtype)
+        values = torch.func.functional_call(self._method, self._precise, (name, times)).to(self.dtype)
         if t.dim() == 0:
             return values.reshape(-1, values.shape[-1])
         return values.movedim(-2, 0).reshape(len(t), math.prod(values.shape[:-2]), values.shape[-1])

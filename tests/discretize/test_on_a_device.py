@@ -5,6 +5,7 @@ The device is played by the CPU: where a tensor of one meets one of the other it
 
 import pytest
 import torch
+import torchcde
 from cases import each
 from fake_device import DEVICE, FakeDevice
 from torch.testing import assert_close
@@ -13,6 +14,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 import ctrnn
 import discretize
 from ctrnn import checks
+from ctrnn.inputs.polynomial import polynomial_of
+from ctrnn.inputs.splines import as_path
 from discretize import ContinuousRNN, DiscreteRNN, Euler, Event, ExponentialEuler, integrate
 
 CPU = torch.device("cpu")
@@ -154,6 +157,15 @@ def wave(device):
     return ctrnn.FunctionPath(lambda t: torch.sin(t.to(phases) + phases), (0.0, 3.0), 2)
 
 
+def spline(device):
+    times = torch.arange(6.0, device=device)
+    return torchcde.CubicSpline(torchcde.natural_cubic_coeffs(normal(4, 6, 2).to(device), times), times)
+
+
+def pieces(*paths):
+    return lambda device: [polynomial_of(as_path(path(device))).xs for path in paths]
+
+
 X = (4, 3, 2)
 CASES = {
     "lengths": trained(gated(), *X, lengths=lambda: LENGTHS),
@@ -161,6 +173,7 @@ CASES = {
     "exact, times of each, lengths": trained(exact(path="linear", **LOOSE), *X, ts=clocks, lengths=LENGTHS),
     "delays": delayed,
     "a function of time": solved(wave, **LOOSE),
+    "a function of time, as kernels read it": pieces(wave),
     "events": crossed(direction=-1, reset=lambda t, h: torch.stack([0 * h[:, 0], -0.8 * h[:, 1]], 1)),
     "an ensemble": ensembled,
     "newton's method": together("newton"),
@@ -190,6 +203,8 @@ SLOW_CASES = {
     ),
     "cfc": trained(lambda: discretize.cfc(2, 3, "no_gate"), *X, ts=clocks),
     "a straight line": solved(),
+    "a spline": solved(spline),
+    "a spline, as kernels read it": pieces(spline),
     "a cubic": solved(sampled(ctrnn.HermitePath, 6)),
     "knots on the device": solved(sampled(ctrnn.LinearPath, 6, torch.arange(6.0))),
     "a warp": solved(lambda device: ctrnn.WarpedPath(sampled(ctrnn.LinearPath, 6)(device), ctrnn.AffineWarp(0.5, 0.0))),

@@ -61,7 +61,9 @@ class TritonKernel:
     def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]) -> _Call:
         weights = [weight.detach() for weight in weights]
         vectors, matrices = self.program.read(weights)
-        matrices = [matrix.to(xs.dtype) for matrix in matrices]
+        # What code without weights makes was recorded on the CPU.
+        vectors = [vector.to(h0.device) for vector in vectors]
+        matrices = [matrix.to(h0.device, xs.dtype) for matrix in matrices]
         lengths = dt.detach() if isinstance(dt, Tensor) else h0.new_full((), dt)
         rests = rests and lengths.dim() > 0
         given = xs.detach().contiguous(), h0.detach().contiguous(), lengths, weights, vectors, matrices, substeps, rests

@@ -173,7 +173,7 @@ def spline(x):
 
 def moved(x):
     """Times that are learned."""
-    return TS + x[:, 0, 0].double().tanh() / 20
+    return TS + x[:, 0, 0].double().cpu().tanh() / 20
 
 
 def rate(x):
