@@ -210,6 +210,7 @@ def _joint_graph(
         return [following, *(gradient for gradient in gradients if gradient is not None)]
 
     graph, _, constants = record(decompositions(is_known, all_of_torch=True), joint, like, *given)
+    graph.eliminate_dead_code()  # as `new_zeros(0)`, which on a GPU torch makes of every `logsigmoid` and does not read
     if environment.guards or environment.replacements:
         raise Unknown("its code makes a number of the size of the batch; `h.shape[0]` in place of `len(h)` does not")
     if any(constant.requires_grad for constant in constants.values()):
