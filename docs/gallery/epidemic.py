@@ -2,7 +2,7 @@
 
     s' = -R0 s i,   i' = R0 s i - i,   time in infectious periods
 
-At the peak i = 1 - (1 + ln R0) / R0, and in the end ln s = -R0 (1 - s). Towns are a batch, each with its R0; the peak is an event,
+At the peak i = 1 - (1 + ln R0) / R0, in the end ln s = -R0 (1 - s). Towns are a batch, each with its R0; the peak is an event,
 and the gradient of the final size to R0 goes through the solve. The control is Euler's step of half a period.
 """
 

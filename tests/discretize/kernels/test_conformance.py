@@ -12,8 +12,8 @@ from fuzz.dice import Dice
 from fuzz.fields import random_field
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from own_fields import Attractor, Axes, Bent, Constant, Lorenz, Many, Own, Reading, Soft, Stiff
 from on_gpu import ON_GPU
+from own_fields import Attractor, Axes, Bent, Constant, Lorenz, Many, Own, Reading, Soft, Stiff
 from problems import NAMED_FIELDS, PUBLISHED, STEPS
 from torch.testing import assert_close
 

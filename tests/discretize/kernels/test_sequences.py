@@ -590,3 +590,12 @@ def test_the_switch_is_an_argument_and_a_variable(monkeypatch):
 
 class Tagged(torch.Tensor):
     pass
+
+
+def test_a_large_field_takes_steps_on_a_gpu_unless_kernels_are_asked_for(monkeypatch):
+    monkeypatch.setattr(sequences, "MOST_WEIGHTS", 10)
+    given = ctrnn.gated(3, 4), Euler(), torch.randn(2, 2, 3), torch.zeros(2, 4), 1.0, 1
+    states, stats = sequences.run_triton(*given, True)
+    assert states is None
+    assert 'with more than 10 weights kernels for GPUs take longer than steps; fused="always"' in stats["engine_why"]
+    assert "take longer" not in str(sequences.run_triton(*given, "always")[1]["engine_why"])
