@@ -86,8 +86,9 @@ def as_written() -> AbstractContextManager[Any]:
 
 
 def out_of_time(seconds: float | None, at: Sequence[str]) -> str:
-    """Say that time is up, after how much, and what was done last."""
-    return ", ".join(["out of time", *([] if seconds is None else [f"after {seconds:g} s"]), *at[-1:]])
+    """Say that time is up, after how much, what was done last, and what takes less."""
+    when = ", ".join(["out of time", *([] if seconds is None else [f"after {seconds:g} s"]), *at[-1:]])
+    return f"{when}; fewer units take less, and two show what the code of one unit does"
 
 
 def with_past(field: object) -> WithPast | None:

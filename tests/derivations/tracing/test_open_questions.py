@@ -68,7 +68,7 @@ def test_no_answer_takes_longer_than_asked_for():
     for prove in (lambda cell: verify(cell, h, seconds=0.05), lambda cell: verify_gradient(cell, seconds=0.05)):
         verdict = prove(Cell(forever))
         assert verdict.verdict == "undecided"
-        assert verdict.evidence == "out of time, after 0.05 s, while torch recorded the code"
+        assert verdict.evidence.startswith("out of time, after 0.05 s, while torch recorded the code; fewer units take less")
     with pytest.raises(TimeoutError, match=r"out of time, after 0\.05 s, while torch recorded the code"):
         symbolic(Cell(forever), seconds=0.05)
 
