@@ -28,6 +28,7 @@ EVERY, OFTEN = 1_000, 50  # calls
 FURTHER = 10.0  # times the largest state looked at
 SAMPLES = 64  # of a sequence, where only its weights have changed: a look at all takes as long as a compiled kernel's call
 ROUNDING = 1e-3  # of |R|, of gates in float32, and of lengths that are differences of times
+FAR = 10.0  # rate times length, from which on a unit of time is likelier wrong than a step too long
 
 
 class OvershootWatch:
@@ -92,10 +93,11 @@ class OvershootWatch:
             return
         self.warned = True
         other = "ExponentialEulerMaruyama" if isinstance(step, StochasticStep) else "ExponentialEuler"
+        unit = "Are `dt` or `ts` in another unit than the field's time constants, milliseconds say? " if g_dt >= FAR else ""
         warn_user(
             f"{step!r} takes steps with g dt up to {g_dt:.4g}, rate times length, where it multiplies the distance to what the "
             f"state is pulled to by {_growth(step, g_dt):.3g}: states oscillate and grow where those of the equation approach. "
-            f"Take more substeps, a shorter dt, or a step that follows any rate, such as {other}; `allow_overshoot=True` "
+            f"{unit}Take more substeps, a shorter dt, or a step that follows any rate, such as {other}; `allow_overshoot=True` "
             "silences this.",
             StepWarning,
         )

@@ -67,8 +67,11 @@ def test_substeps_count_noise_is_sent_on_and_a_monitor_speaks_in_its_place():
     # Substeps and time stamps count as they are.
     x = torch.zeros(4, 3, 1)
     DiscreteRNN(pulled(), substeps=2)(x)
-    with pytest.warns(StepWarning, match=r"g dt up to 7\.5"):
+    with pytest.warns(StepWarning, match=r"g dt up to 7\.5") as caught:
         DiscreteRNN(pulled())(x, ts=torch.tensor([0.0, 0.1, 3.1, 3.2, 3.3]))
+    assert "milliseconds" not in str(caught[0].message)
+    with pytest.warns(StepWarning, match="in another unit than the field's time constants, milliseconds say"):
+        DiscreteRNN(pulled(), dt=20.0)(x)
     # A monitor speaks in its place.
     rnn = DiscreteRNN(pulled())
     with pytest.warns(StepWarning) as caught, Monitor(rnn):
