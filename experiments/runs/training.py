@@ -373,9 +373,9 @@ def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _batch(task: Task, settings: TrainingSettings, step: int) -> Batch:
-    """Draw the batch of a step: fresh, or from a training set in an order of each epoch's own."""
+    """Make the batch of a step: the task's own, or from a training set in an order of each epoch's own."""
     if settings.batches is None:
-        return task.batch(settings.batch, generator(settings.seed, "batch", step), "train")
+        return task.batch_at(step, settings.batch, settings.seed)
     epoch, place = divmod(step, settings.batches)
     order = torch.randperm(settings.batches, generator=generator(settings.seed, "epoch", epoch))
     return task.batch(settings.batch, generator(settings.seed, "batch", int(order[place])), "train")

@@ -77,6 +77,10 @@ class Task(Checked, ABC):
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         """Draw what `batch` gives, once its arguments are checked."""
 
+    def batch_at(self, step: int, size: int, seed: int) -> Batch:
+        """Make the batch of a step of training, a function of the seed and the step; here each is drawn anew."""
+        return self.batch(size, generator_of(seed, "batch", step), "train")
+
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
         """Yield batches of `size`, the last perhaps smaller, with so many sequences in all; the same ones for the same seed."""
         sequences, size = checks.positive_size("sequences", sequences), checks.positive_size("size", size)

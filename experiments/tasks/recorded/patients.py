@@ -3,6 +3,10 @@ r"""Predicts death in hospital from the first 48 hours in intensive care (Physio
     x_k    41 values, standardized, 0 where missing, and for each whether it was seen        at the stamp ts_k, in hours
     at 0   age, gender, height and kind of unit, seen there and never again: so every patient has a stamp
 
+A setting may take something away or mix it up, in training as in the test: what a model loses by that, it has used.
+
+    kept < 1    a stamp after the first is left out at random         shuffled    gaps of each patient, or labels of all
+
 AUROC: of two patients, one who died and one who did not, how often the first has the larger score; ties count half.
 
     ((sum of the ranks of the n who died) - n (n + 1) / 2) / (n m)          m did not
@@ -14,7 +18,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from scipy.stats import rankdata
@@ -25,15 +29,18 @@ from discretize import Batch, Collate
 from experiments.data.physionet2012 import PARAMETERS, Patient, read_deaths2012, read_physionet2012
 from experiments.digests import digest
 from experiments.seeds import generator as generator_of
+from experiments.settings import Bounds
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import SPLITS, FromFiles, check_split
 from experiments.usage import UsageError
 
-__all__ = ["VALUES", "Patients", "Records", "auroc"]
+__all__ = ["FOLDS", "VALUES", "Patients", "Records", "auroc"]
 
 AT_THE_START = ("Age", "Gender", "Height", "ICUType")  # the weight is a value that is measured, too
 VALUES = len(AT_THE_START) + len(PARAMETERS)
-SHARES = {"train": 0.64, "validation": 0.16, "test": 0.2}
+FOLDS = 5
+VALIDATION = 0.16  # of all patients
+TOGETHER = 10  # batches within which patients are sorted by their lengths
 TAILS = (0.005, 0.995)  # quantiles of "train" to which values are clamped: a pH of 735 is a slip of the pen
 LONGEST = 48.0
 
@@ -52,27 +59,40 @@ class Patients(FromFiles):
     r"""Say who dies in hospital, 1, and who does not, 0.
 
     Args:    data: the folder with the files; grid: hours to whose multiples times are rounded, values that fall on the same one
-             are averaged; 0 for the minutes of the files; clock_given: whether batches have stamps.
+             are averaged; 0 for the minutes of the files; clock_given: whether batches have stamps; gap_given: whether the hours
+             since the stamp before are one more value, always seen; fold: which fifth of the patients is the test, so that
+             over the five folds each patient is tested once; kept: share of the stamps after the first that are not left out;
+             shuffled: "gaps" between the stamps of each patient, or "labels" of the patients of a split.
     Raises:  UsageError for a file that cannot be read, when it is first needed. A folder is read once in a process.
     Source:  Silva et al. 2012; values, rounding and statics as in Rubanova, Chen and Duvenaud 2019, whose code rounds to 0.1 h.
              Theirs is a split of set A only, scaled by least and largest value of all patients; the splits here are this
              project's, of both sets, and scaled by "train".
     """
 
-    input_size, output_size, masked = 2 * VALUES, 2, True
+    output_size, masked = 2, True
     measured: ClassVar[Sequence[str]] = ("loss", "accuracy", "auroc")
     holds = "the patients"
     grid: float = 0.1
     clock_given: bool = True
+    gap_given: bool = False
+    fold: Annotated[int, Bounds(0, FOLDS - 1)] = 0
+    kept: float = 1.0
+    shuffled: Literal["nothing", "gaps", "labels"] = "nothing"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.grid <= LONGEST:
             raise ValueError(f"`grid` must be hours from 0 to {LONGEST:g}, got {self.grid}.")
+        if not 0 < self.kept <= 1:
+            raise ValueError(f"`kept` must be a share above 0 and up to 1, got {self.kept}.")
+
+    @property
+    def input_size(self) -> int:
+        return 2 * (VALUES + self.gap_given)
 
     def recorded(self, split: str) -> Records:
         check_split(split)
-        return _read(self.data, self.grid)[0][split]
+        return _split(self.data, self.grid, self.fold)[split]
 
     def fingerprint(self) -> str:
         return _read(self.data, self.grid)[1]
@@ -84,7 +104,12 @@ class Patients(FromFiles):
         """Yield the split, at most so many, in one batch: an AUROC is no mean over batches. `size` and `seed` change nothing."""
         yield self.batch_of(split, torch.arange(self.count(split))[: checks.positive_size("sequences", sequences)])
 
-    def epoch_batches(self, size: int, generator: torch.Generator, together: int = 10) -> list[Tensor]:
+    def batch_at(self, step: int, size: int, seed: int) -> Batch:
+        """Make the batch of a step of training: patients of similar lengths, each of "train" once an epoch."""
+        epoch, place = divmod(step, -(-self.count("train") // size))
+        return self.batch_of("train", _epoch(self, size, seed, epoch)[place])
+
+    def epoch_batches(self, size: int, generator: torch.Generator, together: int = TOGETHER) -> list[Tensor]:
         """Return the places of "train" once each, in batches of similar lengths, sorted within `together` batches at a time."""
         records = self.recorded("train")
         batches: list[Tensor] = []
@@ -93,15 +118,31 @@ class Patients(FromFiles):
             batches += some[lengths.argsort(stable=True)].split(size)
         return [batches[k] for k in torch.randperm(len(batches), generator=generator).tolist()]
 
-    def epoch(self, size: int, generator: torch.Generator, together: int = 10) -> Iterator[Batch]:
+    def epoch(self, size: int, generator: torch.Generator, together: int = TOGETHER) -> Iterator[Batch]:
         """Yield the batches of `epoch_batches`."""
         return (self.batch_of("train", which) for which in self.epoch_batches(size, generator, together))
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
+        labels = self.recorded(split).labels
+        if self.shuffled == "labels":
+            labels = labels[torch.randperm(len(labels), generator=generator_of(0, "labels", split))]
+        sequences = [self._sequence(split, k) for k in which.tolist()]
+        return Collate(missing="mask")([(*both, label) for both, label in zip(sequences, labels[which], strict=True)])
+
+    def _sequence(self, split: str, k: int) -> tuple[Tensor, Tensor | None]:
+        """Return the values and stamps of a patient as the settings have them."""
         records = self.recorded(split)
-        xs = [records.xs[k].to(torch.get_default_dtype()) for k in which.tolist()]
-        ts = [records.ts[k] if self.clock_given else None for k in which.tolist()]
-        return Collate(missing="mask")([*zip(xs, ts, records.labels[which], strict=True)])
+        xs, ts = records.xs[k].to(torch.get_default_dtype()), records.ts[k]
+        if self.kept < 1:
+            kept = torch.rand(len(ts), generator=generator_of(0, "kept", split, k)) < self.kept
+            kept[0] = True
+            xs, ts = xs[kept], ts[kept]
+        gaps = ts.diff(prepend=ts[:1])
+        if self.shuffled == "gaps":
+            order = torch.randperm(len(ts) - 1, generator=generator_of(0, "gaps", split, k))
+            gaps = torch.cat([gaps[:1], gaps[1:][order]])
+            ts = gaps.cumsum(0)
+        return torch.cat([xs, gaps[:, None].to(xs)], -1) if self.gap_given else xs, ts if self.clock_given else None
 
     def target_counts(self) -> dict[str, TargetCounts]:
         """Count how many of "train" died, all that is known without the input."""
@@ -125,29 +166,45 @@ def auroc(scores: Tensor, labels: Tensor) -> float:
     return float(ranks[labels.cpu() == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros) if ones and zeros else math.nan
 
 
+@functools.lru_cache(1)
+def _epoch(task: Patients, size: int, seed: int, epoch: int) -> list[Tensor]:
+    return task.epoch_batches(size, generator_of(seed, "epoch", epoch))
+
+
 @functools.cache
-def _read(folder: str, grid: float) -> tuple[dict[str, Records], str]:
-    """Read the splits, standardized, and the digest of what the files say."""
+def _read(folder: str, grid: float) -> tuple[Records, str]:
+    """Read all patients, their values as they are, and the digest of what the files say."""
     deaths = read_deaths2012(folder)
     patients = sorted(read_physionet2012(folder), key=lambda patient: patient.record)
     if unknown := [patient.record for patient in patients if patient.record not in deaths]:
         raise UsageError(f"{folder}: the outcomes say nothing of patient {unknown[0]}.")
     labels = torch.tensor([int(deaths[patient.record]) for patient in patients])
-    order = torch.randperm(len(patients), generator=generator_of(0, "patients"))
-    counts = [round(SHARES[split] * len(patients)) for split in ("train", "validation")]
-    places = dict(zip(SPLITS, order.split([*counts, len(patients) - sum(counts)]), strict=True))
-    for split, which in places.items():
-        if not 0 < int(labels[which].sum()) < len(which):
-            raise UsageError(f"{folder}: {len(patients)} patients are too few, in {split} some must have died and some not.")
     ts, xs = zip(*(_rounded(patient, grid) for patient in patients), strict=True)
-    mean, deviation, least, most = _scale(torch.cat([xs[k] for k in places["train"].tolist()]))
-    xs = tuple(((x.clamp(least, most) - mean) / deviation).float() for x in xs)
-    splits = {
-        split: Records(tuple(ts[k] for k in which.tolist()), tuple(xs[k] for k in which.tolist()), labels[which])
+    said = [[patient.record, patient.ts, patient.xs, _at_the_start(patient)] for patient in patients]
+    return Records(ts, xs, labels), digest({"patients": said, "labels": labels})
+
+
+@functools.lru_cache(2)
+def _split(folder: str, grid: float, fold: int) -> dict[str, Records]:
+    """Split the patients, drawn in one order for all folds, and standardize their values by those of "train"."""
+    whole = _read(folder, grid)[0]
+    count = len(whole.labels)
+    first, last = (round(k * count / FOLDS) for k in (fold, fold + 1))
+    order = torch.randperm(count, generator=generator_of(0, "patients")).roll(first)
+    held_out = round(VALIDATION * count), last - first
+    places = dict(zip(SPLITS, order.split([count - sum(held_out), *held_out]), strict=True))
+    for split, which in places.items():
+        if not 0 < int(whole.labels[which].sum()) < len(which):
+            raise UsageError(f"{folder}: {count} patients are too few, in {split} some must have died and some not.")
+    mean, deviation, least, most = _scale(torch.cat([whole.xs[k] for k in places["train"].tolist()]))
+
+    def standardized(k: int) -> Tensor:
+        return ((whole.xs[k].clamp(least, most) - mean) / deviation).float()
+
+    return {
+        split: Records(tuple(whole.ts[k] for k in which.tolist()), tuple(map(standardized, which.tolist())), whole.labels[which])
         for split, which in places.items()
     }
-    said = [[patient.record, patient.ts, patient.xs, _at_the_start(patient)] for patient in patients]
-    return splits, digest({"patients": said, "labels": labels})
 
 
 def _at_the_start(patient: Patient) -> Tensor:
