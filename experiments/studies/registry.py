@@ -24,6 +24,7 @@ OWN = {
     "tallec-fig7": "experiments.studies.claims.tallec.fig7:TallecFigure7",
     "stop-and-go": "experiments.studies.claims.stop_and_go:StopAndGoStudy",
     "learned-clocks": "experiments.studies.claims.learned_clocks:LearnedClocks",
+    "physionet-folds": "experiments.studies.claims.physionet_folds:PhysioNetFolds",
     "lecture-ablation": "experiments.studies.claims.lecture_ablation:LectureAblation",
     "ohno-har": "experiments.studies.claims.ohno.har:OhnoHAR",
     "ohno-pixels": "experiments.studies.claims.ohno.pixels:OhnoPixels",
