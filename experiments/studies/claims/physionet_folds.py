@@ -8,30 +8,37 @@ controls     labels mixed up in training and test; the number of measurements al
 from __future__ import annotations
 
 import dataclasses
+import functools
+import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from scipy.stats import rankdata
 
-from discretize import SequenceModel
+from discretize import SequenceModel, StepWarning
 from experiments.models.integrators import EXACT, under
-from experiments.reports.spreads import NotEnoughError
+from experiments.reports.bands import dots
+from experiments.reports.plots import MUTED
+from experiments.reports.spreads import NotEnoughError, Spread, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.runs.folder import read_result
-from experiments.studies.resampling import auroc_drawn, difference_drawn
-from experiments.studies.results import Results
-from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, words_beside
+from experiments.studies.resampling import ByFold, auroc_drawn, difference_drawn, mean_drawn, seed_deviation
+from experiments.studies.results import Results, where
+from experiments.studies.specs import Drawing, Table, across, first
+from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, data_path, words_beside
 from experiments.studies.verdicts import Compared, Part, Verdict
 from experiments.tasks.recorded.patients import FOLDS, VALUES, Patients
 
-__all__ = ["MODELS", "PhysioNetFolds"]
+__all__ = ["COMPARISONS", "MODELS", "PhysioNetFolds"]
 
 DATA = "physionet2012/"
 EXPONENTIAL, EULER = "exponential-euler", "euler"
-STEPS = (EULER, EXPONENTIAL, EXACT)
+STEPS, FIELDS = (EULER, EXPONENTIAL, EXACT), ("gru", "gated")
 
 
 def _held(field: str, integrator: str, **settings: object) -> dict[str, Any]:
@@ -42,66 +49,157 @@ def _no_times(field: str, **settings: object) -> dict[str, Any]:
     return {"field": field, "integrator": EULER, "clock_given": False, **settings}
 
 
-MODELS: dict[str, dict[str, Any]] = {
-    "gru": _no_times("gru"),
-    "gru-gap": _no_times("gru", gap_given=True),
-    "gru-euler": _held("gru", EULER),
-    "gru-exponential": _held("gru", EXPONENTIAL),
-    "gru-exact": _held("gru", EXACT),
-    "gru-mixed-gaps": _held("gru", EXPONENTIAL, shuffled="gaps"),
-    "gru-mixed-labels": _no_times("gru", shuffled="labels"),
-    "gated": _no_times("gated"),
-    "gated-euler": _held("gated", EULER),
-    "gated-exponential": _held("gated", EXPONENTIAL),
-    "gated-exact": _held("gated", EXACT),
-    "gated-mixed-gaps": _held("gated", EXPONENTIAL, shuffled="gaps"),
-    "ode-rnn": {"field": "ode-rnn", "integrator": EULER},
-    "gru-d": {"field": "gru-d", "integrator": EXACT},
-    "cfc": {"field": "cfc", "integrator": EXACT},
-    "gru-ode-bayes": {"field": "gru-ode-bayes", "integrator": EXPONENTIAL},
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gru": ("GRU, no times", _no_times("gru")),
+    "gru-gap": ("GRU, the gap a value", _no_times("gru", gap_given=True)),
+    "gru-euler": ("GRU, held, Euler", _held("gru", EULER)),
+    "gru-exponential": ("GRU, held, exponential Euler", _held("gru", EXPONENTIAL)),
+    "gru-exact": ("GRU, held, solved", _held("gru", EXACT)),
+    "gru-mixed-gaps": ("GRU, held, gaps mixed up", _held("gru", EXPONENTIAL, shuffled="gaps")),
+    "gru-mixed-labels": ("GRU, no times, labels mixed up", _no_times("gru", shuffled="labels")),
+    "gated": ("gated, no times", _no_times("gated")),
+    "gated-euler": ("gated, held, Euler", _held("gated", EULER)),
+    "gated-exponential": ("gated, held, exponential Euler", _held("gated", EXPONENTIAL)),
+    "gated-exact": ("gated, held, solved", _held("gated", EXACT)),
+    "gated-mixed-gaps": ("gated, held, gaps mixed up", _held("gated", EXPONENTIAL, shuffled="gaps")),
+    "ode-rnn": ("ODE-RNN", {"field": "ode-rnn", "integrator": EULER}),
+    "gru-d": ("GRU-D", {"field": "gru-d", "integrator": EXACT}),
+    "cfc": ("CfC", _held("cfc", EXACT)),
+    "gru-ode-bayes": ("GRU-ODE-Bayes", {"field": "gru-ode-bayes", "integrator": EXPONENTIAL}),
 }
+NAMES = {model: title for model, (title, _) in MODELS.items()}
 SOLVED, JUMPING, SLOWEST = ("gru-exact", "gated-exact"), ("ode-rnn", "gru-d", "cfc"), ("gru-ode-bayes",)
 QUICK = tuple(name for name in MODELS if name not in (*SOLVED, *JUMPING, *SLOWEST))
 TIMED = ("gru", "gru-gap", "gru-exponential", "gated", "gated-exponential")
 KEPT = {"all": 1.0, "a third": 1 / 3}  # of the stamps after the first
 TRAINED, MIXED, COUNT = "as trained", "gaps mixed up", "number of measurements"  # how weights are run, or what is ranked
-
-
 COUNTS = 0.01  # of AUROC, the least difference that counts
+CHANCE, FAR = 0.5, 0.03  # AUROC where labels are mixed up, and how far from it something must be wrong
 Read = tuple[str, str, str]  # model, stamps, how the weights are run
+LABELS, NUMBER = ("gru-mixed-labels", "all", TRAINED), ("gru", "all", COUNT)
 
 
-def _of(model: str, stamps: str = "all", read: str = TRAINED) -> Read:
-    return model, stamps, read
+class Comparison(NamedTuple):
+    """Claims that one model is better than another, by an AUROC in print or by the least that counts."""
+
+    about: str
+    ours: str
+    theirs: str
+    effect: float = COUNTS
+    stamps: str = "all"
+
+    @property
+    def words(self) -> str:
+        return f"{NAMES[self.ours]} – {NAMES[self.theirs]}" + (f", {self.stamps} of stamps" if self.stamps != "all" else "")
 
 
-CLAIMS: list[tuple[str, Read, Read]] = [
-    ("a GRU with held samples and times is better than one that sees none", _of("gru-exponential"), _of("gru")),
-    ("so is a gated network", _of("gated-exponential"), _of("gated")),
-    ("a GRU that reads the gap as one more value is better than without", _of("gru-gap"), _of("gru")),
-    ("a GRU trained exactly is better than by exponential Euler steps", _of("gru-exact"), _of("gru-exponential")),
-    ("a GRU trained exactly is better than by Euler steps", _of("gru-exact"), _of("gru-euler")),
-    ("a gated network trained exactly is better than by exponential Euler steps", _of("gated-exact"), _of("gated-exponential")),
-    ("a gated network trained exactly is better than by Euler steps", _of("gated-exact"), _of("gated-euler")),
-]
+AGAINST_NONE = (("gru-exponential", "gru"), ("gated-exponential", "gated"), ("gru-gap", "gru"))
+MIXED_UP = (("gru-exponential", "gru-mixed-gaps"), ("gated-exponential", "gated-mixed-gaps"))
+BY_STEPS = [(f"{field}-exact", f"{field}-{step}") for field in FIELDS for step in ("exponential", "euler")]
+COMPARISONS = (
+    *(Comparison("times", *pair) for pair in (*AGAINST_NONE, *MIXED_UP)),
+    *(Comparison("times, fewer stamps", *pair, stamps="a third") for pair in AGAINST_NONE),
+    *(Comparison("exactness", *pair) for pair in BY_STEPS),
+    Comparison("jumps", "ode-rnn", "gru-gap", 0.833 - 0.787),
+    Comparison("jumps", "gru-d", "gru-gap", 0.818 - 0.787),
+    *(Comparison("jumps", model, "gru") for model in (*JUMPING, *SLOWEST)),
+)
 
 
-def drawn(results: Results) -> dict[Read, dict[int, np.ndarray]]:
-    """Compute the AUROCs of all that was ranked, on the patients as they are and on each draw, fold by fold."""
-    died = {row["key"]: row["died"] for row in results.rows.to_dict("records") if row["read"] == TRAINED}
+@functools.lru_cache(2)
+def drawn(results: Results) -> dict[Read, ByFold]:
+    """Compute the AUROCs of all that was ranked; a count may be the larger for those who live, which other folds tell."""
+    rows = results.rows.to_dict("records")
+    died = {row["key"]: row["died"] for row in rows if row["read"] == TRAINED}
     found: dict[Read, dict[int, list[np.ndarray]]] = {}
-    for row in results.rows.to_dict("records"):
+    for row in rows:
         if row["ranks"]:
-            read = found.setdefault((row["model"], row["stamps"], row["read"]), {})
-            read.setdefault(row["fold"], []).append(auroc_drawn(row["ranks"], died[row["key"]], row["fold"]))
-    return {read: {fold: np.array(seeds) for fold, seeds in folds.items()} for read, folds in found.items()}
+            folds = found.setdefault((row["model"], row["stamps"], row["read"]), {})
+            folds.setdefault(row["fold"], []).append(auroc_drawn(row["ranks"], died[row["key"]], row["fold"]))
+    arrays = {read: {fold: np.array(seeds) for fold, seeds in folds.items()} for read, folds in found.items()}
+    return {read: _upright(folds) if read[2] == COUNT else folds for read, folds in arrays.items()}
+
+
+def _upright(folds: ByFold) -> ByFold:
+    """Turn a score round where, in the other folds, it is the smaller the more die."""
+    others = {fold: [folds[other][:, 0].mean() for other in folds if other != fold] for fold in folds}
+    return {fold: 1 - values if others[fold] and np.mean(others[fold]) < CHANCE else values for fold, values in folds.items()}
+
+
+def over_seeds(results: Results) -> float:
+    """Compute the deviation over seeds of all models but the controls."""
+    return seed_deviation(folds for (model, _, read), folds in drawn(results).items() if read == TRAINED and "mixed" not in model)
+
+
+def parts_found(results: Results) -> list[tuple[Comparison, Part, Spread]]:
+    """Answer the comparisons by their intervals; undecided is what was not run in all folds, left out what was in none."""
+    found, answers = drawn(results), []
+    for one in COMPARISONS:
+        with suppress(NotEnoughError):
+            ours, theirs = (found.get((model, one.stamps, TRAINED), {}) for model in (one.ours, one.theirs))
+            measured = difference_drawn(ours, theirs, over_seeds(results))
+            compared = Compared(measured, one.effect, printed=one.effect != COUNTS) if measured.count == FOLDS else None
+            answers.append((one, Part(one.words, compared), measured))
+    return answers
+
+
+def interval(value: Spread) -> str:
+    """Write "0.8312 (0.8211 to 0.8401)"."""
+    return f"{value.mean:.4f} ({value.low:.4f} to {value.high:.4f})"
+
+
+def of_models(results: Results) -> pd.DataFrame:
+    """Make a row for each model and share of stamps: its AUROC, and what its trainings took."""
+    found = []
+    for (model, stamps, read), folds in drawn(results).items():
+        if read in (TRAINED, COUNT):
+            rows = where(results.rows, model=model, stamps=stamps, read=read)
+            row: dict[str, str | None] = {"model": NAMES[model] if read == TRAINED else COUNT, "stamps": stamps}
+            row["auroc"] = interval(mean_drawn(folds, over_seeds(results) if read == TRAINED else 0.0))
+            if read == TRAINED:
+                told = {name: str(spread(rows[name])) for name in ("best epoch", "seconds an epoch")}
+                row |= {"trainings": f"{len(rows)} in {len(folds)} folds", **told}
+            found.append(row)
+    return pd.DataFrame(found).astype(object).replace(np.nan, None)
+
+
+def of_comparisons(results: Results) -> pd.DataFrame:
+    """Make a row for each comparison."""
+    return pd.DataFrame(
+        {"about": one.about, "words": one.words, "difference": interval(measured), "folds": measured.count,
+         "effect": number(one.effect, 2), "answer": part.answer}
+        for one, part, measured in parts_found(results)
+    )  # fmt: skip
+
+
+def of_reads(results: Results) -> pd.DataFrame:
+    """Make a row for each other way of running trained weights: what it adds to the AUROC."""
+    found = drawn(results)
+    return pd.DataFrame(
+        {"model": NAMES[model], "stamps": stamps, "read": read,
+         "difference": interval(difference_drawn(folds, found[model, stamps, TRAINED]))}
+        for (model, stamps, read), folds in found.items() if read not in (TRAINED, COUNT)
+    )  # fmt: skip
+
+
+def figure_of(results: Results) -> Figure:
+    """Draw the difference of each comparison, with lines at none and at the least that counts."""
+    found = {one.words: measured for one, _, measured in parts_found(results)}
+    if not found:
+        raise NotEnoughError("there is no point to draw yet")
+    figure = dots(found, "difference of AUROC", (min(-0.02, *(one.low for one in found.values())), None))
+    for at, dashes in ((0.0, "-"), (COUNTS, "--"), (-COUNTS, "--")):
+        figure.axes[0].axvline(at, color=MUTED, linewidth=0.9, linestyle=dashes, zorder=0)
+    return figure
 
 
 @torch.no_grad()
 def ranked(model: SequenceModel, task: Patients) -> list[int]:
     """Rank the patients of the test by the model's score of a death, times two, so that ties are whole; [] if it overflows."""
     (batch,) = task.evaluation("test", task.count("test"), 1, 0)
-    last = batch.last(model(batch.xs.to(next(model.parameters()).dtype), batch.ts, batch.lengths))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StepWarning)  # what Euler's step does over gaps of hours is asked here
+        last = batch.last(model(batch.xs.to(next(model.parameters()).dtype), batch.ts, batch.lengths))
     return _ranks(last[:, 1] - last[:, 0])
 
 
@@ -114,21 +212,53 @@ class PhysioNetFolds(Study):
 
     name = "physionet-folds"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 300, "paper": 900}
+    minutes: ClassVar = {"smoke": 0.5, "small": 300, "paper": 1500}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=4, batch=16, batches=2, epochs=1, patience=1, folds=2, stages=[(("gru", "gated-exact"), "all", 1)]),
-        "small": Sizes(
-            hidden=48, batch=64, batches=80, epochs=30, patience=4, folds=FOLDS,
-            stages=[
-                *[(models, "all", 1) for models in (QUICK, SOLVED, JUMPING)],
-                (TIMED, "a third", 1), (QUICK, "all", 3), (SLOWEST, "all", 1), (TIMED, "a third", 3), (SOLVED, "all", 3),
-                (JUMPING, "all", 3),
-            ],
-        ),
-        "paper": Sizes(hidden=48, batch=64, batches=80, epochs=60, patience=8, folds=FOLDS, stages=[(tuple(MODELS), "all", 5)]),
+        "small": Sizes(hidden=48, batch=64, batches=80, epochs=30, patience=4, folds=FOLDS, stages=[
+            (QUICK, "all", 1), (SOLVED, "all", 1), (JUMPING[:2], "all", 1), (TIMED, "a third", 1), (TIMED, "all", 2),
+            (JUMPING, "all", 1), (SLOWEST, "all", 1), (QUICK, "all", 3), (TIMED, "a third", 3), (SOLVED, "all", 3),
+            (JUMPING, "all", 3),
+        ]),
+        "paper": Sizes(hidden=48, batch=64, batches=80, epochs=60, patience=8, folds=FOLDS, stages=[
+            (tuple(MODELS), "all", 5), (tuple(MODELS), "a third", 5),
+        ]),
     }  # fmt: skip
     may_diverge = True
     needs = (DATA,)
+    tables = (
+        Table(
+            "AUROC, each patient tested once: the mean over folds and seeds, and its 95 % interval over patients and seeds; the "
+            "epoch whose weights were kept; seconds an epoch with its evaluation, of one thread on a machine that was shared.",
+            by={"model": "model", "stamps": "stamps"},
+            columns={"AUROC": first("auroc"), "trainings": first("trainings"),
+                     "best epoch": first("best epoch"), "s an epoch": first("seconds an epoch")},
+            data=of_models,
+        ),
+        Table(
+            "How much larger the AUROC of the first is, both models on the same patients drawn anew: yes where the interval is "
+            "above 0, no where it does not come to the effect, which counts or is in print, else undecided.",
+            by={"about": "about", "models": "words"},
+            columns={"difference": first("difference"), "folds": first("folds"), "effect": first("effect"),
+                     "answer": first("answer")},
+            data=of_comparisons,
+        ),
+        Table(
+            "Trained weights run otherwise: how much larger the AUROC is than as trained; – where that is the same, is not "
+            "asked, or has states that overflow.",
+            by={"model": "model", "stamps": "stamps"},
+            columns=across("read", {MIXED: MIXED, "Euler": EULER, "exponential Euler": EXPONENTIAL, "solved": EXACT},
+                           first("difference")),
+            data=of_reads,
+        ),
+    )  # fmt: skip
+    figures: ClassVar = {
+        "differences": Drawing(
+            "How much larger the AUROC of one model is than that of another, and its 95 % interval over patients and seeds. "
+            "Dashed: the least that counts.",
+            figure_of,
+        )
+    }
 
     def points(self, sizes: Sizes) -> list[Point]:
         """Return the points stage by stage, each with so many seeds; none without the patients."""
@@ -144,15 +274,22 @@ class PhysioNetFolds(Study):
         return list({tuple(point.values()): point for point in points}.values())
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        settings = MODELS[point["model"]] | {"fold": point["fold"], "kept": KEPT[point["stamps"]], "data": str(data_path(DATA))}
+        settings = MODELS[point["model"]][1] | {
+            "fold": point["fold"],
+            "kept": KEPT[point["stamps"]],
+            "data": str(data_path(DATA)),
+        }
         every = {"evaluate_every": sizes.batches, "checkpoint_every": sizes.batches, "steps": sizes.epochs * sizes.batches}
         best = {"keep": "best", "keep_by": "auroc", "patience": sizes.patience, "evaluation": 10_000}
         adam = {"optimizer": "adam", "rate": 2e-3, "clip": 1.0, "batch": sizes.batch, "threads": 1}
         return configuration("physionet", hidden=sizes.hidden, seed=point["seed"], **settings, **every, **best, **adam)
 
+    def headline(self, record: Record) -> str:
+        return f"AUROC {number(record['measures']['auroc'])}" if "auroc" in record["measures"] else ""
+
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """Rank the patients of the test by the trained model, by the same weights run otherwise, and once by a count alone."""
-        task, name = run.configuration.task, run.point["model"]
+        task, integrator = run.configuration.task, run.configuration.integrator
         assert isinstance(task, Patients)
         (batch,) = task.evaluation("test", task.count("test"), 1, 0)
         result, every = read_result(folder) or {}, run.configuration.training.evaluate_every
@@ -162,22 +299,26 @@ class PhysioNetFolds(Study):
         rows: list[Row] = [told | {"ranks": ranked(model, task)}]
         if (task.clock_given or task.gap_given) and task.shuffled == "nothing":
             rows.append({"read": MIXED, "ranks": ranked(model, dataclasses.replace(task, shuffled="gaps"))})
-        if MODELS[name].get("hold") and task.shuffled == "nothing":
-            rows += [
-                {"read": step, "ranks": ranked(under(model, step), task)}
-                for step in STEPS
-                if step != run.configuration.integrator
-            ]
-        if name == "gru" and task.kept == 1:
+        if run.configuration.field in FIELDS and task.clock_given and task.shuffled == "nothing":
+            rows += [{"read": step, "ranks": ranked(under(model, step), task)} for step in STEPS if step != integrator]
+        if run.point["model"] == "gru" and task.kept == 1:
             rows.append({"read": COUNT, "ranks": _ranks(batch.xs[..., VALUES:].sum((0, 2)))})
         return rows
 
     def verdict(self, results: Results) -> Verdict:
-        found, parts = drawn(results), []
-        for claim, ours, theirs in CLAIMS:
-            with suppress(NotEnoughError):
-                measured = difference_drawn(found.get(ours, {}), found.get(theirs, {}))
-                parts.append(Part(claim, Compared(measured, COUNTS, printed=False)))
+        found, parts = drawn(results), parts_found(results)
         if not parts:
             raise NotEnoughError("of two models that are compared no fold is done")
-        return Verdict(parts)
+        controls = {
+            name: mean_drawn(found[read]) for name, read in (("labels mixed up", LABELS), (COUNT, NUMBER)) if read in found
+        }
+        if (mixed := controls.get("labels mixed up")) and abs(mixed.mean - CHANCE) > FAR:
+            raise NotEnoughError(f"with labels mixed up the AUROC is {interval(mixed)}, so that something tells them")
+        told: dict[str, list[str]] = {one.about: [] for one, _, _ in parts}
+        for one, part, measured in parts:
+            told[one.about].append(f"{one.words} {interval(measured)}, {part.answer}")
+        said = [f"{about[0].upper()}{about[1:]}: {'; '.join(words)}." for about, words in told.items()]
+        numbers = {name: interval(value) for name, value in controls.items()}
+        said += [f"Control, {name}: AUROC {words}." for name, words in numbers.items()]
+        said.append(f"Deviation over seeds in one fold: {number(over_seeds(results), 2)}." if over_seeds(results) > 0 else "")
+        return Verdict([part for _, part, _ in parts], numbers, " ".join(said))

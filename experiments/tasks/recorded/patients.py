@@ -75,7 +75,7 @@ class Patients(FromFiles):
     grid: float = 0.1
     clock_given: bool = True
     gap_given: bool = False
-    fold: Annotated[int, Bounds(0, FOLDS - 1)] = 0
+    fold: Annotated[int, Bounds(0, most=FOLDS - 1)] = 0
     kept: float = 1.0
     shuffled: Literal["nothing", "gaps", "labels"] = "nothing"
 

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from experiments.data.physionet2012 import PARAMETERS, read_deaths2012, read_physionet2012
 from experiments.seeds import generator
-from experiments.tasks.recorded.patients import VALUES, Patients, auroc
+from experiments.tasks.recorded.patients import FOLDS, VALUES, Patients, auroc
 from experiments.usage import UsageError
 
 real_data = pytest.mark.skipif("CTRNN_DATA" not in os.environ, reason="CTRNN_DATA names no folder of data sets")
@@ -145,6 +145,66 @@ def test_the_digest_is_of_what_the_files_say(tmp_path, folder):
     assert Patients(data=folder, grid=1.0).fingerprint() == Patients(data=folder).fingerprint()
     said = [lone_values(tmp_path / "a"), lone_values(tmp_path / "b", age="55"), lone_values(tmp_path / "c", lambda k: k % 3 == 0)]
     assert len({task.fingerprint() for task in said}) == 3
+
+
+def test_over_the_folds_each_patient_is_tested_once_and_fold_0_is_the_split(folder, tmp_path):
+    for made, count in ((folder, PATIENTS), (str(tmp_path), 43)):
+        if count != PATIENTS:
+            make_patients(tmp_path, count)
+        tested = []
+        for fold in range(FOLDS):
+            task = Patients(data=made, fold=fold)
+            parts = [[tuple(ts.tolist()) for ts in task.recorded(split).ts] for split in ("train", "validation", "test")]
+            assert len({*parts[0], *parts[1], *parts[2]}) == sum(map(len, parts)) == count
+            values = torch.cat(task.recorded("train").xs)[:, 4 + PARAMETERS.index("HR")]
+            assert_close(values[~values.isnan()].double().mean(), torch.tensor(0.0), rtol=0, atol=1e-5)
+            tested += parts[2]
+        assert len(set(tested)) == len(tested) == count
+    assert torch.equal(Patients(data=folder, fold=0).recorded("test").labels, Patients(data=folder).recorded("test").labels)
+    with pytest.raises(ValueError, match="`fold` must be"):
+        Patients(data=folder, fold=FOLDS)
+
+
+def test_what_is_left_out_or_mixed_up_stays_what_it_was_for_each_patient(folder):
+    whole = Patients(data=folder)
+    (batch,) = whole.evaluation("test", 99, 1, seed=0)
+    # The first stamp stays, and of the others about a third, each with what was measured then.
+    (fewer,) = Patients(data=folder, kept=1 / 3).evaluation("test", 99, 1, seed=0)
+    assert 0.2 < int((fewer.lengths - 1).sum()) / int((batch.lengths - 1).sum()) < 0.45
+    for k, n in enumerate(fewer.lengths.tolist()):
+        places = torch.searchsorted(batch.ts[: batch.lengths[k], k].contiguous(), fewer.ts[:n, k].contiguous())
+        assert places[0] == 0
+        assert torch.equal(batch.xs[places, k], fewer.xs[:n, k])
+        assert torch.equal(batch.ts[places, k], fewer.ts[:n, k])
+    with pytest.raises(ValueError, match="`kept` must be a share"):
+        Patients(data=folder, kept=0.0)
+    # Gaps are the same ones in another order, and the samples are as they were.
+    (mixed,) = Patients(data=folder, shuffled="gaps").evaluation("test", 99, 1, seed=0)
+    assert torch.equal(mixed.xs, batch.xs)
+    for k, n in enumerate(batch.lengths.tolist()):
+        ours, theirs = mixed.ts[:n, k].diff(), batch.ts[:n, k].diff()
+        assert not torch.equal(ours, theirs)
+        assert_close(ours.sort().values, theirs.sort().values, rtol=0, atol=1e-9)
+    # Labels are the same ones for other patients.
+    (other,) = Patients(data=folder, shuffled="labels").evaluation("train", 99, 1, seed=0)
+    labels = whole.recorded("train").labels
+    assert int(other.targets.sum()) == int(labels.sum())
+    assert not torch.equal(other.targets, labels)
+    # A gap is one more value, always seen.
+    (gaps,) = Patients(data=folder, gap_given=True).evaluation("test", 99, 1, seed=0)
+    values, seen = gaps.xs.chunk(2, -1)
+    for k, n in enumerate(batch.lengths.tolist()):
+        assert_close(values[1:n, k, -1], batch.ts[:n, k].diff(), rtol=0, atol=1e-12)
+        assert (seen[:n, k, -1] == 1).all()
+    assert torch.equal(torch.cat([values[..., :-1], seen[..., :-1]], -1), batch.xs)
+
+
+def test_training_takes_each_patient_once_an_epoch(folder):
+    task = Patients(data=folder)
+    for epoch in range(2):
+        lengths = [n for step in range(7) for n in task.batch_at(7 * epoch + step, 5, 3).lengths.tolist()]
+        assert sorted(lengths) == sorted(len(ts) for ts in task.recorded("train").ts)
+    assert not torch.equal(task.batch_at(0, 5, 3).lengths, task.batch_at(7, 5, 3).lengths)
 
 
 @real_data
