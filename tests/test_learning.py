@@ -12,7 +12,7 @@ from torch.nn.utils.parametrize import register_parametrization
 import ctrnn
 import discretize
 from experiments.models.fields import FIELDS, FieldSettings
-from experiments.models.observed import CLASSES, OBSERVED
+from experiments.models.integrators import IntegratorSettings
 from experiments.runs.configuration import Configuration
 from experiments.seeds import generator
 from experiments.tasks.task import Batch, ClassOfTheSequence
@@ -204,19 +204,21 @@ def test_no_name_is_left_out_and_trained_models_learn():
 class SeenNowAndThen(ClassOfTheSequence):
     """Random values at random times, some of them missing, and classes that mean nothing."""
 
-    input_size, output_size, masked = 2 * INPUTS, CLASSES, True
+    input_size, output_size, masked = 2 * INPUTS, 2, True
 
     def drawn(self, size, generator, split):
         draw = {"generator": generator}
         seen = (torch.rand(TIME, size, INPUTS, **draw) < 0.7).to(torch.get_default_dtype())
         values, ts = seen * torch.randn(seen.shape, **draw), torch.rand(TIME, size, **draw).cumsum(0)
-        return Batch(torch.cat([values, seen], -1), torch.randint(CLASSES, (size,), **draw), ts=ts)
+        return Batch(torch.cat([values, seen], -1), torch.randint(2, (size,), **draw), ts=ts)
 
 
 def trained_models():
-    """Each model that `ctrnn train` makes by its name, and each of `OBSERVED`."""
+    """Each model that `ctrnn train` makes by its name, and two whose samples act up to their stamps."""
     settings = FieldSettings(hidden=HIDDEN, exponents="learned")
     for name in FIELDS:
         yield name, Configuration(SeenNowAndThen(), name, "exponential-euler", settings).untrained_model().double()
-    for name, make in OBSERVED.items():
-        yield f"{name} of patients", discretize.SequenceModel(make(INPUTS, HIDDEN), CLASSES)
+    backward = IntegratorSettings(hold="backward")
+    for name in ("gru", "gated"):
+        chosen = Configuration(SeenNowAndThen(), name, "exponential-euler", settings, backward)
+        yield f"{name}, backward", chosen.untrained_model().double()

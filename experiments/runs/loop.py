@@ -1,4 +1,4 @@
-r"""Defines the training loop, which runs, patients, the demo and models of symbols share.
+r"""Defines the training loop, which runs, the demo and models of symbols share.
 
 learn, learn, ..  evaluate: the best so far?  learn, ..       until it is finished, or a signal says that the time is up
 """

@@ -118,10 +118,6 @@ class Patients(FromFiles):
             batches += some[lengths.argsort(stable=True)].split(size)
         return [batches[k] for k in torch.randperm(len(batches), generator=generator).tolist()]
 
-    def epoch(self, size: int, generator: torch.Generator, together: int = TOGETHER) -> Iterator[Batch]:
-        """Yield the batches of `epoch_batches`."""
-        return (self.batch_of("train", which) for which in self.epoch_batches(size, generator, together))
-
     def batch_of(self, split: str, which: Tensor) -> Batch:
         labels = self.recorded(split).labels
         if self.shuffled == "labels":
