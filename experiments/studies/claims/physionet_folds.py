@@ -22,8 +22,9 @@ from scipy.stats import rankdata
 
 from discretize import SequenceModel, StepWarning
 from experiments.models.integrators import EXACT, under
-from experiments.reports.bands import dots
-from experiments.reports.plots import MUTED
+from experiments.reports import plots
+from experiments.reports.bands import LOOKS
+from experiments.reports.plots import MUTED, PAPER
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.runs.folder import read_result
@@ -73,6 +74,7 @@ QUICK = tuple(name for name in MODELS if name not in (*SOLVED, *JUMPING, *SLOWES
 TIMED = ("gru", "gru-gap", "gru-exponential", "gated", "gated-exponential")
 KEPT = {"all": 1.0, "a third": 1 / 3}  # of the stamps after the first
 TRAINED, MIXED, COUNT = "as trained", "gaps mixed up", "number of measurements"  # how weights are run, or what is ranked
+ENOUGH = 3  # folds: in fewer nothing is decided
 COUNTS = 0.01  # of AUROC, the least difference that counts
 CHANCE, FAR = 0.5, 0.03  # AUROC where labels are mixed up, and how far from it something must be wrong
 Read = tuple[str, str, str]  # model, stamps, how the weights are run
@@ -87,9 +89,12 @@ class Comparison(NamedTuple):
     theirs: str
     effect: float = COUNTS
     stamps: str = "all"
+    read: str = TRAINED  # how the weights of the first are run
 
     @property
     def words(self) -> str:
+        if self.read != TRAINED:
+            return f"{NAMES[self.ours]}: weights run solved – as trained"
         return f"{NAMES[self.ours]} – {NAMES[self.theirs]}" + (f", {self.stamps} of stamps" if self.stamps != "all" else "")
 
 
@@ -100,6 +105,7 @@ COMPARISONS = (
     *(Comparison("times", *pair) for pair in (*AGAINST_NONE, *MIXED_UP)),
     *(Comparison("times, fewer stamps", *pair, stamps="a third") for pair in AGAINST_NONE),
     *(Comparison("exactness", *pair) for pair in BY_STEPS),
+    *(Comparison("exactness of one training", stepped, stepped, read=EXACT) for _, stepped in BY_STEPS),
     Comparison("jumps", "ode-rnn", "gru-gap", 0.833 - 0.787),
     Comparison("jumps", "gru-d", "gru-gap", 0.818 - 0.787),
     *(Comparison("jumps", model, "gru") for model in (*JUMPING, *SLOWEST)),
@@ -108,7 +114,7 @@ COMPARISONS = (
 
 @functools.lru_cache(2)
 def drawn(results: Results) -> dict[Read, ByFold]:
-    """Compute the AUROCs of all that was ranked; a count may be the larger for those who live, which other folds tell."""
+    """Compute the AUROCs of all that was ranked, of the patients of each fold as they are and drawn anew."""
     rows = results.rows.to_dict("records")
     died = {row["key"]: row["died"] for row in rows if row["read"] == TRAINED}
     found: dict[Read, dict[int, list[np.ndarray]]] = {}
@@ -116,14 +122,7 @@ def drawn(results: Results) -> dict[Read, ByFold]:
         if row["ranks"]:
             folds = found.setdefault((row["model"], row["stamps"], row["read"]), {})
             folds.setdefault(row["fold"], []).append(auroc_drawn(row["ranks"], died[row["key"]], row["fold"]))
-    arrays = {read: {fold: np.array(seeds) for fold, seeds in folds.items()} for read, folds in found.items()}
-    return {read: _upright(folds) if read[2] == COUNT else folds for read, folds in arrays.items()}
-
-
-def _upright(folds: ByFold) -> ByFold:
-    """Turn a score round where, in the other folds, it is the smaller the more die."""
-    others = {fold: [folds[other][:, 0].mean() for other in folds if other != fold] for fold in folds}
-    return {fold: 1 - values if others[fold] and np.mean(others[fold]) < CHANCE else values for fold, values in folds.items()}
+    return {read: {fold: np.array(seeds) for fold, seeds in folds.items()} for read, folds in found.items()}
 
 
 def over_seeds(results: Results) -> float:
@@ -132,13 +131,15 @@ def over_seeds(results: Results) -> float:
 
 
 def parts_found(results: Results) -> list[tuple[Comparison, Part, Spread]]:
-    """Answer the comparisons by their intervals; undecided is what was not run in all folds, left out what was in none."""
+    """Answer the comparisons by their intervals; undecided is what was run in too few folds, left out what was in none."""
     found, answers = drawn(results), []
     for one in COMPARISONS:
         with suppress(NotEnoughError):
-            ours, theirs = (found.get((model, one.stamps, TRAINED), {}) for model in (one.ours, one.theirs))
-            measured = difference_drawn(ours, theirs, over_seeds(results))
-            compared = Compared(measured, one.effect, printed=one.effect != COUNTS) if measured.count == FOLDS else None
+            ours, theirs = (found.get(side, {}) for side in ((one.ours, one.stamps, one.read), (one.theirs, one.stamps, TRAINED)))
+            deviation = over_seeds(results) if one.read == TRAINED else 0.0  # nan where it is not known yet
+            measured = difference_drawn(ours, theirs, deviation)
+            enough = measured.count >= ENOUGH and deviation >= 0
+            compared = Compared(measured, one.effect, printed=one.effect != COUNTS) if enough else None
             answers.append((one, Part(one.words, compared), measured))
     return answers
 
@@ -183,14 +184,25 @@ def of_reads(results: Results) -> pd.DataFrame:
 
 
 def figure_of(results: Results) -> Figure:
-    """Draw the difference of each comparison, with lines at none and at the least that counts."""
-    found = {one.words: measured for one, _, measured in parts_found(results)}
+    """Draw the difference of each comparison below its words, with lines at none and at the least that counts."""
+    found = parts_found(results)
     if not found:
         raise NotEnoughError("there is no point to draw yet")
-    figure = dots(found, "difference of AUROC", (min(-0.02, *(one.low for one in found.values())), None))
-    for at, dashes in ((0.0, "-"), (COUNTS, "--"), (-COUNTS, "--")):
-        figure.axes[0].axvline(at, color=MUTED, linewidth=0.9, linestyle=dashes, zorder=0)
-    return figure
+    abouts = list(dict.fromkeys(one.about for one, _, _ in found))
+    with plots.style():
+        figure, (ax,) = plots.panels(1, 0.9 + 0.36 * len(found))
+        for row, (one, _, measured) in enumerate(found):
+            colour = LOOKS[abouts.index(one.about)][0]
+            ax.plot([measured.low, measured.high], [row, row], color=colour, linewidth=1.6, solid_capstyle="butt")
+            ax.plot(measured.mean, row, "o", color=colour, markersize=4.5)
+            paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
+            ax.text(0.01, row - 0.36, one.words, transform=ax.get_yaxis_transform(), fontsize=8.5, va="center", bbox=paper)
+        for at, dashes in ((0.0, "-"), (COUNTS, "--"), (-COUNTS, "--")):
+            ax.axvline(at, color=MUTED, linewidth=0.9, linestyle=dashes, zorder=0)
+        ax.set_ylim(len(found) - 0.5, -0.8)
+        ax.set_yticks([])
+        ax.set_xlabel("difference of AUROC")
+        return figure
 
 
 @torch.no_grad()

@@ -148,12 +148,12 @@ def test_scores_that_overflow_have_no_ranks():
     assert ranked(model, PhysioNetFolds().runs("smoke")[0].configuration.task) == []
 
 
-def made_up(gains, folds=5, labels=0.5):
+def made_up(gains, folds=5, seeds=2, labels=0.5):
     """Records of scores: a model's are larger for the dead by its gain; `labels`: the AUROC of the control."""
 
     def measured(run):
         name, fold, seed = run.point["model"], run.point["fold"], run.point["seed"]
-        if name not in gains or fold >= folds or seed > 1 or run.point["stamps"] != "all":
+        if name not in gains or fold >= folds or seed >= seeds or run.point["stamps"] != "all":
             return None
         draw = np.random.default_rng(fold)
         died = draw.random(400) < 0.2
@@ -163,7 +163,7 @@ def made_up(gains, folds=5, labels=0.5):
         about = {"epochs": 3.0, "best epoch": 2.0, "seconds an epoch": 1.0, "validation": 0.8}
         rows = [{"read": TRAINED, "ranks": scores.tolist(), "died": np.flatnonzero(died).tolist(), **about}]
         if name == "gru":
-            rows.append({"read": COUNT, "ranks": (-died.astype(float) + 0.1 * draw.normal(size=400)).tolist()})
+            rows.append({"read": COUNT, "ranks": (died + 0.1 * draw.normal(size=400)).tolist()})
         return {"auroc": 0.8, "loss": 0.3}, rows
 
     return Results(records_of(PhysioNetFolds(), "small", measured))
@@ -177,7 +177,6 @@ def test_what_is_better_is_told_from_what_is_not_and_from_what_was_not_run():
     assert len(answers) == 2
     assert [answers[one.words] for one in COMPARISONS if one.words in answers] == ["yes", "no"]
     assert verdict.word == "partly"
-    # A count that is smaller for the dead is turned round, by the other folds.
     assert mean_drawn(drawn(results)["gru", "all", COUNT]).mean > 0.99
     text = tables_of(study, results)
     assert "| number of measurements | all | 1" in text
@@ -185,9 +184,10 @@ def test_what_is_better_is_told_from_what_is_not_and_from_what_was_not_run():
     assert "10 in 5 folds" in text
     assert draws(study.figures["differences"], results).axes
     assert len(where(results.rows, read=COUNT)) == 10
-    # Four folds decide nothing.
-    partial = study.verdict(made_up({"gru": 1.0, "gru-exponential": 1.3}, folds=4))
-    assert [part.answer for part in partial.parts] == ["undecided"]
+    # Two folds decide nothing, nor does one seed.
+    for fewer in ({"folds": 2}, {"seeds": 1}):
+        partial = study.verdict(made_up({"gru": 1.0, "gru-exponential": 1.3}, **fewer))
+        assert [part.answer for part in partial.parts] == ["undecided"]
     # Nor do labels that something tells.
     with pytest.raises(NotEnoughError, match="with labels mixed up the AUROC is 0"):
         study.verdict(made_up({"gru": 1.0, "gru-exponential": 1.3, "gru-mixed-labels": 0}, labels=0.8))
