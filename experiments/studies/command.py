@@ -66,7 +66,7 @@ def run(
         scale: smoke (seconds), small (minutes) or paper (the printed sizes).
         workers: Processes; each has its share of the cores.
         shard: Runs I, I + N, ... of all, counted from 1, so that N machines share a study.
-        data: Folder of recordings, with mnist/, uci_har/ and japanese_vowels/ in it; only for studies of them.
+        data: Folder of recordings, with mnist/, uci_har/, japanese_vowels/ and physionet2012/ in it; only for studies of them.
         budget: Such as 3h: what is missing is measured by slices first, and refused if it will take longer.
         on: here, on this machine; ray, by Ray on this machine; ray:ADDRESS, by that cluster, whose machines see --out.
         plugin: A file of yours with studies, tasks or fields; it is run.
@@ -102,7 +102,7 @@ def cost(
         scale: smoke, small or paper.
         workers: Processes; each has its share of the cores.
         shard: Runs I, I + N, ... of all, counted from 1.
-        data: Folder of recordings, with mnist/, uci_har/ and japanese_vowels/ in it; only for studies of them.
+        data: Folder of recordings, with mnist/, uci_har/, japanese_vowels/ and physionet2012/ in it; only for studies of them.
         plugin: A file of yours with studies, tasks or fields; it is run.
     """
     address, part = _checked(name, scale, workers, shard, data, plugin)

@@ -224,7 +224,7 @@ class PhysioNetFolds(Study):
 
     name = "physionet-folds"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 300, "paper": 1500}
+    minutes: ClassVar = {"smoke": 0.5, "small": 120, "paper": 800}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=4, batch=16, batches=2, epochs=1, patience=1, folds=2, stages=[(("gru", "gated-exact"), "all", 1)]),
         "small": Sizes(hidden=48, batch=64, batches=80, epochs=30, patience=4, folds=FOLDS, stages=[
