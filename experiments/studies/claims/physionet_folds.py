@@ -28,7 +28,7 @@ from experiments.reports.plots import MUTED, PAPER
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
 from experiments.runs.configuration import Configuration, configuration
 from experiments.runs.folder import read_result
-from experiments.studies.resampling import ByFold, auroc_drawn, difference_drawn, mean_drawn, seed_deviation
+from experiments.studies.resampling import ByFold, auroc_drawn, difference_drawn, fold_differences, mean_drawn, seed_deviation
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Drawing, Table, across, first
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, data_path, words_beside
@@ -92,6 +92,10 @@ class Comparison(NamedTuple):
     read: str = TRAINED  # how the weights of the first are run
 
     @property
+    def sides(self) -> tuple[Read, Read]:
+        return (self.ours, self.stamps, self.read), (self.theirs, self.stamps, TRAINED)
+
+    @property
     def words(self) -> str:
         if self.read != TRAINED:
             return f"{NAMES[self.ours]}: weights run solved – as trained"
@@ -137,7 +141,7 @@ def parts_found(results: Results) -> list[tuple[Comparison, Part, Spread]]:
     found, answers = drawn(results), []
     for one in COMPARISONS:
         with suppress(NotEnoughError):
-            ours, theirs = (found.get(side, {}) for side in ((one.ours, one.stamps, one.read), (one.theirs, one.stamps, TRAINED)))
+            ours, theirs = (found.get(side, {}) for side in one.sides)
             deviation = over_seeds(results) if one.read == TRAINED else 0.0  # nan where it is not known yet
             measured = difference_drawn(ours, theirs, deviation)
             enough = measured.count >= ENOUGH and deviation >= 0
@@ -158,7 +162,7 @@ def of_models(results: Results) -> pd.DataFrame:
         if read in (TRAINED, COUNT):
             rows = where(results.rows, model=model, stamps=stamps, read=read)
             row: dict[str, str | None] = {"model": NAMES[model] if read == TRAINED else COUNT, "stamps": stamps}
-            row["auroc"] = interval(mean_drawn(folds, over_seeds(results) if read == TRAINED else 0.0))
+            row["AUROC"] = interval(mean_drawn(folds, over_seeds(results) if read == TRAINED else 0.0))
             if read == TRAINED:
                 told = {name: str(spread(rows[name])) for name in ("best epoch", "seconds an epoch")}
                 row |= {"trainings": f"{len(rows)} in {len(folds)} folds", **told}
@@ -168,8 +172,10 @@ def of_models(results: Results) -> pd.DataFrame:
 
 def of_comparisons(results: Results) -> pd.DataFrame:
     """Make a row for each comparison."""
+    found = drawn(results)
     return pd.DataFrame(
         {"about": one.about, "words": one.words, "difference": interval(measured), "folds": measured.count,
+         "in each fold": str(spread(fold_differences(*map(found.__getitem__, one.sides)))),
          "effect": number(one.effect, 2), "answer": part.answer}
         for one, part, measured in parts_found(results)
     )  # fmt: skip
@@ -245,16 +251,14 @@ class PhysioNetFolds(Study):
             "AUROC, each patient tested once: the mean over folds and seeds, and its 95 % interval over patients and seeds; the "
             "epoch whose weights were kept; seconds an epoch with its evaluation, of one thread on a machine that was shared.",
             by={"model": "model", "stamps": "stamps"},
-            columns={"AUROC": first("auroc"), "trainings": first("trainings"),
-                     "best epoch": first("best epoch"), "s an epoch": first("seconds an epoch")},
+            columns={name: first(name) for name in ("AUROC", "trainings", "best epoch", "seconds an epoch")},
             data=of_models,
         ),
         Table(
             "How much larger the AUROC of the first is, both models on the same patients drawn anew: yes where the interval is "
             "above 0, no where it does not come to the effect, which counts or is in print, else undecided.",
             by={"about": "about", "models": "words"},
-            columns={"difference": first("difference"), "folds": first("folds"), "effect": first("effect"),
-                     "answer": first("answer")},
+            columns={name: first(name) for name in ("difference", "folds", "in each fold", "effect", "answer")},
             data=of_comparisons,
         ),
         Table(
