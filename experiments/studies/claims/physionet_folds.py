@@ -248,8 +248,9 @@ class PhysioNetFolds(Study):
     needs = (DATA,)
     tables = (
         Table(
-            "AUROC, each patient tested once: the mean over folds and seeds, and its 95 % interval over patients and seeds; the "
-            "epoch whose weights were kept; seconds an epoch with its evaluation, of one thread on a machine that was shared.",
+            "AUROC, each patient tested once: the mean over folds and seeds, and its 95 % interval over patients and seeds; of "
+            "some folds only, it is to be compared in the next table. The epoch whose weights were kept, and seconds an epoch "
+            "with its evaluation, of one thread on a machine that was shared.",
             by={"model": "model", "stamps": "stamps"},
             columns={name: first(name) for name in ("AUROC", "trainings", "best epoch", "seconds an epoch")},
             data=of_models,
