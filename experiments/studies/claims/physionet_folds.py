@@ -76,6 +76,7 @@ KEPT = {"all": 1.0, "a third": 1 / 3}  # of the stamps after the first
 TRAINED, MIXED, COUNT = "as trained", "gaps mixed up", "number of measurements"  # how weights are run, or what is ranked
 ENOUGH = 3  # folds: in fewer nothing is decided
 COUNTS = 0.01  # of AUROC, the least difference that counts
+LEFT = -0.06  # where the figure begins
 CHANCE, FAR = 0.5, 0.03  # AUROC where labels are mixed up, and how far from it something must be wrong
 Read = tuple[str, str, str]  # model, stamps, how the weights are run
 LABELS, NUMBER = ("gru-mixed-labels", "all", TRAINED), ("gru", "all", COUNT)
@@ -208,6 +209,7 @@ def figure_of(results: Results) -> Figure:
         for at, dashes in ((0.0, "-"), (COUNTS, "--"), (-COUNTS, "--")):
             ax.axvline(at, color=MUTED, linewidth=0.9, linestyle=dashes, zorder=0)
         ax.set_ylim(len(found) - 0.5, -0.8)
+        ax.set_xlim(left=max(LEFT, ax.get_xlim()[0]))
         ax.set_yticks([])
         ax.set_xlabel("difference of AUROC")
         return figure
@@ -274,7 +276,7 @@ class PhysioNetFolds(Study):
     figures: ClassVar = {
         "differences": Drawing(
             "How much larger the AUROC of one model is than that of another, and its 95 % interval over patients and seeds. "
-            "Dashed: the least that counts.",
+            f"Dashed: the least that counts. What is below {LEFT:g} lies outside.",
             figure_of,
         )
     }
