@@ -15,6 +15,7 @@ __all__ = ["TASKS", "task_named"]
 
 OWN = {
     "recall": "experiments.tasks.warps.recall:Recall",
+    "recall-at-ends": "experiments.tasks.warps.recall:RecallAtEnds",
     "repeat-text": "experiments.tasks.warps.repeated_text:RepeatText",
     "next-character": "experiments.tasks.next_character:NextCharacter",
     "copy": "experiments.tasks.copying:Copy",

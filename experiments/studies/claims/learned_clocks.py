@@ -24,8 +24,8 @@ from experiments.studies.clocks.learned_clocks import CLOCKS, at_change, on_held
 from experiments.studies.clocks.oracle import StopAndGo
 from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, accuracy_held, symbols_of
 from experiments.studies.results import Results, groups, spreads, where
-from experiments.studies.specs import Bands, Table, at_end, in_order, only
-from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
+from experiments.studies.specs import Bands, Table, at_end, in_order
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 
 __all__ = ["CELLS", "LearnedClocks"]
@@ -37,6 +37,12 @@ REPEATS = (1, 2, 5, 10, 20, 40, 80)
 BEYOND = (1, 2, 4)  # times the longest repetition of the training
 OTHERS = 1000  # between the seeds of sequences that are measured, and of those on which the time of a symbol is chosen
 SOLVED, LOST, HALF = 0.99, 0.05, 0.5  # accuracy; how much less of it counts; of the exponents 0 of a clock and 1 of a constant
+OTHERWISE: dict[str, dict[str, object]] = {  # settings in which other trainings differ from the first; alpha is of leaky cells
+    "at ends": {"task": "recall-at-ends"},
+    "no chrono": {"init": "standard", "t_max": None, "alpha": 0.9},
+}
+OTHERWISE["at ends, no chrono"] = OTHERWISE["at ends"] | OTHERWISE["no chrono"]
+TRIED = ("leaky", "gated", "gru", "lstm")  # cells that are trained so, too
 ADAM = {"optimizer": "adam", "rate": 1e-2, "clip": 1.0}
 
 
@@ -44,6 +50,11 @@ def exponents(rows: pd.DataFrame) -> dict[int, Spread]:
     """Return at each warp p, over runs, of n^p, the time that n = warp repetitions take by that of one."""
     longest = rows[(rows["kind"] == "held") & (rows["repeats"] == rows["warp"])]
     return {warp: spread(same["elapsed"].map(math.log) / math.log(warp)) for warp, same in groups(longest, "warp").items()}
+
+
+def as_first(frame: pd.DataFrame) -> pd.DataFrame:
+    """Select what is of the first training: asked at every sample, from chrono initialization."""
+    return frame[frame["training"].isna()] if "training" in frame else frame
 
 
 def held(times: int) -> Any:
@@ -67,11 +78,16 @@ class LearnedClocks(Study):
     name = "learned-clocks"
     question, claim, source, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 90, "paper": 1200}
-    sizes: ClassVar = {
-        "smoke": Sizes(hidden=16, length=24, steps=30, warps=[5], held_out=32, seeds=1, learning=ADAM),
-        "small": Sizes(hidden=64, length=400, steps=1500, warps=[10, 20, 40, 80], held_out=256, seeds=3, learning=ADAM),
-        "paper": Sizes(hidden=64, length=500, steps=4689, warps=[10, 20, 40, 80], held_out=10_000, seeds=5, learning=PAPERS),
-    }
+    sizes: ClassVar = scales(
+        hidden=(16, 64, 64),
+        length=(24, 400, 500),
+        steps=(30, 1500, 4689),
+        warps=([5], [10, 20, 40, 80], [10, 20, 40, 80]),
+        otherwise=([5], [40], [40]),  # warps of the other trainings
+        held_out=(32, 256, 10_000),
+        seeds=(1, 3, 5),
+        learning=(ADAM, ADAM, PAPERS),
+    )
     tables = (
         Table(
             "Trained on symbols repeated at random up to so many times, sequences of length {length}; no step is given. Test "
@@ -89,7 +105,7 @@ class LearnedClocks(Study):
                 "waiting units": lambda rows: spread(rows[rows["repeats"] == rows["warp"]]["waiting"]),
                 **{f"{times} × as long": held(times) for times in BEYOND},
             },
-            data=lambda results: results.rows_with("accuracy"),
+            data=lambda results: as_first(results.rows_with("accuracy")),
             sort=in_order(None, CELLS),
             words=NAMES,
         ),
@@ -104,7 +120,7 @@ class LearnedClocks(Study):
                 **{gate: by_gates(gate) for gate in CLOCKS},
                 **{f"all samples, {gate}": by_gates(gate, "all_samples") for gate in (LEARNED, FIRST)},
             },
-            data="rows",
+            data=lambda results: as_first(results.rows),
             sort=in_order(None, CELLS),
             words=NAMES,
         ),
@@ -118,7 +134,7 @@ class LearnedClocks(Study):
             y="elapsed",
             panels=("warp", "trained on 1 to {} repetitions"),
             lines=("cell", {cell: NAMES.get(cell, cell) for cell in CELLS if cell != CONSTANT}),
-            data=only(kind="held"),
+            data=lambda results: as_first(where(results.rows, kind="held")),
             x_label="repetitions of a symbol",
             y_label="time elapsed in a symbol",
             x_log=True,
@@ -128,14 +144,17 @@ class LearnedClocks(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        return grid(seed=range(sizes.seeds), warp=sizes.warps, cell=CELLS)
+        seeds = range(sizes.seeds)
+        first = grid(seed=seeds, warp=sizes.warps, cell=CELLS)
+        return first + grid(seed=seeds, warp=sizes.otherwise, cell=TRIED, training=OTHERWISE)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         task = {"task": "recall", "warping": "variable", "warp": point["warp"], "length": sizes.length}
         model = {"field": point["cell"], "integrator": "euler", "hidden": sizes.hidden, "init": "chrono", "t_max": point["warp"]}
         every = max(10, sizes.steps // 5)
         times = {"steps": sizes.steps, "evaluate_every": every, "checkpoint_every": every, "evaluation": sizes.held_out}
-        return configuration(**task, **model, **times, **sizes.learning, seed=point["seed"], threads=1)
+        settings = task | model | times | sizes.learning | OTHERWISE.get(point.get("training", ""), {})
+        return configuration(**settings, seed=point["seed"], threads=1)
 
     @torch.no_grad()
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
@@ -154,13 +173,13 @@ class LearnedClocks(Study):
         return [*rows, {"kind": "gate", **at_change(model.field, symbols, clock)}]
 
     def verdict(self, results: Results) -> Verdict:
-        accuracies = {cell: spreads(runs, "warp", "accuracy") for cell, runs in groups(results.runs, "cell").items()}
+        accuracies = {cell: spreads(runs, "warp", "accuracy") for cell, runs in groups(as_first(results.runs), "cell").items()}
         if absent := [cell for cell in CELLS if cell not in accuracies]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
         constant = accuracies[CONSTANT]
         asks = [warp for warp, value in constant.items() if value.high < SOLVED]
         parts, said = [], []
-        for cell, rows in groups(results.rows, "cell").items():
+        for cell, rows in groups(as_first(results.rows), "cell").items():
             solved = [warp for warp in asks if cell != CONSTANT and accuracies[cell][warp].mean >= SOLVED]
             for warp in solved:
                 found, words = self._of_cell(rows[rows["warp"] == warp], warp)

@@ -11,6 +11,9 @@ At random warps: one drawn for each sequence, or one for each symbol.
 per sequence   A A B B C C D D        one clock, uniform on `least` .. `warp`, all along: another sequence has another
 per symbol     A A A B C C D D        as the variable warping of `recall`
 
+at ends        A A A B C C D D
+               . . - A . B . .        asked at the last sample of each symbol, before the next is shown, and nowhere else
+
 first = false  the first run, said before anything was seen, does not count: what is left is memory alone, and a
                memoryless guess is right once in as many times as there are other characters
 """
@@ -28,7 +31,7 @@ from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.warped import DUMMY, Warped
 
-__all__ = ["AnyWarp", "Recall"]
+__all__ = ["AnyWarp", "Recall", "RecallAtEnds"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,29 @@ class Recall(Warped):
         # The same for every character that is seen: the first run's target is the dummy, any other's one of the others.
         p, others = self.share_of_the_first(), self.alphabet - 2
         return {"memoryless": [[p, *[(1 - p) / others] * others]]}
+
+
+@dataclass(frozen=True)
+class RecallAtEnds(Recall):
+    """Say the character before at the last sample of each symbol: `recall`, of which nothing else counts.
+
+    Raises:  ValueError for padded sequences, and for a `warp` as long as the sequence, in which nothing might end.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.padded:
+            raise ValueError("`padded` symbols are shown once, so that none has a last sample; leave it out, or take recall.")
+        if self.warp >= self.length:
+            raise ValueError(f"`warp` = {self.warp} must be below `length` = {self.length}, or no symbol might end.")
+
+    def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
+        found = super().drawn(size, generator, split)
+        ends = found.xs.diff(dim=0).any(-1)
+        return replace(found, counts=torch.cat([ends, torch.zeros_like(ends[:1])]).to(found.xs))
+
+    def share_of_the_first(self) -> float:
+        return 1 / (self._expected_runs() - 1)  # the last run is cut off
 
 
 @dataclass(frozen=True)

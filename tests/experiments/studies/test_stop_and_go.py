@@ -281,6 +281,8 @@ def learned_records(elapsed, constant=0.9, accuracy=0.999, instead=None):
     kept = dict.fromkeys(CLOCKS, 0.2) | {"learned": 0.999} | (instead or {})
 
     def measured(run):
+        if "training" in run.point:
+            return None
         leaky = run.point["cell"] == "leaky"
         held = [{"kind": "held", "repeats": n, "elapsed": elapsed if n == 5 else 1.0} for n in (1, 5)]
         other = [{"kind": "instead", "gate": gate, "at_ends": kept[gate]} for gate in (CLOCKS[:1] if leaky else CLOCKS)]

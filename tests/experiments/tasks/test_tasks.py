@@ -33,7 +33,7 @@ from experiments.tasks.task import Batch, ClassAtEverySample, ClassOfTheSequence
 from experiments.tasks.tones import Tones
 from experiments.tasks.two_sequence import TwoSequence
 from experiments.tasks.warps.clocked import ClockedRecall
-from experiments.tasks.warps.recall import Recall
+from experiments.tasks.warps.recall import Recall, RecallAtEnds
 from experiments.tasks.warps.repeated_text import RepeatText
 from experiments.usage import UsageError
 
@@ -41,6 +41,7 @@ EXACT = {"rtol": 0, "atol": 0}
 SYNTHETIC = [
     Recall(warping="variable", warp=7),
     Recall(warp=5, padded=True),
+    RecallAtEnds(warp=3),
     RepeatText(warp=3),
     Copy(T=20),
     VariableCopy(T=20),
@@ -154,6 +155,8 @@ def test_settings_that_make_no_task_are_refused():
         (Recall, {"alphabet": 2}, "`alphabet` must be at least 3, got 2: neighbours are to differ"),
         (Recall, {"warp": 5, "least": 2}, "`least` = 2 is for warping=variable"),
         (Recall, {"warping": "variable", "warp": 5, "least": 6}, "`least` = 6 is more than `warp` = 5"),
+        (RecallAtEnds, {"padded": True}, "`padded` symbols are shown once"),
+        (RecallAtEnds, {"warp": 9, "length": 9}, "`warp` = 9 must be below `length` = 9"),
         (Copy, {"letters": 1}, "`letters` must be at least 2"),
         (Adding, {"T": 1}, "`T` must be at least 2, got 1: a mark stands in each half"),
         (HAR, {}, "`data` must name the folder with the recordings, got ''. For a first try, data=stand-in is made here."),
@@ -294,6 +297,15 @@ def test_neighbours_differ_and_what_is_said_is_the_character_before_on_the_same_
         assert slow_recall(characters, repeats, length, False) == (read, said, [1] * length)
 
 
+@given(warped, st.integers(61, 120), st.integers(0, 1000))
+def test_at_ends_the_last_sample_of_each_symbol_of_recall_counts_but_for_one_that_is_cut_off(clock, length, seed):
+    task, plain = (kind(**clock, length=length).batch(3, generator(seed)) for kind in (RecallAtEnds, Recall))
+    assert torch.equal(task.xs, plain.xs)
+    assert torch.equal(task.targets, plain.targets)
+    for read, counts in zip(symbols_of(task.xs), task.counts.T.tolist(), strict=True):
+        assert counts == [float(here != after) for here, after in itertools.pairwise(read)] + [0.0]
+
+
 @given(warped, st.integers(1, 120), st.integers(0, 1000))
 def test_a_padded_character_stands_once_and_counts_there(clock, length, seed):
     task = Recall(**clock, length=length, padded=True)
@@ -426,6 +438,8 @@ def check_memoryless(task, sequences):
     samples = []
     for characters, clock in sequences:
         read, said, counts = slow_recall(characters, clock, task.length, task.padded)
+        if type(task) is RecallAtEnds:
+            counts = [here != after for here, after in itertools.pairwise(read)] + [False]
         samples += [(x, y) for x, y, counted in zip(read, said, counts, strict=True) if counted]
     loss, accuracy = best_guess(samples)
     assert task.baselines() == pytest.approx({"memoryless": loss}, rel=1e-12, abs=1e-12)
@@ -447,6 +461,8 @@ def test_without_memory_losses_are_counts_over_all_sequences():
     ):
         task = Recall(**clock, padded=padded, length=5, alphabet=4)
         check_memoryless(task, all_recalls(4, repeats, 5))
+        if not padded and task.warp < 5:
+            check_memoryless(RecallAtEnds(**clock, length=5, alphabet=4), all_recalls(4, repeats, 5))
     # Copying without memory is a count over all words and gaps.
     for T, letters, count in [(1, 2, 2), (5, 2, 3), (4, 3, 2), (7, 2, 1)]:
         for task, gaps in ((Copy(T, letters, count), [T - 1]), (VariableCopy(T, letters, count), range(1, T + 1))):
