@@ -26,6 +26,8 @@ OWN = {
     "clocked-recall": "experiments.tasks.warps.clocked:ClockedRecall",
     "moving-recall": "experiments.tasks.warps.clocked:MovingRecall",
     "har": "experiments.tasks.recorded.har:HAR",
+    "har-at-speeds": "experiments.tasks.recorded.at_speeds:HARAtSpeeds",
+    "har-delayed": "experiments.tasks.recorded.at_speeds:DelayedHAR",
     "vowels": "experiments.tasks.recorded.vowels:Vowels",
     "pixels": "experiments.tasks.recorded.pixels:Pixels",
     "forecast": "experiments.tasks.forecast:Forecast",

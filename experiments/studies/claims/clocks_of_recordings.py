@@ -1,0 +1,181 @@
+r"""Trains cells on recordings at known, changing speeds, and asks whether their gates have become the clock.
+
+a clock           of the time of the recording as much passes at every speed: n^0 at speed 1/n
+a constant gate   n^1
+in its place      the true clock, with each unit's own mean, against constants
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+
+from discretize import SequenceModel
+from experiments.reports.spreads import NotEnoughError, Spread, number, spread
+from experiments.runs.configuration import Configuration
+from experiments.seeds import generator
+from experiments.studies.claims.stop_and_go import NAMES
+from experiments.studies.claims.training import by_adam
+from experiments.studies.clocks.known_speeds import GATES, HALF, at_known_speeds
+from experiments.studies.results import Results, groups, where
+from experiments.studies.specs import Bands, Table, in_order, only
+from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
+from experiments.studies.verdicts import Part, Verdict
+from experiments.tasks.recorded.at_speeds import HARAtSpeeds
+
+__all__ = ["CELLS", "TRAININGS", "ClocksOfRecordings"]
+
+CELLS = ("leaky", "gated", "gru", "lstm")
+CONSTANT = CELLS[0]
+LEARNED, TRUE, UNIFORM, _ = GATES
+UNWARPED = "unwarped"
+TRAININGS: dict[str, dict[str, object]] = {
+    "hidden": {"task": "har-delayed"},
+    "shown": {"task": "har-delayed", "shown": True},
+    UNWARPED: {"task": "har-delayed", "slowness": (1,)},
+    "activity": {"task": "har-at-speeds"},
+}
+TRAININGS_OF_ALL = ("hidden", "shown")  # the others without LSTMs
+WORDS = {"hidden": "speed hidden", "shown": "speed shown", UNWARPED: "unwarped", "activity": "activity asked"}
+WINDOWS, LONGEST = 256, 64.0
+
+
+def by_gates(gate: str) -> Any:
+    """Make a cell of the table: the error by these gates."""
+    return lambda rows: of_rows(rows, "error", gate=gate)
+
+
+def of_rows(rows: pd.DataFrame, column: str, **which: object) -> Spread | None:
+    """Compute the spread of a column over runs; None where no row has it."""
+    values = where(rows, **which)[column].dropna() if column in rows else ()
+    return spread(values) if len(values) else None
+
+
+def units(column: str) -> Any:
+    return lambda rows: of_rows(rows, column)
+
+
+def kept_by(rows: pd.DataFrame, gate: str) -> Spread:
+    """Compute what other gates keep of the learned ones' worth: 1 with an error as small, 0 with that of constants."""
+    errors = where(rows, kind="gate").pivot_table(index="key", columns="gate", values="error")
+    return spread((errors[UNIFORM] - errors[gate]) / (errors[UNIFORM] - errors[LEARNED]))
+
+
+def answer(found: Spread, below: bool) -> bool | None:
+    """Say whether all runs are on this side of a half; None where they are on both."""
+    if found.low < HALF < found.high:
+        return None
+    return (found.high <= HALF) is below
+
+
+class ClocksOfRecordings(Study):
+    """Trains four cells on recordings at changing speeds, and on three controls."""
+
+    name = "clocks-of-recordings"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.5, "small": 60, "paper": 1500}
+    sizes: ClassVar = scales(
+        hidden=(8, 64, 128), steps=(6, 1500, 6000), rate=(1e-2, 1e-2, 2e-3), sequences=(32, 512, 3000), seeds=(1, 3, 5)
+    )
+    needs = ("uci_har/",)
+    tables = (
+        Table(
+            "Error, at changing speeds; p, by the median over units: at speed 1/8 a gate lets 8^p times as much time pass for a "
+            "recorded sample as at speed 1 (a clock: 0; a constant gate: 1), the same by the speeds of another sequence, and how "
+            "many of the {hidden} units have a p below 0.5; correlation of the logarithms of that time, for each sample, and of "
+            "speed, by the median over units and of the strongest; R² of the logarithm of speed from what a gate reads. Then the "
+            "errors of the same weights with other gates in the place of the learned ones.",
+            by={"trained": "training", "cell": "cell"},
+            columns={
+                "error": by_gates(LEARNED),
+                "p": units("p"),
+                "p, another's": units("p_another"),
+                "units below 0.5": units("following"),
+                "correlation": units("correlation"),
+                "strongest": units("strongest"),
+                "R²": units("known"),
+                **{f"error, {gate}": by_gates(gate) for gate in GATES[1:]},
+            },
+            data="rows",
+            sort=in_order(TRAININGS, CELLS),
+            words=NAMES | WORDS,
+            empty="Left out; `--data DIR` names the folder with uci_har/ in it.",
+        ),
+    )
+    figures: ClassVar = {
+        "elapsed": Bands(
+            "Time that passes on the learned clock while a recorded sample does, by that at speed 1; the median over units, the "
+            "mean over seeds and a band from the least to the largest. A clock is flat; a constant gate rises as the slowness.",
+            x="slowness",
+            y="elapsed",
+            panels=("training", WORDS),
+            lines=("cell", {cell: NAMES.get(cell, cell) for cell in CELLS if cell != CONSTANT}),
+            data=only(kind="speed"),
+            x_label="slowness 1/c′",
+            y_label="time elapsed a recorded sample",
+            x_log=True,
+            y_log=True,
+            levels={"a clock": 1.0},
+        )
+    }
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        there = data_path(self.needs[0]) is not None
+        points = grid(seed=range(sizes.seeds), training=TRAININGS, cell=CELLS) if there else []
+        return [point for point in points if point["training"] in TRAININGS_OF_ALL or point["cell"] != CELLS[-1]]
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        task = {"data": str(data_path(self.needs[0])), **TRAININGS[point["training"]]}
+        model = {"field": point["cell"], "integrator": "euler", "init": "chrono", "t_max": LONGEST, "threads": 1}
+        return by_adam(point, sizes, **task, **model)
+
+    @torch.no_grad()
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
+        task, training = run.configuration.task, run.configuration.training
+        assert isinstance(task, HARAtSpeeds)
+        played = dataclasses.replace(task, slowness=HARAtSpeeds.slowness, clock_given=True)  # whatever it was trained on
+        draw, many = generator(training.seed, "known speeds"), min(WINDOWS, training.evaluation)
+        batch = played.batch_of("test", torch.randperm(played.count("test"), generator=draw)[:many])
+        assert batch.ts is not None
+        return at_known_speeds(played, model, batch, batch.ts.diff(dim=0))
+
+    def verdict(self, results: Results) -> Verdict:
+        found = groups(results.rows, ["training", "cell"])
+        if absent := [cell for cell in CELLS if ("hidden", cell) not in found]:
+            raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
+        parts, said = list[Part](), list[str]()
+        for training in (training for training in TRAININGS if training != UNWARPED):
+            answers, ps = dict[str, list[Part]](), list[float]()
+            leaky = by_gates(LEARNED)(found.get((training, CONSTANT), results.rows.iloc[:0]))
+            for cell in CELLS[1:]:
+                rows = found.get((training, cell))
+                if rows is None or leaky is None or by_gates(LEARNED)(rows).high >= leaky.low:
+                    continue
+                p = units("p")(rows)
+                ps += [p.low, p.high]
+                answers[NAMES.get(cell, cell)] = [
+                    Part("the gates are the clock", answer(p, below=True)),
+                    Part("the true clock stands in their place", answer(kept_by(rows, TRUE), below=False)),
+                ]
+            parts += [part for both in answers.values() for part in both]
+            said.append(f"{WORDS[training].capitalize()}: {in_words(answers, ps) or 'no gates help'}.")
+        control = of_rows(where(results.rows, training=UNWARPED), "p")
+        if control:
+            said.append(f"Trained unwarped, p is {number(control.low)} to {number(control.high)}.")
+        return Verdict(parts, summary=" ".join(said))
+
+
+def in_words(answers: dict[str, list[Part]], ps: list[float]) -> str:
+    """Say of each question which cells have which answer, and of the first from where to where p is."""
+    said = list[str]()
+    for number_of in range(2 if answers else 0):
+        by_answer = dict[str, list[str]]()
+        for name, parts in answers.items():
+            by_answer.setdefault(parts[number_of].answer, []).append(name)
+        claim = next(iter(answers.values()))[number_of].claim
+        said.append(f"{claim}: " + ", ".join(f"{word} ({', '.join(names)})" for word, names in by_answer.items()))
+    return "; ".join([*said, f"p is {number(min(ps))} to {number(max(ps))}"]) if said else ""

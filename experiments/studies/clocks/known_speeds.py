@@ -1,0 +1,96 @@
+r"""Compares learned gates with the known speed c' at which their input is played, and puts the true clock in their place.
+
+elapsed        e of a unit at a sample, as of learned clocks; by the time of the recording e / c'
+p              e / c' at the slowest speed 1/n is n^p times that at speed 1         a clock: 0         a constant gate: 1
+correlation    of log e and log c', of a unit over samples
+known          R^2 of log c' by linear regression from what a gate reads, x and the state before, on other sequences
+
+In the place of learned gates, the mean of e of each unit being what it was:
+
+    true clock    1 - exp(-mean e  c' / mean c')             by the speeds of another sequence: "another's"
+    constant      1 - exp(-mean e)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from discretize import SequenceModel
+from experiments.studies.clocks.learned_clocks import elapsed_time
+from experiments.studies.clocks.oracle import gate_values, has_gate, played, played_by_gates
+from experiments.studies.study import Row
+from experiments.tasks.task import Batch, Task
+
+__all__ = ["GATES", "at_known_speeds", "exponents", "follows", "r_squared"]
+
+GATES = ("learned", "true clock", "constant", "another's")
+FROM = 16.0  # recorded samples left out at the beginning, while states leave zero
+HALF = 0.5
+
+
+def at_known_speeds(task: Task, model: SequenceModel, batch: Batch, speeds: Tensor) -> list[Row]:
+    """Measure errors by each kind of gates, how far the learned ones follow the speeds, and how far these are known.
+
+    Shape:   speeds (time, batch) of the batch.
+    """
+    field, xs = model.field, batch.xs.to(model.read_out.weight)
+    states, later = played(field, xs), speeds.cumsum(0) > FROM
+    runs, rows = {GATES[0]: states}, list[Row]()
+    if has_gate(field):
+        g = gate_values(field, xs, states[:-1])
+        elapsed = elapsed_time(field, g)
+        rows = follows(elapsed, speeds, later)
+        clock = (speeds / speeds.mean()).to(g)[..., None]
+        for name, c in zip(GATES[1:], (clock, torch.ones_like(clock), clock.roll(1, dims=1)), strict=True):
+            runs[name] = played_by_gates(field, xs, -torch.expm1(-c * elapsed.mean((0, 1))))
+    for name, found in runs.items():
+        rows.append({"kind": "gate", "gate": name, "error": error(task, model.read_out(field.visible(found[1:])), batch)})
+    read = torch.cat([xs, field.visible(states[:-1])], -1)
+    return [*rows, {"kind": "known", "known": r_squared(read, speeds.log(), later)}]
+
+
+def error(task: Task, outputs: Tensor, batch: Batch) -> float:
+    """Compute the share of wrong answers, or the mean squared error by that of saying 0."""
+    found = task.measures(outputs, batch)
+    return (
+        1 - found["accuracy"] if "accuracy" in found else found["loss"] / task.measures(torch.zeros_like(outputs), batch)["loss"]
+    )
+
+
+def follows(elapsed: Tensor, speeds: Tensor, later: Tensor) -> list[Row]:
+    """Measure how the elapsed time (time, batch, hidden) of units goes with speeds (time, batch), at the later samples."""
+    e, c = elapsed[later].double(), speeds[later]
+    by_speed = {round(1 / one): e[c == one].mean(0) / one for one in c.unique().tolist()}
+    p = exponents(elapsed, speeds, later)
+    pairs = torch.cat([e.clamp(min=1e-9).log(), c.log()[:, None]], 1)
+    correlation = torch.corrcoef(pairs.T)[-1, :-1].nan_to_num()  # of a constant gate there is none
+    return [
+        *({"kind": "speed", "slowness": n, "elapsed": float((one / by_speed[1]).quantile(HALF))} for n, one in by_speed.items()),
+        {
+            "kind": "units",
+            "p": float(p.quantile(HALF)),
+            "p_another": float(exponents(elapsed, speeds.roll(1, dims=1), later).quantile(HALF)),
+            "following": int((p < HALF).sum()),
+            "correlation": float(correlation.quantile(HALF)),
+            "strongest": float(correlation.max()),
+        },
+    ]
+
+
+def exponents(elapsed: Tensor, speeds: Tensor, later: Tensor) -> Tensor:
+    """Compute p of each unit."""
+    slowest = 1 / speeds.min()
+    fast, slow = (elapsed[later & (speeds == c)].double().mean(0) / c for c in (1.0, 1 / slowest))
+    return (slow / fast).log() / slowest.log()
+
+
+def r_squared(read: Tensor, wanted: Tensor, later: Tensor) -> float:
+    """Fit wanted (time, batch) by what is read (time, batch, n) on half of the sequences, and return R^2 on the others."""
+    half = read.shape[1] // 2
+    ones = torch.cat([read, torch.ones_like(read[..., :1])], -1).double()
+    fitted, tested = (
+        (ones[:, some][later[:, some]], wanted[:, some][later[:, some]]) for some in (slice(half), slice(half, None))
+    )
+    weights = torch.linalg.lstsq(fitted[0], fitted[1][:, None]).solution[:, 0]
+    return float(1 - (tested[0] @ weights - tested[1]).square().mean() / tested[1].var(correction=0))
