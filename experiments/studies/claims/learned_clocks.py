@@ -32,11 +32,12 @@ __all__ = ["CELLS", "LearnedClocks"]
 
 CELLS = ("leaky", "gated", "gated-global", "gated-network", "gru", "lstm")
 CONSTANT = CELLS[0]
-LEARNED, FIRST, SPREAD_OUT, UNIFORM, _, _, BY_TWO, _ = CLOCKS
+LEARNED, FIRST, SPREAD_OUT, UNIFORM, *_ = CLOCKS
 REPEATS = (1, 2, 5, 10, 20, 40, 80)
 BEYOND = (1, 2, 4)  # times the longest repetition of the training
 OTHERS = 1000  # between the seeds of sequences that are measured, and of those on which the time of a symbol is chosen
 SOLVED, LOST, HALF = 0.99, 0.05, 0.5  # accuracy; how much less of it counts; of the exponents 0 of a clock and 1 of a constant
+EVERY = "at every sample, chrono"
 OTHERWISE: dict[str, dict[str, object]] = {  # settings in which other trainings differ from the first; alpha is of leaky cells
     "at ends": {"task": "recall-at-ends"},
     "no chrono": {"init": "standard", "t_max": None, "alpha": 0.9},
@@ -52,9 +53,31 @@ def exponents(rows: pd.DataFrame) -> dict[int, Spread]:
     return {warp: spread(same["elapsed"].map(math.log) / math.log(warp)) for warp, same in groups(longest, "warp").items()}
 
 
+def with_training(frame: pd.DataFrame) -> pd.DataFrame:
+    """Name the training in every row: that of the first ones is no axis of their points."""
+    return frame.assign(training=frame["training"].fillna(EVERY) if "training" in frame else EVERY)
+
+
 def as_first(frame: pd.DataFrame) -> pd.DataFrame:
-    """Select what is of the first training: asked at every sample, from chrono initialization."""
-    return frame[frame["training"].isna()] if "training" in frame else frame
+    """Select what is of the first training."""
+    return where(with_training(frame), training=EVERY)
+
+
+def trained_otherwise(results: Results) -> pd.DataFrame:
+    """Select the rows of the other trainings, and those of the first one that they are compared with."""
+    rows = with_training(results.rows_with("accuracy"))
+    others = rows[rows["training"] != EVERY]
+    return rows[rows["warp"].isin(others["warp"].unique()) & rows["cell"].isin(TRIED)]
+
+
+def exponent(rows: pd.DataFrame) -> Spread:
+    """Compute p of a cell at one warp."""
+    return next(iter(exponents(rows).values()))
+
+
+def waiting(rows: pd.DataFrame) -> Spread:
+    """Count the units that wait, of a cell at one warp."""
+    return spread(rows[rows["repeats"] == rows["warp"]]["waiting"])
 
 
 def held(times: int) -> Any:
@@ -77,7 +100,7 @@ class LearnedClocks(Study):
 
     name = "learned-clocks"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 90, "paper": 1200}
+    minutes: ClassVar = {"smoke": 0.3, "small": 120, "paper": 1500}
     sizes: ClassVar = scales(
         hidden=(16, 64, 64),
         length=(24, 400, 500),
@@ -101,8 +124,8 @@ class LearnedClocks(Study):
                 "accuracy": at_end("accuracy"),
                 "g, first": lambda rows: spread(rows["first"].dropna()),
                 "g, others": lambda rows: spread(rows["others"].dropna()),
-                "p": lambda rows: next(iter(exponents(rows).values())),
-                "waiting units": lambda rows: spread(rows[rows["repeats"] == rows["warp"]]["waiting"]),
+                "p": exponent,
+                "waiting units": waiting,
                 **{f"{times} × as long": held(times) for times in BEYOND},
             },
             data=lambda results: as_first(results.rows_with("accuracy")),
@@ -123,6 +146,22 @@ class LearnedClocks(Study):
             data=lambda results: as_first(results.rows),
             sort=in_order(None, CELLS),
             words=NAMES,
+        ),
+        Table(
+            "The same with the loss at the last sample of each symbol alone, where accuracy is counted there, and from weights "
+            "and biases as they are without chrono initialization. Shares of right answers are those at the ends of symbols.",
+            by={"trained": "training", "repetitions": "warp", "cell": "cell"},
+            columns={
+                "accuracy": at_end("accuracy"),
+                "p": exponent,
+                "waiting units": waiting,
+                **{gate: by_gates(gate) for gate in (LEARNED, FIRST, SPREAD_OUT, UNIFORM)},
+                **{f"{times} × as long": held(times) for times in BEYOND},
+            },
+            data=trained_otherwise,
+            sort=in_order([EVERY, *OTHERWISE], None, CELLS),
+            words=NAMES | {"at ends": "at ends, chrono", "no chrono": "at every sample, no chrono"},
+            empty="No cell was trained otherwise.",
         ),
     )
     figures: ClassVar = {
@@ -173,37 +212,46 @@ class LearnedClocks(Study):
         return [*rows, {"kind": "gate", **at_change(model.field, symbols, clock)}]
 
     def verdict(self, results: Results) -> Verdict:
-        accuracies = {cell: spreads(runs, "warp", "accuracy") for cell, runs in groups(as_first(results.runs), "cell").items()}
-        if absent := [cell for cell in CELLS if cell not in accuracies]:
+        runs, rows = with_training(results.runs), groups(with_training(results.rows), ["training", "warp", "cell"])
+        if absent := [cell for cell in CELLS if where(runs, cell=cell, training=EVERY).empty]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
-        constant = accuracies[CONSTANT]
-        asks = [warp for warp, value in constant.items() if value.high < SOLVED]
-        parts, said = [], []
-        for cell, rows in groups(as_first(results.rows), "cell").items():
-            solved = [warp for warp in asks if cell != CONSTANT and accuracies[cell][warp].mean >= SOLVED]
-            for warp in solved:
-                found, words = self._of_cell(rows[rows["warp"] == warp], warp)
-                parts += found
-                said.append(f"{NAMES.get(cell, cell)} at {warp}: {words}.")
+        solved = dict[tuple[str, int, str], list[Part]]()
+        for (training, warp), same in groups(runs, ["training", "warp"]).items():
+            accuracies = spreads(same, "cell", "accuracy")
+            if CONSTANT in accuracies and accuracies[CONSTANT].high < SOLVED:
+                able = [cell for cell, value in accuracies.items() if cell != CONSTANT and value.mean >= SOLVED]
+                solved |= {(training, warp, cell): self._of_cell(rows[training, warp, cell], warp) for cell in able}
+        constant = spreads(where(runs, cell=CONSTANT, training=EVERY), "warp", "accuracy")
         leaky = ", ".join(f"{number(value.mean)} at {warp}" for warp, value in constant.items())
-        another = "" if parts else f"No cell with gates solves it where a constant gate does not ({CONSTANT}, {leaky})."
-        return Verdict(
-            parts, summary=" ".join([f"With a constant gate accuracy is {leaky} repetitions.", *said]), another=another
-        )
+        if not solved:
+            return Verdict([], another=f"No cell with gates solves it where a constant gate does not ({CONSTANT}, {leaky}).")
+        first, others = ({key: solved[key] for key in solved if (key[0] == EVERY) is which} for which in (True, False))
+        summary = [f"With a constant gate accuracy is {leaky} repetitions."]
+        for how, found in (
+            ("", first),
+            ("with the loss at the last samples of symbols alone, without chrono, or both, ", others),
+        ):
+            if found:
+                summary.append(f"Where it falls short {how}cells with gates solve the task in {in_words(found, rows)}.")
+        return Verdict([part for parts in solved.values() for part in parts], summary=" ".join(summary))
 
-    def _of_cell(self, rows: pd.DataFrame, warp: int) -> tuple[list[Part], str]:
-        power = exponents(rows)[warp]
+    def _of_cell(self, rows: pd.DataFrame, warp: int) -> list[Part]:
         kept = {gate: spread(where(rows, kind="instead", gate=gate)["at_ends"]) for gate in CLOCKS}
         best = max((kept[gate] for gate in (FIRST, SPREAD_OUT)), key=lambda value: value.mean)
         needed = kept[LEARNED].mean - LOST
-        parts = [
-            Part("a symbol lasts as long however often it is repeated", power.high < HALF),
+        return [
+            Part("a symbol lasts as long however often it is repeated", exponents(rows)[warp].high < HALF),
             Part("the true clock answers in the gates' place, and constants do not", best.low > needed > kept[UNIFORM].high),
         ]
-        rights = ((LEARNED, "its gates"), (FIRST, "a clock that goes at the first sample"), (SPREAD_OUT, "an even one"),
-                  (UNIFORM, "constants"), (BY_TWO, "gates that know the two symbols and no time"))  # fmt: skip
-        told = ", ".join(f"{number(kept[gate].mean)} by {gates}" for gate, gates in rights)
-        return parts, (
-            f"a symbol lasts as n to the {number(power.mean)}, a clock: {parts[0].answer}; right at ends of symbols are {told}"
-            f", a clock answers in every run, where constants do not: {parts[1].answer}"
-        )
+
+
+def in_words(solved: dict[tuple[str, int, str], list[Part]], rows: dict[Any, pd.DataFrame]) -> str:
+    """Say in how many cases the gate is the clock, and in which the true clock stands in its place."""
+    powers = [exponents(rows[key])[key[1]].mean for key in solved]
+    waits, stands = ([key for key, parts in solved.items() if parts[k].holds] for k in range(2))
+    names = ", ".join(f"{NAMES.get(cell, cell)} at {warp}{f' ({how})' * (how != EVERY)}" for how, warp, cell in stands)
+    return (
+        f"{len(solved)} cases: the gate is a clock in {len(waits) or 'none'} (p is {number(min(powers))} to "
+        f"{number(max(powers))}), and the true clock answers in its place, where constants do not, in "
+        f"{len(stands) or 'none'}{f': {names}' * bool(names)}"
+    )

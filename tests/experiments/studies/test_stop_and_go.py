@@ -18,7 +18,7 @@ from experiments.models.no_output_recurrence import remove_output_recurrence
 from experiments.reports.bands import log_dots
 from experiments.reports.spreads import NotEnoughError
 from experiments.runs.configuration import Configuration
-from experiments.studies.claims.learned_clocks import CELLS, LearnedClocks
+from experiments.studies.claims.learned_clocks import BEYOND, CELLS, LearnedClocks
 from experiments.studies.claims.stop_and_go import EXACT, StopAndGoStudy
 from experiments.studies.clocks.learned_clocks import (
     CLOCKS,
@@ -276,17 +276,21 @@ def test_the_verdict_is_that_of_the_differences():
     assert study.verdict(Results(records)).word == "reproduced"
 
 
-def learned_records(elapsed, constant=0.9, accuracy=0.999, instead=None):
-    """As trained gates have it that take `elapsed` times as long for the most repetitions as for one."""
+def learned_records(elapsed, constant=0.9, accuracy=0.999, instead=None, otherwise=None):
+    """As trained gates have it that take `elapsed` times as long for the most repetitions as for one; `otherwise` of them, if
+    they were trained otherwise."""
     kept = dict.fromkeys(CLOCKS, 0.2) | {"learned": 0.999} | (instead or {})
 
     def measured(run):
-        if "training" in run.point:
+        other = "training" in run.point
+        if other and otherwise is None:
             return None
         leaky = run.point["cell"] == "leaky"
-        held = [{"kind": "held", "repeats": n, "elapsed": elapsed if n == 5 else 1.0} for n in (1, 5)]
-        other = [{"kind": "instead", "gate": gate, "at_ends": kept[gate]} for gate in (CLOCKS[:1] if leaky else CLOCKS)]
-        return {"accuracy": constant if leaky else accuracy}, [*held, *other]
+        held = [{"kind": "held", "repeats": n, "waiting": 0, "elapsed": 1.0} for n in (1, 5)]
+        held[1]["elapsed"] = otherwise if other else elapsed
+        gates = [{"kind": "instead", "gate": gate, "at_ends": kept[gate]} for gate in (CLOCKS[:1] if leaky else CLOCKS)]
+        beyond = [{"kind": "beyond", "times": times, "at_ends": 1.0} for times in BEYOND]
+        return {"accuracy": constant if leaky else accuracy}, [*held, *gates, *beyond]
 
     return records_of(LearnedClocks(), "smoke", measured)
 
@@ -308,6 +312,23 @@ def test_gates_are_a_clock_if_time_stands_while_a_symbol_is_repeated_and_a_clock
     assert judged(1.2, 0.9, **clock, constant=0.96)[1] == ["yes", "no"] * 5
     with pytest.raises(NotEnoughError, match="lstm"):
         study.verdict(Results(learned_records(1.2)[:-1]))
+    # Other trainings are asked the same, each beside leaky cells that were trained so.
+    records = learned_records(4.9, instead=clock, otherwise=1.2)
+    verdict = study.verdict(Results(records))
+    assert [part.answer for part in verdict.parts] == ["no", "yes"] * 5 + ["yes", "yes"] * 9
+    assert "in 5 cases: the gate is a clock in none (p is 0.987 to 0.987)" in verdict.sentence
+    assert (
+        "or both, cells with gates solve the task in 9 cases: the gate is a clock in 9 (p is 0.113 to 0.113)" in verdict.sentence
+    )
+    alone = [one for one in records if one["point"]["cell"] != "leaky" or "training" not in one["point"]]
+    assert len(study.verdict(Results(alone)).parts) == 10
+    table = study.tables[2].markdown(Results([one for one in records if one["point"]["cell"] == "gru"]))
+    assert re.findall(r"^\| (at.*?) \| 5 \| GRU \| 0.999 \| (.*?) \|", table, re.MULTILINE) == [
+        ("at every sample, chrono", "0.987"),
+        ("at ends, chrono", "0.113"),
+        ("at every sample, no chrono", "0.113"),
+        ("at ends, no chrono", "0.113"),
+    ]
 
 
 def test_cells_learn_on_the_task_of_their_study():
