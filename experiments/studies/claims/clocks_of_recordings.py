@@ -31,7 +31,7 @@ __all__ = ["CELLS", "TRAININGS", "ClocksOfRecordings"]
 
 CELLS = ("leaky", "gated", "gru", "lstm")
 CONSTANT = CELLS[0]
-LEARNED, TRUE, UNIFORM, _ = GATES
+LEARNED, TRUE, UNIFORM, *_ = GATES
 UNWARPED = "unwarped"
 TRAININGS: dict[str, dict[str, object]] = {
     "hidden": {"task": "har-delayed"},
@@ -87,8 +87,9 @@ class ClocksOfRecordings(Study):
             "Error, at changing speeds; p, by the median over units: at speed 1/8 a gate lets 8^p times as much time pass for a "
             "recorded sample as at speed 1 (a clock: 0; a constant gate: 1), the same by the speeds of another sequence, and how "
             "many of the {hidden} units have a p below 0.5; correlation of the logarithms of that time, for each sample, and of "
-            "speed, by the median over units and of the strongest; R² of the logarithm of speed from what a gate reads. Then the "
-            "errors of the same weights with other gates in the place of the learned ones.",
+            "speed, by the median over units and of the strongest; R² of a linear regression of the logarithm of speed on what a "
+            "gate reads, and the p of a gate that predicts so. Then the errors of the same weights with other gates in the place "
+            "of the learned ones.",
             by={"trained": "training", "cell": "cell"},
             columns={
                 "error": by_gates(LEARNED),
@@ -98,6 +99,7 @@ class ClocksOfRecordings(Study):
                 "correlation": units("correlation"),
                 "strongest": units("strongest"),
                 "R²": units("known"),
+                "p, regression": units("p_regression"),
                 **{f"error, {gate}": by_gates(gate) for gate in GATES[1:]},
             },
             data="rows",

@@ -3,11 +3,12 @@ r"""Compares learned gates with the known speed c' at which their input is playe
 elapsed        e of a unit at a sample, as of learned clocks; by the time of the recording e / c'
 p              e / c' at the slowest speed 1/n is n^p times that at speed 1         a clock: 0         a constant gate: 1
 correlation    of log e and log c', of a unit over samples
-known          R^2 of log c' by linear regression from what a gate reads, x and the state before, on other sequences
+regression     of log c' from what a gate reads, x and the state before, on half of the sequences; R^2 and p are of the others
 
 In the place of learned gates, the mean of e of each unit being what it was:
 
     true clock    1 - exp(-mean e  c' / mean c')             by the speeds of another sequence: "another's"
+    regression    the same by what is predicted
     constant      1 - exp(-mean e)
 """
 
@@ -22,9 +23,9 @@ from experiments.studies.clocks.oracle import gate_values, has_gate, played, pla
 from experiments.studies.study import Row
 from experiments.tasks.task import Batch, Task
 
-__all__ = ["GATES", "at_known_speeds", "exponents", "follows", "r_squared"]
+__all__ = ["GATES", "at_known_speeds", "exponents", "follows", "predicted"]
 
-GATES = ("learned", "true clock", "constant", "another's")
+GATES = ("learned", "true clock", "constant", "another's", "regression")
 FROM = 16.0  # recorded samples left out at the beginning, while states leave zero
 HALF = 0.5
 
@@ -36,18 +37,21 @@ def at_known_speeds(task: Task, model: SequenceModel, batch: Batch, speeds: Tens
     """
     field, xs = model.field, batch.xs.to(model.read_out.weight)
     states, later = played(field, xs), speeds.cumsum(0) > FROM
-    runs, rows = {GATES[0]: states}, list[Row]()
+    found, r_squared = predicted(torch.cat([xs, field.visible(states[:-1])], -1), speeds.log(), later)
+    guess, half = found.exp(), slice(len(xs[0]) // 2, None)
+    p = exponents(guess[:, half, None], speeds[:, half], later[:, half])
+    rows: list[Row] = [{"kind": "known", "known": r_squared, "p_regression": float(p)}]
+    runs = {GATES[0]: states}
     if has_gate(field):
         g = gate_values(field, xs, states[:-1])
         elapsed = elapsed_time(field, g)
-        rows = follows(elapsed, speeds, later)
-        clock = (speeds / speeds.mean()).to(g)[..., None]
-        for name, c in zip(GATES[1:], (clock, torch.ones_like(clock), clock.roll(1, dims=1)), strict=True):
-            runs[name] = played_by_gates(field, xs, -torch.expm1(-c * elapsed.mean((0, 1))))
+        rows += follows(elapsed, speeds, later)
+        for name, c in zip(GATES[1:], (speeds, torch.ones_like(speeds), speeds.roll(1, dims=1), guess), strict=True):
+            clock = (c / c.mean()).to(g)[..., None]
+            runs[name] = played_by_gates(field, xs, -torch.expm1(-clock * elapsed.mean((0, 1))))
     for name, found in runs.items():
         rows.append({"kind": "gate", "gate": name, "error": error(task, model.read_out(field.visible(found[1:])), batch)})
-    read = torch.cat([xs, field.visible(states[:-1])], -1)
-    return [*rows, {"kind": "known", "known": r_squared(read, speeds.log(), later)}]
+    return rows
 
 
 def error(task: Task, outputs: Tensor, batch: Batch) -> float:
@@ -85,12 +89,11 @@ def exponents(elapsed: Tensor, speeds: Tensor, later: Tensor) -> Tensor:
     return (slow / fast).log() / slowest.log()
 
 
-def r_squared(read: Tensor, wanted: Tensor, later: Tensor) -> float:
-    """Fit wanted (time, batch) by what is read (time, batch, n) on half of the sequences, and return R^2 on the others."""
+def predicted(read: Tensor, wanted: Tensor, later: Tensor) -> tuple[Tensor, float]:
+    """Predict wanted (time, batch) by what is read (time, batch, n), as half of the sequences have it; with R^2 on the others."""
     half = read.shape[1] // 2
     ones = torch.cat([read, torch.ones_like(read[..., :1])], -1).double()
-    fitted, tested = (
-        (ones[:, some][later[:, some]], wanted[:, some][later[:, some]]) for some in (slice(half), slice(half, None))
-    )
-    weights = torch.linalg.lstsq(fitted[0], fitted[1][:, None]).solution[:, 0]
-    return float(1 - (tested[0] @ weights - tested[1]).square().mean() / tested[1].var(correction=0))
+    known, others = later.clone(), later.clone()
+    known[:, half:], others[:, :half] = False, False
+    found = ones @ torch.linalg.lstsq(ones[known], wanted[known][:, None].double()).solution[:, 0]
+    return found, float(1 - (found - wanted)[others].square().mean() / wanted[others].var(correction=0))

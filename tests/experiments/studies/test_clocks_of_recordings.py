@@ -15,7 +15,7 @@ from fake_studies import draws, records_of, tables_of
 from experiments.reports.spreads import NotEnoughError
 from experiments.runs.configuration import configuration
 from experiments.studies.claims.clocks_of_recordings import CELLS, ClocksOfRecordings
-from experiments.studies.clocks.known_speeds import GATES, at_known_speeds, exponents, follows, r_squared
+from experiments.studies.clocks.known_speeds import GATES, at_known_speeds, exponents, follows, predicted
 from experiments.studies.results import Results
 from experiments.studies.study import DATA
 from experiments.tasks.recorded.at_speeds import DelayedHAR, HARAtSpeeds
@@ -78,7 +78,8 @@ def test_a_gate_that_is_the_clock_has_exponent_0_and_a_constant_one_1(clock):
     if clock:
         assert units["correlation"] == pytest.approx(1, abs=1e-5)
         assert abs(units["p_another"] - 1) < 0.3  # of twelve windows
-    assert rows[-1] == {"kind": "known", "known": pytest.approx(1, abs=1e-6)}  # the speed is an input
+    assert rows[0] == {"kind": "known", "known": pytest.approx(1), "p_regression": pytest.approx(0, abs=1e-6)}  # it is an input
+    assert errors["regression"] == pytest.approx(errors["true clock"], rel=1e-4)
     outputs = model(batch.xs)
     counts = batch.counts[..., None].expand_as(outputs).bool()
     found = (outputs - batch.targets)[counts].square().mean() / batch.targets[counts].square().mean()
@@ -98,19 +99,21 @@ def test_exponents_are_of_each_unit_and_speeds_of_others_give_a_constants():
     assert units["strongest"] == pytest.approx(1)
 
 
-def test_r_squared_is_the_share_of_what_a_line_explains_on_other_sequences():
+def test_speeds_are_predicted_by_a_line_that_is_judged_on_other_sequences():
     read, noise, later = torch.randn(500, 40, 3), torch.randn(500, 40), torch.rand(500, 40) < 0.8
     line = read @ torch.tensor([1.0, -2.0, 2.0]) + 5  # of variance 9
-    assert r_squared(read, line, later) == pytest.approx(1, abs=1e-12)
-    assert r_squared(read, line + 3 * noise, later) == pytest.approx(0.5, abs=0.03)
-    assert r_squared(read, noise, later) == pytest.approx(0, abs=0.01)
+    found, share = predicted(read, line, later)
+    torch.testing.assert_close(found, line)
+    assert share == pytest.approx(1, abs=1e-12)
+    assert predicted(read, line + 3 * noise, later)[1] == pytest.approx(0.5, abs=0.03)
+    assert predicted(read, noise, later)[1] == pytest.approx(0, abs=0.01)
     noise[:, :20] = line[:, :20]  # of which the others know nothing
-    assert r_squared(read, noise, later) < -1
+    assert predicted(read, noise, later)[1] < -1
 
 
 def made_records(p, true, leaky=0.5):
     """Runs with gates of these exponents, one for each seed, and this error by the true clock; learned 0.1, constants 0.4."""
-    errors = dict(zip(GATES, (0.1, true, 0.4, 0.6), strict=True))
+    errors = dict(zip(GATES, (0.1, true, 0.4, 0.6, 0.2), strict=True))
 
     def measured(run):
         if run.point["cell"] == "leaky":
