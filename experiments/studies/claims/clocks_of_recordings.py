@@ -143,7 +143,7 @@ class ClocksOfRecordings(Study):
         draw, many = generator(training.seed, "known speeds"), min(WINDOWS, training.evaluation)
         batch = played.batch_of("test", torch.randperm(played.count("test"), generator=draw)[:many])
         assert batch.ts is not None
-        return at_known_speeds(played, model, batch, batch.ts.diff(dim=0))
+        return at_known_speeds(played, model, batch, batch.ts.diff(dim=0), len(task.slowness) / sum(task.slowness))
 
     def verdict(self, results: Results) -> Verdict:
         found = groups(results.rows, ["training", "cell"])

@@ -5,11 +5,10 @@ p              e / c' at the slowest speed 1/n is n^p times that at speed 1     
 correlation    of log e and log c', of a unit over samples
 regression     of log c' from what a gate reads, x and the state before, on half of the sequences; R^2 and p are of the others
 
-In the place of learned gates, the mean of e of each unit being what it was:
+In the place of learned gates, E being the mean of e of a unit by that of c' in training, per recorded sample:
 
-    true clock    1 - exp(-mean e  c' / mean c')             by the speeds of another sequence: "another's"
-    regression    the same by what is predicted
-    constant      1 - exp(-mean e)
+    true clock    1 - exp(-E c')             by the speeds of another sequence: "another's"        by predicted ones: "regression"
+    constant      1 - exp(-E mean c')        all let the same time pass, in the mean
 """
 
 from __future__ import annotations
@@ -30,9 +29,10 @@ FROM = 16.0  # recorded samples left out at the beginning, while states leave ze
 HALF = 0.5
 
 
-def at_known_speeds(task: Task, model: SequenceModel, batch: Batch, speeds: Tensor) -> list[Row]:
+def at_known_speeds(task: Task, model: SequenceModel, batch: Batch, speeds: Tensor, usual: float) -> list[Row]:
     """Measure errors by each kind of gates, how far the learned ones follow the speeds, and how far these are known.
 
+    Args:    usual: the mean speed in training.
     Shape:   speeds (time, batch) of the batch.
     """
     field, xs = model.field, batch.xs.to(model.read_out.weight)
@@ -47,7 +47,7 @@ def at_known_speeds(task: Task, model: SequenceModel, batch: Batch, speeds: Tens
         elapsed = elapsed_time(field, g)
         rows += follows(elapsed, speeds, later)
         for name, c in zip(GATES[1:], (speeds, torch.ones_like(speeds), speeds.roll(1, dims=1), guess), strict=True):
-            clock = (c / c.mean()).to(g)[..., None]
+            clock = (c / c.mean() * speeds.mean() / usual).to(g)[..., None]
             runs[name] = played_by_gates(field, xs, -torch.expm1(-clock * elapsed.mean((0, 1))))
     for name, found in runs.items():
         rows.append({"kind": "gate", "gate": name, "error": error(task, model.read_out(field.visible(found[1:])), batch)})
