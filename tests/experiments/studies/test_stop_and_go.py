@@ -315,10 +315,11 @@ def test_gates_are_a_clock_if_time_stands_while_a_symbol_is_repeated_and_a_clock
     # Other trainings are asked the same, each beside leaky cells that were trained so.
     records = learned_records(4.9, instead=clock, otherwise=1.2)
     verdict = study.verdict(Results(records))
-    assert [part.answer for part in verdict.parts] == ["no", "yes"] * 5 + ["yes", "yes"] * 9
+    assert [part.answer for part in verdict.parts] == ["no", "yes"] * 5 + ["yes", "yes"] * 12
     assert "in 5 cases: the gate is a clock in none (p is 0.987 to 0.987)" in verdict.sentence
     assert (
-        "or both, cells with gates solve the task in 9 cases: the gate is a clock in 9 (p is 0.113 to 0.113)" in verdict.sentence
+        "of 0.003, cells with gates solve the task in 12 cases: the gate is a clock in 12 (p is 0.113 to 0.113)"
+        in verdict.sentence
     )
     alone = [one for one in records if one["point"]["cell"] != "leaky" or "training" not in one["point"]]
     assert len(study.verdict(Results(alone)).parts) == 10
@@ -328,6 +329,7 @@ def test_gates_are_a_clock_if_time_stands_while_a_symbol_is_repeated_and_a_clock
         ("at ends, chrono", "0.113"),
         ("at every sample, no chrono", "0.113"),
         ("at ends, no chrono", "0.113"),
+        ("at every sample, chrono, rate 0.003", "0.113"),
     ]
 
 
