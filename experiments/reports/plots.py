@@ -80,7 +80,7 @@ def log_ticks(axis: Axis, at: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 50)) -> 
 
 
 def decades(ax: Axes) -> None:
-    """Label powers of ten as text: matplotlib's own are set in its mathematical font."""
+    """Label powers of ten as text, or numbers where there are not two: matplotlib's own are set in its mathematical font."""
     superscripts = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
     def name(exponent: int) -> str:
@@ -88,6 +88,9 @@ def decades(ax: Axes) -> None:
 
     low, high = ax.get_ylim()
     exponents = list(range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1))
+    if len(exponents) < 2:
+        log_ticks(ax.yaxis, [part * 10.0**e for e in range(-9, 10) for part in (1, 2, 5)])
+        return
     exponents = exponents[:: max(1, -(-len(exponents) // 6))]
     ax.set_yticks([10.0**e for e in exponents], [name(e) for e in exponents])
     ax.tick_params(axis="y", which="minor", left=False)

@@ -44,19 +44,15 @@ WORDS = {"hidden": "speed hidden", "shown": "speed shown", UNWARPED: "unwarped",
 WINDOWS, LONGEST = 256, 64.0
 
 
-def by_gates(gate: str) -> Any:
-    """Make a cell of the table: the error by these gates."""
-    return lambda rows: of_rows(rows, "error", gate=gate)
-
-
 def of_rows(rows: pd.DataFrame, column: str, **which: object) -> Spread | None:
     """Compute the spread of a column over runs; None where no row has it."""
     values = where(rows, **which)[column].dropna() if column in rows else ()
     return spread(values) if len(values) else None
 
 
-def units(column: str) -> Any:
-    return lambda rows: of_rows(rows, column)
+def over_runs(column: str, **which: object) -> Any:
+    """Make a cell of the table: the spread of a column over runs, if rows have it."""
+    return lambda rows: of_rows(rows, column, **which)
 
 
 def kept_by(rows: pd.DataFrame, gate: str) -> Spread:
@@ -92,15 +88,15 @@ class ClocksOfRecordings(Study):
             "of the learned ones.",
             by={"trained": "training", "cell": "cell"},
             columns={
-                "error": by_gates(LEARNED),
-                "p": units("p"),
-                "p, another's": units("p_another"),
-                "units below 0.5": units("following"),
-                "correlation": units("correlation"),
-                "strongest": units("strongest"),
-                "R²": units("known"),
-                "p, regression": units("p_regression"),
-                **{f"error, {gate}": by_gates(gate) for gate in GATES[1:]},
+                "error": over_runs("error", gate=LEARNED),
+                "p": over_runs("p"),
+                "p, another's": over_runs("p_another"),
+                "units below 0.5": over_runs("following"),
+                "correlation": over_runs("correlation"),
+                "strongest": over_runs("strongest"),
+                "R²": over_runs("known"),
+                "p, regression": over_runs("p_regression"),
+                **{f"error, {gate}": over_runs("error", gate=gate) for gate in GATES[1:]},
             },
             data="rows",
             sort=in_order(TRAININGS, CELLS),
@@ -118,7 +114,7 @@ class ClocksOfRecordings(Study):
             lines=("cell", {cell: NAMES.get(cell, cell) for cell in CELLS if cell != CONSTANT}),
             data=only(kind="speed"),
             x_label="slowness 1/c′",
-            y_label="time elapsed a recorded sample",
+            y_label="time per recorded sample",
             x_log=True,
             y_log=True,
             levels={"a clock": 1.0},
@@ -152,32 +148,36 @@ class ClocksOfRecordings(Study):
         parts, said = list[Part](), list[str]()
         for training in (training for training in TRAININGS if training != UNWARPED):
             answers, ps = dict[str, list[Part]](), list[float]()
-            leaky = by_gates(LEARNED)(found.get((training, CONSTANT), results.rows.iloc[:0]))
+            leaky = of_rows(found.get((training, CONSTANT), results.rows.iloc[:0]), "error", gate=LEARNED)
             for cell in CELLS[1:]:
                 rows = found.get((training, cell))
-                if rows is None or leaky is None or by_gates(LEARNED)(rows).high >= leaky.low:
+                if rows is None or leaky is None or spread(where(rows, gate=LEARNED)["error"]).high >= leaky.low:
                     continue
-                p = units("p")(rows)
+                p = spread(rows["p"].dropna())
                 ps += [p.low, p.high]
                 answers[NAMES.get(cell, cell)] = [
                     Part("the gates are the clock", answer(p, below=True)),
                     Part("the true clock stands in their place", answer(kept_by(rows, TRUE), below=False)),
                 ]
             parts += [part for both in answers.values() for part in both]
-            said.append(f"{WORDS[training].capitalize()}: {in_words(answers, ps) or 'no gates help'}.")
-        control = of_rows(where(results.rows, training=UNWARPED), "p")
-        if control:
-            said.append(f"Trained unwarped, p is {number(control.low)} to {number(control.high)}.")
+            found_so = f"p is {number(min(ps))} to {number(max(ps))}; {in_words(answers)}" if ps else "gates do not help"
+            said.append(f"{WORDS[training].capitalize()}: {found_so}.")
+        alone = where(results.rows, training=UNWARPED)
+        if control := of_rows(alone, "p"):
+            mine, clock = (spread(where(alone[alone["cell"] != CONSTANT], gate=gate)["error"]) for gate in (LEARNED, TRUE))
+            said.append(
+                f"Trained unwarped: p is {number(control.low)} to {number(control.high)}; at changing speeds the error is "
+                f"{number(mine.low)} to {number(mine.high)}, and on the true clock {number(clock.low)} to {number(clock.high)}."
+            )
         return Verdict(parts, summary=" ".join(said))
 
 
-def in_words(answers: dict[str, list[Part]], ps: list[float]) -> str:
-    """Say of each question which cells have which answer, and of the first from where to where p is."""
+def in_words(answers: dict[str, list[Part]]) -> str:
+    """Say of each question which cells have which answer."""
     said = list[str]()
-    for number_of in range(2 if answers else 0):
-        by_answer = dict[str, list[str]]()
-        for name, parts in answers.items():
-            by_answer.setdefault(parts[number_of].answer, []).append(name)
-        claim = next(iter(answers.values()))[number_of].claim
-        said.append(f"{claim}: " + ", ".join(f"{word} ({', '.join(names)})" for word, names in by_answer.items()))
-    return "; ".join([*said, f"p is {number(min(ps))} to {number(max(ps))}"]) if said else ""
+    for same in zip(*answers.values(), strict=True):
+        names = dict[str, list[str]]()
+        for name, part in zip(answers, same, strict=True):
+            names.setdefault(part.answer, []).append(name)
+        said.append(f"{same[0].claim}: " + ", ".join(f"{word} ({', '.join(of)})" for word, of in names.items()))
+    return "; ".join(said)

@@ -40,7 +40,7 @@ def at_known_speeds(task: Task, model: SequenceModel, batch: Batch, speeds: Tens
     found, r_squared = predicted(torch.cat([xs, field.visible(states[:-1])], -1), speeds.log(), later)
     guess, half = found.exp(), slice(len(xs[0]) // 2, None)
     p = exponents(guess[:, half, None], speeds[:, half], later[:, half])
-    rows: list[Row] = [{"kind": "known", "known": r_squared, "p_regression": float(p)}]
+    rows: list[Row] = [{"kind": "known", "known": r_squared, "p_regression": round(float(p), 6) + 0.0}]
     runs = {GATES[0]: states}
     if has_gate(field):
         g = gate_values(field, xs, states[:-1])
