@@ -39,8 +39,9 @@ TRAININGS: dict[str, dict[str, object]] = {
     UNWARPED: {"task": "har-delayed", "slowness": (1,)},
     "activity": {"task": "har-at-speeds"},
 }
-TRAININGS_OF_ALL = ("hidden", "shown")  # the others without LSTMs
+WITH_LSTM = ("hidden", "shown")  # the other trainings are without
 WORDS = {"hidden": "speed hidden", "shown": "speed shown", UNWARPED: "unwarped", "activity": "activity asked"}
+CLAIMS = ("Gates of {} are the clock", "The true clock stands in the place of gates of {}")
 WINDOWS, LONGEST = 256, 64.0
 
 
@@ -73,7 +74,7 @@ class ClocksOfRecordings(Study):
 
     name = "clocks-of-recordings"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 60, "paper": 1500}
+    minutes: ClassVar = {"smoke": 0.5, "small": 40, "paper": 1500}
     sizes: ClassVar = scales(
         hidden=(8, 64, 128), steps=(6, 1500, 6000), rate=(1e-2, 1e-2, 2e-3), sequences=(32, 512, 3000), seeds=(1, 3, 5)
     )
@@ -124,7 +125,7 @@ class ClocksOfRecordings(Study):
     def points(self, sizes: Sizes) -> list[Point]:
         there = data_path(self.needs[0]) is not None
         points = grid(seed=range(sizes.seeds), training=TRAININGS, cell=CELLS) if there else []
-        return [point for point in points if point["training"] in TRAININGS_OF_ALL or point["cell"] != CELLS[-1]]
+        return [point for point in points if point["training"] in WITH_LSTM or point["cell"] != CELLS[-1]]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         task = {"data": str(data_path(self.needs[0])), **TRAININGS[point["training"]]}
@@ -156,12 +157,14 @@ class ClocksOfRecordings(Study):
                 p = spread(rows["p"].dropna())
                 ps += [p.low, p.high]
                 answers[NAMES.get(cell, cell)] = [
-                    Part("the gates are the clock", answer(p, below=True)),
-                    Part("the true clock stands in their place", answer(kept_by(rows, TRUE), below=False)),
+                    Part(CLAIMS[0].format(cell), answer(p, below=True)),
+                    Part(CLAIMS[1].format(cell), answer(kept_by(rows, TRUE), below=False)),
                 ]
             parts += [part for both in answers.values() for part in both]
-            found_so = f"p is {number(min(ps))} to {number(max(ps))}; {in_words(answers)}" if ps else "gates do not help"
-            said.append(f"{WORDS[training].capitalize()}: {found_so}.")
+            found_so = (
+                f"p is {number(min(ps))} to {number(max(ps))}. {in_words(answers)}" if ps else "gates are not seen to help."
+            )
+            said.append(f"{WORDS[training].capitalize()}: {found_so}")
         alone = where(results.rows, training=UNWARPED)
         if control := of_rows(alone, "p"):
             mine, clock = (spread(where(alone[alone["cell"] != CONSTANT], gate=gate)["error"]) for gate in (LEARNED, TRUE))
@@ -173,11 +176,11 @@ class ClocksOfRecordings(Study):
 
 
 def in_words(answers: dict[str, list[Part]]) -> str:
-    """Say of each question which cells have which answer."""
+    """Say of each claim for which cells it holds, for which it does not, and for which that is undecided."""
     said = list[str]()
-    for same in zip(*answers.values(), strict=True):
+    for claim, same in zip(CLAIMS, zip(*answers.values(), strict=True), strict=True):
         names = dict[str, list[str]]()
         for name, part in zip(answers, same, strict=True):
             names.setdefault(part.answer, []).append(name)
-        said.append(f"{same[0].claim}: " + ", ".join(f"{word} ({', '.join(of)})" for word, of in names.items()))
-    return "; ".join(said)
+        said += [f"{claim.format(', '.join(of))}: {word}." for word, of in names.items()]
+    return " ".join(said)

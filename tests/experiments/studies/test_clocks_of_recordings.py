@@ -156,7 +156,7 @@ def test_gates_are_a_clock_where_every_run_says_so_and_none_where_none_does():
     assert judged((0.4, 0.8, 0.6), 0.15) == ("undecided", ["undecided", "yes"] * 8)
     assert judged((0.1, 0.2, 0.4), 0.15, leaky=0.1) == ("undecided", [])  # gates do not help
     sentence = study.verdict(Results(made_records((0.4, 0.8, 0.6), 0.15))).sentence
-    assert "Speed hidden: p is 0.400 to 0.800; the gates are the clock: undecided (gated, GRU, LSTM)" in sentence
+    assert "Speed hidden: p is 0.400 to 0.800. Gates of gated, GRU, LSTM are the clock: undecided. The true" in sentence
     with pytest.raises(NotEnoughError, match="lstm"):
         study.verdict(Results([one for one in made_records((0.1,) * 3, 0.15) if one["point"]["cell"] != "lstm"]))
 
