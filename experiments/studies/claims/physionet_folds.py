@@ -10,7 +10,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -154,6 +157,19 @@ def parts_found(results: Results) -> list[tuple[Comparison, Part, Spread]]:
 def interval(value: Spread) -> str:
     """Write "0.8312 (0.8211 to 0.8401)"."""
     return f"{value.mean:.4f} ({value.low:.4f} to {value.high:.4f})"
+
+
+def in_words(about: str, parts: Sequence[tuple[Comparison, Part, Spread]]) -> str:
+    """Say of one question which differences are there, and how many of the others are not or are not told apart."""
+    yes = [f"{one.words} {measured.mean:.4f}" for one, part, measured in parts if part.answer == "yes"]
+    others = [(part.answer, measured.mean) for _, part, measured in parts if part.answer != "yes"]
+    words = [f"yes, {'; '.join(yes)}"] if yes else []
+    if others:
+        counts = Counter(answer for answer, _ in others)
+        low, high = (some(mean for _, mean in others) for some in (min, max))
+        between = f"{low:.4f}" + (f" to {high:.4f}" if len(others) > 1 else "")
+        words.append(f"{' and '.join(f'{count} {answer}' for answer, count in counts.items())}, {between}")
+    return f"{about[0].upper()}{about[1:]}: {'; '.join(words)}."
 
 
 def of_models(results: Results) -> pd.DataFrame:
@@ -335,10 +351,7 @@ class PhysioNetFolds(Study):
         }
         if (mixed := controls.get("labels mixed up")) and abs(mixed.mean - CHANCE) > FAR:
             raise NotEnoughError(f"with labels mixed up the AUROC is {interval(mixed)}, so that something tells them")
-        told: dict[str, list[str]] = {one.about: [] for one, _, _ in parts}
-        for one, part, measured in parts:
-            told[one.about].append(f"{one.words} {interval(measured)}, {part.answer}")
-        said = [f"{about[0].upper()}{about[1:]}: {'; '.join(words)}." for about, words in told.items()]
+        said = [in_words(about, list(some)) for about, some in groupby(parts, lambda each: each[0].about)]
         numbers = {name: interval(value) for name, value in controls.items()}
         said += [f"Control, {name}: AUROC {words}." for name, words in numbers.items()]
         said.append(f"Deviation over seeds in one fold: {number(over_seeds(results), 2)}." if over_seeds(results) > 0 else "")
