@@ -204,8 +204,8 @@ def _run_stored(
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """By Triton: a field in bfloat16 as one in float32, whose samples, states and matrices lie in bfloat16."""
     if fused != "always" and sum(weight.numel() for weight in field.parameters()) > MOST_WEIGHTS:
-        why = f'with more than {MOST_WEIGHTS:,} weights kernels for GPUs take longer than steps; fused="always" takes them'
-        return None, {"engine": "steps", "engine_why": why}
+        many = f'with more than {MOST_WEIGHTS:,} weights kernels for GPUs take longer than steps; fused="always" takes them'
+        return None, {"engine": "steps", "engine_why": many}
     if stored := xs.dtype in STORED and h0.dtype == xs.dtype:
         lengths = [dt] if isinstance(dt, Tensor) else []
         why = tracing_reason() or setting_reason(fused) or triton_reason(h0, STORED)

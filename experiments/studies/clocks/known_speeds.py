@@ -22,7 +22,7 @@ from experiments.studies.clocks.oracle import gate_values, has_gate, played, pla
 from experiments.studies.study import Row
 from experiments.tasks.task import Batch, Task
 
-__all__ = ["GATES", "at_known_speeds", "exponents", "follows", "predicted"]
+__all__ = ["GATES", "HALF", "at_known_speeds", "exponents", "follows", "predicted"]
 
 GATES = ("learned", "true clock", "constant", "another's", "regression")
 FROM = 16.0  # recorded samples left out at the beginning, while states leave zero
