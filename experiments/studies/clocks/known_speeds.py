@@ -2,6 +2,7 @@ r"""Compares learned gates with the known speed c' at which their input is playe
 
 elapsed        e of a unit at a sample, as of learned clocks; by the time of the recording e / c'
 p              e / c' at the slowest speed 1/n is n^p times that at speed 1         a clock: 0         a constant gate: 1
+              of the means of e, or of those of log e, in which moments of an open gate count less
 correlation    of log e and log c', of a unit over samples
 regression     of log c' from what a gate reads, x and the state before, on half of the sequences; R^2 and p are of the others
 
@@ -27,6 +28,7 @@ __all__ = ["GATES", "HALF", "at_known_speeds", "exponents", "follows", "predicte
 GATES = ("learned", "true clock", "constant", "another's", "regression")
 FROM = 16.0  # recorded samples left out at the beginning, while states leave zero
 HALF = 0.5
+LEAST = 1e-9  # elapsed time of which a logarithm is taken
 
 
 def at_known_speeds(task: Task, model: SequenceModel, batch: Batch, speeds: Tensor, usual: float) -> list[Row]:
@@ -66,27 +68,28 @@ def follows(elapsed: Tensor, speeds: Tensor, later: Tensor) -> list[Row]:
     """Measure how the elapsed time (time, batch, hidden) of units goes with speeds (time, batch), at the later samples."""
     e, c = elapsed[later].double(), speeds[later]
     by_speed = {round(1 / one): e[c == one].mean(0) / one for one in c.unique().tolist()}
-    p = exponents(elapsed, speeds, later)
-    pairs = torch.cat([e.clamp(min=1e-9).log(), c.log()[:, None]], 1)
+    p, e_log = exponents(elapsed, speeds, later), elapsed.double().clamp(min=LEAST).log()
+    pairs = torch.cat([e_log[later], c.log()[:, None]], 1)
     correlation = torch.corrcoef(pairs.T)[-1, :-1].nan_to_num()  # of a constant gate there is none
     return [
         *({"kind": "speed", "slowness": n, "elapsed": float((one / by_speed[1]).quantile(HALF))} for n, one in by_speed.items()),
         {
             "kind": "units",
             "p": float(p.quantile(HALF)),
+            "p_logs": float(exponents(e_log, speeds, later, logs=True).quantile(HALF)),
             "p_another": float(exponents(elapsed, speeds.roll(1, dims=1), later).quantile(HALF)),
-            "following": int((p < HALF).sum()),
+            "following": int((p.abs() < HALF).sum()),
             "correlation": float(correlation.quantile(HALF)),
             "strongest": float(correlation.max()),
         },
     ]
 
 
-def exponents(elapsed: Tensor, speeds: Tensor, later: Tensor) -> Tensor:
-    """Compute p of each unit."""
+def exponents(elapsed: Tensor, speeds: Tensor, later: Tensor, logs: bool = False) -> Tensor:
+    """Compute p of each unit, of elapsed times or of their logarithms."""
     slowest = 1 / speeds.min()
-    fast, slow = (elapsed[later & (speeds == c)].double().mean(0) / c for c in (1.0, 1 / slowest))
-    return (slow / fast).log() / slowest.log()
+    fast, slow = (elapsed[later & (speeds == c)].double().mean(0) for c in (1.0, 1 / slowest))
+    return 1 + (slow - fast if logs else (slow / fast).log()) / slowest.log()
 
 
 def predicted(read: Tensor, wanted: Tensor, later: Tensor) -> tuple[Tensor, float]:

@@ -30,7 +30,7 @@ __all__ = ["CLOCKS", "at_change", "elapsed_time", "on_held_symbols", "under_othe
 Answered = tuple[Tensor, Tensor, StopAndGo]  # symbols, targets, and the clock they are shown on
 FROM = 3  # symbols left out at the beginning, while states leave zero
 CLOCKS = ("learned", "goes at the first", "1/n", "constant", "waits after 5", "by symbol", "by two symbols", "another's")
-TIMES = (1.0, 2.0, 4.0, 8.0)  # that a symbol takes on a clock
+TIMES = (0.7, 1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 4.0, 8.0)  # that a symbol takes on a clock
 WAITS = 5  # samples after which learned gates are shut
 
 

@@ -105,7 +105,13 @@ def test_exponents_are_of_each_unit_and_speeds_of_others_give_a_constants():
     *by_speed, units = follows(elapsed, speeds, later)
     assert [(row["slowness"], row["elapsed"]) for row in by_speed] == [(n, pytest.approx(n**0.3)) for n in (8, 4, 2, 1)]
     assert units["following"] == 2
-    assert units["p"] == pytest.approx(0.3)
+    assert (units["p"], units["p_logs"]) == (pytest.approx(0.3), pytest.approx(0.3))
+    # Of the means of logarithms moments in which a gate is open count little; a unit that runs too fast when it is slow is none.
+    moments = torch.where(torch.rand(4000, 3, 1) < 0.01, 100.0, 0.0) * (speeds[..., None] < 1)
+    (units,) = [row for row in follows(elapsed * (1 + moments), speeds, later) if row["kind"] == "units"]
+    assert units["p"] > units["p_logs"] + 0.1
+    (units,) = [row for row in follows(speeds[..., None] ** 2 + 0 * elapsed, speeds, later) if row["kind"] == "units"]
+    assert (units["p"], units["following"]) == (pytest.approx(-1), 0)
     assert units["p_another"] == pytest.approx(1, abs=0.05)
     assert units["strongest"] == pytest.approx(1)
 

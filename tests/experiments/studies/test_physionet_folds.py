@@ -1,11 +1,14 @@
 """Patients in folds: the intervals beside DeLong's formula and a loop, the models, and what the study says of its records."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from cases import each
 from datasets import make_patients
 from fake_studies import draws, records_of, tables_of
+from scipy.stats import rankdata
 from torch.testing import assert_close
 
 from experiments.reports.spreads import NotEnoughError
@@ -13,6 +16,7 @@ from experiments.runs.configuration import configuration
 from experiments.studies.claims.physionet_folds import (
     COMPARISONS,
     COUNT,
+    CUT,
     MIXED,
     MODELS,
     STEPS,
@@ -129,7 +133,7 @@ def test_ranks_have_the_auroc_of_the_training_and_of_the_same_weights_run_otherw
     assert run.configuration.task.fold == 1
     done = study.carry_out(run, tmp_path / name)
     rows = {row["read"]: row for row in done.rows}
-    assert set(rows) == ({TRAINED, COUNT} if name == "gru" else {TRAINED, MIXED, *STEPS} - {"exponential-euler"})
+    assert set(rows) == ({TRAINED, COUNT} if name == "gru" else {TRAINED, MIXED, CUT, *STEPS} - {"exponential-euler"})
     labels = run.configuration.task.recorded("test").labels
     died = rows[TRAINED]["died"]
     assert died == labels.nonzero()[:, 0].tolist()
@@ -139,6 +143,20 @@ def test_ranks_have_the_auroc_of_the_training_and_of_the_same_weights_run_otherw
     if name == "gru":
         counts = [int((~x.isnan()).sum()) for x in run.configuration.task.recorded("test").xs]
         assert np.argsort(rows[COUNT]["ranks"], kind="stable").tolist() == np.argsort(counts, kind="stable").tolist()
+
+
+@torch.no_grad()
+def test_longer_gaps_are_taken_to_be_that_long():
+    task = PhysioNetFolds().runs("smoke")[0].configuration.task
+    model = configuration("physionet", hidden=4, data="unused", **MODELS["gated-exponential"][1]).untrained_model()
+    (batch,) = dataclasses.replace(task, clock_given=True).evaluation("test", task.count("test"), 1, 0)
+    ts = batch.ts.clone()
+    for k in range(1, len(ts)):
+        ts[k] = ts[k - 1] + (batch.ts[k] - batch.ts[k - 1]).clamp(max=0.5)
+    last = batch.last(model(batch.xs.float(), ts, batch.lengths))
+    found = ranked(model, dataclasses.replace(task, clock_given=True), 0.5)
+    assert found == (2 * rankdata(last[:, 1] - last[:, 0])).astype(int).tolist()
+    assert not torch.equal(ts, batch.ts)
 
 
 def test_scores_that_overflow_have_no_ranks():
