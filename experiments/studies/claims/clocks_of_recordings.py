@@ -56,10 +56,11 @@ def over_runs(column: str, **which: object) -> Any:
     return lambda rows: of_rows(rows, column, **which)
 
 
-def kept_by(rows: pd.DataFrame, gate: str) -> Spread:
-    """Compute what other gates keep of the learned ones' worth: 1 with an error as small, 0 with that of constants."""
-    errors = where(rows, kind="gate").pivot_table(index="key", columns="gate", values="error")
-    return spread((errors[UNIFORM] - errors[gate]) / (errors[UNIFORM] - errors[LEARNED]))
+def kept_by(rows: pd.DataFrame, gate: str, leaky: pd.DataFrame) -> Spread:
+    """Compute what other gates keep of the learned ones' worth: 1 with an error as small, 0 with that of the leaky cell."""
+    errors = where(rows, kind="gate").pivot_table(index="seed", columns="gate", values="error")
+    without = where(leaky, gate=LEARNED).set_index("seed")["error"]
+    return spread(((without - errors[gate]) / (without - errors[LEARNED])).dropna())
 
 
 def answer(found: Spread, below: bool) -> bool | None:
@@ -82,17 +83,18 @@ class ClocksOfRecordings(Study):
     tables = (
         Table(
             "Error, at changing speeds; p, by the median over units: at speed 1/8 a gate lets 8^p times as much time pass for a "
-            "recorded sample as at speed 1 (a clock: 0; a constant gate: 1), the same by the speeds of another sequence, and how "
-            "many of the {hidden} units have a p below 0.5; correlation of the logarithms of that time, for each sample, and of "
-            "speed, by the median over units and of the strongest; R² of a linear regression of the logarithm of speed on what a "
-            "gate reads, and the p of a gate that predicts so. Then the errors of the same weights with other gates in the place "
-            "of the learned ones.",
+            "recorded sample as at speed 1 (a clock: 0; a constant gate: 1), the same by means of logarithms, the same by the "
+            "speeds of another sequence, and how many of the {hidden} units have a p between -0.5 and 0.5; correlation of the "
+            "logarithms of that time, for each sample, and of speed, by the median over units and of the strongest; R² of a linear regression of the logarithm of speed on what a "
+            "gate reads, and the p of a gate that predicts so; shown the speed, that is the true clock. Then the errors of the "
+            "same weights with other gates in the place of the learned ones.",
             by={"trained": "training", "cell": "cell"},
             columns={
                 "error": over_runs("error", gate=LEARNED),
                 "p": over_runs("p"),
+                "p, mean logs": over_runs("p_logs"),
                 "p, another's": over_runs("p_another"),
-                "units below 0.5": over_runs("following"),
+                "units near 0": over_runs("following"),
                 "correlation": over_runs("correlation"),
                 "strongest": over_runs("strongest"),
                 "R²": over_runs("known"),
@@ -149,7 +151,8 @@ class ClocksOfRecordings(Study):
         parts, said = list[Part](), list[str]()
         for training in (training for training in TRAININGS if training != UNWARPED):
             answers, ps = dict[str, list[Part]](), list[float]()
-            leaky = of_rows(found.get((training, CONSTANT), results.rows.iloc[:0]), "error", gate=LEARNED)
+            without = found.get((training, CONSTANT), results.rows.iloc[:0])
+            leaky = of_rows(without, "error", gate=LEARNED)
             for cell in CELLS[1:]:
                 rows = found.get((training, cell))
                 if rows is None or leaky is None or spread(where(rows, gate=LEARNED)["error"]).high >= leaky.low:
@@ -158,7 +161,7 @@ class ClocksOfRecordings(Study):
                 ps += [p.low, p.high]
                 answers[NAMES.get(cell, cell)] = [
                     Part(CLAIMS[0].format(cell), answer(p, below=True)),
-                    Part(CLAIMS[1].format(cell), answer(kept_by(rows, TRUE), below=False)),
+                    Part(CLAIMS[1].format(cell), answer(kept_by(rows, TRUE, without), below=False)),
                 ]
             parts += [part for both in answers.values() for part in both]
             found_so = (
