@@ -84,10 +84,10 @@ class ClocksOfRecordings(Study):
         Table(
             "Error, at changing speeds; p, by the median over units: at speed 1/8 a gate lets 8^p times as much time pass for a "
             "recorded sample as at speed 1 (a clock: 0; a constant gate: 1), the same by means of logarithms, the same by the "
-            "speeds of another sequence, and how many of the {hidden} units have a p between -0.5 and 0.5; correlation of the "
-            "logarithms of that time, for each sample, and of speed, by the median over units and of the strongest; R² of a linear regression of the logarithm of speed on what a "
-            "gate reads, and the p of a gate that predicts so; shown the speed, that is the true clock. Then the errors of the "
-            "same weights with other gates in the place of the learned ones.",
+            "speeds of another sequence, and how many of the {hidden} units have a p between -0.5 and 0.5; correlation of "
+            "the logarithms of that time, for each sample, and of speed, by the median over units and of the strongest; R² of a "
+            "linear regression of the logarithm of speed on what a gate reads, and the p of a gate that predicts so; shown the "
+            "speed, that is the true clock. Then the errors of the same weights with other gates in place of the learned ones.",
             by={"trained": "training", "cell": "cell"},
             columns={
                 "error": over_runs("error", gate=LEARNED),

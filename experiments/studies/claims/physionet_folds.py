@@ -116,8 +116,8 @@ BY_STEPS = [(f"{field}-{ours}", f"{field}-{theirs}") for field in FIELDS
 COMPARISONS = (
     *(Comparison("times", *pair) for pair in (*AGAINST_NONE, *MIXED_UP)),
     *(Comparison("times, fewer stamps", *pair, stamps="a third") for pair in AGAINST_NONE),
-    *(Comparison("exactness", *pair) for pair in BY_STEPS),
-    *(Comparison("exactness of one training", model, model, read=EXACT) for model in STEPPED),
+    *(Comparison("steps", *pair) for pair in BY_STEPS),
+    *(Comparison("steps, one training", model, model, read=EXACT) for model in STEPPED),
     Comparison("jumps", "ode-rnn", "gru-gap", 0.833 - 0.787),
     Comparison("jumps", "gru-d", "gru-gap", 0.818 - 0.787),
     *(Comparison("jumps", model, "gru") for model in (*JUMPING, *SLOWEST)),
@@ -274,16 +274,17 @@ class PhysioNetFolds(Study):
     needs = (DATA,)
     tables = (
         Table(
-            "AUROC, each patient tested once: the mean over folds and seeds, and its 95 % interval over patients and seeds; of "
-            "some folds only, it is to be compared in the next table. The epoch whose weights were kept, and seconds an epoch "
-            "with its evaluation, of one thread on a machine that was shared.",
+            "AUROC, each patient tested once: the mean over folds and seeds, and its 95 % interval over patients and seeds. Rows "
+            "of fewer than five folds are compared with others in the next table only, on the folds of both. The epoch whose "
+            "weights were kept, and seconds an epoch with its evaluation, of one thread on a machine that was shared.",
             by={"model": "model", "stamps": "stamps"},
             columns={name: first(name) for name in ("AUROC", "trainings", "best epoch", "seconds an epoch")},
             data=of_models,
         ),
         Table(
             "How much larger the AUROC of the first is, both models on the same patients drawn anew: yes where the interval is "
-            "above 0, no where it does not come to the effect, which counts or is in print, else undecided.",
+            "above 0, however small the difference; no where it does not come to the effect, the least that counts or one in "
+            "print; else undecided.",
             by={"about": "about", "models": "words"},
             columns={name: first(name) for name in ("difference", "folds", "in each fold", "effect", "answer")},
             data=of_comparisons,
