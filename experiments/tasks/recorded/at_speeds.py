@@ -92,7 +92,7 @@ class HARAtSpeeds(FromFiles):
 
 @dataclass(frozen=True)
 class DelayedHAR(NumbersAtEverySample, HARAtSpeeds):  # type: ignore[misc] # judged as the first one says
-    """Say the accelerations of the body so many recorded samples ago, at every sample. Args: delay, in recorded samples."""
+    """Say the accelerations of the body some recorded samples ago, at every sample. Args: delay: how many samples ago."""
 
     measured = ("loss",)
     output_size = ASKED
