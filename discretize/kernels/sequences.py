@@ -60,7 +60,7 @@ __all__ = ["CompiledKernel", "derivatives_reason", "kernel_for", "run_triton", "
 
 # -O2: their loops are in what is compiled for the field, and in products.
 STEPS = Source(SOURCES / "steps.cpp", flags=("-O2",))
-# On a GPU: one multiprocessor reads them all at each step of 16 samples. As long as the steps on an H200, docs/speed.md.
+# On a GPU, where one multiprocessor reads them all at each step of 16 samples: as fast as the steps in float32 on an H200.
 MOST_WEIGHTS = 2**21
 
 
@@ -203,10 +203,11 @@ def _run_stored(
     field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: Fused
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """By Triton: a field in bfloat16 as one in float32, whose samples, states and matrices lie in bfloat16."""
-    if fused != "always" and sum(weight.numel() for weight in field.parameters()) > MOST_WEIGHTS:
+    stored = xs.dtype in STORED and h0.dtype == xs.dtype  # of which neither steps nor their time are known to be better
+    if not stored and fused != "always" and sum(weight.numel() for weight in field.parameters()) > MOST_WEIGHTS:
         many = f'with more than {MOST_WEIGHTS:,} weights kernels for GPUs take longer than steps; fused="always" takes them'
         return None, {"engine": "steps", "engine_why": many}
-    if stored := xs.dtype in STORED and h0.dtype == xs.dtype:
+    if stored:
         lengths = [dt] if isinstance(dt, Tensor) else []
         why = tracing_reason() or setting_reason(fused) or triton_reason(h0, STORED)
         if why is None and not all(map(is_plain, (xs, h0, *lengths))):

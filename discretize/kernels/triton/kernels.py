@@ -27,7 +27,7 @@ from discretize.kernels.triton.writing import Place, TritonText, written
 __all__ = ["STORED", "TritonKernel", "TritonNetworks", "launch", "summed", "triton_reason", "writer"]
 
 ROWS = 16  # samples of a tile: the fewest that a product takes
-WARPS, MANY_WARPS, WIDE = 4, 8, 64  # of more units, four have too few registers: 10 times as long backwards
+WARPS, MANY_WARPS, WIDE = 4, 8, 64  # of more units, four have too few registers
 # tf32x3: on tensor cores, to about the rounding of float32
 PRECISION = {"highest": "tf32x3", "high": "tf32x3", "medium": "tf32"}  # by torch.get_float32_matmul_precision()
 STORED = (torch.bfloat16,)  # in which samples, states and matrices may lie; sums are float32

@@ -2,7 +2,7 @@ r"""Trains cells on recordings at known, changing speeds, and asks whether their
 
 a clock           of the time of the recording as much passes at every speed: n^0 at speed 1/n
 a constant gate   n^1
-in its place      the true clock, with each unit's own mean, against constants
+in its place      the true clock, with each unit's own mean, beside a leaky cell
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["CELLS", "TRAININGS", "ClocksOfRecordings"]
 
 CELLS = ("leaky", "gated", "gru", "lstm")
 CONSTANT = CELLS[0]
-LEARNED, TRUE, UNIFORM, *_ = GATES
+LEARNED, TRUE, *_ = GATES
 UNWARPED = "unwarped"
 TRAININGS: dict[str, dict[str, object]] = {
     "hidden": {"task": "har-delayed"},
