@@ -28,6 +28,7 @@ OWN = {
     "clocks-of-recordings": "experiments.studies.claims.clocks_of_recordings:ClocksOfRecordings",
     "lecture-ablation": "experiments.studies.claims.lecture_ablation:LectureAblation",
     "ohno-har": "experiments.studies.claims.ohno.har:OhnoHAR",
+    "ohno-har-seeds": "experiments.studies.claims.ohno.seeds:OhnoSeeds",
     "ohno-pixels": "experiments.studies.claims.ohno.pixels:OhnoPixels",
     "ohno-instability": "experiments.studies.claims.ohno.instability:OhnoInstability",
     "ollivier-table1": "experiments.studies.claims.ollivier_table1:OllivierTable1",

@@ -1,0 +1,239 @@
+r"""Repeats slow forgetting beside leaky units on UCI HAR with as many seeds as the printed difference takes.
+
+dh/dt = alpha (tanh(U h + W x + b) - |h|^r h)        r = 0: leaky        alpha starts at c/T, T = 128
+
+short      10 epochs, every r and c: what few seeds choose, and what the choice makes of the difference
+long       200 epochs, as in print, for r = 0 and r = 2
+people     the test windows by whose they are: nine others would have given another difference
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+
+from discretize import SequenceModel
+from experiments.data.uci_har import read_uci_har
+from experiments.reports import plots
+from experiments.reports.spreads import NotEnoughError, Spread, difference, number
+from experiments.runs.configuration import Configuration, configuration
+from experiments.studies.claims.ohno.har import EPOCH, GAIN, OHNO, PRINTED, T
+from experiments.studies.claims.ohno.har import HAR as FOLDER
+from experiments.studies.claims.training import curve_of_epochs, in_epochs
+from experiments.studies.clocks.rollout import is_right
+from experiments.studies.results import Results, best_settings, groups, where
+from experiments.studies.specs import Drawing, Table, first, run_count
+from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
+from experiments.studies.verdicts import Compared, Part, Verdict, compared
+from experiments.tasks.recorded.har import HAR
+
+__all__ = ["OhnoSeeds", "over_people", "picked_by"]
+
+EXPONENTS, BOTH = (0.0, 0.5, 1.0, 2.0, 4.0), (0.0, 2.0)
+STARTS, START = (1, 5, 25), 25
+DRAWS, INTERVAL = 2000, (0.025, 0.975)
+FEW = (1, 3, 4, 10)  # seeds; the paper has 4
+SETTINGS = ("part", "exponent", "c")
+
+
+def with_validation(results: Results) -> pd.DataFrame:
+    """Add to the runs the lowest validation loss of each, and the epoch that had it."""
+    best = where(results.rows, what="best")
+    if best.empty:
+        return results.runs.iloc[:0]
+    return results.runs.merge(best[["key", "epoch", "validation"]], on="key")
+
+
+def of_part(results: Results, part: str, exponent: float) -> pd.Series:
+    """Select the test accuracies of one exponent: all long runs, or the short ones at the c that all seeds choose."""
+    runs = where(with_validation(results), part=part, exponent=exponent)
+    return best_settings(runs, ["exponent"], ["c"], "validation")["accuracy"]
+
+
+def over_people(rows: pd.DataFrame, ours: float = 2.0, theirs: float = 0.0) -> Spread:
+    """Compute how much more accurate one exponent is, with a 95 % interval over the people tested and the seeds, both drawn anew.
+
+    Args:    rows: of persons, with the columns exponent, seed, person, windows and right.
+    Raises:  NotEnoughError where a side has no run.
+    """
+    sides = [where(rows, exponent=r).pivot_table(index="seed", columns="person", values="right") for r in (ours, theirs)]
+    if any(side.empty for side in sides):
+        raise NotEnoughError("of one of two exponents that are compared no run is done")
+    sizes = rows.drop_duplicates("person").set_index("person")["windows"].reindex(sides[0].columns).to_numpy()
+    draw, drawn = np.random.default_rng(0), []
+    for _ in range(DRAWS):
+        people = draw.integers(len(sizes), size=len(sizes))
+        means = [side.to_numpy()[draw.integers(len(side), size=len(side))].mean(0) for side in sides]
+        drawn.append((means[0] - means[1])[people].sum() / sizes[people].sum())
+    mean = float((sides[0].to_numpy().mean(0) - sides[1].to_numpy().mean(0)).sum() / sizes.sum())
+    low, high = np.quantile(drawn, INTERVAL)
+    return Spread(mean, float(low), float(high), len(sizes))
+
+
+def picked_by(runs: pd.DataFrame, count: int, ours: float = 2.0, theirs: float = 0.0) -> tuple[np.ndarray, dict[int, float]]:
+    """Draw so many seeds, choose c of each exponent by their mean validation loss, and compare on the test windows.
+
+    Returns: the differences of mean accuracies, (draws,); c -> how often it was chosen, of both exponents.
+    """
+    sides = []
+    for r in (ours, theirs):
+        tried = where(runs, exponent=r).pivot_table(index="seed", columns="c", values=["validation", "accuracy"]).dropna()
+        if len(tried) < count:
+            raise NotEnoughError(f"{count} seeds with every c take as many runs of each; r = {r:g} has {len(tried)}")
+        sides.append((tried["validation"].to_numpy(), tried["accuracy"].to_numpy(), list(tried["validation"].columns)))
+    draw, found, chosen = np.random.default_rng(count), [], dict.fromkeys(STARTS, 0.0)
+    for _ in range(DRAWS):
+        accuracy = []
+        for losses, right, starts in sides:
+            seeds = draw.choice(len(losses), size=count, replace=False)
+            best = int(losses[seeds].mean(0).argmin())
+            chosen[starts[best]] += 0.5 / DRAWS
+            accuracy.append(right[seeds, best].mean())
+        found.append(accuracy[0] - accuracy[1])
+    return np.array(found), chosen
+
+
+def few_seeds(results: Results) -> pd.DataFrame:
+    """Say for each number of seeds what a study of so many would have found."""
+    runs, lines = where(with_validation(results), part="short"), []
+    for count in FEW:
+        try:
+            found, chosen = picked_by(runs, count)
+        except NotEnoughError:
+            continue
+        low, high = np.quantile(found, INTERVAL)
+        often = ", ".join(f"{share:.0%} {c}" for c, share in chosen.items())
+        lines.append({"seeds": count, "range": f"{low:.3f} to {high:.3f}", "above": f"{(found > 0).mean():.0%}", "often": often})
+    return pd.DataFrame(lines)
+
+
+def people_drawing(results: Results) -> Figure:
+    """Draw accuracies over c, and the difference between r = 2 and r = 0 for each person, with 95 % intervals over seeds."""
+    runs, rows = with_validation(results), where(results.rows, what="person", part="long")
+    if runs.empty or rows.empty:
+        raise NotEnoughError("there is no run to draw yet")
+    figure, (left, right) = plots.panels(2, 3.2)
+    for r, same in groups(where(runs, part="short"), "exponent").items():
+        points = same.groupby("c")["accuracy"]
+        left.errorbar(points.mean().index, points.mean(), 2 * points.sem(), capsize=2, marker="o", ms=3, label=f"r = {r:g}")
+    left.set(xscale="log", xticks=STARTS, xticklabels=map(str, STARTS), xlabel="c, where α starts at c/T", ylabel="test accuracy")
+    left.minorticks_off()
+    left.legend(title="10 epochs")
+    for place, (person, same) in enumerate(sorted(groups(rows, "person").items())):
+        share = same.assign(share=same["right"] / same["windows"])
+        found = difference(where(share, exponent=2.0)["share"], where(share, exponent=0.0)["share"])
+        right.errorbar([place], [found.mean], [[found.mean - found.low], [found.high - found.mean]], fmt="o", ms=3, color="C0")
+        right.annotate(str(person), (place, 0), xytext=(0, 3), textcoords="offset points", ha="left", fontsize=7)
+    right.axhline(0, lw=0.8, color="0.5")
+    right.set(xticks=[], xlabel="person of the test windows, by number", ylabel="accuracy of r = 2 less that of r = 0")
+    return figure
+
+
+class OhnoSeeds(Study):
+    """Trains slow forgetting and leaky networks on UCI HAR with 30 seeds, and tests them by person."""
+
+    name = "ohno-har-seeds"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.5, "small": 140, "paper": 2000}
+    sizes: ClassVar = scales(
+        hidden=(4, 64, 64),
+        short=(1, 10, 10),
+        long=(2, 200, 200),
+        long_exponents=(BOTH, BOTH, EXPONENTS),
+        long_starts=([START], [START], STARTS),
+        seeds=(2, 30, 30),
+        held_out=(60, 3000, 3000),
+    )
+    may_diverge = True
+    needs = (FOLDER,)
+    tables = (
+        Table(
+            "Test accuracy, mean (least–largest) over seeds, with their standard deviation, the lowest validation loss, and the "
+            "epoch that had it. Short: 10 epochs; long: 200.",
+            by={"part": "part", "r": "exponent", "c": "c"},
+            columns={
+                "accuracy": "accuracy",
+                "deviation": lambda rows: float(rows["accuracy"].std()),
+                "validation loss": lambda rows: float(rows["validation"].mean()),
+                "epoch": "epoch",
+                "runs": run_count,
+            },
+            data=with_validation,
+            sort=lambda part, r, c: (part, r, c),
+        ),
+        Table(
+            "What a study of few seeds would have found after 10 epochs: c of r = 2 and of r = 0 chosen by the mean validation "
+            "loss of so many seeds, drawn 2000 times; the difference of test accuracies, from 2.5 % to 97.5 % of the draws.",
+            by={"seeds": "seeds"},
+            columns={"difference": first("range"), "above 0": first("above"), "c chosen": first("often")},
+            data=few_seeds,
+        ),
+    )
+    figures: ClassVar = {
+        "people": Drawing(
+            "Left: test accuracy after 10 epochs, by c, with two standard errors. Right: what r = 2 has more than r = 0 after "
+            "200 epochs, for each of the nine people, with 95 % intervals over seeds.",
+            people_drawing,
+        )
+    }
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        """Return the points, seed by seed, so that any part of them compares like with like; none without the recordings."""
+        if data_path(FOLDER) is None:
+            return []
+        long = {"part": ["long"], "exponent": sizes.long_exponents, "c": sizes.long_starts}
+        short = {"part": ["short"], "exponent": EXPONENTS, "c": STARTS}
+        return [point for seed in range(sizes.seeds) for part in (long, short) for point in grid(**part, seed=[seed])]
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        network = {**OHNO, "exponent": point["exponent"], "hidden": sizes.hidden, "alpha": point["c"] / T, "integrator": "euler"}
+        training: dict[str, Any] = {"rate": 5e-3, "clip": 5.0, "evaluation": sizes.held_out, "threads": 1}
+        epochs = in_epochs(EPOCH, vars(sizes)[point["part"]])
+        task = {"task": "har", "data": str(data_path(FOLDER)), "classes": "fastgrnn"}
+        return configuration(**task, **network, **training, **epochs, seed=point["seed"])
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
+        """Find the epoch whose weights were kept, and count for each person of the test windows how many are right."""
+        kept = min(curve_of_epochs(folder), key=lambda row: float(str(row["loss"])))
+        best: Row = {"what": "best", "epoch": kept["epoch"], "validation": kept["loss"]}
+        return [best, *by_person(run.configuration, model)]
+
+    def verdict(self, results: Results) -> Verdict:
+        runs = results.runs
+        long, short = ({r: of_part(results, part, r) for r in EXPONENTS} for part in ("long", "short"))
+        if missing := [f"r = {r:g}" for r in BOTH if long[r].empty] + [f"r = {r:g}, short" for r in EXPONENTS if short[r].empty]:
+            raise NotEnoughError(f"no run with {'; '.join(missing)} is done yet")
+        persons = over_people(where(results.rows, what="person", part="long"))
+        below = runs[(runs["exponent"] > 0) & (runs["exponent"] < 1)]
+        lost = int(below["key"].isin(list(results.diverged)).sum())
+        said = f", in the paper {PRINTED[2.0]} against {PRINTED[0.0]}"
+        parts = [
+            compared("r = 2 classifies better than r = 0", long[2.0], long[0.0], GAIN, said),
+            Part("so it does with other people in the test", Compared(persons, GAIN), f"of {persons.count} people"),
+            compared("after 10 epochs, too", short[2.0], short[0.0], GAIN, printed=False),
+            *(
+                compared(f"r = 4 classifies worse than r = {r:g}", short[4.0], short[r], -GAIN, ", 10 epochs", printed=False)
+                for r in (1.0, 2.0)
+            ),
+            Part("training is unstable below r = 1", lost > 0, f"{lost} of {len(below)} trainings with r = 0.5 diverged"),
+        ]
+        return Verdict(parts, {f"accuracy, r = {r:g}, 200 epochs": number(float(long[r].mean())) for r in BOTH})
+
+
+def by_person(configured: Configuration, model: SequenceModel) -> list[Row]:
+    """Count the test windows of each person, and those that the model has right."""
+    task, rows = configured.task, list[Row]()
+    assert isinstance(task, HAR)
+    people = read_uci_har(task.data, "test").subjects
+    batch = task.batch_of("test", torch.arange(len(people)))
+    with torch.no_grad():
+        right = is_right(batch.last(model(batch.xs)), batch.targets)
+    for person in people.unique().tolist():
+        theirs = people == person
+        rows.append({"what": "person", "person": person, "windows": int(theirs.sum()), "right": int(right[theirs].sum())})
+    return rows
