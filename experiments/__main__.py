@@ -272,12 +272,12 @@ def study() -> int:
 
 
 def docs() -> int:
-    """Open these pages in a browser, as `make docs` built them in a copy of the repository."""
-    page = ROOT / "out" / "docs" / "index.html"
-    if not (ROOT / "docs" / "conf.py").exists():
-        raise UsageError("the pages are not part of an installed package; run `make docs` in a copy of the repository.")
+    """Open these pages in a browser: those of the package, or as `make docs` built them in a copy of the repository."""
+    copied = (ROOT / "docs" / "conf.py").exists()
+    page = (ROOT / "out" / "docs" if copied else ROOT / "experiments" / "site") / "index.html"
     if not page.exists():
-        raise UsageError(f"the pages are not built yet; run `make docs` in {ROOT}.")
+        why = "the pages are not built yet" if copied else "this package was made without the pages"
+        raise UsageError(f"{why}; run `make docs` in {ROOT if copied else 'a copy of the repository'}.")
     print(page, flush=True)
     webbrowser.open(page.as_uri())
     return DONE

@@ -1,22 +1,27 @@
 #!/usr/bin/env bash
-# Builds sdist and wheel into dist/, compares what is in them with what git tracks, and installs the wheel into an empty
-# environment outside of the repository, as strangers do: not to be written to, without a home, without a compiler.
+# Builds sdist and wheel with the pages of `make docs` into dist/, compares what else is in them with what git tracks, and
+# installs the wheel into an empty environment outside of the repository, as strangers do: not to be written to, without a home,
+# without a compiler.
 #
 #   tools/check_package.sh [PYTHON]      PYTHON has build and hatchling (and twine, check-wheel-contents: then they judge too)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD python=${1:-python3} work=$(mktemp -d)
-trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+trap 'chmod -R u+w "$work"; rm -rf "$work" "$root/experiments/site"' EXIT
 say() { printf '== %s\n' "$*"; }
 
+say "the pages"
+make docs
+rm -rf dist experiments/site
+cp -r out/docs experiments/site
+
 say "sdist, and the wheel from it"
-rm -rf dist
 "$python" -m build --no-isolation . >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 wheel=$(echo "$root"/dist/*.whl) sdist=$(echo "$root"/dist/*.tar.gz)
 git ls-files ctrnn discretize derivations experiments ctrnn_command.py | sort >"$work/tracked"
-"$python" -m zipfile -l "$wheel" | awk 'NR > 1 {print $1}' | grep -v dist-info/ | sort | diff "$work/tracked" -
+"$python" -m zipfile -l "$wheel" | awk 'NR > 1 {print $1}' | grep -vE 'dist-info/|^experiments/site/' | sort | diff "$work/tracked" -
 git ls-files -- ':!.*' | sort >"$work/tracked"
-tar tzf "$sdist" | sed 's|^[^/]*/||' | grep -vxE 'PKG-INFO|\.gitignore' | sort | diff "$work/tracked" -
+tar tzf "$sdist" | sed 's|^[^/]*/||' | grep -vxE 'PKG-INFO|\.gitignore|experiments/site/.*' | sort | diff "$work/tracked" -
 "$python" -m zipfile -l "$wheel" | grep -q dist-info/licenses/LICENSE
 tools=$(dirname "$(command -v "$python")")
 if [ -x "$tools/twine" ]; then "$tools/twine" check --strict "$wheel" "$sdist"; else echo "no twine beside $python"; fi
@@ -51,7 +56,7 @@ stranger ctrnn doctor
 
 say "with the extra all: the command"
 install "${wheel}[all]"
-for words in --version doctor "demo --help" "train --help" "derive --source huth-2020-lecture-slides" \
+for words in --version doctor docs "demo --help" "train --help" "derive --source huth-2020-lecture-slides" \
     "train --task recall --field gated --integrator euler --page --out $work/elsewhere/run --set steps=20 length=10"; do
     # shellcheck disable=SC2086 # words
     stranger ctrnn $words >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }

@@ -113,7 +113,12 @@ def test_docs_opens_the_built_pages_or_says_how_to_build_them(tmp_path, monkeypa
     monkeypatch.setattr("experiments.__main__.ROOT", tmp_path)
     monkeypatch.setattr("experiments.__main__._refuse_foreign_packages", lambda: None)
     assert main(["docs"]) == 2
-    assert capsys.readouterr().err.startswith("ctrnn docs: the pages are not part of an installed package; run `make docs` in")
+    assert capsys.readouterr().err.startswith("ctrnn docs: this package was made without the pages; run `make docs` in a copy")
+    shipped = tmp_path / "experiments" / "site" / "index.html"
+    shipped.parent.mkdir(parents=True)
+    shipped.touch()
+    assert main(["docs"]) == 0
+    assert (capsys.readouterr().out, opened.pop()) == (f"{shipped}\n", shipped.as_uri())
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "conf.py").touch()
     assert main(["docs"]) == 2
