@@ -1,0 +1,301 @@
+r"""Asks what a network that has learned a^n b^n computes: how long a line of b it expects after n a, and where it keeps n.
+
+end       after n a and a new line, the number of b at which the model has ended the line with probability 1/2
+effect    of one number of the state: (end with this number from m a, all others from n - end of n) / (end of m - end of n)
+speed     by how much a number of the state changes with each a, and with each b
+turns     how often a number of the state goes up with one a and down with the next, or the other way round, by 0.01 or more;
+          a digit of a binary counter turns whenever it changes
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from discretize import DiscreteCell, DiscreteRNN
+from experiments.reports.spreads import NotEnoughError, spread
+from experiments.seeds import generator
+from experiments.studies.results import Results, groups, where
+from experiments.studies.specs import Bands, Table
+from experiments.studies.study import Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.verdicts import Part, Verdict
+from experiments.symbols.laws.equal_blocks import EqualBlocks
+from experiments.symbols.scores import bits
+from experiments.symbols.trained.methods import METHODS, Ascending, Learner, Torch
+
+__all__ = ["Counting", "CountingRun", "Reader", "how_it_keeps"]
+
+A, B, LINE = range(3)  # of EqualBlocks.alphabet
+RECURRENT = ("GLNN, QDH, RUOP", "GLNN, QDH, RBPM")
+OTHERS = ("GLNN, DH, FB", "GNN, QDH, RUOP", "RNN, QDH, QDRUOP", "LSTM, Adam 0.01")
+BEYOND = 4  # times the longest line of the training
+ONE, CLOSE = 0.1, 0.02  # of the effect of one number from 1; of an end from n
+KEPT = RAMP, OTHERWISE, UNKNOWN = ("one number", "otherwise", "not known")
+LEAST_CHANGE = 0.01  # of a number that turns
+COLUMNS = ("key", "kept", "speed", "steady", "back", "far", "activity", "turns")
+
+
+@dataclass(frozen=True)
+class CountingRun:
+    """Says what is trained: by which method, how many units with how many edges into each, on lines of which lengths."""
+
+    method: str
+    units: int
+    edges: int
+    seed: int
+    steps: int
+    least: int
+    most: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"counting": asdict(self)}
+
+    @classmethod
+    def from_json(cls, described: Mapping[str, Any]) -> CountingRun:
+        return cls(**described["counting"])
+
+
+class Reader:
+    """Reads symbols one by one with a trained model, many copies side by side."""
+
+    def __init__(self, learner: Learner) -> None:
+        if isinstance(learner, Ascending):
+            self.cell, self.read_out = learner.model.cell, learner.model.read_out
+            self.start = learner.model.start.detach()[None]
+        else:
+            assert isinstance(learner, Torch)
+            rnn = learner.layer
+            assert isinstance(rnn, DiscreteRNN)
+            self.cell, self.read_out = DiscreteCell(rnn.field, rnn.step), learner.read_out
+            h = self.cell.field.initial_state(1)
+            self.start = self.cell(h.new_zeros(1, self.cell.field.input_size), h).detach()
+
+    @torch.no_grad()
+    def read(self, symbol: int, h: Tensor, times: int = 1) -> Tensor:
+        """Return the states after so many of one symbol, those given first: (copies, state) -> (1 + times, copies, state)."""
+        x = one_hot(torch.tensor([symbol]), self.cell.field.input_size).to(h).expand(len(h), -1)
+        states = [h]
+        for _ in range(times):
+            states.append(self.cell(x, states[-1]))
+        return torch.stack(states)
+
+    @torch.no_grad()
+    def ends(self, h: Tensor, most: int) -> list[float]:
+        """Find after how many b the line has ended with probability 1/2, from states after the last a; nan above `most`."""
+        after = self.read(B, self.read(LINE, h)[-1], most)
+        ended = self.read_out(self.cell.field.visible(after)).log_softmax(-1)[..., LINE].exp()
+        left = (1 - ended.double()).cumprod(0)
+        there = left < 0.5
+        return [int(column.int().argmax()) if column.any() else float("nan") for column in there.unbind(1)]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Says which n are asked, after training on lines of `least` to `most`."""
+
+    least: int
+    most: int
+
+    @cached_property
+    def inside(self) -> list[int]:
+        return [self.least + round(k * (self.most - self.least) / 4) for k in range(5)]
+
+    @cached_property
+    def asked(self) -> list[int]:
+        return [self.least // 4, self.least // 2, *self.inside, self.most * 3 // 2, self.most * 2, self.most * BEYOND]
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        return self.inside[0], self.inside[-1]
+
+
+def measured(reader: Reader, lengths: Lengths) -> list[Row]:
+    """Measure the ends of all lengths, and of each number of the state its effect, its speeds and its turns."""
+    n, m = lengths.pair
+    states = reader.read(A, reader.start, max(lengths.asked))[:, 0]
+    found = reader.ends(states[lengths.asked], 2 * max(lengths.asked))
+    rows: list[Row] = [{"what": "end", "n": length, "end": end} for length, end in zip(lengths.asked, found, strict=True)]
+    mixed = states[n].repeat(states.shape[1], 1)
+    mixed.fill_diagonal_(0).add_(states[m].diag())
+    ends = reader.ends(torch.cat([states[[n, m]], mixed]), 3 * lengths.most)
+    steps, falls = states.diff(dim=0), reader.read(B, reader.read(LINE, states[[n]])[-1], n // 2)[:, 0].diff(dim=0)
+    within = steps[lengths.least : lengths.most]
+    moving = within.abs() >= LEAST_CHANGE
+    turns = ((within[1:] * within[:-1] < 0) & moving[1:] & moving[:-1]).sum(0)
+    activities = reader.cell.field.visible(states[[n, m]]).diff(dim=0)[0]
+    for unit, end in enumerate(ends[2:]):
+        effect = (end - ends[0]) / (ends[1] - ends[0]) if ends[1] != ends[0] else float("nan")
+        speed, far, back = float(within[0, unit]), float(steps[-1, unit]), float(falls[-1, unit])
+        row: Row = {"unit": unit, "effect": effect, "speed": speed, "far": far, "back": back, "turns": int(turns[unit])}
+        same = len(activities) == len(turns)  # of an LSTM, whose cells are not visible, they are not
+        rows.append({"what": "unit", **row, "activity": abs(float(activities[unit])) if same else None})
+    return rows
+
+
+def how_it_keeps(rows: pd.DataFrame, least: int, most: int) -> str:
+    """Say of one run how it keeps n: in one number of its state, which grows with n, otherwise, or not."""
+    ends = where(rows, what="end").set_index("n")["end"]
+    n, m = Lengths(least, most).pair
+    if not abs(ends[n] - n) <= 0.1 * n or not abs(ends[m] - m) <= 0.1 * m:
+        return UNKNOWN
+    units = where(rows, what="unit")
+    carrier = carrier_of(units)
+    others = units[units["unit"] != carrier["unit"]]["effect"].abs().max()
+    steady = abs(carrier["far"] - carrier["speed"]) < CLOSE * abs(carrier["speed"])
+    return RAMP if abs(carrier["effect"] - 1) < ONE and others < ONE and steady else OTHERWISE
+
+
+def carrier_of(units: pd.DataFrame) -> dict[str, float]:
+    """Select the number of the state whose effect is next to 1."""
+    return dict(units.iloc[int((units["effect"].fillna(0) - 1).abs().argmin())])
+
+
+def kept(results: Results) -> pd.DataFrame:
+    """Add to the runs how each keeps n, and of the number with an effect next to 1 how it moves."""
+    lines = []
+    for key, rows in groups(results.rows, "key").items():
+        least, most = (int(results.settings(name)[0]) for name in ("least", "most"))
+        units, end = where(rows, what="unit"), where(rows, what="end", n=most * BEYOND)["end"].iloc[0]
+        carrier = carrier_of(units)
+        speed = carrier["speed"] or math.nan
+        moves = (speed, carrier["far"] / speed, -carrier["back"] / speed)
+        found = (how_it_keeps(rows, least, most), *moves, end / (most * BEYOND), carrier["activity"], units["turns"].max())
+        lines.append(dict(zip(COLUMNS, (key, *found), strict=True)))
+    frame = pd.DataFrame(lines, columns=list(COLUMNS))
+    return results.runs.merge(frame, on="key") if len(results.runs) else frame
+
+
+def cells(column: str, *words: str) -> Callable[[pd.DataFrame], object]:
+    """Make a cell of a table: the spread of a column over the runs that keep n so; without a column, how many these are."""
+
+    def cell(rows: pd.DataFrame) -> object:
+        found = rows[rows["kept"].isin(words)]
+        if not column:
+            return f"{len(found)} of {len(rows)}"
+        values = found[column].dropna()
+        return spread(values) if len(values) else None
+
+    return cell
+
+
+def ends_by_kind(results: Results) -> pd.DataFrame:
+    rows = where(results.rows, what="end")
+    return rows.merge(kept(results)[["key", "kept"]], on="key").dropna(subset=["end"]) if len(rows) else rows
+
+
+class Counting(Study):
+    """Trains networks on a^n b^n and takes them apart: which number of the state carries n, and how it moves."""
+
+    name = "ollivier-counting"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.2, "small": 25, "paper": 400}
+    sizes: ClassVar = scales(
+        least=(8, 128, 1024),
+        most=(15, 255, 2047),
+        units=((4,), (12, 24), (11, 23)),
+        edges=(3, 4, 4),
+        steps=(3, 900, 3000),
+        adam=(3, 2000, 3000),
+        others=(OTHERS[-1:], OTHERS, OTHERS),
+        seeds=(1, 10, 10),
+        more=(1, 3, 3),
+    )
+    may_diverge = True
+    tables = (
+        Table(
+            "How networks keep n, by how many runs, and their regret in bits on the validation sequence, mean (least–largest) "
+            "over seeds and sizes.",
+            by={"method": "method"},
+            columns={
+                **{word: cells("", word) for word in KEPT},
+                **{f"regret, {word}": cells("regret", word) for word in KEPT},
+            },
+            data=kept,
+        ),
+        Table(
+            "Of the runs that keep n in one number: what it changes by with each a; the same at four times the longest line of "
+            "the training, over that; with each b, over that, and the sign turned; by how much its unit's activity differs "
+            "between the shortest and the longest line; and the end expected at four times the longest line, over n.",
+            by={"method": "method"},
+            columns={
+                "with an a": cells("speed", RAMP),
+                "at 4 ×": cells("steady", RAMP),
+                "with a b": cells("back", RAMP),
+                "activity": cells("activity", RAMP),
+                "end at 4 ×": cells("far", RAMP),
+                "end at 4 ×, otherwise": cells("far", OTHERWISE),
+                "turns, all that know n": cells("turns", RAMP, OTHERWISE),
+            },
+            data=kept,
+        ),
+    )
+    figures: ClassVar = {
+        "ends": Bands(
+            "The number of b after which the line has ended with probability 1/2, after n a, by how networks keep n; the mean "
+            "over runs, and a band from the least to the largest. The training had 128 to 255.",
+            x="n",
+            y="end",
+            lines=("kept", KEPT),
+            x_label="n",
+            y_label="b expected after n a",
+            data=ends_by_kind,
+            x_log=True,
+            y_log=True,
+        )
+    }
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        main = grid(seed=range(sizes.seeds), method=RECURRENT, units=sizes.units)
+        return main + grid(seed=range(sizes.more), method=sizes.others, units=sizes.units)
+
+    def configuration(self, point: Point, sizes: Sizes) -> CountingRun:
+        steps = sizes.adam if "Adam" in point["method"] else sizes.steps
+        return CountingRun(edges=sizes.edges, steps=steps, least=sizes.least, most=sizes.most, **point)
+
+    def carry_out(self, run: Run, folder: Path) -> Measured:
+        torch.set_num_threads(1)
+        given: CountingRun = run.configuration
+        begun, source = time.perf_counter(), EqualBlocks(least=given.least, most=given.most)
+        train, validation = source.draw(given.seed), source.draw(given.seed, "validation")
+        draws = generator(given.seed, "trained", given.method, given.units, given.edges)
+        learner = METHODS[given.method].learner(len(source.alphabet), given.units, given.edges, train, draws)
+        for step in range(given.steps):
+            try:
+                learner.step()
+            except ValueError:  # log Pr is no number
+                return Measured({}, [], time.perf_counter() - begun, step)
+        needed = bits(learner.logits(validation.symbols).log_softmax(-1), *validation).sum()
+        regret = float(needed - source.bits(validation.symbols).sum())
+        rows = measured(Reader(learner), Lengths(given.least, given.most))
+        return Measured({"regret": regret}, rows, time.perf_counter() - begun)
+
+    def headline(self, record: Record) -> str:
+        return f"regret {record['measures']['regret']:.1f} bits" if record["measures"] else "diverged"
+
+    def verdict(self, results: Results) -> Verdict:
+        runs = kept(results)
+        runs = runs[runs["method"].isin(RECURRENT)]
+        knowing = runs[runs["kept"] != UNKNOWN]
+        if len(knowing) < 2:
+            raise NotEnoughError("no two networks that know n are done yet")
+        ramps, best = where(knowing, kept=RAMP), knowing.nsmallest(len(knowing) // 2, "regret")
+        turning, first = int((knowing["turns"] > 1).sum()), int((best["kept"] == RAMP).sum())
+        evidence = f"{len(ramps)} of the {len(knowing)} that know n, {first} of the {len(best)} of them with the fewest bits"
+        parts = [
+            Part("it builds a base-2 counter", turning > 0, f"a number turns twice or more in {turning} of {len(knowing)}"),
+            Part("it keeps n in one number that grows with n", 2 * len(ramps) > len(knowing), evidence),
+        ]
+        if len(ramps):
+            on = bool((ramps["far"] - 1).abs().max() < CLOSE)
+            parts.append(Part("it counts on at four times the longest line", on, f"ends at {spread(ramps['far'])} of n"))
+        return Verdict(parts, {f"regret, {word}": str(spread(same["regret"])) for word, same in groups(runs, "kept").items()})
