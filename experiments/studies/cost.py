@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,7 +33,7 @@ from experiments.studies.registry import loaded
 from experiments.studies.study import Run, Study
 from experiments.usage import UsageError
 
-__all__ = ["Cost", "Slice", "check_budget", "cost_of", "lines", "seconds_in"]
+__all__ = ["Cost", "Slice", "check_budget", "cost_of", "seconds_in"]
 
 LIKE_SEED = ("seed", "rate", "clip")  # of the training, and of the field:
 STARTS = ("alpha", "init", "t_max", "t_min", "recurrent_gain")
@@ -73,6 +73,10 @@ class Slice:
     disk: int
     row: float
 
+    def __str__(self) -> str:
+        step, evaluation, measures = 1e3 * self.clock.step, self.clock.evaluation, self.clock.measures
+        return f"{step:.3g} ms a step, {evaluation:.3g} s an evaluation, {measures:.3g} s measured after it"
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -105,13 +109,22 @@ class Cost:
 
 
 def cost_of(
-    address: str, scale: str, keys: Sequence[str], workers: int, threads: int, plugins: Sequence[str] = ()
+    address: str,
+    scale: str,
+    keys: Sequence[str],
+    workers: int,
+    threads: int,
+    plugins: Sequence[str] = (),
+    told: Callable[[str], object] = lambda line: None,
 ) -> tuple[Cost, dict[str, Slice]]:
-    """Measure the runs with these keys, by workers with so many threads each; the slices are by the key of a kind's first run."""
+    """Measure the runs with these keys, by workers with so many threads each; the slices are by the key of a kind's first run.
+
+    Args:    told: gets a line for each kind as soon as it is measured.
+    """
     study = loaded(address)
     runs = {run.key: run for run in study.runs(scale) if run.key in set(keys)}
-    told = ((key, study.seconds(run)) for key, run in runs.items())
-    given: dict[str, float] = {key: seconds for key, seconds in told if seconds is not None}
+    asked = ((key, study.seconds(run)) for key, run in runs.items())
+    given: dict[str, float] = {key: seconds for key, seconds in asked if seconds is not None}
     kinds: dict[str, list[Run]] = {}
     for run in (run for key, run in runs.items() if key not in given):
         kinds.setdefault(kind_of(run.configuration), []).append(run)
@@ -120,6 +133,7 @@ def cost_of(
     for key in (same[0].key for same in kinds.values()):
         with closing(WorkerPool(1, work).carry_out([key])) as ends:  # a process for each, whose memory is that of the slice
             slices[key] = next(ends).result
+        told(f"{key}  {slices[key]}")
     by_run = [(slices[same[0].key], run.configuration) for same in kinds.values() for run in same]
     seconds = [*given.values(), *(each.clock.seconds(configuration) for each, configuration in by_run)]
     size = max(1, min(workers, len(runs)))
@@ -226,13 +240,3 @@ def _most_memory() -> int:
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
-
-
-def lines(cost: Cost, slices: Mapping[str, Slice]) -> list[str]:
-    """Return a line for each kind, by the key of its first run, and one for the whole."""
-    rows = [
-        f"{key}  {each.clock.step * 1e3:.3g} ms a step, {each.clock.evaluation:.3g} s an evaluation, "
-        f"{each.clock.measures:.3g} s measured after it"
-        for key, each in slices.items()
-    ]
-    return [*rows, str(cost)]

@@ -17,7 +17,7 @@ from experiments.files import ready_folder
 from experiments.interruption import Interrupted, checkpoint
 from experiments.reports.machine import cores, facts
 from experiments.runs.pool import End, Work, WorkerPool
-from experiments.studies.cost import check_budget, cost_of, lines
+from experiments.studies.cost import check_budget, cost_of
 from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.html_page import write
 from experiments.studies.on_ray import RayPool, connected
@@ -92,8 +92,8 @@ def tell_cost(
     study = loaded(address)
     mine = _runs(study, scale)[shard[0] - 1 :: shard[1]]
     size, threads = _shares(workers)
-    for line in lines(*cost_of(address, scale, [run.key for run in mine], size, threads, plugins)):
-        _say(line)
+    cost, _ = cost_of(address, scale, [run.key for run in mine], size, threads, plugins, _say)
+    _say(str(cost))
     if study.left_out():
         _say(study.left_out())
 

@@ -65,7 +65,8 @@ def test_all_runs_are_summed_and_shared_out(monkeypatch):
     monkeypatch.setattr(cost, "WorkerPool", Pool)
     address = check_name("unwarped")
     runs = study_named("unwarped").runs("small")  # three fields, three seeds
-    found, slices = cost.cost_of(address, "small", [run.key for run in runs[:7]], workers=2, threads=3)
+    lines = []
+    found, slices = cost.cost_of(address, "small", [run.key for run in runs[:7]], workers=2, threads=3, told=lines.append)
     each = TIMES.seconds(runs[0].configuration)
     assert (found.runs, found.kinds, found.workers) == (7, 3, 2)
     once = 2 * (1.5 + 0.5) + 1.5  # two workers, and the command
@@ -73,3 +74,4 @@ def test_all_runs_are_summed_and_shared_out(monkeypatch):
     assert found.processor == pytest.approx(once + 7 * SLICE.processor.seconds(runs[0].configuration))
     assert found.disk == 7 * (1000 + 20 * runs[0].configuration.training.steps)
     assert asked == [(3, [key]) for key in slices]
+    assert [line.split()[0] for line in lines] == list(slices)
