@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -44,6 +43,7 @@ __all__ = ["COMPARISONS", "MODELS", "PhysioNetFolds"]
 DATA = "physionet2012/"
 EXPONENTIAL, EULER = "exponential-euler", "euler"
 STEPS, FIELDS = (EULER, EXPONENTIAL, EXACT), ("gru", "gated")
+HOUR = 1.0  # to which gaps are cut
 
 
 def _held(field: str, integrator: str, **settings: object) -> dict[str, Any]:
@@ -58,12 +58,14 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gru": ("GRU, no times", _no_times("gru")),
     "gru-gap": ("GRU, the gap a value", _no_times("gru", gap_given=True)),
     "gru-euler": ("GRU, held, Euler", _held("gru", EULER)),
+    "gru-euler-cut": ("GRU, held, Euler, gaps cut", _held("gru", EULER, longest=HOUR)),
     "gru-exponential": ("GRU, held, exponential Euler", _held("gru", EXPONENTIAL)),
     "gru-exact": ("GRU, held, solved", _held("gru", EXACT)),
     "gru-mixed-gaps": ("GRU, held, gaps mixed up", _held("gru", EXPONENTIAL, shuffled="gaps")),
     "gru-mixed-labels": ("GRU, no times, labels mixed up", _no_times("gru", shuffled="labels")),
     "gated": ("gated, no times", _no_times("gated")),
     "gated-euler": ("gated, held, Euler", _held("gated", EULER)),
+    "gated-euler-cut": ("gated, held, Euler, gaps cut", _held("gated", EULER, longest=HOUR)),
     "gated-exponential": ("gated, held, exponential Euler", _held("gated", EXPONENTIAL)),
     "gated-exact": ("gated, held, solved", _held("gated", EXACT)),
     "gated-mixed-gaps": ("gated, held, gaps mixed up", _held("gated", EXPONENTIAL, shuffled="gaps")),
@@ -75,6 +77,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 NAMES = {model: title for model, (title, _) in MODELS.items()}
 SOLVED, JUMPING, SLOWEST = ("gru-exact", "gated-exact"), ("ode-rnn", "gru-d", "cfc"), ("gru-ode-bayes",)
 QUICK = tuple(name for name in MODELS if name not in (*SOLVED, *JUMPING, *SLOWEST))
+DRIVEN = tuple(f"{field}-{step}" for field in FIELDS for step in ("euler", "euler-cut", "exponential"))
 TIMED = ("gru", "gru-gap", "gru-exponential", "gated", "gated-exponential")
 KEPT = {"all": 1.0, "a third": 1 / 3}  # of the stamps after the first
 # How weights are run, or what is ranked: cut is a clock that stops an hour after each stamp.
@@ -111,8 +114,14 @@ class Comparison(NamedTuple):
 AGAINST_NONE = (("gru-exponential", "gru"), ("gated-exponential", "gated"), ("gru-gap", "gru"))
 MIXED_UP = (("gru-exponential", "gru-mixed-gaps"), ("gated-exponential", "gated-mixed-gaps"))
 STEPPED = [f"{field}-{step}" for field in FIELDS for step in ("exponential", "euler")]
-BY_STEPS = [(f"{field}-{ours}", f"{field}-{theirs}") for field in FIELDS
-            for ours, theirs in (("exact", "exponential"), ("exact", "euler"), ("exponential", "euler"))]  # fmt: skip
+PAIRS = (
+    ("exact", "exponential"),
+    ("exact", "euler"),
+    ("exponential", "euler"),
+    ("euler-cut", "euler"),
+    ("exponential", "euler-cut"),
+)
+BY_STEPS = [(f"{field}-{ours}", f"{field}-{theirs}") for field in FIELDS for ours, theirs in PAIRS]
 COMPARISONS = (
     *(Comparison("times", *pair) for pair in (*AGAINST_NONE, *MIXED_UP)),
     *(Comparison("times, fewer stamps", *pair, stamps="a third") for pair in AGAINST_NONE),
@@ -234,18 +243,12 @@ def figure_of(results: Results) -> Figure:
 
 
 @torch.no_grad()
-def ranked(model: SequenceModel, task: Patients, longest: float = math.inf) -> list[int]:
-    """Rank the patients of the test by the model's score of a death, times two, so that ties are whole; [] if it overflows.
-
-    Args:    longest: hours; longer gaps between stamps are taken to be that long.
-    """
+def ranked(model: SequenceModel, task: Patients) -> list[int]:
+    """Rank the patients of the test by the model's score of a death, times two, so that ties are whole; [] if it overflows."""
     (batch,) = task.evaluation("test", task.count("test"), 1, 0)
-    ts = batch.ts
-    if ts is not None and longest < math.inf:
-        ts = torch.cat([ts[:1], ts.diff(dim=0).clamp(max=longest)]).cumsum(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StepWarning)  # what Euler's step does over gaps of hours is asked here
-        last = batch.last(model(batch.xs.to(next(model.parameters()).dtype), ts, batch.lengths))
+        last = batch.last(model(batch.xs.to(next(model.parameters()).dtype), batch.ts, batch.lengths))
     return _ranks(last[:, 1] - last[:, 0])
 
 
@@ -254,7 +257,7 @@ def _ranks(scores: torch.Tensor) -> list[int]:
 
 
 class PhysioNetFolds(Study):
-    """Trains sixteen models in five folds, and asks what times, exactness and jumps are worth."""
+    """Trains eighteen models in five folds, and asks what times, exactness and jumps are worth."""
 
     name = "physionet-folds"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -263,6 +266,7 @@ class PhysioNetFolds(Study):
         "smoke": Sizes(hidden=4, batch=16, batches=2, epochs=1, patience=1, folds=2, stages=[(("gru", "gated-exact"), "all", 1)]),
         "small": Sizes(hidden=48, batch=64, batches=80, epochs=30, patience=4, folds=FOLDS, stages=[
             (QUICK, "all", 1), (SOLVED, "all", 1), (JUMPING[:2], "all", 1), (TIMED, "a third", 1), (TIMED, "all", 2),
+            (DRIVEN, "all", 3),
             (JUMPING, "all", 1), (SLOWEST, "all", 1), (QUICK, "all", 3), (TIMED, "a third", 3), (SOLVED, "all", 3),
             (JUMPING, "all", 3),
         ]),
@@ -347,7 +351,8 @@ class PhysioNetFolds(Study):
             rows.append({"read": MIXED, "ranks": ranked(model, dataclasses.replace(task, shuffled="gaps"))})
         if run.configuration.field in FIELDS and task.clock_given and task.shuffled == "nothing":
             rows += [{"read": step, "ranks": ranked(under(model, step), task)} for step in STEPS if step != integrator]
-            rows.append({"read": CUT, "ranks": ranked(model, task, longest=1.0)})
+            if task.longest > HOUR:
+                rows.append({"read": CUT, "ranks": ranked(model, dataclasses.replace(task, longest=HOUR))})
         if run.point["model"] == "gru" and task.kept == 1:
             rows.append({"read": COUNT, "ranks": _ranks(batch.xs[..., VALUES:].sum((0, 2)))})
         return rows

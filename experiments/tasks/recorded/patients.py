@@ -6,6 +6,7 @@ r"""Predicts death in hospital from the first 48 hours in intensive care (Physio
 A setting may take something away or mix it up, in training as in the test: what a model loses by that, it has used.
 
     kept < 1    a stamp after the first is left out at random         shuffled    gaps of each patient, or labels of all
+    longest     a gap is taken to last so many hours at most
 
 AUROC: of two patients, one who died and one who did not, how often the first has the larger score; ties count half.
 
@@ -62,7 +63,8 @@ class Patients(FromFiles):
              are averaged; 0 for the minutes of the files; clock_given: whether batches have stamps; gap_given: whether the hours
              since the stamp before are one more value, always seen; fold: which fifth of the patients is the test, so that
              over the five folds each patient is tested once; kept: share of the stamps after the first that are not left out;
-             shuffled: "gaps" between the stamps of each patient, or "labels" of the patients of a split.
+             longest: hours, above 0, to which longer gaps between stamps are cut; shuffled: "gaps" between the stamps of each
+             patient, or "labels" of the patients of a split.
     Raises:  UsageError for a file that cannot be read, when it is first needed. A folder is read once in a process.
     Source:  Silva et al. 2012; values, rounding and statics as in Rubanova, Chen and Duvenaud 2019, whose code rounds to 0.1 h.
              Theirs is a split of set A only, scaled by least and largest value of all patients; the splits here are this
@@ -77,6 +79,7 @@ class Patients(FromFiles):
     gap_given: bool = False
     fold: Annotated[int, Bounds(0, most=FOLDS - 1)] = 0
     kept: float = 1.0
+    longest: float = LONGEST
     shuffled: Literal["nothing", "gaps", "labels"] = "nothing"
 
     def __post_init__(self) -> None:
@@ -85,6 +88,7 @@ class Patients(FromFiles):
             raise ValueError(f"`grid` must be hours from 0 to {LONGEST:g}, got {self.grid}.")
         if not 0 < self.kept <= 1:
             raise ValueError(f"`kept` must be a share above 0 and up to 1, got {self.kept}.")
+        checks.positive_number("longest", self.longest)
 
     @property
     def input_size(self) -> int:
@@ -134,6 +138,9 @@ class Patients(FromFiles):
             kept[0] = True
             xs, ts = xs[kept], ts[kept]
         gaps = ts.diff(prepend=ts[:1])
+        if float(gaps.max()) > self.longest:
+            gaps = gaps.clamp(max=self.longest)
+            ts = gaps.cumsum(0)
         if self.shuffled == "gaps":
             order = torch.randperm(len(ts) - 1, generator=generator_of(0, "gaps", split, k))
             gaps = torch.cat([gaps[:1], gaps[1:][order]])

@@ -154,7 +154,7 @@ def test_longer_gaps_are_taken_to_be_that_long():
     for k in range(1, len(ts)):
         ts[k] = ts[k - 1] + (batch.ts[k] - batch.ts[k - 1]).clamp(max=0.5)
     last = batch.last(model(batch.xs.float(), ts, batch.lengths))
-    found = ranked(model, dataclasses.replace(task, clock_given=True), 0.5)
+    found = ranked(model, dataclasses.replace(task, clock_given=True, longest=0.5))
     assert found == (2 * rankdata(last[:, 1] - last[:, 0])).astype(int).tolist()
     assert not torch.equal(ts, batch.ts)
 
