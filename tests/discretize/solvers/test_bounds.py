@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import Adjoint, ContinuousRNN, SolverError, SolverWarning, integrate
+from discretize.solvers.diagnosis import jump_hint
 
 ADAPTIVE = ("dopri5", "tsit5", "dopri8", "bosh3", "adaptive_heun", "rodas5p")
 
@@ -99,6 +100,20 @@ def test_a_field_on_whose_jump_the_state_slides_is_said_to_jump(units, monkeypat
         integrate(Field(f, units), still(), torch.full((1, units), 0.5), torch.tensor([0.0, 3.0]), max_num_steps=400)
     assert "The field jumps there" in caught.value.hint
     assert "stiff" not in caught.value.hint
+
+
+@each(("width", "jumps"), [(0.0, True), (1e-4, True), (0.1, False), (1.0, False)])
+@each("dtype", [torch.float32, torch.float64])
+def test_a_smooth_field_is_not_said_to_jump_however_long_its_steps(width, jumps, dtype):
+    """Twenty steps of 0.3 are more than a turn of the pendulum, and the width of each step of h / width from -1 to 1."""
+
+    def f(x, h):
+        pull = torch.tanh(h[:, :1] / width) if width else torch.sign(h[:, :1])
+        return torch.cat([h[:, 1:], -torch.sin(h[:, :1]) - 3 * pull], -1)
+
+    h = torch.tensor([[0.02, 1.0]], dtype=dtype)
+    hint = jump_hint(lambda at, h: f(None, h), torch.zeros(()), h, 0, 0.3)
+    assert ("The field jumps there" in (hint or "")) == jumps
 
 
 @each(("dtype", "low", "high"), [(torch.float32, 1e-8, 1e-6), (torch.float64, 1e-15, 1e-14)])
