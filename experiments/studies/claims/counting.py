@@ -1,10 +1,10 @@
 r"""Asks what a network that has learned a^n b^n computes: how long a line of b it expects after n a, and where it keeps n.
 
 end       after n a and a new line, the number of b at which the model has ended the line with probability 1/2
-effect    of one number of the state: (end with this number from m a, all others from n - end of n) / (end of m - end of n)
-speed     by how much a number of the state changes with each a, and with each b
-turns     how often a number of the state goes up with one a and down with the next, or the other way round, by 0.01 or more;
-          a digit of a binary counter turns whenever it changes
+effect    of some numbers of the state: (end with these from m a, all others from n - end of n) / (end of m - end of n)
+ramp      a number that changes by the same with each a, within the training's range and at four times the longest line
+digit     a number that turns twice or more while a are read: goes up after it went down, or down after it went up
+at rest   all others
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ A, B, LINE = range(3)  # of EqualBlocks.alphabet
 RECURRENT = ("GLNN, QDH, RUOP", "GLNN, QDH, RBPM")
 OTHERS = ("GLNN, DH, FB", "GNN, QDH, RUOP", "RNN, QDH, QDRUOP", "LSTM, Adam 0.01")
 BEYOND = 4  # times the longest line of the training
-ONE, CLOSE = 0.1, 0.02  # of the effect of one number from 1; of an end from n
-KEPT = RAMP, OTHERWISE, UNKNOWN = ("one number", "otherwise", "not known")
-LEAST_CHANGE = 0.01  # of a number that turns
-COLUMNS = ("key", "kept", "speed", "steady", "back", "far", "activity", "turns")
+ONE, CLOSE, KNOWN = 0.1, 0.02, 0.1  # how far an effect is from 1, a ramp's speed from what it was, an end from n
+KEPT = RAMP, RAMPS, DIGITS, OTHERWISE, UNKNOWN = ("one ramp", "several ramps", "digits", "otherwise", "not known")
+LEAST_CHANGE = 0.01  # of a ramp, and of a digit
+COLUMNS = ("key", "kept", "speed", "back", "activity", "far")
 
 
 @dataclass(frozen=True)
@@ -120,57 +120,60 @@ class Lengths:
 
 
 def measured(reader: Reader, lengths: Lengths) -> list[Row]:
-    """Measure the ends of all lengths, and of each number of the state its effect, its speeds and its turns."""
+    """Measure the ends of all lengths, and the effect of each number of the state, of all ramps and of all digits."""
     n, m = lengths.pair
     states = reader.read(A, reader.start, max(lengths.asked))[:, 0]
     found = reader.ends(states[lengths.asked], 2 * max(lengths.asked))
     rows: list[Row] = [{"what": "end", "n": length, "end": end} for length, end in zip(lengths.asked, found, strict=True)]
-    mixed = states[n].repeat(states.shape[1], 1)
-    mixed.fill_diagonal_(0).add_(states[m].diag())
-    ends = reader.ends(torch.cat([states[[n, m]], mixed]), 3 * lengths.most)
     steps, falls = states.diff(dim=0), reader.read(B, reader.read(LINE, states[[n]])[-1], n // 2)[:, 0].diff(dim=0)
     within = steps[lengths.least : lengths.most]
-    moving = within.abs() >= LEAST_CHANGE
-    turns = ((within[1:] * within[:-1] < 0) & moving[1:] & moving[:-1]).sum(0)
-    activities = reader.cell.field.visible(states[[n, m]]).diff(dim=0)[0]
-    for unit, end in enumerate(ends[2:]):
-        effect = (end - ends[0]) / (ends[1] - ends[0]) if ends[1] != ends[0] else float("nan")
-        speed, far, back = float(within[0, unit]), float(steps[-1, unit]), float(falls[-1, unit])
-        row: Row = {"unit": unit, "effect": effect, "speed": speed, "far": far, "back": back, "turns": int(turns[unit])}
-        same = len(activities) == len(turns)  # of an LSTM, whose cells are not visible, they are not
-        rows.append({"what": "unit", **row, "activity": abs(float(activities[unit])) if same else None})
+    compared = torch.cat([within, steps[-1:]])
+    steady = ((compared - within[0]).abs() < CLOSE * within[0].abs()).all(0)
+    ramps = steady & (within[0].abs() >= LEAST_CHANGE)
+    turns = torch.tensor([turned(column) for column in steps.unbind(1)])
+    swapped = torch.cat([torch.eye(len(turns), dtype=torch.bool), ramps[None], (~ramps & (turns > 1))[None]])
+    ends = reader.ends(torch.cat([states[[n, m]], states[m].where(swapped, states[n])]), 3 * lengths.most)
+    apart = ends[1] - ends[0] or math.nan
+    effects = [(end - ends[0]) / apart for end in ends[2:]]
+    activities = reader.cell.field.visible(states[[n, m]]).diff(dim=0)[0].abs().tolist()
+    if len(activities) < len(turns):  # the cells of an LSTM are not visible
+        activities = [None] * len(turns)
+    for unit, (effect, activity) in enumerate(zip(effects, activities, strict=False)):
+        row: Row = {"unit": unit, "effect": effect, "ramp": bool(ramps[unit]), "turns": int(turns[unit]), "activity": activity}
+        rows.append({"what": "unit", **row, "speed": float(within[0, unit]), "back": float(falls[-1, unit])})
+    together = zip((RAMPS, DIGITS), effects[-2:], strict=True)
+    rows += [{"what": "together", "numbers": numbers, "effect": effect} for numbers, effect in together]
     return rows
 
 
+def turned(changes: Tensor) -> int:
+    """Count how often a number goes up that went down, or down that went up, by no less than `LEAST_CHANGE`."""
+    signs = changes[changes.abs() >= LEAST_CHANGE].sign()
+    return int((signs[1:] != signs[:-1]).sum())
+
+
 def how_it_keeps(rows: pd.DataFrame, least: int, most: int) -> str:
-    """Say of one run how it keeps n: in one number of its state, which grows with n, otherwise, or not."""
+    """Say of one run how it keeps n, or that it does not know it."""
     ends = where(rows, what="end").set_index("n")["end"]
     n, m = Lengths(least, most).pair
-    if not abs(ends[n] - n) <= 0.1 * n or not abs(ends[m] - m) <= 0.1 * m:
+    if not abs(ends[n] - n) <= KNOWN * n or not abs(ends[m] - m) <= KNOWN * m:
         return UNKNOWN
-    units = where(rows, what="unit")
-    carrier = carrier_of(units)
-    others = units[units["unit"] != carrier["unit"]]["effect"].abs().max()
-    steady = abs(carrier["far"] - carrier["speed"]) < CLOSE * abs(carrier["speed"])
-    return RAMP if abs(carrier["effect"] - 1) < ONE and others < ONE and steady else OTHERWISE
-
-
-def carrier_of(units: pd.DataFrame) -> dict[str, float]:
-    """Select the number of the state whose effect is next to 1."""
-    return dict(units.iloc[int((units["effect"].fillna(0) - 1).abs().argmin())])
+    effects, single = where(rows, what="together").set_index("numbers")["effect"], where(rows, what="unit")["effect"]
+    if not abs(effects[RAMPS] - 1) < ONE:
+        return DIGITS if abs(effects[DIGITS] - 1) < ONE else OTHERWISE
+    alone = (single - 1).abs() < ONE
+    return RAMP if alone.sum() == 1 and single[~alone].abs().max() < ONE else RAMPS
 
 
 def kept(results: Results) -> pd.DataFrame:
-    """Add to the runs how each keeps n, and of the number with an effect next to 1 how it moves."""
+    """Add to the runs how each keeps n, how the number with the effect next to 1 moves, and the end beyond the training."""
     lines = []
     for key, rows in groups(results.rows, "key").items():
         least, most = (int(results.settings(name)[0]) for name in ("least", "most"))
         units, end = where(rows, what="unit"), where(rows, what="end", n=most * BEYOND)["end"].iloc[0]
-        carrier = carrier_of(units)
-        speed = carrier["speed"] or math.nan
-        moves = (speed, carrier["far"] / speed, -carrier["back"] / speed)
-        found = (how_it_keeps(rows, least, most), *moves, end / (most * BEYOND), carrier["activity"], units["turns"].max())
-        lines.append(dict(zip(COLUMNS, (key, *found), strict=True)))
+        one = dict(units.iloc[int((units["effect"].fillna(0) - 1).abs().argmin())])
+        moves = (one["speed"], -one["back"] / (one["speed"] or math.nan), one["activity"])
+        lines.append(dict(zip(COLUMNS, (key, how_it_keeps(rows, least, most), *moves, end / (most * BEYOND)), strict=True)))
     frame = pd.DataFrame(lines, columns=list(COLUMNS))
     return results.runs.merge(frame, on="key") if len(results.runs) else frame
 
@@ -218,23 +221,23 @@ class Counting(Study):
             by={"method": "method"},
             columns={
                 **{word: cells("", word) for word in KEPT},
-                **{f"regret, {word}": cells("regret", word) for word in KEPT},
+                "regret, ramps": cells("regret", RAMP, RAMPS),
+                "regret, otherwise": cells("regret", DIGITS, OTHERWISE),
+                "regret, not known": cells("regret", UNKNOWN),
             },
             data=kept,
         ),
         Table(
-            "Of the runs that keep n in one number: what it changes by with each a; the same at four times the longest line of "
-            "the training, over that; with each b, over that, and the sign turned; by how much its unit's activity differs "
-            "between the shortest and the longest line; and the end expected at four times the longest line, over n.",
+            "Where one ramp keeps n: what it changes by with each a; with each b, over that, and the sign turned; and by how "
+            "much its unit's activity differs between the shortest and the longest line. The end that is expected at four times "
+            "the longest line, over n, of all that keep n in ramps, and of those that keep it otherwise.",
             by={"method": "method"},
             columns={
                 "with an a": cells("speed", RAMP),
-                "at 4 ×": cells("steady", RAMP),
                 "with a b": cells("back", RAMP),
                 "activity": cells("activity", RAMP),
-                "end at 4 ×": cells("far", RAMP),
+                "end at 4 ×": cells("far", RAMP, RAMPS),
                 "end at 4 ×, otherwise": cells("far", OTHERWISE),
-                "turns, all that know n": cells("turns", RAMP, OTHERWISE),
             },
             data=kept,
         ),
@@ -288,14 +291,15 @@ class Counting(Study):
         knowing = runs[runs["kept"] != UNKNOWN]
         if len(knowing) < 2:
             raise NotEnoughError("no two networks that know n are done yet")
-        ramps, best = where(knowing, kept=RAMP), knowing.nsmallest(len(knowing) // 2, "regret")
-        turning, first = int((knowing["turns"] > 1).sum()), int((best["kept"] == RAMP).sum())
+        ramps, best = knowing[knowing["kept"].isin((RAMP, RAMPS))], knowing.nsmallest(len(knowing) // 2, "regret")
+        digits, first = int((knowing["kept"] == DIGITS).sum()), int(best["kept"].isin((RAMP, RAMPS)).sum())
         evidence = f"{len(ramps)} of the {len(knowing)} that know n, {first} of the {len(best)} of them with the fewest bits"
+        on = int(((ramps["far"] - 1).abs() < KNOWN).sum())
         parts = [
-            Part("it builds a base-2 counter", turning > 0, f"a number turns twice or more in {turning} of {len(knowing)}"),
-            Part("it keeps n in one number that grows with n", 2 * len(ramps) > len(knowing), evidence),
+            Part("it builds a base-2 counter", digits > 0, f"digits keep n in {digits} of {len(knowing)}"),
+            Part("it keeps n in numbers that grow with n", 2 * len(ramps) > len(knowing), evidence),
         ]
         if len(ramps):
-            on = bool((ramps["far"] - 1).abs().max() < CLOSE)
-            parts.append(Part("it counts on at four times the longest line", on, f"ends at {spread(ramps['far'])} of n"))
+            said = f"{on} of {len(ramps)}, ends at {spread(ramps['far'])} of n"
+            parts.append(Part("ramps count on at four times the longest line, to 10 %", 2 * on > len(ramps), said))
         return Verdict(parts, {f"regret, {word}": str(spread(same["regret"])) for word, same in groups(runs, "kept").items()})

@@ -7,7 +7,7 @@ from fake_studies import records_of, tables_of
 
 import ctrnn
 from discretize import DiscreteCell
-from experiments.studies.claims.counting import OTHERWISE, RAMP, UNKNOWN, Lengths, Reader, how_it_keeps, measured
+from experiments.studies.claims.counting import DIGITS, RAMP, RAMPS, UNKNOWN, Lengths, Reader, how_it_keeps, measured
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 
@@ -17,14 +17,14 @@ LEAST, MOST = 16, 31
 class Counter(ctrnn.VectorField):
     """c goes up with each a and down with each b; `kept` of it is there after a sample; another unit tells a from b."""
 
-    def __init__(self, kept=1.0):
+    def __init__(self, kept=1.0, twins=False):
         super().__init__(3, 3)
-        self.kept = kept
+        self.kept, self.twins = kept, twins
 
     def flow(self, x, h):
         a, b = x[..., 0], x[..., 1]
         count, told, _ = h.unbind(-1)
-        return torch.stack([a - b + (self.kept - 1) * count, b - told, 0 * a], -1)
+        return torch.stack([a - b + (self.kept - 1) * count, b - told, self.twins * (a - b)], -1)
 
 
 class Binary(ctrnn.VectorField):
@@ -68,7 +68,8 @@ def test_a_counter_is_found_and_is_told_from_digits_from_a_memory_that_fades_and
     assert (ends == ends.index).all()
     units = rows[rows["what"] == "unit"].set_index("unit")
     assert units["effect"].tolist() == [1, 0, 0]
-    assert (units.loc[0, ["speed", "far", "back", "turns", "activity"]] == [1, 1, -1, 0, 15]).all()
+    assert (units.loc[0, ["speed", "back", "turns", "activity"]] == [1, -1, 0, 15]).all()
+    assert units["ramp"].tolist() == [True, False, False]
     assert how_it_keeps(rows, LEAST, MOST) == RAMP
 
     powers = 2.0 ** torch.arange(7, dtype=torch.float64)
@@ -76,16 +77,21 @@ def test_a_counter_is_found_and_is_told_from_digits_from_a_memory_that_fades_and
     ends = rows[rows["what"] == "end"].set_index("n")["end"]
     assert (ends == ends.index).all()
     assert rows["turns"].max() > 10
-    assert how_it_keeps(rows, LEAST, MOST) == OTHERWISE
+    assert how_it_keeps(rows, LEAST, MOST) == DIGITS
+
+    rows = frame(reader(Counter(twins=True), lambda h: below_zero(h[..., ::2].amax(-1, keepdim=True))))
+    assert rows[rows["what"] == "unit"]["effect"].tolist() == [1, 0, 1]
+    rows = frame(reader(Counter(twins=True), lambda h: below_zero(h[..., ::2].amin(-1, keepdim=True))))
+    assert rows[rows["what"] == "unit"]["effect"].tolist() == [0, 0, 0]
+    assert how_it_keeps(rows, LEAST, MOST) == RAMPS
 
     # c = (1 - k^n) / (1 - k) rises ever more slowly.
     def mirrored(h):
         return below_zero(h[..., :1] + 0.5)
 
     fading = frame(reader(Counter(kept=0.99), mirrored))
-    units = fading[fading["what"] == "unit"].set_index("unit")
-    assert units.loc[0, "far"] < 0.8 * units.loc[0, "speed"]
-    assert how_it_keeps(fading, LEAST, MOST) != RAMP
+    assert not fading[fading["what"] == "unit"]["ramp"].any()
+    assert how_it_keeps(fading, LEAST, MOST) not in (RAMP, RAMPS, DIGITS)
 
     assert how_it_keeps(frame(reader(Counter(), lambda h: below_zero(h - 40))), LEAST, MOST) == UNKNOWN
 
@@ -96,14 +102,15 @@ def study():
 
 
 def found(counts):
-    """Rows of runs of which those of `counts` keep n in one number, all others in two halves."""
+    """Rows of runs of which those of `counts` keep n in one number, all others in two that come to rest."""
 
     def measured(run):
         given, one = run.configuration, counts(run.point)
         rows = [{"what": "end", "n": n, "end": n} for n in Lengths(given.least, given.most).asked]
         for unit, effect in enumerate((1.0, 0.0) if one else (0.5, 0.5)):
-            rows.append({"what": "unit", "unit": unit, "effect": effect, "speed": 1.5, "far": 1.5, "back": -1.5, "turns": 0})
-            rows[-1]["activity"] = 0.0
+            rows.append({"what": "unit", "unit": unit, "effect": effect, "speed": 1.5, "back": -1.5, "activity": 0.0})
+        together = ((RAMPS, float(one)), (DIGITS, 0.0))
+        rows += [{"what": "together", "numbers": numbers, "effect": effect} for numbers, effect in together]
         return {"regret": 10.0 if one else 30.0}, rows
 
     return measured
@@ -114,13 +121,13 @@ def test_the_verdict_says_where_n_is_kept_by_how_many_runs_keep_it_there(study):
     verdict = study.verdict(Results(records))
     assert [part.answer for part in verdict.parts] == ["no", "yes", "yes"]
     assert "32 of the 40 that know n, 20 of the 20 of them with the fewest bits" in verdict.parts[1].evidence
-    assert "ends at 1 of n" in verdict.parts[2].evidence
+    assert "32 of 32, ends at 1 of n" in verdict.parts[2].evidence
     tables = tables_of(study, Results(records))
-    assert "| GLNN, QDH, RUOP | 16 of 20 | 4 of 20 | 0 of 20 | 10 | 30 | – |" in tables
-    assert "| GLNN, QDH, RUOP | 1.50 | 1 | 1 | 0 | 1 | 1 | 0 |" in tables
+    assert "| GLNN, QDH, RUOP | 16 of 20 | 0 of 20 | 0 of 20 | 4 of 20 | 0 of 20 | 10 | 30 | – |" in tables
+    assert "| GLNN, QDH, RUOP | 1.50 | 1 | 0 | 1 | 1 |" in tables
 
     few = study.verdict(Results(records_of(study, "small", found(lambda point: point["seed"] < 2))))
     assert [part.answer for part in few.parts] == ["no", "no", "yes"]
     for one in records:
-        one["rows"][-1]["turns"] = 9
-    assert study.verdict(Results(records)).parts[0].answer == "yes"
+        one["rows"][-2]["effect"], one["rows"][-1]["effect"] = 0.0, 1.0
+    assert [part.answer for part in study.verdict(Results(records)).parts] == ["yes", "no"]
