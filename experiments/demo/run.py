@@ -20,17 +20,18 @@ __all__ = ["SECTIONS", "run"]
 
 # What the page shows, in order, each with the line that announces it in the terminal.
 SECTIONS: list[tuple[str, SectionMaker]] = [
+    ("The theorem: from a clock to a gate, proved", proofs.theorem),
     ("The recording", recorded.section),
-    ("Equations, proved", proofs.section),
     ("The theorem on four clocks: the recording played on each, with its speed and without", clocks.section),
-    ("Euler steps against the exact solution, same weights, slowed down by n", steps.section),
-    ("The recording played faster and faster: where steps stop being the field", breakdown.section),
     (
         f"Trained twice from the same start, as steps and as a differential equation: {trained.STEPS} batches each",
         trained.section,
     ),
+    ("Euler steps against the exact solution, same weights, slowed down by n", steps.section),
+    ("The recording played faster and faster: where steps stop being the field", breakdown.section),
+    ("Every equation, proved", proofs.section),
 ]
-PLAN = "ctrnn demo: a recording on five clocks, the equations, and a cell trained both ways; 1 to 2 minutes"
+PLAN = "ctrnn demo: a theorem, a recording on five clocks, a cell trained both ways, and proofs; 1 to 3 minutes"
 PACKAGES = ("ctrnn", "torch", "torchdiffeq", "sympy", "matplotlib")
 
 

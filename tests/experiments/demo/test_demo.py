@@ -89,12 +89,26 @@ def made(tmp_path_factory, briefly, played):
 
 def quick(monkeypatch, *sections):
     """Only these sections, and the recording's."""
-    monkeypatch.setattr(run, "SECTIONS", [run.SECTIONS[0], *(("A section", section) for section in sections)])
+    monkeypatch.setattr(run, "SECTIONS", [("The recording", recorded.section), *(("A section", section) for section in sections)])
 
 
 def main_on(folder, monkeypatch, *sections):
     quick(monkeypatch, *sections)
     return __main__.main(["demo", "--input", str(small_recording(folder)), "--rate", "12", "--out", str(folder / "out")])
+
+
+def test_the_page_goes_from_the_theorem_through_training_to_the_many_proofs(made):
+    keys = ["theorem", "recording", "clocks", "trained", "steps", "breakdown", "equations"]
+    assert [section.attrs["id"] for section in made.page.all("section")] == keys
+    # The list of verdicts is in this order too; the recording has none.
+    linked = [link.attrs["href"] for link in made.page.all("a") if link.attrs.get("href", "").startswith("#")]
+    assert linked == [f"#{key}" for key in keys if key != "recording"]
+
+
+def test_a_step_of_the_theorem_that_is_not_proved_fails(tmp_path, monkeypatch):
+    row = proofs.Row("tallec-ollivier-2018", "eq. 7", "1 = 2.", (), "undecided", "", None, 0.0)
+    monkeypatch.setattr(proofs, "_row", lambda identity, verdict: row)
+    assert main_on(tmp_path, monkeypatch, proofs.theorem) == 1
 
 
 def test_the_page_agrees_with_terminal_and_numbers_and_is_escaped(made):
@@ -135,7 +149,9 @@ def test_the_page_agrees_with_terminal_and_numbers_and_is_escaped(made):
     identities = made.numbers["equations"]["identities"]
     assert f"{len(identities)} of {len(identities) + 1} hold; 1 does not hold as printed, and holds as corrected" in said
     listed = [line for line in made.said if line.startswith(("  Tallec", "  Ohno", "  this project"))]
-    assert len(listed) == len(identities) + 1
+    argument = made.numbers["theorem"]
+    assert [(step["label"], step["holds"]) for step in argument] == [("eq. 6", True), ("eq. 7", True), ("eq. 8", True)]
+    assert len(listed) == len(argument) + len(identities) + 1
     assert len(made.page.all("tr")) > len(identities)
     assert made.numbers["failures"] == []
 
