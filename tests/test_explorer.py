@@ -269,6 +269,21 @@ def test_the_page_opens_and_its_python_makes_its_pictures(link, tmp_path, monkey
         assert_close(made[part]["stepped"].hs[:11, 0].detach(), torch.tensor(hs, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        # The equation goes round a point of rest and never comes near it.
+        ("W=9,9,-9,9&dt2=0.05&start=1.2,1.2&step2=Heun", "Near the point of rest (0.00, 0.00) a small difference grows to 1.492"),
+        ("W=0.9,-2,2,0.9&step2=Euler", "shrinks to 0.980 of itself under the equation in the time dt; in a step of Euler it"),
+    ],
+)
+def test_what_is_said_of_two_units_is_of_their_point_of_rest(link, said, tmp_path):
+    page = shown(f"{(EXPLORER / 'index.html').as_uri()}#{link}", tmp_path)
+    assert said in re.sub("<[^>]*>", "", re.search(r'id="said-two">(.*?)</p>', page)[1])
+
+
 OPERATED = """
 const press = (id, key, options = {}) => document.getElementById(id).dispatchEvent(
   new KeyboardEvent("keydown", { key, bubbles: true, ...options }));

@@ -181,14 +181,20 @@
     states2.rescale("x", [0, end], ticksOf([0, end]));
     states2.fill("all", states2.line(stepped, "joined") + states2.line(ts.map((t, k) => [t, solved[k][0]]), "solved") +
       states2.dots(stepped, "stepped"));
-    const rest = maps.restNear(field, solved[solved.length - 1]), g = maps.growth(step2, field, rest, dt2);
-    const place = rest.map((v) => minus(v.toFixed(2)).replace("−0.00", "0.00")).join(", ");
-    say("two", Number.isFinite(g.step)
-      ? `Near the point of rest (${place}) a step of ${NAMES[step2]} multiplies a small difference by ${g.step.toFixed(3)}, the equation by ${g.equation.toFixed(3)} in the same time.`
-      : `${NAMES[step2]} finds no state after a step here: take shorter steps.`);
+    const rest = maps.restNear(field, solved[solved.length - 1]) ?? maps.restNear(field, [0, 0]);
+    say("two", hs[count].some(Number.isNaN) ? `${NAMES[step2]} finds no state after a step here: take shorter steps.`
+      : rest ? nearRest(step2, field, rest, dt2) : "No point of rest was found near where the equation is in the end.");
     plane.svg.setAttribute("aria-valuetext", `h1 ${start[0]}, h2 ${start[1]}`);
     plane.svg.setAttribute("aria-valuenow", start[0]);
     states2.svg.setAttribute("aria-label", `First unit over time: ${NAMES[step2]} as dots, the equation as a line`);
+  }
+
+  function nearRest(step, field, rest, dt) {
+    const g = maps.growth(step, field, rest, dt), place = rest.map((v) => minus(v.toFixed(2)).replace("−0.00", "0.00")).join(", ");
+    const size = (factor) => (factor < 1e4 ? factor.toFixed(3) : factor.toExponential(1));
+    const does = (factor) => `${factor < 1 ? "shrinks" : "grows"} to ${size(factor)} of itself`;
+    return `Near the point of rest (${place}) a small difference ${does(g.equation)} under the equation in the time d<i>t</i>` +
+      (Number.isFinite(g.step) ? `; in a step of ${NAMES[step]} it ${does(g.step)}.` : ".");
   }
 
   // --- a clock -----------------------------------------------------------------------------------------------------------

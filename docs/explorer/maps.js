@@ -254,8 +254,11 @@ const maps = (() => {
 
   // --- near a point of rest ---------------------------------------------------------------------------------------------
 
-  /** A point where the field is 0, near h: where one very long backward Euler step ends. */
-  const restNear = (field, h) => STEPS.BackwardEuler(field, h, 1e9);
+  /** A point where the field is 0, near h: where one very long backward Euler step ends; null where it does not. */
+  function restNear(field, h) {
+    const rest = STEPS.BackwardEuler(field, h, 1e9);
+    return rest.every(Number.isFinite) ? rest : null;
+  }
 
   /** The largest |eigenvalue| of a step map's derivative at h, and that of the solved equation over the same time. */
   function growth(name, field, h, dt) {

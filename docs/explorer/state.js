@@ -128,11 +128,12 @@ with torch.no_grad():
 ts = torch.arange(${POINTS}, dtype=torch.float64)
 x = ctrnn.LinearPath(${tensor(x)}[:, None, None], ts)
 clock = ctrnn.PiecewiseWarp(ts, ${tensor(c)})
+times = torch.linspace(0, ${LAST}, ${20 * LAST + 1}, dtype=torch.float64)
 h0, tolerances = field.initial_state(1), {"rtol": 1e-10, "atol": 1e-12}
-own = discretize.integrate(field, x, h0, clock(ts), **tolerances)
+own = discretize.integrate(field, x, h0, clock(times), **tolerances)
 played = ctrnn.WarpedPath(x, clock)
-warped = discretize.integrate(field, played, h0, ts, speed=clock.speed, **tolerances)
-without = discretize.integrate(field, played, h0, ts, **tolerances)
+warped = discretize.integrate(field, played, h0, times, speed=clock.speed, **tolerances)
+without = discretize.integrate(field, played, h0, times, **tolerances)
 print(f"with c'(t): {(warped.hs - own.hs).abs().max():.1e}, without: {(without.hs - own.hs).abs().max():.2f}")
 `,
     };
