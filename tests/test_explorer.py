@@ -205,6 +205,14 @@ LINK = {
 }
 
 
+LABELABLE = {"button", "input", "meter", "output", "progress", "select", "textarea"}
+
+
+def value(page, key):
+    """The value that is shown beside a slider."""
+    return re.search(rf'<b [^>]*id="out-{key}"[^>]*>(.*?)</b>', page)[1]
+
+
 def code(page, part):
     return html.unescape(re.search(rf'<code id="code-{part}">(.*?)</code>', page, re.DOTALL)[1])
 
@@ -229,6 +237,11 @@ def test_the_page_is_small_and_names_what_can_be_operated():
             assert named or id(element) in labelled, element
         if element.attrs.get("tabindex"):
             assert element.attrs["tabindex"] == "0"
+    # A label names the first element in it that can be labelled; <output> is such an element.
+    for label in page.all("label"):
+        assert next(child.tag for child in label.children if child.tag in LABELABLE) in ("input", "select")
+    for element in page.all("input"):
+        assert {"min", "max"} <= set(element.attrs)
 
 
 @needs_browser
@@ -238,8 +251,9 @@ def test_the_page_opens_and_its_python_makes_its_pictures(link, tmp_path, monkey
     matplotlib.use("agg")
     page = shown(f"{(EXPLORER / 'index.html').as_uri()}#{urlencode(link, safe=',')}", tmp_path)
     assert 'data-charts="done"' in page
+    assert re.search(r'id="told"[^>]*></p>', page)  # what the page opens with is not announced
     for key in set(link) & {"dt", "w", "h0", "dt2", "wx", "wh"}:
-        assert f'<output id="out-{key}">{link[key].replace("-", "−")}</output>' in page
+        assert value(page, key) == link[key].replace("-", "−")
     assert "nan" not in page.replace("nance", "").lower()
     monkeypatch.chdir(tmp_path)
     torch.set_default_dtype(torch.float32)  # as in a process of its own; `_same_start` puts it back
@@ -297,7 +311,7 @@ press("chart", "ArrowRight");
 choose('input[value="Heun"]', (radio) => (radio.checked = true));
 choose('[data-key="h0"]', (slider) => (slider.value = -0.5));
 choose('[data-list="W"][data-at="1"]', (number) => (number.value = -1.7));
-choose("#step2", (select) => (select.value = "Trapezoid"));
+setTimeout(() => choose("#step2", (select) => (select.value = "Trapezoid")), 500);
 press("plane", "ArrowLeft");
 press("input", "ArrowRight");
 press("input", "ArrowDown");
@@ -326,6 +340,11 @@ def test_keys_and_controls_change_the_address(tmp_path):
     assert xs[1] == -0.45
     assert cs[5] == 2.13
     assert all(a < b for a, b in pairwise(cs))
+    # Which choice is taken, and what a screen reader hears of the charts and of what has changed.
+    assert re.findall(r'aria-pressed="true"[^>]*>([^<]*)', page) == ["usual CTRNN code: 0.2"]
+    assert re.search(r'id="small-Euler"[^>]*aria-label="rest \d+ %; .*chaos \d+ %', page)
+    assert re.search(r'id="states2"[^>]*aria-label="[^"]*in the end from', page)
+    assert "Trapezoid" in re.search(r'id="told"[^>]*>([^<]*)', page)[1]
 
 
 @needs_browser
@@ -333,6 +352,5 @@ def test_keys_and_controls_change_the_address(tmp_path):
 def test_a_link_that_makes_no_sense_opens_the_page_as_it_is(tmp_path):
     link = "step=Leapfrog&dt=1e9&w=&h0=x&W=1,2&c=" + ",".join(["5"] * 21) + "&<script>"
     page = shown(f"{(EXPLORER / 'index.html').as_uri()}#{link}", tmp_path)
-    assert '<output id="out-dt">10</output>' in page
-    assert '<output id="out-w">−14</output>' in page
+    assert (value(page, "dt"), value(page, "w")) == ("10", "−14")
     assert "discretize.Euler()" in code(page, "one")

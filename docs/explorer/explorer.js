@@ -45,13 +45,14 @@
 
   const ring = (figure, x, y, r) =>
     ["halo", "point"].map((name) => `<circle class="${name}" cx="${figure.X(x)}" cy="${figure.Y(y)}" r="${r}"/>`).join("");
-  const upright = (figure, x) => `<path class="mark" d="M${figure.X(x)} ${figure.box.top}V${figure.box.bottom}"/>`;
+  const upright = (figure, x) =>
+    ["halo thin", "mark"].map((name) => `<path class="${name}" d="M${figure.X(x)} ${figure.box.top}V${figure.box.bottom}"/>`).join("");
 
   // --- the nine charts ---------------------------------------------------------------------------------------------------
 
   const small = {};
   byId("nine").innerHTML = Object.keys(maps.STEPS).map((name) =>
-    `<label><input type="radio" name="step" value="${name}"><span>${NAMES[name]}</span><svg id="small-${name}" aria-hidden="true"></svg></label>`).join("");
+    `<label><input type="radio" name="step" value="${name}"><span>${NAMES[name]}</span><svg id="small-${name}" role="img"></svg></label>`).join("");
   for (const name of Object.keys(maps.STEPS)) {
     small[name] = figures.plot(byId(`small-${name}`), {
       width: 118, height: 108, left: 26, bottom: 18, top: 4, right: 6,
@@ -59,7 +60,7 @@
       layers: ["cells", "point"],
     });
   }
-  byId("key").innerHTML = maps.FATES.map((fate, k) => `<span><svg viewBox="0 0 14 14" aria-hidden="true"><rect class="fate-${k}" width="14" height="14"/></svg>${fate}</span>`).join("");
+  byId("key").innerHTML = maps.FATES.map((fate, k) => `<li><svg viewBox="0 0 14 14" aria-hidden="true"><rect class="fate-${k}" width="14" height="14"/></svg>${fate}</li>`).join("");
   byId("step2").innerHTML = Object.entries(NAMES).map(([name, text]) => `<option value="${name}">${text}</option>`).join("");
 
   // Each chart is computed row by row, a few milliseconds a frame, so that the page answers meanwhile.
@@ -83,6 +84,12 @@
     chart.fill("cells", isDone(best) ? figures.cells(chart, best.kinds) : "");
   }
 
+  function drawSmall({ name, kinds }) {
+    const share = (k) => Math.round((100 * kinds.flat().filter((kind) => kind === k).length) / kinds.flat().length);
+    small[name].fill("cells", figures.cells(small[name], kinds));
+    small[name].svg.setAttribute("aria-label", maps.FATES.map((fate, k) => share(k) && `${fate} ${share(k)} %`).filter(Boolean).join("; "));
+  }
+
   let computing = false;
   function compute() {
     computing = true;
@@ -91,7 +98,7 @@
     while (each && performance.now() < end) {
       computeRow(each);
       if (isDone(each)) {
-        if (each.rows === COARSE[0]) small[each.name].fill("cells", figures.cells(small[each.name], each.kinds));
+        if (each.rows === COARSE[0]) drawSmall(each);
         if (each.name === now.step) drawCells();
         each = nextChart();
       }
@@ -139,12 +146,18 @@
     sayOne(field);
   }
 
-  /** Write what is to be seen; a screen reader is told once it no longer changes. */
-  let telling = 0;
+  /** Write what is to be seen; a screen reader is told once it no longer changes, and nothing as the page opens. */
+  const heard = new Map();
+  let opened = false, telling = 0;
   function say(part, html) {
     byId(`said-${part}`).innerHTML = html;
+    if (!opened) return;
+    heard.set(part, html.replace("<sup>", " to the power of ").replace(/<[^>]*>/g, ""));
     clearTimeout(telling);
-    telling = setTimeout(() => (byId("told").textContent = byId(`said-${part}`).textContent), 700);
+    telling = setTimeout(() => {
+      byId("told").textContent = [...heard.values()].join(" ");
+      heard.clear();
+    }, 700);
   }
 
   function sayOne(field) {
@@ -168,6 +181,13 @@
 
   // --- two units ---------------------------------------------------------------------------------------------------------
 
+  /** The first unit over the last quarter. */
+  function ending(hs) {
+    const last = hs.slice(Math.floor(0.75 * hs.length)).map(([h]) => h);
+    if (!last.every(Number.isFinite)) return "without a state";
+    return `from ${minus(Math.min(...last).toFixed(2))} to ${minus(Math.max(...last).toFixed(2))}`;
+  }
+
   function drawTwo() {
     const { step2, dt2, start, W, b } = now, field = maps.twoUnits([W.slice(0, 2), W.slice(2)], b), count = state.steps2(dt2);
     const hs = maps.trajectory(step2, field, start, dt2, count), end = dt2 * count, ts = spread(end, 600);
@@ -186,7 +206,7 @@
       : rest ? nearRest(step2, field, rest, dt2) : "No point of rest was found near where the equation is in the end.");
     plane.svg.setAttribute("aria-valuetext", `h1 ${start[0]}, h2 ${start[1]}`);
     plane.svg.setAttribute("aria-valuenow", start[0]);
-    states2.svg.setAttribute("aria-label", `First unit over time: ${NAMES[step2]} as dots, the equation as a line`);
+    states2.svg.setAttribute("aria-label", `First unit over time: ${NAMES[step2]} as dots, in the end ${ending(hs)}; the equation as a line, in the end ${ending(solved)}`);
   }
 
   function nearRest(step, field, rest, dt) {
@@ -216,7 +236,7 @@
       warped.dots(pairs(found.withSpeed).filter((_, k) => k % 4 === 0), "stepped"));
     const apart = (hs) => Math.max(...hs.map((h, k) => Math.abs(h - found.own[k])));
     const least = apart(found.withSpeed), power = least > 0 ? Math.ceil(Math.log10(least)) : -16;
-    say("clock", `Multiplied by <i>c</i>′(<i>t</i>) the states differ from <i>h</i>(<i>c</i>(<i>t</i>)) by less than 10<sup>${minus(power)}</sup>, the error of the solver; not multiplied, by up to ${apart(found.withoutSpeed).toFixed(2)}.`);
+    say("clock", least === 0 ? "An even clock changes nothing: <i>c</i>′(<i>t</i>) = 1." : `Multiplied by <i>c</i>′(<i>t</i>) the states differ from <i>h</i>(<i>c</i>(<i>t</i>)) by less than 10<sup>${minus(power)}</sup>, the error of the solver; not multiplied, by up to ${apart(found.withoutSpeed).toFixed(2)}.`);
     warped.svg.setAttribute("aria-label", `States on the clock: with its speed on the line, without it up to ${apart(found.withoutSpeed).toFixed(2)} away`);
   }
 
@@ -245,6 +265,9 @@
     }
     for (const each of document.querySelectorAll("#nine input")) each.checked = each.value === now.step;
     byId("step2").value = now.step2;
+    for (const each of document.querySelectorAll("button[data-value], button[data-preset]")) {
+      each.setAttribute("aria-pressed", Object.entries(valuesOf(each)).every(([key, value]) => String(now[key]) === String(value)));
+    }
   }
 
   // --- changes -------------------------------------------------------------------------------------------------------------
@@ -269,6 +292,7 @@
       if (!computing) requestAnimationFrame(compute);
     }
     changed.clear();
+    opened = true;
     showControls();
     write();
     clearTimeout(saving);
@@ -346,6 +370,10 @@
   });
   document.addEventListener("focusout", showControls);
 
+  /** What a button of choices sets. */
+  const valuesOf = ({ dataset, textContent }) =>
+    dataset.value ? { [dataset.key]: Number(dataset.value) } : PRESETS[dataset.preset][textContent];
+
   async function copy(button) {
     const text = byId(`code-${button.dataset.copy}`).textContent;
     try {
@@ -354,7 +382,7 @@
       getSelection().selectAllChildren(byId(`code-${button.dataset.copy}`));
       if (!document.execCommand("copy")) return;
     }
-    button.textContent = "Copied";
+    byId("told").textContent = button.textContent = "Copied";
     setTimeout(() => (button.textContent = "Copy"), 1500);
   }
 
@@ -362,11 +390,7 @@
     const button = target.closest("button");
     if (!button) return;
     if (button.dataset.copy) copy(button);
-    if (button.dataset.value) set({ [button.dataset.key]: Number(button.dataset.value) });
-    if (button.dataset.preset) {
-      const chosen = PRESETS[button.dataset.preset][button.textContent];
-      set({ two: () => structuredClone(chosen), input: () => ({ x: chosen }), clock: () => ({ c: state.increasing(chosen) }) }[button.dataset.preset]());
-    }
+    if (button.dataset.value || button.dataset.preset) set(structuredClone(valuesOf(button)));
     if (button.id === "reset") set(structuredClone(state.DEFAULTS));
   });
   for (const [part, presets] of Object.entries(PRESETS)) {

@@ -6,7 +6,6 @@ const state = (() => {
   const TIMES = Array.from({ length: POINTS }, (_, k) => k);
   const LEAST = 0.02; // what a clock goes on by from point to point, so that it increases
 
-  const even = TIMES.slice();
   const PRESETS = {
     two: {
       rotation: { W: [0.9, -2, 2, 0.9], b: [0, 0], dt2: 0.2, start: [0.5, 0] },
@@ -15,19 +14,19 @@ const state = (() => {
       "negative feedback": { W: [-6, 0, 0, -6], b: [0.5, -0.5], dt2: 0.5, start: [0.9, -0.3] },
     },
     input: {
-      sine: TIMES.map((t) => round(0.9 * Math.sin((2 * Math.PI * t) / 8), 2)),
-      pulses: TIMES.map((t) => ([2, 3, 9, 10, 15, 16].includes(t) ? 1 : -0.4)),
+      sine: { x: TIMES.map((t) => round(0.9 * Math.sin((2 * Math.PI * t) / 8), 2)) },
+      pulses: { x: TIMES.map((t) => ([2, 3, 9, 10, 15, 16].includes(t) ? 1 : -0.4)) },
     },
     clock: {
-      even,
-      "slow, then fast": TIMES.map((t) => round(LAST * (t / LAST) ** 2 * 0.9 + 0.1 * t, 2)),
-      "stop and go": TIMES.map((t) => round(t - 1.5 * Math.sin((2 * Math.PI * t) / 10), 2)),
+      even: { c: TIMES },
+      "slow, then fast": { c: increasing(TIMES.map((t) => LAST * (t / LAST) ** 2 * 0.9 + 0.1 * t)) },
+      "stop and go": { c: increasing(TIMES.map((t) => t - 1.5 * Math.sin((2 * Math.PI * t) / 10))) },
     },
   };
   const DEFAULTS = {
     step: "Euler", dt: 0.6, w: -14, h0: 0.1,
     step2: "Euler", ...PRESETS.two.rotation,
-    x: PRESETS.input.pulses, c: increasing(PRESETS.clock["slow, then fast"]), wx: 2, wh: 0.5,
+    ...PRESETS.input.pulses, ...PRESETS.clock["slow, then fast"], wx: 2, wh: 0.5,
   };
   const RANGES = { dt: [0.1, 10], w: [-30, 2], h0: [-1, 1], dt2: [0.05, 3], wx: [-5, 5], wh: [-5, 5] };
   const LISTS = { W: [-9, 9], b: [-3, 3], start: [-1.25, 1.25], x: [-1, 1], c: [0, LAST] };
