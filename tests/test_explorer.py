@@ -315,9 +315,22 @@ setTimeout(() => choose("#step2", (select) => (select.value = "Trapezoid")), 500
 press("plane", "ArrowLeft");
 press("input", "ArrowRight");
 press("input", "ArrowDown");
-press("clock", "ArrowRight", { shiftKey: true });
 press("clock", "ArrowUp", { shiftKey: true });
+press("plane", "PageUp");
 document.querySelector('[data-key="dt"][data-value="0.2"]').click();
+
+// A pointer that the browser knows: what it gives to the element that holds it.
+const point = (id, type, options) => {
+  const svg = document.getElementById(id), at = svg.getBoundingClientRect(), held = type !== "pointercancel";
+  svg.setPointerCapture = () => {};
+  svg.hasPointerCapture = () => held;
+  const place = { clientX: at.left + at.width / 2, clientY: at.top + at.height * (type === "pointermove" ? 0.3 : 0.5) };
+  svg.dispatchEvent(new PointerEvent(type, { bubbles: true, ...place, ...options }));
+};
+for (const type of ["pointerdown", "pointerup"]) point("chart", type, { button: 2, pointerType: "mouse" });
+for (const type of ["pointerdown", "pointermove", "pointercancel"]) point("input", type, { pointerType: "touch" });
+point("clock", "pointerdown", { pointerType: "touch" });
+point("clock", "pointerup", { pointerType: "touch" });
 setTimeout(() => (document.body.dataset.link = location.hash), 3000);
 """
 
@@ -335,10 +348,11 @@ def test_keys_and_controls_change_the_address(tmp_path):
     page = shown(index.as_uri(), tmp_path)
     said = dict(part.split("=") for part in html.unescape(re.search(r'data-link="#([^"]*)"', page)[1]).split("&"))
     assert (said["step"], said["dt"], said["w"], said["h0"]) == ("Heun", "0.2", "-13", "-0.5")
-    assert (said["step2"], said["W"], said["start"]) == ("Trapezoid", "0.9,-1.7,2,0.9", "0.48,0")
+    assert (said["step2"], said["W"], said["start"]) == ("Trapezoid", "0.9,-1.7,2,0.9", "0.48,0.2")
     xs, cs = ([float(v) for v in said[key].split(",")] for key in ("x", "c"))
-    assert xs[1] == -0.45
-    assert cs[5] == 2.13
+    # A finger that scrolls the page, whose pointer is cancelled, draws nothing; one that is lifted sets a point.
+    assert xs == [-0.4, -0.45, 1, 1, *[-0.4] * 5, 1, 1, *[-0.4] * 4, 1, 1, *[-0.4] * 4]
+    assert cs[9] != 4.55
     assert all(a < b for a, b in pairwise(cs))
     # Which choice is taken, and what a screen reader hears of the charts and of what has changed.
     assert re.findall(r'aria-pressed="true"[^>]*>([^<]*)', page) == ["usual CTRNN code: 0.2"]

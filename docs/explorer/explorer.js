@@ -219,7 +219,7 @@
 
   // --- a clock -----------------------------------------------------------------------------------------------------------
 
-  const selected = { x: 0, c: 0 };
+  const selected = { x: 0, c: LAST / 2 }; // both ends of a clock stay where they are
 
   function drawClock() {
     const { x, c, wx, wh } = now, found = maps.warped({ wx, wh }, TIMES, x, c), pairs = (hs) => found.times.map((t, k) => [t, hs[k]]);
@@ -308,19 +308,35 @@
   const snapped = { dt: significant, dt2: significant, w: (v) => round(v, 1), h0: (v) => round(v, 2), wx: (v) => round(v, 1), wh: (v) => round(v, 1) };
   const bounded = (key, value) => kept(snapped[key](value), RANGES[key]);
 
-  /** Pointer and arrow keys of a figure. at(values, first) on a press and a drag; by(dx, dy) on a key, in steps of one. */
+  const WAYS = {
+    ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1],
+    Home: [-Infinity, 0], End: [Infinity, 0], PageUp: [0, 10], PageDown: [0, -10],
+  };
+
+  /** Pointer and keys of a figure. at(values, first) on a press and a drag; by(dx, dy) on a key, in steps of one.
+
+      A finger counts once it is lifted or has moved across, so that a swipe that scrolls the page changes nothing. */
   function control({ svg, under }, at, by) {
+    let pressed = null; // until it counts
+    const apply = (event) => {
+      if (!svg.hasPointerCapture(event.pointerId)) return;
+      if (pressed) svg.focus({ preventScroll: true });
+      at(under(event), Boolean(pressed));
+      pressed = null;
+    };
+    const scrolls = (event) => pressed?.pointerType === "touch" && svg !== document.activeElement &&
+      Math.abs(event.clientX - pressed.clientX) <= Math.abs(event.clientY - pressed.clientY);
     svg.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
       event.preventDefault();
-      svg.focus({ preventScroll: true });
       svg.setPointerCapture(event.pointerId);
-      at(under(event), true);
+      pressed = event;
+      if (event.pointerType !== "touch") apply(event);
     });
-    svg.addEventListener("pointermove", (event) => {
-      if (event.buttons) at(under(event), false);
-    });
+    svg.addEventListener("pointermove", (event) => scrolls(event) || apply(event));
+    svg.addEventListener("pointerup", (event) => pressed && apply(event));
     svg.addEventListener("keydown", (event) => {
-      const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+      const way = WAYS[event.key];
       if (!way || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       const far = event.shiftKey ? 5 : 1;
