@@ -1,4 +1,4 @@
-r"""The equations: the theorem in three steps; every core identity proved, and the one that the paper misprints."""
+r"""The equations: the theorem in three parts; every core identity proved, and the one that the paper misprints."""
 
 from __future__ import annotations
 
