@@ -123,7 +123,7 @@ def test_the_verdict_says_where_n_is_kept_by_how_many_runs_keep_it_there(study):
     assert "32 of the 40 that know n, 20 of the 20 of them with the fewest bits" in verdict.parts[1].evidence
     assert "32 of 32, ends at 1 of n" in verdict.parts[2].evidence
     tables = tables_of(study, Results(records))
-    assert "| GLNN, QDH, RUOP | 16 of 20 | 0 of 20 | 0 of 20 | 4 of 20 | 0 of 20 | 10 | 30 | – |" in tables
+    assert "| GLNN, QDH, RUOP | 16 of 20 | 0 of 20 | 0 of 20 | 4 of 20 | 0 of 20 | 10 (10–10) | 30 (30–30) | – |" in tables
     assert "| GLNN, QDH, RUOP | 1.50 | 1 | 0 | 1 | 1 |" in tables
 
     few = study.verdict(Results(records_of(study, "small", found(lambda point: point["seed"] < 2))))
