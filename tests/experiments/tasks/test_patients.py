@@ -123,7 +123,11 @@ def test_values_beyond_the_tails_of_train_are_clamped_to_them(tmp_path):
 
 
 def test_files_and_settings_that_do_not_do_are_refused(tmp_path):
-    for settings, message in [({}, "`data` must name"), ({"data": "x", "grid": -1.0}, "`grid` must be hours from 0 to 48")]:
+    for settings, message in [
+        ({}, "`data` must name"),
+        ({"data": "x", "grid": -1.0}, "`grid` must be hours from 0 to 48"),
+        ({"data": "x", "longest": 0.0}, "`longest`"),
+    ]:
         with pytest.raises(ValueError, match=message):
             Patients(**settings)
     for k, (outcomes, message) in enumerate(
