@@ -148,8 +148,19 @@ def rebuilt(description: object, known: Known, deep: int = 0) -> Any:
 
 
 def _replaced(part: nn.Module, made: nn.Module | None) -> bool:
-    """Whether a part is another than the constructor makes, or has weights that are computed."""
-    return type(part) is not type(made) or is_parametrized_within(part)
+    """Whether a part, or one within it, is another than the constructor makes, or has weights that are computed."""
+    return made is None or is_parametrized_within(part) or _kinds(part) != _kinds(made)
+
+
+def _kinds(module: nn.Module) -> list[tuple[str, type, dict[str, object]]]:
+    """List what a module is made of: names, classes, and of torch's and this project's what they were made with."""
+
+    def settings(part: nn.Module) -> dict[str, object]:
+        given = vars(part).items() if _package(type(part)) in OURS else ()
+        plain = (bool, int, float, str, tuple)
+        return {key: value for key, value in given if isinstance(value, plain) and key != "training" and key[0] != "_"}
+
+    return [(name, type(part), settings(part)) for name, part in module.named_modules()]
 
 
 def _name_of(kind: type, known: Known) -> str | None:

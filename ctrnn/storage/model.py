@@ -21,7 +21,7 @@ __all__ = ["load", "save"]
 
 FORMAT = 1  # one more where `load` of a former version would misread the file; former ones are read, tests keep a file of each
 MOST_SAID = 400  # characters of what is wrong with a file, which may hold anything
-KEYS = {"format": int, "model": dict, "frozen": list, "shared": dict, "training": bool}
+KEYS = {"format": int, "model": dict, "frozen": list, "shared": dict, "training": bool, "others": list}
 
 
 def save(path: str | os.PathLike[str] | None, model: nn.Module, known: Known | None = None) -> None:
@@ -48,7 +48,8 @@ def save(path: str | os.PathLike[str] | None, model: nn.Module, known: Known | N
             frozen.append(name)
     if path is None:
         return
-    about = {"format": FORMAT, "model": words, "frozen": frozen, "shared": shared, "training": model.training}
+    others = [name for name, part in model.named_modules() if part.training != model.training]
+    about = {"format": FORMAT, "model": words, "frozen": frozen, "shared": shared, "training": model.training, "others": others}
     write_tensors(Path(path), weights, json.dumps(about))
 
 
@@ -72,7 +73,11 @@ def load(path: str | os.PathLike[str], known: Known | None = None) -> nn.Module:
         _take(model, tensors, shared, about["frozen"])
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {str(error)[:MOST_SAID].rstrip('.')}.") from error
-    return model.train(about["training"])
+    model.train(about["training"])
+    for name, part in model.named_modules():
+        if name in about["others"]:
+            part.training = not about["training"]
+    return model
 
 
 def _words(model: nn.Module, known: Known) -> Any:
@@ -106,7 +111,8 @@ def _about(text: str) -> dict[str, Any]:
             f"a newer ctrnn has written it, in format {found['format']}, and this one reads {FORMAT}; "
             "`pip install --upgrade ctrnn-ode`"
         )
-    if not isinstance(found, dict) or any(type(found.get(key)) is not kind for key, kind in KEYS.items()):
+    found = {"others": [], **found} if isinstance(found, dict) else {}  # parts in another mode, of which early files say nothing
+    if any(type(found.get(key)) is not kind for key, kind in KEYS.items()):
         raise ValueError("its description is damaged")
     return found
 

@@ -216,6 +216,41 @@ def test_models_are_saved_to_the_bit_with_what_took_anothers_place(path, tmp_pat
     assert len({file.read_bytes() for file in files}) == 1
 
 
+def observer_with(activation):
+    model = discretize.gru_ode_bayes(3, 4)
+    model.jump.f_obs = nn.Sequential(nn.Linear(4, 25), activation, nn.Linear(25, 6))
+    return model
+
+
+def closed_form_with(activation):
+    model = discretize.cfc(3, 4)
+    model.jump.backbone[1] = activation
+    return model
+
+
+def closed_form_without_dropout(activation):
+    model = discretize.cfc(3, 4, activation="relu", layers=2, dropout=0.9)
+    model.jump.backbone[1] = activation
+    model.jump.backbone[-1].p = 0.0
+    return model
+
+
+@each("make", [observer_with, closed_form_with, closed_form_without_dropout])
+def test_a_part_within_a_part_that_took_anothers_place_is_saved(path, make):
+    model, x = make(nn.Tanh()), torch.randn(5, 2, 3)
+    ctrnn.save(path, model)
+    assert torch.equal(ctrnn.load(path)(x)[0], model(x)[0])
+
+
+def test_a_part_in_another_mode_than_the_whole_stays_in_it(path):
+    model = discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.gru(3, 4)), 1, encoder=nn.Sequential(nn.Dropout(0.5)))
+    model.encoder.eval()
+    ctrnn.save(path, model)
+    loaded, x = ctrnn.load(path), torch.randn(5, 2, 3)
+    assert torch.equal(loaded(x), model(x))
+    assert [part.training for part in loaded.modules()] == [part.training for part in model.modules()]
+
+
 def test_without_a_path_nothing_is_written_and_why_not_is_said(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ctrnn.save(None, discretize.DiscreteRNN(ctrnn.gru(3, 4)))
