@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
+from ctrnn.fields.dropout import Dropout
 from ctrnn.fields.noise import check_no_noise
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.rnn import DiscreteRNN
+from discretize.steps.zoneout import check_drawn
 
 __all__ = ["input_gradients", "state_jacobians"]
 
@@ -39,24 +41,29 @@ def state_jacobians(
     the solves, from one sample to the next; solves end at samples here.
 
     Args:    rnn: a `DiscreteRNN` or `ContinuousRNN`; xs: sequences; h0: states to start from, 0 if not given; ts: edges of
-             the samples; fixed: "end", dh_T/dh_k for k = 0, ..., T, what the last state knows; or "start", dh_k/dh_0, what is
-             still known of the start; order: of the norm, "fro", the root of the sum of squares, or 2, the largest singular
-             value; or "units", each unit's by itself, the absolute values on the diagonal.
+             the samples, which take as long as in `rnn(xs)` if not given; fixed: "end", dh_T/dh_k for k = 0, ..., T, what the
+             last state knows; or "start", dh_k/dh_0, what is still known of the start; order: of the norm, "fro", the root of
+             the sum of squares, or 2, the largest singular value; or "units", each unit's by itself, the absolute values on the
+             diagonal.
     Shape:   xs (time, batch, input), (batch, time, ..) if batch-first; h0 (batch, state); ts (time + 1,)
              -> (time + 1, batch), time first; (time + 1, batch, state) of units.
-    Raises:  TypeError, ValueError for what does not fit.
+    Raises:  TypeError, ValueError for what does not fit, and for what drops at random, in training.
     Source:  Ohno and Kumagai 2021, secs. IV and V.
     """
     if not isinstance(rnn, DiscreteRNN | ContinuousRNN):
         raise TypeError(f"`rnn` must be a discretize.DiscreteRNN or ContinuousRNN, got {type(rnn).__name__}.")
     check_no_noise(rnn.field, "`state_jacobians`")
+    if any(isinstance(part, Dropout) and part.training for part in rnn.modules()):
+        raise ValueError("`rnn` drops other units at each call, in training; there are derivatives of `rnn.eval()`.")
+    if isinstance(rnn, DiscreteRNN):
+        check_drawn(rnn.step)
     checks.one_of("fixed", fixed, ("end", "start"))
     if order not in ORDERS or isinstance(order, bool):
         raise ValueError(f"`order` must be 'fro', 2 or 'units', got {order!r}.")
     xs = _sequences(xs).detach()
     xs = xs.transpose(0, 1) if rnn.batch_first else xs
     edges = (
-        torch.arange(len(xs) + 1.0, dtype=checks.time_dtype(xs.device), device=xs.device)
+        getattr(rnn, "dt", 1.0) * torch.arange(len(xs) + 1.0, dtype=checks.time_dtype(xs.device), device=xs.device)
         if ts is None
         else checks.is_tensor("ts", ts)
     )

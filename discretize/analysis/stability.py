@@ -23,6 +23,7 @@ from ctrnn.forward import jvp
 from discretize.sequences.cell import checked_step
 from discretize.steps.step import Step
 from discretize.steps.stochastic import check_noise
+from discretize.steps.zoneout import check_drawn
 
 __all__ = ["DIVERGENT", "MONOTONE", "OVERSHOOTING", "REGIONS", "Growth", "growth", "regions", "regions_of_factors"]
 
@@ -80,6 +81,7 @@ def growth(step: Step, field: VectorField, x: Tensor, h: Tensor, dt: float) -> G
     check_state(field, h)
     check_same_leading_axes(x, h)
     check_noise(field, checked_step(step))
+    check_drawn(step)
     projected, length = field.project(x), checks.positive_number("dt", dt)
 
     def advance(u: Tensor) -> Tensor:

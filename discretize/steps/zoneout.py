@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ctrnn import VectorField, checks
 from discretize.steps.step import Step
 
-__all__ = ["Zoneout"]
+__all__ = ["Zoneout", "check_drawn"]
 
 
 class Zoneout(Step, nn.Module):
@@ -76,3 +76,9 @@ class Zoneout(Step, nn.Module):
 
     def __repr__(self) -> str:
         return f"Zoneout({self.step!r}, p={self.p})"
+
+
+def check_drawn(step: Step | None) -> None:
+    """Refuse a step that draws at each evaluation where its derivatives are asked for: each would be of another map."""
+    if isinstance(step, Zoneout) and step.training:
+        raise ValueError(f"{step!r} draws at each evaluation, in training; `step.eval()` has derivatives, of its expectation.")

@@ -25,6 +25,7 @@ from discretize.sequences.cell import checked_step
 from discretize.solvers.equation import Equation
 from discretize.steps.step import Step, step_length
 from discretize.steps.stochastic import check_noise
+from discretize.steps.zoneout import check_drawn
 
 __all__ = ["Dynamics", "Flow", "Map", "as_parameters", "check_no_noise_in", "check_system", "derivative", "jacobian"]
 
@@ -201,6 +202,7 @@ class Map(Dynamics):
         return self.step is not None and self.step.jacobians > 0
 
     def _move(self, field: VectorField, x: Tensor, h: Tensor, p: Tensor) -> Tensor:
+        check_drawn(self.step)
         projected = field.project(x)
         if callable(self.dt):  # unchecked where each sample has weights of its own, and vmap hides values
             dt = step_length(self.dt(p), h) if self.weights is None else self.dt(p).unsqueeze(-1)

@@ -68,6 +68,35 @@ def test_they_are_those_of_autograd_over_the_sequence(field, fixed):
             assert_close(units[k, b], whole.diagonal().abs(), msg=f"{k}, {b}")
 
 
+def test_without_times_samples_take_as_long_as_at_a_call():
+    rnn = DiscreteRNN(ctrnn.gated(1, 3), dt=0.1, substeps=2)
+    xs, h0 = torch.randn(4, 1, 1), torch.zeros(1, 3)
+    whole = torch.autograd.functional.jacobian(lambda h: rnn(xs, h[None])[1][0, 0], h0)[:, 0]
+    assert_close(state_jacobians(rnn, xs, h0)[0, 0], torch.linalg.matrix_norm(whole))
+
+
+def test_what_drops_at_random_has_no_derivatives_in_training():
+    gate = ctrnn.Dropout(ctrnn.GateRate(1, 3), 0.5)
+    dropout = DiscreteRNN(ctrnn.Relaxation(ctrnn.TanhCandidate(1, 3), gate, ctrnn.LinearDecay()))
+    zoneout = DiscreteRNN(ctrnn.gated(1, 3), discretize.Zoneout(discretize.Euler(), 0.5))
+    xs = torch.randn(4, 2, 1)
+    for rnn in (dropout, zoneout):
+        with pytest.raises(ValueError, match="in training"):
+            state_jacobians(rnn, xs)
+        assert torch.equal(state_jacobians(rnn.eval(), xs), state_jacobians(rnn, xs))
+    step = zoneout.train().step
+    system = discretize.Map(zoneout.field, step, torch.zeros(1))
+    for asked in (
+        lambda: discretize.growth(step, zoneout.field, xs[0], torch.zeros(2, 3), 0.5),
+        lambda: discretize.lyapunov(system, torch.randn(1, 3), intervals=20),
+    ):
+        with pytest.raises(ValueError, match="draws at each evaluation, in training"):
+            asked()
+        step.eval()
+        asked()
+        step.train()
+
+
 def test_under_input_a_unit_alone_forgets_by_what_it_has_been():
     """exp(-alpha (r + 1) int |h|^r), exponential once the state fluctuates around the same size."""
     r, fine, time = 2.0, 20, 100
