@@ -72,7 +72,8 @@ class Mask(AnsweredInit, nn.Module):
 
     def __init__(self, mask: Tensor) -> None:
         super().__init__()
-        given = checks.is_tensor("mask", mask).detach().to(torch.get_default_dtype())
+        given = checks.is_tensor("mask", mask).detach()
+        given = given.clone() if given.is_floating_point() else given.to(torch.get_default_dtype())
         checks.is_finite("mask", given, "connections that are not there are 0")
         self.register_buffer("mask", given)
 

@@ -45,6 +45,15 @@ def test_columns_keep_their_signs_in_training_and_sizes_at_the_start(by):
     assert (after - before.abs() * SIGNS).abs().max() > 1e-3
 
 
+def test_a_mask_keeps_its_digits():
+    torch.set_default_dtype(torch.float32)  # `_same_start` puts it back
+    mask = torch.rand(4, 4, dtype=torch.float64)
+    field = ctrnn.leaky(2, 4, dtype=torch.float64)
+    before = field.candidate.weight_h.detach().clone()
+    assert torch.equal(constrained(ctrnn.Mask(mask), field=field).candidate.weight_h, before * mask)
+    assert ctrnn.Mask(mask > 0.5).mask.dtype == torch.float32
+
+
 def test_constraints_hold_after_training_and_start_close():
     # Masks ranks diagonals and radii hold after training.
     mask = (torch.rand(4, 4) < 0.6).double()
