@@ -25,7 +25,7 @@ import discretize
 from experiments.seeds import drawing
 from experiments.symbols.source import SymbolSequence
 
-__all__ = ["METHODS", "Ascending", "Learner", "Method"]
+__all__ = ["METHODS", "Ascending", "Learner", "Method", "Torch"]
 
 CELLS: dict[str, Callable[..., Any]] = {
     "RNN": ctrnn.plain,

@@ -28,7 +28,7 @@ from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict, compared
 
-__all__ = ["EPOCH", "GAIN", "HAR", "OHNO", "T", "OhnoHAR", "chosen", "of_chosen"]
+__all__ = ["EPOCH", "GAIN", "HAR", "OHNO", "PRINTED", "T", "OhnoHAR", "chosen", "of_chosen"]
 
 HAR = "uci_har/"
 OHNO = {"field": "leaky-power", "recurrent_gain": 0.1}  # settings of all networks of the paper
