@@ -83,6 +83,8 @@ class Mask(AnsweredInit, nn.Module):
         return weight * self.mask.to(weight)
 
     def right_inverse(self, weight: Tensor) -> Tensor:
+        """Take weights as they are; the mask is from then on in their dtype, which their device has."""
+        self.mask = self.mask.to(weight)
         return weight
 
     def extra_repr(self) -> str:

@@ -52,6 +52,8 @@ def test_a_mask_keeps_its_digits():
     before = field.candidate.weight_h.detach().clone()
     assert torch.equal(constrained(ctrnn.Mask(mask), field=field).candidate.weight_h, before * mask)
     assert ctrnn.Mask(mask > 0.5).mask.dtype == torch.float32
+    single = constrained(ctrnn.Mask(mask), field=ctrnn.leaky(2, 4, dtype=torch.float32)).candidate
+    assert {buffer.dtype for buffer in single.buffers()} == {torch.float32}  # not every device has the other
 
 
 def test_constraints_hold_after_training_and_start_close():
