@@ -2,9 +2,10 @@ r"""Asks what a network that has learned a^n b^n computes: how long a line of b 
 
 end       after n a and a new line, the number of b at which the model has ended the line with probability 1/2
 effect    of some numbers of the state: (end with these from m a, all others from n - end of n) / (end of m - end of n)
-ramp      a number that changes by the same with each a, within the training's range and at four times the longest line
+ramp      a number that changes by nearly the same with each a
 digit     a number that turns twice or more while a are read: goes up after it went down, or down after it went up
-at rest   all others
+
+Each is measured in the first line that a network reads, and after a pair of lines before.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ A, B, LINE = range(3)  # of EqualBlocks.alphabet
 RECURRENT = ("GLNN, QDH, RUOP", "GLNN, QDH, RBPM")
 OTHERS = ("GLNN, DH, FB", "GNN, QDH, RUOP", "RNN, QDH, QDRUOP", "LSTM, Adam 0.01")
 BEYOND = 4  # times the longest line of the training
-ONE, CLOSE, KNOWN = 0.1, 0.02, 0.1  # how far an effect is from 1, a ramp's speed from what it was, an end from n
-KEPT = RAMP, RAMPS, DIGITS, OTHERWISE, UNKNOWN = ("one ramp", "several ramps", "digits", "otherwise", "not known")
+ONE, CLOSE, KNOWN = 0.1, 0.1, 0.1  # how far an effect is from 1, a ramp's speed from what it was, an end from n
+KEPT = RAMPS, DIGITS, OTHERWISE, UNKNOWN = ("ramps", "digits", "otherwise", "not known")
+FIRST, LATER = LINES = ("first line", "after a pair")
 LEAST_CHANGE = 0.01  # of a ramp, and of a digit
-COLUMNS = ("key", "kept", "speed", "back", "activity", "far")
+COLUMNS = ("key", "kept", "ramps", "effect", "late", "activity", "far")
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,12 @@ class Reader:
         return torch.stack(states)
 
     @torch.no_grad()
-    def ends(self, h: Tensor, most: int) -> list[float]:
-        """Find after how many b the line has ended with probability 1/2, from states after the last a; nan above `most`."""
-        after = self.read(B, self.read(LINE, h)[-1], most)
+    def ends(self, h: Tensor, most: int, lines: int = 1) -> list[float]:
+        """Find after how many b the line has ended with probability 1/2; nan above `most`.
+
+        Args:    h: states after the last a, or with `lines=0` after the new line and perhaps some b.
+        """
+        after = self.read(B, self.read(LINE, h, lines)[-1], most)
         ended = self.read_out(self.cell.field.visible(after)).log_softmax(-1)[..., LINE].exp()
         left = (1 - ended.double()).cumprod(0)
         there = left < 0.5
@@ -120,30 +125,49 @@ class Lengths:
 
 
 def measured(reader: Reader, lengths: Lengths) -> list[Row]:
-    """Measure the ends of all lengths, and the effect of each number of the state, of all ramps and of all digits."""
+    """Measure both lines: the first, and one after a pair of middle length."""
+    middle = lengths.inside[2]
+    between = reader.read(LINE, reader.read(A, reader.start, middle)[-1])[-1]
+    later = reader.read(LINE, reader.read(B, between, middle)[-1])[-1]
+    return [
+        {"line": line, **row}
+        for line, start in zip(LINES, (reader.start, later), strict=True)
+        for row in of_line(reader, lengths, start)
+    ]
+
+
+def of_line(reader: Reader, lengths: Lengths, start: Tensor) -> list[Row]:
+    """Measure the ends of all lengths, and the effects of all ramps and of all digits, after the a and among the b."""
     n, m = lengths.pair
-    states = reader.read(A, reader.start, max(lengths.asked))[:, 0]
+    states = reader.read(A, start, max(lengths.asked))[:, 0]
     found = reader.ends(states[lengths.asked], 2 * max(lengths.asked))
     rows: list[Row] = [{"what": "end", "n": length, "end": end} for length, end in zip(lengths.asked, found, strict=True)]
-    steps, falls = states.diff(dim=0), reader.read(B, reader.read(LINE, states[[n]])[-1], n // 2)[:, 0].diff(dim=0)
+    steps = states.diff(dim=0)
     within = steps[lengths.least : lengths.most]
-    compared = torch.cat([within, steps[-1:]])
-    steady = ((compared - within[0]).abs() < CLOSE * within[0].abs()).all(0)
+    steady = ((within - within[0]).abs() < CLOSE * within[0].abs()).all(0)
     ramps = steady & (within[0].abs() >= LEAST_CHANGE)
-    turns = torch.tensor([turned(column) for column in steps.unbind(1)])
-    swapped = torch.cat([torch.eye(len(turns), dtype=torch.bool), ramps[None], (~ramps & (turns > 1))[None]])
-    ends = reader.ends(torch.cat([states[[n, m]], states[m].where(swapped, states[n])]), 3 * lengths.most)
-    apart = ends[1] - ends[0] or math.nan
-    effects = [(end - ends[0]) / apart for end in ends[2:]]
-    activities = reader.cell.field.visible(states[[n, m]]).diff(dim=0)[0].abs().tolist()
-    if len(activities) < len(turns):  # the cells of an LSTM are not visible
-        activities = [None] * len(turns)
-    for unit, (effect, activity) in enumerate(zip(effects, activities, strict=False)):
-        row: Row = {"unit": unit, "effect": effect, "ramp": bool(ramps[unit]), "turns": int(turns[unit]), "activity": activity}
-        rows.append({"what": "unit", **row, "speed": float(within[0, unit]), "back": float(falls[-1, unit])})
-    together = zip((RAMPS, DIGITS), effects[-2:], strict=True)
-    rows += [{"what": "together", "numbers": numbers, "effect": effect} for numbers, effect in together]
+    turning = ~ramps & torch.tensor([turned(column) > 1 for column in steps.unbind(1)])
+    activities = reader.cell.field.visible(states[[n, m]]).diff(dim=0)[0].abs()
+    seen = len(activities) == len(ramps) and bool(ramps.any())  # the cells of an LSTM are not visible
+    after = states[[n, m]], reader.read(B, reader.read(LINE, states[[n, m]])[-1], n // 2)[-1]
+    for numbers, chosen in ((RAMPS, ramps), (DIGITS, turning)):
+        ends = reader.ends(torch.cat([after[0], after[0][1].where(chosen, after[0][0])[None]]), 3 * lengths.most)
+        among = torch.cat([after[1], after[1][1].where(chosen, after[1][0])[None]])
+        late = reader.ends(among, 3 * lengths.most, lines=0)
+        row: Row = {
+            "what": "effect",
+            "numbers": numbers,
+            "count": int(chosen.sum()),
+            "effect": effect(ends),
+            "late": effect(late),
+        }
+        rows.append(row | {"activity": float(activities[ramps].max()) if seen and numbers == RAMPS else None})
     return rows
+
+
+def effect(ends: list[float]) -> float:
+    """Compute how far the last of three ends has gone from the first to the second; nan where these are the same."""
+    return (ends[2] - ends[0]) / (ends[1] - ends[0] or math.nan)
 
 
 def turned(changes: Tensor) -> int:
@@ -153,48 +177,46 @@ def turned(changes: Tensor) -> int:
 
 
 def how_it_keeps(rows: pd.DataFrame, least: int, most: int) -> str:
-    """Say of one run how it keeps n, or that it does not know it."""
-    ends = where(rows, what="end").set_index("n")["end"]
-    n, m = Lengths(least, most).pair
-    if not abs(ends[n] - n) <= KNOWN * n or not abs(ends[m] - m) <= KNOWN * m:
-        return UNKNOWN
-    effects, single = where(rows, what="together").set_index("numbers")["effect"], where(rows, what="unit")["effect"]
-    if not abs(effects[RAMPS] - 1) < ONE:
-        return DIGITS if abs(effects[DIGITS] - 1) < ONE else OTHERWISE
-    alone = (single - 1).abs() < ONE
-    return RAMP if alone.sum() == 1 and single[~alone].abs().max() < ONE else RAMPS
+    """Say of one run how it keeps n in both lines, or that it does not know it in one of them."""
+    found = []
+    for line in LINES:
+        ends = where(rows, line=line, what="end").set_index("n")["end"]
+        if not all(abs(ends[n] - n) <= KNOWN * n for n in Lengths(least, most).pair):
+            return UNKNOWN
+        effects = where(rows, line=line, what="effect").set_index("numbers")["effect"]
+        found.append(next((numbers for numbers in (RAMPS, DIGITS) if abs(effects[numbers] - 1) < ONE), OTHERWISE))
+    return found[0] if found[0] == found[1] else OTHERWISE
 
 
 def kept(results: Results) -> pd.DataFrame:
-    """Add to the runs how each keeps n, how the number with the effect next to 1 moves, and the end beyond the training."""
+    """Add to the runs how each keeps n, and of its ramps after a pair of lines: how many, their effects, what is seen of them."""
     lines = []
     for key, rows in groups(results.rows, "key").items():
         least, most = (int(results.settings(name)[0]) for name in ("least", "most"))
-        units, end = where(rows, what="unit"), where(rows, what="end", n=most * BEYOND)["end"].iloc[0]
-        one = dict(units.iloc[int((units["effect"].fillna(0) - 1).abs().argmin())])
-        moves = (one["speed"], -one["back"] / (one["speed"] or math.nan), one["activity"])
-        lines.append(dict(zip(COLUMNS, (key, how_it_keeps(rows, least, most), *moves, end / (most * BEYOND)), strict=True)))
+        later = where(rows, line=LATER)
+        end, ramps = where(later, what="end", n=most * BEYOND)["end"].iloc[0], where(later, what="effect", numbers=RAMPS).iloc[0]
+        told = (ramps["count"], ramps["effect"], ramps["late"], ramps["activity"], end / (most * BEYOND))
+        lines.append(dict(zip(COLUMNS, (key, how_it_keeps(rows, least, most), *told), strict=True)))
     frame = pd.DataFrame(lines, columns=list(COLUMNS))
     return results.runs.merge(frame, on="key") if len(results.runs) else frame
 
 
 def cells(column: str, *words: str) -> Callable[[pd.DataFrame], object]:
-    """Make a cell of a table: the spread of a column over the runs that keep n so; without a column, how many these are."""
+    """Make a cell of a table: a column over the runs that keep n so; without a column, how many these are."""
 
     def cell(rows: pd.DataFrame) -> object:
         found = rows[rows["kept"].isin(words)]
         if not column:
             return f"{len(found)} of {len(rows)}"
         values = found[column].dropna()
-        if column == "regret" and len(values):  # of some runs hundreds of times that of others
-            return f"{number(values.median())} ({number(values.min())}–{number(values.max())})"
-        return spread(values) if len(values) else None
+        # Not means: some are hundreds of times others.
+        return f"{number(values.median())} ({number(values.min())}–{number(values.max())})" if len(values) else None
 
     return cell
 
 
 def ends_by_kind(results: Results) -> pd.DataFrame:
-    rows = where(results.rows, what="end")
+    rows = where(results.rows, what="end", line=LATER)
     return rows.merge(kept(results)[["key", "kept"]], on="key").dropna(subset=["end"]) if len(rows) else rows
 
 
@@ -218,36 +240,38 @@ class Counting(Study):
     may_diverge = True
     tables = (
         Table(
-            "How networks keep n, by how many runs, and their regret in bits on the validation sequence: the median "
-            "over seeds and sizes, least and largest.",
+            "How networks keep n, by how many runs, and their regret in bits on the validation sequence: the median over seeds "
+            "and sizes, least and largest.",
             by={"method": "method"},
             columns={
                 **{word: cells("", word) for word in KEPT},
-                "regret, ramps": cells("regret", RAMP, RAMPS),
+                "regret, ramps": cells("regret", RAMPS),
                 "regret, otherwise": cells("regret", DIGITS, OTHERWISE),
                 "regret, not known": cells("regret", UNKNOWN),
             },
             data=kept,
         ),
         Table(
-            "Where one ramp keeps n: what it changes by with each a; with each b, over that, and the sign turned; and by how "
-            "much its unit's activity differs between the shortest and the longest line. The end that is expected at four times "
-            "the longest line, over n, of all that keep n in ramps, and of those that keep it otherwise.",
+            "Where ramps keep n, after a pair of lines: how many ramps there are, their effect after the last a and among the b, "
+            "by how much their activities differ at most between the shortest and the longest line, and the end that is expected "
+            "at four times the longest line, over n; the same end of those that keep n otherwise. Medians, least and largest.",
             by={"method": "method"},
             columns={
-                "with an a": cells("speed", RAMP),
-                "with a b": cells("back", RAMP),
-                "activity": cells("activity", RAMP),
-                "end at 4 ×": cells("far", RAMP, RAMPS),
-                "end at 4 ×, otherwise": cells("far", OTHERWISE),
+                "ramps": cells("ramps", RAMPS),
+                "effect": cells("effect", RAMPS),
+                "among b": cells("late", RAMPS),
+                "activity": cells("activity", RAMPS),
+                "end at 4 ×": cells("far", RAMPS),
+                "end at 4 ×, otherwise": cells("far", DIGITS, OTHERWISE),
             },
             data=kept,
         ),
     )
     figures: ClassVar = {
         "ends": Bands(
-            "The number of b after which the line has ended with probability 1/2, after n a, by how networks keep n; the mean "
-            "over runs, and a band from the least to the largest. The training had 128 to 255.",
+            "The number of b after which the line has ended with probability 1/2, after n a in a line "
+            "after a pair, by how networks keep n; the mean over runs, and a band from the least to the largest. The training "
+            "had 128 to 255.",
             x="n",
             y="end",
             lines=("kept", KEPT),
@@ -293,20 +317,15 @@ class Counting(Study):
         knowing = runs[runs["kept"] != UNKNOWN]
         if len(knowing) < 2:
             raise NotEnoughError("no two networks that know n are done yet")
-        ramps, best = knowing[knowing["kept"].isin((RAMP, RAMPS))], knowing.nsmallest(len(knowing) // 2, "regret")
-        digits, first = int((knowing["kept"] == DIGITS).sum()), int(best["kept"].isin((RAMP, RAMPS)).sum())
+        ramps, best = where(knowing, kept=RAMPS), knowing.nsmallest(len(knowing) // 2, "regret")
+        digits, others, first = (int((some["kept"] == word).sum()) for some, word in
+                                 ((knowing, DIGITS), (knowing, OTHERWISE), (best, RAMPS)))  # fmt: skip
         evidence = f"{len(ramps)} of the {len(knowing)} that know n, {first} of the {len(best)} of them with the fewest bits"
-        if len(lone := ramps[ramps["kept"] == RAMP]):
-            apart = number(float(lone["activity"].max()), 2)
-            evidence += (
-                f"; between the shortest and the longest line the activity of a lone ramp's unit differs by {apart} at most"
-            )
-        on = int(((ramps["far"] - 1).abs() < KNOWN).sum())
+        on = int(((knowing["far"] - 1).abs() < KNOWN).sum())
         parts = [
-            Part("it builds a base-2 counter", digits > 0, f"digits keep n in {digits} of {len(knowing)}"),
-            Part("it keeps n in numbers that grow with n", 2 * len(ramps) > len(knowing), evidence),
+            Part("it builds a base-2 counter", 2 * digits > len(knowing), f"digits keep n in {digits} of {len(knowing)}"),
+            Part("it keeps n otherwise than in digits and ramps", 2 * others > len(knowing), f"{others} of {len(knowing)}"),
+            Part("it keeps n in numbers that change alike with each a", 2 * len(ramps) > len(knowing), evidence),
+            Part("it counts on at four times the longest line, to 10 %", 2 * on > len(knowing), f"{on} of {len(knowing)}"),
         ]
-        if len(ramps):
-            said = f"{on} of {len(ramps)}, ends at {spread(ramps['far'])} of n"
-            parts.append(Part("ramps count on at four times the longest line, to 10 %", 2 * on > len(ramps), said))
         return Verdict(parts, {f"regret, {word}": str(spread(same["regret"])) for word, same in groups(runs, "kept").items()})

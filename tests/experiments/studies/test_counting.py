@@ -7,7 +7,19 @@ from fake_studies import records_of, tables_of
 
 import ctrnn
 from discretize import DiscreteCell
-from experiments.studies.claims.counting import DIGITS, RAMP, RAMPS, UNKNOWN, Lengths, Reader, how_it_keeps, measured
+from experiments.studies.claims.counting import (
+    DIGITS,
+    FIRST,
+    LATER,
+    LINES,
+    OTHERWISE,
+    RAMPS,
+    UNKNOWN,
+    Lengths,
+    Reader,
+    how_it_keeps,
+    measured,
+)
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 
@@ -62,38 +74,41 @@ def frame(machine):
     return pd.DataFrame(measured(machine, Lengths(LEAST, MOST)))
 
 
+def effects(rows, numbers, column="effect"):
+    return rows[(rows["what"] == "effect") & (rows["numbers"] == numbers)].set_index("line")[column].to_dict()
+
+
 def test_a_counter_is_found_and_is_told_from_digits_from_a_memory_that_fades_and_from_no_memory():
-    rows = frame(reader(Counter(), below_zero))
-    ends = rows[rows["what"] == "end"].set_index("n")["end"]
-    assert (ends == ends.index).all()
-    units = rows[rows["what"] == "unit"].set_index("unit")
-    assert units["effect"].tolist() == [1, 0, 0]
-    assert (units.loc[0, ["speed", "back", "turns", "activity"]] == [1, -1, 0, 15]).all()
-    assert units["ramp"].tolist() == [True, False, False]
-    assert how_it_keeps(rows, LEAST, MOST) == RAMP
+    for twins, read in ((False, lambda h: h[..., 0:1]), (True, lambda h: h[..., ::2].amin(-1, keepdim=True))):
+        rows = frame(reader(Counter(twins=twins), lambda h, read=read: below_zero(read(h))))
+        ends = rows[rows["what"] == "end"]
+        assert (ends["end"] == ends["n"]).all()
+        assert len(ends) == 20
+        for column, value in (("effect", 1), ("late", 1), ("count", 1 + twins), ("activity", 15)):
+            assert effects(rows, RAMPS, column) == dict.fromkeys(LINES, value)
+        assert how_it_keeps(rows, LEAST, MOST) == RAMPS
 
     powers = 2.0 ** torch.arange(7, dtype=torch.float64)
     rows = frame(reader(Binary(), lambda h: below_zero((h[..., :7] * powers).sum(-1, keepdim=True))))
-    ends = rows[rows["what"] == "end"].set_index("n")["end"]
-    assert (ends == ends.index).all()
-    assert rows["turns"].max() > 10
+    ends = rows[rows["what"] == "end"]
+    assert (ends["end"] == ends["n"]).all()
+    assert effects(rows, DIGITS) == {FIRST: 1, LATER: 1}
+    assert effects(rows, RAMPS) == {FIRST: 0, LATER: 0}
     assert how_it_keeps(rows, LEAST, MOST) == DIGITS
 
-    rows = frame(reader(Counter(twins=True), lambda h: below_zero(h[..., ::2].amax(-1, keepdim=True))))
-    assert rows[rows["what"] == "unit"]["effect"].tolist() == [1, 0, 1]
-    rows = frame(reader(Counter(twins=True), lambda h: below_zero(h[..., ::2].amin(-1, keepdim=True))))
-    assert rows[rows["what"] == "unit"]["effect"].tolist() == [0, 0, 0]
-    assert how_it_keeps(rows, LEAST, MOST) == RAMPS
-
-    # c = (1 - k^n) / (1 - k) rises ever more slowly.
-    def mirrored(h):
-        return below_zero(h[..., :1] + 0.5)
-
-    fading = frame(reader(Counter(kept=0.99), mirrored))
-    assert not fading[fading["what"] == "unit"]["ramp"].any()
-    assert how_it_keeps(fading, LEAST, MOST) not in (RAMP, RAMPS, DIGITS)
+    # c = (1 - k^n) / (1 - k) rises ever more slowly: it is no ramp.
+    fading = frame(reader(Counter(kept=0.95), lambda h: below_zero(h[..., :1] + 0.5)))
+    assert effects(fading, RAMPS, "count") == {FIRST: 0, LATER: 0}
+    assert how_it_keeps(fading, LEAST, MOST) not in (RAMPS, DIGITS)
 
     assert how_it_keeps(frame(reader(Counter(), lambda h: below_zero(h - 40))), LEAST, MOST) == UNKNOWN
+
+
+def test_what_is_so_in_the_first_line_alone_does_not_count():
+    rows = frame(reader(Counter(), below_zero))
+    later, ramps = rows["line"] == LATER, rows["numbers"] == RAMPS
+    assert how_it_keeps(rows.assign(effect=rows["effect"].where(~(later & ramps), 0.5)), LEAST, MOST) == OTHERWISE
+    assert how_it_keeps(rows.assign(end=rows["end"].where(~later, 20.0)), LEAST, MOST) == UNKNOWN
 
 
 @pytest.fixture
@@ -102,16 +117,18 @@ def study():
 
 
 def found(counts):
-    """Rows of runs of which those of `counts` keep n in one number, all others in two that come to rest."""
+    """Rows of runs of which those of `counts` keep n in ramps, all others otherwise, and do not count on."""
 
     def measured(run):
-        given, one = run.configuration, counts(run.point)
-        rows = [{"what": "end", "n": n, "end": n} for n in Lengths(given.least, given.most).asked]
-        for unit, effect in enumerate((1.0, 0.0) if one else (0.5, 0.5)):
-            rows.append({"what": "unit", "unit": unit, "effect": effect, "speed": 1.5, "back": -1.5, "activity": 0.0})
-        together = ((RAMPS, float(one)), (DIGITS, 0.0))
-        rows += [{"what": "together", "numbers": numbers, "effect": effect} for numbers, effect in together]
-        return {"regret": 10.0 if one else 30.0}, rows
+        given, counting = run.configuration, counts(run.point)
+        rows = []
+        for line in LINES:
+            lengths = Lengths(given.least, given.most)
+            rows += [{"line": line, "what": "end", "n": n, "end": n if counting else min(n, given.most)} for n in lengths.asked]
+            for numbers, effect in ((RAMPS, float(counting)), (DIGITS, 0.0)):
+                row = {"line": line, "what": "effect", "numbers": numbers, "count": 2, "effect": effect, "late": 0.5}
+                rows.append(row | {"activity": 1e-6})
+        return {"regret": 10.0 if counting else 30.0}, rows
 
     return measured
 
@@ -119,15 +136,17 @@ def found(counts):
 def test_the_verdict_says_where_n_is_kept_by_how_many_runs_keep_it_there(study):
     records = records_of(study, "small", found(lambda point: point["seed"] < 8))
     verdict = study.verdict(Results(records))
-    assert [part.answer for part in verdict.parts] == ["no", "yes", "yes"]
-    assert "32 of the 40 that know n, 20 of the 20 of them with the fewest bits" in verdict.parts[1].evidence
-    assert "32 of 32, ends at 1 of n" in verdict.parts[2].evidence
+    assert [part.answer for part in verdict.parts] == ["no", "no", "yes", "yes"]
+    assert "32 of the 40 that know n, 20 of the 20 of them with the fewest bits" in verdict.parts[2].evidence
+    assert verdict.parts[3].evidence == "32 of 40"
     tables = tables_of(study, Results(records))
-    assert "| GLNN, QDH, RUOP | 16 of 20 | 0 of 20 | 0 of 20 | 4 of 20 | 0 of 20 | 10 (10–10) | 30 (30–30) | – |" in tables
-    assert "| GLNN, QDH, RUOP | 1.50 | 1 | 0 | 1 | 1 |" in tables
+    assert "| GLNN, QDH, RUOP | 16 of 20 | 0 of 20 | 4 of 20 | 0 of 20 | 10 (10–10) | 30 (30–30) | – |" in tables
+    assert "| GLNN, QDH, RUOP | 2 (2–2) | 1 (1–1) | 0.500 (0.500–0.500) |" in tables
 
     few = study.verdict(Results(records_of(study, "small", found(lambda point: point["seed"] < 2))))
-    assert [part.answer for part in few.parts] == ["no", "no", "yes"]
+    assert [part.answer for part in few.parts] == ["no", "yes", "no", "no"]
     for one in records:
-        one["rows"][-2]["effect"], one["rows"][-1]["effect"] = 0.0, 1.0
-    assert [part.answer for part in study.verdict(Results(records)).parts] == ["yes", "no"]
+        for row in one["rows"]:
+            if row["what"] == "effect":
+                row["effect"] = float(row["numbers"] == DIGITS)
+    assert [part.answer for part in study.verdict(Results(records)).parts] == ["yes", "no", "no", "yes"]
