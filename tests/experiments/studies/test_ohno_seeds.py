@@ -57,8 +57,7 @@ def test_few_seeds_choose_by_validation_and_their_differences_spread_as_those_of
     assert chosen == {1: 0, 5: pytest.approx(1), 25: 0}
     right = runs[runs["c"] == 5].pivot_table(index="seed", columns="exponent", values="accuracy")
     assert found.mean() == pytest.approx(right[2.0].mean() - right[0.0].mean(), abs=5e-4)
-    # Drawn without replacement, four of 30 leave (1 - 4/30) of the variance of a mean of four.
-    expected = (right.var(ddof=1).sum() / 4 * (1 - 4 / 30)) ** 0.5
+    expected = (right.var(ddof=0).sum() / 4) ** 0.5
     assert found.std() == pytest.approx(expected, rel=0.06)
     with pytest.raises(NotEnoughError, match="31 seeds"):
         picked_by(runs, 31)

@@ -76,7 +76,7 @@ def over_people(rows: pd.DataFrame, ours: float = 2.0, theirs: float = 0.0) -> S
 
 
 def picked_by(runs: pd.DataFrame, count: int, ours: float = 2.0, theirs: float = 0.0) -> tuple[np.ndarray, dict[int, float]]:
-    """Draw so many seeds, choose c of each exponent by their mean validation loss, and compare on the test windows.
+    """Draw so many seeds, with replacement, choose c of each exponent by mean validation loss, and compare test accuracies.
 
     Returns: the differences of mean accuracies, (draws,); c -> how often it was chosen, of both exponents.
     """
@@ -90,7 +90,7 @@ def picked_by(runs: pd.DataFrame, count: int, ours: float = 2.0, theirs: float =
     for _ in range(DRAWS):
         accuracy = []
         for losses, right, starts in sides:
-            seeds = draw.choice(len(losses), size=count, replace=False)
+            seeds = draw.integers(len(losses), size=count)
             best = int(losses[seeds].mean(0).argmin())
             chosen[starts[best]] += 0.5 / DRAWS
             accuracy.append(right[seeds, best].mean())
