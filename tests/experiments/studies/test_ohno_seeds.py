@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from fake_studies import records_of, tables_of
+from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
 from experiments.studies.claims.ohno.seeds import over_people, picked_by
@@ -92,5 +92,9 @@ def test_runs_are_the_papers_and_verdicts_follow_the_accuracies(study):
     text = tables_of(study, results)
     assert "| long | 2 | 25 |" in text
     assert "0% 1, 0% 5, 100% 25 |" in text
+    above, below = draws(study.figures["people"], results).axes
+    assert len(above.containers) == 5
+    assert [label.get_text() for label in below.get_xticklabels()] == [str(person) for person in PEOPLE]
+    assert draws(study.figures["people"], Results([])) is None
     with pytest.raises(NotEnoughError, match="r = 4, short"):
         study.verdict(Results(one for one in results.records if one["point"]["exponent"] != 4.0))

@@ -20,6 +20,8 @@ from matplotlib.figure import Figure
 from discretize import SequenceModel
 from experiments.data.uci_har import read_uci_har
 from experiments.reports import plots
+from experiments.reports.bands import LOOKS
+from experiments.reports.plots import INK, MUTED
 from experiments.reports.spreads import NotEnoughError, Spread, difference, number
 from experiments.runs.configuration import Configuration, configuration
 from experiments.studies.claims.ohno.har import EPOCH, GAIN, OHNO, PRINTED, T
@@ -117,20 +119,25 @@ def people_drawing(results: Results) -> Figure:
     runs, rows = with_validation(results), where(results.rows, what="person", part="long")
     if runs.empty or rows.empty:
         raise NotEnoughError("there is no run to draw yet")
-    figure, (left, right) = plots.panels(2, 3.2)
-    for r, same in groups(where(runs, part="short"), "exponent").items():
-        points = same.groupby("c")["accuracy"]
-        left.errorbar(points.mean().index, points.mean(), 2 * points.sem(), capsize=2, marker="o", ms=3, label=f"r = {r:g}")
-    left.set(xscale="log", xticks=STARTS, xticklabels=map(str, STARTS), xlabel="c, where α starts at c/T", ylabel="test accuracy")
-    left.minorticks_off()
-    left.legend(title="10 epochs")
-    for place, (person, same) in enumerate(sorted(groups(rows, "person").items())):
-        share = same.assign(share=same["right"] / same["windows"])
-        found = difference(where(share, exponent=2.0)["share"], where(share, exponent=0.0)["share"])
-        right.errorbar([place], [found.mean], [[found.mean - found.low], [found.high - found.mean]], fmt="o", ms=3, color="C0")
-        right.annotate(str(person), (place, 0), xytext=(0, 3), textcoords="offset points", ha="left", fontsize=7)
-    right.axhline(0, lw=0.8, color="0.5")
-    right.set(xticks=[], xlabel="person of the test windows, by number", ylabel="accuracy of r = 2 less that of r = 0")
+    with plots.style():
+        figure, (above, below) = plots.panels(2, 6.4)
+        for place, (r, same) in enumerate(groups(where(runs, part="short"), "exponent").items()):
+            (colour, dashes, marker), points = LOOKS[place], same.groupby("c")["accuracy"]
+            at = points.mean().index * 1.03 ** (place - 2)  # beside one another
+            look: dict[str, Any] = {"color": colour, "linestyle": dashes, "marker": marker, "markersize": 4.5, "elinewidth": 1.2}
+            above.errorbar(at, points.mean(), 2 * points.sem(), **look, label=f"r = {r:g}")
+        above.set(xscale="log", xlabel="c, where α starts at c/T", ylabel="test accuracy")
+        above.set_xticks(STARTS, map(str, STARTS))
+        above.minorticks_off()
+        people = sorted(groups(rows.assign(share=rows["right"] / rows["windows"]), "person").items())
+        for place, (_, same) in enumerate(people):
+            found = difference(where(same, exponent=2.0)["share"], where(same, exponent=0.0)["share"])
+            below.plot([place, place], [found.low, found.high], color=INK, linewidth=1.2)
+            below.plot(place, found.mean, "o", color=INK, markersize=4.5)
+        below.axhline(0, linewidth=0.9, color=MUTED, zorder=0)
+        below.set_xticks(range(len(people)), [f"{person:g}" for person, _ in people])
+        below.set(xlabel="person of the test windows, by number", ylabel="accuracy, r = 2 less r = 0")
+        plots.legend(figure, above, columns=5)
     return figure
 
 
@@ -176,7 +183,7 @@ class OhnoSeeds(Study):
     )
     figures: ClassVar = {
         "people": Drawing(
-            "Left: test accuracy after 10 epochs, by c, with two standard errors. Right: what r = 2 has more than r = 0 after "
+            "Above: test accuracy after 10 epochs, by c, with two standard errors. Below: what r = 2 has more than r = 0 after "
             "200 epochs, for each of the nine people, with 95 % intervals over seeds.",
             people_drawing,
         )
