@@ -109,6 +109,7 @@ def test_texts_count_whole_and_both_networks_decide():
 def test_models_of_a_text_are_measured_on_its_test_part(tmp_path, monkeypatch):
     (tmp_path / "tinyshakespeare").mkdir()
     (tmp_path / "tinyshakespeare" / "input.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
+    monkeypatch.delenv("CTRNN_DATA", raising=False)
     assert {run.point["task"] for run in study.runs("smoke")} == {"repeats"}
     assert "tinyshakespeare/input.txt; --data DIR" in study.left_out()
     monkeypatch.setenv("CTRNN_DATA", str(tmp_path))
