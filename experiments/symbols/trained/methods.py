@@ -37,13 +37,18 @@ CELLS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _layer(field: ctrnn.VectorField) -> nn.Module:
+    """Make a layer whose kernel is there from the first step: after steps by another engine all bits would be others."""
+    return discretize.DiscreteRNN(field, fused="always")
+
+
 def _own(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    return lambda size, units, **settings: discretize.DiscreteRNN(ctrnn.from_torch(make(size, units, **settings)))
+    return lambda size, units, **settings: _layer(ctrnn.from_torch(make(size, units, **settings)))
 
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
     "RNN": _own(nn.RNNCell),
-    "gated": lambda *sizes, **settings: discretize.DiscreteRNN(ctrnn.gated(*sizes, **settings)),
+    "gated": lambda *sizes, **settings: _layer(ctrnn.gated(*sizes, **settings)),
     "GRU": _own(nn.GRUCell),
     "LSTM": _own(nn.LSTMCell),
 }
