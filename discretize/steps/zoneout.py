@@ -80,5 +80,5 @@ class Zoneout(Step, nn.Module):
 
 def check_drawn(step: Step | None) -> None:
     """Refuse a step that draws at each evaluation where its derivatives are asked for: each would be of another map."""
-    if isinstance(step, Zoneout) and step.training:
+    if isinstance(step, Zoneout) and step.training and any(step._parts()):
         raise ValueError(f"{step!r} draws at each evaluation, in training; `step.eval()` has derivatives, of its expectation.")

@@ -95,6 +95,11 @@ def test_what_drops_at_random_has_no_derivatives_in_training():
         step.eval()
         asked()
         step.train()
+    # What drops nothing draws nothing.
+    whole = DiscreteRNN(zoneout.field, discretize.Zoneout(discretize.Euler(), 0.0))
+    assert torch.equal(state_jacobians(whole.train(), xs), state_jacobians(whole.eval(), xs))
+    kept = ctrnn.Relaxation(ctrnn.TanhCandidate(1, 3), ctrnn.Dropout(ctrnn.GateRate(1, 3), 0.0), ctrnn.LinearDecay())
+    assert state_jacobians(DiscreteRNN(kept), xs).isfinite().all()
 
 
 def test_under_input_a_unit_alone_forgets_by_what_it_has_been():

@@ -100,3 +100,10 @@ def test_the_command_keeps_its_runs_and_lets_a_model_speak(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([])
     assert "--sample is for discretize.SymbolModel" in capsys.readouterr().err
+
+
+def test_layers_have_their_kernel_from_the_first_step():
+    """Steps before it was built would round otherwise, and end elsewhere."""
+    for method in ("LSTM, Adam 0.01", "gated, Adam 0.01"):
+        learner = METHODS[method].learner(3, 4, 2, EqualBlocks(pairs=2, least=2, most=3).draw(0), generator(0))
+        assert learner.layer.fused == "always"
