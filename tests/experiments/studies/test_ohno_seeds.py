@@ -65,7 +65,7 @@ def test_few_seeds_choose_by_validation_and_their_differences_spread_as_those_of
 
 def test_runs_are_the_papers_and_verdicts_follow_the_accuracies(study):
     small = study.runs("small")
-    assert len(small) == 30 * (2 + 5 * 3)
+    assert len(small) == 30 * (3 + 5 * 3)
     long = [run.configuration for run in small if run.point["part"] == "long"]
     assert {one.training.steps for one in long} == {200 * 59}
     assert {(one.training.rate, one.training.clip, one.training.keep) for one in long} == {(5e-3, 5.0, "best")}

@@ -3,7 +3,7 @@ r"""Repeats slow forgetting beside leaky units on UCI HAR with as many seeds as 
 dh/dt = alpha (tanh(U h + W x + b) - |h|^r h)        r = 0: leaky        alpha starts at c/T, T = 128
 
 short      10 epochs, every r and c: what few seeds choose, and what the choice makes of the difference
-long       200 epochs, as in print, for r = 0 and r = 2
+long       200 epochs, as in print, for r = 0 and r = 2, at the c of each that validation chooses
 people     the test windows by whose they are: nine others would have given another difference
 """
 
@@ -30,14 +30,15 @@ from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.clocks.rollout import is_right
 from experiments.studies.results import Results, best_settings, groups, where
 from experiments.studies.specs import Drawing, Table, first, run_count
-from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, scales, words_beside
 from experiments.studies.verdicts import Compared, Part, Verdict, compared
 from experiments.tasks.recorded.har import HAR
 
 __all__ = ["OhnoSeeds", "over_people", "picked_by"]
 
 EXPONENTS, BOTH = (0.0, 0.5, 1.0, 2.0, 4.0), (0.0, 2.0)
-STARTS, START = (1, 5, 25), 25
+STARTS = (1, 5, 25)
+LONG = ((0.0, 5), (0.0, 25), (2.0, 25))  # r and c: of r = 2, 25 is far ahead in validation after 10 epochs
 DRAWS, INTERVAL = 2000, (0.025, 0.975)
 FEW = (1, 3, 4, 10)  # seeds; the paper has 4
 SETTINGS = ("part", "exponent", "c")
@@ -51,10 +52,15 @@ def with_validation(results: Results) -> pd.DataFrame:
     return results.runs.merge(best[["key", "epoch", "validation"]], on="key")
 
 
-def of_part(results: Results, part: str, exponent: float) -> pd.Series:
-    """Select the test accuracies of one exponent: all long runs, or the short ones at the c that all seeds choose."""
-    runs = where(with_validation(results), part=part, exponent=exponent)
-    return best_settings(runs, ["exponent"], ["c"], "validation")["accuracy"]
+def of_part(results: Results, part: str) -> pd.DataFrame:
+    """Select the long or the short runs of each exponent at the c that all its seeds choose."""
+    return best_settings(where(with_validation(results), part=part), ["exponent"], ["c"], "validation")
+
+
+def of_persons(results: Results) -> pd.DataFrame:
+    """Select what the long runs at the c that is chosen have right of each person."""
+    rows = where(results.rows, what="person", part="long")
+    return rows[rows["key"].isin(of_part(results, "long")["key"])] if len(rows) else rows
 
 
 def over_people(rows: pd.DataFrame, ours: float = 2.0, theirs: float = 0.0) -> Spread:
@@ -116,7 +122,7 @@ def few_seeds(results: Results) -> pd.DataFrame:
 
 def people_drawing(results: Results) -> Figure:
     """Draw accuracies over c, and the difference between r = 2 and r = 0 for each person, with 95 % intervals over seeds."""
-    runs, rows = with_validation(results), where(results.rows, what="person", part="long")
+    runs, rows = with_validation(results), of_persons(results)
     if runs.empty or rows.empty:
         raise NotEnoughError("there is no run to draw yet")
     with plots.style():
@@ -151,8 +157,7 @@ class OhnoSeeds(Study):
         hidden=(4, 64, 64),
         short=(1, 10, 10),
         long=(2, 200, 200),
-        long_exponents=(BOTH, BOTH, EXPONENTS),
-        long_starts=([START], [START], STARTS),
+        long_pairs=(LONG[1:], LONG, [(r, c) for r in EXPONENTS for c in STARTS]),
         seeds=(2, 30, 30),
         held_out=(60, 3000, 3000),
     )
@@ -193,9 +198,8 @@ class OhnoSeeds(Study):
         """Return the points, seed by seed, so that any part of them compares like with like; none without the recordings."""
         if data_path(FOLDER) is None:
             return []
-        long = {"part": ["long"], "exponent": sizes.long_exponents, "c": sizes.long_starts}
-        short = {"part": ["short"], "exponent": EXPONENTS, "c": STARTS}
-        return [point for seed in range(sizes.seeds) for part in (long, short) for point in grid(**part, seed=[seed])]
+        pairs = [("long", *pair) for pair in sizes.long_pairs] + [("short", r, c) for r in EXPONENTS for c in STARTS]
+        return [{"part": part, "exponent": r, "c": c, "seed": seed} for seed in range(sizes.seeds) for part, r, c in pairs]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         network = {**OHNO, "exponent": point["exponent"], "hidden": sizes.hidden, "alpha": point["c"] / T, "integrator": "euler"}
@@ -212,10 +216,12 @@ class OhnoSeeds(Study):
 
     def verdict(self, results: Results) -> Verdict:
         runs = results.runs
-        long, short = ({r: of_part(results, part, r) for r in EXPONENTS} for part in ("long", "short"))
+        long, short = (
+            {r: where(of_part(results, part), exponent=r)["accuracy"] for r in EXPONENTS} for part in ("long", "short")
+        )
         if missing := [f"r = {r:g}" for r in BOTH if long[r].empty] + [f"r = {r:g}, short" for r in EXPONENTS if short[r].empty]:
             raise NotEnoughError(f"no run with {'; '.join(missing)} is done yet")
-        persons = over_people(where(results.rows, what="person", part="long"))
+        persons = over_people(of_persons(results))
         below = runs[(runs["exponent"] > 0) & (runs["exponent"] < 1)]
         lost = int(below["key"].isin(list(results.diverged)).sum())
         said = f", in the paper {PRINTED[2.0]} against {PRINTED[0.0]}"
