@@ -66,11 +66,11 @@ class TallecFigure1(Study):
 
     name = "tallec-fig1"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 220, "paper": 3000}
+    minutes: ClassVar = {"smoke": 0.5, "small": 180, "paper": 3000}
     sizes: ClassVar = scales(
         hidden=(16, 64, 64),
         length=(24, 200, 500),
-        warps=([10], [100, 40, 20, 10], [*range(100, 9, -10), 1]),
+        warps=([10], [100, 40, 10], [*range(100, 9, -10), 1]),
         rates=([1e-2, 3e-3], RATES, RATES),
         steps=(10, 3000, STEPS),
         every=(5, 100, 100),
