@@ -20,7 +20,7 @@ from discretize.kernels.eligibility import Fused, is_fused
 from discretize.riemannian.directions import METRICS, READ_OUTS, read_out_direction, transition_direction
 from discretize.riemannian.layers import AffineLayers
 from discretize.riemannian.network import Directions, network_of
-from discretize.riemannian.rows import REDUCTIONS
+from discretize.riemannian.rows import BASELINES, REDUCTIONS
 from discretize.riemannian.symbols import SymbolModel, check_symbols, log_probability, mask_like
 from discretize.steps.euler import Euler
 
@@ -37,17 +37,21 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
 
     Args:    model: a `SymbolModel` with the unit Euler step, of `ctrnn.glnn`, `ctrnn.gnn` or `ctrnn.plain`, or of a field all of
              whose weights are those of `ctrnn.Affine`, as of `ctrnn.gated`, `ctrnn.gru` and `ctrnn.lstm`;
-             metric: of the transitions, "rbpm" (of the first three), "ruop", or for comparison "gradient", "frequency", "rms";
+             metric: of the transitions, "rbpm" (of the first three), "ruop", or for comparison "natural" and
+             "recurrent-natural", of all weights together at the cost of a cube, and "gradient", "frequency", "rms";
              reduction: "full", a matrix for each unit and symbol, at a cost quadratic in the edges of a unit; "quasi" and
              "diagonal", linear; read_out: "quasi", "diagonal", "gradient";
              lr: of both at first, 1/hidden if not given;
              dampening: added to the diagonals of the transitions' matrices, read_out_dampening: of the read-out's, times the
              symbols' frequencies. Both are 1 in the paper, and with either the trajectory hangs on how activities are
              written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not;
+             dampened_by: other sequences, such as `torch.randint_like(symbols, high=A)`. Their metric, times `dampening` and for
+             the read-out `read_out_dampening`, small numbers, is added in place of the diagonals: the trajectory is then
+             the same however activities are written (footnote 11);
              fused: take compiled kernels, for 100 symbols or more; CTRNN_FUSED=0 turns them off everywhere, and `stats` says
              after a step which "engine" ran, "compiled" or "steps", and "engine_why" nothing faster did.
     Call:    step(symbols, mask=None) makes an update of either kind, all sequences at once, and returns log Pr after it, in nats.
-    Shape:   symbols, mask (time, batch).
+    Shape:   symbols, mask (time, batch); dampened_by (time, any batch).
     Raises:  TypeError, ValueError for what does not fit; ValueError at the call where log Pr is not finite before the update.
     Source:  Ollivier 2013, section 2.
     """
@@ -65,6 +69,7 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
         lr: float | None = None,
         dampening: float = 1.0,
         read_out_dampening: float = 1.0,
+        dampened_by: Tensor | None = None,
         fused: Fused = True,
     ) -> None:
         if not isinstance(checks.instance("model", model, SymbolModel).step, Euler):
@@ -79,6 +84,11 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
         self.read_out: str = checks.one_of("read_out", read_out, READ_OUTS)
         self.dampening: float = checks.non_negative_number("dampening", dampening)
         self.read_out_dampening: float = checks.non_negative_number("read_out_dampening", read_out_dampening)
+        self.dampened_by = dampened_by
+        if dampened_by is not None:
+            check_symbols(dampened_by, model.field.input_size, "dampened_by")
+            if metric in BASELINES:
+                raise ValueError(f'`dampened_by` is of metrics, and `metric` "{metric}" is none; take "rbpm" or "ruop".')
         rate = 1 / model.field.hidden_size if lr is None else checks.positive_number("lr", lr)
         groups: list[dict[str, Any]] = [
             {"params": [*model.read_out.parameters()]},
@@ -91,17 +101,17 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
     def step(self, symbols: Tensor, mask: Tensor | None = None) -> float:  # type: ignore[override]
         model, (read_out, transitions) = self.model, self.param_groups
         check_symbols(symbols, model.field.input_size)
-        chi = mask_like(symbols, mask, model.start)
+        chi, others = mask_like(symbols, mask, model.start), self.dampened_by
 
         def read(activity: Tensor) -> float:
             return log_probability(model.read_out(activity), symbols, chi).item()
 
-        def run() -> Tensor:
+        def run(symbols: Tensor) -> Tensor:
             if self.network is None:
                 return model.activities(symbols, fused=self.fused)
             return self.network.activities(symbols, model.start)
 
-        activity = run()  # which the read-out does not change
+        activity = run(symbols)  # which the read-out does not change
         if self.network is None:
             self.stats = model.stats
         else:
@@ -110,10 +120,17 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
         reached = read(activity)
         if not math.isfinite(reached):
             raise ValueError(f"log Pr of `symbols` is {reached} before the update; start again, `model.begin(symbols)`.")
-        direction = read_out_direction(model, symbols, chi, activity, self.read_out, self.read_out_dampening)
+        every = symbols, chi, activity
+        if others is not None:
+            if len(others) != len(symbols):
+                raise ValueError(f"`dampened_by` has {len(others)} times, `symbols` {len(symbols)}; they must be equal.")
+            shown = torch.ones_like(others, dtype=chi.dtype)
+            every = torch.cat([symbols, others], 1), torch.cat([chi, shown], 1), torch.cat([activity, run(others)], 1)
+        beside = 0 if others is None else others.shape[1]
+        direction = read_out_direction(model, *every, self.read_out, self.read_out_dampening, beside)
         reached = _controlled(read_out, direction, lambda: read(activity), reached)
-        direction = transition_direction(model, symbols, chi, activity, self.metric, self.reduction, self.dampening, self.fused)
-        return _controlled(transitions, direction, lambda: read(run()), reached)
+        direction = transition_direction(model, *every, self.metric, self.reduction, self.dampening, self.fused, beside)
+        return _controlled(transitions, direction, lambda: read(run(symbols)), reached)
 
 
 def _controlled(group: dict[str, Any], direction: Directions, likelihood: Callable[[], float], before: float) -> float:

@@ -159,15 +159,15 @@ def log_probability(logits: Tensor, symbols: Tensor, mask: Tensor | None = None)
     return (each * mask_like(symbols, mask, each)).sum()
 
 
-def check_symbols(symbols: Tensor, alphabet: int) -> None:
-    checks.is_tensor("symbols", symbols)
+def check_symbols(symbols: Tensor, alphabet: int, name: str = "symbols") -> None:
+    checks.is_tensor(name, symbols)
     if symbols.dtype != torch.int64 or symbols.dim() != 2 or not symbols.numel():
         raise ValueError(
-            f"`symbols` must be whole numbers (time, batch) in torch.int64, got {symbols.dtype} of shape {tuple(symbols.shape)}; "
-            "for one sequence, `symbols[:, None]`."
+            f"`{name}` must be whole numbers (time, batch) in torch.int64, got {symbols.dtype} of shape {tuple(symbols.shape)}; "
+            f"for one sequence, `{name}[:, None]`."
         )
     if not checks.holds((symbols >= 0) & (symbols < alphabet)):
-        raise ValueError(f"`symbols` must be from 0 to {alphabet - 1}, got {int(symbols.min())} to {int(symbols.max())}.")
+        raise ValueError(f"`{name}` must be from 0 to {alphabet - 1}, got {int(symbols.min())} to {int(symbols.max())}.")
 
 
 def mask_like(symbols: Tensor, mask: Tensor | None, like: Tensor) -> Tensor:

@@ -58,8 +58,8 @@ def rewritten(model, squash):
     return model
 
 
-def trajectory(model, metric, reduction, dampening=0.0, read_out="quasi", steps=3):
-    settings = {"lr": 0.1, "dampening": dampening, "read_out_dampening": dampening}
+def trajectory(model, metric, reduction, dampening=0.0, read_out="quasi", steps=3, **settings):
+    settings |= {"lr": 0.1, "dampening": dampening, "read_out_dampening": dampening}
     ascent = discretize.RiemannianAscent(model, metric, reduction, read_out, **settings)
     return torch.tensor([ascent.step(noise()) for _ in range(steps)])
 
@@ -83,6 +83,18 @@ def test_invariant_metrics_learn_alike_however_activities_are_written(make):
                 back = rewritten(other, ACTIVATIONS["tanh"])
                 for found, wanted in zip(back.parameters(), one.parameters(), strict=True):
                     assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_dampened_by_other_sequences_they_still_do():
+    symbols = torch.randint(A, (35, 2))
+    for model in (begun(), begun(ctrnn.gnn)):
+        for settings in (("rbpm", "full", 0.1), ("ruop", "full", 0.1), ("rbpm", "quasi", 0.1), ("natural", "full", 0.1)):
+            one, other = (
+                trajectory(each, *settings, dampened_by=symbols) for each in (copy.deepcopy(model), rewritten(model, OTHERS[0]))
+            )
+            assert one[-1] > one[0] + 0.2
+            assert_close(other, one, rtol=0, atol=1e-5)  # seen: 1e-8 and less, of "natural" 4e-7
+            assert (one - trajectory(copy.deepcopy(model), *settings[:2], 0.0)).abs().max() > 1e-2
 
 
 def test_without_an_invariant_metric_and_with_the_papers_dampening_they_do_not():

@@ -4,6 +4,7 @@ import torch
 from torch.testing import assert_close
 
 from discretize.riemannian.directions import METRICS
+from discretize.riemannian.natural import NATURAL
 from discretize.riemannian.rows import BASELINES, REDUCTIONS
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
@@ -30,4 +31,4 @@ def test_of_units_that_say_nothing_the_steps_are_zero():
     for name, reduction in {**REDUCTIONS, **BASELINES}.items():
         assert reduction(values[:0], moduli[:0], constant[:0], nothing).eq(0).all(), name
         assert not reduction(0 * values, 0 * moduli, constant, nothing).any(), name
-    assert set(METRICS) == {"rbpm", "ruop", *BASELINES}
+    assert set(METRICS) == {"rbpm", "ruop", *NATURAL, *BASELINES}

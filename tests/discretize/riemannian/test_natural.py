@@ -1,0 +1,119 @@
+"""The metrics of all weights together, and dampening by other sequences, against autograd through copies of the weights."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch.func import functional_call
+from torch.nn.functional import one_hot
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize.riemannian.directions import METRICS, READ_OUTS, read_out_direction, transition_direction
+from discretize.riemannian.natural import natural_metric
+from discretize.riemannian.rows import BASELINES, REDUCTIONS
+
+T, A, N = 7, 3, 2
+MAKERS = (ctrnn.glnn, ctrnn.gnn, ctrnn.plain, ctrnn.gru, ctrnn.lstm)
+
+
+def model_of(make, units=N):
+    model = discretize.SymbolModel(make(A, units))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    return model
+
+
+def data(batch=3, time=T):
+    return torch.randint(A, (time, batch)), (torch.rand(time, batch) < 0.8).to(torch.get_default_dtype())
+
+
+def copies(model, thetas, start, symbols):
+    """Logits of one sequence, (time, A), by weights of their own at each time: thetas (time, weights)."""
+    h, found = start[None], []
+    for theta, x in zip(thetas, symbols, strict=True):
+        found.append(model.read_out(model.field.visible(h))[0])
+        parts = theta.split([p.numel() for p in model.field.parameters()])
+        own = {f"field.{n}": part.view_as(p) for (n, p), part in zip(model.field.named_parameters(), parts, strict=True)}
+        h = functional_call(model.cell, own, (one_hot(x, A).to(start)[None], h))
+    return torch.stack(found)
+
+
+def fisher(slopes, logits, chi):
+    """sum_t chi J^T (diag pi - pi pi^T) J, J (time, A, weights)."""
+    pi = logits.softmax(-1)
+    middle = chi[:, None, None] * (torch.diag_embed(pi) - pi[:, :, None] * pi[:, None])
+    return torch.einsum("tak,tab,tbl->kl", slopes, middle, slopes)
+
+
+def test_metrics_of_all_weights_are_those_of_autograd():
+    for make in MAKERS:
+        model, (symbols, mask) = model_of(make), data()
+        theta = torch.cat([p.detach().flatten() for p in model.field.parameters()])
+        natural, recurrent, size = 0.0, 0.0, len(theta)
+        for x, chi in zip(symbols.mT, mask.mT, strict=True):
+            given = theta.expand(T, -1).clone(), model.start.detach()
+            of_time, of_start = torch.autograd.functional.jacobian(partial(copies, model, symbols=x), given)
+            logits = copies(model, *given, x).detach()
+            natural = natural + fisher(torch.cat([of_time.sum(2), of_start], -1), logits, chi)
+            own = torch.zeros(size + len(model.start), size + len(model.start))
+            own[:size, :size] = sum(fisher(of_time[:, :, t], logits, chi) for t in range(T))
+            own[size:, size:] = fisher(of_start, logits, chi)
+            recurrent = recurrent + own
+        with torch.no_grad():
+            assert_close(natural_metric(model, symbols, mask, "natural"), natural, rtol=1e-9, atol=1e-11)
+            assert_close(natural_metric(model, symbols, mask, "recurrent-natural"), recurrent, rtol=1e-9, atol=1e-11)
+
+
+def test_of_one_unit_the_backpropagated_metric_is_the_recurrent_natural_one():
+    model, (symbols, mask) = model_of(ctrnn.glnn, 1), data()
+    activity = model.activities(symbols).detach()
+    one, other = (
+        transition_direction(model, symbols, mask, activity, metric, "full", 0.3) for metric in ("rbpm", "recurrent-natural")
+    )
+    for parameter, step in one.items():
+        assert_close(other[parameter], step, rtol=1e-9, atol=1e-11)
+
+
+def test_a_metric_of_the_same_sequences_makes_steps_shorter_by_what_it_adds():
+    symbols, mask = data(time=40)
+    twice = torch.cat([symbols, symbols], 1), torch.cat([mask, mask], 1)
+    for make in MAKERS:
+        model = model_of(make)
+        for metric in METRICS:
+            if metric in BASELINES or (metric != "ruop" and make in (ctrnn.gru, ctrnn.lstm)):
+                continue  # what all weights of a GRU do together is singular to rounding, and steps along it are chance
+            for reduction in REDUCTIONS if metric in ("rbpm", "ruop") else ("full",):
+                alone = transition_direction(model, symbols, mask, model.activities(symbols).detach(), metric, reduction, 0.0)
+                given = model, *twice, model.activities(twice[0]).detach(), metric, reduction, 0.25
+                for fused in (True, False):
+                    found = transition_direction(*given, fused, beside=3)
+                    for parameter, step in alone.items():
+                        assert_close(
+                            1.25 * found[parameter],
+                            step,
+                            rtol=1e-5,
+                            atol=1e-7,
+                            msg=lambda m, metric=metric, make=make, reduction=reduction, fused=fused: (
+                                f"{make} {metric} {reduction} {fused}: {m}"
+                            ),
+                        )
+        for reduction in READ_OUTS:
+            alone = read_out_direction(model, symbols, mask, model.activities(symbols).detach(), reduction, 0.0)
+            found = read_out_direction(model, *twice, model.activities(twice[0]).detach(), reduction, 0.25, 3)
+            for parameter, step in alone.items():
+                assert_close((1.0 if reduction == "gradient" else 1.25) * found[parameter], step, rtol=1e-6, atol=1e-8)
+
+
+def test_what_dampens_is_checked():
+    symbols, _ = data()
+    for message, metric, others in (
+        ("`dampened_by` must be whole numbers", "ruop", symbols.double()),
+        ("`dampened_by` must be from 0 to 2", "ruop", symbols + 1),
+        ("is none", "gradient", symbols),
+    ):
+        with pytest.raises(ValueError, match=message):
+            discretize.RiemannianAscent(model_of(ctrnn.glnn), metric, dampened_by=others)
+    with pytest.raises(ValueError, match="`dampened_by` has 6 times, `symbols` 7"):
+        discretize.RiemannianAscent(model_of(ctrnn.glnn), dampened_by=symbols[1:]).step(symbols)
