@@ -136,7 +136,7 @@ def transition_direction(
     """
     own, counted, constant = shares(chi, dampening, beside)
     if metric in NATURAL:
-        return natural_direction(model, symbols, chi * own, chi * counted, metric, constant)
+        return natural_direction(model, symbols, chi * own, chi * counted, metric, constant, fused)
     row_step = BASELINES.get(metric, REDUCTIONS[reduction])
 
     def step(values: Tensor, moduli: Tensor, inputs: Tensor) -> Tensor:

@@ -17,8 +17,10 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 from torch.nn.functional import one_hot
 
+from discretize.kernels.eligibility import Fused
 from discretize.riemannian.network import PIECE, Directions
 from discretize.riemannian.symbols import SymbolModel, log_probability
+from discretize.sequences.unroll import unroll
 
 __all__ = ["NATURAL", "natural_direction", "natural_metric"]
 
@@ -26,7 +28,7 @@ NATURAL = ("natural", "recurrent-natural")
 ROUNDING = 1e-10  # of the largest eigenvalue: below it directions are taken as if they changed nothing
 
 
-def natural_metric(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str) -> Tensor:
+def natural_metric(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str, fused: Fused = True) -> Tensor:
     """Compute M of the field's parameters, as they come, and the start: symbols and mask (time, batch) -> (weights, weights)."""
     names = dict(model.field.named_parameters())
     read = one_hot(symbols, model.field.input_size).to(model.start)
@@ -39,19 +41,18 @@ def natural_metric(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str
         found: Tensor = model.read_out(model.field.visible(h[None]))[0]
         return found
 
-    h, states = model.start.expand(symbols.shape[1], -1), []
-    for x in read:
-        states.append(h)
-        h = model.cell(x, h)
+    states = unroll(model.cell, read, model.start.expand(symbols.shape[1], -1), fused).hs
     weights = sum(p.numel() for p in names.values())
     slopes = vmap(vmap(jacrev(following, (0, 2)), (None, 0, 0)), (None, 0, 0))
     read_outs = vmap(vmap(jacrev(logits)))
     M = read.new_zeros(weights + model.start.numel(), weights + model.start.numel())
-    S = torch.cat([read.new_zeros(len(model.start), weights), torch.eye(len(model.start)).to(read)], 1).expand(len(h), -1, -1)
-    G = read.new_zeros(len(h), len(model.start), len(model.start))
+    S = torch.cat([read.new_zeros(len(model.start), weights), torch.eye(len(model.start)).to(read)], 1).expand(
+        symbols.shape[1], -1, -1
+    )
+    G = read.new_zeros(symbols.shape[1], len(model.start), len(model.start))
     pieces = torch.arange(len(read)).split(PIECE)
     for piece in pieces if metric == "natural" else reversed(pieces):
-        at = torch.stack([states[t] for t in piece])
+        at = states[piece]
         P, A = slopes(names, read[piece], at)
         P = torch.cat([part.flatten(3) for part in P.values()], -1)
         P = torch.cat([P, P.new_zeros(*P.shape[:-1], len(model.start))], -1)
@@ -72,7 +73,7 @@ def natural_metric(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str
 
 
 def natural_direction(
-    model: SymbolModel, symbols: Tensor, chi: Tensor, counted: Tensor, metric: str, dampening: float
+    model: SymbolModel, symbols: Tensor, chi: Tensor, counted: Tensor, metric: str, dampening: float, fused: Fused = True
 ) -> Directions:
     """Solve for the gradient by a pseudoinverse, weights in units of their own deviations.
 
@@ -82,9 +83,9 @@ def natural_direction(
     """
     parameters = [*model.field.parameters(), model.start]
     with torch.enable_grad():
-        total = log_probability(model.read_out(model.activities(symbols, fused=False)), symbols, chi)
+        total = log_probability(model.read_out(model.activities(symbols, fused=fused)), symbols, chi)
         gradient = torch.cat([part.flatten() for part in torch.autograd.grad(total, parameters)])
-    M = natural_metric(model, symbols, counted, metric)
+    M = natural_metric(model, symbols, counted, metric, fused)
     M.diagonal().add_(dampening)
     own = M.diagonal()
     scale = torch.where(own > 0, own, 1).rsqrt() * (own > 0)

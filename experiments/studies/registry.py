@@ -33,6 +33,7 @@ OWN = {
     "ohno-instability": "experiments.studies.claims.ohno.instability:OhnoInstability",
     "ollivier-table1": "experiments.studies.claims.ollivier_table1:OllivierTable1",
     "ollivier-counting": "experiments.studies.claims.counting:Counting",
+    "ollivier-metrics": "experiments.studies.claims.metrics:Metrics",
     "slow-memory": "experiments.studies.claims.slow_memory:SlowMemory",
     "memory-steps": "experiments.studies.claims.memory.steps:MemoryAndSteps",
     "held-symbols": "experiments.studies.claims.memory.held:HeldSymbols",
