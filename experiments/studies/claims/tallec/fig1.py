@@ -66,12 +66,12 @@ class TallecFigure1(Study):
 
     name = "tallec-fig1"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 180, "paper": 3000}
+    minutes: ClassVar = {"smoke": 0.5, "small": 130, "paper": 3000}
     sizes: ClassVar = scales(
         hidden=(16, 64, 64),
         length=(24, 200, 500),
         warps=([10], [100, 40, 10], [*range(100, 9, -10), 1]),
-        rates=([1e-2, 3e-3], RATES, RATES),
+        rates=(RATES[1:], RATES[1:], RATES),
         steps=(10, 3000, STEPS),
         every=(5, 100, 100),
         held_out=(32, 256, 1000),
