@@ -29,6 +29,7 @@ OWN = {
     "lecture-ablation": "experiments.studies.claims.lecture_ablation:LectureAblation",
     "ohno-har": "experiments.studies.claims.ohno.har:OhnoHAR",
     "ohno-har-seeds": "experiments.studies.claims.ohno.seeds:OhnoSeeds",
+    "ohno-gradients": "experiments.studies.claims.ohno.gradients:OhnoGradients",
     "ohno-pixels": "experiments.studies.claims.ohno.pixels:OhnoPixels",
     "ohno-instability": "experiments.studies.claims.ohno.instability:OhnoInstability",
     "ollivier-table1": "experiments.studies.claims.ollivier_table1:OllivierTable1",

@@ -1,0 +1,74 @@
+"""How far back gradients reach: norms whose law is known, what is trained, and verdicts as the numbers say."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from fake_studies import draws, records_of, tables_of
+
+from experiments.reports.spreads import NotEnoughError
+from experiments.studies.claims.ohno.gradients import IMAGES, LEAKY, LSTM, RECORDINGS, SLOW, reach
+from experiments.studies.registry import study_named
+from experiments.studies.results import Results
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    for name in ("mnist", "uci_har"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("CTRNN_DATA", str(tmp_path))
+    return study_named("ohno-gradients")
+
+
+def test_the_reach_of_norms_is_that_of_their_law():
+    n = torch.arange(100.0, dtype=torch.float64).flip(0)[:, None]  # samples from the last one back
+    jitter = 1 + 0.01 * torch.rand(100, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    fast = reach(torch.exp(-0.1 * n) * jitter)
+    assert (fast["law"], fast["large"]) == ("exponential", pytest.approx(0.24, abs=0.011))  # ln 10 / 0.1 = 23 samples
+    assert fast["fall"] == pytest.approx(0.1 * 90 / math.log(10), rel=0.01)
+    slow = reach((1 + n) ** -0.5 * jitter)
+    assert slow["law"] == "polynomial"
+    assert slow["large"] == pytest.approx(0.99, abs=0.011)  # 1 + n = 100 at a tenth
+    assert reach(torch.exp(0.1 * n) * jitter)["law"] == "growing"
+
+
+def test_the_runs_are_the_figures(study):
+    runs = study.runs("small")
+    assert len(runs) == 5 * 5 + 2
+    for run in runs:
+        given, network = run.configuration, run.configuration.field_settings
+        assert (given.training.schedule, given.training.rate, given.training.clip) == ("constant", 5e-3, 5.0)
+        assert given.training.steps == (5 * 500 if run.point["model"] == IMAGES else 60 * 59)
+        if run.point["model"] in (*LEAKY.values(), *SLOW.values()):
+            c = 25 if "c25" in run.point["model"] else 5
+            assert (network.exponent, network.alpha * 128) == (2.0 * (run.point["model"] in SLOW.values()), pytest.approx(c))
+        else:
+            assert given.field == "lstm"
+
+
+def test_the_verdict_follows_laws_and_reach(study):
+    def measured(gain, trained):
+        def of(run):
+            model, noise = run.point["model"], 0.01 * np.random.default_rng(run.point["seed"]).normal()
+            rows = [{"what": "norm", "epoch": k, "t": t, "norm": 0.1 * t} for k in (0, 1, 10, 60) for t in (4, 8)]
+            for k in (0, 1, 5, 10, 30, 60)[: 3 if model == IMAGES else 6]:
+                large = 0.3 + noise + gain * (model in SLOW.values())
+                law = "exponential" if k == 0 else trained
+                rows.append({"what": "reach", "epoch": k, "large": large, "fall": 3.0 - k / 60, "law": law, "bend": 0.0})
+            return {"accuracy": 0.9}, rows
+
+        return of
+
+    for gain, trained, answers in (
+        (0.2, "polynomial", ["yes"] * 12),
+        (0.0, "exponential", ["yes", "no"] * 3 + ["no"] * 6),
+        (-0.2, "undecided", ["yes", "undecided"] * 3 + ["no"] * 6),
+    ):
+        results = Results(records_of(study, "small", measured(gain, trained)))
+        assert [part.answer for part in study.verdict(results).parts] == answers
+    text = tables_of(study, results)
+    assert "| LSTM, recordings | 3 | exponential 5 | 2 | undecided 5 | 60 |" in text
+    assert [ax.get_title(loc="left") for ax in draws(study.figures["norms"], results).axes] == list(RECORDINGS.values())
+    with pytest.raises(NotEnoughError, match=LSTM):
+        study.verdict(Results(one for one in results.records if one["point"]["model"] != LSTM))
