@@ -98,6 +98,9 @@ def _described(value: object, known: dict[str, type], where: str, faults: list[s
     def of(key: str, item: object) -> Any:
         return _described(item, known, f"{where}.{key}", faults)
 
+    for key in getattr(value, "__dict__", {}):
+        if key not in given and inspect.isfunction(getattr(own, key, None)):
+            faults.append(f"`{where}.{key}` was set on the object in place of its class's own, which a file cannot say.")
     words: dict[str, Any] = {"class": name} | {key: of(key, item) for key, item in given.items()}
     if isinstance(value, nn.Module):
         try:

@@ -259,6 +259,15 @@ def test_without_a_path_nothing_is_written_and_why_not_is_said(tmp_path, monkeyp
     assert not any(tmp_path.iterdir())
 
 
+def test_what_was_set_on_an_object_in_place_of_its_classs_own_is_refused(path):
+    rnn = discretize.DiscreteRNN(ctrnn.plain(3, 4))
+    rnn.field.candidate.function = torch.sigmoid
+    with pytest.raises(TypeError, match=r"`model.field.candidate.function` was set on the object"):
+        ctrnn.save(path, rnn)
+    del rnn.field.candidate.function
+    ctrnn.save(path, rnn)
+
+
 def test_a_constructor_of_modules_that_torch_compile_has_replaced_is_one_still(path, monkeypatch):
     made = nn.Module.__init__
 
