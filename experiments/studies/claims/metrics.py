@@ -216,7 +216,8 @@ class Metrics(Study):
                 claim = f"it costs {metric.upper()} nothing in {step} steps"
                 parts.append(Part(claim, Compared(found, COUNTS, absent=True, printed=False), f"bits more, {found.count} pairs"))
         for metric in RECURRENT:
-            found = paired(at(results, EARLY, dampening=PAPER, written=TANH), "metric", "natural", metric)
-            claim = f"by the natural metric {EARLY} steps go further than by {metric.upper()}"
-            parts.append(Part(claim, Compared(found, -COUNTS, printed=False), f"bits more, {found.count} pairs"))
+            for step in (EARLY, LATE):
+                found = paired(at(results, step, dampening=PAPER, written=TANH), "metric", "natural", metric)
+                claim = f"by the natural metric {step} steps go further than by {metric.upper()}"
+                parts.append(Part(claim, Compared(found, -COUNTS, printed=False), f"bits more, {found.count} pairs"))
         return Verdict(parts)

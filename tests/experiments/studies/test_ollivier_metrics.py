@@ -48,9 +48,9 @@ def test_the_verdict_follows_the_bits():
         return of
 
     for cost, gap, gain, answers in (
-        (0.0, 20.0, 10.0, ["yes"] * 8),
-        (0.0, 0.0, 0.0, ["no", *["yes"] * 5, "no", "no"]),
-        (30.0, 20.0, -10.0, ["yes", "yes", *["no"] * 6]),
+        (0.0, 20.0, 10.0, ["yes"] * 10),
+        (0.0, 0.0, 0.0, ["no", *["yes"] * 5, *["no"] * 4]),
+        (30.0, 20.0, -10.0, ["yes", "yes", *["no"] * 8]),
     ):
         results = Results(records_of(study, "small", measured(cost, gap, gain)))
         assert [part.answer for part in study.verdict(results).parts] == answers
