@@ -41,21 +41,18 @@ def natural_metric(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str
         found: Tensor = model.read_out(model.field.visible(h[None]))[0]
         return found
 
-    states = unroll(model.cell, read, model.start.expand(symbols.shape[1], -1), fused).hs
-    weights = sum(p.numel() for p in names.values())
+    batch, size, weights = symbols.shape[1], len(model.start), sum(p.numel() for p in names.values())
+    states = unroll(model.cell, read, model.start.expand(batch, -1), fused).hs
     slopes = vmap(vmap(jacrev(following, (0, 2)), (None, 0, 0)), (None, 0, 0))
     read_outs = vmap(vmap(jacrev(logits)))
-    M = read.new_zeros(weights + model.start.numel(), weights + model.start.numel())
-    S = torch.cat([read.new_zeros(len(model.start), weights), torch.eye(len(model.start)).to(read)], 1).expand(
-        symbols.shape[1], -1, -1
-    )
-    G = read.new_zeros(symbols.shape[1], len(model.start), len(model.start))
-    pieces = torch.arange(len(read)).split(PIECE)
+    M, S, G = (read.new_zeros(shape) for shape in ([weights + size] * 2, (batch, size, weights + size), (batch, size, size)))
+    S[..., weights:] = torch.eye(size, device="cpu").to(read)
+    pieces = torch.arange(len(read), device=read.device).split(PIECE)
     for piece in pieces if metric == "natural" else reversed(pieces):
         at = states[piece]
         P, A = slopes(names, read[piece], at)
         P = torch.cat([part.flatten(3) for part in P.values()], -1)
-        P = torch.cat([P, P.new_zeros(*P.shape[:-1], len(model.start))], -1)
+        P = torch.cat([P, P.new_zeros(*P.shape[:-1], size)], -1)
         C, pi = read_outs(at), model.read_out(model.field.visible(at)).softmax(-1)
         mean = (pi[..., None] * C).sum(-2, keepdim=True)
         K = chi[piece][..., None, None] * (C - mean).mT @ (pi[..., None] * (C - mean))
@@ -89,6 +86,7 @@ def natural_direction(
     M.diagonal().add_(dampening)
     own = M.diagonal()
     scale = torch.where(own > 0, own, 1).rsqrt() * (own > 0)
-    step = scale * (torch.linalg.pinv(scale[:, None] * M * scale, hermitian=True, rtol=ROUNDING) @ (scale * gradient))
+    rounding = max(ROUNDING, len(M) * torch.finfo(M.dtype).eps)
+    step = scale * (torch.linalg.pinv(scale[:, None] * M * scale, hermitian=True, rtol=rounding) @ (scale * gradient))
     sizes = [p.numel() for p in parameters]
     return {p: part.view_as(p) for p, part in zip(parameters, step.split(sizes), strict=True)}
