@@ -55,7 +55,7 @@ def test_the_verdict_follows_the_bits():
         results = Results(records_of(study, "small", measured(cost, gap, gain)))
         assert [part.answer for part in study.verdict(results).parts] == answers
     assert tables_of(study, results).count("| natural | none |") == 3
-    assert [ax.get_title(loc="left") for ax in draws(study.figures["regrets"], results).axes] == list(DAMPENINGS)
+    assert [ax.get_title(loc="left") for ax in draws(study.figures["regrets"], results).axes] == list(DAMPENINGS.values())
     with pytest.raises(NotEnoughError):
         study.verdict(Results(one for one in results.records if one["point"]["dampening"] != "sequences"))
 
