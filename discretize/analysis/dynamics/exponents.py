@@ -46,13 +46,16 @@ class LyapunovSpectrum:
 
     @property
     def dimension(self) -> Tensor:
-        """(n,): Kaplan and Yorke's, j + (l_1 + ... + l_j) / |l_(j + 1)|, j the most exponents whose sum is not negative."""
+        """(n,): Kaplan and Yorke's, j + (l_1 + ... + l_j) / |l_(j + 1)|, j the most exponents whose sum is not negative; nan
+        where `count` left out those that it needs."""
         sums = self.exponents.cumsum(-1)
         j = (sums >= 0).sum(-1)
         inside = (j > 0) & (j < self.exponents.shape[-1])
+        unknown = sums[..., -1].isnan() | (sums[..., -1] >= 0) & (self.exponents.shape[-1] < self.h.shape[-1])
         last = (j - 1).clamp(min=0).unsqueeze(-1)
         following = self.exponents.gather(-1, j.clamp(max=self.exponents.shape[-1] - 1).unsqueeze(-1)).abs()
-        return torch.where(inside, j + (sums.gather(-1, last) / following).squeeze(-1), j.to(sums.dtype))
+        found = torch.where(inside, j + (sums.gather(-1, last) / following).squeeze(-1), j.to(sums.dtype))
+        return found.masked_fill(unknown, torch.nan)
 
 
 @torch.no_grad()

@@ -51,9 +51,11 @@ def test_exponents_are_those_of_eigenvalues_and_of_published_maps():
     within(mean, torch.tensor([0.41922, -1.62319]), error)  # Sprott 2003
     assert_close(found.errors.mean(0), found.exponents.std(0), rtol=0.3, atol=0)  # of blocks in one run, and over runs
     assert found.dimension.mean() == pytest.approx(1.258, abs=0.01)
-    # Runs that leave all bounds have no exponent.
+    assert lyapunov(henon, 0.1 * torch.rand(2, 2), intervals=600, count=1).dimension.isnan().all()  # the second one says it
+    # Runs that leave all bounds have no exponent, and no dimension.
     found = lyapunov(Map(lambda r, h: r * h * (1 - h)), torch.tensor([[0.3], [0.3]]), torch.tensor([3.9, 4.5]), intervals=400)
     assert torch.isfinite(found.exponents).flatten().tolist() == [True, False]
+    assert torch.isfinite(found.dimension).tolist() == [True, False]
 
 
 @pytest.mark.slow
