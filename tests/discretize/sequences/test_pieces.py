@@ -59,6 +59,13 @@ def slopes(states, tensors):
     return [torch.zeros_like(t) if grad is None else grad for grad, t in zip(found, tensors, strict=True)]
 
 
+def test_samples_act_as_long_with_resets_as_without():
+    rnn, x = DiscreteRNN(ctrnn.gru(2, 3)), torch.randn(5, 3, 2)
+    edges, reset = torch.cumsum(0.1 + torch.rand(6, 3), 0), torch.rand(5, 3) < 0.4
+    edges[5] = 2 * edges[4] - edges[3]  # as stamps, of which the last sample acts as long as the one before it
+    assert_close(rnn(x, ts=edges[:5], reset=reset), rnn(x, ts=edges, reset=reset))
+
+
 def test_resets_follow_the_axes_and_packs_of_the_input():
     # Axes and packs are the inputs.
     rnn, x = DiscreteRNN(ctrnn.gru(2, 3)), torch.randn(5, 3, 2)
