@@ -61,9 +61,9 @@ def test_the_verdict_follows_laws_and_reach(study):
         return of
 
     for gain, trained, answers in (
-        (0.2, "polynomial", ["yes"] * 12),
-        (0.0, "exponential", ["yes", "no"] * 3 + ["no"] * 6),
-        (-0.2, "undecided", ["yes", "undecided"] * 3 + ["no"] * 6),
+        (0.2, "polynomial", ["yes"] * 14),
+        (0.0, "exponential", ["yes", "no"] * 3 + ["no"] * 8),
+        (-0.2, "undecided", ["yes", "undecided"] * 3 + ["no"] * 8),
     ):
         results = Results(records_of(study, "small", measured(gain, trained)))
         assert [part.answer for part in study.verdict(results).parts] == answers
