@@ -70,15 +70,13 @@ def by_adam(point: Point, sizes: Sizes, **settings: object) -> Configuration:
 def by_plateaus(point: Point, sizes: Sizes, longest: int, **task: Any) -> Configuration:
     """Configure a training by the schedule of Tallec and Ollivier.
 
-    Time scales are up to the longest wait, 2 samples at least; the plain network has none to set. The length is that of the
-    scale where the task names none.
+    Time scales are up to the longest wait, 2 samples at least; the plain network has none to set.
     """
     start: dict[str, Any] = {} if point["model"] == "plain" else {"init": "chrono", "t_max": float(max(2, longest))}
     times = {"steps": sizes.steps, "batches": sizes.batches, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
     model = {"field": point["model"], "integrator": "euler", "hidden": sizes.hidden, **start}
     rate = point.get("rate") or sizes.rate
-    task = {"length": sizes.length, **task}
-    return configuration(**model, **task, seed=point["seed"], rate=rate, schedule="plateau", **times)
+    return configuration(**model, **task, length=sizes.length, seed=point["seed"], rate=rate, schedule="plateau", **times)
 
 
 def learning_curve(folder: Path) -> list[Row]:
