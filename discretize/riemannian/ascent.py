@@ -19,6 +19,7 @@ from ctrnn.calls import AnsweredInit
 from discretize.kernels.eligibility import Fused, is_fused
 from discretize.riemannian.directions import METRICS, READ_OUTS, read_out_direction, transition_direction
 from discretize.riemannian.layers import AffineLayers
+from discretize.riemannian.natural import NATURAL
 from discretize.riemannian.network import Directions, network_of
 from discretize.riemannian.rows import BASELINES, REDUCTIONS
 from discretize.riemannian.symbols import SymbolModel, check_symbols, log_probability, mask_like
@@ -26,6 +27,7 @@ from discretize.steps.euler import Euler
 
 __all__ = ["RiemannianAscent"]
 
+SHARE = 0.01  # of the metric of other sequences
 MOST_TRIES = 60  # halvings, after which a rate of 1 is below the rounding
 
 
@@ -43,11 +45,11 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
              "diagonal", linear; read_out: "quasi", "diagonal", "gradient";
              lr: of both at first, 1/hidden if not given;
              dampening: added to the diagonals of the transitions' matrices, read_out_dampening: of the read-out's, times the
-             symbols' frequencies. Both are 1 in the paper, and with either the trajectory hangs on how activities are
-             written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not;
+             symbols' frequencies. Both are 1 if not given, as in the paper, and with either the trajectory hangs on how activities
+             are written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not;
              dampened_by: other sequences, such as `torch.randint_like(symbols, high=A)`. Their metric, times `dampening` and for
-             the read-out `read_out_dampening`, small numbers, is added in place of the diagonals: the trajectory is then
-             the same however activities are written (footnote 11);
+             the read-out `read_out_dampening`, then 0.01 if not given, is added in place of the diagonals: by "rbpm" and "ruop",
+             full or quasi-diagonal, the trajectory is then the same however activities are written (footnote 11);
              fused: take compiled kernels, for 100 symbols or more; CTRNN_FUSED=0 turns them off everywhere, and `stats` says
              after a step which "engine" ran, "compiled" or "steps", and "engine_why" nothing faster did.
     Call:    step(symbols, mask=None) makes an update of either kind, all sequences at once, and returns log Pr after it, in nats.
@@ -67,8 +69,8 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
         read_out: str = "quasi",
         *,
         lr: float | None = None,
-        dampening: float = 1.0,
-        read_out_dampening: float = 1.0,
+        dampening: float | None = None,
+        read_out_dampening: float | None = None,
         dampened_by: Tensor | None = None,
         fused: Fused = True,
     ) -> None:
@@ -82,11 +84,18 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
             raise ValueError('`metric` "rbpm" is for ctrnn.glnn, ctrnn.gnn and ctrnn.plain; of other fields take "ruop".')
         self.reduction: str = checks.one_of("reduction", reduction, REDUCTIONS)
         self.read_out: str = checks.one_of("read_out", read_out, READ_OUTS)
-        self.dampening: float = checks.non_negative_number("dampening", dampening)
-        self.read_out_dampening: float = checks.non_negative_number("read_out_dampening", read_out_dampening)
+        usual = 1.0 if dampened_by is None else SHARE
+        numbers = {"dampening": dampening, "read_out_dampening": read_out_dampening}
+        self.dampening, self.read_out_dampening = (
+            usual if given is None else checks.non_negative_number(name, given) for name, given in numbers.items()
+        )
         self.dampened_by = dampened_by
+        if metric in NATURAL and reduction != "full":
+            raise ValueError(f'`reduction` "{reduction}" is of a unit\'s matrix; "{metric}" has one of all weights, "full".')
         if dampened_by is not None:
             check_symbols(dampened_by, model.field.input_size, "dampened_by")
+            if dampened_by.device != model.start.device:
+                raise ValueError(f"`dampened_by` is on {dampened_by.device}, `model` on {model.start.device}; move one of them.")
             if metric in BASELINES:
                 raise ValueError(f'`dampened_by` is of metrics, and `metric` "{metric}" is none; take "rbpm" or "ruop".')
         rate = 1 / model.field.hidden_size if lr is None else checks.positive_number("lr", lr)
@@ -101,6 +110,8 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
     def step(self, symbols: Tensor, mask: Tensor | None = None) -> float:  # type: ignore[override]
         model, (read_out, transitions) = self.model, self.param_groups
         check_symbols(symbols, model.field.input_size)
+        if frozen := [name for name, p in model.named_parameters() if not p.requires_grad]:
+            raise ValueError(f"`model` has frozen weights, {', '.join(frozen)}, and the ascent moves all of them; unfreeze them.")
         chi, others = mask_like(symbols, mask, model.start), self.dampened_by
 
         def read(activity: Tensor) -> float:

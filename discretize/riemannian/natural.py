@@ -7,7 +7,7 @@ K_t = C^T (diag pi - pi pi^T) C is the Fisher metric of pi_t on states, C = dlog
 a given h_t. "rbpm" is recurrent-natural without what two units have together, at each step backwards. A matrix for all weights
 costs their number squared at each time, and its cube to solve: they are references, for networks of some hundred weights.
 
-Source: Ollivier 2013, remark 9, definition 6, and eq. (37).
+Source: Ollivier 2013, remark 9, definition 6, and eq. (47).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def natural_metric(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str
     for piece in pieces if metric == "natural" else reversed(pieces):
         at = states[piece]
         P, A = slopes(names, read[piece], at)
-        P = torch.cat([part.flatten(3) for part in P.values()], -1)
+        P = torch.cat([part.reshape(*part.shape[:3], -1) for part in P.values()], -1)
         P = torch.cat([P, P.new_zeros(*P.shape[:-1], size)], -1)
         C, pi = read_outs(at), model.read_out(model.field.visible(at)).softmax(-1)
         mean = (pi[..., None] * C).sum(-2, keepdim=True)
@@ -78,14 +78,16 @@ def natural_direction(
              the diagonal.
     Shape:   symbols, chi, counted (time, batch) -> as each parameter.
     """
-    parameters = [*model.field.parameters(), model.start]
+    parameters, own = [*model.field.parameters(), model.start], chi.any(0)
     with torch.enable_grad():
-        total = log_probability(model.read_out(model.activities(symbols, fused=fused)), symbols, chi)
-        gradient = torch.cat([part.flatten() for part in torch.autograd.grad(total, parameters)])
+        activities = model.activities(symbols[:, own], fused=fused)
+        total = log_probability(model.read_out(activities), symbols[:, own], chi[:, own])
+        slopes = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
+    gradient = torch.cat([part.flatten() for part in slopes])
     M = natural_metric(model, symbols, counted, metric, fused)
     M.diagonal().add_(dampening)
-    own = M.diagonal()
-    scale = torch.where(own > 0, own, 1).rsqrt() * (own > 0)
+    squares = M.diagonal()
+    scale = torch.where(squares > 0, squares, 1).rsqrt() * (squares > 0)
     rounding = max(ROUNDING, len(M) * torch.finfo(M.dtype).eps)
     step = scale * (torch.linalg.pinv(scale[:, None] * M * scale, hermitian=True, rtol=rounding) @ (scale * gradient))
     sizes = [p.numel() for p in parameters]

@@ -1,6 +1,7 @@
 """How far back gradients reach: norms whose law is known, what is trained, and verdicts as the numbers say."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from experiments.reports.spreads import NotEnoughError
 from experiments.studies.claims.ohno.gradients import IMAGES, LEAKY, LSTM, RECORDINGS, SLOW, reach
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
+from experiments.tasks.warps.recall import Recall
 
 
 @pytest.fixture
@@ -31,6 +33,36 @@ def test_the_reach_of_norms_is_that_of_their_law():
     assert slow["law"] == "polynomial"
     assert slow["large"] == pytest.approx(0.99, abs=0.011)  # 1 + n = 100 at a tenth
     assert reach(torch.exp(0.1 * n) * jitter)["law"] == "growing"
+    one = torch.ones(20, dtype=torch.float64)
+    one[0] = 1e6  # a sequence whose loss is far larger weighs no more
+    assert reach(torch.exp(-0.1 * n) * jitter * one)["large"] == fast["large"]
+
+
+def test_a_run_goes_on_from_the_epoch_that_was_measured(study, tmp_path, monkeypatch):
+    monkeypatch.setattr("experiments.studies.claims.ohno.gradients.EPOCHS", (1, 2))
+    run = next(run for run in study.runs("smoke") if run.point["model"] == LSTM)
+    task, training = Recall(warp=2, length=8), replace(run.configuration.training, steps=6, batches=3, evaluate_every=3)
+    training = replace(training, batch=4, evaluation=4)
+    run = replace(run, configuration=replace(run.configuration, task=task, training=training))
+    measured = []
+
+    def interrupted(given, model, epoch):
+        if len(measured) == 2 and not stopped:
+            stopped.append(epoch)
+            raise KeyboardInterrupt
+        measured.append(epoch)
+        return [{"epoch": epoch, "weight": sum(p.sum().item() for p in model.parameters())}]
+
+    monkeypatch.setattr(study, "_measured", interrupted)
+    stopped = [0]
+    whole = study.carry_out(run, tmp_path / "whole").rows
+    measured.clear()
+    stopped.clear()
+    with pytest.raises(KeyboardInterrupt):
+        study.carry_out(run, tmp_path / "parts")
+    assert study.carry_out(run, tmp_path / "parts").rows == whole
+    assert (stopped, measured) == ([2], [0, 1, 0, 2])
+    assert len({row["weight"] for row in whole}) == 3
 
 
 def test_the_runs_are_the_figures(study):

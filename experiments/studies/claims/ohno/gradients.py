@@ -9,6 +9,7 @@ LSTM on images and recordings, leaky units (r = 0) and slow forgetting (r = 2) o
 from __future__ import annotations
 
 import copy
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import discretize
+from ctrnn.storage.files import write_atomically
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, spread
 from experiments.runs.configuration import Configuration, configuration
@@ -142,20 +144,25 @@ class OhnoGradients(Study):
         )
 
     def carry_out(self, run: Run, folder: Path) -> Measured:
-        """Train from one of the epochs to the next in the run's folder, and measure at each; a signal may interrupt it."""
+        """Train from one of the epochs to the next in the run's folder, and keep there what is measured at each.
+
+        A signal may interrupt it at any time.
+        """
         from experiments.runs.training import train  # noqa: PLC0415
 
         given, begun, before = run.configuration, time.perf_counter(), torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            epoch = given.training.batches or 1
-            rows, measures = self._measured(given, given.untrained_model(), 0), dict[str, float]()
+            epoch, rows = given.training.batches or 1, self._measured(given, given.untrained_model(), 0)
             for k in (k for k in EPOCHS if k * epoch <= given.training.steps):
-                stage = replace(given, training=replace(given.training, steps=k * epoch))
-                outcome = train(stage, folder, resume=True)
-                rows += self._measured(given, outcome.model, k)
-                measures = outcome.measures
-            return Measured(measures, rows, time.perf_counter() - begun)
+                kept = folder / f"epoch-{k}.json"
+                if not kept.exists():
+                    stage = replace(given, training=replace(given.training, steps=k * epoch))
+                    found = self._measured(given, train(stage, folder, resume=True).model, k)
+                    write_atomically(kept, json.dumps(found))
+                rows += json.loads(kept.read_text(encoding="utf-8"))
+            outcome = train(given, folder, resume=True)
+            return Measured(outcome.measures, rows, time.perf_counter() - begun)
         finally:
             torch.set_num_threads(before)
 
