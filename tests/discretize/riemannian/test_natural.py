@@ -1,5 +1,6 @@
 """The metrics of all weights together, and dampening by other sequences, against autograd through copies of the weights."""
 
+import copy
 from functools import partial
 
 import pytest
@@ -47,7 +48,7 @@ def fisher(slopes, logits, chi):
     return torch.einsum("tak,tab,tbl->kl", slopes, middle, slopes)
 
 
-def test_metrics_of_all_weights_are_those_of_autograd():
+def test_metrics_of_all_weights_are_those_of_autograd(monkeypatch):
     for make in MAKERS:
         model, (symbols, mask) = model_of(make), data()
         theta = torch.cat([p.detach().flatten() for p in model.field.parameters()])
@@ -61,9 +62,11 @@ def test_metrics_of_all_weights_are_those_of_autograd():
             own[:size, :size] = sum(fisher(of_time[:, :, t], logits, chi) for t in range(T))
             own[size:, size:] = fisher(of_start, logits, chi)
             recurrent = recurrent + own
-        with torch.no_grad():
-            assert_close(natural_metric(model, symbols, mask, "natural"), natural, rtol=1e-9, atol=1e-11)
-            assert_close(natural_metric(model, symbols, mask, "recurrent-natural"), recurrent, rtol=1e-9, atol=1e-11)
+        for piece in (256, 3):  # in several pieces, too
+            monkeypatch.setattr("discretize.riemannian.natural.PIECE", piece)
+            with torch.no_grad():
+                assert_close(natural_metric(model, symbols, mask, "natural"), natural, rtol=1e-9, atol=1e-11)
+                assert_close(natural_metric(model, symbols, mask, "recurrent-natural"), recurrent, rtol=1e-9, atol=1e-11)
 
 
 def test_of_one_unit_the_backpropagated_metric_is_the_recurrent_natural_one():
@@ -104,6 +107,44 @@ def test_a_metric_of_the_same_sequences_makes_steps_shorter_by_what_it_adds():
             found = read_out_direction(model, *twice, model.activities(twice[0]).detach(), reduction, 0.25, 3)
             for parameter, step in alone.items():
                 assert_close((1.0 if reduction == "gradient" else 1.25) * found[parameter], step, rtol=1e-6, atol=1e-8)
+
+
+def test_a_step_takes_other_sequences_for_the_read_out_and_for_the_transitions():
+    symbols, mask = data(time=40)
+    others = torch.randint(A, (40, 2))
+    for numbers, usual in (((0.3, 0.2), {"dampening": 0.3, "read_out_dampening": 0.2}), ((0.01, 0.01), {})):
+        model = model_of(ctrnn.glnn)
+        both = torch.cat([symbols, others], 1), torch.cat([mask, torch.ones(40, 2)], 1)
+        before = model.read_out.bias.detach().clone()
+        wanted = read_out_direction(model, *both, model.activities(both[0]).detach(), "quasi", numbers[1], 2)
+        ascent = discretize.RiemannianAscent(model, "ruop", lr=1e-3, dampened_by=others, **usual)
+        transitions = [*model.field.parameters(), model.start]
+        start = [part.detach().clone() for part in transitions]
+        ascent.step(symbols, mask)
+        assert [group["rejected"] for group in ascent.param_groups] == [0, 0]
+        assert_close(model.read_out.bias - before, 1e-3 * wanted[model.read_out.bias])
+        moved = [part.detach() - old for part, old in zip(transitions, start, strict=True)]
+        for part, old in zip(transitions, start, strict=True):
+            part.data.copy_(old)
+        wanted = transition_direction(model, *both, model.activities(both[0]).detach(), "ruop", "full", numbers[0], beside=2)
+        assert_close(moved, [1e-3 * wanted[part] for part in transitions])
+
+
+def test_natural_steps_of_one_symbol_and_what_is_refused():
+    model = model_of(ctrnn.glnn)
+    ascent = discretize.RiemannianAscent(model, "natural")
+    assert torch.isfinite(torch.tensor(ascent.step(torch.zeros(1, 2, dtype=torch.int64))))  # nothing is read before
+    symbols, mask = data(time=40)
+    model = model_of(ctrnn.plain)
+    leaky = ctrnn.leaky(A, N)  # with a parameter that is one number
+    size = sum(p.numel() for p in leaky.parameters()) + N
+    assert natural_metric(discretize.SymbolModel(leaky), symbols, mask, "natural").shape == (size, size)
+    scaled = copy.deepcopy(model)
+    scaled.read_out.bias.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"frozen weights, read_out.bias, and the ascent moves all of them"):
+        discretize.RiemannianAscent(scaled).step(symbols)
+    with pytest.raises(ValueError, match='`reduction` "quasi" is of a unit'):
+        discretize.RiemannianAscent(model, "natural", "quasi")
 
 
 def test_what_dampens_is_checked():
