@@ -37,6 +37,10 @@ def test_the_reach_of_norms_is_that_of_their_law():
     one = torch.ones(20, dtype=torch.float64)
     one[0] = 1e6  # a sequence whose loss is far larger weighs no more
     assert reach(torch.exp(-0.1 * n) * jitter * one)["large"] == fast["large"]
+    mixed = reach(torch.cat([torch.exp(-0.1 * n).expand(-1, 19), 1e6 * torch.ones(100, 1)], 1))
+    assert (mixed["fall of the mean"], mixed["large of the mean"]) == (pytest.approx(0, abs=1e-5), 1.0)  # and is the mean
+    assert mixed["fall"] == pytest.approx(0.95 * 0.1 * 90 / math.log(10), rel=0.01)
+    assert fast["wide"] == pytest.approx(0.47, abs=0.011)
 
 
 def test_a_run_goes_on_from_the_epoch_that_was_measured(study, tmp_path, monkeypatch):
@@ -80,28 +84,39 @@ def test_the_runs_are_the_figures(study):
             assert given.field == "lstm"
 
 
-def test_the_verdict_follows_laws_and_reach(study):
+def test_the_verdict_follows_laws_and_falls(study):
     def measured(gain, trained):
         def of(run):
             model, noise = run.point["model"], 0.01 * np.random.default_rng(run.point["seed"]).normal()
             rows = [{"what": "norm", "epoch": k, "t": t, "norm": 0.1 * t} for k in (0, 1, 10, 60) for t in (4, 8)]
             for k in (0, 1, 5, 10, 30, 60)[: 3 if model == IMAGES else 6]:
-                large = 0.3 + noise + gain * (model in SLOW.values()) if k < 60 else 1.0  # then nothing is left to widen
-                law = "exponential" if k == 0 else trained
-                rows.append({"what": "reach", "epoch": k, "large": large, "fall": 3.0 / (1 + k) + noise, "law": law, "bend": 0.0})
+                fall = 6.0 / (1 + 0.1 * k) + noise - gain * (model in SLOW.values()) * (k < 60)
+                law = "exponential" if k == 0 else trained(run.point["seed"])
+                row = {
+                    "fall": fall,
+                    "fall of the mean": fall - 1,
+                    "large": 0.3,
+                    "wide": 0.6,
+                    "law": law,
+                    "bend": 0.0,
+                    "misfit": 0.1,
+                }
+                rows.append({"what": "reach", "epoch": k, **row})
             return {"accuracy": 0.9}, rows
 
         return of
 
     for gain, trained, answers in (
-        (0.2, "polynomial", ["yes"] * 9 + ["yes", "yes", "yes", "no"] * 2),
-        (0.0, "exponential", ["yes", "no", "yes"] * 3 + ["no"] * 8),
-        (-0.2, "undecided", ["yes", "undecided", "yes"] * 3 + ["no"] * 8),
+        (2.0, lambda seed: "polynomial", ["yes"] * 6 + ["yes"] * 3 + ["no"]),
+        (0.0, lambda seed: "exponential", ["yes", "no", "yes"] * 2 + ["no"] * 4),
+        (-2.0, lambda seed: "undecided", ["yes", "undecided", "yes"] * 2 + ["no"] * 4),
+        (2.0, lambda seed: "exponential" if seed < 2 else "polynomial", ["yes", "undecided", "yes"] * 2 + ["yes"] * 3 + ["no"]),
     ):
         results = Results(records_of(study, "small", measured(gain, trained)))
         assert [part.answer for part in study.verdict(results).parts] == answers
     text = tables_of(study, results)
-    assert re.search(r"\| LSTM, recordings \| 3.00\d \(\S+\) \| exponential 5 \| 0.05\d \(\S+\) \| undecided 5 \| 60 \|", text)
+    assert re.search(r"\| 25 \| 5 \| 10 \| 0 \| 0 \| -2.00 \(-2.01 to -1.99\) \| -2.00", text)
+    assert "| LSTM, recordings | exponential, κ 0 | 0.100 | polynomial, exponential, κ 0 | 0.100 | 60 |" in text
     assert [ax.get_title(loc="left") for ax in draws(study.figures["norms"], results).axes] == list(RECORDINGS.values())
     with pytest.raises(NotEnoughError, match=LSTM):
         study.verdict(Results(one for one in results.records if one["point"]["model"] != LSTM))
