@@ -609,5 +609,5 @@ def test_the_smoke_scale_runs_to_a_page_without_a_verdict(name, tmp_path):
     assert len(found.results.records) == len(study.runs("smoke"))
     page = (tmp_path / "index.html").read_text()
     assert "Nothing was trained to decide this." in page
-    assert "eproduced" not in found.markdown(str)
+    assert "eproduced" not in found.markdown(str).partition("this was taken")[0]  # what is taken may say what counts as that
     assert "This is from" not in page
