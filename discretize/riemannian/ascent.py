@@ -45,8 +45,8 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
              "diagonal", linear; read_out: "quasi", "diagonal", "gradient";
              lr: of both at first, 1/hidden if not given;
              dampening: added to the diagonals of the transitions' matrices, read_out_dampening: of the read-out's, times the
-             symbols' frequencies. Both are 1 if not given, as in the paper, and with either the trajectory hangs on how activities
-             are written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not;
+             symbols' frequencies. Both are 1 if not given, as in the paper, and with either the trajectory hangs on how
+             activities are written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not;
              dampened_by: other sequences, such as `torch.randint_like(symbols, high=A)`. Their metric, times `dampening` and for
              the read-out `read_out_dampening`, then 0.01 if not given, is added in place of the diagonals: by "rbpm" and "ruop",
              full or quasi-diagonal, the trajectory is then the same however activities are written (footnote 11);
