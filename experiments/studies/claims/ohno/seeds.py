@@ -161,7 +161,7 @@ def people_drawing(results: Results) -> Figure:
         below.axhline(0, linewidth=0.9, color=MUTED, zorder=0)
         below.set_xticks(range(len(people)), [f"{person:g}" for person, _ in people])
         below.set(xlabel="person of the test windows, by number", ylabel="accuracy, r = 2 less r = 0")
-        plots.legend(figure, above, columns=5)
+        plots.legend(figure, above, columns=3)
     return figure
 
 
