@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import html
 import importlib
 import importlib.util
 import inspect
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 
 import ctrnn
 from ctrnn.cells.catalog import constructors
@@ -101,6 +104,20 @@ def test_links_and_images_lead_somewhere():
 def anchors(page):
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_no_word_of_a_figure_is_cut_off():
+    texts = re.compile(r'font-size: ([\d.]+)px;[^"]*text-anchor: (\w+)[^"]*" x="([\d.-]+)"[^>]*rotate\(-?0 [^>]*>([^<]*)</text>')
+    figures = [*(ROOT / "docs" / "figures").glob("*.svg")]
+    for figure in figures:
+        drawn = figure.read_text()
+        width = float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])
+        for size, anchor, x, words in texts.findall(drawn):
+            if text := html.unescape(words).strip():
+                wide = TextPath((0, 0), text, size=float(size), prop=FontProperties(family="DejaVu Sans")).get_extents().width
+                left = float(x) - {"start": 0, "middle": wide / 2, "end": wide}[anchor]
+                assert -2 < left < left + wide < width + 2, (figure.name, text)
+    assert len(figures) > 50
 
 
 def test_every_public_name_is_in_the_page_of_names():
