@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
@@ -64,6 +65,20 @@ def test_few_seeds_are_their_best_one_in_validation():
     assert found.mean() == pytest.approx(best[0] - best[1], abs=1e-3)
     with pytest.raises(NotEnoughError, match="31 seeds"):
         picked_by(runs, 31)
+
+
+def test_the_last_weights_are_measured_beside_those_that_are_kept(study, tmp_path, monkeypatch):
+    kept, home = torch.nn.Linear(1, 1, bias=False), "experiments.studies.claims.ohno.seeds."
+    torch.nn.init.ones_(kept.weight)
+    monkeypatch.setattr(home + "by_person", lambda _, model, what: [{"what": what, "weight": model.weight.item()}])
+    monkeypatch.setattr(
+        home + "read_state", lambda path: {"model": {"weight": torch.full((1, 1), 2.0)}, "kept": kept.state_dict()}
+    )
+    (tmp_path / "metrics.csv").write_text("evaluation_loss,evaluation_accuracy\n0.4,0.8\n0.2,0.9\n0.3,0.9\n")
+    best, *rows = study.measure(study.runs("smoke")[0], kept, tmp_path)
+    assert best == {"what": "best", "epoch": 2, "validation": 0.2}
+    assert rows == [{"what": "person", "weight": 1.0}, {"what": "person, last weights", "weight": 2.0}]
+    assert kept.weight.item() == 1
 
 
 def test_runs_are_the_papers_and_verdicts_follow_the_accuracies(study):
