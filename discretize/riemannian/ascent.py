@@ -38,14 +38,15 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
     `accepted` and `rejected` updates. It backpropagates by itself, and needs no `backward()`.
 
     Args:    model: a `SymbolModel` with the unit Euler step, of `ctrnn.glnn`, `ctrnn.gnn` or `ctrnn.plain`, or of a field all of
-             whose weights are those of `ctrnn.Affine`, as of `ctrnn.gated`, `ctrnn.gru` and `ctrnn.lstm`;
+             whose weights are those of `ctrnn.Affine`, as of `ctrnn.gated`, `ctrnn.gru` and `ctrnn.lstm`; of any field by the
+             natural metrics;
              metric: of the transitions, "rbpm" (of the first three), "ruop", or for comparison "natural" and
              "recurrent-natural", of all weights together at the cost of a cube, and "gradient", "frequency", "rms";
              reduction: "full", a matrix for each unit and symbol, at a cost quadratic in the edges of a unit; "quasi" and
              "diagonal", linear; read_out: "quasi", "diagonal", "gradient";
              lr: of both at first, 1/hidden if not given;
              dampening: added to the diagonals of the transitions' matrices, read_out_dampening: of the read-out's, times the
-             symbols' frequencies. Both are 1 if not given, as in the paper, and with either the trajectory hangs on how
+             symbols' frequencies. Both are 1 if not given, as in the paper, and with either the trajectory depends on how
              activities are written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not;
              dampened_by: other sequences, such as `torch.randint_like(symbols, high=A)`. Their metric, times `dampening` and for
              the read-out `read_out_dampening`, then 0.01 if not given, is added in place of the diagonals: by "rbpm" and "ruop",
@@ -78,8 +79,11 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
             raise ValueError(f"`model` must step by discretize.Euler(), of which the moduli are; it has {model.step!r}.")
         self.fused = is_fused("fused", fused)
         network = self.network = network_of(model.field, fused)
-        trained = AffineLayers(model.field).parameters if network is None else network.edges.parameters
         self.model, self.metric = model, checks.one_of("metric", metric, METRICS)
+        if metric in NATURAL:
+            trained = [*model.field.parameters()]
+        else:
+            trained = AffineLayers(model.field).parameters if network is None else network.edges.parameters
         if network is None and metric == "rbpm":
             raise ValueError('`metric` "rbpm" is for ctrnn.glnn, ctrnn.gnn and ctrnn.plain; of other fields take "ruop".')
         self.reduction: str = checks.one_of("reduction", reduction, REDUCTIONS)

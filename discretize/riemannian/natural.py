@@ -5,7 +5,8 @@ r"""The metrics that the recurrent ones stand for, of all weights of a symbol mo
 
 K_t = C^T (diag pi - pi pi^T) C is the Fisher metric of pi_t on states, C = dlogits/dh, A = dh_t+1/dh_t and P = dh_t+1/dtheta at
 a given h_t. "rbpm" is recurrent-natural without what two units have together, at each step backwards. A matrix for all weights
-costs their number squared at each time, and its cube to solve: they are references, for networks of some hundred weights.
+costs their number squared at each time, and its cube to solve: they are references, for networks of some hundred weights, of
+any field that torch.func can differentiate.
 
 Source: Ollivier 2013, remark 9, definition 6, and eq. (47).
 """

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from experiments.reports.spreads import number
 
@@ -32,6 +32,7 @@ __all__ = [
     "KEY",
     "SCALES",
     "SMOKE",
+    "Described",
     "Measured",
     "Point",
     "Record",
@@ -90,6 +91,19 @@ def summary_of(name: str, **values: object) -> str:
 
     filled = ENVIRONMENT.get_template(f"studies/claims/{name}.txt.jinja").render(**values, number=number, len=len)
     return " ".join(filled.split())
+
+
+class Described:
+    """Says what a run is where no `Configuration` does: a dataclass that goes into a record under the name of its `kind`."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {self.kind: dict(vars(self))}
+
+    @classmethod
+    def from_json(cls, described: Mapping[str, Any]) -> Self:
+        return cls(**described[cls.kind])
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -28,7 +28,7 @@ from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.seeds import generator
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table
-from experiments.studies.study import Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.scores import bits
@@ -48,8 +48,10 @@ COLUMNS = ("key", "kept", "ramps", "effect", "late", "activity", "far")
 
 
 @dataclass(frozen=True)
-class CountingRun:
+class CountingRun(Described):
     """Says what is trained: by which method, how many units with how many edges into each, on lines of which lengths."""
+
+    kind = "counting"
 
     method: str
     units: int
@@ -58,13 +60,6 @@ class CountingRun:
     steps: int
     least: int
     most: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {"counting": asdict(self)}
-
-    @classmethod
-    def from_json(cls, described: Mapping[str, Any]) -> CountingRun:
-        return cls(**described["counting"])
 
 
 class Reader:

@@ -6,7 +6,7 @@ rbpm, ruop           the recurrent metrics, a matrix for each unit and symbol
 recurrent-natural    that of all weights, each time's as if they were others
 natural              the Fisher metric of what the network predicts
 
-paper        1 on the diagonals                    hangs on how activities are written
+paper        1 on the diagonals                    depends on how activities are written
 weak         0.01 on the diagonals                 so does this
 none         nothing, and a pseudoinverse          does not, but for rounding
 sequences    0.01 of the metric of random symbols  does not, by rbpm and ruop
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -30,7 +30,7 @@ from experiments.reports.spreads import NotEnoughError, Spread, number
 from experiments.seeds import generator
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, across, first, in_order
-from experiments.studies.study import Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.scores import bits
@@ -55,8 +55,10 @@ COUNTS = 5.0  # bits, an eighth of what the law itself needs
 
 
 @dataclass(frozen=True)
-class MetricRun:
+class MetricRun(Described):
     """Says what is trained: by which metric and dampening, with activities written how, on lines of which lengths."""
+
+    kind = "metrics"
 
     metric: str
     dampening: str
@@ -67,13 +69,6 @@ class MetricRun:
     steps: int
     least: int
     most: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {"metrics": asdict(self)}
-
-    @classmethod
-    def from_json(cls, described: dict[str, Any]) -> MetricRun:
-        return cls(**described["metrics"])
 
 
 def paired(rows: pd.DataFrame, axis: str, ours: str, theirs: str) -> Spread:
@@ -94,8 +89,6 @@ def paired(rows: pd.DataFrame, axis: str, ours: str, theirs: str) -> Spread:
 def apart(results: Results) -> pd.DataFrame:
     """Compute for each metric, dampening, step and seed by how many bits the two writings differ."""
     axes = ["metric", "dampening", "step", "seed"]
-    if results.rows.empty:
-        return results.rows
     both = results.rows.pivot_table(index=axes, columns="written", values="training").reindex(columns=WRITTEN)
     return (both[TANH] - both[LOGISTIC]).abs().rename("apart").dropna().reset_index()
 
@@ -104,7 +97,7 @@ def beside(results: Results, axis: str, theirs: str, same: Sequence[str]) -> pd.
     """Compare the training's bits with those of one value of an axis, all else being the same, in words."""
     lines = []
     for key, rows in groups(results.rows, [*same, "step"]).items():
-        for ours in set(rows[axis]) - {theirs}:
+        for ours in sorted(set(rows[axis]) - {theirs}):
             try:
                 found = paired(rows, axis, ours, theirs)
             except NotEnoughError:
@@ -136,7 +129,7 @@ ORDER = in_order((*RECURRENT, *NATURAL), tuple(DAMPENINGS))
 
 
 class Metrics(Study):
-    """Trains GLNNs on a^n b^n by four metrics and three dampenings, with tanh and with the logistic function."""
+    """Trains GLNNs on a^n b^n by four metrics and four dampenings, with tanh and with the logistic function."""
 
     name = "ollivier-metrics"
     question, claim, source, *resolutions = words_beside(__file__)
@@ -259,10 +252,10 @@ class Metrics(Study):
         for kind, claim, holds in (
             (
                 PAPER,
-                "the dampening of the paper makes steps hang on how activities are written",
+                "with the paper's dampening steps depend on how activities are written",
                 by_kind[PAPER].median() >= COUNTS,
             ),
-            (SEQUENCES, "that by the metric of other sequences does not", by_kind[SEQUENCES].max() < COUNTS),
+            (SEQUENCES, "with that by the metric of other sequences they do not", by_kind[SEQUENCES].max() < COUNTS),
         ):
             said = f"a median of {number(float(by_kind[kind].median()))} bits, at most {number(float(by_kind[kind].max()))}"
             seeds = gaps["seed"].nunique()

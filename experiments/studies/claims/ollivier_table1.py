@@ -7,18 +7,18 @@ wrong  = share of the results of the distant XOR, at the end of a run, that have
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
 from experiments.reports.spreads import NotEnoughError, Spread, spread
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Dots, Table
-from experiments.studies.study import Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.symbols.laws.distant_xor import DistantXOR
 from experiments.symbols.laws.equal_blocks import EqualBlocks
@@ -81,8 +81,10 @@ def of_source(name: str, results: Results) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class SymbolRun:
+class SymbolRun(Described):
     """Says what one training is, which takes a given time; the method BASELINES needs none."""
+
+    kind = "symbols"
 
     source: str
     scale: str
@@ -91,13 +93,6 @@ class SymbolRun:
     edges: int
     seed: int
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        return {"symbols": asdict(self)}
-
-    @classmethod
-    def from_json(cls, described: Mapping[str, Any]) -> SymbolRun:
-        return cls(**described["symbols"])
 
 
 class OllivierTable1(Study):

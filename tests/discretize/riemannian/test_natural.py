@@ -12,7 +12,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize.riemannian.directions import METRICS, READ_OUTS, read_out_direction, transition_direction
-from discretize.riemannian.natural import natural_metric
+from discretize.riemannian.natural import NATURAL, natural_metric
 from discretize.riemannian.rows import BASELINES, REDUCTIONS
 
 T, A, N = 7, 3, 2
@@ -128,6 +128,30 @@ def test_a_step_takes_other_sequences_for_the_read_out_and_for_the_transitions()
             part.data.copy_(old)
         wanted = transition_direction(model, *both, model.activities(both[0]).detach(), "ruop", "full", numbers[0], beside=2)
         assert_close(moved, [1e-3 * wanted[part] for part in transitions])
+
+
+class Own(ctrnn.VectorField):
+    """A field of nobody's list: its weights are no affine layer's, and a buffer scales them."""
+
+    def __init__(self):
+        super().__init__(A, N)
+        self.weight, self.rate = torch.nn.Parameter(0.4 * torch.randn(N, N + A)), torch.nn.Parameter(torch.tensor(0.3))
+        self.register_buffer("scale", torch.tensor(1.5))
+
+    def flow(self, projected, h):
+        return torch.sin(self.scale * torch.cat([projected, h], -1) @ self.weight.T) - self.rate * h
+
+
+def test_natural_steps_are_for_any_field():
+    symbols = torch.tensor([[0, 1, 2, 1] * 8, [2, 1, 0, 0] * 8]).mT
+    for field in (Own(), ctrnn.leaky(A, N)):
+        for metric in NATURAL:
+            model = discretize.SymbolModel(copy.deepcopy(field))
+            ascent = discretize.RiemannianAscent(model, metric, lr=0.3)
+            reached = [ascent.step(symbols) for _ in range(12)]
+            assert reached[-1] > reached[0] + 5  # nats
+    with pytest.raises(TypeError, match="trains by torch's optimizers"):
+        discretize.RiemannianAscent(discretize.SymbolModel(Own()), "ruop")
 
 
 def test_natural_steps_of_one_symbol_and_what_is_refused():

@@ -122,5 +122,11 @@ def test_runs_are_the_papers_and_verdicts_follow_the_accuracies(study):
     assert len(above.containers) == 5
     assert [label.get_text() for label in below.get_xticklabels()] == [str(person) for person in PEOPLE]
     assert draws(study.figures["people"], Results([])) is None
+    lost = records_of(study, "small", lambda run: ({}, []))[:3]
+    for one in lost:
+        one["diverged"] = 7
+    assert tables_of(study, Results(lost))
+    with pytest.raises(NotEnoughError, match="no run that did not diverge"):
+        study.verdict(Results(lost))
     with pytest.raises(NotEnoughError, match="r = 4, short"):
         study.verdict(Results(one for one in results.records if one["point"]["exponent"] != 4.0))

@@ -14,6 +14,7 @@ import copy
 import json
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -82,10 +83,24 @@ def differences(results: Results) -> pd.DataFrame:
 
 
 def _interval(ours: pd.Series, theirs: pd.Series) -> str:
-    found = difference(ours, theirs)
-    if set(ours) == set(theirs):
+    if len({*ours, *theirs}) == 1:
         return "0"
+    found = difference(ours, theirs)
     return f"{found.mean:.2f} ({found.low:.2f} to {found.high:.2f})"
+
+
+def _by_model(caption: str, columns: Mapping[str, Any]) -> Table:
+    return Table(
+        caption,
+        by={"model": "model"},
+        columns=columns,
+        data=lambda results: where(results.rows, what="reach"),
+        words=MODELS,
+        sort=in_order(tuple(MODELS)),
+    )
+
+
+AT_EPOCHS = {f"epoch {k}" if k else "untrained": k for k in EARLY}
 
 
 class OhnoGradients(Study):
@@ -106,40 +121,28 @@ class OhnoGradients(Study):
     )
     needs = (HAR, MNIST)
     tables = (
-        Table(
+        _by_model(
             "By how many powers of ten dL/dx_t falls from the last tenth of a sequence to the first, after so many epochs: the "
             "geometric mean over sequences; mean (least–largest) over seeds. In the last column that of the arithmetic mean.",
-            by={"model": "model"},
-            columns={
-                **across("epoch", {f"epoch {k}" if k else "untrained": k for k in EARLY}, "fall"),
+            {
+                **across("epoch", AT_EPOCHS, "fall"),
                 "of the mean, last": lambda rows: spread(_of(rows, first=False)["fall of the mean"]),
                 "runs": run_count,
             },
-            data=lambda results: where(results.rows, what="reach"),
-            words=MODELS,
-            sort=in_order(tuple(MODELS)),
         ),
-        Table(
+        _by_model(
             "The law by which it falls, κ (exponential at 0), and how far it is from that law in nats, untrained and at the end.",
-            by={"model": "model"},
-            columns={
+            {
                 "untrained": lambda rows: laws_in_words(_of(rows, first=True)),
                 "misfit": lambda rows: spread(_of(rows, first=True)["misfit"]),
                 "trained": lambda rows: laws_in_words(_of(rows, first=False)),
                 "misfit, trained": lambda rows: spread(_of(rows, first=False)["misfit"]),
                 "epochs": lambda rows: int(rows["epoch"].max()),
             },
-            data=lambda results: where(results.rows, what="reach"),
-            words=MODELS,
-            sort=in_order(tuple(MODELS)),
         ),
-        Table(
+        _by_model(
             "The part of the samples at which it is a tenth of its largest or more.",
-            by={"model": "model"},
-            columns=across("epoch", {f"epoch {k}" if k else "untrained": k for k in EARLY}, "large"),
-            data=lambda results: where(results.rows, what="reach"),
-            words=MODELS,
-            sort=in_order(tuple(MODELS)),
+            across("epoch", AT_EPOCHS, "large"),
         ),
         Table(
             "r = 2 less r = 0: parts of the samples at a tenth of the largest or more, and at a hundredth; powers of ten by "

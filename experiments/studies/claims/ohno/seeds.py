@@ -72,9 +72,11 @@ def right_of_all(rows: pd.DataFrame, exponent: float) -> pd.Series:
 
 def with_last(results: Results) -> pd.DataFrame:
     """Add to the runs, beside what `with_validation` has, the accuracy of the weights after the last epoch."""
-    last = of_persons(results, LAST).groupby("key")[["right", "windows"]].sum()
     found = with_validation(results)
-    return found.assign(last=found["key"].map(last["right"] / last["windows"])) if len(found) else found
+    if found.empty:
+        return found
+    last = of_persons(results, LAST).groupby("key")[["right", "windows"]].sum()
+    return found.assign(last=found["key"].map(last["right"] / last["windows"]))
 
 
 def over_people(rows: pd.DataFrame, ours: float = 2.0, theirs: float = 0.0) -> Spread:
@@ -107,7 +109,10 @@ def picked_by(
     """
     sides = []
     for r in (ours, theirs):
-        tried = where(runs, exponent=r).pivot_table(index="seed", columns="c", values=["validation", "accuracy"]).dropna()
+        of_exponent = where(runs, exponent=r)
+        if of_exponent.empty:
+            raise NotEnoughError(f"no run with r = {r:g} is done yet")
+        tried = of_exponent.pivot_table(index="seed", columns="c", values=["validation", "accuracy"]).dropna()
         if len(tried) < count:
             raise NotEnoughError(f"{count} seeds with every c take as many runs of each; r = {r:g} has {len(tried)}")
         sides.append((tried["validation"].to_numpy(), tried["accuracy"].to_numpy(), list(tried["validation"].columns)))
@@ -246,10 +251,12 @@ class OhnoSeeds(Study):
         return [best, *by_person(run.configuration, model, PERSON), *by_person(run.configuration, last, LAST)]
 
     def verdict(self, results: Results) -> Verdict:
+        if results.rows.empty:
+            raise NotEnoughError("no run that did not diverge is done yet")
         kept, last = (of_persons(results, what, part="long", c=START) for what in (PERSON, LAST))
-        (equal, end), chosen, short = (
-            [{r: right_of_all(rows, r) for r in BOTH} for rows in (kept, last)],
-            *({r: where(of_part(results, part), exponent=r)["accuracy"] for r in EXPONENTS} for part in ("long", "short")),
+        equal, end = ({r: right_of_all(rows, r) for r in BOTH} for rows in (kept, last))
+        chosen, short = (
+            {r: where(of_part(results, part), exponent=r)["accuracy"] for r in EXPONENTS} for part in ("long", "short")
         )
         missing = [f"r = {r:g}" for r in BOTH if equal[r].empty or end[r].empty]
         if missing := missing + [f"r = {r:g}, short" for r in EXPONENTS if short[r].empty]:
