@@ -50,7 +50,8 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
              activities are written (docs/derivations.md, sec. 3.6, dampening); with 0 it does not;
              dampened_by: other sequences, such as `torch.randint_like(symbols, high=A)`. Their metric, times `dampening` and for
              the read-out `read_out_dampening`, then 0.01 if not given, is added in place of the diagonals: by "rbpm" and "ruop",
-             full or quasi-diagonal, the trajectory is then the same however activities are written (footnote 11);
+             full or quasi-diagonal, the trajectory is then the same however activities are written, where the matrices have an
+             inverse (footnote 11);
              fused: take compiled kernels, for 100 symbols or more; CTRNN_FUSED=0 turns them off everywhere, and `stats` says
              after a step which "engine" ran, "compiled" or "steps", and "engine_why" nothing faster did.
     Call:    step(symbols, mask=None) makes an update of either kind, all sequences at once, and returns log Pr after it, in nats.
