@@ -180,8 +180,14 @@ def kernel_of(
              dtype, write: as for `program_of`; libraries: what it needs of any code, which is made meanwhile; guards: collects
              what was looked at; uses: of this code; wait: for the kernel, whatever calls have taken so far.
     """
-    key = (attributes.values, *wanted.items(), dtype, torch.get_default_dtype(), write)
+    how = (*wanted.items(), dtype, torch.get_default_dtype(), write)
     with _locks.setdefault(os.getpid(), Lock()):
+        if (attributes.values, *how) not in _made:  # looked at while another thread recorded, when torch exchanges its methods?
+            again = attributes_of(module)
+            if isinstance(again, str):
+                return again
+            attributes = again
+        key = (attributes.values, *how)
         if key in _made and _made[key].is_current(guards):
             uses.found += 1
         else:

@@ -7,6 +7,7 @@ import warnings
 from collections import OrderedDict
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -247,6 +248,25 @@ def test_threads_record_and_run_at_once(monkeypatch):
     for output in found:
         assert_close(output, expected, **EXACT)
     assert (len(found), len(written_kernels._made)) == (3, 2)
+
+
+def test_what_is_looked_at_while_another_thread_records_gets_no_kernel_of_its_own(monkeypatch):
+    # Torch exchanges nn.Module.__call__ for all threads while it records; here it does while the first call looks at the field.
+    monkeypatch.setattr(written_kernels, "_made", OrderedDict())
+    look, call = sequences.attributes_of, nn.Module.__call__
+
+    def meanwhile(*given, **how):
+        with monkeypatch.context() as patched:
+            patched.setattr(nn.Module, "__call__", partial(call))
+            return look(*given, **how)
+
+    field, x = Bent(), torch.randn(5, 3, 3)
+    for looking in (meanwhile, look, meanwhile, look):
+        monkeypatch.setattr(sequences, "attributes_of", looking)
+        rnn = DiscreteRNN(field, allow_overshoot=True)
+        rnn(x)
+        assert rnn.stats["engine"] == "compiled"
+        assert len(written_kernels._made) == 1
 
 
 def test_a_number_that_changes_at_every_call_gets_no_kernel_of_its_own_each_time(monkeypatch):
