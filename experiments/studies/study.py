@@ -41,6 +41,7 @@ __all__ = [
     "Sizes",
     "Study",
     "data_path",
+    "distinct",
     "grid",
     "scales",
     "summary_of",
@@ -69,6 +70,11 @@ def scales(**values: Sequence[object]) -> dict[str, Sizes]:
 def grid(**axes: Iterable[object]) -> list[Point]:
     """Return the product of the axes, the last one changing fastest."""
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def distinct(points: Iterable[Point]) -> list[Point]:
+    """Return the points in their order, each where it is first."""
+    return list({tuple(point.values()): point for point in points}.values())
 
 
 def data_path(name: str) -> Path | None:

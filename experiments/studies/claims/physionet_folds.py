@@ -34,7 +34,7 @@ from experiments.runs.folder import read_result
 from experiments.studies.resampling import ByFold, auroc_drawn, difference_drawn, fold_differences, mean_drawn, seed_deviation
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Drawing, Table, across, first
-from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, data_path, words_beside
+from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, data_path, distinct, words_beside
 from experiments.studies.verdicts import Compared, Part, Verdict
 from experiments.tasks.recorded.patients import FOLDS, VALUES, Patients
 
@@ -321,7 +321,7 @@ class PhysioNetFolds(Study):
             for fold in range(sizes.folds)
             for model in models
         ]
-        return list({tuple(point.values()): point for point in points}.values())
+        return distinct(points)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         settings = MODELS[point["model"]][1] | {

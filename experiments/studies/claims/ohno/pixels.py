@@ -17,7 +17,7 @@ from experiments.studies.claims.ohno.har import OHNO, chosen, of_chosen
 from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, first
-from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
+from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, distinct, grid, scales, words_beside
 from experiments.studies.verdicts import Verdict, compared
 
 __all__ = ["EPOCH", "MNIST", "ORDERS", "OhnoPixels"]
@@ -54,6 +54,7 @@ class OhnoPixels(Study):
         rates=([5e-3], [5e-3], [1e-3, 5e-3, 1e-4]),
         clips=([5.0], [5.0], [1.0, 5.0]),
         seeds=(1, 3, 4),
+        seeds_of_last=(1, 12, 4),
         held_out=(100, 10_000, 10_000),
     )
     another: ClassVar = {
@@ -97,10 +98,12 @@ class OhnoPixels(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        """Return the points; none without the images."""
+        """Return the points, the first seed of all and then those of the largest c before the others; none without the images."""
         if data_path(MNIST) is None:
             return []
-        return grid(seed=range(sizes.seeds), order=ORDERS, c=sizes.starts, exponent=EXPONENTS, rate=sizes.rates, clip=sizes.clips)
+        stages = ((1, sizes.starts), (sizes.seeds_of_last, sizes.starts[-1:]), (sizes.seeds, sizes.starts))
+        settings = {"exponent": EXPONENTS, "rate": sizes.rates, "clip": sizes.clips}
+        return distinct(each for seeds, c in stages for each in grid(seed=range(seeds), order=ORDERS, c=c, **settings))
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         task = {"task": "pixels", "data": str(data_path(MNIST)), "order": point["order"], "side": sizes.side}
