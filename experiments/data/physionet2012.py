@@ -27,6 +27,7 @@ from torch import Tensor
 
 from ctrnn import checks
 from experiments.data.untrusted import lines, number, quoted, read_bytes
+from experiments.settings import check_one_of
 from experiments.usage import UsageError
 
 __all__ = ["DESCRIPTORS", "PARAMETERS", "Patient", "read_deaths2012", "read_physionet2012"]
@@ -44,7 +45,7 @@ KNOWN = {"RecordID", *DESCRIPTORS, *PARAMETERS}
 MISSING = -1.0
 MOST_BYTES = 1 << 20  # of a patient; the largest has 23,508, and the outcomes of a set 79,219
 MOST_IN_ARCHIVE = 512 << 20  # 58 MB
-MEMBER = re.compile(r"(?:\./)?set-[ab]/(\d{1,9})\.txt", re.ASCII)
+MEMBER = {sets: re.compile(rf"(?:\./)?set-[{sets}]/(\d{{1,9}})\.txt", re.ASCII) for sets in ("ab", "a")}
 OUTCOMES = re.compile(r"(?:\./)?Outcomes-[ab]\.txt")
 OUTCOMES_HEADER = "RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death"
 TIME = re.compile(r"(\d\d):([0-5]\d)", re.ASCII)
@@ -64,18 +65,20 @@ class Patient:
     static: dict[str, float]  # the `DESCRIPTORS`, nan where missing
 
 
-def read_physionet2012(folder: str | Path, limit: int | None = None) -> Iterator[Patient]:
+def read_physionet2012(folder: str | Path, limit: int | None = None, sets: str = "ab") -> Iterator[Patient]:
     r"""Yield the patients of sets A and B one after the other, each read when the iteration comes to it.
 
     Args:    folder: holds physionet2012_set-a_set-b.tar.xz, or else the folders set-a and set-b, or one of them;
-             limit: so many patients at most. An archive gives them in its own order, folders by number.
+             limit: so many patients at most; sets: "ab", or "a" for set A alone. An archive gives them in its own order,
+             folders by number.
     Raises:  UsageError for files that are not there or not what they should be, when it comes to them.
     Source:  Silva et al. 2012, "Predicting in-hospital mortality of ICU patients: the PhysioNet/Computing in Cardiology
              challenge 2012".
     """
     if limit is not None:
         limit = checks.positive_size("limit", limit)
-    return islice(_patients(_files(Path(folder), MEMBER), folder), limit)
+    check_one_of("sets", sets, [*MEMBER])
+    return islice(_patients(_files(Path(folder), MEMBER[sets]), folder), limit)
 
 
 def read_deaths2012(folder: str | Path) -> dict[int, bool]:

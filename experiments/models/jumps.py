@@ -4,7 +4,9 @@ r"""Builds models whose state jumps at samples, by the names they share with fie
     cfc                             each sample puts h on a curve, which it follows until the next
 
 What moves them from sample to sample is the integrator; of gru-d and cfc that is time alone, and any integrator is exact, the
-exact one by a single step.
+exact one by a single step. The loss of gru-ode-bayes has a part beside the task's, the mean over all values that are seen of
+
+    -log p(value | what is expected before its stamp) + 1e-4 KL(Bayes' update of that, what is expected after)
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from typing import TYPE_CHECKING
 import discretize
 from experiments.models.fields import JUMPS, FieldSettings, no_time_scale
 
-__all__ = ["jump_module"]
+__all__ = ["expects", "jump_module", "outputs_and_surprise"]
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
-    from discretize import JumpRNN
+    from discretize import Batch, JumpRNN, SequenceModel
+
+DIVERGENCE = 1e-4  # the share of De Brouwer et al. 2019
 
 
 def jump_module(name: str, input_size: int, settings: FieldSettings, generator: torch.Generator, masked: bool = False) -> JumpRNN:
@@ -38,3 +43,26 @@ def jump_module(name: str, input_size: int, settings: FieldSettings, generator: 
     with drawing(generator):
         rnn: JumpRNN = make(input_size // 2 if masked and make is not discretize.cfc else input_size, settings.hidden)
     return rnn.to(torch.float32)
+
+
+def expects(model: SequenceModel) -> bool:
+    """Whether the states of a model say what values they expect."""
+    return isinstance(model.rnn, discretize.JumpRNN) and isinstance(model.rnn.jump, discretize.GRUBayes)
+
+
+def outputs_and_surprise(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor]:
+    r"""Compute the outputs of a model that expects what it sees, and how far from that its values are, in nats a value.
+
+    Args:    batch: samples are [values, 1 where seen, else 0].
+    Source:  De Brouwer, Simm, Arany and Moreau 2019, sec. 2.4, where values are summed.
+    """
+    rnn = model.rnn
+    assert isinstance(rnn, discretize.JumpRNN)
+    assert isinstance(rnn.jump, discretize.GRUBayes)
+    xs = batch.xs.to(model.read_out.weight)
+    states = rnn.jumps(xs, ts=batch.ts, lengths=batch.lengths)
+    values, seen = xs.chunk(2, -1)
+    before, after = map(rnn.jump.expected, states)
+    likelihood = discretize.observed_log_prob(before, values, seen)
+    surprise = DIVERGENCE * discretize.bayes_divergence(before, after, values, seen) - likelihood
+    return model.read_out(rnn.field.visible(states.after)), surprise.sum() / seen.sum().clamp(min=1)

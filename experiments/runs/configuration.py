@@ -62,7 +62,8 @@ class TrainingSettings(Checked):
              threads: of torch, None for 1 where models are small, and else as many as torch takes; frozen: names of parameters
              that stay as they start, with * for any letters, "" for none; device: where model and batches are, "cpu", "cuda",
              or "auto" for the GPU where there is one; precision: of the products in training, "bfloat16" for torch's autocast;
-             weights, and evaluations, stay in float32.
+             weights, and evaluations, stay in float32; likelihood: of gru-ode-bayes, how much weighs, beside the loss of the
+             task, how far the values seen are from those expected, in nats a value, see `experiments.models.jumps`.
     Raises:  ValueError for numbers that train nothing, and for settings that nothing reads together.
     Source:  Tallec and Ollivier 2018, sec. 3; Ohno and Kumagai 2021, sec. VI-A, for "halved-twice" and "best".
     """
@@ -89,6 +90,7 @@ class TrainingSettings(Checked):
     warmup: Annotated[int, Bounds(0)] = 0
     label_smoothing: float = 0.0
     precision: Literal["float32", "bfloat16"] = "float32"
+    likelihood: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,7 +100,7 @@ class TrainingSettings(Checked):
             value = getattr(self, name)
             if value is not None and not 0 < value < LARGEST_NUMBER:
                 raise ValueError(f"`{name}` must be a number above 0, and below {LARGEST_NUMBER:g}, got {value:g}.")
-        for name, most in (("weight_decay", LARGEST_NUMBER), ("label_smoothing", 1)):
+        for name, most in (("weight_decay", LARGEST_NUMBER), ("label_smoothing", 1), ("likelihood", LARGEST_NUMBER)):
             if not 0 <= getattr(self, name) < most:
                 raise ValueError(f"`{name}` must be a number from 0 to below {most:g}, got {getattr(self, name):g}.")
         if self.weight_decay and self.optimizer != "adamw":

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from discretize import DiscreteRNN, SequenceModel, SolverError, StepError, compat, noise_keys
 from discretize.settings import Settings
+from experiments.models.jumps import expects, outputs_and_surprise
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.far_worse import far_worse
@@ -198,6 +199,8 @@ class Training(Loop):
         self.waited = torch.zeros(processes.size, dtype=torch.float64)  # seconds, of each process for the slowest in each step
         self.device = _device(settings, processes)
         self.model = model.to(self.device)
+        if settings.likelihood and not expects(model):
+            raise UsageError("likelihood is for gru-ode-bayes, whose states say what values they expect.")
         self.watch = getattr(self.model.rnn, "watch", None)
         self.parameters = learned(self.model, settings.frozen)
         self.threads = settings.threads or threads_for(self.parameters, settings.batch)
@@ -259,12 +262,18 @@ class Training(Loop):
                 part, noise = task.part(batch, mine), {name: keys[mine] for name, keys in noise.items()}
             if share := task.weight(part) / whole:
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
-                    outputs = self.model(part.xs, part.ts, part.lengths, **noise)
+                    outputs, surprise = self._answered(part, noise)
                 loss = self.loss(outputs if self.settings.precision == "float32" else outputs.float(), part)
+                loss = loss + self.settings.likelihood * surprise
                 loss = loss * share if share < 1 else loss
                 loss.backward()
                 total = total + loss.detach()
         return total
+
+    def _answered(self, part: Batch, noise: dict[str, Any]) -> tuple[Tensor, Tensor | float]:
+        if self.settings.likelihood:
+            return outputs_and_surprise(self.model, part)
+        return self.model(part.xs, part.ts, part.lengths, **noise), 0.0
 
     def note_engine(self, engine: str) -> None:
         """Record the engine of a step, and print where a run goes on by another one."""

@@ -25,6 +25,7 @@ OWN = {
     "stop-and-go": "experiments.studies.claims.stop_and_go:StopAndGoStudy",
     "learned-clocks": "experiments.studies.claims.learned_clocks:LearnedClocks",
     "physionet-folds": "experiments.studies.claims.physionet_folds:PhysioNetFolds",
+    "physionet-set-a": "experiments.studies.claims.physionet_set_a:PhysioNetSetA",
     "clocks-of-recordings": "experiments.studies.claims.clocks_of_recordings:ClocksOfRecordings",
     "lecture-ablation": "experiments.studies.claims.lecture_ablation:LectureAblation",
     "ohno-har": "experiments.studies.claims.ohno.har:OhnoHAR",

@@ -64,11 +64,11 @@ class Patients(FromFiles):
              since the stamp before are one more value, always seen; fold: which fifth of the patients is the test, so that
              over the five folds each patient is tested once; kept: share of the stamps after the first that are not left out;
              longest: hours, above 0, to which longer gaps between stamps are cut; shuffled: "gaps" between the stamps of each
-             patient, or "labels" of the patients of a split.
+             patient, or "labels" of the patients of a split; sets: the patients of sets A and B, "ab", or of set A alone, "a".
     Raises:  UsageError for a file that cannot be read, when it is first needed. A folder is read once in a process.
     Source:  Silva et al. 2012; values, rounding and statics as in Rubanova, Chen and Duvenaud 2019, whose code rounds to 0.1 h.
              Theirs is a split of set A only, scaled by least and largest value of all patients; the splits here are this
-             project's, of both sets, and scaled by "train".
+             project's, scaled by "train".
     """
 
     output_size, masked = 2, True
@@ -81,6 +81,7 @@ class Patients(FromFiles):
     kept: float = 1.0
     longest: float = LONGEST
     shuffled: Literal["nothing", "gaps", "labels"] = "nothing"
+    sets: Literal["ab", "a"] = "ab"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,10 +97,10 @@ class Patients(FromFiles):
 
     def recorded(self, split: str) -> Records:
         check_split(split)
-        return _split(self.data, self.grid, self.fold)[split]
+        return _split(self.data, self.grid, self.sets, self.fold)[split]
 
     def fingerprint(self) -> str:
-        return _read(self.data, self.grid)[1]
+        return _read(self.data, self.grid, self.sets)[1]
 
     def count(self, split: str) -> int:
         return len(self.recorded(split).labels)
@@ -175,10 +176,10 @@ def _epoch(task: Patients, size: int, seed: int, epoch: int) -> list[Tensor]:
 
 
 @functools.cache
-def _read(folder: str, grid: float) -> tuple[Records, str]:
+def _read(folder: str, grid: float, sets: str) -> tuple[Records, str]:
     """Read all patients, their values as they are, and the digest of what the files say."""
     deaths = read_deaths2012(folder)
-    patients = sorted(read_physionet2012(folder), key=lambda patient: patient.record)
+    patients = sorted(read_physionet2012(folder, sets=sets), key=lambda patient: patient.record)
     if unknown := [patient.record for patient in patients if patient.record not in deaths]:
         raise UsageError(f"{folder}: the outcomes say nothing of patient {unknown[0]}.")
     labels = torch.tensor([int(deaths[patient.record]) for patient in patients])
@@ -188,9 +189,9 @@ def _read(folder: str, grid: float) -> tuple[Records, str]:
 
 
 @functools.lru_cache(2)
-def _split(folder: str, grid: float, fold: int) -> dict[str, Records]:
+def _split(folder: str, grid: float, sets: str, fold: int) -> dict[str, Records]:
     """Split the patients, drawn in one order for all folds, and standardize their values by those of "train"."""
-    whole = _read(folder, grid)[0]
+    whole = _read(folder, grid, sets)[0]
     count = len(whole.labels)
     first, last = (round(k * count / FOLDS) for k in (fold, fold + 1))
     order = torch.randperm(count, generator=generator_of(0, "patients")).roll(first)
