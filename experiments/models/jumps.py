@@ -53,15 +53,20 @@ def expects(model: SequenceModel) -> bool:
 def outputs_and_surprise(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor]:
     r"""Compute the outputs of a model that expects what it sees, and how far from that its values are, in nats a value.
 
-    Args:    batch: samples are [values, 1 where seen, else 0].
+    Args:    batch: samples are values, all seen, or [values, 1 where seen, else 0].
     Source:  De Brouwer, Simm, Arany and Moreau 2019, sec. 2.4, where values are summed.
     """
+    import torch  # noqa: PLC0415
+
     rnn = model.rnn
     assert isinstance(rnn, discretize.JumpRNN)
     assert isinstance(rnn.jump, discretize.GRUBayes)
     xs = batch.xs.to(model.read_out.weight)
     states = rnn.jumps(xs, ts=batch.ts, lengths=batch.lengths)
-    values, seen = xs.chunk(2, -1)
+    values, seen = xs[..., : rnn.jump.input_size], xs[..., rnn.jump.input_size :]
+    seen = seen if seen.shape == values.shape else torch.ones_like(values)
+    if batch.lengths is not None:
+        seen = seen * (torch.arange(len(xs), device=xs.device)[:, None] < batch.lengths.to(xs.device))[..., None]
     before, after = map(rnn.jump.expected, states)
     likelihood = discretize.observed_log_prob(before, values, seen)
     surprise = DIVERGENCE * discretize.bayes_divergence(before, after, values, seen) - likelihood

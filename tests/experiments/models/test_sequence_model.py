@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -14,7 +15,9 @@ import discretize
 from discretize import Euler, SequenceModel
 from experiments.models.fields import FIELDS, JUMPS, FieldSettings, built_field
 from experiments.models.integrators import FOR_NOISE, INTEGRATORS, IntegratorSettings, sequence_module, under
+from experiments.models.jumps import outputs_and_surprise
 from experiments.runs.configuration import configuration, configuration_from_words
+from experiments.runs.training import Training
 from experiments.seeds import generator
 from experiments.usage import UsageError
 
@@ -80,6 +83,45 @@ def test_a_model_that_jumps_is_the_named_one_under_the_integrator(tmp_path, monk
         assert under(model, integrator).rnn.jump is model.rnn.jump
         # Where time alone passes one step is exact; the others are solved, also after a training by steps.
         assert (under(model, "exact").rnn.settings.method == "dopri5") == (name in ("ode-rnn", "gru-ode-bayes"))
+
+
+def test_what_is_seen_beside_what_was_expected_is_a_part_of_the_loss(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    make_patients(tmp_path, 20)
+    for words in (["forecast", "length=6"], ["physionet", f"data={tmp_path}", "sets=a"]):
+        settings = [words[1], "hidden=3", "optimizer=sgd", "batch=3"]
+        plain, chosen = (
+            configuration_from_words(words[0], "gru-ode-bayes", "euler", [*settings, f"likelihood={much}"]) for much in (0, 0.5)
+        )
+        model, batch = chosen.untrained_model().double(), chosen.task.batch(3, generator(0))
+        width, total, count = model.rnn.jump.input_size, 0.0, 0
+        for k in range(3):  # each alone, without what pads it
+            n = len(batch.xs) if batch.lengths is None else int(batch.lengths[k])
+            ts = None if batch.ts is None else batch.ts if batch.ts.dim() == 1 else batch.ts[:n, k]
+            before, after = model.rnn.jumps(batch.xs[:n, k], ts=ts)
+            for t, one in enumerate(batch.xs[:n, k]):
+                mean, log_variance = model.rnn.jump.f_obs(before[t].flatten()).chunk(2)
+                their_mean, their_log_variance = model.rnn.jump.f_obs(after[t].flatten()).chunk(2)
+                for d in range(width):
+                    if len(one) == width or one[width + d]:
+                        a, x = log_variance[d].exp(), one[d]
+                        total += ((x - mean[d]) ** 2 / a + log_variance[d] + math.log(2 * math.pi)) / 2
+                        updated, b = 1 / (1 / a + 1 / 0.01**2), their_log_variance[d].exp()
+                        off = updated * (mean[d] / a + x / 0.01**2) - their_mean[d]
+                        total += 1e-4 * ((b / updated).log() + (updated + off**2) / b - 1) / 2
+                        count += 1
+        outputs, surprise = outputs_and_surprise(model, batch)
+        inside = slice(None) if batch.lengths is None else torch.arange(len(outputs))[:, None] < batch.lengths
+        assert_close(outputs[inside], model(batch.xs, batch.ts, batch.lengths)[inside], rtol=0, atol=1e-12)
+        assert_close(surprise, total / count, rtol=1e-10, atol=0)
+        losses = {}
+        for each in (plain, chosen):
+            run = Training(each.untrained_model(), each.task, each.training, batch_at=partial(lambda batch, _: batch, batch))
+            losses[each.training.likelihood] = run.learn()["loss"]
+        assert losses[0.5] - losses[0.0] == pytest.approx(0.5 * surprise.item(), rel=1e-4)
+    other = configuration_from_words("adding", "gated", "euler", ["hidden=3", "T=4", "likelihood=1"])
+    with pytest.raises(UsageError, match="likelihood is for gru-ode-bayes"):
+        Training(other.untrained_model(), other.task, other.training)
 
 
 def test_every_integrator_runs(monkeypatch):

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from experiments.data.physionet2012 import PARAMETERS, read_deaths2012, read_physionet2012
 from experiments.seeds import generator
 from experiments.tasks.recorded.patients import FOLDS, VALUES, Patients, auroc
+from experiments.tasks.task import SPLITS
 from experiments.usage import UsageError
 
 real_data = pytest.mark.skipif("CTRNN_DATA" not in os.environ, reason="CTRNN_DATA names no folder of data sets")
@@ -137,6 +138,24 @@ def test_files_and_settings_that_do_not_do_are_refused(tmp_path):
         write_archive(tmp_path / str(k), {"Outcomes-a.txt": OUTCOMES_HEADER + outcomes, "set-a/7.txt": patient_text(7, [])})
         with pytest.raises(UsageError, match=message):
             Patients(data=str(tmp_path / str(k))).batch(1, generator(0))
+
+
+def test_set_a_alone_leaves_out_the_patients_of_set_b(tmp_path):
+    rows = [("00:07", "HR", 60), ("30:00", "HR", 70)]
+    members = {f"set-{'ba'[k % 2]}/{k}.txt": patient_text(k, [*rows, (f"31:{k:02}", "HR", 80)]) for k in range(1, 60)}
+    said = {name: "".join(f"{k},1,1,1,1,{k // 2 % 2}\n" for k in range(1, 60) if "ba"[k % 2] == name) for name in "ab"}
+    outcomes = {f"Outcomes-{name}.txt": OUTCOMES_HEADER + lines for name, lines in said.items()}
+    write_archive(tmp_path, {**outcomes, **members})
+    found = {sets: Patients(data=str(tmp_path), grid=0.0, sets=sets) for sets in ("ab", "a")}
+    minutes = {
+        sets: [round(60 * float(ts[-1])) for split in SPLITS for ts in task.recorded(split).ts] for sets, task in found.items()
+    }
+    last = {sets: sorted(each - 31 * 60 for each in some) for sets, some in minutes.items()}
+    assert last == {"ab": [*range(1, 60)], "a": [*range(1, 60, 2)]}
+    assert len({task.fingerprint() for task in found.values()}) == 2
+    assert [patient.record for patient in read_physionet2012(tmp_path, sets="a")] == last["a"]
+    with pytest.raises(ValueError, match="`sets` must be 'ab' or 'a'"):
+        read_physionet2012(tmp_path, sets="b")
 
 
 def test_the_digest_is_of_what_the_files_say(tmp_path, folder):
