@@ -198,7 +198,7 @@ class _DelayedSolve:
             path = HeldPath.unchecked(h0.new_zeros(1, len(h0), 0), ends)
         self._read(field, as_path(path))
         checks.within("ts", times, *self.path.interval)
-        self.past = Past(self._history(history), self.start)
+        self.past = Past(self.start, h0, history=self._history(history))
         self.counts: SolverStats | None = None
         self._lay_knots()
 
@@ -256,9 +256,8 @@ class _DelayedSolve:
         """The path of another solve; of one with delays it has slopes, which learned delays need."""
         known = earlier.ts.detach()
         start, stop = float(known[0].max()), float(known[-1].min())
-        between = earlier.between
-        if isinstance(getattr(between, "__self__", None), _DelayedSolve):
-            return FunctionPath(lambda t: between(t.reshape(1))[0], (start, stop), self.h0.shape[1])  # type: ignore[misc]
+        if isinstance(solve := getattr(earlier.between, "__self__", None), _DelayedSolve):
+            return solve.past.until(stop, float(ends[0]))
         if torch.is_grad_enabled() and any(lag.shift(self.start) is not None for lag in self.lags):
             raise ValueError(
                 "`history` is of a solve without delays, whose slope in time has no graph, and delays are learned; give a path "
@@ -391,16 +390,4 @@ class _DelayedSolve:
         return torch.where(runs, h + moved[0], h) if moved else h
 
     def _between(self, times: Tensor) -> Tensor:
-        """Return the states at times (m,) or (m, batch), by the polynomials of the steps."""
-        batch = len(self.h0)
-        own = times if times.dim() > 1 else times[:, None].expand(-1, batch)
-        if not len(own):
-            return self.h0.new_zeros(0, *self.h0.shape)
-        if not self.past.blocks or float(own.detach().min()) < self.past.blocks[0][0]:
-            if bool((own == self.start).all()):
-                return self.h0.expand(len(own), *self.h0.shape)
-            raise ValueError("The states so long ago were not kept, for they took too much memory; ask for them in `ts`.")
-        pieces = self.past.solved(float(own.detach().min()), float(own.detach().max()))
-        assert pieces is not None
-        samples = torch.arange(batch, device="cpu").expand(len(own), -1)
-        return pieces.at(samples.reshape(-1), own.reshape(-1)).reshape(*own.shape, -1)
+        return self.past.states(times)

@@ -10,8 +10,10 @@ Source: Bellen and Zennaro 2003, Numerical methods for delay differential equati
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.extras import needed_by
 from ctrnn.forward import jvp
+from ctrnn.inputs.function import FunctionPath
 from ctrnn.inputs.path import Data, GatheredPath, Path, piece_numbers
 from discretize.solvers.continuation import Pieces
 
@@ -74,29 +77,82 @@ class Lag:
 
 
 @dataclass
-class Past:
-    """Holds what a solve has passed: a history that ends at `start`, and the solution since, block by block."""
+class Solved:
+    """Holds what a solve has found from h0 at `start` on, block by block."""
 
-    history: Path
     start: float
+    h0: Tensor
     blocks: list[tuple[float, float, Pieces]] = field(default_factory=list)
-    size: int = 0  # bytes of what was solved
+    size: int = 0  # bytes of it
 
     def add(self, begin: float, end: float, pieces: Pieces) -> None:
         self.blocks.append((begin, end, pieces))
         self.size += pieces.nodes.nbytes
 
-    def solved(self, begin: float, end: float) -> Pieces | None:
+    def between(self, begin: float, end: float) -> Pieces | None:
         """Return the solution on the blocks that share a time with these; None before the start."""
         # Of the time at which they are seen, too: of a delay that varies it is a root, found to rounding, and they may be 0.
         near = SAME * max(map(abs, (begin, end, self.start, *(last for _, last, _ in self.blocks[-1:]))))
         found = [pieces for first, last, pieces in self.blocks if last >= begin - near and first <= end + near]
         return Pieces.joined(found) if found else None
 
+    def states(self, times: Tensor) -> Tensor:
+        """Return the states at times (m,) or (m, batch), by the polynomials of the steps."""
+        batch = len(self.h0)
+        own = times if times.dim() > 1 else times[:, None].expand(-1, batch)
+        if not len(own):
+            return self.h0.new_zeros(0, *self.h0.shape)
+        if not self.blocks or float(own.detach().min()) < self.blocks[0][0]:
+            if bool((own == self.start).all()):
+                return self.h0.expand(len(own), *self.h0.shape)
+            raise ValueError("The states so long ago were not kept, for they took too much memory; ask for them in `ts`.")
+        pieces = self.between(float(own.detach().min()), float(own.detach().max()))
+        assert pieces is not None
+        samples = torch.arange(batch, device="cpu").expand(len(own), -1)
+        return pieces.at(samples.reshape(-1), own.reshape(-1)).reshape(*own.shape, -1)
+
+    def since(self, begin: float) -> list[tuple[float, float, Pieces]]:
+        """Return the blocks that are not older."""
+        return [block for block in self.blocks if block[1] >= begin]
+
     def forget(self, before: float) -> None:
         """Drop what is older."""
-        self.blocks = [block for block in self.blocks if block[1] >= before]
+        self.blocks = self.since(before)
         self.size = sum(pieces.nodes.nbytes for *_, pieces in self.blocks)
+
+
+@dataclass
+class Past(Solved):
+    """Holds what a solve has passed: a history that ends at `start`, and the solution since."""
+
+    history: Path = field(kw_only=True)
+
+    def until(self, stop: float, begin: float) -> FunctionPath:
+        """Return what was passed until `stop` as the history of a solve that reads it from `begin` on, and hold no more of it."""
+        solved = Solved(self.start, self.h0, self.since(begin - SAME * max(abs(begin), abs(stop))))
+        first = solved.blocks[0][0] if solved.blocks else self.start
+        parts: list[tuple[float, Callable[[Tensor], Tensor]]] = [(first, lambda t: solved.states(t.reshape(1))[0])]
+        if begin < self.start:
+            passed = getattr(self.history, "f", None)
+            earlier = passed.parts if isinstance(passed, _Passed) else [(self.history.interval[0], self._before)]
+            parts = [part for part, (later, _) in pairwise([*earlier, *parts]) if later > begin] + parts
+        begin = max(begin, parts[0][0])
+        knots = [knot for knot in [*self.history.knots.detach().tolist()[1:-1], self.start] if begin < knot <= self.start]
+        return FunctionPath(_Passed(parts), (parts[0][0], stop), self.h0.shape[1], knots)
+
+    def _before(self, t: Tensor) -> Tensor:
+        return self.history.at(int(piece_numbers(self.history.knots.detach(), t.detach())), t)
+
+
+@dataclass
+class _Passed:
+    """Tells the states that several solves have passed, each from a time on."""
+
+    parts: list[tuple[float, Callable[[Tensor], Tensor]]]
+
+    def __call__(self, t: Tensor) -> Tensor:
+        place = bisect.bisect([start for start, _ in self.parts], float(t.detach()))
+        return self.parts[max(place - 1, 0)][1](t)
 
 
 class PastPath(GatheredPath):
@@ -136,7 +192,7 @@ class PastPath(GatheredPath):
         ends = torch.tensor([begin, end], dtype=torch.float64, device="cpu")
         with torch.no_grad():
             reach = torch.cat([lag.before(ends) for lag in self.lags])
-        self._solved, self._last = self.past.solved(float(reach.min()), float(reach.max())), int((self.knots < end).sum()) - 1
+        self._solved, self._last = self.past.between(float(reach.min()), float(reach.max())), int((self.knots < end).sum()) - 1
         return self
 
     def gather(self, k: int | Tensor) -> Data:

@@ -1,6 +1,8 @@
 """Delay differential equations: closed forms, characteristic roots, other solvers, central differences, and a line of states."""
 
+import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -330,6 +332,40 @@ def test_solves_go_on_sample_by_sample_with_one_mask():
     assert solved.hs.dtype == torch.float32
     assert abs(float(solved.hs[-1, 0]) - polynomial(3.0)) < 1e-4
     assert discretize.integrate(fading, None, torch.ones(0, 1), torch.tensor([0.0, 3.0]), delays=1.0).hs.shape == (2, 0, 1)
+
+
+def test_a_solve_goes_on_from_several_that_are_shorter_than_a_delay():
+    # Their pasts are kept as long as they are read.
+    ts, past, at, reached = torch.linspace(0, 3, 31), torch.sin, torch.zeros(1, 1), []
+    whole = discretize.integrate(fading, None, at, ts, delays=1.0, history=lambda t: past(t).reshape(1, 1), **TIGHT)
+    history, pasts = lambda t: past(t).reshape(1, 1), []
+    for k in range(0, 30, 3):
+        history = discretize.integrate(fading, None, at, ts[k : k + 4], delays=1.0, history=history, **TIGHT)
+        at = history.hs[-1]
+        reached += history.hs[1:]
+        pasts.append(weakref.ref(history.between.__self__.past))
+    assert_close(torch.stack(reached), whole.hs[1:], rtol=0, atol=1e-8)
+    gc.collect()
+    assert sum(each() is not None for each in pasts) == 1
+    with pytest.raises(ValueError, match=r"known on \[1.5, 3\], and the longest delay reads it on \[1, 3\]"):
+        discretize.integrate(fading, None, at, torch.tensor([3.0, 4.0]), delays=2.0, history=history)
+    # So is a history that jumps while it is held, before all of them: h falls by 1 a unit until 0.5, and by 3 from there.
+    held = ctrnn.HeldPath(torch.tensor([1.0, 3.0]).reshape(2, 1, 1), torch.tensor([-1.0, -0.5, 0.0]))
+    at, history, steps = torch.ones(1, 1), held, 0
+    for k in range(4):
+        history = discretize.integrate(fading, None, at, torch.tensor([k, k + 1]) / 4, delays=1.0, history=history, **TIGHT)
+        at, steps = history.hs[-1], steps + history.stats["num_rejected_steps"]
+    assert_close(at, torch.full((1, 1), 1 - 0.5 - 1.5), rtol=0, atol=1e-12)
+    assert steps == 0  # none over the jump
+    # A state that is moved between two of them is seen to jump a delay later: by 0.5 at 0.4, it falls by 0.5 a unit from 1.4 on.
+    h0, kick = torch.ones(1, 1), torch.full((1, 1), 0.5, requires_grad=True)
+    first = discretize.integrate(fading, None, h0, torch.tensor([0.0, 0.4]), delays=1.0, **TIGHT)
+    then = discretize.integrate(fading, None, first.hs[-1] + kick, torch.tensor([0.4, 0.9]), delays=1.0, history=first, **TIGHT)
+    last = discretize.integrate(fading, None, then.hs[-1], torch.tensor([0.9, 1.4, 2.0]), delays=1.0, history=then, **TIGHT)
+    for t, moved in zip((1.4, 2.0), last.hs[1:], strict=True):
+        left = 1 - (t - 1.4)
+        assert_close(moved.detach(), torch.full((1, 1), polynomial(t) + 0.5 * left), rtol=0, atol=1e-9)
+        assert_close(torch.autograd.grad(moved, kick, retain_graph=True)[0], torch.full((1, 1), left), rtol=0, atol=1e-6)
 
 
 def test_events_are_those_of_the_closed_form_and_end_samples_before_there_is_no_solution():
