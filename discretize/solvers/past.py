@@ -132,7 +132,7 @@ class Past(Solved):
         solved = Solved(self.start, self.h0, self.since(begin - SAME * max(abs(begin), abs(stop))))
         first = solved.blocks[0][0] if solved.blocks else self.start
         parts: list[tuple[float, Callable[[Tensor], Tensor]]] = [(first, lambda t: solved.states(t.reshape(1))[0])]
-        if begin < self.start:
+        if begin < first == self.start:  # and nothing since was dropped
             passed = getattr(self.history, "f", None)
             earlier = passed.parts if isinstance(passed, _Passed) else [(self.history.interval[0], self._before)]
             parts = [part for part, (later, _) in pairwise([*earlier, *parts]) if later > begin] + parts
