@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
+from matplotlib.textpath import text_to_path
 
 import ctrnn
 from ctrnn.cells.catalog import constructors
@@ -114,7 +114,8 @@ def test_no_word_of_a_figure_is_cut_off():
         width = float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])
         for size, anchor, x, words in texts.findall(drawn):
             if text := html.unescape(words).strip():
-                wide = TextPath((0, 0), text, size=float(size), prop=FontProperties(family="DejaVu Sans")).get_extents().width
+                font = FontProperties(family="DejaVu Sans", size=float(size))
+                wide = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
                 left = float(x) - {"start": 0, "middle": wide / 2, "end": wide}[anchor]
                 assert -2 < left < left + wide < width + 2, (figure.name, text)
     assert len(figures) > 50

@@ -62,14 +62,15 @@ def growth(e: Tensor, dt: float) -> float:
 
 def main(small: bool = False) -> Found:
     hopf = brentq(lambda d: mode(d).real, 0.5, 2.0)
-    ts = torch.cat([torch.zeros(1), torch.arange(20.0, 30.0, DT)]).double()
+    begin, span = (2.0, 2.0) if small else (20.0, 10.0)
+    ts = torch.cat([torch.zeros(1), torch.arange(begin, begin + span, DT)]).double()
     near = [0.95 * hopf, 1.05 * hopf]
     rates = [growth(solved(d, ts, 0.01)[1:], DT) for d in near]
     measured = near[0] - rates[0] * (near[1] - near[0]) / (rates[1] - rates[0])
     by_step = brentq(lambda d: radius(d) - 1, 0.5, 1.5, xtol=1e-4)
     delays = torch.linspace(0.5, 2.0, 3 if small else 11).tolist()
-    end = 10.0 if small else 100.0
-    settled = torch.cat([torch.zeros(1), torch.arange(end, end + 10, 0.1)]).double()
+    end = 2.0 if small else 100.0
+    settled = torch.cat([torch.zeros(1), torch.arange(end, end + span, 0.1)]).double()
     sizes = [float(solved(d * hopf, settled, 0.5)[1:].abs().max()) for d in delays]
     below = max(size for d, size in zip(delays, sizes, strict=True) if d < 0.9)
     above = min(size for d, size in zip(delays, sizes, strict=True) if d > 1.1)
@@ -83,7 +84,7 @@ def main(small: bool = False) -> Found:
     }
     with plots.style():
         figure, (left, right) = plots.panels(2, 4.8)
-        fine = torch.cat([torch.zeros(1), torch.arange(0.1, 10.0 if small else 80.0, 0.1)]).double()
+        fine = torch.cat([torch.zeros(1), torch.arange(0.1, span if small else 80.0, 0.1)]).double()
         for d, colour in zip((0.9, 1.1), (plots.BLUE, plots.ORANGE), strict=True):
             left.plot(fine, solved(d * hopf, fine, 0.1), color=colour, linewidth=1, label=f"{d} of the Hopf delay")
         left.set(xlabel="time, time constants", ylabel="E")

@@ -31,19 +31,19 @@ def trained(field: ctrnn.VectorField, many: bool, steps: int) -> SequenceModel:
     return model
 
 
-def error(model: SequenceModel, c: float, given: bool) -> float:
+def error(model: SequenceModel, c: float, given: bool, count: int) -> float:
     """Return the mean square error at the speed c, in the variance of what is asked for."""
-    xs, targets = played(torch.full((500,), c), generator(1, "test"))
+    xs, targets = played(torch.full((count,), c), generator(1, "test"))
     off = model.under(DiscreteRNN(model.field, dt=c * DT if given else DT, **HOW))(xs).detach() - targets
     return float(off[20:].square().mean() / targets.square().mean())
 
 
 def main(small: bool = False) -> Found:
-    steps, plain = 2 if small else 800, {"alpha": 1.0, "per_unit": True}
+    (steps, count), plain = (2, 10) if small else (800, 500), {"alpha": 1.0, "per_unit": True}
     one, leaky = (trained(ctrnn.leaky(1, 48, **plain, generator=generator(0)), many, steps) for many in (False, True))
     gated = trained(ctrnn.gated(1, 48, generator=generator(0)), True, steps)
     models = {"clock not given": one, "clock given": one, "many speeds, no gates": leaky, "many speeds, gates": gated}
-    found = {name: [error(model, c, name == "clock given") for c in SPEEDS] for name, model in models.items()}
+    found = {name: [error(model, c, name == "clock given", count) for c in SPEEDS] for name, model in models.items()}
     numbers = {f"error at {c:g}, {name}": found[name][SPEEDS.index(c)] for c in (0.5, 1.0, 1.4) for name in found}
     with plots.style():
         figure, (ax,) = plots.panels(1, 3.6)
