@@ -53,8 +53,8 @@ class Step(nn.Module):
 
 
 rotation = Rotation()
-q, p = symbolic(rotation).state
-t = q.args[0]
+t = Symbol("t", real=True)
+q, p = Function("h_1")(t), Function("h_2")(t)  # as `symbolic` names them
 
 
 def test_proofs_carry_certificates_and_match_equations_in_any_order():
