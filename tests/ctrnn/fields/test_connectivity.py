@@ -181,8 +181,8 @@ def test_a_network_under_dales_law_and_a_mask_goes_all_the_way(tmp_path):
     assert torch.equal(weight.diagonal(), torch.zeros(4))
     slow = discretize.DiscreteRNN(again.field, fused=False)(x)[0]
     assert_close(again(x)[0], slow, rtol=1e-12, atol=1e-12)
-    exact = discretize.ContinuousRNN(again.field, rtol=1e-9, atol=1e-11)(x)[0]
-    fine = discretize.DiscreteRNN(again.field, discretize.RungeKutta4(), substeps=8)(x)[0]
+    exact = discretize.ContinuousRNN(again.field, rtol=1e-6, atol=1e-7, fused=False)(x)[0]
+    fine = discretize.DiscreteRNN(again.field, discretize.RungeKutta4(), substeps=8, fused=False)(x)[0]
     assert_close(exact, fine, rtol=1e-4, atol=1e-4)  # relu has corners
     plain = with_free_weights(again.field)
     assert_close(discretize.DiscreteRNN(plain)(x)[0], slow, rtol=1e-12, atol=1e-12)

@@ -43,7 +43,7 @@ CORNERED = ("Cornered", "Many")
 DECLARED = [name for name in FIELDS if declares_jacobian(FIELDS[name]())]
 LEAKY = [name for name in FIELDS if type(FIELDS[name]()).leak is not ctrnn.VectorField.leak]
 EVERY_DAY = ["Own", "Axes", "PerSample", "Strided", "Convolving", "Indexing", "Attending", "Reshaping", "Powering"]
-EVERY_DAY += ["Cornered", "Layered", "Constant", "gated power 0.5", "lstm"]
+EVERY_DAY += ["Cornered", "Layered", "Constant"]
 
 
 def made(name, dtype=DOUBLE):

@@ -135,7 +135,7 @@ def test_a_warp_makes_of_a_constant_delay_one_of_time():
     warp = ctrnn.SmoothWarp.random(6.0, 3.0, generator=torch.Generator().manual_seed(3))
     assert warp(torch.tensor(1.5)) > 0.9
     torch.manual_seed(1)
-    field, h0, ts = Net((0.9, 0.4)), torch.randn(2, 3), torch.linspace(1.5, 4.5, 3)
+    field, h0, ts = Net((0.9, 0.4)), torch.randn(2, 3), torch.linspace(1.5, 3.0, 3)
     xs = torch.randn(6, 2, 2)
     plain, start = ctrnn.LinearPath(xs, torch.linspace(0, 6, 6)), warp(ts[:1])
     asked = warp(ts)
@@ -304,9 +304,9 @@ def test_solves_go_on_sample_by_sample_with_one_mask():
     torch.manual_seed(0)
     field = Dropping()
     path, h0, ts = (
-        ctrnn.HeldPath(torch.ones(1, 4, 1), torch.tensor([0.0, 40.0])),
+        ctrnn.HeldPath(torch.ones(1, 4, 1), torch.tensor([0.0, 30.0])),
         torch.ones(4, 2),
-        torch.tensor([0.0, 20.0, 40.0]),
+        torch.tensor([0.0, 20.0, 30.0]),
     )
     _, middle, end = discretize.integrate(field, path, h0, ts, rtol=1e-4, atol=1e-5).hs
     assert_close(middle, end, rtol=0, atol=1e-3)  # at rest, as it stays under one mask
@@ -616,7 +616,7 @@ def test_delays_are_learned_in_single_precision_where_knots_nearly_meet():
             *(torch.randn(*shape) for shape in ((4, 3), (4, 3), (3, 4, 2))),
         )
         solved = discretize.integrate(
-            field, ctrnn.HeldPath(xs.to(dtype)), h0.to(dtype), torch.tensor([0.0, 2.9]), history=history.to(dtype)
+            field, ctrnn.HeldPath(xs.to(dtype)), h0.to(dtype), torch.tensor([0.0, 1.3]), history=history.to(dtype)
         )
         return torch.autograd.grad(solved.hs[-1].square().sum(), field.delays)[0].double()
 
