@@ -19,7 +19,7 @@ def slow(step: discretize.Step, alpha: float = 0.01) -> discretize.DiscreteRNN:
     return discretize.DiscreteRNN(ctrnn.leaky(2, 4, alpha=alpha), step)
 
 
-def test_drifts_are_distances_said_in_steps_and_time_constants():
+def test_drifts_are_distances_said_in_steps_and_time_constants(monkeypatch):
     # A fast model is not and says how many steps would make it one.
     found = refine(slow(discretize.Euler(), alpha=1.5), torch.randn(15, 3, 2), halvings=8)
     assert not found.is_an_ode
@@ -37,17 +37,20 @@ def test_drifts_are_distances_said_in_steps_and_time_constants():
     assert found.largest[0] == pytest.approx(float(off.detach().abs().max()), rel=1e-6)
     assert found.spread == pytest.approx(float((exact - exact.mean((0, 1))).detach().square().mean().sqrt()), rel=1e-6)
     # Steps are said in time constants where all are as long.
-    tau, xs = torch.tensor([50.0, 100.0]), torch.randn(6, 2, 2)
+    monkeypatch.setenv("CTRNN_FUSED", "0")  # each field once, and with lengths no input is held for long: no work for kernels
+    tau, xs, whole = torch.tensor([50.0, 100.0]), torch.randn(6, 2, 2), (None, None, torch.tensor([6, 6]))
     same = discretize.DiscreteRNN(ctrnn.additive(2, 3, tau=100.0), dt=20.0, substeps=2)
-    assert "of the equation at dt/tau = 0.1" in refine(same, xs, halvings=1).verdict
+    assert "of the equation at dt/tau = 0.1" in refine(same, xs, *whole, halvings=1).verdict
     several = discretize.DiscreteRNN(ctrnn.leaky(2, 2, tau=tau), dt=20.0)
-    assert refine(several, xs, halvings=1).step == pytest.approx((0.2, 0.4), rel=1e-6)
-    assert "at dt/tau up to 0.4" in refine(several, xs, halvings=1).verdict
-    assert refine(several, xs, None, 20 * torch.arange(7.0), halvings=1).step is None
-    assert refine(discretize.DiscreteRNN(ctrnn.gated(2, 3)), xs, halvings=1).step is None
+    found = refine(several, xs, *whole, halvings=1)
+    assert found.step == pytest.approx((0.2, 0.4), rel=1e-6)
+    assert "at dt/tau up to 0.4" in found.verdict
+    assert refine(several, xs, None, 20 * torch.arange(7.0), whole[-1], halvings=1).step is None
+    assert refine(discretize.DiscreteRNN(ctrnn.gated(2, 3)), xs, *whole, halvings=1).step is None
     # A model that has left all bounds is told so.
     field = ctrnn.leaky(2, 3, alpha=40.0)
-    found = refine(discretize.DiscreteRNN(field, allow_overshoot=True), torch.randn(20, 1, 2), halvings=6)
+    lengths = torch.tensor([20])
+    found = refine(discretize.DiscreteRNN(field, allow_overshoot=True), torch.randn(20, 1, 2), None, None, lengths, halvings=6)
     assert "leave all bounds" in found.verdict or found.share > 100
     assert not found.is_an_ode
     assert found.drift[-1] < 1
