@@ -46,7 +46,7 @@ def jump_module(name: str, input_size: int, settings: FieldSettings, generator: 
 
 
 def expects(model: SequenceModel) -> bool:
-    """Whether the states of a model say what values they expect."""
+    """Return whether a model tells, before it sees values, which ones it expects."""
     return isinstance(model.rnn, discretize.JumpRNN) and isinstance(model.rnn.jump, discretize.GRUBayes)
 
 
