@@ -47,36 +47,33 @@ CODE = [page for page in PAGES if "```python" in page.read_text()]
 # What these pages show, or what is ten seconds of training without.
 BY_KERNELS = {"speed.md", "kernels.md", "tasks.md", "torch.md", "first.md", "irregular.md"}
 TRAINED = {"gru.md", "exact-or-stepped.md"}  # by kernels, which in a default run are built in a hurry and run ten times as long
-PAGES_BY = {
-    "by kernels": [page for page in CODE if page.name in BY_KERNELS],
-    "by steps": [page for page in CODE if page.name not in BY_KERNELS | TRAINED],
-    "trained": [page for page in CODE if page.name in TRAINED],
-}
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [
-        pytest.param("by kernels", marks=pytest.mark.kernels),
-        "by steps",
-        pytest.param("by steps", marks=pytest.mark.slow, id="by kernels too"),
-        pytest.param("trained", marks=pytest.mark.slow),
-    ],
-)
-def test_code_prints_what_the_page_shows(engine, tmp_path, monkeypatch, few_settings, subtests):
+def cases():
+    """A page is a test: `-k torchdiffeq.md` runs one. In the slow run those by steps run by kernels too."""
+    for page in CODE:
+        if page.name in TRAINED:
+            yield pytest.param(page, marks=pytest.mark.slow, id=page.name)
+        elif page.name in BY_KERNELS:
+            yield pytest.param(page, marks=pytest.mark.kernels, id=page.name)
+        else:
+            yield pytest.param(page, id=page.name)
+            yield pytest.param(page, marks=pytest.mark.slow, id=f"{page.name}, by kernels")
+
+
+@pytest.mark.parametrize("page", [*cases()])
+def test_code_prints_what_the_page_shows(page, tmp_path, monkeypatch, few_settings):
     monkeypatch.chdir(tmp_path)
     torch.set_default_dtype(torch.float32)  # `_same_start` puts it back
-    for page in PAGES_BY[engine]:
-        with subtests.test(page=page.name), pytest.MonkeyPatch.context() as patch:
-            torch.seed()  # what is shown must not hang on a seed that readers do not see
-            for registry in (TASKS, FIELDS, STUDIES):  # what a page adds is its own
-                patch.setattr(registry, "_added", {})
-            namespace = {"__name__": "__main__"}
-            for number, (code, shown) in enumerate(blocks(page), 1):
-                printed = io.StringIO()
-                with contextlib.redirect_stdout(printed):
-                    exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
-                assert printed.getvalue() == shown, f"{page.name}, block {number}"
+    torch.seed()  # what is shown must not hang on a seed that readers do not see
+    for registry in (TASKS, FIELDS, STUDIES):  # what a page adds is its own
+        monkeypatch.setattr(registry, "_added", {})
+    namespace = {"__name__": "__main__"}
+    for number, (code, shown) in enumerate(blocks(page), 1):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
+        assert printed.getvalue() == shown, f"{page.name}, block {number}"
 
 
 def test_the_readme_is_about_ten_lines_of_python_and_two_targets_of_the_makefile():
