@@ -30,6 +30,7 @@ from discretize.errors import Failure, SolverError, SolverWarning, warn_user
 from discretize.graphs import check_values, whole
 from discretize.kernels.choose import run_solve, solve_by_steps
 from discretize.kernels.eligibility import HALF, Fused, takes_triton
+from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed
@@ -39,7 +40,7 @@ from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
 from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
 from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
 from discretize.solvers.delays import History, solve_delayed
-from discretize.solvers.diagnosis import slow_hint
+from discretize.solvers.diagnosis import STIFF_STEPS, slow_hint
 from discretize.solvers.doubling import DoublingEngine, StepDoubling
 from discretize.solvers.engine import Engine, SolverState, SolverStats
 from discretize.solvers.equation import NumbersRefused, as_driven_field, driven_in, increasing_times, joined, times_within
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
 __all__ = ["integrate", "solve"]
 
-STIFF_STEPS = 50  # a segment: from here on a solve is looked at
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
 BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "delay": 0.2}  # tqdm's, on stderr
 VMAPPED = (
@@ -347,7 +347,7 @@ class Solve:
         self.chain: Chain = chain_of(driven, times, by_slope=settings.adaptive)
         self.h0 = h0 = self.chain.begun(h0)
         self.stats: dict[str, Any] = {}
-        self.engine: Engine = settings.engine(h0, self.stats, noise)
+        self.engine: Engine = self._new_engine()
         self.state: SolverState = self.engine.start(self.chain, len(h0))
         self.wanted, self.kept = self.chain.wanted(), {0: h0}
         self.kernel: Solved | None = None  # what a kernel gave
@@ -356,21 +356,17 @@ class Solve:
         if isinstance(settings.gradient, Adjoint) and settings.steps_alone and torch.is_grad_enabled():
             self.log = EdgeLog()
             self.log.add(h0, self.state, self.engine.counts)
-        # Gradients to times move the steps: a state between is then solved for.
-        keeps = settings.gradient is None and not self.chain.differentiable and self.chain.requested is None
-        if keeps and isinstance(self.engine, AdaptiveEngine):
-            self.engine.log = StepLog()
 
     def run(self) -> Trajectory:
         with _bar(len(self.chain), self.settings.progress) as self.bar:
-            self._try_kernel()
+            self._try_kernel(self.settings.fused)
             if self.stored and self.kernel is None:
                 raise TypeError(
                     f"`h0` is {self.stored}, too coarse for steps chosen by their error but in a kernel for GPUs, and there is "
                     f"none: {self.why}. Use float32 or float64, or fixed steps."
                 )
             try:
-                h = self._by_steps(self.h0, self.state, self._at_edge) if self.kernel is None else self._take(self.kernel)
+                h = self._at_end()
             except Failure as failure:
                 self._count()
                 self.kept = {edge: h for edge, h in self.kept.items() if failure.edge is None or edge <= failure.edge}
@@ -392,7 +388,41 @@ class Solve:
                 return replace(solved, hs=hs, between=self._between(hs))
         return solved
 
-    def _try_kernel(self) -> None:
+    def _at_end(self) -> Tensor:
+        """Return the states at the end, by steps that give way to a kernel where they take long, or by the one there is."""
+        if self.kernel is None:
+            self.state = self.engine.start(self.chain, len(self.h0))  # a kernel may have begun and given up
+            if isinstance(self.engine, AdaptiveEngine):
+                self.engine.look = partial(self._look, Stopwatch(), torch.is_grad_enabled())
+            try:
+                return self._by_steps(self.h0, self.state, self._at_edge)
+            except KernelReady:
+                self.kept = {0: self.h0}
+        assert self.kernel is not None
+        return self._take(self.kernel)
+
+    def _look(self, watch: Stopwatch, graph: bool) -> bool:
+        """Return once that the solve takes long. Raises: KernelReady where a kernel is to be had by then."""
+        if not watch.rings():
+            return False
+        if isinstance(self.why, Waiting):
+            engine, self.engine = self.engine, self._new_engine()
+            with torch.set_grad_enabled(graph):
+                self._try_kernel("always")
+            if self.kernel is not None:
+                raise KernelReady
+            self.engine = engine
+        return True
+
+    def _new_engine(self) -> Engine:
+        engine = self.settings.engine(self.h0, self.stats, self.noise)
+        # Gradients to times move the steps: a state between is then solved for.
+        keeps = self.settings.gradient is None and not self.chain.differentiable and self.chain.requested is None
+        if keeps and isinstance(engine, AdaptiveEngine):
+            engine.log = StepLog()
+        return engine
+
+    def _try_kernel(self, fused: Fused) -> None:
         """Run the whole solve by a compiled kernel, if there is one."""
         settings = self.settings
         if not isinstance(self.engine, AdaptiveEngine):
@@ -407,11 +437,11 @@ class Solve:
             # Not a method: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
             show = partial(_show, self.bar)
             request = SolveRequest(self.chain, self.h0, self.engine, show, self.stats, memory, self.stored)
-            found, self.why = run_solve(request, settings.fused)
+            found, self.why = run_solve(request, fused)
             if isinstance(found, Solved):
                 self.kernel = found
             else:
-                self.why, self.state = found, self.engine.start(self.chain, len(self.h0))  # a kernel may have begun and given up
+                self.why = found
 
     def _take(self, kernel: Solved) -> Tensor:
         self.kept |= dict(zip(kernel.edges, kernel.hs.unbind(0), strict=True))
@@ -475,7 +505,10 @@ class Solve:
         return kept, engine.failures
 
     def _count(self) -> None:
-        ran = {"engine": self.engine.name if self.kernel is None else self.kernel.engine, "engine_why": self.why}
+        ran = {
+            "engine": self.engine.name if self.kernel is None else self.kernel.engine,
+            "engine_why": self.why and str(self.why),
+        }
         self.stats.update(self.engine.counts.stats(str(self.settings.method)) | ran)
 
     def _trajectory(self, status: str, hs: Tensor | None = None) -> Trajectory:
@@ -527,7 +560,7 @@ class Solve:
         start = torch.zeros((), dtype=checks.time_dtype(h.device), device=h.device)
         last = chain.segment(len(chain) - 1)
         hint = slow_hint(engine.control.method.implicit, last, start, h.detach(), row % len(h), typical)
-        if hint and steps > WARN_STEPS:
+        if hint and steps > WARN_STEPS and not engine.warned:
             warn_user(f"The solve took {steps} steps. {hint}", SolverWarning)
         return hint
 

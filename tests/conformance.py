@@ -15,7 +15,7 @@ from torch import Tensor
 
 import discretize
 from ctrnn import VectorField
-from discretize.kernels import registry
+from discretize.kernels import price, registry
 
 __all__ = ["ENGINES", "ROUNDING", "agree", "kernels_for_all", "ran", "sequence", "solve"]
 
@@ -33,8 +33,8 @@ Results = dict[str, Tensor]
 def kernels_for_all(engine: str | None = None) -> Iterator[None]:
     """Kernels at the first call, and for code that changes at each; by that engine, where there are several."""
     with ExitStack() as patches:
-        for name, value in (("PRICE", 0), ("MOST_IN_VAIN", math.inf)):
-            patches.enter_context(patch.object(registry, name, value))
+        for module, name, value in ((price, "PRICE", 0), (registry, "MOST_IN_VAIN", math.inf)):
+            patches.enter_context(patch.object(module, name, value))
         if engine:
             patches.enter_context(patch("discretize.kernels.choose.takes_triton", lambda device: engine == "triton"))
         yield

@@ -95,7 +95,7 @@ def _same_start(request, monkeypatch):
 
     if "discretize" in sys.modules:  # which engine runs must not hang on how long something took, nor on what is on disk
         wants_kernels = "kernels" in request.path.parts or request.node.get_closest_marker("kernels")
-        monkeypatch.setattr("discretize.kernels.registry.PRICE", 0 if wants_kernels else math.inf)
+        monkeypatch.setattr("discretize.kernels.price.PRICE", 0 if wants_kernels else math.inf)
         # Not what other tests have built in vain: then kernels would be made here or not by the order of the files.
         monkeypatch.setattr("discretize.kernels.registry._uses", {})
         if not wants_kernels:

@@ -14,6 +14,7 @@ from torch import Tensor
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from discretize.kernels.eligibility import Fused, setting_reason, takes_triton
+from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.segments import Chain
@@ -33,34 +34,56 @@ def run_sequence(
     dt: float | Tensor,
     substeps: int,
     fused: Fused,
-    by_steps: Callable[[], Tensor],
+    by_steps: Callable[[Callable[[], None]], Tensor],
 ) -> tuple[Tensor, dict[str, Any]]:
     r"""Compute the state after each sample; return "engine" and "engine_why" too: what ran, and why nothing faster did.
 
     Autocast does not reach into kernels: they are faster in the field's own dtype than steps are in half precision.
 
-    Args:    by_steps: the states step by step, where there is no kernel.
+    Args:    by_steps: the states step by step, where there is no kernel; it calls what it is given before every sample, so that
+             steps that take long give way to a kernel.
     Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
     Raises:  ValueError for a CTRNN_FUSED that says nothing.
     """
     if why := setting_reason(fused):
-        return by_steps(), {"engine": "steps", "engine_why": why}
+        return by_steps(_go_on), {"engine": "steps", "engine_why": why}
     from discretize.kernels import sequences  # noqa: PLC0415 - see above
 
     on_gpu, whys = takes_triton(h0.device), dict[str, None]()
     engines: list[Any] = [*([sequences.run_triton] if on_gpu else []), sequences.run_written]
-    with without_autocast(field.device):
-        for run in engines:
-            states, stats = run(field, step, xs, h0, dt, substeps, fused)
-            whys[stats["engine_why"]] = None
+
+    def by_kernel(fused: Fused) -> tuple[Tensor | None, dict[str, Any]]:
+        whys.clear()
+        with without_autocast(field.device):
+            for run in engines:
+                states, stats = run(field, step, xs, h0, dt, substeps, fused)
+                whys[stats["engine_why"]] = None
+                if states is not None:
+                    break
+        return states, stats | ({"engine_why": "; ".join(filter(None, whys)) or None} if states is None or on_gpu else {})
+
+    states, stats = by_kernel(fused)
+    if states is not None:
+        return states, stats
+    watch = Stopwatch() if any(isinstance(why, Waiting) for why in whys) else None
+
+    def look() -> None:
+        nonlocal states, stats
+        if watch is not None and watch.rings():
+            states, stats = by_kernel("always")
             if states is not None:
-                break
-    if states is None or on_gpu:
-        stats = stats | {"engine_why": "; ".join(filter(None, whys)) or None}
-    if states is None:
+                raise KernelReady
+
+    try:
         with sequences.steps_counted(field, step):
-            states = by_steps()
+            states = by_steps(look)
+    except KernelReady:
+        assert states is not None
     return states, stats
+
+
+def _go_on() -> None:
+    """Steps are asked for, however long they take."""
 
 
 def run_solve(request: SolveRequest, fused: Fused) -> tuple[Solved | str, str | None]:
@@ -76,7 +99,8 @@ def run_solve(request: SolveRequest, fused: Fused) -> tuple[Solved | str, str | 
         if not isinstance(found, str):
             return found, next(iter(whys), None)
         whys[found] = None
-    return "; ".join(whys), None
+    waits = any(isinstance(why, Waiting) for why in whys)
+    return (Waiting if waits else str)("; ".join(whys)), None
 
 
 def solve_by_steps(chain: Chain, engine: object, fused: Fused) -> AbstractContextManager[None]:

@@ -19,8 +19,10 @@ from torch.random import fork_rng
 
 from ctrnn import VectorField
 from discretize import compat
+from discretize.kernels import price
 from discretize.kernels.build import Libraries, Unavailable, begin
 from discretize.kernels.eligibility import warn_once
+from discretize.kernels.price import KernelReady, Waiting
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import FlowModule, Program, StepModule, Text, Writer, weights_of, with_weights
@@ -28,11 +30,10 @@ from discretize.kernels.record.stored import Recorder, is_stored, program_key
 from discretize.kernels.record.watched import Unwatched
 from discretize.kernels.record.zones import Unknown
 
-__all__ = ["PRICE", "ROUNDING", "Known", "Uses", "by_steps", "kernel_of", "known", "remember", "uses_of"]
+__all__ = ["ROUNDING", "Known", "Uses", "by_steps", "kernel_of", "known", "remember", "uses_of"]
 
 # Relative to the largest number of each result.
 ROUNDING = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float32: 1e-3, torch.float64: 1e-9}
-PRICE = 4.0  # seconds that a kernel takes to build: calls by steps come first, until they have taken as long
 BACKWARD = 1.0  # times as long as a call by steps: its backward pass
 MOST_KEPT = 256  # kernels that a process remembers
 MOST_IN_VAIN = 8  # kernels of fields of the same parts that served fewer than LEAST_USE calls each
@@ -57,10 +58,6 @@ class _Made:
         )
 
 
-class Waiting(str):
-    """Why there is no kernel yet."""
-
-
 @dataclass
 class Uses:
     """The calls of a field's code: the `seconds` that steps have taken since a kernel was made, how many calls found a kernel and
@@ -81,10 +78,10 @@ class Uses:
 
     def waiting(self) -> Waiting | None:
         """Why these calls have not paid for a kernel yet."""
-        if self.seconds >= PRICE:
+        if self.seconds >= price.PRICE:
             return None
         return Waiting(
-            f"calls of this code have taken {self.seconds:.1f} s so far, and a kernel takes about {PRICE:g} s to build; "
+            f"calls of this code have taken {self.seconds:.1f} s so far, and a kernel takes about {price.PRICE:g} s to build; "
             'fused="always" builds it now'
         )
 
@@ -115,12 +112,15 @@ def uses_of(field: VectorField, *kinds: type) -> Uses:
 @contextmanager
 def by_steps(uses: Uses, field: VectorField) -> Iterator[None]:
     """Counts the seconds of a call that no kernel runs, and its backward pass as it will probably be."""
-    start = time.perf_counter()
+    start, ended = time.perf_counter(), True
     try:
         yield
+    except KernelReady:
+        ended = False  # its kernel has been paid for
+        raise
     finally:
         learns = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in field.parameters())
-        uses.seconds += (time.perf_counter() - start) * (1 + BACKWARD * learns)
+        uses.seconds += ended * (time.perf_counter() - start) * (1 + BACKWARD * learns)
 
 
 def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Any]) -> bool:

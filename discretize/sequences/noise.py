@@ -6,6 +6,8 @@ substeps   1, 2, 4, ...: terms drawn where they are used; other numbers: increme
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -104,22 +106,28 @@ def run_noisy(
         every = torch.cat([samples.repeat_interleave(substeps, 0), *(each.to(samples) for each in drawn)], -1)
         return NoisySamples(GivenIncrements(field, integral), every, _shared(dt, substeps))
 
-    def by_steps() -> Tensor:
+    def by_steps(look: Callable[[], None]) -> Tensor:
         given, h, states = ahead(), h0, list[Tensor]()
         lengths: list[Any] = [given.dt] * len(given.xs)
         if isinstance(given.dt, Tensor):
             lengths = list(given.dt.unbind(0))
         for projected, length in zip(given.field.project(given.xs).unbind(0), lengths, strict=True):
+            look()
             h = step.advance(given.field, projected, h, length)
             states.append(h)
         return torch.stack(states)
 
     if is_power_of_two(substeps) and not rest.shape[-1] and h0.dtype not in HALF:
         laid = keyed_samples(field, xs.to(h0.dtype), dt, substeps, integral)
-        return run_sequence(laid.field, step, laid.xs, h0, dt, substeps, fused, lambda: by_steps()[substeps - 1 :: substeps])
+        last = partial(_every, by_steps, substeps)
+        return run_sequence(laid.field, step, laid.xs, h0, dt, substeps, fused, last)
     laid = ahead()
     states, stats = run_sequence(laid.field, step, laid.xs, h0, laid.dt, 1, fused, by_steps)
     return states[substeps - 1 :: substeps], stats
+
+
+def _every(by_steps: Callable[[Callable[[], None]], Tensor], substeps: int, look: Callable[[], None]) -> Tensor:
+    return by_steps(look)[substeps - 1 :: substeps]
 
 
 def keyed_samples(field: VectorField, xs: Tensor, dt: float | Tensor, substeps: int, integral: bool) -> NoisySamples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -125,11 +126,12 @@ class DiscreteRNN(FieldModule):
             self.watch.look(self.step, field, xs, h0, states, length / self.substeps, every)
         return states
 
-    def _stepped(self, field: VectorField, xs: Tensor, h0: Tensor, dt: float | Tensor) -> Tensor:
+    def _stepped(self, field: VectorField, xs: Tensor, h0: Tensor, dt: float | Tensor, look: Callable[[], None]) -> Tensor:
         h, states, lengths = h0, [], [dt] * len(xs)
         if isinstance(dt, Tensor):
             lengths = list((dt if dt.shape[1] > 1 else dt[:, 0, 0]).unbind(0))
         for projected, length in zip(field.project(xs).unbind(0), lengths, strict=True):
+            look()
             for _ in range(self.substeps):
                 h = self.step.advance(field, projected, h, length / self.substeps)
             states.append(h)

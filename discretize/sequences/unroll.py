@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,7 @@ def unroll(
         by_steps = partial(_stepped, field, cell, xs, h, counts)
         states, engine = run_sequence(field, cell.step, xs, h, cell.dt, 1, is_fused("fused", fused), by_steps)
     if engine["engine"] != "steps":
+        counts = SolverStats()  # not of steps that a kernel has taken over from
         counts.call(len(xs) * cell.step.cost(field), len(h))
     return trajectory_of(cell, field, xs, torch.cat([h[None], states]), counts, engine)
 
@@ -81,9 +83,12 @@ def trajectory_of(
     return Trajectory(ts, hs, counts.stats(repr(cell.step)) | ran)
 
 
-def _stepped(field: VectorField, cell: DiscreteCell, xs: Tensor, h: Tensor, counts: SolverStats) -> Tensor:
+def _stepped(
+    field: VectorField, cell: DiscreteCell, xs: Tensor, h: Tensor, counts: SolverStats, look: Callable[[], None]
+) -> Tensor:
     hs = []
     for projected in field.project(xs).unbind(0):
+        look()
         h, cost = cell.step.counted(field, projected, h, cell.dt)
         hs.append(h)
         counts.call(cost, len(h))

@@ -23,7 +23,7 @@ from ctrnn.fields.probes import has_two_answers
 from discretize.errors import Failure, SolverWarning, warn_user
 from discretize.solvers.continuation import StepLog
 from discretize.solvers.control import Numbers, Place, Round, StepControl
-from discretize.solvers.diagnosis import diagnosis, jump_hint
+from discretize.solvers.diagnosis import STIFF_STEPS, diagnosis, jump_hint, stiff_hint
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, column, waits_for
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain, RightHandSide
@@ -53,7 +53,8 @@ class AdaptiveEngine(Engine):
     r"""Carries states through the segments of a chain by steps that keep to a tolerance.
 
     Args:    control: the method, its tolerances and bounds; on_step: called with a record of every accepted step. `log`, if it
-             is set, takes them too, sample by sample.
+             is set, takes them too, sample by sample; `look`, if it is set, is called before every round of steps, and says
+             once that the solve takes long.
     Raises:  Failure where no step is short enough, the field is not finite, or there are too many steps.
     Source:  Hairer, Norsett and Wanner, Solving ODEs I, sec. II.4.
     """
@@ -65,6 +66,8 @@ class AdaptiveEngine(Engine):
         super().__init__()
         self.control, self.on_step = control, on_step
         self.log: StepLog | None = None
+        self.look: Callable[[], bool] | None = None
+        self.warned: bool = False  # of stiffness
         self.most: float = math.inf  # steps of a sample
         self.failures: dict[int, tuple[int, Failure]] = {}  # of samples left behind: the segment, and why
 
@@ -87,7 +90,7 @@ class _SegmentSolve:
         self.whole, self.slope, self.state = whole, whole, state  # of all samples, and of those still in h
         self.shared, self.most = len(state.tau) == 1, engine.most
         self.length, self.failures = np.broadcast_to(whole.lengths, state.tau.shape), engine.failures
-        self.on_attempt = engine.on_attempt
+        self.on_attempt, self.engine = engine.on_attempt, engine
         if state.failed is not None:
             state.tau = np.where(state.failed, self.length, state.tau)
         if state.step is None:
@@ -111,6 +114,8 @@ class _SegmentSolve:
                 break
             if not live.all():
                 self._leave_out(live)
+            if self.engine.look is not None and self.engine.look():
+                self._say_if_stiff()
             place = Place(*(self._mine(x) for x in (self.state.tau, self.step, self.held_back)))
             first = Round.of(self.control, place, self._mine(self.length))
             rounds = self._rounds_unseen(first, limit - tries)
@@ -332,6 +337,19 @@ class _SegmentSolve:
         if hint := jump_hint(self.slope, at, self.h.detach(), row, float(step[row])):
             where = f"t = {self.whole.when(float(tau[row]), sample):g}, sample {sample}"
             warn_user(f"{LOOKED_AT} steps, and the solve is at {where}. {hint}", SolverWarning)
+
+    def _say_if_stiff(self) -> None:
+        """Warn, in a solve that takes long, if its steps are many and stability is what keeps them short."""
+        steps, tau = self._mine(self.counts.attempted), self._mine(self.state.tau)
+        row = int(np.where(tau < self._mine(self.length), steps, -1).argmax())
+        if steps[row] <= STIFF_STEPS * (self.state.segment + 1):
+            return
+        at = torch.tensor(tau[row], dtype=checks.time_dtype(self.h.device), device=self.h.device)
+        typical = float(tau[row] / self._mine(self.tried)[row] if tau[row] > 0 else self._mine(self.step)[row])
+        if hint := stiff_hint(self.control.method.implicit, self.slope, at, self.h.detach(), row, typical):
+            self.engine.warned, sample = True, self._sample(row)
+            where = f"t = {self.whole.when(float(tau[row]), sample):g}, sample {sample}"
+            warn_user(f"The solve has taken {steps[row]} steps, and is at {where}. {hint}", SolverWarning)
 
     def _failure(self, row: int, tau: float, step: float, too_many: str | None) -> Failure:
         sample = None if self.shared else row

@@ -17,9 +17,10 @@ from discretize.solvers.control import StepControl
 from discretize.solvers.segments import RightHandSide
 from discretize.solvers.tableaus import Attempt
 
-__all__ = ["diagnosis", "fastest_rate", "jump_hint", "slow_hint", "stiff_hint"]
+__all__ = ["STIFF_STEPS", "diagnosis", "fastest_rate", "jump_hint", "slow_hint", "stiff_hint"]
 
 RANDOM = "the field gives two answers to the same call"
+STIFF_STEPS = 50  # a segment: from here on a solve is looked at
 UNBOUNDED = 1e8  # states of this size are on their way to infinity
 HALVINGS = 12  # of twenty steps, after which what is smooth over a step no longer jumps
 

@@ -143,10 +143,10 @@ OF_OWN_FIELDS = f"""
 import sys, torch, ctrnn, discretize
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from own_fields import Axes, Many, Own
-from discretize.kernels import registry
+from discretize.kernels import price
 torch.manual_seed(0)
 torch.set_num_threads(2)
-registry.PRICE = 0
+price.PRICE = 0
 for field in (Many(), Own(2, 11, torch.float32), Axes(), ctrnn.ltc(2, 5)):
     for batch, time in ((1, 1), (5, 3), (70, 4)):
         x = torch.randn(time, batch, field.input_size, dtype=field.dtype or torch.float64)

@@ -1,24 +1,27 @@
 """When a kernel is made: once calls by steps have taken as long, or at once where the user waits for it."""
 
 import gc
+import itertools
 import math
 import re
 import weakref
+from contextlib import contextmanager
 
 import pytest
 import torch
 from cases import each
 from torch import nn
+from torch.testing import assert_close
 
 import ctrnn
 import discretize
 from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, integrate, unroll
-from discretize.kernels import registry
+from discretize.kernels import price, registry
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_paid_for(monkeypatch):
-    monkeypatch.setattr(registry, "PRICE", math.inf)
+    monkeypatch.setattr(price, "PRICE", math.inf)
     monkeypatch.setattr(registry, "is_stored", lambda key: False)
 
 
@@ -108,13 +111,68 @@ def test_seconds_by_steps_pay_for_a_kernel(call):
     forget()
     field = Own()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "PRICE", 1e-9)
+        patch.setattr(price, "PRICE", 1e-9)
+        patch.setattr(price.Stopwatch, "rings", lambda self: False)  # none of these calls is long
         assert [call(field)[1]["engine"] for _ in range(3)] == ["steps", "compiled", "compiled"]
+
+
+@contextmanager
+def a_call_is_long(from_look):
+    """The stopwatch of a call rings when it is looked at for that time."""
+    with pytest.MonkeyPatch.context() as patch:
+        looks = itertools.count(1)
+        patch.setattr(price.Stopwatch, "rings", lambda self: next(looks) == from_look)
+        yield
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+def test_steps_that_take_long_give_way_to_a_kernel_within_a_call(call):
+    forget()
+    field = Own()
+    with a_call_is_long(from_look=3):
+        states, stats = call(field)
+    again, expected = call(field, fused="always")
+    assert (stats["engine"], stats["engine_why"]) == ("compiled", None)
+    assert {name: stats.get(name) for name in ("nfe", "num_steps")} == {name: expected.get(name) for name in ("nfe", "num_steps")}
+    assert_close(states, again, rtol=0, atol=0)
+    mine, theirs = (torch.autograd.grad(hs.sum(), field.weight)[0] for hs in (states, again))
+    assert_close(mine, theirs, rtol=0, atol=0)
+    assert registry.uses_of(field).seconds < 1.0  # those steps have had their kernel
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+def test_a_long_call_without_a_kernel_goes_on_by_the_same_steps(call, monkeypatch):
+    monkeypatch.setattr(registry, "_attempt", lambda *given: registry._Made("none today", registry.GlobalReads(), "", ()))
+    forget()
+    with a_call_is_long(from_look=3):
+        states, stats = call(Own())
+    assert stats["engine"] == "steps"
+    assert_close(states, call(Own(), fused=False)[0], rtol=0, atol=0)
+
+
+def test_kernels_in_bounded_memory_take_over_from_steps_too():
+    forget()
+    how = {"gradient": discretize.Checkpointed(1e4)}
+    with a_call_is_long(from_look=3):
+        states, stats = by_integrate(Own(), **how)
+    assert stats["engine"] == "compiled"
+    assert_close(states, by_integrate(Own(), fused="always", **how)[0], rtol=0, atol=0)
+
+
+def test_a_long_stiff_solve_says_so_while_it_runs_and_once():
+    def stiff(t, h):
+        return 1e3 * (torch.cos(t) - h)
+
+    with a_call_is_long(from_look=1500), pytest.warns(discretize.SolverWarning) as said:
+        integrate(stiff, None, torch.zeros(1, 1), torch.tensor([0.0, 5.0]), fused=False)
+    assert len(said) == 1
+    assert re.search(r"has taken 1[45]\d\d steps, and is at t = .*The field is stiff.*rodas5p", str(said[0].message))
 
 
 def test_fields_of_the_same_parts_pay_together(monkeypatch):
     by_rnn(Own())
-    monkeypatch.setattr(registry, "PRICE", 1e-9)
+    monkeypatch.setattr(price, "PRICE", 1e-9)
+    monkeypatch.setattr(price.Stopwatch, "rings", lambda self: False)
     assert by_rnn(Own())[1]["engine"] == "compiled"
     assert by_integrate(Own())[1]["engine"] == "steps"  # another kind of call
 
@@ -150,7 +208,7 @@ def test_kernels_are_taken_where_they_are_there_or_must_be():
     many = discretize.ensemble(networks)
     many(XS)
     assert many.stats["engine"] == "compiled"
-    assert math.isinf(registry.PRICE)
+    assert math.isinf(price.PRICE)
 
 
 def test_a_kernel_on_disk_is_taken_always(monkeypatch):

@@ -109,7 +109,7 @@ def gradients(states, change=None):
 @pytest.fixture(autouse=True)
 def kernels_and_globals(monkeypatch):
     monkeypatch.setitem(FACTOR, "number", 1.0)
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
+    monkeypatch.setattr("discretize.kernels.price.PRICE", 0)
 
 
 def check(states, changes):

@@ -78,7 +78,7 @@ def test_a_time_that_is_asked_for_moves_its_own_answer_only(setting, place):
 @pytest.mark.kernels
 @each("case", ["clock", "own times", "backwards", "blocks"])
 def test_times_that_are_asked_for_move_compiled_solves(setting, case, monkeypatch):
-    monkeypatch.setattr("discretize.kernels.registry.PRICE", 0)
+    monkeypatch.setattr("discretize.kernels.price.PRICE", 0)
     (field, xs, h0), ts, settings = setting, torch.tensor([0.2, 1.1, 1.7, 2.9]), dict(EXACT)
     path = ctrnn.HeldPath(xs)
     if case == "clock":

@@ -1,0 +1,31 @@
+"""Steps give way to a kernel once they have taken as long as it takes to build, from call to call and within one call."""
+
+from __future__ import annotations
+
+import math
+import time
+
+__all__ = ["PRICE", "KernelReady", "Stopwatch", "Waiting"]
+
+PRICE = 4.0  # seconds that a kernel takes to build
+
+
+class Waiting(str):
+    """Why there is no kernel yet."""
+
+
+class KernelReady(Exception):  # noqa: N818 - nothing is wrong
+    """Ends a call's steps: they have taken long enough, and a kernel has been made that starts again."""
+
+
+class Stopwatch:
+    """Says once that a call has taken as long as a kernel takes to build."""
+
+    def __init__(self) -> None:
+        self.end: float = time.perf_counter() + PRICE
+
+    def rings(self) -> bool:
+        if time.perf_counter() < self.end:
+            return False
+        self.end = math.inf
+        return True
