@@ -392,12 +392,16 @@ class Solve:
         """Return the states at the end, by steps that give way to a kernel where they take long, or by the one there is."""
         if self.kernel is None:
             self.state = self.engine.start(self.chain, len(self.h0))  # a kernel may have begun and given up
-            if isinstance(self.engine, AdaptiveEngine):
-                self.engine.look = partial(self._look, Stopwatch(), torch.is_grad_enabled())
+            engine = self.engine
+            if isinstance(engine, AdaptiveEngine):
+                engine.look = partial(self._look, Stopwatch(), torch.is_grad_enabled())
             try:
                 return self._by_steps(self.h0, self.state, self._at_edge)
             except KernelReady:
                 self.kept = {0: self.h0}
+            finally:
+                if isinstance(engine, AdaptiveEngine):
+                    engine.look = None  # graphs of blocks keep the engine, and a Solve keeps the states
         assert self.kernel is not None
         return self._take(self.kernel)
 

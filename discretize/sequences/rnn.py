@@ -36,9 +36,9 @@ class DiscreteRNN(FieldModule):
              act, or "backward", where it has acted since the stamp before and nothing depends on what comes later;
              open_interval: how long the last sample acts, or backward the first, where `ts` are stamps, see `ctrnn.inputs.held`;
              batch_first: axes of x, output and ts, as in torch.nn; fused: run the whole sequence by a
-             kernel, which is the same to rounding and faster: True, where one is there, or will pay, by what calls of this code
-             have cost so far, this one too; "always", wait for it at the first call; False, step by step. The environment variable
-             CTRNN_FUSED=0 does that everywhere. allow_overshoot: as for `DiscreteCell`.
+             kernel, which is the same to rounding and faster: True, where one is there, or will pay, by what calls of this code,
+             this one too, have cost so far; "always", wait for it at the first call; False, step by step. The environment
+             variable CTRNN_FUSED=0 does that everywhere. allow_overshoot: as for `DiscreteCell`.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, seed=None). With ts, edges or stamps, sample k takes its
              interval's length instead of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends
              after its own last sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and
