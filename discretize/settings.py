@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -120,7 +121,7 @@ class Settings:
             )
         step = FIXED_METHODS[self.method] if isinstance(self.method, str) else self.method
         assert isinstance(step, Step)
-        return step, num_steps(1.0, self.max_step)
+        return step, int(num_steps(np.ones(()), self.max_step))
 
     @property
     def noisy(self) -> bool:

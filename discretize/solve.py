@@ -28,7 +28,7 @@ from ctrnn.fields.probes import COUPLED, couples_samples, moved
 from ctrnn.inputs.splines import as_path
 from discretize.errors import Failure, SolverError, SolverWarning, warn_user
 from discretize.graphs import check_values, whole
-from discretize.kernels.choose import run_solve, solve_by_steps
+from discretize.kernels.choose import run_fixed, run_solve, solve_by_steps
 from discretize.kernels.eligibility import HALF, Fused, takes_triton
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.solved import Solved, SolveRequest
@@ -45,6 +45,7 @@ from discretize.solvers.doubling import DoublingEngine, StepDoubling
 from discretize.solvers.engine import Engine, SolverState, SolverStats
 from discretize.solvers.equation import NumbersRefused, as_driven_field, driven_in, increasing_times, joined, times_within
 from discretize.solvers.events import WINDOWS, Event, EventSolve, checked_events
+from discretize.solvers.fixed import FixedEngine
 from discretize.solvers.segments import Chain, chain_of
 from discretize.solvers.stochastic import solve_path
 from discretize.trajectory import Trajectory
@@ -115,8 +116,9 @@ def integrate(
              max_num_steps: attempted by a sample between two knots or requested times; over the whole solve that and 1000
              more for each of these segments. min_step: steps this short are accepted whatever their error, with a warning.
              Both for adaptive methods.
-             fused: solve by dopri5, tsit5, dopri8 and rodas5p in a compiled kernel, which takes the same steps: True, "always"
-             or False, as for `DiscreteRNN`; the environment variable CTRNN_FUSED=0 turns that off everywhere.
+             fused: solve by dopri5, tsit5, dopri8, rodas5p and steps of fixed length in a compiled kernel, which takes the same
+             steps: True, "always" or False, as for `DiscreteRNN`; the environment variable CTRNN_FUSED=0 turns that off
+             everywhere.
              seed: of the noise of a field that has some, whose method is a step for noise, as `EulerMaruyama()`: a whole number,
              (batch,) keys of the samples, a `BrownianPath`, or None, drawn from torch's generator. The cells of the path
              lie between the knots of the input, whatever steps and times are taken: the noise is that of a `DiscreteRNN` on the
@@ -393,15 +395,13 @@ class Solve:
         if self.kernel is None:
             self.state = self.engine.start(self.chain, len(self.h0))  # a kernel may have begun and given up
             engine = self.engine
-            if isinstance(engine, AdaptiveEngine):
-                engine.look = partial(self._look, Stopwatch(), torch.is_grad_enabled())
+            engine.look = partial(self._look, Stopwatch(), torch.is_grad_enabled())
             try:
                 return self._by_steps(self.h0, self.state, self._at_edge)
             except KernelReady:
                 self.kept = {0: self.h0}
             finally:
-                if isinstance(engine, AdaptiveEngine):
-                    engine.look = None  # graphs of blocks keep the engine, and a Solve keeps the states
+                engine.look = None  # graphs of blocks keep the engine, and a Solve keeps the states
         assert self.kernel is not None
         return self._take(self.kernel)
 
@@ -429,14 +429,21 @@ class Solve:
     def _try_kernel(self, fused: Fused) -> None:
         """Run the whole solve by a compiled kernel, if there is one."""
         settings = self.settings
-        if not isinstance(self.engine, AdaptiveEngine):
-            fixed = "solves with noise have no kernel" if settings.noisy else "steps of fixed length have no kernel"
-            self.why = "torchdiffeq has no kernels" if settings.of_torchdiffeq else fixed
+        if settings.of_torchdiffeq or isinstance(self.engine, DoublingEngine):
+            self.why = "torchdiffeq has no kernels" if settings.of_torchdiffeq else "solves with noise have no kernel"
         elif isinstance(settings.gradient, Adjoint):
             self.why = f"`gradient`={settings.gradient} takes its own backward pass"
         elif settings.on_attempt is not None:
             self.why = "every step that is tried is called back"
+        elif isinstance(self.engine, FixedEngine):
+            if isinstance(settings.gradient, Checkpointed):
+                self.why = f"`gradient`={settings.gradient} takes fixed steps one by one"
+            elif isinstance(found := run_fixed(self.chain, self.engine, self.h0, fused), Solved):
+                self.kernel, self.why = found, None
+            else:
+                self.why = found
         else:
+            assert isinstance(self.engine, AdaptiveEngine)
             memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
             # Not a method: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
             show = partial(_show, self.bar)

@@ -5,10 +5,12 @@ Kernels are imported where one may run, so that nothing of them is loaded where 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from ctrnn import VectorField
@@ -17,13 +19,14 @@ from discretize.kernels.eligibility import Fused, setting_reason, takes_triton
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.fixed import FixedEngine
 from discretize.solvers.segments import Chain
 from discretize.steps.step import Step
 
 if TYPE_CHECKING:
     from discretize.kernels.graphs import Node
 
-__all__ = ["node_in_graph", "run_in_graph", "run_sequence", "run_solve", "solve_by_steps"]
+__all__ = ["node_in_graph", "run_fixed", "run_in_graph", "run_sequence", "run_solve", "solve_by_steps"]
 
 
 def run_sequence(
@@ -45,45 +48,73 @@ def run_sequence(
     Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
     Raises:  ValueError for a CTRNN_FUSED that says nothing.
     """
-    if why := setting_reason(fused):
-        return by_steps(_go_on), {"engine": "steps", "engine_why": why}
-    from discretize.kernels import sequences  # noqa: PLC0415 - see above
-
-    on_gpu, whys = takes_triton(h0.device), dict[str, None]()
-    engines: list[Any] = [*([sequences.run_triton] if on_gpu else []), sequences.run_written]
-
-    def by_kernel(fused: Fused) -> tuple[Tensor | None, dict[str, Any]]:
-        whys.clear()
-        with without_autocast(field.device):
-            for run in engines:
-                states, stats = run(field, step, xs, h0, dt, substeps, fused)
-                whys[stats["engine_why"]] = None
-                if states is not None:
-                    break
-        return states, stats | ({"engine_why": "; ".join(filter(None, whys)) or None} if states is None or on_gpu else {})
-
-    states, stats = by_kernel(fused)
+    run = partial(_by_kernel, field, step, xs, h0, dt, substeps)
+    states, engine, why = run(fused)
     if states is not None:
-        return states, stats
-    watch = Stopwatch() if any(isinstance(why, Waiting) for why in whys) else None
+        return states, {"engine": engine, "engine_why": why}
+    watch = Stopwatch() if isinstance(why, Waiting) else None
 
     def look() -> None:
-        nonlocal states, stats
+        nonlocal states, engine, why
         if watch is not None and watch.rings():
-            states, stats = by_kernel("always")
+            states, engine, why = run("always")
             if states is not None:
                 raise KernelReady
 
     try:
-        with sequences.steps_counted(field, step):
+        with _sequence_by_steps(field, step, fused):
             states = by_steps(look)
     except KernelReady:
         assert states is not None
-    return states, stats
+    return states, {"engine": engine, "engine_why": why and str(why)}
 
 
-def _go_on() -> None:
-    """Steps are asked for, however long they take."""
+def _by_kernel(
+    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: Fused
+) -> tuple[Tensor | None, str, str | None]:
+    """The state after each sample, or None; the engine, and why no faster one."""
+    if why := setting_reason(fused):
+        return None, "steps", why
+    from discretize.kernels import sequences  # noqa: PLC0415 - see above
+
+    whys = dict[str, None]()
+    engines: list[Any] = [*([sequences.run_triton] if takes_triton(h0.device) else []), sequences.run_written]
+    with without_autocast(field.device):
+        for run in engines:
+            states, stats = run(field, step, xs, h0, dt, substeps, fused)
+            whys[stats["engine_why"]] = None
+            if states is not None:
+                break
+    return states, stats["engine"], _joined(filter(None, whys))
+
+
+def _joined(whys: Iterable[str]) -> str | None:
+    """Reasons as one, which is known to be one to wait if any is."""
+    whys = [*whys]
+    return (Waiting if any(isinstance(why, Waiting) for why in whys) else str)("; ".join(whys)) if whys else None
+
+
+def _sequence_by_steps(field: VectorField, step: Step, fused: Fused) -> AbstractContextManager[None]:
+    if setting_reason(fused):
+        return nullcontext()
+    from discretize.kernels import sequences  # noqa: PLC0415 - see above
+
+    return sequences.steps_counted(field, step)
+
+
+def run_fixed(chain: Chain, engine: FixedEngine, h0: Tensor, fused: Fused) -> Solved | str:
+    """Solve by steps of fixed length as the sequence that it is, by the kernels of sequences; or say why there is none."""
+    if why := setting_reason(fused) or engine.no_sequence(chain):
+        return why
+    laid = engine.laid_out(chain, h0)
+    states, name, why = _by_kernel(chain.field, engine.map, laid.xs, h0, laid.dt, laid.substeps, fused)
+    if states is None:
+        assert why is not None
+        return why
+    ends = states if laid.ends is None else states[laid.ends.to(states.device)]
+    edges = sorted(chain.wanted())
+    hs = torch.cat([h0[None], ends])
+    return Solved(edges, hs if len(edges) == len(hs) else hs[edges], engine.after(chain, ends), chain, lambda: None, name)
 
 
 def run_solve(request: SolveRequest, fused: Fused) -> tuple[Solved | str, str | None]:
@@ -99,12 +130,13 @@ def run_solve(request: SolveRequest, fused: Fused) -> tuple[Solved | str, str | 
         if not isinstance(found, str):
             return found, next(iter(whys), None)
         whys[found] = None
-    waits = any(isinstance(why, Waiting) for why in whys)
-    return (Waiting if waits else str)("; ".join(whys)), None
+    return _joined(whys) or "", None
 
 
 def solve_by_steps(chain: Chain, engine: object, fused: Fused) -> AbstractContextManager[None]:
     """Count the seconds of a solve that runs step by step: they may pay for a kernel later."""
+    if isinstance(engine, FixedEngine) and not engine.no_sequence(chain):
+        return _sequence_by_steps(chain.field, engine.map, fused)
     if not isinstance(engine, AdaptiveEngine) or setting_reason(fused):
         return nullcontext()
     from discretize.kernels.cpp.solves import steps_counted  # noqa: PLC0415 - see above

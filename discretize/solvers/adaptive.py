@@ -53,8 +53,7 @@ class AdaptiveEngine(Engine):
     r"""Carries states through the segments of a chain by steps that keep to a tolerance.
 
     Args:    control: the method, its tolerances and bounds; on_step: called with a record of every accepted step. `log`, if it
-             is set, takes them too, sample by sample; `look`, if it is set, is called before every round of steps, and says
-             once that the solve takes long.
+             is set, takes them too, sample by sample.
     Raises:  Failure where no step is short enough, the field is not finite, or there are too many steps.
     Source:  Hairer, Norsett and Wanner, Solving ODEs I, sec. II.4.
     """
@@ -66,7 +65,6 @@ class AdaptiveEngine(Engine):
         super().__init__()
         self.control, self.on_step = control, on_step
         self.log: StepLog | None = None
-        self.look: Callable[[], bool] | None = None
         self.warned: bool = False  # of stiffness
         self.most: float = math.inf  # steps of a sample
         self.failures: dict[int, tuple[int, Failure]] = {}  # of samples left behind: the segment, and why

@@ -103,9 +103,10 @@ class SolverStats:
 class Engine(ABC):
     """Carries states through the segments of a chain, and counts. `name`: in a solve's stats; `on_attempt` and
     `on_backward_attempt`: called after every step that was tried, of the solve and of its backward pass, where all samples
-    step together."""
+    step together; `look`: called before every round of steps or segment of fixed ones, says once that the solve takes long."""
 
     name = "steps"
+    look: Callable[[], bool] | None = None
     on_attempt: OnAttempt | None = None
     on_backward_attempt: OnAttempt | None = None
 

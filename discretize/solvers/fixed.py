@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import checks
+from ctrnn import Path, checks
+from ctrnn.inputs.derived import for_many
+from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure, StepError
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, column, waits_for
 from discretize.solvers.segments import Chain, RightHandSide, Segment
@@ -31,12 +34,25 @@ FIXED_METHODS: dict[str, ExplicitRungeKutta] = {
 }
 
 
-def num_steps(length: float, max_step: float | None) -> int:
-    """Return how many equal steps a segment takes."""
+def num_steps(lengths: np.ndarray, max_step: float | None) -> np.ndarray:
+    """Return how many equal steps segments take."""
     if max_step is None:
-        return 1
+        return np.ones(np.shape(lengths), dtype=np.int64)
     # Segments are differences of times: 0.30000000000000004 is three steps of 0.1, not four.
-    return max(1, math.ceil(length / max_step * (1 - 1e-12)))
+    return np.ceil(np.asarray(lengths) / max_step * (1 - 1e-12)).astype(np.int64).clip(1)
+
+
+FEW = 4
+
+
+class StepSequence(NamedTuple):
+    """A solve by fixed steps as a sequence of held samples: `xs` (samples, batch, input), each for `dt`, (samples, 1, 1) or
+    (samples, batch, 1), in `substeps` equal steps; `ends`: the sample that ends each segment, None if each has one."""
+
+    xs: Tensor
+    dt: Tensor
+    substeps: int
+    ends: Tensor | None
 
 
 class FixedEngine(Engine):
@@ -45,7 +61,9 @@ class FixedEngine(Engine):
     Raises:  Failure for a state that is not finite.
     """
 
+    map: Step
     hint = "Take shorter steps (`max_step`), or a method that chooses its own, such as dopri5."
+    holds = True  # whether a step reads the input where it begins, and the clock's speed
     on_device = True  # whether the length of a step of all samples has to be where the states are
 
     def __init__(self, max_step: float | None) -> None:
@@ -59,9 +77,11 @@ class FixedEngine(Engine):
 
     def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
         assert isinstance(segment, Segment)
+        if self.look is not None:
+            self.look()
         lengths = segment.lengths
         # What a sequence gets does not hang on its neighbours: the steps are counted for each.
-        steps = np.array([num_steps(float(length), self.max_step) for length in lengths])
+        steps = num_steps(lengths, self.max_step)
         h = self._run(segment, h, steps)
         state.tau = lengths.copy()
         self.counts.accepted += np.where(lengths > 0, steps, 0)
@@ -70,24 +90,79 @@ class FixedEngine(Engine):
         self.unseen.append((segment, h.detach()))
         over = segment.number == len(segment.chain) - 1
         if over or len(self.unseen) == MOST_UNSEEN or not waits_for(h.device):
-            self.look()
+            self.check_finite()
         return h, int(steps.max())
 
-    def look(self) -> None:
+    def check_finite(self) -> None:
         """Refuse the first states that are not finite, of the segments since the last look."""
         seen, self.unseen = self.unseen, []
         if not seen or checks.holds(torch.isfinite(torch.stack([h.sum() for _, h in seen]))):
             return
         for segment, h in seen:
-            if checks.holds(torch.isfinite(h)):
-                continue
-            sample, unit = torch.nonzero(~torch.isfinite(h))[0].tolist()
-            length = float(segment.lengths[sample % len(segment.lengths)])
-            raise Failure(
-                cause=f"the state became {float(h[sample, unit])} with steps of {length / num_steps(length, self.max_step):.3g}",
-                hint=self.hint,
-                time=segment.when(length, sample), sample=sample, unit=unit, edge=segment.number,
-            )  # fmt: skip
+            if not checks.holds(torch.isfinite(h)):
+                raise self._not_finite(segment, h)
+
+    def _not_finite(self, segment: Segment, h: Tensor) -> Failure:
+        sample, unit = torch.nonzero(~torch.isfinite(h))[0].tolist()
+        length = segment.lengths[sample % len(segment.lengths)]
+        return Failure(
+            cause=f"the state became {float(h[sample, unit])} with steps of {length / num_steps(length, self.max_step):.3g}",
+            hint=self.hint,
+            time=segment.when(float(length), sample), sample=sample, unit=unit, edge=segment.number,
+        )  # fmt: skip
+
+    def no_sequence(self, chain: Chain) -> str | None:
+        """Return why a solve is not run as a sequence of held samples."""
+        if len(chain) < FEW:
+            return f"fewer than {FEW} segments are stepped through sooner than a kernel is called"
+        moves = not (chain.path.steady and (chain.speed is None or chain.speed.steady))
+        return f"{self.map!r} sees the input or its clock move within a step" if moves and not self.holds else None
+
+    def laid_out(self, chain: Chain, h0: Tensor) -> StepSequence:
+        """Return what steps read: a sample a segment, where all take as many steps and nothing moves within them, else a step."""
+        steps = num_steps(chain.lengths, self.max_step)
+        taken = steps[chain.lengths > 0]
+        still = chain.path.steady and (chain.speed is None or chain.speed.steady)
+        if still and taken.size and (taken == taken[0]).all():
+            return StepSequence(*self._read(chain, h0, np.ones_like(steps)), int(taken[0]), None)
+        return StepSequence(*self._read(chain, h0, steps), 1, torch.from_numpy(steps.max(1).cumsum() - 1))
+
+    def _read(self, chain: Chain, h0: Tensor, steps: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return what each step reads, and how long it is; steps (segments, 1) or (segments, batch)."""
+        most = steps.max(1)
+        numbers = torch.from_numpy(np.repeat(np.arange(len(most)), most))
+        number = torch.from_numpy(np.arange(len(numbers)) - np.repeat(most.cumsum() - most, most))[:, None]
+        own = torch.from_numpy(steps)[numbers]
+        edges = chain.edges if chain.own else chain.edges[:, None]
+        dt = (edges.diff(dim=0) / torch.from_numpy(steps))[numbers]
+        begin = edges[numbers] + torch.minimum(number, own) * dt
+        dt = torch.where(own > number, dt, 0.0)
+
+        def read(input: SegmentInput, path: Path) -> Tensor:
+            data = path.gather(input.pieces[numbers])
+            return path.evaluate(data, begin[..., None] if chain.own else begin[:, 0])
+
+        xs = read(chain.path, for_many(chain.driven.path, len(h0)))
+        if chain.speed is not None:
+            speed = read(chain.speed, chain.speed.path)
+            dt = dt * speed.reshape(len(dt), -1)
+        return xs, dt[..., None].to(device=h0.device, dtype=h0.dtype)
+
+    def after(self, chain: Chain, ends: Tensor) -> Failure | None:
+        """Count the steps of a solve that has run as a sequence; refuse states at the ends of segments that are not finite."""
+        steps, lengths = num_steps(chain.lengths, self.max_step), chain.lengths
+        self.counts.call(int(steps.max(1).sum()) * self.map.cost(chain.field), ends.shape[1])
+        self.counts.accepted += np.where(lengths > 0, steps, 0).sum(0)
+        shortest = np.where(lengths > 0, lengths / steps, np.inf)
+        number, sample = np.unravel_index(int(shortest.argmin()), shortest.shape)
+        self.counts.smaller(float(shortest[number, sample]), chain.segment(int(number)).when(0.0, int(sample)))
+        if checks.holds(torch.isfinite(ends.detach().sum())):
+            return None
+        finite = torch.isfinite(ends.detach()).flatten(1).all(1)
+        if checks.holds(finite):
+            return None
+        first = int((~finite).int().argmax())
+        return self._not_finite(chain.segment(first), ends[first].detach())
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
         """Take so many equal steps, (1,) for all samples or (batch,); a sequence that has taken its own waits."""
@@ -118,16 +193,18 @@ class GridEngine(FixedEngine):
              refuses.
     """
 
+    holds = False
+
     def __init__(self, method: str, max_step: float | None) -> None:
         super().__init__(max_step)
-        self.method: ExplicitRungeKutta = FIXED_METHODS[method]
+        self.map: ExplicitRungeKutta = FIXED_METHODS[method]
 
     def step(self, segment: Segment, begin: Tensor, dt: Tensor, h: Tensor) -> Tensor:
         def slope(share: float, h: Tensor) -> Tensor:
             self.counts.call(1, len(h))
             return segment(begin + share * dt, h)
 
-        return self.method.along(slope, h, dt.to(device=h.device, dtype=h.dtype))
+        return self.map.along(slope, h, dt.to(device=h.device, dtype=h.dtype))
 
 
 class StepEngine(FixedEngine):
@@ -150,7 +227,7 @@ class StepEngine(FixedEngine):
         try:
             h, cost = self.map.counted(segment.chain.field, segment.input_at(t), h, length)
         except StepError as error:
-            self.look()  # what was not finite before it comes first
+            self.check_finite()  # what was not finite before it comes first
             at = float((t if t.dim() == 0 else t[error.sample]).detach())
             raise Failure(cause=error.cause, hint=error.hint, time=at, sample=error.sample, unit=error.unit) from error
         self.counts.call(cost, len(h))

@@ -74,6 +74,9 @@ class StochasticEngine(StepEngine):
         self._drawn: dict[int, tuple[Tensor, Tensor]] = {}  # of the segments that come next
         self._left: Iterator[tuple[Tensor, Tensor]] = iter(())  # of the segment that is being solved
 
+    def no_sequence(self, chain: Chain) -> str | None:
+        return "solves with noise have no kernel"
+
     def start(self, chain: Chain, batch: int) -> SolverState:
         self._chain, self._drawn = chain, {}
         return super().start(chain, batch)
@@ -103,7 +106,7 @@ class StochasticEngine(StepEngine):
         edges, times, counts = self._chain.edges.detach(), list[Tensor](), list[int]()
         room = MOST_DRAWN // (len(self.path.keys) * -(-self.path.units // 4))
         for j in range(number, len(self._chain)):
-            steps = torch.tensor([num_steps(float(length), self.max_step) for length in self._chain.lengths[j]], device="cpu")
+            steps = torch.from_numpy(num_steps(self._chain.lengths[j], self.max_step))
             count = int(steps.max())
             if counts and sum(counts) + count > room:
                 break

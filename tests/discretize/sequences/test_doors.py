@@ -1,0 +1,152 @@
+"""The same run of fixed steps by every door: the same states, gradients and engine."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, ExponentialEuler, integrate, unroll
+from discretize.steps.catalog import steps
+
+pytestmark = pytest.mark.kernels
+
+TIME, BATCH, SUBSTEPS = 6, 3, 2
+
+
+def a_field():
+    return ctrnn.gated(2, 4, generator=torch.Generator().manual_seed(1))
+
+
+def samples(time=TIME):
+    return torch.randn(time, BATCH, 2, generator=torch.Generator().manual_seed(2))
+
+
+def edges():
+    return torch.tensor([0.0, 0.5, 1.0, 2.0, 2.25, 3.0, 3.5])
+
+
+def by_discrete_rnn(field, step, xs, h0, fused):
+    rnn = DiscreteRNN(field, step, substeps=SUBSTEPS, fused=fused, allow_overshoot=True)
+    return rnn(xs, h0)[0], rnn.stats
+
+
+def by_continuous_rnn(field, step, xs, h0, fused):
+    rnn = ContinuousRNN(field, method=step, max_step=1 / SUBSTEPS, fused=fused)
+    return rnn(xs, h0)[0], rnn.stats
+
+
+def by_integrate(field, step, xs, h0, fused):
+    ts = torch.arange(len(xs) + 1.0)
+    solved = integrate(field, ctrnn.HeldPath(xs), h0, ts, method=step, max_step=1 / SUBSTEPS, fused=fused)
+    return solved.hs[1:], solved.stats
+
+
+def by_unroll(field, step, xs, h0, fused):
+    cell = DiscreteCell(field, step, dt=1 / SUBSTEPS, allow_overshoot=True)
+    solved = unroll(cell, xs.repeat_interleave(SUBSTEPS, 0), h0, fused=fused)
+    return solved.hs[SUBSTEPS::SUBSTEPS], solved.stats
+
+
+DOORS = [by_discrete_rnn, by_continuous_rnn, by_integrate, by_unroll]
+USUAL = {"Euler", "ExponentialEuler", "RungeKutta4", "BackwardEuler"}
+
+
+def with_gradients(door, step, fused):
+    field, xs, h0 = a_field(), samples().requires_grad_(), torch.full((BATCH, 4), 0.2, requires_grad=True)
+    states, stats = door(field, step, xs, h0, fused)
+    return states, torch.autograd.grad(states.square().sum(), [xs, h0, *field.parameters()]), stats
+
+
+@pytest.mark.parametrize("name", [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in steps()])
+def test_a_step_map_gives_the_same_states_gradients_and_engine_by_every_door(name, subtests):
+    step = steps()[name]()
+    expected, gradients, told = with_gradients(by_discrete_rnn, step, "always")
+    for door in DOORS[1:]:
+        with subtests.test(door=door.__name__):
+            states, found, stats = with_gradients(door, step, "always")
+            assert (stats["engine"], stats["engine_why"]) == (told["engine"], told["engine_why"])
+            assert_close(states, expected, rtol=1e-12, atol=1e-13)
+            assert_close(found, gradients, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("door", DOORS[1:], ids=lambda door: door.__name__)
+def test_a_kernel_gives_what_the_steps_of_the_same_door_give(door):
+    kernel, step = (with_gradients(door, Euler(), fused) for fused in ("always", False))
+    assert kernel[2]["engine"] == "compiled"
+    assert_close(kernel[:2], step[:2], rtol=1e-12, atol=1e-13)
+    counted = ("nfe", "nfe_samples", "num_steps", "steps_of_samples", "smallest_step", "smallest_step_at", "method")
+    assert {name: kernel[2][name] for name in counted} == {name: step[2][name] for name in counted}
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["rk4", Euler(), *(pytest.param(method, marks=pytest.mark.slow) for method in ("euler", ExponentialEuler()))],
+    ids=str,
+)
+@pytest.mark.parametrize("call", ["edges", "own edges", "lengths", "reset", "uneven steps"])
+def test_modules_run_as_they_do_step_by_step(method, call):
+    max_step = 0.3 if call == "uneven steps" else 0.25
+    how = {"edges": {"ts": edges()}, "uneven steps": {"ts": edges()}}
+    how["own edges"] = {"ts": edges()[:, None] * torch.tensor([1.0, 0.9, 2.0])}
+    how["lengths"] = {"lengths": [6, 2, 5], "ts": edges()}
+    how["reset"] = {"reset": torch.rand(TIME, BATCH, generator=torch.Generator().manual_seed(3)) < 0.4}
+    field = a_field()
+    ts = how[call].get("ts", edges()).clone().requires_grad_()
+    results = []
+    for fused in ("always", False):
+        rnn = ContinuousRNN(field, method=method, max_step=max_step, fused=fused)
+        states, last = rnn(samples(), **how[call] | ({"ts": ts} if "ts" in how[call] else {}))
+        gradients = torch.autograd.grad((states**2).sum() + last.sum(), [ts, *field.parameters()], allow_unused=True)
+        results.append((states, last, *(g for g in gradients if g is not None)))
+    assert rnn.stats["engine"] == "steps"
+    assert_close(results[0], results[1], rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("direction", [1, -1], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("path", [ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath], ids=lambda path: path.__name__)
+@pytest.mark.parametrize("clock", [None, "straight", "smooth"])
+def test_a_solve_by_step_maps_reads_input_and_clock_where_each_step_begins(path, clock, direction):
+    field, xs = a_field(), samples(7)
+    given = path(xs, torch.cat([edges(), edges()[-1:] + 1]) if path is ctrnn.HeldPath else edges())
+    end = float(edges()[-1])
+    warp = {
+        "straight": ctrnn.PiecewiseWarp(torch.tensor([0.0, 1.3, end]), torch.tensor([0.0, 2.0, end])),
+        "smooth": ctrnn.SmoothWarp.random(end, 3.0, generator=torch.Generator().manual_seed(5)),
+    }.get(clock)
+    ts = torch.linspace(0, end, 9)
+    ts = ts if direction > 0 else ts.flip(0)
+    solves = [
+        integrate(field, given, torch.zeros(BATCH, 4), ts, method=Euler(), max_step=0.2, fused=fused, speed=warp and warp.speed)
+        for fused in ("always", False)
+    ]
+    assert solves[0].stats["engine"] == "compiled"
+    assert_close(solves[0].hs, solves[1].hs, rtol=1e-12, atol=1e-13)
+    between = torch.tensor([0.4, 1.1])
+    assert_close(solves[0](between), solves[1](between), rtol=1e-12, atol=1e-13)
+
+
+def test_a_runge_kutta_method_that_sees_the_input_move_says_why_it_has_no_kernel():
+    solved = integrate(
+        a_field(), ctrnn.LinearPath(samples()), torch.zeros(BATCH, 4), torch.arange(6.0), method="rk4", fused="always"
+    )
+    assert solved.stats["engine"] == "steps"
+    assert solved.stats["engine_why"] == "ThreeEighths() sees the input or its clock move within a step"
+
+
+def test_a_run_that_diverges_names_the_first_state_that_is_not_finite_by_a_kernel_too():
+    class Growing(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return projected * h**3
+
+    xs = torch.ones(40, 2, 1)
+    xs[:, 1] = 0.01
+    said = []
+    for fused in ("always", False):
+        rnn = ContinuousRNN(Growing(1, 1), method=Euler(), max_step=1, fused=fused)
+        with pytest.raises(discretize.SolverError) as error:
+            rnn(xs, torch.ones(2, 1))
+        said.append((str(error.value), len(error.value.trajectory)))
+        assert error.value.trajectory.stats["engine"] == ("compiled" if fused else "steps")
+    assert said[0] == said[1]
+    assert "sample 0" in said[0][0]
