@@ -1,4 +1,10 @@
-"""Warn once of times in another unit than a field's own: intervals far longer or far shorter than its units remember."""
+"""Warn once of times in another unit than a field's own: intervals far longer or far shorter than its units remember.
+
+    too long     a sample lasts more than 50 times as long as the slowest unit remembers
+    too short    a sample lasts less than a thousandth of what the fastest unit remembers, and no sequence ten times as long
+
+A hundredth is usual, and so is less where a recording is long; who takes seconds for milliseconds is a thousand times off.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +20,8 @@ from discretize.kernels.eligibility import tracing_reason
 
 __all__ = ["look_at_intervals"]
 
-FAR = 50
+FAR = 50  # times what the slowest unit remembers
+SHORT, FEW = 1100, 10  # parts of what the fastest unit remembers; how often it forgets in a sequence that is long enough
 _looked: WeakSet[nn.Module] = WeakSet()  # fields whose first times have been looked at
 
 
@@ -37,10 +44,12 @@ def look_at_intervals(field: object, times: Tensor) -> None:
         return
     remembered, moves = found
     shortest, longest = min(float(remembered.min()), moves), float(remembered.max())
+    whole = float((times[-1] - times[0]).detach().max())
     if apart > FAR * longest:
         said, so = f"its slowest unit forgets in {longest:.3g}", "nothing is remembered from one sample to the next"
-    elif apart < shortest / FAR:
-        said, so = f"its fastest unit forgets in {float(remembered.min()):.3g}", "a sample hardly moves the state"
+    elif apart < shortest / SHORT and whole < FEW * shortest:
+        said = f"its fastest unit forgets in {float(remembered.min()):.3g}"
+        so = f"a sample hardly moves the state, and nor do the {whole:.3g} of a whole sequence"
     else:
         return
     warn_user(
