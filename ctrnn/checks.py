@@ -15,10 +15,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from ctrnn.user_warnings import StampWarning, warn_user
+
 K = TypeVar("K")
 
 ULPS_BEYOND_AN_END = 4.0
 WITHOUT_FLOAT64 = {"mps"}  # kinds of devices
+COARSE = 100  # spacings of a dtype: intervals from here on are off by 1 % at most
+UNROUNDED = "in float64, or whole numbers, counted from the first before they are rounded"
 
 
 def is_flag(name: str, value: object) -> bool:
@@ -181,7 +185,9 @@ def as_numbers(value: object) -> Tensor:
     if isinstance(value, Tensor):
         return value.clone()
     given = torch.as_tensor(value, device="cpu")
-    return torch.as_tensor(value, dtype=torch.float64, device="cpu").clone() if given.is_floating_point() else given.clone()
+    if given.is_floating_point() and not hasattr(value, "dtype"):
+        given = torch.as_tensor(value, dtype=torch.float64, device="cpu")
+    return given.clone()
 
 
 def time_dtype(device: torch.device) -> torch.dtype:
@@ -194,6 +200,11 @@ def time_on(t: Tensor, device: torch.device) -> Tensor:
     if t.device.type in WITHOUT_FLOAT64:
         return t.to(device).to(time_dtype(device))
     return t.to(time_dtype(device)).to(device, non_blocking=True)
+
+
+def dtype_of(value: object) -> torch.dtype:
+    """Return in which dtype numbers were given."""
+    return value.dtype if isinstance(value, Tensor) else as_numbers(value).dtype
 
 
 def not_times(name: str, value: object) -> TypeError:
@@ -224,12 +235,21 @@ def as_times(name: str, value: object, differentiable: bool = False) -> Tensor:
     return times
 
 
-def are_times(name: str, value: object, axes: int = 1, differentiable: bool = False, strict: bool = True) -> Tensor:
+def are_times(
+    name: str,
+    value: object,
+    axes: int = 1,
+    differentiable: bool = False,
+    strict: bool = True,
+    given: torch.dtype | None = None,
+) -> Tensor:
     """Check finite times, strictly increasing along the first axis; as float64 on the CPU: time is a number, not data.
 
-    With `axes` = 2 they may be (n, batch), for every sequence its own, which then need not be `strict`.
+    With `axes` = 2 they may be (n, batch), for every sequence its own, which then need not be `strict`. `given`: the dtype that
+    they came in, where it is not that of the value.
     """
     times = as_times(name, value, differentiable)
+    given = given or dtype_of(value)
     if not 1 <= times.dim() <= axes:
         if axes == 1:
             raise ValueError(f"`{name}` must have one dimension, shared by the whole batch, got shape {tuple(times.shape)}.")
@@ -244,12 +264,54 @@ def are_times(name: str, value: object, axes: int = 1, differentiable: bool = Fa
         k, whose = at[0], f" in sequence {at[1]}" if len(at) > 1 else ""
         before, after = times.detach()[at], times.detach()[(k + 1, *at[1:])]
         wanted = "increase strictly," if strict or times.dim() == 1 else "increase, or repeat,"
-        padded = " Where that is padding beyond the end of a sequence, give `lengths`." if whose and steps[at] == 0 else ""
+        hint = " Where that is padding beyond the end of a sequence, give `lengths`." if whose and steps[at] == 0 else ""
+        if steps[at] == 0 and given.is_floating_point and given != torch.float64 and before:
+            rounded = f" In {given} times are multiples of {float(_spacing(before, given)):g} there; make them so:"
+            hint = f"{rounded} {UNROUNDED}.{hint}"
         raise ValueError(
-            f"`{name}` must {wanted} but {what} at index {k + 1}{whose}: {float(before)!r} is followed by {float(after)!r}."
-            f"{padded}"
+            f"`{name}` must {wanted} but {what} at index {k + 1}{whose}: {float(before)!r} is followed by {float(after)!r}.{hint}"
         )
     return times
+
+
+def are_stamps(name: str, value: object, axes: int = 1, strict: bool = True, given: torch.dtype | None = None) -> Tensor:
+    """Check the times of samples, or of states, as `are_times`; they may require a gradient, and a `StampWarning` says where the
+    dtype that they came in has rounded them."""
+    times = are_times(name, value, axes, True, strict, given)
+    say_if_rounded(name, times.detach(), given or dtype_of(value))
+    return times
+
+
+def _spacing(times: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return how far apart the numbers of a dtype are at these times."""
+    return torch.ldexp(torch.full_like(times, torch.finfo(dtype).eps), torch.frexp(times.abs())[1] - 1)
+
+
+def say_if_rounded(name: str, times: Tensor, dtype: torch.dtype) -> None:
+    """Say where a dtype is too coarse for most of the intervals of a sequence, as float32 is for seconds since 1970.
+
+    Shape: (n,) or (n, batch), increasing; a sequence that is over repeats its last one. Times that use the last bit of the
+    largest are taken for rounded, but where they are all as far apart: 0, 1, 2, ... are not.
+    """
+    steps, largest = times.diff(dim=0), times[[0, -1]].abs().amax(0)
+    # Most often the largest of all says it, in a third of the time.
+    if not (dtype.is_floating_point and len(steps) and bool((steps < COARSE * _spacing(largest.max(), dtype)).any())):
+        return
+    spacing = _spacing(largest, dtype)
+    taken = steps > 0  # a sequence that is over stands still
+    coarse = 2 * ((steps < COARSE * spacing) & taken).sum(0) > taken.sum(0)
+    if not bool(coarse.any()):
+        return
+    uneven = (len(steps) == 1) | (torch.where(taken, steps, steps[:1]) != steps[:1]).any(0)
+    rounded = coarse & uneven & (torch.remainder(times / spacing, 2) != 0).any(0)
+    if bool(rounded.any()):
+        at, apart = (float(each.reshape(-1)[rounded.reshape(-1)][0]) for each in (largest, spacing))
+        warn_user(
+            f"`{name}` is in {dtype}, which at {at:.0e} tells times apart that differ by {apart:.3g}, and most of these are less "
+            f"than {COARSE} times that apart: the time between them may have been rounded by more than 1 %. Make them so: "
+            f"{UNROUNDED}.",
+            StampWarning,
+        )
 
 
 def within(name: str, times: Tensor, start: float | Tensor, end: float | Tensor) -> Tensor:

@@ -68,3 +68,4 @@ from discretize.trajectory import Trajectory as Trajectory
 from discretize.analysis.plot import plot as plot
 from discretize.errors import SolverError as SolverError, SolverWarning as SolverWarning, StepError as StepError
 from discretize.errors import KernelWarning as KernelWarning, StepWarning as StepWarning, TimeUnitWarning as TimeUnitWarning
+from discretize.errors import StampWarning as StampWarning

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from dataclasses import astuple, dataclass, replace
 
+from ctrnn.user_warnings import StampWarning, warn_user
 from discretize.trajectory import Trajectory
 
-__all__ = ["Failure", "KernelWarning", "SolverError", "SolverWarning", "StepError", "StepWarning", "TimeUnitWarning", "warn_user"]
+__all__ = [
+    "Failure",
+    "KernelWarning",
+    "SolverError",
+    "SolverWarning",
+    "StampWarning",
+    "StepError",
+    "StepWarning",
+    "TimeUnitWarning",
+    "warn_user",
+]
 
 
 @dataclass(eq=False)
@@ -92,14 +101,3 @@ class StepError(RuntimeError):
 
     def __reduce__(self) -> tuple[type[StepError], tuple[str, str, int, int]]:
         return type(self), (self.cause, self.hint, self.sample, self.unit)
-
-
-OWN = ("ctrnn", "discretize", "torch")
-
-
-def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's that led here: the first above this project's own and torch's."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OWN:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)

@@ -296,7 +296,7 @@ class _Problem:
         given, method = dict(options or {}), method or "dopri5"
         times = checks.as_times("t", checks.is_tensor("t", t), differentiable=True)
         first = times.detach().reshape(-1)[:2].diff()
-        checks.are_times("t", -times if len(first) and bool(first < 0) else times, differentiable=True)
+        checks.are_stamps("t", -times if len(first) and bool(first < 0) else times, given=t.dtype)
         _check_options(given, method)
         alone = checks.is_flag("options['per_sample']", given.get("per_sample", False))
         if alone:

@@ -68,11 +68,7 @@ def stamped(xs: Tensor, ts: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
     xs = checked_samples(xs)
     if len(xs) < 2:
         raise ValueError(f"A {kind} path needs at least two samples, got 1; use `HeldPath` for a single one.")
-    knots = (
-        torch.arange(len(xs), dtype=torch.float64, device="cpu")
-        if ts is None
-        else checks.are_times("ts", ts, 2, differentiable=True)
-    )
+    knots = torch.arange(len(xs), dtype=torch.float64, device="cpu") if ts is None else checks.are_stamps("ts", ts, 2)
     if len(knots) != len(xs):
         raise ValueError(f"`ts` has {len(knots)} stamps for {len(xs)} samples; a {kind} path needs one for each.")
     return xs, check_batch(xs, knots)

@@ -139,7 +139,7 @@ def _lengths(ts: Tensor | None, hs: Tensor) -> Tensor:
     """Return the lengths of the intervals, (time, 1, 1) or (time, batch, 1)."""
     if ts is None:
         return hs.new_ones(len(hs) - 1, 1, 1)
-    times = checks.are_times("ts", ts, 2, differentiable=True)
+    times = checks.are_stamps("ts", ts, 2)
     if times.shape not in ((len(hs),), hs.shape[:2]):
         raise ValueError(
             f"`ts` has shape {tuple(times.shape)}, and `hs` {len(hs)} states; give the time of each, ({len(hs)},) or "

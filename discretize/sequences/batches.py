@@ -164,6 +164,7 @@ def _read(sample: object, where: str) -> dict[str, Tensor]:
     read = {"x": x}
     if "ts" in parts:
         read["ts"] = checks.are_times(f"ts of {where}", parts["ts"])
+        checks.say_if_rounded("ts", read["ts"], checks.dtype_of(parts["ts"]))  # once, and not with each sample's number
         if len(read["ts"]) - len(x) not in (0, 1):
             came = f"got {len(read['ts'])} for {len(x)} samples"
             raise ValueError(f"`ts of {where}` must have a stamp for each sample, or one edge more, {came}.")
