@@ -28,8 +28,9 @@ class Hold:
     r"""Chooses how stamps become the edges of the intervals on which samples are held.
 
     Args:    direction: "forward" or "backward"; open_interval: length of the interval that stamps leave open, > 0. If it is not
-             given, the last sample is held for as long as the one before it (a single one: for 1), and backward stamps are
-             refused: nothing before the first one says since when its sample acts.
+             given, the last sample is held for as long as the one before it, and a single one among longer sequences for the
+             median of their intervals. Refused are then one sample by one stamp, and backward stamps: nothing before the
+             first one says since when its sample acts.
     Source:  backward is the elapsed time of Che et al. 2018 (GRU-D) and Rubanova et al. 2019 (ODE-RNN).
     """
 
@@ -51,7 +52,7 @@ class Hold:
                 f'`ts` has {len(stamps)} stamps, which do not say since when the first sample acts with `hold="backward"`; '
                 f"give {len(stamps) + 1} edges, the first one the time of the state at the start, or `open_interval`, its length."
             )
-        return torch.cat([stamps[:1] - self.open_interval, stamps])
+        return torch.cat([self._moved(stamps[:1], -self.open_interval), stamps])
 
     def end(self, stamps: Tensor, last: int | Tensor) -> Tensor:
         """Return where the sample of the last stamp stops to act, (1, ...); `last`: its number, or (1, batch) of each column."""
@@ -60,8 +61,34 @@ class Hold:
         if self.direction == "backward":
             return end
         if self.open_interval is not None:
-            return end + self.open_interval
-        return end + torch.where(last > 0, end - stamps.gather(0, (last - 1).clamp(min=0)), torch.ones_like(end))
+            return self._moved(end, self.open_interval)
+        lengths = end - stamps.gather(0, (last - 1).clamp(min=0))
+        if bool((last == 0).any()):
+            lengths = torch.where(last > 0, lengths, _median_interval(stamps, last))
+        return end + lengths
+
+    def _moved(self, stamps: Tensor, by: float) -> Tensor:
+        """Stamps moved by the open interval, which must be seen in them."""
+        moved = stamps + by
+        if bool((moved == stamps).any()):
+            at = float(stamps.detach()[moved == stamps][0])
+            raise ValueError(
+                f"`open_interval` = {abs(by):g} is lost in rounding at the time {at!r}, in {stamps.dtype}; count time from the "
+                "first stamp, `ts - ts[0]`, or in another unit."
+            )
+        return moved
+
+
+def _median_interval(stamps: Tensor, last: Tensor) -> Tensor:
+    """Return the median interval between the stamps (time, ...) of all sequences, up to the `last` of each, (1, ...)."""
+    rows = torch.arange(len(stamps) - 1, device=stamps.device).reshape(-1, *[1] * (stamps.dim() - 1))
+    intervals = stamps.diff(dim=0)[rows < last]
+    if not len(intervals):
+        raise ValueError(
+            "`ts` has one stamp for one sample, which does not say how long it acts; give 2 edges, when it begins and when it "
+            "ends: in a stream the next sample's stamp too, `ts[k : k + 2]`; or `open_interval`, its length."
+        )
+    return intervals.median()
 
 
 FORWARD = Hold()
@@ -71,7 +98,7 @@ def interval_edges(samples: int, ts: Tensor | None, hold: Hold = FORWARD) -> Ten
     """Return the (samples + 1,) edges of the intervals on which samples are held, from edges, stamps or nothing."""
     if ts is None:
         return torch.arange(samples + 1, dtype=torch.float64, device="cpu")
-    times = checks.are_times("ts", ts, 2, differentiable=True)
+    times = checks.are_stamps("ts", ts, 2)
     if len(times) == samples + 1:
         return times
     if len(times) != samples:

@@ -25,9 +25,9 @@ from ctrnn.fields.noise import check_no_noise
 from ctrnn.inputs.held import Hold
 from discretize.jumps.jump import CellJump, GRUBayes, Jump
 from discretize.sequences.cell import DiscreteCell
-from discretize.sequences.module import Lengths, SequenceModule, Start
+from discretize.sequences.module import Lengths, SequenceModule, Sequences, Start
 from discretize.sequences.ragged import Ragged, gone_by
-from discretize.sequences.stamps import given_times, sample_edges, sample_stamps
+from discretize.sequences.stamps import number_of_times, sample_edges, sample_stamps
 from discretize.settings import Gradient, Settings
 from discretize.solve import solve
 from discretize.steps.step import Step
@@ -62,8 +62,9 @@ class JumpRNN(SequenceModule):
     Args:    field: F, a `VectorField` of `input_size=0`, solved exactly, or by steps; jump: a `Jump` on its state; method, rtol,
              atol, max_step, gradient as for `integrate`; batch_first: axes of x, output, observed and ts, as in torch.nn.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, observed=None), as for `DiscreteRNN`. ts: the times of the
-             observations, the first of them that of h_0; or one more, in front, for h_0. Without ts they are 0, 1, .... An
-             observation that is `reset` is the first one of its own sequence.
+             observations, the first of them that of h_0; or one more, in front, for h_0: of a chunk of a longer sequence the time
+             of the observation before it. Without ts they are 0, 1, .... An observation that is `reset` is the first one of its
+             own sequence.
              observed: booleans like x, False where a value is missing, which then may be nan; all by default, or x has twice as
              many features, [values, 1 where seen, else 0], as cells without jumps read them.
              rnn.jumps(...) gives the states before and after; `rnn.stats` counts all solves of the last call.
@@ -157,11 +158,22 @@ class JumpRNN(SequenceModule):
         return _Reader(self.field, self.jump)
 
     def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
-        given = given_times(ts)
-        if given.shape[int(given.dim() > 1 and self.batch_first) :][:1] == (len(xs) + 1,):
-            return sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold)
+        if number_of_times(ts, self.batch_first) == len(xs) + 1:
+            return sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold, self)
         stamps = sample_stamps(ts, xs, ragged, batched, self.batch_first)
         return torch.cat([stamps[:1], stamps])
+
+    def _taken(self, ts: object, xs: Tensor) -> tuple[bool, bool]:
+        return number_of_times(ts, self.batch_first) == len(xs), False
+
+    def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, bool]:
+        given, batched = super()._read(x, h_0, ts, lengths)
+        if h_0 is not None and given.edges is not None and len(given.xs) == 1 and self._taken(ts, given.xs)[0]:
+            raise ValueError(
+                "`ts` has one stamp for one observation, and nothing says how long before it the state was `h_0`; give 2 times, "
+                "that of `h_0` in front: in a stream that of the observation before, `ts[k - 1 : k + 1]`."
+            )
+        return given, batched
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         states = self._jumps(xs, h0[0], edges, ragged).after
@@ -242,6 +254,7 @@ class HeldJumpRNN(JumpRNN):
         self.hold: Hold = Hold(hold, open_interval)
 
     _edges = SequenceModule._edges
+    _taken = SequenceModule._taken
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         states = self._jumps(xs, h0[0], edges, ragged).before

@@ -67,8 +67,10 @@ class ContinuousRNN(FieldModule):
     ) -> None:
         super().__init__(field, hold, open_interval, batch_first)
         self.path: str = checks.one_of("path", path, PATHS)
-        if path != "held" and self.hold != FORWARD:
-            raise ValueError(f"`hold` and `open_interval` are for held samples, and `path` is {path!r}.")
+        if path != "held":
+            self.joins_chunks: str = "Begin with the last sample of the chunk before, and its stamp: `x[k - 1 : k + n]`."
+            if self.hold != FORWARD:
+                raise ValueError(f"`hold` and `open_interval` are for held samples, and `path` is {path!r}.")
         bounds = (max_num_steps, min_step, first_step)
         self.settings: Settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
         self.settings.check_noise(field)
@@ -131,6 +133,9 @@ class ContinuousRNN(FieldModule):
         if self.path == "held":
             return super()._edges(ts, xs, ragged, batched)
         return sample_stamps(ts, xs, ragged, batched, self.batch_first)
+
+    def _taken(self, ts: object, xs: Tensor) -> tuple[bool, bool]:
+        return super()._taken(ts, xs) if self.path == "held" else (True, False)
 
     def _knots(self, xs: Tensor, ragged: Ragged | None) -> Tensor:
         """Without `ts`: the samples gone by at each edge, or their numbers."""

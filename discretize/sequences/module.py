@@ -20,9 +20,10 @@ from ctrnn.inputs.held import Hold
 from ctrnn.inputs.samples import checked_samples
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
+from discretize.sequences.chunks import end_of_call, look_at_start
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, packed_as, padded
-from discretize.sequences.stamps import sample_edges
+from discretize.sequences.stamps import number_of_times, sample_edges
 from discretize.units import look_at_intervals
 
 __all__ = ["FieldModule", "Lengths", "SequenceModule", "Sequences", "Start", "check_no_lengths"]
@@ -51,6 +52,7 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
     bidirectional: bool = False
     num_states = 1  # num_layers * num_directions
     reads_at_the_end = False  # of a sample's interval, and not all the while
+    joins_chunks = "Give the last time of the chunk before in front of them: edges, `ts[k - 1 : k + n]`."
     noisy = False  # whether a call draws noise, and xs has columns of its address
 
     def __init__(self, hold: str, open_interval: float | None, batch_first: bool) -> None:
@@ -102,8 +104,13 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         if isinstance(x, PackedSequence):
             return self._run_packed(x, h_0, ts, lengths, reset, seed)
         given, batched = self._read(x, h_0, ts, lengths)
+        begins, ends = (False, False) if given.edges is None else self._taken(ts, given.xs)
+        if h_0 is not None and given.edges is not None:
+            look_at_start(self, given.h0, given.edges, begins, self.joins_chunks)
         given = given._replace(xs=self._with_noise(given, seed))
         output, h_n = self._run_pieces(given, reset, batched)
+        if given.edges is not None and given.ragged is None:
+            end_of_call(self, h_n, given.edges, ends)
         if not batched:
             return output[:, 0], h_n[:, 0]
         output = output if given.ragged is None else given.ragged.output(output)
@@ -197,7 +204,12 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         return False
 
     def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
-        return sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold)
+        return sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold, self)
+
+    def _taken(self, ts: object, xs: Tensor) -> tuple[bool, bool]:
+        """Whether the edges in front of the first sample and behind the last one were taken from stamps, and nobody said them."""
+        stamps, forward = number_of_times(ts, self.batch_first) == len(xs), self.hold.direction == "forward"
+        return stamps and not forward, stamps and forward and self.hold.open_interval is None
 
     def _time_first(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged | None, bool]:
         x = cast_for(self._reader, x)

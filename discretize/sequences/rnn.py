@@ -40,7 +40,8 @@ class DiscreteRNN(FieldModule):
              this one too, have cost so far; "always", wait for it at the first call; False, step by step. The environment
              variable CTRNN_FUSED=0 does that everywhere. allow_overshoot: as for `DiscreteCell`.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, seed=None). With ts, edges or stamps, sample k takes its
-             interval's length instead of dt; gradients flow to ts. With lengths, or with a PackedSequence for x, a sequence ends
+             interval's length instead of dt; gradients flow to ts. A chunk of a longer sequence takes edges: its stamps and the
+             next chunk's first one. With lengths, or with a PackedSequence for x, a sequence ends
              after its own last sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and
              h_n is the state at each sequence's own end. With reset, booleans, a sequence begins anew, from 0, before it reads
              that sample, as if it were cut there; samples act as long as without. seed: of the noise, for a step made for it: a

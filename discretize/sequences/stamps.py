@@ -8,20 +8,28 @@ A sequence that is over keeps its last edge: its clock stands still.
 
 from __future__ import annotations
 
+from weakref import WeakSet
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.inputs.held import Hold, interval_edges
+from discretize.errors import StampWarning, warn_user
 from discretize.sequences.ragged import Ragged
 
-__all__ = ["given_times", "reversed_edges", "sample_edges", "sample_stamps"]
+__all__ = ["given_times", "number_of_times", "reversed_edges", "sample_edges", "sample_stamps"]
+
+_guessed: WeakSet[nn.Module] = WeakSet()  # modules of which it was said that an interval was taken from others
 
 
-def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool, hold: Hold) -> Tensor:
+def sample_edges(
+    ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool, hold: Hold, module: nn.Module
+) -> Tensor:
     r"""The user's `ts` as edges, (time + 1,) where the batch shares them, or else (time + 1, batch); float64, on the CPU.
 
-    Times beyond a sequence's end are not looked at. Gradients of `ts` go through.
+    Times beyond a sequence's end are not looked at. Gradients of `ts` go through. Where a sequence of one stamp lasts as long as
+    others of its batch, that is said once for a module.
 
     Shape:   xs (time, batch, input); ts (time,) or (time + 1,), or (time, batch) or (time + 1, batch), turned if batch-first.
     Raises:  TypeError, ValueError for times that do not fit, are not finite, or do not increase strictly.
@@ -35,6 +43,15 @@ def sample_edges(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, b
     edges, end = _own_times(times, lengths if len(times) > time else lengths - 1)
     if len(times) == time:
         edges, end = hold.edges(edges), hold.end(edges, (lengths - 1)[None])
+        if hold.open_interval is None and bool((lengths == 1).any()) and module not in _guessed:
+            _guessed.add(module)
+            k = int((lengths == 1).nonzero()[0])
+            lasts = float((end[0, k] - times[0, k]).detach())
+            warn_user(
+                f"Sequence {k} has one sample by one stamp, which does not say how long it acts: here for {lasts:.3g}, the "
+                "median interval of its batch. Say it by `open_interval`, or give edges, one more than stamps.",
+                StampWarning,
+            )
     return torch.where(torch.arange(time + 1, device="cpu")[:, None] < lengths, edges, end)
 
 
@@ -45,7 +62,7 @@ def sample_stamps(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, 
     if len(columns) != time:
         raise ValueError(f"`ts` has {len(columns)} times for {time} samples; a path through the samples has one stamp for each.")
     if given.dim() == 1 and ragged is None:
-        return checks.are_times("ts", ts, differentiable=True)
+        return checks.are_stamps("ts", ts)
     last = torch.full((batch,), time - 1, device="cpu") if ragged is None else ragged.lengths - 1
     stamps, end = _own_times(columns, last)
     return torch.where(torch.arange(time, device="cpu")[:, None] < last, stamps, end)
@@ -64,6 +81,8 @@ def _own_times(given: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
     checks.evaluation_times("ts", torch.where(rows <= last, given, given[:1]).detach(), 2)
     times = given.to(torch.float64)
     end = times.gather(0, last)
+    if given.is_floating_point():
+        checks.say_if_rounded("ts", torch.where(rows <= last, times, end).detach(), given.dtype)
     # Beyond an end anything that increases will do, by more than a rounding.
     beyond = end + (rows - last) * (1 + 1e-12 * end.abs())
     checks.are_times("ts", torch.where(rows <= last, times, beyond).detach(), 2)
@@ -83,6 +102,12 @@ def _in_columns(given: Tensor, time: int, batch: int, batched: bool, batch_first
             f"got shape {tuple(given.shape)}."
         )
     return columns
+
+
+def number_of_times(ts: object, batch_first: bool) -> int:
+    """How many times the user's `ts` has, of each sequence."""
+    shape = given_times(ts).shape
+    return shape[-1 if batch_first else 0]
 
 
 def given_times(ts: object) -> Tensor:

@@ -67,7 +67,7 @@ def test_edges_stamps_and_nothing_mean_what_they_say(ts, edges):
     assert path.knots.tolist() == edges
     assert path.knots.dtype == torch.float64
     assert path.interval == (edges[0], edges[-1])
-    assert HeldPath(samples(1), [4.5]).knots.tolist() == [4.5, 5.5]  # a single one for 1
+    assert HeldPath(samples(1), [4.5], open_interval=0.25).knots.tolist() == [4.5, 4.75]
 
 
 @given(st.lists(st.floats(1e-3, 10), min_size=1, max_size=8), st.lists(st.floats(0, 1), min_size=1, max_size=20))

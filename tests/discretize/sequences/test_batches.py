@@ -17,10 +17,11 @@ from discretize import Batch, Collate, ContinuousRNN, DiscreteRNN, ExponentialEu
 LENGTHS = (3, 1, 5, 2)
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 SOLVED = {"rtol": 0, "atol": 1e-10}  # every sequence takes steps of its own
+OPEN = {"open_interval": 0.5}  # one stamp does not say how long its sample acts
 RNNS = {
-    "stepped": lambda n, first: DiscreteRNN(ctrnn.gru(n, 4), ExponentialEuler(), batch_first=first),
-    "solved": lambda n, first: ContinuousRNN(ctrnn.gated(n, 4), batch_first=first),
-    "both directions": lambda n, first: Layers.of(ctrnn.lstm, n, 4, 2, bidirectional=True, batch_first=first),
+    "stepped": lambda n, first: DiscreteRNN(ctrnn.gru(n, 4), ExponentialEuler(), batch_first=first, **OPEN),
+    "solved": lambda n, first: ContinuousRNN(ctrnn.gated(n, 4), batch_first=first, **OPEN),
+    "both directions": lambda n, first: Layers.of(ctrnn.lstm, n, 4, 2, bidirectional=True, batch_first=first, **OPEN),
 }
 
 
@@ -55,8 +56,8 @@ def test_a_module_reads_each_sequence_of_a_batch_as_it_does_alone(name, edges):
 
 def test_missing_values_targets_and_padding_are_those_of_each_sequence():
     # Missing values are masked or held as in each sequence alone.
-    gru, gru_d = DiscreteRNN(ctrnn.gru(6, 4)), discretize.gru_d(3, 4)
-    batch_first = DiscreteRNN(gru.field, batch_first=True)
+    gru, gru_d = DiscreteRNN(ctrnn.gru(6, 4), **OPEN), discretize.gru_d(3, 4)
+    batch_first = DiscreteRNN(gru.field, batch_first=True, **OPEN)
     for missing, rnn in (("mask", gru_d), ("mask", gru), ("hold", gru), ("hold", batch_first)):
         data = [*sequences(holes=True)]
         batch = Collate(missing, batch_first=rnn.batch_first)([(x, ts, 0) for x, ts in data])

@@ -1,0 +1,73 @@
+r"""Say once where a sequence is read in chunks whose stamps do not meet: time was taken to pass, or not to, that nobody gave.
+
+    ts[0:10], ts[10:20]     held forward    when sample 9 ends is ts[10], which the first chunk was not given
+                            held backward   since when sample 10 acts is ts[9], which the second was not given; so of jumps
+    ts[0:11], ts[10:21]     edges: they meet
+
+A chunk goes on where its h_0 is what the last call ended with and it begins after that call's last stamp.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from weakref import WeakKeyDictionary, WeakSet
+
+import torch
+from torch import Tensor, nn
+
+from ctrnn import checks
+from discretize.errors import StampWarning, warn_user
+from discretize.kernels.eligibility import tracing_reason
+
+__all__ = ["Chunk", "end_of_call", "look_at_start"]
+
+NEAR = 1e-3  # of the interval that was taken: stamps of a steady clock, rounded
+
+
+class Chunk(NamedTuple):
+    """The end of a call: its states, the last time that was given, when it was taken to end, and whether nobody said so."""
+
+    h_n: Tensor
+    given: Tensor
+    end: Tensor
+    taken: bool
+
+
+_ends: WeakKeyDictionary[nn.Module, Chunk] = WeakKeyDictionary()
+_told: WeakSet[nn.Module] = WeakSet()
+
+
+def look_at_start(module: nn.Module, h0: Tensor, edges: Tensor, taken: bool, joined: str) -> None:
+    """Look at a call that begins with the states h0 at the first of these edges, `taken` where nobody said when; `joined`: what
+    to give then."""
+    before = _ends.get(module)
+    if before is None or module in _told or not (taken or before.taken):
+        return
+    if tracing_reason() is not None or checks.is_captured(h0.device):
+        return
+    start = edges[0].detach()
+    if start.dim() and before.end.dim() and start.shape != before.end.shape:
+        return
+    apart = (start - before.end).abs() > NEAR * (before.end - before.given).abs()
+    goes_on = start > before.given
+    if not bool((apart & goes_on).any()) or before.h_n.shape != h0.shape or not torch.equal(before.h_n, h0.detach()):
+        return
+    _told.add(module)
+    k = int((apart & goes_on).reshape(-1).long().argmax())
+    ended, begins = (float(each.reshape(-1)[min(k, each.numel() - 1)]) for each in (before.end, start))
+    warn_user(
+        f"This call goes on from the states that the last one ended with, at the time {ended:.6g}, and begins at {begins:.6g}: "
+        + (
+            f"its stamps do not say how long ago that was. {joined}"
+            if taken
+            else "the last sample of a chunk was held for as long as the one before it. Give the first stamp of the next chunk "
+            "too: edges, `ts[k : k + n + 1]`."
+        ),
+        StampWarning,
+    )
+
+
+def end_of_call(module: nn.Module, h_n: Tensor, edges: Tensor, taken: bool) -> None:
+    """Keep how a call ended, for the next one; `taken`: the last edge was."""
+    if tracing_reason() is None:
+        _ends[module] = Chunk(h_n.detach(), edges[-2 if taken else -1].detach(), edges[-1].detach(), taken)

@@ -1,0 +1,177 @@
+"""How long a sample of one stamp lasts, and sequences that are read in chunks: by edges they are the whole."""
+
+import warnings
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import ContinuousRNN, DiscreteRNN, Layers, StampWarning
+
+TIME, BATCH = 12, 3
+GENERATOR = torch.Generator().manual_seed(0)
+XS = torch.randn(TIME, BATCH, 2, dtype=torch.float64, generator=GENERATOR)
+OWN = 40.0 * (0.1 + torch.rand(TIME + 1, BATCH, dtype=torch.float64, generator=GENERATOR)).cumsum(0) + 1e6
+SLOW = 100.0  # what units remember, in the unit of the stamps
+HELD = {
+    "stepped": lambda **how: DiscreteRNN(ctrnn.leaky(2, 4, tau=SLOW), **how),
+    "solved": lambda **how: ContinuousRNN(ctrnn.leaky(2, 4, tau=SLOW), **how),
+    "layers": lambda **how: Layers([DiscreteRNN(ctrnn.leaky(2, 4, tau=SLOW)), DiscreteRNN(ctrnn.leaky(4, 4, tau=SLOW))], **how),
+    "closed form": lambda **how: discretize.cfc(2, 4, **how),
+}
+every_held = pytest.mark.parametrize("name", HELD)
+WITHIN = {"rtol": 0, "atol": 1e-6}  # solves begin anew with each chunk, to tolerances of 1e-5 of states of 0.1
+JUMPS = {"ode-rnn": discretize.ode_rnn, "gru-d": discretize.gru_d, "gru-ode-bayes": discretize.gru_ode_bayes}
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(0)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def in_chunks(rnn, chunks, ts, front=0, behind=0):
+    """The outputs of chunks of these lengths, each with its stamps and so many more in front and behind."""
+    h, outputs, start = None, [], 0
+    for n in chunks:
+        output, h = rnn(XS[start : start + n], h, ts=ts[max(0, start - front) : start + n + behind])
+        outputs.append(output)
+        h, start = h.detach(), start + n
+    return torch.cat(outputs)
+
+
+@every_held
+@pytest.mark.parametrize("chunks", [[1] * TIME, [5, 1, 6], [4, 8]])
+@pytest.mark.parametrize("shared", [True, False])
+def test_chunks_with_the_next_ones_stamp_are_the_whole(name, chunks, shared):
+    ts = OWN[:, 0] if shared else OWN
+    rnn = HELD[name]()
+    assert_close(in_chunks(rnn, chunks, ts, behind=1), rnn(XS, ts=ts)[0], **WITHIN)
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_chunks_of_observations_with_the_last_ones_stamp_are_the_whole(name):
+    rnn = JUMPS[name](2, 4)
+    ts = OWN[:TIME] / SLOW
+    for chunks in ([1] * TIME, [5, 1, 6]):
+        assert_close(in_chunks(rnn, chunks, ts, front=1), rnn(XS, ts=ts)[0], rtol=0, atol=1e-5)
+
+
+@every_held
+@pytest.mark.parametrize("shared", [True, False])
+def test_one_sample_by_one_stamp_is_refused_unless_its_interval_is_said(name, shared):
+    one = OWN[:1, 0] if shared else OWN[:1]
+    with pytest.raises(ValueError, match=r"one stamp for one sample.* give 2 edges, .* `ts\[k : k \+ 2\]`; or `open_interval`"):
+        HELD[name]()(XS[:1], ts=one)
+    torch.manual_seed(1)
+    forward = HELD[name](open_interval=30.0)
+    expected = forward(XS[:1], ts=torch.cat([one, one + 30.0]))[0]
+    assert_close(forward(XS[:1], ts=one)[0], expected, rtol=0, atol=1e-9)
+    torch.manual_seed(1)
+    backward = HELD[name](hold="backward", open_interval=30.0)
+    assert_close(backward(XS[:1], ts=one)[0], expected, rtol=0, atol=1e-9)
+
+
+def test_held_paths_and_batches_of_single_samples_are_refused_likewise():
+    for ts in ([3.0], OWN[:1]):
+        with pytest.raises(ValueError, match="one stamp for one sample"):
+            ctrnn.HeldPath(XS[:1], ts)
+        assert_close(ctrnn.HeldPath(XS[:1], ts, open_interval=0.5).knots.diff(dim=0).unique(), torch.tensor([0.5]))
+    for make in HELD.values():
+        with pytest.raises(ValueError, match="one stamp for one sample"):
+            make()(XS, ts=OWN[:TIME], lengths=[1, 1, 1])
+    packed = torch.nn.utils.rnn.pack_sequence([XS[:1, 0], XS[:1, 1]])
+    with pytest.raises(ValueError, match="one stamp for one sample"):
+        HELD["stepped"]()(packed, ts=OWN[:1, :2])
+    with pytest.raises(ValueError, match=r"one stamp for one observation, .* give 2 times, that of `h_0` in front"):
+        discretize.ode_rnn(2, 4)(XS[:1], torch.zeros(BATCH, 4), ts=OWN[:1])
+    assert discretize.ode_rnn(2, 4)(XS[:1], ts=OWN[:1])[0].isfinite().all()  # from 0, at the observation
+
+
+@every_held
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_single_sample_among_longer_sequences_lasts_for_their_median_interval_and_that_is_said_once(name, packed):
+    if packed and name == "closed form":
+        pytest.skip("models that jump read no packed sequences")
+    lengths, ts = [1, 5, 3], OWN[:TIME].clone()
+    known = torch.cat([ts[:5, 1].diff(), ts[:3, 2].diff()]).sort().values
+    for k, n in enumerate(lengths):
+        ts[n:, k] = torch.nan
+
+    def read():
+        if packed:
+            x = torch.nn.utils.rnn.pack_padded_sequence(XS, lengths, enforce_sorted=False)
+            return torch.nn.utils.rnn.pad_packed_sequence(rnn(x, ts=ts[:5])[0])[0]
+        return rnn(XS, ts=ts, lengths=lengths)[0]
+
+    torch.manual_seed(0)
+    expected = HELD[name]()(XS[:1, 0], ts=torch.stack([ts[0, 0], ts[0, 0] + known[(len(known) - 1) // 2]]))[0]
+    torch.manual_seed(0)
+    rnn = HELD[name]()
+    with pytest.warns(StampWarning, match="Sequence 0 has one sample by one stamp"):
+        first = read()
+    assert_close(first[:1, 0], expected, rtol=0, atol=1e-6)
+    assert_close(read(), first)  # and no word
+
+
+@every_held
+def test_a_batch_in_other_units_of_time_gives_single_samples_the_same_share_of_it(name):
+    # No length is in the code: times 2^30, on fields as much slower, change nothing.
+    if name == "closed form":
+        pytest.skip("its curves have no unit to change")
+    outputs = []
+    for unit in (1.0, 2.0**30, 2.0**-30):
+        torch.manual_seed(0)
+        rnn = HELD[name]()
+        for part in rnn.modules():
+            if isinstance(part, ctrnn.VectorField):
+                part.rate = ctrnn.leaky(2, 4, tau=SLOW * unit).rate
+        with pytest.warns(StampWarning):
+            outputs.append(rnn(XS, ts=unit * (OWN[:TIME] - 1e6), lengths=[1, 5, 3])[0])
+    for other in outputs[1:]:
+        assert_close(other, outputs[0], rtol=1e-6, atol=1e-6)
+
+
+@every_held
+def test_chunks_by_stamps_that_do_not_meet_are_said_once(name):
+    rnn = HELD[name]()
+    with pytest.warns(StampWarning, match=r"begins at .*the last sample of a chunk .*Give the first stamp of the next") as said:
+        in_chunks(rnn, [4, 4, 4], OWN)
+    assert len(said) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        in_chunks(rnn, [4, 4, 4], OWN)  # once
+        in_chunks(HELD[name](), [4, 4, 4], 10.0 * torch.arange(TIME))  # a steady clock: they do meet
+        in_chunks(HELD[name](), [4, 4, 4], 1e6 + 0.2 * torch.arange(TIME))
+        in_chunks(HELD[name](), [4, 4, 4], OWN, behind=1)
+        other = HELD[name]()
+        _, h = other(XS[:4], ts=OWN[:4])
+        other(XS[4:8], h + 1, ts=OWN[4:8])  # from other states
+        other(XS[4:8], h, ts=OWN[:4])  # on a clock that begins anew
+    backward = HELD[name](hold="backward", open_interval=5.0)
+    with pytest.warns(StampWarning, match=r"begins at .* do not say how long ago .* Give the last time of the chunk before"):
+        in_chunks(backward, [4, 8], OWN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        in_chunks(HELD[name](hold="backward", open_interval=5.0), [4, 8], OWN, front=1)
+
+
+def test_chunks_of_jumps_and_of_paths_that_do_not_meet_are_said():
+    for rnn, joined in (
+        (discretize.ode_rnn(2, 4), "Give the last time of the chunk before"),
+        (ContinuousRNN(ctrnn.leaky(2, 4), path="linear"), "Begin with the last sample of the chunk before"),
+    ):
+        with pytest.warns(StampWarning, match=joined):
+            in_chunks(rnn, [4, 8], OWN[:TIME])
+
+
+def test_an_open_interval_that_is_lost_in_rounding_is_refused():
+    for hold in ("forward", "backward"):
+        rnn = DiscreteRNN(ctrnn.leaky(2, 4), hold=hold, open_interval=1e-9)
+        for ts in (1.7e9 + torch.arange(3.0), OWN[:3] + 1.7e9):
+            with pytest.raises(ValueError, match=r"`open_interval` = 1e-09 is lost in rounding at the time 17"):
+                rnn(XS[:3], ts=ts)
