@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
 from ctrnn.calls import AnsweredInit
@@ -60,8 +62,10 @@ class _Recorded(Step):
         return repr(self.step)
 
 
-def _begin(record: Record, *_: object) -> None:
-    record.begin()
+def _begin(record: Record, _: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    x = given[0] if given else named.get("x")
+    order = x.sorted_indices if isinstance(x, PackedSequence) else None  # in which packed sequences are read
+    record.begin(None if order is None else order.cpu())
 
 
 def _count(record: Record, *_: object) -> None:
@@ -105,7 +109,7 @@ class Monitor(AnsweredInit):
         self._undo.append(lambda: setattr(part.watch, "allowed", allowed))
         if isinstance(part, DiscreteRNN):  # a cell alone is called once a step, and knows of no sequence
             # Not lambdas: a watched model can be pickled.
-            self._undo.append(part.register_forward_pre_hook(partial(_begin, record)).remove)
+            self._undo.append(part.register_forward_pre_hook(partial(_begin, record), with_kwargs=True).remove)
             self._undo.append(part.register_forward_hook(partial(_count, record)).remove)
 
     def remove(self) -> None:

@@ -38,7 +38,7 @@ class LongStep:
 
 
 class _Taken(NamedTuple):
-    """A step of a batch: g dt (samples, state), the time it began at, and which samples it moved (samples,)."""
+    """A step of a batch: g dt (samples, state), the time it began at, and which samples it moved (samples,): others are over."""
 
     g_dt: Tensor
     began: float | Tensor
@@ -49,7 +49,9 @@ class Record:
     r"""The steps of one module, counted.
 
     `counts` (state, 4): steps by unit and region, in the order of `REGIONS`; `histogram` (state, bins): steps by unit and
-    size of g dt, on `edges`, of which the first bin begins at 0 and the last one has no end; `largest`: the longest step.
+    size of g dt, on `edges`, of which the first bin begins at 0 and the last one has no end; `largest`: the longest step;
+    `lost`: the first one whose g dt is no number, since the states had left all bounds. What is beyond the end of a sequence,
+    padding, is no step.
     """
 
     name: str
@@ -63,6 +65,8 @@ class Record:
         decades = torch.arange(FIRST_DECADE * BINS_A_DECADE, LAST_DECADE * BINS_A_DECADE + 1, dtype=torch.float64, device="cpu")
         self.edges: Tensor = 10 ** (decades / BINS_A_DECADE)
         self._largest: LongStep | None = None
+        self._lost: LongStep | None = None
+        self._order: Tensor | None = None  # of the samples of a call among the caller's
         self._counts = torch.zeros(0, len(REGIONS), dtype=torch.int64, device="cpu")
         self._histogram = torch.zeros(0, len(self.edges) + 1, dtype=torch.int64, device="cpu")
         self._uncounted: list[_Taken] = []
@@ -87,6 +91,12 @@ class Record:
         return self._largest
 
     @property
+    def lost(self) -> LongStep | None:
+        """The first step whose g dt is not a number, None where all are."""
+        self.count()
+        return self._lost
+
+    @property
     def shares(self) -> dict[str, float]:
         """The share of all steps in each region."""
         counts = self.counts.sum(0)
@@ -99,16 +109,22 @@ class Record:
         return ends[reached.long().argmax(-1)]
 
     def __str__(self) -> str:
-        if self.largest is None:
+        if self.largest is None and self.lost is None:
             return f"{self.name}: no steps yet"
         shares = ", ".join(f"{region} {share:.2%}" for region, share in self.shares.items())
         steps = f"{self.name}: {int(self.counts.sum())} steps of {self.step!r}: {shares}"
-        return f"{steps}; g dt at most {self.largest.g_dt:.3g}, {self.largest}"
+        found = []
+        if self.largest is not None:
+            most = f"at most {self.largest.g_dt:.3g}" if math.isfinite(self.largest.g_dt) else "beyond all numbers"
+            found.append(f"; g dt {most}, {self.largest}")
+        if self.lost is not None:
+            found.append(f"; g dt is not a number from there on: {self.lost}")
+        return "".join([steps, *found])
 
-    def begin(self) -> None:
-        """Begin a new call of the module, and its time anew."""
+    def begin(self, order: Tensor | None = None) -> None:
+        """Begin a new call of the module, and its time anew; `order`: which of the caller's sequences each one is."""
         self.count()
-        self.calls, self.time = self.calls + 1, 0.0
+        self.calls, self.time, self._order = self.calls + 1, 0.0, order
 
     @property
     def active(self) -> bool:
@@ -133,15 +149,20 @@ class Record:
         steps, self._uncounted = self._uncounted, []
         g_dt, moved = torch.stack([step.g_dt for step in steps]), torch.stack([step.moved for step in steps]).cpu()
         regions = regions_of_factors(self.step.stability(-g_dt), g_dt).cpu()  # (steps, samples, state)
-        g_dt = g_dt.cpu()
+        regions, g_dt = regions.masked_fill(~moved[..., None], MONOTONE), g_dt.cpu()
         if len(self._counts) != g_dt.shape[-1]:
             self._counts = torch.zeros(g_dt.shape[-1], len(REGIONS), dtype=torch.int64, device="cpu")
             self._histogram = torch.zeros(g_dt.shape[-1], len(self.edges) + 1, dtype=torch.int64, device="cpu")
         self._counts += _frequencies(regions[moved], len(REGIONS))
         self._histogram += _frequencies(torch.bucketize(g_dt[moved], self.edges.to(g_dt.dtype)), len(self.edges) + 1)
-        longest = self._at(g_dt, int(g_dt.nan_to_num(torch.inf).argmax()), steps)
-        if self._largest is None or not longest.g_dt <= self._largest.g_dt:
-            self._largest = longest
+        there = moved[..., None] & ~g_dt.isnan()
+        if bool(there.any()):
+            longest = self._at(g_dt, int(g_dt.masked_fill(~there, -1.0).argmax()), steps)
+            if self._largest is None or longest.g_dt > self._largest.g_dt:
+                self._largest = longest
+        lost = moved[..., None] & g_dt.isnan()
+        if self._lost is None and bool(lost.any()):
+            self._lost = self._at(g_dt, int(lost.flatten().long().argmax()), steps)
         worst = int(regions.max())
         # Once for leaving the monotone region, and once more for what is worse.
         if worst >= self._warn_from and worst > self._warned:
@@ -153,11 +174,13 @@ class Record:
         k, sample, unit = (int(i) for i in torch.unravel_index(torch.tensor(index, device="cpu"), g_dt.shape))
         began = steps[k].began
         time = float(began[sample]) if isinstance(began, Tensor) else began
-        return LongStep(float(g_dt[k, sample, unit]), unit, sample, time, self.calls)
+        value = float(g_dt[k, sample, unit])
+        return LongStep(value, unit, sample if self._order is None else int(self._order[sample]), time, self.calls)
 
     def _warn(self, region: str, first: LongStep, share: float) -> None:
+        g_dt = "is not a number" if math.isnan(first.g_dt) else f"= {first.g_dt:.4g}"
         warn_user(
-            f"{self.name}: a step of {self.step!r} is {region} where the equation is not: g dt = {first.g_dt:.4g} {first} "
+            f"{self.name}: a step of {self.step!r} is {region} where the equation is not: g dt {g_dt} {first} "
             f"({share:.1%} of the steps just taken are outside). Take more substeps, or a step that follows any rate, such as "
             "ExponentialEuler.",
             StepWarning,
