@@ -24,6 +24,7 @@ from ctrnn.fields.noise import check_no_noise
 from ctrnn.fields.rates import InputFreeRate
 from discretize.errors import SolverError
 from discretize.sequences.continuous import ContinuousRNN
+from discretize.sequences.module import Sequences
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.rnn import DiscreteRNN
 
@@ -52,11 +53,13 @@ class Refinement:
 
     `substeps`: steps a sample, times what the model has; `drift`: root mean square distance of the states from the exact
     ones, for each; `largest`: its largest; `metrics`: the metric for each, and `exact_metric`; `orders`: observed between
-    neighbours; `order`: the declared one; `spread`: of the exact states over time and batch, what drifts are measured by;
+    neighbours; `order`: the declared one; `spread`: of the exact states over time, batch and calls, what drifts are measured by;
+    what is beyond the end of a sequence, padding, belongs to none of these;
     `rounding`: what their dtype cannot tell apart; `step`: (shortest, longest) dt/tau of a step, of units with time constants
     tau and steps that are all as long, else None; `held`: (under the steps, in the equation) how much the states of each of the
     first 16 sequences still move, a root mean square deviation in time, once the last inputs have been held for 1500 samples,
-    or up to 16,000 where that still changes; None for models with several `DiscreteRNN`s, or called with lengths, resets or
+    or up to 16,000 where that still changes, inf of those that leave all bounds or still double then, nan in the equation of
+    those that had left them before; None for models with several `DiscreteRNN`s, or called with lengths, resets or
     packed sequences.
     """
 
@@ -75,8 +78,9 @@ class Refinement:
     @property
     def share(self) -> float:
         """The drift of the model as it is, as a share of the spread of its states; infinite where they left all bounds."""
-        share = self.drift[0] / self.spread if self.spread else math.inf
-        return math.inf if math.isnan(share) else share
+        if not self.spread:  # the equation's states stand still
+            return 0.0 if self.drift[0] <= self.rounding else math.inf
+        return self.drift[0] / self.spread
 
     @property
     def is_an_ode(self) -> bool:
@@ -96,11 +100,16 @@ class Refinement:
     def _rhythm_in_words(self) -> str:
         """Say of sequences that do not come to rest while their input is held whether the equation's do."""
         pairs = [] if self.held is None else list(zip(*self.held, strict=True))
-        moving = [(stepped, exact) for stepped, exact in pairs if stepped > STILL * self.spread]
+        lost = [exact for stepped, exact in pairs if math.isinf(stepped) and not math.isnan(exact)]
+        moving = [(stepped, exact) for stepped, exact in pairs if STILL * self.spread < stepped < math.inf and exact < math.inf]
+        return " ".join(filter(None, [_lost_in_words(lost, len(pairs)), self._moving_in_words(moving, len(pairs))]))
+
+    @staticmethod
+    def _moving_in_words(moving: list[tuple[float, float]], sequences: int) -> str:
         if not moving:
             return ""
         rest = sum(exact <= LEFT * stepped for stepped, exact in moving)
-        moves = f"With the last inputs held {len(moving)} of {len(pairs)} sequences go on moving"
+        moves = f"With the last inputs held {len(moving)} of {sequences} sequences go on moving"
         if rest:
             which = "all" if rest == len(moving) else f"{rest}"
             return f"{moves}; in the equation {which} of these come to rest, and their rhythm is the step's."
@@ -111,18 +120,22 @@ class Refinement:
         low, high = self.step or (0.0, 0.0)
         at = "" if self.step is None else f" at dt/tau = {high:.3g}" if high < 1.001 * low else f" at dt/tau up to {high:.3g}"
         drift = f"its states are {self.share:.2%} of their spread from those of the equation{at}"
-        if not math.isfinite(self.share):
+        if not math.isfinite(self.drift[0]):
             drift = "its states leave all bounds, which those of the equation do not"
+        elif not math.isfinite(self.share):
+            drift = f"its states are {self.drift[0]:.3g} from those of the equation, which do not move{at}"
         metric = ""
         if self.metrics is not None and self.exact_metric is not None:
-            metric = f"; the metric is {self.metrics[0]:.4g} as stepped and {self.exact_metric:.4g} when solved"
-        last = f"{self.orders[-1]:.2f}" if self.orders else "none"
+            metric = f"; the metric is {_in_words(self.metrics[0])} as stepped and {_in_words(self.exact_metric)} when solved"
+        known = bool(self.orders) and math.isfinite(self.orders[-1])
         if not self.converges:
-            fate = f"and refining {self.substeps[-1]} times does not bring them in at order {self.order} (observed {last})"
-            return f"Not known: {drift}, {fate}{metric}. Refine further, or take a step of higher order."
+            fate = f"and refining {self.substeps[-1]} times does not bring them in at order {self.order}"
+            observed = f" (observed {self.orders[-1]:.2f})" if known else ""
+            return f"Not known: {drift}, {fate}{observed}{metric}. Refine further, or take a step of higher order."
+        last = f"order {self.orders[-1]:.2f}" if known else "no order that could be told"
         if self.is_an_ode:
-            return f"Yes: {drift}, and fall at order {last} as the step is refined{metric}."
-        last = "no order" if not math.isfinite(self.orders[-1]) else f"order {last}"
+            falls = f"and fall at {last} as the step is refined" if self.drift[0] else "and are so at every step"
+            return f"Yes: {drift}, {falls}{metric}."
         nearly = "Nearly" if self.share <= VISIBLE else "No"
         enough = next((n for n, off in zip(self.substeps, self.drift, strict=True) if off <= CLOSE * self.spread), None)
         cure = (
@@ -180,7 +193,7 @@ def refine(
         for n in levels:
             with _refined(parts, n), _ends_of(parts[0], ends if n == 1 else []):
                 runs.append(_run(model, parts, data))
-        held = _held(parts[0], ends[0], rtol, atol) if len(parts) == len(ends) == 1 else None
+        held = _held(parts[0], ends[0], rtol, atol, _spread(exact)) if len(parts) == len(ends) == 1 else None
     finally:
         for part, was in training.items():
             part.training = was
@@ -189,10 +202,10 @@ def refine(
     return Refinement(
         substeps=tuple(levels),
         drift=tuple(drift),
-        largest=tuple(max(float(part.abs().max()) for part in parts_off) for parts_off in off),
+        largest=tuple(max(float(part.abs().nan_to_num(math.inf).max()) for part in parts_off) for parts_off in off),
         orders=tuple(_observed(a, b) for a, b in pairwise(drift)),
         order=min(part.step.order for part in parts),
-        spread=_root_mean_square([(part - part.mean((0, 1))).double() for part in exact]),
+        spread=_spread(exact),
         rounding=max(100 * torch.finfo(part.dtype).eps for part in exact) + 10 * (rtol + atol),
         metrics=None if metric is None else tuple(float(metric(result)) for _, result in runs),
         exact_metric=exact_metric,
@@ -221,7 +234,9 @@ def _ends_of(part: DiscreteRNN, ends: list[_End]) -> Iterator[None]:
         hook.remove()
 
 
-def _held(part: DiscreteRNN, end: _End, rtol: float, atol: float) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+def _held(
+    part: DiscreteRNN, end: _End, rtol: float, atol: float, spread: float
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Return how much the states of a few sequences move, by the part's steps and exactly, while the last inputs are held.
 
     They are held for twice as long, up to `MOST` samples, as long as what moves still gets less or more.
@@ -239,34 +254,56 @@ def _held(part: DiscreteRNN, end: _End, rtol: float, atol: float) -> tuple[tuple
             except SolverError:  # a state that leaves all bounds, long after the data
                 return None
             gone += wait
-            lost = not all(map(math.isfinite, moved))
-            if lost or gone + 2 * wait > MOST or (before and all(_alike(*pair) for pair in zip(before, moved, strict=True))):
+            if before and all(_alike(*pair) for pair in zip(before, moved, strict=True)):
+                break
+            if gone + 2 * wait > MOST:  # what still doubles, and is more than all states were, is on its way to infinity
+                grows = zip(before or moved, moved, strict=True)
+                moved = tuple(math.inf if now > max(2 * then, spread) else now for then, now in grows)
                 break
             before, wait = moved, 2 * wait
         found.append(moved)
-    return found[0], found[1]
+    there = end.h[:SEQUENCES].isfinite().all(-1).tolist()
+    return found[0], tuple(moved if known else math.nan for moved, known in zip(found[1], there, strict=True))
 
 
 def _held_for(rnn: DiscreteRNN | ContinuousRNN, end: _End, h: Tensor, samples: int) -> tuple[tuple[float, ...], Tensor]:
-    """Hold the last inputs for so many samples from h; return how much states moved in the last of them, and where they are."""
+    """Hold the last inputs for so many samples from h; return how much states moved in the last of them, and where they are.
+
+    What has left all bounds has moved by inf and stays nan; the other sequences go on.
+    """
     x = end.x[:SEQUENCES].double()
-    moved: tuple[float, ...] = ()
+    edges = end.dt * torch.arange(LOOK + 1, dtype=torch.float64, device=x.device)
+    moved = h.new_full((len(h),), math.inf)
     for _ in range(samples // LOOK):
-        if not bool(h.isfinite().all()):
-            return (math.inf,) * len(h), h
-        edges = end.dt * torch.arange(LOOK + 1, dtype=torch.float64, device=x.device)
-        states, h_n = rnn(x.expand(LOOK, -1, -1), h[None], edges)
-        moved, h = _movement(states), h_n[0]
-    return moved, h
+        there = h.isfinite().all(-1)
+        if not bool(there.any()):
+            break
+        states, h_n = rnn(x[there].expand(LOOK, -1, -1), h[there][None], edges)
+        moved = torch.full_like(moved, math.inf).masked_scatter(there, _movement(states))
+        h = torch.full_like(h, math.nan).masked_scatter(there[:, None], h_n[0])
+    return tuple(moved.where(h.isfinite().all(-1), math.inf).tolist()), h
 
 
 def _alike(before: float, after: float) -> bool:
-    return abs(before - after) <= SETTLED * max(before, after) or max(before, after) <= TINY
+    return before == after or abs(before - after) <= SETTLED * max(before, after) or max(before, after) <= TINY
 
 
-def _movement(states: Tensor) -> tuple[float, ...]:
+def _movement(states: Tensor) -> Tensor:
     found = states.std(0).square().mean(-1).sqrt()
-    return tuple(torch.where(found.isfinite(), found, math.inf).tolist())
+    return found.where(found.isfinite(), math.inf)
+
+
+def _lost_in_words(lost: list[float], sequences: int) -> str:
+    """Say of sequences that leave all bounds whether the equation's do: what goes to infinity has no rhythm."""
+    if not lost:
+        return ""
+    stay = sum(map(math.isfinite, lost))
+    how = "none of these does, and it is the step that diverges" if stay == len(lost) else f"{len(lost) - stay} of these do too"
+    return f"With the last inputs held {len(lost)} of {sequences} sequences leave all bounds; in the equation {how}."
+
+
+def _in_words(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "not a number" if math.isnan(value) else "infinite"
 
 
 def _step_lengths(parts: list[DiscreteRNN]) -> tuple[float, float] | None:
@@ -284,26 +321,42 @@ def _observed(coarse: float, fine: float) -> float:
 
 
 def _root_mean_square(tensors: list[Tensor]) -> float:
-    return math.sqrt(sum(float(t.square().sum()) for t in tensors) / sum(t.numel() for t in tensors))
+    found = math.sqrt(sum(float(t.square().sum()) for t in tensors) / sum(t.numel() for t in tensors))
+    return math.inf if math.isnan(found) else found
+
+
+def _spread(states: list[Tensor]) -> float:
+    return _root_mean_square([part.double() - part.double().mean(0) for part in states])
 
 
 def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[object, ...]) -> tuple[list[Tensor], Any]:
-    """Return the states (time, batch, hidden) of the parts at each of their calls, and what the model returns."""
+    """Return the states (samples, hidden) of each part that it was in after a sample, of all its calls, and what the model
+    returns."""
     outputs: dict[int, list[Tensor]] = {id(part): [] for part in parts}
 
-    def keep(part: nn.Module, _: object, output: tuple[Tensor, Tensor]) -> None:
-        given = output[0].data if isinstance(output[0], PackedSequence) else output[0]
-        batched = given.dim() == 3
-        states = given if batched else given.unsqueeze(1)
-        outputs[id(part)].append(states.transpose(0, 1) if batched and getattr(part, "batch_first", False) else states)
+    def keep(part: nn.Module, given: tuple[Any, ...], named: dict[str, Any], output: tuple[Any, Tensor]) -> None:
+        at = dict(zip(CALL, given, strict=False)) | named
+        outputs[id(part)].append(_after_samples(at["x"], at.get("lengths"), output[0], bool(part.batch_first)))
 
     with ExitStack() as hooks:
         for part in parts:
-            hooks.callback(part.register_forward_hook(keep).remove)
+            hooks.callback(part.register_forward_hook(keep, with_kwargs=True).remove)
         result = model(*data)
     if not all(outputs.values()):
         raise ValueError("`model` did not call all of its DiscreteRNNs on this data; give data that runs them.")
-    return [states for part in parts for states in outputs[id(part)]], result
+    return [torch.cat(outputs[id(part)]) for part in parts], result
+
+
+def _after_samples(x: Any, lengths: Any, output: Tensor | PackedSequence, batch_first: bool) -> Tensor:
+    """Return the rows of an output (time, batch, hidden) that are states after a sample: beyond a sequence's end none is."""
+    if isinstance(output, PackedSequence):
+        return output.data
+    if isinstance(x, Sequences):  # of a module in a stack of layers
+        return output.flatten(0, 1) if x.ragged is None else output[x.ragged.read]
+    if output.dim() == 2:
+        return output
+    states = output.transpose(0, 1) if batch_first else output
+    return states.flatten(0, 1) if lengths is None else states[Ragged.of(lengths, states).read]
 
 
 @contextmanager
