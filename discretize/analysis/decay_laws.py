@@ -62,7 +62,8 @@ class DecayLaw:
 
     def __str__(self) -> str:
         low, high = self.interval
-        return f"{self.name}: kappa {self.bend:.2g} (95 %: {low:.2g} to {high:.2g}), rate {self.rate:.2g} a sample"
+        interval = f"95 %: {low:.2g} to {high:.2g}" if np.isfinite([low, high]).all() else "of one sequence, without an interval"
+        return f"{self.name}: kappa {self.bend:.2g} ({interval}), rate {self.rate:.2g} a sample"
 
 
 def decay_law(values: Tensor, resamples: int = 200) -> DecayLaw:

@@ -79,7 +79,7 @@ class EngineReport:
         lines = [f"{'':<10}{'engine':<12}{'states':>10}{'gradients':>11}{'seconds':>10}"]
         for result in self.results:
             head = f"{result.call:<10}{result.engine:<12}"
-            found = f"{result.states:>10.1e}{result.gradients:>11.1e}{result.seconds:>10.4f}"
+            found = f"{_off_in_words(result.states):>10}{_off_in_words(result.gradients):>11}{result.seconds:>10.4f}"
             lines.append(head + (found if result.why is None else f"  {result.why}"))
         return "\n".join([*lines, self._conclusion()])
 
@@ -94,8 +94,14 @@ class EngineReport:
         grown = [result for result in self.results if result.engine == "steps" and not result.largest <= GROWN]
         if not grown:
             return "They do not agree."
-        what = f"the states of the {grown[0].call} reach {grown[0].largest:.2g} by steps too, and rounding grows with them"
+        size = grown[0].largest
+        reach = f"reach {size:.2g}" if math.isfinite(size) else "leave all bounds"
+        what = f"the states of the {grown[0].call} {reach} by steps too, and rounding grows with them"
         return f"They do not agree, which says little: {what}; take a smaller `dt`."
+
+
+def _off_in_words(off: float) -> str:
+    return f"{off:.1e}" if math.isfinite(off) else "lost"
 
 
 @answered

@@ -102,7 +102,7 @@ def _learned(folder: Path, configuration: Configuration, result: Mapping[str, An
     listed += [(f"loss of a guess: {name}", f"{value:.4g}") for name, value in guesses.items()]
     listed += [(f"accuracy of a guess: {name}", f"{value:.4g}") for name, value in accuracies.items()]
     loss, lowest = result["measures"]["loss"], min(guesses.values(), default=math.inf)
-    failures = [f"The loss on the test is {loss:.4g}, no less than the {lowest:.4g} of a guess."] if loss >= lowest else []
+    failures = [f"The loss on the test is {loss:.4g}, no less than the {lowest:.4g} of a guess."] if not loss < lowest else []
     return Section.from_template(
         "runs/learned.html.jinja", "learned", {"curves": figure}, failures=failures, listed=listed, best=best, loss=loss,
         kept=configuration.training.keep, guessed=bool(guesses), lowest=lowest, steps=result["steps"],
@@ -164,7 +164,8 @@ def _numbers(batch: Batch, outputs: Tensor, names: Sequence[str]) -> Section:
             legend(figure, axes[0])
         else:
             figure, (ax,) = panels(1, 3.6)
-            right, said = batch.targets.flatten(), batch.last(outputs).flatten()
+            asked = batch.targets.isfinite()
+            right, said = batch.targets[asked], batch.last(outputs)[asked]
             ends = [float(right.min()), float(right.max())]
             ax.plot(ends, ends, color=MUTED, linewidth=1, linestyle=(0, (4, 2)), label="right")
             ax.plot(right, said, "o", color=BLUE, markersize=3, label="said")
@@ -194,6 +195,8 @@ def _stepped(model: SequenceModel, configuration: Configuration, batch: Batch, r
         except (SolverError, ValueError, TypeError) as error:
             verdict = f"Not known: {error}"
     largest = result.get("largest_g_dt") if configuration.integrator == "euler" else None
+    if largest:
+        largest = f"{largest:.2f}" if math.isfinite(largest) else "beyond all numbers"
     return Section.from_template(
         "runs/stepped.html.jinja", "stepped", figures, refined=verdict, largest=largest, integrator=configuration.integrator,
         drawn=bool(figures), few=min(REFINED, batch.size),

@@ -104,6 +104,8 @@ class FixedPoints:
         return f"{kind}, {_count(count, 'unstable direction')}, {time}"
 
     def _time(self, time: float) -> str:
+        if not time < torch.inf:
+            return "infinite"
         return f"{time:.3g}" if self.unit is None else f"{time / self.unit:.3g} tau"
 
 

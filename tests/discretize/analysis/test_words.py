@@ -1,0 +1,51 @@
+"""Reports of analyses say in words what is no number."""
+
+import math
+
+import pytest
+import torch
+
+import ctrnn
+import discretize
+from discretize.analysis.decay_laws import DecayLaw
+from discretize.analysis.engines import EngineReport, EngineResult
+
+
+def test_engines_whose_states_are_no_numbers_are_lost():
+    for size in (math.nan, math.inf):
+        lost = EngineResult("sequence", "steps", math.nan, math.nan, 0.1, largest=size)
+        said = str(EngineReport((lost,), 1e-9))
+        assert "nan" not in said
+        assert "lost" in said
+        assert "the states of the sequence leave all bounds by steps too" in said
+
+
+def test_a_law_of_one_sequence_has_no_interval():
+    law = discretize.decay_law(torch.exp(-torch.arange(20.0) / 5))
+    assert law.interval == (-math.inf, math.inf)
+    assert "of one sequence, without an interval" in str(law)
+    assert "95 %: 0.1 to 0.2" in str(DecayLaw(0.1, 0.15, (0.1, 0.2), 0.0, 20))
+
+
+def test_a_centre_has_an_infinite_time_constant():
+    class Turns(ctrnn.VectorField):
+        def __init__(self):
+            super().__init__(0, 2)
+
+        def flow(self, projected, h):
+            return torch.stack([-h[..., 1], h[..., 0]], -1)
+
+    said = str(discretize.fixed_points(discretize.Flow(Turns(), torch.zeros(0)), torch.zeros(1, 2)))
+    assert "infinite" in said
+    assert " inf" not in said.replace("infinite", "")
+
+
+@pytest.mark.parametrize(("largest", "said"), [(math.inf, "beyond all numbers"), (2.5, "at most 2.5")])
+def test_a_record_of_infinite_steps_says_so(largest, said):
+    field = ctrnn.leaky(1, 1, alpha=2.5)
+    rnn = discretize.DiscreteRNN(field, allow_overshoot=True)
+    with discretize.Monitor(rnn, warn="never") as monitor:
+        if math.isinf(largest):
+            field.rate.log_alpha.data.fill_(math.inf)
+        rnn(torch.ones(2, 1, 1))
+    assert said in str(monitor)
