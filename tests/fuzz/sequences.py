@@ -52,7 +52,7 @@ FOR_KERNELS = [name for name in STEPS if name not in (*IMPLICIT, "Taylor2", "Exp
 def kernels_for_all(whether: bool = True) -> Iterator[None]:
     """Kernels for the shortest of calls, and for code that changes at each."""
     with ExitStack() as patches, warnings.catch_warnings():
-        for kind in (discretize.SolverWarning, discretize.StepWarning):
+        for kind in (discretize.SolverWarning, discretize.StepWarning, discretize.StampWarning):
             warnings.simplefilter("ignore", kind)
         if whether:
             for module, name, value in (
@@ -121,30 +121,36 @@ class Sequence:
         time, batch = self.xs.shape[:2]
         lengths = torch.from_numpy(dice.rng.integers(1, time + 1, batch)) if dice.chance("lengths", 0.35) else None
         reset = torch.from_numpy(dice.rng.random((time, batch)) < dice.number(0.02, 0.4)) if dice.chance("reset", 0.3) else None
+        open_end = self.ts is not None and len(self.ts) == time and not self.hold
+        if open_end and int((torch.tensor([time]) if lengths is None else lengths).max()) == 1:  # else it is refused
+            self.hold["open_interval"] = dice.number(0.1, 0.5)
         return replace(self, lengths=lengths, reset=reset)
 
     def durations(self, ts: Tensor | None) -> Tensor:
         """What each sample takes, (time, batch), by the words of docs: T + 1 edges; or T stamps, where forwards the last sample
-        is held for as long as the one before it, and backwards nothing says how long the first one was but `open_interval`."""
+        is held for as long as the one before it, a single one for the median of all, and backwards nothing says how long the
+        first one was but `open_interval`."""
         time, batch = self.xs.shape[:2]
         if ts is None:
             return torch.full((time, batch), self.dt, dtype=torch.float64)
         columns = ts[:, None].expand(-1, batch) if ts.dim() == 1 else ts
+        own = [columns[: end + (len(ts) > time), b] for b, end in enumerate(self.ends.tolist())]
+        all_between = [list((one[1:] - one[:-1]).unbind()) for one in own]
+        known = sorted((each for between in all_between for each in between), key=lambda each: float(each.detach()))
         found = []
         for b, end in enumerate(self.ends.tolist()):
-            own = columns[: end + (len(ts) > time), b]
-            between = list((own[1:] - own[:-1]).unbind())
+            between = all_between[b]
             if len(ts) == time:
-                between = self._with_open(between)
-            found.append(torch.stack([*between, *[own[0] * 0] * (time - end)]))
+                between = self._with_open(between, known)
+            found.append(torch.stack([*between, *[own[b][0] * 0] * (time - end)]))
         return torch.stack(found, 1)
 
-    def _with_open(self, between: list[Tensor]) -> list[Tensor]:
+    def _with_open(self, between: list[Tensor], known: list[Tensor]) -> list[Tensor]:
         length = self.hold.get("open_interval")
         if self.hold.get("hold") == "backward":
             return [torch.tensor(length), *between]
         if length is None:
-            return [*between, between[-1] if between else torch.tensor(1.0)]
+            return [*between, between[-1] if between else known[(len(known) - 1) // 2]]
         return [*between, torch.tensor(length)]
 
     def leaves(self) -> dict[str, Tensor]:

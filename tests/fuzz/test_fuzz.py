@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 import torch
 from cases import each
-from fuzz import noise, others, sequences, solves
+from fuzz import batches, noise, others, sequences, solves
 from fuzz.dice import Dice, NoAnswer
 
 pytestmark = [
@@ -34,6 +34,8 @@ AREAS = {
     sequences.sequences_in_parallel: 2,
     sequences.implicit_steps_with_writes: 2,
     noise.noise_of_sequences: 3,
+    batches.statistics_of_padded_batches: 3,
+    batches.chunks_of_streams: 2,
     others.half_precision: 1,
     others.ensembles: 2,
     others.layers: 2,
@@ -51,6 +53,8 @@ FIXED = {
     sequences.sequences_in_parallel: (3,),
     sequences.implicit_steps_with_writes: (0, 1),
     noise.noise_of_sequences: (0, 1, 6),
+    batches.statistics_of_padded_batches: (0, 1, 2),
+    batches.chunks_of_streams: (0, 1, 2, 3),
     others.half_precision: (0, 8),
     others.ensembles: (3,),
 }
