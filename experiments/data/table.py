@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
+from ctrnn import checks
 from experiments.data.untrusted import OPENED, check_file, quoted, unreadable
 from experiments.usage import UsageError
 
@@ -194,6 +196,11 @@ def in_order(frame: pd.DataFrame, sequence: str, time: str, unit: float, path: P
     order = np.lexsort((times, keys))
     bounds = np.flatnonzero(np.diff(keys[order])) + 1
     rows = np.split(order, bounds)
+    if pd.api.types.is_float_dtype(frame[time]):
+        given = frame[time].to_numpy(getattr(frame[time].dtype, "numpy_dtype", frame[time].dtype))
+        latest = keys[np.abs(given).argmax()]  # where the numbers of a dtype are furthest apart
+        stamps = torch.from_numpy(np.sort(given[keys == latest]))
+        checks.say_if_rounded(f"{path}: {time}", stamps.double(), stamps.dtype)
     gaps = np.concatenate([np.diff(times[k]) for k in rows])
     if not len(gaps):
         raise UsageError(f"{path}: every sequence has one row; which rows belong together is said by sequence=COLUMN.")

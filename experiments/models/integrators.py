@@ -66,15 +66,18 @@ def under(model: SequenceModel, integrator: str, settings: IntegratorSettings | 
 
     Raises:  UsageError for a name that no integrator has.
     """
-    hold: Any = model.rnn.hold.direction
-    settings = dataclasses.replace(settings or IntegratorSettings(), hold=hold)
+    held: Any = model.rnn.hold
+    settings = dataclasses.replace(settings or IntegratorSettings(), hold=held.direction)
     rnn = model.rnn if isinstance(model.rnn, discretize.JumpRNN) else model.field
-    return model.under(sequence_module(integrator, rnn, settings))
+    return model.under(sequence_module(integrator, rnn, settings, held.open_interval or 1.0))
 
 
-def sequence_module(name: str, field: VectorField | JumpRNN, settings: IntegratorSettings) -> SequenceModule:
+def sequence_module(
+    name: str, field: VectorField | JumpRNN, settings: IntegratorSettings, open_interval: float = 1.0
+) -> SequenceModule:
     r"""Return a module that integrates the field by name; for a model that jumps, between its jumps.
 
+    Args:    open_interval: for how long the sample acts whose interval stamps leave open, a task's `open_interval`.
     Raises:  UsageError for a name that no integrator has, for a method that no solver has, for several steps from jump to
              jump, and for noise with what is for equations without, or the other way round.
     """
@@ -82,7 +85,7 @@ def sequence_module(name: str, field: VectorField | JumpRNN, settings: Integrato
     from discretize.jumps.gru_d import Elapsed  # noqa: PLC0415
 
     check_word("integrator", name, INTEGRATORS)
-    held: Any = {"hold": settings.hold, "open_interval": 1.0}  # as long as a sample takes without stamps
+    held: Any = {"hold": settings.hold, "open_interval": open_interval}
     exact = {"method": settings.method, "rtol": settings.rtol, "atol": settings.atol}
     how: Any = exact if name == EXACT else {"method": getattr(discretize, INTEGRATORS[name])()}
     try:

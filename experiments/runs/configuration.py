@@ -199,7 +199,7 @@ class Configuration:
         seed = self.training.seed
         given = self.field, self.task.input_size, self.field_settings, generator(seed, "field")
         field = jump_module(*given, self.task.masked) if self.field in JUMPS else built_field(*given)
-        rnn = sequence_module(self.integrator, field, self.integrator_settings)
+        rnn = sequence_module(self.integrator, field, self.integrator_settings, self.task.open_interval)
         return SequenceModel(rnn, self.task.output_size, generator(seed, "read-out"))
 
     def without_effect(self) -> list[str]:

@@ -73,6 +73,12 @@ class Task(Checked, ABC):
         check_split(split)
         return self.drawn(checks.positive_size("size", size), generator, split)
 
+    @property
+    def open_interval(self) -> float:
+        """Return for how long the sample acts whose interval stamps leave open: as long as one without stamps, where these count
+        samples."""
+        return 1.0
+
     @abstractmethod
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         """Draw what `batch` gives, once its arguments are checked."""

@@ -101,6 +101,13 @@ class Table(Task):
         return len(found.classes) or len(found.targets)
 
     @property
+    def open_interval(self) -> float:
+        """Return the median time between rows of "train", in units of the model's: 1 where that is its unit."""
+        gaps = [one.ts.diff() for one in self._found.parts["train"]] if self.unit else []
+        known = torch.cat([*gaps, torch.empty(0, dtype=torch.float64)])
+        return float(known.median()) if len(known) else 1.0
+
+    @property
     def masked(self) -> bool:  # type: ignore[override]
         """Whether a sample is [values, 1 where seen, else 0]: where anything is missing."""
         return self._found.masked
