@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments.data.untrusted import check_two_splits, read_bytes
+from experiments.data.untrusted import check_two_splits, read_arrays, read_bytes
 from experiments.usage import UsageError
 
 __all__ = ["ACTIVITIES", "CHANNELS", "WINDOW", "Windows", "read_uci_har"]
@@ -32,7 +32,7 @@ CHANNELS = tuple(f"{kind}_{axis}" for kind in ("body_acc", "body_gyro", "total_a
 ACTIVITIES = ("WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING")
 WINDOW = 128
 SUBJECTS = 30
-MOST_BYTES = 64 << 20  # of a file, and of an array in the archive: this has 23.6 MB, a channel of the originals 15
+MOST_BYTES = 64 << 20  # of a file, and of the arrays in the archive: these have 23.6 MB, a channel of the originals 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ def _table(path: Path, width: int) -> NDArray[Any]:
 
 def _from_archive(path: Path, split: str) -> Windows:
     names = ("signal", *(f"{name}_{split}" for name in ("start", "y", "subject")))
-    arrays = _arrays(path, *names)
+    arrays = read_arrays(path, MOST_BYTES, names)
     signal, starts, labels, subjects = (arrays[name] for name in names)
     shapes = [array.shape for array in arrays.values()]
     if signal.dtype != np.float32 or shapes != [(len(CHANNELS), signal.size // len(CHANNELS)), *[starts.shape[:1]] * 3]:
@@ -98,21 +98,6 @@ def _from_archive(path: Path, split: str) -> Windows:
         raise UsageError(f"{path}: {told}; float32 ({len(CHANNELS)}, n) and one number a window are expected.")
     _check_whole(path, names[1], starts, 0, signal.shape[1] - WINDOW)
     return _windows(path, signal.T[np.arange(WINDOW)[:, None] + starts.astype(np.int64)], labels, subjects)
-
-
-def _arrays(path: Path, *names: str) -> dict[str, NDArray[Any]]:
-    """Read arrays of an .npz file; no other is looked at, and none unpacks to more than its bound."""
-    data = io.BytesIO(read_bytes(path, MOST_BYTES))
-    try:
-        with np.load(data, allow_pickle=False) as archive:
-            sizes = {name: archive.zip.getinfo(f"{name}.npy").file_size for name in names}
-            if max(sizes.values()) > MOST_BYTES:
-                raise UsageError(f"{path}: an array has {max(sizes.values()):,} bytes, at most {MOST_BYTES:,} are expected.")
-            return {name: archive[name] for name in names}
-    except UsageError:
-        raise
-    except Exception as error:  # zipfile's, zlib's, numpy's and more, by where the damage is
-        raise UsageError(f"{path}: is damaged, or no .npz file with {', '.join(names)} ({error}); fetch it again.") from None
 
 
 def _windows(place: Path, xs: NDArray[Any], labels: NDArray[Any], subjects: NDArray[Any]) -> Windows:
