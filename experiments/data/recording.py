@@ -1,27 +1,31 @@
 r"""Load the recording that the demo plays: matplotlib's EEG, or a .npy or .csv file of the user; channels standardized.
 
 .npy   numbers, (time,) or (time, channels)
-.csv   a row a sample, a column a channel; commas, semicolons or tabs; a row of names on top if you like
+.csv   a row a sample, a column a channel; commas, semicolons, tabs or spaces; a row of names on top if you like
 """
 
 from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from matplotlib.cbook import get_sample_data
 
-from experiments.data.untrusted import check_file, open_array, unreadable
+from experiments.data.delimited import LOOKED_AT, open_lines
+from experiments.data.numerals import is_numeral, marks_of, numeral
+from experiments.data.untrusted import check_file, open_array, quoted, unreadable
 from experiments.usage import UsageError
 
 __all__ = ["MOST_SAMPLES", "Recording", "load"]
 
 MOST_SAMPLES, FEWEST_SAMPLES = 800, 16
 MOST_IN_A_LINE = 100_000  # characters
+MOST_BYTES = 1 << 36  # of a file, of which all lines are counted
 EEG_RATE, EEG_SHAPE = 80.0, (800, 4)
 EEG_CREDIT = "EEG of four electrodes, 10 s, shipped with matplotlib as sample_data/eeg.dat."
 
@@ -104,62 +108,92 @@ def _read_npy(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
-    rows: list[list[float]] = []
+    rows: list[tuple[int, list[str]]] = []
     names: tuple[str, ...] = ()
-    total = 0
+    total, header = 0, False
     try:
         for line, cells in _lines(path):
             if not names:
-                header = not any(_number(cell) is not None for cell in cells)
+                header = not any(is_numeral(cell) or cell.lower() == "nan" for cell in cells)
                 names = tuple(cell or str(k) for k, cell in enumerate(cells, 1)) if header else _numbered(len(cells))
                 if header:
                     continue
             if total < MOST_SAMPLES:
-                rows.append(_numbers(path, line, cells, len(names)))
+                _check_cells(path, line, cells, len(names))
+                rows.append((line, cells))
             total += 1
-    except (csv.Error, UnicodeDecodeError):
+    except csv.Error:
         raise UsageError(f"{path}: cannot be read: it is not text with one row a sample.") from None
     if not rows:
         raise UsageError(f"{path}: no samples in it, at least {FEWEST_SAMPLES} are needed.")
-    return np.array(rows), names, total
+    if (
+        not header
+        and len(names) == 2
+        and all(cell.isdecimal() for _, cells in rows for cell in (cells[0].lstrip("+-"), cells[1]))
+    ):
+        first = ",".join(rows[0][1])
+        raise UsageError(
+            f"{path}: {quoted(first)} in line {rows[0][0]} is two channels, or one with a decimal comma; add a row of names, or "
+            "write decimal points."
+        )
+    return _numbers(path, rows), names, total
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield number and cells of every line that is not blank; a file without line ends is not read whole."""
-
-    def short(line: str) -> str:
-        if len(line) > MOST_IN_A_LINE:
-            raise UsageError(f"{path}: a line has more than {MOST_IN_A_LINE:,} characters; a recording has one line a sample.")
-        return line
-
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        read = map(short, iter(lambda: file.readline(MOST_IN_A_LINE + 1), ""))
-        first = next(read, "")
-        delimiter = next((sign for sign in ",;\t" if sign in first), ",")
-        reader = csv.reader(itertools.chain([first], read), delimiter=delimiter)
+    with open_lines(path, MOST_BYTES, most_in_a_line=MOST_IN_A_LINE) as lines:
+        head = list(itertools.islice(lines, LOOKED_AT))
+        reader = csv.reader(itertools.chain(head, lines), delimiter=_delimiter(head), skipinitialspace=True)
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, [cell.strip() for cell in cells]
 
 
-def _numbers(path: Path, line: int, cells: list[str], width: int) -> list[float]:
+def _delimiter(head: Sequence[str]) -> str:
+    """Return what cuts all of the first lines into as many numbers each, or else what is in the first of them."""
+    lines = [line for line in head if line.strip()]
+    for sign in ",;\t| ":
+        rows = [list(map(str.strip, row)) for row in csv.reader(lines, delimiter=sign, skipinitialspace=True)]
+        below = [cell for row in rows[1:] for cell in row]
+        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and below and all(map(is_numeral, below)):
+            return sign
+    return next((sign for sign in ",;\t" if lines and sign in lines[0]), ",")
+
+
+def _check_cells(path: Path, line: int, cells: list[str], width: int) -> None:
     if len(cells) != width:
         raise UsageError(f"{path}: line {line} has {len(cells)} columns, the lines before it {width}.")
-    values = []
     for column, cell in enumerate(cells, 1):
-        if (value := _number(cell)) is None:
-            raise UsageError(f"{path}: line {line}, column {column}: {cell!r} is not a number.")
-        if not np.isfinite(value):
+        read = numeral(cell, "")
+        if cell.lower() == "nan" or (read is not None and not math.isfinite(float(read.text))):
             raise UsageError(f"{path}: {cell} in row {line}, column {column}; fill or drop such samples.")
-        values.append(value)
-    return values
+        if read is None:
+            raise UsageError(f"{path}: line {line}, column {column}: {cell!r} is not a number.")
 
 
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
+def _numbers(path: Path, rows: Sequence[tuple[int, list[str]]]) -> np.ndarray:
+    """Return the numbers of rows, by the decimal mark that their cells say."""
+    marks, _ = marks_of({cell for _, cells in rows for cell in cells})
+    mark = marks.pop() if len(marks) == 1 else ""
+    channels = list(zip(*(cells for _, cells in rows), strict=True))
+    unclear = [not mark and any(map(_is_open, cells)) and not all(map(_is_open, cells)) for cells in channels]
+    found = []
+    for line, cells in rows:
+        read = [numeral(cell, mark or ".") for cell in cells]
+        for column, (cell, number) in enumerate(zip(cells, read, strict=True), 1):
+            if number is None or marks or (unclear[column - 1] and _is_open(cell)):
+                raise UsageError(
+                    f"{path}: line {line}, column {column}: {quoted(cell)} may be read with a decimal point or a decimal comma; "
+                    "write all numbers with decimal points and without marks between thousands."
+                )
+        found.append([float(number.text) for number in read if number is not None])
+    return np.array(found)
+
+
+def _is_open(cell: str) -> bool:
+    """Return whether a cell is like 1.000: where all of a channel are, both readings are the same once standardized."""
+    read = numeral(cell, "")
+    return read is not None and read.open
 
 
 def _numbered(channels: int) -> tuple[str, ...]:

@@ -153,7 +153,9 @@ def read_arrays(path: Path, most: int, names: Sequence[str] | None = None) -> di
         raise unreadable(path, error) from None
     except (*DAMAGED, ValueError, RuntimeError, NotImplementedError, MemoryError) as error:
         with_them = "" if names is None else f" with {', '.join(names)}"
-        raise UsageError(f"{path}: is damaged, or no .npz file{with_them} ({' '.join(str(error).split())}).") from None
+        raise UsageError(
+            f"{path}: cannot be read: it is damaged, or no .npz file{with_them} ({' '.join(str(error).split())})."
+        ) from None
 
 
 def _check_header(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:

@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ctrnn import checks
 from discretize import Collate
 from experiments.data.mapped import digest_of
-from experiments.data.table import NO_CLASS, features, in_order, is_numbers, read_table, scales_of, target_of
+from experiments.data.table import NO_CLASS, Columns, Notation, features, in_order, read_table, scales_of, target_of
 from experiments.data.untrusted import quoted
 from experiments.seeds import generator as generator_of
 from experiments.settings import Count
@@ -66,18 +66,29 @@ class Table(Task):
     split: str = ""
     length: Count = 200
     unit: float = 0.0
+    gap: float = 0.0
+    missing: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    decimal: Literal["", "point", "comma"] = ""
+    dates: Literal["", "day-first", "month-first"] = ""
+    clock: Literal["", "hh:mm", "mm:ss"] = ""
+    separator: Literal["", "comma", "semicolon", "tab", "bar", "space", "none"] = ""
+    encoding: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("inputs", "target"):
+        for name in ("inputs", "target", "missing", "words"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         if not isinstance(self.data, str) or not self.data:
             raise ValueError(f"`data` must name a file, a table with a row a sample and a column a variable, got {self.data!r}.")
         if not 0 <= self.unit < np.inf:
             raise ValueError(f"`unit` must be a time above 0, or 0 for the median time between rows, got {self.unit:g}.")
-        if self.unit and not self.time:
-            raise ValueError("`unit` is for stamps, and `time` names no column of them.")
+        if not 0 <= self.gap < np.inf:
+            raise ValueError(f"`gap` must be a time above 0, or 0 for none, got {self.gap:g}.")
+        for name in ("unit", "gap"):
+            if getattr(self, name) and not self.time:
+                raise ValueError(f"`{name}` is for stamps, and `time` names no column of them.")
         if self.predict in ("class", "number", "count") and not self.target:
             raise ValueError(f"`predict` is {self.predict}, and `target` names no column.")
         if self.predict == "class" and len(self.target) > 1:
@@ -261,14 +272,20 @@ class _Found:
 def _read(task: Table, size: int, changed: int) -> _Found:
     """Read and split the table, and say in words what was understood; of a file of that size and time of change."""
     path = Path(task.data)
-    frame, digest = read_table(path), digest_of(path)
-    inputs, targets, predict = _asked_for(task, frame)
-    rows, times, about_times = in_order(frame, task.sequence, task.time, task.unit, path)
-    at_the_end = predict != "next" and len(rows) > 1 and all(frame[name].iloc[k].nunique() <= 1 for k in rows for name in targets)
-    places, about_split = _split(task, frame, rows, targets[0] if at_the_end and predict == "class" else "", at_the_end)
+    notation = Notation(task.encoding, task.separator, task.decimal, task.dates, task.clock, task.missing, task.words)
+    table, digest = read_table(path, notation), digest_of(path)
+    inputs, targets, predict = _asked_for(task, table)
+    rows, times, begins, about_times = in_order(table, task.sequence, task.time, task.unit, task.gap)
+    classes, ys = target_of(table, targets, predict)
+    at_the_end = predict != "next" and len(rows) > 1 and all(_is_one(ys[k]) for k in rows)
+    if at_the_end and begins.any():
+        raise UsageError(
+            f"{path}: the target is of whole sequences, which gap={task.gap:g} would cut; say by sequence=COLUMN what a piece is."
+        )
+    labels = ys if at_the_end and predict == "class" else None
+    places, about_split = _split(task, table, rows, labels, at_the_end)
     train = np.concatenate([rows[k][span] for split, k, span in places if split == "train"])
-    xs, about_inputs = features(frame, inputs, train, path)
-    classes, ys = target_of(frame, targets, predict, path)
+    xs, about_inputs = features(table, inputs, train)
     scales = np.zeros(len(targets)), np.ones(len(targets))
     if not classes:
         asked = [_whole(ys[rows[k]]) for split, k, _ in places if split == "train"] if at_the_end else ys[train]
@@ -279,17 +296,22 @@ def _read(task: Table, size: int, changed: int) -> _Found:
     parts: dict[str, list[_Sequence]] = {}
     for split in SPLITS:
         here = [rows[k][span] for part, k, span in places if part == split]
-        pieces = [piece for k in here for piece in _pieces(xs[k], ys[k], times[k], at_the_end, predict, task.length)]
+        pieces = [piece for k in here for piece in _pieces(xs[k], ys[k], times[k], begins[k], at_the_end, predict, task.length)]
         if not pieces:
             raise UsageError(f"{path}: no sequence with a target is in {split}; {about_split}.")
         order = torch.randperm(len(pieces), generator=generator_of(0, "csv", split)).tolist()
         parts[split] = [pieces[k] for k in order]  # so that the first ones are as good as any
     masked = any(bool(one.xs.isnan().any()) for split in SPLITS for one in parts[split])
     of = "of each sequence" if at_the_end else "at every row"
-    absent = _absent(frame, rows, targets, at_the_end)
+    absent = _absent(ys, rows, at_the_end)
     cut = "" if at_the_end else f", in pieces of at most {task.length} rows"
     words = [
-        f"{path.name}: {len(frame):,} rows, {len(rows):,} sequence(s) of {_span([len(k) for k in rows])} rows",
+        f"{path.name}: {len(table):,} rows, {len(rows):,} sequence(s) of {_span([len(k) for k in rows])} rows",
+        *(
+            [f"above the names: {'; '.join(map(quoted, table.remarks[:3]))}{', …' * (len(table.remarks) > 3)}"]
+            if table.remarks
+            else []
+        ),
         about_times,
         *about_inputs,
         f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts['train'])}{absent}",
@@ -300,35 +322,40 @@ def _read(task: Table, size: int, changed: int) -> _Found:
     return _Found(parts, xs.shape[1], masked, classes, targets, deviations, counts, at_the_end, "\n".join(words), digest)
 
 
-def _asked_for(task: Table, frame: pd.DataFrame) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+def _asked_for(task: Table, table: Columns) -> tuple[tuple[str, ...], tuple[str, ...], str]:
     """Return the columns that a model sees, those that it predicts, and whether a class, a number or what comes next."""
     by_column = task.split not in ("", "sequence", "time")
     named = [task.sequence, task.time, task.split if by_column else "", *task.inputs, *task.target]
-    for name in filter(None, named):
-        if name not in frame:
-            raise UsageError(f"{task.data}: there is no column {nearest(name, map(str, frame.columns))}")
-    predict = task.predict or _looks_like(frame, task.target, task.data)
+    for name in filter(None, [*named, *task.words]):
+        if name not in table:
+            raise UsageError(f"{task.data}: there is no column {nearest(name, table.names)}")
+    predict = task.predict or _looks_like(table, task.target)
     inputs = task.inputs or tuple(
-        name for name in map(str, frame.columns) if name not in named or (predict == "next" and name in task.target)
+        name for name in table.names if name not in named or (predict == "next" and name in task.target)
     )
     if predict != "next" and (both := [name for name in task.target if name in task.inputs]):
         raise UsageError(f"{task.data}: {both[0]} is to be predicted, and is among the inputs, where a model would read it off.")
-    targets = task.target or tuple(name for name in inputs if is_numbers(frame[name], f"{task.data}: {name}"))
+    targets = task.target or tuple(name for name in inputs if table.is_numbers(name))
     if not inputs:
-        raise UsageError(f"{task.data}: no column is left for a model to see; there is {', '.join(map(str, frame.columns))}.")
+        raise UsageError(f"{task.data}: no column is left for a model to see; there is {', '.join(table.names)}.")
     if predict != "class" and not targets:
         raise UsageError(f"{task.data}: there is no column of numbers to predict.")
     for name in targets if predict != "class" else ():
-        if not is_numbers(frame[name], f"{task.data}: {name}"):
-            such = quoted(str(frame[name].dropna().iloc[0]))
+        if not table.is_numbers(name):
+            such = quoted(str(table.words(name).dropna().iloc[0]))
             raise UsageError(f"{task.data}: {name} has words in it, such as {such}, and what is predicted is a number.")
     return inputs, targets, predict
 
 
 def _pieces(
-    xs: np.ndarray, ys: np.ndarray, times: np.ndarray, at_the_end: bool, predict: str, length: int
+    xs: np.ndarray, ys: np.ndarray, times: np.ndarray, begins: np.ndarray, at_the_end: bool, predict: str, length: int
 ) -> Iterator[_Sequence]:
-    """Cut a sequence into pieces, and yield those in which something is asked for."""
+    """Cut a sequence into pieces, where a new one begins too, and yield those in which something is asked for."""
+    if begins[1:].any():
+        for start, end in pairwise([0, *(1 + np.flatnonzero(begins[1:])).tolist(), len(xs)]):
+            some = slice(start, end)
+            yield from _pieces(xs[some], ys[some], times[some], np.zeros(end - start, bool), at_the_end, predict, length)
+        return
     asked, before = ys, None
     if predict == "next":
         asked = np.concatenate([ys[1:], np.full_like(ys[:1], np.nan)])
@@ -350,15 +377,22 @@ def _whole(ys: np.ndarray) -> np.ndarray:
     return found
 
 
-def _looks_like(frame: pd.DataFrame, target: tuple[str, ...], data: str) -> str:
+def _looks_like(table: Columns, target: tuple[str, ...]) -> str:
     if not target:
         return "next"
-    column = frame[target[0]].dropna()
     if len(target) > 1:
         return "number"
-    if not is_numbers(column, f"{data}: {target[0]}"):
+    if not table.is_numbers(target[0]):
         return "class"
-    return "class" if column.nunique() <= MOST_CLASSES and (column == column.round()).all() else "number"
+    values = table.numbers(target[0])
+    seen = np.unique(values[~np.isnan(values)])
+    return "class" if len(seen) <= MOST_CLASSES and (seen == seen.round()).all() else "number"
+
+
+def _is_one(ys: np.ndarray) -> bool:
+    """Return whether a sequence has one class, or one number of each target, where they are not missing."""
+    columns = (ys[ys != NO_CLASS],) if ys.ndim == 1 else (column[~np.isnan(column)] for column in ys.T)
+    return all(len(seen) == 0 or bool((seen == seen[0]).all()) for seen in columns)
 
 
 def _span(numbers: Sequence[float]) -> str:
@@ -369,10 +403,12 @@ def _span(numbers: Sequence[float]) -> str:
 Place = tuple[str, int, slice]  # the part, the number of the sequence, and which of its rows
 
 
-def _split(task: Table, frame: pd.DataFrame, rows: list[np.ndarray], label: str, whole: bool) -> tuple[list[Place], str]:
+def _split(
+    task: Table, table: Columns, rows: list[np.ndarray], labels: np.ndarray | None, whole: bool
+) -> tuple[list[Place], str]:
     r"""Return which rows of which sequence are in which part, and words about it.
 
-    Args:    label: the column of a class of whole sequences, "" for none; whole: whether the target is of whole sequences.
+    Args:    labels: the class of every row, where it is of whole sequences; whole: whether the target is of whole sequences.
     """
     way = task.split or ("sequence" if len(rows) >= FEWEST else "time")
     if way == "time" and whole:
@@ -385,9 +421,12 @@ def _split(task: Table, frame: pd.DataFrame, rows: list[np.ndarray], label: str,
     if way == "sequence" and len(rows) < FEWEST:
         raise UsageError(f"{task.data}: {len(rows)} sequence(s) are too few for three parts; take split=time.")
     if way == "sequence":
-        classes = [str(frame[label].iloc[k].dropna().iloc[:1].tolist()) for k in rows] if label else [""] * len(rows)
-        return _by_sequence(classes), "split by sequence" + ", of each class as nearly as can be" * bool(label)
-    found = [place for k, here in enumerate(rows) for place in _as_said(task, frame[way].iloc[here], k)]
+        classes = [0] * len(rows) if labels is None else [int(_whole(labels[k])) for k in rows]
+        last = max(classes) + 1  # sequences without a class come after the others
+        dealt = _by_sequence([last if one == NO_CLASS else one for one in classes])
+        return dealt, "split by sequence" + ", of each class as nearly as can be" * (labels is not None)
+    parts = table.words(way, names=True)
+    found = [place for k, here in enumerate(rows) for place in _as_said(task, parts.iloc[here], k)]
     if whole and len(found) > len(rows):
         raise UsageError(f"{task.data}: the target is of whole sequences, and {way} puts one sequence into several parts.")
     if missing := sorted(set(SPLITS) - {split for split, _, _ in found}):
@@ -401,7 +440,7 @@ def _by_time(rows: list[np.ndarray]) -> list[Place]:
     return [(split, k, span) for split, k, span in spans if span.start < span.stop]
 
 
-def _by_sequence(classes: Sequence[str]) -> list[Place]:
+def _by_sequence(classes: Sequence[int]) -> list[Place]:
     """Deal sequences, in an order of chance within each class, to the part that has the least of its share."""
     order = torch.randperm(len(classes), generator=generator_of(0, "csv")).tolist()
     order.sort(key=lambda k: classes[k])
@@ -414,7 +453,7 @@ def _by_sequence(classes: Sequence[str]) -> list[Place]:
 
 
 def _as_said(task: Table, column: pd.Series, number: int) -> Iterator[Place]:
-    words = column.astype(str).str.strip().str.lower().replace({"val": "validation", "valid": "validation"}).tolist()
+    words = column.fillna("").str.lower().replace({"val": "validation", "valid": "validation"}).tolist()
     if wrong := [word for word in words if word not in SPLITS]:
         raise UsageError(f"{task.data}: {task.split} is to say train, validation or test in every row, got {quoted(wrong[0])}.")
     changes = [place for place in range(1, len(words)) if words[place] != words[place - 1]]
@@ -433,10 +472,11 @@ def _about(
     return f"{targets[0]}, {len(classes)} classes: {', '.join(shares[:MOST_CLASSES])}"
 
 
-def _absent(frame: pd.DataFrame, rows: list[np.ndarray], targets: tuple[str, ...], whole: bool) -> str:
+def _absent(ys: np.ndarray, rows: list[np.ndarray], whole: bool) -> str:
     """Say how many targets are missing; of a whole sequence only where no row has it."""
+    gone = (ys == NO_CLASS)[:, None] if ys.ndim == 1 else np.isnan(ys)
     if whole:
-        count, of = sum(bool(frame[list(targets)].iloc[k].isna().all().any()) for k in rows), f"{len(rows):,} sequences"
+        count, of = sum(bool(gone[k].all(0).any()) for k in rows), f"{len(rows):,} sequences"
     else:
-        count, of = int(frame[list(targets)].isna().any(axis=1).sum()), f"{len(frame):,} rows"
+        count, of = int(gone.any(1).sum()), f"{len(ys):,} rows"
     return f"; missing in {count:,} of {of}, where nothing is asked" if count else ""
