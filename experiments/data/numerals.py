@@ -10,11 +10,14 @@ What a mark is follows from the column, or else from all columns of the file tha
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
-__all__ = ["MARKS", "NOTHING", "Numeral", "begins_as_number", "is_numeral", "marks_of", "numeral"]
+import numpy as np
+
+__all__ = ["MARKS", "NOTHING", "Numeral", "begins_as_number", "is_numeral", "marks_of", "numeral", "plain_numbers"]
 
 MARKS = {"point": ".", "comma": ","}
 NOTHING = frozenset(
@@ -31,6 +34,9 @@ PLAIN = re.compile(r"\d+")
 ONE_MARK = re.compile(r"(\d*)([.,])(\d*)")
 GROUPED = re.compile(rf"([1-9]\d{{0,2}})((?P<gap>[.,{GAPS}])\d{{3}}(?:(?P=gap)\d{{3}})*)(?:(?P<mark>[.,])(?P<rest>\d*))?")
 LAKHS = re.compile(r"[1-9]\d?(?:,\d{2})+,\d{3}(?:\.\d*)?")  # as in India
+# As programs write them: up to 15 digits, which float64 has, without marks between thousands.
+WRITTEN = re.compile(r"(?:-?\d{1,15}(?:\.\d+)?(?:e[-+]?\d{1,3})?\n)*", re.ASCII)
+DECISIVE = re.compile(r"^-?(?:0|\d{4,})\.|\.\d{1,2}$|\.\d{4}", re.MULTILINE | re.ASCII)  # a decimal point, and not a thousand
 INFINITE = re.compile(rf"[{MINUS}+]?(?:inf|infinity|∞)", re.IGNORECASE)
 BEGINS = re.compile(r"\W*\d")
 
@@ -97,3 +103,15 @@ def marks_of(cells: Iterable[str]) -> tuple[set[str], bool]:
     """Return the decimal marks that cells say, and whether one of them is open."""
     found = [read for cell in cells if (read := numeral(cell, "")) is not None]
     return {read.says for read in found} - {""}, any(read.open for read in found)
+
+
+def plain_numbers(cells: Iterable[str | None], missing: Container[str]) -> np.ndarray | None:
+    """Return numbers where all cells are written plainly, and one of them says that the point is decimal; nan where missing.
+
+    This is the way of most columns, without a look at each cell. None for others, which `numeral` reads.
+    """
+    seen = [None if cell is None or cell in missing else cell for cell in cells]
+    text = "".join(f"{cell}\n" for cell in seen if cell is not None)
+    if not text or not WRITTEN.fullmatch(text) or ("." in text and not DECISIVE.search(text)):
+        return None
+    return np.array([math.nan if cell is None else float(cell) for cell in seen])

@@ -25,7 +25,7 @@ import torch
 
 from ctrnn import checks
 from experiments.data.delimited import LOOKED_AT, layout_of, open_lines, rows_of
-from experiments.data.numerals import MARKS, NOTHING, begins_as_number, is_numeral, marks_of, numeral
+from experiments.data.numerals import MARKS, NOTHING, begins_as_number, is_numeral, marks_of, numeral, plain_numbers
 from experiments.data.stamps import Stamps, since_1970, stamps_of_text
 from experiments.data.untrusted import check_file, check_unpacked, quoted, read_arrays, unreadable
 from experiments.usage import UsageError
@@ -43,6 +43,7 @@ NO_CLASS = -1  # where the target is missing
 MOST_BYTES = 1 << 30  # of a table
 MOST_CELLS = {"text": 1 << 25, "numbers": 1 << 27}
 MOST_ROWS = 10_000_000
+MOST_IN_A_CELL = 1 << 17  # characters, as csv.field_size_limit has it for text
 LARGER = "for more than memory holds there is the task `arrays`, which reads from the disk"
 
 
@@ -117,7 +118,7 @@ class Columns:
         column = self.frame[name]
         if not _is_text(column):
             return column.map(_name, na_action="ignore").astype(object).where(column.notna(), None)
-        column = column.where(~self._absent(name, declared=not names), None)
+        column = column.where(~column.isin(self._absent(name, declared=not names)), None)
         if name in self.notation.words:
             return column
         alike: dict[Hashable, str] = {}
@@ -129,6 +130,8 @@ class Columns:
                     f"{self.where(name)}: row {a} has {quoted(other)} and row {b} {quoted(word)}, two words for one value; "
                     f"write them alike, or say words={name} if they are not the same."
                 )
+        if not any(WITH_POINT.fullmatch(word) for word in alike.values()):
+            return column
         return column.map(lambda word: word.partition(".")[0] if WITH_POINT.fullmatch(word) else word, na_action="ignore")
 
     def missing(self, name: str) -> np.ndarray:
@@ -166,12 +169,13 @@ class Columns:
     def _as_text(self, name: str) -> Columns:
         return Columns(pd.DataFrame({name: self.frame[name].astype(str).astype(object)}), self.path, self.notation)
 
-    def _absent(self, name: str, *, declared: bool = True) -> pd.Series:
-        """Return which cells of text say that nothing is there."""
+    def _absent(self, name: str, *, declared: bool = True) -> set[str]:
+        """Return which cells of a column of text say that nothing is there."""
         said = self._declared(name) if declared else set()
+        if not said:
+            return set(MISSING)
         values = {value for cell in said if (value := _value(cell)) is not None}
-        gone = [cell for cell in self.frame[name].unique() if cell in MISSING or cell in said or _value(cell) in values]
-        return self.frame[name].isin(gone) | self.frame[name].isna()
+        return {cell for cell in self.frame[name].unique() if cell in MISSING or cell in said or _value(cell) in values}
 
     def _declared(self, name: str) -> set[str]:
         """Return what the setting `missing` says of a column."""
@@ -191,11 +195,12 @@ class Columns:
             values = column.to_numpy(np.float64, na_value=np.nan)
             declared = [float(value) for cell in self._declared(name) if isinstance(value := _value(cell), Decimal)]
             return np.where(np.isin(values, declared), np.nan, values)
+        gone = self._absent(name)
+        if self.notation.decimal != "comma" and (found := plain_numbers(column, gone)) is not None:
+            return found
         codes, unique = pd.factorize(column)  # None has the code -1
         cells = [str(cell) for cell in unique]
-        gone = self._absent(name).to_numpy()
-        seen = [cell for k, cell in enumerate(cells) if not gone[(codes == k).argmax()]] if gone.any() else cells
-        return self._parsed(name, codes, cells, set(seen))
+        return self._parsed(name, codes, cells, set(cells) - gone)
 
     def _parsed(self, name: str, codes: np.ndarray, cells: list[str], seen: set[str]) -> np.ndarray | None:
         where = self.where(name)
@@ -336,6 +341,11 @@ def read_table(path: Path, notation: Notation | None = None) -> Columns:
         raise UsageError(f"{path}: a table is a .csv, .tsv, .npz or .parquet file.")
     if frame.empty:
         raise UsageError(f"{path}: has no rows below the names of its columns.")
+    for name in [name for name in frame.columns if kind not in TEXTS and _is_text(frame[name])]:
+        if max(map(len, filter(None, frame[name])), default=0) > MOST_IN_A_CELL:
+            raise UsageError(
+                f"{path}: {name} has a cell of more than {MOST_IN_A_CELL:,} characters; a cell has one number or word."
+            )
     frame = frame.rename(columns=lambda name: str(name).strip())
     if twice := [name for name in frame.columns if list(frame.columns).count(name) > 1] if frame.columns.has_duplicates else []:
         raise UsageError(f"{path}: two columns are called {quoted(twice[0])}; rename one of them.")
@@ -423,7 +433,11 @@ def _as_column(values: np.ndarray) -> pd.Series:
 
 
 def _text_of(cells: Sequence[Any]) -> pd.Series:
-    return pd.Series([str(cell).strip() or None if cell is not None else None for cell in cells], dtype=object)
+    return pd.Series(list(map(_stripped, cells)), dtype=object)
+
+
+def _stripped(cell: Any) -> str | None:
+    return None if cell is None else str(cell).strip() or None
 
 
 def _parquet(path: Path) -> pd.DataFrame:
@@ -462,16 +476,8 @@ def _of_arrow(path: Path, name: str, column: Any, arrow: Any) -> pd.Series:
         return pd.Series(column.to_numpy())
     if types.is_timestamp(kind) or types.is_date(kind):
         return pd.Series(column.cast(arrow.timestamp(kind.unit if types.is_timestamp(kind) else "ms")).to_numpy())
-    as_text = (
-        types.is_boolean,
-        types.is_null,
-        types.is_string,
-        types.is_large_string,
-        types.is_decimal,
-        types.is_integer,
-        types.is_time,
-    )
-    if any(test(kind) for test in as_text):
+    as_text = ("boolean", "null", "string", "large_string", "string_view", "decimal", "integer", "time")
+    if any(getattr(types, f"is_{each}", types.is_null)(kind) for each in as_text):  # an early pyarrow knows no string_view
         return _text_of(column.to_pylist())
     raise UsageError(
         f"{path}: {name} holds {kind} in a cell, and a cell has one number or word; unpack it, or leave the column out."
@@ -483,7 +489,7 @@ def _of_dictionary(column: Any) -> list[Any]:
     words: dict[Any, Any] = {}
     found: list[Any] = []
     for chunk in column.chunks:
-        cells = [words.setdefault(word, word) for word in chunk.dictionary.to_pylist()]
+        cells = [words.setdefault(word, word) for word in map(_stripped, chunk.dictionary.to_pylist())]
         found += [None if k is None else cells[k] for k in chunk.indices.to_pylist()]
     return found
 
@@ -590,7 +596,7 @@ def features(table: Columns, inputs: Sequence[str], train: np.ndarray) -> tuple[
                     f"{table.path}: {name} has {len(known)} different words, such as {quoted(known[0])}, and at most "
                     f"{MOST_WORDS} are read as kinds; name what to see by inputs=..., or say that it is sequence, time or target."
                 )
-            places = pd.Categorical(column, known).codes
+            places = pd.Index(known, dtype=object).get_indexer(column)
             columns += [np.where(places < 0, np.nan, places == kind) for kind in range(len(known))]
             words.append(f"{name} (one of {len(known)})")
         if absent := float(np.isnan(columns[-1]).mean()):
@@ -608,7 +614,7 @@ def target_of(table: Columns, targets: tuple[str, ...], predict: str) -> tuple[t
         classes = tuple(sorted(words.dropna().unique()))
         if len(classes) < 2:
             raise UsageError(f"{table.path}: {targets[0]} is {quoted(classes[0]) if classes else 'missing'} in every row.")
-        return classes, pd.Categorical(words, list(classes)).codes.astype(np.int64)
+        return classes, pd.Index(classes, dtype=object).get_indexer(words).astype(np.int64)
     values = np.stack([table.numbers(name) for name in targets], 1)
     if predict == "count" and (wrong := [name for name, column in zip(targets, values.T, strict=True) if _no_counts(column)]):
         raise UsageError(f"{table.path}: {wrong[0]} is no count: it has numbers below 0, or no whole ones, or none above 0.")
