@@ -120,18 +120,20 @@ def layout_of(path: Path, head: Sequence[str], is_number: Callable[[str], bool],
     if separator or said:
         signs = last = SEPARATORS[separator] if separator else said[1] if said else ""
     fits = [layout for sign in signs if (layout := _fit(head, start, sign, is_number)) is not None]
-    if not fits and (layout := _fit(head, start, last, is_number)) is not None:
-        fits = [layout]
+    named = [layout for layout in fits if not any(map(begins_as_number, layout.names))]
+    if not named and (layout := _fit(head, start, last, is_number)) is not None and layout not in fits:
+        fits.append(layout)
+    above = remarks[-1] if remarks and REMARK.match(remarks[-1]) else ""  # names, where numpy.savetxt has written them
+    fits = named or [layout for each in fits if (layout := _named_by(above, each, is_number)) is not None] or fits
     if len(fits) > 1:
         between = " or by ".join(next(word for word, sign in SEPARATORS.items() if sign == one.separator) for one in fits)
         raise UsageError(f"{path}: rows may be cut by {between}; say which by separator=....")
     layout = fits[0] if fits else max((_first(head, start, sign) for sign in signs), key=lambda each: len(each.names))
-    layout = layout._replace(remarks=[*remarks, *layout.remarks])
+    lines = [line.split() for line in head[start:] if line.strip()]
+    if len(layout.names) < 2 and last == " " and lines[1:] and all(len(words) > 1 for words in lines):
+        layout = _first(head, start, last)  # rows of spaces that do not fit the names, and no single column
+    layout = layout._replace(remarks=[*(remarks[:-1] if layout.header < start else remarks), *layout.remarks])
     numbers = [name for name in layout.names if is_number(name)]
-    if numbers and remarks and REMARK.match(remarks[-1]):  # as numpy.savetxt writes them
-        names = _first([REMARK.sub("", remarks[-1])], 0, layout.separator).names
-        if len(names) == len(layout.names) and not any(map(is_number, names)):
-            return layout._replace(names=names, remarks=layout.remarks[:-1], header=layout.header - 1)
     if numbers:
         spaces = ", with spaces between them" if layout.separator == " " else ""
         raise UsageError(
@@ -142,6 +144,13 @@ def layout_of(path: Path, head: Sequence[str], is_number: Callable[[str], bool],
     if len(layout.names) > MOST_COLUMNS:
         raise UsageError(f"{path}: has {len(layout.names):,} columns, at most {MOST_COLUMNS:,} are read.")
     return layout
+
+
+def _named_by(remark: str, layout: Layout, is_number: Callable[[str], bool]) -> Layout | None:
+    """Return the layout whose names are in a remark above the first row; None where it has not as many, or numbers."""
+    names = _first([REMARK.sub("", remark)], 0, layout.separator).names
+    fits = len(names) == len(layout.names) and not any(map(is_number, names))
+    return layout._replace(names=names, header=layout.header - 1) if fits else None
 
 
 def _first(head: Sequence[str], start: int, sign: str) -> Layout:

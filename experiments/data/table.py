@@ -225,23 +225,24 @@ class Columns:
         if others:
             self._refuse_mixed(name, codes, cells, seen, others[0], sum(numbers.values()))
         mark = self._mark(name, [cell for cell in cells if numbers.get(cell)])
-        read = {cell: numeral(cell, mark) for cell in seen if numbers[cell]}
+        read = {cell: numeral(cell, mark) for cell in cells if numbers.get(cell)}
         if against := next((cell for cell in cells if cell in read and read[cell] is None), None):
             row = int((codes == cells.index(against)).argmax()) + 1
             raise UsageError(
                 f"{where}: row {row} has {quoted(against)}, which is no number with a decimal {_word(mark)}, as "
                 "the others are read; write all alike."
             )
-        units = {number.unit: cell for cell, number in read.items() if number is not None}
+        units: dict[str, str] = {}
+        for cell, number in read.items():
+            units.setdefault("" if number is None else number.unit, cell)
         if len(units) > 1:
-            a, b = list(units.values())[:2]
-            raise UsageError(f"{where}: {quoted(a)} and {quoted(b)} are in two units; write all cells in one.")
+            raise UsageError(f"{where}: {self._places(name, *units.values())} are in two units; write all cells in one.")
         self._units[name] = next(iter(units))
         texts = ["nan" if (number := read.get(cell)) is None else number.text for cell in cells]
         values = list(map(float, texts))
         for k, value in enumerate(values):
             whole = texts[k].lstrip("-").isdigit()
-            if whole and WHOLE_DIGITS < abs(value) < np.inf and int(texts[k]) != int(value):
+            if whole and WHOLE_DIGITS <= abs(value) < np.inf and int(texts[k]) != int(value):
                 raise UsageError(
                     f"{where}: row {int((codes == k).argmax()) + 1} has {quoted(cells[k])}, more digits than a number keeps; "
                     f"if it is a name, say words={name}, or name what to see by inputs=...."
@@ -270,7 +271,7 @@ class Columns:
         if len(said) > 1:
             a, b = (next(cell for cell in cells if (read := numeral(cell, "")) and read.says == sign) for sign in ".,")
             raise UsageError(
-                f"{self.where(name)}: {quoted(a)} has a decimal point, and {quoted(b)} a decimal comma; write all cells alike."
+                f"{self.where(name)}: {self._places(name, a, b)} have a decimal point and a decimal comma; write all cells alike."
             )
         if said or not is_open:
             return next(iter(said), "")
@@ -285,6 +286,11 @@ class Columns:
             f"{self.where(name)}: row {row} has {quoted(cell)}, which is {point.text} or {comma.text}, and no other cell of the "
             "table says which; say it by decimal=point or decimal=comma."
         )
+
+    def _places(self, name: str, *cells: str) -> str:
+        """Return in words where the first two of these cells are."""
+        rows = [int((self.frame[name] == cell).to_numpy().argmax()) + 1 for cell in cells]
+        return " and ".join(f"{quoted(cell)} in row {row}" for cell, row in list(zip(cells, rows, strict=True))[:2])
 
     @functools.cached_property
     def _said_elsewhere(self) -> set[str]:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from cases import each
 from fuzz import batches, noise, others, sequences, solves
+from fuzz import noise, others, sequences, solves, tables
 from fuzz.dice import Dice, NoAnswer
 
 pytestmark = [
@@ -40,6 +41,7 @@ AREAS = {
     others.ensembles: 2,
     others.layers: 2,
     others.programs_of_torch: 2,
+    tables.tables: 1,
     others.triton_kernels: 2 if os.environ.get("TRITON_INTERPRET") == "1" else 0,
 }
 # Cheap ones. Engines, layers, programs of torch and Triton take seconds to build.
@@ -57,6 +59,7 @@ FIXED = {
     batches.chunks_of_streams: (0, 1, 2, 3),
     others.half_precision: (0, 8),
     others.ensembles: (3,),
+    tables.tables: (0, 1, 2),
 }
 MOST_TOLD = 20
 
