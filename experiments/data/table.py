@@ -536,7 +536,7 @@ def in_order(
     begins = np.zeros(len(table), bool)
     for k in rows if gap else ():
         begins[k[1:]] = np.diff(times[k]) > gap
-    cut = f"; {int(begins.sum())} gaps of more than {gap:.4g}{called and ' ' + called} begin a new piece" if gap else ""
+    cut = f"; {int(begins.sum())} gap(s) of more than {gap:.4g}{called and ' ' + called} begin a new piece" if gap else ""
     read = f", read as {stamps.words}" if stamps.words else ""
     apart = f"{median:.4g}{called and ' ' + called} apart{regular}"
     said = f"times: {time}{read}, {apart}; {one:.4g} of it is 1 for the model{cut}{unordered}"

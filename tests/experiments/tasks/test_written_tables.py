@@ -349,7 +349,7 @@ def test_a_gap_begins_a_new_piece_if_that_is_said(tmp_path):
     )
     settings = {"data": str(tmp_path / "a.csv"), "time": "t", "split": "p"}
     said = said_of(tmp_path, text, **{k: v for k, v in settings.items() if k != "data"}, gap=50.0)
-    assert "1 gaps of more than 50 begin a new piece" in said
+    assert "1 gap(s) of more than 50 begin a new piece" in said
     (bridged,) = Table(**settings).evaluation("train", 9, 9, 0)
     (cut,) = Table(**settings, gap=50.0).evaluation("train", 9, 9, 0)
     assert bridged.lengths.tolist() == [25]
