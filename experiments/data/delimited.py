@@ -28,7 +28,7 @@ from experiments.usage import UsageError
 if TYPE_CHECKING:
     import _csv  # where the type of csv.reader is
 
-__all__ = ["MOST_COLUMNS", "MOST_IN_A_LINE", "SEPARATORS", "Layout", "cut", "layout_of", "open_lines", "rows_of"]
+__all__ = ["LOOKED_AT", "MOST_COLUMNS", "MOST_IN_A_LINE", "SEPARATORS", "Layout", "cut", "layout_of", "open_lines", "rows_of"]
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "space": " ", "none": "\x1f"}
 MARKS = (  # of an encoding, at the beginning of a file; the longer ones first
@@ -79,8 +79,8 @@ def open_lines(path: Path, most: int, encoding: str = "", most_in_a_line: int = 
         except UnicodeError as error:
             byte = f", has the byte 0x{error.object[error.start]:02x}" if isinstance(error, UnicodeDecodeError) else ""
             raise UsageError(
-                f"{path}: is not text in {text.encoding.upper().removesuffix('-SIG')}{byte}; save it in UTF-8, or say by "
-                "encoding=... what it is in: cp1252 (Windows, western Europe), latin-1, cp1250, cp1251, shift-jis, utf-16."
+                f"{path}: is not text in {text.encoding.upper().removesuffix('-SIG')}{byte}; save it in UTF-8, or say, of a "
+                "table, by encoding=... what it is in: cp1252 (Windows, western Europe), latin-1, cp1250, cp1251, shift-jis."
             ) from None
 
 

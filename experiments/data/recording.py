@@ -126,17 +126,20 @@ def _read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
         raise UsageError(f"{path}: cannot be read: it is not text with one row a sample.") from None
     if not rows:
         raise UsageError(f"{path}: no samples in it, at least {FEWEST_SAMPLES} are needed.")
-    if (
-        not header
-        and len(names) == 2
-        and all(cell.isdecimal() for _, cells in rows for cell in (cells[0].lstrip("+-"), cells[1]))
-    ):
-        first = ",".join(rows[0][1])
-        raise UsageError(
-            f"{path}: {quoted(first)} in line {rows[0][0]} is two channels, or one with a decimal comma; add a row of names, or "
-            "write decimal points."
-        )
+    if not header and len(names) == 2:
+        _check_no_decimal_commas(path, rows)
     return _numbers(path, rows), names, total
+
+
+def _check_no_decimal_commas(path: Path, rows: Sequence[tuple[int, list[str]]]) -> None:
+    """Refuse 0,036 without names: whole numbers of a second channel have no 0 in front. Raises: UsageError."""
+    pairs = [(line, cells) for line, cells in rows if cells[1].isdecimal() and cells[1][0] == "0" and len(cells[1]) > 1]
+    if pairs and all(cell.lstrip("+-").isdecimal() for _, cells in rows for cell in cells):
+        line, cells = pairs[0]
+        raise UsageError(
+            f"{path}: {quoted(','.join(cells))} in line {line} is two channels, or one with a decimal comma; add a row of names, "
+            "or write decimal points."
+        )
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -52,7 +52,12 @@ class Table(Task):
              target looks like, and for the next inputs where there is none; split: "sequence", each sequence as a whole in one
              part, "time", first, middle and last rows of each, "" for the first of these where there are five sequences, or a
              column that says train, validation or test; length: rows after which a sequence is cut, where a prediction is asked
-             for at every row; unit: of time that is 1 for the model, 0 for the median time between rows.
+             for at every row; unit: of time that is 1 for the model, 0 for the median time between rows; gap: a
+             time between rows after which a new piece begins, in the unit of the stamps, 0 for none; missing: cells where nothing
+             was seen, as -1, of one column as COLUMN:-1; words: columns that are words, though they look like numbers; decimal:
+             the mark, point or comma, "" for what cells say; dates: day-first or month-first, "" for what cells say; clock: what
+             12:30 is, hh:mm or mm:ss; separator: comma, semicolon, tab, bar, space, or none for one column, "" for what cuts all
+             rows alike; encoding: of text, "" for UTF-8 or what its first bytes say.
     Raises:  UsageError for a file that cannot be read or has no such columns, when it is first needed; ValueError for settings
              that nothing reads together. A task reads its file once, and so do all of the same settings while it does not change.
     """

@@ -136,3 +136,35 @@ def test_a_file_that_is_not_what_its_suffix_says_or_is_not_there_is_refused(tmp_
     ):  # fmt: skip
         with pytest.raises(UsageError, match=message):
             load(tmp_path / name, 1.0)
+
+
+DIALECTS = {
+    "decimal commas": lambda a, b: f"{a:.3f};{b:.3f}".replace(".", ","),
+    "spaces": lambda a, b: f" {a:.3f}   {b:.3f}",
+    "points between thousands": lambda a, b: f"{a:,.3f};{b:,.3f}".translate({44: ".", 46: ","}),
+    "commas between thousands": lambda a, b: f'"{a:,.3f}","{b:,.3f}"',
+    "a minus of Unicode": lambda a, b: f"{a:.3f}\t{b:.3f}".replace("-", "\u2212"),
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_recording_in_another_dialect_is_the_same(name, encoding, tmp_path):
+    values = 3000 * noise(30, 2).round(6)
+    plain = load(written(tmp_path, "\n".join(f"{a:.3f},{b:.3f}" for a, b in values)), 1.0)
+    path = tmp_path / "other.csv"
+    path.write_text("\n".join(DIALECTS[name](a, b) for a, b in values), encoding=encoding)
+    np.testing.assert_array_equal(load(path, 1.0).xs, plain.xs)
+
+
+def test_a_recording_that_has_two_meanings_is_refused(tmp_path):
+    for text, message in (
+        ("\n".join(f"0,{k:03}" for k in range(20)), "'0,000' in line 1 is two channels, or one with a decimal comma"),
+        (
+            "\n".join(f"{k};1.000" if k % 2 else f"{k};2" for k in range(20)),
+            "line 2, column 2: '1.000' may be read with a decimal point",
+        ),
+        ("\n".join("1.5;2" if k % 2 else "1,5;2" for k in range(20)), "line 1, column 1: '1,5' may be read with"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            load(written(tmp_path, text), 1.0)
