@@ -24,6 +24,7 @@ from ctrnn.fields.candidates import (
     TanhCandidate as TanhCandidate,
     ReluCandidate as ReluCandidate,
     ResetCandidate as ResetCandidate,
+    ResetStateCandidate as ResetStateCandidate,
     AdditiveCandidate as AdditiveCandidate,
     FunctionCandidate as FunctionCandidate,
 )

@@ -6,7 +6,7 @@ r"""Named fields: a table of parts.
     additive Wh r(h) + .. 1 / tau                   h          Hopfield 1984, eq. (5)
     gated    tanh         g(x, h), one or per unit  h          eqs. (7) and (10)
              tanh         g(x, h^g), h^g a network  h          eq. (9), see network_gate.py
-    gru      reset tanh   g(x, h) per unit          h          torch.nn.GRU, with g = 1 - z
+    gru      reset tanh   g(x, h) per unit          h          torch.nn.GRU, with g = 1 - z; Cho et al. 2014, Keras
     lstm     (not of this form, see lstm.py)                   eqs. (11)-(15)
 
 `gated` takes rates without an upper bound in place of the sigmoid: softplus and exponential, see rates.py.
@@ -26,7 +26,7 @@ from ctrnn import checks
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.stack import Stack, layered
-from ctrnn.fields.candidates import AdditiveCandidate, ResetCandidate, TanhCandidate, candidate_of
+from ctrnn.fields.candidates import AdditiveCandidate, ResetCandidate, ResetStateCandidate, TanhCandidate, candidate_of
 from ctrnn.fields.decays import Decay, LinearDecay
 from ctrnn.fields.nonlinearities import Function, Nonlinearity
 from ctrnn.fields.parts import Part, WeightSettings
@@ -185,26 +185,34 @@ def gru(
     input_size: int,
     hidden_size: int,
     *,
+    reset: Literal["after", "before"] = "after",
     decay: Decay | None = None,
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],
 ) -> Relaxation | Stack:
-    r"""dh/dt = g(x, h) (n(x, h) - h) with the reset-gated candidate n; its unit Euler step is `torch.nn.GRU`.
+    r"""dh/dt = g(x, h) (n(x, h) - h) with the reset-gated candidate n; its unit Euler step is `torch.nn.GRU`, or Keras' GRU.
 
-    The rate g is 1 - z for torch's z, which multiplies the old state; `from_torch` turns the signs.
+    The rate g is 1 - z for torch's and Keras' z, which multiplies the old state; `from_torch` turns the signs.
 
-    Args:    input_size, hidden_size: features and units; decay: linear if not given;
+    Args:    input_size, hidden_size: features and units; reset: whether r multiplies Wh h + bh, "after" the product, as in torch
+             and in Keras with `reset_after=True`, or the state "before" it, Wh (r h), as Cho et al. and Chung et al. print it and
+             Keras computes with `reset_after=False`; decay: linear if not given;
              num_layers: above 1, a `Stack` of so many; bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
-    Source:  torch.nn.GRUCell's equations; Tallec and Ollivier 2018, eq. (10); with `PowerDecay`, after Ohno and Kumagai 2021,
-             eqs. (6) and (22).
+    Raises:  ValueError for another `reset`.
+    Source:  torch.nn.GRUCell's equations; with the reset before the product, Cho et al. 2014, eqs. (5)-(8); Tallec and Ollivier
+             2018, eq. (10); with `PowerDecay`, after Ohno and Kumagai 2021, eqs. (6) and (22).
     """
+    candidate_kind = RESETS[checks.one_of("reset", reset, RESETS)]
 
     def build(read: int) -> Relaxation:
-        candidate, rate = ResetCandidate(read, hidden_size, **settings), GateRate(read, hidden_size, **settings)
+        candidate, rate = candidate_kind(read, hidden_size, **settings), GateRate(read, hidden_size, **settings)
         return Relaxation(candidate, rate, LinearDecay() if decay is None else decay)
 
     return layered(build, input_size, hidden_size, num_layers)
+
+
+RESETS = {"after": ResetCandidate, "before": ResetStateCandidate}
 
 
 def lstm(

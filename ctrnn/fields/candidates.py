@@ -5,6 +5,7 @@ relu     max(0, Wx x + Wh h + b)                        torch.nn.RNN with nonlin
 others   f(Wx x + Wh h + b), f of nonlinearities.py     the rate form of a network with time constants
 additive Wx x + Wh r(h) + b                             Hopfield 1984, eq. (5); h are potentials, r(h) rates
 reset    tanh(Wx x + b + r * (Wh h + b_h)), r a gate    the GRU's, as torch.nn.GRU computes it
+state    tanh(Wx x + Wh (r * h) + b), r a gate          the GRU's, as Cho et al. 2014 print it
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from ctrnn import checks
 from ctrnn.fields.nonlinearities import Function, Nonlinearity, formula_of_function, function_named
 from ctrnn.fields.parts import Affine, Part, WeightSettings, affine
 
-__all__ = ["AdditiveCandidate", "FunctionCandidate", "ReluCandidate", "ResetCandidate", "TanhCandidate", "candidate_of"]
+__all__ = [
+    "AdditiveCandidate",
+    "FunctionCandidate",
+    "ReluCandidate",
+    "ResetCandidate",
+    "ResetStateCandidate",
+    "TanhCandidate",
+    "candidate_of",
+]
 
 
 class TanhCandidate(Affine):
@@ -140,8 +149,7 @@ def candidate_of(
 class ResetCandidate(Part):
     r"""tanh(Wx x + b + r * (Wh h + b_h)) with the reset gate r = sigma(Wrx x + Wrh h + b_r).
 
-    The reset comes after the product, as in torch.nn.GRU; Chung et al. 2014 and Ohno and Kumagai 2021 print
-    Wh (r * h) instead, which is another cell.
+    The reset comes after the product, as in torch.nn.GRU; before it, `ResetStateCandidate`, it makes another cell.
 
     Args:    input_size, hidden_size; bias, dtype, device, generator as in torch.nn.
     Shape:   x (..., input), h (..., hidden) -> (..., hidden).
@@ -188,3 +196,40 @@ class ResetCandidate(Part):
         biased = self.bias_h is not None
         pulled = "sigma({reset:r}) * (Wh h" + " + bh" * biased + ")"
         return f"tanh({' + '.join(['Wx x'] * (self.input_size > 0) + ['b'] * biased + [pulled])})"
+
+
+class ResetStateCandidate(Part):
+    r"""tanh(Wx x + Wh (r * h) + b) with the reset gate r = sigma(Wrx x + Wrh h + b_r): the state is reset, before the product.
+
+    Args:    input_size, hidden_size; bias, dtype, device, generator as in torch.nn.
+    Shape:   x (..., input), h (..., hidden) -> (..., hidden).
+    Source:  Cho et al. 2014, Learning phrase representations using RNN encoder-decoder, eq. (8), whose r and h~ have no biases;
+             Chung et al. 2014, sec. 3.2; Keras' GRU with `reset_after=False`, and with biases.
+    """
+
+    reset: Affine
+    pull: Affine
+    input_size: int
+    hidden_size: int
+
+    letters: ClassVar[dict[str, str]] = {"Wx": "pull.weight_x", "Wh": "pull.weight_h", "b": "pull.bias"}
+
+    def __init__(self, input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> None:
+        super().__init__()
+        self.reset = Affine(input_size, hidden_size, hidden_size, **settings)
+        self.pull = Affine(input_size, hidden_size, hidden_size, **settings)
+        self.input_size, self.hidden_size = self.pull.input_size, self.pull.hidden_size
+        self.projected_size: int = 2 * self.hidden_size
+
+    @affine
+    def project(self, x: Tensor) -> Tensor:
+        return torch.cat([self.reset.project(x), self.pull.project(x)], -1)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        to_reset, to_pull = projected.chunk(2, -1)
+        return torch.tanh(self.pull.flow(to_pull, torch.sigmoid(self.reset.flow(to_reset, h)) * h))
+
+    @property
+    def formula(self) -> str:
+        pulled = self.pull.affine_formula.replace("Wh h", "Wh (sigma({reset:r}) * h)")
+        return f"tanh({pulled})"

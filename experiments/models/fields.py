@@ -1,7 +1,7 @@
 r"""Builds fields by name, as the experiments train them, and initializes them.
 
     every cell of ctrnn by its name: plain gated gru lstm mgu lem fitzhugh-nagumo ...            ctrnn.cells
-    gated-global gated-network gated-softplus gated-exponential antisymmetric-gated: choices of these
+    gated-global gated-network gated-softplus gated-exponential gru-reset-before antisymmetric-gated: choices of these
     leaky-power gated-power gru-power lstm-power: with the decay |h|^r h, of the LSTM in c      Ohno and Kumagai 2021, eq. (22)
     leaky-power-autograd: with the derivative that autograd makes of |h|^r h                    autograd_power.py
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
@@ -215,6 +215,7 @@ OWN: dict[str, Builder] = {
     "gated-softplus": _named("gated", rate="softplus"),
     "gated-exponential": _named("gated", rate="exponential"),
     "gated-power": _gated_power,
+    "gru-reset-before": _named("gru", reset="before"),
     "gru-power": _gru_power,
     "lstm": _lstm,
     "lstm-power": _lstm_power,

@@ -33,10 +33,11 @@ def random_field(dice: Dice, inputs: int, dtype: torch.dtype, smooth: bool = Fal
 
 def _composed(dice: Dice, inputs: int, smooth: bool) -> ctrnn.VectorField:
     sizes, given = (inputs, dice.count("hidden", 1, 6)), {"dtype": torch.float64, "generator": dice.generator()}
-    candidates = {"tanh": ctrnn.TanhCandidate, "reset": ctrnn.ResetCandidate} | ({} if smooth else {"relu": ctrnn.ReluCandidate})
+    candidates = {"tanh": ctrnn.TanhCandidate, "reset": ctrnn.ResetCandidate, "reset state": ctrnn.ResetStateCandidate}
+    candidates |= {} if smooth else {"relu": ctrnn.ReluCandidate}
     candidate = dice.one_of("candidate", candidates)(*sizes, **given)
     # Of one unit the normalized sum is 0, and its derivatives are rounding.
-    if sizes[1] > 2 and not isinstance(candidate, ctrnn.ResetCandidate) and dice.chance("normalized", 0.15):
+    if sizes[1] > 2 and isinstance(candidate, ctrnn.Affine) and dice.chance("normalized", 0.15):
         candidate = ctrnn.LayerNorm(candidate, eps=0.1)
     rates = {
         **{rate.__name__: rate for rate in (ctrnn.GateRate, ctrnn.GlobalGateRate, ctrnn.SoftplusRate, ctrnn.GlobalSoftplusRate)},

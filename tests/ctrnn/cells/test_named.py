@@ -7,6 +7,8 @@ from cases import each
 from torch.testing import assert_close
 
 import ctrnn
+import derivations
+import discretize
 
 ROUNDING = {"rtol": 0, "atol": 1e-14}  # a dozen terms of order 1; more where |h|^r is large, said there
 
@@ -146,3 +148,56 @@ def test_an_alpha_that_is_not_positive_and_finite_is_refused(alpha, per_unit):
 def test_what_is_no_field_is_refused(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def of_keras(kernel, recurrent, bias):
+    """A field with the arrays of a Keras GRU, gates in the order z, r, h; the second row of a bias stands inside of the reset."""
+    inputs, units = len(kernel), len(recurrent)
+    field = ctrnn.gru(inputs, units, reset="before" if bias.ndim == 1 else "after")
+    parts = [(field.rate, -1), (field.candidate.reset, 1), (field.candidate.pull, 1)]
+    with torch.no_grad():
+        for k, (part, sign) in enumerate(parts):
+            own = slice(k * units, (k + 1) * units)
+            inside = bias.ndim == 2 and part is field.candidate.pull
+            summed = bias[0, own] if inside else np.atleast_2d(bias)[:, own].sum(0)
+            for weight, array in ((part.weight_x, kernel[:, own].T), (part.weight_h, recurrent[:, own].T), (part.bias, summed)):
+                weight.copy_(torch.from_numpy(sign * array))
+            if inside:
+                field.candidate.bias_h.copy_(torch.from_numpy(bias[1, own]))
+    return field
+
+
+@pytest.mark.parametrize("reset_after", [False, True])
+def test_the_unit_euler_step_is_keras_gru_of_either_kind(reset_after):
+    rng, (n, u) = np.random.default_rng(0), (3, 4)
+    kernel, recurrent = rng.normal(size=(n, 3 * u)), rng.normal(size=(u, 3 * u))
+    bias = rng.normal(size=(2, 3 * u) if reset_after else 3 * u)
+    x, h, states = rng.normal(size=(12, 2, n)), np.zeros((2, u)), []
+    for sample in x:  # as Keras documents both
+        if reset_after:
+            a, b = sample @ kernel + bias[0], h @ recurrent + bias[1]
+            z, r = sigmoid(a[:, :u] + b[:, :u]), sigmoid(a[:, u : 2 * u] + b[:, u : 2 * u])
+            new = np.tanh(a[:, 2 * u :] + r * b[:, 2 * u :])
+        else:
+            a = sample @ kernel + bias
+            z, r = (sigmoid(a[:, k * u : (k + 1) * u] + h @ recurrent[:, k * u : (k + 1) * u]) for k in (0, 1))
+            new = np.tanh(a[:, 2 * u :] + (r * h) @ recurrent[:, 2 * u :])
+        h = z * h + (1 - z) * new
+        states.append(h)
+    output, _ = discretize.DiscreteRNN(of_keras(kernel, recurrent, bias))(torch.from_numpy(x))
+    assert_close(output, torch.from_numpy(np.stack(states)), rtol=0, atol=1e-13)  # rounding over twelve steps
+
+
+@pytest.mark.parametrize("reset", ["product", "After", True, None])
+def test_a_reset_that_is_none_of_both_is_refused(reset):
+    with pytest.raises((ValueError, TypeError), match="`reset` must be "):
+        ctrnn.gru(3, 4, reset=reset)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_gru_that_resets_before_the_product_is_its_formula(bias):
+    field = ctrnn.gru(2, 3, reset="before", bias=bias)
+    assert derivations.verify(field).verdict == "holds"
+    assert field.equations[0].startswith("dh/dt = g * (tanh(Wx x + Wh (sigma(")
+    with pytest.raises(TypeError, match="torch has a cell for plain, gru and lstm fields only"):
+        ctrnn.to_torch(field)

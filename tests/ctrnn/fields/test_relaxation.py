@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import ctrnn
 
-CANDIDATES = [ctrnn.TanhCandidate, ctrnn.ResetCandidate]
+CANDIDATES = [ctrnn.TanhCandidate, ctrnn.ResetCandidate, ctrnn.ResetStateCandidate]
 RATES = {
     "fixed": lambda: ctrnn.FixedRate(0.7),
     "constant": lambda: ctrnn.ConstantRate(0.2),
