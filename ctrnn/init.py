@@ -43,6 +43,7 @@ from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import RATES, SIGMOID, FixedRate, Gate, LearnedConstant
 from ctrnn.fields.relaxation import Relaxation
+from ctrnn.own_code import computes_as, nearest, own_code
 
 __all__ = [
     "center_crossing_",
@@ -151,7 +152,7 @@ def center_crossing_(module: M) -> M:
              "Center-crossing recurrent neural networks for the evolution of rhythmic behavior".
     """
     parts = module.modules() if isinstance(module, nn.Module) else ()
-    found = [part for part in parts if isinstance(part, AdditiveCandidate) and part.nonlinearity == "sigmoid"]
+    found = [part for part in parts if computes_as(part, AdditiveCandidate) and part.nonlinearity == "sigmoid"]
     if not found:
         raise TypeError(f'`module` must be, or hold, a ctrnn.additive(..., "sigmoid"), got {type(module).__name__}, without.')
     if any(part.bias is None for part in found):
@@ -276,15 +277,20 @@ def _initialize(module: M, draw: Draw) -> M:
 
 
 def _layers(module: object, name: str) -> list[Layer]:
-    if isinstance(module, Stack):
+    if computes_as(module, Stack):
         return [found for k, layer in enumerate(module.fields) for found in _layers(layer, f"{name}.fields[{k}]")]
-    if isinstance(module, Relaxation | NetworkGated):
+    if computes_as(module, Relaxation, NetworkGated):
         return [_of_rate(module.rate, name)]
-    if isinstance(module, LSTMField | RHNField):
+    if computes_as(module, LSTMField, RHNField):
         return [_of_highway(module) if isinstance(module, RHNField) else _of_lstm(module.gates, ("bias",), module.hidden_size)]
-    if isinstance(module, AdaptiveField):  # what it remembers by is its threshold
+    if computes_as(module, AdaptiveField):  # what it remembers by is its threshold
         return [_of_rate(module.adaptation, name)]
-    if isinstance(module, nn.LSTM | nn.LSTMCell | nn.GRU | nn.GRUCell):
+    if (kind := nearest(module, nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell)) is not None:
+        if own := own_code(module, kind):
+            raise TypeError(
+                f"`{name}` is a {type(module).__name__} with code of its own, {own}, so that what its biases mean is not known; "
+                "fill them by `ctrnn.init.gate_bias_`."
+            )
         of_kind = _of_lstm if isinstance(module, nn.LSTM | nn.LSTMCell) else _of_torchs_gru
         return [of_kind(module, (f"bias_ih{s}", f"bias_hh{s}"), module.hidden_size) for s in _suffixes(module)]
     if isinstance(module, VectorField):
@@ -298,12 +304,12 @@ def _layers(module: object, name: str) -> list[Layer]:
 
 
 def _of_rate(rate: Part, name: str) -> Layer:
-    if isinstance(rate, FixedRate):
+    if computes_as(rate, FixedRate):
         raise ValueError(
             f"`{name}` has the fixed rate {rate.alpha:g} and no gate whose bias sets a time scale; take ctrnn.gated, or "
             "ctrnn.leaky for a learned constant."
         )
-    if not isinstance(rate, Gate | LearnedConstant):
+    if not computes_as(rate, Gate, LearnedConstant):
         known = ", ".join(kind.__name__ for kinds in RATES.values() for kind in kinds)
         raise TypeError(f"`{name}` has the rate {type(rate).__name__}; how its bias sets a time scale is known for {known} only.")
     bias = getattr(rate, rate.argument)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from ctrnn.cells import named
 from ctrnn.cells.lstm import LSTMField
@@ -20,8 +21,9 @@ from ctrnn.fields.noise import check_no_noise
 from ctrnn.fields.parts import Affine
 from ctrnn.fields.rates import FixedRate, GateRate
 from ctrnn.fields.relaxation import Relaxation
+from ctrnn.own_code import computes_as, nearest, own_code
 
-__all__ = ["from_torch", "to_torch"]
+__all__ = ["check_torchs_own", "from_torch", "nonlinearity_of", "to_torch"]
 
 KINDS = (
     (named.plain, nn.RNNCell, nn.RNN),
@@ -36,7 +38,8 @@ def from_torch(module: nn.Module) -> VectorField:
 
     Args:    module: nn.RNNCell, GRUCell or LSTMCell, or an nn.RNN, GRU or LSTM of one layer and one direction.
     Returns: a plain, gru or lstm field.
-    Raises:  TypeError for other modules, ValueError for settings that the field does not have.
+    Raises:  TypeError for other modules, those that descend from these and compute by code of their own, and those with hooks or
+             parametrizations; ValueError for settings that the field does not have.
     Source:  torch.nn's equations; Tallec and Ollivier 2018, eqs. (2), (11)-(15).
     """
     make = next((make for make, *kinds in KINDS if isinstance(module, tuple(kinds))), None)
@@ -45,11 +48,12 @@ def from_torch(module: nn.Module) -> VectorField:
             f"`module` must be an RNNCell, GRUCell or LSTMCell, or a one-layer one-direction RNN, GRU or LSTM of torch.nn; "
             f"got {f'the class {module.__name__}' if isinstance(module, type) else type(module).__name__}."
         )
+    check_torchs_own(module)
     _check_settings(module)
-    weight_x, weight_h, *biases = _parameters(module)
+    weight_x, weight_h, *biases = weights = _parameters(module)
     like: dict[str, Any] = {"dtype": weight_x.dtype, "device": weight_x.device}
     if make is named.plain:
-        like["nonlinearity"] = module.nonlinearity
+        like["nonlinearity"] = nonlinearity_of(module)
     field = make(module.input_size, module.hidden_size, bias=bool(biases), **like)  # type: ignore[arg-type]
     stacked = _stacked(field)
     for i, (affine, sign) in enumerate(stacked):
@@ -61,25 +65,71 @@ def from_torch(module: nn.Module) -> VectorField:
             if inside is not None:
                 inside.copy_(own_biases.pop())
             affine.bias.copy_(sign * sum(own_biases[1:], own_biases[0]))
-    return field
+    _freeze(stacked, weights, field)
+    return field.train(module.training)
+
+
+def check_torchs_own(module: nn.Module) -> None:
+    r"""Refuse what descends from torch's class and computes something else, or whose weights are computed.
+
+    Raises:  TypeError for code of its own, hooks and parametrizations.
+    """
+    kind = nearest(module, *(kind for _, *kinds in KINDS for kind in kinds))
+    if kind is not None and (own := own_code(module, kind)):
+        raise TypeError(
+            f"`module` is a {type(module).__name__}, of {kind.__name__} with code of its own, {own}, which is not read: weights "
+            f"alone do not say what it computes. Take hooks off; or give an nn.{kind.__name__} with its weights, "
+            "`load_state_dict`, if it computes what that does; or write its equation as a `ctrnn.VectorField`."
+        )
+    if parametrize.is_parametrized(module):
+        names = ", ".join(f"`{name}`" for name in module.parametrizations)  # type: ignore[union-attr]
+        raise TypeError(
+            f"`module` computes {names} by a parametrization, of which a copy of the weights has nothing. Make it permanent, "
+            "`torch.nn.utils.parametrize.remove_parametrizations`, and register it on the field."
+        )
+
+
+def nonlinearity_of(module: nn.Module) -> str:
+    """Return that of an RNNCell or RNN; the latter computes by its `mode`, whatever its `nonlinearity` was set to later."""
+    return module.mode.removeprefix("RNN_").lower() if isinstance(module, nn.RNN) else module.nonlinearity  # type: ignore[return-value]
+
+
+def _freeze(stacked: list[tuple[Affine, int]], weights: list[Tensor], field: VectorField) -> None:
+    """Let the weights of a field require a gradient where torch's do; a sum of two biases where one of them does."""
+    of_x, of_h, *biases = (weight.requires_grad for weight in weights)
+    for affine, _ in stacked:
+        affine.weight_x.requires_grad_(of_x)
+        affine.weight_h.requires_grad_(of_h)
+        if affine.bias is not None:
+            inside = _bias_inside(field, affine)
+            affine.bias.requires_grad_(any(biases) if inside is None else biases[0])
+            if inside is not None:
+                inside.requires_grad_(biases[1])
 
 
 @torch.no_grad()
 def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     r"""Return the torch cell that equals the field's unit Euler step, on a copy of its weights; torch's second bias is zero.
 
-    Raises:  TypeError for a field that torch has no cell for.
+    Raises:  TypeError for a field that torch has no cell for, or whose weights are computed by parametrizations; ValueError for
+             one of which torch would keep in one tensor what learns and what does not.
     Source:  as `from_torch`.
     """
     if isinstance(field, VectorField):
         check_no_noise(field, "torch's cell")
-    kind, stacked = _kind(field), _stacked(field)
+    kind = _kind(field)
+    if computed := [name for name, part in field.named_modules() if parametrize.is_parametrized(part)]:
+        raise TypeError(
+            f"`field` computes weights of its `{computed[0]}` by a parametrization, which torch's cell would not have. Make it "
+            "permanent, `torch.nn.utils.parametrize.remove_parametrizations`, and register it on the cell."
+        )
+    stacked = _stacked(field)
     inside = [_bias_inside(field, affine) for affine, _ in stacked]
     # torch's cell has all of its biases or none; those that the field has not are 0.
     has_bias = any(bias is not None for bias in (*inside, *(affine.bias for affine, _ in stacked)))
     like: dict[str, Any] = {"dtype": field.dtype, "device": field.device}
     if kind is nn.RNNCell:
-        like["nonlinearity"] = "tanh" if isinstance(getattr(field, "candidate", None), TanhCandidate) else "relu"
+        like["nonlinearity"] = "tanh" if isinstance(field.candidate, TanhCandidate) else "relu"
     cell = kind(field.input_size, field.hidden_size, has_bias, **like)
     weight_x, weight_h, *biases = _parameters(cell)
     weight_x.copy_(torch.cat([sign * affine.weight_x for affine, sign in stacked]))
@@ -88,17 +138,33 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     for bias, parts in zip(biases, (outside, inside), strict=False):
         for row, part in zip(bias.chunk(len(stacked)), parts, strict=True):
             row.zero_() if part is None else row.copy_(part)
-    return cell
+    outer = [affine.bias for affine, _ in stacked]
+    halves = [[affine.weight_x for affine, _ in stacked], [affine.weight_h for affine, _ in stacked], outer]
+    for weight, parts in zip(_parameters(cell), [*halves, outer if inside == [None] * len(inside) else inside], strict=False):
+        weight.requires_grad_(_learns(parts))
+    return cell.train(field.training)
+
+
+def _learns(parts: list[Tensor | None]) -> bool:
+    """Return whether weights learn that torch keeps in one tensor. Raises: ValueError where only some of them do."""
+    learn = {part.requires_grad for part in parts if part is not None}
+    if len(learn) > 1:
+        raise ValueError(
+            "`field` has weights that learn, and of the same kind some that do not, which torch keeps in one tensor; freeze the "
+            "others too, `requires_grad_(False)`, or let all learn."
+        )
+    return learn != {False}
 
 
 def _kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.LSTMCell]:
-    if isinstance(field, LSTMField) and type(field.decay) is LinearDecay:
+    if computes_as(field, LSTMField) and computes_as(field.decay, LinearDecay) and computes_as(field.gates, Affine):
         return nn.LSTMCell
-    if isinstance(field, Relaxation) and type(field.decay) is LinearDecay:
+    if computes_as(field, Relaxation) and computes_as(field.decay, LinearDecay):
         candidate, rate = field.candidate, field.rate
-        if type(candidate) in (TanhCandidate, ReluCandidate) and type(rate) is FixedRate and rate.alpha == 1.0:
+        if computes_as(candidate, TanhCandidate, ReluCandidate) and computes_as(rate, FixedRate) and rate.alpha == 1.0:
             return nn.RNNCell
-        if type(candidate) is ResetCandidate and type(rate) is GateRate:
+        affine = (candidate.reset, candidate.pull) if computes_as(candidate, ResetCandidate) else ()
+        if affine and all(computes_as(part, Affine) for part in affine) and computes_as(rate, GateRate):
             return nn.GRUCell
     came = f"this one:\n{field}" if isinstance(field, VectorField) else f"{type(field).__name__}, which is no field"
     raise TypeError(f"torch has a cell for plain, gru and lstm fields only, not for {came}")

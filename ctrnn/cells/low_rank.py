@@ -21,6 +21,7 @@ from ctrnn.fields.field import VectorField, check_field, check_state
 from ctrnn.fields.parts import Affine
 from ctrnn.fields.rates import InputFreeRate
 from ctrnn.fields.relaxation import Relaxation
+from ctrnn.own_code import computes_as
 
 __all__ = ["LowRankReduction"]
 
@@ -101,7 +102,7 @@ class LowRankReduction(VectorField):
 def _checked(field: VectorField) -> Affine:
     """Return the candidate of a field that has this reduction. Raises: TypeError with the reason for others."""
     kind, why = type(field).__name__, None
-    if not isinstance(field, Relaxation) or not isinstance(field.candidate, Affine):
+    if not computes_as(field, Relaxation) or not isinstance(field.candidate, Affine) or _reads_otherwise(field.candidate):
         raise TypeError(f"`field` must be a leaky, plain or additive network, got a {kind}, whose units are read in other ways.")
     h = field.initial_state(1)
     is_constrained = parametrize.is_parametrized(field.candidate, "weight_h")
@@ -110,8 +111,13 @@ def _checked(field: VectorField) -> Affine:
         why = "whose `weight_h` is not a `ctrnn.LowRank` and nothing else; constraints after it take the rank away"
     elif not isinstance(field.rate, InputFreeRate) or field.rate.flow(h[..., :0], h).numel() != 1:
         why = "whose units have rates of their own; k has one time constant only if all units share it"
-    elif type(field.decay) is not LinearDecay:
+    elif not computes_as(field.decay, LinearDecay):
         why = "whose decay is not linear"
     if why:
         raise TypeError(f"`field` is a {kind} {why}.")
     return field.candidate
+
+
+def _reads_otherwise(candidate: Affine) -> bool:
+    kinds = Affine.preactivation, AdditiveCandidate.preactivation
+    return candidate.has_own_flow or type(candidate).preactivation not in kinds or "preactivation" in vars(candidate)

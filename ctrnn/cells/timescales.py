@@ -22,6 +22,7 @@ from ctrnn.cells.stack import Stack
 from ctrnn.cells.traced_leak import rest_leak, traced_leak
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.relaxation import Relaxation
+from ctrnn.own_code import computes_as
 
 __all__ = ["timescales", "remembered"]
 
@@ -60,7 +61,7 @@ def remembered(field: VectorField, state: Tensor) -> Tensor:
 
 
 def _timescales(field: VectorField) -> Tensor:
-    if isinstance(field, Stack):
+    if computes_as(field, Stack):
         return torch.cat([_timescales(layer) for layer in field.fields][::-1])  # type: ignore[arg-type]
     return 1 / _leak(field).expand(1, field.hidden_size)[0]
 
@@ -68,9 +69,9 @@ def _timescales(field: VectorField) -> Tensor:
 def _leak(field: VectorField) -> Tensor:
     state = field.initial_state(1)
     x, h = state.new_zeros(1, field.input_size), state[:, : field.hidden_size]
-    if isinstance(field, Relaxation | NetworkGated):
+    if computes_as(field, Relaxation, NetworkGated):
         return field.rate(x, h) * field.decay.leak(torch.ones_like(h))
-    if isinstance(field, LSTMField):
+    if computes_as(field, LSTMField):
         state = torch.cat([h, torch.ones_like(h)], -1)
     traced = type(field).leak in (VectorField.leak, traced_leak)
     leak = remembered(field, rest_leak(field)[None] if traced else field.leak(field.project(x), state))

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ctrnn import checks
 from ctrnn.calls import AnsweredInit
 from ctrnn.fields.rates import SOFTPLUS
+from ctrnn.own_code import inherits_beside, without_derived
 
 __all__ = ["Decay", "LinearDecay", "PowerDecay"]
 
@@ -23,8 +24,20 @@ __all__ = ["Decay", "LinearDecay", "PowerDecay"]
 class Decay(AnsweredInit, nn.Module, ABC):
     r"""decay(h) = leak(h) h with leak(h) >= 0, elementwise.
 
+    A class gives `leak`; one that descends from another decay and writes decay(h) as its `forward` gives both.
+
     Shape:   h (..., hidden) -> (..., hidden).
+    Raises:  TypeError for a class with a `forward` of its own and the `leak` of another decay.
     """
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        super().__init_subclass__(**keywords)
+        if inherits_beside(cls, "forward", "leak", Decay):
+            raise TypeError(
+                f"The decay {cls.__name__} has a `forward` of its own and the `leak` of another; give its `leak` too, which "
+                "steps and time scales read: decay(h) = leak(h) h."
+            )
+        without_derived(cls, Decay, ["leak"], ["forward", "after"])
 
     def forward(self, h: Tensor) -> Tensor:
         return self.leak(h) * h

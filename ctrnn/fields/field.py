@@ -25,6 +25,7 @@ from ctrnn.calls import AnsweredInit, answered
 from ctrnn.fields.parts import affine
 from ctrnn.formulas import aligned, formula_of, in_latex
 from ctrnn.forward import jacobian_of
+from ctrnn.own_code import without_derived
 
 __all__ = [
     "VectorField",
@@ -59,6 +60,10 @@ class VectorField(AnsweredInit, nn.Module, ABC):
         super().__init_subclass__(**keywords)
         if "flow" in vars(cls):
             cls.flow = _checked(cls.flow)  # type: ignore[assignment,method-assign]
+        # Of another flow all of this would be wrong: the general methods read what the class itself gives.
+        without_derived(cls, VectorField, ["flow"], ["leak", "jacobian", "bandwidths"])
+        without_derived(cls, VectorField, ["flow", "leak"], ["flow_and_leak", "flow_without_leak", "forget"])
+        without_derived(cls, VectorField, ["diffusion"], ["diffuse"])
 
     def __init__(self, input_size: int, hidden_size: int, state_size: int | None = None) -> None:
         super().__init__()

@@ -139,6 +139,11 @@ class Affine(Part):
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.function(self.preactivation(projected, h))
 
+    @property
+    def has_own_flow(self) -> bool:
+        """Whether it is something else than its `function` of its `preactivation`."""
+        return type(self).flow is not Affine.flow or "flow" in vars(self)
+
     def preactivation(self, projected: Tensor, h: Tensor) -> Tensor:
         """Wx x + Wh h + b: (..., outputs), (..., hidden) -> (..., outputs)."""
         return projected + nn.functional.linear(h, self.weight_h)

@@ -14,6 +14,7 @@ from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part, affine, check_width, read_sizes
 from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, FixedRate, Gate, InputFreeRate
 from ctrnn.formulas import Published
+from ctrnn.own_code import computes_as, described, nearest
 
 __all__ = ["Relaxation", "relaxation_formula", "softplus_clock"]
 
@@ -85,7 +86,7 @@ class Relaxation(VectorField):
     @property
     def published(self) -> Published | None:
         """Return the recurrence that the candidate's paper prints, if it does, of the rate 1 and the decay h."""
-        alone = isinstance(self.rate, FixedRate) and self.rate.alpha == 1 and isinstance(self.decay, LinearDecay)
+        alone = computes_as(self.rate, FixedRate) and self.rate.alpha == 1 and computes_as(self.decay, LinearDecay)
         return getattr(self.candidate, "published", None) if alone else None
 
     def _rate(self, projected: Tensor, h: Tensor) -> Tensor:
@@ -98,7 +99,7 @@ class Relaxation(VectorField):
 
 def relaxation_formula(rate: Part, read: str = "h", pull: str = "{candidate} - {decay}") -> str:
     """Write dh/dt, and a second line for a learned rate; `read` names the state that the rate reads."""
-    if isinstance(rate, FixedRate):
+    if computes_as(rate, FixedRate):
         return f"dh/dt = {pull}" if rate.alpha == 1 else f"dh/dt = {{rate}} ({pull})"
     if isinstance(rate, InputFreeRate):
         return f"dh/dt = alpha * ({pull})\nalpha = {{rate}}"
@@ -118,9 +119,9 @@ def softplus_clock(field: Relaxation) -> Relaxation:
     Raises:  TypeError, ValueError for a field that this identity is not about.
     Source:  docs/derivations.md, result 1.
     """
-    if not isinstance(field, Relaxation):
-        raise TypeError(f"`field` must be a ctrnn.Relaxation, rate * (candidate - decay), got {type(field).__name__}.")
-    linear = isinstance(field.decay, LinearDecay) or (isinstance(field.decay, PowerDecay) and field.decay.is_linear)
+    if not computes_as(field, Relaxation):
+        raise TypeError(f"`field` must be a ctrnn.Relaxation, rate * (candidate - decay), got {described(field, Relaxation)}.")
+    linear = computes_as(field.decay, LinearDecay) or (computes_as(field.decay, PowerDecay) and field.decay.is_linear)
     if not linear:
         raise ValueError(f"`field` forgets by {field.decay!r}; sigma(z) = 1 - e^-softplus(z) is about the decay h.")
     return Relaxation(field.candidate, _as_softplus(field.rate), field.decay)
@@ -128,15 +129,16 @@ def softplus_clock(field: Relaxation) -> Relaxation:
 
 def _as_softplus(rate: Part) -> Part:
     kinds = dict(zip(RATES[SIGMOID], RATES[SOFTPLUS], strict=True))
-    if type(rate) not in kinds:
+    if not computes_as(rate, *kinds):
         known = ", ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"`field` has the rate {type(rate).__name__}, which is no sigmoid; those are {known}.")
     # On no device: no memory is taken and no random number drawn for weights that are replaced at once.
     shared: Part
+    kind = kinds[nearest(rate, *kinds)]
     if isinstance(rate, Gate):
-        shared = kinds[type(rate)](rate.input_size, rate.hidden_size, bias=rate.bias is not None, device="meta")
+        shared = kind(rate.input_size, rate.hidden_size, bias=rate.bias is not None, device="meta")
     else:
-        shared = kinds[type(rate)](1.0, device="meta")
+        shared = kind(1.0, device="meta")
     for name, parameter in rate.named_parameters():
         setattr(shared, name, parameter)
     return shared

@@ -22,6 +22,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ctrnn import Relaxation, VectorField, checks, timescales
 from ctrnn.fields.noise import check_no_noise
 from ctrnn.fields.rates import InputFreeRate
+from ctrnn.own_code import computes_as
 from discretize.errors import SolverError
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.module import Sequences
@@ -308,7 +309,7 @@ def _in_words(value: float) -> str:
 
 def _step_lengths(parts: list[DiscreteRNN]) -> tuple[float, float] | None:
     """Return the shortest and the longest dt/tau of a step, of fields whose rates read neither input nor state."""
-    if not all(isinstance(part.field, Relaxation) and isinstance(part.field.rate, InputFreeRate) for part in parts):
+    if not all(computes_as(part.field, Relaxation) and isinstance(part.field.rate, InputFreeRate) for part in parts):
         return None
     lengths = torch.cat([part.dt / part.substeps / timescales(part.field) for part in parts])
     return float(lengths.min()), float(lengths.max())

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import ctrnn
-from ctrnn.cells.published.liquid.ncps_cells import ncps_kinds
+from ctrnn.cells.published.liquid.ncps_cells import check_ncps_own, ncps_kinds
 from discretize.jumps.cfc import ACTIVATIONS, CfCJump
 from discretize.jumps.rnn import HeldJumpRNN
 from discretize.sequences.rnn import DiscreteRNN
@@ -28,7 +28,8 @@ def from_ncps(module: nn.Module, hold: str = "forward", open_interval: float | N
     Args:    module: ncps.torch.LTC, CfC or CfCCell; hold, open_interval as for `DiscreteRNN`.
     Returns: of an LTC a `DiscreteRNN` of `ctrnn.from_ncps(module)`, of a CfC a `HeldJumpRNN` as of `cfc`; time- or batch-first as
              the module is.
-    Raises:  ImportError without ncps; TypeError for other modules; ValueError for `mixed_memory`, `proj_size` and a wired CfC.
+    Raises:  ImportError without ncps; TypeError for other modules, and those with code of their own; ValueError for
+             `mixed_memory`, `proj_size` and a wired CfC.
     Source:  Hasani et al. 2021 and 2022, as ncps 1.0 has them.
     """
     ltc, *closed = ncps_kinds("LTC", "CfC", "CfCCell")
@@ -39,12 +40,14 @@ def from_ncps(module: nn.Module, hold: str = "forward", open_interval: float | N
     if not isinstance(module, tuple(closed)):
         hint = "; `ctrnn.from_ncps` reads an LTCCell" if "LTC" in type(module).__name__ else ""
         raise TypeError(f"`module` must be an LTC, CfC or CfCCell of ncps.torch, got {type(module).__name__}{hint}.")
+    check_ncps_own(module, *closed)
     jump = _jump(_cell(module))
     return HeldJumpRNN(jump.field, jump, method=Euler(), **given).train(module.training)
 
 
 def _cell(module: object) -> Any:
     cell = getattr(module, "rnn_cell", module)
+    check_ncps_own(cell, *ncps_kinds("CfCCell"))
     if hasattr(cell, "num_layers"):
         raise ValueError(
             "`module` is a wired CfC, layers of different sizes; convert each, `from_ncps(module.rnn_cell.layer_0)` and so on, "

@@ -14,6 +14,7 @@ from torch.nn.functional import one_hot
 from ctrnn import GLNNField, LinearDecay, Relaxation, TanhCandidate, VectorField
 from ctrnn.cells.edges import ACTIVATIONS, GatedCandidate, Sigmoidal
 from ctrnn.fields.rates import FixedRate
+from ctrnn.own_code import computes_as
 from discretize.kernels.eligibility import Fused
 from discretize.riemannian import compiled
 from discretize.riemannian.rows import RowStep
@@ -128,13 +129,13 @@ class Network:
 
 def network_of(field: VectorField, fused: Fused = True) -> Network | None:
     """Return None for a field that is neither GLNN, GNN nor RNN. Raises: ValueError without a unit that is always on."""
-    if isinstance(field, GLNNField):
+    if computes_as(field, GLNNField):
         return Network(GatedEdges(field.incoming), 1.0, on_v=True, fused=fused)
-    if isinstance(field, Relaxation) and isinstance(field.rate, FixedRate) and isinstance(field.decay, LinearDecay):
+    if computes_as(field, Relaxation) and computes_as(field.rate, FixedRate) and computes_as(field.decay, LinearDecay):
         candidate, unit_rate = field.candidate, field.rate.alpha == 1
-        if isinstance(candidate, GatedCandidate) and unit_rate:
+        if computes_as(candidate, GatedCandidate) and unit_rate:
             return Network(GatedEdges(candidate), 0.0, on_v=False, fused=fused)
-        if type(candidate) is TanhCandidate and unit_rate:
+        if type(candidate) is TanhCandidate and computes_as(candidate, TanhCandidate) and unit_rate:
             return Network(PlainEdges(candidate), 0.0, on_v=False, fused=fused)
     return None
 

@@ -14,6 +14,7 @@ from ctrnn.calls import AnsweredInit
 from ctrnn.cells.edges import GatedCandidate
 from ctrnn.fields.field import check_field
 from ctrnn.fields.noise import check_no_noise
+from ctrnn.own_code import computes_as
 from discretize.kernels.eligibility import Fused
 from discretize.riemannian.network import network_of
 from discretize.sequences.cell import DiscreteCell
@@ -144,11 +145,11 @@ class SymbolModel(AnsweredInit, nn.Module):
         self.read_out.bias.copy_((predicted / predicted.sum()).clamp_min(floor).log())
         self.read_out.weight.zero_()
         frequencies = counted.mean((0, 1))
-        if isinstance(self.field, GLNNField):
+        if computes_as(self.field, GLNNField):
             self.field.reset_parameters(frequencies, generator)
-        elif isinstance(self.field, Relaxation) and isinstance(self.field.candidate, GatedCandidate):
+        elif computes_as(self.field, Relaxation) and computes_as(self.field.candidate, GatedCandidate):
             self.field.candidate.reset_parameters(frequencies, generator)
-        elif isinstance(self.field, Relaxation) and type(self.field.candidate) is TanhCandidate:
+        elif computes_as(self.field, Relaxation) and type(self.field.candidate) is TanhCandidate:
             _begin_plain(self.field.candidate, frequencies, generator)
         self.start.copy_(_resting(self.field))
 

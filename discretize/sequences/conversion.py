@@ -13,6 +13,8 @@ import torch
 from torch import nn
 
 import ctrnn
+from ctrnn.cells.conversion import check_torchs_own, nonlinearity_of
+from ctrnn.own_code import computes_as, described
 from discretize.sequences.layers import Layers
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.euler import Euler
@@ -30,13 +32,15 @@ def from_torch(module: nn.RNNBase) -> Layers:
 
     Args:    module: nn.RNN, nn.GRU or nn.LSTM.
     Returns: `Layers` of `DiscreteRNN`s.
-    Raises:  TypeError for other modules, ValueError for an LSTM with projections.
+    Raises:  TypeError for other modules, those that descend from these and compute by code of their own, and those with hooks or
+             parametrizations; ValueError for an LSTM with projections.
     Source:  torch.nn's equations.
     """
     kind = next((cell for kind, cell in KINDS.items() if isinstance(module, kind)), None)
     if kind is None:
         hint = "; `ctrnn.from_torch` makes a field of a cell" if isinstance(module, nn.RNNCellBase) else ""
         raise TypeError(f"`module` must be an nn.RNN, nn.GRU or nn.LSTM, got {type(module).__name__}{hint}.")
+    check_torchs_own(module)
     if module.proj_size:
         raise ValueError(f"`module` has proj_size={module.proj_size}; no field here has a projected state, take proj_size=0.")
     directions = 2 if module.bidirectional else 1
@@ -54,9 +58,11 @@ def to_torch(module: Layers | DiscreteRNN) -> nn.RNN | nn.GRU | nn.LSTM:
     Raises:  TypeError for fields that torch has no module for, or not all of one kind; ValueError for other steps.
     Source:  as `from_torch`.
     """
-    if not isinstance(module, Layers | DiscreteRNN):
+    if not computes_as(module, Layers, DiscreteRNN):
         hint = "; `ctrnn.to_torch` makes a cell of a field" if isinstance(module, ctrnn.VectorField) else ""
-        raise TypeError(f"`module` must be a discretize.Layers or DiscreteRNN, got {type(module).__name__}{hint}.")
+        raise TypeError(
+            f"`module` must be a discretize.Layers or DiscreteRNN, got {described(module, Layers, DiscreteRNN)}{hint}."
+        )
     rows = module.layers if isinstance(module, Layers) else [[module]]
     cells = [_torch_cell(rnn) for row in rows for rnn in row]  # type: ignore[union-attr]
     first = cells[0]
@@ -76,7 +82,9 @@ def to_torch(module: Layers | DiscreteRNN) -> nn.RNN | nn.GRU | nn.LSTM:
     for suffix, cell in zip(_suffixes(made), cells, strict=True):
         for name in _names(made):
             row = getattr(made, name + suffix)
-            row.copy_(getattr(cell, name) if cell.bias or name.startswith("weight") else torch.zeros_like(row))
+            own = getattr(cell, name, None)
+            row.copy_(torch.zeros_like(row) if own is None else own)
+            row.requires_grad_(own is None or own.requires_grad)
     return made.train(module.training)
 
 
@@ -95,17 +103,20 @@ def _names(module: nn.RNNBase) -> tuple[str, ...]:
 def _cell(module: nn.RNNBase, kind: type[nn.RNNCellBase], suffix: str) -> nn.RNNCellBase:
     """One layer in one direction, as a cell."""
     weight = getattr(module, "weight_ih" + suffix)
-    settings: dict[str, Any] = {"nonlinearity": module.nonlinearity} if kind is nn.RNNCell else {}
+    settings: dict[str, Any] = {"nonlinearity": nonlinearity_of(module)} if kind is nn.RNNCell else {}
     settings |= {"bias": module.bias, "dtype": weight.dtype, "device": weight.device}
     cell = kind(weight.shape[1], module.hidden_size, **settings)
     for name in _names(module):
-        getattr(cell, name).copy_(getattr(module, name + suffix))
-    return cell
+        theirs = getattr(module, name + suffix)
+        getattr(cell, name).copy_(theirs).requires_grad_(theirs.requires_grad)
+    return cell.train(module.training)
 
 
 def _torch_cell(rnn: object) -> nn.RNNCellBase:
     if not isinstance(rnn, DiscreteRNN):
         raise TypeError(f"`module` has a {type(rnn).__name__}, which solves where torch's modules step; take DiscreteRNN.")
+    if not computes_as(rnn, DiscreteRNN):
+        raise TypeError(f"`module` has {described(rnn, DiscreteRNN)}, which is not read.")
     if type(rnn.step) is not Euler or rnn.dt != 1 or rnn.substeps != 1:
         raise ValueError(f"`module` takes other steps than torch's, of Euler with dt=1: {rnn.extra_repr()}.")
     return ctrnn.to_torch(rnn.field)

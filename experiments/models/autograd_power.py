@@ -24,3 +24,5 @@ class AutogradPower(PowerDecay):
 
     def forward(self, h: Tensor) -> Tensor:
         return h.abs() ** self.exponent * h
+
+    leak, after = PowerDecay.leak, PowerDecay.after  # of the same decay

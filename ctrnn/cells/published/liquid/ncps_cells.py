@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from ctrnn.cells.published.liquid.ltc import LTCField
 from ctrnn.cells.published.liquid.synapses import Synapses, positive
+from ctrnn.own_code import nearest, own_code
 
-__all__ = ["from_ncps", "ncps_kinds"]
+__all__ = ["check_ncps_own", "from_ncps", "ncps_kinds"]
 
 
 @torch.no_grad()
@@ -24,19 +25,21 @@ def from_ncps(module: nn.Module) -> LTCField:
     motor neurons, mapped as there.
 
     Args:    module: ncps.torch.LTCCell or LTC.
-    Raises:  ImportError without ncps; TypeError for other modules; ValueError for weights that a constraint of theirs would
-             take away, and for `mixed_memory`.
+    Raises:  ImportError without ncps; TypeError for other modules, and those with code of their own; ValueError for weights that
+             a constraint of theirs would take away, and for `mixed_memory`.
     Source:  Hasani et al. 2021, as ncps 1.0 has it.
     """
     kinds = ncps_kinds("LTCCell", "LTC")
     if not isinstance(module, kinds):
         hint = "; `discretize.from_ncps` reads a CfC" if "CfC" in type(module).__name__ else ""
         raise TypeError(f"`module` must be an LTCCell or LTC of ncps.torch, got {type(module).__name__}{hint}.")
+    check_ncps_own(module, *kinds)
     if getattr(module, "use_mixed", False):
         raise ValueError(
             "`module` has mixed_memory=True, an LSTM before its cell; a field can be taken from its `rnn_cell` alone."
         )
     cell: Any = getattr(module, "rnn_cell", module)
+    check_ncps_own(cell, *kinds)
     inputs, scale, bias = cell.sensory_sparsity_mask, getattr(cell, "input_w", None), getattr(cell, "input_b", None)
     from_inputs = _synapses(cell, "sensory_", inputs.new_ones(len(inputs)) if scale is None else scale, bias)
     field = LTCField(from_inputs, _synapses(cell, "", torch.ones_like(cell.cm), None), cell.motor_size)
@@ -48,6 +51,16 @@ def from_ncps(module: nn.Module) -> LTCField:
         else:
             own.requires_grad_(False)
     return field
+
+
+def check_ncps_own(module: nn.Module, *kinds: type[nn.Module]) -> None:
+    """Refuse what descends from a class of ncps and computes something else. Raises: TypeError."""
+    kind = nearest(module, *kinds)
+    if kind is not None and (own := own_code(module, kind)):
+        raise TypeError(
+            f"`module` has a {type(module).__name__}, of ncps' {kind.__name__} with code of its own, {own}, which is not read; "
+            f"give a {kind.__name__} with its weights, `load_state_dict`, if it computes what that does."
+        )
 
 
 def ncps_kinds(*names: str) -> tuple[type[nn.Module], ...]:

@@ -1,0 +1,91 @@
+r"""Tells whether an object computes what a class of torch's or this project's computes, or has code of its own in its place.
+
+    class Logged(nn.GRU): def report(self): ...      an nn.GRU, with a method more
+    class Mine(nn.GRU): def forward(self, x): ...    another network, though isinstance(mine, nn.GRU)
+
+Whoever reads an object's weights and writes its equation down, because its class is known, asks here first. A class that
+replaces one method of a class of ours inherits nothing that was derived from the other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import nn
+
+__all__ = ["computes_as", "described", "inherits_beside", "nearest", "own_code", "without_derived"]
+
+# What a class may say and keep without computing otherwise.
+WORDS = {
+    "__init__",
+    "__repr__",
+    "__str__",
+    "__setstate__",
+    "__getstate__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__deepcopy__",
+    "__copy__",
+}
+WORDS |= {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__parameters__", "__slots__"}
+WORDS |= {"__abstractmethods__", "_abc_impl", "__annotate__", "__annotate_func__", "__firstlineno__", "__static_attributes__"}
+WORDS |= {"__eq__", "__hash__", "__setattr__", "__init_subclass__", "__orig_bases__", "__type_params__", "__constants__"}
+WORDS |= {"extra_repr", "reset_parameters", "flatten_parameters", "formula", "equations", "letters", "published", "title"}
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def own_code(thing: object, kind: type) -> str | None:
+    """Name what an object, of a class that descends from `kind`, computes by other code than that; None if nothing."""
+    for cls in type(thing).__mro__:
+        if cls is kind:
+            break
+        for name in vars(cls):
+            if name not in WORDS and hasattr(kind, name):
+                return f"`{cls.__name__}.{name}`"
+    for name in vars(thing):
+        if name not in WORDS and callable(getattr(kind, name, None)):
+            return f"`{name}`, set on the object"
+    if isinstance(thing, nn.Module):
+        for name in HOOKS:
+            for hook in getattr(thing, name).values():
+                return f"a hook, {getattr(hook, '__qualname__', type(hook).__name__)}"
+    return None
+
+
+def nearest(thing: object, *kinds: type) -> type | None:
+    """Return the one of these classes that an object is of; None if it is of none."""
+    return next((kind for kind in kinds if isinstance(thing, kind)), None)
+
+
+def computes_as(thing: object, *kinds: type) -> bool:
+    """Return whether an object is of one of these classes, with no code of its own in place of that class's."""
+    return any(isinstance(thing, kind) and own_code(thing, kind) is None for kind in kinds)
+
+
+def described(thing: object, *kinds: type) -> str:
+    """Name an object's class, and what it computes by code of its own where it descends from one of these."""
+    name, kind = type(thing).__name__, nearest(thing, *kinds)
+    own = None if kind is None else own_code(thing, kind)
+    return f"a {name} with code of its own, {own}" if own else name
+
+
+def without_derived(cls: type, base: type, of: Iterable[str], derived: Iterable[str]) -> None:
+    """Give a class those of `base` in place of methods that an ancestor has for another one of those they are derived from."""
+    source = min(of, key=lambda name: _distance(cls, name))
+    for name in derived:
+        if inherits_beside(cls, source, name, base):
+            setattr(cls, name, vars(base)[name])
+
+
+def inherits_beside(cls: type, source: str, name: str, base: type) -> bool:
+    """Return whether a method comes from farther up than one that it belongs to, from a class that has another one of that."""
+    far = _distance(cls, name)
+    if not _distance(cls, source) < far < len(cls.__mro__) or cls.__mro__[far] is base:
+        return False
+    other = getattr(cls.__mro__[far], source, None)
+    return other is not None and not getattr(other, "__isabstractmethod__", False)
+
+
+def _distance(cls: type, name: str) -> int:
+    """Return how far up a class's ancestors the one is that gives a method."""
+    return next((k for k, kind in enumerate(cls.__mro__) if name in vars(kind)), len(cls.__mro__))
