@@ -291,6 +291,7 @@ def _layers(module: object, name: str) -> list[Layer]:
                 f"`{name}` is a {type(module).__name__} with code of its own, {own}, so that what its biases mean is not known; "
                 "fill them by `ctrnn.init.gate_bias_`."
             )
+        assert isinstance(module, nn.RNNBase | nn.RNNCellBase)
         of_kind = _of_lstm if isinstance(module, nn.LSTM | nn.LSTMCell) else _of_torchs_gru
         return [of_kind(module, (f"bias_ih{s}", f"bias_hh{s}"), module.hidden_size) for s in _suffixes(module)]
     if isinstance(module, VectorField):

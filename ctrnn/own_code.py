@@ -10,10 +10,14 @@ replaces one method of a class of ours inherits nothing that was derived from th
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard, TypeVar, overload
 
 from torch import nn
 
 __all__ = ["computes_as", "described", "inherits_beside", "nearest", "own_code", "without_derived"]
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 # What a class may say and keep without computing otherwise.
 WORDS = {
@@ -52,19 +56,26 @@ def own_code(thing: object, kind: type) -> str | None:
     return None
 
 
-def nearest(thing: object, *kinds: type) -> type | None:
+def nearest(thing: object, *kinds: type[A]) -> type[A] | None:
     """Return the one of these classes that an object is of; None if it is of none."""
     return next((kind for kind in kinds if isinstance(thing, kind)), None)
 
 
-def computes_as(thing: object, *kinds: type) -> bool:
+@overload
+def computes_as(thing: object, kind: type[A], /) -> TypeGuard[A]: ...
+@overload
+def computes_as(thing: object, kind: type[A], other: type[B], /) -> TypeGuard[A | B]: ...
+@overload
+def computes_as(thing: object, /, *kinds: type) -> bool: ...
+def computes_as(thing: object, /, *kinds: type) -> bool:
     """Return whether an object is of one of these classes, with no code of its own in place of that class's."""
     return any(isinstance(thing, kind) and own_code(thing, kind) is None for kind in kinds)
 
 
 def described(thing: object, *kinds: type) -> str:
     """Name an object's class, and what it computes by code of its own where it descends from one of these."""
-    name, kind = type(thing).__name__, nearest(thing, *kinds)
+    name = type(thing).__name__
+    kind: type | None = nearest(thing, *kinds)
     own = None if kind is None else own_code(thing, kind)
     return f"a {name} with code of its own, {own}" if own else name
 

@@ -74,7 +74,7 @@ def check_torchs_own(module: nn.Module) -> None:
 
     Raises:  TypeError for code of its own, hooks and parametrizations.
     """
-    kind = nearest(module, *(kind for _, *kinds in KINDS for kind in kinds))
+    kind: type | None = nearest(module, *(kind for _, *kinds in KINDS for kind in kinds))
     if kind is not None and (own := own_code(module, kind)):
         raise TypeError(
             f"`module` is a {type(module).__name__}, of {kind.__name__} with code of its own, {own}, which is not read: weights "
@@ -138,10 +138,15 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     for bias, parts in zip(biases, (outside, inside), strict=False):
         for row, part in zip(bias.chunk(len(stacked)), parts, strict=True):
             row.zero_() if part is None else row.copy_(part)
-    outer = [affine.bias for affine, _ in stacked]
-    halves = [[affine.weight_x for affine, _ in stacked], [affine.weight_h for affine, _ in stacked], outer]
-    for weight, parts in zip(_parameters(cell), [*halves, outer if inside == [None] * len(inside) else inside], strict=False):
-        weight.requires_grad_(_learns(parts))
+    outer: list[Tensor | None] = [affine.bias for affine, _ in stacked]
+    halves: list[list[Tensor | None]] = [
+        [affine.weight_x for affine, _ in stacked],
+        [affine.weight_h for affine, _ in stacked],
+        outer,
+    ]
+    second: list[Tensor | None] = inside if any(bias is not None for bias in inside) else outer
+    for weight, learning in zip(_parameters(cell), [*halves, second], strict=False):
+        weight.requires_grad_(_learns(learning))
     return cell.train(field.training)
 
 

@@ -129,16 +129,16 @@ def softplus_clock(field: Relaxation) -> Relaxation:
 
 def _as_softplus(rate: Part) -> Part:
     kinds = dict(zip(RATES[SIGMOID], RATES[SOFTPLUS], strict=True))
-    if not computes_as(rate, *kinds):
+    kind = nearest(rate, *kinds)
+    if kind is None or not computes_as(rate, kind):
         known = ", ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"`field` has the rate {type(rate).__name__}, which is no sigmoid; those are {known}.")
     # On no device: no memory is taken and no random number drawn for weights that are replaced at once.
     shared: Part
-    kind = kinds[nearest(rate, *kinds)]
     if isinstance(rate, Gate):
-        shared = kind(rate.input_size, rate.hidden_size, bias=rate.bias is not None, device="meta")
+        shared = kinds[kind](rate.input_size, rate.hidden_size, bias=rate.bias is not None, device="meta")
     else:
-        shared = kind(1.0, device="meta")
+        shared = kinds[kind](1.0, device="meta")
     for name, parameter in rate.named_parameters():
         setattr(shared, name, parameter)
     return shared

@@ -45,8 +45,8 @@ def from_ncps(module: nn.Module, hold: str = "forward", open_interval: float | N
     return HeldJumpRNN(jump.field, jump, method=Euler(), **given).train(module.training)
 
 
-def _cell(module: object) -> Any:
-    cell = getattr(module, "rnn_cell", module)
+def _cell(module: nn.Module) -> Any:
+    cell: Any = getattr(module, "rnn_cell", module)
     check_ncps_own(cell, *ncps_kinds("CfCCell"))
     if hasattr(cell, "num_layers"):
         raise ValueError(

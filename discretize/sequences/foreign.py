@@ -53,6 +53,23 @@ class _Found:
     start: Tensor | None = None
     constraints: list[nn.Module] = field(default_factory=list)
     read_out: tuple[Tensor, Tensor | None] | None = None
+    unread: list[str] = field(default_factory=list)
+
+
+class _Arrays(dict[str, Tensor]):
+    """Arrays by name, which notes those that are taken."""
+
+    def __init__(self, arrays: Mapping[str, Tensor]) -> None:
+        super().__init__(arrays)
+        self.taken: set[str] = set()
+
+    def __getitem__(self, name: str) -> Tensor:
+        self.taken.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.taken.add(name)
+        return super().get(name, default)
 
 
 @torch.no_grad()
@@ -75,8 +92,9 @@ def from_ctrnn(
              network names, or relu.
     Returns: a `SequenceModel`, or a `DiscreteRNN` where there is no read-out; time- or batch-first as the network is.
     Raises:  TypeError, ValueError for what is not recognized, or has no equation. Warns of a start that is not 0, which is given
-             in the call, `h_0`; and where a copy of the module, called with a few numbers, gives other outputs: its code is not
-             read, so that another nonlinearity, form or order of axes shows only there. Noise is not compared.
+             in the call, `h_0`; of arrays that were not read; and where a copy of the module, called with a few numbers, gives
+             other outputs: its code is not read, so that another nonlinearity, form or order of axes shows only there. Where
+             outputs cannot be compared, of arrays alone and under noise, it says so, and which way round weights were read.
     Source:  Yang and Molano-Mazon 2021, "Towards the next generation of recurrent network models for cognitive neuroscience", for
              the tutorials; Song, Yang and Wang 2016, eqs. (3) and (10); Ehrlich, Stone, Brandfonbrener, Atanasov and Murray 2021.
     """
@@ -102,8 +120,12 @@ def from_ctrnn(
             UserWarning,
         )
     model = rnn if found.read_out is None else _with_read_out(rnn, *found.read_out)
-    if isinstance(network, nn.Module) and not found.deviation:
-        _compare(network, model, found.start, f"{nonlinearity or found.nonlinearity} and the form '{kind}'")
+    if found.unread:
+        warn_user(
+            f"`network` has arrays that were not read, {', '.join(found.unread)}; what they do to its outputs is left out.",
+            UserWarning,
+        )
+    _compare(network, model, found, f"{nonlinearity or found.nonlinearity} and the form '{kind}'")
     return model
 
 
@@ -120,26 +142,47 @@ def _with_read_out(rnn: DiscreteRNN, weight: Tensor, bias: Tensor | None) -> Seq
     return model
 
 
-def _compare(network: nn.Module, model: SequenceModel | DiscreteRNN, start: Tensor | None, taken: str) -> None:
-    """Warn where a copy of the network has outputs of the model's shape, and none is the model's."""
-    xs = torch.randn(7, 3, model.field.input_size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    xs = xs.to(next(model.parameters()))
-    try:
-        theirs = copy.deepcopy(network).eval()(xs)
-    except Exception:  # whatever its `forward` asks for beside samples
-        return
-    ours = model(xs, h_0=None if start is None else start.reshape(1, -1).expand(xs.shape[1], -1).to(xs))
-    expected = ours if isinstance(ours, Tensor) else ours[0]
-    outputs = theirs if isinstance(theirs, tuple | list) else (theirs,)
-    alike = [output for output in outputs if isinstance(output, Tensor) and output.shape == expected.shape]
-    far = [float((output - expected).abs().max() / expected.abs().max().clamp(min=1e-30)) for output in alike]
-    if far and not any(apart < COMPARED for apart in far):
+def _compare(network: object, model: SequenceModel | DiscreteRNN, found: _Found, taken: str) -> None:
+    """Warn where a copy of the network has outputs of the model's shape and none is the model's, or where that is not known."""
+    weight_h = model.field.field.candidate.weight_h if found.deviation else model.field.candidate.weight_h  # type: ignore[union-attr]
+    apart, why = _apart(network, model, found)
+    if why:
         warn_user(
-            f"`network` gives other outputs than what was read of it with {taken}, by {min(far):.0%} of the largest, for a few "
+            f"`network` was read with {taken}, and its outputs could not be compared, because {why}. Recurrent weights, "
+            f"{tuple(weight_h.shape)}, were read by rows, [i, j] to unit i from unit j, and those of the input likewise; compare "
+            "a few outputs yourself.",
+            UserWarning,
+        )
+    elif not apart < COMPARED:
+        warn_user(
+            f"`network` gives other outputs than what was read of it with {taken}, by {apart:.0%} of a unit's largest, for a few "
             "random numbers (time, batch, input): its `forward` computes something else. Say another `nonlinearity` or `form`; "
             "relu around all of a step is no step of an equation.",
             UserWarning,
         )
+
+
+def _apart(network: object, model: SequenceModel | DiscreteRNN, found: _Found) -> tuple[float, str]:
+    """Return by which share of a unit's largest output the nearest of the network's is off; or why that is not known."""
+    if not isinstance(network, nn.Module):
+        return 0.0, "arrays have no code to call"
+    if found.deviation:
+        return 0.0, "it has noise"
+    xs = torch.randn(7, 3, model.field.input_size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    xs = xs.to(next(model.parameters()))
+    try:
+        theirs = copy.deepcopy(network).eval()(xs)
+    except Exception as error:  # whatever its `forward` asks for beside samples
+        return 0.0, f"its `forward` takes no samples (time, batch, input) alone ({type(error).__name__}: {str(error)[:200]})"
+    start = None if found.start is None else found.start.reshape(1, -1).expand(xs.shape[1], -1).to(xs)
+    ours = model(xs, h_0=start)
+    expected = ours if isinstance(ours, Tensor) else ours[0]
+    outputs = theirs if isinstance(theirs, tuple | list) else (theirs,)
+    alike = [output for output in outputs if isinstance(output, Tensor) and output.shape == expected.shape]
+    if not alike:
+        return 0.0, f"it gives nothing of the shape {tuple(expected.shape)} for samples {tuple(xs.shape)}"
+    largest = expected.abs().amax((0, 1)).clamp(min=torch.finfo(expected.dtype).tiny)
+    return min(float(((output - expected).abs().amax((0, 1)) / largest).max()) for output in alike), ""
 
 
 def _check_arrays(found: _Found) -> None:
@@ -188,12 +231,20 @@ def _found(network: object) -> _Found:
     if isinstance(network, nn.RNNBase | nn.RNNCellBase):
         raise TypeError("`network` is one of torch's own; `discretize.from_torch` reads it, `ctrnn.from_torch` a cell.")
     if isinstance(network, nn.Module):
-        arrays = {name: tensor.detach() for name, tensor in network.state_dict().items()}
+        arrays = _Arrays({name: tensor.detach() for name, tensor in network.state_dict().items() if isinstance(tensor, Tensor)})
     elif isinstance(network, Mapping):
-        arrays = {name: array for name in network if (array := _as_tensor(network, name)) is not None}
+        arrays = _Arrays({name: array for name in network if (array := _as_tensor(network, name)) is not None})
     else:
         raise TypeError(f"`network` must be a torch.nn.Module, its state_dict or arrays by name, got {type(network).__name__}.")
-    module = network if isinstance(network, nn.Module) else None
+    found = _recognized(network if isinstance(network, nn.Module) else None, arrays)
+    names = network.state_dict() if isinstance(network, nn.Module) else network
+    # Without Dale's law PsychRNN saves a ratio that is no number, and signs that mean nothing.
+    lawless = {"dale_ratio", "Dale_rec", "Dale_out"} if "dale_ratio" in names and "dale_ratio" not in arrays else set()
+    found.unread = [str(name) for name in names if name not in arrays.taken | lawless]
+    return found
+
+
+def _recognized(module: nn.Module | None, arrays: Mapping[str, Tensor]) -> _Found:
     if all(name in arrays for name in PSYCHRNN):
         return _psychrnn(arrays)
     for names, read in ((TUTORIAL, _tutorial), (NN4N, _nn4n)):
@@ -278,7 +329,7 @@ def _psychrnn(arrays: Mapping[str, Tensor]) -> _Found:
     biases = [arrays["b_rec"].reshape(-1)] if "b_rec" in arrays else []
     found = _Found(arrays["W_in"], arrays["W_rec"], biases, "potentials", batch_first=True)
     found.start = arrays.get("init_state")
-    if "dale_ratio" in arrays and "Dale_rec" in arrays:  # saved weights are those that Dale's law gives
+    if arrays.get("dale_ratio") is not None and "Dale_rec" in arrays:  # saved weights are those that Dale's law gives
         found.constraints = [ctrnn.Dale(arrays["Dale_rec"].diagonal().to(found.weight_h))]
     if "W_out" in arrays and arrays["W_out"].shape[-1:] != found.weight_h.shape[:1]:
         raise ValueError(f"`W_out` reads {arrays['W_out'].shape[-1]} units, and the network has {len(found.weight_h)}.")

@@ -61,6 +61,9 @@ class Read(nn.Module):
         return self.fc(self.rnn(xs)[..., : self.units])
 
 
+NOT_COMPARED = "its outputs could not be compared, because "
+
+
 def read(network, **words):
     return discretize.from_ctrnn(network, **words)
 
@@ -76,7 +79,10 @@ def test_a_loop_with_a_read_out_gives_its_outputs_and_gradients(form, bias):
         outputs.square().mean().backward()
     assert_close(model.field.candidate.weight_h.grad, network.rnn.h2h.weight.grad, rtol=1e-9, atol=1e-12)
     assert_close(read(network.rnn, form=form)(X)[0], network.rnn(X), rtol=1e-12, atol=1e-12)
-    alone = read(network.state_dict(), form=form, alpha=0.2)
+    with pytest.warns(
+        UserWarning, match=NOT_COMPARED + r"arrays have no code.*\(10, 10\), were read by rows, \[i, j\] to unit i"
+    ):
+        alone = read(network.state_dict(), form=form, alpha=0.2)
     assert_close(alone(X), network(X), rtol=1e-12, atol=1e-12)
 
 
@@ -97,15 +103,40 @@ def test_a_forward_that_is_another_network_than_was_read_is_warned_of():
         def forward(self, xs, mask):
             raise AssertionError("is not called without its mask")
 
+    class Last(Loop):
+        def forward(self, xs):
+            return super().forward(xs)[-1]
+
     network = Tanh(3, 10, 20, "rates")
-    with pytest.warns(UserWarning, match=r"with relu and the form 'rates', by \d+%.*another `nonlinearity`"):
+    with pytest.warns(UserWarning, match=r"with relu and the form 'rates', by \d+% of a unit's largest.*another `nonlinearity`"):
         read(network, form="rates")
     with pytest.warns(UserWarning, match="gives other outputs"):
         read(Loop(3, 10, 20, "potentials"), form="rates")
     with pytest.warns(UserWarning, match=r"\(time, batch, input\)"):
         read(BatchFirst(3, 10, 20, "rates"), form="rates")
     assert_close(read(network, form="rates", nonlinearity="tanh")(X)[0], network(X)[0], rtol=1e-12, atol=1e-12)
-    read(Asking(3, 10, 20, "rates"), form="rates")  # warnings are errors here
+    with pytest.warns(UserWarning, match=NOT_COMPARED + "its `forward` takes no samples .* missing 1 required positional"):
+        read(Asking(3, 10, 20, "rates"), form="rates")
+    with pytest.warns(UserWarning, match=NOT_COMPARED + r"it gives nothing of the shape \(7, 3, 10\) for samples \(7, 3, 3\)"):
+        read(Last(3, 10, 20, "rates"), form="rates")
+
+
+def test_one_unit_that_is_read_otherwise_is_told_beside_a_large_one():
+    network = Read(Loop(3, 10, 20, "rates"), 10)
+    with torch.no_grad():
+        network.fc.weight[0] *= 1e6
+    read(network, form="rates")  # warnings are errors here
+    network.register_forward_hook(lambda module, given, output: output * torch.tensor([1.0, 1.01]))
+    with pytest.warns(UserWarning, match="gives other outputs .* by 1% of a unit's largest"):
+        read(network, form="rates")
+
+
+@pytest.mark.parametrize("name", ["h0", "scale"])
+def test_an_array_that_was_not_read_is_named(name):
+    network = Loop(3, 10, 20, "rates")
+    network.register_buffer(name, torch.zeros(10))
+    with pytest.warns(UserWarning, match=f"`network` has arrays that were not read, {name}; what they do"):
+        read(network, form="rates")
 
 
 def test_signs_masks_and_noise_of_others_are_read():
@@ -124,11 +155,14 @@ def test_signs_masks_and_noise_of_others_are_read():
     single = Read(Loop(3, 10, 10, "potentials", excite=8), 8).float()
     single.rnn.h2h.mask = single.rnn.h2h.mask.float()
     start = torch.zeros(4, 10, dtype=torch.float32)
-    assert_close(read(single)(X.float()), single.fc(single.rnn(X.float(), start)[..., :8]), rtol=1e-5, atol=1e-5)
+    with pytest.warns(UserWarning, match=NOT_COMPARED + "its `forward` takes no samples"):  # it starts in double precision
+        model = read(single)
+    assert_close(model(X.float()), single.fc(single.rnn(X.float(), start)[..., :8]), rtol=1e-5, atol=1e-5)
     # Noise has the deviation of their steps.
     network = Loop(3, 10, 25, "potentials", excite=8)
     network._sigma_rec = math.sqrt(2 * network.alpha) * 0.1
-    rnn = read(network)
+    with pytest.warns(UserWarning, match=NOT_COMPARED + "it has noise"):
+        rnn = read(network)
     assert not rnn.field.noise.sigma.requires_grad
     states = rnn(torch.zeros(1, 20_000, 3), seed=1)[1][0]
     assert_close(states.std(0), torch.full((10,), network._sigma_rec), rtol=0.03, atol=0)
@@ -153,8 +187,10 @@ def arrays_of(dale):
 @pytest.mark.parametrize("dale", [False, True])
 def test_arrays_that_were_saved_by_another_framework_are_read_without_their_objects(tmp_path, dale):
     np.savez(tmp_path / "weights.npz", **arrays_of(dale), transfer_function=np.array(np.tanh, dtype=object))
-    with np.load(tmp_path / "weights.npz") as file, pytest.warns(UserWarning, match="an initial state that is not 0"):
+    with np.load(tmp_path / "weights.npz") as file, pytest.warns(UserWarning, match="not") as said:
         model = read(file, alpha=0.1, nonlinearity="tanh")
+    words = ["an initial state that is not 0", "not read, transfer_function;", NOT_COMPARED + "arrays have no code to call"]
+    assert all(word in str(warning.message) for word, warning in zip(words, said, strict=True))
     with np.load(tmp_path / "weights.npz") as file:
         w = {name: file[name] for name in ("W_in", "W_rec", "W_out", "b_rec", "b_out", "init_state")}
     xs, v, wanted = X.transpose(0, 1).numpy(), np.repeat(w["init_state"], 4, 0), []
