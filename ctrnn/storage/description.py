@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from enum import Enum
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,9 +27,16 @@ from ctrnn.fields.parts import WeightSettings
 from ctrnn.fields.rates import LearnedConstant
 from ctrnn.storage.parametrizations import described_parametrizations, is_parametrized_within, register
 
-__all__ = ["Known", "described", "rebuilt"]
+__all__ = ["ROOTS", "Known", "described", "rebuilt"]
 
 Known = Mapping[str, type]
+
+
+class _Shape(NamedTuple):
+    """Stands for a tensor that comes with the weights."""
+
+    shape: torch.Size
+
 
 # What may be made of a description: public classes that descend from these. The second package stands right of this one: it is
 # looked up by the file's word, and never imported by a line here.
@@ -57,6 +65,10 @@ NOT_KEPT = ("dtype", "device", "generator")  # of the weights, which have them, 
 OURS = ("torch.nn", *ROOTS)
 TAKEN = ("args", "parts", "parametrizations")  # keys of a description
 DEEPEST = 64
+PLAIN = (bool, int, float, str)
+DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16)}
+DTYPES |= {str(dtype).removeprefix("torch."): dtype for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)}
+DTYPES |= {"bool": torch.bool}
 WAY_OUT = (
     "Give `known={{'{name}': {name}}}` for a class that keeps each argument of its constructor under the argument's name, or "
     "save its `state_dict()` and call its constructor yourself."
@@ -75,20 +87,35 @@ def described(model: object, known: Known) -> Any:
 
 def _described(value: object, known: dict[str, type], where: str, faults: list[str]) -> Any:
     """Describe a value; what cannot be said is added to the faults, and a class that is not known is known from there on."""
-    if value is None or isinstance(value, bool | int | float | str):
+
+    def of(key: object, item: object) -> Any:
+        return _described(item, known, f"{where}[{key!r}]", faults)
+
+    if value is None or type(value) in PLAIN:
         return value
-    if isinstance(value, list | tuple | nn.ModuleList):
-        return [_described(item, known, f"{where}[{k}]", faults) for k, item in enumerate(value)]
-    if isinstance(value, Tensor):
-        return {"numbers": value.detach().to("cpu", torch.float64).tolist()}
-    if isinstance(value, dict) and value.keys() == {"shape"}:
-        return value
+    if type(value) in (list, tuple, nn.ModuleList):
+        items = [of(k, item) for k, item in enumerate(value)]  # type: ignore[var-annotated,arg-type]
+        return {"tuple": items} if type(value) is tuple else items
+    if type(value) is dict and all(key is None or type(key) in PLAIN for key in value):
+        return {"items": [[key, of(key, item)] for key, item in value.items()]}
+    if isinstance(value, _Shape):
+        return {"shape": list(value.shape)}
+    if type(value) in (Tensor, nn.Parameter) and value.dtype in DTYPES.values():  # type: ignore[attr-defined]
+        numbers = value.detach().cpu().tolist()  # type: ignore[attr-defined]
+        return {"numbers": numbers, "dtype": str(value.dtype).removeprefix("torch.")}  # type: ignore[attr-defined]
+    return _described_object(value, known, where, faults)
+
+
+def _described_object(value: object, known: dict[str, type], where: str, faults: list[str]) -> Any:
     own = type_before_parametrizations(value) if isinstance(value, nn.Module) else type(value)
     name = _name_of(own, known)
     if name is None:
         name = own.__name__
         known[name] = own
-        faults.append(f"`{where}` is of the class {name}, which a file cannot name. {WAY_OUT.format(name=name)}")
+        instead = _instead(value)
+        faults.append(f"`{where}` is of the class {name}, which a file cannot name. {instead or WAY_OUT.format(name=name)}")
+        if instead:
+            return {}
     given: dict[str, object] = {}
     try:
         given = {argument: _argument(value, argument, where) for argument in _arguments(own)}
@@ -128,10 +155,9 @@ def rebuilt(description: object, known: Known, deep: int = 0) -> Any:
         return [rebuilt(item, known, deep + 1) for item in description]
     if not isinstance(description, dict):
         return description
-    if description.keys() == {"numbers"}:
-        return _numbers(description["numbers"])
-    if description.keys() == {"shape"}:
-        return torch.ones(description["shape"], device="meta")  # of a tensor that comes with the weights
+    read = next((read for keys, read in VALUES if description.keys() == keys), None)
+    if read is not None:
+        return read(description, lambda item: rebuilt(item, known, deep + 1))
     kind = _class_of(description.get("class"), known)
     given = {key: rebuilt(item, known, deep + 1) for key, item in description.items() if key not in ("class", *TAKEN[1:])}
     placed, parts = given.pop("args", []), description.get("parts", {})
@@ -148,6 +174,20 @@ def rebuilt(description: object, known: Known, deep: int = 0) -> Any:
         return made
     except Exception as error:  # of a constructor, given what it never expected
         raise ValueError(f"no {kind.__name__} can be made as it says: {error}") from error
+
+
+def _instead(value: object) -> str | None:
+    """Say what to give instead of a value whose class a file cannot name; None of a class that may be `known`."""
+    if hasattr(value, "_orig_mod"):
+        return "Save the module that torch.compile was given, its `_orig_mod`, and compile what is loaded."
+    plain = next((kind.__name__ for kind in (bool, int, float, str) if isinstance(value, kind)), None)
+    if plain or type(value).__module__ == "numpy":
+        return f"Give a plain number, text or tensor, such as `{plain or 'torch.as_tensor'}(...)`."
+    if callable(value) and not isinstance(value, nn.Module | type):
+        return "A file holds no code: compute it in a class of your own, by a method, and make that class `known`."
+    if isinstance(value, Enum) or not (hasattr(value, "__dict__") or hasattr(value, "_fields")):
+        return "Give numbers, text, tensors, lists, tuples or dictionaries, and make of these what is needed in the constructor."
+    return None
 
 
 def _replaced(part: nn.Module, made: nn.Module | None) -> bool:
@@ -237,7 +277,7 @@ def _argument(owner: Any, name: str, where: str) -> Any:
     if name == "sigma" and isinstance(owner, Noise | ColoredInput):
         return torch.full_like(owner.sigma, 0.5)  # likewise
     if isinstance(owner, Dale | Mask) and isinstance(value := getattr(owner, name), Tensor):
-        return {"shape": list(value.shape)}
+        return _Shape(value.shape)
     if name == "bias" and not isinstance(getattr(owner, name, None), bool):
         names = (key.removesuffix(".original").rpartition(".")[2] for key, _ in owner.named_parameters())
         return name in names
@@ -250,8 +290,30 @@ def _argument(owner: Any, name: str, where: str) -> Any:
     raise TypeError(f"`{where}`: {kind} does not keep what its constructor takes as `{name}`; set `self.{name} = {name}` in it.")
 
 
-def _numbers(value: object) -> Tensor:
+def _numbers(value: object, dtype: object) -> Tensor:
     try:
-        return torch.tensor(value, dtype=torch.float64, device="cpu")
-    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return torch.tensor(value, dtype=DTYPES[dtype], device="cpu")  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError):
         raise ValueError("it has something else where numbers should be") from None
+
+
+def _items(value: object, rebuild: Callable[[object], Any]) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError("it has something else where a list should be")
+    return [rebuild(item) for item in value]
+
+
+def _pair(value: object) -> tuple[Any, Any]:
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], bool | int | float | str | None):
+        raise ValueError("it has something else where a key and a value should be")
+    return value[0], value[1]
+
+
+# What is no object of a class, by the keys of its description, and how that is read.
+VALUES: list[tuple[set[str], Callable[[dict[str, Any], Callable[[object], Any]], Any]]] = [
+    ({"numbers"}, lambda said, _: _numbers(said["numbers"], "float64")),  # as early files have them
+    ({"numbers", "dtype"}, lambda said, _: _numbers(said["numbers"], said["dtype"])),
+    ({"tuple"}, lambda said, rebuild: tuple(_items(said["tuple"], rebuild))),
+    ({"items"}, lambda said, rebuild: dict(map(_pair, _items(said["items"], rebuild)))),
+    ({"shape"}, lambda said, _: torch.ones(said["shape"], device="meta")),  # of a tensor that comes with the weights
+]

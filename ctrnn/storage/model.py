@@ -11,16 +11,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
-from ctrnn.storage.description import Known, described, rebuilt
-from ctrnn.storage.tensors import read_tensors, write_tensors
+from ctrnn.storage.comparison import difference, named_tensors, overlap
+from ctrnn.storage.description import ROOTS, Known, described, rebuilt
+from ctrnn.storage.tensors import check_dtypes, read_tensors, write_tensors
 
 __all__ = ["load", "save"]
 
 FORMAT = 1  # one more where `load` of a former version would misread the file; former ones are read, tests keep a file of each
 MOST_SAID = 400  # characters of what is wrong with a file, which may hold anything
+INSTEAD = "save its `state_dict()` and build it yourself."
+KEEP = (
+    "A file says the arguments of a constructor, as they are kept under their names, and the tensors that are registered: keep "
+    "each argument as it was given, and what is set later as a buffer."
+)
 KEYS = {"format": int, "model": dict, "frozen": list, "shared": dict, "training": bool, "others": list}
 
 
@@ -32,25 +39,52 @@ def save(path: str | os.PathLike[str] | None, model: nn.Module, known: Known | N
              another and of torch's Linear, LayerNorm, Dropout, Sequential and activations; known: classes of your own by the
              names that the file has for them, as `load` is given them again. Such a class keeps each argument of its constructor
              under the argument's name.
-    Raises:  TypeError for what a file cannot name, or say, with the way out; OSError.
+    Raises:  TypeError for what a file cannot name, or say, with the way out, and where what `load` would make of it differs from
+             the model in a class, an attribute, a flag or a hook; OSError.
     """
-    words = _words(checks.instance("model", model, nn.Module), _checked(known))
-    weights, shared, frozen = {}, {}, []
-    named: dict[int, str] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if not isinstance(tensor, Tensor) or tensor.device.type == "meta":
-            raise TypeError(f"`{name}` is no tensor with values, and cannot be saved.")
-        if id(tensor) in named:
-            shared[name] = named[id(tensor)]
-            continue
-        named[id(tensor)], weights[name] = name, tensor
-        if isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
-            frozen.append(name)
-    if path is None:
-        return
-    others = [name for name, part in model.named_modules() if part.training != model.training]
+    named = _checked(known)
+    words = _words(checks.instance("model", model, nn.Module), named)
+    weights, shared = _weights(model)
+    parts = model.named_modules(remove_duplicate=False)
+    others = [name for name, part in parts if part.training != model.training]
+    frozen = [name for name, tensor in weights.items() if isinstance(tensor, nn.Parameter) and not tensor.requires_grad]
     about = {"format": FORMAT, "model": words, "frozen": frozen, "shared": shared, "training": model.training, "others": others}
-    write_tensors(Path(path), weights, json.dumps(about))
+    text = json.dumps(about)
+    _check_what_comes_back(model, text, weights, named)
+    if path is not None:
+        write_tensors(Path(path), weights, text)
+
+
+def _weights(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return tensors by the first of their names, and for each other name that first one. Raises: TypeError."""
+    weights: dict[str, Tensor] = {}
+    shared: dict[str, str] = {}
+    first: dict[int, str] = {}
+    for name, tensor in named_tensors(model).items():
+        if type(tensor) not in (Tensor, nn.Parameter) or tensor.is_meta or tensor.layout != torch.strided:
+            raise TypeError(f"`{name}` is no tensor with values, and cannot be saved.")
+        if id(tensor) in first:
+            shared[name] = first[id(tensor)]
+            continue
+        for other, known in weights.items():
+            if overlap(known, tensor):
+                raise TypeError(
+                    f"`{other}` and `{name}` are views of the same memory, which they would not be in what is loaded; register "
+                    "one tensor under both names, or compute one of the other in `forward`."
+                )
+        first[id(tensor)], weights[name] = name, tensor
+    check_dtypes(weights)
+    return weights, shared
+
+
+def _check_what_comes_back(model: nn.Module, text: str, weights: Mapping[str, Tensor], known: Known) -> None:
+    """Do what `load` will do, and compare. Raises: TypeError where another model would come back."""
+    try:
+        made = _made(text, {name: tensor.detach() for name, tensor in weights.items()}, known)
+    except ValueError as error:
+        raise TypeError(f"`model` cannot be loaded again: {error}; {INSTEAD}") from error
+    if found := difference(model, made, tuple(ROOTS)):
+        raise TypeError(f"`model` would come back as another one: {found}. {KEEP} Or {INSTEAD}")
 
 
 def load(path: str | os.PathLike[str], known: Known | None = None) -> nn.Module:
@@ -63,16 +97,20 @@ def load(path: str | os.PathLike[str], known: Known | None = None) -> nn.Module:
     """
     named = _checked(known)
     try:
-        text, tensors = read_tensors(Path(path))
-        about = _about(text)
-        model = rebuilt(about["model"], named)
-        if not isinstance(model, nn.Module):
-            raise ValueError("it holds no model")
-        shared = {name: of for name, of in about["shared"].items() if isinstance(of, str) and of in tensors}
-        _check_names(model, tensors | {name: tensors[of] for name, of in shared.items()})
-        _take(model, tensors, shared, about["frozen"])
+        return _made(*read_tensors(Path(path)), named)
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {str(error)[:MOST_SAID].rstrip('.')}.") from error
+
+
+def _made(text: str, tensors: dict[str, Tensor], known: Known) -> nn.Module:
+    """Make the model of a file's text and tensors. Raises: ValueError."""
+    about = _about(text)
+    model = rebuilt(about["model"], known)
+    if not isinstance(model, nn.Module):
+        raise ValueError("it holds no model")
+    shared = {name: of for name, of in about["shared"].items() if isinstance(of, str) and of in tensors}
+    _check_names(model, tensors | {name: tensors[of] for name, of in shared.items()})
+    _take(model, tensors, shared, about["frozen"])
     model.train(about["training"])
     for name, part in model.named_modules():
         if name in about["others"]:
@@ -84,11 +122,10 @@ def _words(model: nn.Module, known: Known) -> Any:
     """Describe a model, and check that it can be built from that. Raises: TypeError where it cannot."""
     try:
         words = described(model, known)
-        _check_names(rebuilt(words, known), model.state_dict())
+        _check_names(rebuilt(words, known), named_tensors(model))
     except ValueError as error:
         raise TypeError(
-            f"`model` was changed after it was made, or its constructor needs values: a file cannot say how ({error}); "
-            "save its `state_dict()` and build it yourself."
+            f"`model` was changed after it was made, or its constructor needs values: a file cannot say how ({error}); {INSTEAD}"
         ) from error
     return words
 
@@ -118,7 +155,7 @@ def _about(text: str) -> dict[str, Any]:
 
 
 def _check_names(model: nn.Module, there: Mapping[str, Tensor]) -> None:
-    wanted = model.state_dict(keep_vars=True)
+    wanted = named_tensors(model)
     if missing := [name for name in wanted if name not in there]:
         raise ValueError(f"its model has {missing[0]!r}, and there is no such tensor")
     if more := [name for name in there if name not in wanted]:
@@ -131,18 +168,15 @@ def _check_names(model: nn.Module, there: Mapping[str, Tensor]) -> None:
 def _take(model: nn.Module, tensors: dict[str, Tensor], shared: Mapping[str, str], frozen: list[str]) -> None:
     """Put the tensors in their places; shared ones are one parameter again."""
     placed: dict[str, Tensor] = {}
-    for name in model.state_dict(keep_vars=True):
+    for name in named_tensors(model):
         source = shared.get(name, name)
         owner_name, _, leaf = name.rpartition(".")
         owner = model.get_submodule(owner_name)
         if source not in placed:
             value = tensors[source]
             if leaf in owner._parameters:
-                if not value.is_floating_point():
+                if not value.is_floating_point() and source not in frozen:
                     raise ValueError(f"its parameter {name!r} is {value.dtype}")
                 value = nn.Parameter(value, requires_grad=source not in frozen)
             placed[source] = value
         setattr(owner, leaf, placed[source])
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if tensor.device.type == "meta":
-            raise ValueError(f"its model has {name!r}, which is in no state_dict; register it as persistent")

@@ -61,11 +61,25 @@ def register(module: nn.Module, description: object, rebuild: Callable[[object],
             if isinstance(part, dict) and "torch" in part:
                 if part["torch"] not in known:
                     raise ValueError(f"it has a parametrization {str(part['torch'])[:80]!r}, which is none of torch's here")
-                function = getattr(parametrizations, part["torch"])
-                function(module, name, **{key: value for key, value in part.items() if key != "torch"})
+                given = {key: value for key, value in part.items() if key != "torch"}
+                make = _orthogonal if part["torch"] == "orthogonal" else getattr(parametrizations, part["torch"])
+                make(module, name, **given)
                 continue
             made = rebuild(part)
             if not isinstance(made, nn.Module):
                 raise ValueError("it has a parametrization that is no module")
             # Whether sizes and dtypes stay as they are is checked with the weights.
             parametrize.register_parametrization(module, name, made, unsafe=True)
+
+
+def _orthogonal(module: nn.Module, name: str, orthogonal_map: str, use_trivialization: bool) -> None:
+    """Register what torch's `orthogonal` does, which would factor the weight: here it has no values yet."""
+    weight = getattr(module, name)
+    made = parametrizations._Orthogonal(weight, parametrizations._OrthMaps[orthogonal_map], use_trivialization=use_trivialization)
+    vars(made)["right_inverse"] = lambda values: values
+    is_first = not parametrize.is_parametrized(module, name)
+    parametrize.register_parametrization(module, name, made, unsafe=True)
+    del vars(made)["right_inverse"]
+    if use_trivialization and is_first:
+        size = max(weight.shape[-2:])
+        made.base = weight.new_empty(*weight.shape[:-2], size, size)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from ctrnn.storage.files import read_file, write_atomically
 
-__all__ = ["read_tensors", "write_tensors"]
+__all__ = ["check_dtypes", "read_tensors", "write_tensors"]
 
 TORCHS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # how files of torch.save begin: a zip, or pickles
 
@@ -35,15 +36,22 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], text: str) -> None:
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)  # the library takes no views
         for name, tensor in tensors.items()
     }
-    try:
-        laid_out = save(copies)
-    except KeyError as error:
-        raise TypeError(f"`model` has tensors of {error.args[0]}, for which the file has no name; convert them.") from error
+    check_dtypes(copies)
+    laid_out = save(copies)
     # The library writes metadata in another order in each process; here the same model is the same bytes.
     metadata = {"ctrnn": text, "sha256": _digest(text, laid_out)}
     header = json.dumps({"__metadata__": metadata, **_header(laid_out)}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     write_atomically(path, len(header).to_bytes(8, "little") + header + bytes(_data(laid_out)))
+
+
+def check_dtypes(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse what the library has no name for. Raises: TypeError."""
+    for dtype in {tensor.dtype for tensor in tensors.values()}:
+        try:
+            save({"": torch.empty(0, dtype=dtype, device="cpu")})
+        except KeyError as error:
+            raise TypeError(f"`model` has tensors of {dtype}, for which the file has no name; convert them.") from error
 
 
 def read_tensors(path: Path) -> tuple[str, dict[str, Tensor]]:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import type_before_parametrizations
 
+from ctrnn.storage.comparison import overlap as share_memory
 from discretize.kernels.eligibility import is_plain
 from discretize.kernels.record.attributes import HOOKS, LIBRARIES, PLAIN, Attributes, attributes_of
 
@@ -65,16 +66,8 @@ def _kept_in(module: nn.Module, value: object) -> Attributes | str:
 
 
 def overlap(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors share memory."""
-    if not all(each.layout == torch.strided and each.numel() and is_plain(each) for each in (one, other)):
-        return False
-    if one.untyped_storage()._cdata != other.untyped_storage()._cdata:
-        return False
-    if one.itemsize != other.itemsize:
-        return True  # views of two dtypes
-    places = torch.arange(one.untyped_storage().nbytes() // one.itemsize, device="cpu")
-    mine, theirs = (places.as_strided(each.shape, each.stride(), each.storage_offset()) for each in (one, other))
-    return bool(torch.isin(mine, theirs).any())
+    """Return whether two tensors share memory; False where that is not known."""
+    return all(each.layout == torch.strided and is_plain(each) for each in (one, other)) and share_memory(one, other)
 
 
 def checked_networks(networks: object) -> list[nn.Module]:

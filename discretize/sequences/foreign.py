@@ -144,12 +144,11 @@ def _with_read_out(rnn: DiscreteRNN, weight: Tensor, bias: Tensor | None) -> Seq
 
 def _compare(network: object, model: SequenceModel | DiscreteRNN, found: _Found, taken: str) -> None:
     """Warn where a copy of the network has outputs of the model's shape and none is the model's, or where that is not known."""
-    weight_h = model.field.field.candidate.weight_h if found.deviation else model.field.candidate.weight_h  # type: ignore[union-attr]
     apart, why = _apart(network, model, found)
     if why:
         warn_user(
             f"`network` was read with {taken}, and its outputs could not be compared, because {why}. Recurrent weights, "
-            f"{tuple(weight_h.shape)}, were read by rows, [i, j] to unit i from unit j, and those of the input likewise; compare "
+            f"{tuple(found.weight_h.shape)}, were read by rows, [i, j] to unit i from unit j, and those of the input likewise; compare "
             "a few outputs yourself.",
             UserWarning,
         )

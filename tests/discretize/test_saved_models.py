@@ -436,7 +436,7 @@ def test_damaged_foreign_and_oversized_files_are_told(path, tmp_path):
 
 
 WORDS = st.text(max_size=8) | st.sampled_from(["ctrnn.Stack", "torch.nn.Linear"])
-KEYS = st.sampled_from(["class", "args", "numbers", "alpha"])
+KEYS = st.sampled_from(["class", "args", "numbers", "dtype", "tuple", "items", "alpha"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
