@@ -11,6 +11,7 @@ made. Nothing else is ever called, whatever a description says.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from importlib import import_module
@@ -168,7 +169,8 @@ def rebuilt(description: object, known: Known, deep: int = 0) -> Any:
         for key, part in parts.items():
             if key not in made._modules:
                 raise ValueError(f"it has no part {key!r}")
-            setattr(made, key, rebuilt(part, known, deep + 1))
+            placed_part = rebuilt(part, known, deep + 1)
+            setattr(made, key, nn.ModuleList(placed_part) if isinstance(placed_part, list) else placed_part)
         with torch.device("meta"):
             register(made, description.get("parametrizations", {}), lambda part: rebuilt(part, known, deep + 1))
         return made
@@ -279,7 +281,7 @@ def _argument(owner: Any, name: str, where: str) -> Any:
     if isinstance(owner, Dale | Mask) and isinstance(value := getattr(owner, name), Tensor):
         return _Shape(value.shape)
     if name == "bias" and not isinstance(getattr(owner, name, None), bool):
-        names = (key.removesuffix(".original").rpartition(".")[2] for key, _ in owner.named_parameters())
+        names = (re.sub(r"\.original\d*$", "", key).rpartition(".")[2] for key, _ in owner.named_parameters())
         return name in names
     if name in KEPT and _package(type_before_parametrizations(owner) if isinstance(owner, nn.Module) else type(owner)) in OURS:
         return KEPT[name](owner)

@@ -286,6 +286,18 @@ def test_orthogonal_weights_as_torch_makes_them_come_back(saved, way, trivial, i
     assert_close(product, torch.eye(len(product)), rtol=0, atol=1e-12)
 
 
+def test_a_constraint_on_one_of_a_list_of_layers_comes_back(saved):
+    field = ctrnn.rhn(2, 3, depth=2)
+    nn.utils.parametrize.register_parametrization(field.layers[1], "weight_h", ctrnn.LowRank(1))
+    assert_same(saved(field), field)
+
+
+def test_a_constraint_on_a_matrix_of_biases_comes_back(saved):
+    field = ctrnn.gnn(3, 2)
+    nn.utils.parametrize.register_parametrization(field.candidate, "bias", ctrnn.LowRank(1))
+    assert_same(saved(field), field)
+
+
 @pytest.mark.parametrize("solve", [discretize.DiscreteRNN, discretize.ContinuousRNN])
 def test_a_model_is_saved_after_its_calls_as_before(saved, solve):
     field = ctrnn.Relaxation(ctrnn.Dropout(ctrnn.TanhCandidate(2, 3), 0.3), ctrnn.GateRate(2, 3), ctrnn.LinearDecay())

@@ -13,6 +13,7 @@ import pytest
 import torch
 from cases import each
 from fuzz import batches, noise, others, sequences, solves, tables
+from fuzz import noise, others, sequences, solves, storage
 from fuzz.dice import Dice, NoAnswer
 
 pytestmark = [
@@ -41,6 +42,7 @@ AREAS = {
     others.layers: 2,
     others.programs_of_torch: 2,
     tables.tables: 1,
+    storage.saved_models: 1,
     others.triton_kernels: 2 if os.environ.get("TRITON_INTERPRET") == "1" else 0,
 }
 # Cheap ones. Engines, layers, programs of torch and Triton take seconds to build.
@@ -59,6 +61,7 @@ FIXED = {
     others.half_precision: (0, 8),
     others.ensembles: (3,),
     tables.tables: (0, 1, 2),
+    storage.saved_models: (1, 2, 4, 6, 8, 9),
 }
 MOST_TOLD = 20
 
