@@ -89,11 +89,12 @@ def without_derived(cls: type, base: type, of: Iterable[str], derived: Iterable[
 
 
 def inherits_beside(cls: type, source: str, name: str, base: type) -> bool:
-    """Return whether a method comes from farther up than one that it belongs to, from a class that has another one of that."""
-    far = _distance(cls, name)
-    if not _distance(cls, source) < far < len(cls.__mro__) or cls.__mro__[far] is base:
+    """Return whether a method comes from farther up than one that it belongs to, and so is that of a class with another such."""
+    near, far = _distance(cls, source), _distance(cls, name)
+    if not near < far < len(cls.__mro__) or cls.__mro__[far] is base or not issubclass(cls.__mro__[far], base):
         return False
-    other = getattr(cls.__mro__[far], source, None)
+    others = (vars(kind)[source] for kind in cls.__mro__[near + 1 :] if source in vars(kind))
+    other = next(others, None)
     return other is not None and not getattr(other, "__isabstractmethod__", False)
 
 

@@ -113,7 +113,7 @@ class GivenSpeed(GatheredPath):
     own_times = False
 
     def __init__(self, source: Path | Callable[[Tensor], Tensor | float]) -> None:
-        if isinstance(source, SampledPath) and not source.xs.requires_grad:
+        if isinstance(source, SampledPath) and source.is_made_of_samples and not source.xs.requires_grad:
             # One number for the batch, at times that are on the CPU: each would be waited for.
             source = source.unchecked(source.xs.cpu(), source.knots)
         self.source = source

@@ -160,7 +160,7 @@ def for_many(path: Path, batch: int) -> Path:
     """Repeat a path of one sequence for `batch` sequences; return other paths as they are."""
     if path.batch != 1 or batch == 1:
         return path
-    if isinstance(path, SampledPath):
+    if isinstance(path, SampledPath) and path.is_made_of_samples:
         knots = path.knots if path.knots.dim() == 1 else path.knots.expand(-1, batch)
         return path.through(lambda x: x.expand(-1, batch, -1), knots)
     if isinstance(path, MappedPath):

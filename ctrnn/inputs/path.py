@@ -20,6 +20,7 @@ from ctrnn import checks
 from ctrnn.calls import AnsweredInit
 from ctrnn.formulas import aligned
 from ctrnn.forward import jvp
+from ctrnn.own_code import inherits_beside, without_derived
 
 __all__ = ["Data", "GatheredPath", "MappedPath", "Path", "Piece", "across", "column", "piece_numbers"]
 
@@ -37,7 +38,8 @@ class Path(AnsweredInit, ABC):
     Shape:   path(t): t () -> (batch, feature); t (n,) -> (n, batch, feature); t (n, batch), a time for each sequence, likewise.
              gather(k): k (), (n,), or (n, batch), for every sequence its own piece.
              evaluate(data, t): like path(t), and t (batch, 1) -> (batch, feature), t (n, batch, 1) -> (n, batch, feature).
-    Raises:  ValueError for times outside the interval (beyond an end by at most 4 ulp they are the end).
+    Raises:  ValueError for times outside the interval (beyond an end by at most 4 ulp they are the end); TypeError for a class
+             that replaces some of what another class's pieces are read by, and not all of it.
     """
 
     knots: Tensor
@@ -45,6 +47,19 @@ class Path(AnsweredInit, ABC):
     own_times = False
     degree: int | None = None
     equations: tuple[str, ...] = ()  # in LaTeX, as notebooks show them
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        super().__init_subclass__(**keywords)
+        is_called_only = "__call__" in vars(cls) and not {"at", "evaluate"} & vars(cls).keys()
+        beside = (("at", "evaluate"), ("evaluate", "differentiate"))
+        if is_called_only or any(inherits_beside(cls, own, other, Path) for own, other in beside):
+            raise TypeError(
+                f"The path {cls.__name__} would be solved as the one it descends from, whose pieces are read by `evaluate` and "
+                "`differentiate`; give both, of what `gather` collects, or descend from `ctrnn.Path` and give `knots`, `at` and "
+                "`slope`."
+            )
+        # Of other values these would be wrong.
+        without_derived(cls, Path, ["evaluate", "gather"], ["map", "probe", "degree", "steady"])
 
     @abstractmethod
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from ctrnn.inputs.held import HeldPath
 from ctrnn.inputs.interpolated import LinearPath
 from ctrnn.inputs.path import Data, MappedPath, Path, across
 from ctrnn.inputs.samples import SampledPath, ends_of, rows_of
+from ctrnn.own_code import computes_as
 
 __all__ = ["MOST_TERMS", "PolynomialPath", "coefficients", "nodes", "polynomial_of", "terms_needed"]
 
@@ -81,7 +82,7 @@ class PolynomialPath(SampledPath):
 
 def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
     """Convert a path to pieces that are polynomials, to rounding; or return why that is impossible."""
-    if isinstance(path, HeldPath | LinearPath | PolynomialPath):
+    if isinstance(path, HeldPath | LinearPath | PolynomialPath) and computes_as(path, HeldPath, LinearPath, PolynomialPath):
         return path
     terms = path.degree + 1 if path.degree is not None else _terms(path)
     if isinstance(terms, str):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.inputs.path import GatheredPath, MappedPath, Path
+from ctrnn.own_code import own_code
 
 __all__ = ["SampledPath", "check_batch", "checked_samples", "ends_of", "recorded", "rows_of", "stamped"]
 
@@ -22,6 +23,12 @@ class SampledPath(GatheredPath):
 
     def _set(self, xs: Tensor, knots: Tensor) -> None:
         self.xs, self.knots = xs, knots
+
+    @property
+    def is_made_of_samples(self) -> bool:
+        """Whether samples and knots are all there is: not of a class that evaluates them in another way."""
+        kind = next(kind for kind in type(self).__mro__ if kind.__module__.startswith("ctrnn."))
+        return own_code(self, kind) is None
 
     def _made_of(self) -> str:
         return f"xs {tuple(self.xs.shape)}"

@@ -263,3 +263,40 @@ def test_a_module_of_ncps_with_code_of_its_own_is_refused():
     module.rnn_cell.register_forward_hook(lambda *given: None)
     with pytest.raises(TypeError, match=r"of ncps' CfCCell with code of its own, a hook"):
         discretize.from_ncps(module)
+
+
+def doubled(kind):
+    class Doubled(kind):
+        def evaluate(self, data, t):
+            return 2 * super().evaluate(data, t)
+
+        def differentiate(self, data, t):
+            return 2 * super().differentiate(data, t)
+
+    return Doubled
+
+
+@pytest.mark.parametrize("kind", [ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath])
+def test_solves_follow_the_values_of_a_class_that_descends_from_a_path_of_samples(kind):
+    field, xs, ts = ctrnn.gated(2, 3), torch.randn(6, 4, 2), torch.linspace(0, 5, 6)
+
+    def solved(path):
+        return discretize.integrate(field, path, torch.zeros(4, 3), ts, rtol=1e-9, atol=1e-11, fused=False).hs
+
+    mine = doubled(kind)(xs)
+    assert_close(solved(mine), solved(kind(2 * xs)), rtol=1e-7, atol=1e-9)
+    assert_close(mine(torch.tensor([0.3, 2.7])), 2 * kind(xs)(torch.tensor([0.3, 2.7])), **EXACT)
+    assert_close(ctrnn.DerivativePath(mine)(0.3), 2 * kind(xs).derivative(0.3), **EXACT)
+
+
+@pytest.mark.parametrize("name", ["__call__", "at", "evaluate"])
+def test_a_path_that_gives_a_part_of_what_its_pieces_are_read_by_is_refused(name):
+    with pytest.raises(TypeError, match=r"The path Mine would be solved as the one it descends from.*give both"):
+        overriding(ctrnn.LinearPath, name)
+
+
+def test_methods_more_leave_a_path_what_it_is():
+    mine = type("Mine", (ctrnn.HeldPath,), {"longest": lambda self: self.knots.diff().max()})
+    path = mine(torch.randn(6, 4, 2))
+    assert computes_as(path, ctrnn.HeldPath)
+    assert type(path.map(torch.tanh)) is mine
