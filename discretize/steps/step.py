@@ -17,6 +17,7 @@ from ctrnn.autocast import cast_for
 from ctrnn.calls import AnsweredInit
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from ctrnn.fields.noise import check_no_noise
+from ctrnn.own_code import without_derived
 from discretize.steps.algebra.jacobian import jacobian_cost
 
 __all__ = ["Step", "mode", "step_length"]
@@ -50,6 +51,12 @@ class Step(AnsweredInit, ABC):
     evaluations: ClassVar[int]
     tangents: ClassVar[int] = 0
     jacobians: ClassVar[int] = 0
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        super().__init_subclass__(**keywords)
+        # Of another map, what is said of the one that the class descends from would be wrong.
+        said = ("title", "family", "equation", "gate", "keeps_and_writes", "factor", "error")
+        without_derived(cls, Step, ["advance"], ["stability", "counted", *said])
 
     def __call__(self, field: VectorField, x: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         check_no_noise(check_field(field), self)

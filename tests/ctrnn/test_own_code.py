@@ -300,3 +300,17 @@ def test_methods_more_leave_a_path_what_it_is():
     path = mine(torch.randn(6, 4, 2))
     assert computes_as(path, ctrnn.HeldPath)
     assert type(path.map(torch.tanh)) is mine
+
+
+class Halved(discretize.Euler):
+    """A step of half the length."""
+
+    def advance(self, field, projected, h, dt):
+        return super().advance(field, projected, h, dt / 2)
+
+
+def test_a_step_that_descends_from_another_has_the_stability_of_its_own_map():
+    z = torch.tensor([-1.0, -0.5, 0.25])
+    assert_close(Halved().stability(z), 1 + z / 2, **EXACT)
+    assert not Halved.gate
+    assert discretize.Euler.gate
