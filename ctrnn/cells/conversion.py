@@ -70,9 +70,9 @@ def from_torch(module: nn.Module) -> VectorField:
 
 
 def check_torchs_own(module: nn.Module) -> None:
-    r"""Refuse what descends from torch's class and computes something else, or whose weights are computed.
+    r"""Refuse what descends from torch's class and computes something else, and weights that are computed, or one in two places.
 
-    Raises:  TypeError for code of its own, hooks and parametrizations.
+    Raises:  TypeError for code of its own, hooks, parametrizations and shared weights.
     """
     kind: type | None = nearest(module, *(kind for _, *kinds in KINDS for kind in kinds))
     if kind is not None and (own := own_code(module, kind)):
@@ -80,6 +80,12 @@ def check_torchs_own(module: nn.Module) -> None:
             f"`module` is a {type(module).__name__}, of {kind.__name__} with code of its own, {own}, which is not read: weights "
             f"alone do not say what it computes. Take hooks off; or give an nn.{kind.__name__} with its weights, "
             "`load_state_dict`, if it computes what that does; or write its equation as a `ctrnn.VectorField`."
+        )
+    named = dict(module.named_parameters(remove_duplicate=False))
+    if twice := [name for name, weight in named.items() if any(weight is other for key, other in named.items() if key != name)]:
+        raise TypeError(
+            f"`module` has one tensor as {' and '.join(f'`{name}`' for name in twice)}, of which copies would be several; give "
+            f"each its own, `module.{twice[-1]} = torch.nn.Parameter(module.{twice[-1]}.detach().clone())`, and share the field's."
         )
     if parametrize.is_parametrized(module):
         names = ", ".join(f"`{name}`" for name in module.parametrizations)  # type: ignore[union-attr]

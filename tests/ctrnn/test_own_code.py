@@ -314,3 +314,18 @@ def test_a_step_that_descends_from_another_has_the_stability_of_its_own_map():
     assert_close(Halved().stability(z), 1 + z / 2, **EXACT)
     assert not Halved.gate
     assert discretize.Euler.gate
+
+
+@pytest.mark.parametrize(
+    "name", ["gated", "gru", "lstm", "rhn", "mgu", "adaptive", "lem", "ltc", "additive", "fitzhugh_nagumo", "cornn"]
+)
+def test_a_flow_may_add_to_that_of_any_field(name):
+    field = getattr(ctrnn, name)(2, 4)
+    base = type(field)
+    mine = type("Mine", (base,), {"flow": lambda self, projected, h: base.flow(self, projected, h) + torch.sin(h)})
+    x, h = torch.randn(3, 2), torch.randn(3, field.state_size)
+    expected = field(x, h) + torch.sin(h)
+    field.__class__ = mine
+    assert_close(field(x, h), expected, **EXACT)
+    for step in (discretize.ExponentialEuler(), discretize.StrangSplitting()):
+        assert step(field, x, h, 0.1).isfinite().all()

@@ -58,10 +58,10 @@ class AdaptiveField(VectorField):
         return torch.cat([self.drive.project(x), self.rate.project(x), self.adaptation.project(x)], -1)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.flow_and_leak(projected, h)[0]
+        return AdaptiveField.flow_and_leak(self, projected, h)[0]
 
     def leak(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.flow_and_leak(projected, h)[1]
+        return AdaptiveField.flow_and_leak(self, projected, h)[1]
 
     def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         r, a = h.chunk(2, -1)

@@ -50,10 +50,10 @@ class LEMField(VectorField):
         return torch.cat([self.gates.project(x), self.candidate.project(x)], -1)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.flow_and_leak(projected, h)[0]
+        return LEMField.flow_and_leak(self, projected, h)[0]
 
     def leak(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.flow_and_leak(projected, h)[1]
+        return LEMField.flow_and_leak(self, projected, h)[1]
 
     def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         y, z = h.chunk(2, -1)

@@ -46,7 +46,7 @@ class MGUField(VectorField):
         return torch.cat([self.candidate.project(x), self.rate.project(x)], -1)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.flow_and_leak(projected, h)[0]
+        return MGUField.flow_and_leak(self, projected, h)[0]
 
     def leak(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.rate.flow(projected.chunk(2, -1)[1], h)

@@ -75,10 +75,10 @@ class RHNField(VectorField):
         return self._affine()[0].project(x)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.flow_and_leak(projected, h)[0]
+        return RHNField.flow_and_leak(self, projected, h)[0]
 
     def leak(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.flow_and_leak(projected, h)[1]
+        return RHNField.flow_and_leak(self, projected, h)[1]
 
     def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         carried, log_kept = h, torch.zeros_like(h)

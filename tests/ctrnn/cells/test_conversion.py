@@ -236,3 +236,16 @@ def test_a_gru_with_some_of_its_biases_keeps_those(biases):
     field = relaxation(candidate, rate)
     x, h = torch.randn(4, 3), torch.randn(4, 5)
     assert_close(ctrnn.to_torch(field)(x, h), h + field(x, h), **EXACT)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_one_weight_in_two_places_is_refused_and_two_are_read(kind):
+    cell, x = kind(5, 5), torch.randn(4, 5)
+    cell.weight_hh = cell.weight_ih
+    with pytest.raises(
+        TypeError, match="`module` has one tensor as `weight_ih` and `weight_hh`, of which copies would be several"
+    ):
+        ctrnn.from_torch(cell)
+    cell.weight_hh = nn.Parameter(cell.weight_hh.detach().clone())
+    field, h = ctrnn.from_torch(cell), start(kind, 4)
+    assert_close(h + field(x, h), packed(cell(x, unpacked(kind, h))), **EXACT)

@@ -67,10 +67,10 @@ class LTCField(VectorField):
         return self.from_inputs(x)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.flow_and_leak(projected, h)[0]
+        return LTCField.flow_and_leak(self, projected, h)[0]
 
     def leak(self, projected: Tensor, h: Tensor) -> Tensor:
-        return self.flow_and_leak(projected, h)[1]
+        return LTCField.flow_and_leak(self, projected, h)[1]
 
     def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         driven, conductance = (projected + self.from_units(h)).chunk(2, -1)
