@@ -12,8 +12,7 @@ from collections import Counter
 import pytest
 import torch
 from cases import each
-from fuzz import batches, noise, others, sequences, solves, tables
-from fuzz import noise, others, sequences, solves, storage
+from fuzz import batches, noise, others, sequences, solves, storage, tables
 from fuzz.dice import Dice, NoAnswer
 
 pytestmark = [
