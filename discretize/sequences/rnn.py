@@ -142,7 +142,17 @@ class DiscreteRNN(FieldModule):
         """The step length of each sample: a number, or (time, 1, 1), or (time, batch, 1), 0 for a sequence that is over."""
         if edges is None:
             return self.dt if ragged is None else self.dt * ragged.read.to(xs)[..., None]
-        return edges.diff(dim=0).to(xs).reshape(len(xs), -1, 1)
+        lengths = edges.diff(dim=0)
+        dt = lengths.to(xs)
+        if xs.dtype == torch.float16 and transform_reason() is None:  # from 6e-8 to 65504
+            kept, given = dt.detach().double().cpu(), lengths.detach()
+            lost = (kept.isinf() | (kept == 0)) & (given > 0)
+            if bool(lost.any()):
+                raise ValueError(
+                    f"`ts` has an interval of {float(given[lost][0]):g}, which is {float(kept[lost][0]):g} in {xs.dtype}, as the "
+                    "model's states are; give times in another unit."
+                )
+        return dt.reshape(len(xs), -1, 1)
 
     def extra_repr(self) -> str:
         stepwise = "" if self.fused is True else f"fused={self.fused!r}, "

@@ -1,5 +1,6 @@
 """Stamps that their dtype has rounded are said, wherever samples have stamps; those that it holds as they are, are not."""
 
+import re
 import warnings
 
 import numpy as np
@@ -94,3 +95,11 @@ def test_stamps_that_a_dtype_makes_the_same_are_refused_for_that():
         ctrnn.HeldPath(XS, 1_700_000_000_000_000_000 + 10**6 * torch.arange(13))
     with pytest.warns(StampWarning), pytest.raises(ValueError, match="repeats"):
         quiet(discretize.DiscreteRNN)(XS, ts=(1.7e9 + 99.0 * UNEVEN[:, None].expand(-1, 3)).float())
+
+
+@pytest.mark.parametrize(("apart", "becomes"), [(1e-9, "0"), (1e6, "inf")])
+def test_intervals_that_a_model_in_float16_cannot_hold_are_refused(apart, becomes):
+    rnn = discretize.DiscreteRNN(ctrnn.leaky(2, 4, dtype=torch.float16), discretize.ExponentialEuler())
+    discretize.units._looked.add(rnn.field)
+    with pytest.raises(ValueError, match=re.escape(f"an interval of {apart:g}, which is {becomes} in torch.float16")):
+        rnn(XS.half(), ts=apart * torch.arange(13, dtype=torch.float64))
