@@ -13,7 +13,7 @@ from experiments.usage import UsageError
 
 __all__ = ["MOST_JSON", "check_no_links", "check_output", "not_writable", "read_json", "ready_folder", "write_json"]
 
-MOST_JSON = 1 << 28  # bytes
+MOST_JSON = 1 << 26  # bytes; in memory they are up to thirty times as many, and records of studies have up to one megabyte
 
 
 def write_json(path: Path, value: object) -> None:

@@ -11,6 +11,7 @@ import errno
 import io
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,15 @@ class Checkpoints:
         return None
 
 
+def _is_packed(data: bytes) -> bool:
+    """Return whether an archive unpacks to more bytes than it has: to what, only memory bounds."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return sum(member.file_size for member in archive.infolist()) > len(data)
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False  # no archive, which torch.load tells
+
+
 def read_state(path: Path) -> State:
     r"""Read the state of a checkpoint, as it was saved.
 
@@ -90,6 +100,8 @@ def read_state(path: Path) -> State:
              one that cannot be read.
     """
     data = read_file(path)
+    if _is_packed(data):
+        raise DamagedError("it is packed, which torch.save does not do")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

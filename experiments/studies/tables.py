@@ -10,6 +10,7 @@ Words are in quotation marks and numbers are not, so that "1" stays a word; what
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -98,8 +99,8 @@ def _records(expected: Mapping[str, Any], runs: Iterable[dict[str, Any]], rows: 
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    with file.open(newline="", encoding="utf-8") as opened_file:
-        columns, *lines = csv.reader(opened_file, quoting=csv.QUOTE_NONNUMERIC)
+    text = io.StringIO(read_file(file, MOST_JSON).decode(), newline="")
+    columns, *lines = csv.reader(text, quoting=csv.QUOTE_NONNUMERIC)
     return [{name: _value(cell) for name, cell in zip(columns, line, strict=True) if cell != ""} for line in lines]
 
 

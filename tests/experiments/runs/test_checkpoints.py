@@ -1,7 +1,9 @@
 """Checkpoints: a whole one at every moment, and damage never mistaken for a state."""
 
 import errno
+import io
 import os
+import zipfile
 from pathlib import PurePosixPath
 
 import pytest
@@ -181,3 +183,17 @@ def test_the_bytes_are_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
     done.clear()
     Checkpoints(tmp_path).save(state(2))
     assert done == ["write", "fsync", "replace", "replace", "fsync"]
+
+
+def test_a_checkpoint_that_unpacks_to_more_than_it_has_is_damaged(tmp_path):
+    zeros = {"step": 3, "model": {"weight": torch.zeros(1_000_000)}}
+    whole, packed = io.BytesIO(), io.BytesIO()
+    torch.save({"format": 1, "state": zeros, "sha256": digest(zeros)}, whole)
+    with zipfile.ZipFile(whole) as archive, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as other:
+        for member in archive.infolist():
+            other.writestr(member.filename, archive.read(member))
+    (tmp_path / "checkpoint.pt").write_bytes(whole.getvalue())
+    assert read_state(tmp_path / "checkpoint.pt")["step"] == 3
+    (tmp_path / "checkpoint.pt").write_bytes(packed.getvalue())
+    with pytest.raises(DamagedError, match="it is packed"):
+        read_state(tmp_path / "checkpoint.pt")
