@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.data.numerals import numeral
+from experiments.data.numerals import Numeral, numeral, plain_numbers
 from experiments.data.untrusted import quoted
 from experiments.usage import UsageError
 
@@ -57,8 +57,9 @@ def stamps_of_text(cells: pd.Series, where: str, mark: str, dates: str = "", clo
     """
     codes, unique = pd.factorize(cells)
     texts = [str(text) for text in unique]
-    numbers = [numeral(text, mark) for text in texts]
-    if all(number is not None and not number.unit for number in numbers):
+    plain = mark != "," and plain_numbers(texts, ()) is not None
+    numbers = [Numeral(text) for text in texts] if plain else [numeral(text, mark) for text in texts]
+    if plain or all(number is not None and not number.unit for number in numbers):
         if all(re.fullmatch(r"(?:19|20|21)\d{6}", text) for text in texts):  # 20240531
             days = pd.to_datetime(pd.Series(texts), errors="coerce", format="%Y%m%d", utc=True)
             if days.notna().all():

@@ -158,7 +158,9 @@ class Columns:
                     (column - column.min()).to_numpy(np.float64), *since_1970(float(column.min()), float(column.max()))
                 )
         else:
-            mark = self._mark(name, list(column.unique()))
+            cells = list(column.unique())
+            plain = not self.notation.decimal and plain_numbers(cells, ()) is not None
+            mark = "" if plain else self._mark(name, cells)
             found = stamps_of_text(column, where, mark, self.notation.dates, self.notation.clock)
         if not np.isfinite(found.times).all():
             raise UsageError(

@@ -139,7 +139,7 @@ REFUSED = {
     "a workbook": (b"PK\x03\x04....", "is not text, but a zip archive or a workbook"),
     "letters of Windows": (
         rows(lambda k: k, lambda k: k, names="t;Füll").encode("cp1252"),
-        "has the byte 0xfc; save it in UTF-8, or say by",
+        "has the byte 0xfc; save it in UTF-8, or say",
     ),
 }
 
