@@ -66,7 +66,7 @@ def open_lines(path: Path, most: int, encoding: str = "", most_in_a_line: int = 
     """
     if encoding:
         try:
-            codecs.lookup(encoding)
+            io.TextIOWrapper(io.BytesIO(), encoding)
         except LookupError:
             raise UsageError(f"encoding is the name of an encoding, as cp1252 or utf-16, got {quoted(encoding)}.") from None
     with open_bounded(path, most) as file:
@@ -134,6 +134,11 @@ def layout_of(path: Path, head: Sequence[str], is_number: Callable[[str], bool],
         layout = _first(head, start, last)  # rows of spaces that do not fit the names, and no single column
     layout = layout._replace(remarks=[*(remarks[:-1] if layout.header < start else remarks), *layout.remarks])
     numbers = [name for name in layout.names if is_number(name)]
+    if numbers and not fits and any(len(row) != len(layout.names) for _, row in _head_rows(head, start, layout.separator)):
+        raise UsageError(
+            f"{path}: nothing cuts all rows into as many cells as there are names, and {quoted(head[start].strip())} is "
+            "taken for them; put # before remarks, quotes around cells with spaces, NA into empty ones, or say separator=...."
+        )
     if numbers:
         spaces = ", with spaces between them" if layout.separator == " " else ""
         raise UsageError(

@@ -604,7 +604,7 @@ def features(table: Columns, inputs: Sequence[str], train: np.ndarray) -> tuple[
                     f"{table.path}: {name} has {len(known)} different words, such as {quoted(known[0])}, and at most "
                     f"{MOST_WORDS} are read as kinds; name what to see by inputs=..., or say that it is sequence, time or target."
                 )
-            places = pd.Index(known, dtype=object).get_indexer(column)
+            places = pd.Index(known, dtype=object).get_indexer(pd.Index(column, dtype=object))
             columns += [np.where(places < 0, np.nan, places == kind) for kind in range(len(known))]
             words.append(f"{name} (one of {len(known)})")
         if absent := float(np.isnan(columns[-1]).mean()):
@@ -622,7 +622,7 @@ def target_of(table: Columns, targets: tuple[str, ...], predict: str) -> tuple[t
         classes = tuple(sorted(words.dropna().unique()))
         if len(classes) < 2:
             raise UsageError(f"{table.path}: {targets[0]} is {quoted(classes[0]) if classes else 'missing'} in every row.")
-        return classes, pd.Index(classes, dtype=object).get_indexer(words).astype(np.int64)
+        return classes, pd.Index(classes, dtype=object).get_indexer(pd.Index(words, dtype=object)).astype(np.int64)
     values = np.stack([table.numbers(name) for name in targets], 1)
     if predict == "count" and (wrong := [name for name, column in zip(targets, values.T, strict=True) if _no_counts(column)]):
         raise UsageError(f"{table.path}: {wrong[0]} is no count: it has numbers below 0, or no whole ones, or none above 0.")

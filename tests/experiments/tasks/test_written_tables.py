@@ -152,6 +152,14 @@ def test_what_has_no_one_meaning_is_refused_with_its_place_and_what_to_do(name, 
     assert message in said
 
 
+def test_an_encoding_that_is_none_is_refused_and_rows_of_remarks_are_told(tmp_path):
+    for name in ("klingon", "base64"):
+        assert f"encoding is the name of an encoding, as cp1252 or utf-16, got '{name}'" in said_of(
+            tmp_path, "a\n1\n", encoding=name
+        )
+    assert "nothing cuts all rows into as many cells as there are names, and '1,2' is taken" in said_of(tmp_path, "1,2\n3\n4,5\n")
+
+
 def test_a_column_of_kinds_that_look_like_numbers_is_words_if_that_is_said(tmp_path):
     text = rows(lambda k: k, lambda k: f"{k % 3}-{k % 3 + 1}")
     assert "inputs: t, x (one of 3)" in said_of(tmp_path, text, words=("x",))
