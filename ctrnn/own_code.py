@@ -35,6 +35,7 @@ WORDS |= {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "_
 WORDS |= {"__abstractmethods__", "_abc_impl", "__annotate__", "__annotate_func__", "__firstlineno__", "__static_attributes__"}
 WORDS |= {"__eq__", "__hash__", "__setattr__", "__init_subclass__", "__orig_bases__", "__type_params__", "__constants__"}
 WORDS |= {"extra_repr", "reset_parameters", "flatten_parameters", "formula", "equations", "letters", "published", "title"}
+OURS = ("ctrnn", "discretize")
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -89,13 +90,20 @@ def without_derived(cls: type, base: type, of: Iterable[str], derived: Iterable[
 
 
 def inherits_beside(cls: type, source: str, name: str, base: type) -> bool:
-    """Return whether a method comes from farther up than one that it belongs to, and so is that of a class with another such."""
+    """Return whether a method comes from farther up than one that it belongs to, and so is that of a class with another such.
+
+    Of this project's classes, whose methods do not call one another; what a user's do, is theirs to say.
+    """
     near, far = _distance(cls, source), _distance(cls, name)
-    if not near < far < len(cls.__mro__) or cls.__mro__[far] is base or not issubclass(cls.__mro__[far], base):
+    if not near < far < len(cls.__mro__) or cls.__mro__[far] is base or not _is_ours(cls.__mro__[far], base):
         return False
     others = (vars(kind)[source] for kind in cls.__mro__[near + 1 :] if source in vars(kind))
     other = next(others, None)
     return other is not None and not getattr(other, "__isabstractmethod__", False)
+
+
+def _is_ours(kind: type, base: type) -> bool:
+    return issubclass(kind, base) and kind.__module__.partition(".")[0] in OURS
 
 
 def _distance(cls: type, name: str) -> int:

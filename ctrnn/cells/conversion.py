@@ -82,10 +82,11 @@ def check_torchs_own(module: nn.Module) -> None:
             "`load_state_dict`, if it computes what that does; or write its equation as a `ctrnn.VectorField`."
         )
     named = dict(module.named_parameters(remove_duplicate=False))
-    if twice := [name for name, weight in named.items() if any(weight is other for key, other in named.items() if key != name)]:
+    twice = [name for name, weight in named.items() if sum(weight is other for other in named.values()) > 1]
+    if twice:
         raise TypeError(
             f"`module` has one tensor as {' and '.join(f'`{name}`' for name in twice)}, of which copies would be several; give "
-            f"each its own, `module.{twice[-1]} = torch.nn.Parameter(module.{twice[-1]}.detach().clone())`, and share the field's."
+            f"each its own, `module.{twice[-1]} = torch.nn.Parameter(module.{twice[-1]}.detach().clone())`."
         )
     if parametrize.is_parametrized(module):
         names = ", ".join(f"`{name}`" for name in module.parametrizations)  # type: ignore[union-attr]

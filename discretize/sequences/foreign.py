@@ -148,8 +148,8 @@ def _compare(network: object, model: SequenceModel | DiscreteRNN, found: _Found,
     if why:
         warn_user(
             f"`network` was read with {taken}, and its outputs could not be compared, because {why}. Recurrent weights, "
-            f"{tuple(found.weight_h.shape)}, were read by rows, [i, j] to unit i from unit j, and those of the input likewise; compare "
-            "a few outputs yourself.",
+            f"{tuple(found.weight_h.shape)}, were read by rows, [i, j] to unit i from unit j, and those of the input likewise; "
+            "compare a few outputs yourself.",
             UserWarning,
         )
     elif not apart < COMPARED:

@@ -17,12 +17,7 @@ from discretize.steps.step import Step
 __all__ = ["BackwardEuler", "Trapezoid"]
 
 
-class _Implicit(Step):
-    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        return self.counted(field, projected, h, dt)[0]
-
-
-class BackwardEuler(_Implicit):
+class BackwardEuler(Step):
     r"""u = h + dt F(u). R(z) = 1/(1 - z): bounded by 1 for every z with Re z <= 0, and 0 at infinity.
 
     Shape:   as `Step`.
@@ -40,6 +35,9 @@ class BackwardEuler(_Implicit):
     evaluations = 5
     jacobians = 3
 
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        return BackwardEuler.counted(self, field, projected, h, dt)[0]
+
     def counted(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> tuple[Tensor, int]:
         return solve_step(field, projected, h, dt, h)
 
@@ -47,7 +45,7 @@ class BackwardEuler(_Implicit):
         return 1 / (1 - z)
 
 
-class Trapezoid(_Implicit):
+class Trapezoid(Step):
     r"""u = h + dt/2 (F(h) + F(u)). R(z) = (1 + z/2)/(1 - z/2): bounded by 1 for Re z <= 0, and -1 at infinity.
 
     Shape:   as `Step`.
@@ -64,6 +62,9 @@ class Trapezoid(_Implicit):
     order = 2
     evaluations = 6
     jacobians = 3
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        return Trapezoid.counted(self, field, projected, h, dt)[0]
 
     def counted(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> tuple[Tensor, int]:
         slope = field.flow(projected, h)

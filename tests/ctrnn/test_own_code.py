@@ -329,3 +329,13 @@ def test_a_flow_may_add_to_that_of_any_field(name):
     assert_close(field(x, h), expected, **EXACT)
     for step in (discretize.ExponentialEuler(), discretize.StrangSplitting()):
         assert step(field, x, h, 0.1).isfinite().all()
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_step_may_do_something_after_that_of_any_other(kind):
+    mine = type("Mine", (kind,), {"advance": lambda self, *given: 2 * super(mine, self).advance(*given)})
+    cell = discretize.DiscreteCell(ctrnn.gated(2, 3), mine(), 0.1)
+    x, h = torch.randn(1, 4, 2), torch.randn(4, 3)
+    expected = 2 * kind()(cell.field, x[0], h, 0.1)
+    assert_close(cell(x[0], h), expected, **EXACT)
+    assert_close(discretize.unroll(cell, x, h, fused=False).hs[1], expected, **EXACT)

@@ -52,7 +52,7 @@ class MGUField(VectorField):
         return self.rate.flow(projected.chunk(2, -1)[1], h)
 
     def flow_and_leak(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        gate = self.leak(projected, h)
+        gate = MGUField.leak(self, projected, h)
         return gate * (self.candidate.flow(projected.chunk(2, -1)[0], gate * h) - h), gate
 
 
