@@ -73,4 +73,7 @@ def _jump(cell: Any) -> CfCJump:
     weights.pop("curve.sparsity_mask", None)
     masks = {name: value for name, value in jump.state_dict().items() if name.endswith("mask")}
     jump.load_state_dict({name: torch.clone(value) for name, value in weights.items()} | masks)
+    theirs = dict(cell.named_parameters())
+    for name, weight in jump.named_parameters():
+        weight.requires_grad_(theirs[name.removeprefix("curve.")].requires_grad)
     return jump

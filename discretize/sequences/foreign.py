@@ -126,16 +126,17 @@ def from_ctrnn(
             UserWarning,
         )
     _compare(network, model, found, f"{nonlinearity or found.nonlinearity} and the form '{kind}'")
-    return model
+    return model.train(network.training) if isinstance(network, nn.Module) else model
 
 
 def _with_read_out(rnn: DiscreteRNN, weight: Tensor, bias: Tensor | None) -> SequenceModel:
     model = SequenceModel(rnn, len(weight))
     model.read_out.weight.zero_()[:, : weight.shape[1]] = weight  # units beyond are not read
+    model.read_out.weight.requires_grad_(weight.requires_grad)
     if bias is None:
         model.read_out.register_parameter("bias", None)
     else:
-        model.read_out.bias.copy_(bias)
+        model.read_out.bias.copy_(bias).requires_grad_(bias.requires_grad)
     if weight.shape[1] < rnn.hidden_size:
         read = (torch.arange(rnn.hidden_size) < weight.shape[1]).to(weight)
         register_parametrization(model.read_out, "weight", ctrnn.Mask(read.expand(len(weight), -1)))
@@ -217,10 +218,10 @@ def _field(found: _Found, form: str, nonlinearity: str) -> ctrnn.VectorField:
     settings |= {"nonlinearity": nonlinearity, "tau": found.tau}
     made = make(found.weight_x.shape[1], len(found.weight_h), **settings)
     part: Any = made.candidate
-    part.weight_x.copy_(found.weight_x)
-    part.weight_h.copy_(found.weight_h)
+    part.weight_x.copy_(found.weight_x).requires_grad_(found.weight_x.requires_grad)
+    part.weight_h.copy_(found.weight_h).requires_grad_(found.weight_h.requires_grad)
     if found.biases:
-        part.bias.copy_(sum(found.biases))
+        part.bias.copy_(sum(found.biases)).requires_grad_(any(bias.requires_grad for bias in found.biases))
     for constraint in found.constraints:
         register_parametrization(part, "weight_h", constraint)
     return made
@@ -230,7 +231,8 @@ def _found(network: object) -> _Found:
     if isinstance(network, nn.RNNBase | nn.RNNCellBase):
         raise TypeError("`network` is one of torch's own; `discretize.from_torch` reads it, `ctrnn.from_torch` a cell.")
     if isinstance(network, nn.Module):
-        arrays = _Arrays({name: tensor.detach() for name, tensor in network.state_dict().items() if isinstance(tensor, Tensor)})
+        kept = network.state_dict(keep_vars=True).items()  # with whether they learn
+        arrays = _Arrays({name: tensor for name, tensor in kept if isinstance(tensor, Tensor)})
     elif isinstance(network, Mapping):
         arrays = _Arrays({name: array for name in network if (array := _as_tensor(network, name)) is not None})
     else:
@@ -266,9 +268,9 @@ def _as_tensor(arrays: Mapping[str, Any], name: str) -> Tensor | None:
     except ValueError:  # of numpy, for objects
         return None
     if isinstance(value, Tensor):
-        return value.detach()
+        return value.detach().clone().requires_grad_(value.is_floating_point())
     is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "fiub"
-    return torch.from_numpy(np.array(value)) if is_numbers else None
+    return torch.from_numpy(np.array(value)).requires_grad_(value.dtype.kind == "f") if is_numbers else None
 
 
 def _tutorial(arrays: Mapping[str, Tensor], prefix: str, owner: nn.Module | None) -> _Found:

@@ -339,3 +339,13 @@ def test_a_step_may_do_something_after_that_of_any_other(kind):
     expected = 2 * kind()(cell.field, x[0], h, 0.1)
     assert_close(cell(x[0], h), expected, **EXACT)
     assert_close(discretize.unroll(cell, x, h, fused=False).hs[1], expected, **EXACT)
+
+
+@pytest.mark.parametrize("kind", ["LTC", "CfC"])
+@pytest.mark.parametrize("learns", [True, False])
+def test_frozen_weights_of_ncps_stay_frozen(kind, learns):
+    ncps = pytest.importorskip("ncps.torch")
+    module = getattr(ncps, kind)(2, pytest.importorskip("ncps.wirings").FullyConnected(3, 3) if kind == "LTC" else 3).eval()
+    rnn = discretize.from_ncps(module.requires_grad_(learns))
+    assert {weight.requires_grad for name, weight in rnn.named_parameters() if not name.endswith(("gain", "shift"))} == {learns}
+    assert not rnn.training

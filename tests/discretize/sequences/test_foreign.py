@@ -266,3 +266,23 @@ def changed(network, **attributes):
 def test_what_cannot_be_read_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("frozen", ["input2h", "h2h", "fc", "", "none"])
+def test_frozen_weights_and_the_mode_of_a_network_come_along(frozen):
+    network = Read(Loop(3, 10, 20, "rates"), 10).eval()
+    for name, weight in network.named_parameters():
+        weight.requires_grad_(frozen not in name)
+    network.rnn.input2h.bias.requires_grad_(network.rnn.h2h.bias.requires_grad)
+    model = read(network, form="rates")
+    part = model.field.candidate
+    pairs = [
+        (part.weight_x, network.rnn.input2h.weight),
+        (part.weight_h, network.rnn.h2h.weight),
+        (part.bias, network.rnn.h2h.bias),
+    ]
+    pairs += [(model.read_out.weight, network.fc.weight), (model.read_out.bias, network.fc.bias)]
+    assert [mine.requires_grad for mine, _ in pairs] == [theirs.requires_grad for _, theirs in pairs]
+    assert not model.training
+    with pytest.warns(UserWarning, match=NOT_COMPARED):
+        assert all(weight.requires_grad for weight in read(network.state_dict(), form="rates", alpha=0.2).parameters())

@@ -19,7 +19,7 @@ __all__ = ["check_ncps_own", "from_ncps", "ncps_kinds"]
 
 @torch.no_grad()
 def from_ncps(module: nn.Module) -> LTCField:
-    r"""Return the field that an LTC of ncps steps, on a copy of its weights and its wiring (same dtype and device).
+    r"""Return the field that an LTC of ncps steps, on a copy of its weights and its wiring (same dtype, device, gradients).
 
     With `discretize.FrozenBackwardEuler`, in `ode_unfolds` steps a sample, it has the module's states; its visible units are the
     motor neurons, mapped as there.
@@ -44,13 +44,13 @@ def from_ncps(module: nn.Module) -> LTCField:
     from_inputs = _synapses(cell, "sensory_", inputs.new_ones(len(inputs)) if scale is None else scale, bias)
     field = LTCField(from_inputs, _synapses(cell, "", torch.ones_like(cell.cm), None), cell.motor_size)
     field.raw_capacitance, field.raw_leak = _raw(cell, "cm"), _raw(cell, "gleak")
-    field.rest.copy_(cell.vleak)
+    field.rest.copy_(cell.vleak).requires_grad_(cell.vleak.requires_grad)
     for own, name in ((field.gain, "output_w"), (field.shift, "output_b")):
         if hasattr(cell, name):
-            own.copy_(getattr(cell, name))
+            own.copy_(getattr(cell, name)).requires_grad_(getattr(cell, name).requires_grad)
         else:
             own.requires_grad_(False)
-    return field
+    return field.train(module.training)
 
 
 def check_ncps_own(module: nn.Module, *kinds: type[nn.Module]) -> None:
@@ -76,9 +76,10 @@ def _synapses(cell: object, kind: str, scale: Tensor, bias: Tensor | None) -> Sy
     """Rewrite sigma(s (a u + b - m)) as sigma((s a) u + s (b - m))."""
     mask, slope, centre, potential = (getattr(cell, kind + name) for name in ("sparsity_mask", "sigma", "mu", "erev"))
     synapses = Synapses(mask * torch.where(potential < 0, -1, 1), dtype=slope.dtype, device=slope.device)
-    synapses.slope.copy_(slope * scale[:, None])
+    synapses.slope.copy_(slope * scale[:, None]).requires_grad_(slope.requires_grad or scale.requires_grad)
     synapses.offset.copy_(slope * ((0 if bias is None else bias[:, None]) - centre))
-    synapses.potential.copy_(potential)
+    synapses.offset.requires_grad_(any(one is not None and one.requires_grad for one in (slope, centre, bias)))
+    synapses.potential.copy_(potential).requires_grad_(potential.requires_grad)
     synapses.raw_weight = _raw(cell, kind + "w", mask)
     return synapses
 
@@ -87,7 +88,7 @@ def _raw(cell: Any, name: str, mask: Tensor | None = None) -> nn.Parameter:
     """Return the arguments of softplus that give the cell's values: its own parameter, where it applies softplus itself."""
     values = getattr(cell, name)
     if cell._implicit_param_constraints:
-        return nn.Parameter(values.detach().clone())
+        return nn.Parameter(values.detach().clone(), values.requires_grad)
     if bool(((values if mask is None else values * mask) < 0).any()) or (name == "cm" and bool((values == 0).any())):
         raise ValueError(f"`module` has a `{name}` that is not positive; call its `apply_weight_constraints()` as ncps asks.")
-    return positive(values.detach())
+    return positive(values.detach()).requires_grad_(values.requires_grad)
