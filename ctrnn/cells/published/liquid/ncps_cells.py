@@ -91,4 +91,6 @@ def _raw(cell: Any, name: str, mask: Tensor | None = None) -> nn.Parameter:
         return nn.Parameter(values.detach().clone(), values.requires_grad)
     if bool(((values if mask is None else values * mask) < 0).any()) or (name == "cm" and bool((values == 0).any())):
         raise ValueError(f"`module` has a `{name}` that is not positive; call its `apply_weight_constraints()` as ncps asks.")
-    return positive(values.detach()).requires_grad_(values.requires_grad)
+    raw = positive(values.detach())
+    raw.requires_grad_(values.requires_grad)
+    return raw
