@@ -36,6 +36,8 @@ WORDS |= {"__abstractmethods__", "_abc_impl", "__annotate__", "__annotate_func__
 WORDS |= {"__eq__", "__hash__", "__setattr__", "__init_subclass__", "__orig_bases__", "__type_params__", "__constants__"}
 WORDS |= {"extra_repr", "reset_parameters", "flatten_parameters", "formula", "equations", "letters", "published", "title"}
 OURS = ("ctrnn", "discretize")
+WORDS |= {"train", "eval", "to", "_apply", "state_dict", "load_state_dict", "_save_to_state_dict", "_load_from_state_dict"}
+WORDS |= {"parameters", "named_parameters", "zero_grad", "__dir__", "__sizeof__"}
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 

@@ -86,9 +86,17 @@ def test_weights_that_a_parametrization_computes_are_refused_and_permanent_ones_
 
 
 @pytest.mark.parametrize("kind", [*CELLS, *SEQUENCES])
-def test_a_subclass_with_methods_more_is_what_it_descends_from(kind):
+def test_a_subclass_with_methods_more_or_another_mode_is_what_it_descends_from(kind):
     mine = type(
-        "Mine", (kind,), {"report": lambda self: 1, "extra_repr": lambda self: "", "size": 3, "__repr__": lambda self: "mine"}
+        "Mine",
+        (kind,),
+        {
+            "train": lambda self, mode=True: kind.train(self, mode),
+            "report": lambda self: 1,
+            "extra_repr": lambda self: "",
+            "size": 3,
+            "__repr__": lambda self: "mine",
+        },
     )
     torch.manual_seed(0)
     module = mine(2, 3)
