@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from sympy import Expr, Function, Rational, Symbol, oo
+from sympy import Expr, Function, Rational, S, Symbol, oo
 from sympy.core.function import UndefinedFunction
 
 from derivations.papers.names import name_of
@@ -31,6 +31,8 @@ __all__ = ["FUNCTIONS", "FrontMatter", "Letter", "front_matter"]
 
 FUNCTIONS = {"sigmoid": ELEMENTWISE["sigma"], "softplus": ELEMENTWISE["softplus"], "relu": ELEMENTWISE["relu"]}
 ASSUMPTIONS = ("real", "positive", "negative", "nonnegative", "nonpositive", "nonzero", "integer")
+SIGNS = {"positive": ("(", S.Zero, oo, ")"), "nonnegative": ("[", S.Zero, oo, ")"),
+         "negative": ("(", -oo, S.Zero, ")"), "nonpositive": ("(", -oo, S.Zero, "]")}  # fmt: skip
 IGNORED = ("title", "author", "date", "letters")
 NUMBER = r"-?\d+(?:\.\d+|/\d+)?"
 INTERVAL = re.compile(rf"([(\[])\s*({NUMBER}|-oo)\s*,\s*({NUMBER}|oo)\s*([)\]])")
@@ -61,6 +63,14 @@ class Letter:
         """Say what is assumed, as in `alpha positive`."""
         kind = " ".join(self.assumptions) + (f" function of {', '.join(self.arguments)}" if self.arguments else "")
         return f"{self.name} {kind}" + (f" in {self.interval[2]}" if self.interval else "")
+
+    @property
+    def ends(self) -> tuple[str, Expr, Expr, str] | None:
+        """Return the brackets and ends of its interval; those of "positive" and the like are 0 and infinity."""
+        if self.interval is not None:
+            left, low, high, right = INTERVAL.fullmatch(self.interval[2]).groups()  # type: ignore[union-attr]
+            return left, _end(low), _end(high), right
+        return next((SIGNS[word] for word in self.assumptions if word in SIGNS), None)
 
 
 @dataclass
@@ -163,7 +173,7 @@ def _declare(name: str, words: str, place: Token, found: FrontMatter) -> None:
 def _interval(place: Token, left: str, low: str, high: str, right: str) -> tuple[Expr, Mapping[str, bool], str]:
     """Write all values of an interval in a letter p that is positive, or not negative."""
     words, p = f"{left}{low}, {high}{right}", Symbol("p")
-    a, b = (-oo if end == "-oo" else oo if end == "oo" else Rational(end) for end in (low, high))
+    a, b = _end(low), _end(high)
     if not a < b or (left == "[" and a == -oo) or (right == "]" and b == oo) or (a, b) == (-oo, oo):
         raise Unread(place, f"{words} is no interval between two numbers, or from one to oo")
     positive, upward = {"positive": True}, {"nonnegative": True}
@@ -178,3 +188,7 @@ def _interval(place: Token, left: str, low: str, high: str, right: str) -> tuple
     if right == "]":
         return b - (b - a) * p / (1 + p), upward, words
     return a + (b - a) * p / (1 + p), positive, words
+
+
+def _end(text: str) -> Expr:
+    return -oo if text == "-oo" else oo if text == "oo" else Rational(text)

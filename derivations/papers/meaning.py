@@ -2,7 +2,7 @@ r"""Puts definitions, equations of motion and intervals in place of letters, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,13 +47,16 @@ class Known:
 
 class Meaning:
     """Puts in what is known, for one claim, and notes what was used: definitions, what is supposed, letters, and values
-    of functions that are left."""
+    of functions that are left.
 
-    def __init__(self, known: Known) -> None:
-        self.known = known
+    Args:    known; left: letters that stay as they are: a path, and the time by which derivatives are yet to be taken.
+    """
+
+    def __init__(self, known: Known, left: Sequence[str] = ()) -> None:
+        self.known, self.left = known, frozenset(left)
         self.defined: dict[str, Definition] = {}
         self.supposed: dict[str, Definition] = {}
-        self.letters: dict[str, Letter] = {}
+        self.letters: dict[str, Letter] = {name: known.letters[name] for name in left}
         self.parts, self.values = 0, set[Expr]()
         self.within: dict[Expr, tuple[Expr, Expr]] = {}  # p -> (letter, its value in p)
 
@@ -63,7 +66,12 @@ class Meaning:
         Raises:  ValueError for a derivative of what is not said to depend on its letter.
         """
         with evaluate(False):
-            return self._in(e)
+            return self._in(e, self.left)
+
+    def place(self, time: Symbol) -> Expr:
+        """Return a letter that is left as a value of its interval, if it has one."""
+        with evaluate(False):
+            return self._inside(time, time.name)
 
     def value(self, name: str) -> Expr:
         """Return a letter, or the value of a function at its own arguments."""
@@ -204,7 +212,9 @@ class Meant:
     def decide(self) -> Verdict:
         found = self.meant.decide()
         if found.counterexample is None:
-            return found
+            named = {p for condition in found.defined_on for p in self.within if condition.has(p)}
+            said = (f"{letter} = {value}" for p, (letter, value) in self.within.items() if p in named)
+            return replace(found, evidence="; ".join((found.evidence, *said)))
         if self.restricted:
             why = f"it is not so of every {self.restricted}, and whether of the one that is supposed is not seen"
             return Verdict(UNDECIDED, found.seconds, why)

@@ -8,11 +8,11 @@ lhs = rhs, <=, <, >=, >, \approx, \lim ... = ..., ... + O(x^n)    a claim
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sympy import Add, Basic, Derivative, Dummy, Eq, Expr, Integral, Limit, Mul, Pow, Symbol, evaluate, oo
+from sympy import Add, Basic, Derivative, Dummy, Eq, Expr, Integral, Limit, Mul, Pow, Subs, Symbol, evaluate, oo
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Solves, Tends
@@ -244,16 +244,19 @@ class _Display:
         ):
             raise ValueError(f"{path.label} solves equations of {name}, and starts once")
         known.rates.pop(name)
-        meaning = Meaning(known)
+        (time,) = path.left.args
+        meaning = Meaning(known, (name, time.name))
         initial = None
         if starts:
             known.starts.pop(starts[0].left)
             initial = (meaning.of(starts[0].left.args[0]), {path.left: meaning.of(starts[0].value)})
         odes = tuple(Eq(d.left, meaning.of(d.value), evaluate=False) for d in equations)
-        meant = Solves(odes, {path.left: meaning.of(path.value)}, initial)
-        printed = [Eq(d.left, d.value, evaluate=False) for d in (path, *equations, *starts)]
+        value, place = meaning.of(path.value), meaning.place(time)
+        ranges = _declared(known.letters[name], Subs(value, time, place))
+        statements: tuple[Statement, ...] = (Solves(odes, {path.left: value}, initial, place), *ranges)
+        printed = tuple(Eq(d.left, d.value, evaluate=False) for d in (path, *equations, *starts))
         words = f"{chain.texts[0]} = {chain.texts[1]} solves {', '.join(labels)}"
-        self._add(path.label, words, Meant(tuple(printed), meant, meaning.within), meaning)
+        self._add(path.label, words, *(Meant(printed, meant, meaning.within) for meant in statements), meaning=meaning)
         known.definitions[name] = path
 
     def _claim(self, chain: Chain, n: int) -> None:
@@ -269,7 +272,7 @@ class _Display:
         steps = len(chain.relations) > 1
         in_row = len(set(self.labels.values())) > 1 and chain.relations[n] in self.labels
         label = self._label(chain, n) + (f", step {n + 1}" if steps and not in_row else "")
-        self._add(label, f"{chain.texts[n]} {chain.relations[n].text} {chain.texts[n + 1]}", printed, meaning)
+        self._add(label, f"{chain.texts[n]} {chain.relations[n].text} {chain.texts[n + 1]}", printed, meaning=meaning)
 
     def _restricted(self, values: set[Expr]) -> str:
         """Find the function of which an equation and a start are supposed, or of which values at several places are compared."""
@@ -283,7 +286,7 @@ class _Display:
     def _label(self, chain: Chain, n: int) -> str:
         return self.labels.get(chain.relations[n], self.label)
 
-    def _add(self, label: str, words: str, statement: Statement, meaning: Meaning | None = None) -> None:
+    def _add(self, label: str, words: str, *statements: Statement, meaning: Meaning | None = None) -> None:
         labels = {entry.label for entry in self.paper.entries}
         while label in labels:
             label += "'"
@@ -293,7 +296,7 @@ class _Display:
             words += f" for {'; '.join(assumed)}" if assumed else ""
             words += f", by {', '.join(meaning.defined)}" if meaning.defined else ""
             given = tuple(f"{d.left} = {d.value}, {label}" for label, d in meaning.supposed.items())
-        entry = Entry(self.paper.name, label, words, (statement,), given, recorded=UNDECIDED, quote=quote)
+        entry = Entry(self.paper.name, label, words, statements, given, recorded=UNDECIDED, quote=quote)
         self.paper.entries.append(entry)
 
     def _compare_units(self, chain: Chain) -> None:
@@ -352,6 +355,18 @@ def _expands(left: Expr, right: Expr, meaning: Meaning) -> Statement:
     with evaluate(False):
         kept = Add(*(term for term in terms if term not in rest))
     return Expands(meaning.of(left), letter, meaning.of(kept), int(order))
+
+
+def _declared(letter: Letter, value: Expr) -> Iterator[Less]:
+    """Claim of a path what is declared of its function: that it is positive, or in an interval."""
+    if letter.assumptions.keys() & {"integer", "nonzero"}:
+        raise ValueError(f"{letter.words} is declared, and given by its path here; leave that out, and claim it of the path")
+    if letter.ends is not None:
+        left, low, high, right = letter.ends
+        if low != -oo:
+            yield Less(low, value, strict=left == "(")
+        if high != oo:
+            yield Less(value, high, strict=right == ")")
 
 
 def _solved(left: Expr, right: Expr) -> tuple[Expr, Expr]:

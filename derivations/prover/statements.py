@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
 
-from sympy import Basic, Derivative, Eq, Expr, Function, I, MatrixBase, Rational, S, Subs, Symbol
+from sympy import Basic, Derivative, Eq, Expr, Function, I, MatrixBase, Rational, S, Subs, Symbol, evaluate
 from sympy.core.function import AppliedUndef
 
 from derivations.prover.identity import Identity, check, column, says
@@ -87,12 +87,15 @@ class Equal:
 class Solves:
     r"""The path satisfies the equations, and starts where it should.
 
-    Args:    equations: Eq(h(t).diff(t), F) for each unit; path: h(t) -> an expression in t; initial: (t0, h(t) -> value).
+    Args:    equations: Eq(h(t).diff(t), F) for each unit; path: h(t) -> an expression in t; initial: (t0, h(t) -> value); at: the
+             times at which the equations are to be satisfied, as values of other letters, p/(1 + p) with p > 0 for 0 < t < 1;
+             if not given, all that t can be.
     """
 
     equations: tuple[Eq, ...]
     path: Mapping[Expr, Expr]
     initial: tuple[Expr, Mapping[Expr, Expr]] | None = None
+    at: Expr | None = None
     kind = "solution of an ODE"
 
     def formulas(self) -> tuple[Basic, ...]:
@@ -115,15 +118,24 @@ class Solves:
 
     def _identity(self) -> Identity:
         """Return the equations as an identity: the checker puts in the path, which must be defined itself."""
-        sides = [(e.lhs, e.rhs) for e in self.equations] + [(h, h) for h in self.path]
         (t,) = {t for h in self.path for t in h.args}
+        sides = [(e.lhs, self._there(e.rhs, t)) for e in self.equations] + [(h, h) for h in self.path]
         if self.initial is not None:
             t0, values = self.initial
             sides += [(Subs(self.path[h], t, t0), value) for h, value in values.items()]
         slopes = {h.diff(t): Derivative(path, t) for h, path in self.path.items()}
         slopes |= {d: Derivative(self.path[d.expr], *d.variable_count) for d in self._derivatives()}
+        where = {letter: self._there(value, t) for letter, value in {**self.path, **slopes}.items()}
         lhs, rhs = zip(*sides, strict=True)
-        return Identity("", "", "", column(*lhs), column(*rhs), where={**self.path, **slopes})
+        return Identity("", "", "", column(*lhs), column(*rhs), where=where)
+
+    def _there(self, e: Expr, t: Symbol) -> Expr:
+        """Write an expression at the times asked for, derivatives by t taken before; the path stays, to be put in."""
+        if self.at is None or self.at == t:
+            return e
+        kept = {u: u for u in (*self.path, *self._derivatives())}
+        with evaluate(False):
+            return e.xreplace({d: Subs(d, t, self.at) for d in e.atoms(Derivative, Subs) if d.has(t)} | kept | {t: self.at})
 
     def _derivatives(self) -> set[Derivative]:
         return {d for e in self.equations for d in e.atoms(Derivative) if d.expr in self.path}

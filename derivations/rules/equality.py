@@ -196,7 +196,8 @@ def _by_parts(
         m = starts.setdefault(body, low)
         ends = (_plainly(low, facts), high if high in INFINITY else _plainly(high, facts))
         if low != m or ends[1] != high:
-            return ("from", m, *ends), [m, *(("int", x, body, m, end) for end in ends if end != m)]
+            written_anew = [end for pair in zip((low, high), ends, strict=True) if pair[0] != pair[1] for end in pair]
+            return ("from", m, *ends), [m, *written_anew, *(("int", x, body, m, end) for end in ends if end != m)]
     return None
 
 
