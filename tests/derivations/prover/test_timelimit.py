@@ -1,8 +1,16 @@
+import importlib
+import logging
+import sys
 import threading
-from contextlib import suppress
+import time
+from contextlib import ExitStack, suppress
 
 import pytest
+import torch
 from cases import each
+from sympy import Symbol, evaluate, sin
+from sympy.core.parameters import global_parameters
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from derivations.prover.timelimit import OutOfTime, time_limit
 
@@ -94,3 +102,155 @@ def test_far_limits_leave_results_alone(seconds):
 def test_no_time_at_all_is_refused(seconds):
     with pytest.raises(ValueError, match="`seconds` must be above 0"):
         time_limit(seconds)
+
+
+LOG, LOCK, TAKEN = logging.getLogger("of the limits"), threading.Lock(), []
+
+
+def logs():
+    while True:
+        LOG._cache.clear()
+        LOG.isEnabledFor(20)
+
+
+def locks():
+    while True:
+        LOCK.acquire()
+        try:
+            sum(range(100))
+        finally:
+            LOCK.release()
+
+
+def holds():
+    with LOCK:
+        while True:
+            pass
+
+
+class Taking:
+    def __enter__(self):
+        TAKEN.append(1)
+        self.settle()
+
+    def __exit__(self, *_):
+        self.settle()
+        TAKEN.pop()
+
+    def settle(self):
+        return [k + 1 for k in range(3)]
+
+
+def takes():
+    while True:
+        with Taking():
+            pass
+
+
+def gives_back():
+    def back():
+        TAKEN.pop()
+
+    while True:
+        TAKEN.append(1)
+        try:
+            pass
+        finally:
+            back()
+
+
+def stacks():
+    while True:
+        with ExitStack() as stack:
+            stack.enter_context(Taking())
+
+
+def evaluates():
+    while True:
+        with evaluate(False):
+            SIN + SIN
+
+
+SIN = sin(Symbol("x"))
+WORK = [logs, locks, holds, takes, gives_back, stacks, evaluates]
+
+
+def tried(work, seconds):
+    with suppress(OutOfTime), time_limit(seconds):
+        work()
+    held = [LOCK.locked(), bool(logging._lock) and logging._lock._is_owned(), bool(TAKEN), not global_parameters.evaluate]
+    return ["a lock", "the lock of logging", "what was entered", "SymPy's switch"][held.index(True)] if True in held else None
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_what_was_taken_is_given_back_when_the_time_is_over(work):
+    assert [tried(work, 0.003) for _ in range(15)] == [None] * 15
+
+
+@pytest.mark.slow
+def test_ten_thousand_limits_leave_nothing_behind_beside_threads_that_log_import_and_record(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "of_the_limits.py").write_text("import json\n")
+    over, recording = threading.Event(), threading.Lock()
+
+    def logging_too():
+        LOG.isEnabledFor(20)
+        LOG._cache.clear()
+
+    def importing():
+        sys.modules.pop("of_the_limits", None)
+        importlib.import_module("of_the_limits")
+
+    def record():
+        with recording:
+            make_fx(lambda x: torch.tanh(x) + x, tracing_mode="fake")(torch.ones(3))
+
+    def again(work):
+        while not over.is_set():
+            work()
+            time.sleep(1e-4)
+
+    def records():
+        while True:
+            record()
+
+    beside = [threading.Thread(target=again, args=[work]) for work in (logging_too, importing, record)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)  # the threads change places fifty times as often
+    try:
+        for thread in beside:
+            thread.start()
+        for k in range(10_000):
+            work = [*WORK, records][k % (len(WORK) + 1)]
+            assert tried(work, 0.001) is None
+            assert not torch._C._len_torch_dispatch_stack()
+    finally:
+        over.set()
+        sys.setswitchinterval(interval)
+    for thread in beside:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_a_finally_runs_to_its_end():
+    ended = []
+
+    def work():
+        try:
+            forever()
+        finally:
+            for k in range(200_000):
+                if k % 1000 == 0:
+                    ended.append(k)
+
+    with pytest.raises(OutOfTime), time_limit(SHORT):
+        work()
+    assert len(ended) == 200
+
+
+def test_a_limit_within_a_finally_ends_its_block():
+    try:
+        pass
+    finally:
+        with pytest.raises(OutOfTime), time_limit(SHORT):
+            forever()
