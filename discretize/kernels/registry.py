@@ -7,11 +7,12 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
-from threading import Lock
+from functools import partial
+from threading import Lock, Thread, current_thread
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -38,8 +39,10 @@ BACKWARD = 1.0  # times as long as a call by steps: its backward pass
 MOST_KEPT = 256  # kernels that a process remembers
 MOST_IN_VAIN = 8  # kernels of fields of the same parts that served fewer than LEAST_USE calls each
 LEAST_USE = 4  # calls in a row, from there on, before another one is made
+LONGEST = 600.0  # seconds that a kernel may take, from the recording to what is compiled: calls of the compiler have limits, too
 
 Kernel = TypeVar("Kernel")
+T = TypeVar("T")
 
 
 @dataclass
@@ -180,6 +183,9 @@ def kernel_of(
              dtype, write: as for `program_of`; libraries: what it needs of any code, which is made meanwhile; guards: collects
              what was looked at; uses: of this code; wait: for the kernel, whatever calls have taken so far.
     """
+    if current_thread() in _recording:  # a field that calls another one, which is recorded: whoever waits for that has the lock
+        guards.refused = True
+        return "it is called by code that is being recorded"
     how = (*wanted.items(), dtype, torch.get_default_dtype(), write)
     with _locks.setdefault(os.getpid(), Lock()):
         if (attributes.values, *how) not in _made:  # looked at while another thread recorded, when torch exchanges its methods?
@@ -241,8 +247,8 @@ def _attempt(
         # In a thread of its own: in no mode of torch that is on in this one, and under no profiler. Context variables come along.
         # What is drawn there is drawn again by the steps.
         devices = [device] if (device := module.field.device) is not None and device.type == "cuda" else []
-        with fork_rng(devices), ThreadPoolExecutor(1) as thread:
-            kernel = thread.submit(copy_context().run, made).result()
+        with fork_rng(devices):
+            kernel = _in_a_thread(partial(copy_context().run, made))
     except (Unwatched, Unknown, ValueError, compat.Missing) as error:
         kernel = str(error)
     except Unavailable as error:
@@ -251,6 +257,33 @@ def _attempt(
         kernel = f"its code cannot be read: {type(error).__name__}: {error}"
     now = reads.now()
     return _Made(now if isinstance(now, str) else kernel, reads, now, attributes.objects)
+
+
+_recording: list[Thread] = []  # the last one; in a child forked meanwhile it is not alive
+
+
+def _in_a_thread(work: Callable[[], T]) -> T:
+    """Wait for a thread that records, but not for ever: the user's code runs there, and torch's, which takes locks of others."""
+    if any(thread.is_alive() for thread in _recording):
+        raise Unknown("another recording has not ended, and there is one at a time")
+    ended: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(work())
+        except BaseException as error:
+            ended.set_exception(error)
+
+    thread = Thread(target=run, name="ctrnn recording", daemon=True)
+    _recording[:] = [thread]
+    thread.start()
+    try:
+        return ended.result(LONGEST)
+    except BaseException as error:
+        if isinstance(error, TimeoutError) and not ended.done():
+            raise Unknown(f"its recording and compilation did not end within {LONGEST:g} s") from None
+        thread.join(LONGEST)  # after Ctrl-C: meanwhile methods of torch are exchanged
+        raise
 
 
 def _is_the_same_alone(module: StepModule | FlowModule, dtype: torch.dtype) -> bool:

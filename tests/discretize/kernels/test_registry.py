@@ -4,6 +4,7 @@ import gc
 import itertools
 import math
 import re
+import threading
 import weakref
 from contextlib import contextmanager
 
@@ -244,3 +245,37 @@ def test_a_field_that_was_run_by_a_kernel_is_not_kept_alive():
 def test_other_words_are_refused(make):
     with pytest.raises(TypeError, match=re.escape("`fused` must be True, False or \"always\", got 'never'")):
         make("never")
+
+
+def test_a_recording_that_does_not_end_is_given_up_and_its_reason_said(monkeypatch):
+    # As where torch or a user's code wants a lock that another thread keeps.
+    go, recorder = threading.Event(), registry.Recorder
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "LONGEST", 0.2)
+        patch.setattr(registry, "Recorder", lambda reads: recorder(reads) if go.wait() else None)
+        states, stats = by_rnn(Own(), fused="always")
+        assert stats["engine_why"] == "its recording and compilation did not end within 0.2 s"
+        torch.testing.assert_close(states, by_rnn(Own(), fused=False)[0])
+        assert "another recording has not ended" in by_rnn(Bending(), fused="always")[1]["engine_why"]
+        go.set()
+        registry._recording[0].join()
+    forget()
+    assert by_rnn(Own(), fused="always")[1]["engine"] == "compiled"
+
+
+class Calling(Own):
+    """Calls a sequence of its own, which asks for a kernel while that of the field is recorded."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = DiscreteRNN(Own(), fused="always")
+
+    def flow(self, projected, h):
+        return super().flow(projected, h) + self.inner(h[None, :, :1])[0][0]
+
+
+def test_a_field_that_calls_a_sequence_does_not_wait_for_itself(monkeypatch):
+    monkeypatch.setattr(registry, "LONGEST", 100.0)  # for ever, before
+    states, stats = by_rnn(Calling(), fused="always")
+    assert "did not end" not in (stats["engine_why"] or "")
+    torch.testing.assert_close(states, by_rnn(Calling(), fused=False)[0])
