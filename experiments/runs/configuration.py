@@ -251,12 +251,17 @@ class Configuration:
             )
         return True
 
+    def files(self) -> list[str]:
+        """Return the files of --plugin that task and field are from."""
+        found = dict.fromkeys([TASKS.files.get(self.task_name), FIELDS.files.get(self.field)])
+        return [file for file in found if file is not None]
+
     def command(self, folder: Path, resume: bool = False) -> str:
         """Return the command for this run, with the settings that are not the defaults."""
         words = ["ctrnn", "train", "--task", self.task_name, "--field", self.field, "--integrator", self.integrator]
         words += ["--out", str(folder)]
-        for file in dict.fromkeys([TASKS.files.get(self.task_name), FIELDS.files.get(self.field)]):
-            words += [] if file is None else ["--plugin", file]
+        for file in self.files():
+            words += ["--plugin", file]
         for part in self._parts():
             for setting in dataclasses.fields(part):
                 value = getattr(part, setting.name)

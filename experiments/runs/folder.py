@@ -1,6 +1,6 @@
 r"""Read the folder of a run, lock it, and load the trained model in it.
 
-config.json                   configuration, digest of the data, command, threads, versions, machine, commit
+config.json                   configuration, digests of data and of the user's code, command, threads, versions, machine, commit
 metrics.csv                   a row a step, to the step that was reached
 checkpoint.pt, previous.pt    see checkpoints.py
 result.json                   once it is completed: measures on the split "test", seconds, steps, engines, largest g dt
@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 from discretize import SequenceModel
 from experiments.files import check_no_links, not_writable, read_json
 from experiments.runs.checkpoints import NEWEST, PREVIOUS, Checkpoints
+from experiments.runs.code import check_same_code
 from experiments.runs.configuration import Configuration
 from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
@@ -134,7 +135,7 @@ def refuse_run(folder: Path) -> None:
 
 
 def check_same_run(folder: Path, before: Configuration, configuration: Configuration) -> None:
-    """Refuse a recorded configuration that differs, by the names of its keys, unless this one is longer, and other data.
+    """Refuse a recorded configuration that differs, by the names of its keys, unless this one is longer; other code; other data.
 
     Raises:  UsageError.
     """
@@ -142,7 +143,9 @@ def check_same_run(folder: Path, before: Configuration, configuration: Configura
         ours, theirs = configuration.named(), before.named()
         differences = ", ".join(f"{key} ({theirs.get(key)} there, {ours.get(key)} here)" for key in keys)
         raise UsageError(f"{folder} holds a run of other settings: {differences}. Give the same, or choose another --out DIR.")
-    data = (read_json(folder / CONFIG) or {}).get("data")
+    found = read_json(folder / CONFIG) or {}
+    check_same_code(folder / CONFIG, configuration.files(), found.get("code"))
+    data = found.get("data")
     if data is not None and data != configuration.task.fingerprint():
         raise UsageError(
             f"{folder} holds a run on other data: what {configuration.task_name} reads is not what it was when the run was "

@@ -18,6 +18,7 @@ from ctrnn.storage.files import NO_LINK, PART, read_file, write_all, write_atomi
 from experiments.files import read_json, write_json
 from experiments.reports.machine import cores, facts
 from experiments.runs.checkpoints import Checkpoints, State
+from experiments.runs.code import digests_of
 from experiments.runs.configuration import MOST_THREADS, Configuration
 from experiments.runs.folder import CONFIG, METRICS, RESULT
 from experiments.runs.stopping import StoppedError
@@ -101,6 +102,7 @@ class Record:
         config = {
             "configuration": self.configuration.to_json(),
             "data": self.configuration.task.fingerprint(),
+            "code": digests_of(self.configuration.files()),
             "command": self.configuration.command(self.folder),
             "threads": self.threads,
             **({"processes": self.processes} if self.processes > 1 else {}),
@@ -129,6 +131,8 @@ class Record:
             print(
                 f"The run was begun by {before} process(es), these are {self.processes}: last bits may differ.", file=sys.stderr
             )
+        if (commit := found.get("commit")) and (now_at := _commit()) and commit != now_at:
+            print(f"The run was begun at the commit {commit}, this is {now_at}: its code may differ.", file=sys.stderr)
         then, now = found.get("versions"), facts()
         for name in PACKAGES:
             if isinstance(then, dict) and then.get(name, now[name]) != now[name]:

@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from ctrnn.storage.files import read_file, write_atomically
 from experiments.files import MOST_JSON, check_no_links, read_json, write_json
+from experiments.runs.code import check_same_code, digests_of
 from experiments.runs.configuration import Configuration
 from experiments.studies.study import KEY, Measured, Record, Run
 from experiments.usage import UsageError
@@ -62,11 +63,14 @@ def configuration_of(run: Run) -> dict[str, Any]:
     return plain
 
 
-def opened(folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapping[str, object]) -> None:
+def opened(
+    folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapping[str, object], plugins: Sequence[str] = ()
+) -> None:
     """Write down what is asked for, or find that it is what was asked for before. Raises: UsageError where it is not."""
     expected = {run.key: configuration_of(run) for run in runs}
     command = about["command"]
     if not (folder / "study.json").exists():
+        about = {**about, "code": digests_of(plugins)}
         write_json(folder / "study.json", {"study": name, "scale": scale, **about, "commands": [command], "runs": expected})
         return
     before = described(folder)
@@ -75,6 +79,7 @@ def opened(folder: Path, name: str, scale: str, runs: Sequence[Run], about: Mapp
             f"{folder} holds the study {before['study']!r} at scale {before['scale']!r}, not {name!r} at {scale!r}; "
             "choose another folder with --out DIR."
         )
+    check_same_code(folder / "study.json", plugins, before.get("code"))
     for key, configuration in before["runs"].items():
         _refuse_change(folder, key, configuration, expected.get(key))
     # Runs may come to those that are there, as when a recording is there at last; none may change or go.

@@ -63,7 +63,7 @@ def run(
         cost, _ = cost_of(address, scale, missing, size, threads, plugins)
         check_budget(cost, budget)
         _say(str(cost))
-    opened(folder, study.name, scale, runs, {"command": command, "machine": made})
+    opened(folder, study.name, scale, runs, {"command": command, "machine": made}, plugins)
     _say(_plan(study, scale, runs, mine, missing, min(size, len(missing)), threads))
     if study.left_out():
         _say(study.left_out())

@@ -1,0 +1,101 @@
+"""What a run is of beside its settings: the file of --plugin, and what that imports, may not change between two calls."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from experiments.__main__ import main
+from experiments.plugins import use
+from experiments.runs.code import check_same_code, digests_of
+from experiments.studies.folder import opened
+from experiments.usage import UsageError
+
+PLUGIN = """
+import os, torch, ctrnn, helper
+from package import inner
+
+def mine(input_size, hidden_size, **keywords):
+    import lazily
+    return helper.made(input_size, hidden_size, **keywords)
+
+FIELDS = {"mine-of-code": mine}
+"""
+HELPER = """
+import importlib, ctrnn
+def made(input_size, hidden_size, **keywords):
+    importlib.import_module("by_words")
+    return ctrnn.gru(input_size, hidden_size, **keywords)
+"""
+FILES = {"plugin.py": PLUGIN, "helper.py": HELPER, "lazily.py": "", "by_words.py": "", "other.py": "",
+         "package/__init__.py": "", "package/inner.py": "from . import beside\n", "package/beside.py": ""}  # fmt: skip
+READ = sorted(set(FILES) - {"by_words.py", "other.py"})
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for module in ("helper", "lazily", "by_words", "package", "package.inner", "package.beside"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_the_code_of_a_run_is_the_plugin_and_what_it_imports_anywhere(folder):
+    assert sorted(digests_of([str(folder / "plugin.py")])) == READ
+
+
+@pytest.mark.parametrize("name", READ)
+def test_each_file_that_is_read_and_no_other_may_not_change(folder, name):
+    files = [str(folder / "plugin.py")]
+    before = digests_of(files)
+    (folder / "other.py").write_text("x = 1\n")
+    check_same_code(folder / "config.json", files, before)
+    (folder / name).write_text((folder / name).read_text() + "# more\n")
+    with pytest.raises(UsageError, match=f"begun with other code: {name} changed since. Put back"):
+        check_same_code(folder / "config.json", files, before)
+
+
+def words(folder, steps, *more):
+    plugin = str(folder / "plugin.py")
+    start = ["train", "--task", "copy", "--field", "mine-of-code", "--integrator", "euler", "--plugin", plugin]
+    return [*start, "--out", str(folder / "run"), "--set", f"steps={steps}", "hidden=2", "evaluation=4", "batch=2", *more]
+
+
+@pytest.mark.parametrize("name", ["plugin.py", "helper.py", "by_words.py"])
+def test_a_run_does_not_go_on_with_another_model(folder, name, capsys):
+    use([str(folder / "plugin.py")])
+    assert main(words(folder, 2)) == 0
+    config = json.loads((folder / "run" / "config.json").read_text())
+    assert set(READ) | {"by_words.py"} == set(config["code"])
+    longer = words(folder, 3, "--resume")
+    kept = (folder / name).read_text(), (folder / name).stat()
+    (folder / name).write_text(kept[0] + "# another model\n")
+    os.utime(folder / name, ns=(kept[1].st_atime_ns, kept[1].st_mtime_ns))  # the file is known by its content
+    assert main(words(folder, 2, "--resume")) == 2
+    assert main(longer) == 2
+    said = capsys.readouterr().err
+    assert f"was begun with other code: {name} changed since" in said
+    assert 'take "code" out of' in said
+    # As it was, it goes on; and so does a run of a version without digests, which is said.
+    (folder / name).write_text(kept[0])
+    assert main(longer) == 0
+    (folder / name).write_text(kept[0] + "# another model\n")
+    del config["code"]
+    (folder / "run" / "config.json").write_text(json.dumps(config))
+    assert main(words(folder, 4, "--resume")) == 0
+    assert "whether they are what they were then is not known" in capsys.readouterr().err
+
+
+def test_a_study_does_not_go_on_with_another_model(folder):
+    files, about = [str(folder / "plugin.py")], {"command": "typed"}
+    (folder / "study").mkdir()
+    for _ in range(2):
+        opened(folder / "study", "mine", "smoke", [], about, files)
+    (folder / "helper.py").write_text(HELPER + "# more\n")
+    with pytest.raises(UsageError, match=r"begun with other code: helper\.py changed since"):
+        opened(folder / "study", "mine", "smoke", [], about, files)
+    opened(folder / "study", "mine", "smoke", [], about)  # only read, as for a page
