@@ -117,7 +117,7 @@ class Pieces:
         # Of two that meet at a time the earlier: they agree there, and the later may be one that is never read.
         place = (torch.searchsorted(begins, inside[:, None].contiguous())[:, 0] - 1).clamp(min=0)
         begin, length = self.begin[place, samples], self.length[place, samples]
-        share = ((times - begin) / length).to(self.nodes.dtype)
+        share = ((times - begin) / torch.where(length > 0, length, 1.0)).to(self.nodes.dtype)
         weights = checks.time_on(quintic(share), self.nodes.device)
         nodes = self.nodes[place.to(self.nodes.device), samples.to(self.nodes.device)]
         return (weights[..., None] * nodes).sum(1)
@@ -158,6 +158,16 @@ class Continuation:
         """Return the times at which a sample's steps began."""
         mine = 0 if self.together else sample
         return self.begins[self.order[self.first[mine] : self.first[mine + 1]]]
+
+    def last_states(self, h: Tensor) -> Tensor:
+        """Return the states at the begins of each sample's last step, of one that has taken none that of h (batch, state)."""
+        if self.together:
+            return self.steps.states[self.steps.place[self.order[-1], 0]] if len(self.order) else h
+        some = np.flatnonzero(np.diff(self.first))
+        if not len(some):
+            return h
+        last = self.steps.before(self.order[self.first[some + 1] - 1])
+        return h.index_copy(0, torch.from_numpy(some).to(h.device), last.to(h))
 
     def _shared(self, times: Tensor) -> Tensor:
         distinct, place = times.unique(return_inverse=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -174,6 +175,7 @@ class _DelayedSolve:
         self.times = times if times.dim() == 1 else times[[0, -1]].amax(1)  # of all; others are read between
         self.method, self.solve, self.events = str(settings.method), solve, events
         self.crossed = [(EventTimes.none(h0),) * len(events)]  # in every block
+        self.sides: np.ndarray | None = None  # of events, after the block before
         self.status = ["completed"] * len(h0)
         self.ends = times[-1].expand(len(h0))  # of each sample, until an event ends it
         self.start, self.end = float(self.times[0]), float(self.times[-1])
@@ -353,8 +355,8 @@ class _DelayedSolve:
         """Solve until events end samples; one that has ended stays where it is."""
         times = torch.tensor(within, dtype=torch.float64, device="cpu")[:, None].minimum(self.ends.clamp(min=within[0]))
         solves: list[Trajectory] = []
-        found = EventSolve(solve, self.events, h, times, windows=1, at_numbers=solves)
-        solved = found.run()
+        found = EventSolve(solve, self.events, h, times, windows=1, at_numbers=solves, sides=self.sides)
+        solved, self.sides = found.run(), found.sides
         self.crossed.append(solved.events)
         self.ends = torch.where(found.over, found.t.detach(), self.ends)
         self.status = [new if over else old for new, old, over in zip(found.status, self.status, found.over, strict=True)]

@@ -2,10 +2,11 @@ r"""Events are found where a function of time and state crosses zero along a sol
 
     g(t, h(t)) = 0        dt*/dp = -(dg/dp) / (dg/dt along the solution)        h(t*+) = reset(t*, h(t*))
 
-Between two requested times the solve is made without them first; g is looked at on the ends of its steps and between them, and
-a change of sign is narrowed down on the steps' own continuation, which is as accurate as the solve. Then it is solved to these
-times, which carry their gradients. Where events stop samples it is solved in windows that double: what comes after
-a stop may be far, or no solution at all.
+Between two requested times the solve is made without them first. On each of its steps g is read at thirteen times, of the steps' own
+continuation, which is as accurate as the solve, and steps are halved until a polynomial through five of these has no room for two
+zeros. A sample is on one side of an event, which it keeps from look to look; a change of side is a crossing, and is narrowed
+down. Then it is solved to these times, which carry their gradients. Where events stop samples it is solved in windows that
+double: what comes after a stop may be far, or no solution at all; of a solve that fails the steps until then are looked at.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -21,8 +22,9 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.extras import needed_by
-from discretize.errors import SolverError
+from discretize.errors import Failure, SolverError
 from discretize.solvers.continuation import StatesBetween, StatesBetweenStops
+from discretize.solvers.crossings import ROUNDINGS, Look
 from discretize.solvers.detached import once_only
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import Shapes, joined, split
@@ -30,10 +32,11 @@ from discretize.trajectory import Trajectory
 
 __all__ = ["WINDOWS", "CrossingTime", "Event", "EventSolve", "EventTimes", "checked_events"]
 
-PER_STEP = 4  # looks at g on each step
 MOST_STOPS = 10_000  # of a sample between two requested times
+MOST_AT_ONCE = 100  # of a sample at one time: each may lead to the next, as in a row of balls
 WINDOWS = 16  # the first window is that part of the whole time
-BEFORE_FAILURE = 1 - 2**-10  # of the way to where a solve fails, up to which it is looked at again
+MOST_WAYS = 4  # in which states are moved by their rounding
+SAME = 4 * np.finfo(float).eps  # of a time: times as near are one
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,11 @@ class Event:
     Args:    g: t (batch, 1), h (batch, state) -> a number for each sample, (batch,) or (batch, 1), each sample by itself;
              direction: 1, it must rise through 0 as the solve goes on, -1 fall, 0 either; terminal: the sample ends there, and
              keeps its state; reset: (t, h) -> the state (batch, state) to go on from. Touching 0 is no crossing, nor is being 0
-             at the start; two crossings within a quarter of a step may be missed: then bound the steps, `max_step`. Parameters
-             of g and reset have gradients too; second derivatives of times are refused.
-    Raises:  TypeError, ValueError for what does not fit, and at a solve for a g that is not a number.
+             at the start, nor being carried over 0 by a reset. Events at one time all happen, in the order in which they are
+             given. A pulse of g that is shorter than an eighth of a step may be missed: then bound the steps, `max_step`.
+             Parameters of g and reset have gradients too; second derivatives of times are refused.
+    Raises:  TypeError, ValueError for what does not fit, and at a solve for a g that is not a number; SolverError where resets
+             come ever faster, and time does not go on, or there are too many; and where g changes too often to be followed.
     Source:  Shampine and Thompson 2000, "Event location for ordinary differential equations"; for the gradient Chen, Amos and
              Nickel 2021, "Learning neural event functions for ordinary differential equations".
     """
@@ -74,6 +79,17 @@ class Event:
             raise ValueError(f"`g` of an Event gives {float(value.reshape(-1)[k])} at t = {float(t[k]):g}; it must be a number.")
         return value.reshape(-1)
 
+    def rounding(self, t: Tensor, h: Tensor, units: float) -> np.ndarray:
+        """Return how far g (batch,) moves where all of t and h move by so many units in their last place, one way or another."""
+        step, at, numbers = units * torch.finfo(h.dtype).eps, t.to(h), torch.arange(h.shape[1], device=h.device)
+        here, moved = self.g(at, h).reshape(-1), h.new_zeros(len(h))
+        # Two units move apart in one of these, be g their difference.
+        for bit in range(max(1, min(MOST_WAYS, h.shape[1].bit_length()))):
+            ways = (1 - 2 * ((numbers >> bit) & 1)).to(h)
+            there = self.g(at * (1 + step), h * (1 + step * ways)).reshape(-1)
+            moved = moved.maximum((there - here).abs().nan_to_num(0.0, 0.0, 0.0))
+        return _array(moved)
+
     @property
     def stops(self) -> bool:
         """Whether the solve stops at the event, for good or to go on from another state."""
@@ -101,6 +117,7 @@ class _Crossing(NamedTuple):
     time: float
     sample: int
     event: int
+    after: float  # the sign of g after it
 
 
 def checked_events(events: object, shapes: Shapes | None, direction: int) -> tuple[Event, ...]:
@@ -136,8 +153,9 @@ class EventSolve:
     Args:    solve: (states, times (n, batch)) -> the solve from these, by an adaptive method, and what it counted; events; h0
              (batch, state); ts (n,) or (n, batch), increasing: the user's times, or where `direction` is -1 these negative.
              windows: how many of the first one the whole time is; at_numbers: gets the same solves from stop to stop, with the
-             times of crossings as numbers, whose steps are kept: a second graph where there are gradients.
-    Raises:  ValueError for events that leave no end, or that give no numbers.
+             times of crossings as numbers, whose steps are kept: a second graph where there are gradients; sides (events, batch):
+             the sign that each event has had before, of a solve that goes on from another.
+    Raises:  ValueError for events that give no numbers; SolverError, with the states so far, for solves and events that fail.
     """
 
     solve: Callable[[Tensor, Tensor], tuple[Trajectory, SolverStats]]
@@ -157,11 +175,16 @@ class EventSolve:
         direction: int = 1,
         windows: int = WINDOWS,
         at_numbers: list[Trajectory] | None = None,
+        sides: np.ndarray | None = None,
     ) -> None:
         self.solve, self.events, self.ts, self.h, self.direction = solve, events, ts, h0, direction
         self.times: Tensor = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
         self.t, self.over = self.times[0], torch.zeros(len(h0), dtype=torch.bool, device="cpu")
-        self.just: np.ndarray = np.full(len(h0), -1)  # the event that a sample has just been reset by
+        with torch.no_grad():
+            self.sides: np.ndarray = self._signs(h0) if sides is None else sides.copy()
+        self.left_at_zero: np.ndarray = np.zeros_like(self.sides)  # by a reset of that event: the side that it came from
+        self.stops: np.ndarray = np.zeros((len(events), len(h0)), dtype=int)
+        self.at_once: np.ndarray = np.zeros(len(h0), dtype=int)  # stops since time has gone on
         self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
         self.pieces: list[Trajectory] = []  # from stop to stop
         self.at_numbers: list[Trajectory] | None = at_numbers
@@ -173,23 +196,50 @@ class EventSolve:
 
     def run(self) -> Trajectory:
         hs = [self.h]
-        for end in self.times[1:]:
-            self._to(end)
-            hs.append(self.h)
+        try:
+            for end in self.times[1:]:
+                self._to(end)
+                hs.append(self.h)
+        except SolverError as error:
+            raise SolverError(error._failure, self._trajectory(hs, "failed")) from None
+        except Failure as failure:
+            raise SolverError(replace(failure, time=self.direction * failure.time), self._trajectory(hs, "failed")) from None
+        return self._trajectory(hs, "completed")
+
+    def _trajectory(self, hs: list[Tensor], status: str) -> Trajectory:
         self.stats["status_of_samples"] = self.status
-        between = StatesBetweenStops(self.h, self.pieces, self.direction) if self.pieces else None
-        ts, events = self.ts if self.direction > 0 else -self.ts, tuple(map(self._listed, self.found))
-        return Trajectory(ts, torch.stack(hs), self.stats, between=between, events=events)
+        between = StatesBetweenStops(self.h, self.pieces, self.direction) if self.pieces and status == "completed" else None
+        ts, events = (self.ts if self.direction > 0 else -self.ts)[: len(hs)], tuple(map(self._listed, self.found))
+        return Trajectory(ts, torch.stack(hs), self.stats, status, between, events)
+
+    def _signs(self, h: Tensor) -> np.ndarray:
+        """Return the sign of each event, (events, batch)."""
+        return np.stack([np.sign(_array(event(self.t[:, None].detach(), h.detach()))) for event in self.events])
 
     def _to(self, end: Tensor) -> None:
         """Solve to the next requested time, from stop to stop; a sample that has ended stays where it is."""
-        for _ in range(MOST_STOPS):
+        before = self.stops.copy()
+        while True:
             goal = torch.where(self.over, self.t, end)
             if not bool((self.t < goal).any()) or not self._go_on(self._crossings(goal), goal):
-                self.just[:] = -1
                 return
-        last = self.direction * float(end.detach().max())
-        raise ValueError(f"`events` stop a sample more than {MOST_STOPS} times before t = {last:g}.")
+            if (self.stops - before).max() > MOST_STOPS:
+                number, sample = np.unravel_index((self.stops - before).argmax(), before.shape)
+                self._refuse(int(number), int(sample), f"more than {MOST_STOPS} times between two requested times")
+
+    def _refuse(self, number: int, sample: int, how: str) -> NoReturn:
+        """Raise that an event stops a sample again and again."""
+        times = [float(t.detach()) for whose, t, _ in self.found[number][-50 * len(self.status) :] if whose == sample]
+        apart = f", the last {times[-1] - times[-2]:.2g} after the one before" if len(times) > 1 else ""
+        raise Failure(
+            f"event {number} stops the sample {how}: {self.stops[number, sample]} times in all{apart}",
+            "Events may come ever faster and never end, as of a ball that comes to rest: end the sample there, by an event with "
+            "`terminal=True` and a threshold above 0, or let a reset below a speed change the field. For many events that are "
+            "meant ask for more `ts`.",
+            float(self.t[sample].detach()),
+            sample,
+            None,
+        )
 
     def _solved(self, h: Tensor, times: Tensor) -> Trajectory:
         found, counts = self.solve(h, times)
@@ -201,53 +251,70 @@ class EventSolve:
     def _crossings(self, goal: Tensor) -> list[list[_Crossing]]:
         """Find what each sample crosses, in time, up to what stops it."""
         mine: list[list[_Crossing]] = [[] for _ in self.status]
-        h, t, goal, just = self.h.detach(), self.t.detach(), goal.detach(), self.just
+        h, t, goal, ends = self.h.detach(), self.t.detach(), goal.detach(), self.times[-1].detach().numpy()
         with torch.no_grad():
             while bool((t < goal).any()):
                 look, failure = self._look(h, t, torch.minimum(goal, t + self.window))
-                every = [crossing for number in range(len(self.events)) for crossing in self._of(look, number, just == number)]
-                for crossing in sorted(every):
-                    if not self._stopped(mine[crossing.sample]):
-                        mine[crossing.sample].append(crossing)
+                every = [self._of(look, number, look.end >= ends) for number in range(len(self.events))]
+                self._take(sorted(crossing for each in every for crossing in each), mine)
                 if failure and (failure.sample is None or not self._stopped(mine[failure.sample])):
                     raise failure
-                h, t, just = look.end, look.goal, np.full_like(just, -1)
+                h, t = look.state, torch.from_numpy(look.end)
                 self.window *= 2
                 goal = torch.where(torch.tensor([self._stopped(each) for each in mine], device="cpu"), t, goal)
         return mine
 
+    def _take(self, crossings: list[_Crossing], mine: list[list[_Crossing]]) -> None:
+        """Add to each sample's crossings those up to what stops it, and those at the same time; keep the sides after them."""
+        for crossing in crossings:
+            time, sample, number, after = crossing
+            had = mine[sample]
+            if self._stopped(had) and time > had[-1].time + SAME * abs(time):
+                continue
+            self.sides[number, sample] = after
+            event = self.events[number]
+            if event.direction in (0, after):
+                at = had[-1].time if self._stopped(had) else time
+                had.append(crossing._replace(time=at))
+
     def _stopped(self, mine: list[_Crossing]) -> bool:
-        """Return whether the last crossing stops a sample."""
-        return bool(mine) and self.events[mine[-1].event].stops
+        """Return whether the last crossings stop a sample."""
+        return any(self.events[crossing.event].stops for crossing in mine)
 
-    def _look(self, h: Tensor, t: Tensor, goal: Tensor) -> tuple[_Look, SolverError | None]:
-        """Solve up to `goal`; if that fails and events may stop it before, up to shortly before, and return the failure."""
+    def _look(self, h: Tensor, t: Tensor, goal: Tensor) -> tuple[Look, SolverError | None]:
+        """Solve up to `goal`; if that fails and events may stop it before, look at the steps until then, and return the failure."""
+        failure, start = None, t.numpy()
         try:
-            return _Look(self._solved(h, torch.stack([t, goal]))), None
+            solved = self._solved(h, torch.stack([t, goal]))
         except SolverError as error:
-            if error.time is None or error.sample is None or math.isinf(self.window):
-                raise
-            start = float(t[error.sample])
-            before = start + BEFORE_FAILURE * (self.direction * error.time - start)
-            if not before > start:
-                raise
-            nearer, earlier = self._look(h, t, goal.clamp(max=before).maximum(t))
-            return nearer, earlier or error
+            failure, solved = error, error.trajectory
+        steps = solved.between.continuation() if isinstance(solved.between, StatesBetween) else None
+        if steps is None:
+            if failure:
+                raise failure
+            raise ValueError(
+                "`events` are looked for on the steps of a solve, and these were too many to keep; ask for more `ts`."
+            )
+        if failure is None:
+            return Look(steps, start, goal.numpy(), solved.hs[-1]), None
+        # Each sample has come to the begin of its last step at least.
+        begun = [steps.begins_of(sample) for sample in range(len(start))]
+        end = np.array([begins[-1] if len(begins) else t for begins, t in zip(begun, start, strict=True)])
+        return Look(steps, start, end, steps.last_states(solved.hs[0])), failure
 
-    def _of(self, look: _Look, number: int, just: np.ndarray) -> list[_Crossing]:
-        """Find where an event crosses zero; `just`: the samples that it has just reset."""
-        event = self.events[number]
-        signs = np.sign(look.on_grid(event))
-        signs[0, just] = 0
-        for row in range(len(signs) - 2, -1, -1):  # where it is 0 it has the sign that it goes to
-            signs[row] = np.where(signs[row] == 0, signs[row + 1], signs[row])
-        before, after = signs[:-1], signs[1:]
-        rises, falls = (before < 0) & (after >= 0), (before > 0) & (after <= 0)
-        rows, samples = np.nonzero((rises & (event.direction >= 0)) | (falls & (event.direction <= 0)))
-        return [
-            _Crossing(time, int(sample), number)
-            for time, sample in zip(look.roots(event, rows, samples, before[rows, samples]), samples, strict=True)
-        ]
+    def _of(self, look: Look, number: int, last: np.ndarray) -> list[_Crossing]:
+        """Find where an event crosses zero, each way, and keep where its samples are if they do not."""
+        flips = look.flips(self.events[number], self.sides[number], last)
+        came = self.left_at_zero[number]
+        if (falls := np.flatnonzero(flips.rests & (came != 0) & (flips.left == -came))).size:
+            self._refuse(number, int(falls[0]), "and leaves it at rest at g = 0, from where it is pushed on")
+        crossed = np.zeros(len(came), dtype=bool)
+        crossed[flips.samples] = True
+        begun = np.where(self.sides[number] == 0, flips.left, self.sides[number])
+        self.sides[number] = np.where(crossed, begun, flips.sides)
+        self.left_at_zero[number] = np.where(flips.left == 0, came, 0)
+        columns = (column.tolist() for column in (flips.times, flips.samples, flips.after))
+        return [_Crossing(time, sample, number, after) for time, sample, after in zip(*columns, strict=True)]
 
     def _go_on(self, crossings: list[list[_Crossing]], goal: Tensor) -> bool:
         """Solve through the crossings to what stops each sample, or its goal; return whether one was stopped."""
@@ -264,17 +331,15 @@ class EventSolve:
         for sample, mine in enumerate(crossings):
             for place, crossing in enumerate(mine, 1):
                 self.found[crossing.event].append((sample, times[place, sample], hs[place, sample]))
-        stopped = [mine[-1] for mine in crossings if self._stopped(mine)]
+        stopped = [crossing for mine in crossings for crossing in mine if self.events[crossing.event].stops]
         # Where a sample goes on from a stop, the time of that has a gradient.
         moves = goal.requires_grad or any(self.events[crossing.event].reset for crossing in stopped)
-        self.h, self.t, self.just[:] = hs[-1], times[-1] if moves else times[-1].detach(), -1
+        self.h, self.t = hs[-1], times[-1] if moves else times[-1].detach()
         if stopped:
             # It is about as far to the next stop.
             gone = max(crossing.time - float(times[0, crossing.sample].detach()) for crossing in stopped)
             self.window = max(gone, self.window / 4)
-        for number, event in enumerate(self.events):
-            if here := [crossing for crossing in stopped if crossing.event == number]:
-                self._stop(number, event, here)
+            self._stop(stopped, times[0].detach())
         return bool(stopped)
 
     def _rows(self, crossings: list[list[_Crossing]], times: list[list[Tensor]], goal: Tensor) -> Tensor:
@@ -312,19 +377,53 @@ class EventSolve:
                 moved[sample][place] = time
         return moved
 
-    def _stop(self, number: int, event: Event, here: list[_Crossing]) -> None:
-        rows = torch.zeros(len(self.h), dtype=torch.bool, device="cpu")
-        rows[[crossing.sample for crossing in here]] = True
-        if event.reset is None:
-            self.over = self.over | rows  # not in place: `torch.where` keeps it for the gradients of times
-            for crossing in here:
-                self.status[crossing.sample] = f"ended by event {number} at t = {self.direction * crossing.time:g}"
-            return
-        after = event.reset(self.t[:, None].to(self.h), self.h)
-        if not isinstance(after, Tensor) or after.shape != self.h.shape:
-            came = str(tuple(after.shape)) if isinstance(after, Tensor) else type(after).__name__
-            raise ValueError(f"`reset` of an Event must give states {tuple(self.h.shape)}, got {came}.")
-        self.h, self.just[rows.numpy()] = torch.where(rows[:, None].to(self.h.device), after, self.h), number
+    def _stop(self, stopped: list[_Crossing], since: Tensor) -> None:
+        """End samples, or set them to the states they go on from."""
+        at, before = self.t[:, None].detach(), self.h.detach()
+        values = [event(at, before) for event in self.events]
+        for number, event in enumerate(self.events):
+            here = [crossing for crossing in stopped if crossing.event == number]
+            if not here:
+                continue
+            rows = torch.zeros(len(self.h), dtype=torch.bool, device="cpu")
+            rows[[crossing.sample for crossing in here]] = True
+            self.stops[number] += rows.numpy()
+            if event.reset is None:
+                self.over = self.over | rows  # not in place: `torch.where` keeps it for the gradients of times
+                for crossing in here:
+                    self.status[crossing.sample] = f"ended by event {number} at t = {self.direction * crossing.time:g}"
+                continue
+            after = event.reset(self.t[:, None].to(self.h), self.h)
+            if not isinstance(after, Tensor) or after.shape != self.h.shape:
+                came = str(tuple(after.shape)) if isinstance(after, Tensor) else type(after).__name__
+                raise ValueError(f"`reset` of an Event must give states {tuple(self.h.shape)}, got {came}.")
+            self.h = torch.where(rows[:, None].to(self.h.device), after, self.h)
+        self._set_sides(stopped, values)
+        self._count_at_once(stopped, since)
+
+    def _set_sides(self, stopped: list[_Crossing], before: list[Tensor]) -> None:
+        """Set the side of each event that resets have moved; of one that a reset has left at 0 that is to be found."""
+        at, reset = self.t[:, None].detach(), np.zeros(len(self.h), dtype=bool)
+        reset[[crossing.sample for crossing in stopped if self.events[crossing.event].reset]] = True
+        for number, event in enumerate(self.events):
+            was, now = _array(before[number]), _array(event(at, self.h.detach()))
+            own = np.zeros(len(was))
+            for crossing in stopped:
+                if crossing.event == number:
+                    own[crossing.sample] = -crossing.after
+            at_zero = np.abs(now) <= np.maximum(np.abs(was), event.rounding(at, self.h.detach(), ROUNDINGS))
+            moved = reset & (now != was) & ~((own != 0) & at_zero)
+            stays = reset & (own != 0) & at_zero
+            self.sides[number] = np.where(moved, np.sign(now), np.where(stays, 0, self.sides[number]))
+            self.left_at_zero[number] = np.where(stays, own, np.where(reset, 0, self.left_at_zero[number]))
+
+    def _count_at_once(self, stopped: list[_Crossing], since: Tensor) -> None:
+        for crossing in stopped:
+            sample, begun = crossing.sample, float(since[crossing.sample])
+            gone = crossing.time - begun > SAME * abs(crossing.time)
+            self.at_once[sample] = 1 if gone else self.at_once[sample] + 1
+            if self.at_once[sample] > MOST_AT_ONCE:
+                self._refuse(crossing.event, sample, "again and again at one time")
 
     def _listed(self, found: list[tuple[int, Tensor, Tensor]]) -> EventTimes:
         if not found:
@@ -348,55 +447,6 @@ class CrossingTime(torch.autograd.Function):
         return None, None, *once_only("events", [(-grad / slopes).to(values)], [grad, values])
 
 
-class _Look:
-    """Evaluates events on the ends of every sample's steps of a solve and between them: times (rows, batch)."""
-
-    def __init__(self, solved: Trajectory) -> None:
-        assert isinstance(solved.between, StatesBetween)
-        self.between, steps = solved.between, solved.between.continuation()
-        if steps is None:
-            raise ValueError(
-                "`events` are looked for on the steps of a solve, and these were too many to keep; ask for more `ts`."
-            )
-        start, end = solved.ts[[0, -1]].numpy()
-        columns = []
-        for sample in range(len(start)):
-            ends = np.append(steps.begins_of(sample), end[sample])
-            inner = [ends[:-1] + share * np.diff(ends) for share in np.arange(PER_STEP) / PER_STEP]
-            columns.append(np.append(np.stack(inner, 1).reshape(-1), end[sample]))
-        most = max(map(len, columns))
-        self.times = np.stack([np.append(column, np.full(most - len(column), column[-1])) for column in columns], 1)
-        self.states, self.start = self.between(torch.from_numpy(self.times)), start
-        self.end, self.goal = solved.hs[-1], solved.ts[-1]
-
-    def on_grid(self, event: Event) -> np.ndarray:
-        """Return g, (rows, batch)."""
-        values = event(torch.from_numpy(self.times).reshape(-1, 1), self.states.flatten(0, 1))
-        return values.cpu().double().numpy().reshape(self.times.shape)
-
-    def roots(self, event: Event, rows: np.ndarray, samples: np.ndarray, signs: np.ndarray) -> list[float]:
-        """Return the first zeros after these rows of the grid, on which g has these signs."""
-        if not len(rows):
-            return []
-        from scipy.optimize import elementwise  # noqa: PLC0415 - 32 MB, and a third of a second
-
-        def g(times: np.ndarray, whose: np.ndarray, before: np.ndarray) -> np.ndarray:
-            flat, sample = times.reshape(-1), whose.reshape(-1).astype(int)
-            order = np.argsort(sample, kind="stable")
-            place = np.empty_like(order)  # its number among those of the same sample
-            place[order] = np.arange(len(sample)) - np.searchsorted(sample[order], sample[order])
-            asked = np.repeat(self.start[None], place.max() + 1, 0)
-            asked[place, sample] = flat
-            states = self.between(torch.from_numpy(asked))[place, sample]
-            values = event(torch.from_numpy(flat)[:, None], states).cpu().double().numpy().reshape(times.shape)
-            # g may stay at 0: the first of these times is looked for. Of the ends of a bracket that of the least |g| is taken.
-            return np.where(values == 0, -1e-290 * before, values)
-
-        ends = self.times[rows, samples], self.times[rows + 1, samples]
-        # Neighbouring numbers are eps apart at most: at eps itself the search would go on between them.
-        tolerances = {"xatol": 0.0, "xrtol": 1.01 * np.finfo(float).eps}
-        found = elementwise.find_root(g, ends, args=(samples, signs), tolerances=tolerances)
-        # States below the tolerance may be read with another sign than on the grid, and no root is found: the nearer end then.
-        nearer = np.where(np.abs(found.f_bracket[0]) < np.abs(found.f_bracket[1]), *found.bracket)
-        times: list[float] = np.where(np.isnan(found.x), nearer, found.x).tolist()
-        return times
+def _array(values: Tensor) -> np.ndarray:
+    found: np.ndarray = values.detach().cpu().double().numpy()
+    return found

@@ -361,8 +361,10 @@ def test_backwards_in_time_events_are_those_of_the_equation_in_s_that_is_minus_t
 
 def test_stops_without_end_and_second_derivatives_of_times_are_refused(monkeypatch):
     # Stops without end are an error.
-    monkeypatch.setattr(events, "MOST_STOPS", 3)
-    with pytest.raises(ValueError, match="stop a sample more than 3 times before t = 2"):
+    monkeypatch.setattr(events, "MOST_STOPS", 2)
+    with pytest.raises(
+        SolverError, match="event 0 stops the sample more than 2 times between two requested times: 3 times in all"
+    ):
         integrate(falling, None, starts([0.1, 0.0]), [0.0, 2.0], events=bounce(0.9))
     # Second derivatives of times are refused.
     h0 = starts([1.0, 0.0]).requires_grad_()
