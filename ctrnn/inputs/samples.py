@@ -50,7 +50,7 @@ class SampledPath(GatheredPath):
 
 
 def checked_samples(xs: Tensor, name: str = "xs") -> Tensor:
-    """Check samples (time, batch, feature): floating point, finite, at least one in time and of features."""
+    """Check samples (time, batch, feature): floating point, finite, at least one in time."""
     fill = "where values are missing, `ctrnn.hold_missing` fills in the last one seen, in a DataLoader `Collate(missing=...)`"
     checks.is_finite(name, recorded(xs, name), fill)
     return xs
@@ -65,8 +65,8 @@ def recorded(xs: Tensor, name: str = "xs") -> Tensor:
         raise ValueError(
             f"`{name}` must be (time, batch, feature), got shape {tuple(xs.shape)}; add an axis with `{name}[:, None]`."
         )
-    if 0 in (xs.shape[0], xs.shape[2]):  # a batch of 0 is one, as in torch.nn
-        raise ValueError(f"`{name}` is empty: shape {tuple(xs.shape)}; give at least one sample and one feature.")
+    if not len(xs):  # a batch of 0 is one, as in torch.nn; no features are those of a field without an input
+        raise ValueError(f"`{name}` is empty: shape {tuple(xs.shape)}; give at least one sample.")
     return xs
 
 

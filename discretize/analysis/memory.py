@@ -107,9 +107,9 @@ def input_gradients(
 
 def _sequences(xs: object) -> Tensor:
     found = checks.is_tensor("xs", xs)
-    if found.dim() != 3 or 0 in found.shape or not found.is_floating_point():
+    if found.dim() != 3 or 0 in found.shape[:2] or not found.is_floating_point():
         came = f"{found.dtype}, {tuple(found.shape)}"
-        raise ValueError(f"`xs` must be floating point, (time, batch, features), none of them 0; got {came}.")
+        raise ValueError(f"`xs` must be floating point, (time, batch, features), with samples in it; got {came}.")
     return found
 
 

@@ -226,7 +226,7 @@ def _ends_of(part: DiscreteRNN, ends: list[_End]) -> Iterator[None]:
         if isinstance(x, Tensor) and at.get("lengths") is None and at.get("reset") is None and alike:
             last = x[-1] if x.dim() == 2 else x[:, -1] if part.batch_first else x[-1]
             dt = part.dt if ts is None else float(ts[-1] - ts[-2])
-            ends.append(_End(last.reshape(-1, last.shape[-1]), output[1].reshape(-1, part.field.state_size), dt))
+            ends.append(_End(last.flatten(0, -2), output[1].reshape(-1, part.field.state_size), dt))
 
     hook = part.register_forward_hook(keep, with_kwargs=True)
     try:

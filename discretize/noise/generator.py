@@ -89,7 +89,13 @@ def fresh_keys(seed: Seed, batch: int) -> Tensor:
     Raises:  TypeError, ValueError for what is neither a whole number nor (batch,) whole numbers of at least 0.
     """
     if seed is None:
-        return torch.randint(1 << 62, (batch,), device="cpu")
+        try:
+            return torch.randint(1 << 62, (batch,), device="cpu")
+        except RuntimeError as error:  # of `vmap`, which has to be told how
+            raise ValueError(
+                "Under `torch.func.vmap` noise needs a `seed`, which gives all calls the same noise, or keys, (batch,) for each "
+                "call, that go through `vmap`; or `vmap(..., randomness='different')`, or 'same', under which they are drawn."
+            ) from error
     if not isinstance(seed, Tensor):
         return noise_keys(seed, batch)
     if seed.dtype != torch.int64:

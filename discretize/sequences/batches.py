@@ -157,8 +157,8 @@ def _read(sample: object, where: str) -> dict[str, Tensor]:
         raise ValueError(f"`{where}` must be {FORMS}, got {came}.")
     parts = {name: part for name, part in parts.items() if part is not None}
     x = _as_tensor(f"x of {where}", parts.get("x"))
-    if x.dim() != 2 or 0 in x.shape:
-        raise ValueError(f"`x of {where}` must be (samples, features), at least one of each, got shape {tuple(x.shape)}.")
+    if x.dim() != 2 or not len(x):
+        raise ValueError(f"`x of {where}` must be (samples, features), at least one sample, got shape {tuple(x.shape)}.")
     if not x.is_floating_point():
         raise TypeError(f"`x of {where}` must be floating point, got {x.dtype}; convert it, for instance with `x.float()`.")
     read = {"x": x}

@@ -68,6 +68,8 @@ def to_torch(module: Layers | DiscreteRNN) -> nn.RNN | nn.GRU | nn.LSTM:
     first = cells[0]
     if len({(type(cell), getattr(cell, "nonlinearity", None)) for cell in cells}) > 1:
         raise TypeError(f"`module` has fields of several kinds, {', '.join(type(c).__name__ for c in cells)}; torch's has one.")
+    if not first.input_size:
+        raise ValueError("`module` has no input (`input_size=0`), and torch has no module without one.")
     settings = {"nonlinearity": first.nonlinearity} if isinstance(first, nn.RNNCell) else {}
     made = next(kind for kind, cell in KINDS.items() if type(first) is cell)(
         *(first.input_size, first.hidden_size, len(rows)),

@@ -43,8 +43,8 @@ NOISE = 1e3  # roundings: what changes sign so often and is no larger
 
 
 class Flips(NamedTuple):
-    """The changes of sign of one event: times, samples and the sign `after` (m,); `sides` (batch,): that of each sample at the end
-    of the look; `rests` (batch,): whether it began at 0, and left that no faster than from rest, and `left` the side it went to."""
+    """Holds the changes of sign of one event: times, samples and the sign `after` (m,); `sides` (batch,): that of each sample at
+    the end; `rests` (batch,): whether it began at 0 and left that no faster than from rest, and `left` the side it went to."""
 
     times: np.ndarray
     samples: np.ndarray
@@ -55,7 +55,7 @@ class Flips(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Parts of steps: from `left` to `right` of a sample's `steps` of that length, g at five times there, and its rounding;
+    """Holds parts of steps: from `left` to `right` of a sample's `steps` of that length, g at five times there, and its rounding;
     `fresh`: whether the sample begins there, on a side that is to be found."""
 
     left: np.ndarray

@@ -2,9 +2,9 @@ r"""Events are found where a function of time and state crosses zero along a sol
 
     g(t, h(t)) = 0        dt*/dp = -(dg/dp) / (dg/dt along the solution)        h(t*+) = reset(t*, h(t*))
 
-Between two requested times the solve is made without them first. On each of its steps g is read at thirteen times, of the steps' own
-continuation, which is as accurate as the solve, and steps are halved until a polynomial through five of these has no room for two
-zeros. A sample is on one side of an event, which it keeps from look to look; a change of side is a crossing, and is narrowed
+Between two requested times the solve is made without them first. On each of its steps g is read at thirteen times, of the steps'
+own continuation, which is as accurate as the solve, and steps are halved until a polynomial through five of these has no room for
+two zeros. A sample is on one side of an event, which it keeps from look to look; a change of side is a crossing, and is narrowed
 down. Then it is solved to these times, which carry their gradients. Where events stop samples it is solved in windows that
 double: what comes after a stop may be far, or no solution at all; of a solve that fails the steps until then are looked at.
 """
@@ -282,7 +282,7 @@ class EventSolve:
         return any(self.events[crossing.event].stops for crossing in mine)
 
     def _look(self, h: Tensor, t: Tensor, goal: Tensor) -> tuple[Look, SolverError | None]:
-        """Solve up to `goal`; if that fails and events may stop it before, look at the steps until then, and return the failure."""
+        """Solve up to `goal`; if that fails and events may stop it before, read the steps until then, and return the failure."""
         failure, start = None, t.numpy()
         try:
             solved = self._solved(h, torch.stack([t, goal]))

@@ -19,6 +19,7 @@ from torch.func import functional_call, vmap
 
 from ctrnn import VectorField, checks
 from ctrnn.calls import AnsweredInit
+from ctrnn.fields.delayed import DelayedField
 from ctrnn.fields.field import check_field, check_input, check_state
 from ctrnn.fields.noise import check_no_noise
 from discretize.sequences.cell import checked_step
@@ -48,7 +49,7 @@ class Dynamics(AnsweredInit, ABC):
     def __init__(
         self, field: VectorField | Function, x: Tensor | Callable[[Tensor], Tensor] | None = None, weights: Weights | None = None
     ) -> None:
-        if not callable(field):
+        if not callable(field) or isinstance(field, DelayedField):
             check_field(field)
         self.field, self.x, self.weights = field, x, weights
         if x is None and isinstance(field, VectorField) and field.input_size:

@@ -103,7 +103,7 @@ X, TS = torch.zeros(3, 2), torch.arange(3.0)
     ("samples", "error", "message"),
     [
         ([], ValueError, "`samples` is empty"),
-        ([X, X[0]], ValueError, r"`x of samples\[1\]` must be \(samples, features\), at least one of each, got shape \(2,\)"),
+        ([X, X[0]], ValueError, r"`x of samples\[1\]` must be \(samples, features\), at least one sample, got shape \(2,\)"),
         ([X, X[:0]], ValueError, r"`x of samples\[1\]` must be .* got shape \(0, 2\)"),
         ([X.long()], TypeError, "must be floating point, got torch.int64; convert it"),
         (["abc"], TypeError, r"`x of samples\[0\]` must be a tensor, an array or numbers, got str"),

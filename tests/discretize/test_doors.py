@@ -1,0 +1,149 @@
+"""Every door of the library takes the fields that it can run, and refuses the others in the user's words."""
+
+import pytest
+import torch
+from torch.func import vmap
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Flow, Map
+
+XS = torch.zeros(6, 2, 0, dtype=torch.float64)
+
+
+def relaxing():
+    """A field without an input, and where it is after each of six samples by Euler's step and exactly."""
+    field = ctrnn.gated(0, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    h, rows = torch.zeros(2, 3, dtype=torch.float64), []
+    for _ in range(6):
+        h = h + field(XS[0], h)
+        rows.append(h)
+    exact = discretize.integrate(field, None, torch.zeros(2, 3), torch.arange(7.0), rtol=1e-9, atol=1e-9).hs[1:]
+    return field, torch.stack(rows), exact
+
+
+STEPPED = {
+    "DiscreteRNN": lambda f: DiscreteRNN(f)(XS)[0],
+    "DiscreteRNN by steps": lambda f: DiscreteRNN(f, fused=False)(XS)[0],
+    "DiscreteRNN of one sequence": lambda f: DiscreteRNN(f)(XS[:, 0])[0][:, None].expand(-1, 2, -1),
+    "DiscreteRNN batch first": lambda f: DiscreteRNN(f, batch_first=True)(XS.transpose(0, 1))[0].transpose(0, 1),
+    "unroll": lambda f: discretize.unroll(DiscreteCell(f), XS, torch.zeros(2, 3)).hs[1:],
+    "unroll_parallel": lambda f: discretize.unroll_parallel(DiscreteCell(f), XS, torch.zeros(2, 3)).hs[1:],
+    "Layers": lambda f: discretize.Layers([DiscreteRNN(f)])(XS)[0],
+    "ensemble": lambda f: discretize.ensemble([DiscreteRNN(f), DiscreteRNN(f)])(XS)[0][1],
+}
+SOLVED = {
+    "ContinuousRNN": lambda f: ContinuousRNN(f, rtol=1e-9, atol=1e-9)(XS)[0],
+    "integrate": lambda f: discretize.integrate(
+        f, ctrnn.HeldPath(XS), torch.zeros(2, 3), torch.arange(7.0), rtol=1e-9, atol=1e-9
+    ).hs[1:],
+    "ensemble": lambda f: discretize.ensemble([ContinuousRNN(f, rtol=1e-9, atol=1e-9)])(XS)[0][0],
+}
+
+
+@pytest.mark.parametrize("door", STEPPED)
+def test_a_field_without_an_input_is_stepped_over_samples_of_no_features(door):
+    field, stepped, _ = relaxing()
+    assert_close(STEPPED[door](field), stepped, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("door", SOLVED)
+def test_a_field_without_an_input_is_solved_over_samples_of_no_features(door):
+    field, _, solved = relaxing()
+    assert_close(SOLVED[door](field), solved, rtol=0, atol=1e-7)
+
+
+def test_analyses_take_a_field_without_an_input():
+    field, *_ = relaxing()
+    rnn = DiscreteRNN(field)
+    assert discretize.refine(rnn, XS)
+    assert discretize.state_jacobians(rnn, XS) is not None
+    with discretize.Monitor(rnn) as monitor:
+        rnn(XS)
+    assert str(monitor)
+    assert discretize.SequenceModel(rnn, 2)(XS).shape == (6, 2, 2)
+    assert len(discretize.fixed_points(Flow(field), torch.zeros(1, 3, dtype=torch.float64)).h) == 1
+    batch = discretize.Collate()([{"x": torch.zeros(4, 0)}, {"x": torch.zeros(3, 0)}])
+    assert batch.xs.shape == (4, 2, 0)
+
+
+def test_features_that_a_field_does_not_read_and_features_it_misses_are_refused():
+    field, *_ = relaxing()
+    with pytest.raises(ValueError, match="the field reads 0 input features"):
+        DiscreteRNN(field)(torch.zeros(6, 2, 1, dtype=torch.float64))
+    with pytest.raises(ValueError, match="the field reads 1 input features"):
+        DiscreteRNN(ctrnn.gated(1, 3, dtype=torch.float64))(XS)
+    with pytest.raises(ValueError, match="torch has no module without one"):
+        discretize.to_torch(DiscreteRNN(ctrnn.gru(0, 3)))
+
+
+class Delayed(ctrnn.DelayedField):
+    def flow(self, projected, h, past):
+        return -past[0]
+
+
+DELAYED, X, H = Delayed(1, 2, 1.0), torch.zeros(1), torch.zeros(1, 2)
+LONG = torch.zeros(5, 1, 1)
+REFUSED = {
+    "Flow": lambda f: discretize.fixed_points(Flow(f, X), H),
+    "Map": lambda f: discretize.fixed_points(Map(f, discretize.Euler(), X), H),
+    "Map of a function": lambda f: Map(f, None, X),
+    "lyapunov": lambda f: discretize.lyapunov(Flow(f, X), H),
+    "DiscreteCell": DiscreteCell,
+    "DiscreteRNN": DiscreteRNN,
+    "ContinuousRNN": ContinuousRNN,
+    "verify_engines": lambda f: discretize.verify_engines(f, LONG),
+    "timescales": ctrnn.timescales,
+}
+
+
+@pytest.mark.parametrize("door", REFUSED)
+def test_a_field_that_reads_its_past_is_refused_with_what_takes_it(door):
+    with pytest.raises(
+        TypeError, match="`field` must be a ctrnn.VectorField, got Delayed; it reads its own past: `discretize.int"
+    ):
+        REFUSED[door](DELAYED)
+
+
+OTHERS = {
+    "unroll": (lambda f: discretize.unroll(f, LONG), "`cell` must be a discretize.DiscreteCell"),
+    "unroll_parallel": (lambda f: discretize.unroll_parallel(f, LONG), "`cell` must be a discretize.DiscreteCell"),
+    "Layers": (lambda f: discretize.Layers([f]), r"`layers\[0\]` must be made of discretize.DiscreteRNN or ContinuousRNN"),
+    "refine": (lambda f: discretize.refine(f, LONG), "`model` has no discretize.DiscreteRNN in it"),
+    "state_jacobians": (lambda f: discretize.state_jacobians(f, LONG), "`rnn` must be a discretize.DiscreteRNN or Cont"),
+    "to_torch": (discretize.to_torch, "`module` must be a discretize.Layers or DiscreteRNN"),
+}
+
+
+@pytest.mark.parametrize("door", OTHERS)
+@pytest.mark.parametrize("kind", ["delayed", "jumps"])
+def test_doors_of_models_refuse_other_kinds_in_words(door, kind):
+    call, words = OTHERS[door]
+    with pytest.raises((TypeError, ValueError), match=words):
+        call(DELAYED if kind == "delayed" else discretize.ode_rnn(1, 2))
+
+
+@pytest.mark.parametrize("system", [lambda f: Flow(f, X), lambda f: Map(f, None, X)], ids=["flow", "map"])
+def test_a_model_with_jumps_is_no_system(system):
+    with pytest.raises(TypeError, match="must give dh/dt as a tensor like h, got tuple"):
+        discretize.fixed_points(system(discretize.ode_rnn(1, 2).double()), H)
+
+
+NOISY = ctrnn.Noisy(ctrnn.gated(1, 2, dtype=torch.float64), ctrnn.Noise(0.1))
+
+MANY = torch.zeros(3, 4, 2, 1, dtype=torch.float64)
+DRAWING = {
+    "DiscreteRNN": lambda **seed: lambda x: DiscreteRNN(NOISY, discretize.EulerMaruyama())(x, **seed)[0],
+    "ContinuousRNN": lambda **seed: lambda x: ContinuousRNN(NOISY, method=discretize.EulerMaruyama())(x, **seed)[0],
+    "unroll": lambda **seed: lambda x: discretize.unroll(DiscreteCell(NOISY, discretize.EulerMaruyama()), x, **seed).hs,
+}
+
+
+@pytest.mark.parametrize("door", DRAWING)
+def test_vmap_over_noise_without_a_seed_says_what_to_give(door):
+    with pytest.raises(ValueError, match=r"Under `torch.func.vmap` noise needs a `seed`.*randomness='different'"):
+        vmap(DRAWING[door]())(MANY)
+    assert vmap(DRAWING[door](seed=3))(MANY).shape[0] == 3
+    apart = vmap(DRAWING[door](), randomness="different")(MANY)
+    assert not torch.equal(apart[0], apart[1])
