@@ -13,6 +13,7 @@ import pytest
 import torch
 from cases import each
 from fuzz import batches, noise, others, sequences, solves, storage, tables
+from fuzz import events, noise, others, sequences, solves
 from fuzz.dice import Dice, NoAnswer
 
 pytestmark = [
@@ -36,6 +37,7 @@ AREAS = {
     noise.noise_of_sequences: 3,
     batches.statistics_of_padded_batches: 3,
     batches.chunks_of_streams: 2,
+    events.crowded_events: 2,
     others.half_precision: 1,
     others.ensembles: 2,
     others.layers: 2,
@@ -57,6 +59,7 @@ FIXED = {
     noise.noise_of_sequences: (0, 1, 6),
     batches.statistics_of_padded_batches: (0, 1, 2),
     batches.chunks_of_streams: (0, 1, 2, 3),
+    events.crowded_events: (0, 1),
     others.half_precision: (0, 8),
     others.ensembles: (3,),
     tables.tables: (0, 1, 2),
