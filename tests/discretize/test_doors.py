@@ -83,7 +83,7 @@ class Delayed(ctrnn.DelayedField):
         return -past[0]
 
 
-DELAYED, X, H = Delayed(1, 2, 1.0), torch.zeros(1), torch.zeros(1, 2)
+DELAYED, X, H = Delayed(1, 2, 1.0), torch.zeros(1).double(), torch.zeros(1, 2).double()
 LONG = torch.zeros(5, 1, 1)
 REFUSED = {
     "Flow": lambda f: discretize.fixed_points(Flow(f, X), H),
@@ -101,7 +101,7 @@ REFUSED = {
 @pytest.mark.parametrize("door", REFUSED)
 def test_a_field_that_reads_its_past_is_refused_with_what_takes_it(door):
     with pytest.raises(
-        TypeError, match="`field` must be a ctrnn.VectorField, got Delayed; it reads its own past: `discretize.int"
+        TypeError, match=r"`field` must be a ctrnn.VectorField, got Delayed; it reads its own past: `discretize.int"
     ):
         REFUSED[door](DELAYED)
 
