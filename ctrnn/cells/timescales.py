@@ -19,14 +19,12 @@ from ctrnn.cells.lstm import LSTMField
 from ctrnn.cells.network_gate import NetworkGated
 from ctrnn.cells.published.adaptive import AdaptiveField
 from ctrnn.cells.stack import Stack
-from ctrnn.cells.traced_leak import rest_leak, traced_leak
+from ctrnn.cells.traced_leak import leak_rounding, reads_code, rest_leak
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.relaxation import Relaxation
 from ctrnn.own_code import computes_as
 
 __all__ = ["timescales", "remembered"]
-
-ROUNDING = 1e-6  # of a leak that is read off the code, a difference of slopes
 
 
 @torch.no_grad()
@@ -73,9 +71,10 @@ def _leak(field: VectorField) -> Tensor:
         return field.rate(x, h) * field.decay.leak(torch.ones_like(h))
     if computes_as(field, LSTMField):
         state = torch.cat([h, torch.ones_like(h)], -1)
-    traced = type(field).leak in (VectorField.leak, traced_leak)
+    traced = reads_code(field)
     leak = remembered(field, rest_leak(field)[None] if traced else field.leak(field.project(x), state))
-    if not checks.holds((leak > ROUNDING).any() if traced else (leak != 0).any()):
+    least = remembered(field, leak_rounding(field)[None]) if traced else 0.0
+    if not checks.holds((leak > least).any() if traced else (leak != 0).any()):
         raise TypeError(
             f"`field` is a {type(field).__name__} whose visible units have no leak at rest, and so no forgetting time."
         )

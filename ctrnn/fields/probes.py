@@ -41,7 +41,7 @@ def _generators(device: torch.device) -> list[Tensor]:
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
-LEAST = 1e-3  # of the largest dh/dt: rounding is less, and what an iteration inside of a field leaves that ends for all at once
+LEAST = 1e-3  # of dh/dt of a unit: rounding is less, and what an iteration inside of a field leaves that ends for all at once
 COUPLED = (
     "dh/dt of a sample changes with the other samples of the batch, as by a mean over all of them, or by BatchNorm in training. "
     "If they belong together make them one sample, their units side by side in one state; else reduce along the last axis only, "
@@ -91,8 +91,10 @@ def couples_samples(field: VectorField, projected: Tensor, h: Tensor, other: Ten
 
         first = slope(projected, h) if found is None else found
         there, drew = drawn(lambda: slope(torch.where(last, projected, other), torch.where(last, h, moved(h))), h.device)
-        least = max(LEAST, 8 * torch.finfo(h.dtype).eps) * torch.maximum(first.abs(), there.abs()).max()
-        if drew or not bool(((there - first)[-1].abs() > least).any()):
+        # A unit's own size: of this sample, or the median over all where it is nearly at rest here, which no far sample moves.
+        sizes = torch.stack([first, there, there - first]).abs().amax(0)
+        size = torch.maximum(torch.maximum(first[-1].abs(), there[-1].abs()), sizes.median(0).values)
+        if drew or not bool(((there - first)[-1].abs() > max(LEAST, 8 * torch.finfo(h.dtype).eps) * size).any()):
             return False
         # A field with random numbers of its own has another answer the second time too.
         return torch.equal(slope(projected, h)[-1], first[-1])
