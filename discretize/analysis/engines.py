@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +37,8 @@ from discretize.steps.step import Step
 
 __all__ = ["EngineReport", "EngineResult", "verify_engines"]
 
-ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # relative to the largest number of each result; solves choose steps by it
+# Relative to the largest number of each unit or weight, of states of each sample; solves choose steps by it.
+ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}
 GROWN = 1e6  # a state from here on is none of a network's
 TOLERANCE = 1e-4  # of solves; the judge has a hundredth of it
 JUDGED = 0.02  # as ROUNDING; over all named fields gradients were up to 9e-3 apart at the corner of a power decay, else 9e-4
@@ -110,12 +112,14 @@ def verify_engines(
 ) -> EngineReport:
     r"""Run a sequence and a solve of a field by every engine that there is, and compare states and gradients with the steps.
 
-    Gradients are those of the sum of the sines of all states, to samples, h0 and all parameters. The steps are the reference,
+    Gradients are those of the sum of the sines of all states, each in the size that its unit has along the sequence, to samples,
+    h0 and all parameters. The steps are the reference,
     the rest is compared with them: where an engine is off, set `fused=False`, and tell us. torchdiffeq solves at 1e-6
     with its own step control: it checks the solve, not the engine.
 
     Args:    field: a `VectorField`; xs: its data; h0: the state before, zero if not given; step: the step map of the sequence,
-             Euler's if not given; dt: time a sample; method: the solver, along held samples, at 1e-4.
+             Euler's if not given; dt: time a sample; method: the solver, along held samples, at 1e-4, absolutely in the
+             sizes of units.
     Shape:   xs (time, batch, input), h0 (batch, state).
     Raises:  TypeError, ValueError for what does not fit.
     """
@@ -127,8 +131,16 @@ def verify_engines(
     if tolerance is None:
         raise TypeError(f"`xs` must be float32 or float64, which engines are compared in, got {xs.dtype}.")
     step, dt = Euler() if step is None else step, checks.positive_number("dt", dt)
-    results = _compared("sequence", field, xs, h, _sequences(field, step, dt, xs.device))
-    return EngineReport((*results, *_compared("solve", field, xs, h, _solves(field, dt, method, xs.device))), tolerance)
+    size = _sizes(field, step, dt, xs, h)
+    results = _compared("sequence", field, xs, h, size, _sequences(field, step, dt, xs.device))
+    return EngineReport((*results, *_compared("solve", field, xs, h, size, _solves(field, dt, method, size))), tolerance)
+
+
+@torch.no_grad()
+def _sizes(field: VectorField, step: Step, dt: float, xs: Tensor, h0: Tensor) -> Tensor:
+    """Return the largest |h| of each unit along a sequence, the median over the batch: (state,); 1 where that says nothing."""
+    found = unroll(DiscreteCell(field, step, dt, allow_overshoot=True), xs, h0, fused=False).hs.abs().amax(0).median(0).values
+    return torch.where((found > 0) & found.isfinite(), found, 1.0)
 
 
 def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) -> dict[str, Run]:
@@ -146,12 +158,13 @@ def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) 
     return found | ({"triton": by(run_triton, "triton")} if takes_triton(device) else {})
 
 
-def _solves(field: VectorField, dt: float, method: str, device: torch.device) -> dict[str, Run]:
+def _solves(field: VectorField, dt: float, method: str, size: Tensor) -> dict[str, Run]:
     def by(engine: str) -> Run:
         def run(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
             ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
             fused: Fused = "always" if engine != "steps" else False
-            solved = integrate(field, HeldPath(xs, ts), h0, ts, method=method, rtol=TOLERANCE, atol=TOLERANCE, fused=fused)
+            bounds: dict[str, Any] = {"rtol": TOLERANCE, "atol": TOLERANCE * size}
+            solved = integrate(field, HeldPath(xs, ts), h0, ts, method=method, fused=fused, **bounds)
             ran = solved.stats["engine"]
             return (solved.hs if ran == engine else None), solved.stats.get("engine_why") or f"the engine {ran} ran"
 
@@ -159,24 +172,24 @@ def _solves(field: VectorField, dt: float, method: str, device: torch.device) ->
 
     def judge(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
         ts, tight = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu"), TOLERANCE / 100
-        by = partial(integrate, method="torchdiffeq:dopri5", rtol=tight, atol=tight, max_num_steps=JUDGE_STEPS)
+        by = partial(integrate, method="torchdiffeq:dopri5", rtol=tight, atol=tight * size, max_num_steps=JUDGE_STEPS)
         try:
             return by(field, HeldPath(xs, ts), h0, ts).hs, ""
         except (SolverError, ValueError) as error:  # too stiff for it, or it is not installed
             return None, str(error)
 
-    engines = {name: by(name) for name in ("steps", "compiled", *(["triton"] if takes_triton(device) else []))}
+    engines = {name: by(name) for name in ("steps", "compiled", *(["triton"] if takes_triton(size.device) else []))}
     return engines | {"torchdiffeq": judge}
 
 
-def _compared(call: str, field: VectorField, xs: Tensor, h0: Tensor, engines: dict[str, Run]) -> list[EngineResult]:
+def _compared(call: str, field: VectorField, xs: Tensor, h0: Tensor, size: Tensor, engines: dict[str, Run]) -> list[EngineResult]:
     found: list[EngineResult] = []
     reference: list[Tensor] = []
     for name, run in engines.items():
         try:
-            _one(field, xs, h0, run)  # builds what has to be built
+            _one(field, xs, h0, size, run)  # builds what has to be built
             begun = time.perf_counter()
-            mine = _one(field, xs, h0, run)
+            mine = _one(field, xs, h0, size, run)
         except _DidNotRunError as error:
             found.append(EngineResult(call, name, math.nan, math.nan, math.nan, str(error) or "it did not run"))
             continue
@@ -192,7 +205,7 @@ class _DidNotRunError(Exception):
     """Why an engine is not there."""
 
 
-def _one(field: VectorField, xs: Tensor, h0: Tensor, run: Run) -> list[Tensor]:
+def _one(field: VectorField, xs: Tensor, h0: Tensor, size: Tensor, run: Run) -> list[Tensor]:
     """Return states, and gradients to the samples, h0 and all parameters that have one."""
     given = [tensor.detach().clone().requires_grad_() for tensor in (xs, h0)]
     with torch.enable_grad():
@@ -200,10 +213,15 @@ def _one(field: VectorField, xs: Tensor, h0: Tensor, run: Run) -> list[Tensor]:
         if states is None:
             raise _DidNotRunError(why)
         targets = [*given, *(p for p in field.parameters() if p.requires_grad)]
-        return [states.detach(), *torch.autograd.grad(states.sin().sum(), targets, allow_unused=True, materialize_grads=True)]
+        loss = (states / size).sin().sum()
+        return [states.detach(), *torch.autograd.grad(loss, targets, allow_unused=True, materialize_grads=True)]
 
 
 def _apart(one: Tensor, other: Tensor) -> float:
     if not one.numel():
         return 0.0
-    return float((one - other).abs().max() / (1 + other.abs().max()))
+    size = other.abs()
+    size = size.amax(0) if size.dim() > 1 else size.amax()  # over time, samples or rows: of each column its own
+    least = 16 * torch.finfo(other.dtype).eps / ROUNDING[other.dtype] * other.abs().max()  # of which roundings are allowed
+    off = (one - other).abs() / torch.maximum(size, least)
+    return float(torch.where(one == other, 0.0, off).max())

@@ -21,7 +21,8 @@ from ctrnn.fields.noise import noise_channels
 
 __all__ = ["path_divergence", "path_log_likelihood", "path_log_ratio"]
 
-ROUNDING = 16  # of a triangle, in units in the last place of its largest row
+SAME = 1e-5  # of a unit's noise
+ROUNDING = 16  # of a row of a triangle, in units in its last place
 
 
 def path_log_likelihood(field: VectorField, xs: Tensor | None, hs: Tensor, ts: Tensor | None = None) -> Tensor:
@@ -100,7 +101,7 @@ class _Path:
         projected = field.project(self.xs[..., :reads])
         if field is not self.field and noise_channels(field):
             g = field.diffusion(projected, self.h)
-            if g.dim() != self.g.dim() or not checks.holds(torch.isclose(g, self.g)):
+            if g.dim() != self.g.dim() or not checks.holds(_same(g, self.g)):
                 raise ValueError("`other` has another noise: no path has a density under both. Let them share a `ctrnn.Noise`.")
         return field.flow(projected, self.h)
 
@@ -130,9 +131,15 @@ class _Path:
             1
         ].mT  # of G^T, not of G G^T, which would square its condition
         sizes = found.diagonal(dim1=-2, dim2=-1).abs()
-        if not checks.holds(sizes > ROUNDING * state * torch.finfo(found.dtype).eps * found.norm(dim=-1).amax(-1, keepdim=True)):
+        if not checks.holds(sizes > ROUNDING * state * torch.finfo(found.dtype).eps * found.norm(dim=-1)):
             raise ValueError(f"G G^T is singular; {where}.")
         return found
+
+
+def _same(one: Tensor, other: Tensor) -> Tensor:
+    """Whether noises are the same but for rounding, relative to each unit's: (time, batch, state), perhaps with channels."""
+    size = torch.maximum(one.abs(), other.abs())
+    return (one - other).abs() <= SAME * (size.amax(-1, keepdim=True) if size.dim() > 3 else size)
 
 
 def _lengths(ts: Tensor | None, hs: Tensor) -> Tensor:
