@@ -35,7 +35,7 @@ CLOSE, VISIBLE = 0.01, 0.1  # of the spread of the states
 ORDER_WITHIN = 0.35
 WAIT, LOOK, MOST = 500, 250, 16_000  # samples for which the last inputs are held at first, are looked at, and in all
 SEQUENCES = 16  # for which they are held
-SETTLED, TINY = 0.1, 1e-9  # relative change between looks of what has settled, and a movement that is none
+SETTLED, TINY = 0.1, 1e-9  # relative change between looks of what has settled, and a movement that is none, of the spread
 CALL = ("x", "h_0", "ts", "lengths", "reset")
 STILL, LEFT = 0.01, 0.05  # of the spread of the states, what counts as rest; of a movement, what counts as nothing left of it
 
@@ -194,7 +194,8 @@ def refine(
         for n in levels:
             with _refined(parts, n), _ends_of(parts[0], ends if n == 1 else []):
                 runs.append(_run(model, parts, data))
-        held = _held(parts[0], ends[0], rtol, atol, _spread(exact)) if len(parts) == len(ends) == 1 else None
+        spread = _spread(exact)
+        held = _held(parts[0], ends[0], rtol, atol, spread) if len(parts) == len(ends) == 1 else None
     finally:
         for part, was in training.items():
             part.training = was
@@ -206,8 +207,8 @@ def refine(
         largest=tuple(max(float(part.abs().nan_to_num(math.inf).max()) for part in parts_off) for parts_off in off),
         orders=tuple(_observed(a, b) for a, b in pairwise(drift)),
         order=min(part.step.order for part in parts),
-        spread=_spread(exact),
-        rounding=max(100 * torch.finfo(part.dtype).eps for part in exact) + 10 * (rtol + atol),
+        spread=spread,
+        rounding=_rounding(exact, rtol, atol),
         metrics=None if metric is None else tuple(float(metric(result)) for _, result in runs),
         exact_metric=exact_metric,
         step=None if timed else _step_lengths(parts),
@@ -244,7 +245,7 @@ def _held(
     """
     field = copy.deepcopy(part.field).double()
     stepped = DiscreteRNN(field, part.step, dt=end.dt, substeps=part.substeps, allow_overshoot=True)
-    exact = ContinuousRNN(field, "dopri5", max(rtol, 1e-6), max(atol, 1e-8))
+    exact = ContinuousRNN(field, "dopri5", max(rtol, 1e-6), 10 * atol)
     found: list[tuple[float, ...]] = []
     for rnn in (stepped, exact):
         before: tuple[float, ...] = ()
@@ -255,7 +256,7 @@ def _held(
             except SolverError:  # a state that leaves all bounds, long after the data
                 return None
             gone += wait
-            if before and all(_alike(*pair) for pair in zip(before, moved, strict=True)):
+            if before and all(_alike(*pair, TINY * spread) for pair in zip(before, moved, strict=True)):
                 break
             if gone + 2 * wait > MOST:  # what still doubles, and is more than all states were, is on its way to infinity
                 grows = zip(before or moved, moved, strict=True)
@@ -285,8 +286,14 @@ def _held_for(rnn: DiscreteRNN | ContinuousRNN, end: _End, h: Tensor, samples: i
     return tuple(moved.where(h.isfinite().all(-1), math.inf).tolist()), h
 
 
-def _alike(before: float, after: float) -> bool:
-    return before == after or abs(before - after) <= SETTLED * max(before, after) or max(before, after) <= TINY
+def _alike(before: float, after: float, none: float) -> bool:
+    return before == after or abs(before - after) <= SETTLED * max(before, after) or max(before, after) <= none
+
+
+def _rounding(exact: list[Tensor], rtol: float, atol: float) -> float:
+    """Return what a drift may be that is none: of the states' size, and of the tolerances of the solve."""
+    eps, size = max(torch.finfo(part.dtype).eps for part in exact), _root_mean_square([part.double() for part in exact])
+    return (100 * eps + 10 * rtol) * size + 10 * atol
 
 
 def _movement(states: Tensor) -> Tensor:
