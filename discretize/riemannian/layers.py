@@ -41,7 +41,8 @@ class Forced(VectorField):
 
 
 Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # values, moduli, inputs -> (rows, k), as in rows.py
-AGREEMENT = 1e-3  # of gradients by rows and by autograd, of the largest; they differ by rounding, or wholly
+AGREEMENT = 1e-3  # of gradients by rows and by autograd; they differ by rounding, or wholly
+ROUNDING = 1e-6  # of the terms of a gradient, summed without their signs
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,10 @@ class Rows:
         sizes = [p.shape[1] if p.dim() > 1 else 1 for p in self.parameters]
         return {p: part.view_as(p) for p, part in zip(self.parameters, theta.split(sizes, -1), strict=True)}
 
-    def check(self, by_rows: Directions, gradients: Directions) -> None:
+    def check(self, by_rows: Directions, gradients: Directions, terms: Directions) -> None:
         for parameter, gradient in by_rows.items():
-            if (gradient - gradients[parameter]).abs().max() > AGREEMENT * gradients[parameter].abs().max().clamp_min(1e-6):
+            right = gradients[parameter]
+            if ((gradient - right).abs() > AGREEMENT * right.abs() + ROUNDING * terms[parameter]).any():
                 raise TypeError(f"{self} of `model` reads something else than the symbols and a state.")
 
     def __str__(self) -> str:
@@ -146,7 +148,7 @@ class AffineLayers:
         for rows, of_rows in zip(self.layers, calls, strict=True):
             inputs = rows.inputs(symbols[:-1].flatten(), [h for _, h in of_rows], chi)
             B = torch.cat([values.pop(0) for _ in of_rows])
-            rows.check(rows.split(weighted_sum(B, inputs)), gradients)
+            rows.check(rows.split(weighted_sum(B, inputs)), gradients, rows.split(weighted_sum(B.abs(), inputs.abs())))
             found |= rows.split(step(B, B**2, inputs))
         return found
 
