@@ -282,7 +282,12 @@ def _moves_freely(e: Expr, own: frozenset[Symbol], data: frozenset[Expr]) -> boo
     slopes = [inner.diff(w) for w in sorted(own, key=str)]
     rows = ImmutableDenseMatrix([slopes, *([slope.diff(u) for slope in slopes] for u in letters.values())])
     numbers = np.array(rows.xreplace(point).evalf(), dtype=complex)
-    return bool(np.isfinite(numbers).all()) and int(np.linalg.matrix_rank(numbers, tol=1e-9)) == len(rows.tolist())
+    if not np.isfinite(numbers).all():
+        return False
+    for axis in (1, 0):  # slopes in different letters have different units
+        sizes = np.linalg.norm(numbers, axis=axis, keepdims=True)
+        numbers = numbers / np.where(sizes > 0, sizes, 1.0)
+    return int(np.linalg.matrix_rank(numbers, tol=1e-9)) == len(numbers)
 
 
 def _are_independent(functions: list[Expr], letters: list[Symbol]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from sympy import Expr, S
+from sympy import Add, Expr, S
 from sympy.core.function import AppliedUndef
 from torch import Tensor, nn
 
@@ -20,16 +20,19 @@ __all__ = ["Replay", "Replayed"]
 
 @dataclass(frozen=True)
 class Replayed:
-    """What torch computes and what the equations say for each unit, in double precision."""
+    """What torch computes and what the equations say for each unit, in double precision; `terms`: how large the terms are that
+    the equation adds up, of which rounding leaves a share."""
 
     point: Mapping[Expr, Expr]
     units: tuple[Expr, ...]
     torch: tuple[float, ...]
     equations: tuple[float, ...]
+    terms: tuple[float, ...]
 
     @property
     def differs(self) -> bool:
-        return any(abs(a - b) > 1e-9 * max(1.0, abs(a), abs(b)) for a, b in zip(self.torch, self.equations, strict=True))
+        rows = zip(self.torch, self.equations, self.terms, strict=True)
+        return any(abs(a - b) > 1e-9 * max(abs(a), abs(b), 1e-3 * terms) for a, b, terms in rows)
 
     def __str__(self) -> str:
         given = ", ".join(f"{u} = {value}" for u, value in self.point.items() if value != 0) or "all letters 0"
@@ -56,9 +59,10 @@ class Replay:
         with torch.no_grad():
             answer = call_with(self.module, values, *self._arguments())
         computed = self.program.state_of(answer)
-        claimed = (self._number(e) for e in self.right)
+        claimed = tuple(self._number(e) for e in self.right)
+        terms = tuple(sum(abs(self._number(term)) for term in Add.make_args(e)) for e in self.right)
         numbers = tuple(torch.cat([part.reshape(-1) for part in computed]).tolist())
-        return Replayed(self.point, self.system.state, numbers, tuple(claimed))
+        return Replayed(self.point, self.system.state, numbers, claimed, terms)
 
     def _arguments(self) -> list[Any]:
         """Make one sample: the numbers of the state and of the inputs in the order of the module's arguments."""
