@@ -66,7 +66,7 @@ class Compared:
         """Write "0.0287, 95 % -0.0063 to 0.0637, which holds both 0 and the 0.01 in print"."""
         low, high = self.measured.low, self.measured.high
         if not (math.isfinite(low) and math.isfinite(high)):
-            return f"{self.measured.mean:.4f}, without an interval, which needs two runs of each that are not all alike"
+            return f"{_places(self.measured.mean)}, without an interval, which needs two runs of each that are not all alike"
         size = f"{abs(self.effect) if self.absent else self.effect:.3g} {'in print' if self.printed else 'that counts'}"
         why = {
             (False, "yes"): "which does not hold 0",
@@ -74,7 +74,16 @@ class Compared:
             (False, "no"): f"which does not come to the {size}",
             (True, "no"): "which does not hold 0",
         }.get((self.absent, self.answer), f"which holds both 0 and the {size}")
-        return f"{self.measured.mean:.4f}, 95 % {low:.4f} to {high:.4f}, {why}"
+        mean, low_end, high_end = (_places(value, low, high) for value in (self.measured.mean, low, high))
+        return f"{mean}, 95 % {low_end} to {high_end}, {why}"
+
+
+def _places(value: float, *beside: float) -> str:
+    """Write a difference with four decimals, or with three digits of the largest where these would not show two."""
+    largest = max(map(abs, (value, *beside)))
+    if not 0 < largest < 1e-3 or not math.isfinite(largest):
+        return f"{value:.4f}"
+    return f"{value:.{2 - math.floor(math.log10(largest))}f}" if largest > 1e-6 else f"{value:.2e}"
 
 
 @dataclass(frozen=True)

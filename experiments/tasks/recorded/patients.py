@@ -43,6 +43,7 @@ FOLDS = 5
 VALIDATION = 0.16  # of all patients
 TOGETHER = 10  # batches within which patients are sorted by their lengths
 TAILS = (0.005, 0.995)  # quantiles of "train" to which values are clamped: a pH of 735 is a slip of the pen
+CONSTANT = 16 * torch.finfo(torch.float64).eps  # a deviation that is rounding, of the largest value
 LONGEST = 48.0
 
 
@@ -237,8 +238,7 @@ def _scale(values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             continue
         least, most = seen.quantile(torch.tensor(TAILS, dtype=torch.float64)).tolist()
         deviation, mean = torch.std_mean(seen.clamp(least, most), correction=0)
-        scales.append(
-            (float(mean), float(deviation) or 1.0, least, most)
-        )  # a value that is always the same says that it is there
+        same = float(deviation) <= CONSTANT * max(abs(least), abs(most))  # and says that it is there
+        scales.append((float(mean), 1.0 if same else float(deviation), least, most))
     mean, deviation, least, most = torch.tensor(scales, dtype=torch.float64).T
     return mean, deviation, least, most

@@ -28,6 +28,7 @@ from experiments.usage import UsageError
 __all__ = ["MOST_REPEATS", "Recorded", "Sequences", "played", "scale_of", "thinned"]
 
 MOST_REPEATS = 1000
+CONSTANT = 16 * torch.finfo(torch.float64).eps  # a deviation that is rounding, of the largest sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +129,7 @@ def thinned(xs: Tensor, kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def scale_of(samples: Tensor, folder: str) -> tuple[Tensor, Tensor]:
     """Compute mean and deviation of each feature, over samples (n, feature)."""
     deviation, mean = torch.std_mean(samples.double(), dim=0, correction=0)
-    if not bool((deviation > 0).all()):
-        raise UsageError(f"{folder}: feature {int(deviation.argmin())} is the same in every sample of the training split.")
+    same = deviation <= CONSTANT * samples.double().abs().amax(0)
+    if bool(same.any()):
+        raise UsageError(f"{folder}: feature {int(same.long().argmax())} is the same in every sample of the training split.")
     return mean.to(samples), deviation.to(samples)

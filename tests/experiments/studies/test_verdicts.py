@@ -114,3 +114,15 @@ def test_words_wait_for_answers_and_sentences_say_the_interval():
         assert str(Part("so", compared, "here")) == f"So: {compared.answer} (here; difference {mean} {words})."
     alone = "0.5000, without an interval, which needs two runs of each that are not all alike"
     assert str(Part("so", Compared(difference([1.0], [0.5]), 0.1))) == f"So: undecided (difference {alone})."
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        (Spread(0.0287, -0.0063, 0.0637, 3), "0.0287, 95 % -0.0063 to 0.0637"),
+        (Spread(2.87e-5, -6.3e-6, 6.37e-5, 3), "0.0000287, 95 % -0.0000063 to 0.0000637"),
+        (Spread(2.87e-9, -6.3e-10, 6.37e-9, 3), "2.87e-09, 95 % -6.30e-10 to 6.37e-09"),
+    ],
+)
+def test_a_small_difference_is_written_in_digits_that_say_something(measured, words):
+    assert str(Compared(measured, 1e-9)).startswith(words)
