@@ -81,7 +81,7 @@ def fates(step: Step, g_dt: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     for _ in range(SETTLE):
         h = _kept_in_sight(system(h, point))
     lost = ~(h.abs() < FAR)[:, 0]
-    period = settled_periods(system, h, LONGEST, point, tolerance=NEAR)
+    period = settled_periods(system, h, LONGEST, point, tolerance=NEAR, size=torch.ones(1))
     found = torch.where(period == 1, REST, torch.where(period == 2, TWO, LONGER))
     exponent, error = torch.full_like(w, torch.nan), torch.full_like(w, torch.nan)
     open_ = ((period == 0) & ~lost).nonzero()[:, 0]
@@ -91,7 +91,7 @@ def fates(step: Step, g_dt: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         lost[open_] = torch.isnan(exponent[open_])
         found[open_] = torch.where(exponent[open_] > CHAOTIC, CHAOS, LONGER)
         # What a slow rest or 2-cycle has not reached in `SETTLE` steps it has nearly.
-        slow = settled_periods(system, run.h, 2, point[open_], tolerance=1e-2)
+        slow = settled_periods(system, run.h, 2, point[open_], tolerance=1e-2, size=torch.ones(1))
         found[open_] = torch.where((slow > 0) & (exponent[open_] <= CHAOTIC), slow - 1, found[open_])
     return found.masked_fill(lost, DIVERGENCE), exponent, error
 

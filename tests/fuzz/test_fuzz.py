@@ -13,6 +13,7 @@ import pytest
 import torch
 from cases import each
 from fuzz import batches, events, noise, others, sequences, solves, storage, tables
+from fuzz import analyses, noise, others, sequences, solves
 from fuzz.dice import Dice, NoAnswer
 
 pytestmark = [
@@ -37,6 +38,9 @@ AREAS = {
     batches.statistics_of_padded_batches: 3,
     batches.chunks_of_streams: 2,
     events.crowded_events: 2,
+    analyses.points_in_other_units: 1,
+    analyses.points_beside_wild_neighbours: 1,
+    analyses.branches_in_other_units: 1,
     others.half_precision: 1,
     others.ensembles: 2,
     others.layers: 2,
@@ -59,6 +63,8 @@ FIXED = {
     batches.statistics_of_padded_batches: (0, 1, 2),
     batches.chunks_of_streams: (0, 1, 2, 3),
     events.crowded_events: (0, 1),
+    analyses.points_in_other_units: (0,),
+    analyses.points_beside_wild_neighbours: (0,),
     others.half_precision: (0, 8),
     others.ensembles: (3,),
     tables.tables: (0, 1, 2),

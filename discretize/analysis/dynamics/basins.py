@@ -13,11 +13,15 @@ from torch import Tensor
 from ctrnn import HeldPath, VectorField, checks
 from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.orbits import PeriodicOrbit
+from discretize.analysis.dynamics.sizes import sizes
 from discretize.analysis.dynamics.systems import Dynamics, Flow, check_no_noise_in
+from discretize.errors import SolverWarning, warn_user
 from discretize.solve import integrate
 from discretize.trajectory import Trajectory
 
 __all__ = ["basins", "run"]
+
+ABSOLUTE = 1e-7  # absolute tolerance of a solve, of the size of each unit
 
 
 @torch.no_grad()
@@ -34,18 +38,20 @@ def basins(
 
     Args:    system: a `discretize.Flow` or `Map`; attractors: fixed points (state,), orbits, or points (k, state) on others;
              p: the parameter, one or one for each start; length: time of a flow, applications of a map; tolerance: how near
-             counts, relative to 1 + |h|.
+             counts in each unit, relative to |h_i| of the point or to the unit's size, the median of |h_i| over the starts (as
+             for `fixed_points`), where that is larger.
     Shape:   starts (n, state) -> (n,), whole numbers.
-    Raises:  TypeError, ValueError for what does not fit; SolverError where a flow cannot be solved.
+    Raises:  TypeError, ValueError for what does not fit. Warns of starts from which a flow cannot be solved to the end.
     """
     check_starts(system, starts)
     checks.positive_number("tolerance", tolerance)
     points_of = _points(attractors, starts.shape[-1])
-    end = run(system, starts, p, length, 1).hs[-1]
+    size = sizes(system, starts, p)
+    end = run(system, starts, p, length, 1, size).hs[-1]
     found = torch.full((len(starts),), -1, device=starts.device)
     nearest = torch.full_like(end[:, 0], tolerance)
     for k, points in enumerate(points_of):
-        off = (end[:, None] - points).abs().amax(-1) / (1 + points.abs().amax(-1))
+        off = ((end[:, None] - points).abs() / torch.maximum(points.abs(), size)).amax(-1)
         here = off.amin(-1).nan_to_num(torch.inf)
         found, nearest = torch.where(here < nearest, k, found), torch.minimum(nearest, here)
     return found
@@ -65,8 +71,10 @@ def _points(attractors: Sequence[Tensor | PeriodicOrbit], units: int) -> list[Te
     return [points.reshape(-1, units) for points in found]
 
 
-def run(system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, pieces: int) -> Trajectory:
-    """Run for a given number of segments (flow) or steps (map)."""
+def run(
+    system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, pieces: int, size: Tensor | None = None
+) -> Trajectory:
+    """Run for a given number of segments (flow) or steps (map); nan, with a warning, from where a flow cannot be solved."""
     length = checks.positive_number("length", length)
     check_no_noise_in(system, "a run of a `Flow`")
     if not isinstance(system, Flow):
@@ -78,7 +86,13 @@ def run(system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, p
         return Trajectory(torch.arange(len(hs), dtype=h0.dtype, device=h0.device), torch.stack(hs))
     ts = torch.linspace(0, length, pieces + 1, dtype=h0.dtype, device=h0.device)
     path = HeldPath(system.parameter(h0, p).reshape(1, -1, 1), ts[[0, -1]])
-    return integrate(_AtParameter(system, h0.shape[-1]), path, h0, ts)
+    atol = ABSOLUTE * (sizes(system, h0, p) if size is None else size)
+    solved = integrate(_AtParameter(system, h0.shape[-1]), path, h0, ts, atol=atol, on_failure="keep")
+    status = solved.stats.get("status_of_samples", ["completed"])
+    failed = [f"start {sample}: {why}" for sample, why in enumerate(status) if why != "completed"]
+    if failed:
+        warn_user(f"{len(failed)} of {len(h0)} starts could not be followed to the end; of {failed[0]}.", SolverWarning)
+    return solved
 
 
 class _AtParameter(VectorField):

@@ -6,12 +6,15 @@ r"""Branches of fixed points over a parameter, by continuation along their arc l
     flip, Neimark-Sacker                   lambda = -1 of a map, a pair on the unit circle
 
 Growth rates in the order of their size are continuous in s, and so a bifurcation is a root of one of them.
+
+Lengths are counted in sizes: of p twenty times the longest step; of a unit its largest |h_i| on the branch so far, or what it
+changes by along the first tangent over the size of p, where that is larger. Each equation counts in the largest it has been.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,17 +22,19 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.extras import needed_by
 from discretize.analysis.dynamics.fixed_points import as_limits, check_starts
-from discretize.analysis.dynamics.roots import newton
+from discretize.analysis.dynamics.roots import correction, newton
+from discretize.analysis.dynamics.sizes import sizes
 from discretize.analysis.dynamics.systems import Dynamics, derivative, jacobian
 
 __all__ = ["Bifurcation", "Branch", "continuation"]
 
 EASY, STRAIGHT = 3, 0.9  # iterations of a corrector, and cosine between tangents, below and above which steps grow
 MOST_CORRECTIONS, SMALLEST = 8, 1e-8
-DEGENERATE = 1e-6  # smallest singular value, relative to 1 + the largest, of [dr/dh, dr/dp] at a branch point
+LONGEST = 0.05  # step, in sizes
+DEGENERATE = 1e-6  # smallest singular value, in sizes, of [dr/dh, dr/dp] at a branch point
 HALVINGS, UNEVEN = 6, 0.45  # of a step around a root, not in the middle, where by symmetry a branch point may be
-SAME = 1e-7  # distance, relative to 1 + |u|, of what passes at one place
-REAL = 1e-7  # imaginary part, of an eigenvalue that counts as real
+SAME = 1e-7  # distance, in sizes, of what passes at one place
+REAL = 1e-7  # imaginary part of an eigenvalue that counts as real, relative to its size a step away
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +72,16 @@ def continuation(
     *,
     direction: int = 1,
     step: float = 0.05,
-    steps: int = 500,
+    steps: int = 2000,
 ) -> Branch:
     r"""Follow the fixed point near h from p, past folds, until p leaves the limits.
 
+    A step moves p by `step` at most, and a unit by a twentieth of its size at most: of the largest |h_i| so far, or of what it
+    changes by along the first tangent while p changes by 20 `step`, where that is larger.
+
     Args:    system: a `discretize.Flow` or `Map` with a parameter; for periodic orbits of a map, its iterate; h, p: where to
-             begin; direction: 1 towards larger p, -1 towards smaller; step: the longest step, along the branch in (h, p);
-             steps: how many at most.
+             begin; direction: 1 towards larger p, -1 towards smaller; step: the longest step, in units of p; steps: how many
+             at most.
     Shape:   h (state,).
     Raises:  TypeError, ValueError for what does not fit, and where there is no fixed point near h.
     Source:  Keller 1977, Numerical solution of bifurcation and nonlinear eigenvalue problems.
@@ -86,32 +94,45 @@ def continuation(
     p, (low, high) = checks.finite_number("p", p), as_limits(limits).tolist()
     if not low <= p <= high or direction not in (1, -1):
         raise ValueError(f"`p` must be within `limits`, and `direction` 1 or -1; got {p}, {limits} and {direction}.")
-    curve = _Curve(system)
-    u, found = curve.onto(torch.cat([h, h.new_tensor([p])]), None, 0.0)
+    curve = _Curve(system, h.detach(), p, step / LONGEST)
+    u, found = curve.onto(torch.cat([h, h.new_tensor([p])]) / curve.size, None, 0.0)
     if not found:
         raise ValueError(f"There is no fixed point near `h` at p = {p}; begin at one of `fixed_points`.")
-    points, bifurcations = [curve.described(u, _towards(curve, u, direction))], list[Bifurcation]()
-    length = step / 4
-    while len(points) <= steps and low <= float(points[-1].u[-1]) <= high:
-        stepped, length = _next(curve, points[-1], length, step)
+    u = curve.measured(u)
+    point, bifurcations, length, inside = (
+        curve.described(u, _towards(curve, u, direction)),
+        list[Bifurcation](),
+        LONGEST / 4,
+        True,
+    )
+    points = [point]
+    while len(points) <= steps and inside:
+        point = curve.grown(point)
+        stepped, length = _next(curve, point, length, LONGEST)
         if stepped is None:
             break
-        bifurcations += [b for b in _passed(curve, points[-1], stepped) if low <= b.p <= high]
-        points.append(stepped)
-    if not low <= float(points[-1].u[-1]) <= high and len(points) > 1:
-        points[-1] = _at_the_end(curve, points[-2], points[-1], low if points[-1].u[-1] < low else high)
-    us, values = torch.stack([point.u for point in points]), torch.stack([point.eigenvalues for point in points])
+        bifurcations += [b for b in _passed(curve, point, stepped) if low <= b.p <= high]
+        inside = low <= stepped.p <= high
+        point = stepped if inside else _at_the_end(curve, point, stepped, low if stepped.p < low else high)
+        points.append(point)
+    us, values = torch.stack([point.at for point in points]), torch.stack([point.eigenvalues for point in points])
     return Branch(us[:, -1], us[:, :-1], values, system.growth(values).amax(-1), tuple(bifurcations))
 
 
 @dataclass(frozen=True)
 class _Point:
-    """A point of the branch, its unit tangent, its eigenvalues and their growth rates, the largest first."""
+    """A point of the branch, (h, p) itself and in sizes, its unit tangent, its eigenvalues and their growth rates, the largest
+    first."""
 
+    at: Tensor
     u: Tensor
     tangent: Tensor
     eigenvalues: Tensor
     rates: Tensor
+
+    @property
+    def p(self) -> float:
+        return float(self.at[-1])
 
     @property
     def tests(self) -> Tensor:
@@ -120,18 +141,50 @@ class _Point:
 
 
 class _Curve:
-    """r(h, p) = 0 in u = (h, p)."""
+    """r(h, p) = 0 in u = (h, p), each in its size; each r in the largest that its derivatives have been."""
 
-    def __init__(self, system: Dynamics) -> None:
+    def __init__(self, system: Dynamics, h: Tensor, p: float, size_of_p: float) -> None:
         self.system = system
+        self.size = torch.cat([sizes(system, h[None], p), h.new_tensor([size_of_p])])
+        self.rows = torch.ones_like(h)
+        self._weigh(torch.cat([h, h.new_tensor([p])]) / self.size)
 
     def residual(self, u: Tensor) -> Tensor:
-        return self.system.residual(u[:, :-1], u[:, -1])
+        at = u * self.size
+        return self.system.residual(at[:, :-1], at[:, -1]) / self.rows
 
     def matrix(self, u: Tensor) -> Tensor:
         """Return [dr/dh, dr/dp]: (state + 1,) -> (state, state + 1)."""
         one = torch.eye(len(u), dtype=u.dtype, device=u.device)
         return derivative(self.residual, u[None], one[None])[1][0]
+
+    def measured(self, u: Tensor) -> Tensor:
+        """Take the sizes of units from the first point and its tangent; return it in these."""
+        slopes = self.matrix(u)
+        moved = self.size[:-1] * correction(slopes[None, :, :-1], slopes[None, :, -1])[0].abs()
+        found = torch.maximum((u * self.size)[:-1].abs(), torch.where(torch.isfinite(moved), moved, 0.0))
+        # Below a rounding of 1 a unit that begins at 0, and stays there, is not told from rounding.
+        return self._resized(u, torch.where(found > torch.finfo(u.dtype).eps, found, self.size[:-1]))
+
+    def grown(self, point: _Point) -> _Point:
+        """Return the point in larger sizes, where a unit has become twice as large as its size."""
+        h, size = point.at[:-1].abs(), self.size
+        if not bool((h > 2 * size[:-1]).any()):
+            return point
+        u = self._resized(point.u, torch.where(h > 2 * size[:-1], h, size[:-1]))
+        return self.described(u, self.tangent(u, point.tangent * size / self.size))
+
+    def _resized(self, u: Tensor, of_units: Tensor) -> Tensor:
+        before = self.size
+        self.size = torch.cat([of_units, before[-1:]])
+        u = u * before / self.size
+        self._weigh(u)
+        return u
+
+    def _weigh(self, u: Tensor) -> None:
+        largest = self.rows * self.matrix(u).norm(dim=-1)
+        self.rows = torch.where(self.rows == 1, largest, torch.maximum(self.rows, largest))
+        self.rows = torch.where(self.rows > 0, self.rows, 1.0)
 
     def onto(self, u: Tensor, tangent: Tensor | None, length: float) -> tuple[Tensor, bool]:
         """Find the point of the branch on the plane across the tangent, that far from u; without one, at the same p."""
@@ -155,10 +208,12 @@ class _Curve:
         return V[-1] if V[-1] @ before >= 0 else -V[-1]
 
     def described(self, u: Tensor, tangent: Tensor) -> _Point:
-        values = torch.linalg.eigvals(jacobian(self.system, u[:-1], u[-1]))
+        at = u * self.size
+        self._weigh(u)
+        values = torch.linalg.eigvals(jacobian(self.system, at[:-1], at[-1]))
         rates = self.system.growth(values)
         order = rates.argsort(descending=True)
-        return _Point(u, tangent, values[order], rates[order])
+        return _Point(at, u, tangent, values[order], rates[order])
 
 
 def _towards(curve: _Curve, u: Tensor, direction: int) -> Tensor:
@@ -186,8 +241,8 @@ def _passed(curve: _Curve, a: _Point, b: _Point) -> Iterator[Bifurcation]:
     found = [_root(curve, a, b, k) for k in ((a.tests > 0) != (b.tests > 0)).nonzero()[:, 0].tolist()]
     last: Tensor | None = None
     for _, k, point in sorted(found, key=lambda one: one[:2]):
-        if last is None or bool((point.u - last).norm() > SAME * (1 + point.u.norm())):  # else the other of a pair
-            yield _named(curve, point, k)
+        if last is None or bool(((point.u - last).abs() > SAME * point.u.abs().clamp(min=1)).any()):  # else the other of a pair
+            yield _named(curve, point, k, torch.maximum(a.eigenvalues.abs(), b.eigenvalues.abs()))
         last = point.u
 
 
@@ -223,23 +278,27 @@ def _between(a: _Point, b: _Point, share: float) -> Tensor:
     return a.u + share**2 * (3 - 2 * share) * chord + bend
 
 
-def _named(curve: _Curve, point: _Point, k: int) -> Bifurcation:
+def _named(curve: _Curve, point: _Point, k: int, before: Tensor) -> Bifurcation:
+    """Name what passes by its eigenvalue; `before`: the sizes of eigenvalues on both sides."""
     if k == len(point.rates):  # p turns: what passes, or touches, is the mode that is nearest to doing so
-        k = int(point.rates.abs().argmin())
+        k = int((point.rates.abs() / before).argmin())
     value = complex(point.eigenvalues[k])
-    if abs(value.imag) <= REAL * (1 + abs(value)):
+    if abs(value.imag) <= REAL * float(before[k]):
         value = complex(value.real)
     kind = curve.system.kind(value)
     if kind == "fold":
         sizes = torch.linalg.svdvals(curve.matrix(point.u))
-        kind = "branch point" if sizes[-1] <= DEGENERATE * (1 + sizes[0]) else kind
-    return Bifurcation(kind, float(point.u[-1]), point.u[:-1], value)
+        kind = "branch point" if sizes[-1] <= DEGENERATE else kind
+    return Bifurcation(kind, point.p, point.at[:-1], value)
 
 
 def _at_the_end(curve: _Curve, inside: _Point, outside: _Point, end: float) -> _Point:
     """Return the last point, at the limit of p itself."""
-    share = (end - inside.u[-1]) / (outside.u[-1] - inside.u[-1])
+    share = (end - inside.p) / (outside.p - inside.p)
     u = inside.u + share * (outside.u - inside.u)
-    u[-1] = end
+    u[-1] = end / curve.size[-1]
     found, solved = curve.onto(u, None, 0.0)
-    return curve.described(found, outside.tangent) if solved else inside
+    if not solved:
+        return inside
+    last = curve.described(found, outside.tangent)
+    return replace(last, at=torch.cat([last.at[:-1], last.at.new_tensor([end])]))

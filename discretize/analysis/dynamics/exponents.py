@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from torch import Tensor
 from ctrnn import HeldPath, VectorField, checks
 from ctrnn.fields.field import check_input
 from discretize.analysis.dynamics.fixed_points import check_starts
+from discretize.analysis.dynamics.sizes import powers_of_two, sizes
 from discretize.analysis.dynamics.systems import Dynamics, Flow, check_no_noise_in, derivative
 from discretize.errors import warn_user
 from discretize.solve import integrate
@@ -27,6 +29,7 @@ __all__ = ["LyapunovSpectrum", "lyapunov"]
 
 BLOCKS = 16
 PATIENCE = 60.0  # seconds
+ABSOLUTE, TANGENTS = 1e-8, 0.01  # absolute tolerances: of states, of their sizes; of tangents, of rtol
 Interval = Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
@@ -70,14 +73,19 @@ def lyapunov(
     count: int | None = None,
     interval: float = 1.0,
     rtol: float = 1e-6,
-    atol: float = 1e-8,
+    atol: float | Tensor | None = None,
 ) -> LyapunovSpectrum:
     r"""Compute the Lyapunov exponents along the trajectories from h0, all at once.
+
+    Differences are measured in sizes of the units, the medians of |h_i| over h0 to a power of two, or as `fixed_points` has them
+    where that is 0. Fewer exponents than units begin with directions drawn once for all, so that none is missed that the first
+    units do not feel.
 
     Args:    system: a `discretize.Flow` or `Map`; p: its parameter, one or one for each; intervals: how many are averaged, at
              least 16; xs: inputs, held for an interval each, in place of the system's own: a driven trajectory; transient:
              intervals before the first that counts, a tenth of all if not given; count: how many exponents, all if not given;
-             interval: of a flow, the time until its tangents are made orthonormal again; rtol, atol: of its solves.
+             interval: of a flow, the time until its tangents are made orthonormal again; rtol, atol: of its solves, atol a
+             number or (state,), 1e-8 of the size of each unit if not given, and a hundredth of rtol for tangents.
     Shape:   h0 (n, state), xs (time, n, input) or (time, 1, input) -> a `LyapunovSpectrum`.
     Raises:  TypeError, ValueError for what does not fit; SolverError where a flow cannot be solved. Warns, after two intervals,
              of a run that will take more than a minute, and says how long.
@@ -95,8 +103,10 @@ def lyapunov(
     units = h0.shape[-1]
     k = units if count is None else min(checks.positive_size("count", count), units)
     length = checks.positive_number("interval", interval) if isinstance(system, Flow) else 1.0
-    over = _solved(system, p, length, rtol, atol) if isinstance(system, Flow) else _stepped(system, p)
-    h, Q = h0, torch.eye(units, k, dtype=h0.dtype, device=h0.device).repeat(len(h0), 1, 1)
+    one = powers_of_two(sizes(system, h0, p))
+    of_flow = partial(_solved, length=length, rtol=rtol, atol=atol)
+    over = (of_flow if isinstance(system, Flow) else _stepped)(_InSizes(system, one), p)
+    h, Q = h0 / one, _first_directions(units, k).to(h0).repeat(len(h0), 1, 1)
     logs = []
     began = 0.0
     for n in range(total):
@@ -108,7 +118,27 @@ def lyapunov(
         Q, stretched = _orthonormal(moved)
         if n >= before:
             logs.append(stretched.log() / length)
-    return _averaged(torch.stack(logs), h)
+    return _averaged(torch.stack(logs), h * one)
+
+
+class _InSizes:
+    """A system whose states are counted in sizes of their units."""
+
+    def __init__(self, system: Dynamics, one: Tensor) -> None:
+        self.system, self.one = system, one
+
+    def __call__(self, u: Tensor, p: Tensor, x: Tensor | None) -> Tensor:
+        return self.system(u * self.one, p, x) / self.one
+
+    def parameter(self, u: Tensor, p: Tensor | float | None) -> Tensor:
+        return self.system.parameter(u, p)
+
+
+def _first_directions(units: int, count: int) -> Tensor:
+    if count == units:
+        return torch.eye(units, dtype=torch.float64)
+    dice = torch.Generator().manual_seed(0)
+    return torch.linalg.qr(torch.randn(units, count, dtype=torch.float64, generator=dice, device="cpu"))[0]
 
 
 def _say_cost(seconds: float, total: int, count: int, units: int) -> None:
@@ -148,14 +178,14 @@ def _orthonormal(moved: Tensor) -> tuple[Tensor, Tensor]:
     return Q, R.diagonal(dim1=-2, dim2=-1).abs()
 
 
-def _stepped(system: Dynamics, p: Tensor | float | None) -> Interval:
+def _stepped(system: _InSizes, p: Tensor | float | None) -> Interval:
     def over(h: Tensor, Q: Tensor, x: Tensor | None) -> tuple[Tensor, Tensor]:
         return _pushed(system, h, Q, p, x)
 
     return over
 
 
-def _pushed(system: Dynamics, h: Tensor, Q: Tensor, p: Tensor | float | None, x: Tensor | None) -> tuple[Tensor, Tensor]:
+def _pushed(system: _InSizes, h: Tensor, Q: Tensor, p: Tensor | float | None, x: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the system at h, and its derivatives along the columns of Q."""
     k = Q.shape[-1]
     at = system.parameter(h, p).repeat(k)
@@ -163,13 +193,18 @@ def _pushed(system: Dynamics, h: Tensor, Q: Tensor, p: Tensor | float | None, x:
     return derivative(lambda u: system(u, at, given), h, Q)
 
 
-def _solved(system: Flow, p: Tensor | float | None, length: float, rtol: float, atol: float) -> Interval:
+def _solved(system: _InSizes, p: Tensor | float | None, length: float, rtol: float, atol: float | Tensor | None) -> Interval:
+    one = system.one
+    of_units = ABSOLUTE * torch.ones_like(one) if atol is None else torch.as_tensor(atol, dtype=one.dtype).to(one) / one
+
     def over(h: Tensor, Q: Tensor, x: Tensor | None) -> tuple[Tensor, Tensor]:
         units, at = h.shape[-1], system.parameter(h, p).unsqueeze(-1)
         given = at if x is None else torch.cat([at, x.expand(len(h), x.shape[-1])], 1)
         ends = torch.tensor([0.0, length], dtype=h.dtype, device=h.device)
         path, state = HeldPath(given.expand(1, *given.shape), ends), torch.cat([h, Q.flatten(1)], 1)
-        end = integrate(_Variational(system, given.shape[1], *Q.shape[1:]), path, state, ends, rtol=rtol, atol=atol).hs[-1]
+        tolerances = torch.cat([of_units, torch.full_like(Q[0].flatten(), TANGENTS * rtol)])
+        field = _Variational(system, given.shape[1], *Q.shape[1:])
+        end = integrate(field, path, state, ends, rtol=rtol, atol=tolerances).hs[-1]
         return end[:, :units], end[:, units:].reshape(Q.shape)
 
     return over
@@ -178,7 +213,7 @@ def _solved(system: Flow, p: Tensor | float | None, length: float, rtol: float, 
 class _Variational(VectorField):
     """A flow and its derivatives along the columns of Q; its input is the flow's parameter, then its own if it has any."""
 
-    def __init__(self, system: Flow, inputs: int, units: int, count: int) -> None:
+    def __init__(self, system: _InSizes, inputs: int, units: int, count: int) -> None:
         super().__init__(inputs, units * (1 + count))
         self.system, self.units, self.count = system, units, count
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from discretize.analysis.dynamics.fixed_points import check_starts, fixed_points
+from discretize.analysis.dynamics.fixed_points import check_starts, fixed_points, near
+from discretize.analysis.dynamics.sizes import sizes
 from discretize.analysis.dynamics.systems import Map
 
 __all__ = ["PeriodicOrbit", "periodic_orbits", "settled_periods"]
@@ -55,6 +56,7 @@ def periodic_orbits(
     check_starts(system, starts)
     if not isinstance(system, Map):
         raise TypeError("`system` is a flow; the periodic orbits found here are those of a discretize.Map.")
+    size = sizes(system, starts, p)
     found: list[PeriodicOrbit] = []
     for period in range(1, checks.positive_size("most", most) + 1):
         points = fixed_points(system.iterated(period), starts, p, tolerance=tolerance)
@@ -63,10 +65,10 @@ def periodic_orbits(
             if not fresh[k]:
                 continue
             turn = _turn(system, points.h[k], points.p[k], period)
-            if any(_same(turn[n], turn[0], tolerance) for n in range(1, period)):
+            if any(_same(turn[n], turn[0], tolerance, size) for n in range(1, period)):
                 continue
             for other in range(k + 1, len(points)):
-                if points.index[other] == points.index[k] and any(_same(h, points.h[other], tolerance) for h in turn):
+                if points.index[other] == points.index[k] and any(_same(h, points.h[other], tolerance, size) for h in turn):
                     fresh[other] = False
             first = int(turn[:, 0].detach().argmin())
             found.append(PeriodicOrbit(turn.roll(-first, 0), points.p[k], points.eigenvalues[k], points.growth[k]))
@@ -80,21 +82,32 @@ def _turn(system: Map, h: Tensor, p: Tensor, period: int) -> Tensor:
     return torch.stack(turn)
 
 
-def _same(a: Tensor, b: Tensor, tolerance: float) -> bool:
+def _same(a: Tensor, b: Tensor, tolerance: float, size: Tensor) -> bool:
     # As fixed points of an iterate, whose tolerance they had, an orbit's points are known a little less well.
-    return bool((a - b).abs().max() <= 10 * tolerance * (1 + b.abs().max()))
+    return bool(((a - b).abs() <= 10 * near(b, size, tolerance)).all())
 
 
 @torch.no_grad()
-def settled_periods(system: Map, h: Tensor, most: int, p: Tensor | float | None = None, *, tolerance: float = 1e-6) -> Tensor:
+def settled_periods(
+    system: Map,
+    h: Tensor,
+    most: int,
+    p: Tensor | float | None = None,
+    *,
+    tolerance: float = 1e-6,
+    size: Tensor | None = None,
+) -> Tensor:
     r"""Find the least period at which trajectories come back to h, which should be on an attractor; 0: none up to `most`.
 
-    Shape:   h (n, state) -> (n,), whole numbers.
+    Args:    tolerance: how near a unit comes back, relative to |h_i| or to `size`, where that is larger; size: of each unit; if
+             not given its largest value on the way, of each trajectory its own. What falls to 0 for ever has no size on its way.
+    Shape:   h (n, state), size (state,) or (n, state) -> (n,), whole numbers.
     """
-    found = torch.zeros(len(h), dtype=torch.int64, device=h.device)
-    moved = h
-    for period in range(1, most + 1):
+    moved, states = h, [h]
+    for _ in range(most):
         moved = system(moved, p)
-        back = (moved - h).abs().amax(-1) <= tolerance * (1 + h.abs().amax(-1))
-        found = torch.where((found == 0) & back, period, found)
-    return found
+        states.append(moved)
+    way = torch.stack(states)
+    close = near(h, way.abs().amax(0) if size is None else size, tolerance)
+    back = ((way[1:] - h).abs() <= close).all(-1)
+    return torch.where(back.any(0), 1 + back.long().argmax(0), 0)

@@ -25,7 +25,7 @@ __all__ = ["phase_plane"]
 LIGHT = {name: light for name, (light, _) in COLOURS.items()}
 TINTS = ("blue", "orange", "green", "purple")
 STARTS = 12  # a side, of the search for fixed points
-NEAR = 0.1  # relative to 1 + |h|: pictures are of runs that need not have ended
+NEAR = 0.1  # of the sizes of units: pictures are of runs that need not have ended
 FINE = 400  # states of a trajectory that is drawn
 
 

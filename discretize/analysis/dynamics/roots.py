@@ -3,6 +3,9 @@ r"""Newton's method with a line search for many equations r(u) = 0 at once, and 
 r'(u) c = -r(u),   u <- u + a c        a halved until |r| falls; every sample has its own a and its own end
 (r'^T r' + m I) c = -r'^T r            down |r|^2 also where there is no solution: m large far from a minimum, small near it
 dr/dq + r'(u) du/dq = 0                du/dq of a solution: the implicit function theorem
+
+Unknowns and residuals are counted in sizes of their own, so that 1 is what counts: each unknown by itself is compared with 1, or
+with its own value where that is larger.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ Residual = Callable[[Tensor], Tensor]
 Matrix = Callable[[Tensor], Tensor]
 
 MOST_ITERATIONS, MOST_HALVINGS, MOST_DESCENTS = 50, 10, 200
-ROUNDINGS = 64.0  # of a correction, relative to the solution
+ROUNDINGS = 64.0  # of a correction, relative to the unknown, and of a residual, relative to its terms
 
 
 @torch.no_grad()
 def newton(residual: Residual, matrix: Matrix, u: Tensor, iterations: int = MOST_ITERATIONS) -> tuple[Tensor, Tensor, int]:
     r"""Find solutions near u; return them, which were found, and how many iterations it took.
+
+    Each unknown must have come to its end, or each residual be one of its terms' roundings.
 
     Shape:   u (n, unknowns), residual the same, matrix (n, unknowns, unknowns) -> (n, unknowns), (n,).
     Source:  Deuflhard 2004, Newton Methods for Nonlinear Problems.
@@ -33,9 +38,11 @@ def newton(residual: Residual, matrix: Matrix, u: Tensor, iterations: int = MOST
     off, rounding, count = residual(u), ROUNDINGS * torch.finfo(u.dtype).eps, 0
     for _ in range(iterations):
         count += 1
-        move = correction(matrix(u), off)
+        slopes, size = matrix(u), u.abs().clamp(min=1)
+        move = correction(slopes, off)
         # What a correction leaves is about its square: one that is down to the root of a rounding is the last.
-        last = (move.abs().amax(-1) <= rounding**0.5 * 1e-2 * (1 + u.abs().amax(-1))) & ~found
+        small = (move.abs() <= rounding**0.5 * 1e-2 * size).all(-1)
+        last = (small | _rounded(slopes, off, size)) & ~found
         share = torch.where(last.unsqueeze(-1), 1.0, (2 * share).clamp(max=1.0))
         for _ in range(MOST_HALVINGS):
             moved = torch.where(found.unsqueeze(-1), u, u + share * move)
@@ -52,8 +59,8 @@ def newton(residual: Residual, matrix: Matrix, u: Tensor, iterations: int = MOST
 
 
 @torch.no_grad()
-def descend(residual: Residual, matrix: Matrix, u: Tensor, enough: float) -> tuple[Tensor, Tensor]:
-    r"""Go down |r|^2 from u; return the first states with |r| <= enough, nan where there are none, and the last ones.
+def descend(residual: Residual, matrix: Matrix, u: Tensor, enough: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    r"""Go down |r|^2 from u; return the first states whose residual is enough, nan where there are none, and the last ones.
 
     Shape:   as `newton`.
     Source:  Levenberg and Marquardt's method, with the damping of Nielsen 1999.
@@ -63,10 +70,10 @@ def descend(residual: Residual, matrix: Matrix, u: Tensor, enough: float) -> tup
     damping = 1e-3 * curvature.diagonal(dim1=-2, dim2=-1).amax(-1)
     grow, eye = torch.full_like(damping, 2.0), torch.eye(u.shape[-1], dtype=u.dtype, device=u.device)
     for _ in range(MOST_DESCENTS):
-        low = (off.norm(dim=-1) <= enough) & first.isnan().any(-1)
+        low = enough(off) & first.isnan().any(-1)
         first = torch.where(low.unsqueeze(-1), u, first)
         move = correction(curvature + damping[:, None, None] * eye, slope)
-        small = move.norm(dim=-1) <= ROUNDINGS * torch.finfo(u.dtype).eps * (1 + u.norm(dim=-1))
+        small = (move.abs() <= ROUNDINGS * torch.finfo(u.dtype).eps * u.abs().clamp(min=1)).all(-1)
         if bool((small | ~torch.isfinite(move).all(-1)).all()):
             break
         there = residual(u + move)
@@ -82,6 +89,12 @@ def descend(residual: Residual, matrix: Matrix, u: Tensor, enough: float) -> tup
 
 def _normal(matrix: Tensor, off: Tensor) -> tuple[Tensor, Tensor]:
     return (matrix.mT @ off.unsqueeze(-1)).squeeze(-1), matrix.mT @ matrix
+
+
+def _rounded(matrix: Tensor, off: Tensor, size: Tensor) -> Tensor:
+    """Whether a residual is no more than what roundings of the unknowns make of it, each by itself."""
+    terms = (matrix.abs() @ size.unsqueeze(-1)).squeeze(-1)
+    return (off.abs() <= ROUNDINGS * torch.finfo(off.dtype).eps * terms).all(-1)
 
 
 def with_derivatives(residual: Residual, matrix: Matrix, u: Tensor) -> Tensor:

@@ -38,6 +38,7 @@ def participation_dimension(states: Tensor) -> Tensor:
     Source:  Gao, Trautmann, Yu, Santhanam, Ryu, Shenoy and Ganguli 2017, "A theory of multineuronal dimensionality".
     """
     centred = _centred(states)[0]
+    centred = centred / centred.detach().abs().amax().clamp(min=torch.finfo(centred.dtype).tiny)  # fourth powers would underflow
     smaller = centred.mT @ centred if centred.shape[1] < len(centred) else centred @ centred.mT
     return smaller.trace().square() / smaller.square().sum()
 
@@ -119,7 +120,7 @@ def _checked_axes(axes: Tensor, states: Tensor) -> Tensor:
 
 def _limits(values: np.ndarray) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
-    room = MARGIN * max(high - low, 1e-6)
+    room = MARGIN * (high - low or abs(high) or 1.0)
     return low - room, high + room
 
 

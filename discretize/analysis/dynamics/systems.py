@@ -28,7 +28,7 @@ from discretize.steps.step import Step, step_length
 from discretize.steps.stochastic import check_noise
 from discretize.steps.zoneout import check_drawn
 
-__all__ = ["Dynamics", "Flow", "Map", "as_parameters", "check_no_noise_in", "check_system", "derivative", "jacobian"]
+__all__ = ["Dynamics", "Flow", "Map", "as_parameters", "at_rest", "check_no_noise_in", "check_system", "derivative", "jacobian"]
 
 Function = Callable[[Tensor, Tensor], Tensor]
 Weights = Callable[[Tensor], Mapping[str, Tensor]]
@@ -253,6 +253,12 @@ def jacobian(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Te
     at = system.parameter(h, p).reshape(-1).repeat(units)
     one = torch.eye(units, dtype=h.dtype, device=h.device).expand(len(states), units, units)
     return derivative(lambda u: system(u, at), states, one)[1].reshape(*h.shape, units)
+
+
+def at_rest(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Tensor:
+    """Return the Jacobian of the residual, which is 0 at rest: h (n, state) -> (n, state, state)."""
+    found = jacobian(system, h, p)
+    return found - torch.eye(h.shape[-1], dtype=h.dtype, device=h.device) if isinstance(system, Map) else found
 
 
 def as_parameters(p: object, h: Tensor) -> Tensor:
