@@ -118,8 +118,8 @@ def verify_engines(
     with its own step control: it checks the solve, not the engine.
 
     Args:    field: a `VectorField`; xs: its data; h0: the state before, zero if not given; step: the step map of the sequence,
-             Euler's if not given; dt: time a sample; method: the solver, along held samples, at 1e-4, absolutely in the
-             sizes of units.
+             Euler's if not given; dt: time a sample; method: the solver, along held samples, at 1e-4, absolutely of the
+             smallest unit's size.
     Shape:   xs (time, batch, input), h0 (batch, state).
     Raises:  TypeError, ValueError for what does not fit.
     """
@@ -163,7 +163,7 @@ def _solves(field: VectorField, dt: float, method: str, size: Tensor) -> dict[st
         def run(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
             ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
             fused: Fused = "always" if engine != "steps" else False
-            bounds: dict[str, Any] = {"rtol": TOLERANCE, "atol": TOLERANCE * size}
+            bounds: dict[str, Any] = {"rtol": TOLERANCE, "atol": TOLERANCE * float(size.min())}
             solved = integrate(field, HeldPath(xs, ts), h0, ts, method=method, fused=fused, **bounds)
             ran = solved.stats["engine"]
             return (solved.hs if ran == engine else None), solved.stats.get("engine_why") or f"the engine {ran} ran"
@@ -172,7 +172,9 @@ def _solves(field: VectorField, dt: float, method: str, size: Tensor) -> dict[st
 
     def judge(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
         ts, tight = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu"), TOLERANCE / 100
-        by = partial(integrate, method="torchdiffeq:dopri5", rtol=tight, atol=tight * size, max_num_steps=JUDGE_STEPS)
+        by = partial(
+            integrate, method="torchdiffeq:dopri5", rtol=tight, atol=tight * float(size.min()), max_num_steps=JUDGE_STEPS
+        )
         try:
             return by(field, HeldPath(xs, ts), h0, ts).hs, ""
         except (SolverError, ValueError) as error:  # too stiff for it, or it is not installed
