@@ -95,7 +95,8 @@ def points_beside_wild_neighbours(dice: Dice) -> list[Difference]:
     def wild(p: Tensor, h: Tensor) -> Tensor:
         return torch.cat([network(p, h[..., :units]), speed * (rest - h[..., units:])], -1)
 
-    beside = discretize.fixed_points(Flow(wild), torch.cat([starts, rest * (1 + 0.1 * dice.normal(60, 1))], -1))
+    # At rest: on its way there it would share its line search, and from one start or another Newton's method would end elsewhere.
+    beside = discretize.fixed_points(Flow(wild), torch.cat([starts, torch.full((60, 1), rest, dtype=torch.float64)], -1))
     return [*found, *_same_points("points beside a unit", beside.h.detach()[:, :units], plain)]
 
 

@@ -13,11 +13,10 @@ from torch import Tensor
 from ctrnn import HeldPath, VectorField, checks
 from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.orbits import PeriodicOrbit
-from discretize.analysis.dynamics.sizes import sizes
+from discretize.analysis.dynamics.sizes import powers_of_two, sizes
 from discretize.analysis.dynamics.systems import Dynamics, Flow, check_no_noise_in
 from discretize.errors import SolverWarning, warn_user
 from discretize.solve import integrate
-from discretize.trajectory import Trajectory
 
 __all__ = ["basins", "run"]
 
@@ -47,7 +46,7 @@ def basins(
     checks.positive_number("tolerance", tolerance)
     points_of = _points(attractors, starts.shape[-1])
     size = sizes(system, starts, p)
-    end = run(system, starts, p, length, 1, size).hs[-1]
+    end = run(system, starts, p, length, 1, size)[-1]
     found = torch.full((len(starts),), -1, device=starts.device)
     nearest = torch.full_like(end[:, 0], tolerance)
     for k, points in enumerate(points_of):
@@ -71,10 +70,11 @@ def _points(attractors: Sequence[Tensor | PeriodicOrbit], units: int) -> list[Te
     return [points.reshape(-1, units) for points in found]
 
 
-def run(
-    system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, pieces: int, size: Tensor | None = None
-) -> Trajectory:
-    """Run for a given number of segments (flow) or steps (map); nan, with a warning, from where a flow cannot be solved."""
+def run(system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, pieces: int, size: Tensor | None = None) -> Tensor:
+    """Run for a given number of segments (flow) or steps (map); nan, with a warning, from where a flow cannot be solved.
+
+    Shape:   h0 (n, state), size (state,) -> (pieces + 1, n, state).
+    """
     length = checks.positive_number("length", length)
     check_no_noise_in(system, "a run of a `Flow`")
     if not isinstance(system, Flow):
@@ -83,24 +83,26 @@ def run(
         hs = [h0]
         for _ in range(int(length)):
             hs.append(system(hs[-1], p))
-        return Trajectory(torch.arange(len(hs), dtype=h0.dtype, device=h0.device), torch.stack(hs))
+        return torch.stack(hs)
     ts = torch.linspace(0, length, pieces + 1, dtype=h0.dtype, device=h0.device)
     path = HeldPath(system.parameter(h0, p).reshape(1, -1, 1), ts[[0, -1]])
-    atol = ABSOLUTE * (sizes(system, h0, p) if size is None else size)
-    solved = integrate(_AtParameter(system, h0.shape[-1]), path, h0, ts, atol=atol, on_failure="keep")
+    one = powers_of_two(sizes(system, h0, p) if size is None else size)
+    field = _AtParameter(system, one)
+    solved = integrate(field, path, h0 / one, ts, atol=ABSOLUTE, on_failure="keep")
     status = solved.stats.get("status_of_samples", ["completed"])
     failed = [f"start {sample}: {why}" for sample, why in enumerate(status) if why != "completed"]
     if failed:
         warn_user(f"{len(failed)} of {len(h0)} starts could not be followed to the end; of {failed[0]}.", SolverWarning)
-    return solved
+    return solved.hs * one
 
 
 class _AtParameter(VectorField):
-    """A flow whose input is its parameter, and so is that of the same sample where others are solved on without it."""
+    """A flow in sizes of its units, whose input is its parameter, and so is that of the same sample where others are solved on
+    without it."""
 
-    def __init__(self, system: Flow, units: int) -> None:
-        super().__init__(1, units)
-        self.system = system
+    def __init__(self, system: Flow, one: Tensor) -> None:
+        super().__init__(1, len(one))
+        self.system, self.one = system, one
 
     def flow(self, p: Tensor, h: Tensor) -> Tensor:
-        return self.system(h, p[:, 0])
+        return self.system(h * self.one, p[:, 0]) / self.one

@@ -29,7 +29,7 @@ __all__ = ["LyapunovSpectrum", "lyapunov"]
 
 BLOCKS = 16
 PATIENCE = 60.0  # seconds
-ABSOLUTE, TANGENTS = 1e-8, 0.01  # absolute tolerances: of states, of their sizes; of tangents, of rtol
+ABSOLUTE = 0.01  # tolerance, of rtol, in sizes of units
 Interval = Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
@@ -85,7 +85,7 @@ def lyapunov(
              least 16; xs: inputs, held for an interval each, in place of the system's own: a driven trajectory; transient:
              intervals before the first that counts, a tenth of all if not given; count: how many exponents, all if not given;
              interval: of a flow, the time until its tangents are made orthonormal again; rtol, atol: of its solves, atol a
-             number or (state,), 1e-8 of the size of each unit if not given, and a hundredth of rtol for tangents.
+             number or (state,), a hundredth of rtol, of the size of each unit, if not given, and for tangents.
     Shape:   h0 (n, state), xs (time, n, input) or (time, 1, input) -> a `LyapunovSpectrum`.
     Raises:  TypeError, ValueError for what does not fit; SolverError where a flow cannot be solved. Warns, after two intervals,
              of a run that will take more than a minute, and says how long.
@@ -195,14 +195,15 @@ def _pushed(system: _InSizes, h: Tensor, Q: Tensor, p: Tensor | float | None, x:
 
 def _solved(system: _InSizes, p: Tensor | float | None, length: float, rtol: float, atol: float | Tensor | None) -> Interval:
     one = system.one
-    of_units = ABSOLUTE * torch.ones_like(one) if atol is None else torch.as_tensor(atol, dtype=one.dtype).to(one) / one
+    of_units = None if atol is None else torch.as_tensor(atol, dtype=one.dtype).to(one) / one
 
     def over(h: Tensor, Q: Tensor, x: Tensor | None) -> tuple[Tensor, Tensor]:
         units, at = h.shape[-1], system.parameter(h, p).unsqueeze(-1)
         given = at if x is None else torch.cat([at, x.expand(len(h), x.shape[-1])], 1)
         ends = torch.tensor([0.0, length], dtype=h.dtype, device=h.device)
         path, state = HeldPath(given.expand(1, *given.shape), ends), torch.cat([h, Q.flatten(1)], 1)
-        tolerances = torch.cat([of_units, torch.full_like(Q[0].flatten(), TANGENTS * rtol)])
+        least = ABSOLUTE * rtol  # one number, as kernels take it
+        tolerances = least if of_units is None else torch.cat([of_units, torch.full_like(Q[0].flatten(), least)])
         field = _Variational(system, given.shape[1], *Q.shape[1:])
         end = integrate(field, path, state, ends, rtol=rtol, atol=tolerances).hs[-1]
         return end[:, :units], end[:, units:].reshape(Q.shape)

@@ -100,7 +100,7 @@ class FixedPoints:
         if not bool(self.fixed[k]):
             said = _count(count, "unstable direction") if count else "no unstable direction"
             return f"slow point, {said}, {time}"
-        if not count and not float(self.growth[k]):
+        if not count and bool(self.growth[k] == 0):
             return f"centre{turns}" if turns else "neutral point"
         if not count:
             return f"stable {'focus' if turns else 'node'}, {time}"

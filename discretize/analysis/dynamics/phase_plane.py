@@ -77,7 +77,7 @@ def phase_plane(
             _shaded(ax, at, basins(system, fine, stable, p, length=length, tolerance=NEAR).reshape(points, points).numpy())
         (_streams if isinstance(system, Flow) else _arrows)(ax, at, motion)
         if starts is not None:
-            _trajectories(ax, run(system, starts, p, length, FINE).hs.numpy(), isinstance(system, Flow))
+            _trajectories(ax, run(system, starts, p, length, FINE).numpy(), isinstance(system, Flow))
         _dots(ax, rest)
         ax.set(xlim=corners[0].tolist(), ylim=corners[1].tolist(), xlabel="h₁", ylabel="h₂")
         figure.legend(loc="outside lower left", ncols=3, handlelength=1.8)
