@@ -12,8 +12,7 @@ from collections import Counter
 import pytest
 import torch
 from cases import each
-from fuzz import batches, events, noise, others, sequences, solves, storage, tables
-from fuzz import analyses, noise, others, sequences, solves
+from fuzz import analyses, batches, events, noise, others, sequences, solves, storage, tables
 from fuzz.dice import Dice, NoAnswer
 
 pytestmark = [
