@@ -55,7 +55,7 @@ class SolverError(RuntimeError):
         self.sample, self.unit, self.trajectory = failure.sample, failure.unit, trajectory
         where = f"t = {failure.time:g}"
         if failure.sample is not None:
-            where += f", sample {failure.sample}, unit {failure.unit}"
+            where += f", sample {failure.sample}" + ("" if failure.unit is None else f", unit {failure.unit}")
         super().__init__(
             f"The solve stopped at {where}: {failure.cause}. {failure.hint} "
             f"`error.trajectory` has the states at the {len(trajectory)} requested time(s) before that."

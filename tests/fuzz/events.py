@@ -70,9 +70,10 @@ def _neurons(dice: Dice) -> list[Difference]:
     begun = [dice.one_of(f"v {k}", [-50.0, -1.0, 0.0, 2.0]) for k in range(batch)]
     end = dice.one_of("end", [1.0, 3.0, 6.0])
     period = math.atan(peak) - math.atan(low)
-    known = [torch.arange(math.atan(peak) - math.atan(v), end, period, dtype=torch.float64) for v in begun]
-    nearest = min(abs((end - math.atan(peak) + math.atan(v)) % period) for v in begun)
-    if sum(map(len, known)) > MOST or min(nearest, period - nearest) < 1e-5:
+    firsts = [math.atan(peak) - math.atan(v) for v in begun]
+    known = [first + period * torch.arange(math.ceil(max(0.0, end - first) / period), dtype=torch.float64) for first in firsts]
+    nearest = [(end - first) % period for first in firsts]
+    if sum(map(len, known)) > MOST or any(min(each, period - each) < 1e-5 for each in nearest):
         raise NoAnswer
     fire = Event(lambda t, h: h[:, 0] - peak, 1, reset=lambda t, h: torch.full_like(h, low))
     h0 = torch.tensor([[v] for v in begun], dtype=torch.float64)

@@ -75,11 +75,11 @@ def test_an_exponential_neuron_fires_when_scipy_says():
         return -v + 0.2 * math.exp((float(v[0]) - 1) / 0.2) + 1.2
 
     def peak(t, v):
-        return float(v[0]) - 6.0
+        return float(v[0]) - 5.0
 
     peak.terminal = True
     theirs = solve_ivp(slope, (0, 20), [0.0], "DOP853", rtol=1e-11, atol=1e-12, events=peak).t_events[0][0]
-    fire = Event(lambda t, h: h[:, 0] - 6, 1, reset=lambda t, h: 0 * h)
+    fire = Event(lambda t, h: h[:, 0] - 5, 1, reset=lambda t, h: 0 * h)
     found = integrate(lambda t, h: -h + 0.2 * torch.exp((h - 1) / 0.2) + 1.2, None, starts([0.0]), [0.0, 3.5 * theirs], events=fire,
                       **TIGHT).events[0]  # fmt: skip
     assert_close(found.times, theirs * torch.arange(1, 4), rtol=1e-7, atol=0)
