@@ -4,7 +4,7 @@ r"""Newton's method runs a discrete cell over a sequence for all times at once.
     h_k+1 <- f(x_k, guess_k) + (1 - damping) J_k (h_k - guess_k)            a linear recurrence, solved by a scan
 
 Whatever the guess, k iterations make the first k states exact; where f contracts, a few make all of them. Each state is accepted
-by its residual F_k alone. If f is a contraction with factor L, the error is at most max |F| / (1 - L); where it expands, as chaos
+by its residual F_k alone, unit by unit. If f is a contraction with factor L, the error is at most max |F| / (1 - L); where it expands, as chaos
 does, small residuals are no small errors, and iterations grow with the length.
 """
 
@@ -47,9 +47,9 @@ def unroll_parallel(
 
     Args:    cell, xs, h0: as for `unroll`; method: "newton" with all of the step's Jacobian, or "quasi" with its diagonal;
              damping: 0 to 1, what is taken off the Jacobian, with which products of many stay bounded where the step expands;
-             tolerance: of |h_k+1 - f(x_k, h_k)|, relative to 1 + the largest |h|, 64 roundings if not given; max_iterations:
-             after them the rest is computed step by step, with a `SolverWarning`.
-    Gives:   a trajectory, with "iterations", "residual" and "sequential_samples" among its `stats`. Its gradient is that of the
+             tolerance: of |h_k+1 - f(x_k, h_k)| of each unit, relative to the largest |h| that it has had in its sample so far, 64
+             roundings if not given; max_iterations: after them the rest is computed step by step, with a `SolverWarning`.
+    Gives:   a trajectory, with "iterations", "residual", so measured, and "sequential_samples" among its `stats`. Its gradient is that of the
              recurrence at these states, by one reversed scan with the full Jacobians, (time, batch, state, state) in memory.
     Shape:   as `unroll`.
     Raises:  TypeError, ValueError for what does not fit, and for Zoneout, which draws anew at each evaluation;
@@ -101,15 +101,15 @@ class _Sequence:
             ahead, before, right = ahead[right_now:], before[right_now:], right + right_now
             jacobian = (_diagonal if diagonal else jacobian_of)(self.steps(right), before)
             self.counts.call(cost * before.shape[-1], (total - right) * batch)
-            jacobian = (1 - damping) * jacobian
-            moved = jacobian * before if diagonal else (jacobian @ before.unsqueeze(-1)).squeeze(-1)
-            following = recurrence(jacobian, ahead - moved, before[0])
+            # Of the changes, whose rounding is theirs: that of f - J guess would be of all that weights bring in.
+            changes = recurrence((1 - damping) * jacobian, ahead - hs[right + 1 :], torch.zeros_like(ahead[0]))
+            following = hs[right + 1 :] + changes
             # Products of many Jacobians may overflow; then any guess will do, and the first state is exact anyway.
             hs[right + 1 :] = torch.where(torch.isfinite(following), following, 0.0)
             hs[right + 1] = ahead[0]
             iterations += 1
         self._finish(hs, right, cost)
-        largest = float((hs[1:] - self.steps(0)(hs[:-1])).abs().max()) if total else 0.0
+        largest = float(_residuals(self.steps(0)(hs[:-1]), hs, 0).max()) if total else 0.0
         self.report = {"iterations": iterations, "residual": largest, "sequential_samples": total - right}
         return hs[1:]
 
@@ -156,9 +156,14 @@ class _Solution(torch.autograd.Function):
 
 def _satisfied(ahead: Tensor, hs: Tensor, begin: int, tolerance: float) -> int:
     """Return how many states from `begin` on satisfy their equations, up to the first that does not."""
-    residual = (hs[begin + 1 :] - ahead).abs().amax((1, 2))
-    wrong = ~(residual <= tolerance * (1 + ahead.abs().amax((1, 2))))
+    wrong = ~(_residuals(ahead, hs, begin) <= tolerance).all(2).all(1)
     return int(wrong.int().argmax()) if bool(wrong.any()) else len(wrong)
+
+
+def _residuals(ahead: Tensor, hs: Tensor, begin: int) -> Tensor:
+    """Return |h_k+1 - f(h_k)| from `begin` on, of each unit in terms of the largest that it has been: (time, batch, state)."""
+    off, size = (hs[begin + 1 :] - ahead).abs(), torch.maximum(ahead.abs(), hs.abs().cummax(0).values[begin:-1])
+    return torch.where(off == 0, 0.0, off / size)
 
 
 def _diagonal(f: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:

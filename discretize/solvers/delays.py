@@ -41,7 +41,7 @@ __all__ = ["History", "solve_delayed"]
 Block = Callable[[Driven, bool, Tensor, Tensor], tuple[Trajectory, SolverStats]]
 History = Tensor | Path | Trajectory | Callable[[Tensor], Tensor] | None
 MOST_BLOCKS = 100_000
-SMALL = 1e-6  # a jump of dh/dt that counts
+JUMP = 1e-6  # of what is on both sides: a smaller difference may be rounding
 BY_STEPS = "the past is no polynomial that kernels read"
 
 
@@ -156,6 +156,12 @@ def _without(
     return solved, counts, [solved]
 
 
+def _jumps(before: Tensor, after: Tensor) -> bool:
+    """Return whether any unit of any sample differs by more than rounding of its own two numbers."""
+    before, after = before.detach(), after.detach()
+    return bool(((before - after).abs() > JUMP * (before.abs() + after.abs())).any())
+
+
 class _DelayedSolve:
     """Solves block by block, and keeps what later blocks read."""
 
@@ -242,7 +248,7 @@ class _DelayedSolve:
             given = FunctionPath(given, ends, h0.shape[1])
         _check_knots("history", given)
         first, last = given.interval
-        margin = 4 * torch.finfo(torch.float64).eps * max(abs(begin), abs(self.start), 1.0)
+        margin = 4 * torch.finfo(torch.float64).eps * max(abs(begin), abs(self.start))
         if first > begin + margin or last < self.start - margin:
             raise ValueError(
                 f"`history` is known on [{first:g}, {last:g}], and the longest delay reads it on [{begin:g}, {self.start:g}]."
@@ -376,20 +382,25 @@ class _DelayedSolve:
             return h
         path, at = self.input.look_back(t, t), torch.tensor(t, dtype=torch.float64, device="cpu")
         number = int((path.knots < t).sum())
-        later = self.field.flow(path.at(number, at), h)
+        reads = path.at(number, at)
+        later = self.field.flow(reads, h)
         clock = 1.0 if self.speed is None else as_speed(self.speed)(at).to(h)  # type: ignore[misc]
-        moved = []
+        moved, jumping = torch.zeros_like(h), []
         for lag in seeing:
-            jump, shift = self.field.flow(path.at_knot(number, at, lag.number), h) - later, lag.shift(t)
-            if shift is not None and float(jump.detach().abs().max()) > SMALL * (1 + float(later.detach().abs().max())):
-                moved.append(clock * jump * shift.to(h))
-        if len(moved) > 1:
+            if (shift := lag.shift(t)) is None:
+                continue
+            before = path.at_knot(number, at, lag.number)
+            earlier = self.field.flow(before, h)
+            moved = moved + clock * (earlier - later) * shift.to(h)  # of no jump it is 0, or rounding
+            if _jumps(before, reads) and _jumps(earlier, later):
+                jumping.append(lag.number)
+        if len(jumping) > 1:
             raise ValueError(
-                f"Delays {[lag.number for lag in seeing]} see one jump, at t = {t:g}, and are learned: gradients to them "
+                f"Delays {jumping} see one jump, at t = {t:g}, and are learned: gradients to them "
                 "have no one value there. Move one of them a little, or give a `history` that ends in h0."
             )
         runs = (self.ends > t)[:, None].to(h.device)
-        return torch.where(runs, h + moved[0], h) if moved else h
+        return torch.where(runs, h + moved, h)
 
     def _between(self, times: Tensor) -> Tensor:
         return self.past.states(times)

@@ -58,7 +58,8 @@ class Lag:
         with torch.no_grad():
             if not self._number(start) < s < self._number(end):
                 return None
-            return float(brentq(lambda t: self._number(t) - s, start, end, xtol=1e-14, rtol=1e-14))
+            nearest = torch.finfo(torch.float64).eps * max(abs(start), abs(end))  # of times there, in any unit of time
+            return float(brentq(lambda t: self._number(t) - s, start, end, xtol=nearest, rtol=1e-14))
 
     def shift(self, t: float) -> Tensor | None:
         """Return by how much the time that is seen at t moves as the delay does: 0 with its gradient; None without one."""

@@ -3,7 +3,8 @@ r"""Newton's method for the equation of an implicit step, u = a + tau F(u), and 
     A (u' - u) = a + tau F(u) - u,    A = 1 - tau J(u),    J = dF/du
 
 Every sample is solved on its own: its correction is damped until the next one would be smaller, and its iteration ends when
-its own correction is down to rounding. Where that fails, u first follows
+every unit's correction is down to rounding, of what that unit has been on the way, or its residual to that of its own terms.
+So units may be of any sizes beside one another. Where that fails, u first follows
 du/ds = a + tau F(u) - u in pseudo-time, whose stationary points are the solutions, by linearly implicit steps that grow
 towards them.
 """
@@ -21,9 +22,11 @@ from discretize.steps.algebra.jacobian import jacobian, jacobian_cost, over_matr
 
 __all__ = ["solve_step"]
 
+Factors = tuple[Tensor, Tensor]
+
 MOST_ITERATIONS, MOST_HALVINGS = 25, 10
 MOST_RELAXATIONS, LONGEST_RELAXATION, STATIONARY = 250, 4.0, 1e-6
-ROUNDINGS = 64.0  # residual of an iteration, relative to the state
+ROUNDINGS = 64.0  # residual of a unit's equation, relative to its terms
 
 
 @whole
@@ -47,7 +50,7 @@ def _solve(field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor
         still = tau.detach() if isinstance(tau, Tensor) else tau
         equation = _Equation(field, projected.detach(), a.detach(), still)
         u = _solution(equation, guess.detach())
-        factors = equation.factors(u)
+        factors = equation.factors(equation.pull(u))
     # u is a constant here. An iteration with the matrix of the solution leaves the value as it is and takes on the
     # solution's first derivatives, by the implicit function theorem; a second one takes on the second.
     for _ in range(2):
@@ -66,12 +69,15 @@ class _Equation:
         self.cost += 1
         return self.a + self.tau * self.field.flow(self.projected, u) - u
 
-    def factors(self, u: Tensor, friction: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
-        """A + friction, in its LU factors."""
+    def pull(self, u: Tensor) -> Tensor:
+        """tau J, by which units act on one another within a step."""
         self.cost += jacobian_cost(self.field)
-        one = torch.eye(u.shape[-1], dtype=u.dtype, device=u.device)
-        A = one - over_matrices(self.tau) * jacobian(self.field, self.projected, u)
-        return torch.linalg.lu_factor_ex(A + friction * one)[:2]
+        return over_matrices(self.tau) * jacobian(self.field, self.projected, u)
+
+    def factors(self, pull: Tensor, friction: Tensor | float = 0.0) -> Factors:
+        """A + friction = 1 - tau J + friction, in its LU factors."""
+        one = torch.eye(pull.shape[-1], dtype=pull.dtype, device=pull.device)
+        return torch.linalg.lu_factor_ex((1 + friction) * one - pull)[:2]
 
 
 def _solution(equation: _Equation, guess: Tensor) -> Tensor:
@@ -100,23 +106,28 @@ def _linearly_implicit(equation: _Equation, guess: Tensor) -> Tensor:
 def _newton(equation: _Equation, u: Tensor, unsolved: Tensor) -> tuple[Tensor, Tensor]:
     """Damped Newton iterations of the unsolved samples; and which are unsolved after them."""
     off, share = equation.residual(u), torch.ones_like(u[..., :1])
-    rounding = ROUNDINGS * torch.finfo(u.dtype).eps
+    rounding, reached = ROUNDINGS * torch.finfo(u.dtype).eps, u.abs()
     for _ in range(MOST_ITERATIONS):
-        factors = equation.factors(u)
+        pull = equation.pull(u)
+        factors, acts = equation.factors(pull), pull.abs()
         correction = _solved(factors, off)
-        size = _largest(correction)
         # What a correction leaves is about its square: one that is down to the root of a rounding is the last.
-        last = size.square() <= 1e-3 * rounding * (1 + _largest(u)).square()
+        small = correction.abs() <= (1e-3 * rounding) ** 0.5 * reached
+        last = (small | (off.abs() <= rounding * (equation.a.abs() + u.abs() + _times(acts, u.abs())))).all(-1, keepdim=True)
         share = torch.where(last, torch.ones_like(share), (2 * share).clamp(max=1.0))
+        # A unit's size is what it has been on the way, or moves by, or is moved by the others: never theirs.
+        size = reached.maximum(correction.abs()).maximum(_times(acts, correction.abs()))
+        before = _largest(correction, size)
         for _ in range(MOST_HALVINGS):
             moved = torch.where(unsolved, u + share * correction, u)
             there = equation.residual(moved)
             # Measured by the corrections that it would take, which do not depend on the units of the residual.
-            better = (_largest(_solved(factors, there)) <= (1 - share / 4) * size) | last | ~unsolved
+            better = (_largest(_solved(factors, there), size) <= (1 - share / 4) * before) | last | ~unsolved
             if bool(better.all()):
                 break
             share = torch.where(better, share, share / 2)
         u, off = moved, there
+        reached = reached.maximum(u.abs())
         unsolved = unsolved & ~last
         # A sample whose shares have shrunk to nothing is stuck; more iterations would not help it.
         if not bool((unsolved & (share > 2.0**-MOST_HALVINGS)).any()):
@@ -129,33 +140,40 @@ def _relaxed(equation: _Equation, guess: Tensor) -> Tensor:
 
     They pass the points where two solutions have just merged and vanished, at which Newton's method stays.
     """
-    u = guess
+    u, reached = guess, guess.abs()
     step = 1 / (1 + equation.tau * equation.field.leak(equation.projected, u)).amax(-1, keepdim=True)
     for _ in range(MOST_RELAXATIONS):
-        motion = _solved(equation.factors(u, (1 / step).unsqueeze(-1)), equation.residual(u))
+        motion = _solved(equation.factors(equation.pull(u), (1 / step).unsqueeze(-1)), equation.residual(u))
         u = u + torch.where(torch.isfinite(motion), motion, torch.zeros_like(motion))
-        if bool((_largest(motion) <= STATIONARY * (1 + _largest(u))).all()):
+        reached = reached.maximum(u.abs())
+        if bool((motion.abs() <= STATIONARY * step.clamp(max=1.0) * reached).all()):  # a short step moves little anywhere
             break
         step = (1.3 * step).clamp(max=LONGEST_RELAXATION)
     return u
 
 
-def _solved(factors: tuple[Tensor, Tensor], off: Tensor) -> Tensor:
+def _solved(factors: Factors, off: Tensor) -> Tensor:
     return torch.linalg.lu_solve(*factors, off.unsqueeze(-1)).squeeze(-1)
 
 
-def _largest(u: Tensor) -> Tensor:
-    return u.abs().amax(-1, keepdim=True)
+def _times(matrices: Tensor, u: Tensor) -> Tensor:
+    return (matrices @ u.unsqueeze(-1)).squeeze(-1)
+
+
+def _largest(u: Tensor, size: Tensor) -> Tensor:
+    """Return the largest of the units of each sample, in terms of its size; a unit without one does not count."""
+    return torch.where(size > 0, u.abs() / size, 0.0).amax(-1, keepdim=True)
 
 
 def _failed(equation: _Equation, u: Tensor, unsolved: Tensor) -> StepError:
-    off = equation.residual(u).abs().nan_to_num(torch.inf)
-    worst = torch.where(unsolved, off, torch.full_like(off, -1.0)).reshape(-1, u.shape[-1])
+    off = equation.residual(u).abs().nan_to_num(torch.inf).reshape(-1, u.shape[-1])
+    size = (equation.a.abs() + u.abs()).nan_to_num(1.0).reshape(off.shape)
+    worst = torch.where(unsolved.reshape(-1, 1), off / size.clamp(min=torch.finfo(u.dtype).tiny), -1.0)
     sample, unit = divmod(int(worst.argmax()), u.shape[-1])
-    tau = torch.as_tensor(equation.tau, device=u.device).expand_as(u).reshape(worst.shape)[sample, unit]
+    tau = torch.as_tensor(equation.tau, device=u.device).expand_as(u).reshape(off.shape)[sample, unit]
     return StepError(
         cause=f"no solution of u = a + tau F(u), tau = {float(tau):.3g}, was found, and u is off by "
-        f"{float(worst[sample, unit]):.2g}",
+        f"{float(off[sample, unit]):.2g}",
         hint="Take shorter steps (`dt`, `substeps`), or a step without an equation to solve, such as ExponentialEuler.",
         sample=sample,
         unit=unit,

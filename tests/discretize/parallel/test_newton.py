@@ -85,3 +85,21 @@ def test_wrong_calls_are_answered_in_words():
     hs = discretize.unroll_parallel(cell, xs).hs
     with pytest.raises(RuntimeError, match="first derivatives only"):
         torch.autograd.grad(hs.sum(), list(cell.parameters()), create_graph=True)
+
+
+@pytest.mark.parametrize("method", ["newton", "quasi"])
+@pytest.mark.parametrize("sizes", [(1e-7, 1e-7), (1e-7, 1e4)], ids=["small", "beside a large unit"])
+def test_units_of_any_sizes_are_solved(method, sizes):
+    class InUnits(ctrnn.VectorField):
+        def flow(self, projected, h):
+            s = torch.tensor(sizes, dtype=h.dtype)
+            return s * (torch.tanh(3 * projected) - (h / s) ** 3 - 0.3 * h / s)
+
+    torch.manual_seed(0)
+    cell, xs, s = discretize.DiscreteCell(InUnits(1, 2), dt=0.2), torch.randn(30, 2, 1, dtype=torch.float32), torch.tensor(sizes)
+    h0 = (torch.randn(2, 2) * s).float()
+    h0[1] *= 1e-3
+    found = discretize.unroll_parallel(cell, xs, h0, method=method)
+    steps = discretize.unroll(cell, xs, h0, fused=False)
+    assert_close(found.hs / s, steps.hs / s, rtol=0, atol=1e-4)  # 64 roundings of float32, and what the step keeps of them
+    assert found.stats["iterations"] > 0
