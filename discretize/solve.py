@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["integrate", "solve"]
 
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
+LOOKS = 64  # at times between, where all states asked for are below `atol`
 BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "delay": 0.2}  # tqdm's, on stderr
 VMAPPED = (
     "the samples of a batch step on their own in one call, and `torch.func.jacrev` of their losses has a gradient for each; or "
@@ -155,7 +156,9 @@ def integrate(
             part = Solve(driven, h, times, by_steps)
             return part.run(), part.engine.counts
 
-        return solve_delayed(field, path, h0, ts, settings, speed, delays, history, block, happens)  # type: ignore[arg-type]
+        solved = solve_delayed(field, path, h0, ts, settings, speed, delays, history, block, happens)  # type: ignore[arg-type]
+        _warn_of_atol(solved, settings)
+        return solved
     if history is not None:
         raise TypeError("`history` is for a ctrnn.DelayedField, or an equation with `delays`; this one reads no past.")
     return solve(field, path, h0, ts, settings, speed, events, seed=seed)
@@ -211,7 +214,33 @@ def solve(
             solved = Solve(driven, state, times, settings, stored, noise).run()
         else:
             solved = _rounded(_empty_trajectory(driven, state, times, settings), stored)
+    _warn_of_atol(solved, settings)
     return solved if shapes is None else replace(solved, shapes=shapes)
+
+
+@torch.no_grad()
+def _warn_of_atol(solved: Trajectory, settings: Settings) -> None:
+    """Warn where every state is smaller than the error it may have."""
+    if not settings.adaptive:
+        return
+    atol = settings.atol.to(solved.hs) if isinstance(settings.atol, Tensor) else settings.atol
+
+    def are_below(hs: Tensor) -> bool:
+        return bool((hs.abs() < atol).all())
+
+    # The last state first: of most solves it is enough.
+    if not (solved.hs.numel() and are_below(solved.hs[-1]) and are_below(solved.hs)) or not bool(solved.hs.any()):
+        return
+    start, end = solved.ts.detach()[0], solved.ts.detach()[-1]
+    shares = torch.linspace(0, 1, LOOKS, dtype=torch.float64, device="cpu").reshape(-1, *[1] * start.dim())
+    if solved.between is not None and not are_below(solved(start + (end - start) * shares)):  # as after a pulse, at rest again
+        return
+    asked, largest = float(torch.as_tensor(settings.atol, device="cpu").max()), float(solved.hs.detach().abs().max())
+    warn_user(
+        f"All states of this solve stay below `atol`={asked:g}, the largest is {largest:.2g}: an error as large as they are "
+        f"is within the tolerance. Give an `atol` in their unit, far below them, say {largest / 1000:.0e}.",
+        SolverWarning,
+    )
 
 
 def _check_solve(given: Any, driven: Driven, times: Tensor, state: Tensor, settings: Settings) -> None:

@@ -5,8 +5,8 @@ r"""Offer torchdiffeq's functions on the solvers of this library: change the imp
     dy/dt = func(t, y)        y of any shape, or a tuple of tensors: one system, one step for all of it
                               options={"per_sample": True}: y (batch, ...), each sample takes its own steps
 
-The tolerance holds for every unit, not for a mean over all of them. It is never below the rounding of y0's dtype, as
-torchdiffeq's defaults are in float32. Methods that are missing here, such as `implicit_adams`, and events on fixed steps are
+The tolerance holds for every unit, not for a mean over all of them. `rtol` is never below the rounding of y0's dtype, as
+torchdiffeq's default is in float32; another that is below is raised with a warning. `atol` is what was given. Methods that are missing here, such as `implicit_adams`, and events on fixed steps are
 solved by torchdiffeq itself.
 """
 
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ctrnn import Driven, TimePath, checks
 from ctrnn.extras import needed_by
+from discretize.errors import SolverWarning, warn_user
 from discretize.settings import Settings
 from discretize.solve import solve
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
@@ -43,6 +44,7 @@ State = Tensor | tuple[Tensor, ...]
 Function = Callable[[Tensor, Any], Any]
 
 HERE = {**ADAPTIVE_METHODS, **FIXED_METHODS}
+RTOL, ATOL = 1e-7, 1e-9  # torchdiffeq's defaults
 FARTHER = [4.0**k for k in range(40)]  # how far is looked for an event, again and again
 BYTES = 2.0**28  # that `odeint_adjoint` keeps of fixed steps
 CALLBACKS = ("callback_step", "callback_accept_step", "callback_reject_step")
@@ -62,8 +64,8 @@ def odeint(
     y0: State,
     t: Tensor,
     *,
-    rtol: float | Tensor = 1e-7,
-    atol: float | Tensor | Sequence[float | Tensor] = 1e-9,
+    rtol: float | Tensor = RTOL,
+    atol: float | Tensor | Sequence[float | Tensor] = ATOL,
     method: str | None = None,
     options: Mapping[str, Any] | None = None,
     event_fn: Function | None = None,
@@ -98,8 +100,8 @@ def odeint_adjoint(
     y0: State,
     t: Tensor,
     *,
-    rtol: float | Tensor = 1e-7,
-    atol: float | Tensor | Sequence[float | Tensor] = 1e-9,
+    rtol: float | Tensor = RTOL,
+    atol: float | Tensor | Sequence[float | Tensor] = ATOL,
     method: str | None = None,
     options: Mapping[str, Any] | None = None,
     event_fn: Function | None = None,
@@ -312,6 +314,7 @@ class _Problem:
         if bounds["max_step"] == torch.inf:
             bounds["max_step"] = None
         self.settings = Settings(method, *self._tolerances(rtol, atol, y0), **bounds)
+        self.rtol = float(rtol)  # as it was given
         forwards, backwards = self._callback(""), self._callback("_adjoint")
         self.settings = replace(self.settings, on_attempt=forwards, on_backward_attempt=backwards)
 
@@ -319,10 +322,10 @@ class _Problem:
         """Take gradients in bounded memory. Refuse settings of the backward pass that it would not follow."""
         if method not in (None, self.settings.method):
             raise ValueError(f"`adjoint_method` must be that of the solve here, {self.settings.method!r}, got {method!r}.")
-        for name, asked, own in (("rtol", rtol, self.settings.rtol), ("atol", atol, self.settings.atol)):
-            if asked is not None and min(map(float, torch.as_tensor(asked, device="cpu").reshape(-1))) < float(
-                torch.as_tensor(own, device="cpu").min()
-            ):
+        asked_for = {} if atol is None else {"atol": (self._each("adjoint_atol", atol), self.settings.atol)}
+        asked_for |= {} if rtol is None else {"rtol": (torch.as_tensor(rtol, device="cpu").double(), self.rtol)}
+        for name, (asked, own) in asked_for.items():
+            if bool((asked < torch.as_tensor(own, device="cpu")).any()):
                 raise ValueError(f"`adjoint_{name}` is below `{name}`, to which the backward pass keeps here; lower `{name}`.")
         method = str(self.settings.method)
         _check_options({name: value for name, value in (options or {}).items() if value != "seminorm"}, method)
@@ -447,22 +450,32 @@ class _Problem:
     def _tolerances(
         self, rtol: float | Tensor, atol: float | Tensor | Sequence[float | Tensor], y0: State
     ) -> tuple[float, float | Tensor]:
-        """Return rtol, and atol as one number or one for each unit of a state; both at least what the dtype of y0 can tell apart.
+        """Return rtol, at least what the dtype of y0 can tell apart, and atol as one number or one for each unit of a state.
 
-        torchdiffeq's defaults, 1e-7 and 1e-9, are below that in float32.
+        torchdiffeq's default, 1e-7, is below that in float32; of others it is said.
         """
         parts = y0 if isinstance(y0, tuple) else (y0,)
         if not isinstance(rtol, float | int | Tensor) or torch.as_tensor(rtol, device="cpu").numel() != 1:
             raise ValueError("`rtol` must be one number; `atol` may be one for each unit or each tensor of y0.")
-        given = list(atol) if isinstance(atol, tuple | list) else [atol] * len(parts)
-        if len(given) != len(parts):
-            raise ValueError(f"`atol` has {len(given)} tolerances, and y0 {len(parts)} tensors.")
-        each = torch.cat([_for_units(one, shape) for one, shape in zip(given, self.layout.shapes, strict=True)])
+        each = self._each("atol", atol)
         checks.non_negative_number("atol", float(each.min()))
         finest = ERROR_MARGIN * torch.finfo(parts[0].dtype).eps
-        each = each.clamp(min=finest * max(float(part.detach().abs().max()) for part in parts))
         one_for_all = bool((each == each[0]).all())
-        return max(checks.non_negative_number("rtol", float(rtol)), finest), float(each[0]) if one_for_all else each
+        asked = checks.non_negative_number("rtol", float(rtol))
+        if 0 < asked < finest and asked != RTOL:
+            warn_user(
+                f"`rtol`={asked:g} is below what {parts[0].dtype} can tell apart; {finest:.1e} is taken. Use float64 for less.",
+                SolverWarning,
+            )
+        return max(asked, finest), float(each[0]) if one_for_all else each
+
+    def _each(self, name: str, atol: float | Tensor | Sequence[float | Tensor]) -> Tensor:
+        """Return an absolute tolerance for each unit of a state."""
+        shapes = self.layout.shapes
+        given = list(atol) if isinstance(atol, tuple | list) else [atol] * len(shapes)
+        if len(given) != len(shapes):
+            raise ValueError(f"`{name}` has {len(given)} tolerances, and y0 {len(shapes)} tensors.")
+        return torch.cat([_for_units(one, shape) for one, shape in zip(given, shapes, strict=True)])
 
     def _callback(self, suffix: str) -> OnAttempt | None:
         """Return what is called after each step, from the callbacks that func has by torchdiffeq's names, if it has any."""

@@ -91,7 +91,7 @@ class _SegmentSolve:
         self.on_attempt, self.engine = engine.on_attempt, engine
         if state.failed is not None:
             state.tau = np.where(state.failed, self.length, state.tau)
-        if state.step is None:
+        if state.step is None and self.length.any():
             state.step = self.control.first_step(self.slope, h, self.length)
             self.counts.call(0 if self.control.given_first_step else 2, len(h))
         if state.held_back is None or state.tried is None:

@@ -69,12 +69,14 @@ class StepControl:
         far, fast = size(h), size(start)
         with np.errstate(all="ignore"):
             # From rest, where sequences start, the state says nothing of what a small step is; the interval does.
-            near = np.where(length > 0, 1e-3 * length, 1e-6)
-            guess = np.where((far > 1e-5) & (fast > 1e-5), 0.01 * far / fast, near)
+            # Rates are counted in the length of the segment, so that the guess does not depend on the unit of time.
+            span = np.where(length > 0, length, length.max())
+            near = 1e-3 * span
+            guess = np.where((far > 1e-5) & (fast * span > 1e-5), 0.01 * far / fast, near)
             guess = np.where(np.isfinite(guess) & (guess > 0), guess, near)
             bend = size(slope(checks.time_on(column(guess), h.device), h + column(guess, h) * start) - start) / guess
-            steepest = np.fmax(fast, bend)
-            by_error = np.where(steepest > 1e-15, (0.01 / steepest) ** (1 / self.method.order), guess)
+            steepest = np.fmax(fast, bend * span) * span
+            by_error = np.where(steepest > 1e-15, (0.01 / steepest) ** (1 / self.method.order) * span, guess)
         return np.where(by_error > 0, np.fmin(100 * guess, by_error), guess)
 
     def steps_to(self, remaining: Numbers, step: Numbers) -> Numbers:

@@ -122,19 +122,24 @@ def jump_hint(segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: 
 
     low, high = -10.0, 10.0
     below, above = shifted(low), shifted(high)
+    least, most = torch.minimum(below, above), torch.maximum(below, above)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         between = shifted(middle)
-        first, second = (between - below).abs(), (above - between).abs()
-        unit = int((first - second).abs().argmax())
+        least, most = torch.minimum(least, between), torch.maximum(most, between)
+        first, second, range_ = (between - below).abs(), (above - between).abs(), most - least
+        unit = int(((first - second).abs() / range_).nan_to_num(0.0).argmax())
         if first[unit] > second[unit]:
             high, above = middle, between
         else:
             low, below = middle, between
-    unit = int((above - below).abs().argmax())
-    change = float((above - below)[unit].abs())
-    if not change > 0.1 * float(slope[sample].abs().max()):
+    changes = (above - below).abs()
+    # Of each unit what it changes by in all, and more than moves its state by rounding: units may be of any sizes.
+    jumps = (changes > 0.1 * (most - least)) & (changes * step > 64 * torch.finfo(h.dtype).eps * h[sample].abs())
+    if not bool(jumps.any()):
         return None
+    unit = int(jumps.int().argmax())
+    change = float(changes[unit])
     return (
         f"The field jumps there: within {20 * step / 2**HALVINGS:.3g} the derivative of unit {unit} changes by {change:.3g}, "
         "and the state may slide along the jump. Smooth it (tanh(h / width) for sign(h)), put jumps in time at knots, "

@@ -266,15 +266,16 @@ def forward(
             if mode == 0:
                 fast = largest(slope / scale, inside & unit)
                 far = largest(h / scale, inside & unit)
-                near = tl.where(length > 0.0, 1e-3 * length, 1e-6)
-                guess = tl.where((far > 1e-5) & (fast > 1e-5), 0.01 * far / fast, near)
+                near = 1e-3 * length
+                guess = tl.where((far > 1e-5) & (fast * length > 1e-5), 0.01 * far / fast, near)
                 dt = tl.where((guess > 0.0) & (guess < float("inf")), guess, near)
                 known = guessing
             else:
                 there_slope = tl.load(at_slopes + STATE + C_STATE, mask=inside & unit, other=0.0)
                 bend = largest((there_slope - slope) / scale, inside & unit) / dt
-                steepest = tl.where((bend > fast) | (fast != fast), bend, fast)
-                by_error = tl.where(steepest > 1e-15, tl.exp(inverse_order * tl.log(0.01 / steepest)), dt)
+                bend = bend * length
+                steepest = tl.where((bend > fast) | (fast != fast), bend, fast) * length
+                by_error = tl.where(steepest > 1e-15, tl.exp(inverse_order * tl.log(0.01 / steepest)) * length, dt)
                 by_error = tl.where(by_error < 100.0 * dt, by_error, 100.0 * dt)
                 step = tl.where(guessing, tl.where(by_error > 0.0, by_error, dt), step)
             mode += 1

@@ -52,8 +52,28 @@ def _series(k: int, z: Tensor) -> Tensor:
 def phi_matrix(A: Tensor, v: Tensor) -> Tensor:
     r"""phi_1(A) v, by one exponential of the matrix [[A, v], [0, 0]].
 
+    Units are scaled first: rounding of the exponential is relative to the largest of its entries, whatever their units.
+
     Shape:   A (..., n, n), v (..., n) -> (..., n).
-    Source:  Hochbruck and Ostermann 2010; the augmented matrix is Saad's (1992).
+    Source:  Hochbruck and Ostermann 2010; the augmented matrix is Saad's (1992), the scaling Osborne's (1960).
     """
-    top = torch.cat([A, v.unsqueeze(-1)], -1)
-    return torch.linalg.matrix_exp(torch.cat([top, torch.zeros_like(top[..., :1, :])], -2))[..., :-1, -1]
+    d = _balance(A.detach())
+    A, v = A / d.unsqueeze(-1) * d.unsqueeze(-2), v / d
+    size = _power_of_two(v.detach().abs().amax(-1, keepdim=True))
+    top = torch.cat([A, (v / size).unsqueeze(-1)], -1)
+    return torch.linalg.matrix_exp(torch.cat([top, torch.zeros_like(top[..., :1, :])], -2))[..., :-1, -1] * d * size
+
+
+def _balance(A: Tensor) -> Tensor:
+    """Return d, powers of two, such that rows and columns of d_i^-1 A_ij d_j are about as large: (..., n, n) -> (..., n)."""
+    one = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    sizes, d = A.abs() * (1 - one), torch.ones_like(A[..., 0])
+    for _ in range(2):
+        now = sizes / d.unsqueeze(-1) * d.unsqueeze(-2)
+        rows, columns = (torch.where(found > 0, found, 1.0) for found in (now.amax(-1), now.amax(-2)))
+        d = _power_of_two(d * (rows / columns).sqrt())
+    return d
+
+
+def _power_of_two(size: Tensor) -> Tensor:
+    return torch.where((size > 0) & torch.isfinite(size), torch.exp2(torch.log2(size).round()), 1.0)

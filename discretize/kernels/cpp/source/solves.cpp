@@ -98,19 +98,19 @@ class SolverState {
         }
         for (std::size_t s : on) {
             Slot& slot = slots[s];
-            const double length = solve.length(slot.segment, slot.sample), near = length > 0 ? 1e-3 * length : 1e-6;
+            const double length = solve.length(slot.segment, slot.sample), near = 1e-3 * length;
             const double far = solve.size(state(s), state(s)), fast = solve.size(state(s), slope(0, s));
-            double guess = far > 1e-5 && fast > 1e-5 ? 0.01 * far / fast : near;
+            double guess = far > 1e-5 && fast * length > 1e-5 ? 0.01 * far / fast : near;
             slot.dt = std::isfinite(guess) && guess > 0 ? guess : near;
         }
         stages.slopes_after_euler(on);
         for (std::size_t s : on) {
             Slot& slot = slots[s];
-            const double guess = slot.dt, fast = solve.size(state(s), slope(0, s));
+            const double guess = slot.dt, fast = solve.size(state(s), slope(0, s)), length = solve.length(slot.segment, slot.sample);
             const auto change = [&](std::size_t i) { return stages.slope_at(1, s, i) - stages.slope_at(0, s, i); };
             const double bend = solve.size(state(s), change) / guess;
-            const double steepest = std::fmax(fast, bend);
-            const double by_error = steepest > 1e-15 ? std::pow(0.01 / steepest, 1 / solve.method.order) : guess;
+            const double steepest = std::fmax(fast, bend * length) * length;
+            const double by_error = steepest > 1e-15 ? std::pow(0.01 / steepest, 1 / solve.method.order) * length : guess;
             slot.step = by_error > 0 ? std::fmin(100 * guess, by_error) : guess;
             slot.begun = true;
         }
