@@ -71,7 +71,7 @@ class Late(ctrnn.DelayedField):
 
     def flow(self, projected, h, past):
         h, past = h / self.s, [each / self.s for each in past]
-        return (projected - past[0] + torch.sin(past[-1]) * h) * self.s / self.c
+        return (projected - past[0] + torch.tanh(past[-1]) * h) * self.s / self.c
 
 
 METHODS = {

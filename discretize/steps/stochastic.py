@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks
 from ctrnn.fields.field import check_like_field
-from ctrnn.fields.noise import check_no_noise, noise_channels
+from ctrnn.fields.noise import Noisy, check_no_noise, noise_channels
 from ctrnn.forward import jvp
 from discretize.noise.increments import GivenIncrements, NoiseInput
 from discretize.steps.algebra.phi import phi
@@ -33,6 +33,9 @@ __all__ = [
     "check_noise",
     "depends_on_state",
 ]
+
+
+SIZES = (1e-6, 1.0, 1e6)  # of states at which noise is looked at
 
 
 class StochasticStep(Step):
@@ -269,10 +272,19 @@ def _changes(field: VectorField) -> tuple[Tensor, Tensor]:
         torch.randn(1, width, generator=dice, device="cpu").to(dtype=dtype, device=device)
         for width in (field.input_size, size, size)
     )
-    projected = field.project(x)
-    at = field.diffusion(projected, h)
     # Any two units differ in a bit of their numbers: few states tell whether the noise of one knows of the other.
     number = torch.arange(size, device=device)
     bits = torch.stack([number >> k & 1 == value for k in range(max(1, (size - 1).bit_length())) for value in (0, 1)])
-    found = field.diffusion(projected.expand(len(bits), -1), torch.where(bits, other, h))
-    return (found - at).abs() > torch.finfo(dtype).eps * 16 * (1 + at.abs()), bits
+    projected, changed = field.project(x).expand(len(bits), -1), False
+    # Noise on an input is a difference of slopes, and has their rounding.
+    by_difference = any(isinstance(part, Noisy) and part.noise.on == "input" for part in field.modules())
+    for scale in SIZES:  # the field's own unit is not known
+        start = (h * scale).expand_as(bits)
+        states = start, torch.where(bits, other * scale, start)
+        at, found = (field.diffusion(projected, u) for u in states)
+        terms = found.abs() + at.abs()
+        if by_difference:
+            slopes = sum(field.flow(projected, u).abs() for u in states)
+            terms = terms + (slopes[..., None] if terms.dim() > slopes.dim() else slopes)
+        changed = changed | ((found - at).abs() > torch.finfo(dtype).eps * 16 * terms)
+    return changed, bits

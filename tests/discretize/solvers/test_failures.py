@@ -332,7 +332,7 @@ def test_states_between_are_continuous_of_the_methods_order_and_cost_no_solve():
         worst = []
         for length in (1.0, 0.5):
             with torch.no_grad():
-                bounds = {"rtol": 0.5, "atol": 0.5, "max_step": length}
+                bounds = {"rtol": 0.5, "atol": 0.5, "max_step": length, "first_step": length}  # all of one length
                 trajectory = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.0, 5.0]), method=method, **bounds)
                 h = trajectory(t)
                 assert_close(h[few], trajectory(t[few]), rtol=0, atol=2 * float((h[:, 0, 0] - exact).abs().max()))
