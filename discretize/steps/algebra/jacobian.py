@@ -70,7 +70,10 @@ class JacobianCheck:
             return
         # No two columns have the same weight, and none has 0: the golden ratio's multiples are evenly spread.
         weights = 1 + torch.arange(h.shape[-1], dtype=torch.float64, device=h.device) * 0.6180339887498949 % 1
-        direction = weights.to(h.dtype).expand_as(h)
+        # Every unit moves by a share of its own size; of one at 0 nothing but the others' is known.
+        with torch.no_grad():
+            others = h.abs().amax(-1, keepdim=True)
+            direction = weights.to(h.dtype) * torch.where(h != 0, h.abs(), torch.where(others > 0, others, 1.0))
         value, expected, tolerance = _along(field, projected, h, direction)
         if expected.requires_grad and not found.requires_grad:
             raise ValueError(
@@ -102,7 +105,7 @@ def _along(field: VectorField, projected: Tensor, h: Tensor, direction: Tensor) 
         return value, along, eps**0.5
     except (RuntimeError, NotImplementedError):  # what torch.func cannot follow has its own Jacobian for just that
         with torch.no_grad():
-            width = eps ** (1 / 3) * (1 + h.abs().amax(-1, keepdim=True))
+            width = eps ** (1 / 3)
             ahead, behind = (field.flow(projected, h + side * width * direction) for side in (1, -1))
             return (ahead + behind) / 2, (ahead - behind) / (2 * width), eps**0.25
 
