@@ -6,8 +6,8 @@ r"""Offer torchdiffeq's functions on the solvers of this library: change the imp
                               options={"per_sample": True}: y (batch, ...), each sample takes its own steps
 
 The tolerance holds for every unit, not for a mean over all of them. `rtol` is never below the rounding of y0's dtype, as
-torchdiffeq's default is in float32; another that is below is raised with a warning. `atol` is what was given. Methods that are missing here, such as `implicit_adams`, and events on fixed steps are
-solved by torchdiffeq itself.
+torchdiffeq's default is in float32; another that is below is raised with a warning. `atol` is what was given. Methods
+that are missing here, such as `implicit_adams`, and events on fixed steps are solved by torchdiffeq itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""The same models in other units: h -> s h, each unit by its own s, and t -> c t.
 
-    dH/dT = s/c F(x, H/s)        dH = s/c F dT + s/sqrt(c) G dW        H(T) = s h(T/c)
+dH/dT = s/c F(x, H/s)        dH = s/c F dT + s/sqrt(c) G dW        H(T) = s h(T/c)
 """
 
 import torch

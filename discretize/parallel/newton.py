@@ -4,8 +4,8 @@ r"""Newton's method runs a discrete cell over a sequence for all times at once.
     h_k+1 <- f(x_k, guess_k) + (1 - damping) J_k (h_k - guess_k)            a linear recurrence, solved by a scan
 
 Whatever the guess, k iterations make the first k states exact; where f contracts, a few make all of them. Each state is accepted
-by its residual F_k alone, unit by unit. If f is a contraction with factor L, the error is at most max |F| / (1 - L); where it expands, as chaos
-does, small residuals are no small errors, and iterations grow with the length.
+by its residual F_k alone, unit by unit. If f is a contraction with factor L, the error is at most max |F| / (1 - L);
+where it expands, as chaos does, small residuals are no small errors, and iterations grow with the length.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def unroll_parallel(
 
     Args:    cell, xs, h0: as for `unroll`; method: "newton" with all of the step's Jacobian, or "quasi" with its diagonal;
              damping: 0 to 1, what is taken off the Jacobian, with which products of many stay bounded where the step expands;
-             tolerance: of |h_k+1 - f(x_k, h_k)| of each unit, relative to the largest |h| that it has had in its sample so far, 64
-             roundings if not given; max_iterations: after them the rest is computed step by step, with a `SolverWarning`.
-    Gives:   a trajectory, with "iterations", "residual", so measured, and "sequential_samples" among its `stats`. Its gradient is that of the
-             recurrence at these states, by one reversed scan with the full Jacobians, (time, batch, state, state) in memory.
+             tolerance: of |h_k+1 - f(x_k, h_k)| of each unit, relative to the largest |h| that it has had in its sample so far,
+             64 roundings if not given; max_iterations: after them the rest is computed step by step, with a `SolverWarning`.
+    Gives:   a trajectory, with "iterations", "residual", so measured, and "sequential_samples" among its `stats`. Its gradient is
+             that of the recurrence at these states, by one reversed scan with the full Jacobians, (time, batch, state, state) in memory.
     Shape:   as `unroll`.
     Raises:  TypeError, ValueError for what does not fit, and for Zoneout, which draws anew at each evaluation;
              RuntimeError for derivatives of its gradient.

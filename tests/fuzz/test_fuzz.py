@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 import torch
 from cases import each
-from fuzz import analyses, batches, events, noise, others, sequences, solves, storage, tables
+from fuzz import analyses, batches, events, noise, others, sequences, solves, storage, tables, units
 from fuzz.dice import Dice, NoAnswer
 
 pytestmark = [
@@ -40,6 +40,9 @@ AREAS = {
     analyses.points_in_other_units: 1,
     analyses.points_beside_wild_neighbours: 1,
     analyses.branches_in_other_units: 1,
+    units.units: 3,
+    units.neighbours: 2,
+    units.drop_in: 1,
     others.half_precision: 1,
     others.ensembles: 2,
     others.layers: 2,
@@ -64,6 +67,9 @@ FIXED = {
     events.crowded_events: (0, 1),
     analyses.points_in_other_units: (0,),
     analyses.points_beside_wild_neighbours: (0,),
+    units.units: (0, 2),
+    units.neighbours: (0,),
+    units.drop_in: (0,),
     others.half_precision: (0, 8),
     others.ensembles: (3,),
     tables.tables: (0, 1, 2),
