@@ -50,7 +50,8 @@ def unroll_parallel(
              tolerance: of |h_k+1 - f(x_k, h_k)| of each unit, relative to the largest |h| that it has had in its sample so far,
              64 roundings if not given; max_iterations: after them the rest is computed step by step, with a `SolverWarning`.
     Gives:   a trajectory, with "iterations", "residual", so measured, and "sequential_samples" among its `stats`. Its gradient is
-             that of the recurrence at these states, by one reversed scan with the full Jacobians, (time, batch, state, state) in memory.
+             that of the recurrence at these states, by one reversed scan with the full Jacobians, (time, batch, state, state)
+             in memory.
     Shape:   as `unroll`.
     Raises:  TypeError, ValueError for what does not fit, and for Zoneout, which draws anew at each evaluation;
              RuntimeError for derivatives of its gradient.

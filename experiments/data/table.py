@@ -38,6 +38,7 @@ TEXTS = (".csv", ".tsv", ".txt")
 WITH_POINT = re.compile(r"-?(?:0|[1-9]\d*)\.0*")  # 1.0, as programs write whole numbers of a column with gaps
 WHOLE_DIGITS = 2**53  # up to which float64 has all whole numbers
 MOST_WORDS = 100  # of a column that is no number
+POINT_BETWEEN = (",", " ")  # between cells a program that writes decimal points has put it: else its own numbers were cut
 CONSTANT = 16 * np.finfo(np.float64).eps  # of the largest number, which is rounding
 NO_CLASS = -1  # where the target is missing
 MOST_BYTES = 1 << 30  # of a table
@@ -69,11 +70,12 @@ class Notation:
 class Columns:
     r"""Holds the columns of a table as they are written, and reads them.
 
-    Args:    frame: a column of text has None where nothing is, and is of objects; path: for messages; remarks: lines above.
+    Args:    frame: a column of text has None where nothing is, and is of objects; path: for messages; remarks: lines above;
+             cut: what stands between cells of text.
     """
 
-    def __init__(self, frame: pd.DataFrame, path: Path, notation: Notation, remarks: Sequence[str] = ()) -> None:
-        self.frame, self.path, self.notation, self.remarks = frame, path, notation, list(remarks)
+    def __init__(self, frame: pd.DataFrame, path: Path, notation: Notation, remarks: Sequence[str] = (), cut: str = "") -> None:
+        self.frame, self.path, self.notation, self.remarks, self.cut = frame, path, notation, list(remarks), cut
         self.names = [str(name) for name in frame.columns]
         self._numbers: dict[str, np.ndarray | None] = {}
         self._units: dict[str, str] = {}
@@ -169,7 +171,7 @@ class Columns:
         return found
 
     def _as_text(self, name: str) -> Columns:
-        return Columns(pd.DataFrame({name: self.frame[name].astype(str).astype(object)}), self.path, self.notation)
+        return Columns(pd.DataFrame({name: self.frame[name].astype(str).astype(object)}), self.path, self.notation, cut=self.cut)
 
     def _absent(self, name: str, *, declared: bool = True) -> set[str]:
         """Return which cells of a column of text say that nothing is there."""
@@ -279,7 +281,10 @@ class Columns:
             return next(iter(said), "")
         if len(self._said_elsewhere) == 1:
             return next(iter(self._said_elsewhere))
-        cell = next(cell for cell in cells if (read := numeral(cell, "")) and read.open)
+        cells = [cell for cell in cells if (read := numeral(cell, "")) and read.open]
+        if not self._said_elsewhere and self.cut in POINT_BETWEEN and not any("," in cell for cell in cells):
+            return "."
+        cell = cells[0]
         row = int((self.frame[name] == cell).to_numpy().argmax()) + 1
         point, comma = (numeral(cell, sign) for sign in ".,")
         assert point is not None
@@ -338,13 +343,13 @@ def read_table(path: Path, notation: Notation | None = None) -> Columns:
     check_file(path)
     notation = notation or Notation()
     kind = next((suffix for suffix in reversed([each.lower() for each in path.suffixes]) if suffix not in PACKING), "")
-    remarks: list[str] = []
+    remarks, cut = [], ""
     if kind == ".parquet":
         frame = _parquet(path)
     elif kind == ".npz":
         frame = _arrays(path)
     elif kind in TEXTS:
-        frame, remarks = _text(path, notation)
+        frame, remarks, cut = _text(path, notation)
     else:
         raise UsageError(f"{path}: a table is a .csv, .tsv, .npz or .parquet file.")
     if frame.empty:
@@ -357,7 +362,7 @@ def read_table(path: Path, notation: Notation | None = None) -> Columns:
     frame = frame.rename(columns=lambda name: str(name).strip())
     if twice := [name for name in frame.columns if list(frame.columns).count(name) > 1] if frame.columns.has_duplicates else []:
         raise UsageError(f"{path}: two columns are called {quoted(twice[0])}; rename one of them.")
-    return Columns(frame, path, notation, remarks)
+    return Columns(frame, path, notation, remarks, cut)
 
 
 PACKING = (".gz", ".xz", ".bz2", ".zip")
@@ -371,7 +376,7 @@ def _check_size(path: Path, rows: int, columns: int, kind: str) -> None:
         )
 
 
-def _text(path: Path, notation: Notation) -> tuple[pd.DataFrame, list[str]]:
+def _text(path: Path, notation: Notation) -> tuple[pd.DataFrame, list[str], str]:
     with open_lines(path, MOST_BYTES, notation.encoding) as lines:
         head = list(itertools.islice(lines, LOOKED_AT))
         layout = layout_of(path, head, _is_no_name, notation.separator)
@@ -395,7 +400,7 @@ def _text(path: Path, notation: Notation) -> tuple[pd.DataFrame, list[str]]:
     frame = pd.DataFrame({k: pd.Series(column, dtype=object) for k, column in enumerate(columns)})
     dropped = [k for k, name in enumerate(names) if not name and _is_no_column(path, frame[k], k)]
     frame.columns = pd.Index(names)
-    return frame.iloc[:, [k for k in range(len(names)) if k not in dropped]], layout.remarks
+    return frame.iloc[:, [k for k in range(len(names)) if k not in dropped]], layout.remarks, layout.separator
 
 
 def _is_no_name(cell: str) -> bool:

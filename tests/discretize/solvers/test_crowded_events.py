@@ -80,8 +80,9 @@ def test_an_exponential_neuron_fires_when_scipy_says():
     peak.terminal = True
     theirs = solve_ivp(slope, (0, 20), [0.0], "DOP853", rtol=1e-11, atol=1e-12, events=peak).t_events[0][0]
     fire = Event(lambda t, h: h[:, 0] - 5, 1, reset=lambda t, h: 0 * h)
-    found = integrate(lambda t, h: -h + 0.2 * torch.exp((h - 1) / 0.2) + 1.2, None, starts([0.0]), [0.0, 3.5 * theirs], events=fire,
-                      **TIGHT).events[0]  # fmt: skip
+    found = integrate(
+        lambda t, h: -h + 0.2 * torch.exp((h - 1) / 0.2) + 1.2, None, starts([0.0]), [0.0, 3.5 * theirs], events=fire, **TIGHT
+    ).events[0]
     assert_close(found.times, theirs * torch.arange(1, 4), rtol=1e-7, atol=0)
 
 

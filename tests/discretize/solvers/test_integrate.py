@@ -406,7 +406,7 @@ def test_dtypes_times_and_tolerances_come_in_any_form_that_a_solve_can_have():
             assert not any(bool(gradient.any()) for gradient in gradients)
     theirs, _ = torch.nn.RNN(2, 3)(torch.randn(4, 0, 2))
     assert theirs.shape == next(nobody(ctrnn.plain(2, 3))).shape
-    with pytest.raises(ValueError, match="is empty: shape .*; give at least one sample"):
+    with pytest.raises(ValueError, match=r"is empty: shape .*; give at least one sample"):
         DiscreteRNN(ctrnn.plain(2, 3))(torch.randn(0, 2, 2))
 
 

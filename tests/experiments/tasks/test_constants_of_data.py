@@ -19,7 +19,7 @@ def test_features_are_standardized_in_any_units_and_roundings_are_not(size):
     assert_close(scale_of(values * size, "folder")[1], values.std(0, correction=0) * size)
     with pytest.raises(UsageError, match="feature 1 is the same in every sample"):
         scale_of(torch.cat([values, ROUNDED[:, None]], 1) * size, "folder")
-    mean, deviation, least, most = _scale(torch.cat([values, ROUNDED[:, None]], 1) * size)
+    _, deviation, least, most = _scale(torch.cat([values, ROUNDED[:, None]], 1) * size)
     assert float(deviation[1]) == 1.0
     assert float(deviation[0]) == pytest.approx(float((values * size).clamp(least[0], most[0]).std(correction=0)))
 

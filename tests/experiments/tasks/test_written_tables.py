@@ -98,6 +98,18 @@ def test_a_thousand_or_one_is_what_another_column_says_or_the_setting_and_else_r
     assert "'1.000', which is 1.000 or 1000" in said_of(tmp_path, text)
 
 
+@pytest.mark.parametrize("cut", [",", " "], ids=["commas", "spaces"])
+def test_a_point_is_decimal_where_commas_or_spaces_cut_the_rows(cut, tmp_path):
+    # As numpy.savetxt writes with "%.3f"; a comma that is decimal would have cut its own numbers, or stands in quotes.
+    text = f"t{cut}x\n" + "".join(f"{k}.000{cut}{k % 9 + 1}.125\n" for k in range(ROWS))
+    np.testing.assert_array_equal(columns_of(tmp_path, text).numbers("x"), K % 9 + 1.125)
+    assert "1 apart" in said_of(tmp_path, text, time="t")
+    quoted = "t,x\n" + "".join(f'{k},"{k % 9 + 1},125"\n' for k in range(ROWS))
+    assert "'1,125', which is" in said_of(tmp_path, quoted)
+    other = "t,x,y\n" + "".join(f'{k},{k % 9 + 1}.125,"0,5"\n' for k in range(ROWS))
+    np.testing.assert_array_equal(columns_of(tmp_path, other).numbers("x"), 1000 * (K % 9 + 1) + 125)
+
+
 REFUSED = {
     "two marks": (
         rows(lambda k: k, lambda k: "1.5" if k else "2,5"),
