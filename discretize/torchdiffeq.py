@@ -6,8 +6,9 @@ r"""Offer torchdiffeq's functions on the solvers of this library: change the imp
                               options={"per_sample": True}: y (batch, ...), each sample takes its own steps
 
 The tolerance holds for every unit, not for a mean over all of them. `rtol` is never below the rounding of y0's dtype, as
-torchdiffeq's default is in float32; another that is below is raised with a warning. `atol` is what was given. Methods
-that are missing here, such as `implicit_adams`, and events on fixed steps are solved by torchdiffeq itself.
+torchdiffeq's default is in float32; another that is below is raised with a warning. `atol` is what was given; its
+default is at least that rounding of where each unit begins. Methods that are missing here, such as `implicit_adams`, and events
+on fixed steps are solved by torchdiffeq itself.
 """
 
 from __future__ import annotations
@@ -452,7 +453,7 @@ class _Problem:
     ) -> tuple[float, float | Tensor]:
         """Return rtol, at least what the dtype of y0 can tell apart, and atol as one number or one for each unit of a state.
 
-        torchdiffeq's default, 1e-7, is below that in float32; of others it is said.
+        torchdiffeq's defaults, 1e-7 and 1e-9, are below that in float32; of another rtol it is said, and another atol is kept.
         """
         parts = y0 if isinstance(y0, tuple) else (y0,)
         if not isinstance(rtol, float | int | Tensor) or torch.as_tensor(rtol, device="cpu").numel() != 1:
@@ -460,6 +461,8 @@ class _Problem:
         each = self._each("atol", atol)
         checks.non_negative_number("atol", float(each.min()))
         finest = ERROR_MARGIN * torch.finfo(parts[0].dtype).eps
+        if isinstance(atol, float) and atol == ATOL:  # not asked for, and a unit near 0 would chase the rounding of what it was
+            each = each.maximum(finest * self.layout.join(y0).detach().abs().amin(0).to(each))
         one_for_all = bool((each == each[0]).all())
         asked = checks.non_negative_number("rtol", float(rtol))
         if 0 < asked < finest and asked != RTOL:

@@ -181,8 +181,10 @@ def _apart(network: object, model: SequenceModel | DiscreteRNN, found: _Found) -
     alike = [output for output in outputs if isinstance(output, Tensor) and output.shape == expected.shape]
     if not alike:
         return 0.0, f"it gives nothing of the shape {tuple(expected.shape)} for samples {tuple(xs.shape)}"
-    largest = expected.abs().amax((0, 1)).clamp(min=torch.finfo(expected.dtype).tiny)
-    return min(float(((output - expected).abs().amax((0, 1)) / largest).max()) for output in alike), ""
+    tiny = torch.finfo(expected.dtype).tiny
+    sizes = [torch.maximum(output.abs(), expected.abs()).amax((0, 1)).clamp(min=tiny) for output in alike]
+    off = [(output - expected).abs().amax((0, 1)) / size for output, size in zip(alike, sizes, strict=True)]
+    return min(float(each.max()) for each in off), ""
 
 
 def _check_arrays(found: _Found) -> None:
