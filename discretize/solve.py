@@ -220,8 +220,8 @@ def solve(
 
 @torch.no_grad()
 def _warn_of_atol(solved: Trajectory, settings: Settings) -> None:
-    """Warn where every state is smaller than the error it may have, unless steps are bounded by something else."""
-    if not settings.adaptive or settings.max_step is not None:
+    """Warn where all states are smaller than the error they may have, unless `max_step` bounds steps or no accuracy is asked for."""
+    if not settings.adaptive or settings.max_step is not None or settings.rtol >= 1:
         return
     atol = settings.atol.to(solved.hs) if isinstance(settings.atol, Tensor) else settings.atol
 

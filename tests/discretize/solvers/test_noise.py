@@ -360,3 +360,21 @@ def test_an_exported_graph_refuses_noise_by_name():
     rnn = discretize.DiscreteRNN(noisy(), discretize.EulerMaruyama())
     with pytest.raises(ValueError, match="has noise"):
         torch.export.export(rnn, (sequence(),))
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_small_noise_that_depends_on_the_state_is_not_taken_for_additive(size, dtype):
+    class Small(ctrnn.VectorField):
+        def __init__(self):
+            super().__init__(1, 3)
+            self.scale = torch.nn.Parameter(torch.tensor(size, dtype=dtype))
+
+        def flow(self, projected, h):
+            return -h
+
+        def diffusion(self, projected, h):
+            return self.scale * (1 + torch.tanh(h))
+
+    with pytest.raises(ValueError, match="is for additive noise"):
+        discretize.DiscreteCell(Small(), step=discretize.SRA1())

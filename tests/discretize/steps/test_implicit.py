@@ -112,3 +112,21 @@ def test_an_equation_without_a_solution_is_an_error_that_names_sample_and_unit(s
         discretize.integrate(field, path, torch.zeros(2, 1), torch.arange(4.0), method=step, speed=ctrnn.AffineWarp(3.0).speed)
     assert stopped.value.time == 2.0
     assert len(stopped.value.trajectory.ts) == 3
+
+
+@pytest.mark.parametrize("step", IMPLICIT, ids=repr)
+@pytest.mark.parametrize("sizes", [(1e-7, 1e-7), (1e-7, 1e4)], ids=["small", "beside a large unit"])
+def test_units_of_any_sizes_satisfy_their_own_equations(step, sizes):
+    s = torch.tensor(sizes, dtype=torch.float32)
+
+    class InUnits(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return s * (torch.tanh(3 * projected) - (h / s) ** 3 - 0.3 * h / s)
+
+    class Alone(InUnits):  # in units of 1 and float64
+        def flow(self, projected, h):
+            return torch.tanh(3 * projected) - h**3 - 0.3 * h
+
+    x, h = torch.randn(4, 1), torch.randn(4, 2)
+    found = step(InUnits(1, 2), x.float(), h.float() * s, 1.5)
+    assert_close((found / s).double(), step(Alone(1, 2), x.float().double(), h.float().double(), 1.5), rtol=0, atol=1e-6)
