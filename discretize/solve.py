@@ -220,7 +220,7 @@ def solve(
 
 @torch.no_grad()
 def _warn_of_atol(solved: Trajectory, settings: Settings) -> None:
-    """Warn where all states are smaller than the error they may have, unless `max_step` bounds steps or no accuracy is asked for."""
+    """Warn where all states are smaller than the error they may have, unless steps are bounded, or no accuracy is asked for."""
     if not settings.adaptive or settings.max_step is not None or settings.rtol >= 1:
         return
     atol = settings.atol.to(solved.hs) if isinstance(settings.atol, Tensor) else settings.atol

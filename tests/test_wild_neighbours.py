@@ -153,7 +153,8 @@ def test_delays_and_their_gradients(learned, size):
         field = Late([0.9], s, learn=True) if learned == "a number" else of_time
         loud = torch.tensor([1.0, size])[:samples].reshape(-1, 1)
         path = ctrnn.HeldPath(torch.ones(3, samples, 1) * loud)
-        h0, history = H0[:, :2] * loud, 0.3 * torch.ones(samples, 2) * loud
+        h0 = H0[:, :2] * loud
+        history = torch.cat([torch.full((1, 2), 0.3), h0[1:]])  # the neighbour's dh/dt does not jump
         ts = torch.tensor([0.0, 1.5, 2.5])
         hs = discretize.integrate(field, path, h0, ts, history=history, rtol=1e-8, atol=1e-10).hs[:, :1]
         hs[-1].sum().backward()
