@@ -91,9 +91,12 @@ class _SegmentSolve:
         self.on_attempt, self.engine = engine.on_attempt, engine
         if state.failed is not None:
             state.tau = np.where(state.failed, self.length, state.tau)
-        if state.step is None and self.length.any():
-            state.step = self.control.first_step(self.slope, h, self.length)
+        step = np.zeros(len(state.tau)) if state.step is None else state.step
+        # One that begins later than others guesses by its own first segment, whoever is beside it.
+        if (begins := (step == 0) & (self.length > 0)).any():
+            step = np.where(begins, self.control.first_step(self.slope, h, self.length), step)
             self.counts.call(0 if self.control.given_first_step else 2, len(h))
+        state.step = step
         if state.held_back is None or state.tried is None:
             state.held_back, state.tried = np.zeros(len(state.tau), dtype=bool), np.zeros(len(state.tau), dtype=np.int64)
         self.step, self.held_back, self.tried = state.step, state.held_back, state.tried
