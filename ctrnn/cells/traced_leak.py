@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from ctrnn.calls import answered
 from ctrnn.fields.field import VectorField
 
-__all__ = ["Entries", "biases_of_leak", "rest_leak", "traced_leak"]
+__all__ = ["Entries", "biases_of_leak", "leak_rounding", "reads_code", "rest_leak", "traced_leak"]
 
 # Products with weights, and what is taken over several units: all else is a function of each unit.
 PRODUCTS = {"linear", "bilinear", "matmul", "__matmul__", "__rmatmul__", "mm", "mv", "bmm", "addmm", "addmv", "addbmm", "baddbmm"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from ctrnn import Relaxation, VectorField, checks, timescales
 from ctrnn.fields.noise import check_no_noise
 from ctrnn.fields.rates import InputFreeRate
 from ctrnn.own_code import computes_as
-from discretize.errors import SolverError
+from discretize.errors import SolverError, SolverWarning
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.module import Sequences
 from discretize.sequences.ragged import Ragged, gone_by
@@ -225,7 +226,7 @@ def _ends_of(part: DiscreteRNN, ends: list[_End]) -> Iterator[None]:
         x, ts = at["x"], at.get("ts")
         alike = ts is None or (ts.dim() == 1 and len(ts) > 1)
         if isinstance(x, Tensor) and at.get("lengths") is None and at.get("reset") is None and alike:
-            last = x[-1] if x.dim() == 2 else x[:, -1] if part.batch_first else x[-1]
+            last = x[-1:] if x.dim() == 2 else x[:, -1] if part.batch_first else x[-1]
             dt = part.dt if ts is None else float(ts[-1] - ts[-2])
             ends.append(_End(last.flatten(0, -2), output[1].reshape(-1, part.field.state_size), dt))
 
@@ -252,7 +253,9 @@ def _held(
         h, gone, wait = end.h[:SEQUENCES].double(), 0, WAIT
         while True:
             try:
-                moved, h = _held_for(rnn, end, h, wait)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", SolverWarning)  # what comes to rest at 0 gets smaller than any atol
+                    moved, h = _held_for(rnn, end, h, wait)
             except SolverError:  # a state that leaves all bounds, long after the data
                 return None
             gone += wait

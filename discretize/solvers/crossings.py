@@ -12,7 +12,7 @@ equations", on solves that start at a zero.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -21,10 +21,7 @@ from torch import Tensor
 from discretize.errors import Failure
 from discretize.solvers.continuation import INTERPOLATED, Continuation, Pieces
 
-if TYPE_CHECKING:
-    from discretize.solvers.events import Event
-
-__all__ = ["Flips", "Look"]
+__all__ = ["ROUNDINGS", "Flips", "Function", "Look"]
 
 FIVE, BETWEEN = np.arange(5) / 4, np.arange(1, 8, 2) / 8
 UNEVEN = np.array([0.1013, 0.3679, 0.6931, 0.9189])  # what repeats from one time to the next is seen at these
@@ -40,6 +37,14 @@ ROUNDINGS = 4  # by which a state may be off
 NARROW = 2.0**-26  # of a step: a dip of g in less is rounding, as its depth goes by the square
 MOST_PARTS = 2**13  # of a sample's steps that are to be halved at once
 NOISE = 1e3  # roundings: what changes sign so often and is no larger
+
+
+class Function(Protocol):
+    """g of time and state, whose zeros are looked for, and how far rounding moves it: as an `Event`."""
+
+    def __call__(self, t: Tensor, h: Tensor) -> Tensor: ...
+
+    def rounding(self, t: Tensor, h: Tensor, units: float) -> np.ndarray: ...
 
 
 class Flips(NamedTuple):
@@ -108,13 +113,13 @@ class Look:
         asked[place, samples] = times
         return self.steps(torch.from_numpy(asked))[place, samples]
 
-    def values(self, event: Event, times: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    def values(self, event: Function, times: np.ndarray, samples: np.ndarray) -> np.ndarray:
         """Return g, of any shape that both have."""
         flat, whose = times.reshape(-1), (samples + np.zeros(times.shape, dtype=int)).reshape(-1)
         values = event(torch.from_numpy(flat)[:, None], self.states(flat, whose))
         return values.cpu().double().numpy().reshape(times.shape)
 
-    def flips(self, event: Event, sides: np.ndarray, last: np.ndarray) -> Flips:
+    def flips(self, event: Function, sides: np.ndarray, last: np.ndarray) -> Flips:
         """Find where g changes its sign.
 
         Args:    sides (batch,): the sign of each sample before, 0 if none; last (batch,): whether nothing comes after the end.
@@ -163,14 +168,14 @@ class Look:
             left,
         )
 
-    def _rounding(self, event: Event) -> np.ndarray:
+    def _rounding(self, event: Function) -> np.ndarray:
         """Return what g may be off by in each step, the states being off by their rounding."""
         times = torch.from_numpy(np.concatenate([self.left, self.right]))
         states = self.states(times.numpy(), np.tile(self.samples, 2))
         found: np.ndarray = event.rounding(times[:, None], states, ROUNDINGS).reshape(2, -1).max(0)
         return found
 
-    def _read(self, event: Event, parts: _Parts, level: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _read(self, event: Function, parts: _Parts, level: np.ndarray) -> tuple[np.ndarray, ...]:
         """Read g on parts until each has one zero at most; return times, samples, values, signs, in order, and which rest."""
         read, rests = [], np.zeros(len(self.start), dtype=bool)
         while len(parts.left):
@@ -227,7 +232,7 @@ class Look:
         return noise
 
     def _zeros(
-        self, event: Event, left: np.ndarray, right: np.ndarray, samples: np.ndarray, signs: np.ndarray, level: np.ndarray
+        self, event: Function, left: np.ndarray, right: np.ndarray, samples: np.ndarray, signs: np.ndarray, level: np.ndarray
     ) -> np.ndarray:
         """Return the first zero of g in each of these brackets, at whose left ends it has these signs."""
         if not len(left):

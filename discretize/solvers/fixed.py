@@ -23,7 +23,7 @@ from discretize.solvers.segments import Chain, RightHandSide, Segment
 from discretize.steps.runge_kutta import ExplicitRungeKutta, ForwardEuler, Heun, Heun3, Midpoint, ThreeEighths
 from discretize.steps.step import Step
 
-__all__ = ["FIXED_METHODS", "GridEngine", "StepEngine", "num_steps"]
+__all__ = ["FIXED_METHODS", "FixedEngine", "GridEngine", "StepEngine", "num_steps"]
 
 FIXED_METHODS: dict[str, ExplicitRungeKutta] = {
     "euler": ForwardEuler(),

@@ -275,7 +275,7 @@ def _changes(field: VectorField) -> tuple[Tensor, Tensor]:
     # Any two units differ in a bit of their numbers: few states tell whether the noise of one knows of the other.
     number = torch.arange(size, device=device)
     bits = torch.stack([number >> k & 1 == value for k in range(max(1, (size - 1).bit_length())) for value in (0, 1)])
-    projected, changed = field.project(x).expand(len(bits), -1), False
+    projected, changed = field.project(x).expand(len(bits), -1), torch.zeros((), dtype=torch.bool, device=device)
     # Noise on an input is a difference of slopes, and has their rounding.
     by_difference = any(isinstance(part, Noisy) and part.noise.on == "input" for part in field.modules())
     for scale in SIZES:  # the field's own unit is not known
@@ -284,7 +284,7 @@ def _changes(field: VectorField) -> tuple[Tensor, Tensor]:
         at, found = (field.diffusion(projected, u) for u in states)
         terms = found.abs() + at.abs()
         if by_difference:
-            slopes = sum(field.flow(projected, u).abs() for u in states)
+            slopes = torch.stack([field.flow(projected, u).abs() for u in states]).sum(0)
             terms = terms + (slopes[..., None] if terms.dim() > slopes.dim() else slopes)
         changed = changed | ((found - at).abs() > torch.finfo(dtype).eps * 16 * terms)
     return changed, bits

@@ -343,7 +343,8 @@ def read_table(path: Path, notation: Notation | None = None) -> Columns:
     check_file(path)
     notation = notation or Notation()
     kind = next((suffix for suffix in reversed([each.lower() for each in path.suffixes]) if suffix not in PACKING), "")
-    remarks, cut = [], ""
+    remarks: list[str] = []
+    cut = ""
     if kind == ".parquet":
         frame = _parquet(path)
     elif kind == ".npz":

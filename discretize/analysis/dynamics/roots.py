@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["correction", "descend", "newton", "with_derivatives"]
+__all__ = ["ROUNDINGS", "correction", "descend", "newton", "with_derivatives"]
 
 Residual = Callable[[Tensor], Tensor]
 Matrix = Callable[[Tensor], Tensor]

@@ -62,6 +62,7 @@ def times(*sizes, seed=2):
 
 TIME, BATCH = 7, 21
 LENGTHS = 1 + 4 * torch.arange(BATCH) % TIME  # in no order, and of more samples than are taken at once
+LONGER = LENGTHS.clamp(min=2)  # one stamp does not say how long its sample acts
 CALLS = {
     "dt": lambda: {"dt": 0.3},
     "substeps": lambda: {"dt": 0.5, "substeps": 3},
@@ -69,7 +70,7 @@ CALLS = {
     "reset": lambda: {"dt": 0.3, "reset": torch.rand(TIME, BATCH) < 0.3},
     "times": lambda: {"ts": times(TIME + 1), "substeps": 2},
     "times of each": lambda: {"ts": times(TIME + 1, BATCH)},
-    "stamps of each, lengths, substeps": lambda: {"ts": times(TIME, BATCH), "lengths": LENGTHS, "substeps": 2},
+    "stamps of each, lengths, substeps": lambda: {"ts": times(TIME, BATCH), "lengths": LONGER, "substeps": 2},
     "times and lengths that nobody learns": lambda: {"ts": times(TIME + 1, BATCH).detach(), "lengths": LENGTHS},
 }
 

@@ -263,7 +263,9 @@ def test_calls_without_a_kernel_are_solved_in_torch_and_say_why(monkeypatch):
 
     assert "`fused` is False" in why(fused=False)
     assert "bosh3" in why(method="bosh3")
-    assert "fixed" in why(method="rk4", max_step=0.1)
+    assert "sees the input or its clock move" in why(method="rk4", path=ctrnn.LinearPath(xs), max_step=0.1)
+    assert "fewer than 4 segments" in why(method="rk4", ts=ts[:3])
+    assert "fixed steps one by one" in why(method="rk4", gradient=discretize.Checkpointed(1e6))
     assert "FunctionPath" in why(path=ctrnn.FunctionPath(lambda t: normal(4, 3) / (1e-4 + (t - 2.2) ** 2), (0, 5), 3))
     assert "speed" in why(path=ctrnn.HeldPath(xs), speed=lambda t: 1 / (1e-4 + (t - 2.2) ** 2), rtol=1e-1, atol=1e-1)
     assert "for each unit" in why(atol=torch.full((5,), 1e-7))

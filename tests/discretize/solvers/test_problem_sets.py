@@ -206,7 +206,7 @@ CLASSES = {letter: [name for name in DETEST if name[0] == letter] for letter in 
 # the truth or behind it likewise. Everything else forgets, and is within a few tolerances.
 ORBITS = {"D1": 400, "D2": 240, "D3": 140, "D4": 65, "D5": 60}
 MULTIPLES = {
-    1e-3: {"B1": 20, "B4": 4, "B5": 6, **ORBITS, "E2": 6, "E3": 16},
+    1e-3: {"B1": 20, "B4": 4, "B5": 6, **ORBITS, "E2": 6, "E3": 18},
     1e-6: {"B4": 4, "B5": 3, "D1": 30, "D2": 55, "D3": 35, "D4": 20, "D5": 40, "E2": 3, "E3": 6},
     1e-9: {"B4": 4, "B5": 3, "D1": 30, "D2": 55, "D3": 35, "D4": 20, "D5": 40, "E2": 3, "E3": 6},
 }

@@ -284,13 +284,15 @@ def test_a_deviation_above_the_limit_fails_and_still_writes_the_page(tmp_path, m
     monkeypatch.setattr(clocks, "unwarped", lambda recording, method="ours": played.h + 1e-9 * (method != "ours"))
     monkeypatch.setattr(clocks, "run_clock", lambda recording, clock, h: played.runs[clock.name])
     monkeypatch.setattr(clocks, "allowed_deviation", lambda: 1e-16)
+    far = [name for name, run in played.runs.items() if run.largest > 1e-16]  # on others steps are the same to the bit
+    assert "smooth random" in far
     assert main_on(tmp_path, monkeypatch, clocks.section) == 1
     text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    assert "5 check(s) failed" in text
-    assert "On the clock &#39;slowed down&#39; the states deviate" in text
+    assert f"{len(far) + 1} check(s) failed" in text
+    assert all(f"On the clock &#39;{name}&#39; the states deviate" in text for name in far)
     assert "By torchdiffeq:dopri8 the states deviate by 1.0e-09" in text
     assert "FAILED" in capsys.readouterr().out
-    assert len(json.loads((tmp_path / "out" / "numbers.json").read_text())["failures"]) == 5
+    assert len(json.loads((tmp_path / "out" / "numbers.json").read_text())["failures"]) == len(far) + 1
 
 
 def test_identities_that_do_not_hold_and_misprints_that_do_fail(tmp_path, monkeypatch):
