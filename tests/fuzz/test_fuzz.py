@@ -64,7 +64,7 @@ FIXED = {
     noise.noise_of_sequences: (0, 1, 6),
     batches.statistics_of_padded_batches: (0, 1, 2),
     batches.chunks_of_streams: (0, 1, 2, 3),
-    events.crowded_events: (0, 1),
+    events.crowded_events: (7, 10),
     analyses.points_in_other_units: (0,),
     analyses.points_beside_wild_neighbours: (0,),
     units.units: (0, 2),
