@@ -208,7 +208,10 @@ def solve(
                 part.direction = 1  # its times are those that are asked for
                 return part.run(), part.engine.counts
 
-            solved = EventSolve(to_next_stops, happens, state, times, direction, windows).run()
+            def failures(h: Tensor, times: Tensor) -> dict[int, Failure]:
+                return Solve(driven, h, times, replace(settings, progress=False)).failures()
+
+            solved = EventSolve(to_next_stops, happens, state, times, direction, windows, failures=failures).run()
         elif driven.batch:
             noise = solve_path(seed, driven.path.knots, channels, state) if settings.noisy else None
             solved = Solve(driven, state, times, settings, stored, noise).run()
@@ -523,6 +526,11 @@ class Solve:
         self.stats["status_of_samples"] = status
         said = f"completed but for {len(failures)} of {len(self.h0)} samples"
         return replace(self._trajectory(said), between=None)
+
+    @torch.no_grad()
+    def failures(self) -> dict[int, Failure]:
+        """Return which samples fail, and why, of a solve whose samples step on their own."""
+        return {sample: failure for sample, (_, failure) in self._left_behind(self.h0, [])[1].items()}
 
     def _of(self, samples: Iterable[int]) -> Tensor:
         """Return a mask of these samples, (batch, 1), on the device of the states."""

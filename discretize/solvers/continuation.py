@@ -393,16 +393,18 @@ class StatesBetweenStops:
     r"""Computes states of a solve with stops: those of the last piece that has begun; after its end a sample stays there.
 
     Args:    last: the states at the end (batch, state); pieces: solves, each from where the one before stopped each sample;
-             direction: -1 where their times are the user's negative.
+             over (batch,): from when on samples stay there, infinity if they do not; direction: -1
+             where their times are the user's negative.
     Shape:   times (m,), or (m, batch) -> (m, batch, state).
     """
 
     last: Tensor
     pieces: Sequence[Trajectory]
+    over: Tensor
     direction: int
 
-    def __init__(self, last: Tensor, pieces: Sequence[Trajectory], direction: int = 1) -> None:
-        self.last, self.pieces, self.direction = last, pieces, direction
+    def __init__(self, last: Tensor, pieces: Sequence[Trajectory], over: Tensor, direction: int = 1) -> None:
+        self.last, self.pieces, self.over, self.direction = last, pieces, over, direction
 
     def __call__(self, times: Tensor) -> Tensor:
         times = times if self.direction > 0 else -times
@@ -410,7 +412,7 @@ class StatesBetweenStops:
         states = self.last.expand(len(asked), *self.last.shape)
         begun = asked.new_full(asked.shape, -1).long()  # the number of the piece
         for number, piece in enumerate(self.pieces):
-            begun[piece.ts[0].detach() <= asked] = number
+            begun[(piece.ts[0].detach() <= asked) & (asked < self.over)] = number
         for number, piece in enumerate(self.pieces):
             mine = begun == number
             rows = mine.any(1)

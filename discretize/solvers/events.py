@@ -7,6 +7,9 @@ own continuation, which is as accurate as the solve, and steps are halved until 
 two zeros. A sample is on one side of an event, which it keeps from look to look; a change of side is a crossing, and is narrowed
 down. Then it is solved to these times, which carry their gradients. Where events stop samples it is solved in windows that
 double: what comes after a stop may be far, or no solution at all; of a solve that fails the steps until then are looked at.
+
+A stop may be nearer to the end of a solution than two solves agree on that, and the second one fails before it. Then that sample
+is solved to shortly before, from where it comes to the state that was looked at, and time, with the gradients that it has there.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ MOST_AT_ONCE = 100  # of a sample at one time: each may lead to the next, as in 
 WINDOWS = 16  # the first window is that part of the whole time
 MOST_WAYS = 4  # in which states are moved by their rounding
 SAME = 4 * np.finfo(float).eps  # of a time: times as near are one
+SHORT = 16  # times as long before a stop as a solve failed before it
+MOST_SHORT = 2.0**-8  # of the way to a stop: the gradient of its time is off by the square of that, where a solution has no more
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,7 @@ class EventSolve:
 
     Args:    solve: (states, times (n, batch)) -> the solve from these, by an adaptive method, and what it counted; events; h0
              (batch, state); ts (n,) or (n, batch), increasing: the user's times, or where `direction` is -1 these negative.
+             failures: the same -> which samples such a solve fails for, and why; None: only the one of the error is known.
              windows: how many of the first one the whole time is; at_numbers: gets the same solves from stop to stop, with the
              times of crossings as numbers, whose steps are kept: a second graph where there are gradients; sides (events, batch):
              the sign that each event has had before, of a solve that goes on from another.
@@ -176,8 +182,9 @@ class EventSolve:
         windows: int = WINDOWS,
         at_numbers: list[Trajectory] | None = None,
         sides: np.ndarray | None = None,
+        failures: Callable[[Tensor, Tensor], dict[int, Failure]] | None = None,
     ) -> None:
-        self.solve, self.events, self.ts, self.h, self.direction = solve, events, ts, h0, direction
+        self.solve, self.failures, self.events, self.ts, self.h, self.direction = solve, failures, events, ts, h0, direction
         self.times: Tensor = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
         self.t, self.over = self.times[0], torch.zeros(len(h0), dtype=torch.bool, device="cpu")
         with torch.no_grad():
@@ -187,6 +194,7 @@ class EventSolve:
         self.at_once: np.ndarray = np.zeros(len(h0), dtype=int)  # stops since time has gone on
         self.found: list[list[tuple[int, Tensor, Tensor]]] = [[] for _ in events]
         self.pieces: list[Trajectory] = []  # from stop to stop
+        self.looks: list[Look] = []  # to the next stops
         self.at_numbers: list[Trajectory] | None = at_numbers
         self.status: list[str] = ["completed"] * len(h0)
         self.counts: SolverStats = SolverStats(max(1, len(h0)))
@@ -208,7 +216,9 @@ class EventSolve:
 
     def _trajectory(self, hs: list[Tensor], status: str) -> Trajectory:
         self.stats["status_of_samples"] = self.status
-        between = StatesBetweenStops(self.h, self.pieces, self.direction) if self.pieces and status == "completed" else None
+        over, between = torch.where(self.over, self.t.detach(), math.inf), None
+        if self.pieces and status == "completed":
+            between = StatesBetweenStops(self.h, self.pieces, over, self.direction)
         ts, events = (self.ts if self.direction > 0 else -self.ts)[: len(hs)], tuple(map(self._listed, self.found))
         return Trajectory(ts, torch.stack(hs), self.stats, status, between, events)
 
@@ -251,10 +261,12 @@ class EventSolve:
     def _crossings(self, goal: Tensor) -> list[list[_Crossing]]:
         """Find what each sample crosses, in time, up to what stops it."""
         mine: list[list[_Crossing]] = [[] for _ in self.status]
+        self.looks = []
         h, t, goal, ends = self.h.detach(), self.t.detach(), goal.detach(), self.times[-1].detach().numpy()
         with torch.no_grad():
             while bool((t < goal).any()):
                 look, failure = self._look(h, t, torch.minimum(goal, t + self.window))
+                self.looks.append(look)
                 every = [self._of(look, number, look.end >= ends) for number in range(len(self.events))]
                 self._take(sorted(crossing for each in every for crossing in each), mine)
                 if failure and (failure.sample is None or not self._stopped(mine[failure.sample])):
@@ -319,15 +331,22 @@ class EventSolve:
     def _go_on(self, crossings: list[list[_Crossing]], goal: Tensor) -> bool:
         """Solve through the crossings to what stops each sample, or its goal; return whether one was stopped."""
         numbers = [[torch.tensor(crossing.time, dtype=torch.float64, device="cpu") for crossing in mine] for mine in crossings]
-        times = self._rows(crossings, numbers, goal)
-        solved = self._solved(self.h, times)
+        asked = self._rows(crossings, numbers, goal)
+        near = asked[-1].detach()
+        while True:
+            times = torch.where(asked > near, near, asked)
+            try:
+                solved = at_numbers = self._solved(self.h, times)
+                if len(times) > 2 and self._has_gradients(solved.hs):
+                    times = self._rows(crossings, self._with_gradients(crossings, times), torch.where(goal > near, near, goal))
+                    solved = self._solved(self.h, times)
+                break
+            except SolverError as error:
+                near = self._nearer(error, crossings, asked.detach(), near)
         if self.at_numbers is not None:
-            self.at_numbers.append(solved)
-        if len(times) > 2 and self._has_gradients(solved.hs):
-            times = self._rows(crossings, self._with_gradients(crossings, times), goal)
-            solved = self._solved(self.h, times)
+            self.at_numbers.append(at_numbers)
         self.pieces.append(solved)
-        hs = solved.hs
+        times, hs = self._moved_to(asked.detach(), near, times, solved.hs)
         for sample, mine in enumerate(crossings):
             for place, crossing in enumerate(mine, 1):
                 self.found[crossing.event].append((sample, times[place, sample], hs[place, sample]))
@@ -341,6 +360,35 @@ class EventSolve:
             self.window = max(gone, self.window / 4)
             self._stop(stopped, times[0].detach())
         return bool(stopped)
+
+    def _nearer(self, error: SolverError, crossings: list[list[_Crossing]], asked: Tensor, near: Tensor) -> Tensor:
+        """Return until when each sample is to be solved, after one until `near` failed. Raises what is no end of a solution."""
+        if error.sample is None:
+            raise error
+        every, near = {error.sample: error._failure}, near.clone()
+        if self.failures is not None:
+            every |= self.failures(self.h.detach(), asked.minimum(near))
+        for sample, failure in every.items():
+            begin, stop = float(asked[0, sample]), float(asked[-1, sample])
+            lacks = SHORT * max(stop - self.direction * failure.time, stop - float(near[sample]), np.spacing(abs(stop)))
+            if lacks > MOST_SHORT * (stop - begin) or not self._stopped(crossings[sample]):
+                raise SolverError(failure, error.trajectory)
+            near[sample] = stop - lacks
+        return near
+
+    def _moved_to(self, asked: Tensor, near: Tensor, times: Tensor, hs: Tensor) -> tuple[Tensor, Tensor]:
+        """Move what was solved until `near` to what was looked at, where that is later; with the gradients there."""
+        late = asked > near
+        if not bool(late.any()):
+            return times, hs
+        states = hs.detach().clone()
+        with torch.no_grad():
+            for look in self.looks:
+                rows = (late & (asked >= torch.from_numpy(look.start)) & (asked <= torch.from_numpy(look.end))).nonzero()
+                if len(rows):
+                    row, sample = rows.unbind(1)
+                    states[row, sample] = look.states(asked[row, sample].numpy(), sample.numpy()).to(states)
+        return asked + (times - times.detach()), states + (hs - hs.detach())
 
     def _rows(self, crossings: list[list[_Crossing]], times: list[list[Tensor]], goal: Tensor) -> Tensor:
         """Return (rows, batch): each sample's time, its crossings, and, repeated as needed, its stop or goal."""
