@@ -169,6 +169,10 @@ class Continuation:
         last = self.steps.before(self.order[self.first[some + 1] - 1])
         return h.index_copy(0, torch.from_numpy(some).to(h.device), last.to(h))
 
+    def state_before(self, sample: int, number: int) -> Tensor:
+        """Return the state at the begin of one of the steps of a sample, (1, state)."""
+        return self.steps.before(self.order[[self.first[sample] + number]])
+
     def _shared(self, times: Tensor) -> Tensor:
         distinct, place = times.unique(return_inverse=True)
         states: list[Tensor] = []

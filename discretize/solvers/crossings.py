@@ -86,10 +86,18 @@ class Look:
     r"""Reads events along every sample's steps.
 
     Args:    steps: of the solve; start, end (batch,): from when to when they are read, `state` (batch, state) at the end.
+             beyond: a sample, and when and in which state its steps ended that are too short to be read.
     """
 
-    def __init__(self, steps: Continuation, start: np.ndarray, end: np.ndarray, state: Tensor) -> None:
-        self.steps, self.start, self.end, self.state = steps, start, end, state
+    def __init__(
+        self,
+        steps: Continuation,
+        start: np.ndarray,
+        end: np.ndarray,
+        state: Tensor,
+        beyond: tuple[int, float, Tensor] | None = None,
+    ) -> None:
+        self.steps, self.start, self.end, self.state, self.beyond = steps, start, end, state, beyond
         # Near where a state grows without bound steps may be shorter than what times are told apart by.
         lefts = [np.unique(begins[begins < end[k]]) for k, begins in enumerate(map(steps.begins_of, range(len(start))))]
         self.samples: np.ndarray = np.repeat(np.arange(len(start)), [len(left) for left in lefts])
@@ -98,6 +106,11 @@ class Look:
         self.first: np.ndarray = np.searchsorted(self.samples, np.arange(len(start)))
         self.moves: np.ndarray = np.array([len(left) > 0 for left in lefts], dtype=bool)
         self._pieces: Pieces | None = None
+
+    def last_step(self, sample: int) -> float:
+        """Return how long the last of a sample's steps that is read is, 0 if there is none."""
+        mine = np.flatnonzero(self.samples == sample)
+        return float(self.right[mine[-1]] - self.left[mine[-1]]) if len(mine) else 0.0
 
     def states(self, times: np.ndarray, samples: np.ndarray) -> Tensor:
         """Return the states of samples at times, (m,), (m,) -> (m, state)."""

@@ -40,6 +40,8 @@ MOST_AT_ONCE = 100  # of a sample at one time: each may lead to the next, as in 
 WINDOWS = 16  # the first window is that part of the whole time
 MOST_WAYS = 4  # in which states are moved by their rounding
 SAME = 4 * np.finfo(float).eps  # of a time: times as near are one
+RESOLVED = 64  # roundings of time that a step must last for events to be read in it
+STUCK = 2.0**-30  # of a window: steps as short as solves come to where solutions end
 SHORT = 16  # times as long before a stop as a solve failed before it
 MOST_SHORT = 2.0**-8  # of the way to a stop: the gradient of its time is off by the square of that, where a solution has no more
 
@@ -262,15 +264,21 @@ class EventSolve:
         """Find what each sample crosses, in time, up to what stops it."""
         mine: list[list[_Crossing]] = [[] for _ in self.status]
         self.looks = []
+        reach = torch.full_like(self.t.detach(), math.inf)
         h, t, goal, ends = self.h.detach(), self.t.detach(), goal.detach(), self.times[-1].detach().numpy()
         with torch.no_grad():
             while bool((t < goal).any()):
-                look, failure = self._look(h, t, torch.minimum(goal, t + self.window))
+                until = torch.minimum(goal, t + reach.clamp(max=self.window))
+                look, failure = self._look(h, t, until)
                 self.looks.append(look)
                 every = [self._of(look, number, look.end >= ends) for number in range(len(self.events))]
                 self._take(sorted(crossing for each in every for crossing in each), mine)
+                reach *= 2
                 if failure and (failure.sample is None or not self._stopped(mine[failure.sample])):
-                    raise failure
+                    # In a window of its own time is told apart more finely, and the end of a solution may be come nearer to.
+                    if (last := look.last_step(failure.sample)) == 0 or last > STUCK * float((until - t)[failure.sample]):
+                        raise failure
+                    reach[failure.sample] = last / STUCK**0.5
                 h, t = look.state, torch.from_numpy(look.end)
                 self.window *= 2
                 goal = torch.where(torch.tensor([self._stopped(each) for each in mine], device="cpu"), t, goal)
@@ -312,7 +320,15 @@ class EventSolve:
         # Each sample has come to the begin of its last step at least.
         begun = [steps.begins_of(sample) for sample in range(len(start))]
         end = np.array([begins[-1] if len(begins) else t for begins, t in zip(begun, start, strict=True)])
-        return Look(steps, start, end, steps.last_states(solved.hs[0])), failure
+        state, beyond = steps.last_states(solved.hs[0]), None
+        if (sample := failure.sample) is not None and len(begins := begun[sample]):
+            long = np.flatnonzero(np.diff(begins) >= RESOLVED * np.spacing(np.abs(begins[-1])))
+            place = int(long[-1]) + 1 if len(long) else 0
+            if place < len(begins) - 1:
+                beyond = sample, float(begins[-1]), state[sample]
+                end[sample] = begins[place]
+                state = state.index_copy(0, torch.tensor([sample], device=state.device), steps.state_before(sample, place))
+        return Look(steps, start, end, state, beyond), failure
 
     def _of(self, look: Look, number: int, last: np.ndarray) -> list[_Crossing]:
         """Find where an event crosses zero, each way, and keep where its samples are if they do not."""
@@ -326,7 +342,13 @@ class EventSolve:
         self.sides[number] = np.where(crossed, begun, flips.sides)
         self.left_at_zero[number] = np.where(flips.left == 0, came, 0)
         columns = (column.tolist() for column in (flips.times, flips.samples, flips.after))
-        return [_Crossing(time, sample, number, after) for time, sample, after in zip(*columns, strict=True)]
+        found = [_Crossing(time, sample, number, after) for time, sample, after in zip(*columns, strict=True)]
+        if look.beyond is not None:
+            sample, time, state = look.beyond
+            g = self.events[number].g(torch.full((1, 1), time).to(state), state[None]).reshape(-1)
+            if flips.sides[sample] and float(g.sign()) == -flips.sides[sample]:
+                found.append(_Crossing(time, sample, number, float(-flips.sides[sample])))
+        return found
 
     def _go_on(self, crossings: list[list[_Crossing]], goal: Tensor) -> bool:
         """Solve through the crossings to what stops each sample, or its goal; return whether one was stopped."""
@@ -388,6 +410,9 @@ class EventSolve:
                 if len(rows):
                     row, sample = rows.unbind(1)
                     states[row, sample] = look.states(asked[row, sample].numpy(), sample.numpy()).to(states)
+                if look.beyond is not None:
+                    sample, time, state = look.beyond
+                    states[late[:, sample] & (asked[:, sample] == time), sample] = state
         return asked + (times - times.detach()), states + (hs - hs.detach())
 
     def _rows(self, crossings: list[list[_Crossing]], times: list[list[Tensor]], goal: Tensor) -> Tensor:
