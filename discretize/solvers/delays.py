@@ -345,6 +345,8 @@ class _DelayedSolve:
                     f"The steps from t = {begin:g} to {end:g} take more than {MOST_BYTES >> 20} MiB; solve fewer samples."
                 )
             pieces.append(steps.pieces())
+            if self.events:  # a sample may have been stopped a little later than its steps end
+                pieces.append(Pieces.constant(part.ts[-1], solved.hs[-1]))
             self.counts.evaluations += steps.counts.evaluations
             self.counts.work += steps.counts.work
         if self.events:

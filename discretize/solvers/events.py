@@ -403,17 +403,22 @@ class EventSolve:
         late = asked > near
         if not bool(late.any()):
             return times, hs
-        states = hs.detach().clone()
-        with torch.no_grad():
-            for look in self.looks:
-                rows = (late & (asked >= torch.from_numpy(look.start)) & (asked <= torch.from_numpy(look.end))).nonzero()
-                if len(rows):
-                    row, sample = rows.unbind(1)
-                    states[row, sample] = look.states(asked[row, sample].numpy(), sample.numpy()).to(states)
-                if look.beyond is not None:
-                    sample, time, state = look.beyond
-                    states[late[:, sample] & (asked[:, sample] == time), sample] = state
+        states = self._looked_at(asked, late, hs)
         return asked + (times - times.detach()), states + (hs - hs.detach())
+
+    @torch.no_grad()
+    def _looked_at(self, times: Tensor, these: Tensor, hs: Tensor) -> Tensor:
+        """Return hs (rows, batch, state), and at `these` of the times (rows, batch) the states that events were found in."""
+        states = hs.detach().clone()
+        for look in self.looks:
+            rows = (these & (times >= torch.from_numpy(look.start)) & (times <= torch.from_numpy(look.end))).nonzero()
+            if len(rows):
+                row, sample = rows.unbind(1)
+                states[row, sample] = look.states(times[row, sample].numpy(), sample.numpy()).to(states)
+            if look.beyond is not None:
+                whose, time, state = look.beyond
+                states[these[:, whose] & (times[:, whose] == time), whose] = state
+        return states
 
     def _rows(self, crossings: list[list[_Crossing]], times: list[list[Tensor]], goal: Tensor) -> Tensor:
         """Return (rows, batch): each sample's time, its crossings, and, repeated as needed, its stop or goal."""
@@ -471,20 +476,25 @@ class EventSolve:
                 came = str(tuple(after.shape)) if isinstance(after, Tensor) else type(after).__name__
                 raise ValueError(f"`reset` of an Event must give states {tuple(self.h.shape)}, got {came}.")
             self.h = torch.where(rows[:, None].to(self.h.device), after, self.h)
-        self._set_sides(stopped, values)
+        self._set_sides(stopped, values, before)
         self._count_at_once(stopped, since)
 
-    def _set_sides(self, stopped: list[_Crossing], before: list[Tensor]) -> None:
+    def _set_sides(self, stopped: list[_Crossing], values: list[Tensor], before: Tensor) -> None:
         """Set the side of each event that resets have moved; of one that a reset has left at 0 that is to be found."""
         at, reset = self.t[:, None].detach(), np.zeros(len(self.h), dtype=bool)
         reset[[crossing.sample for crossing in stopped if self.events[crossing.event].reset]] = True
         for number, event in enumerate(self.events):
-            was, now = _array(before[number]), _array(event(at, self.h.detach()))
+            was, now = _array(values[number]), _array(event(at, self.h.detach()))
             own = np.zeros(len(was))
             for crossing in stopped:
                 if crossing.event == number:
                     own[crossing.sample] = -crossing.after
-            at_zero = np.abs(now) <= np.maximum(np.abs(was), event.rounding(at, self.h.detach(), ROUNDINGS))
+            off, rounding = np.abs(was), event.rounding(at, self.h.detach(), ROUNDINGS)
+            if (near := (own != 0) & (now != was) & (np.abs(now) > rounding) & (np.abs(now) <= off)).any():
+                # Near the end of a solution g may be far from 0 after a second solve, which says nothing of the reset.
+                looked = self._looked_at(at.mT, torch.from_numpy(near)[None], before[None])[0]
+                off = np.minimum(off, np.abs(_array(event(at, looked))))
+            at_zero = np.abs(now) <= np.maximum(off, rounding)
             moved = reset & (now != was) & ~((own != 0) & at_zero)
             stays = reset & (own != 0) & at_zero
             self.sides[number] = np.where(moved, np.sign(now), np.where(stays, 0, self.sides[number]))

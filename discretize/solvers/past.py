@@ -107,6 +107,7 @@ class Solved:
             if bool((own == self.start).all()):
                 return self.h0.expand(len(own), *self.h0.shape)
             raise ValueError("The states so long ago were not kept, for they took too much memory; ask for them in `ts`.")
+        own = own.clamp(max=self.blocks[-1][1])  # where events have ended all samples before
         pieces = self.between(float(own.detach().min()), float(own.detach().max()))
         assert pieces is not None
         samples = torch.arange(batch, device="cpu").expand(len(own), -1)
