@@ -274,11 +274,13 @@ class EventSolve:
                 every = [self._of(look, number, look.end >= ends) for number in range(len(self.events))]
                 self._take(sorted(crossing for each in every for crossing in each), mine)
                 reach *= 2
-                if failure and (failure.sample is None or not self._stopped(mine[failure.sample])):
+                sample = None if failure is None else failure.sample
+                if failure and (sample is None or not self._stopped(mine[sample])):
                     # In a window of its own time is told apart more finely, and the end of a solution may be come nearer to.
-                    if (last := look.last_step(failure.sample)) == 0 or last > STUCK * float((until - t)[failure.sample]):
+                    last = 0.0 if sample is None else look.last_step(sample)
+                    if last == 0 or last > STUCK * float((until - t)[sample]):
                         raise failure
-                    reach[failure.sample] = last / STUCK**0.5
+                    reach[sample] = last / STUCK**0.5
                 h, t = look.state, torch.from_numpy(look.end)
                 self.window *= 2
                 goal = torch.where(torch.tensor([self._stopped(each) for each in mine], device="cpu"), t, goal)

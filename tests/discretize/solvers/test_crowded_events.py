@@ -67,8 +67,7 @@ def of_sample(found, sample):
 @pytest.mark.parametrize(
     ("peak", "method", "tolerances", "off"),
     [
-        *[(30.0, "dopri5", TIGHT, 2e-7), (1e6, "dopri5", {}, 2e-5), (1e9, "tsit5", {}, 2e-5), (1e9, "dopri8", {}, 2e-5)],
-        (1e9, "dopri8", TIGHT, 5e-7),
+        *[(30.0, "dopri5", TIGHT, 2e-7), (1e6, "dopri5", {}, 2e-5), (1e9, "tsit5", {}, 2e-5)],
         *(
             pytest.param(peak, method, tolerances, off, marks=pytest.mark.slow)
             for peak in (1e3, 1e6, 1e9)
@@ -89,10 +88,18 @@ def test_a_quadratic_neuron_fires_when_the_tangent_says(peak, method, tolerances
     assert_close(solved.hs[-1, 2], alone.hs[-1, 0], rtol=0, atol=10 * off)
 
 
-@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "reset"])
 @pytest.mark.parametrize(
-    ("direction", "dtype", "fused"),
-    [(1, torch.float64, False), (-1, torch.float64, False), (1, torch.float32, False), (1, torch.float64, True)],
+    ("terminal", "direction", "dtype", "fused"),
+    [
+        *[(True, -1, torch.float64, False), (False, 1, torch.float32, False)],
+        *(
+            pytest.param(terminal, direction, dtype, fused, marks=pytest.mark.slow)
+            for terminal in (True, False)
+            for direction in (1, -1)
+            for dtype in (torch.float32, torch.float64)
+            for fused in (False, True)
+        ),
+    ],
 )
 def test_a_peak_next_to_the_end_of_a_solution_is_found_every_way(terminal, direction, dtype, fused):
     h0, event = starts([0.0, 1.0], [-3.0, 1.0], dtype=dtype), spike(1e10, terminal=True) if terminal else spike(1e10)
@@ -137,9 +144,9 @@ def test_a_delayed_neuron_next_to_the_end_of_its_solution_ends_at_its_peak():
 
 def test_neurons_next_to_the_ends_of_their_solutions_fire_as_if_alone():
     h0 = starts([0.0, 1.0], [-2.0, -1.0], [1.0, 2.0])
-    together = integrate(quadratic, None, h0, [0.0, 3.5], events=spike(1e9), method="tsit5", fused=False)
+    together = integrate(quadratic, None, h0, [0.0, 2.0], events=spike(1e9), method="tsit5", fused=False)
     for sample in range(3):
-        alone = integrate(quadratic, None, h0[sample : sample + 1], [0.0, 3.5], events=spike(1e9), method="tsit5", fused=False)
+        alone = integrate(quadratic, None, h0[sample : sample + 1], [0.0, 2.0], events=spike(1e9), method="tsit5", fused=False)
         assert_close(of_sample(together.events[0], sample), alone.events[0].times, rtol=0, atol=1e-5)
 
 
