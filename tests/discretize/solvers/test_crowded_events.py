@@ -77,6 +77,7 @@ def of_sample(found, sample):
         ),
     ],
 )
+@pytest.mark.filterwarnings("ignore:The solve (took|has taken)")  # bosh3 takes very many steps
 def test_a_quadratic_neuron_fires_when_the_tangent_says(peak, method, tolerances, off):
     h0, begun = starts([0.0, 1.0], [-3.0, 1.0], [-2.0, -1.0]), (0.0, -3.0)  # sample 2 never fires in that time
     solved = integrate(quadratic, None, h0, [0.0, 5.0], events=spike(peak), method=method, **tolerances)
