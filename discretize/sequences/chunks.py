@@ -25,9 +25,11 @@ NEAR = 1e-3  # of the interval that was taken: stamps of a steady clock, rounded
 
 
 class Chunk(NamedTuple):
-    """The end of a call: its states, the last time that was given, when it was taken to end, and whether nobody said so."""
+    """The end of a call: its states and how often they had been written into, the last time that was given, when it was taken to
+    end, and whether nobody said so."""
 
     h_n: Tensor
+    version: int
     given: Tensor
     end: Tensor
     taken: bool
@@ -50,6 +52,8 @@ def look_at_start(module: nn.Module, h0: Tensor, edges: Tensor, taken: bool, joi
         return
     apart = (start - before.end).abs() > NEAR * (before.end - before.given).abs()
     goes_on = start > before.given
+    if before.h_n._version != before.version:  # set to 0 in place, say, where another sequence begins
+        return
     if not bool((apart & goes_on).any()) or before.h_n.shape != h0.shape or not torch.equal(before.h_n, h0.detach()):
         return
     _told.add(module)
@@ -69,5 +73,6 @@ def look_at_start(module: nn.Module, h0: Tensor, edges: Tensor, taken: bool, joi
 
 def end_of_call(module: nn.Module, h_n: Tensor, edges: Tensor, taken: bool) -> None:
     """Keep how a call ended, for the next one; `taken`: the last edge was."""
-    if tracing_reason() is None:
-        _ends[module] = Chunk(h_n.detach(), edges[-2 if taken else -1].detach(), edges[-1].detach(), taken)
+    if tracing_reason() is None and not h_n.is_inference():  # which counts no writes
+        last = edges[-2 if taken else -1].detach()
+        _ends[module] = Chunk(h_n.detach(), h_n._version, last, edges[-1].detach(), taken)

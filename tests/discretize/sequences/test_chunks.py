@@ -160,6 +160,16 @@ def test_chunks_by_stamps_that_do_not_meet_are_said_once(name):
         in_chunks(HELD[name](hold="backward", open_interval=5.0), [4, 8], OWN, front=1)
 
 
+def test_states_that_were_written_over_are_those_of_another_sequence():
+    # As where an agent begins anew: its clock goes on, and its states are set to 0 in place.
+    rnn = discretize.DiscreteRNN(ctrnn.gated(2, 3))
+    ts = torch.tensor([0.0, 1.0, 3.0])
+    _, h = rnn(XS[:3], ts=ts)
+    h = h.detach()
+    h.zero_()
+    rnn(XS[:3], h, ts=ts + 50.0)  # a warning is an error here
+
+
 def test_chunks_of_jumps_and_of_paths_that_do_not_meet_are_said():
     for rnn, joined in (
         (discretize.ode_rnn(2, 4), "Give the last time of the chunk before"),
