@@ -443,6 +443,7 @@ class Solve:
             return False
         if isinstance(self.why, Waiting):
             engine, self.engine = self.engine, self._new_engine()
+            self.engine.start(self.chain, len(self.h0))
             with torch.set_grad_enabled(graph):
                 self._try_kernel("always")
             if self.kernel is not None:
