@@ -148,13 +148,13 @@ class Engine(ABC):
 
     @contextmanager
     def counting_apart(self, on_attempt: OnAttempt | None = None) -> Iterator[SolverStats]:
-        """Within, count into statistics of their own, which are yielded, and call `on_attempt`."""
-        kept = self.counts, self.on_attempt
-        self.counts, self.on_attempt = SolverStats(len(self.counts.accepted)), on_attempt
+        """Within, count into statistics of their own, which are yielded, call `on_attempt`, and give way to no kernel."""
+        kept = self.counts, self.on_attempt, self.look
+        self.counts, self.on_attempt, self.look = SolverStats(len(self.counts.accepted)), on_attempt, None
         try:
             yield self.counts
         finally:
-            self.counts, self.on_attempt = kept
+            self.counts, self.on_attempt, self.look = kept
 
 
 def column(values: np.ndarray, like: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:

@@ -151,13 +151,34 @@ def test_a_long_call_without_a_kernel_goes_on_by_the_same_steps(call, monkeypatc
     assert_close(states, call(Own(), fused=False)[0], rtol=0, atol=0)
 
 
-def test_kernels_in_bounded_memory_take_over_from_steps_too():
+@pytest.mark.parametrize("from_look", [1, 3])  # the first step is one that is only measured
+def test_kernels_in_bounded_memory_take_over_from_steps_too(from_look):
     forget()
-    how = {"gradient": discretize.Checkpointed(1e4)}
-    with a_call_is_long(from_look=3):
-        states, stats = by_integrate(Own(), **how)
+    how, field = {"gradient": discretize.Checkpointed(1e4)}, Own()
+    with a_call_is_long(from_look):
+        states, stats = by_integrate(field, **how)
     assert stats["engine"] == "compiled"
-    assert_close(states, by_integrate(Own(), fused="always", **how)[0], rtol=0, atol=0)
+    again = by_integrate(field, fused="always", **how)[0]
+    assert_close(states, again, rtol=0, atol=0)
+    mine, theirs = (torch.autograd.grad(hs.sum(), field.weight)[0] for hs in (states, again))
+    assert_close(mine, theirs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("method", ["euler", "dopri5"])
+def test_sequences_with_times_of_their_own_give_way_to_a_kernel_too(method):
+    def call(**how):
+        ts = torch.tensor([[0.0, 0.5], [1.0, 1.5], [2.5, 1.75], [3.0, 2.5], [4.0, 3.0]], dtype=torch.float64)
+        found = integrate(field, ctrnn.HeldPath(XS, ts), H0, ts, method=method, **how)
+        return found.hs, found.stats
+
+    forget()
+    field = Own()
+    with a_call_is_long(from_look=3):
+        states, stats = call()
+    again, expected = call(fused="always")
+    assert stats["engine"] == "compiled"
+    assert stats["accepted_steps_of_samples"] == expected["accepted_steps_of_samples"]
+    assert_close(states, again, rtol=0, atol=0)
 
 
 def test_a_long_stiff_solve_says_so_while_it_runs_and_once():
