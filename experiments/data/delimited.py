@@ -120,11 +120,17 @@ def layout_of(path: Path, head: Sequence[str], is_number: Callable[[str], bool],
     if separator or said:
         signs = last = SEPARATORS[separator] if separator else said[1] if said else ""
     fits = [layout for sign in signs if (layout := _fit(head, start, sign, is_number)) is not None]
-    named = [layout for layout in fits if not any(map(begins_as_number, layout.names))]
+    above = remarks[-1] if remarks and REMARK.match(remarks[-1]) else ""  # names, where numpy.savetxt has written them
+
+    def with_names() -> list[Layout]:
+        within = [layout for layout in fits if not any(map(begins_as_number, layout.names))]
+        return within or [layout for each in fits if (layout := _named_by(above, each, is_number)) is not None]
+
+    named = with_names()
     if not named and (layout := _fit(head, start, last, is_number)) is not None and layout not in fits:
         fits.append(layout)
-    above = remarks[-1] if remarks and REMARK.match(remarks[-1]) else ""  # names, where numpy.savetxt has written them
-    fits = named or [layout for each in fits if (layout := _named_by(above, each, is_number)) is not None] or fits
+        named = with_names()
+    fits = named or fits
     if len(fits) > 1:
         between = " or by ".join(next(word for word, sign in SEPARATORS.items() if sign == one.separator) for one in fits)
         raise UsageError(f"{path}: rows may be cut by {between}; say which by separator=....")

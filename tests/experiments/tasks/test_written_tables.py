@@ -110,6 +110,18 @@ def test_a_point_is_decimal_where_commas_or_spaces_cut_the_rows(cut, tmp_path):
     np.testing.assert_array_equal(columns_of(tmp_path, other).numbers("x"), 1000 * (K % 9 + 1) + 125)
 
 
+@pytest.mark.parametrize("before", ["# ", ""], ids=["a remark of names", "names"])
+@pytest.mark.parametrize("form", ["%.3f", "%.18e", "%d", "%8.3f"])
+@pytest.mark.parametrize("cut", [",", " ", "\t", ", "], ids=["commas", "spaces", "tabs", "commas and spaces"])
+def test_what_savetxt_writes_is_read_with_names_in_a_remark_or_without(cut, form, before, tmp_path):
+    values = np.random.default_rng(0).normal(size=(ROWS, 3)) * 3
+    np.savetxt(tmp_path / "a.csv", values, fmt=form, delimiter=cut, header=cut.join("tab"), comments=before)
+    columns = read_table(tmp_path / "a.csv")
+    expected = np.loadtxt(tmp_path / "a.csv", delimiter=cut.strip(" ") or None, skiprows=1)
+    assert columns.names == list("tab")
+    np.testing.assert_array_equal(np.stack([columns.numbers(name) for name in columns.names], 1), expected)
+
+
 REFUSED = {
     "two marks": (
         rows(lambda k: k, lambda k: "1.5" if k else "2,5"),
