@@ -288,8 +288,8 @@ def _layers(module: object, name: str) -> list[Layer]:
     if (kind := nearest(module, nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell)) is not None:
         if own := own_code(module, kind):
             raise TypeError(
-                f"`{name}` is a {type(module).__name__} with code of its own, {own}, so that what its biases mean is not known; "
-                "fill them by `ctrnn.init.gate_bias_`."
+                f"`{name}` is a {type(module).__name__}, which changes what {kind.__name__} computes by {own}, so that "
+                "what its biases mean is not known; fill them by `ctrnn.init.gate_bias_`."
             )
         assert isinstance(module, nn.RNNBase | nn.RNNCellBase)
         of_kind = _of_lstm if isinstance(module, nn.LSTM | nn.LSTMCell) else _of_torchs_gru

@@ -1,10 +1,10 @@
-r"""Tells whether an object computes what a class of torch's or this project's computes, or has code of its own in its place.
+r"""Tells whether an object computes what a known class computes, or overrides some of that class's methods.
 
-    class Logged(nn.GRU): def report(self): ...      an nn.GRU, with a method more
-    class Mine(nn.GRU): def forward(self, x): ...    another network, though isinstance(mine, nn.GRU)
+    class Logged(nn.GRU): def report(self): ...      adds a method: still an nn.GRU
+    class Mine(nn.GRU): def forward(self, x): ...    overrides `forward`: another network, though isinstance(mine, nn.GRU)
 
-Whoever reads an object's weights and writes its equation down, because its class is known, asks here first. A class that
-replaces one method of a class of ours inherits nothing that was derived from the other one.
+Code that reads an object's weights and assumes its class's equation asks here first. A class that overrides one method of ours
+does not inherit the methods that we derived from the original one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TypeGuard, TypeVar, overload
 
 from torch import nn
 
-__all__ = ["computes_as", "described", "inherits_beside", "nearest", "own_code", "without_derived"]
+__all__ = ["HOOKS", "computes_as", "described", "inherits_beside", "nearest", "own_code", "without_derived"]
 
 A = TypeVar("A")
 B = TypeVar("B")
 
-# What a class may say and keep without computing otherwise.
+# What a subclass may override, or an object keep, without computing something else.
 WORDS = {
     "__init__",
     "__repr__",
@@ -38,11 +38,11 @@ WORDS |= {"extra_repr", "reset_parameters", "flatten_parameters", "formula", "eq
 OURS = ("ctrnn", "discretize")
 WORDS |= {"train", "eval", "to", "_apply", "state_dict", "load_state_dict", "_save_to_state_dict", "_load_from_state_dict"}
 WORDS |= {"parameters", "named_parameters", "zero_grad", "__dir__", "__sizeof__"}
-HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")  # tables of an nn.Module
 
 
 def own_code(thing: object, kind: type) -> str | None:
-    """Name what an object, of a class that descends from `kind`, computes by other code than that; None if nothing."""
+    """Name the first method that an object or its class overrides of `kind`, or a hook of it; None if there is none."""
     for cls in type(thing).__mro__:
         if cls is kind:
             break
@@ -60,7 +60,7 @@ def own_code(thing: object, kind: type) -> str | None:
 
 
 def nearest(thing: object, *kinds: type[A]) -> type[A] | None:
-    """Return the one of these classes that an object is of; None if it is of none."""
+    """Return the first of these classes that an object is an instance of; None if there is none."""
     return next((kind for kind in kinds if isinstance(thing, kind)), None)
 
 
@@ -71,20 +71,23 @@ def computes_as(thing: object, kind: type[A], other: type[B], /) -> TypeGuard[A 
 @overload
 def computes_as(thing: object, /, *kinds: type) -> bool: ...
 def computes_as(thing: object, /, *kinds: type) -> bool:
-    """Return whether an object is of one of these classes, with no code of its own in place of that class's."""
+    """Return whether an object is an instance of one of these classes and overrides nothing of it."""
     return any(isinstance(thing, kind) and own_code(thing, kind) is None for kind in kinds)
 
 
 def described(thing: object, *kinds: type) -> str:
-    """Name an object's class, and what it computes by code of its own where it descends from one of these."""
+    """Name an object's class, and what it overrides of the first of these that it is an instance of."""
     name = type(thing).__name__
     kind: type | None = nearest(thing, *kinds)
     own = None if kind is None else own_code(thing, kind)
-    return f"a {name} with code of its own, {own}" if own else name
+    return f"a {name}, which changes what {kind.__name__} computes by {own}" if kind and own else name
 
 
 def without_derived(cls: type, base: type, of: Iterable[str], derived: Iterable[str]) -> None:
-    """Give a class those of `base` in place of methods that an ancestor has for another one of those they are derived from."""
+    """Replace inherited methods that were derived from a method which the class overrides by the general ones of `base`.
+
+    Args:    of: the methods that others are derived from; derived: these others.
+    """
     source = min(of, key=lambda name: _distance(cls, name))
     for name in derived:
         if inherits_beside(cls, source, name, base):
@@ -92,9 +95,9 @@ def without_derived(cls: type, base: type, of: Iterable[str], derived: Iterable[
 
 
 def inherits_beside(cls: type, source: str, name: str, base: type) -> bool:
-    """Return whether a method comes from farther up than one that it belongs to, and so is that of a class with another such.
+    """Return whether a class overrides `source` and inherits `name`, which an ancestor wrote for its own `source`.
 
-    Of this project's classes, whose methods do not call one another; what a user's do, is theirs to say.
+    Only ancestors of this project count, whose methods do not call one another; a user's may.
     """
     near, far = _distance(cls, source), _distance(cls, name)
     if not near < far < len(cls.__mro__) or cls.__mro__[far] is base or not _is_ours(cls.__mro__[far], base):
@@ -109,5 +112,5 @@ def _is_ours(kind: type, base: type) -> bool:
 
 
 def _distance(cls: type, name: str) -> int:
-    """Return how far up a class's ancestors the one is that gives a method."""
+    """Return the index in the method resolution order of the class that defines a method; its length if none does."""
     return next((k for k, kind in enumerate(cls.__mro__) if name in vars(kind)), len(cls.__mro__))

@@ -38,7 +38,7 @@ def from_torch(module: nn.Module) -> VectorField:
 
     Args:    module: nn.RNNCell, GRUCell or LSTMCell, or an nn.RNN, GRU or LSTM of one layer and one direction.
     Returns: a plain, gru or lstm field.
-    Raises:  TypeError for other modules, those that descend from these and compute by code of their own, and those with hooks or
+    Raises:  TypeError for other modules, subclasses of these that override `forward` or another method, and modules with hooks or
              parametrizations; ValueError for settings that the field does not have.
     Source:  torch.nn's equations; Tallec and Ollivier 2018, eqs. (2), (11)-(15).
     """
@@ -70,16 +70,16 @@ def from_torch(module: nn.Module) -> VectorField:
 
 
 def check_torchs_own(module: nn.Module) -> None:
-    r"""Refuse what descends from torch's class and computes something else, and weights that are computed, or one in two places.
+    r"""Refuse a module that does not compute what its torch class does, whose weights are computed, or whose weights are shared.
 
-    Raises:  TypeError for code of its own, hooks, parametrizations and shared weights.
+    Raises:  TypeError for overridden methods, hooks, parametrizations and shared weights.
     """
     kind: type | None = nearest(module, *(kind for _, *kinds in KINDS for kind in kinds))
     if kind is not None and (own := own_code(module, kind)):
         raise TypeError(
-            f"`module` is a {type(module).__name__}, of {kind.__name__} with code of its own, {own}, which is not read: weights "
-            f"alone do not say what it computes. Take hooks off; or give an nn.{kind.__name__} with its weights, "
-            "`load_state_dict`, if it computes what that does; or write its equation as a `ctrnn.VectorField`."
+            f"`module` is a {type(module).__name__}, which changes what {kind.__name__} computes by {own}: code is not read, and "
+            f"weights alone do not say what it computes. Remove hooks; or give an nn.{kind.__name__} with its weights, by "
+            "`load_state_dict`, if that computes the same; or write its equation as a `ctrnn.VectorField`."
         )
     named = dict(module.named_parameters(remove_duplicate=False))
     twice = [name for name, weight in named.items() if sum(weight is other for other in named.values()) > 1]

@@ -123,4 +123,4 @@ def _checked(field: VectorField) -> Affine:
 
 def _reads_otherwise(candidate: Affine) -> bool:
     kinds = Affine.preactivation, AdditiveCandidate.preactivation
-    return candidate.has_own_flow or type(candidate).preactivation not in kinds or "preactivation" in vars(candidate)
+    return candidate.overrides_flow or type(candidate).preactivation not in kinds or "preactivation" in vars(candidate)

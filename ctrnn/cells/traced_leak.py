@@ -78,7 +78,7 @@ def traced_leak(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
 
 
 def reads_code(field: VectorField) -> bool:
-    """Whether a field declares no leak, or `leak = ctrnn.traced_leak`, which is this one in a wrapper."""
+    """Whether a field does not define a `leak`, or sets `leak = ctrnn.traced_leak`, so that it is read off the code of `flow`."""
     return inspect.unwrap(type(field).leak) in (inspect.unwrap(VectorField.leak), inspect.unwrap(traced_leak))
 
 
@@ -109,7 +109,7 @@ def rest_leak(field: VectorField) -> Tensor:
 
 @torch.no_grad()
 def leak_rounding(field: VectorField) -> Tensor:
-    """Return what roundings may make of a leak at rest that is read off the code, unit by unit: (state,)."""
+    """Return the rounding error of a leak at rest that is read off the code, for each unit: (state,)."""
     state = torch.zeros_like(field.initial_state(1))
     rest = field.flow(field.project(state.new_zeros(1, field.input_size)), state)
     return _rounding(rest, rest_leak(field))[0]

@@ -24,18 +24,18 @@ __all__ = ["Decay", "LinearDecay", "PowerDecay"]
 class Decay(AnsweredInit, nn.Module, ABC):
     r"""decay(h) = leak(h) h with leak(h) >= 0, elementwise.
 
-    A class gives `leak`; one that descends from another decay and writes decay(h) as its `forward` gives both.
+    Subclasses define `leak`. A subclass of another decay that overrides `forward` must override `leak` too.
 
     Shape:   h (..., hidden) -> (..., hidden).
-    Raises:  TypeError for a class with a `forward` of its own and the `leak` of another decay.
+    Raises:  TypeError for a class that overrides `forward` and inherits the `leak` of another decay.
     """
 
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if inherits_beside(cls, "forward", "leak", Decay):
             raise TypeError(
-                f"The decay {cls.__name__} has a `forward` of its own and the `leak` of another; give its `leak` too, which "
-                "steps and time scales read: decay(h) = leak(h) h."
+                f"The decay {cls.__name__} overrides `forward` and inherits the `leak` of another decay; define its `leak` too, "
+                "which steps and time scales read: decay(h) = leak(h) h."
             )
         without_derived(cls, Decay, ["leak"], ["forward", "after"])
 

@@ -39,10 +39,10 @@ class LayerNorm(Part):
         if not isinstance(part, Affine):
             came = type(part).__name__
             raise TypeError(f"`part` must be made of one ctrnn.Affine, as TanhCandidate and the gates are, got {came}.")
-        if part.has_own_flow:
+        if part.overrides_flow:
             raise TypeError(
-                f"`part`, a {type(part).__name__}, has a `flow` of its own; what is normalized lies between the `preactivation` "
-                "and the `function` of a part, so give these."
+                f"`part`, a {type(part).__name__}, overrides `flow`; the norm stands between the `preactivation` and the "
+                "`function` of a part, so override these instead."
             )
         if part.projected_size == 1:
             raise ValueError(f"`part`, a {type(part).__name__}, has one output, which normalized is always 0; take one per unit.")

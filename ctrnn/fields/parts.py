@@ -140,8 +140,8 @@ class Affine(Part):
         return self.function(self.preactivation(projected, h))
 
     @property
-    def has_own_flow(self) -> bool:
-        """Whether it is something else than its `function` of its `preactivation`."""
+    def overrides_flow(self) -> bool:
+        """Whether the part computes something else than `function` of `preactivation`."""
         return type(self).flow is not Affine.flow or "flow" in vars(self)
 
     def preactivation(self, projected: Tensor, h: Tensor) -> Tensor:

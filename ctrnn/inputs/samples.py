@@ -26,7 +26,7 @@ class SampledPath(GatheredPath):
 
     @property
     def is_made_of_samples(self) -> bool:
-        """Whether samples and knots are all there is: not of a class that evaluates them in another way."""
+        """Whether the values follow from samples and knots alone: False for a subclass that overrides how they are evaluated."""
         kind = next(kind for kind in type(self).__mro__ if kind.__module__.startswith("ctrnn."))
         return own_code(self, kind) is None
 

@@ -28,7 +28,7 @@ def from_ncps(module: nn.Module, hold: str = "forward", open_interval: float | N
     Args:    module: ncps.torch.LTC, CfC or CfCCell; hold, open_interval as for `DiscreteRNN`.
     Returns: of an LTC a `DiscreteRNN` of `ctrnn.from_ncps(module)`, of a CfC a `HeldJumpRNN` as of `cfc`; time- or batch-first as
              the module is.
-    Raises:  ImportError without ncps; TypeError for other modules, and those with code of their own; ValueError for
+    Raises:  ImportError without ncps; TypeError for other modules, and subclasses that override a method; ValueError for
              `mixed_memory`, `proj_size` and a wired CfC.
     Source:  Hasani et al. 2021 and 2022, as ncps 1.0 has them.
     """

@@ -32,7 +32,7 @@ def from_torch(module: nn.RNNBase) -> Layers:
 
     Args:    module: nn.RNN, nn.GRU or nn.LSTM.
     Returns: `Layers` of `DiscreteRNN`s.
-    Raises:  TypeError for other modules, those that descend from these and compute by code of their own, and those with hooks or
+    Raises:  TypeError for other modules, subclasses of these that override `forward` or another method, and modules with hooks or
              parametrizations; ValueError for an LSTM with projections.
     Source:  torch.nn's equations.
     """
@@ -118,7 +118,7 @@ def _torch_cell(rnn: object) -> nn.RNNCellBase:
     if not isinstance(rnn, DiscreteRNN):
         raise TypeError(f"`module` has a {type(rnn).__name__}, which solves where torch's modules step; take DiscreteRNN.")
     if not computes_as(rnn, DiscreteRNN):
-        raise TypeError(f"`module` has {described(rnn, DiscreteRNN)}, which is not read.")
+        raise TypeError(f"`module` has {described(rnn, DiscreteRNN)}; code is not read.")
     if type(rnn.step) is not Euler or rnn.dt != 1 or rnn.substeps != 1:
         raise ValueError(f"`module` takes other steps than torch's, of Euler with dt=1: {rnn.extra_repr()}.")
     return ctrnn.to_torch(rnn.field)

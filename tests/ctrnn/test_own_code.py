@@ -58,7 +58,7 @@ def test_a_torch_module_with_code_of_its_own_is_refused(kind, other):
     module = OTHERS[other](kind)
     readers = [ctrnn.from_torch] if kind in CELLS else [ctrnn.from_torch, discretize.from_torch]
     for read in readers:
-        with pytest.raises(TypeError, match=f"of {kind.__name__} with code of its own, .*, which is not read"):
+        with pytest.raises(TypeError, match=f"which changes what {kind.__name__} computes by .*: code is not read"):
             read(module)
     if kind not in (nn.RNN, nn.RNNCell):
         with pytest.raises(TypeError, match=r"what its biases mean is not known; fill them by"):
@@ -70,7 +70,7 @@ def test_a_torch_module_with_code_of_its_own_is_refused(kind, other):
     "legacy", [lambda cell: weight_norm(cell, "weight_hh"), lambda cell: prune.l1_unstructured(cell, "weight_hh", 2)]
 )
 def test_weights_that_a_hook_sets_are_refused(legacy):
-    with pytest.raises(TypeError, match=r"with code of its own, a hook, (WeightNorm|L1Unstructured)"):
+    with pytest.raises(TypeError, match=r"changes what GRUCell computes by a hook, (WeightNorm|L1Unstructured)"):
         ctrnn.from_torch(legacy(nn.GRUCell(2, 3)))
 
 
@@ -216,7 +216,7 @@ def test_a_decay_follows_the_leak_of_its_class_and_a_forward_needs_one():
     h, s = torch.randn(4, 3), torch.rand(4, 3)
     assert_close(Squared(1.0)(h), (1 + h**2) * h, **EXACT)
     assert_close(Squared(1.0).after(h, s), h * torch.exp(-s * (1 + h**2)), **EXACT)
-    with pytest.raises(TypeError, match=r"The decay Cubic has a `forward` of its own and the `leak` of another"):
+    with pytest.raises(TypeError, match=r"The decay Cubic overrides `forward` and inherits the `leak` of another decay"):
         type("Cubic", (ctrnn.LinearDecay,), {"forward": lambda self, h: h**3})
 
 
@@ -237,7 +237,7 @@ def test_a_gate_with_a_function_of_its_own_is_no_sigmoid():
 
 def test_a_part_with_a_flow_of_its_own_is_not_normalized():
     mine = type("Mine", (ctrnn.TanhCandidate,), {"flow": lambda self, projected, h: projected})
-    with pytest.raises(TypeError, match=r"`part`, a Mine, has a `flow` of its own"):
+    with pytest.raises(TypeError, match=r"`part`, a Mine, overrides `flow`"):
         ctrnn.LayerNorm(mine(2, 3))
 
 
@@ -263,13 +263,13 @@ def test_a_module_of_ncps_with_code_of_its_own_is_refused():
     ncps = pytest.importorskip("ncps.torch")
     wiring = pytest.importorskip("ncps.wirings").FullyConnected(3, 3)
     of_ltc = overriding(ncps.LTCCell, "_ode_solver")(wiring, 2)
-    with pytest.raises(TypeError, match=r"of ncps' LTCCell with code of its own, `Mine._ode_solver`"):
+    with pytest.raises(TypeError, match=r"changes what ncps' LTCCell computes by `Mine._ode_solver`"):
         ctrnn.from_ncps(of_ltc)
-    with pytest.raises(TypeError, match=r"of ncps' CfCCell with code of its own, `Mine.forward`"):
+    with pytest.raises(TypeError, match=r"changes what ncps' CfCCell computes by `Mine.forward`"):
         discretize.from_ncps(overriding(ncps.CfCCell)(2, 3))
     module = ncps.CfC(2, 3)
     module.rnn_cell.register_forward_hook(lambda *given: None)
-    with pytest.raises(TypeError, match=r"of ncps' CfCCell with code of its own, a hook"):
+    with pytest.raises(TypeError, match=r"changes what ncps' CfCCell computes by a hook"):
         discretize.from_ncps(module)
 
 

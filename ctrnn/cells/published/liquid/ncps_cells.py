@@ -25,8 +25,8 @@ def from_ncps(module: nn.Module) -> LTCField:
     motor neurons, mapped as there.
 
     Args:    module: ncps.torch.LTCCell or LTC.
-    Raises:  ImportError without ncps; TypeError for other modules, and those with code of their own; ValueError for weights that
-             a constraint of theirs would take away, and for `mixed_memory`.
+    Raises:  ImportError without ncps; TypeError for other modules, and subclasses that override a method; ValueError for weights
+             that a constraint of theirs would take away, and for `mixed_memory`.
     Source:  Hasani et al. 2021, as ncps 1.0 has it.
     """
     kinds = ncps_kinds("LTCCell", "LTC")
@@ -54,12 +54,12 @@ def from_ncps(module: nn.Module) -> LTCField:
 
 
 def check_ncps_own(module: nn.Module, *kinds: type[nn.Module]) -> None:
-    """Refuse what descends from a class of ncps and computes something else. Raises: TypeError."""
+    """Refuse a subclass of an ncps class that overrides a method of it. Raises: TypeError."""
     kind = nearest(module, *kinds)
     if kind is not None and (own := own_code(module, kind)):
         raise TypeError(
-            f"`module` has a {type(module).__name__}, of ncps' {kind.__name__} with code of its own, {own}, which is not read; "
-            f"give a {kind.__name__} with its weights, `load_state_dict`, if it computes what that does."
+            f"`module` has a {type(module).__name__}, which changes what ncps' {kind.__name__} computes by {own}: code is not "
+            "read; give one of ncps with its weights, by `load_state_dict`, if that computes the same."
         )
 
 
