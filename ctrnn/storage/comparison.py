@@ -20,9 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList, type_before_parametrizations
 
+from ctrnn.own_code import HOOKS
+
 __all__ = ["difference", "named_tensors", "overlap"]
 
-HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 TABLES = frozenset(vars(nn.Module())) - {"training", *HOOKS}
 NOTES = {"stats", "watch"}  # of calls, in our modules
 NOT_KEPT = {ParametrizationList: {"unsafe"}, nn.RNNBase: {"_flat_weight_refs"}}  # how it was registered; references for torch

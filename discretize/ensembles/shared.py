@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import type_before_parametrizations
 
+from ctrnn.own_code import HOOKS
 from ctrnn.storage.comparison import overlap as share_memory
 from discretize.kernels.eligibility import is_plain
-from discretize.kernels.record.attributes import HOOKS, LIBRARIES, PLAIN, Attributes, attributes_of
+from discretize.kernels.record.attributes import LIBRARIES, PLAIN, Attributes, attributes_of
 
 __all__ = ["SharedState", "buffers_of", "checked_networks", "overlap", "parameter_names", "tensors_of"]
 

@@ -19,12 +19,12 @@ from ctrnn import checks
 from discretize.errors import StampWarning, warn_user
 from discretize.kernels.eligibility import tracing_reason
 
-__all__ = ["Chunk", "end_of_call", "look_at_start"]
+__all__ = ["end_of_call", "look_at_start"]
 
 NEAR = 1e-3  # of the interval that was taken: stamps of a steady clock, rounded
 
 
-class Chunk(NamedTuple):
+class _End(NamedTuple):
     """The end of a call: its states and how often they had been written into, the last time that was given, when it was taken to
     end, and whether nobody said so."""
 
@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
     taken: bool
 
 
-_ends: WeakKeyDictionary[nn.Module, Chunk] = WeakKeyDictionary()
+_ends: WeakKeyDictionary[nn.Module, _End] = WeakKeyDictionary()
 _told: WeakSet[nn.Module] = WeakSet()
 
 
@@ -75,4 +75,4 @@ def end_of_call(module: nn.Module, h_n: Tensor, edges: Tensor, taken: bool) -> N
     """Keep how a call ended, for the next one; `taken`: the last edge was."""
     if tracing_reason() is None and not h_n.is_inference():  # which counts no writes
         last = edges[-2 if taken else -1].detach()
-        _ends[module] = Chunk(h_n.detach(), h_n._version, last, edges[-1].detach(), taken)
+        _ends[module] = _End(h_n.detach(), h_n._version, last, edges[-1].detach(), taken)

@@ -18,7 +18,7 @@ from ctrnn.inputs.held import Hold, interval_edges
 from discretize.errors import StampWarning, warn_user
 from discretize.sequences.ragged import Ragged
 
-__all__ = ["given_times", "number_of_times", "reversed_edges", "sample_edges", "sample_stamps"]
+__all__ = ["number_of_times", "reversed_edges", "sample_edges", "sample_stamps"]
 
 _guessed: WeakSet[nn.Module] = WeakSet()  # modules of which it was said that an interval was taken from others
 
@@ -34,7 +34,7 @@ def sample_edges(
     Shape:   xs (time, batch, input); ts (time,) or (time + 1,), or (time, batch) or (time + 1, batch), turned if batch-first.
     Raises:  TypeError, ValueError for times that do not fit, are not finite, or do not increase strictly.
     """
-    given = given_times(ts)
+    given = _given_times(ts)
     if given.dim() == 1 and ragged is None:
         return interval_edges(len(xs), ts, hold)  # type: ignore[arg-type]
     time, batch = xs.shape[:2]
@@ -57,7 +57,7 @@ def sample_edges(
 
 def sample_stamps(ts: object, xs: Tensor, ragged: Ragged | None, batched: bool, batch_first: bool) -> Tensor:
     r"""The user's `ts` as stamps, for paths that have a sample at each knot: (time,), or (time, batch), as `sample_edges`."""
-    given, (time, batch) = given_times(ts), xs.shape[:2]
+    given, (time, batch) = _given_times(ts), xs.shape[:2]
     columns = _in_columns(given, time, batch, batched, batch_first)
     if len(columns) != time:
         raise ValueError(f"`ts` has {len(columns)} times for {time} samples; a path through the samples has one stamp for each.")
@@ -106,11 +106,11 @@ def _in_columns(given: Tensor, time: int, batch: int, batched: bool, batch_first
 
 def number_of_times(ts: object, batch_first: bool) -> int:
     """How many times the user's `ts` has, of each sequence."""
-    shape = given_times(ts).shape
+    shape = _given_times(ts).shape
     return shape[-1 if batch_first else 0]
 
 
-def given_times(ts: object) -> Tensor:
+def _given_times(ts: object) -> Tensor:
     """The user's `ts` as a tensor, not yet checked for more."""
     try:
         given = checks.as_numbers(ts)

@@ -42,7 +42,7 @@ def num_steps(lengths: np.ndarray, max_step: float | None) -> np.ndarray:
     return np.ceil(np.asarray(lengths) / max_step * (1 - 1e-12)).astype(np.int64).clip(1)
 
 
-FEW = 4
+FEW = 4  # segments
 
 
 class StepSequence(NamedTuple):

@@ -29,16 +29,16 @@ from torch import Tensor, nn
 
 import ctrnn
 import discretize
+from ctrnn.own_code import HOOKS
 from discretize import compat
 from discretize.kernels.record.guards import Guards, is_plain, layout
 from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, is_installed, refused, unwatched
 
-__all__ = ["HOOKS", "LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of", "beside_tensors"]
+__all__ = ["LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of", "beside_tensors"]
 
 NO_ROOT = nn.Module()
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 OF_TORCH = (frozenset(vars(nn.Module())) | {"_flat_weight_refs"}) - {"training", "_parameters", "_buffers", "_modules"}
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 GLOBAL_HOOKS = tuple(f"global{name}" for name in HOOKS)  # as compat.py knows them
 OF_FUNCTIONS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 WRAPPED = ("fget", "__func__", "func")  # by properties, static methods and the like
