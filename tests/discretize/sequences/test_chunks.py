@@ -151,7 +151,9 @@ def test_chunks_by_stamps_that_do_not_meet_are_said_once(name):
         other = HELD[name]()
         _, h = other(XS[:4], ts=OWN[:4])
         other(XS[4:8], h + 1, ts=OWN[4:8])  # from other states
-        other(XS[4:8], h, ts=OWN[:4])  # on a clock that begins anew
+        anew = HELD[name]()
+        _, h = anew(XS[:4], ts=OWN[:4])
+        anew(XS[4:8], h, ts=OWN[:4])  # on a clock that begins anew
     backward = HELD[name](hold="backward", open_interval=5.0)
     with pytest.warns(StampWarning, match=r"begins at .* do not say how long ago .* Give the last time of the chunk before"):
         in_chunks(backward, [4, 8], OWN)
