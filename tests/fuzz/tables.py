@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from fuzz.dice import Dice, Difference
 
-from experiments.data.table import Columns, Notation, read_table
+from experiments.data.columns import Columns, Notation
+from experiments.data.table import read_table
 from experiments.usage import UsageError
 
 __all__ = ["tables"]

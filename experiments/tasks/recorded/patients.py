@@ -28,6 +28,7 @@ from torch import Tensor
 from ctrnn import checks
 from discretize import Batch, Collate
 from experiments.data.physionet2012 import PARAMETERS, Patient, read_deaths2012, read_physionet2012
+from experiments.data.scales import CONSTANT
 from experiments.digests import digest
 from experiments.seeds import generator as generator_of
 from experiments.settings import Bounds
@@ -43,7 +44,6 @@ FOLDS = 5
 VALIDATION = 0.16  # of all patients
 TOGETHER = 10  # batches within which patients are sorted by their lengths
 TAILS = (0.005, 0.995)  # quantiles of "train" to which values are clamped: a pH of 735 is a slip of the pen
-CONSTANT = 16 * torch.finfo(torch.float64).eps  # a deviation that is rounding, of the largest value
 LONGEST = 48.0
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
+from experiments.data.scales import CONSTANT
 from experiments.seeds import generator as generator_of
 from experiments.tasks.baselines import TargetCounts
 from experiments.tasks.task import Batch, FromFiles
@@ -28,7 +29,6 @@ from experiments.usage import UsageError
 __all__ = ["MOST_REPEATS", "Recorded", "Sequences", "played", "scale_of", "thinned"]
 
 MOST_REPEATS = 1000
-CONSTANT = 16 * torch.finfo(torch.float64).eps  # a deviation that is rounding, of the largest sample
 
 
 @dataclass(frozen=True, eq=False)

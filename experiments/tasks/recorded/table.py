@@ -24,8 +24,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
 from discretize import Collate
+from experiments.data.columns import Columns, Notation
 from experiments.data.mapped import digest_of
-from experiments.data.table import NO_CLASS, Columns, Notation, features, in_order, read_table, scales_of, target_of
+from experiments.data.samples import NO_CLASS, features, in_order, target_of
+from experiments.data.scales import scales_of
+from experiments.data.table import read_table
 from experiments.data.untrusted import quoted
 from experiments.seeds import generator as generator_of
 from experiments.settings import Count

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from experiments.data.table import _deviation
+from experiments.data.scales import scale
 from experiments.tasks.recorded.patients import _scale
 from experiments.tasks.recorded.recordings import scale_of
 from experiments.usage import UsageError
@@ -26,5 +26,5 @@ def test_features_are_standardized_in_any_units_and_roundings_are_not(size):
 
 def test_a_column_that_counts_seconds_since_1970_is_no_constant():
     seconds = 1.7e9 + np.arange(3.0)
-    assert _deviation(seconds) == pytest.approx(np.std([0, 1, 2]), rel=1e-6)
-    assert _deviation(np.full(100, 0.1)) == _deviation(ROUNDED.numpy()) == 1.0
+    assert scale(seconds)[1] == pytest.approx(np.std([0, 1, 2]), rel=1e-6)
+    assert scale(np.full(100, 0.1))[1] == scale(ROUNDED.numpy())[1] == 1.0

@@ -14,8 +14,9 @@ import torch
 from torch.testing import assert_close
 
 from experiments.data import table as table_of
+from experiments.data.columns import Notation
 from experiments.data.numerals import numeral
-from experiments.data.table import Notation, read_table
+from experiments.data.table import read_table
 from experiments.tasks.recorded.table import Table
 from experiments.usage import UsageError
 

@@ -1,0 +1,154 @@
+r"""Makes samples of a table's columns: rows in the order of time, what a model sees of them, and what it predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+
+from ctrnn import checks
+from experiments.data.columns import Columns
+from experiments.data.numerals import is_numeral
+from experiments.data.scales import scale
+from experiments.data.untrusted import quoted
+from experiments.usage import UsageError
+
+__all__ = ["NO_CLASS", "features", "in_order", "target_of"]
+
+MOST_WORDS = 100  # of a column that is no number
+NO_CLASS = -1  # where the target is missing
+
+
+def in_order(
+    table: Columns, sequence: str, time: str, unit: float, gap: float = 0.0
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, str]:
+    r"""Return the rows of each sequence in the order of time, all rows' stamps in the model's unit, before which of the rows in
+    that order a piece begins, and words about them.
+    """
+    keys, path = np.zeros(len(table), int), table.path
+    if sequence:
+        keys = pd.factorize(table.words(sequence, names=True))[0]
+        if (keys < 0).any():
+            raise UsageError(f"{path}: row {int(np.argmin(keys)) + 1} names no {sequence}, the column of sequences.")
+    if not time:
+        order = np.argsort(keys, kind="stable")
+        bounds = np.flatnonzero(np.diff(keys[order])) + 1
+        rows = np.split(order, bounds)
+        return rows, np.arange(len(table), dtype=float), np.zeros(len(table), bool), "times: none, rows are 1 apart"
+    stamps = table.stamps(time)
+    times, called = stamps.times, stamps.unit
+    order = np.lexsort((times, keys))
+    bounds = np.flatnonzero(np.diff(keys[order])) + 1
+    rows = np.split(order, bounds)
+    _say_if_rounded(table, keys, time)
+    if stamps.clock:
+        _check_clock(table, keys, times, time)
+    gaps = np.concatenate([np.diff(times[k]) for k in rows])
+    if not len(gaps):
+        raise UsageError(f"{path}: every sequence has one row; which rows belong together is said by sequence=COLUMN.")
+    if (gaps == 0).any():
+        _refuse_one_time(table, rows, times, sequence, time)
+    median = float(np.median(gaps))
+    one = unit or median
+    regular = "" if np.allclose(gaps, median, rtol=1e-3, atol=0) else f" in the median, from {gaps.min():.4g} to {gaps.max():.4g}"
+    unordered = "" if all((np.diff(k) > 0).all() for k in rows) else "; rows were put in the order of time"
+    begins = np.zeros(len(table), bool)
+    for k in rows if gap else ():
+        begins[k[1:]] = np.diff(times[k]) > gap
+    cut = f"; {int(begins.sum())} gap(s) of more than {gap:.4g}{called and ' ' + called} begin a new piece" if gap else ""
+    read = f", read as {stamps.words}" if stamps.words else ""
+    apart = f"{median:.4g}{called and ' ' + called} apart{regular}"
+    said = f"times: {time}{read}, {apart}; {one:.4g} of it is 1 for the model{cut}{unordered}"
+    return rows, times / one, begins, said
+
+
+def _say_if_rounded(table: Columns, keys: np.ndarray, time: str) -> None:
+    """Warn of times that the dtype which a file keeps them in has rounded."""
+    column = table.frame[time]
+    if pd.api.types.is_float_dtype(column):
+        given = column.to_numpy(getattr(column.dtype, "numpy_dtype", column.dtype))
+        latest = keys[np.abs(given).argmax()]  # where the numbers of a dtype are furthest apart
+        stamps = torch.from_numpy(np.sort(given[keys == latest]))
+        checks.say_if_rounded(f"{table.path}: {time}", stamps.double(), stamps.dtype)
+
+
+def _check_clock(table: Columns, keys: np.ndarray, times: np.ndarray, time: str) -> None:
+    """Refuse times of day that go back: past midnight, or in another order."""
+    for key in range(int(keys.max()) + 1):
+        here = np.flatnonzero(keys == key)
+        if (back := np.diff(times[here]) < 0).any():
+            a, b = here[back.argmax()], here[back.argmax() + 1]
+            cells = [quoted(str(table.frame[time].iloc[row])) for row in (a, b)]
+            raise UsageError(
+                f"{table.where(time)}: goes back from {cells[0]} in row {a + 1} to {cells[1]} in row {b + 1}; past midnight, or "
+                "in another order? Write the date before it, or put the rows in order."
+            )
+
+
+def _refuse_one_time(table: Columns, rows: list[np.ndarray], times: np.ndarray, sequence: str, time: str) -> None:
+    k, place = next((k, p) for k in rows for p in np.flatnonzero(np.diff(times[k]) == 0))
+    a, b = (int(row) for row in k[place : place + 2])
+    of_one = f" in one {sequence}" if sequence else ""
+    same = f"{table.path}: rows {a + 1} and {b + 1} have one {time}, {table.frame[time].iloc[a]}{of_one}"
+    for name in (name for name in table.names if name not in (sequence, time) and table.is_text(name)):
+        column = table.frame[name]
+        one, other = (str(column.iloc[row]) for row in (a, b))
+        if one != other and not any(is_numeral(str(cell)) for cell in column.dropna().unique()):
+            index = ", ".join(map(repr, filter(None, (sequence, time))))
+            turn = f"frame.pivot_table(index=[{index}], columns={name!r}, values=...).reset_index()"
+            raise UsageError(
+                f"{same}, and {name} {quoted(one)} and {quoted(other)}; is a row a measurement? Then turn the table by pandas, "
+                f"{turn}, as docs/tasks.md shows; if not, keep one of them, or say by sequence=COLUMN what they are of."
+            )
+    raise UsageError(f"{same}; keep one, or say by sequence=COLUMN what they are of.")
+
+
+def features(table: Columns, inputs: Sequence[str], train: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Return what a model sees (rows, features), nan where missing, and words about it."""
+    columns, words, missing = [], [], []
+    for name in inputs:
+        if table.is_numbers(name):
+            values, unit = table.numbers(name), table.unit(name)
+            mean, deviation = scale(values[train])
+            columns.append((values - mean) / deviation)
+            words.append(f"{name} ({unit})" if unit else name)
+        else:
+            column = table.words(name)
+            known = sorted(map(str, column.iloc[train].dropna().unique()))
+            if not known:
+                raise UsageError(f"{table.path}: {name} has no value in the rows of train; leave it out by inputs=...")
+            if len(known) > MOST_WORDS:
+                raise UsageError(
+                    f"{table.path}: {name} has {len(known)} different words, such as {quoted(known[0])}, and at most "
+                    f"{MOST_WORDS} are read as kinds; name what to see by inputs=..., or say that it is sequence, time or target."
+                )
+            places = pd.Index(known, dtype=object).get_indexer(pd.Index(column, dtype=object))
+            columns += [np.where(places < 0, np.nan, places == kind) for kind in range(len(known))]
+            words.append(f"{name} (one of {len(known)})")
+        if absent := float(np.isnan(columns[-1]).mean()):
+            missing.append(f"{name} {100 * absent:.3g} %")
+    said = [f"inputs: {', '.join(words)}"]
+    if missing:
+        said.append(f"missing: {', '.join(missing)}; there a model sees 0, and beside every value whether it was seen")
+    return np.stack(columns, 1).astype(np.float64), said
+
+
+def target_of(table: Columns, targets: tuple[str, ...], predict: str) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the classes, if it is one, and what each row has of the targets: (rows,), or (rows, numbers)."""
+    if predict == "class":
+        words = table.words(targets[0])
+        classes = tuple(sorted(words.dropna().unique()))
+        if len(classes) < 2:
+            raise UsageError(f"{table.path}: {targets[0]} is {quoted(classes[0]) if classes else 'missing'} in every row.")
+        return classes, pd.Index(classes, dtype=object).get_indexer(pd.Index(words, dtype=object)).astype(np.int64)
+    values = np.stack([table.numbers(name) for name in targets], 1)
+    if predict == "count" and (wrong := [name for name, column in zip(targets, values.T, strict=True) if _no_counts(column)]):
+        raise UsageError(f"{table.path}: {wrong[0]} is no count: it has numbers below 0, or no whole ones, or none above 0.")
+    return (), values
+
+
+def _no_counts(column: np.ndarray) -> bool:
+    seen = column[np.isfinite(column)]
+    return bool((seen < 0).any() or (seen != np.round(seen)).any() or not (seen > 0).any())
