@@ -114,10 +114,9 @@ class Columns:
         for word in column.dropna().unique():
             value = _value(word)
             if value is not None and (other := alike.setdefault(value, word)) != word:
-                a, b = (int((column == each).to_numpy().argmax()) + 1 for each in (other, word))
                 raise UsageError(
-                    f"{self.where(name)}: row {a} has {quoted(other)} and row {b} {quoted(word)}, two words for one value; "
-                    f"write them alike, or say words={name} if they are not the same."
+                    f"{self._at(name, other)} and row {self._row(name, word)} {quoted(word)}, two words for one value; write "
+                    f"them alike, or say words={name} if they are not the same."
                 )
         if not any(WITH_POINT.fullmatch(word) for word in alike.values()):
             return column
@@ -194,64 +193,61 @@ class Columns:
         return self._parsed(name, codes, cells, set(cells) - gone)
 
     def _parsed(self, name: str, codes: np.ndarray, cells: list[str], seen: set[str]) -> np.ndarray | None:
-        where = self.where(name)
+        """Return the numbers of a column, None for words.
+
+        Args:    codes: which of the different cells each row has; seen: those that say something.
+        """
         if seen and {cell.lower() for cell in seen} <= TRUTHS.keys():
             return _taken([TRUTHS[cell.lower()] if cell in seen else np.nan for cell in cells], codes)
-        numbers = {cell: is_numeral(cell) for cell in seen}
-        nothing = {cell for cell in seen if not numbers[cell] and cell.lower() in NOTHING}
-        others = [cell for cell in cells if cell in seen and not numbers[cell] and cell not in nothing]
-        if not any(numbers.values()):
-            if strange := next((cell for cell in others if begins_as_number(cell)), None):
-                row = int((codes == cells.index(strange)).argmax()) + 1
-                date = (
-                    " If it is a date or a time of day, say time=" + name + "."
-                    if ":" in strange or strange.count("-") == 2
-                    else ""
-                )
+        numerals = [cell for cell in cells if cell in seen and is_numeral(cell)]
+        rest = seen.difference(numerals)
+        others = [cell for cell in cells if cell in rest and cell.lower() not in NOTHING]
+        if not numerals:
+            if strange := next(filter(begins_as_number, others), None):
+                is_time = ":" in strange or strange.count("-") == 2
                 raise UsageError(
-                    f"{where}: row {row} has {quoted(strange)}, which begins as a number and is none; write the number alone, "
-                    f"say words={name} if it is a kind, or name what to see by inputs=....{date}"
+                    f"{self._at(name, strange)}, which begins as a number and is none; write the number alone, say words={name} "
+                    "if it is a kind, or name what to see by inputs=...."
+                    + f" If it is a date or a time of day, say time={name}."
+                    * is_time
                 )
             return None if others else np.full(len(codes), np.nan)
         if others:
-            self._refuse_mixed(name, codes, cells, seen, others[0], sum(numbers.values()))
-        mark = self._mark(name, [cell for cell in cells if numbers.get(cell)])
-        read = {cell: numeral(cell, mark) for cell in cells if numbers.get(cell)}
-        if against := next((cell for cell in cells if cell in read and read[cell] is None), None):
-            row = int((codes == cells.index(against)).argmax()) + 1
+            self._refuse_mixed(name, numerals, others[0])
+        mark = self._mark(name, numerals)
+        read = {cell: numeral(cell, mark) for cell in numerals}
+        if against := next((cell for cell in numerals if read[cell] is None), None):
             raise UsageError(
-                f"{where}: row {row} has {quoted(against)}, which is no number with a decimal {_word(mark)}, as "
-                "the others are read; write all alike."
+                f"{self._at(name, against)}, which is no number with a decimal {_word(mark)}, as the others are read; write all "
+                "alike."
             )
         units: dict[str, str] = {}
         for cell, number in read.items():
             units.setdefault("" if number is None else number.unit, cell)
         if len(units) > 1:
-            raise UsageError(f"{where}: {self._places(name, *units.values())} are in two units; write all cells in one.")
+            raise UsageError(
+                f"{self.where(name)}: {self._places(name, *units.values())} are in two units; write all cells in one."
+            )
         self._units[name] = next(iter(units))
         texts = ["nan" if (number := read.get(cell)) is None else number.text for cell in cells]
         values = list(map(float, texts))
-        for k, value in enumerate(values):
-            whole = texts[k].lstrip("-").isdigit()
-            if whole and WHOLE_DIGITS <= abs(value) < np.inf and int(texts[k]) != int(value):
+        for cell, text, value in zip(cells, texts, values, strict=True):
+            whole = text.lstrip("-").isdigit()
+            if whole and WHOLE_DIGITS <= abs(value) < np.inf and int(text) != int(value):
                 raise UsageError(
-                    f"{where}: row {int((codes == k).argmax()) + 1} has {quoted(cells[k])}, more digits than a number keeps; "
-                    f"if it is a name, say words={name}, or name what to see by inputs=...."
+                    f"{self._at(name, cell)}, more digits than a number keeps; if it is a name, say words={name}, or name "
+                    "what to see by inputs=...."
                 )
         return _taken(values, codes)
 
-    def _refuse_mixed(self, name: str, codes: np.ndarray, cells: list[str], seen: set[str], strange: str, count: int) -> None:
-        row = int((codes == cells.index(strange)).argmax()) + 1
-        share = float(np.isin(codes, [k for k, cell in enumerate(cells) if cell in seen and is_numeral(cell)]).mean())
-        if share < 0.5:
-            example = next(cell for cell in cells if cell in seen and is_numeral(cell))
-            some = f"and row {int((codes == cells.index(example)).argmax()) + 1} has the number {quoted(example)}"
-        else:
-            some = "and most of this column are numbers"
-        second = " Is it a second row of names, as of units? Then drop it." if row == 1 else ""
+    def _refuse_mixed(self, name: str, numerals: list[str], strange: str) -> None:
+        some = "and most of this column are numbers"
+        if self.frame[name].isin(numerals).mean() < 0.5:
+            some = f"and row {self._row(name, numerals[0])} has the number {quoted(numerals[0])}"
+        second = " Is it a second row of names, as of units? Then drop it." if self._row(name, strange) == 1 else ""
         raise UsageError(
-            f"{self.where(name)}: row {row} has {quoted(strange)}, {some}; mend it, or leave the cell empty; say "
-            f"missing={strange[:20]} if nothing was seen there, or words={name} if all of them are words.{second}"
+            f"{self._at(name, strange)}, {some}; mend it, or leave the cell empty; say missing={strange[:20]} if nothing was "
+            f"seen there, or words={name} if all of them are words.{second}"
         )
 
     def _mark(self, name: str, cells: list[str]) -> str:
@@ -271,20 +267,24 @@ class Columns:
         cells = [cell for cell in cells if (read := numeral(cell, "")) and read.open]
         if not self._said_elsewhere and self.cut in POINT_BETWEEN and not any("," in cell for cell in cells):
             return "."
-        cell = cells[0]
-        row = int((self.frame[name] == cell).to_numpy().argmax()) + 1
-        point, comma = (numeral(cell, sign) for sign in ".,")
+        point, comma = (numeral(cells[0], sign) for sign in ".,")
         assert point is not None
         assert comma is not None
         raise UsageError(
-            f"{self.where(name)}: row {row} has {quoted(cell)}, which is {point.text} or {comma.text}, and no other cell of the "
-            "table says which; say it by decimal=point or decimal=comma."
+            f"{self._at(name, cells[0])}, which is {point.text} or {comma.text}, and no other cell of the table says which; say "
+            "it by decimal=point or decimal=comma."
         )
 
     def _places(self, name: str, *cells: str) -> str:
         """Return in words where the first two of these cells are."""
-        rows = [int((self.frame[name] == cell).to_numpy().argmax()) + 1 for cell in cells]
-        return " and ".join(f"{quoted(cell)} in row {row}" for cell, row in list(zip(cells, rows, strict=True))[:2])
+        return " and ".join(f"{quoted(cell)} in row {self._row(name, cell)}" for cell in cells[:2])
+
+    def _at(self, name: str, cell: str) -> str:
+        return f"{self.where(name)}: row {self._row(name, cell)} has {quoted(cell)}"
+
+    def _row(self, name: str, cell: str) -> int:
+        """Return the first row that has a cell, counted from 1."""
+        return int((self.frame[name] == cell).to_numpy().argmax()) + 1
 
     @functools.cached_property
     def _said_elsewhere(self) -> set[str]:
