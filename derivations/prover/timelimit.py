@@ -51,7 +51,8 @@ class time_limit(threading._CRLock):  # type: ignore[name-defined]  # noqa: N801
 
     The lock is held while the block runs, and its `__exit__` is a C function: OutOfTime cannot come while it is left, nor
     after. A single call into C (a huge power, one product of matrices, waiting for a lock) is ended when it returns, not
-    before, and so are imports and `finally`.
+    before, and so are imports and `finally`. A thread has one trace function in Python 3.11: a debugger's is gone once a limit of
+    its thread is over.
 
     Args:    seconds: above 0; None or inf is no limit.
     Raises:  ValueError where seconds are not above 0; OutOfTime in the block.
@@ -83,13 +84,13 @@ class time_limit(threading._CRLock):  # type: ignore[name-defined]  # noqa: N801
 
 
 class _Block(NamedTuple):
-    """Where the block of a limit runs: its thread, how many frames there are up to its own, and the line that began it."""
+    """Holds where the block of a limit runs: its thread, how many frames there are up to its own, the line that began it, and the
+    thread's state in C, by which Python 3.11 has another thread trace itself."""
 
     thread: int
     depth: int
     line: int
     state: int
-    tracer: Any
 
 
 _expired: dict[time_limit, _Block] = {}  # those whose threads are followed
@@ -98,7 +99,7 @@ _expired: dict[time_limit, _Block] = {}  # those whose threads are followed
 def _block_of(frame: FrameType) -> _Block:
     while frame.f_back is not None and frame.f_globals.get("__name__") == "contextlib":  # `enter_context` of an ExitStack
         frame = frame.f_back
-    return _Block(threading.get_ident(), sum(1 for _ in _frames(frame)), frame.f_lineno, _state(), sys.gettrace())
+    return _Block(threading.get_ident(), sum(1 for _ in _frames(frame)), frame.f_lineno, _state())
 
 
 def _passes(frame: FrameType, place: int, begins: bool) -> None:
@@ -121,7 +122,7 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _leaves_nothing(frame: FrameType, block: _Block) -> bool:
-    """Whether no function that the block called is in the midst of what must be ended, or undone."""
+    """Return whether no function that the block called is in the midst of what must be ended, or undone."""
     stack = [*_frames(frame)]
     own = len(stack) - block.depth
     for k, each in enumerate(stack[: own + 1]):
@@ -139,7 +140,7 @@ def _is_taking(frame: FrameType) -> bool:
 
 @cache
 def _endings(filename: str) -> list[range]:
-    """The lines of `finally`, and of what is done before a bare `raise`."""
+    """Return the lines of `finally`, and of what is done before a bare `raise`."""
     try:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError):
@@ -153,7 +154,7 @@ def _endings(filename: str) -> list[range]:
 
 @cache
 def _heads(code: CodeType) -> frozenset[int]:
-    """Where loops begin again."""
+    """Return where loops begin again."""
     return frozenset(i.argval for i in dis.get_instructions(code) if i.opname in JUMPS)
 
 
@@ -199,7 +200,7 @@ else:
 
     @Tracer
     def _begin_to_trace(*_: object) -> int:
-        """Called in the thread that is to trace itself, by the first instruction that comes."""
+        """Begin to trace, called in the thread that is to trace itself, by the first instruction that comes."""
         sys.settrace(_trace)
         frame = sys._getframe(1)
         depth = min((block.depth for _, block in _of_this_thread()), default=sys.maxsize)
