@@ -28,7 +28,7 @@ from experiments.usage import UsageError
 if TYPE_CHECKING:
     import _csv  # where the type of csv.reader is
 
-__all__ = ["LOOKED_AT", "MOST_COLUMNS", "MOST_IN_A_LINE", "SEPARATORS", "Layout", "cut", "layout_of", "open_lines", "rows_of"]
+__all__ = ["LOOKED_AT", "SEPARATORS", "Layout", "layout_of", "open_lines", "rows_of"]
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "space": " ", "none": "\x1f"}
 MARKS = (  # of an encoding, at the beginning of a file; the longer ones first
@@ -189,7 +189,7 @@ def _fit(head: Sequence[str], start: int, sign: str, is_number: Callable[[str], 
 
 def _head_rows(head: Sequence[str], start: int, sign: str) -> list[tuple[int, list[str]]]:
     """Return the number of the last line, and the cells, of each row; none where they cannot be cut."""
-    reader, rows = cut(head[start:], sign), []
+    reader, rows = _cut(head[start:], sign), []
     try:
         for row in reader:
             if any(cells := list(map(str.strip, row))):
@@ -199,7 +199,7 @@ def _head_rows(head: Sequence[str], start: int, sign: str) -> list[tuple[int, li
     return rows
 
 
-def cut(lines: Iterable[str], sign: str) -> _csv.Reader:
+def _cut(lines: Iterable[str], sign: str) -> _csv.Reader:
     """Cut lines into cells. Raises: csv.Error for quotes that do not end."""
     if sign == " ":
         lines = (line.replace("\t", " ").strip() + "\n" for line in lines)
@@ -235,7 +235,7 @@ def rows_of(path: Path, lines: Iterator[str], layout: Layout, before: int = 0) -
                 raise UsageError(f"{path}: a row has more than {MOST_IN_A_LINE:,} characters; is a quote missing?")
             yield line
 
-    reader = cut(counted(), layout.separator)
+    reader = _cut(counted(), layout.separator)
     number, blank = 0, 0
     try:
         for cells in reader:

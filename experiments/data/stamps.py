@@ -21,10 +21,8 @@ from experiments.data.numerals import Numeral, numeral, plain_numbers
 from experiments.data.untrusted import quoted
 from experiments.usage import UsageError
 
-__all__ = ["CLOCKS", "DATES", "Stamps", "since_1970", "stamps_of_text"]
+__all__ = ["Stamps", "since_1970", "stamps_of_text"]
 
-DATES = ("", "day-first", "month-first")
-CLOCKS = ("", "hh:mm", "mm:ss")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 OF_DAY = r"(?P<h>\d{1,2}):(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d(?:[.,]\d+)?))?\s*(?P<half>[AaPp]\.?[Mm]\.?)?"
 ZONE = r"\s*(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?"
@@ -52,7 +50,7 @@ class Stamps(NamedTuple):
 def stamps_of_text(cells: pd.Series, where: str, mark: str, dates: str = "", clock: str = "") -> Stamps:
     r"""Read a column of text, none of it missing.
 
-    Args:    mark: the decimal mark; dates, clock: the settings of these names, a word of `DATES` and of `CLOCKS`.
+    Args:    mark: the decimal mark; dates, clock: the settings of these names, as in `Notation`.
     Raises:  UsageError, which quotes a cell.
     """
     codes, unique = pd.factorize(cells)

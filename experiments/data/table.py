@@ -8,7 +8,7 @@ r"""Reads a table of anybody's, a row a sample and a column a variable, into col
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pandas as pd
 from experiments.data.columns import Columns, Notation
 from experiments.data.delimited import LOOKED_AT, layout_of, open_lines, rows_of
 from experiments.data.numerals import is_numeral
-from experiments.data.untrusted import check_file, check_unpacked, quoted, read_arrays, unreadable
+from experiments.data.untrusted import PACKINGS, check_file, check_unpacked, quoted, read_arrays, unreadable
 from experiments.usage import UsageError
 
 __all__ = ["read_table"]
@@ -38,7 +38,7 @@ def read_table(path: Path, notation: Notation | None = None) -> Columns:
     """
     check_file(path)
     notation = notation or Notation()
-    kind = next((suffix for suffix in reversed([each.lower() for each in path.suffixes]) if suffix not in PACKING), "")
+    kind = next((suffix for suffix in reversed([each.lower() for each in path.suffixes]) if suffix not in PACKINGS), "")
     remarks: list[str] = []
     cut = ""
     if kind == ".parquet":
@@ -57,12 +57,14 @@ def read_table(path: Path, notation: Notation | None = None) -> Columns:
                 f"{path}: {name} has a cell of more than {MOST_IN_A_CELL:,} characters; a cell has one number or word."
             )
     frame = frame.rename(columns=lambda name: str(name).strip())
-    if twice := [name for name in frame.columns if list(frame.columns).count(name) > 1] if frame.columns.has_duplicates else []:
-        raise UsageError(f"{path}: two columns are called {quoted(twice[0])}; rename one of them.")
+    _check_names(path, frame.columns)
     return Columns(frame, path, notation, remarks, cut)
 
 
-PACKING = (".gz", ".xz", ".bz2", ".zip")
+def _check_names(path: Path, names: Iterable[str]) -> None:
+    index = pd.Index(list(names))
+    if index.has_duplicates:
+        raise UsageError(f"{path}: two columns are called {quoted(index[index.duplicated()][0])}; rename one of them.")
 
 
 def _check_size(path: Path, rows: int, columns: int, kind: str) -> None:
@@ -78,8 +80,7 @@ def _text(path: Path, notation: Notation) -> tuple[pd.DataFrame, list[str], str]
         head = list(itertools.islice(lines, LOOKED_AT))
         layout = layout_of(path, head, _is_no_name, notation.separator)
         names = layout.names
-        if twice := sorted({name for name in names if name and names.count(name) > 1} if len(set(names)) < len(names) else ()):
-            raise UsageError(f"{path}: two columns are called {quoted(twice[0])}; rename one of them.")
+        _check_names(path, filter(None, names))
         columns: list[list[str | None]] = [[] for _ in names]
         pool: dict[str, str | None] = {"": None}
         below = itertools.chain(head[layout.header + 1 :], lines)
@@ -159,6 +160,7 @@ def _parquet(path: Path) -> pd.DataFrame:
     try:
         with parquet.ParquetFile(path) as file:
             about, schema = file.metadata, file.schema_arrow
+            _check_names(path, schema.names)
             _check_size(path, about.num_rows, about.num_columns, "numbers")
             groups = [about.row_group(k) for k in range(about.num_row_groups)]
             size = sum(group.column(k).total_uncompressed_size for group in groups for k in range(group.num_columns))

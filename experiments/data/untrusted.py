@@ -26,11 +26,10 @@ import numpy as np
 from experiments.usage import UsageError
 
 __all__ = [
-    "PACKED",
+    "PACKINGS",
     "check_file",
     "check_two_splits",
     "check_unpacked",
-    "damaged",
     "lines",
     "number",
     "open_array",
@@ -44,6 +43,7 @@ __all__ = [
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 ARCHIVE = ".zip"
+PACKINGS = (*PACKED, ARCHIVE)
 MOST_UNPACKED = 100  # times the bytes on the disk; measured values shrink to a fifth, and a line over and over to a thousandth
 ALWAYS = 1 << 20  # bytes that any file may unpack to
 DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
@@ -89,16 +89,16 @@ def open_bounded(path: Path, most: int) -> Iterator[IO[bytes]]:
     suffix = path.suffix.lower()
     try:
         with open(path, "rb") as plain:
-            if suffix not in PACKED and suffix != ARCHIVE:
+            if suffix not in PACKINGS:
                 yield io.BufferedReader(_Bounded(path, plain, most, None))
                 return
             with _member(path, plain) if suffix == ARCHIVE else PACKED[suffix](plain, "rb") as file:
                 yield io.BufferedReader(_Bounded(path, file, most, path.stat().st_size))
     except DAMAGED as error:
-        raise damaged(path, error) from None
+        raise _damaged(path, error) from None
     except OSError as error:
         if suffix == ".bz2" and error.errno is None:  # as bz2 says of damage
-            raise damaged(path, error) from None
+            raise _damaged(path, error) from None
         raise unreadable(path, error) from None
 
 
@@ -190,8 +190,8 @@ def open_array(path: Path) -> np.memmap[Any, Any]:
     return found
 
 
-def damaged(path: Path, error: Exception) -> UsageError:
-    """The error of a packed file that cannot be unpacked."""
+def _damaged(path: Path, error: Exception) -> UsageError:
+    """Return the error of a packed file that cannot be unpacked."""
     return UsageError(f"{path}: cannot be unpacked, it is cut off, damaged or no {path.suffix} file ({error}).")
 
 
@@ -202,7 +202,7 @@ def check_file(path: Path) -> None:
 
 
 def unreadable(path: Path, error: OSError) -> UsageError:
-    """The error of a file that cannot be read."""
+    """Return the error of a file that cannot be read."""
     return UsageError(f"{path}: cannot be read ({error.strerror or error}).")
 
 

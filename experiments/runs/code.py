@@ -1,7 +1,7 @@
-r"""Compute digests of the code of the user's that a run is of: the files of --plugin, and what these import.
+r"""Compute digests of the user's code that a run depends on: the files of --plugin, and what these import.
 
-Looked for are `import` and `from` anywhere in a file, and what was imported from its folder. Left out are Python's own modules,
-installed packages and this project, whose versions a run has beside its configuration.
+What they import is what `import` and `from` name anywhere in a file, and what was imported from its folder. Python's own modules,
+installed packages and this project are left out: a run has their versions beside its configuration.
 """
 
 from __future__ import annotations
@@ -86,7 +86,11 @@ def _installed() -> list[Path]:
 
 
 def check_same_code(place: Path, files: Sequence[str], before: object) -> None:
-    """Refuse to go on by other code than a folder was begun with; place: the file with its digests. Raises: UsageError."""
+    r"""Refuse to go on by other code than a folder was begun with.
+
+    Args:    place: the file with the digests; files: of --plugin; before: the digests in it, if there are any.
+    Raises:  UsageError.
+    """
     if not files:
         return
     if not isinstance(before, dict):
