@@ -1,5 +1,6 @@
 """What a run is of beside its settings: the file of --plugin, and what that imports, may not change between two calls."""
 
+import importlib
 import json
 import os
 import sys
@@ -56,6 +57,29 @@ def test_each_file_that_is_read_and_no_other_may_not_change(folder, name):
     check_same_code(folder / "config.json", files, before)
     (folder / name).write_text((folder / name).read_text() + "# more\n")
     with pytest.raises(UsageError, match=f"begun with other code: {name} changed since. Put back"):
+        check_same_code(folder / "config.json", files, before)
+    (folder / name).unlink()
+    with pytest.raises(UsageError, match="begun with other code: "):
+        check_same_code(folder / "config.json", files, before)
+
+
+def test_packages_that_are_installed_beside_the_code_are_none_of_it(folder, monkeypatch):
+    installed = folder / "other" / "site-packages"  # of an environment that is not Python's own
+    installed.mkdir(parents=True)
+    (folder / "helper.py").rename(installed / "helper.py")
+    monkeypatch.syspath_prepend(str(installed))
+    assert sorted(digests_of([str(folder / "plugin.py")])) == [name for name in READ if name != "helper.py"]
+
+
+def test_what_was_imported_by_words_is_compared_before_it_is_imported_again(folder, monkeypatch):
+    files = [str(folder / "plugin.py")]
+    importlib.import_module("by_words")
+    before = digests_of(files)
+    assert "by_words.py" in before
+    monkeypatch.delitem(sys.modules, "by_words")  # as in another process, at its start
+    check_same_code(folder / "config.json", files, before)
+    (folder / "by_words.py").write_text("x = 1\n")
+    with pytest.raises(UsageError, match=r"begun with other code: by_words\.py changed since"):
         check_same_code(folder / "config.json", files, before)
 
 

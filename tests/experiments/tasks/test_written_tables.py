@@ -13,10 +13,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from experiments.data import delimited
 from experiments.data import table as table_of
 from experiments.data.columns import Notation
 from experiments.data.numerals import numeral
 from experiments.data.table import read_table
+from experiments.data.untrusted import read_arrays
 from experiments.tasks.recorded.table import Table
 from experiments.usage import UsageError
 
@@ -193,6 +195,30 @@ def test_a_column_of_kinds_that_look_like_numbers_is_words_if_that_is_said(tmp_p
     assert "inputs: t, x\n" in said_of(tmp_path, text)
 
 
+CELLS = {
+    "1.000e3": 1000,  # what has an exponent is no thousand
+    "€-5.25": -5.25,
+    "-€5.25": -5.25,
+    "$5%": None,
+    "€5€": None,
+    "1,000,5": None,  # a sign between thousands is no decimal mark too
+    "1.000.5": None,
+}
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_cell_is_a_number_or_none(cell):
+    read = numeral(cell, "")
+    assert (None if read is None else float(read.text)) == CELLS[cell]
+    assert read is None or (read.says, read.open) == (".", False)
+
+
+def test_every_way_to_write_nothing_is_missing_among_numbers(tmp_path):
+    absent = ["-nan", "#N/A", "NA", "nil", "NaT", "--", "—", "-", "none", "<NA>"]
+    found = columns_of(tmp_path, rows(lambda k: k, lambda k: absent[k] if k < len(absent) else k)).numbers("x")
+    np.testing.assert_array_equal(found, np.where(len(absent) > K, np.nan, K))
+
+
 # Words: sequences and classes
 
 
@@ -250,6 +276,7 @@ SAME = {
     "ends of lines of old Macs": (lambda text: text.replace("\n", "\r"), {}),
     "UTF-16": (lambda text: text.encode("utf-16"), {}),
     "UTF-16 without a mark": (lambda text: text.encode("utf-16-le"), {}),
+    "UTF-16 without a mark, the other way round": (lambda text: text.encode("utf-16-be"), {}),
     "UTF-8 with a mark": (lambda text: text.encode("utf-8-sig"), {}),
     "a code page": (lambda text: text.replace("Füll", "Füll").encode("cp1252"), {"encoding": "cp1252"}),
     "bars": (lambda text: text.replace(";", "|"), {}),
@@ -283,6 +310,24 @@ def test_remarks_are_told_and_a_first_row_may_be_long(tmp_path):
     names = [f"channel {k:05}" for k in range(8000)]  # 112 kB
     text = "\n".join([",".join(names), *(",".join([f"{k}.5"] * len(names)) for k in range(3))])
     assert columns_of(tmp_path, text).numbers("channel 07999").tolist() == [0.5, 1.5, 2.5]
+
+
+def test_rows_above_a_row_of_words_are_no_remarks(tmp_path):
+    said = said_of(tmp_path, "1;2\n3;4\nab;cd\n5;6\n")
+    assert "the first row names the columns, and '1' is a number; add a row of names" in said
+    page = "of station 4\n" * 60 + rows(lambda k: k, lambda k: k)  # prose is no table, whatever comes below it
+    assert said_of(tmp_path, page).startswith("refused")
+
+
+def test_a_quoted_cell_may_go_on_below_the_lines_that_are_looked_at_but_not_for_ever(tmp_path, monkeypatch):
+    text = "t;w\n" + "".join(f"{k};a\n" for k in range(190)) + '190;"' + "b\n" * 30 + '"\n191;c\n'
+    assert columns_of(tmp_path, text).words("w").iloc[-2:].tolist() == ["b\n" * 29 + "b", "c"]
+    monkeypatch.setattr(delimited, "MOST_IN_A_LINE", 40)
+    assert "a row has more than 40 characters; is a quote missing?" in said_of(tmp_path, text)
+
+
+def test_blank_lines_around_a_single_column_are_no_rows(tmp_path):
+    assert columns_of(tmp_path, "x\n\n1\n2\n\n").numbers("x").tolist() == [1, 2]
 
 
 # Times
@@ -383,6 +428,8 @@ def test_a_gap_begins_a_new_piece_if_that_is_said(tmp_path):
     settings = {"data": str(tmp_path / "a.csv"), "time": "t", "split": "p"}
     said = said_of(tmp_path, text, **{k: v for k, v in settings.items() if k != "data"}, gap=50.0)
     assert "1 gap(s) of more than 50 begin a new piece" in said
+    said = said_of(tmp_path, text, time="t", split="p", gap=101.0)  # as long as the gap, and not longer
+    assert "0 gap(s) of more than 101 begin" in said
     (bridged,) = Table(**settings).evaluation("train", 9, 9, 0)
     (cut,) = Table(**settings, gap=50.0).evaluation("train", 9, 9, 0)
     assert bridged.lengths.tolist() == [25]
@@ -426,6 +473,8 @@ def test_packed_tables_are_read_and_bounded_in_what_they_unpack_to(suffix, tmp_p
     assert "40 rows" in said_of(tmp_path, packed(text, suffix), f"a.csv{suffix}", time="t")
     for broken in (packed(text, suffix)[:-30], b"\x00" * 50):
         assert f"a.csv{suffix}: cannot be unpacked" in said_of(tmp_path, broken, f"a.csv{suffix}")
+    small = packed(b"t,x\n" + b"0,1\n" * 10_000, suffix)  # much packed, and little all the same
+    assert len(columns_of(tmp_path, small, f"a.csv{suffix}")) == 10_000
     bomb = packed(b"t,x\n" + b"0,1\n" * 500_000, suffix)
     assert "unpacks to more than 100 times as many" in said_of(tmp_path, bomb, f"a.csv{suffix}")
 
@@ -444,6 +493,7 @@ def npz(**arrays):
 BOMBS = {
     "a header of 1e12 numbers": (npz(x=((10**12,), "<f8", b"")), "says that it has 1,000,000,000,000 values of float64"),
     "a header of 1e30 numbers": (npz(x=((10**30,), "<f8", b"12345678")), "and 8 are there; it is damaged"),
+    "fewer numbers than are there": (npz(x=((1,), "|i1", b"xy")), "which are 1 bytes, and 2 are there"),
     "fewer than none": (npz(x=((-5,), "<f8", b"")), "it is damaged"),
     "numbers that unpack to a thousand times as many": (
         npz(x=((10**6,), "<f8", bytes(8 * 10**6))),
@@ -464,6 +514,24 @@ def test_arrays_are_bounded_before_they_are_made(name, tmp_path):
     said = said_of(tmp_path, data, "a.npz")
     assert said.startswith("refused: a.npz: ")
     assert message in said
+
+
+def test_arrays_are_bounded_together(tmp_path):
+    np.savez(tmp_path / "a.npz", x=K, y=K)
+    with pytest.raises(UsageError, match=r"a\.npz: its arrays have 896 bytes, at most 895 are expected"):
+        read_arrays(tmp_path / "a.npz", 895)
+    assert set(read_arrays(tmp_path / "a.npz", 896)) == {"x", "y"}
+
+
+def test_what_a_mac_adds_to_an_archive_is_no_table(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.csv.zip", "w") as archive:
+        for name in ("folder/", "folder/a.csv", "__MACOSX/folder/._a.csv"):
+            archive.writestr(name, "" if name.endswith("/") else "x\n1\n2\n")
+    assert read_table(tmp_path / "a.csv.zip").numbers("x").tolist() == [1, 2]
+    with zipfile.ZipFile(tmp_path / "a.csv.zip", "a") as archive:
+        archive.writestr("b.csv", "x\n1\n2\n")
+    with pytest.raises(UsageError, match="has 2 files in it, and one is read"):
+        read_table(tmp_path / "a.csv.zip")
 
 
 def test_tables_are_bounded_in_rows_cells_and_lines(tmp_path, monkeypatch):
@@ -516,6 +584,9 @@ def test_a_parquet_file_is_read_by_its_types(tmp_path):
     parquet.write_table(made, tmp_path / "b.parquet")
     with pytest.raises(UsageError, match="lists holds list<element: int64> in a cell, and a cell has one number or word"):
         read_table(tmp_path / "b.parquet")
+    parquet.write_table(arrow.table([K, K], names=["x", "x"]), tmp_path / "d.parquet")
+    with pytest.raises(UsageError, match="two columns are called 'x'"):
+        read_table(tmp_path / "d.parquet")
     parquet.write_table(arrow.table({"x": np.zeros(5_000_000)}), tmp_path / "c.parquet")
     with pytest.raises(UsageError, match="unpacks to more than 100 times"):
         read_table(tmp_path / "c.parquet")
