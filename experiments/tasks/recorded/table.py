@@ -49,18 +49,18 @@ class Table(Task):
     r"""Predict columns of a table.
 
     Args:    data: FILE.csv, .tsv, .npz or .parquet, a column a variable and a row a sample; sequence: the column that says which
-             rows belong together, "" where all do; time: the column of stamps, numbers or dates, "" for rows that are one apart;
-             inputs: columns that a model sees, () for all that are not named otherwise; target: columns to predict, one if it
-             is a class; predict: "class", "number", "count", "next" for the target's values at the next row, or "" for what the
-             target looks like, and for the next inputs where there is none; split: "sequence", each sequence as a whole in one
-             part, "time", first, middle and last rows of each, "" for the first of these where there are five sequences, or a
-             column that says train, validation or test; length: rows after which a sequence is cut, where a prediction is asked
-             for at every row; unit: of time that is 1 for the model, 0 for the median time between rows; gap: a
-             time between rows after which a new piece begins, in the unit of the stamps, 0 for none; missing: cells where nothing
-             was seen, as -1, of one column as COLUMN:-1; words: columns that are words, though they look like numbers; decimal:
-             the mark, point or comma, "" for what cells say; dates: day-first or month-first, "" for what cells say; clock: what
-             12:30 is, hh:mm or mm:ss; separator: comma, semicolon, tab, bar, space, or none for one column, "" for what cuts all
-             rows alike; encoding: of text, "" for UTF-8 or what its first bytes say.
+             rows belong together, "" where all do; time: the column of stamps, numbers, dates or times of a clock, "" for rows
+             that are one apart; inputs: columns that a model sees, () for all that are not named otherwise; target: columns to
+             predict, one if it is a class; predict: "class", "number", "count", "next" for the target's values at the next row,
+             or "" for what the target looks like, and for the next inputs where there is none; split: "sequence", each sequence
+             as a whole in one part, "time", first, middle and last rows of each, "" for the first of these where there are five
+             sequences, or a column that says train, validation or test; length: rows after which a sequence is cut, where a
+             prediction is asked for at every row; unit: of time that is 1 for the model, 0 for the median time between rows; gap:
+             a time between rows after which a new piece begins, in the unit of the stamps, 0 for none; missing: cells that say
+             that nothing was seen, as -1, of one column as COLUMN:-1; words: columns that are words, though they look like
+             numbers; decimal: the mark, point or comma, "" for what cells say; dates: day-first or month-first, "" for what cells
+             say; clock: what 12:30 is, hh:mm or mm:ss; separator: comma, semicolon, tab, bar, space, or none for one column, ""
+             for what cuts all rows alike; encoding: of text, "" for UTF-8 or what its first bytes say.
     Raises:  UsageError for a file that cannot be read or has no such columns, when it is first needed; ValueError for settings
              that nothing reads together. A task reads its file once, and so do all of the same settings while it does not change.
     """

@@ -157,6 +157,10 @@ def test_a_recording_in_another_dialect_is_the_same(name, encoding, tmp_path):
     np.testing.assert_array_equal(load(path, 1.0).xs, plain.xs)
 
 
+def test_two_channels_of_whole_numbers_are_two_channels(tmp_path):
+    assert load(written(tmp_path, "\n".join(f"{k},{k * k}" for k in range(20))), 1.0).xs.shape == (20, 2)
+
+
 def test_a_recording_that_has_two_meanings_is_refused(tmp_path):
     for text, message in (
         ("\n".join(f"0,{k:03}" for k in range(20)), "'0,000' in line 1 is two channels, or one with a decimal comma"),

@@ -234,6 +234,13 @@ def test_names_of_sequences_are_told_apart_to_the_letter(tmp_path):
         assert ", 2 sequence(s)" in said_of(tmp_path, text, sequence="who", words=("who",))
 
 
+def test_a_sequence_may_be_called_as_a_missing_cell_is(tmp_path):
+    text = rows(lambda k: -k // 20, lambda k: -1 if k == 3 else k, names="who;x")
+    said = said_of(tmp_path, text, sequence="who", missing=("-1",))
+    assert ", 3 sequence(s)" in said
+    assert "missing: x 2.5 %" in said
+
+
 def test_classes_are_named_as_they_are_written(tmp_path):
     for words, names in (
         (["01", "02"], ["01", "02"]),
