@@ -21,6 +21,7 @@ import math
 import re
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from functools import cache, partial
 from operator import call
@@ -30,7 +31,7 @@ from typing import Any, NamedTuple, Self
 __all__ = ["OutOfTime", "time_limit"]
 
 AGAIN = 0.1  # seconds until the next attempt: a bare `except:`, a destructor or a limit inside may have swallowed the first
-LOOK = 0.02  # seconds that all threads are slowed by one that is followed
+LOOK = 0.02  # seconds that a thread is followed at a time: the rest of an import, which is not ended, would take minutes
 
 # These take what they give back in another function of theirs, or are called where nobody takes an exception.
 TAKING = (
@@ -125,17 +126,18 @@ def _leaves_nothing(frame: FrameType, block: _Block) -> bool:
     """Return whether no function that the block called is in the midst of what must be ended, or undone."""
     stack = [*_frames(frame)]
     own = len(stack) - block.depth
-    for k, each in enumerate(stack[: own + 1]):
-        code, outside = each.f_code, block.line if k == own else None
-        if k < own and (UNDIVIDED.fullmatch(code.co_name) or (_is_taking(each) and code.co_name != DECORATED)):
-            return False
-        if any(each.f_lineno in lines and outside not in lines for lines in _endings(code.co_filename)):
+    if any(UNDIVIDED.fullmatch(each.f_code.co_name) or _is_taking(each) for each in stack[: max(own, 0)]):
+        return False
+    for k, each in enumerate(stack[: own + 1]):  # after the above, for each file is read
+        outside = block.line if k == own else None
+        if any(each.f_lineno in lines and outside not in lines for lines in _endings(each.f_code.co_filename)):
             return False
     return own >= 0
 
 
 def _is_taking(frame: FrameType) -> bool:
-    return f"{frame.f_globals.get('__name__')}.".startswith(tuple(f"{name}." for name in TAKING))
+    module = f"{frame.f_globals.get('__name__')}."
+    return frame.f_code.co_name != DECORATED and module.startswith(tuple(f"{name}." for name in TAKING))
 
 
 @cache
@@ -189,8 +191,10 @@ else:
         ("_PyEval_SetTrace", ctypes.pythonapi)
     )
 
+    _until: dict[int, float] = {}  # when a thread rests
+
     def _follow(limit: time_limit, block: _Block) -> None:
-        """Have the thread trace itself."""
+        """Have the thread trace itself for a while."""
         frame = sys._current_frames().get(block.thread)
         if frame is not None:
             frame.f_trace_opcodes = True  # a loop of one instruction begins no line
@@ -201,6 +205,7 @@ else:
     @Tracer
     def _begin_to_trace(*_: object) -> int:
         """Begin to trace, called in the thread that is to trace itself, by the first instruction that comes."""
+        _until[threading.get_ident()] = time.monotonic() + LOOK
         sys.settrace(_trace)
         frame = sys._getframe(1)
         depth = min((block.depth for _, block in _of_this_thread()), default=sys.maxsize)
@@ -210,9 +215,9 @@ else:
         return 0
 
     def _trace(frame: FrameType, event: str, _: object) -> Any:
-        mine = _of_this_thread()
-        if not mine:
+        if not _of_this_thread() or time.monotonic() > _until.get(threading.get_ident(), 0.0):
             sys.settrace(None)
+            _until.pop(threading.get_ident(), None)
             return None
         frame.f_trace_opcodes = True
         if event in ("call", "opcode"):

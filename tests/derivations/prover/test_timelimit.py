@@ -254,3 +254,21 @@ def test_a_limit_within_a_finally_ends_its_block():
     finally:
         with pytest.raises(OutOfTime), time_limit(SHORT):
             forever()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there no thread traces itself")
+def test_an_import_that_outlasts_its_limit_goes_on_untraced_in_between(tmp_path, monkeypatch):
+    # It is not ended, and would take a minute instead of a second if each instruction of it were looked at.
+    (tmp_path / "of_many_lines.py").write_text(
+        "import sys\nbegun = over = False\n"
+        "for k in range(2_000_000):\n    begun = begun or sys.gettrace() is not None\n"
+        "    over = begun and sys.gettrace() is None\n    if over: break\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def imports():
+        assert importlib.import_module("of_many_lines").over
+        forever()
+
+    with pytest.raises(OutOfTime), time_limit(SHORT):
+        imports()
