@@ -4,7 +4,9 @@ import gc
 import math
 import os
 import sys
+from functools import partial
 from itertools import islice
+from types import FunctionType
 
 import pytest
 from hypothesis import settings
@@ -25,6 +27,32 @@ def pytest_configure(config):
         os.environ["CTRNN_CXXFLAGS"] = f"-O0 {os.environ.get('CTRNN_CXXFLAGS', '')}".strip()
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Have a case say what it is, where pytest would count."""
+    return " ".join(spelt(val).split())[:60] or (argname if isinstance(val, FunctionType) else None)
+
+
+def spelt(value):
+    """A value in words that are the same in every process, or "" where there are none."""
+    if isinstance(value, str | bool | int | float | complex | None):
+        return str(value)
+    if isinstance(value, dict):
+        return in_a_row([f"{spelt(key)}={spelt(one)}" if spelt(one) else spelt(key) for key, one in value.items()])
+    if isinstance(value, list | tuple):
+        return in_a_row([spelt(one) for one in value])
+    if isinstance(value, partial):
+        return spelt(value.func)
+    if type(value).__module__ == "torch":  # dtypes, sizes, devices, tensors
+        return str(value).removeprefix("torch.") if value.__class__.__name__ != "Tensor" else str([*value.shape])
+    name = getattr(value, "__name__", type(value).__name__)
+    return ".".join(value.__code__.co_names[:3]) if name == "<lambda>" else name
+
+
+def in_a_row(words):
+    return " ".join(filter(None, words)) if len(words) < MANY else ""
+
+
+MANY = 8  # values of a case that would say no more than how many there are
 WITHOUT_KERNELS = {"analysis", "jumps", "steps"}  # folders of discretize that are not about them
 
 

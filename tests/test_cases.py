@@ -1,42 +1,14 @@
-"""The helper that runs one test over many cases: none is left out, and a failure names its own."""
+"""Tables of cases: none is left out, and what is not tried every day is tried in the slow run."""
 
-import pytest
-from cases import crossed, each
-
-
-def test_a_case_that_is_skipped_hides_no_other_and_a_failure_names_its_case():
-    tried = []
-
-    @each("number", [1, 2, 3])
-    @each("word", ["a", "b"])
-    def test(number, word):
-        tried.append((number, word))
-        if number == 1:
-            pytest.skip("not this one")
-        assert (number, word) != (3, "b")
-
-    with pytest.raises(AssertionError) as caught:
-        test()
-    assert tried == [(1, "a"), (1, "b"), (2, "a"), (2, "b"), (3, "a"), (3, "b")]
-    assert caught.value.__notes__ == ["case: {'word': 'b'}", "case: {'number': 3}"]
-
-    @each("number", [1, 2])
-    def test(number):
-        pytest.skip("none")
-
-    with pytest.raises(pytest.skip.Exception):
-        test()
+from cases import crossed, diagonal
 
 
-def test_tables_are_crossed_by_their_diagonal():
-    seen = []
+def test_a_diagonal_has_every_entry_of_every_table():
+    assert diagonal([1, 2, 3], "ab") == [(1, "a"), (2, "b"), (3, "a")]
 
-    @crossed(number=[1, 2, 3], word=["a", "b"])
-    def test(number, word):
-        seen.append((number, word))
 
-    test(grid="diagonal")
-    assert seen == [(1, "a"), (2, "b"), (3, "a")]
-    seen.clear()
-    test(grid="all")
-    assert len(set(seen)) == 6
+def test_pairs_off_the_diagonal_are_slow():
+    cases = crossed([1, 2, 3], "ab")
+    assert [case.values for case in cases] == [(1, "a"), (1, "b"), (2, "a"), (2, "b"), (3, "a"), (3, "b")]
+    assert [case.values for case in cases if not case.marks] == [(1, "a"), (2, "b"), (3, "a")]
+    assert {mark.name for case in cases for mark in case.marks} == {"slow"}

@@ -3,8 +3,8 @@
 import copy
 from functools import partial
 
+import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -74,7 +74,7 @@ WAYS = {
 }
 
 
-@each("way", WAYS.values())
+@pytest.mark.parametrize("way", WAYS.values())
 def test_states_and_gradients_on_one_device_do_not_depend_on_the_default_device(way):
     field, found = ctrnn.gated(3, 4), []
     for device in ("cpu", "meta"):

@@ -4,8 +4,8 @@ import inspect
 import re
 from dataclasses import dataclass
 
+import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.nn.utils.parametrize import register_parametrization
 
@@ -174,13 +174,13 @@ def stands_still(module, loss):
     return [name for name, own in learned.items() if name not in reached or torch.equal(own, before[name])]
 
 
-@each("name", MAKERS)
+@pytest.mark.parametrize("name", MAKERS)
 def test_every_parameter_of_every_public_module_learns(name):
     module = made(name)
     assert stands_still(module, lambda: noise_predicted(module)) == []
 
 
-@each("name", VARIANTS)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_every_parameter_learns_where_a_word_chooses_parts(name):
     module = VARIANTS[name]()
     assert stands_still(module, lambda: noise_predicted(module)) == []

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.utils.checkpoint
-from cases import each
 from torch.func import functional_call, grad, hessian, jacrev, jvp, stack_module_state, vmap
 from torch.nn.utils.parametrize import register_parametrization
 
@@ -423,13 +422,13 @@ REFUSED = [
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
-@each("call, words", REFUSED)
+@pytest.mark.parametrize(("call", "words"), REFUSED)
 def test_what_cannot_be_is_refused_in_words(call, words):
     with pytest.raises((TypeError, ValueError), match=re.escape(words)):
         call(sample("sequence"))
 
 
-@each("method", ["euler", "midpoint", "heun2", "heun3", "rk4"])
+@pytest.mark.parametrize("method", ["euler", "midpoint", "heun2", "heun3", "rk4"])
 def test_integrate_with_fixed_steps_is_a_function_for_vmap(method):
     x, f = sample("sequence"), field()
     ts = torch.linspace(0.0, TIME - 1.0, 7, dtype=torch.float64)

@@ -4,7 +4,6 @@ import inspect
 import pickle
 
 import pytest
-from cases import each
 
 import ctrnn
 import discretize
@@ -40,7 +39,7 @@ def test_errors_name_the_class_that_was_called_wrongly():
     assert ctrnn.gated is vars(ctrnn)["gated"]
 
 
-@each("package", [ctrnn, discretize])
+@pytest.mark.parametrize("package", [ctrnn, discretize])
 def test_public_names_keep_their_signatures_and_can_be_pickled(package):
     for name in package.__all__:
         value = getattr(package, name)

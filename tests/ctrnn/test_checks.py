@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from cases import each
 
 import ctrnn
 from ctrnn import checks
@@ -22,20 +21,20 @@ def zeros(*shape, **settings):
     return torch.zeros(*shape, **{"dtype": torch.float64, **settings})
 
 
-@each("value", [1, np.int64(3), np.uint8(200)])
+@pytest.mark.parametrize("value", [1, np.int64(3), np.uint8(200)])
 def test_a_size_may_be_any_whole_number(value):
     size = checks.positive_size("size", value)
     assert type(size) is int
     assert size == value
 
 
-@each("value", [True, 1.0, "1", None, [1], torch.tensor(1.5)])
+@pytest.mark.parametrize("value", [True, 1.0, "1", None, [1], torch.tensor(1.5)])
 def test_what_is_no_whole_number_is_no_size(value):
     with pytest.raises(TypeError, match="`size` must be a whole number, got"):
         checks.positive_size("size", value)
 
 
-@each(
+@pytest.mark.parametrize(
     "value",
     [2, 2.0, np.float32(2), np.int64(2), Fraction(2), np.array(2.0), np.array([2.0]), torch.tensor(2), torch.tensor([2.0])],
 )
@@ -45,7 +44,7 @@ def test_a_number_may_be_any_real_number(value):
     assert number == 2.0
 
 
-@each(
+@pytest.mark.parametrize(
     "value",
     [True, "2", b"2", None, [2.0], 2j, np.array([1.0, 2.0]), torch.zeros(2), torch.zeros(0), torch.tensor(2j), {}],
 )
@@ -54,7 +53,7 @@ def test_what_is_no_number_is_refused(value):
         checks.finite_number("number", value)
 
 
-@each("value", [math.nan, math.inf, -math.inf, torch.tensor(math.nan), np.float64("inf")])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, torch.tensor(math.nan), np.float64("inf")])
 def test_a_number_that_is_not_finite_is_refused(value):
     with pytest.raises(ValueError, match="`number` must be finite, got"):
         checks.finite_number("number", value)
@@ -95,7 +94,7 @@ def test_values_are_let_through_under_vmap_and_in_every_floating_dtype():
         checks.within("t", times, 0.0, math.inf)
 
 
-@each(
+@pytest.mark.parametrize(
     "value",
     [[0, 1, 3], (0.0, 1.0, 3.0), np.array([0, 1, 3]), torch.tensor([0, 1, 3]), torch.tensor([0.0, 1, 3]).half(), range(4)],
 )
@@ -106,7 +105,7 @@ def test_times_become_float64(value):
     assert checks.evaluation_times("t", value).tolist() == times.tolist()
 
 
-@each("default", [torch.float32, torch.float64])
+@pytest.mark.parametrize("default", [torch.float32, torch.float64])
 def test_no_digit_of_a_time_is_lost(default):
     torch.set_default_dtype(default)
     for t in (0.1, 1e4 + 0.1, math.pi, np.float64(0.7)):
@@ -116,7 +115,7 @@ def test_no_digit_of_a_time_is_lost(default):
         assert checks.are_times("ts", np.array([t, t + 1])).tolist() == [t, t + 1]
 
 
-@each("end", [1.0, 1.9, 3.0, 0.1, 1e-300, 12345.678, 2.0**52, 1e300, -0.1, -1.0])
+@pytest.mark.parametrize("end", [1.0, 1.9, 3.0, 0.1, 1e-300, 12345.678, 2.0**52, 1e300, -0.1, -1.0])
 def test_an_end_reaches_four_ulp_and_no_further(end):
     ulp = math.ulp(end)
     for ulps in (0, 1, 4):

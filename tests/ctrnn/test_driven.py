@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from problems import NAMED_FIELDS
 from torch.testing import assert_close
 
@@ -28,7 +27,7 @@ def bent():
 TIMES = [0.0, 0.3, 1.0, 1.5, 2.2, 2.25, 3.999, 4.0]
 
 
-@each("name", NAMED_FIELDS)
+@pytest.mark.parametrize("name", NAMED_FIELDS)
 def test_it_is_the_field_on_the_path_times_the_speed(name):
     field, warp = NAMED_FIELDS[name](3, 4), bent()
     h = torch.randn(4, field.state_size)
@@ -122,7 +121,7 @@ def test_a_bare_function_is_a_speed_and_gradients_reach_all_that_is_read():
         assert_close(one, other, **ROUNDING)
 
 
-@each(
+@pytest.mark.parametrize(
     ("speed", "message"),
     [
         (lambda t: -1.0, "`speed` must be finite and at least 0, got -1.0 at t = 1.5"),
@@ -153,7 +152,7 @@ def test_what_is_asked_wrongly_is_refused_in_words():
         Driven(ctrnn.plain(3, 5), held(), lambda t: t).speed.derivative(1.0)
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: Driven(torch.nn.GRUCell(3, 5), held()), TypeError, "`field` must be a ctrnn.VectorField, got GRUCell"),
@@ -180,7 +179,7 @@ def test_what_does_not_fit_together_is_refused(make, error, message):
         make()
 
 
-@each(
+@pytest.mark.parametrize(
     ("t", "h", "error", "message"),
     [
         (1.5, torch.zeros(3, 5).double(), ValueError, r"`h` must have shape \(batch, state\) = \(4, 5\), got \(3, 5\)"),

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from cases import crossed, each
+from cases import crossed
 from torch import nn
 from torch.testing import assert_close
 from torchdiffeq import odeint, odeint_adjoint, odeint_event
@@ -51,7 +51,9 @@ DRIVEN = {
 }
 
 
-@crossed(name=DRIVEN, backwards=[False, True], dtype=[torch.float64, torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("name", "backwards", "dtype"), crossed(DRIVEN, [False, True], [torch.float64, torch.float64, torch.float32])
+)
 def test_it_is_solved_as_integrate_solves_it(name, backwards, dtype):
     field, h0 = ctrnn.gated(2, 4, dtype=dtype), torch.randn(3, 4, dtype=dtype)
     field, path, *speed = DRIVEN[name](field, torch.randn(5, 3, 2, dtype=dtype))
@@ -184,7 +186,7 @@ def test_one_of_it_serves_a_whole_training():
     assert [*twin.state_dict()] == [f"field.{name}" for name in field.state_dict()]
 
 
-@each("interface", [odeint, odeint_adjoint])
+@pytest.mark.parametrize("interface", [odeint, odeint_adjoint])
 def test_an_event_has_the_time_state_and_gradients_that_it_has_here(interface):
     field, path, h0 = ctrnn.leaky(1, 3, alpha=0.5), HeldPath(torch.rand(6, 1, 1)), torch.full((1, 3), 0.9, requires_grad=True)
     driven, below, wanted = Driven(field, path), lambda t, h: h[:, 0] - 0.5, [h0, *field.parameters()]

@@ -3,8 +3,8 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
-from cases import each
 from torch.nn import functional
 from torch.testing import assert_close
 
@@ -28,7 +28,7 @@ FUNCTIONS = {
 }
 
 
-@each("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_moves_along_a_direction_is_differentiated_right(name):
     f = FUNCTIONS[name]
     assert torch.autograd.gradcheck(lambda h: jvp(f, (h,), (W.expand_as(h),))[1], H.clone().requires_grad_())
@@ -64,7 +64,7 @@ def test_a_thread_that_leaves_takes_no_derivatives_of_others():
 STEPS = {"taylor": discretize.Taylor2(), "rosenbrock": discretize.ExponentialRosenbrock()}
 
 
-@each("by", [*STEPS, "rodas5p"])
+@pytest.mark.parametrize("by", [*STEPS, "rodas5p"])
 def test_steps_by_derivatives_of_normalized_units_have_their_gradient(by):
     field = ctrnn.gated(2, 4, dtype=torch.float64)
     field.candidate = ctrnn.LayerNorm(field.candidate, eps=0.1)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from cases import each
 from problems import NAMED_FIELDS, sigmoid_leaky
 from scipy import stats
 from torch import nn
@@ -73,7 +72,7 @@ def silent(module):
     return module
 
 
-@each("name", [*FIELDS, *CONSTANTS])
+@pytest.mark.parametrize("name", [*FIELDS, *CONSTANTS])
 def test_chrono_sets_the_bias_of_a_time_in_the_range_and_nothing_else(name):
     make, parameter, time_of, draws = (FIELDS | CONSTANTS)[name]
     field = make()
@@ -130,7 +129,7 @@ def test_gates_of_lstms_and_of_every_layer_are_set():
     assert not bias[3].any()
 
 
-@each("kind", [nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
 def test_torchs_own_modules_forget_at_the_pace_that_was_set(kind):
     """With silent weights and no other bias, torch's c or h is multiplied by 1 - 1/T at every step."""
     lstm, cell = kind in (nn.LSTM, nn.LSTMCell), kind in (nn.LSTMCell, nn.GRUCell)
@@ -176,7 +175,7 @@ def test_all_layers_directions_and_projections_of_torch_are_set():
     assert all("bias" in name for name in changed(before, module))
 
 
-@each("rate", ["sigmoid", "softplus", "exponential"])
+@pytest.mark.parametrize("rate", ["sigmoid", "softplus", "exponential"])
 def test_the_solved_field_falls_to_one_over_e_in_the_time_that_was_set(rate):
     field = silent(ctrnn.gated(1, 1, rate=rate))
     chrono_(field, 20.0, t_min=20.0)
@@ -197,7 +196,7 @@ def test_through_the_softplus_clock_the_discrete_cell_itself_forgets_in_exactly_
     assert_close(field.rate.bias.detach(), torch.tensor([math.log(math.exp(1 / 20) - 1)]), rtol=1e-14, atol=0)
 
 
-@each("how", [lambda f, **s: chrono_(f, MOST, **s), slow_decay_])
+@pytest.mark.parametrize("how", [lambda f, **s: chrono_(f, MOST, **s), slow_decay_])
 def test_a_generator_is_all_the_chance_there_is(how):
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
@@ -214,8 +213,8 @@ def test_a_generator_is_all_the_chance_there_is(how):
     assert torch.equal(one.gates.bias, other.gates.bias)
 
 
-@each("dtype", [torch.bfloat16])
-@each("name", FIELDS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16])
+@pytest.mark.parametrize("name", FIELDS)
 def test_dtype_device_and_identity_of_parameters_are_kept(name, dtype):
     make, parameter, _, _ = FIELDS[name]
     field = make(dtype=dtype)
@@ -281,7 +280,7 @@ def test_a_bias_or_module_that_cannot_be_set_is_refused_and_unchanged():
 GATED, BIAS = ctrnn.gated(3, 5), torch.zeros(3)
 
 
-@each(
+@pytest.mark.parametrize(
     ("call", "error", "words"),
     [
         (lambda: chrono_(with_rate(ctrnn.Affine(3, 7, 7)), MOST), TypeError, "has the rate Affine; how its bias sets a time"),
@@ -312,7 +311,7 @@ def weights_of(ks):
     return 1 / (ks * np.log(ks + 1) ** 2)
 
 
-@each("largest", [2, 3, 7, 10.5])
+@pytest.mark.parametrize("largest", [2, 3, 7, 10.5])
 def test_slow_decay_draws_the_law_itself(largest):
     draws, ks = 40000, np.arange(2, math.floor(largest) + 1)
     b = slow_decay_(torch.empty(draws), largest=largest, generator=torch.Generator().manual_seed(2)).numpy()
@@ -369,7 +368,9 @@ def test_times_follow_their_laws():
                 assert_close(value.detach(), before[name], rtol=0, atol=0)
 
 
-@each("name", ["leaky", "leaky per unit", "gated global", "gated softplus", "gated exponential", "gru", "lstm"])
+@pytest.mark.parametrize(
+    "name", ["leaky", "leaky per unit", "gated global", "gated softplus", "gated exponential", "gru", "lstm"]
+)
 def test_every_unit_starts_with_the_rate_that_is_given(name):
     field = ctrnn.init.initial_rate_(NAMED_FIELDS[name](3, 5), 25 / 300)
     assert_close(ctrnn.timescales(field), torch.full((5,), 12.0), rtol=1e-12, atol=0)  # an inverse and its function

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from cases import each
 from sympy import Abs, Eq, Float, Function, Rational, Symbol, exp, tanh
 
 import ctrnn
@@ -31,7 +30,7 @@ def numbers(field, x, h):
     return {letter: Float(value, 20) for letter, value in values.items()}
 
 
-@each("name", ["sigmoid constant", "gated, global", "gru without bias", "lstm"])
+@pytest.mark.parametrize("name", ["sigmoid constant", "gated, global", "gru without bias", "lstm"])
 def test_traced_equations_give_the_numbers_that_torch_gives(name):
     field = named()[name]
     traced = symbolic(field)
@@ -175,7 +174,7 @@ def test_they_may_be_the_symbolic_field_itself_and_in_other_names_for_the_state(
 
 
 # A decay that is right on one side of 0, another exponent, a millionth more.
-@each("wrong", [{"decay": Abs}, {"decay": lambda h: Abs(h) ** 2 * h}, {"factor": 1 + Rational(1, 10**6)}])
+@pytest.mark.parametrize("wrong", [{"decay": Abs}, {"decay": lambda h: Abs(h) ** 2 * h}, {"factor": 1 + Rational(1, 10**6)}])
 def test_wrong_equations_are_refuted_by_numbers_at_which_torch_itself_differs(wrong):
     field = ctrnn.leaky(1, 1)
     equations = leaky_equations(field, **wrong)
@@ -252,7 +251,7 @@ class Stepped(torch.nn.Module):
         return self.step.advance(self.field, self.field.project(x), h, self.dt)
 
 
-@each("step, holds", [(SymplecticEuler(), True), (Euler(), False)])
+@pytest.mark.parametrize(("step", "holds"), [(SymplecticEuler(), True), (Euler(), False)])
 def test_the_recurrence_of_cornn_is_the_symplectic_euler_step_and_not_eulers(step, holds):
     cell = Stepped(step)
     traced = symbolic(cell)

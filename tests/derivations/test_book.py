@@ -11,7 +11,6 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
-from cases import each
 
 import derivations
 from derivations import book
@@ -81,7 +80,7 @@ def wrong(claims):
     return [f"{claim.source}, {claim.label}: {claim.verdict}; {claim.evidence}" for claim in claims if not claim.as_recorded]
 
 
-@each("source", [source for source in SOURCES if source not in LONGEST])
+@pytest.mark.parametrize("source", [source for source in SOURCES if source not in LONGEST])
 def test_decisions_are_as_recorded_and_in_the_docs(source):
     claims = short(source)
     assert not wrong(claims)
@@ -177,7 +176,7 @@ def without_facts(says):
     return {key: without_facts(part) if key == "of" else part for key, part in says.items() if key != "facts"}
 
 
-@each("source", [source for source in SOURCES if source not in LONGEST])
+@pytest.mark.parametrize("source", [source for source in SOURCES if source not in LONGEST])
 def test_no_certificate_shows_the_statement_of_a_neighbouring_claim(source):
     claims = short(source)
     assert all(accepts(s["says"], s["steps"]) for claim in claims for s in as_written(claim))

@@ -1,7 +1,6 @@
 """Entries become claims: false needs numbers, a correction needs a proof, and a mutation must turn the verdict."""
 
 import pytest
-from cases import each
 from sympy import Function, Symbol, cosh, exp
 
 from derivations.claim import Correction, Mutation, Source, changed, decided, flips
@@ -49,7 +48,7 @@ def test_a_verdict_needs_all_statements_and_falsehoods_have_numbers():
     assert decided(entry(OPEN, recorded=UNDECIDED)).as_recorded
 
 
-@each("wrong", [FALSE, OPEN])
+@pytest.mark.parametrize("wrong", [FALSE, OPEN])
 def test_a_correction_without_proof_leaves_the_claim_undecided(wrong):
     claim = decided(entry(FALSE, correction=Correction("Wrong again.", wrong)))
     assert (claim.verdict, claim.as_recorded) == (UNDECIDED, False)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from sympy import Abs, Eq, Interval, Symbol, Union, exp, log, oo, sin, sqrt
 from torch import nn
 
@@ -40,13 +39,13 @@ def constant_gate():
 
 
 # The twins of these are tested below.
-@each("name", ["gated, network", "gru", "lstm", "a constant gate", "a fixed rate"])
+@pytest.mark.parametrize("name", ["gated, network", "gru", "lstm", "a constant gate", "a fixed rate"])
 def test_the_torch_code_absorbs_what_its_twin_does(name):
     field, group = coded()[name]
     assert derivations.closed_under(field).group == group
 
 
-@each("name", [name for name in TWINS if "lstm" not in name])  # the longest by far; the torch code's is above
+@pytest.mark.parametrize("name", [name for name in TWINS if "lstm" not in name])  # the longest by far; the torch code's is above
 def test_a_named_class_absorbs_what_the_ledger_says_and_its_witness_multiplies_the_field_by_the_speed(name):
     field, group = TWINS[name]
     closure = derivations.closed_under(field)
@@ -155,8 +154,8 @@ class Mended(ctrnn.VectorField):
         return self.a * h.sign() * h.abs() - h
 
 
-@each(
-    "field, group, condition",
+@pytest.mark.parametrize(
+    ("field", "group", "condition"),
     [
         (Softplus, "warps of what its gates read", "c' is a function of x_1(t), which the gates read"),
         (SoftplusOfAll, EVERY_WARP, "the data so far"),
@@ -171,7 +170,7 @@ def test_a_users_own_field_gets_its_verdict(field, group, condition):
     assert "< 1" not in closure.assumption
 
 
-@each("field", [Mended, Shared])
+@pytest.mark.parametrize("field", [Mended, Shared])
 def test_where_neither_answer_is_proved_none_is_given(field):
     with pytest.raises(derivations.UnknownRate, match="A rate is a factor outside"):
         derivations.closed_under(field())
@@ -213,7 +212,7 @@ FREE = {
 }
 
 
-@each("name", FREE)
+@pytest.mark.parametrize("name", FREE)
 def test_a_rate_is_as_free_as_its_values_are_many(name):
     rate, group, values = FREE[name]
     closure = derivations.closed_under(Rated(rate))
@@ -232,7 +231,7 @@ NOT_FREE = {
 }
 
 
-@each("name", NOT_FREE)
+@pytest.mark.parametrize("name", NOT_FREE)
 def test_a_rate_that_cannot_take_all_its_values_is_not_called_free(name):
     with pytest.raises(derivations.UnknownRate):
         derivations.closed_under(Rated(NOT_FREE[name]))
@@ -249,7 +248,7 @@ class RateInsideToo(ctrnn.VectorField):
         return self.a * (torch.tanh(self.a * h) - h)
 
 
-@each("field", [ctrnn.mgu(1, 1), RateInsideToo()])
+@pytest.mark.parametrize("field", [ctrnn.mgu(1, 1), RateInsideToo()])
 def test_a_rate_that_stands_inside_of_what_it_multiplies_is_not_free(field):
     with pytest.raises(derivations.UnknownRate):
         derivations.closed_under(field)
@@ -343,7 +342,7 @@ def test_what_is_asked_wrongly_is_refused_in_words():
         derivations.closed_under(nn.Linear(1, 1))
 
 
-@each("name", ["plain", "leaky", "gated"])
+@pytest.mark.parametrize("name", ["plain", "leaky", "gated"])
 def test_the_checker_finds_what_a_class_absorbs_from_its_certificate(name):
     (field, group), (other, _) = TWINS[name], TWINS["gru"]
     steps = from_data(as_data(Closes(field, group).decide().certificate))
@@ -388,7 +387,7 @@ class Plain(Late):
         return torch.tanh(self.candidate(torch.cat([projected, h, past[0]], -1))) - h
 
 
-@each("kind", LATE)
+@pytest.mark.parametrize("kind", LATE)
 def test_a_delay_that_is_a_number_leaves_rescaling_and_one_of_time_every_warp(kind):
     make, group, witness = LATE[kind]
     found = derivations.closed_under(make())

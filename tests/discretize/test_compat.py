@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases import each
 
 import ctrnn
 import derivations
@@ -78,7 +77,7 @@ def test_this_torch_has_all_names_and_nothing_is_mocked():
 
 
 @pytest.mark.kernels
-@each("name", [*compat.CHECKS, *compat.RECORDING])
+@pytest.mark.parametrize("name", [*compat.CHECKS, *compat.RECORDING])
 def test_a_sequence_runs_by_steps_and_says_which_name_is_missing(without, name):
     why, rnn, xs = without(name), DiscreteRNN(own_field(), dt=0.1), torch.ones(5, 2, 2)
     output, _ = rnn(xs)
@@ -92,7 +91,7 @@ def test_a_sequence_runs_by_steps_and_says_which_name_is_missing(without, name):
 
 
 @pytest.mark.kernels
-@each("name", ["transforms_are_active", "make_fx"])
+@pytest.mark.parametrize("name", ["transforms_are_active", "make_fx"])
 def test_a_solve_runs_by_steps_and_says_which_name_is_missing(without, name):
     why, rnn = without(name), ContinuousRNN(own_field())
     rnn(torch.ones(1000, 2, 2))

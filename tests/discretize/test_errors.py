@@ -2,8 +2,8 @@
 
 import warnings
 
+import pytest
 import torch
-from cases import each
 
 import ctrnn
 from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Layers, Monitor, integrate
@@ -34,7 +34,7 @@ CALLS = {
 }  # fmt: skip
 
 
-@each("name", CALLS)
+@pytest.mark.parametrize("name", CALLS)
 def test_a_warning_is_at_the_users_line(name):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -6,7 +6,6 @@ The device is played by the CPU: where a tensor of one meets one of the other it
 import pytest
 import torch
 import torchcde
-from cases import each
 from fake_device import DEVICE, FakeDevice
 from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -237,13 +236,13 @@ def check(run, **device):
     assert_close(tree_leaves(there), tree_leaves(here), rtol=tolerance, atol=tolerance)
 
 
-@each("name", CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_a_device_gives_what_the_cpu_does(name):
     check(CASES[name])
 
 
 @pytest.mark.slow
-@each("name", SLOW_CASES)
+@pytest.mark.parametrize("name", SLOW_CASES)
 def test_all_else_on_a_device(name):
     check(SLOW_CASES[name])
 
@@ -255,13 +254,13 @@ def without_float64(monkeypatch):
     torch.set_default_dtype(torch.float32)
 
 
-@each("name", CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_a_device_without_float64_gives_what_the_cpu_does(name, without_float64):
     check(CASES[name], float64=False)
 
 
 @pytest.mark.slow
-@each("name", SLOW_CASES)
+@pytest.mark.parametrize("name", SLOW_CASES)
 def test_all_else_on_a_device_without_float64(name, without_float64):
     check(SLOW_CASES[name], float64=False)
 

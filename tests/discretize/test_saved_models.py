@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from cases import each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -235,7 +234,7 @@ def closed_form_without_dropout(activation):
     return model
 
 
-@each("make", [observer_with, closed_form_with, closed_form_without_dropout])
+@pytest.mark.parametrize("make", [observer_with, closed_form_with, closed_form_without_dropout])
 def test_a_part_within_a_part_that_took_anothers_place_is_saved(path, make):
     model, x = make(nn.Tanh()), torch.randn(5, 2, 3)
     ctrnn.save(path, model)
@@ -357,7 +356,7 @@ def rewritten(path, change):
     write_tensors(path, tensors, changed if isinstance(changed, str) else json.dumps(about if changed is None else changed))
 
 
-@each(
+@pytest.mark.parametrize(
     ("change", "words"),
     [
         (
@@ -494,7 +493,7 @@ def test_what_was_there_stays_where_writing_fails(path, monkeypatch):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-@each("length", [0x280, 0x380, 0x480, 0x580])
+@pytest.mark.parametrize("length", [0x280, 0x380, 0x480, 0x580])
 def test_a_header_whose_length_begins_as_pickles_do_is_read(path, length):
     write_tensors(path, {"a": torch.zeros(2)}, "")
     text = "a" * (length - path.read_bytes()[0])
@@ -512,8 +511,8 @@ LAST_OUTPUTS = {
 }
 
 
-@each("version", range(1, FORMAT + 1))
-@each("name", LAST_OUTPUTS)
+@pytest.mark.parametrize("version", range(1, FORMAT + 1))
+@pytest.mark.parametrize("name", LAST_OUTPUTS)
 def test_a_kept_file_of_every_format_gives_the_outputs_that_it_gave(version, name):
     model = ctrnn.load(KEPT / f"format-{version}-{name}.safetensors")
     xs = torch.linspace(-1, 1, 4, dtype=torch.float64).reshape(4, 1, 1)

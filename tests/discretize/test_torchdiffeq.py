@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 import torchdiffeq
-from cases import diagonal, each
+from cases import diagonal
 from torch import nn
 from torch.testing import assert_close
 
@@ -49,7 +49,7 @@ def gradients(solve, func, y0, t, **how):
     return y, *torch.autograd.grad(y.sin().sum(), [*starts, t, *func.parameters()])
 
 
-@each(
+@pytest.mark.parametrize(
     ("solve", "shape", "times"),
     diagonal([ours.odeint, ours.odeint_adjoint], [(3,), (4, 3), (2, 2, 3)], [(0.0, 0.3, 1.0), (1.0, 0.3, -0.5), (0.5, 1.0)]),
 )
@@ -95,7 +95,7 @@ def test_tuples_numbers_and_own_steps_are_torchdiffeqs():
     assert_close(images[-1], torch.full((2, 3, 4), math.exp(-0.5)), rtol=0, atol=1e-8)
 
 
-@each("name", ["euler", "midpoint", "heun2", "heun3", "rk4"])
+@pytest.mark.parametrize("name", ["euler", "midpoint", "heun2", "heun3", "rk4"])
 def test_fixed_steps_are_torchdiffeqs_own(name):
     func, y0, t = Net(), torch.randn(2, 3), torch.tensor([0.0, 0.5, 1.0])
     for options in ({"step_size": 0.125}, None, {"grid_constructor": lambda f, y, t: torch.linspace(0, 1, 9) ** 2}):
@@ -155,9 +155,9 @@ def test_the_adjoint_differentiates_what_a_function_uses():
             assert_close(mine, adjoint, rtol=0, atol=1e-5)
 
 
-@each("dtype", [torch.float32, torch.float64])
-@each("at", [0.3, 0.5, 0.7])
-@each("method", ["dopri5", "rk4"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("at", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("method", ["dopri5", "rk4"])
 def test_a_jump_that_is_named_costs_nothing_and_is_seen_from_both_sides(dtype, at, method):
     calls = 0
 
@@ -182,7 +182,7 @@ def test_a_jump_that_is_named_costs_nothing_and_is_seen_from_both_sides(dtype, a
         assert named < calls / 2
 
 
-@each(("reverse", "interface"), [(False, ours.odeint), (True, ours.odeint_adjoint)])
+@pytest.mark.parametrize(("reverse", "interface"), [(False, ours.odeint), (True, ours.odeint_adjoint)])
 def test_the_first_of_several_events_and_its_gradients_are_torchdiffeqs(reverse, interface):
     w, p = torch.tensor(1.3, requires_grad=True), torch.tensor(0.2, requires_grad=True)
     y0, t0 = (torch.tensor(1.0, requires_grad=True), torch.tensor(0.0)), torch.tensor(0.3, requires_grad=True)
@@ -252,8 +252,8 @@ def test_events_jump_to_numbers_and_are_found_at_the_start():
     assert_close(loose, exact, rtol=0, atol=2e-3)
 
 
-@each("method", ["dopri5", "rk4"])
-@each("adjoint", [False, True])
+@pytest.mark.parametrize("method", ["dopri5", "rk4"])
+@pytest.mark.parametrize("adjoint", [False, True])
 def test_callbacks_are_called_for_every_step_that_is_tried(method, adjoint):
     func, t = Watched(), torch.tensor([1.0, 0.0])
     options = {"first_step": 1.0} if method == "dopri5" else {"step_size": 0.1}
@@ -314,7 +314,7 @@ def test_what_is_not_here_is_torchdiffeqs_which_is_loaded_then_alone():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@each(
+@pytest.mark.parametrize(
     ("how", "message"),
     [
         ({"options": {"norm": torch.max}}, "'norm': ...} has no meaning here: the error is the largest over all units"),

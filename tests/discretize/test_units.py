@@ -2,8 +2,9 @@
 
 import warnings
 
+import pytest
 import torch
-from cases import crossed, each
+from cases import crossed
 from torch.testing import assert_close
 
 import ctrnn
@@ -17,7 +18,9 @@ def tau_of(tau, make=ctrnn.additive):
     return make(2, 4, tau=tau, generator=torch.Generator().manual_seed(1))
 
 
-@crossed(make=[ctrnn.additive, ctrnn.leaky], tau=[torch.tensor(100.0), torch.tensor([50.0, 100.0, 200.0, 1e3])])
+@pytest.mark.parametrize(
+    ("make", "tau"), crossed([ctrnn.additive, ctrnn.leaky], [torch.tensor(100.0), torch.tensor([50.0, 100.0, 200.0, 1e3])])
+)
 def test_seconds_and_milliseconds_give_the_same_states(make, tau):
     ms, s = tau_of(tau, make), tau_of(tau / 1000, make)
     xs, ts = XS[:9], torch.cumsum(torch.rand(10, dtype=torch.float64) * 20 + 1, 0)
@@ -40,9 +43,9 @@ def said(rnn, ts, lengths=None):
     return [str(each.message) for each in caught if each.category is TimeUnitWarning]
 
 
-@each("kind", [DiscreteRNN, ContinuousRNN])
-@each(
-    "apart, told",
+@pytest.mark.parametrize("kind", [DiscreteRNN, ContinuousRNN])
+@pytest.mark.parametrize(
+    ("apart", "told"),
     [(0.1, False), (0.9e-4, True), (1e-4, False), (1e-3, False), (4.9, False), (5.1, True), (1e3, True), (1.0, False)],
 )
 def test_intervals_far_from_what_the_field_remembers_are_told_once(kind, apart, told):

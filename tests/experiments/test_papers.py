@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from cases import each
 
 from derivations.claim import Entry
 from derivations.prover.verdict import UNDECIDED
@@ -77,7 +76,7 @@ def test_papers_are_judged_by_their_claims_and_certificates(paper, capsys):
     assert main(["derive", "--check", "out.json"]) == 1
 
 
-@each("form", ["txt", "json", "html", "tex"])
+@pytest.mark.parametrize("form", ["txt", "json", "html", "tex"])
 def test_every_form_has_the_claims_and_what_was_defined(paper, form):
     name = paper("$$ s := x^2 \\label{square} $$\n$$ s = x w \\label{wrong} $$\n$$ s \\ge 0 \\label{right} $$")
     assert main(["prove", name, "--out", f"out.{form}"]) == 1
@@ -123,7 +122,7 @@ def test_code_beside_a_paper_is_run_when_asked_and_is_its_equation(paper, capsys
         assert line.count("\n") == 1
 
 
-@each(
+@pytest.mark.parametrize(
     ("code", "reason"),
     [
         ("ode is ../cell.py:Unit", "beside the paper"),

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 import torch
-from cases import each
 
 import ctrnn
 import discretize
@@ -136,7 +135,7 @@ def test_a_study_of_a_file_is_run_and_drawn(tmp_path, file, capsys):
     assert "there is no study 'odd-ones-study'" in capsys.readouterr().err
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("1 / 0", "could not be run: ZeroDivisionError: division by zero"),

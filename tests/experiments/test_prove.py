@@ -1,7 +1,6 @@
 """`ctrnn prove`: exit 0 if proved, 1 if not, 2 for wrong usage, in one line that says what to do."""
 
 import pytest
-from cases import each
 
 from experiments.__main__ import main
 
@@ -91,7 +90,7 @@ def test_without_equations_a_field_is_proved_to_be_its_formula(cell, tmp_path, c
     assert "has no `formula` of its own" in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-@each("equations", ["right", "made"])
+@pytest.mark.parametrize("equations", ["right", "made"])
 def test_what_is_proved_ends_with_0(cell, equations, capsys):
     assert main(["prove", f"{cell}:Cell", "--equations", f"{cell}:{equations}"]) == 0
     assert capsys.readouterr().out.startswith("holds\n")
@@ -106,7 +105,7 @@ def test_what_is_refuted_or_not_read_ends_with_1_and_says_where(cell, capsys):
     assert "cell.py" in capsys.readouterr().out
 
 
-@each("equations", ["right", "made"])
+@pytest.mark.parametrize("equations", ["right", "made"])
 def test_what_takes_too_long_ends_with_1_and_is_undecided(cell, equations, capsys):
     assert main(["prove", f"{cell}:Endless", "--equations", f"{cell}:{equations}", "--seconds", "0.05"]) == 1
     assert "undecided" in (out := capsys.readouterr().out)
@@ -127,7 +126,7 @@ WRONG_USAGE = {
 }
 
 
-@each("words", list(WRONG_USAGE))
+@pytest.mark.parametrize("words", list(WRONG_USAGE))
 def test_wrong_usage_ends_with_2_and_says_what_is_wrong(cell, words, capsys):
     module, equations = (place.format(cell) for place in WRONG_USAGE[words])
     assert main(["prove", module, "--equations", equations]) == 2

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cases import each
 from scipy import stats
 from torch.testing import assert_close
 
@@ -38,14 +37,14 @@ def check_rest(noise, step, dt, chains, time):
     assert found.effective > chains * time / 4  # and the errors are small: a bound of nothing holds nothing
 
 
-@each("name", STEPS)
+@pytest.mark.parametrize("name", STEPS)
 def test_variance_and_autocovariance_at_rest_are_the_steps_closed_forms(noise, name):
     check_rest(noise, STEPS[name], 1.0, 1024, 40)
 
 
 @pytest.mark.slow
-@each("dt", [0.5, 1.0, 1.5])
-@each("name", STEPS)
+@pytest.mark.parametrize("dt", [0.5, 1.0, 1.5])
+@pytest.mark.parametrize("name", STEPS)
 def test_variance_at_rest_at_coarse_steps(noise, name, dt):
     check_rest(noise, STEPS[name], dt, 8192, 200)
 
@@ -57,7 +56,7 @@ def problem(noise, step, samples):
     return noise.Geometric(samples), {"levels": (5, 6, 7, 8)}
 
 
-@each("name", STEPS)
+@pytest.mark.parametrize("name", STEPS)
 def test_single_paths_converge_with_the_strong_order(noise, name):
     field, levels = problem(noise, STEPS[name], 1000)
     strong, _ = noise.orders(field, STEPS[name], 2, **levels)
@@ -67,7 +66,7 @@ def test_single_paths_converge_with_the_strong_order(noise, name):
 
 
 @pytest.mark.slow
-@each("name", STEPS)
+@pytest.mark.parametrize("name", STEPS)
 def test_means_converge_with_the_order(noise, name):
     step = STEPS[name]
     field = noise.Geometric(50_000) if name in ("Milstein", "StratonovichHeun") else noise.Bent(50_000)
@@ -98,7 +97,7 @@ def drawn(cells, nodes, samples, units, dtype=torch.float64):
     return normals(keys, torch.arange(cells)[:, None, None], torch.arange(nodes)[None, :, None], units, dtype)
 
 
-@each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_numbers_are_normal(dtype):
     found = drawn(5, 4, 250, 40, dtype).flatten().double().numpy()
     assert stats.kstest(found, "norm").pvalue > 1e-5
@@ -120,8 +119,8 @@ def together(one, other):
     return min(stats.chisquare(table).pvalue, *(2 * stats.norm.sf(z) for z in products))
 
 
-@each("axis", ["cells", "nodes", "samples", "units"])
-@each("apart", [1, 2, 4])
+@pytest.mark.parametrize("axis", ["cells", "nodes", "samples", "units"])
+@pytest.mark.parametrize("apart", [1, 2, 4])
 def test_numbers_know_nothing_of_their_neighbours(axis, apart):
     place = ["cells", "nodes", "samples", "units"].index(axis)
     sizes = [6, 5, 40, 40]
@@ -130,7 +129,7 @@ def test_numbers_know_nothing_of_their_neighbours(axis, apart):
     assert together(found[:-apart], found[apart:]) > 1e-5
 
 
-@each("other", [8, 6, 7 + (1 << 32), -8])
+@pytest.mark.parametrize("other", [8, 6, 7 + (1 << 32), -8])
 def test_neighbouring_seeds_have_nothing_in_common(other):
     one, two = (normals(noise_keys(seed, 1000), torch.tensor(0), torch.tensor(0), 100, torch.float64) for seed in (7, other))
     assert together(one, two) > 1e-5
@@ -167,7 +166,7 @@ def test_paths_of_increments_have_the_brownian_law_to_the_depth_of_the_tree():
                     discretize.DiscreteCell(Knowing(units, reader, read), discretize.Milstein())
 
 
-@each("parts", [1, 2, 8, 32])
+@pytest.mark.parametrize("parts", [1, 2, 8, 32])
 def test_parts_of_a_cell_have_the_brownian_covariances_to_rounding(parts):
     # Sums of coefficients times independent numbers, one for each node: covariances are products of the coefficients.
     terms, d = cell_terms(parts, True), 1 / parts

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from cases import each
 from scipy.integrate import solve_ivp
 from torch.testing import assert_close
 
@@ -19,7 +18,7 @@ FUNCTIONS = {
 }
 
 
-@each("word", FUNCTIONS)
+@pytest.mark.parametrize("word", FUNCTIONS)
 def test_the_field_is_the_equation_of_potentials_and_its_output_are_rates(word):
     field = ctrnn.additive(2, 3, word, tau=torch.tensor([1.0, 2.0, 5.0]))
     x, v = torch.randn(4, 2), torch.randn(4, 3)
@@ -99,7 +98,7 @@ def test_time_constants_stay_unless_learned_and_are_saved_with_the_model(tmp_pat
     assert not again.field.rate.log_alpha.requires_grad
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: ctrnn.leaky(1, 2, alpha=0.1, tau=2.0), "either `alpha`"),

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -27,16 +26,16 @@ def start(kind, *shape, hidden=5):
     return torch.randn(*shape, 2 * hidden if kind in (nn.LSTMCell, nn.LSTM) else hidden)
 
 
-@each("kind", CELLS)
-@each("bias", [True, False])
-@each(("hidden", "batch"), [(5, 4), (4, 4), (1, 1)])
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("hidden", "batch"), [(5, 4), (4, 4), (1, 1)])
 def test_the_unit_euler_step_is_the_torch_cell(kind, bias, hidden, batch):
     theirs = kind(3, hidden, bias=bias)
     field, x, h = ctrnn.from_torch(theirs), torch.randn(batch, 3), start(kind, batch, hidden=hidden)
     assert_close(h + field(x, h), packed(theirs(x, unpacked(kind, h))), **EXACT)
 
 
-@each("kind", CELLS)
+@pytest.mark.parametrize("kind", CELLS)
 def test_gradients_are_the_torch_cells(kind):
     # Gradients for input and state are the torch cells.
     theirs = kind(3, 5)
@@ -93,9 +92,9 @@ def weights_by_torchs_names(kind, field, gradients):
     }
 
 
-@each("kind", SEQUENCES)
-@each("bias", [True, False])
-@each("batch_first", [True, False])
+@pytest.mark.parametrize("kind", SEQUENCES)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
 def test_unit_euler_steps_are_the_torch_sequence_module(kind, bias, batch_first):
     theirs = kind(3, 5, bias=bias, batch_first=batch_first)
     field, xs, h = ctrnn.from_torch(theirs), torch.randn(7, 4, 3), start(kind, 4)
@@ -111,7 +110,7 @@ def test_unit_euler_steps_are_the_torch_sequence_module(kind, bias, batch_first)
     assert_close(h, packed(last)[0], **EXACT)
 
 
-@each("kind", SEQUENCES)
+@pytest.mark.parametrize("kind", SEQUENCES)
 def test_gradients_through_a_sequence_are_torchs(kind):
     theirs = kind(3, 5)
     field, xs, h0 = ctrnn.from_torch(theirs), torch.randn(7, 4, 3, requires_grad=True), start(kind, 4)
@@ -127,7 +126,7 @@ def test_gradients_through_a_sequence_are_torchs(kind):
     assert_close(ours, expected, **EXACT)
 
 
-@each("kind", [*CELLS, *SEQUENCES])
+@pytest.mark.parametrize("kind", [*CELLS, *SEQUENCES])
 def test_weights_are_copied_not_shared(kind):
     theirs = kind(3, 5)
     field, x = ctrnn.from_torch(theirs), torch.randn(4, 3)
@@ -139,8 +138,8 @@ def test_weights_are_copied_not_shared(kind):
     assert all(parameter.requires_grad and parameter.is_leaf for parameter in field.parameters())
 
 
-@each("kind", CELLS)
-@each("bias", [True, False])
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("bias", [True, False])
 def test_there_and_back_gives_the_same_cell(kind, bias):
     theirs = kind(3, 5, bias=bias)
     again = ctrnn.to_torch(ctrnn.from_torch(theirs))
@@ -150,9 +149,9 @@ def test_there_and_back_gives_the_same_cell(kind, bias):
     assert_close(packed(again(x, unpacked(kind, h))), packed(theirs(x, unpacked(kind, h))), **EXACT)
 
 
-@each("name", NAMES)
-@each("bias", [True, False])
-@each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_back_and_there_gives_the_same_weights_to_the_last_bit(name, bias, dtype):
     field = getattr(ctrnn, name)(3, 5, bias=bias, dtype=dtype)
     if name == "gru" and bias:
@@ -165,7 +164,7 @@ def test_back_and_there_gives_the_same_weights_to_the_last_bit(name, bias, dtype
         assert value.dtype == second[key].dtype
 
 
-@each("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_torch_cell_of_a_field_is_its_unit_euler_step(name):
     field, x = getattr(ctrnn, name)(3, 5), torch.randn(4, 3)
     h = torch.randn(4, field.state_size)
@@ -173,7 +172,7 @@ def test_the_torch_cell_of_a_field_is_its_unit_euler_step(name):
     assert_close(packed(cell(x, unpacked(type(cell), h))), h + field(x, h), **EXACT)
 
 
-@each("module", [nn.RNNCell, nn.RNN])
+@pytest.mark.parametrize("module", [nn.RNNCell, nn.RNN])
 def test_a_torch_cell_with_relu_is_the_plain_field_with_relu(module):
     theirs, h = module(3, 5, nonlinearity="relu"), torch.randn(4, 5)
     field, x = ctrnn.from_torch(theirs), torch.randn(4, 3)
@@ -185,7 +184,7 @@ def test_a_torch_cell_with_relu_is_the_plain_field_with_relu(module):
     assert (expected > 0).any()
 
 
-@each(
+@pytest.mark.parametrize(
     ("module", "message"),
     [
         (lambda: nn.RNN(3, 5, num_layers=2), "num_layers=2"),
@@ -200,7 +199,7 @@ def test_settings_that_no_field_has_are_refused(module, message):
         ctrnn.from_torch(module())
 
 
-@each("module", [nn.Linear(3, 5), nn.Transformer, None, "gru"])
+@pytest.mark.parametrize("module", [nn.Linear(3, 5), nn.Transformer, None, "gru"])
 def test_other_modules_are_refused(module):
     with pytest.raises(TypeError, match=r"`module` must be an RNNCell, GRUCell or LSTMCell.*got"):
         ctrnn.from_torch(module)
@@ -210,7 +209,7 @@ def relaxation(candidate=None, rate=None, decay=None):
     return ctrnn.Relaxation(candidate or ctrnn.TanhCandidate(3, 5), rate or ctrnn.FixedRate(1.0), decay or ctrnn.LinearDecay())
 
 
-@each(
+@pytest.mark.parametrize(
     "field",
     [
         lambda: ctrnn.leaky(3, 5),
@@ -230,7 +229,7 @@ def test_fields_that_torch_has_no_cell_for_are_refused(field):
         ctrnn.to_torch(field())
 
 
-@each("biases", [(False, True), (True, False)])
+@pytest.mark.parametrize("biases", [(False, True), (True, False)])
 def test_a_gru_with_some_of_its_biases_keeps_those(biases):
     candidate, rate = ctrnn.ResetCandidate(3, 5, bias=biases[0]), ctrnn.GateRate(3, 5, bias=biases[1])
     field = relaxation(candidate, rate)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch.nn.utils.parametrize import register_parametrization
 from torch.testing import assert_close
 
@@ -34,7 +33,7 @@ NETWORKS = {
 }
 
 
-@each("name", NETWORKS)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_the_reduction_is_the_network_under_any_input_by_solves_and_by_steps(name):
     field, xs = of_rank(2, NETWORKS[name]()), torch.randn(5, 4, 3)
     few = ctrnn.LowRankReduction(field)
@@ -79,7 +78,7 @@ def test_rests_and_eigenvalues_are_the_networks_whose_weights_it_shares(tmp_path
     assert len(list(derivations.symbolic(few))) == 2
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "words"),
     [
         (lambda: ctrnn.LowRankReduction(ctrnn.leaky(2, 4)), TypeError, "is not a `ctrnn.LowRank` and nothing else"),

@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -22,8 +21,8 @@ def gates_by_hand(field, x, h):
     return i, f, np.tanh(g), o
 
 
-@each("bias", [True, False])
-@each("batch", [1, 4, 5])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("batch", [1, 4, 5])
 def test_the_field_is_its_equations(bias, batch):
     field = ctrnn.lstm(3, 5, bias=bias)
     x, h, c = torch.randn(batch, 3), torch.randn(batch, 5), torch.randn(batch, 5)
@@ -69,7 +68,7 @@ def test_the_leak_is_that_of_the_cell_with_all_its_digits():
         field(torch.zeros(4, 3), torch.zeros(4, 5))
 
 
-@each("exponent", [0.5, 2.0])
+@pytest.mark.parametrize("exponent", [0.5, 2.0])
 def test_under_a_power_decay_the_cell_forgets_by_it_and_h_follows_the_new_cell(exponent):
     field = ctrnn.lstm(3, 5, decay=ctrnn.PowerDecay(exponent))
     x, h, c = torch.randn(4, 3), torch.randn(4, 5), torch.randn(4, 5)
@@ -110,7 +109,7 @@ def test_a_power_decay_is_the_cells_closed_form_and_of_0_the_lstm():
     assert_close(ctrnn.timescales(field), torch.full((5,), 40.0), rtol=1e-12, atol=0)
 
 
-@each(
+@pytest.mark.parametrize(
     ("decay", "error", "message"),
     [
         (2.0, TypeError, r"`decay` must be a ctrnn.Decay, got float; make one, such as `ctrnn.PowerDecay\(2.0\)`"),
@@ -124,7 +123,9 @@ def test_a_decay_that_is_none_for_these_cells_is_refused(decay, error, message):
 
 
 @pytest.mark.slow
-@each("decay", [ctrnn.PowerDecay(2.0), ctrnn.PowerDecay(0.5, learnable=True, hidden_size=5, dtype=torch.float64)])
+@pytest.mark.parametrize(
+    "decay", [ctrnn.PowerDecay(2.0), ctrnn.PowerDecay(0.5, learnable=True, hidden_size=5, dtype=torch.float64)]
+)
 def test_kernels_are_written_for_its_code_for_sequences_and_for_solves(decay):
     field, samples = ctrnn.lstm(3, 5, decay=decay), torch.randn(1100, 2, 3)
     for make in (partial(discretize.DiscreteRNN, field, discretize.Splitting()), partial(discretize.ContinuousRNN, field)):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -30,7 +29,7 @@ def point(batch=4):
     return x, h, x.numpy(), h.numpy()
 
 
-@each("bias", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
 def test_plain_is_equation_3(bias):
     field, (x, h, X, H) = ctrnn.plain(3, 5, bias=bias), point()
     expected = np.tanh(affine(arrays(field), "candidate", X, H)) - H
@@ -38,8 +37,8 @@ def test_plain_is_equation_3(bias):
     assert_close(field.leak(field.project(x), h), torch.ones(4, 5), rtol=0, atol=0)
 
 
-@each("bias", [True, False])
-@each("per_unit", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("per_unit", [True, False])
 def test_leaky_is_equation_4(bias, per_unit):
     field, (x, h, X, H) = ctrnn.leaky(3, 5, 0.25, per_unit, bias=bias), point()
     if per_unit:
@@ -62,9 +61,9 @@ def test_sizes_may_be_numpy_integers_and_the_default_alpha_is_a_tenth():
     assert field(torch.zeros(1, 3), torch.zeros(1, 5)).shape == (1, 5)
 
 
-@each("batch", [4, 5])
-@each(("gate", "rows"), [("unit", 5), ("global", 1)])
-@each("bias", [True, False])
+@pytest.mark.parametrize("batch", [4, 5])
+@pytest.mark.parametrize(("gate", "rows"), [("unit", 5), ("global", 1)])
+@pytest.mark.parametrize("bias", [True, False])
 def test_gated_is_equations_7_and_10(gate, rows, bias, batch):
     field, (x, h, X, H) = ctrnn.gated(3, 5, gate, bias=bias), point(batch)
     w = arrays(field)
@@ -75,8 +74,8 @@ def test_gated_is_equations_7_and_10(gate, rows, bias, batch):
     assert_close(field.leak(field.project(x), h), torch.from_numpy(g * np.ones((batch, 5))), **ROUNDING)
 
 
-@each("r", [0, 0.5, 1, 2, 3])
-@each("gate", ["unit", "global"])
+@pytest.mark.parametrize("r", [0, 0.5, 1, 2, 3])
+@pytest.mark.parametrize("gate", ["unit", "global"])
 def test_gated_with_a_power_is_the_slow_forgetting_of_ohno_and_kumagai(r, gate):
     field, (x, h, X, H) = ctrnn.gated(3, 5, gate, decay=ctrnn.PowerDecay(r)), point()
     w = arrays(field)
@@ -87,14 +86,14 @@ def test_gated_with_a_power_is_the_slow_forgetting_of_ohno_and_kumagai(r, gate):
     assert_close(leak, torch.from_numpy(g * np.abs(H) ** r), rtol=1e-14, atol=1e-14)
 
 
-@each("r", [0, 0.5, 1, 2, 3])
+@pytest.mark.parametrize("r", [0, 0.5, 1, 2, 3])
 def test_leaky_with_a_power_is_equation_22(r):
     field, (x, h, X, H) = ctrnn.leaky(3, 5, 0.4, decay=ctrnn.PowerDecay(r)), point()
     expected = 0.4 * (np.tanh(affine(arrays(field), "candidate", X, H)) - np.abs(H) ** r * H)
     assert_close(field(x, h), torch.from_numpy(expected), rtol=1e-14, atol=1e-14)  # |h|^r of order 10
 
 
-@each("bias", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
 def test_gru_is_a_gated_field_with_a_reset_candidate(bias):
     field, (x, h, X, H) = ctrnn.gru(3, 5, bias=bias), point()
     if bias:
@@ -108,7 +107,7 @@ def test_gru_is_a_gated_field_with_a_reset_candidate(bias):
     assert_close(field.leak(field.project(x), h), torch.from_numpy(g), **ROUNDING)
 
 
-@each("name", ["plain", "leaky", "gated", "gru", "lstm"])
+@pytest.mark.parametrize("name", ["plain", "leaky", "gated", "gru", "lstm"])
 def test_dtype_and_device_reach_every_weight(name):
     make = getattr(ctrnn, name)
     assert {p.dtype for p in make(3, 5, dtype=torch.float32).parameters()} == {torch.float32}
@@ -118,21 +117,21 @@ def test_dtype_and_device_reach_every_weight(name):
     assert {p.dtype for p in make(3, 5, dtype=torch.float64).parameters()} == {torch.float64}
 
 
-@each("per_unit", [True, False])
+@pytest.mark.parametrize("per_unit", [True, False])
 def test_alpha_has_the_digits_of_the_dtype_asked_for_not_of_the_default(per_unit):
     torch.set_default_dtype(torch.float32)
     rate = ctrnn.leaky(3, 5, 0.1, per_unit, dtype=torch.float64).rate.log_alpha.detach().exp()
     assert_close(rate, torch.full_like(rate, 0.1), rtol=1e-15, atol=0)
 
 
-@each("alpha", [0.0, -0.1, float("nan"), float("inf")])
-@each("per_unit", [True, False])
+@pytest.mark.parametrize("alpha", [0.0, -0.1, float("nan"), float("inf")])
+@pytest.mark.parametrize("per_unit", [True, False])
 def test_an_alpha_that_is_not_positive_and_finite_is_refused(alpha, per_unit):
     with pytest.raises(ValueError, match=r"`alpha` must be .*, got"):
         ctrnn.leaky(3, 5, alpha, per_unit)
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: ctrnn.leaky(3, 5, "slow"), TypeError, "`alpha` must be a number, got 'slow'"),

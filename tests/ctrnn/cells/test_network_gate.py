@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -15,8 +14,8 @@ def affine(part, x, h):
     return x @ w["weight_x"].T + h @ w["weight_h"].T + w.get("bias", 0.0)
 
 
-@each("bias", [True, False])
-@each(("batch", "hidden"), [(1, 5), (4, 5), (5, 5), (2, 1)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("batch", "hidden"), [(1, 5), (4, 5), (5, 5), (2, 1)])
 def test_the_field_is_equation_9(batch, hidden, bias):
     field = ctrnn.gated(3, hidden, gate="network", bias=bias)
     x, h, hg = (torch.randn(batch, n).numpy() for n in (3, hidden, hidden))

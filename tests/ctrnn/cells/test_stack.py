@@ -5,7 +5,6 @@ import copy
 import problems
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -25,7 +24,7 @@ def point(field, batch=4):
     return torch.randn(batch, field.input_size), torch.randn(batch, field.state_size)
 
 
-@each(("batch", "hidden"), [(4, 3), (3, 3), (1, 2)])
+@pytest.mark.parametrize(("batch", "hidden"), [(4, 3), (3, 3), (1, 2)])
 def test_two_layers_are_the_two_equations_written_out(batch, hidden):
     first, second = ctrnn.plain(2, hidden), ctrnn.plain(hidden, hidden)
     x, h1, h2 = torch.randn(batch, 2), torch.randn(batch, hidden), torch.randn(batch, hidden)
@@ -76,8 +75,8 @@ def test_layers_read_the_one_below_and_torchs_are_met_where_the_delay_is_given_b
     assert torch.equal(nested(x, h), flat(x, h))
 
 
-@each("kind", [nn.RNN, nn.GRU])
-@each("layers", [2, 3])
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])
+@pytest.mark.parametrize("layers", [2, 3])
 def test_a_unit_euler_step_is_torchs_layers_with_a_samples_delay_between_them(kind, layers):
     theirs = [kind(2 if k == 0 else 4, 4) for k in range(layers)]
     field = ctrnn.Stack([ctrnn.from_torch(layer) for layer in theirs])
@@ -122,7 +121,7 @@ def test_layers_leak_and_forget_together():
     assert torch.equal(field.forget(field.project(x), h, at, 0.7), expected)
 
 
-@each("step", problems.STEPS.values())
+@pytest.mark.parametrize("step", problems.STEPS.values())
 def test_every_step_map_takes_a_stack(step):
     field = mixed()
     x, h = point(field)
@@ -160,7 +159,7 @@ def test_gradients_copies_settings_and_dtypes_reach_every_layer():
     assert field.state_size == 12
 
 
-@each("name", ["plain", "leaky", "gated", "gru", "lstm"])
+@pytest.mark.parametrize("name", ["plain", "leaky", "gated", "gru", "lstm"])
 def test_named_fields_come_in_layers_with_weights_of_their_own(name):
     make = getattr(ctrnn, name)
     field = make(2, 3, num_layers=3)
@@ -173,7 +172,7 @@ def test_named_fields_come_in_layers_with_weights_of_their_own(name):
     assert all(torch.equal(a, b) for a, b in zip(lowest.parameters(), single.parameters(), strict=True))
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: ctrnn.Stack([]), ValueError, "`fields` is empty; give at least one field"),

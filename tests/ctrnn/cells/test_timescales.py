@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -31,8 +30,8 @@ def left(field, time, start=1.0):
         return discretize.integrate(field, path, h0, [0.0, time], method="dopri8", rtol=1e-10, atol=1e-12, fused=False).hs[-1, 0]
 
 
-@each("gate", ["unit", "global", "network"])
-@each("rate", ["sigmoid", "softplus", "exponential"])
+@pytest.mark.parametrize("gate", ["unit", "global", "network"])
+@pytest.mark.parametrize("rate", ["sigmoid", "softplus", "exponential"])
 def test_after_its_time_scale_one_over_e_is_left(gate, rate):
     field = alone(ctrnn.gated(2, 3, gate, rate=rate), -2.0)
     T = ctrnn.timescales(field)
@@ -76,7 +75,7 @@ def test_every_unit_has_its_own_in_the_order_of_the_state():
     assert not T.requires_grad
 
 
-@each("exponent", [0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0, 3.0])
 def test_under_slow_decay_it_is_the_time_scale_of_a_state_of_size_one(exponent):
     field = alone(ctrnn.gated(1, 1, decay=ctrnn.PowerDecay(exponent)), -3.0)
     T = ctrnn.timescales(field).item()
@@ -89,7 +88,7 @@ def test_under_slow_decay_it_is_the_time_scale_of_a_state_of_size_one(exponent):
         assert (size - float(left(field, 1e-4 * T, size))) / size == pytest.approx(1e-4 * size**exponent, rel=1e-3)
 
 
-@each("T", [2.0, 5.0, 50.0])
+@pytest.mark.parametrize("T", [2.0, 5.0, 50.0])
 def test_the_discrete_cell_gets_there_earlier_by_the_factor_that_is_documented(T):
     field = alone(ctrnn.gated(1, 1), -math.log(T - 1))
     assert float(ctrnn.timescales(field)) == pytest.approx(T, rel=1e-13)
@@ -109,7 +108,7 @@ class Known(Own):
         return torch.full_like(h, 0.25)
 
 
-@each("other", [None, torch.nn.LSTM(2, 3), 50.0])
+@pytest.mark.parametrize("other", [None, torch.nn.LSTM(2, 3), 50.0])
 def test_what_is_no_field_is_refused_and_sent_to_from_torch(other):
     with pytest.raises(TypeError, match=r"`field` must be a ctrnn.VectorField.*from_torch"):
         ctrnn.timescales(other)

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -128,7 +127,7 @@ def test_a_clock_played_on_a_clock_has_one_knot_at_a_corner_and_a_speed():
         WarpedPath(numbered([0.0, 1e-20]), AffineWarp(1.0, -1.0))
 
 
-@each(("seed", "duration", "max_speed"), [(0, 6.0, 1.0), (1, 6.0, 3.0), (2, 1.9, 20.0)])
+@pytest.mark.parametrize(("seed", "duration", "max_speed"), [(0, 6.0, 1.0), (1, 6.0, 3.0), (2, 1.9, 20.0)])
 def test_on_a_smooth_clock_knots_are_where_a_root_finder_finds_them(seed, duration, max_speed):
     warp = SmoothWarp.random(duration, max_speed, torch.Generator().manual_seed(seed))
     edges = [*(duration * torch.arange(6) / 6).tolist(), duration]
@@ -156,7 +155,7 @@ def some_warps():
     }
 
 
-warps = each("warp", some_warps().values())
+warps = pytest.mark.parametrize("warp", some_warps().values())
 
 
 def inner_times(path, count=200):
@@ -167,7 +166,7 @@ def inner_times(path, count=200):
 
 
 @warps
-@each("kind", [HeldPath, LinearPath])
+@pytest.mark.parametrize("kind", [HeldPath, LinearPath])
 def test_a_warped_path_is_the_path_at_what_the_clock_shows(warp, kind):
     path = kind(torch.randn(5 if kind is HeldPath else 6, 3, 2))
     warped = WarpedPath(path, warp)
@@ -206,8 +205,8 @@ def test_mapping_and_warping_commute(warp):
     assert warped(ts).shape[-1] == 2  # the original is as it was
 
 
-@each("first", some_warps().values())
-@each("kind", [HeldPath, LinearPath])
+@pytest.mark.parametrize("first", some_warps().values())
+@pytest.mark.parametrize("kind", [HeldPath, LinearPath])
 def test_warped_twice_is_warped_by_the_composition(first, kind):
     path = kind(torch.randn(5 if kind is HeldPath else 6, 3, 2))
     once = WarpedPath(path, first)
@@ -222,7 +221,7 @@ def test_warped_twice_is_warped_by_the_composition(first, kind):
         assert_close(twice.derivative(ts), expected, rtol=1e-12, atol=1e-12)
 
 
-@each(
+@pytest.mark.parametrize(
     ("warp", "interval"),
     [
         (AffineWarp(2.0), (0.0, 2.5)),
@@ -242,13 +241,13 @@ def test_the_interval_is_where_the_clock_shows_times_of_the_path(warp, interval)
             warped(t)
 
 
-@each("warp", [PiecewiseWarp([0.0, 1.0], [5.0, 6.0]), PiecewiseWarp([0.0, 1.0], [-2.0, 0.0])])
+@pytest.mark.parametrize("warp", [PiecewiseWarp([0.0, 1.0], [5.0, 6.0]), PiecewiseWarp([0.0, 1.0], [-2.0, 0.0])])
 def test_a_clock_that_never_enters_the_path_is_refused(warp):
     with pytest.raises(ValueError, match=r"The clock shows \(.*\), and the path is defined on \(0.0, 5.0\).*no time in common"):
         WarpedPath(numbered([0.0, 5.0]), warp)
 
 
-@each(
+@pytest.mark.parametrize(
     ("path", "warp", "message"),
     [
         (lambda: torch.randn(5, 3, 2), lambda: AffineWarp(1.0), "`path` must be a ctrnn.Path, got Tensor"),

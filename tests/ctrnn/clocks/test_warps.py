@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -39,7 +38,7 @@ def inside(warp, places):
     return (start + torch.tensor(places) * (end - start)).clamp(start, end)
 
 
-clocks = each("warp", some_clocks())
+clocks = pytest.mark.parametrize("warp", some_clocks())
 
 
 @given(st.floats(1e-3, 1e3), st.floats(-100, 100), st.floats(-100, 100))
@@ -237,7 +236,7 @@ class Late(Warp):
         return 2 * torch.ones_like(t)
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: AffineWarp(0.0), ValueError, "`speed` must be positive, got 0.0"),
@@ -261,7 +260,7 @@ def test_what_is_no_clock_is_refused(make, error, message):
 
 
 @clocks
-@each(
+@pytest.mark.parametrize(
     ("t", "error", "message"),
     [
         ("now", TypeError, "must be a time or a sequence of times, got str"),

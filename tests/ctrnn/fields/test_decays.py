@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -11,7 +10,7 @@ import ctrnn
 EXPONENTS = [0.0, 0.5, 1.0, 2.0, 3.0]
 
 
-@each("r", EXPONENTS)
+@pytest.mark.parametrize("r", EXPONENTS)
 def test_a_power_decay_is_its_formula_with_its_leak_and_slope(r):
     # Power decay is its formula.
     h = torch.tensor([-3.0, -1.0, -0.01, 0.0, 0.2, 1.0, 5.0])
@@ -30,8 +29,8 @@ def test_a_power_decay_is_its_formula_with_its_leak_and_slope(r):
     assert_close(slope, torch.from_numpy(expected), rtol=1e-14, atol=0)  # a few ulp of pow
 
 
-@each("r", [*EXPONENTS, 0.01, 0.99, 1.01])
-@each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("r", [*EXPONENTS, 0.01, 0.99, 1.01])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gradients_are_finite_where_every_sequence_starts(r, dtype):
     decay = ctrnn.PowerDecay(r)
     for f in (decay, decay.leak, lambda h: decay.leak(h) * h):
@@ -42,14 +41,14 @@ def test_gradients_are_finite_where_every_sequence_starts(r, dtype):
             assert bool(torch.isfinite(slope).all())
 
 
-@each("r", [0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("r", [0.5, 1.0, 2.0, 3.0])
 def test_gradcheck_of_decay_and_leak(r):
     h = torch.tensor([-2.0, -0.3, 0.5, 1.7], requires_grad=True)
     assert torch.autograd.gradcheck(ctrnn.PowerDecay(r), (h,))
     assert torch.autograd.gradcheck(ctrnn.PowerDecay(r).leak, (h,))
 
 
-@each(
+@pytest.mark.parametrize(
     ("exponent", "error", "message"),
     [
         (-0.5, ValueError, "`exponent` must be at least 0, got -0.5: .* unbounded at h = 0"),
@@ -114,7 +113,7 @@ def test_exponents_are_read_off_learned_and_refused_for_other_units():
     assert_close(Stiff().after(h, torch.full((5,), 0.5)), h * torch.exp(-0.5 * (1 + h**2)))
 
 
-@each("size", [None, 4])
+@pytest.mark.parametrize("size", [None, 4])
 def test_a_learned_exponent_stays_above_0_however_long_it_is_pushed_down(size):
     decay, h = ctrnn.PowerDecay(0.3, learnable=True, hidden_size=size), torch.linspace(-2, 2, 4)
     optimizer = torch.optim.SGD(decay.parameters(), lr=1.0)
@@ -126,7 +125,7 @@ def test_a_learned_exponent_stays_above_0_however_long_it_is_pushed_down(size):
     assert_close(decay(h), ctrnn.PowerDecay(decay.exponent.min().item())(h), rtol=1e-13, atol=0)
 
 
-@each("decay", [ctrnn.LinearDecay(), *(ctrnn.PowerDecay(r) for r in (0, 0.5, 1, 2, 7.5))])
+@pytest.mark.parametrize("decay", [ctrnn.LinearDecay(), *(ctrnn.PowerDecay(r) for r in (0, 0.5, 1, 2, 7.5))])
 def test_what_is_left_after_a_while_solves_the_decay(decay):
     h, s = torch.randn(50), torch.rand(50) * 5
     left, slope = torch.func.jvp(lambda s: decay.after(h, s), (s,), (torch.ones(50),))
@@ -135,7 +134,7 @@ def test_what_is_left_after_a_while_solves_the_decay(decay):
     assert_close(decay.after(decay.after(h, s), 2 * s), decay.after(h, 3 * s), rtol=1e-13, atol=0)
 
 
-@each("r", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("r", [0.3, 1.0, 2.0])
 def test_what_is_left_of_nothing_is_nothing_with_a_finite_gradient(r):
     h = torch.zeros(1, requires_grad=True)
     left = ctrnn.PowerDecay(r).after(h, torch.ones(1))
@@ -144,8 +143,8 @@ def test_what_is_left_of_nothing_is_nothing_with_a_finite_gradient(r):
     assert slope == 1
 
 
-@each("learnable", [False, True])
-@each("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("learnable", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_what_is_left_in_half_precision_is_that_of_float64_to_its_rounding(dtype, learnable):
     decay, h = ctrnn.PowerDecay(2.0, learnable), torch.tensor([-300.0, -2.0, 0.0, 0.03, 0.5, 1.0, 20.0, 255.0])
     for s in (1e-3, 0.1, 3.0):

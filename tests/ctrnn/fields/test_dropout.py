@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 import torch
-from cases import each
 from conformance import kernels_for_all
 from torch import nn
 from torch.testing import assert_close
@@ -61,7 +60,7 @@ def test_masks_are_in_the_equation_keep_the_mean_and_share_weights():
     assert below is above  # one part in two places stays one, with one mask
 
 
-@each("module", [DiscreteRNN, ContinuousRNN])
+@pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
 def test_a_sequence_has_one_mask_from_its_start_to_its_end(module):
     field, x = dropped(), torch.randn(7, 4, 3)
     torch.manual_seed(5)
@@ -109,7 +108,7 @@ def test_solves_keep_each_samples_mask_also_where_they_are_computed_again():
             assert_close(one, other, rtol=1e-5, atol=1e-6)  # the adjoint's own, to the tolerance of the solve
 
 
-@each("method", ["dopri5", "rodas5p"])
+@pytest.mark.parametrize("method", ["dopri5", "rodas5p"])
 def test_a_solve_with_dropout_has_an_answer_and_the_right_gradient(method):
     field, x = ctrnn.draw_masks(dropped(hidden=2), 2), torch.randn(2, 2, 3, requires_grad=True)
     rnn = ContinuousRNN(field, method=method, rtol=1e-5, atol=1e-5, max_step=0.5)
@@ -170,14 +169,14 @@ def test_lstms_cells_stacks_and_driven_fields_drop_too():
     assert torch.equal(DiscreteRNN(stack.eval())(x)[0], DiscreteRNN(stack)(x)[0])
 
 
-@each("where", [{"dtype": torch.float32}, {"device": "meta"}])
+@pytest.mark.parametrize("where", [{"dtype": torch.float32}, {"device": "meta"}])
 def test_masks_are_where_the_weights_are_and_like_them(where):
     field = dropped(0.4, 0.3).to(**where)
     for masks in masks_of(ctrnn.draw_masks(field, 2)):
         assert {(mask.dtype, mask.device) for mask in masks} == {(field.dtype, field.device)}
 
 
-@each("settings", [{}, {"eps": 0.1}])
+@pytest.mark.parametrize("settings", [{}, {"eps": 0.1}])
 def test_a_normalized_part_is_torchs_layer_norm_before_its_function(settings):
     part = ctrnn.LayerNorm(ctrnn.TanhCandidate(3, 5), **settings)
     nn.init.normal_(part.gain)
@@ -189,7 +188,7 @@ def test_a_normalized_part_is_torchs_layer_norm_before_its_function(settings):
     assert_close(part(x, h), norm(whole).tanh(), **CLOSE)
 
 
-@each("module", [DiscreteRNN, ContinuousRNN])
+@pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
 def test_normalized_gates_and_candidates_make_a_field(module):
     gate = ctrnn.Dropout(ctrnn.LayerNorm(ctrnn.GateRate(3, 5)), 0.2)
     field = ctrnn.Relaxation(ctrnn.LayerNorm(ctrnn.ReluCandidate(3, 5)), gate, ctrnn.LinearDecay())
@@ -202,7 +201,7 @@ def test_normalized_gates_and_candidates_make_a_field(module):
     assert module(lstm)(torch.randn(6, 2, 3))[0].isfinite().all()
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: ctrnn.Dropout(ctrnn.gated(3, 5)), TypeError, "`part` must be a ctrnn.Part with .* got Relaxation"),

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from cases import each
 from problems import NAMED_FIELDS, Spiral
 from torch import nn
 from torch.testing import assert_close
@@ -14,7 +13,7 @@ from ctrnn.fields.field import VectorField
 
 ROUNDING = {"rtol": 0, "atol": 1e-14}  # values of order 1, a few sums in another order
 
-named = each("name", NAMED_FIELDS)
+named = pytest.mark.parametrize("name", NAMED_FIELDS)
 
 
 def field_and_point(name, *, inputs=3, hidden=5, batch=4, **settings):
@@ -51,7 +50,7 @@ def test_a_field_projects_flows_and_leaks_as_it_says(name):
 
 
 @named
-@each(("hidden", "batch"), [(5, 4), (3, 3), (1, 4)])
+@pytest.mark.parametrize(("hidden", "batch"), [(5, 4), (3, 3), (1, 4)])
 def test_each_sample_has_the_answer_it_has_alone(name, hidden, batch):
     # batch == hidden == input is where a wrong broadcast hides.
     field, x, h = field_and_point(name, hidden=hidden, batch=batch)
@@ -173,7 +172,7 @@ def test_a_field_of_ones_own_needs_only_its_flow_and_takes_its_dtype_from_weight
 X, H = torch.ones(4, 3, dtype=torch.float64), torch.ones(4, 5, dtype=torch.float64)
 
 
-@each(
+@pytest.mark.parametrize(
     ("x", "h", "error", "message"),
     [
         (X[:, :2], H, ValueError, r"`x` has shape \(4, 2\), the field reads 3 input features"),
@@ -192,7 +191,7 @@ def test_what_does_not_fit_a_field_is_refused_in_words(x, h, error, message):
         ctrnn.gated(3, 5)(x, h)
 
 
-@each(
+@pytest.mark.parametrize(
     ("sizes", "error", "message"),
     [
         ((-1, 2), ValueError, "`input_size` must be at least 0, got -1"),

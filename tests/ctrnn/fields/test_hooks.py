@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
@@ -47,7 +46,7 @@ def backward(*_):
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
-@each("name", HOOKED)
+@pytest.mark.parametrize("name", HOOKED)
 def test_a_hook_on_a_part_is_refused_before_it_is_passed_over(name):
     field = fresh()
     HOOKED[name](field.candidate)

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from problems import LinearField
 from torch import nn
 from torch.testing import assert_close
@@ -27,7 +26,7 @@ SIGMAS = {
 }
 
 
-@each("name", SIGMAS)
+@pytest.mark.parametrize("name", SIGMAS)
 def test_diffuse_is_the_diffusion_times_the_increment(name):
     sigma, h, x = SIGMAS[name](), torch.randn(5, 4), torch.randn(5, 2)
     field = ctrnn.Noisy(ctrnn.gru(2, 4), ctrnn.Noise(sigma))
@@ -106,7 +105,7 @@ class Scaled(ctrnn.VectorField):
         return (1 + h * h) * projected - h
 
 
-@each("make", [ctrnn.leaky, ctrnn.gated, ctrnn.gru, ctrnn.lstm, ctrnn.lem])
+@pytest.mark.parametrize("make", [ctrnn.leaky, ctrnn.gated, ctrnn.gru, ctrnn.lstm, ctrnn.lem])
 def test_noise_on_an_input_inside_of_a_nonlinearity_is_refused_with_what_to_do(make):
     with pytest.raises(ValueError, match=r"not linear in it: .* `ctrnn.ColoredInput\(field, sigma, correlation_time\)`.*hold it"):
         ctrnn.Noisy(make(2, 3), ctrnn.Noise(0.1, on="input"))
@@ -126,7 +125,7 @@ def test_a_colored_input_is_the_field_at_a_moved_input_and_a_process_that_forget
     assert colored.noise_channels == colored.state_size == 8
 
 
-@each("dt", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("dt", [0.1, 1.0, 3.0])
 def test_a_colored_input_has_its_deviation_and_forgets_in_its_time_at_any_step(dt):
     n, sigma, tau = 4000, torch.tensor([0.5, 2.0]), 1.5
     field = ctrnn.ColoredInput(linear(2, 1), sigma, tau)
@@ -180,7 +179,7 @@ class HandsOn(Inner):
         return self.inner.diffusion(projected, h)
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "words"),
     [
         (lambda: ctrnn.Noise("loud"), TypeError, "`sigma`"),

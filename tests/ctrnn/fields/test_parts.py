@@ -5,7 +5,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from cases import each
 from problems import Nowhere, sigmoid_leaky
 from torch.testing import assert_close
 
@@ -25,8 +24,8 @@ FORMULAS = {
 }
 
 
-@each("kind", FORMULAS)
-@each("bias", [True, False])
+@pytest.mark.parametrize("kind", FORMULAS)
+@pytest.mark.parametrize("bias", [True, False])
 def test_a_part_is_its_formula(kind, bias):
     part, x, h = kind(3, 5, bias=bias), torch.randn(4, 3), torch.randn(4, 5)
     w = {name: value.detach().numpy() for name, value in part.named_parameters()}
@@ -53,7 +52,7 @@ def test_parts_project_all_of_the_input_and_a_closed_reset_forgets_the_state():
     assert torch.equal(candidate(x, torch.randn(4, 5)), candidate(x, torch.zeros(4, 5)))
 
 
-@each(
+@pytest.mark.parametrize(
     ("part", "width"),
     [
         (ctrnn.TanhCandidate(3, 5), 5),
@@ -78,7 +77,7 @@ def sigmoid(z):
     return 1 / (1 + np.exp(-z))
 
 
-@each("bias", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
 def test_the_reset_candidate_resets_after_the_product(bias):
     candidate, x, h = ctrnn.ResetCandidate(3, 5, bias=bias), torch.randn(4, 3), torch.randn(4, 5)
     if bias:
@@ -95,7 +94,7 @@ def rate_of(part, batch=4, inputs=3, hidden=5):
     return part(torch.randn(batch, inputs), torch.randn(batch, hidden))
 
 
-@each("alpha", [1.0, 0.25, 7])
+@pytest.mark.parametrize("alpha", [1.0, 0.25, 7])
 def test_a_fixed_rate_is_its_number_and_learns_nothing(alpha):
     part = ctrnn.FixedRate(alpha)
     assert_close(rate_of(part), torch.tensor(float(alpha)), rtol=0, atol=0)
@@ -104,21 +103,21 @@ def test_a_fixed_rate_is_its_number_and_learns_nothing(alpha):
     assert part(torch.zeros(4, 3, dtype=torch.float32), h).dtype == torch.float32
 
 
-@each("alpha", [1e-6, 0.1, 1.0, 40.0])
+@pytest.mark.parametrize("alpha", [1e-6, 0.1, 1.0, 40.0])
 def test_a_constant_rate_starts_where_asked_and_is_kept_as_its_logarithm(alpha):
     part = ctrnn.ConstantRate(alpha)
     assert_close(rate_of(part), torch.tensor(alpha), rtol=4e-15, atol=0)  # exp(log a): eps * |log a|
     assert_close(part.log_alpha.detach(), torch.tensor(np.log(alpha)), rtol=1e-15, atol=1e-15)
 
 
-@each("alpha", [1e-6, 0.1, 0.5, 1 - 1e-9])
+@pytest.mark.parametrize("alpha", [1e-6, 0.1, 0.5, 1 - 1e-9])
 def test_a_sigmoid_constant_rate_starts_where_asked(alpha):
     part = ctrnn.SigmoidConstantRate(alpha)
     assert_close(rate_of(part), torch.tensor(alpha), rtol=4e-15, atol=0)  # sigma(logit a): eps * |logit a|
     assert_close(part.logit_alpha.detach(), torch.tensor(np.log(alpha) - np.log1p(-alpha)), rtol=1e-7, atol=1e-15)
 
 
-@each("kind", [ctrnn.ConstantRate, ctrnn.SigmoidConstantRate])
+@pytest.mark.parametrize("kind", [ctrnn.ConstantRate, ctrnn.SigmoidConstantRate])
 def test_constant_rates_are_of_each_unit_and_stay_positive(kind):
     # A vector gives each unit its own constant.
     alphas = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])
@@ -134,7 +133,7 @@ def test_constant_rates_are_of_each_unit_and_stay_positive(kind):
     assert 0 < float(rate_of(part).detach()) < 1e-30
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "alpha"),
     [(ctrnn.FixedRate, 0.0), (ctrnn.ConstantRate, 0.0), (ctrnn.ConstantRate, float("nan")), (ctrnn.SigmoidConstantRate, 1.0)],
 )
@@ -143,8 +142,8 @@ def test_a_rate_out_of_bounds_is_refused(kind, alpha):
         kind(alpha)
 
 
-@each("kind", [ctrnn.ConstantRate, ctrnn.SigmoidConstantRate])
-@each(
+@pytest.mark.parametrize("kind", [ctrnn.ConstantRate, ctrnn.SigmoidConstantRate])
+@pytest.mark.parametrize(
     ("alpha", "error", "message"),
     [
         (torch.tensor([0.5, -0.25]), ValueError, r"got \[0.5, -0.25\]"),
@@ -157,7 +156,7 @@ def test_what_is_no_rate_is_refused(kind, alpha, error, message):
         kind(alpha)
 
 
-@each("gate", ["unit", "global"])
+@pytest.mark.parametrize("gate", ["unit", "global"])
 def test_softplus_rates_are_right_far_out_where_they_pass_any_bound_and_where_they_vanish(gate):
     rate = ctrnn.gated(1, 1, gate, rate="softplus").rate
     with torch.no_grad():
@@ -169,7 +168,7 @@ def test_softplus_rates_are_right_far_out_where_they_pass_any_bound_and_where_th
     assert_close(rate(z, torch.zeros(5, 1)), exact, rtol=1e-15, atol=0)
 
 
-@each("make", [ctrnn.gated, lambda *s: ctrnn.gated(*s, "global"), ctrnn.gru, sigmoid_leaky,
+@pytest.mark.parametrize("make", [ctrnn.gated, lambda *s: ctrnn.gated(*s, "global"), ctrnn.gru, sigmoid_leaky,
                                   lambda *s: ctrnn.gated(*s, decay=ctrnn.PowerDecay(0), bias=False)])  # fmt: skip
 def test_the_sigmoid_gate_under_the_taylor_step_is_the_exponential_step_of_a_softplus_rate(make):
     field = make(3, 5)
@@ -215,7 +214,7 @@ def test_the_two_readings_share_their_weights_where_the_identity_holds():
         ctrnn.SoftplusConstantRate(0.0)
 
 
-@each("alpha", [1e-8, 0.3, 5.0, 800.0])
+@pytest.mark.parametrize("alpha", [1e-8, 0.3, 5.0, 800.0])
 def test_a_constant_softplus_rate_is_the_rate_asked_for(alpha):
     rate = ctrnn.SoftplusConstantRate(alpha)
     assert_close(rate(torch.zeros(1, 1), torch.zeros(1, 1)), torch.tensor(alpha), rtol=1e-14, atol=0)

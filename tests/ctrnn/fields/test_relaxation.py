@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -21,7 +20,7 @@ RATES = {
 DECAYS = [ctrnn.LinearDecay, lambda: ctrnn.PowerDecay(0.5), lambda: ctrnn.PowerDecay(2)]
 
 
-@each(("candidate", "rate", "decay"), list(itertools.product(CANDIDATES, RATES.values(), DECAYS)))
+@pytest.mark.parametrize(("candidate", "rate", "decay"), list(itertools.product(CANDIDATES, RATES.values(), DECAYS)))
 def test_every_choice_of_parts_is_their_product(candidate, rate, decay):
     field = ctrnn.Relaxation(candidate(3, 5), rate(), decay())
     x, h = torch.randn(6, 3), torch.randn(6, 5)
@@ -63,7 +62,7 @@ class Pathless(ctrnn.Part):
         return h
 
 
-@each(
+@pytest.mark.parametrize(
     ("parts", "error", "message"),
     [
         (

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import references
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -58,7 +57,7 @@ def test_values_and_slopes_are_the_formulas_and_asked_for_inside_of_pieces():
     assert_close(integrate(field, path, h0, [0.0, 3.0], speed=speed).hs, bare, rtol=0, atol=1e-12)
 
 
-@each("method", ["dopri8", "rodas5p"])
+@pytest.mark.parametrize("method", ["dopri8", "rodas5p"])
 def test_a_solve_agrees_with_dop853(method):
     field, h0, ts = ctrnn.gru(2, 3), torch.randn(3, 3), torch.tensor([0.0, 0.4, 1.0, 2.0])
     kinked = lambda t: (t - 1).abs() * wave(t)  # noqa: E731
@@ -106,8 +105,8 @@ def test_gradients_reach_the_formula_and_what_torch_cannot_follow_is_refused():
         path(1.5)
 
 
-@each("dtype", [torch.float32, torch.float64])
-@each("batch", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("batch", [1, 3])
 def test_the_formula_decides_the_dtype_and_the_field_must_fit_it(dtype, batch):
     path = FunctionPath(lambda t: wave(t)[:batch].to(dtype), (1e4, 1e4 + 1), 2)
     assert path(1e4).dtype == path.derivative(1e4).dtype == dtype
@@ -120,7 +119,7 @@ def test_the_formula_decides_the_dtype_and_the_field_must_fit_it(dtype, batch):
         integrate(ctrnn.plain(2, 3, dtype=other), path, torch.zeros(batch, 3, dtype=other), ts)
 
 
-@each(
+@pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
         ({"f": torch.zeros(3, 2)}, TypeError, "`f` must be a function of time, got Tensor"),

@@ -5,14 +5,13 @@ import math
 import pytest
 import torch
 import torchcde
-from cases import each
 from scipy.interpolate import CubicHermiteSpline
 from torch.testing import assert_close
 
 from ctrnn import HermitePath
 
 STAMPS = [-1.3, 0.1, 0.7, 1.9, 2.0, 5.0]
-every_size = each(("time", "batch", "features"), [(6, 3, 2), (2, 1, 1)])
+every_size = pytest.mark.parametrize(("time", "batch", "features"), [(6, 3, 2), (2, 1, 1)])
 
 
 def irregular(*shape):
@@ -31,7 +30,7 @@ def inner_times(ts):
 
 
 @every_size
-@each("stamped", [False, True])
+@pytest.mark.parametrize("stamped", [False, True])
 def test_value_and_derivative_are_those_of_torchcde(time, batch, features, stamped):
     xs = torch.randn(time, batch, features)
     ts = irregular(time) if stamped else None
@@ -74,7 +73,7 @@ def test_the_cubics_are_scipys_read_nothing_later_and_keep_float32():
         HermitePath(xs * math.nan)
 
 
-@each("own", [False, True])
+@pytest.mark.parametrize("own", [False, True])
 def test_gradients_reach_samples_and_stamps(own):
     xs = torch.randn(4, 2, 3, requires_grad=True)
     ts = irregular(4, 2) if own else irregular(4)
@@ -85,7 +84,7 @@ def test_gradients_reach_samples_and_stamps(own):
         assert torch.autograd.gradcheck(lambda xs, ts: HermitePath(xs, ts).derivative(times), (xs, ts))
 
 
-@each("own", [False, True])
+@pytest.mark.parametrize("own", [False, True])
 def test_an_affine_map_is_made_once_and_another_at_each_time(own):
     xs, weight, offset = torch.randn(5, 3, 2), torch.randn(4, 2), torch.randn(4)
     ts = irregular(5, 3) if own else irregular(5)

@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 import torch
 import torchcde
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -43,7 +42,7 @@ SAMPLED = {
     "torchcde hermite": torchcde_hermite,
 }
 OURS = ["held", "linear", "hermite"]
-every_kind = each("name", SAMPLED)
+every_kind = pytest.mark.parametrize("name", SAMPLED)
 
 
 def exact(name, xs, ts, k, t):
@@ -86,7 +85,7 @@ def tolerance(name, xs, ts):
     return 1e-14 * size + moved
 
 
-@each(("name", "ts"), READABLE)
+@pytest.mark.parametrize(("name", "ts"), READABLE)
 def test_at_knots_and_an_ulp_beside_them_values_are_those_of_exact_arithmetic(name, ts):
     xs = torch.randn(len(ts)).tolist()
     path = SAMPLED[name](column(xs), ts)
@@ -103,7 +102,7 @@ def test_at_knots_and_an_ulp_beside_them_values_are_those_of_exact_arithmetic(na
         assert_close(own(torch.tensor(times))[:, 1, 0], expected, **close)
 
 
-@each(("name", "ts"), READABLE)
+@pytest.mark.parametrize(("name", "ts"), READABLE)
 def test_a_piece_is_itself_at_both_ends(name, ts):
     xs = torch.randn(len(ts)).tolist()
     path = SAMPLED[name](column(xs), ts)
@@ -114,20 +113,20 @@ def test_a_piece_is_itself_at_both_ends(name, ts):
             assert float(piece(t)) == pytest.approx(wanted, rel=0, abs=tolerance(name, xs, ts))
 
 
-@each("name", ["torchcde linear", "torchcde hermite"])
+@pytest.mark.parametrize("name", ["torchcde linear", "torchcde hermite"])
 def test_grid_points_between_which_a_spline_cannot_be_asked_are_refused(name):
     with pytest.raises(ValueError, match=r"`grid_points`: no time lies between 1.0 and 1.0000000000000002"):
         SAMPLED[name](torch.randn(5, 1, 1), NEIGHBOURS)
 
 
-@each(("dtype", "ts"), [(torch.float64, AROUND_ZERO), (torch.float32, [0.0, 1e-39, 1.0])])
+@pytest.mark.parametrize(("dtype", "ts"), [(torch.float64, AROUND_ZERO), (torch.float32, [0.0, 1e-39, 1.0])])
 def test_cubics_that_no_number_holds_are_refused(dtype, ts):
     with pytest.raises(ValueError, match=f"must be finite, got .*in {dtype}, knots so near to each other"):
         ctrnn.HermitePath(torch.randn(len(ts), 1, 1).to(dtype), ts)
 
 
 @every_kind
-@each("tied", [[0.0, 1.0, 1.0, 2.0], [0.0, -0.0, 1.0, 2.0]])
+@pytest.mark.parametrize("tied", [[0.0, 1.0, 1.0, 2.0], [0.0, -0.0, 1.0, 2.0]])
 def test_ties_are_refused_and_named(name, tied):
     with pytest.raises(ValueError, match=r"must increase strictly, but repeats at index \d|t must be monotonically increasing"):
         SAMPLED[name](column([0.0, 1.0, 2.0, 3.0]), tied)
@@ -145,7 +144,7 @@ def test_float32_stamps_that_have_lost_their_differences_are_refused(name):
 
 
 @every_kind
-@each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_float32_stamps_late_in_time_are_the_numbers_they_are(name, dtype):
     stamps, xs = (1e4 + 0.1 * torch.arange(6)).float(), torch.randn(6, 1, 1).to(dtype)
     path, numbers, values = SAMPLED[name](xs, stamps), stamps.double().tolist(), xs.flatten().tolist()
@@ -164,8 +163,8 @@ def of_clock(make):
     return ctrnn.WarpedPath(make, ctrnn.AffineWarp(2.0))
 
 
-@each("name", OURS)
-@each("ts", [TENTHS, LATE])
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("ts", [TENTHS, LATE])
 def test_a_clock_twice_as_fast_moves_knots_exactly(name, ts):
     path = SAMPLED[name](torch.randn(len(ts), 3, 2), ts)
     warped = of_clock(path)
@@ -181,7 +180,7 @@ def test_knots_of_a_function_at_the_ends_of_its_interval_are_the_ends():
     assert read(path, [0.0, 5e-324, 0.5, down(1.0), 1.0]) == [0.0, 1.0, 1.0, 1.0, 2.0]
 
 
-@each("knot", [0.1, 1e4 + 0.1, -5e-324, 0.0])
+@pytest.mark.parametrize("knot", [0.1, 1e4 + 0.1, -5e-324, 0.0])
 def test_a_function_that_jumps_at_a_knot_is_read_exactly_beside_it(knot):
     f = lambda t: (t >= knot).double().reshape(1, 1)  # noqa: E731
     path = ctrnn.FunctionPath(f, (knot - 1, knot + 1), 1, knots=[knot])
@@ -199,8 +198,8 @@ class Leaky(ctrnn.VectorField):
         return projected - h
 
 
-@each("name", ["held", "linear", "torchcde linear"])
-@each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["held", "linear", "torchcde linear"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_solve_passes_knots_an_ulp_apart(name, dtype):
     """A jump from 1 to 3 in a piece of one or two ulp, where only that fits between: h(2) of dh/dt = x - h."""
     for there in (up(1.0), up(up(1.0))):
@@ -217,7 +216,7 @@ def test_a_solve_passes_knots_an_ulp_apart(name, dtype):
         assert_close(solved.double(), torch.tensor(expected), rtol=0, atol=3e-6)
 
 
-@each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_field_that_jumps_at_knots_of_the_time_sees_one_side_of_each(dtype):
     knots = torch.tensor([0.0, 0.3, 0.5, 0.7, 1.0], dtype=torch.float64)
     path = TimePath(knots, 2, dtype=dtype)

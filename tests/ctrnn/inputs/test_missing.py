@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 from ctrnn import hold_missing
@@ -27,9 +26,9 @@ def holes(*shape, dtype=torch.float64):
     return torch.randn(*shape, dtype=dtype), torch.rand(*shape) < 0.5
 
 
-@each("dtype", [torch.float32, torch.float64])
-@each("shape", [(7, 4, 3), (1, 3, 2), (6, 1, 1)])
-@each("given", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(7, 4, 3), (1, 3, 2), (6, 1, 1)])
+@pytest.mark.parametrize("given", [False, True])
 def test_values_are_those_of_a_loop_over_time(dtype, shape, given):
     xs, observed = holes(*shape, dtype=dtype)
     before = torch.randn(shape[2], dtype=dtype)
@@ -60,7 +59,7 @@ def test_values_are_held_along_time_whatever_the_axes_and_strides():
         hold_missing(xs, batch_first=1)
 
 
-@each("beyond", [nan, math.inf, 1e300])
+@pytest.mark.parametrize("beyond", [nan, math.inf, 1e300])
 def test_gradients_reach_observed_values_and_nothing_of_the_others(beyond):
     xs, observed = holes(7, 4, 3)
     weight, before = torch.randn(7, 4, 3), torch.randn(3, requires_grad=True)
@@ -80,7 +79,7 @@ def test_gradients_reach_observed_values_and_nothing_of_the_others(beyond):
     assert_close(start, first, rtol=0, atol=1e-14)
 
 
-@each(
+@pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
         ({"xs": torch.zeros(4, 2)}, ValueError, r"`xs` must be \(time, batch, feature\)"),

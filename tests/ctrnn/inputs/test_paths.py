@@ -6,7 +6,6 @@ from bisect import bisect_right
 import numpy as np
 import pytest
 import torch
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -14,7 +13,7 @@ from torch.testing import assert_close
 from ctrnn import HeldPath, LinearPath, Path
 
 TS = [0.0, 0.1, 0.7, 1.9, 2.0, 5.0]  # not representable, unequally far apart
-BOTH = each("kind", [HeldPath, LinearPath])
+BOTH = pytest.mark.parametrize("kind", [HeldPath, LinearPath])
 
 
 def samples(time=5, batch=3, features=2, **settings):
@@ -54,7 +53,7 @@ def test_a_held_path_is_the_sample_that_a_search_in_a_list_finds(widths, places)
     assert found[:, 0, 0].tolist() == expected
 
 
-@each(
+@pytest.mark.parametrize(
     ("ts", "edges"),
     [
         (None, [0.0, 1.0, 2.0, 3.0]),
@@ -114,7 +113,7 @@ def test_pieces_count_from_the_end_as_in_a_list(kind):
             path.piece(k)
 
 
-@each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @BOTH
 def test_values_keep_the_dtype_of_the_samples(kind, dtype):
     path = kind(samples(dtype=dtype))
@@ -155,7 +154,7 @@ def test_a_mapped_path_is_the_function_of_the_path(kind):
         assert_close(mapped.derivative(0.5), mapped.derivative(torch.tensor([0.5]))[0], rtol=0, atol=1e-15)
 
 
-@each(
+@pytest.mark.parametrize(
     ("xs", "error", "message"),
     [
         (np.zeros((5, 3, 2)), TypeError, r"`xs` must be a torch.Tensor, got ndarray; wrap it as torch.as_tensor\(xs\)"),
@@ -170,7 +169,7 @@ def test_samples_that_are_none_are_refused(kind, xs, error, message):
         kind(xs)
 
 
-@each("value", [math.nan, -math.inf])
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
 @BOTH
 def test_a_sample_that_is_not_finite_is_refused_and_found(kind, value):
     xs = samples()
@@ -179,7 +178,7 @@ def test_a_sample_that_is_not_finite_is_refused_and_found(kind, value):
         kind(xs)
 
 
-@each(
+@pytest.mark.parametrize(
     ("ts", "error", "message"),
     [
         ([0.0, 1, 2, 2, 4], ValueError, "`ts` must increase strictly, but repeats at index 3: 2.0 is followed by 2.0"),
@@ -197,7 +196,7 @@ def test_times_that_are_none_are_refused(kind, ts, error, message):
         kind(samples(5), ts)
 
 
-@each(
+@pytest.mark.parametrize(
     ("t", "error", "message"),
     [
         (math.nan, ValueError, "`t` must be finite, got nan"),

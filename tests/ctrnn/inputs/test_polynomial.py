@@ -2,9 +2,9 @@
 
 import math
 
+import pytest
 import torch
 import torchcde
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -41,7 +41,7 @@ def paths(dtype=torch.float64):
     }
 
 
-@each("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_values_and_slopes_are_those_of_the_path(subtests, dtype):
     rounding = 200 * torch.finfo(dtype).eps
     for name, (path, terms) in paths(dtype).items():

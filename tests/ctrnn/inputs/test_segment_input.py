@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torchcde
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -35,7 +34,7 @@ def paths():
     }
 
 
-every_path = each("path", paths().values())
+every_path = pytest.mark.parametrize("path", paths().values())
 
 
 def inside(path, k):
@@ -71,7 +70,7 @@ def test_each_sequence_may_have_a_time_and_a_piece_of_its_own(path):
         assert_close(shared.at(j, times), expected, rtol=0, atol=1e-14)
 
 
-@each("kind", [ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath])
+@pytest.mark.parametrize("kind", [ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath])
 def test_knots_of_their_own_are_those_of_the_sequences_alone(kind):
     xs, ts = torch.randn(6, 3, 2), torch.cumsum(0.05 + torch.rand(6, 3), 0)
     path, order = kind(xs, ts), torch.tensor([2, 0, 1])

@@ -4,7 +4,6 @@ import pytest
 import references
 import torch
 import torchcde
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -30,12 +29,12 @@ def linear(xs, ts=None):
     return torchcde.LinearInterpolation(torchcde.linear_interpolation_coeffs(xs, ts), ts)
 
 
-every_kind = each("kind", [natural, hermite, linear])
+every_kind = pytest.mark.parametrize("kind", [natural, hermite, linear])
 
 
 @every_kind
-@each("stamped", [False, True])
-@each(("batch", "time", "features"), [(3, 6, 2), (1, 2, 1)])
+@pytest.mark.parametrize("stamped", [False, True])
+@pytest.mark.parametrize(("batch", "time", "features"), [(3, 6, 2), (1, 2, 1)])
 def test_values_and_slopes_inside_of_pieces_are_the_splines(kind, stamped, batch, time, features):
     xs, ts = torch.randn(batch, time, features), irregular(time) if stamped else None
     spline = kind(xs, ts)
@@ -79,8 +78,8 @@ def test_splines_have_the_slope_of_each_piece_and_play_on_clocks():
     assert_close(integrate(field, path, h0, [0.0, 3.0], speed=linear(rates[None]), **TIGHT).hs, ours, rtol=0, atol=1e-8)
 
 
-@each("leans", ["left", "right"])
-@each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("leans", ["left", "right"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_spline_with_jumps_is_read_piece_by_piece_whichever_way_it_leans(leans, dtype):
     class Steps:
         """k on piece k: no torch module, and of no library."""
@@ -142,7 +141,7 @@ def test_a_controlled_equation_driven_by_time_is_solved_as_by_cdeint():
 
 
 @every_kind
-@each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gradients_reach_what_the_coefficients_are_made_of(kind, dtype):
     xs = torch.randn(2, 3, 2, dtype=dtype, requires_grad=True)
     field, h0, ts = ctrnn.gated(2, 3, dtype=dtype), torch.randn(2, 3, dtype=dtype), torch.arange(3.0)
@@ -198,7 +197,7 @@ def test_splines_are_read_in_float64_with_their_batch_and_refused_where_they_are
         as_path(Odd([0.0, 1.0], [0.0]))
 
 
-@each("value", [torch.zeros(4, 3, 2), torchcde.CubicSpline, torch.nn.Linear(2, 2)])
+@pytest.mark.parametrize("value", [torch.zeros(4, 3, 2), torchcde.CubicSpline, torch.nn.Linear(2, 2)])
 def test_what_is_neither_is_refused(value):
     with pytest.raises(TypeError, match=r"`path` must be a ctrnn.Path, got \w+; wrap samples in `ctrnn.HeldPath`"):
         as_path(value)

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from cases import each
 from sympy import (
     Abs,
     Derivative,
@@ -52,7 +51,7 @@ def residual(equation, solutions):
     return simplify(gap)
 
 
-@each(
+@pytest.mark.parametrize(
     "clock",
     [alpha * t + 1, t**2, log(1 + t), *(pytest.param(c, marks=pytest.mark.slow) for c in (2 * t, exp(t), t + sin(t) / 2))],
 )
@@ -172,7 +171,7 @@ def test_a_clock_knows_its_speed_its_inverse_and_what_makes_it_one():
         derivations.clock(t - t**2)
 
 
-@each(
+@pytest.mark.parametrize(
     ("reading", "why"),
     [
         (t + sin(14 * pi * t), "backwards: its speed at t = "),

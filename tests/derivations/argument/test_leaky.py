@@ -1,6 +1,6 @@
 """The constant clock: what else one could write is refuted."""
 
-from cases import each
+import pytest
 from sympy import exp
 
 from derivations import Identity, check
@@ -26,7 +26,7 @@ def test_free_forgetting_is_exponential_with_a_linear_decay_alone():
     assert free(fields.leaky(2, 2)).flow.free_symbols == {alpha, symbols.t}
 
 
-@each("wrong", [h0 * exp(-s), h0 * exp(alpha * s), h0 * exp(-alpha * s) + 1, h0 * exp(-(alpha**2) * s)])
+@pytest.mark.parametrize("wrong", [h0 * exp(-s), h0 * exp(alpha * s), h0 * exp(-alpha * s) + 1, h0 * exp(-(alpha**2) * s)])
 def test_nothing_else_is(wrong):
     verdict = verdict_on(wrong)
     assert verdict.verdict == "does not hold as printed"

@@ -1,7 +1,7 @@
 """Slow forgetting, against numerical integration and the paper's own formula."""
 
 import mpmath
-from cases import each
+import pytest
 from sympy import Abs, Rational, S, exp, simplify
 
 from derivations import Identity, check, misprints
@@ -14,8 +14,8 @@ from derivations.twins.fields import leaky, power_decay
 h0, r, s = symbols.h0, symbols.r, symbols.s
 
 
-@each("start", [Rational(3, 2), Rational(-1, 2)])
-@each("exponent", [Rational(1, 2), S(1), S(2)])
+@pytest.mark.parametrize("start", [Rational(3, 2), Rational(-1, 2)])
+@pytest.mark.parametrize("exponent", [Rational(1, 2), S(1), S(2)])
 def test_the_closed_form_is_what_an_integrator_finds(start, exponent):
     flow = mpmath.odefun(lambda _, h: -(abs(h) ** float(exponent)) * h, 0, mpmath.mpf(float(start)))
     for elapsed in (S(1) / 2, S(3)):
@@ -39,7 +39,7 @@ def test_half_is_left_at_the_half_life_and_equation_21_is_misprinted():
     assert simplify((printed.lhs.doit() - printed.rhs).subs(r, 2)) != 0
 
 
-@each(
+@pytest.mark.parametrize(
     "wrong",
     [
         h0 * (1 + Abs(h0) ** r * s) ** (-1 / r),  # the r of eq. (21) again

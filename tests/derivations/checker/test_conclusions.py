@@ -1,7 +1,6 @@
 """A certificate shows its own statement and no other; comparisons are of numbers, texts and lists."""
 
 import pytest
-from cases import each
 from flint import fmpq
 from sympy import Derivative, Function, I, Integer, Mod, Mul, Pow, Rational, Sum, Symbol, exp, log, oo, sin, sqrt
 
@@ -67,7 +66,7 @@ CONDITIONAL = [
 ]
 
 
-@each("statement", CONDITIONAL)
+@pytest.mark.parametrize("statement", CONDITIONAL)
 def test_a_proof_with_conditions_says_them_and_where_they_are_true(statement):
     verdict = statement.decide()
     assert verdict.verdict == "holds under the stated assumptions"
@@ -121,8 +120,8 @@ def test_certificates_suppose_what_is_said_of_letters_and_compute_derivatives():
             concludes({**says, "facts": facts}, steps)
 
 
-@each(
-    "statement, as_written",
+@pytest.mark.parametrize(
+    ("statement", "as_written"),
     [
         (Equal(x + x, 2 * x), True),
         (Equal(R(x), x**2, {R(x): x**2}), True),
@@ -147,14 +146,14 @@ COMPARISONS = [
 ]
 
 
-@each("comparison", COMPARISONS)
+@pytest.mark.parametrize("comparison", COMPARISONS)
 def test_comparisons_are_true_or_false(comparison):
     assert is_true(comparison)
     opposite = {"=": "!=", "!=": "="}.get(comparison[1])
     assert opposite is None or not is_true((comparison[0], opposite, comparison[2]))
 
 
-@each("nothing", [True, (1, 2), ("a", "<", "b"), (1, "~", 1)])
+@pytest.mark.parametrize("nothing", [True, (1, 2), ("a", "<", "b"), (1, "~", 1)])
 def test_what_is_no_comparison_is_refused(nothing):
     with pytest.raises(NotShown):
         is_true(nothing)

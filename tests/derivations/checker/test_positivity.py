@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from cases import each
 from sympy import (
     Abs,
     Function,
@@ -91,7 +90,9 @@ TRUE = {
 
 
 # Every third every day.
-@each("name", [name if k % 3 == 0 else pytest.param(name, marks=pytest.mark.slow) for k, name in enumerate(TRUE)])
+@pytest.mark.parametrize(
+    "name", [name if k % 3 == 0 else pytest.param(name, marks=pytest.mark.slow) for k, name in enumerate(TRUE)]
+)
 def test_what_is_true_and_common_is_proved_and_checked_from_data_alone(name):
     verdict = TRUE[name].decide()
     assert verdict.holds, verdict.evidence
@@ -121,7 +122,9 @@ NEARLY = [
 ]  # fmt: skip
 
 
-@each("statement", [near if k % 3 == 0 else pytest.param(near, marks=pytest.mark.slow) for k, near in enumerate(NEARLY)])
+@pytest.mark.parametrize(
+    "statement", [near if k % 3 == 0 else pytest.param(near, marks=pytest.mark.slow) for k, near in enumerate(NEARLY)]
+)
 def test_what_is_only_nearly_so_is_not_held(statement):
     assert statement.decide().holds is not True
 
@@ -293,7 +296,7 @@ FALSE = {
 }  # fmt: skip
 
 
-@each("name", FALSE)
+@pytest.mark.parametrize("name", FALSE)
 def test_a_forged_certificate_is_refused(name):
     with pytest.raises((NotShown, LookupError, TypeError, ValueError)):
         replay(FALSE[name])

@@ -6,7 +6,6 @@ from functools import partial
 import mpmath
 import pytest
 import sympy
-from cases import each
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from mpmath import mp
@@ -365,7 +364,7 @@ def run(kind, count):
     assert count < 100 or (found[True] and found[False])
 
 
-@each("kind", CHECKS)
+@pytest.mark.parametrize("kind", CHECKS)
 def test_a_verdict_is_so_in_numbers(kind):
     run(kind, 10)
 

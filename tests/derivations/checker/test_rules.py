@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from cases import each
 from flint import fmpq
 
 import derivations.rules.replay
@@ -193,7 +192,7 @@ FALSE = {
 }  # fmt: skip
 
 
-@each("name", FALSE)
+@pytest.mark.parametrize("name", FALSE)
 def test_a_falsehood_is_held_back(name):
     with pytest.raises(NotShown):
         replay(FALSE[name])
@@ -206,7 +205,7 @@ DEFINED = [
 ]  # fmt: skip
 
 
-@each("term, condition", DEFINED)
+@pytest.mark.parametrize(("term", "condition"), DEFINED)
 def test_what_is_not_defined_everywhere_carries_its_condition(term, condition):
     others = [("gamma", X), ("expint", ONE, X), ("atan", Z), ("exp", Z), ("lambertw", ZERO, X)]
     generators = [X, Y, Z, SIZE, ("root", X, 2), ("power", X, Y), *others]

@@ -1,7 +1,6 @@
 """A paper's displays as claims: definitions prove nothing, steps are judged one by one, false ones by numbers."""
 
 import pytest
-from cases import each
 
 from derivations.claim import decided
 from derivations.papers.paper import read_paper
@@ -135,13 +134,13 @@ def verdicts(*formulas, front=""):
     return [claim.verdict for claim in claims(displayed(*formulas), front)[0] if ", units" not in claim.label]
 
 
-@each("formula", TRUE)
+@pytest.mark.parametrize("formula", TRUE)
 def test_what_is_true_is_proved(formula):
     (verdict,) = verdicts(formula)
     assert verdict in ("holds", "holds under the stated assumptions")
 
 
-@each("formula", FALSE)
+@pytest.mark.parametrize("formula", FALSE)
 def test_what_is_false_is_refuted(formula):
     assert verdicts(formula) == ["does not hold as printed"]
 
@@ -256,7 +255,7 @@ def test_letters_have_their_names_numbers_and_units():
     assert (decided(entry).verdict, entry.label) == ("holds", "line 4")
 
 
-@each("formula", UNITS)
+@pytest.mark.parametrize("formula", UNITS)
 def test_units_of_terms_sides_and_arguments_agree_or_are_refuted(formula):
     found = [c for c in claims(displayed(formula))[0] if c.label.endswith(", units")]
     assert [c.verdict for c in found] == ["holds" if UNITS[formula] else "does not hold as printed"]

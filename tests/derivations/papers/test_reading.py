@@ -4,7 +4,6 @@ import math
 import random
 
 import pytest
-from cases import each
 from sympy import Symbol, lambdify
 
 from derivations.papers.grammar import read_chain
@@ -59,7 +58,7 @@ def test_random_formulas_have_the_value_that_is_computed():
         assert found == pytest.approx(value, rel=1e-9, abs=1e-9), text
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "value"),
     [
         ("-x^2", -0.49),

@@ -1,7 +1,6 @@
 """What a paper's LaTeX is refused for, with line and column: nothing is guessed, nothing hangs, no file is read or run."""
 
 import pytest
-from cases import each
 
 from derivations.claim import decided
 from derivations.papers.paper import read_paper
@@ -140,7 +139,7 @@ def test_what_is_not_read_is_refused_at_its_place_and_at_once():
     assert "more than 4000 signs" in claim.evidence
 
 
-@each(
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("---\nx: real\n$$ x = 1 $$", "does not end"),

@@ -4,7 +4,6 @@ import json
 from itertools import product
 
 import pytest
-from cases import each
 from flint import fmpq, fmpz_poly
 
 from derivations.rules.equality import equal
@@ -116,19 +115,19 @@ FORGED = {
 }  # fmt: skip
 
 
-@each("name", FORGED)
+@pytest.mark.parametrize("name", FORGED)
 def test_forged_certificates_are_refused(name):
     with pytest.raises((NotShown, ValueError)):
         replay(from_data(json.loads(json.dumps(as_data(FORGED[name])))))
 
 
-@each("number_", [("q", 2, 4), ("q", 1, 0), ("q", 0, 2), ("q", True, 1), ("q", 1.0, 1), ("q", 1)])
+@pytest.mark.parametrize("number_", [("q", 2, 4), ("q", 1, 0), ("q", 0, 2), ("q", True, 1), ("q", 1.0, 1), ("q", 1)])
 def test_a_fraction_has_one_way_to_be_written(number_):
     with pytest.raises(NotShown):
         replay(same(number_, number_))
 
 
-@each(
+@pytest.mark.parametrize(
     "term",
     [("tanh", X, Y), ("*", "x"), ("call", "f", (0, 0), X), ("call", "f", ("x",), X), ("int", "$0", ONE, ZERO, BOUND),
      ("+", BOUND, HELD), ("int", "$0", HELD, ZERO, ONE), ("piece", X, ONE, ONE), ("lim", "$0", ONE, ZERO, "up"), ("oo",),

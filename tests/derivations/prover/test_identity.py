@@ -1,7 +1,6 @@
 """What it means to hold: 0 exactly, refuted by numbers, or undecided."""
 
 import pytest
-from cases import each
 from sympy import (
     Abs,
     Derivative,
@@ -90,8 +89,8 @@ def test_identities_are_decided_case_by_case_and_one_name_has_one_value():
     assert check(claim(f(f(x)), f(f(x) + 1))).holds is False
 
 
-@each(
-    "lhs, rhs",
+@pytest.mark.parametrize(
+    ("lhs", "rhs"),
     [
         (atan(p) + atan(1 / p), pi / 2),  # true, by a rule that SymPy does not use
         (4 * atan(Rational(1, 5)) - atan(Rational(1, 239)), pi / 4),  # Machin's formula: true, no letter in it

@@ -3,8 +3,8 @@
 import re
 from html.parser import HTMLParser
 
+import pytest
 import torch
-from cases import each
 from sympy import Symbol
 from torch import nn
 
@@ -109,7 +109,7 @@ def test_names_are_text_and_primes_no_indices():
 UNITS = {"rnn": derivations.rnn_cell, "gru": derivations.gru_cell, "lstm": derivations.lstm_cell}
 
 
-@each("name", list(UNITS))
+@pytest.mark.parametrize("name", list(UNITS))
 def test_equations_of_each_unit_show_one_line_for_each_part_of_the_state(name):
     equations = UNITS[name]()
     assert Page(equations._repr_html_()).tags >= {"math", "table"}

@@ -7,7 +7,6 @@ from contextlib import ExitStack, suppress
 
 import pytest
 import torch
-from cases import each
 from sympy import Symbol, evaluate, sin
 from sympy.core.parameters import global_parameters
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -63,7 +62,7 @@ def test_an_endless_loop_ends_in_the_thread_of_its_limit():
     assert ended == ["worker"]
 
 
-@each(("outer", "inner"), [(SHORT, 1000), (1000, SHORT), (SHORT, SHORT), (SHORT, None)])
+@pytest.mark.parametrize(("outer", "inner"), [(SHORT, 1000), (1000, SHORT), (SHORT, SHORT), (SHORT, None)])
 def test_of_nested_limits_the_nearest_ends_the_loop(outer, inner):
     with pytest.raises(OutOfTime), time_limit(outer), time_limit(inner):
         forever()
@@ -91,14 +90,14 @@ def test_a_limit_that_is_over_stays_over():
         watcher.join()
 
 
-@each("seconds", [None, float("inf"), 1e12, 1000])
+@pytest.mark.parametrize("seconds", [None, float("inf"), 1e12, 1000])
 def test_far_limits_leave_results_alone(seconds):
     with time_limit(seconds):
         result = sum(range(10))
     assert result == 45
 
 
-@each("seconds", [0, -1.0, float("nan")])
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
 def test_no_time_at_all_is_refused(seconds):
     with pytest.raises(ValueError, match="`seconds` must be above 0"):
         time_limit(seconds)

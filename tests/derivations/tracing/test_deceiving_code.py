@@ -12,7 +12,6 @@ from os import environ
 import numpy as np
 import pytest
 import torch
-from cases import each
 from sympy import symbols
 from torch import nn
 from torch.utils import _python_dispatch
@@ -229,7 +228,7 @@ REMEMBERING = {
 }
 
 
-@each("name", REMEMBERING)
+@pytest.mark.parametrize("name", REMEMBERING)
 def test_code_that_remembers_what_it_computed_at_an_earlier_call_is_refused(name):
     w = symbols("w[0] w[1]", real=True)
     with pytest.raises(ValueError, match=r"otherwise than .* after its weights have changed|keeps? (nothing|a tensor)"):
@@ -259,7 +258,7 @@ NOT_REMEMBERING = {
 }
 
 
-@each("name", NOT_REMEMBERING)
+@pytest.mark.parametrize("name", NOT_REMEMBERING)
 def test_what_is_kept_and_changes_no_answer_is_no_memory(name):
     w = symbols("w[0] w[1]", real=True)
     verdict = verify(Keeping(NOT_REMEMBERING[name]), [w[0] * h[0], w[1] * h[1]])
@@ -349,7 +348,7 @@ DECEIVING = {
 }
 
 
-@each("name", DECEIVING)
+@pytest.mark.parametrize("name", DECEIVING)
 def test_code_that_does_otherwise_when_it_is_run_is_refused(name):
     CALLS.clear()
     with pytest.raises(ValueError, match=r"otherwise than|attribute `|branches on the values|keep nothing|asks for"):
@@ -397,14 +396,14 @@ CONDITIONAL = {
 }
 
 
-@each("words", CONDITIONAL)
+@pytest.mark.parametrize("words", CONDITIONAL)
 def test_what_is_so_in_one_mode_or_for_batches_only_holds_under_that_assumption(words):
     verdict = verify(CONDITIONAL[words], h)
     assert verdict.verdict == "holds under the stated assumptions"
     assert words in verdict.evidence
 
 
-@each(
+@pytest.mark.parametrize(
     "code",
     [
         lambda self, x, h: h * self.w if type(h.detach()) is not torch.Tensor else h.detach() * self.w,  # a tensor of torch's own

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 
 import ctrnn
@@ -51,7 +50,7 @@ RIGHT = {
 }
 
 
-@each("name", [pytest.param(n, marks=pytest.mark.slow) if n == "GRUCell" else n for n in RIGHT])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "GRUCell" else n for n in RIGHT])
 def test_the_gradient_is_the_derivative(name):
     verdict = verify_gradient(RIGHT[name])
     assert verdict.verdict == "holds", verdict.evidence
@@ -81,7 +80,7 @@ def test_corners_are_left_out_and_unreadable_gradients_refused():
         verify_gradient(Cell(lambda self, x, h: h.floor()))
 
 
-@each(
+@pytest.mark.parametrize(
     "code",
     [lambda self, x, h: Doubling.apply(h) * x, lambda self, x, h: h.detach() * h + self.w * x],
 )

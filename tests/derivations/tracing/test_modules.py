@@ -7,7 +7,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from cases import each
 from ncps.torch.cfc_cell import CfCCell
 from ncps.torch.ltc_cell import LTCCell
 from ncps.wirings import FullyConnected
@@ -113,7 +112,7 @@ def recorded_once():
         yield nn.RNNCell(2, 3)
 
 
-@each("name", WRONG)
+@pytest.mark.parametrize("name", WRONG)
 def test_wrong_equations_are_refuted_at_the_sizes_and_not_proved_for_all(name, recorded_once):
     wrong = mutated(derivations.rnn_cell(), WRONG[name])
     verdict = verify(recorded_once, wrong)
@@ -207,7 +206,7 @@ AT_SIZES = {
 }
 
 
-@each("name", AT_SIZES)
+@pytest.mark.parametrize("name", AT_SIZES)
 def test_what_is_so_at_some_sizes_is_not_read_as_so_at_all(name):
     inputs, units, code = AT_SIZES[name]
     with pytest.raises(Unwide, match=r"factors|steps of 2|cut otherwise"):
@@ -220,7 +219,7 @@ def opposite_if(condition):
     )  # fmt: skip
 
 
-@each("condition", [
+@pytest.mark.parametrize("condition", [
     lambda self, h: not (isinstance(h.shape[-1], int) and h.shape[-1] == 7),
     lambda self, h: not (type(self.W.shape[1]) is int and self.W.shape[1] > 40),
 ])  # fmt: skip

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from sympy import Float, Symbol, sqrt
 
 import ctrnn
@@ -45,7 +44,7 @@ FIELDS = {
 }
 
 
-@each("name", FIELDS)
+@pytest.mark.parametrize("name", FIELDS)
 def test_the_diffusion_that_is_read_gives_the_numbers_that_torch_gives(name):
     field = FIELDS[name]()
     found = symbolic(field)
@@ -62,7 +61,7 @@ def test_the_diffusion_that_is_read_gives_the_numbers_that_torch_gives(name):
 EVERYDAY = ("on the input", "colored")
 
 
-@each("name", [name if name in EVERYDAY else pytest.param(name, marks=pytest.mark.slow) for name in FIELDS])
+@pytest.mark.parametrize("name", [name if name in EVERYDAY else pytest.param(name, marks=pytest.mark.slow) for name in FIELDS])
 def test_a_noisy_field_is_proved_to_be_its_formula(name):
     found = verify(FIELDS[name]())
     assert found

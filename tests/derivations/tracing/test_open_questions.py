@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from ncps.torch.ltc_cell import LTCCell
 from ncps.wirings import FullyConnected
 from sympy import Max, erfc, exp, log, symbols
@@ -32,7 +31,7 @@ class Cell(nn.Module):
 half_open = Cell(lambda x, h: torch.stack([torch.erf(h[:, 0]), h[:, 1].clamp(min=22)], -1))
 
 
-@each("second", [h[1] + 100, 22])  # at any numbers, and at few alone
+@pytest.mark.parametrize("second", [h[1] + 100, 22])  # at any numbers, and at few alone
 def test_an_undecided_unit_hides_no_refuted_one(second):
     verdict = verify(half_open, [1 - erfc(h[0]), second])
     assert verdict.holds is False

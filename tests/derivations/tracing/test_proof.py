@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from sympy import (
     Abs,
     Derivative,
@@ -108,7 +107,7 @@ WRONG = {
 }
 
 
-@each("words", list(WRONG))
+@pytest.mark.parametrize("words", list(WRONG))
 def test_equations_that_do_not_fit_are_refused_in_words(words):
     with pytest.raises(ValueError, match=words):
         verify(rotation, WRONG[words])
@@ -129,7 +128,7 @@ PARTLY = {
 }
 
 
-@each("name", PARTLY)
+@pytest.mark.parametrize("name", PARTLY)
 def test_what_holds_only_where_the_code_is_defined_says_where(name):
     code, equation, condition = PARTLY[name]
     verdict = verify(Step(code), [equation(h1), equation(h2)])
@@ -148,7 +147,7 @@ UNEVALUATED = {
 }
 
 
-@each("name", UNEVALUATED)
+@pytest.mark.parametrize("name", UNEVALUATED)
 def test_equations_are_defined_where_they_are_as_written(name):
     code, equation, condition = UNEVALUATED[name]
     verdict = verify(Step(code), [equation(h1), equation(h2)])

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
@@ -44,7 +43,7 @@ MIXING = {
 }
 
 
-@each("name", MIXING)
+@pytest.mark.parametrize("name", MIXING)
 def test_code_that_mixes_samples_is_refused_with_its_line(name):
     with pytest.raises(ValueError, match=r"mixes the .*test_samples\.py"):
         symbolic(Custom(MIXING[name]))
@@ -60,7 +59,7 @@ COUNTING = {
 }
 
 
-@each("name", list(COUNTING))
+@pytest.mark.parametrize("name", list(COUNTING))
 def test_code_that_computes_with_the_size_of_the_batch_is_refused(name):
     with pytest.raises(ValueError, match=r"size of the batch|batches of certain sizes|otherwise than one of several"):
         verify(Custom(COUNTING[name]), symbolic(Custom(lambda self, x, h: h)))
@@ -84,7 +83,7 @@ ONE_BY_ONE = {
 }
 
 
-@each("name", list(ONE_BY_ONE))
+@pytest.mark.parametrize("name", list(ONE_BY_ONE))
 def test_code_that_moves_the_batch_about_and_mixes_nothing_is_read(name):
     module = Custom(ONE_BY_ONE[name])
     assert len(symbolic(module)) == 3
@@ -114,7 +113,7 @@ REFUSED = {
 }
 
 
-@each("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_code_that_is_no_function_or_has_no_reading_is_refused_in_words(name):
     code, error, words = REFUSED[name]
     with pytest.raises(error, match=f"(?s){words}"):

@@ -3,7 +3,6 @@
 import pytest
 import sympy
 import torch
-from cases import each
 from sympy import Symbol, symbols
 from torch import nn
 from torch.nn.utils import parametrizations, prune
@@ -101,7 +100,7 @@ REFUSED = {
 }
 
 
-@each("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_fit_is_refused_in_words(name):
     asked, error, words = REFUSED[name]
     with pytest.raises(error, match=f"(?s){words}"):

@@ -7,7 +7,6 @@ import mpmath
 import numpy
 import pytest
 import torch
-from cases import each
 from sympy import Function, Rational, S, Symbol, exp, expand, lambdify, log, tanh
 
 import ctrnn
@@ -61,7 +60,7 @@ def many_digits():
         yield
 
 
-@each("name", EXPLICIT)
+@pytest.mark.parametrize("name", EXPLICIT)
 def test_halving_dt_divides_the_local_error_by_2_to_the_order_and_one_more(name):
     errors = [flow(mpmath.mpf(1) / n) - one_step(name, Rational(1, n)) for n in (64, 128)]
     assert abs(mpmath.log(errors[0] / errors[1], 2) - MAPS[name].order - 1) < 0.1
@@ -70,7 +69,7 @@ def test_halving_dt_divides_the_local_error_by_2_to_the_order_and_one_more(name)
 EVERYDAY = ("taylor2", "exponential_euler", "frozen_trapezoid", "strang_splitting")
 
 
-@each("name", [n if n in EVERYDAY else pytest.param(n, marks=pytest.mark.slow) for n in EXPLICIT])
+@pytest.mark.parametrize("name", [n if n in EVERYDAY else pytest.param(n, marks=pytest.mark.slow) for n in EXPLICIT])
 def test_the_leading_term_is_the_error_of_a_short_step(name):
     u, step = Symbol("u"), Rational(1, 512)
     slopes = {Symbol(letter + "'" * k, real=True): known(u).diff(u, k).subs(u, START)
@@ -80,7 +79,7 @@ def test_the_leading_term_is_the_error_of_a_short_step(name):
     assert abs(error / mpmath.mpf(str(term)) - 1) < 0.02
 
 
-@each(("name", "coefficient"), [("backward_euler", -mpmath.mpf(1) / 2), ("trapezoid", -mpmath.mpf(1) / 12)])
+@pytest.mark.parametrize(("name", "coefficient"), [("backward_euler", -mpmath.mpf(1) / 2), ("trapezoid", -mpmath.mpf(1) / 12)])
 def test_an_implicit_step_found_numerically_misses_by_its_leading_term(name, coefficient):
     speed, dt, h = lambdify(Symbol("u"), field(Symbol("u")), "mpmath"), mpmath.mpf(1) / 512, mpmath.mpf(3) / 5
     residual = MAPS[name].residual
@@ -92,7 +91,7 @@ def test_an_implicit_step_found_numerically_misses_by_its_leading_term(name, coe
     assert abs((flow(dt) - after) / (coefficient * bend * dt ** (MAPS[name].order + 1)) - 1) < 0.02
 
 
-@each("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [1, 2, 3])
 def test_phi_is_its_integral(k):
     # phi_k(z) = integral over (0, 1) of e^((1 - s) z) s^(k - 1)/(k - 1)!
     for z in (mpmath.mpf(-7) / 3, mpmath.mpf(1) / 50, mpmath.mpf(2)):
@@ -179,8 +178,8 @@ def one_noisy_step(name, field, h, dt, w, z):
     return float(step(field, torch.zeros(1, 0, dtype=torch.float64), given[0], dt, *given[1 : 3 if step.reads_integral else 2]))
 
 
-@each("dt", [0.3, 1.5])
-@each("name", NOISY)
+@pytest.mark.parametrize("dt", [0.3, 1.5])
+@pytest.mark.parametrize("name", NOISY)
 def test_a_noisy_step_leaves_the_variance_that_its_class_says(name, dt):
     kept, of_w, of_z = (one_noisy_step(name, Linear(1.0, 2**0.5), *unit[:1], dt, *unit[1:]) for unit in numpy.eye(3).tolist())
     added = of_w**2 * dt + 2 * of_w * of_z * dt**2 / 2 + of_z**2 * dt**3 / 3
@@ -188,7 +187,7 @@ def test_a_noisy_step_leaves_the_variance_that_its_class_says(name, dt):
     assert added / (1 - kept**2) == pytest.approx(said, rel=1e-12)
 
 
-@each("name", [name for name, step in NOISY.items() if step.of != "additive"])
+@pytest.mark.parametrize("name", [name for name, step in NOISY.items() if step.of != "additive"])
 def test_what_a_noisy_step_drops_first_is_its_error_of_geometric_brownian_motion(name):
     a, s, h, calculus = 0.7, 0.4, 0.8, NOISY[name].calculus
     halves = int(2 * NOISY[name].strong_order) + 1

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +31,7 @@ def test_a_law_is_found_again(bend, decades, level):
     assert found.fitted == 200
 
 
-@each(
+@pytest.mark.parametrize(
     ("values", "name"),
     [
         (law(0.05, 0), "exponential"),
@@ -66,7 +65,7 @@ def test_intervals_hold_the_truth_and_neither_rounding_nor_one_sequence_is_fitte
     assert decay_law(torch.cat([law(0.05, 0)[:20], torch.zeros(5)])).fitted == 20
 
 
-@each(
+@pytest.mark.parametrize(
     ("values", "says"),
     [
         (torch.ones(4), "8"),

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from problems import NAMED_FIELDS, PUBLISHED, thinned
 
 import ctrnn
@@ -77,7 +76,7 @@ def test_an_engine_that_is_off_is_found(monkeypatch):
 
 
 @pytest.mark.kernels
-@each("of", ["samples", "start"])
+@pytest.mark.parametrize("of", ["samples", "start"])
 def test_a_wrong_gradient_alone_is_found(monkeypatch, of):
     right = engines.run_written
 

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 from torch.testing import assert_close
@@ -79,7 +78,7 @@ def law_of_paths(a, sigma, h0, steps=STEPS, dt=DT):
     return MultivariateNormal(torch.cat([power @ h0 for power in powers[1:]]), back @ each @ back.mT)
 
 
-@each("sigma", [SIGMA, SIGMA[:, :2], SIGMA[0, :2], SIGMA[0, 0]])
+@pytest.mark.parametrize("sigma", [SIGMA, SIGMA[:, :2], SIGMA[0, :2], SIGMA[0, 0]])
 def test_the_likelihood_is_that_of_the_gaussian_law_of_the_whole_path(sigma):
     a, h0 = torch.tensor([[-1.0, 0.7], [-0.4, -0.5]]), torch.tensor([0.3, -0.8])
     field = noisy(Driven(a, torch.zeros(2, 1)), sigma)
@@ -131,7 +130,7 @@ def test_likelihoods_are_those_of_gaussian_laws_and_their_limits():
     assert 0.01 < float(exact) < 1
 
 
-@each("noise", ["units", "matrix", "own"])
+@pytest.mark.parametrize("noise", ["units", "matrix", "own"])
 def test_the_ratio_is_the_difference_of_two_likelihoods(noise):
     if noise == "own":
         fields = [Multiplied(0.5), Multiplied(-1.0)]

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -28,7 +27,9 @@ def derivative(h, s, r):
     return (1 + r * ALPHA * s * h**r) ** (-(r + 1) / r) if r else torch.exp(-ALPHA * s) + 0 * h
 
 
-@each(("solved", "r"), [(False, (0.0, 2.0)), (True, (2.0,)), pytest.param(True, (0.0, 0.5), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("solved", "r"), [(False, (0.0, 2.0)), (True, (2.0,)), pytest.param(True, (0.0, 0.5), marks=pytest.mark.slow)]
+)
 def test_without_input_they_are_the_closed_forms(solved, r):
     for exponent in r:
         closed_forms_are_met(exponent, solved)
@@ -47,8 +48,8 @@ def closed_forms_are_met(r, solved):
     assert decay_law(known[:, 0].flip(0)).bend == pytest.approx(-r / (r + 1), abs=0.01)
 
 
-@each("field", [ctrnn.lstm(2, 3), ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(2.0))])
-@each("fixed", ["end", "start"])
+@pytest.mark.parametrize("field", [ctrnn.lstm(2, 3), ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(2.0))])
+@pytest.mark.parametrize("fixed", ["end", "start"])
 def test_they_are_those_of_autograd_over_the_sequence(field, fixed):
     rnn, xs, ts = DiscreteRNN(field.double(), batch_first=True), torch.randn(2, 5, 2), torch.arange(6.0) ** 1.1
     h0 = torch.randn(2, field.state_size)
@@ -122,7 +123,7 @@ def test_under_input_a_unit_alone_forgets_by_what_it_has_been():
     assert (silent.name, silent.bend) == ("polynomial", pytest.approx(r / (r + 1), abs=0.01)), silent
 
 
-@each("rnn", [DiscreteRNN, ContinuousRNN])
+@pytest.mark.parametrize("rnn", [DiscreteRNN, ContinuousRNN])
 def test_input_gradients_are_those_of_each_sequence(rnn):
     torch.manual_seed(1)
     model = discretize.SequenceModel(rnn(ctrnn.gru(2, 4, dtype=torch.float64)), 3).double()
@@ -141,7 +142,7 @@ def test_input_gradients_are_those_of_each_sequence(rnn):
     assert xs.grad is None
 
 
-@each(
+@pytest.mark.parametrize(
     ("call", "says"),
     [
         (lambda rnn, xs: state_jacobians(torch.nn.GRU(1, 1), xs), "DiscreteRNN or ContinuousRNN, got GRU"),

@@ -6,7 +6,6 @@ import numpy as np
 import problems
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -54,7 +53,9 @@ def by_region(step: discretize.Step, seen: torch.Tensor) -> torch.Tensor:
     return counts
 
 
-@each("name, substeps, stamped", [("Euler", 1, False), ("RungeKutta4", 3, True), ("FrozenTrapezoid", 1, True)])
+@pytest.mark.parametrize(
+    ("name", "substeps", "stamped"), [("Euler", 1, False), ("RungeKutta4", 3, True), ("FrozenTrapezoid", 1, True)]
+)
 def test_region_counts_are_those_of_brute_force(name, substeps, stamped):
     rnn = discretize.DiscreteRNN(wild(), problems.STEPS[name], dt=0.4, substeps=substeps, fused=False)
     xs, ts = torch.randn(16, 3, 2), (torch.cat([torch.zeros(1), torch.rand(16)]).cumsum(0) if stamped else None)
@@ -195,7 +196,7 @@ def test_cells_lengths_and_states_that_are_no_numbers_are_watched():
     assert int(record.counts.sum()) == 10 * 3
 
 
-@each("edges", [False, True])
+@pytest.mark.parametrize("edges", [False, True])
 def test_a_ragged_batch_is_counted_as_its_sequences_alone(edges):
     rnn = discretize.DiscreteRNN(wild(), dt=0.5, substeps=2)
     x, lengths, ts = torch.randn(5, 3, 2), [2, 5, 1], None

@@ -3,13 +3,12 @@
 import problems
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
 import discretize
 
-every_step = each("step", problems.STEPS.values())
+every_step = pytest.mark.parametrize("step", problems.STEPS.values())
 
 
 def names(step, *g):
@@ -35,7 +34,7 @@ def test_regions_have_the_limits_of_their_maps():
         discretize.regions(discretize.Euler, torch.tensor([1.0]))
 
 
-@each("exponent", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
 def test_under_the_power_decay_regions_are_those_of_g_times_h_to_the_r(exponent):
     field = ctrnn.Relaxation(problems.Nowhere(1, 1), ctrnn.FixedRate(1.0), ctrnn.PowerDecay(exponent))
     x, h = torch.zeros(1, 1), torch.tensor([[0.9]])

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from cases import crossed, each
+from cases import crossed
 from conformance import kernels_for_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -122,7 +122,7 @@ def assert_same(found, expected, many, modules, **rounding):
 
 
 @by_kernels_too
-@each("name", thinned(MODELS, EVERY_DAY))
+@pytest.mark.parametrize("name", thinned(MODELS, EVERY_DAY))
 def test_an_ensemble_is_the_loop_over_its_modules(name):
     modules = networks_of(name)
     many, x = ensemble(modules), outputs_of(name, torch.randn(7, 4, 3))
@@ -132,7 +132,7 @@ def test_an_ensemble_is_the_loop_over_its_modules(name):
 
 
 @by_kernels_too
-@each("name", ["gated", "lstm"])
+@pytest.mark.parametrize("name", ["gated", "lstm"])
 def test_a_kernel_gives_a_network_the_bits_that_it_has_alone(name):
     modules = networks_of(name)
     many, x = ensemble(modules), torch.randn(9, 21, 3)
@@ -208,7 +208,7 @@ def test_any_number_of_networks_samples_and_times(count, batch, time, name, own,
 
 
 @by_kernels_too
-@each("name, own", [("gated", ("x",)), ("midpoint", ("h_0",)), ("dopri5", ("x", "h_0", "ts"))])
+@pytest.mark.parametrize(("name", "own"), [("gated", ("x",)), ("midpoint", ("h_0",)), ("dopri5", ("x", "h_0", "ts"))])
 def test_arguments_are_shared_or_of_each_network(name, own):
     modules = networks_of(name)
     many = ensemble(modules)
@@ -228,7 +228,7 @@ def test_arguments_are_shared_or_of_each_network(name, own):
         assert_close(ours, theirs, **ROUNDING)
 
 
-@each("name", ["layers", "dopri5"])
+@pytest.mark.parametrize("name", ["layers", "dopri5"])
 def test_each_network_goes_on_from_its_final_state(name):
     many, x = ensemble(networks_of(name)), torch.randn(8, 4, 3)
     if name == "layers":  # backwards the end comes first: no sequence can be cut
@@ -244,7 +244,7 @@ EXTRAS = {"lengths": [7, 2, 5, 1], "ts": torch.arange(8.0) * 0.3, "reset": torch
 
 
 @by_kernels_too
-@crossed(key=EXTRAS, name=("gated", "dopri5", "layers", "midpoint"))
+@pytest.mark.parametrize(("key", "name"), crossed(EXTRAS, ("gated", "dopri5", "layers", "midpoint")))
 def test_lengths_stamps_and_resets_are_for_all_networks(name, key):
     extra, modules = {key: EXTRAS[key]}, networks_of(name)
     many, x = ensemble(modules), torch.randn(7, 4, 3)
@@ -362,7 +362,7 @@ def test_with_kernels_turned_off_networks_step_together(monkeypatch):
     assert many.stats == {"engine": "steps", "engine_why": "CTRNN_FUSED is 0"}
 
 
-@each(
+@pytest.mark.parametrize(
     ("other", "words"),
     [
         (
@@ -428,7 +428,7 @@ class Centred(nn.Module):
         return self.network(x - self.mean)[0]
 
 
-@each(
+@pytest.mark.parametrize(
     ("call", "error", "words"),
     [
         (lambda many, x: ensemble([]), ValueError, "`networks` is empty"),

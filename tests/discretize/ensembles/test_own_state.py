@@ -6,7 +6,6 @@ import threading
 import numpy as np
 import pytest
 import torch
-from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -151,8 +150,8 @@ def assert_same_tensors(many, networks):
             assert_close(mine.grad, torch.stack([one.grad for one in theirs]), **ROUNDING)
 
 
-@each("name", [name for name in PARTS if name != "bounded"])
-@each("alone", [False, True])
+@pytest.mark.parametrize("name", [name for name in PARTS if name != "bounded"])
+@pytest.mark.parametrize("alone", [False, True])
 def test_a_network_s_own_state_is_that_of_a_loop(name, alone):
     many = assert_a_loop(networks_of([name, *["reads"] * alone]))
     assert not alone or "one after another" in many.stats["engine_why"]
@@ -319,8 +318,8 @@ STATE = {
 }
 
 
-@each("name", list(STATE))
-@each("alone", [False, True])
+@pytest.mark.parametrize("name", list(STATE))
+@pytest.mark.parametrize("alone", [False, True])
 def test_state_in_plain_attributes_is_refused_by_name(name, alone):
     make, at_each_call, where = STATE[name]
     networks = [Keeps(make(), at_each_call, alone) for _ in range(2)]
@@ -361,7 +360,7 @@ def keeping(make):
     return made
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "words"),
     [
         (views, "`weight` and `diagonal` are views of the same memory"),
@@ -378,13 +377,13 @@ def keeping(make):
         (lambda: nn.Sequential(nn.LSTM(3, 3)), "`0` is one of torch's, .*`discretize.from_torch` gives the same network"),
     ],
 )
-@each("count", [1, 2])
+@pytest.mark.parametrize("count", [1, 2])
 def test_what_cannot_be_stacked_is_refused_by_name(make, words, count):
     with pytest.raises(ValueError, match=r"`networks\[0\]` cannot be in an ensemble: " + words):
         ensemble([make() for _ in range(count)])
 
 
-@each("make", [lambda numbers: dict.fromkeys(numbers, 1), lambda numbers: [numbers, [[0]]]])
+@pytest.mark.parametrize("make", [lambda numbers: dict.fromkeys(numbers, 1), lambda numbers: [numbers, [[0]]]])
 def test_settings_of_any_length_are_compared(make):
     numbers = [*range(20_001)]
     networks = [Keeps(make(given), lambda module, x: None) for given in (numbers, numbers, [*numbers[:-1], -1])]
@@ -450,7 +449,7 @@ def test_writes_are_of_each_network_or_refused_by_name():
     assert many.stacked.kept.shape == (2, 2)
 
 
-@each("reads", [False, True])
+@pytest.mark.parametrize("reads", [False, True])
 def test_buffers_that_a_call_makes_views_are_refused_by_name(reads):
     class Starts(nn.Linear):
         def forward(self, x):

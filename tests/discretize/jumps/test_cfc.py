@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from cases import each
 from ncps.torch import LTC, CfC, CfCCell, LTCCell
 from ncps.wirings import AutoNCP, FullyConnected
 from torch import nn
@@ -28,8 +27,10 @@ def start(h):
     return nn.functional.pad(h, (0, 3 * h.shape[-1]))
 
 
-@each("mode", MODES)
-@each("activation, layers", [("lecun_tanh", 1), ("tanh", 2), ("relu", 1), ("silu", 3), ("gelu", 1), ("tanh", 0)])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("activation", "layers"), [("lecun_tanh", 1), ("tanh", 2), ("relu", 1), ("silu", 3), ("gelu", 1), ("tanh", 0)]
+)
 @torch.no_grad()
 def test_states_are_those_of_ncps(mode, activation, layers):
     cell = random_cell(mode, activation, layers)
@@ -41,7 +42,7 @@ def test_states_are_those_of_ncps(mode, activation, layers):
         assert_close(found, h, **ROUNDING)
 
 
-@each("mode", MODES)
+@pytest.mark.parametrize("mode", MODES)
 def test_gradients_are_those_of_ncps_and_times_have_theirs(mode):
     cell = random_cell(mode)
     rnn = discretize.from_ncps(cell)
@@ -64,7 +65,7 @@ def test_gradients_are_those_of_ncps_and_times_have_theirs(mode):
     assert torch.autograd.gradcheck(lambda x, h: rnn(x, start(h), ts=edges.detach())[0], (xs, h0), fast_mode=True)
 
 
-@each("mode", MODES)
+@pytest.mark.parametrize("mode", MODES)
 @torch.no_grad()
 def test_each_sequence_of_a_batch_has_the_times_that_ncps_gives_it_alone(mode):
     theirs = CfC(3, 5, mode=mode, backbone_units=7).double()
@@ -91,7 +92,7 @@ def test_in_single_precision_states_agree_to_a_millionth():
     assert_close(discretize.from_ncps(theirs)(x)[0], theirs(x)[0], rtol=0, atol=1e-6)
 
 
-@each("mode", MODES)
+@pytest.mark.parametrize("mode", MODES)
 @torch.no_grad()
 def test_a_wired_network_is_its_layers_one_after_another(mode):
     theirs = CfC(3, AutoNCP(12, 3), mode=mode).double()
@@ -129,7 +130,7 @@ def test_wirings_settings_and_starts_are_those_of_ncps():
             assert_close(weights.abs().max().item(), (6 / sum(weights.shape)) ** 0.5, rtol=0.01, atol=0)
 
 
-@each("mode", MODES)
+@pytest.mark.parametrize("mode", MODES)
 @torch.no_grad()
 def test_between_samples_the_closed_form_solves_an_ordinary_differential_equation(mode):
     rnn = discretize.from_ncps(random_cell(mode))
@@ -149,13 +150,13 @@ def test_between_samples_the_closed_form_solves_an_ordinary_differential_equatio
     assert_close(adaptive, again, **ROUNDING)  # straight lines
 
 
-@each("make", [LTC, CfC])
+@pytest.mark.parametrize("make", [LTC, CfC])
 def test_what_was_converted_trains_if_the_module_does(make):
     assert discretize.from_ncps(make(3, 5)).training
     assert not discretize.from_ncps(make(3, 5).eval()).training
 
 
-@each("ts", [None, torch.tensor([0.0, 0.5, 2.0, 2.5, 4.0, 5.0, 7.0])])
+@pytest.mark.parametrize("ts", [None, torch.tensor([0.0, 0.5, 2.0, 2.5, 4.0, 5.0, 7.0])])
 @torch.no_grad()
 def test_states_after_a_jump_are_those_at_its_sample_and_stay_where_a_sequence_is_over(ts):
     rnn, x = discretize.from_ncps(random_cell("default")), torch.randn(6, 2, 3)

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.distributions import Categorical, Normal
 from torch.nn.utils.rnn import pack_sequence
@@ -63,7 +62,9 @@ def stamps():
     return torch.cumsum(0.1 + torch.rand(TIME, BATCH), 0) + torch.randn(BATCH)
 
 
-@each("shared, edges, batch_first", [(False, False, True), (False, True, False), (True, False, False), (True, True, True)])
+@pytest.mark.parametrize(
+    ("shared", "edges", "batch_first"), [(False, False, True), (False, True, False), (True, False, False), (True, True, True)]
+)
 def test_impulses_are_forgotten_as_in_closed_form(shared, edges, batch_first):
     x, h_0, ts = torch.randn(TIME, BATCH, 2), torch.randn(BATCH, 2), stamps()
     ts = ts[:, :1].expand(-1, BATCH) if shared else ts
@@ -108,7 +109,7 @@ def test_observations_are_one_apart_and_have_gradients_of_closed_forms():
     assert discretize.ode_rnn(2, 3)(torch.zeros(4, 0, 2))[0].shape == (4, 0, 3)
 
 
-@each("lengths", [None, [5, 1, 3]])
+@pytest.mark.parametrize("lengths", [None, [5, 1, 3]])
 def test_what_was_not_seen_may_be_nan_and_changes_nothing(lengths):
     x, ts, observed = torch.randn(TIME, BATCH, 2), stamps(), torch.rand(TIME, BATCH, 2) < 0.5
     observed[2] = False  # an observation of nothing
@@ -136,8 +137,12 @@ def test_what_was_not_seen_may_be_nan_and_changes_nothing(lengths):
     assert unmoved.after.isfinite().all()
 
 
-@each("make", [lambda: ode_rnn(2, 3, method="rk4"), lambda: gru_ode_bayes(2, 3, method=discretize.Euler()), lambda: gru_d(2, 3)])
-@each("edges, shared, lengths", [(False, False, None), (True, True, [5, 4, 3]), (True, False, None), (False, True, None)])
+@pytest.mark.parametrize(
+    "make", [lambda: ode_rnn(2, 3, method="rk4"), lambda: gru_ode_bayes(2, 3, method=discretize.Euler()), lambda: gru_d(2, 3)]
+)
+@pytest.mark.parametrize(
+    ("edges", "shared", "lengths"), [(False, False, None), (True, True, [5, 4, 3]), (True, False, None), (False, True, None)]
+)
 def test_no_time_goes_by_before_an_episode_that_begins_anew(make, edges, shared, lengths):
     """A state of 0 moves too: what goes by since the last observation before a reset is no part of the episode."""
     rnn, x, ts, reset = make(), torch.randn(TIME, BATCH, 2), stamps(), torch.zeros(TIME, BATCH, dtype=torch.bool)
@@ -154,7 +159,7 @@ def test_no_time_goes_by_before_an_episode_that_begins_anew(make, edges, shared,
             assert_close(output[:k, i], first)
 
 
-@each("gradient", [None, Adjoint()])
+@pytest.mark.parametrize("gradient", [None, Adjoint()])
 def test_ode_rnn_is_the_papers_algorithm_solved_by_torchdiffeq(gradient):
     rnn, x, ts = (
         ode_rnn(2, 3, units=4, gradient=gradient, **TIGHT),
@@ -313,7 +318,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@each("name", WRONG)
+@pytest.mark.parametrize("name", WRONG)
 def test_what_does_not_fit_is_refused_in_words(name):
     call, error, words = WRONG[name]
     with pytest.raises(error, match=words):

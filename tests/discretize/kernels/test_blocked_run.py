@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from cases import each
 from conformance import kernels_for_all
 from torch.testing import assert_close
 
@@ -70,7 +69,7 @@ def compare(made, kind, own, **settings):
         assert_close(mine, theirs, rtol=1e-11, atol=1e-11)  # the same steps back, added in another order
 
 
-@each(("kind", "own"), [(ctrnn.HeldPath, False), (ctrnn.LinearPath, True), (ctrnn.HeldPath, True)])
+@pytest.mark.parametrize(("kind", "own"), [(ctrnn.HeldPath, False), (ctrnn.LinearPath, True), (ctrnn.HeldPath, True)])
 def test_states_are_those_of_one_piece_to_the_bit_and_gradients_to_rounding(kind, own):
     compare(field(), kind, own)
 
@@ -130,6 +129,6 @@ def test_a_failure_has_the_words_and_states_of_one_piece():
 
 
 @pytest.mark.slow
-@each("method", ["dopri8", "rodas5p"])
+@pytest.mark.parametrize("method", ["dopri8", "rodas5p"])
 def test_written_kernels_too(method):
     compare(field("gru") if method == "rodas5p" else ctrnn.ltc(3, 4, dtype=torch.float64), ctrnn.LinearPath, False, method=method)

@@ -15,7 +15,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from cases import each
 
 from discretize.kernels import build, cache
 from discretize.kernels.build import Source, Unavailable, library
@@ -407,7 +406,7 @@ def test_a_library_exchanged_after_it_was_compared_is_not_loaded(source, countin
     assert found.tiny(3.0) == 6.5
 
 
-@each("anonymous", [True, False])
+@pytest.mark.parametrize("anonymous", [True, False])
 def test_libraries_loaded_one_after_the_other_are_all_there_and_leave_no_file(source, monkeypatch, anonymous):
     def forbidden(name):
         raise OSError(errno.EACCES, "Permission denied")

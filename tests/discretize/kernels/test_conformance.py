@@ -6,7 +6,6 @@ import own_fields
 import pytest
 import torch
 import torchcde
-from cases import each
 from conformance import ENGINES, ROUNDING, agree, kernels_for_all, ran, sequence, solve
 from fuzz.dice import Dice
 from fuzz.fields import random_field
@@ -91,7 +90,7 @@ def dtype_of(field):
 
 
 @engines
-@each("name", EVERY_DAY)
+@pytest.mark.parametrize("name", EVERY_DAY)
 def test_sequences_of_every_field(engine, name):
     check_sequence(engine, made(name))
 
@@ -108,8 +107,8 @@ def test_sequences_of_every_field_however_they_are_called(engine, name, dtype, s
 
 
 @engines
-@each("call", CALLS)
-@each("name, step, dtype", [("gated per unit", Euler(), SINGLE), ("Own", ExponentialEuler(), DOUBLE)])
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("name", "step", "dtype"), [("gated per unit", Euler(), SINGLE), ("Own", ExponentialEuler(), DOUBLE)])
 def test_sequences_however_they_are_called(engine, name, step, dtype, call):
     check_sequence(engine, made(name, dtype), step, call)
 
@@ -125,7 +124,7 @@ def test_sequences_by_an_explicit_step_of_several_stages(engine):
 
 @slow
 @engines
-@each("step", EXPLICIT)
+@pytest.mark.parametrize("step", EXPLICIT)
 def test_sequences_by_every_explicit_step(engine, step):
     check_sequence(engine, made("Own"), getattr(discretize, step)())
 
@@ -148,14 +147,14 @@ LAYOUTS = {
 
 
 @engines
-@each("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_samples_and_states_may_lie_in_memory_in_any_way(engine, layout):
     x, h_0 = LAYOUTS[layout]
     check_sequence(engine, made("gated per unit"), call="dt", x=x(), h_0=h_0())
 
 
 @engines
-@each("sizes", [(1, 1), (2, 171)])
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 171)])
 def test_fields_of_odd_sizes(engine, sizes):
     torch.manual_seed(0)
     check_sequence(engine, ctrnn.gru(*sizes), call="dt")
@@ -224,7 +223,7 @@ def check_solve(engine, field, inputs="held", method="dopri5", x=None, h0=None, 
 
 
 @engines
-@each("name", ["Own", "PerSample", "lstm", "three units"])
+@pytest.mark.parametrize("name", ["Own", "PerSample", "lstm", "three units"])
 def test_solves_of_several_fields(engine, name):
     check_solve(engine, made(name), method="tsit5")
 
@@ -250,13 +249,13 @@ def test_solves_of_every_field_by_every_method(engine, name, method, dtype):
 
 
 @engines
-@each("inputs", INPUTS)
+@pytest.mark.parametrize("inputs", INPUTS)
 def test_solves_along_every_input(engine, inputs):
     check_solve(engine, made("gated per unit"), inputs)
 
 
 @slow
-@each("inputs", INPUTS)
+@pytest.mark.parametrize("inputs", INPUTS)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ["gated per unit", "lstm", "Own", "three units", "Bent"])
 def test_solves_of_several_fields_along_every_input_by_every_method(name, method, inputs):
@@ -264,7 +263,7 @@ def test_solves_of_several_fields_along_every_input_by_every_method(name, method
 
 
 @engines
-@each("inputs", ["held", "smooth clock"])
+@pytest.mark.parametrize("inputs", ["held", "smooth clock"])
 def test_stiff_solves(engine, inputs):
     check_solve(engine, Soft(), inputs, "rodas5p")
 
@@ -285,25 +284,25 @@ def test_stiff_solves_of_stiff_fields(engine):
 
 
 @engines
-@each("how", [{"method": "dopri8"}, {"gradient": Checkpointed(20_000)}, {"first_step": 0.01, "max_step": 0.2}])
+@pytest.mark.parametrize("how", [{"method": "dopri8"}, {"gradient": Checkpointed(20_000)}, {"first_step": 0.01, "max_step": 0.2}])
 def test_solves_by_other_settings(engine, how):
     check_solve(engine, made("gated per unit"), "linear", **how)
 
 
 @engines
-@each("inputs", ["held", "hermite", "smooth clock", "learned times"])
+@pytest.mark.parametrize("inputs", ["held", "hermite", "smooth clock", "learned times"])
 def test_solves_in_single_precision(engine, inputs):
     check_solve(engine, made("gated per unit", SINGLE), inputs)
 
 
 @engines
-@each("batch", [1, 70])
+@pytest.mark.parametrize("batch", [1, 70])
 def test_solves_of_one_sample_and_of_many(engine, batch):
     check_solve(engine, made("three units"), x=normal(len(TS), batch, 3))
 
 
 @engines
-@each("layout", ["every other number", "expanded"])
+@pytest.mark.parametrize("layout", ["every other number", "expanded"])
 def test_solves_of_samples_and_states_that_lie_in_memory_in_any_way(engine, layout):
     x, h0 = LAYOUTS[layout]
     check_solve(engine, made("gated per unit"), x=x()[: len(TS)], h0=h0())
@@ -314,7 +313,7 @@ ASKED[2:, 1] = ASKED[1, 1]  # a sequence that is over
 
 
 @engines
-@each("ts", [TS[[5, 2, 0]], ASKED])
+@pytest.mark.parametrize("ts", [TS[[5, 2, 0]], ASKED])
 def test_solves_at_any_times(engine, ts):
     check_solve(engine, made("gated per unit"), ts=ts)
 
@@ -331,7 +330,7 @@ def test_solves_without_an_input(engine):
 
 
 @engines
-@each("own", [False, True])
+@pytest.mark.parametrize("own", [False, True])
 def test_a_loop_over_networks_is_one_call(engine, own):
     modules = [discretize.DiscreteRNN(ctrnn.gated(3, 5), allow_overshoot=True) for _ in range(3)]
     many, x, ts = discretize.ensemble(modules), normal(*([3] if own else []), TIME, BATCH, 3), times(TIME + 1)
@@ -364,7 +363,7 @@ TWICE = [("gated per unit", of_a_sequence), ("Own", of_a_sequence), ("lstm", of_
 
 
 @engines
-@each("name, call", TWICE)
+@pytest.mark.parametrize(("name", "call"), TWICE)
 def test_second_derivatives(engine, name, call):
     check_second_derivatives(engine, name, call)
 
@@ -395,7 +394,7 @@ def check_second_derivatives(engine, name, call):
 
 
 @engines
-@each("inputs", ["held", "smooth clock", "hermite, times of each"])
+@pytest.mark.parametrize("inputs", ["held", "smooth clock", "hermite, times of each"])
 def test_states_between_requested_times(engine, inputs):
     between, field, x, found = torch.tensor([1.4, 0.3], dtype=DOUBLE), made("gated per unit"), normal(len(TS), 4, 3), []
     for fused in (True, False):
@@ -410,7 +409,7 @@ def test_states_between_requested_times(engine, inputs):
 # Fields that nobody wrote.
 
 
-@each("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_random_code(seed):
     check_random_code(seed)
 

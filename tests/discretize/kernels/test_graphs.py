@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from conformance import ROUNDING
 from own_fields import Own, Powers
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -31,8 +30,8 @@ def given(field, step, grad, dt=0.7, substeps=2):
 
 
 @pytest.mark.slow
-@each("grad", [True, False])
-@each("make", [lambda: ctrnn.gated(3, 5, decay=ctrnn.PowerDecay(1.5)), lambda: ctrnn.lstm(3, 5, bias=False)])
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("make", [lambda: ctrnn.gated(3, 5, decay=ctrnn.PowerDecay(1.5)), lambda: ctrnn.lstm(3, 5, bias=False)])
 def test_sequences_are_operators_as_torch_wants_them(make, grad):
     # Compared are all outputs, and what is kept for the backward pass has gaps that nobody writes.
     compared = () if grad else ("test_aot_dispatch_dynamic",)

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.nn.utils import parametrize
 
@@ -220,7 +219,7 @@ def guards_of(given):
     return guards.complete()
 
 
-@each("write", WRITES)
+@pytest.mark.parametrize("write", WRITES)
 def test_a_write_to_a_field_is_noticed(write):
     given = Own()
     guards, before = guards_of(given), attributes_of(given)
@@ -232,7 +231,7 @@ def test_a_write_to_a_field_is_noticed(write):
     assert isinstance(now, str) or (now.values, *map(id, now.tensors)) != (before.values, *map(id, before.tensors))
 
 
-@each("write", OF_CLASSES)
+@pytest.mark.parametrize("write", OF_CLASSES)
 def test_a_write_to_a_class_is_noticed(write):
     given = Own()
     guards, before = guards_of(given), attributes_of(given).values
@@ -311,7 +310,7 @@ OF_GLOBALS = {
 }
 
 
-@each("write", OF_GLOBALS)
+@pytest.mark.parametrize("write", OF_GLOBALS)
 def test_a_write_to_a_global_is_noticed(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "other_file", MODULE)
     reads, guards = GlobalReads(), Guards()

@@ -12,7 +12,6 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from cases import each
 
 from discretize.kernels.build import Source, Unavailable, library
 from discretize.kernels.cpp.programs import SOURCES
@@ -74,7 +73,7 @@ EXACT = {
 }
 
 
-@each("real", REALS)
+@pytest.mark.parametrize("real", REALS)
 def test_functions_are_good_to_a_few_units_in_the_last_place(probe, real):
     for name, (exact, where) in EXACT.items():
         x, got = values(probe, real, name, BOTH_SIGNS[where(BOTH_SIGNS)])
@@ -82,7 +81,7 @@ def test_functions_are_good_to_a_few_units_in_the_last_place(probe, real):
             assert max(units_in_the_last_place(real, got, [exact(mpmath.mpf(float(v))) for v in x])) < 4, name
 
 
-@each("real", REALS)
+@pytest.mark.parametrize("real", REALS)
 def test_the_ends_of_the_range_are_what_they_should_be(probe, real):
     far = [0.0, -0.0, 1e4, -1e4, math.inf, -math.inf, math.nan]
     expected = {

@@ -5,7 +5,6 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from cases import each
 from own_fields import Own
 from torch.testing import assert_close
 
@@ -38,7 +37,7 @@ def normal(*sizes, seed=0):
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@each("seed", range(3))
+@pytest.mark.parametrize("seed", range(3))
 def test_what_is_told_is_what_rows_tell(seed, monkeypatch):
     """Of a sample that is stiff, that needs steps forced at their least, and that is cut short, among others."""
     torch.manual_seed(seed)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from conformance import kernels_for_all
 from torch.testing import assert_close
 
@@ -28,7 +27,7 @@ class Forgets(ctrnn.VectorField):
         return -h
 
 
-@each("method", ["dopri5", "rodas5p"])
+@pytest.mark.parametrize("method", ["dopri5", "rodas5p"])
 def test_what_only_forgets_forgets_by_its_clock(method):
     """dh/dt = -c'(t) h has h = h0 exp(-c(t)): c is the area under the speed, a straight line between learned points."""
     field = Forgets(3, 2)
@@ -69,7 +68,7 @@ def test_clocks_are_the_warped_solve_or_kept_from_the_kernel():
         assert why in stats["engine_why"]
 
 
-@each("learned", [False, True])
+@pytest.mark.parametrize("learned", [False, True])
 def test_a_speed_below_0_at_an_end_is_refused_as_by_steps(learned):
     path = ctrnn.LinearPath(torch.randn(6, 4, 3), TS)
     speeds = torch.tensor([-0.001, 1.0, 1.0, 1.0, 1.0, 1.0])[:, None, None].requires_grad_(learned)
@@ -92,8 +91,8 @@ class Bent(ctrnn.VectorField):
         return projected - torch.tanh(h)
 
 
-@each("kind", [ctrnn.LinearPath, ctrnn.HermitePath])
-@each("clock", [ctrnn.AffineWarp(1.5), ctrnn.PiecewiseWarp([0.0, 1.0, 3.0], [0.0, 2.0, 3.0])])
+@pytest.mark.parametrize("kind", [ctrnn.LinearPath, ctrnn.HermitePath])
+@pytest.mark.parametrize("clock", [ctrnn.AffineWarp(1.5), ctrnn.PiecewiseWarp([0.0, 1.0, 3.0], [0.0, 2.0, 3.0])])
 def test_a_projection_that_bends_the_input_does_so_on_straight_clocks_too(kind, clock):
     field, path = Bent(), ctrnn.WarpedPath(kind(torch.randn(4, 5, 3)), clock)
     ts, h0 = torch.linspace(*path.interval, 4), torch.zeros(5, 4)

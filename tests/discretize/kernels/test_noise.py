@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from cases import each
 from conformance import ENGINES, ROUNDING, agree, kernels_for_all, ran, sequence
 from on_gpu import ON_GPU
 from torch.testing import assert_close
@@ -86,13 +85,15 @@ def check(engine, name="plain", step="EulerMaruyama", call="dt", dtype=DOUBLE, u
 
 
 @engines
-@each("call", ["dt", "lengths", "reset", "keys", "times of each, two substeps"])
+@pytest.mark.parametrize("call", ["dt", "lengths", "reset", "keys", "times of each, two substeps"])
 def test_noise_is_the_same_in_kernels_however_they_are_called(engine, call):
     check(engine, call=call)
 
 
 @engines
-@each("name, step, call, units", [("of each unit", "SRA1", "four substeps", 6), ("growing", "StratonovichHeun", "times", 1)])
+@pytest.mark.parametrize(
+    ("name", "step", "call", "units"), [("of each unit", "SRA1", "four substeps", 6), ("growing", "StratonovichHeun", "times", 1)]
+)
 def test_noise_is_the_same_in_kernels_of_several_steps(engine, name, step, call, units):
     check(engine, name, step, call, SINGLE, units)
 
@@ -112,8 +113,8 @@ def test_noise_of_every_field_in_every_call(engine, name, step, dtype, subtests)
 
 @slow
 @engines
-@each("units, batch", [(1, 1), (3, 70), (64, 5), (65, 1), (257, 3)])
-@each("call", ["dt", "four substeps"])
+@pytest.mark.parametrize(("units", "batch"), [(1, 1), (3, 70), (64, 5), (65, 1), (257, 3)])
+@pytest.mark.parametrize("call", ["dt", "four substeps"])
 def test_noise_of_odd_sizes(engine, units, batch, call):
     check(engine, "plain", "SRA1", call, SINGLE, units, batch)
 
@@ -172,7 +173,7 @@ KNOWN = [  # Random123, kat_vectors: philox4x32-10
 ]
 
 
-@each("counter, key, expected", KNOWN)
+@pytest.mark.parametrize(("counter", "key", "expected"), KNOWN)
 def test_words_are_those_of_philox(counter, key, expected):
     words = [[torch.tensor([int(word, 16)]) for word in given.split()] for given in (counter, key)]
     assert [f"{int(word):08x}" for word in philox(*map(tuple, words))] == expected.split()
@@ -198,7 +199,9 @@ def places_of(dtype, rows, parts):
 
 
 @pytest.mark.skipif(ON_GPU, reason="of the kernels for the CPU")
-@each("dtype, within", [(DOUBLE, 1e-14), (SINGLE, 3e-6)])  # some units in the last place of numbers up to 6
+@pytest.mark.parametrize(
+    ("dtype", "within"), [(DOUBLE, 1e-14), (SINGLE, 3e-6)]
+)  # some units in the last place of numbers up to 6
 def test_compiled_numbers_are_those_of_torch(dtype, within):
     for width, parts, integral in ((1, 1, False), (7, 1, True), (66, 4, False), (300, 16, True)):
         columns = places_of(dtype, 64, parts)

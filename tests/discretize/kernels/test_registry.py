@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -78,14 +77,14 @@ def forget():
         table.clear()
 
 
-@each("call", CALLS)
+@pytest.mark.parametrize("call", CALLS)
 def test_a_call_that_waits_has_a_kernel_at_once(call):
     states, stats = call(Own(), fused="always")
     assert stats["engine"] == "compiled", stats
     torch.testing.assert_close(states, call(Own(), fused=False)[0], rtol=0, atol=1e-4)  # of solves, whose samples step alone
 
 
-@each("call", CALLS)
+@pytest.mark.parametrize("call", CALLS)
 def test_a_first_call_says_what_it_waits_for(call):
     forget()
     stats = call(Own())[1]
@@ -107,7 +106,7 @@ def by_another_field(field, **how):
     return found.hs, found.stats
 
 
-@each("call", [*CALLS, by_another_field])
+@pytest.mark.parametrize("call", [*CALLS, by_another_field])
 def test_seconds_by_steps_pay_for_a_kernel(call):
     forget()
     field = Own()
@@ -270,7 +269,7 @@ def test_a_field_that_was_run_by_a_kernel_is_not_kept_alive():
         assert not registry._known
 
 
-@each("make", [lambda fused: DiscreteRNN(Own(), fused=fused), lambda fused: by_integrate(Own(), fused=fused)])
+@pytest.mark.parametrize("make", [lambda fused: DiscreteRNN(Own(), fused=fused), lambda fused: by_integrate(Own(), fused=fused)])
 def test_other_words_are_refused(make):
     with pytest.raises(TypeError, match=re.escape("`fused` must be True, False or \"always\", got 'never'")):
         make("never")

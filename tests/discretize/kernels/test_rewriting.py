@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.nn import functional
 from torch.testing import assert_close
@@ -63,7 +62,7 @@ CASES = {
 }
 
 
-@each("name", CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_numbers_and_both_derivatives_are_torchs(name):
     def answers():
         h = H.clone().requires_grad_()

@@ -11,7 +11,6 @@ from functools import partial
 
 import pytest
 import torch
-from cases import each
 from conformance import ROUNDING, agree, kernels_for_all, sequence
 from own_fields import Own, Powers
 from torch import nn
@@ -310,7 +309,7 @@ class Special(ctrnn.VectorField):
         return torch.cat([function(projected).to(projected) for function in OF_ONE], -1)
 
 
-@each("code", REFUSED)
+@pytest.mark.parametrize("code", REFUSED)
 def test_code_without_a_kernel_runs_step_by_step_and_says_the_line(code):
     rnn = DiscreteRNN(By(code), allow_overshoot=True)
     with warnings.catch_warnings():  # one takes a mean over the batch
@@ -321,7 +320,7 @@ def test_code_without_a_kernel_runs_step_by_step_and_says_the_line(code):
         raise AssertionError(rnn.stats["engine_why"])
 
 
-@each("step", [discretize.Taylor2(), discretize.BackwardEuler()])
+@pytest.mark.parametrize("step", [discretize.Taylor2(), discretize.BackwardEuler()])
 def test_steps_that_differentiate_or_iterate_have_none(step):
     rnn = DiscreteRNN(Own(), step, allow_overshoot=True)
     rnn(torch.randn(2, 2, 3))
@@ -345,7 +344,7 @@ def wrong_gradients(monkeypatch):
     monkeypatch.setattr(sequences._Call, "backward", lambda call, kept, grad, *rest: right(call, kept, 1.001 * grad, *rest))
 
 
-@each("wrong", [wrong_text, wrong_gradients])
+@pytest.mark.parametrize("wrong", [wrong_text, wrong_gradients])
 def test_a_kernel_that_gives_other_numbers_is_not_used(wrong):
     rnn = DiscreteRNN(Bent(), allow_overshoot=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -453,7 +452,7 @@ def test_the_way_back_finds_what_it_needs_and_keeps_nothing_else():
         output.sum().backward()
 
 
-@each("step", [Euler(), ExponentialEuler()])
+@pytest.mark.parametrize("step", [Euler(), ExponentialEuler()])
 def test_a_sample_of_no_time_leaves_the_state_to_the_last_bit_and_no_nan(step):
     field = ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(0.5))
     x, dt, h0 = torch.randn(2, 3, 2, requires_grad=True), torch.zeros(2, 3, 1, requires_grad=True), torch.randn(3, 3)
@@ -465,7 +464,7 @@ def test_a_sample_of_no_time_leaves_the_state_to_the_last_bit_and_no_nan(step):
         assert gradient.isfinite().all()
 
 
-@each("step", [Euler(), ExponentialEuler()])
+@pytest.mark.parametrize("step", [Euler(), ExponentialEuler()])
 def test_gradients_under_the_power_decay_are_those_of_the_steps_where_states_are_almost_nothing(step):
     field, found = ctrnn.leaky(2, 6, decay=ctrnn.PowerDecay(0.5)), []
     with torch.no_grad():

@@ -5,7 +5,6 @@ import math
 import weakref
 from collections import OrderedDict
 
-import cases
 import pytest
 import torch
 from conformance import ROUNDING, agree, kernels_for_all, solve
@@ -19,7 +18,6 @@ from discretize import ContinuousRNN, SolverError, SolverWarning, integrate
 from discretize.kernels import registry as written_kernels
 from discretize.kernels.cpp import solving as kernel_run
 
-each = pytest.mark.parametrize
 SAME = {"rtol": 1e-10, "atol": 1e-10}  # the same steps, other sums
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 
@@ -105,7 +103,7 @@ REFUSED = {
 }
 
 
-@cases.each("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_code_without_a_kernel_is_solved_in_torch_and_says_why(name):
     f, why = REFUSED[name]
     stats = integrate(f, None, torch.ones(2, 2), [0.0, 1.0]).stats

@@ -2,7 +2,6 @@
 
 import math
 
-import cases
 import pytest
 import scipy.integrate
 import torch
@@ -13,7 +12,6 @@ from torch import nn
 import ctrnn
 from discretize import SolverError, integrate
 
-each = pytest.mark.parametrize
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 STIFF = {"method": "rodas5p"}
 
@@ -56,8 +54,8 @@ def pulled(t, h):
 
 
 @pytest.mark.slow
-@each(
-    "f, h0, ts, scale",
+@pytest.mark.parametrize(
+    ("f", "h0", "ts", "scale"),
     [
         (van_der_pol, [2.0, 0.0], [0.0, 200.0, 900.0], [1.0, 1e-3]),
         (robertson, [1.0, 0.0, 0.0], [0.0, 1.0, 100.0, 4000.0], [1.0, 1e-5, 1.0]),
@@ -143,7 +141,7 @@ def test_neighbours_and_threads_change_no_bit_of_a_sample():
     assert torch.equal(found[0][:, 5:6], found[2])
 
 
-@cases.each("how", ["jacobian", "bandwidths"])
+@pytest.mark.parametrize("how", ["jacobian", "bandwidths"])
 def test_a_field_that_declares_its_jacobian_is_solved_in_torch(how):
     class Declared(Soft):
         if how == "jacobian":

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases import each
 
 import ctrnn
 from discretize import DiscreteRNN, Euler
@@ -243,7 +242,7 @@ def test_numbers_come_back_as_they_were_and_only_torchs_operations_are_read():
         assert torch.equal(again, tensor)
 
 
-@each("kind, write", [("step", writer(torch.float32)), ("flow", solve_writer(torch.float32))])
+@pytest.mark.parametrize(("kind", "write"), [("step", writer(torch.float32)), ("flow", solve_writer(torch.float32))])
 def test_programs_of_kernels_for_gpus_come_back_as_they_were(kind, write):
     field = ctrnn.leaky(2, 3, dtype=torch.float32)
     module = StepModule(field, Euler()) if kind == "step" else FlowModule(field, 3)

@@ -4,7 +4,6 @@ import ast
 import copy
 import math
 
-import cases
 import pytest
 import torch
 from conformance import kernels_for_all
@@ -24,7 +23,6 @@ from discretize.kernels.triton.functions import FUNCTIONS, preamble
 from discretize.kernels.triton.solve_writing import solve_writer, stiff_text
 from discretize.kernels.triton.solves import recorder
 
-each = pytest.mark.parametrize
 FIELDS = {name: lambda make=make: make(3, 5) for name, make in NAMED_FIELDS.items()}
 OTHERS = {
     "many operations": Many,
@@ -42,14 +40,14 @@ LANGUAGE = {
 }
 
 
-@each("name", thinned([*FIELDS, *OTHERS], ["lstm", "axes"]))
+@pytest.mark.parametrize("name", thinned([*FIELDS, *OTHERS], ["lstm", "axes"]))
 def test_the_text_is_python_of_known_names(name):
     module = StepModule((FIELDS | OTHERS)[name]().double(), ExponentialEuler() if name == "lstm" else Euler())
     program = program_of(module, {"x": True, "dt": True}, torch.float64, kernels.writer(torch.float64))
     check_names(program.written.text)
 
 
-@each("name", thinned([*FIELDS, *OTHERS], ["gated"]))
+@pytest.mark.parametrize("name", thinned([*FIELDS, *OTHERS], ["gated"]))
 def test_the_text_of_solves_is_python_of_known_names(name):
     field = (FIELDS | OTHERS)[name]().double()
     columns = field.project(torch.zeros(1, field.input_size)).shape[-1]
@@ -62,7 +60,7 @@ def test_the_text_of_solves_is_python_of_known_names(name):
         check_names(stiff_text(programs[:count], torch.float64).text)
 
 
-@cases.each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_every_function_of_units_has_a_form_of_known_names(dtype):
     assert {*FUNCTIONS} == {*OF_CPU}
     lines = [f"    return {expression.format(a='a', b='b', c='c')}" for expression in FUNCTIONS.values()]
@@ -148,7 +146,9 @@ def in_bfloat16(field, x, h_0, **given):
 
 
 @INTERPRETED
-@each("name", ["gated", pytest.param("lstm", marks=pytest.mark.slow), pytest.param("lem", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["gated", pytest.param("lstm", marks=pytest.mark.slow), pytest.param("lem", marks=pytest.mark.slow)]
+)
 def test_bfloat16_is_right_to_the_rounding_of_what_is_stored(interpreter, name):
     field = getattr(ctrnn, name)(3, 20)
     for mine, theirs in in_bfloat16(field, torch.randn(9, 17, 3), torch.randn(17, field.state_size), dt=0.3, substeps=2):

@@ -14,7 +14,6 @@ from discretize.kernels.triton.solve_writing import solve_writer, stiff_text
 from discretize.kernels.triton.solves import recorder
 from discretize.noise.increments import KeyedIncrements
 
-each = pytest.mark.parametrize
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")]
 DOUBLES = ("lengths", "shares", "rates", "speeds", "table", "settings", "columns", "steps", "numbers", "first_steps")
 COUNTS = ("pieces", "places", "limits", "counts", "edges", "steps_before")
@@ -54,7 +53,7 @@ NUMBERS = ("batch", "segments", "stages", "room", "of_segment", "of_sample", "wi
 TYPES = [(torch.float32, "fp32", "fp32"), (torch.float32, "fp32", "bf16"), (torch.float64, "fp64", "fp64")]
 
 
-@each("dtype, real, stored", TYPES)
+@pytest.mark.parametrize(("dtype", "real", "stored"), TYPES)
 def test_solves_compile(dtype, real, stored):
     gated = ctrnn.gated(3, 5, dtype=dtype), 10
     for (field, columns), how in ((gated, HELD), (gated, CURVED), ((Lorenz().to(dtype), 1), HELD)):
@@ -62,8 +61,8 @@ def test_solves_compile(dtype, real, stored):
         compiles(program.written.text, real, stored, how, NUMBERS)
 
 
-@each("units", [1, 3, 5, 32])
-@each("dtype, real, stored", TYPES)
+@pytest.mark.parametrize("units", [1, 3, 5, 32])
+@pytest.mark.parametrize(("dtype", "real", "stored"), TYPES)
 def test_stiff_solves_compile(dtype, real, stored, units):
     field = ctrnn.gated(3, units, dtype=dtype)
     for how in (HELD, STRAIGHT, CURVED) if units < 32 else (STRAIGHT,):
@@ -72,15 +71,15 @@ def test_stiff_solves_compile(dtype, real, stored, units):
         compiles(stiff_text(read, dtype).text, real, stored, how | {"LAST_IS_NEXT": False}, NUMBERS)
 
 
-@each("dtype, real, stored", TYPES)
+@pytest.mark.parametrize(("dtype", "real", "stored"), TYPES)
 def test_sequences_compile(dtype, real, stored):
     module = StepModule(ctrnn.lstm(3, 20, dtype=dtype), Euler())
     program = program_of(module, {"x": True, "dt": True}, dtype, kernels.writer(dtype))
     compiles(program.written.text, real, stored, {}, OF_SEQUENCES)
 
 
-@each("units", [1, 20])
-@each("dtype, real", [(torch.float32, "fp32"), (torch.float64, "fp64")])
+@pytest.mark.parametrize("units", [1, 20])
+@pytest.mark.parametrize(("dtype", "real"), [(torch.float32, "fp32"), (torch.float64, "fp64")])
 def test_sequences_with_noise_compile(dtype, real, units):
     noisy = ctrnn.Noisy(ctrnn.gated(3, units, dtype=dtype), ctrnn.Noise(0.1))
     program = program_of(StepModule(KeyedIncrements(noisy, 4, True), SRA1()), {"x": True}, dtype, kernels.writer(dtype))

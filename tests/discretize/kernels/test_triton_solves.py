@@ -21,7 +21,6 @@ from discretize.kernels.triton.functions import preamble
 from discretize.kernels.triton.rosenbrock import ELIMINATION, units_of
 from discretize.kernels.triton.solves import solve_triton
 
-each = pytest.mark.parametrize
 SAME = 1e-9  # the same steps, sums in another order; tanh and powers by other formulas
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 # Of numpy, at numbers that `where` leaves out.
@@ -98,7 +97,7 @@ FAILURES = {
 }
 
 
-@each("which", [["too many steps"], pytest.param(["unbounded", "not finite"], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("which", [["too many steps"], pytest.param(["unbounded", "not finite"], marks=pytest.mark.slow)])
 def test_a_solve_that_fails_says_why_in_the_same_words(subtests, which):
     path, ts = ctrnn.HeldPath(torch.zeros(4, 3, 1)), torch.arange(5.0) / 2
     for name in which:
@@ -136,7 +135,7 @@ def test_a_moving_equilibrium_is_followed_with_long_steps():
     assert gradient.abs().max() < 1e-5  # exp(-10,000), but for the error of the steps
 
 
-@each("size", [5, pytest.param(1, marks=pytest.mark.slow), pytest.param(32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [5, pytest.param(1, marks=pytest.mark.slow), pytest.param(32, marks=pytest.mark.slow)])
 def test_matrices_are_factored_with_the_largest_pivots(size):
     text = """
 @triton.jit
@@ -186,7 +185,7 @@ HALF = [
 ]
 
 
-@each("dtype, name, path, method", HALF)
+@pytest.mark.parametrize(("dtype", "name", "path", "method"), HALF)
 def test_half_precision_is_right_to_the_rounding_of_what_is_stored(dtype, name, path, method):
     torch.manual_seed(0)
     field = getattr(ctrnn, name)(3, 5)

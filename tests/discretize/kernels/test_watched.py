@@ -25,7 +25,6 @@ from contextvars import ContextVar
 import numpy as np
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.testing import assert_close
@@ -430,7 +429,7 @@ def short_sequences(monkeypatch):
     monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", math.inf)
 
 
-@each("way", WATCHED)
+@pytest.mark.parametrize("way", WATCHED)
 def test_what_can_be_watched_is_compared(way):
     number, change = WATCHED[way]
     field, reads, h = Field(number), GlobalReads(), torch.ones(2, 2)
@@ -449,7 +448,7 @@ def test_what_can_be_watched_is_compared(way):
 
 
 @pytest.mark.slow  # two kernels each
-@each("way", WATCHED)
+@pytest.mark.parametrize("way", WATCHED)
 def test_kernels_notice_what_has_changed(way):
     number, change = WATCHED[way]
     field = Field(number)
@@ -461,7 +460,7 @@ def test_kernels_notice_what_has_changed(way):
         assert_close(after, states(field, fused=False)[0], rtol=1e-12, atol=1e-12)  # three steps, to rounding
 
 
-@each("way", UNWATCHED)
+@pytest.mark.parametrize("way", UNWATCHED)
 def test_what_cannot_be_watched_is_not_compiled(way):
     number, change = UNWATCHED[way]
     field = Field(number)
@@ -477,7 +476,7 @@ def test_what_cannot_be_watched_is_not_compiled(way):
         assert not torch.equal(after, before)
 
 
-@each("way", DRAWN)
+@pytest.mark.parametrize("way", DRAWN)
 def test_what_is_drawn_is_drawn_as_often_as_the_steps_do(way):
     found = []
     for fused in (False, True):
@@ -531,7 +530,7 @@ class Layered(Field):
         return 2 * x
 
 
-@each("way", ORDINARY)
+@pytest.mark.parametrize("way", ORDINARY)
 def test_ordinary_code_is_not_refused(way):
     reads = GlobalReads()
     with reads.noted():

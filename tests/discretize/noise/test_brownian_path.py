@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 from discretize import BrownianPath
@@ -97,7 +96,7 @@ def test_finer_readings_batches_and_pieces_are_of_the_same_path():
                 assert torch.equal(found, expected)
 
 
-@each("parts", [1, 2, 8, 64])
+@pytest.mark.parametrize("parts", [1, 2, 8, 64])
 def test_terms_of_a_cell_are_what_the_path_reads_there(parts):
     keys, length = noise_keys(2, 3), 0.75  # its parts are exact: a rounding of the time moves the path by 1000 times that
     terms = cell_terms(parts, True)
@@ -111,7 +110,7 @@ def test_terms_of_a_cell_are_what_the_path_reads_there(parts):
     assert_close(z, read[1], rtol=0, atol=1e-13)
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "words"),
     [
         (lambda: path(knots=(0.0, 2.0, 1.0)), ValueError, "`knots`"),

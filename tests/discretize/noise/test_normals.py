@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 from discretize.noise.generator import (
@@ -101,7 +100,7 @@ def test_keys_differ_by_seed_sample_and_layer():
     assert torch.equal(fresh_keys(first, 4), first)
 
 
-@each(
+@pytest.mark.parametrize(
     ("seed", "error", "words"),
     [
         (1.5, TypeError, "`seed` must be a whole number, got 1.5"),

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -16,7 +15,7 @@ def cell_of(make, step=STEPS[0], hidden=3):
     return discretize.DiscreteCell(make(2, hidden, generator=torch.Generator().manual_seed(0)), step)
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "step", "method"),
     [(make, STEPS[0], method) for make in FIELDS for method in ("newton", "quasi")]
     + [(ctrnn.gated, step, "newton") for step in STEPS[1:]],
@@ -32,8 +31,8 @@ def test_states_are_those_of_the_steps_one_after_the_other(make, step, method):
     assert found.stats["residual"] < 1e-12
 
 
-@each("make", FIELDS)
-@each("method", ["newton", "quasi"])
+@pytest.mark.parametrize("make", FIELDS)
+@pytest.mark.parametrize("method", ["newton", "quasi"])
 def test_gradients_are_those_of_autograd_through_the_steps(make, method):
     cell, xs, h0 = cell_of(make), torch.randn(30, 2, 2, requires_grad=True), torch.randn(2, 6, requires_grad=True)
     h0 = h0[:, : cell.field.state_size]

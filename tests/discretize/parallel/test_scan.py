@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import discretize
 from discretize.parallel.scan import recurrence, reversed_recurrence
 
 
-@each("time", [1, 2, 8, 9, 37, 100, 257])
+@pytest.mark.parametrize("time", [1, 2, 8, 9, 37, 100, 257])
 def test_states_by_pairs_are_those_of_the_loop(time):
     a, b, h = 1.2 * torch.rand(time, 2, 3), torch.randn(time, 2, 3), torch.randn(2, 3)
     a[::5] = 0.0  # no division: factors may be 0
@@ -21,7 +20,7 @@ def test_states_by_pairs_are_those_of_the_loop(time):
     assert_close(discretize.linear_recurrence(a, b, h), torch.stack(states), rtol=1e-10, atol=1e-10)
 
 
-@each("time", [5, 23, 64])
+@pytest.mark.parametrize("time", [5, 23, 64])
 def test_matrices_forward_and_reversed_solve_the_banded_system(time):
     a, b, h = torch.randn(time, 1, 2, 2) / 2, torch.randn(time, 1, 2), torch.randn(1, 2)
     system = torch.eye(2 * time)

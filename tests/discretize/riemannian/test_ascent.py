@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -67,7 +66,7 @@ def trajectory(model, metric, reduction, dampening=0.0, read_out="quasi", steps=
 OTHERS = (ACTIVATIONS["logistic"], Sigmoidal(width=0.6, size=-2.5, centre=4.0))
 
 
-@each("make", [ctrnn.glnn, ctrnn.gnn])
+@pytest.mark.parametrize("make", [ctrnn.glnn, ctrnn.gnn])
 def test_invariant_metrics_learn_alike_however_activities_are_written(make):
     model = begun(make)
     for metric in ("ruop", "rbpm"):

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -70,8 +69,8 @@ def test_passes_of_random_networks_are_those_in_torch(problem):
     assert_close(*found, **CLOSE[model.start.dtype])
 
 
-@each("edges", [2, 5])
-@each("dtype", list(CLOSE))
+@pytest.mark.parametrize("edges", [2, 5])
+@pytest.mark.parametrize("dtype", list(CLOSE))
 def test_sums_of_each_symbol_and_unit_are_those_in_torch(edges, dtype):
     model, generator = model_of("glnn", 4, 5, edges, dtype=dtype)
     part = network_of(model.field).edges
@@ -91,7 +90,7 @@ def test_sums_of_each_symbol_and_unit_are_those_in_torch(edges, dtype):
                 )
 
 
-@each("make", list(MAKERS))
+@pytest.mark.parametrize("make", list(MAKERS))
 def test_directions_by_every_metric_are_those_in_torch(make, short_sequences_too):
     model, generator = model_of(make, 3, 4, 3)
     symbols, chi = torch.randint(3, (60, 2), generator=generator), torch.ones(60, 2)

@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
+import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -58,7 +58,7 @@ def back_of(model, symbols, mask):
 KINDS = [(ctrnn.glnn, None, "tanh"), (ctrnn.glnn, 2, "logistic"), (ctrnn.gnn, 2, "tanh"), (ctrnn.gnn, None, "logistic")]
 
 
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_values_are_autograds_derivatives_in_every_state(kind):
     model, (symbols, mask) = model_of(*kind), data()
     unfold = unfolded(model, symbols, mask)
@@ -67,7 +67,7 @@ def test_values_are_autograds_derivatives_in_every_state(kind):
     assert not unfold.values[-1].any()
 
 
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_moduli_go_back_by_the_squares_of_all_slopes(kind):
     model, (symbols, mask) = model_of(*kind), data(batch=1)
     field, network = model.field, network_of(model.field)
@@ -124,7 +124,7 @@ def direction_of(model, symbols, mask, *settings):
     return torch.cat([found[part.bias][..., None], found[part.weight]], -1), found[model.start]
 
 
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_transition_steps_are_the_inverse_metrics_on_autograds_gradient(kind):
     model, (symbols, mask) = model_of(*kind), data()
     start = unfolded(model, symbols, mask).values[0]

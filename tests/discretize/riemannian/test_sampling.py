@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 
 import ctrnn
 import discretize
@@ -19,7 +18,7 @@ def model_of(make):
     return model
 
 
-@each("make", [ctrnn.glnn, ctrnn.gnn, ctrnn.lstm])
+@pytest.mark.parametrize("make", [ctrnn.glnn, ctrnn.gnn, ctrnn.lstm])
 def test_words_come_as_often_as_the_model_says(make):
     model = model_of(make)
     words = torch.cartesian_prod(*[torch.arange(2)] * LENGTH)

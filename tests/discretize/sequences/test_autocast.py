@@ -5,7 +5,6 @@ bfloat16 rounds at 2^-8 of what it is given; states are below 1, and a few round
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.testing import assert_close
@@ -41,7 +40,7 @@ WAYS = {
 }
 
 
-@each("name, way", [*(("gated", way) for way in WAYS), ("lstm", "discrete")])
+@pytest.mark.parametrize(("name", "way"), [*(("gated", way) for way in WAYS), ("lstm", "discrete")])
 def test_half_precision_under_autocast_is_float32_to_its_rounding_gradients_too(name, way):
     generator = torch.Generator().manual_seed(3)
     field, linear = getattr(ctrnn, name)(3, 5, generator=generator), nn.Linear(2, 3)
@@ -105,7 +104,7 @@ def test_what_torchs_modules_refuse_is_refused_in_words():
         DiscreteRNN(field)(x.bfloat16())
 
 
-@each("module", [DiscreteRNN, ContinuousRNN])
+@pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
 def test_a_model_learns_under_autocast_what_it_learns_without(module):
     x = torch.randn(8, 16, 2, generator=torch.Generator().manual_seed(0))
     target = x.cumsum(0)[..., :1].tanh()

@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from cases import each
 from torch.nn.functional import cross_entropy, mse_loss
 from torch.testing import assert_close
 from torch.utils.data import DataLoader
@@ -44,8 +43,8 @@ def assert_each_is_as_alone(rnn, batch, alone, tolerance):
         assert_close(batch.last(output)[k], expected[-1], **tolerance)
 
 
-@each("edges", [False, True])
-@each("name", RNNS)
+@pytest.mark.parametrize("edges", [False, True])
+@pytest.mark.parametrize("name", RNNS)
 def test_a_module_reads_each_sequence_of_a_batch_as_it_does_alone(name, edges):
     for first in (False, True):
         data, rnn = [*sequences(edges)], RNNS[name](3, first)
@@ -99,7 +98,7 @@ def test_missing_values_targets_and_padding_are_those_of_each_sequence():
 X, TS = torch.zeros(3, 2), torch.arange(3.0)
 
 
-@each(
+@pytest.mark.parametrize(
     ("samples", "error", "message"),
     [
         ([], ValueError, "`samples` is empty"),

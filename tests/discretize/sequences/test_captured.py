@@ -6,7 +6,6 @@ read again from where it no longer is.
 
 import pytest
 import torch
-from cases import each
 from fake_device import DEVICE, FakeDevice
 from problems import KINDS, NAMED_FIELDS, PUBLISHED, STEPS
 
@@ -32,18 +31,20 @@ def check(make, step, monkeypatch):
         assert not device.sent
 
 
-@each("make, step", [*((NAMED_FIELDS[name], Euler()) for name in KINDS), (ctrnn.gated, ExponentialEuler())])
+@pytest.mark.parametrize(
+    ("make", "step"), [*((NAMED_FIELDS[name], Euler()) for name in KINDS), (ctrnn.gated, ExponentialEuler())]
+)
 def test_steps_can_be_captured(make, step, monkeypatch):
     check(make, step, monkeypatch)
 
 
 @pytest.mark.slow
-@each("name", sorted(MAKERS))
+@pytest.mark.parametrize("name", sorted(MAKERS))
 def test_steps_of_every_field_can_be_captured(name, monkeypatch):
     check(MAKERS[name], Euler(), monkeypatch)
 
 
 @pytest.mark.slow
-@each("name", sorted(set(STEPS) - set(ITERATED)))
+@pytest.mark.parametrize("name", sorted(set(STEPS) - set(ITERATED)))
 def test_every_step_without_iterations_can_be_captured(name, monkeypatch):
     check(ctrnn.gated, STEPS[name], monkeypatch)

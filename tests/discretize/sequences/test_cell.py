@@ -5,7 +5,6 @@ import copy
 import problems
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -16,8 +15,8 @@ from discretize import DiscreteCell, Euler, unroll
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 
 
-@each("kind", [nn.RNNCell, nn.GRUCell])
-@each(("batch", "hidden"), [(4, 5), (5, 5), (1, 3)])
+@pytest.mark.parametrize("kind", [nn.RNNCell, nn.GRUCell])
+@pytest.mark.parametrize(("batch", "hidden"), [(4, 5), (5, 5), (1, 3)])
 def test_the_unit_euler_cell_is_the_torch_cell(kind, batch, hidden):
     theirs, x, h = kind(3, hidden), torch.randn(batch, 3), torch.randn(batch, hidden)
     ours = DiscreteCell(ctrnn.from_torch(theirs), step=Euler(), dt=1.0)
@@ -57,7 +56,7 @@ def test_unrolling_is_the_loop_with_the_weights_of_the_field():
     assert unroll(cell, xs[:1]).hs.shape == (2, 5, 6)
 
 
-@each("name", problems.NAMED_FIELDS)
+@pytest.mark.parametrize("name", problems.NAMED_FIELDS)
 def test_a_batch_gives_the_same_answers_as_its_samples_one_by_one(name):
     field = problems.NAMED_FIELDS[name](3, 6)
     x, h = torch.randn(6, 3), torch.randn(6, field.state_size)

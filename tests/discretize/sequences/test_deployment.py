@@ -4,7 +4,6 @@ import io
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.nn.functional import mse_loss
 from torch.testing import assert_close
@@ -41,7 +40,7 @@ def trained(name):
 
 
 @pytest.mark.slow
-@each("name", MODELS)
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch.onnx of torch
 def test_a_model_that_learned_in_bfloat16_gives_the_same_exported_and_in_onnxruntime(name):
     pytest.importorskip("onnxscript", reason="torch.onnx.export needs onnxscript: pip install '.[onnx]'")

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from cases import diagonal, each
+from cases import diagonal
 from torch.testing import assert_close
 
 import ctrnn
@@ -22,7 +22,7 @@ MODULES = {
     "fixed steps": lambda field, _, **settings: ContinuousRNN(field, "rk4", max_step=0.5, **settings),
     "layers": lambda field, above, **settings: Layers([DiscreteRNN(field), ContinuousRNN(above)], **settings),
 }
-every_module = each("name", MODULES)
+every_module = pytest.mark.parametrize("name", MODULES)
 
 
 def setting(name, make=ctrnn.gated):
@@ -40,8 +40,8 @@ def started(ts, before=0.4):
     return torch.cat([ts[:1] - before, ts])
 
 
-@each(
-    "name, how",
+@pytest.mark.parametrize(
+    ("name", "how"),
     diagonal(MODULES, [(ctrnn.gated, False, False, True), (ctrnn.lstm, True, False, False), (ctrnn.gated, False, True, False)]),
 )
 def test_backward_nothing_that_comes_later_changes_an_output(name, how):
@@ -80,7 +80,7 @@ def test_forward_an_output_depends_on_when_the_next_sample_comes(name):
 
 
 @every_module
-@each("shared, lengths", [(True, None), (False, [6, 1, 4])])
+@pytest.mark.parametrize(("shared", "lengths"), [(True, None), (False, [6, 1, 4])])
 def test_backward_stamps_are_the_edges_that_begin_with_the_start(name, shared, lengths):
     made, x, ts = setting(name)
     backward, forward = made(hold="backward", open_interval=0.4), made()
@@ -102,7 +102,7 @@ def test_forward_the_open_interval_is_the_last_samples_of_each_sequence(name):
         assert_close(h_n[:, i], last, **WITHIN)
 
 
-@each("direction", ["forward", "backward"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_a_held_path_takes_stamps_in_either_direction(direction):
     field, ts = ctrnn.gated(2, 3), clocks()[:, 0]
     x = torch.randn(TIME, BATCH, 2)

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 from torch.testing import assert_close
@@ -21,10 +20,10 @@ DISCRETE = {
     "splitting": lambda field, **settings: DiscreteRNN(field, StrangSplitting(), **settings),
 }
 MODULES = {**DISCRETE, "exact": ContinuousRNN}
-each_module = each("name", MODULES)
+each_module = pytest.mark.parametrize("name", MODULES)
 # Every module, and every size: of one sample, one sequence and one unit, and where all are the same.
-every_module_and_size = each(
-    "name, time, batch, hidden",
+every_module_and_size = pytest.mark.parametrize(
+    ("name", "time", "batch", "hidden"),
     [
         *(("euler", 5, 5, 5), ("euler", 1, 3, 2), ("half-unit exponential", 5, 5, 5), ("implicit", 2, 2, 1)),
         *(("splitting", 6, 4, 3), ("exact", 5, 5, 5), ("exact", 4, 1, 1)),
@@ -71,7 +70,7 @@ def setting(name, time, batch, hidden, make=ctrnn.gated, **settings):
 
 
 @every_module_and_size
-@each("edges", [0, 1])
+@pytest.mark.parametrize("edges", [0, 1])
 def test_a_sequence_with_stamps_of_its_own_is_read_as_alone(name, time, batch, hidden, edges):
     rnn, x, h_0 = setting(name, time, batch, hidden, open_interval=0.4)
     ts = clocks(time + edges, batch)
@@ -82,7 +81,7 @@ def test_a_sequence_with_stamps_of_its_own_is_read_as_alone(name, time, batch, h
 
 
 @every_module_and_size
-@each("make", [ctrnn.gated, FIELDS["stack"]])
+@pytest.mark.parametrize("make", [ctrnn.gated, FIELDS["stack"]])
 def test_a_sequence_with_a_length_of_its_own_is_read_as_alone(name, time, batch, hidden, make):
     rnn, x, h_0 = setting(name, time, batch, hidden, make)
     lengths = ends(time, batch)
@@ -94,7 +93,7 @@ def test_a_sequence_with_a_length_of_its_own_is_read_as_alone(name, time, batch,
 
 
 @every_module_and_size
-@each("edges, shared", [(0, True), (1, False)])
+@pytest.mark.parametrize(("edges", "shared"), [(0, True), (1, False)])
 def test_times_and_lengths_go_together_and_what_is_beyond_an_end_is_not_looked_at(name, time, batch, hidden, edges, shared):
     rnn, x, h_0 = setting(name, time, batch, hidden, open_interval=0.4)
     lengths, ts = ends(time, batch), clocks(time + edges, batch)
@@ -145,10 +144,10 @@ def test_ragged_batches_read_nothing_beyond_an_end_and_turn_with_batch_first(nam
     assert_close(output, rnn(x, ts=ts, lengths=[2, 4, 1])[0], rtol=0, atol=1e-4)
 
 
-@each("kind", [nn.RNN, nn.GRU, nn.LSTM])
-@each("batch_first", [False, True])
-@each("lengths", [[6, 4, 4, 1], [4, 1, 6, 4]])
-@each("hidden", [3, 4])
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("lengths", [[6, 4, 4, 1], [4, 1, 6, 4]])
+@pytest.mark.parametrize("hidden", [3, 4])
 def test_packed_sequences_are_those_of_torch(kind, batch_first, lengths, hidden):
     theirs = kind(2, hidden, batch_first=batch_first)
     ours = DiscreteRNN(ctrnn.from_torch(theirs), batch_first=batch_first)
@@ -168,7 +167,7 @@ def test_packed_sequences_are_those_of_torch(kind, batch_first, lengths, hidden)
 
 
 @each_module
-@each("batch_first", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
 def test_packed_sequences_take_times_and_start_in_their_original_order(name, batch_first):
     rnn, x, h_0 = setting(name, 5, 5, 5, batch_first=batch_first)
     lengths, ts = [2, 5, 1, 5, 4], clocks(6, 5)
@@ -182,7 +181,7 @@ def test_packed_sequences_take_times_and_start_in_their_original_order(name, bat
     assert_close(h_n, expected_n, **close(name))
 
 
-@each("kind", [nn.GRU, nn.LSTM])
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
 def test_padded_sequences_have_the_gradients_of_torchs_packed_ones(kind):
     theirs = kind(2, 3)
     field = ctrnn.from_torch(theirs)
@@ -199,8 +198,8 @@ def test_padded_sequences_have_the_gradients_of_torchs_packed_ones(kind):
 
 
 @pytest.mark.filterwarnings("ignore::discretize.StampWarning")  # a sequence of one sample lasts for the median interval
-@each("name", ["euler", "half-unit exponential"])
-@each("edges", [0, 1])
+@pytest.mark.parametrize("name", ["euler", "half-unit exponential"])
+@pytest.mark.parametrize("edges", [0, 1])
 def test_samples_state_and_times_of_ragged_sequences_are_differentiated(name, edges):
     rnn, x, h_0 = setting(name, 3, 3, 3)
     ts, lengths = clocks(3 + edges, 3), [2, 3, 1]
@@ -212,7 +211,7 @@ def test_samples_state_and_times_of_ragged_sequences_are_differentiated(name, ed
     assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts, lengths), shared, fast_mode=True)
 
 
-@each("method", ["rk4", RungeKutta4()])
+@pytest.mark.parametrize("method", ["rk4", RungeKutta4()])
 def test_times_are_differentiated_through_a_solve(method):
     # With fixed steps: those that adapt change their number between the two times of a difference quotient.
     rnn, x, h_0 = ContinuousRNN(ctrnn.gated(2, 3), method=method), torch.randn(3, 3, 2), torch.randn(3, 3)
@@ -243,7 +242,7 @@ def test_slopes_at_ends_are_the_field_and_irregular_batches_are_refined():
         assert refined.orders[-1] == pytest.approx(1, abs=0.2)
 
 
-@each("make", FIELDS.values())
+@pytest.mark.parametrize("make", FIELDS.values())
 def test_state_dicts_move_between_the_two_readings(make):
     discrete, continuous = DiscreteRNN(make(2, 3)), ContinuousRNN(make(2, 3), method="rk4")
     continuous.load_state_dict(discrete.state_dict())
@@ -292,7 +291,7 @@ def test_wrong_lengths_and_times_are_refused_by_name():
         assert words in str(caught.value), str(caught.value)
 
 
-@each("method", [BackwardEuler(), ExponentialEuler(), "rk4", "heun2"])
+@pytest.mark.parametrize("method", [BackwardEuler(), ExponentialEuler(), "rk4", "heun2"])
 def test_fixed_steps_of_a_sequence_do_not_hang_on_its_neighbours(method):
     rnn = ContinuousRNN(ctrnn.gated(2, 3), method=method, max_step=0.5)
     x, ts = torch.randn(4, 3, 2), torch.tensor([[0.0, 0.4, 0.8, 1.2], [0.0, 3.0, 6.0, 9.0], [1.0, 1.6, 5.0, 6.1]]).mT

@@ -4,7 +4,6 @@ import functools
 
 import pytest
 import torch
-from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -105,8 +104,8 @@ def test_there_and_back_gives_the_same_torch_module(problem):
             assert_close(part, wanted, **ROUNDING)
 
 
-@each("kind", KINDS)
-@each("enforce_sorted", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("enforce_sorted", [True, False])
 def test_a_packed_sequence_keeps_its_order(kind, enforce_sorted):
     theirs = kind(3, 5, num_layers=2, bidirectional=True)
     lengths = [6, 4, 4, 1] if enforce_sorted else [4, 1, 6, 4]
@@ -122,8 +121,8 @@ def test_a_packed_sequence_keeps_its_order(kind, enforce_sorted):
         assert part.is_contiguous()  # torch's modules refuse a start that is not
 
 
-@each("kind", KINDS)
-@each("bidirectional", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bidirectional", [False, True])
 def test_one_sequence_without_a_batch_axis_is_read_as_torch_reads_it(kind, bidirectional):
     theirs = kind(3, 5, num_layers=2, bidirectional=bidirectional)
     ours, x = discretize.from_torch(theirs), torch.randn(7, 3)
@@ -135,8 +134,8 @@ def test_one_sequence_without_a_batch_axis_is_read_as_torch_reads_it(kind, bidir
             assert_close(part, wanted, **ROUNDING)
 
 
-@each("bidirectional", [False, True])
-@each("batch_first", [False, True])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
 def test_dropout_falls_between_layers_in_training_only_as_torchs(bidirectional, batch_first):
     theirs = nn.GRU(3, 5, num_layers=3, dropout=0.4, bidirectional=bidirectional, batch_first=batch_first)
     ours, x = discretize.from_torch(theirs), torch.randn(7, 4, 3)
@@ -193,8 +192,8 @@ def test_layers_are_modules_one_after_another_whose_states_start_the_next_call()
     assert_close(theirs(x)[0], ours(x)[0], **ROUNDING)
 
 
-@each("module", [DiscreteRNN, ContinuousRNN])
-@each("own", [False, True])
+@pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
+@pytest.mark.parametrize("own", [False, True])
 def test_backwards_a_sample_lasts_as_long_as_forwards(module, own):
     lengths = [5, 2, 4]
     x, starts = torch.randn(5, 3, 2), torch.randn(2, 3, 4)
@@ -243,7 +242,7 @@ def rnn(inputs=3, hidden=5, **settings):
     return DiscreteRNN(ctrnn.gated(inputs, hidden), **settings)
 
 
-@each("settings", [{"step": ExponentialEuler(), "substeps": 2}, {"method": "rk4", "max_step": 0.5}])
+@pytest.mark.parametrize("settings", [{"step": ExponentialEuler(), "substeps": 2}, {"method": "rk4", "max_step": 0.5}])
 def test_layers_of_sizes_are_those_made_by_hand_and_saved_as_these(tmp_path, settings):
     given = {"dropout": 0.3, "pair": True, "hold": "backward", "open_interval": 2.0}
     kind = ContinuousRNN if "method" in settings else DiscreteRNN
@@ -265,7 +264,7 @@ def test_layers_of_sizes_are_those_made_by_hand_and_saved_as_these(tmp_path, set
         assert all(torch.equal(*pair) for pair in zip((output, *found), (expected, *states), strict=True))
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: Layers.of(ctrnn.gru(3, 5), 3, 5), TypeError, "`make_field` must make fields.* got Relaxation; one field has"),

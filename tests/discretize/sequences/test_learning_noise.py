@@ -64,7 +64,7 @@ def assert_differentiated(loss, places, step=1e-5):
         assert_close((after[k] - before[k]) / (2 * step), here[k + 1], rtol=1e-7, atol=1e-6)
 
 
-@crossed(kind=STEPS, noise=FIELDS)
+@pytest.mark.parametrize(("kind", "noise"), crossed(STEPS, FIELDS))
 def test_derivatives_along_a_path_are_central_differences(noise, kind):
     field = FIELDS[noise]()
     if kind is Milstein and field.channels:

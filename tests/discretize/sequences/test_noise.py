@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from cases import each
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
@@ -46,7 +45,7 @@ def by_loop(field, step, x, h, dt, keys, first=0, substeps=1):
     return torch.stack(states)[substeps - 1 :: substeps]
 
 
-@each("step", STEPS)
+@pytest.mark.parametrize("step", STEPS)
 def test_drawn_increments_are_those_of_a_path_whose_cells_are_the_samples(step):
     field, x, keys = noisy(), torch.randn(3, 3, 2), noise_keys(4, 3)
     for substeps in (1, 4, 6):  # powers of two are drawn where they are used, others ahead
@@ -57,7 +56,7 @@ def test_drawn_increments_are_those_of_a_path_whose_cells_are_the_samples(step):
     assert_close(unroll(cell, x, seed=4).hs[1:], by_loop(field, step, x, torch.zeros(3, 5), 0.5, keys), **ROUNDING)
 
 
-@each("step", STEPS)
+@pytest.mark.parametrize("step", STEPS)
 def test_a_cell_takes_increments_that_are_given(step):
     field, x, h, w, z = noisy(), torch.randn(3, 2), torch.randn(3, 5), torch.randn(3, 5), torch.randn(3, 5)
     more = (z,) if step.reads_integral else ()
@@ -107,7 +106,7 @@ def test_a_path_hangs_on_its_key_alone():
     assert_close(unroll(cell, x).hs[1:], first, **ROUNDING)
 
 
-@each("step, substeps", [(EulerMaruyama(), 3), (SRA1(), 1)])
+@pytest.mark.parametrize(("step", "substeps"), [(EulerMaruyama(), 3), (SRA1(), 1)])
 def test_padding_and_packing_do_not_matter(step, substeps):
     rnn, x, lengths, keys = DiscreteRNN(noisy(), step, substeps=substeps), torch.randn(4, 3, 2), [2, 4, 1], noise_keys(4, 3)
     ts = torch.rand(5, 3).cumsum(0)
@@ -129,7 +128,7 @@ def test_padding_and_packing_do_not_matter(step, substeps):
             assert_close(end, h_n, **ROUNDING)
 
 
-@each("step", [EulerMaruyama(), SRA1()])
+@pytest.mark.parametrize("step", [EulerMaruyama(), SRA1()])
 def test_a_piece_that_begins_anew_goes_on_with_its_own_cells(step):
     field, x, keys = noisy(), torch.randn(6, 2, 2), noise_keys(4, 2)
     reset = torch.zeros(6, 2, dtype=torch.bool)
@@ -144,9 +143,9 @@ def test_a_piece_that_begins_anew_goes_on_with_its_own_cells(step):
         assert_close(h_n[0, k], piece[-1, 0], **ROUNDING)
 
 
-@each("hold", ["forward", "backward"])
-@each("own", [False, True])
-@each("step", [EulerMaruyama(), SRA1()])
+@pytest.mark.parametrize("hold", ["forward", "backward"])
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("step", [EulerMaruyama(), SRA1()])
 def test_samples_at_uneven_times_have_increments_of_their_lengths(step, own, hold):
     field, x, keys = noisy(), torch.randn(4, 3, 2), noise_keys(4, 3)
     ts = torch.rand(5, 3).cumsum(0) if own else torch.rand(5).cumsum(0)
@@ -168,8 +167,8 @@ def test_samples_at_uneven_times_have_increments_of_their_lengths(step, own, hol
         assert_close(found.transpose(0, 1), torch.stack(wanted), **ROUNDING)
 
 
-@each("substeps", [1, 4, 3])
-@each("step", [EulerMaruyama(), SRA1()])
+@pytest.mark.parametrize("substeps", [1, 4, 3])
+@pytest.mark.parametrize("step", [EulerMaruyama(), SRA1()])
 def test_a_path_with_knots_at_the_samples_is_their_keys(step, substeps):
     rnn, x, keys = DiscreteRNN(noisy(), step, dt=0.5, substeps=substeps), torch.randn(4, 3, 2), noise_keys(4, 3)
     path = BrownianPath(keys, 0.5 * torch.arange(5), 5)
@@ -180,7 +179,7 @@ def test_a_path_with_knots_at_the_samples_is_their_keys(step, substeps):
     assert_close(unroll(cell, x, seed=path).hs, unroll(cell, x, seed=keys).hs, **ROUNDING)
 
 
-@each("step", [EulerMaruyama(), SRA1()])
+@pytest.mark.parametrize("step", [EulerMaruyama(), SRA1()])
 def test_half_the_step_over_twice_the_samples_reads_the_same_path(step):
     field, x, keys = noisy(), torch.randn(4, 3, 2), noise_keys(4, 3)
     path = BrownianPath(keys, torch.arange(5.0), 5)
@@ -188,7 +187,7 @@ def test_half_the_step_over_twice_the_samples_reads_the_same_path(step):
     assert_close(fine[1::2], DiscreteRNN(field, step, substeps=2)(x, seed=keys)[0], **ROUNDING)
 
 
-@each("step", [EulerMaruyama(), ExponentialEulerMaruyama(), SRA1()])
+@pytest.mark.parametrize("step", [EulerMaruyama(), ExponentialEulerMaruyama(), SRA1()])
 def test_finer_substeps_converge_on_one_path(step):
     # To the path itself, sample by sample: means alone would converge on any paths.
     x, field = torch.randn(4, 50, 2), noisy()
@@ -200,7 +199,7 @@ def test_finer_substeps_converge_on_one_path(step):
     assert off[6] < 0.9 * off[4]
 
 
-@each("step", STEPS)
+@pytest.mark.parametrize("step", STEPS)
 def test_float32_is_float64_to_the_rounding_of_float32(step):
     field, x = noisy(), torch.randn(15, 4, 2)
     narrow = copy.deepcopy(field).float()
@@ -210,7 +209,7 @@ def test_float32_is_float64_to_the_rounding_of_float32(step):
         assert_close(found.double(), wide, rtol=0, atol=1e-5)  # 45 steps that forget, of a few roundings of numbers up to 4
 
 
-@each("dtype, within", [(torch.bfloat16, 0.1), (torch.float16, 0.02)])
+@pytest.mark.parametrize(("dtype", "within"), [(torch.bfloat16, 0.1), (torch.float16, 0.02)])
 def test_half_precision_reads_the_same_path(dtype, within):
     field, half = noisy(1), noisy(1).to(dtype)
     half.load_state_dict(field.state_dict())
@@ -359,7 +358,7 @@ NOT_FOR_NOISE = (
 )
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "words"),
     [
         (lambda: run(0.5), TypeError, "`seed` must be a whole number, got 0.5"),
@@ -413,7 +412,7 @@ class FromNothing(ctrnn.VectorField):
         return self.strength * h
 
 
-@each(
+@pytest.mark.parametrize(
     ("w", "error", "words"),
     [
         ([0.0], TypeError, "`w` must be a torch.Tensor"),

@@ -7,7 +7,6 @@ import warnings
 import problems
 import pytest
 import torch
-from cases import each
 from fake_device import DEVICE, FakeDevice
 from torch.testing import assert_close
 
@@ -46,7 +45,7 @@ WAYS = {
 }
 
 
-@each("way", WAYS)
+@pytest.mark.parametrize("way", WAYS)
 def test_euler_beyond_two_is_warned_of_wherever_it_is_taken(way):
     with pytest.warns(StepWarning, match=r"g dt up to 2\.5, .* by 1\.5: .*allow_overshoot"):
         WAYS[way](pulled())
@@ -197,7 +196,7 @@ LONGER = {
 }
 
 
-@each("name", LONGER)
+@pytest.mark.parametrize("name", LONGER)
 def test_steps_longer_than_any_before_are_looked_at(name):
     make, short, long = LONGER[name]
     module = make()
@@ -275,7 +274,7 @@ class Cubic(ctrnn.VectorField):
         return h**2
 
 
-@each("fused", [True, False])
+@pytest.mark.parametrize("fused", [True, False])
 def test_states_ten_times_larger_than_any_before_are_looked_at(fused):
     rnn = DiscreteRNN(Cubic(1, 1), dt=0.5, fused=fused)
     rnn(torch.full((40, 2, 1), 0.1))

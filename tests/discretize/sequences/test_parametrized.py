@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from conformance import kernels_for_all
 from torch import nn
 from torch.nn.utils import parametrizations
@@ -53,7 +52,7 @@ CALLS = {
 }
 
 
-@each("call", CALLS.values())
+@pytest.mark.parametrize("call", CALLS.values())
 def test_a_parametrization_is_computed_once_and_its_gradients_are_those_of_the_weight(call):
     x = torch.randn(5, 4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     parametrized, plain, doubled = field(), field(), Doubled()
@@ -71,7 +70,7 @@ def test_a_parametrization_is_computed_once_and_its_gradients_are_those_of_the_w
     torch.testing.assert_close(parametrized.rate.weight_x.grad, plain.rate.weight_x.grad, rtol=0, atol=1e-14)
 
 
-@each("wrap", [parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal])
+@pytest.mark.parametrize("wrap", [parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal])
 def test_torchs_parametrizations_keep_the_kernels(wrap):
     x = torch.randn(5, 4, 2, dtype=torch.float64)
     module = ContinuousRNN(field())

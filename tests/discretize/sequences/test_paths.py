@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -12,7 +11,7 @@ WITHIN = {"rtol": 0, "atol": 1e-10}
 KINDS = {"linear": ctrnn.LinearPath, "hermite": ctrnn.HermitePath}
 
 
-@each("word, own", [("linear", False), ("hermite", True), ("hermite", False), ("linear", True)])
+@pytest.mark.parametrize(("word", "own"), [("linear", False), ("hermite", True), ("hermite", False), ("linear", True)])
 def test_output_k_is_the_solution_at_stamp_k(word, own):
     field, x, h_0 = ctrnn.gru(2, 3), torch.randn(5, 4, 2), torch.randn(4, 3)
     ts = torch.cumsum(0.2 + torch.rand(5, 4), 0) if own else torch.cumsum(0.2 + torch.rand(5), 0)
@@ -26,8 +25,8 @@ def test_output_k_is_the_solution_at_stamp_k(word, own):
     assert f"path='{word}'" in repr(rnn)
 
 
-@each("word", KINDS)
-@each("stamped", [False, True])
+@pytest.mark.parametrize("word", KINDS)
+@pytest.mark.parametrize("stamped", [False, True])
 def test_sequences_end_and_begin_anew_as_alone(word, stamped):
     rnn, x, lengths = ContinuousRNN(ctrnn.gated(2, 3), path=word), torch.randn(6, 3, 2), [6, 2, 4]
     ts = torch.cumsum(0.2 + torch.rand(6, 3), 0)
@@ -51,7 +50,7 @@ def test_sequences_end_and_begin_anew_as_alone(word, stamped):
         assert_close(cut[part, 0], rnn(x[part, 0], ts=ts[part, 0] if stamped else None)[0], **WITHIN)
 
 
-@each("word", KINDS)
+@pytest.mark.parametrize("word", KINDS)
 def test_nothing_that_comes_later_changes_an_output(word):
     rnn, x, ts = ContinuousRNN(ctrnn.gated(2, 3), path=word), torch.randn(6, 2, 2), torch.cumsum(0.2 + torch.rand(6, 2), 0)
     x, ts = x.requires_grad_(), ts.requires_grad_()

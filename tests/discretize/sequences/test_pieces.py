@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from conformance import kernels_for_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,7 +33,7 @@ def cut_by_hand(rnn, x, h_0, ts, lengths, reset):
     return outputs, torch.cat(finals, 1)
 
 
-@each("name", MODULES)
+@pytest.mark.parametrize("name", MODULES)
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_a_reset_is_a_cut(name, data):

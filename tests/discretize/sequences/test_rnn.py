@@ -6,7 +6,6 @@ import problems
 import pytest
 import references
 import torch
-from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -25,9 +24,9 @@ def _joined(h):
     return torch.cat(h, -1) if isinstance(h, tuple) else h
 
 
-@each("kind", MODULES)
-@each("batch_first", [False, True])
-@each(("time", "batch", "hidden"), [(7, 4, 5), (5, 5, 5), (1, 1, 2)])
+@pytest.mark.parametrize("kind", MODULES)
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize(("time", "batch", "hidden"), [(7, 4, 5), (5, 5, 5), (1, 1, 2)])
 def test_the_unit_euler_module_is_the_torch_module(kind, batch_first, time, batch, hidden):
     theirs = kind(3, hidden, batch_first=batch_first)
     ours = DiscreteRNN(ctrnn.from_torch(theirs), batch_first=batch_first)
@@ -40,7 +39,7 @@ def test_the_unit_euler_module_is_the_torch_module(kind, batch_first, time, batc
         assert_close(h_n, _joined(expected_n), **ROUNDING)
 
 
-@each("kind", MODULES)
+@pytest.mark.parametrize("kind", MODULES)
 def test_the_unit_euler_module_has_the_torch_modules_gradients(kind):
     theirs = kind(3, 5)
     field = ctrnn.from_torch(theirs)
@@ -60,7 +59,7 @@ def test_the_unit_euler_module_has_the_torch_modules_gradients(kind):
         assert_close(field.get_parameter(name).grad, expected.data, **ROUNDING)
 
 
-@each("module", [DiscreteRNN, ContinuousRNN])
+@pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
 def test_modules_read_single_sequences_and_every_shape_of_a_start(module):
     # One sequence without a batch axis is read as torch reads it.
     rnn = module(ctrnn.gru(3, 5))
@@ -106,7 +105,7 @@ def test_modules_read_single_sequences_and_every_shape_of_a_start(module):
     assert torch.autograd.gradcheck(call, (x, h_0, *field.parameters()), fast_mode=True)
 
 
-@each("name", ["gated power 2", "gru", "lstm"])
+@pytest.mark.parametrize("name", ["gated power 2", "gru", "lstm"])
 def test_exact_and_discrete_modules_meet_as_the_steps_get_shorter(name):
     field, x = problems.NAMED_FIELDS[name](2, 3), torch.randn(3, 2, 2)
     with torch.no_grad():

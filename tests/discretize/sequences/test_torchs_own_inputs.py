@@ -20,7 +20,6 @@ import unittest
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.testing import assert_close
 from torch.utils._pytree import tree_flatten, tree_map
@@ -75,7 +74,7 @@ def tensors(*trees):
     return [leaf for leaf in tree_flatten(trees)[0] if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
 
 
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.slow)])  # none of them has dropout
 def test_forward(torchs, kind, training):
     count = 0
@@ -88,14 +87,14 @@ def test_forward(torchs, kind, training):
     assert count >= 16
 
 
-@each("kind", [nn.RNN, nn.GRU])  # torch has no packed inputs for the LSTM; the tests of layers have
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])  # torch has no packed inputs for the LSTM; the tests of layers have
 def test_forward_of_packed_sequences(torchs, kind):
     for theirs, ours, args, _ in inputs(torchs, kind, with_packed_sequence=True):
         found, wanted = ours(*args), theirs(*args)
         assert_close(tensors(found), tensors(wanted), **ROUNDING)
 
 
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_non_contiguous_tensors(torchs, kind):
     def scattered(x):
         wide = torch.stack([x, torch.full_like(x, torch.nan)], -1)
@@ -105,7 +104,7 @@ def test_non_contiguous_tensors(torchs, kind):
         assert_close(ours(*tree_map(scattered, args)), ours(*args), **ROUNDING)
 
 
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_grad(torchs, kind):
     for theirs, ours, args, _ in inputs(torchs, kind):
         grads = []
@@ -116,7 +115,7 @@ def test_grad(torchs, kind):
         assert_close(*grads, **ROUNDING)
 
 
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_grad_and_gradgrad_are_those_of_differences(torchs, kind):
     for _, ours, args, _ in [*inputs(torchs, kind)][:2]:  # without a start and with one; the others differ in size alone
         leaves, tree = tree_flatten(arguments(args))
@@ -128,7 +127,7 @@ def test_grad_and_gradgrad_are_those_of_differences(torchs, kind):
             assert check(output, leaves, fast_mode=True)
 
 
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_pickle_save_load_and_copies(torchs, kind):
     for _, ours, args, _ in [*inputs(torchs, kind)][::5]:  # of every setting both
         wanted = ours(*args)
@@ -143,7 +142,7 @@ def test_pickle_save_load_and_copies(torchs, kind):
             assert_close(same(*args), wanted, rtol=0, atol=0)
 
 
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_repr_and_to(torchs, kind, monkeypatch):
     monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels in float32 would be built for this alone; they have tests of their own
     for theirs, ours, args, _ in inputs(torchs, kind):
@@ -157,7 +156,7 @@ def test_repr_and_to(torchs, kind, monkeypatch):
         assert all(parameter.is_meta for parameter in ours.to("meta").parameters())
 
 
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_errors_at_the_call_are_errors_here_too(torchs, kind):
     info, count = info_of(torchs, kind), 0
     samples = info.module_error_inputs_func(info, device="cpu", dtype=torch.float64, requires_grad=False, training=False)

@@ -10,7 +10,6 @@ import pytest
 import references
 import torch
 import torchdiffeq
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -100,7 +99,7 @@ def test_steps_end_at_knots_and_go_on_as_before_them():
 
 
 @torch.no_grad()
-@each(
+@pytest.mark.parametrize(
     ("knots", "ts"),
     [
         ([0.0, 0.1 + 0.2, 1.0], [0.3, 1.0]),  # starts an ulp before a knot
@@ -110,7 +109,7 @@ def test_steps_end_at_knots_and_go_on_as_before_them():
         pytest.param([0.0, 1e9, 2e9], [0.0, 2e9], marks=pytest.mark.slow),
     ],
 )
-@each("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64])
 def test_segments_of_any_length_follow_one_another(knots, ts, dtype):
     field = ctrnn.leaky(2, 3, alpha=1.0 if knots[-1] < 1e6 else 1e-9, dtype=dtype)
     path = ctrnn.LinearPath(torch.randn(3, 1, 2, dtype=dtype), knots)
@@ -224,7 +223,7 @@ def test_gradients_do_not_see_who_was_left_out(monkeypatch):
         assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
-@each("method", ["dopri5", "rodas5p", "rk4", Midpoint()])
+@pytest.mark.parametrize("method", ["dopri5", "rodas5p", "rk4", Midpoint()])
 def test_no_step_is_longer_than_max_step(method):
     field, path, ts = ctrnn.gated(1, 2), ctrnn.HeldPath(torch.randn(2, 1, 1), torch.tensor([0.0, 1.0, 3.05])), [0.0, 3.05]
     loose = {"method": method, "rtol": 1e3, "atol": 1e3}

@@ -5,7 +5,6 @@ import math
 import problems
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -27,7 +26,7 @@ def gradients(field, kind="held", own=False, seed=0, **settings):
     return torch.autograd.grad((solved.hs * weight).sum(), [xs, h0, *field.parameters()]), solved
 
 
-@each(("name", "kind", "own"), [("lstm", "linear", True), ("gated power 2", "hermite", False)])
+@pytest.mark.parametrize(("name", "kind", "own"), [("lstm", "linear", True), ("gated power 2", "hermite", False)])
 def test_the_adjoint_is_the_gradient_of_the_exact_solution(name, kind, own):
     field = problems.NAMED_FIELDS[name](2, 3)
     exact, _ = gradients(field, kind, own, method="dopri8", rtol=1e-10, atol=1e-10)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -27,7 +26,7 @@ def still(end=3.0, batch=1):
     return ctrnn.HeldPath(torch.zeros(1, batch, 1), [0.0, end])
 
 
-@each("method", ["dopri5", "bosh3", "rodas5p"])
+@pytest.mark.parametrize("method", ["dopri5", "bosh3", "rodas5p"])
 def test_a_pulse_that_steps_go_over_is_seen_with_a_bound_on_them(method):
     """100 for 10 ms in 1000 of rest: h jumps by 1, and forgets."""
     pulse = ctrnn.FunctionPath(lambda t: torch.where((t > 0.703) & (t < 0.713), 100.0, 0.0).reshape(1, 1), (0.0, 1.0), 1)
@@ -40,7 +39,7 @@ def test_a_pulse_that_steps_go_over_is_seen_with_a_bound_on_them(method):
     assert_close(seen, torch.exp(torch.tensor([[-0.292]])), rtol=0, atol=2e-2)
 
 
-@each("method", ADAPTIVE)
+@pytest.mark.parametrize("method", ADAPTIVE)
 def test_the_first_step_is_the_one_that_is_given(method):
     """Of a field at rest the guess is long; both engines take what is given."""
     field, path, ts = ctrnn.gated(1, 3), ctrnn.HeldPath(torch.randn(2, 4, 1)), torch.tensor([0.0, 2.0])
@@ -73,7 +72,9 @@ def test_a_million_steps_are_not_too_many_and_kernels_heed_bounds():
         assert "for each segment" in caught.value.hint
 
 
-@each("settings", [{"method": "rk4", "first_step": 0.1}, {"first_step": 0.0}, {"first_step": 0.2, "max_step": 0.1}])
+@pytest.mark.parametrize(
+    "settings", [{"method": "rk4", "first_step": 0.1}, {"first_step": 0.0}, {"first_step": 0.2, "max_step": 0.1}]
+)
 def test_a_first_step_that_cannot_be_is_refused(settings):
     with pytest.raises(ValueError, match="`first_step`"):
         ContinuousRNN(ctrnn.plain(1, 2), **settings)
@@ -87,7 +88,7 @@ def test_the_whole_way_has_a_bound_too(monkeypatch):
             integrate(ctrnn.plain(1, 2), path, torch.zeros(1, 2), ts, max_num_steps=20, fused=fused)
 
 
-@each("units", [1, 2])
+@pytest.mark.parametrize("units", [1, 2])
 def test_a_field_on_whose_jump_the_state_slides_is_said_to_jump(units, monkeypatch):
     """From 1/2 to 0 and along it: steps become as short as the tolerance."""
 
@@ -102,8 +103,8 @@ def test_a_field_on_whose_jump_the_state_slides_is_said_to_jump(units, monkeypat
     assert "stiff" not in caught.value.hint
 
 
-@each(("width", "jumps"), [(0.0, True), (1e-4, True), (0.1, False), (1.0, False)])
-@each("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("width", "jumps"), [(0.0, True), (1e-4, True), (0.1, False), (1.0, False)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_smooth_field_is_not_said_to_jump_however_long_its_steps(width, jumps, dtype):
     """Twenty steps of 0.3 are more than a turn of the pendulum, and the width of each step of h / width from -1 to 1."""
 
@@ -116,7 +117,7 @@ def test_a_smooth_field_is_not_said_to_jump_however_long_its_steps(width, jumps,
     assert ("The field jumps there" in (hint or "")) == jumps
 
 
-@each(("dtype", "low", "high"), [(torch.float32, 1e-8, 1e-6), (torch.float64, 1e-15, 1e-14)])
+@pytest.mark.parametrize(("dtype", "low", "high"), [(torch.float32, 1e-8, 1e-6), (torch.float64, 1e-15, 1e-14)])
 def test_tolerances_near_the_rounding_are_warned_of(dtype, low, high):
     field, path = ctrnn.gated(1, 2, dtype=dtype), ctrnn.HeldPath(torch.randn(1, 1, 1, dtype=dtype))
     with torch.no_grad():
@@ -148,7 +149,7 @@ def test_units_have_tolerances_of_their_own_in_modules_too():
         ContinuousRNN(field, atol=atol, gradient=Adjoint())(x)[0].sum().backward()
 
 
-@each(
+@pytest.mark.parametrize(
     ("atol", "words"),
     [
         (torch.full((3,), 1e-7), "one for each of the 5 units"),

@@ -4,7 +4,6 @@ import re
 
 import pytest
 import torch
-from cases import each
 from problems import thinned
 from torch import nn
 from torch.testing import assert_close
@@ -126,7 +125,7 @@ def check(states, changes):
                 assert_close(mine, theirs, rtol=1e-12, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}")  # the same sums
 
 
-@each("way", thinned(AGAIN, ("the adjoint", "blocks", "torchdiffeq's adjoint")))
+@pytest.mark.parametrize("way", thinned(AGAIN, ("the adjoint", "blocks", "torchdiffeq's adjoint")))
 def test_what_is_computed_again_is_of_the_field_that_was_solved_or_refused(way):
     check(AGAIN[way], CHANGES)
 
@@ -147,12 +146,12 @@ def test_torchdiffeqs_adjoint_is_of_the_field_that_was_solved():
 
 
 @pytest.mark.slow  # kernels to build
-@each("way", KERNELS)
+@pytest.mark.parametrize("way", KERNELS)
 def test_kernels_are_of_the_field_that_was_solved_or_refused(way):
     check(KERNELS[way], {name: change for name, change in CHANGES.items() if name not in UNCOUNTED})
 
 
-@each("way", AGAIN)
+@pytest.mark.parametrize("way", AGAIN)
 def test_a_global_that_changes_the_states_is_refused(way):
     with pytest.raises(RuntimeError, match=r"gives other states|other steps"):
         gradients(AGAIN[way], CHANGES["a global"])
@@ -170,7 +169,7 @@ class Counting(Field):
         return super().flow(projected, h)
 
 
-@each("way", AGAIN)
+@pytest.mark.parametrize("way", AGAIN)
 def test_what_a_field_keeps_and_does_not_read_is_no_change(way):
     field, h0 = Counting(), torch.ones(2, 2).requires_grad_()
     hs = AGAIN[way](field, h0)
@@ -191,7 +190,7 @@ def test_a_field_counts_its_calls_in_the_backward_pass_and_states_between_are_of
     assert field.number == 2.0
 
 
-@each("way", ["the adjoint", "blocks", "steps", "a solve"])
+@pytest.mark.parametrize("way", ["the adjoint", "blocks", "steps", "a solve"])
 def test_backward_twice_gives_the_same_twice_or_is_refused(way):
     states = (AGAIN | STEPS)[way]
     field, h0 = Field(), torch.ones(2, 2).requires_grad_()
@@ -204,7 +203,7 @@ def test_backward_twice_gives_the_same_twice_or_is_refused(way):
         torch.autograd.grad(total, h0)
 
 
-@each("way", AGAIN)
+@pytest.mark.parametrize("way", AGAIN)
 def test_second_derivatives_are_refused(way):
     field, h0 = Field(), torch.ones(2, 2).requires_grad_()
     (first,) = torch.autograd.grad(AGAIN[way](field, h0).square().sum(), h0, create_graph=True)

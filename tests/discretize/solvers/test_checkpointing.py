@@ -3,7 +3,6 @@
 import problems
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -99,7 +98,7 @@ def test_what_is_kept_falls_with_the_budget():
 SETTINGS_BACK = [{}, {"gradient": Checkpointed(1e5)}, {"gradient": Checkpointed(1)}, {"gradient": Adjoint()}]
 
 
-@each("settings", SETTINGS_BACK[1:])
+@pytest.mark.parametrize("settings", SETTINGS_BACK[1:])
 def test_a_tensor_captured_by_a_later_piece_of_the_path_is_refused(settings):
     captured = torch.tensor(1.5, requires_grad=True)
     path = ctrnn.FunctionPath(lambda t: torch.ones(2, 2) * (captured if t > 1 else 0.0), (0.0, 2.0), 2, knots=[1.0])

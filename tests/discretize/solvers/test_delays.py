@@ -7,7 +7,6 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from cases import each
 from scipy.special import lambertw
 from torch.testing import assert_close
 
@@ -51,7 +50,7 @@ def test_twenty_intervals_are_the_closed_polynomials():
     assert solved.stats["num_steps"] > 20
 
 
-@each("delay", [1.3, math.pi / 2, 1.8])
+@pytest.mark.parametrize("delay", [1.3, math.pi / 2, 1.8])
 def test_what_is_left_goes_by_the_rightmost_root(delay):
     """Of z = -exp(-z d); at d = pi/2 it is i, and a rhythm begins."""
     root = lambertw(-delay, 0) / delay
@@ -96,7 +95,9 @@ def by_numpy(f, history, delay, end, steps_a_delay):
     return hs[-1]
 
 
-@each("method", ["dopri5", *(pytest.param(method, marks=pytest.mark.slow) for method in ("tsit5", "bosh3", "rodas5p"))])
+@pytest.mark.parametrize(
+    "method", ["dopri5", *(pytest.param(method, marks=pytest.mark.slow) for method in ("tsit5", "bosh3", "rodas5p"))]
+)
 def test_mackey_and_glass_equation_is_solved_as_another_solver_does(method):
     tolerance = 1e-6 if method == "bosh3" else 1e-9
     theirs = by_numpy(lambda h, past: 0.2 * past / (1 + past**10) - 0.1 * h, lambda t: 0.5 + 0.1 * math.sin(t), 17.0, 51.0, 340)
@@ -121,7 +122,7 @@ OF_TIME = {  # the equation, its delay, its solution
 }
 
 
-@each("name", OF_TIME)
+@pytest.mark.parametrize("name", OF_TIME)
 def test_equations_whose_delay_is_a_function_of_time_have_their_known_solutions(name):
     f, delay, exact = OF_TIME[name]
     ts = torch.tensor([1.5, 2.5, 6.0])
@@ -166,7 +167,7 @@ def along_one_direction(loss, sources, apart=1e-4):
     return (sides[0] - sides[1]) / (2 * apart), sum((g * way).sum() for g, way in zip(gradients, ways, strict=True))
 
 
-@each("kind", ["a function", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("nothing", "a state"))])
+@pytest.mark.parametrize("kind", ["a function", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("nothing", "a state"))])
 def test_gradients_are_central_differences(kind):
     """The delays' as well, where the history does not end in h0, and jumps are seen again later."""
     torch.manual_seed(0)
@@ -259,7 +260,7 @@ LATE = {
 }
 
 
-@each("kind", LATE)
+@pytest.mark.parametrize("kind", LATE)
 def test_the_gradient_of_a_delay_is_a_central_difference(kind):
     how = LATE[kind]
     field, loss = late(**how)
@@ -401,7 +402,7 @@ def test_events_are_those_of_the_closed_form_and_end_samples_before_there_is_no_
     assert (none.hs.shape, none.events[0].states.shape) == ((3, 0, 1), (0, 1))
 
 
-@each("terminal", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("terminal", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_gradients_of_crossings_are_central_differences(terminal):
     torch.manual_seed(1)
     field, h0, level = Net((0.7, 0.4), learn=True), torch.randn(2, 3).requires_grad_(), torch.tensor(0.1).requires_grad_()
@@ -533,7 +534,7 @@ REFUSED = {
 }
 
 
-@each("words", REFUSED)
+@pytest.mark.parametrize("words", REFUSED)
 def test_what_cannot_be_solved_is_refused_in_words(words):
     with pytest.raises((TypeError, ValueError), match=words):
         REFUSED[words]()

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from cases import each
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -61,7 +60,7 @@ def root_mean_square(x: Tensor) -> float:
     return float(x.detach().square().mean().sqrt())
 
 
-@each("step", [discretize.Milstein(), discretize.StratonovichHeun()])
+@pytest.mark.parametrize("step", [discretize.Milstein(), discretize.StratonovichHeun()])
 def test_states_come_to_the_paths_solution_as_tolerances_fall(step: discretize.StochasticStep):
     w = discretize.BrownianPath(SEED, END, 1, BATCH)(END)[1]
     exact = torch.exp(Geometric.sigma * w - 1 - (Geometric.sigma**2 / 2 if step.calculus == "Ito" else 0))
@@ -70,7 +69,7 @@ def test_states_come_to_the_paths_solution_as_tolerances_fall(step: discretize.S
     assert errors[2] < errors[0] / 4  # tolerances fall by 10
 
 
-@each("step", [discretize.SRA1(), discretize.EulerMaruyama(), discretize.ExponentialEulerMaruyama()])
+@pytest.mark.parametrize("step", [discretize.SRA1(), discretize.EulerMaruyama(), discretize.ExponentialEulerMaruyama()])
 def test_any_step_will_do_where_noise_does_not_depend_on_the_state(step: discretize.StochasticStep):
     reference = solved(Well(), discretize.SRA1(), 1, max_step=2.0**-9).hs[-1]
     errors = [root_mean_square(solved(Well(), StepDoubling(step), tol).hs[-1] - reference) for tol in (0.1, 0.02)]
@@ -180,7 +179,7 @@ def test_samples_take_their_own_short_steps_along_the_same_path():
     assert root_mean_square(chosen.hs[-1] - run(method=discretize.EulerMaruyama(), max_step=2.0**-9).hs[-1]) < 0.008
 
 
-@each("gradient", [None, discretize.Checkpointed(1e3)])
+@pytest.mark.parametrize("gradient", [None, discretize.Checkpointed(1e3)])
 def test_gradients_are_those_of_the_steps_taken(gradient: discretize.Checkpointed | None):
     field = Well()
 
@@ -204,7 +203,7 @@ class _Rough(Well):
         return 1e9 * torch.sin(1e9 * h)
 
 
-@each(
+@pytest.mark.parametrize(
     ("run", "words"),
     [
         (lambda: StepDoubling(discretize.Euler()), "must be a step for noise"),

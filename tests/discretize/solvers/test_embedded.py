@@ -8,7 +8,6 @@ import numpy as np
 import problems
 import pytest
 import torch
-from cases import each
 from scipy.integrate._ivp.rk import RK45
 from torch.testing import assert_close
 from torchdiffeq._impl.adaptive_heun import _ADAPTIVE_HEUN_TABLEAU
@@ -23,7 +22,7 @@ from discretize.solvers.segments import RightHandSide
 from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
 PAIRS = EXPLICIT_PAIRS.values()
-every_pair = each("pair", PAIRS)
+every_pair = pytest.mark.parametrize("pair", PAIRS)
 # The order of the companion: the error is what the two differ by.
 COMPANION = {"adaptive_heun": 1, "bosh3": 2, "dopri5": 4, "tsit5": 4, "dopri8": 7}
 # Tsitouras prints 16 digits, Prince and Dormand fractions that are good to 1e-18 each, of size 50 and more.
@@ -165,7 +164,7 @@ def test_pairs_have_their_declared_orders_for_every_tree(pair):
     assert torch.equal(given.h, attempt.h)
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "theirs"),
     [
         ("adaptive_heun", _ADAPTIVE_HEUN_TABLEAU),
@@ -222,7 +221,7 @@ def fixed(method, dt, until=1.0, slope=None, h=START):
 METHODS = {**EXPLICIT_PAIRS, "rodas5p": Rodas5P()}
 
 
-@each("name", METHODS)
+@pytest.mark.parametrize("name", METHODS)
 def test_steps_have_their_declared_order_also_of_nothing_and_alone(name):
     # The declared order is observed on a driven system that is not linear.
     method = METHODS[name]
@@ -266,7 +265,7 @@ class Pulled:
         return -self.rate * (h - torch.cos(tau)) - torch.sin(tau)
 
 
-@each("rate", [1e4, 1e8, 1e12])
+@pytest.mark.parametrize("rate", [1e4, 1e8, 1e12])
 def test_rodas5p_forgets_at_once_what_forgets_fast(rate):
     """R(infinity) = 0: nothing of the start is left after a step of any length."""
     slope = Pulled(rate)

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -35,7 +34,7 @@ class Pulled(nn.Module):
         return -self.rate * h + 0 * t
 
 
-@each("method, own", [("dopri5", True), ("dopri8", False), ("rodas5p", False)])
+@pytest.mark.parametrize(("method", "own"), [("dopri5", True), ("dopri8", False), ("rodas5p", False)])
 def test_a_function_of_time_and_state_is_solved_as_its_closed_form(method, own):
     h0 = torch.randn(4, 2)
     ts = TIMES[:, None] * torch.tensor([1.0, 0.5, 0.9, 0.1]) if own else TIMES
@@ -45,7 +44,7 @@ def test_a_function_of_time_and_state_is_solved_as_its_closed_form(method, own):
         assert_close(solved.hs[k], expected, **NEAR)
 
 
-@each("method", ["rk4", "euler"])
+@pytest.mark.parametrize("method", ["rk4", "euler"])
 def test_methods_of_fixed_steps_take_it_too(method):
     h0 = torch.randn(4, 2)
     errors = [
@@ -55,7 +54,9 @@ def test_methods_of_fixed_steps_take_it_too(method):
     assert 0.8 * 2 ** {"rk4": 4, "euler": 1}[method] < errors[0] / errors[1] < 1.3 * 2 ** {"rk4": 4, "euler": 1}[method]
 
 
-@each("gradient, ts", [(None, TIMES.flip(0)[::3]), (Checkpointed(1), TIMES[::3]), (Adjoint(), TIMES.flip(0)[::3])])
+@pytest.mark.parametrize(
+    ("gradient", "ts"), [(None, TIMES.flip(0)[::3]), (Checkpointed(1), TIMES[::3]), (Adjoint(), TIMES.flip(0)[::3])]
+)
 def test_a_modules_parameters_have_their_gradients(gradient, ts):
     equation, h0 = Pulled(), torch.ones(1, 1, requires_grad=True)
     end = integrate(equation, None, h0, ts, gradient=gradient, **FINE).hs[-1]
@@ -116,11 +117,11 @@ PATHS = {
     "warped": warped,
     "function": lambda xs: ctrnn.FunctionPath(lambda t: xs[0] * torch.sin(t) + xs[1], (0.0, 4.0), 2, knots=[1.0, 2.0]),
 }
-each_path = each("name", PATHS)
+each_path = pytest.mark.parametrize("name", PATHS)
 
 
 @each_path
-@each("speed", [None, lambda t: 1 + 0.5 * torch.sin(t)])
+@pytest.mark.parametrize("speed", [None, lambda t: 1 + 0.5 * torch.sin(t)])
 def test_backwards_a_solve_goes_the_way_it_came(name, speed):
     field, path = ctrnn.gru(2, 3), PATHS[name](torch.randn(5, 2, 2))
     there = integrate(field, path, torch.randn(2, 3), TIMES, speed=speed, **FINE)
@@ -163,7 +164,7 @@ def test_one_path_is_read_by_many_as_if_repeated(name):
         assert_close(ours, theirs, rtol=0, atol=1e-6)
 
 
-@each("kind", [ctrnn.LinearPath, ctrnn.HermitePath])
+@pytest.mark.parametrize("kind", [ctrnn.LinearPath, ctrnn.HermitePath])
 def test_a_controlled_equation_hangs_on_where_its_path_leads_and_not_on_its_clock(kind):
     xs = torch.randn(4, 2, 1)
     field = ControlledField(lambda h: h[..., None], 1, 1)  # dh = h dx: h0 exp(x(t) - x(0))
@@ -218,7 +219,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@each("name", WRONG)
+@pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_equation_is_refused_in_words(name):
     call, error, words = WRONG[name]
     with pytest.raises(error, match=words):

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from cases import each
 from scipy.integrate import solve_ivp
 from torch import nn
 from torch.testing import assert_close
@@ -121,14 +120,14 @@ def test_crossings_and_directions_are_those_of_scipy():
                 assert_close(ours.times[ours.samples == sample], torch.from_numpy(expected), rtol=0, atol=1e-4)
 
 
-@each("time", [0.3, 1.1, 5.5, 7.0])
+@pytest.mark.parametrize("time", [0.3, 1.1, 5.5, 7.0])
 def test_an_event_at_a_time_is_at_that_time_to_rounding(time):
     event = Event(lambda t, h: t[..., 0] - time)
     solved = integrate(lambda t, h: torch.sin(t) - h, None, torch.ones(2, 1), [0.0, 9.3], events=[event])
     assert_close(solved.events[0].times, torch.full((2,), time), rtol=4.5e-16, atol=0)
 
 
-@each("height, times", [(1.0, []), (0.999, [math.asin(0.999), math.pi - math.asin(0.999)]), (1.001, [])])
+@pytest.mark.parametrize(("height", "times"), [(1.0, []), (0.999, [math.asin(0.999), math.pi - math.asin(0.999)]), (1.001, [])])
 def test_touching_is_no_crossing_and_a_shallow_one_is_two(height, times):
     touch = Event(lambda t, h: h[:, 0] - height)
     found = integrate(swinging, None, starts([0.0, 1.0]), [0.0, 3.0], events=touch, max_step=0.1, **TIGHT).events[0]
@@ -180,7 +179,7 @@ def test_crossings_at_once_and_of_several_tensors_are_told_apart():
     assert [len(found.times) for found in solved.events] == [0, 0]
 
 
-@each("ts", [[0.0, 2.0], [0.0, 1.0, 2.0]])
+@pytest.mark.parametrize("ts", [[0.0, 2.0], [0.0, 1.0, 2.0]])
 def test_a_crossing_on_a_knot_and_on_a_requested_time_is_one(ts):
     class Pulled(ctrnn.VectorField):
         def __init__(self):
@@ -322,7 +321,7 @@ def solve(**settings):
     return integrate(rising, None, torch.zeros(1, 1), [0.0, 1.0], **settings)
 
 
-@each("name", WRONG)
+@pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_event_is_refused_in_words(name):
     call, error, words = WRONG[name]
     with pytest.raises(error, match=words):

@@ -6,7 +6,6 @@ import pickle
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -65,7 +64,7 @@ def failure(f, *args, **settings):
     return error
 
 
-@each("fused", [True, False])
+@pytest.mark.parametrize("fused", [True, False])
 def test_a_weight_that_is_not_finite_is_named_and_not_the_input(fused):
     for name in dict(ctrnn.gated(2, 3).named_parameters()):
         field = ctrnn.gated(2, 3)
@@ -75,7 +74,7 @@ def test_a_weight_that_is_not_finite_is_named_and_not_the_input(fused):
             ContinuousRNN(field, fused=fused)(torch.randn(4, 2, 2))
 
 
-@each("method", SOME)
+@pytest.mark.parametrize("method", SOME)
 def test_nan_in_the_input_is_said_to_be_in_the_input(method):
     error = failure(lambda x, h: x - h, method, NanFrom(1.7, 2), rtol=1e-3, atol=1e-3)
     assert "the input is nan there" in error.cause
@@ -86,7 +85,7 @@ def test_nan_in_the_input_is_said_to_be_in_the_input(method):
     assert_close(error.trajectory.hs[:, 0, 0], 1 - 0.5 * torch.exp(-TIMES[:3]), rtol=0, atol=1e-2)
 
 
-@each("method", SOME)
+@pytest.mark.parametrize("method", SOME)
 def test_nan_from_the_field_is_said_to_be_the_fields(method):
     def f(x, h):
         bad = torch.zeros_like(h)
@@ -102,14 +101,14 @@ def test_nan_from_the_field_is_said_to_be_the_fields(method):
     assert error.time == pytest.approx(math.log(2), abs=1e-2)  # exp(-t) / 2 = 1/4
 
 
-@each("method", ["euler", "rk4"])
+@pytest.mark.parametrize("method", ["euler", "rk4"])
 def test_a_state_that_becomes_infinite_is_said_to_be_the_state(method):
     with pytest.raises(SolverError, match="the state became") as caught:
         solve(lambda x, h: 1e200 * h**3, method, max_step=0.1)
     assert "shorter steps" in caught.value.hint
 
 
-@each("method", SOME)
+@pytest.mark.parametrize("method", SOME)
 def test_a_blow_up_is_called_one(method):
     """h' = h^2 from 0.8 is infinite at t = 1.25; the others fall to 0."""
     h0 = torch.tensor([[-0.5, -0.1], [-0.3, 0.8], [-0.2, -0.1]])
@@ -121,7 +120,7 @@ def test_a_blow_up_is_called_one(method):
     assert_close(error.trajectory.hs[2, 1, 1], torch.tensor(4.0), rtol=0.05, atol=0)
 
 
-@each("method", ["dopri5", "bosh3"])
+@pytest.mark.parametrize("method", ["dopri5", "bosh3"])
 def test_stiffness_is_called_stiffness_and_rodas5p_is_named(method):
     rates = torch.tensor([[1.0], [1.0], [1e5]])
     error = failure(lambda x, h: rates[: len(h)] * (torch.cos(h) - h), method, max_num_steps=300)
@@ -135,7 +134,7 @@ def test_stiffness_is_called_stiffness_and_rodas5p_is_named(method):
     assert_close(solved.hs[-1, 2], torch.cos(solved.hs[-1, 2]), rtol=0, atol=1e-8)
 
 
-@each("method", SOME)
+@pytest.mark.parametrize("method", SOME)
 def test_too_few_steps_for_a_field_that_is_not_stiff_are_not_called_stiffness(method):
     error = failure(lambda x, h: 30 * torch.stack([-h[:, 1], h[:, 0]], -1), method, max_num_steps=15, rtol=1e-7, atol=1e-9)
     assert "15 steps were not enough" in error.cause
@@ -193,7 +192,7 @@ def solve_gated(ts, method="dopri5", path=ctrnn.LinearPath, seed=0, **settings):
 ASKED = [0.0, 0.7, 2.0, 4.5]
 
 
-@each(
+@pytest.mark.parametrize(
     ("method", "path"),
     [("dopri5", ctrnn.HeldPath), ("rk4", ctrnn.LinearPath), ("rodas5p", ctrnn.HeldPath)]
     + [pytest.param(m, p, marks=pytest.mark.slow) for m in ("dopri8", "rodas5p", "euler") for p in (ctrnn.LinearPath,)],
@@ -253,7 +252,7 @@ def test_times_come_in_any_order_for_each_sequence_and_up_to_the_end():
         unroll(cell, torch.zeros(4, 2, 2))(1.0)
 
 
-@each("t", [-0.1, 4.6, math.inf, math.nan, [0.3, 5.0]])
+@pytest.mark.parametrize("t", [-0.1, 4.6, math.inf, math.nan, [0.3, 5.0]])
 def test_times_outside_are_refused(t):
     trajectory, _ = solve_gated(ASKED)
     with pytest.raises(ValueError, match="`t`"):
@@ -281,7 +280,7 @@ WAYS = {
 }  # fmt: skip
 
 
-@each("way", WAYS)
+@pytest.mark.parametrize("way", WAYS)
 def test_between_its_times_a_trajectory_has_the_weights_of_its_solve(way):
     """The weights are changed in place, as an optimizer changes them; the states are those of an untouched copy."""
     for method in ("dopri5",) if way in ("kernel", "held") else ("bosh3", "rodas5p"):
@@ -352,7 +351,7 @@ def test_states_between_are_continuous_of_the_methods_order_and_cost_no_solve():
             assert torch.isfinite(trajectory(1.3)).all()
 
 
-@each("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])
+@pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])
 def test_gradients_flow_through_times_in_between(method):
     settings = {"max_step": 0.04} if method == "rk4" else {"rtol": 1e-7, "atol": 1e-7}
     weights = torch.randn(2, 2, 3)

@@ -6,7 +6,6 @@ import warnings
 
 import pytest
 import torch
-from cases import each
 from problems import NAMED_FIELDS
 from torch import nn
 
@@ -118,7 +117,9 @@ def coupled(how):
     return [w for w in caught if "changes with the other samples" in str(w.message)]
 
 
-@each("kind", [lambda: Mean(2, 2), Normed, lambda: Sequences(2, 2), lambda: ctrnn.Stack([ctrnn.plain(2, 2), Mean(2, 2)])])
+@pytest.mark.parametrize(
+    "kind", [lambda: Mean(2, 2), Normed, lambda: Sequences(2, 2), lambda: ctrnn.Stack([ctrnn.plain(2, 2), Mean(2, 2)])]
+)
 def test_samples_that_act_on_one_another_are_noticed_at_the_first_call(kind):
     x = torch.randn(4, 3, 2)
     for make in (

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import torch
-from cases import crossed, each
+from cases import crossed
 from torch.testing import assert_close
 
 import ctrnn
@@ -61,7 +61,7 @@ def solution(field, path, name):
 GRID = [(name, path, times) for name in METHODS for path in PATHS for times in KINDS]
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "path", "times", "fast"),  # of the others every day: against the fine steps of rk4, below
     [(name, "linear", "own", True) for name in ("rk4", "ExponentialEuler")]
     + [pytest.param(*case, False, marks=pytest.mark.slow) for case in GRID],
@@ -116,7 +116,7 @@ MEMORIES = [
 ]
 
 
-@each(("name", "path"), MEMORIES)
+@pytest.mark.parametrize(("name", "path"), MEMORIES)
 def test_gradients_in_little_memory_are_the_same_to_rounding(name, path):
     settings = {"max_step": 0.4} if name not in ADAPTIVE else {"rtol": 1e-3, "atol": 1e-3}
     field = ctrnn.gated(2, 3)
@@ -152,7 +152,7 @@ def test_gradients_in_little_memory_are_the_same_to_rounding(name, path):
             assert_close(ours, theirs, rtol=0, atol=1e-13 * float(theirs.abs().max()))
 
 
-@each("name", ["dopri5", "rodas5p", "rk4"])
+@pytest.mark.parametrize("name", ["dopri5", "rodas5p", "rk4"])
 def test_second_derivatives_are_there_and_refused_in_little_memory(name):
     field, h0 = ctrnn.gated(2, 2), torch.randn(2, 2, requires_grad=True)
     xs = torch.randn(2, 2, 2)
@@ -189,7 +189,7 @@ class Root(ctrnn.VectorField):
 
 
 # dopri8 finds its way without.
-@crossed(method=["dopri5", "bosh3"], memory=[None, 1])
+@pytest.mark.parametrize(("method", "memory"), crossed(["dopri5", "bosh3"], [None, 1]))
 def test_tries_that_left_the_domain_leave_no_nan_in_anyones_gradient(method, memory):
     field = Root(1.0)
     xs = torch.tensor([[[0.0], [9.0], [1.0]]])  # the second is 8000 times as fast

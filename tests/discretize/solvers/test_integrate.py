@@ -11,7 +11,6 @@ import pytest
 import references
 import torch
 import torchdiffeq
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -43,7 +42,7 @@ def recording(time=8, batch=3, features=2):
     return torch.randn(time, batch, features)
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "kind"),
     [("gated power 2", "held"), ("lstm", "held"), ("gru", "linear")]
     + [pytest.param(name, kind, marks=pytest.mark.slow) for name in NAMED for kind in ("held", "linear")],
@@ -65,8 +64,8 @@ def test_exact_integration_agrees_with_dop853_restarted_at_each_knot(name, kind)
     assert_close(solved.hs, expected, rtol=0, atol=1e-8)
 
 
-@each("make", [problems.free_leaky, problems.free_power, problems.linear])
-@each("method", ["dopri5", "dopri8", "rk4"])
+@pytest.mark.parametrize("make", [problems.free_leaky, problems.free_power, problems.linear])
+@pytest.mark.parametrize("method", ["dopri5", "dopri8", "rk4"])
 def test_solutions_in_closed_form_are_met(make, method):
     problem = make()
     path = ctrnn.HeldPath(problem.x[None], torch.tensor([0.0, 3.0]))
@@ -118,7 +117,7 @@ def test_euler_is_the_cell_and_fixed_steps_are_equal_between_knots():
     assert torch.equal(call(field=field, method=Theta(), max_step=0.5).hs, call(field=field, method=Euler(), max_step=0.5).hs)
 
 
-@each("method", ["euler", "midpoint", "heun2", "heun3", "rk4"])
+@pytest.mark.parametrize("method", ["euler", "midpoint", "heun2", "heun3", "rk4"])
 def test_fixed_steps_are_torchdiffeqs(method):
     field, xs, h0 = NAMED["gated per unit"](2, 3), recording(time=5), torch.randn(3, 3)
     path, ts = ctrnn.LinearPath(xs), torch.arange(5.0)
@@ -161,7 +160,7 @@ def deviation(field, path, warp, tolerance, times=7):
     return float((warped.hs - original.hs).abs().max()) / tolerance
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "path_kind"),
     [("lstm", ctrnn.HeldPath), ("gated power 2", ctrnn.LinearPath)]
     + [pytest.param(name, kind, marks=pytest.mark.slow) for name in SMOOTH for kind in (ctrnn.HeldPath, ctrnn.LinearPath)],
@@ -228,7 +227,7 @@ class Solved(torch.nn.Module):
         return integrate(self.field, path, h0, ts, speed=warp.speed, **self.settings).hs
 
 
-@each("method", ["rk4", Euler()])
+@pytest.mark.parametrize("method", ["rk4", Euler()])
 def test_gradients_of_fixed_steps_are_those_of_finite_differences(method):
     solved, batch = Solved(NAMED["gated per unit"](2, 2), method=method, max_step=0.7), 2
     names = [name for name, _ in solved.named_parameters()]
@@ -241,7 +240,7 @@ def test_gradients_of_fixed_steps_are_those_of_finite_differences(method):
 
 
 @pytest.mark.kernels
-@each("start", [0.0, 1e4])
+@pytest.mark.parametrize("start", [0.0, 1e4])
 def test_float32_is_solved_to_its_own_accuracy_wherever_the_clock_stands(start):
     xs = recording(20)
     field = ctrnn.gated(2, 3)
@@ -306,7 +305,7 @@ def call(**changes):
     return integrate(field, arguments.pop("path"), arguments.pop("h0"), arguments.pop("ts"), **arguments)
 
 
-@each(
+@pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
         ({"field": torch.nn.Linear(2, 3)}, TypeError, "`field` must be a ctrnn.VectorField, got Linear"),
@@ -421,7 +420,9 @@ def test_progress_is_a_bar_on_a_terminal_and_nothing_elsewhere(monkeypatch, caps
     assert "integrate" in terminal.getvalue()
 
 
-@each(("name", "ours"), [("rk45", "dopri5"), ("RK45", "dopri5"), ("DOP853", "dopri8"), ("Radau", "rodas5p"), ("ode23", "bosh3")])
+@pytest.mark.parametrize(
+    ("name", "ours"), [("rk45", "dopri5"), ("RK45", "dopri5"), ("DOP853", "dopri8"), ("Radau", "rodas5p"), ("ode23", "bosh3")]
+)
 def test_methods_by_their_names_elsewhere_are_answered_by_ours(name, ours):
     with pytest.raises(ValueError, match=f"did you mean '{ours}'"):
         ContinuousRNN(ctrnn.plain(2, 3), method=name)

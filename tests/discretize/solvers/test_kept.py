@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -32,7 +31,7 @@ def solve(h0, path=ctrnn.HeldPath, **settings):
     return integrate(field, path(xs), h0, TS, **{"rtol": 1e-6, "atol": 1e-6, **settings}), field
 
 
-@each(
+@pytest.mark.parametrize(
     ("method", "gradient"),
     [
         ("dopri5", Checkpointed(1e5)),
@@ -89,7 +88,7 @@ def test_failed_samples_are_marked_and_modules_keep_the_others():
     assert output[-1].isnan().any(-1).tolist() == bad
 
 
-@each("settings", [{"method": "rk4"}, {"gradient": Adjoint()}])
+@pytest.mark.parametrize("settings", [{"method": "rk4"}, {"gradient": Adjoint()}])
 def test_it_is_for_samples_that_step_on_their_own(settings):
     with pytest.raises(ValueError, match="`on_failure='keep'` is for methods that choose their steps"):
         solve(H0, on_failure="keep", **settings)
@@ -104,7 +103,7 @@ class Rises(ctrnn.VectorField):
         return projected.expand_as(h)
 
 
-@each("fused", [True, False])
+@pytest.mark.parametrize("fused", [True, False])
 def test_steps_of_samples_are_counted_one_by_one(fused):
     own = torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 0.5], [4.0, 3.0, 0.75]], dtype=torch.float64)
     path = ctrnn.HeldPath(torch.ones(2, 3, 1, dtype=torch.float64), own)

@@ -9,7 +9,6 @@ import problems
 import pytest
 import references
 import torch
-from cases import each
 
 import ctrnn
 from discretize import integrate
@@ -76,7 +75,7 @@ def worst(method, tolerance, spacing, path, seeds, fields=FIELDS, dtype=torch.fl
     return max(found)
 
 
-@each(
+@pytest.mark.parametrize(
     ("method", "path"),
     [("tsit5", "linear"), ("dopri8", "held"), *(pytest.param(m, p, marks=pytest.mark.slow) for m in METHODS for p in PATHS)],
 )
@@ -97,7 +96,7 @@ def test_no_knot_is_missed_in_single_precision(method, path):
         assert found[0] < WITHIN, (spacing, *found)
 
 
-@each("method", METHODS[:3])
+@pytest.mark.parametrize("method", METHODS[:3])
 def test_requested_times_that_are_knots_but_for_rounding_are_not_missed(method):
     """Sums of 0.1 are knots an ulp or two beside the multiples of 0.1 that are asked for."""
     field, knots = problems.NAMED_FIELDS["gru"](2, 3), torch.cat([torch.zeros(1), torch.full((20,), 0.1).cumsum(0)])

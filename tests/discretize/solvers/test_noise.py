@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from cases import each
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.testing import assert_close
@@ -23,7 +22,7 @@ TWICE: dict[str, Any] = {"dtype": torch.float64}
 STEPS = [getattr(discretize, name)() for name in ("EulerMaruyama", "Milstein", "StratonovichHeun", "SRA1")]
 STEPS.append(discretize.ExponentialEulerMaruyama())
 BATCH, TIME, SEED = 4, 5, 7
-steps = each("step", STEPS)
+steps = pytest.mark.parametrize("step", STEPS)
 
 
 def noisy(inputs: int = 2, units: int = 3) -> ctrnn.Noisy:
@@ -97,7 +96,7 @@ class _PlainWithNoise(ctrnn.LSTMField):
         return torch.ones_like(h)
 
 
-@each("run", RUN_WITHOUT.values())
+@pytest.mark.parametrize("run", RUN_WITHOUT.values())
 def test_what_is_for_equations_without_noise_refuses_a_noisy_field_by_name(run: Callable[[], object]):
     with pytest.raises(ValueError, match="has noise"):
         run()
@@ -123,7 +122,7 @@ def states(step: discretize.StochasticStep, ts: Tensor, **settings: Any) -> Tens
 
 
 @steps
-@each("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_substeps_solves_and_modules_of_solves_are_one_path(step: discretize.StochasticStep, dtype: torch.dtype):
     field, xs, start = drawn_field(dtype), samples(dtype), torch.zeros(BATCH, 3, dtype=dtype)
     stepped, _ = discretize.DiscreteRNN(field, step, substeps=4)(xs, seed=SEED)
@@ -137,7 +136,7 @@ def test_substeps_solves_and_modules_of_solves_are_one_path(step: discretize.Sto
     assert solved.stats["num_steps"] == 4 * TIME
 
 
-@each(
+@pytest.mark.parametrize(
     "call",
     [
         {"lengths": torch.tensor([5, 1, 3, 2])},
@@ -252,7 +251,7 @@ class _Still(ctrnn.VectorField):
         return torch.zeros_like(h)
 
 
-@each("gradient", [None, discretize.Checkpointed(1e3)])
+@pytest.mark.parametrize("gradient", [None, discretize.Checkpointed(1e3)])
 def test_gradients_are_those_of_the_same_steps_in_a_module(gradient: discretize.Checkpointed | None):
     step, xs = discretize.Milstein(), samples()
     ts = own_times()
@@ -296,7 +295,7 @@ def test_a_clock_of_constant_speed_is_a_field_so_much_faster(step: discretize.St
     assert_close(warped.hs, discretize.integrate(fast, path, start, ts, **settings).hs, rtol=0, atol=1e-12)
 
 
-@each("clock", ["piecewise", "smooth"])
+@pytest.mark.parametrize("clock", ["piecewise", "smooth"])
 def test_the_variance_under_a_clock_is_that_of_the_clocks_time(clock: str):
     # Exact for constant speeds; of a smooth clock steps are short, and read its speed where they begin.
     warp: Any = ctrnn.PiecewiseWarp(torch.tensor([0.0, 0.5, 1.5, 2.0]), torch.tensor([0.0, 0.1, 1.6, 2.0]))
@@ -328,7 +327,7 @@ class _Leaky(ctrnn.VectorField):
         return torch.ones_like(h)
 
 
-@each(
+@pytest.mark.parametrize(
     ("run", "words"),
     [
         (lambda: states(discretize.EulerMaruyama(), torch.tensor([3.0, 1.0])), "runs forwards only"),

@@ -4,7 +4,6 @@ from functools import cache
 
 import pytest
 import torch
-from cases import each
 from scipy.integrate import solve_ivp
 from torch.testing import assert_close
 
@@ -84,7 +83,9 @@ def by_forward_mode(plain, path=ctrnn.HeldPath, speed=None):
     return solved(plain(), path, speed=speed)
 
 
-@each(("plain", "known", "path"), [(*pair, (ctrnn.HeldPath, ctrnn.LinearPath)[k % 2]) for k, pair in enumerate(FIELDS)])
+@pytest.mark.parametrize(
+    ("plain", "known", "path"), [(*pair, (ctrnn.HeldPath, ctrnn.LinearPath)[k % 2]) for k, pair in enumerate(FIELDS)]
+)
 @torch.no_grad()
 def test_the_states_are_those_of_forward_mode(plain, known, path):
     expected, found = by_forward_mode(plain, path), solved(known(), path)
@@ -95,7 +96,9 @@ def test_the_states_are_those_of_forward_mode(plain, known, path):
 CLOCKS = {"smooth": ctrnn.SmoothWarp(4.0, [0.1], [0.2]).speed, "bare": lambda t: 1.5 + torch.sin(t)}
 
 
-@each(("plain", "known", "clock"), [(Chain, OwnChain, "smooth"), (Chain, FullChain, "bare"), (Apart, DiagonalApart, "bare")])
+@pytest.mark.parametrize(
+    ("plain", "known", "clock"), [(Chain, OwnChain, "smooth"), (Chain, FullChain, "bare"), (Apart, DiagonalApart, "bare")]
+)
 @torch.no_grad()
 def test_on_a_clock_the_speed_multiplies_the_jacobian_too(plain, known, clock):
     expected, found = by_forward_mode(plain, speed=CLOCKS[clock]), solved(known(), speed=CLOCKS[clock])
@@ -121,7 +124,7 @@ def test_on_a_clock_of_constant_speed_the_steps_are_those_of_a_faster_field():
     assert_close(found.hs, expected.hs, rtol=1e-10, atol=1e-10)
 
 
-@each(("plain", "known"), [(Chain, OwnChain), (Apart, DiagonalApart)])
+@pytest.mark.parametrize(("plain", "known"), [(Chain, OwnChain), (Apart, DiagonalApart)])
 def test_gradients_are_those_of_forward_mode(plain, known):
     for found, expected in zip(gradients(known), gradients(plain), strict=True):
         assert_close(found, expected, rtol=1e-8, atol=1e-10)
@@ -143,7 +146,9 @@ def test_an_own_jacobian_solves_as_scipys_radau_does():
     assert_close(ours.hs[:, 0], torch.from_numpy(theirs.y.T), rtol=1e-7, atol=1e-7)
 
 
-@each(("field", "directions"), [(Chain, UNITS), (BandedChain, 3), (DiagonalApart, 1), (OwnChain, 1), (OwnApart, 1)])
+@pytest.mark.parametrize(
+    ("field", "directions"), [(Chain, UNITS), (BandedChain, 3), (DiagonalApart, 1), (OwnChain, 1), (OwnApart, 1)]
+)
 @torch.no_grad()
 def test_a_jacobian_counts_as_one_evaluation_for_each_direction(field, directions):
     field = field()
@@ -153,7 +158,7 @@ def test_a_jacobian_counts_as_one_evaluation_for_each_direction(field, direction
     assert BackwardEuler().cost(field) == 5 + 3 * directions
 
 
-@each(("field", "directions"), [(Chain, UNITS), (BandedChain, 3)])
+@pytest.mark.parametrize(("field", "directions"), [(Chain, UNITS), (BandedChain, 3)])
 def test_forward_mode_goes_along_one_direction_for_each_band(field, directions, monkeypatch):
     along, vmap = [], torch.func.vmap
     monkeypatch.setattr(torch.func, "vmap", lambda f: lambda many: along.append(len(many)) or vmap(f)(many))
@@ -161,7 +166,7 @@ def test_forward_mode_goes_along_one_direction_for_each_band(field, directions, 
     assert along == [directions]
 
 
-@each("bandwidths", [(0, 0), (0, 1), (1, 0), (1, 1), (2, 1), (0, 4), (3, 3), (9, 9)])
+@pytest.mark.parametrize("bandwidths", [(0, 0), (0, 1), (1, 0), (1, 1), (2, 1), (0, 4), (3, 3), (9, 9)])
 def test_shared_directions_give_each_entry_of_a_banded_jacobian(bandwidths):
     matrix = torch.randn(5, 5).tril(bandwidths[1]).triu(-bandwidths[0])
     found = jacobian_of(lambda h: torch.tanh(h @ matrix.mT), torch.zeros(3, 2, 5), bandwidths)
@@ -169,7 +174,7 @@ def test_shared_directions_give_each_entry_of_a_banded_jacobian(bandwidths):
     assert_close(found, expected.expand_as(found), rtol=1e-15, atol=0)
 
 
-@each("known", [BandedChain, OwnChain, FullChain])
+@pytest.mark.parametrize("known", [BandedChain, OwnChain, FullChain])
 def test_step_maps_use_it_too(known):
     x, h, dt = torch.randn(2, 1), torch.randn(2, UNITS), 0.3
     for step in (BackwardEuler(), ExponentialRosenbrock()):
@@ -188,8 +193,8 @@ def changed(base, change):
     return Changed()
 
 
-@each("dtype", [torch.float32, torch.float64])
-@each("kind", [OwnChain, OwnApart])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", [OwnChain, OwnApart])
 @torch.no_grad()
 def test_a_right_jacobian_is_right_in_either_precision(kind, dtype):
     h0, path = torch.randn(2, UNITS, dtype=dtype), ctrnn.HeldPath(torch.randn(5, 2, 1, dtype=dtype))
@@ -201,7 +206,7 @@ def test_a_right_jacobian_is_right_in_either_precision(kind, dtype):
     assert_close(own, by_it, **({"rtol": 1e-3, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9}))
 
 
-@each("kind", [OwnChain, FullChain, OwnApart])
+@pytest.mark.parametrize("kind", [OwnChain, FullChain, OwnApart])
 def test_a_mistaken_formula_is_refused_with_its_numbers(kind):
     wrong = changed(kind, lambda J, h: 1.001 * J)
     with torch.no_grad(), pytest.raises(ValueError, match=r"`jacobian` is not that of its `flow`: .* gives .* for unit \d"):
@@ -234,7 +239,7 @@ def test_a_run_away_state_is_no_mistake_and_one_seen_after_rest_is():
         solved(wrong, h0=torch.zeros(2, UNITS))
 
 
-@each("bandwidths", [(0, 0), (1, 0), (0, 1)])
+@pytest.mark.parametrize("bandwidths", [(0, 0), (1, 0), (0, 1)])
 @torch.no_grad()
 def test_bandwidths_that_miss_entries_are_refused(bandwidths):
     field = Chain()
@@ -243,7 +248,7 @@ def test_bandwidths_that_miss_entries_are_refused(bandwidths):
         solved(field)
 
 
-@each("bandwidths", [1, [1, 1], (1,), (-1, 1), (1.0, 1), "11"])
+@pytest.mark.parametrize("bandwidths", [1, [1, 1], (1,), (-1, 1), (1.0, 1), "11"])
 def test_what_is_no_bandwidths_is_refused(bandwidths):
     field = Chain()
     field.bandwidths = bandwidths
@@ -251,7 +256,7 @@ def test_what_is_no_bandwidths_is_refused(bandwidths):
         solved(field)
 
 
-@each(
+@pytest.mark.parametrize(
     ("kind", "change", "error", "words"),
     [
         (FullChain, lambda J, h: J[0], ValueError, "expand one that is the same for all"),
@@ -266,7 +271,7 @@ def test_what_is_no_jacobian_is_refused_in_words(kind, change, error, words):
         solved(changed(kind, change))
 
 
-@each("kind", [OwnChain, FullChain, OwnApart])
+@pytest.mark.parametrize("kind", [OwnChain, FullChain, OwnApart])
 def test_one_that_autograd_cannot_go_through_is_refused_where_gradients_are_asked_for(kind):
     cut = changed(kind, lambda J, h: J.detach())
     with torch.no_grad():
@@ -299,7 +304,7 @@ class OwnOpaque(Opaque):
         return -self.k - 3 * h**2
 
 
-@each("path", [ctrnn.HeldPath, ctrnn.LinearPath])
+@pytest.mark.parametrize("path", [ctrnn.HeldPath, ctrnn.LinearPath])
 @torch.no_grad()
 def test_a_field_that_forward_mode_cannot_follow_is_solved_by_its_own_jacobian(path):
     with pytest.raises(TypeError, match="a `jacobian` of its own"):

@@ -12,7 +12,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from cases import each
 from scipy.integrate import solve_ivp
 from scipy.special import jv
 from torch.testing import assert_close
@@ -271,7 +270,7 @@ def test_references_are_closed_forms_and_the_sky():
 # Each class by dopri5 and by one of the others; the slow run has the rest.
 EVERYDAY = {("dopri5", 1e-3): CLASSES, ("tsit5", 1e-3): ("B",), ("dopri8", 1e-6): ("E", "more")}
 LONG = [("dopri5", 1e-6), ("bosh3", 1e-3), ("tsit5", 1e-6), ("dopri8", 1e-3), ("dopri8", 1e-9), ("dopri5", 1e-9), ("tsit5", 1e-9)]
-every_case = each(
+every_case = pytest.mark.parametrize(
     ("group", "method", "tolerance"),
     [
         pytest.param(group, *case, marks=() if group in EVERYDAY.get(case, ()) else pytest.mark.slow)
@@ -323,7 +322,7 @@ def test_dopri8_costs_little_more_than_dop853(groups):
     assert ours < 1.6 * sum(DETEST[name].scipy_evaluations("DOP853", 1e-6) for name in names)
 
 
-@each("name", ["A2", "B3", "C1", "D2", "E2", "logistic"])  # one of each class
+@pytest.mark.parametrize("name", ["A2", "B3", "C1", "D2", "E2", "logistic"])  # one of each class
 def test_errors_fall_with_the_tolerance(name):
     loose, tight = (error(name, solved(name, "dopri5", t), t) * t for t in (1e-3, 1e-6))
     assert tight < loose / 100  # in proportion it would be 1000
@@ -374,11 +373,11 @@ def stiffly(name, method, tolerance, **settings):
     return STIFF[name].solve(method, tolerance, tolerance * NOTHING.get(name, 1), **settings)
 
 
-every_stiff = each("name", ["pulled", "robertson", pytest.param("van der pol", marks=pytest.mark.slow)])
+every_stiff = pytest.mark.parametrize("name", ["pulled", "robertson", pytest.param("van der pol", marks=pytest.mark.slow)])
 
 
 @every_stiff
-@each("tolerance", [1e-3, pytest.param(1e-6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("tolerance", [1e-3, pytest.param(1e-6, marks=pytest.mark.slow)])
 def test_stiff_problems_are_solved_within_tolerance_in_few_steps(name, tolerance):
     trajectory = stiffly(name, "rodas5p", tolerance)
     expected = stiff_reference(name, tolerance)
@@ -388,7 +387,7 @@ def test_stiff_problems_are_solved_within_tolerance_in_few_steps(name, tolerance
     assert all(s <= 1.15 * most + 1 for s, most in zip(steps, STEPS[name, tolerance], strict=True)), steps
 
 
-@each("tolerance", [1e-3, 1e-6])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
 def test_the_stiffer_the_pull_the_fewer_the_steps(tolerance):
     """What is pulled hard enough is where it is pulled: rates from 10 to 1e6."""
     steps = stiffly("pulled", "rodas5p", tolerance).stats["steps_of_samples"]

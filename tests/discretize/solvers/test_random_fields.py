@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch import nn
 
 import ctrnn
@@ -57,7 +56,7 @@ class OwnGenerator(Dropped):
         return self.inner.flow(projected, h) + noise
 
 
-@each("method", ["dopri5", "rodas5p", "rk4", RungeKutta4()])
+@pytest.mark.parametrize("method", ["dopri5", "rodas5p", "rk4", RungeKutta4()])
 def test_a_random_field_is_refused_before_the_solve(method):
     # From h = 0, where dropout changes nothing: two answers that happen to agree are not taken for one.
     with pytest.raises(
@@ -66,7 +65,7 @@ def test_a_random_field_is_refused_before_the_solve(method):
         ContinuousRNN(Dropped(), method)(X)
 
 
-@each("gradient", [Checkpointed(1e6), Adjoint()])
+@pytest.mark.parametrize("gradient", [Checkpointed(1e6), Adjoint()])
 def test_a_gradient_that_computes_steps_again_refuses_a_random_field(gradient):
     method = "dopri5" if isinstance(gradient, Adjoint) else Euler()
     with pytest.raises(ValueError, match="draws random numbers"):

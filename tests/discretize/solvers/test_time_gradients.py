@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -59,7 +58,7 @@ def test_times_and_knots_that_are_asked_for_have_their_gradients(setting):
         assert_close(together[:, i : i + 1], alone, rtol=0, atol=1e-12)
 
 
-@each("path", [ctrnn.HeldPath, ctrnn.HermitePath])
+@pytest.mark.parametrize("path", [ctrnn.HeldPath, ctrnn.HermitePath])
 def test_knots_of_each_sequence_have_theirs(setting, path):
     field, xs, h0 = setting
     xs = xs[:3] if path is ctrnn.HeldPath else xs
@@ -68,7 +67,7 @@ def test_knots_of_each_sequence_have_theirs(setting, path):
     is_the_slope(lambda k: integrate(field, path(xs, k), h0, ts, **EXACT).hs[-1].square().sum(), knots)
 
 
-@each("place", [(2, 0), (3, 0), (3, 1)])
+@pytest.mark.parametrize("place", [(2, 0), (3, 0), (3, 1)])
 def test_a_time_that_is_asked_for_moves_its_own_answer_only(setting, place):
     field, xs, h0 = setting
     ts = torch.tensor([[0.0, 0.0], [1.0, 1.0], [1.5, 2.0], [3.0, 3.3]]) + 0.01
@@ -76,7 +75,7 @@ def test_a_time_that_is_asked_for_moves_its_own_answer_only(setting, place):
 
 
 @pytest.mark.kernels
-@each("case", ["clock", "own times", "backwards", "blocks"])
+@pytest.mark.parametrize("case", ["clock", "own times", "backwards", "blocks"])
 def test_times_that_are_asked_for_move_compiled_solves(setting, case, monkeypatch):
     monkeypatch.setattr("discretize.kernels.price.PRICE", 0)
     (field, xs, h0), ts, settings = setting, torch.tensor([0.2, 1.1, 1.7, 2.9]), dict(EXACT)
@@ -100,8 +99,8 @@ def test_times_that_are_asked_for_move_compiled_solves(setting, case, monkeypatc
     assert_close(torch.autograd.grad(solved(leaf)[0].sum(), leaf)[0], torch.zeros_like(ts))  # h0, whenever it begins
 
 
-@each("method", [Euler(), "rk4", "dopri5"])
-@each("own", [False, True])
+@pytest.mark.parametrize("method", [Euler(), "rk4", "dopri5"])
+@pytest.mark.parametrize("own", [False, True])
 def test_a_trajectory_asked_for_its_own_times_gives_its_own_states(setting, method, own):
     field, xs, h0 = setting
     ts = torch.tensor([[0.0, 0.0], [0.5, 0.7], [1.5, 1.2], [3.0, 3.5]]) if own else torch.tensor([0.0, 0.5, 1.2, 3.5])

@@ -5,7 +5,6 @@ from functools import cache
 import pytest
 import torch
 import torchdiffeq
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -43,7 +42,7 @@ def driven_cell():
         return field, x, ContinuousRNN(field, **TIGHT)(x)[0]
 
 
-@each("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_method_that_torchdiffeq_has_solves_a_driven_cell(name):
     field, x, exact = driven_cell()
     how = {"max_step": 1 / 16} if name in FIXED else {"rtol": 1e-5, "atol": 1e-7}
@@ -54,7 +53,7 @@ def test_every_method_that_torchdiffeq_has_solves_a_driven_cell(name):
     assert rnn.stats["nfe"] > 0
 
 
-@each("name", ["dopri5", "bosh3", "rk4", "implicit_adams"])
+@pytest.mark.parametrize("name", ["dopri5", "bosh3", "rk4", "implicit_adams"])
 def test_it_is_torchdiffeq_called_by_hand_sample_by_sample_to_rounding(name):
     field, x = ctrnn.gru(2, 4), torch.randn(6, 3, 2, requires_grad=True)
     how = {"rtol": 1e-5, "atol": 1e-7, **({"max_step": 0.25} if name in FIXED else {})}

@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 import torch
-from cases import each
 from fake_device import DEVICE, FakeDevice
 from torch.testing import assert_close
 
@@ -80,7 +79,7 @@ def test_a_device_solves_as_the_cpu_does_and_waits_seldom():
 
 
 @pytest.mark.slow
-@each("name", SLOW_CASES)
+@pytest.mark.parametrize("name", SLOW_CASES)
 def test_other_solves_on_a_device(name):
     check(*SLOW_CASES[name])
 
@@ -120,7 +119,7 @@ def test_rounds_in_which_a_step_fails_are_taken_one_by_one(monkeypatch):
 
 
 @pytest.mark.slow
-@each("end, settings", [(2.5, {}), (1.9, {"max_num_steps": 7}), (2.5, {"on_failure": "keep"})])
+@pytest.mark.parametrize(("end", "settings"), [(2.5, {}), (1.9, {"max_num_steps": 7}), (2.5, {"on_failure": "keep"})])
 def test_failures_are_told_as_on_the_cpu(end, settings):
     said = []
     for device in (CPU, DEVICE):
@@ -140,7 +139,7 @@ def stepped(device, method):
     return integrate(Root().to(device), path, h0, path.knots, method=method)
 
 
-@each("method", ["rk4", Euler()])
+@pytest.mark.parametrize("method", ["rk4", Euler()])
 def test_fixed_steps_are_looked_at_seldom_and_fail_where_they_do(method):
     said, got = [], []
     for device in (CPU, DEVICE):

@@ -4,7 +4,6 @@ import pickle
 
 import pytest
 import torch
-from cases import each
 from problems import LinearField
 from scipy.optimize import root
 from torch.testing import assert_close
@@ -14,7 +13,7 @@ import discretize
 from discretize.steps.algebra.jacobian import jacobian
 
 IMPLICIT = [discretize.BackwardEuler(), discretize.Trapezoid()]
-implicit = each("step", IMPLICIT)
+implicit = pytest.mark.parametrize("step", IMPLICIT)
 
 
 def fast(rate: float, gain: float = 0.8, hidden: int = 8, seed: int = 0) -> ctrnn.Relaxation:
@@ -26,8 +25,8 @@ def fast(rate: float, gain: float = 0.8, hidden: int = 8, seed: int = 0) -> ctrn
     return ctrnn.Relaxation(candidate, ctrnn.FixedRate(rate), ctrnn.LinearDecay())
 
 
-@each("dt", [0.1, 1.0, 30.0])
-@each("name", ["gated", "gru", "lstm"])
+@pytest.mark.parametrize("dt", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("name", ["gated", "gru", "lstm"])
 def test_the_equations_are_solved_and_scipy_finds_the_same_state(name, dt):
     field = getattr(ctrnn, name)(2, 4)
     x, h = torch.randn(3, 2), torch.tanh(torch.randn(3, field.state_size))
@@ -81,7 +80,7 @@ def test_the_jacobian_of_backward_euler_is_the_inverse_that_the_theorem_gives():
 
 
 @pytest.mark.parametrize("rate", [*(pytest.param(rate, marks=pytest.mark.slow) for rate in (2.0, 50.0, 200.0)), 1e4])
-@each("step", [*IMPLICIT, discretize.ExponentialEuler(), discretize.ExponentialRosenbrock(),
+@pytest.mark.parametrize("step", [*IMPLICIT, discretize.ExponentialEuler(), discretize.ExponentialRosenbrock(),
                                   discretize.FrozenBackwardEuler(), discretize.ETDRK4()])  # fmt: skip
 @torch.no_grad()
 def test_on_the_stiff_side_states_stay_where_the_equation_keeps_them(step, rate):

@@ -4,8 +4,8 @@ import math
 
 import mpmath
 import numpy as np
+import pytest
 import torch
-from cases import each
 
 from discretize.steps.algebra.phi import phi, phi_matrix
 
@@ -24,7 +24,7 @@ def largest_relative_error(values: torch.Tensor, k: int, n: int, points: np.ndar
     return max(float(abs(mpmath.mpf(v) - t) / abs(t)) for v, t in zip(values.tolist(), truth, strict=True))
 
 
-@each("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [1, 2, 3])
 def test_values_and_derivatives_are_right_in_either_precision(k):
     # Values and derivatives are right to 1e 14 from minus 1000 to 30.
     z = torch.tensor(POINTS, requires_grad=True)
@@ -42,8 +42,8 @@ def test_values_and_derivatives_are_right_in_either_precision(k):
     assert largest_relative_error(slope, k, 1, points) < 2e-6
 
 
-@each("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@each("k", [0, 1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("k", [0, 1, 2, 3])
 def test_at_0_they_are_one_over_k_factorial_with_all_their_derivatives(k, dtype):
     z = torch.zeros(3, dtype=dtype, requires_grad=True)
     value = phi(k, z)
@@ -71,7 +71,7 @@ def test_phi_is_defined_where_matrices_are_singular_and_overflows_nowhere():
     torch.testing.assert_close(phi_matrix(A, v), v, rtol=0, atol=1e-15)
 
 
-@each("scale", [1e-9, 0.1, 3.0, 200.0])
+@pytest.mark.parametrize("scale", [1e-9, 0.1, 3.0, 200.0])
 def test_phi_of_a_matrix_is_phi_of_its_eigenvalues(scale):
     rotation, _ = torch.linalg.qr(torch.randn(2, 4, 4))
     eigenvalues = -scale * torch.rand(2, 4)

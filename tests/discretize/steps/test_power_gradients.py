@@ -8,7 +8,6 @@ import problems
 import pytest
 import sympy
 import torch
-from cases import each
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -68,7 +67,7 @@ def gradients(name, at, exponent, dtype):
     return first.item(), second.item()
 
 
-@each("name", STEPS)
+@pytest.mark.parametrize("name", STEPS)
 @given(
     at=st.floats(-2, 2).filter(lambda at: abs(at) >= 1e-150),
     exponent=st.sampled_from(EXPONENTS),
@@ -95,9 +94,9 @@ def test_first_and_second_derivatives_are_those_of_the_closed_form(name, at, exp
         assert found == pytest.approx(expected, rel=2000 * numbers.eps, abs=2000 * numbers.eps), order
 
 
-@each("name", STEPS)
-@each("dtype", [torch.float32, torch.float64])
-@each("exponent", EXPONENTS)
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("exponent", EXPONENTS)
 def test_gradients_are_finite_at_rest_and_where_floats_end(name, exponent, dtype):
     numbers = torch.finfo(dtype)
     for at in (0.0, -0.0, numbers.tiny, -numbers.tiny / 2, numbers.tiny * numbers.eps):
@@ -109,8 +108,8 @@ def test_gradients_are_finite_at_rest_and_where_floats_end(name, exponent, dtype
             assert math.isfinite(second)
 
 
-@each("dtype", [torch.float32, torch.float64])
-@each("exponent", EXPONENTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("exponent", EXPONENTS)
 def test_what_is_left_is_right_where_the_power_overflows(exponent, dtype):
     numbers, decay = torch.finfo(dtype), ctrnn.PowerDecay(exponent)
     for at in (numbers.max**0.25, -(numbers.max**0.9), numbers.max):
@@ -146,7 +145,7 @@ def test_a_learned_exponent_has_the_gradient_of_the_closed_form(name):
             assert found.item() == pytest.approx(float(of_argument), rel=1e-11, abs=1e-15), (exponent, at)
 
 
-@each("size", [None, 3])
+@pytest.mark.parametrize("size", [None, 3])
 def test_a_learned_exponent_is_finite_with_its_gradients_where_every_sequence_starts(size):
     decay = ctrnn.PowerDecay(0.25, learnable=True, hidden_size=size, dtype=torch.float64)
     state = torch.zeros(2, 3, requires_grad=True)
@@ -157,7 +156,7 @@ def test_a_learned_exponent_is_finite_with_its_gradients_where_every_sequence_st
         assert bool((first[1] == 0).all())
 
 
-@each("exponent", [0.5, 2.0])
+@pytest.mark.parametrize("exponent", [0.5, 2.0])
 def test_an_exact_solve_has_the_gradient_of_the_closed_form(exponent):
     h0 = torch.tensor([[0.0, 5e-324, -1e-30, 0.4, -1.5]], requires_grad=True)
     field = ctrnn.Relaxation(problems.Nowhere(1, 5), ctrnn.FixedRate(1.0), ctrnn.PowerDecay(exponent))

@@ -3,14 +3,14 @@
 import problems
 import pytest
 import torch
-from cases import crossed, each
+from cases import crossed
 from torch.testing import assert_close
 
 import ctrnn
 import discretize
 from discretize import DiscreteCell
 
-every_step = each("step", problems.STEPS.values())
+every_step = pytest.mark.parametrize("step", problems.STEPS.values())
 FIELDS = {name: problems.NAMED_FIELDS[name] for name in ("gated per unit", "lstm", "gated power 0.5", "gated power 2", "gru")}
 FIELDS["stack"] = lambda *sizes: ctrnn.gated(*sizes, num_layers=2)
 DIFFERENTIATED = ["Euler", "ExponentialEuler", "RungeKutta4", "BackwardEuler", "StrangSplitting", "ExponentialRosenbrock"]
@@ -21,8 +21,8 @@ def setting(make, batch=3, hidden=3):
     return field, torch.randn(batch, 2), torch.randn(batch, field.state_size), 0.1 + torch.rand(batch)
 
 
-@each(("batch", "hidden"), [(2, 3), (3, 1)])
-@crossed(make=FIELDS.values(), step=problems.STEPS.values())
+@pytest.mark.parametrize(("batch", "hidden"), [(2, 3), (3, 1)])
+@pytest.mark.parametrize(("make", "step"), crossed(FIELDS.values(), problems.STEPS.values()))
 def test_each_sample_takes_the_step_it_takes_alone(make, step, batch, hidden):
     field, x, h, dt = setting(make, batch, hidden)
     together = step.advance(field, field.project(x), h, dt[:, None])
@@ -30,8 +30,8 @@ def test_each_sample_takes_the_step_it_takes_alone(make, step, batch, hidden):
     assert_close(together, alone, rtol=1e-14, atol=1e-14)  # rounding of matrix products of other shapes
 
 
-@each("start", [0.0, 1.0])
-@crossed(make=FIELDS.values(), step=problems.STEPS.values())
+@pytest.mark.parametrize("start", [0.0, 1.0])
+@pytest.mark.parametrize(("make", "step"), crossed(FIELDS.values(), problems.STEPS.values()))
 def test_a_sample_whose_dt_is_zero_keeps_its_state_to_the_last_bit_with_finite_gradients(make, step, start):
     field, x, h, dt = setting(make, 4)
     dt[1:3] = 0
@@ -63,7 +63,7 @@ def test_a_length_of_zero_has_the_slope_of_the_field_and_any_axis_will_do(step):
     assert_close(cell(x[0], h[0], dt[:1]), expected[0], rtol=0, atol=1e-14)
 
 
-@crossed(name=DIFFERENTIATED, make=[ctrnn.gated, ctrnn.lstm])
+@pytest.mark.parametrize(("name", "make"), crossed(DIFFERENTIATED, [ctrnn.gated, ctrnn.lstm]))
 def test_lengths_are_differentiated(name, make):
     field, x, h, dt = setting(make, 2, 2)
     cell = DiscreteCell(field, problems.STEPS[name])

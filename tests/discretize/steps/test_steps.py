@@ -7,7 +7,7 @@ import problems
 import pytest
 import references
 import torch
-from cases import diagonal, each
+from cases import diagonal
 from sympy import Float, Integer, N, Symbol, exp, log, tanh
 from torch.testing import assert_close
 
@@ -17,7 +17,7 @@ from derivations.twins import step_maps
 from discretize.steps.catalog import dashed
 
 STEPS = problems.STEPS
-every_step = each("step", STEPS.values())
+every_step = pytest.mark.parametrize("step", STEPS.values())
 MAKES_A_GATE = [name for name, step in STEPS.items() if step.gate]
 MAKES_NONE = [name for name, step in STEPS.items() if step.keeps_and_writes]
 
@@ -55,8 +55,8 @@ def test_every_step_map_says_what_it_is():
         assert name == "SymplecticEuler" or (step.equation and step.factor and step.error and step.family), name
 
 
-@each("name", MAKES_A_GATE)
-@each("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", MAKES_A_GATE)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_a_step_induces_its_gate(name, dtype):
     f, g, h = torch.tanh(torch.randn(40, 5)), 10 ** (4 * torch.rand(40, 5) - 3), torch.randn(40, 5)
     found = STEPS[name](held(), torch.cat([f, g], -1).to(dtype), h.to(dtype), 1.0)
@@ -65,7 +65,7 @@ def test_a_step_induces_its_gate(name, dtype):
     assert_close(found.double(), expected, rtol=0, atol=float(60 * torch.finfo(dtype).eps * largest))
 
 
-@each("name", MAKES_NONE)
+@pytest.mark.parametrize("name", MAKES_NONE)
 def test_a_step_without_a_gate_keeps_and_writes_as_its_formula_says(name):
     f, g, h = torch.tanh(torch.randn(40, 5)), 3 * torch.rand(40, 5), torch.randn(40, 5)
     kept, written = (of_g(text, g) for text in STEPS[name].keeps_and_writes)
@@ -73,8 +73,8 @@ def test_a_step_without_a_gate_keeps_and_writes_as_its_formula_says(name):
 
 
 @every_step
-@each("split", [False, True])
-@each("complex_", [False, True])
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("complex_", [False, True])
 def test_the_stability_function_is_what_the_map_does_to_a_mode(step, complex_, split):
     z = torch.linspace(-6.1, 1.83, 33)  # past the poles of the implicit maps, 1 and 2, but not on them
     z = torch.complex(z, 2 * torch.sin(5 * z)) if complex_ else z
@@ -115,7 +115,7 @@ def observed_order(step: discretize.Step, name: str) -> float:
     return math.log2(error(step, name, coarse) / error(step, name, fine))
 
 
-@each("step, name", diagonal(STEPS.values(), problems.KINDS))  # the slow test below has the rest
+@pytest.mark.parametrize(("step", "name"), diagonal(STEPS.values(), problems.KINDS))  # the slow test below has the rest
 def test_a_step_has_the_order_it_declares_on_fields_of_each_kind(step, name):
     # 0.25 is the next term of the expansion at these steps; between orders lies 1.
     assert observed_order(step, name) == pytest.approx(step.order, abs=0.25)
@@ -149,8 +149,8 @@ def test_a_step_has_at_least_its_order_on_solutions_in_closed_form(make, step):
     assert off(fine) < 1e-13 or math.log2(off(coarse) / off(fine)) > step.order - 0.15
 
 
-@each("name", ["ExponentialEuler", "ETD2", "ETDRK4", "FittedMidpoint", "ExponentialRosenbrock"])
-@each("g", [0.5, 1.0, 1.8, 5.0, 50.0, 200.0])
+@pytest.mark.parametrize("name", ["ExponentialEuler", "ETD2", "ETDRK4", "FittedMidpoint", "ExponentialRosenbrock"])
+@pytest.mark.parametrize("g", [0.5, 1.0, 1.8, 5.0, 50.0, 200.0])
 def test_without_recurrence_an_exponential_step_is_exact_at_any_rate(name, g):
     f, h = torch.tanh(torch.randn(4, 5)), torch.randn(4, 5)
     found = STEPS[name](held(), torch.cat([f, torch.full_like(f, g)], -1), h, 1.0)
@@ -172,7 +172,7 @@ class Linear(ctrnn.VectorField):
         return self.leaks.expand_as(h)
 
 
-@each("name", ["Euler", "Midpoint", "RungeKutta4", "FittedMidpoint", "BackwardEuler", "ExponentialRosenbrock"])
+@pytest.mark.parametrize("name", ["Euler", "Midpoint", "RungeKutta4", "FittedMidpoint", "BackwardEuler", "ExponentialRosenbrock"])
 def test_a_slow_direction_of_units_that_leak_at_their_own_rates_keeps_its_speed(name):
     leaks, v, slow = torch.tensor([0.5, 1.0, 3.0, 6.0]), torch.randn(4), 1e-7
     away = torch.randn(4, 4) - torch.diag(leaks)
@@ -186,8 +186,8 @@ def test_a_slow_direction_of_units_that_leak_at_their_own_rates_keeps_its_speed(
     assert_close(speed(STEPS["ExponentialEuler"]), -torch.expm1(-leaks) / leaks * v, rtol=0, atol=3e-6)
 
 
-@each("exponent", [0.5, 1.0, 2.0])
-@each("name", ["Splitting", "StrangSplitting"])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("name", ["Splitting", "StrangSplitting"])
 def test_a_splitting_forgets_by_the_power_law_over_any_time(name, exponent):
     f, g, h = torch.zeros(4, 5), torch.full((4, 5), 200.0), torch.randn(4, 5)
     found = STEPS[name](held(ctrnn.PowerDecay(exponent)), torch.cat([f, g], -1), h, 50.0)
@@ -212,7 +212,7 @@ def test_a_step_differentiates_to_inputs_states_and_weights(name, step):
 
 
 @every_step
-@each("exponent", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("exponent", [0.3, 1.0, 2.0])
 def test_gradients_are_finite_where_every_sequence_starts(step, exponent):
     cell = discretize.DiscreteCell(ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(exponent)), step)
     x = torch.randn(4, 2, requires_grad=True)
@@ -287,7 +287,7 @@ class Harmonic(ctrnn.VectorField):
         return torch.cat([z, -(self.w**2) * y], -1)
 
 
-@each("w_dt", [0.3, 1.9, 2.1])
+@pytest.mark.parametrize("w_dt", [0.3, 1.9, 2.1])
 def test_the_symplectic_euler_step_keeps_areas_and_is_stable_up_to_2(w_dt):
     field, x, h = Harmonic(w_dt), torch.zeros(1, 0), torch.zeros(1, 2)
     matrix = discretize.growth(discretize.SymplecticEuler(), field, x, h, 1.0).jacobian[0]
@@ -311,7 +311,7 @@ class Unread(ctrnn.VectorField):
         raise AssertionError("a step reads the output")
 
 
-@each("name", STEPS)
+@pytest.mark.parametrize("name", STEPS)
 def test_no_step_reads_the_output_of_a_field(name):
     step, field, xs, h = STEPS[name], Unread(), torch.randn(5, 3, 2), torch.randn(3, 4)
     step.advance(field, xs[0], h, 0.1)
@@ -369,7 +369,7 @@ def test_steps_of_known_fields_are_closed_forms_and_read_no_output():
     assert_close(discretize.ExponentialEuler()(field, x, state, 1.0), torch.cat([h, c], -1), rtol=0, atol=1e-14)
 
 
-@each("dt", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("dt", [0.0, -1.0, math.nan, math.inf])
 def test_a_step_that_is_not_positive_and_finite_is_refused(dt):
     with pytest.raises(ValueError, match="`dt` must be"):
         discretize.Euler()(ctrnn.plain(1, 2), torch.zeros(1, 1), torch.zeros(1, 2), dt)
@@ -388,7 +388,7 @@ def test_inputs_that_do_not_fit_are_refused_by_name():
 
 
 @pytest.mark.parametrize("exponent", problems.thinned([0, 2], [2]))
-@each("name", STEPS)
+@pytest.mark.parametrize("name", STEPS)
 def test_the_code_of_a_map_is_the_map_that_the_ledger_is_about(name, exponent):
     """One unit with a gate and a recurrence of its own, in SymPy's numbers."""
     decay = ctrnn.PowerDecay(exponent)

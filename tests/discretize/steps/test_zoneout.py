@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from conformance import kernels_for_all
 from torch.testing import assert_close
 
@@ -12,7 +11,7 @@ from discretize import ContinuousRNN, DiscreteRNN, Euler, Heun, StepWarning, Zon
 CLOSE = {"rtol": 0, "atol": 1e-14}
 
 
-@each("inner", [Euler(), Heun()])
+@pytest.mark.parametrize("inner", [Euler(), Heun()])
 def test_in_training_a_unit_stays_or_takes_the_whole_step(inner):
     field, step = ctrnn.gated(2, 50), Zoneout(inner, 0.3)
     x, h = torch.randn(200, 2), torch.randn(200, 50)
@@ -69,7 +68,7 @@ def test_modules_draw_at_each_step_and_follow_train_and_eval():
     assert torch.autograd.gradcheck(lambda x: rnn(x)[0], x)
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: Zoneout(Euler, 0.5), TypeError, "`step` must be a step map"),

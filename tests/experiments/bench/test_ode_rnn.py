@@ -1,7 +1,6 @@
 """ODE-RNN beside one written with torchdiffeq: the same outputs with the same weights, and how long an epoch takes."""
 
 import pytest
-from cases import each
 from datasets import make_patients
 from torch.testing import assert_close
 
@@ -18,7 +17,7 @@ def task(tmp_path_factory):
     return Patients(data=str(made), grid=4.0)
 
 
-@each(
+@pytest.mark.parametrize(
     ("ours", "theirs", "tolerance"),
     [
         ({"method": Euler()}, {"method": "euler"}, 1e-12),  # the same sums

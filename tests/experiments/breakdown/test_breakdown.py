@@ -10,7 +10,6 @@ import pandas as pd
 import problems
 import pytest
 import torch
-from cases import each
 
 import ctrnn
 import discretize
@@ -57,7 +56,7 @@ def test_the_atlas_has_every_map_with_the_limits_of_the_theorems():
     assert (one_unit.errors(discretize.ETDRK4(), g) < 1e-15).all()
 
 
-@each("panels", [4, 8, 17])
+@pytest.mark.parametrize("panels", [4, 8, 17])
 def test_the_lowest_panel_of_each_column_of_the_chart_has_ticks(panels):
     pictures = {str(k): np.zeros((3, 4), dtype=int) for k in range(panels)}
     drawn = figures.chart(pictures, np.logspace(-1, 1, 4), np.linspace(-30, 2, 3), chart.FATES)
@@ -70,7 +69,7 @@ def test_the_lowest_panel_of_each_column_of_the_chart_has_ticks(panels):
         assert not any(ax.xaxis.get_tick_params()["labelbottom"] for ax in others)
 
 
-@each(
+@pytest.mark.parametrize(
     ("name", "factor"),
     [
         ("Euler", lambda y, r: 1 - y),
@@ -147,7 +146,7 @@ def test_a_run_that_is_lost_is_not_a_number_from_there_on():
     assert networks.root_mean_square(states) == math.inf
 
 
-@each("name", ["Euler", "ExponentialEuler", "FrozenTrapezoid"])
+@pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "FrozenTrapezoid"])
 def test_fates_on_the_chart_are_those_of_counted_values(name):
     g, w = np.meshgrid([0.2, 0.4, 0.6, 0.9, 1.3, 2.5], [-28.0, -16.0, -8.0, -2.0, 0.5])
     found, exponent, _ = chart.fates(maps.MAPS[name], torch.tensor(g.ravel()), torch.tensor(w.ravel()))
@@ -204,7 +203,7 @@ def test_the_largest_exponent_is_that_of_a_long_run_and_not_of_the_luckiest_shor
     assert math.isnan(chart.largest_exponent(maps.MAPS["Euler"], G[:1], torch.tensor([-1.0]), torch.tensor([torch.nan]))[0])
 
 
-@each("name", ["Euler", "ExponentialEuler", "FrozenBackwardEuler"])
+@pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "FrozenBackwardEuler"])
 def test_flips_on_the_chart_are_where_the_ledger_says(name):
     """w sech^2 = -(2 - G) / G, by continuation in w at g dt = 0.7."""
     unit = discretize.Flow(chart.Unit(), lambda w: torch.stack([w, torch.full_like(w, chart.THETA)], -1))

@@ -11,7 +11,6 @@ import numpy as np
 import pages
 import pytest
 import torch
-from cases import each
 from scipy.integrate import solve_ivp
 
 from ctrnn.storage.files import write_atomically
@@ -156,7 +155,7 @@ def test_the_page_agrees_with_terminal_and_numbers_and_is_escaped(made):
     assert made.numbers["failures"] == []
 
 
-@each(
+@pytest.mark.parametrize(
     ("words", "html"),
     [
         ("h_t = o tanh(c_t)", "h<sub>t</sub> = o tanh(c<sub>t</sub>)"),
@@ -250,7 +249,7 @@ def by_hand(model, n):
     return f, xs
 
 
-@each("n", [1, 3, 8])
+@pytest.mark.parametrize("n", [1, 3, 8])
 def test_a_discretized_model_given_its_clock_takes_steps_as_long_as_its_samples(briefly, n):
     f, xs = by_hand(briefly["euler"].model, n)
     h = np.zeros(trained.HIDDEN)
@@ -260,7 +259,7 @@ def test_a_discretized_model_given_its_clock_takes_steps_as_long_as_its_samples(
     np.testing.assert_allclose(got.states[-1, 5], h, rtol=0, atol=1e-10)
 
 
-@each("n", [1, 3, 8])
+@pytest.mark.parametrize("n", [1, 3, 8])
 def test_a_solved_model_given_its_clock_is_the_solution_in_which_every_symbol_lasts_as_long_as_ever(briefly, n):
     f, xs = by_hand(briefly["exact"].model, 1)
     got = trained.clock_given(briefly["exact"].model, "exact", n)
@@ -332,7 +331,7 @@ def test_a_new_section_is_one_entry_in_a_list(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "out" / "numbers.json").read_text())["new"] == {"answer": 42}
 
 
-@each("stop", [KeyboardInterrupt, OSError("disk full")])
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("disk full")])
 def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, stop):
     (tmp_path / "index.html").write_text("old")
     monkeypatch.setattr("ctrnn.storage.files.os.replace", lambda *_: (_ for _ in ()).throw(stop))
@@ -358,7 +357,7 @@ def test_figures_are_the_same_text_and_long_recordings_are_told(capsys):
     assert {**matplotlib.rcParams, "backend": None} == before
 
 
-@each(
+@pytest.mark.parametrize(
     ("value", "text"),
     [(0.758, "0.758"), (0.036, "0.0360"), (266.0, "266"), (0.0, "0.00"), (1e-8, "10<sup>−8</sup>"),
      (2.51e-9, "2.5 × 10<sup>−9</sup>"), (9.99e-10, "10<sup>−9</sup>")],

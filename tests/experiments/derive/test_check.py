@@ -4,7 +4,6 @@ import json
 from copy import deepcopy
 
 import pytest
-from cases import each
 from sympy import Mul, Pow, Symbol, exp, log
 
 import derivations
@@ -137,7 +136,7 @@ def test_no_claim_of_the_ledger_is_accepted_with_a_change(own, every):
 NAMES = {"x - x": "'x - x'", "2": "'2'", "pi": "'pi'", "\x1b[2J": "'\\x1b[2J'", "\u202ex": "'\\u202ex'", "W_{h,11}": "W_{h,11}"}
 
 
-@each("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_letter_is_not_displayed_as_something_else(tmp_path, capsys, name):
     says = {"kind": "equal", "pairs": [[["v", name], ["v", name]]], "where": {"pairs": []}, "facts": {"pairs": []}}
     step = {"rule": "equal", "lhs": ["v", name], "rhs": ["v", name], "facts": {"pairs": []},
@@ -148,7 +147,7 @@ def test_a_letter_is_not_displayed_as_something_else(tmp_path, capsys, name):
     assert f"true: {NAMES[name]} = {NAMES[name]}\n" in out
 
 
-@each("change", ["a claim missing", "a claim twice"])
+@pytest.mark.parametrize("change", ["a claim missing", "a claim twice"])
 def test_a_ledger_has_every_claim_of_its_texts_once(tmp_path, capsys, own, change):
     code, out = check(tmp_path, capsys, own[1:] if change == "a claim missing" else [*own, own[0]])
     assert code == 1

@@ -10,7 +10,6 @@ from xml.dom import minidom
 
 import pages
 import pytest
-from cases import each
 from sympy import Symbol, exp, log
 
 from derivations.claim import Correction, Entry, Mutation, decided
@@ -84,7 +83,7 @@ def test_a_decision_other_than_recorded_ends_with_1(monkeypatch, claims, capsys)
     assert "!! recorded was: undecided" in said
 
 
-@each(
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--source", "tallec-olivier-2018"], "there is no source 'tallec-olivier-2018'"),
@@ -101,7 +100,9 @@ def test_wrong_usage_is_told_in_one_line(small, capsys, words, message):
     assert error.count("\n") == 1
 
 
-@each(("name", "starts"), [("x.json", "["), ("x.tex", r"\documentclass"), ("x.html", "<!doctype"), ("x.txt", "\n")])
+@pytest.mark.parametrize(
+    ("name", "starts"), [("x.json", "["), ("x.tex", r"\documentclass"), ("x.html", "<!doctype"), ("x.txt", "\n")]
+)
 def test_the_form_follows_the_files_ending(small, tmp_path, capsys, name, starts):
     assert __main__.main(["derive", "--out", str(tmp_path / name)]) == 0
     assert (tmp_path / name).read_text().startswith(starts)
@@ -185,7 +186,7 @@ NO_LEDGERS = {
 }
 
 
-@each("text", list(NO_LEDGERS.values()))
+@pytest.mark.parametrize("text", list(NO_LEDGERS.values()))
 def test_a_file_that_is_no_ledger_is_refused_in_words(tmp_path, capsys, text):
     file = tmp_path / "other.json"
     claim = {**CLAIM, "certificate": [text]}

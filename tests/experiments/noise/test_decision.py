@@ -1,12 +1,11 @@
 """The decision network chooses as its closed form says, by each way to step."""
 
 import pytest
-from cases import each
 
 from experiments.noise import decision
 
 
-@each(("name", "dt"), [(name, 1.0) for name in decision.STEPS] + [("SRA1", 0.5)])
+@pytest.mark.parametrize(("name", "dt"), [(name, 1.0) for name in decision.STEPS] + [("SRA1", 0.5)])
 def test_choices_follow_the_closed_form_of_each_step(name, dt):
     trials, steep = 500, decision.steepness(name, dt)
     found = decision.choices(decision.STEPS[name], dt, trials)

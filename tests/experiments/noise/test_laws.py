@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from cases import each
 
 import discretize
 from experiments.noise import laws
@@ -25,7 +24,7 @@ def test_means_are_those_of_expansions_and_white_noise_has_one_at_each_step():
 
 
 @pytest.mark.slow
-@each(
+@pytest.mark.parametrize(
     ("name", "kind", "order"),
     [
         ("EulerMaruyama", "multiplied", 0.5),

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 from experiments.__main__ import main
@@ -77,8 +76,8 @@ def says(losses, known=(("memoryless", 1.0),)):
     return far_worse(Errors(known), sum(losses) / len(losses), answered(*losses))
 
 
-@each(
-    "losses, known, said",
+@pytest.mark.parametrize(
+    ("losses", "known", "said"),
     [
         ([1.4] * 50, {"memoryless": 1.0}, False),  # not 1.5 times as much, for sure as it is
         ([2.0] * 50, {"memoryless": 1.0}, True),
@@ -97,7 +96,7 @@ def test_chance_is_no_reason_and_no_baseline_says_nothing(losses, known, said):
     assert bool(says(losses, tuple(known.items()))) == said
 
 
-@each("task", [AnyWarp(length=7, warp=4, first=False), Copy(T=3, count=2), NextCharacter(length=5)])
+@pytest.mark.parametrize("task", [AnyWarp(length=7, warp=4, first=False), Copy(T=3, count=2), NextCharacter(length=5)])
 def test_the_standard_error_is_that_of_a_mean_weighted_by_what_counts(task):
     batch = task.batch(6, generator(0))
     outputs = torch.randn(*batch.xs.shape[:2], task.output_size)

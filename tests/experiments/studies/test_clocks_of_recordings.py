@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cases import each
 from datasets import make_har
 from fake_studies import draws, records_of, tables_of
 
@@ -52,7 +51,7 @@ def test_windows_are_played_at_each_speed_as_often_and_what_is_said_is_a_fixed_t
 
 
 @torch.no_grad()
-@each("clock", [True, False])
+@pytest.mark.parametrize("clock", [True, False])
 def test_a_gate_that_is_the_clock_has_exponent_0_and_a_constant_one_1(clock):
     made = configuration(task="har-delayed", data="stand-in", shown=True, field="gated", integrator="euler", hidden=4)
     model, task = made.untrained_model(), replace(made.task, clock_given=True)

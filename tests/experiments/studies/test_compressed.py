@@ -8,7 +8,6 @@ import os
 
 import pytest
 import torch
-from cases import each
 from datasets import make_har, make_vowels
 from fake_studies import draws, tables_of
 from torch.testing import assert_close
@@ -152,7 +151,7 @@ def moving_record(trained, on, accuracies, states=0.5):
 # ---- the theorem, and what breaks it
 
 
-@each("field", RATES.values())
+@pytest.mark.parametrize("field", RATES.values())
 def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_all_of_them(field):
     model = under(model_of(field), EXACT)
     model = ways_of(model)[EXACT]

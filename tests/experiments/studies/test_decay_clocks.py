@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases import each
 from fake_studies import draws, records_of, tables_of
 
 from experiments.models.integrators import EXACT
@@ -20,7 +19,7 @@ from experiments.studies.study import DATA, Run
 STUDY = DecayClocks()
 
 
-@each("r", [0.0, 2.0])
+@pytest.mark.parametrize("r", [0.0, 2.0])
 def test_the_steepest_forgetting_is_that_of_autograd(r):
     made = configuration(task="har", data="stand-in", field="leaky-power", exponent=r, integrator="euler", hidden=5, speed=2,
                          clock_given=True, alpha=0.3, evaluation=20, threads=1)  # fmt: skip
@@ -91,7 +90,7 @@ def clock_rows(point, falls):
     return rows
 
 
-@each(
+@pytest.mark.parametrize(
     ("falls", "answers"),
     [
         ({"euler": 0.5, 0.0: 0.3, 2.0: 0.1}, ["yes", "yes", "yes", "yes"]),

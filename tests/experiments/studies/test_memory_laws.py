@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -25,7 +24,7 @@ def inputs(samples=60, sequences=5):
     )
 
 
-@each("bias", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
 def test_a_leaky_unit_by_itself_forgets_by_one_minus_alpha_whatever_it_hears(bias):
     rnn, (xs, h0) = power_unit(0.1, 0.0), inputs()
     simplify(rnn, bias=bias)
@@ -36,7 +35,7 @@ def test_a_leaky_unit_by_itself_forgets_by_one_minus_alpha_whatever_it_hears(bia
     assert found["stepped"] == pytest.approx(1.0, rel=1e-10)
 
 
-@each("alpha", [0.1, 0.6])
+@pytest.mark.parametrize("alpha", [0.1, 0.6])
 def test_the_jacobian_of_a_driven_unit_is_the_product_of_its_own_steps(alpha):
     rnn, (xs, h0) = power_unit(alpha, 2.0), inputs()
     assert abs(law_over(rnn, xs, h0)["stepped"] - 1) > 0.05  # with recurrence
@@ -45,7 +44,7 @@ def test_the_jacobian_of_a_driven_unit_is_the_product_of_its_own_steps(alpha):
     assert law_over(rnn, xs, h0)["stepped"] == pytest.approx(1.0, rel=1e-9)
 
 
-@each("r", [1.0, 2.0])
+@pytest.mark.parametrize("r", [1.0, 2.0])
 def test_a_unit_by_itself_falls_by_the_integral_of_its_own_states_and_one_that_hears_of_others_does_not(r):
     rnn, (xs, h0) = power_unit(1e-4, r), inputs()
     heard = law_over(rnn, xs, h0)["ratio"]

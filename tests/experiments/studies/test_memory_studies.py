@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 import torch
-from cases import each
 from datasets import make_vowels
 from fake_studies import draws, records_of, tables_of
 from torch.testing import assert_close
@@ -134,7 +133,7 @@ def memory_rows(run, slow_keeps):
     return rows
 
 
-@each(("slow_keeps", "word"), [(False, "reproduced"), (True, "partly")])
+@pytest.mark.parametrize(("slow_keeps", "word"), [(False, "reproduced"), (True, "partly")])
 def test_the_verdict_on_memory_follows_the_accuracies(slow_keeps, word):
     study = MemoryAndSteps()
     results = Results(records_of(study, "small", lambda run: ({"accuracy": 1.0}, memory_rows(run, slow_keeps))))
@@ -159,7 +158,7 @@ def held_rows(chaotic):
     return rows
 
 
-@each("chaotic", [True, False])
+@pytest.mark.parametrize("chaotic", [True, False])
 def test_the_verdict_on_held_symbols_follows_the_exponents(chaotic):
     study = HeldSymbols()
     results = Results(records_of(study, "small", lambda run: ({"accuracy": 1.0}, held_rows(chaotic))))
@@ -246,7 +245,7 @@ def rates_rows(run, clock, euler):
 TIMED, EVEN = {"vowels": 0.95, "recall": 0.2, "tones": 0.3}, {"vowels": 0.95, "recall": 0.95, "tones": 0.95}
 
 
-@each(
+@pytest.mark.parametrize(
     ("clock", "euler", "answers"),
     [  # of unit steps, vowels, recall and tones at s = 2, and vowels at s = 4
         (TIMED, EVEN, ["yes", "yes", "yes", "yes", "yes"]),
@@ -272,7 +271,7 @@ def test_the_verdict_on_sampling_rates_compares_euler_steps_with_the_clock(clock
     assert "gru, UCI HAR 0" in of_both.sentence
 
 
-@each("cell", CELLS)
+@pytest.mark.parametrize("cell", CELLS)
 def test_as_it_is_a_cell_is_torchs_and_read_twice_it_is_torchs_on_samples_that_come_twice(cell, monkeypatch):
     monkeypatch.delenv(DATA, raising=False)
     run = next(run for run in SamplingRates().runs("smoke") if run.point["on"] == 1 and run.point["cell"] == cell)

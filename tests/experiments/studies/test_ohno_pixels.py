@@ -1,7 +1,6 @@
 """Ohno and Kumagai 2021 on MNIST, pixel by pixel: what is trained, and verdicts as the numbers say."""
 
 import pytest
-from cases import each
 from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
@@ -65,7 +64,7 @@ def test_table_1s_runs_are_chosen_by_validation_and_shown_beside_the_papers(stud
         study.verdict(Results(rows))
 
 
-@each(
+@pytest.mark.parametrize(
     ("changed", "answers"),
     [
         ({}, ["yes", "yes"]),

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from fake_studies import draws, records_of, tables_of
 from torch.testing import assert_close
 
@@ -97,7 +96,7 @@ def test_table_1s_runs_reproduce_what_the_paper_says_or_leave_it_undecided(har):
         assert draws(figure, Results([])) is None
 
 
-@each(
+@pytest.mark.parametrize(
     ("accuracy", "law", "lost", "answers"),
     [
         (AS_PRINTED, "polynomial", (), ["yes", "yes", "no", "yes", "yes", "yes"]),
@@ -121,7 +120,7 @@ def test_each_part_can_fail(har, accuracy, law, lost, answers):
 # Instability ---------------------------------------------------------------------------------------------------------------
 
 
-@each(
+@pytest.mark.parametrize(
     ("lost", "answers"),
     [
         ({"autograd": (0.25, 0.5)}, [True, True]),
@@ -151,7 +150,7 @@ def test_instability_is_judged_by_which_trainings_diverged(har, lost, answers):
         study.verdict(Results(records[:1]))
 
 
-@each(("r", "is_nan"), [(0.25, True), (0.5, True), (1.0, False), (2.0, False)])
+@pytest.mark.parametrize(("r", "is_nan"), [(0.25, True), (0.5, True), (1.0, False), (2.0, False)])
 def test_autograds_derivative_at_zero(r, is_nan):
     """Forward the same, backward nan at exactly 0 for r < 1, and the same elsewhere."""
     h = torch.tensor([0.0, 0.3, -0.7, 1e-30], requires_grad=True)
@@ -186,7 +185,7 @@ def measured_memory(laws, slow=0.99, leaky=0.52):
     return measured
 
 
-@each(
+@pytest.mark.parametrize(
     ("laws", "accuracies", "answers"),
     [
         (LAWS, {}, [True, True, True, True, True, True]),

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from cases import each
 from datasets import make_patients
 from fake_studies import draws, records_of, tables_of
 from scipy.stats import rankdata
@@ -125,7 +124,7 @@ def test_held_states_forget_exponentially_and_the_first_sample_has_acted_for_an_
     assert_close(model.rnn(x, ts=torch.tensor([[0.0], [2.5]]))[0][-1], h, rtol=0, atol=1e-14)
 
 
-@each("name", ["gru", "gated-exponential"])
+@pytest.mark.parametrize("name", ["gru", "gated-exponential"])
 def test_ranks_have_the_auroc_of_the_training_and_of_the_same_weights_run_otherwise(name, tmp_path, monkeypatch):
     study = PhysioNetFolds()
     monkeypatch.setitem(study.sizes["smoke"].__dict__, "stages", [((name,), "all", 1)])

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 import torch
-from cases import each
 from fake_studies import draws, records_of, tables_of
 from torch import nn
 
@@ -63,7 +62,7 @@ def test_a_clock_shows_every_symbol_as_often_as_given_and_marks_first_and_last()
     np.testing.assert_allclose(np.bincount(runs)[1:] / len(runs), [0.25] * 4, atol=0.03)
 
 
-@each("kind", [nn.GRUCell, nn.LSTMCell])
+@pytest.mark.parametrize("kind", [nn.GRUCell, nn.LSTMCell])
 def test_at_step_1_an_oracle_cell_is_torchs_cell(kind):
     theirs = kind(INPUTS, HIDDEN).double()
     cell, x = OracleCell(ctrnn.from_torch(theirs)), torch.randn(BATCH, INPUTS)
@@ -173,7 +172,7 @@ def test_gates_at_change_are_means_over_first_and_other_repetitions():
 
 
 @torch.no_grad()
-@each("name", ["gated", "gated-global", "gated-network", "gru", "lstm"])
+@pytest.mark.parametrize("name", ["gated", "gated-global", "gated-network", "gru", "lstm"])
 def test_learned_gates_in_their_own_place_change_nothing_and_constant_ones_are_an_exponential_average(name):
     field, xs = field_named(name), random_symbols()
     states = played(field, xs)

@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 
 import pytest
-from cases import each
 from fake_studies import Doubled, Fake, Settings, draws, records_of, tables_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -580,7 +579,7 @@ SECTIONS = re.findall(
 )
 
 
-@each("name, words", SECTIONS)
+@pytest.mark.parametrize(("name", "words"), SECTIONS)
 def test_the_verdict_in_the_docs_is_the_word_that_its_parts_give(name, words):
     if not words.strip():
         return  # a place for a study that was not run yet

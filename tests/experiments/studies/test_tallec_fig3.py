@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from cases import each
 from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
@@ -77,8 +76,8 @@ def test_the_runs_are_those_printed_and_the_plateau_is_judged(tmp_path):
     assert [part.holds for part in judged(records(ends, "paper")).parts] == [True, True, True, True, False]
 
 
-@each(
-    "chrono, standard, holds",
+@pytest.mark.parametrize(
+    ("chrono", "standard", "holds"),
     [
         (1.0, 1.01, [False, True, False]),  # both stay
         (0.3, 0.4, [True, False, False]),  # both leave

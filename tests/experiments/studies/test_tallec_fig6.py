@@ -1,7 +1,6 @@
 """Figure 6 of Tallec and Ollivier 2018: what is trained, and verdicts as the numbers say."""
 
 import pytest
-from cases import each
 from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
@@ -77,7 +76,7 @@ def test_the_runs_are_those_printed_and_verdicts_wait_for_every_start_and_seed(s
     assert "which holds both 0 and the 0.009 in print" in verdict.sentence
 
 
-@each(
+@pytest.mark.parametrize(
     ("changed", "answers"),
     [
         ({}, ["yes", "yes"]),

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from cases import each
 from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
@@ -55,7 +54,7 @@ def test_the_runs_are_those_printed_and_verdicts_wait_for_every_model_and_seed(s
     assert draws(study.figures["curves"], results) is not None
 
 
-@each(
+@pytest.mark.parametrize(
     ("changed", "late", "answers"),
     [
         ({}, 0, ["yes", "yes", "yes"]),

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cases import each
 from fake_studies import draws, records_of, tables_of
 from torch.testing import assert_close
 
@@ -389,7 +388,7 @@ def test_warps_are_uniform_over_sequences_and_play_the_symbols_of_recall():
     AnyWarp(warp=19, length=20, first=False)
 
 
-@each(("per", "padded"), [("sequence", True), ("symbol", False)])
+@pytest.mark.parametrize(("per", "padded"), [("sequence", True), ("symbol", False)])
 def test_without_the_first_run_only_characters_are_asked_for(per, padded):
     task = AnyWarp(warp=5, length=30, per=per, padded=padded, first=False)
     batch = task.batch(50, generator(1))
@@ -410,7 +409,7 @@ def test_without_the_first_run_only_characters_are_asked_for(per, padded):
     assert task.baseline_accuracies() == {"memoryless": pytest.approx(1 / 8)}
 
 
-@each("padded", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
 def test_its_guess_loses_what_the_frequencies_of_targets_say(padded):
     task = AnyWarp(least=2, warp=6, length=20, padded=padded)
     batch = task.batch(20_000, generator(2))

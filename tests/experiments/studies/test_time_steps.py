@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from cases import each
 from fake_studies import records_of, tables_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,7 +79,9 @@ def test_eulers_mode_is_that_of_the_circle(dt, period):
     assert eigenvalue(discretize.Euler(), dt, period) == pytest.approx((cmath.exp(1j * turned) - 1) / dt, abs=1e-10)
 
 
-@each("name", sorted(set(INTEGRATORS) - {"exact", "symplectic-euler", *(n for n in INTEGRATORS if "maruyama" in n)}))
+@pytest.mark.parametrize(
+    "name", sorted(set(INTEGRATORS) - {"exact", "symplectic-euler", *(n for n in INTEGRATORS if "maruyama" in n)})
+)
 def test_a_predicted_mode_turns_under_its_step_and_keeps_its_size(name):
     step = getattr(discretize, INTEGRATORS[name])
     if issubclass(step, discretize.StochasticStep):
@@ -132,7 +133,7 @@ def test_predictions_are_those_of_circles_and_linear_units():
 # What is measured ------------------------------------------------------------------------------------------------------------
 
 
-@each("a, w, dt", [(0.2, 1.0, 0.4), (-0.05, 1.0, 0.4), (0.5, 0.4, 0.2)])
+@pytest.mark.parametrize(("a", "w", "dt"), [(0.2, 1.0, 0.4), (-0.05, 1.0, 0.4), (0.5, 0.4, 0.2)])
 def test_amplitude_and_period_are_those_of_the_circle_by_the_step_and_exactly(a, w, dt):
     model, h = of_two(Turning(a, w)), torch.full((3, 2), 0.3, dtype=torch.float64)
     own = measures.settled(model.field, model.read_out, ZERO, h, discretize.Euler(), dt, (120.0, 60.0))

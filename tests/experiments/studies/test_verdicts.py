@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from cases import each
 from scipy.stats import t
 
 from experiments.reports.spreads import NotEnoughError, Spread, difference
@@ -36,8 +35,8 @@ def test_differences_have_welchs_interval_and_none_tells_nothing_from_nothing():
             Compared(interval(0.1, 0.2), effect)
 
 
-@each(
-    "low, high, effect, answer",
+@pytest.mark.parametrize(
+    ("low", "high", "effect", "answer"),
     [
         (0.001, 0.03, 0.01, "yes"),
         (0.001, 0.002, 0.01, "yes"),  # there is one, if a smaller one
@@ -58,8 +57,8 @@ def test_an_effect_is_undecided_where_the_interval_holds_both_nothing_and_what_i
     assert Part("a", Compared(interval(low, high), effect)).answer == answer
 
 
-@each(
-    "low, high, answer",
+@pytest.mark.parametrize(
+    ("low", "high", "answer"),
     [
         (-0.07, 0.086, "yes"),
         (0.01, 0.02, "yes"),  # clearly there, and smaller than what counts

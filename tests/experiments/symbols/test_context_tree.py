@@ -7,7 +7,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 from experiments.symbols.context_tree import ContextTree
@@ -41,7 +40,7 @@ def weighted(sequence, size, depth, alpha):
     return sum(weight * probability(sequence, leaves, size, alpha) for weight, leaves in trees(size, depth))
 
 
-@each("size, depth, alpha", [(2, 0, 0.5), (2, 2, 0.5), (3, 2, 1 / 3), (1, 2, 0.5), (4, 1, 0.2)])
+@pytest.mark.parametrize(("size", "depth", "alpha"), [(2, 0, 0.5), (2, 2, 0.5), (3, 2, 1 / 3), (1, 2, 0.5), (4, 1, 0.2)])
 def test_a_sequence_has_the_weighted_probability_of_all_trees(size, depth, alpha):
     assert sum(weight for weight, _ in trees(size, depth)) == pytest.approx(1)
     sequence = torch.randint(size, (12,)).sort()[0].roll(5)  # runs, so that deep contexts matter
@@ -96,7 +95,7 @@ def test_trees_are_krichevsky_and_trofimovs_and_go_on_without_looking():
             bad()
 
 
-@each("order", [0, 1, 3])
+@pytest.mark.parametrize("order", [0, 1, 3])
 def test_a_chain_is_counted_on_the_training_sequence(order):
     train, symbols = torch.randint(3, (50,)), torch.randint(3, (20,))
 

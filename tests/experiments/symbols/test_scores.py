@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -34,7 +33,7 @@ def test_bits_are_those_of_the_sum_written_down(T, A, mixed):
     assert not found[~counts].any()
 
 
-@each("T", [1, 2, 7, 200])
+@pytest.mark.parametrize("T", [1, 2, 7, 200])
 def test_mixing_costs_at_most_the_logarithm_of_the_length(T):
     log_probs, symbols, _ = drawn_model(T, 3)
     lost = bits(log_probs, symbols).sum() - bits(log_probs, symbols, mixed=False).sum()

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.sparse.linalg
 import torch
-from cases import each
 from torch.testing import assert_close
 
 from experiments.symbols.laws.copies import Copies
@@ -45,7 +44,7 @@ def costs(source, text):
     return float(source.bits(source.symbols(text)).sum())
 
 
-@each("places", [None, 2, 1])
+@pytest.mark.parametrize("places", [None, 2, 1])
 def test_lines_with_insertions_cost_what_enumeration_says(places):
     source = Insertions(letters=2, digits=2, capitals=2, run=1, inner=0.3, places=places)
     lines = lines_with_insertions(places or 2)
@@ -171,7 +170,7 @@ def _text(source, seed):
     return source.text(source.draw(seed).symbols)
 
 
-@each("source", [*SOURCES, *SCALES["small"].values()])
+@pytest.mark.parametrize("source", [*SOURCES, *SCALES["small"].values()])
 def test_draws_are_functions_of_seed_and_split(source):
     symbols, counts = source.draw(seed=3, split="validation")
     assert (symbols.dtype, counts.dtype, counts.shape) == (torch.int64, torch.bool, symbols.shape)

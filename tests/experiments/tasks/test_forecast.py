@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -24,7 +23,7 @@ def matrices(task):
     return torch.tensor([[-task.onset, task.onset], [task.end, -task.end]]), looks
 
 
-@each("task", [Forecast(), Forecast(onset=1.0, end=0.4, seldom=2.0, often=0.3)])
+@pytest.mark.parametrize("task", [Forecast(), Forecast(onset=1.0, end=0.4, seldom=2.0, often=0.3)])
 def test_the_best_predictors_lose_on_drawn_sequences_what_is_said(task):
     batch, (changes, looks) = task.batch(60, generator(0), "test"), matrices(task)
     seen, following = batch.xs.argmax(-1)[:-1].flatten(), batch.targets[:-1].flatten()
@@ -53,7 +52,7 @@ def test_every_look_sees_the_episode_on_equally_often_the_first_one_too():
     assert_close(seen, torch.full_like(seen, on), rtol=0, atol=4 * math.sqrt(on * (1 - on) / 10_000))
 
 
-@each("change, look", [(0.5, 1.0), (0.2, 3.0), (4.0, 0.5)])
+@pytest.mark.parametrize(("change", "look"), [(0.5, 1.0), (0.2, 3.0), (4.0, 0.5)])
 def test_where_all_is_symmetric_losses_are_those_of_the_telegraph_process(change, look):
     def entropy(p):
         return -p * math.log(p) - (1 - p) * math.log(1 - p)
@@ -74,7 +73,7 @@ def test_to_know_when_is_never_worse(onset, end, seldom, often):
     assert accuracies["next time known"] >= accuracies["next time unknown"] - 1e-5
 
 
-@each("integrator", ["exponential-euler", "exact"])
+@pytest.mark.parametrize("integrator", ["exponential-euler", "exact"])
 def test_forward_reads_the_stamp_of_what_it_is_to_forecast_and_backward_does_not(integrator):
     batch = Forecast(length=6).batch(3, generator(0))
     later = batch.ts.clone()

@@ -5,7 +5,6 @@ import json
 
 import pytest
 import torch
-from cases import each
 from datasets import make_mnist
 
 from experiments.data.mnist import read_mnist
@@ -31,7 +30,7 @@ def blocks(image, side):
     return [sum(image[a + i][b + j] for i in range(n) for j in range(n)) / n**2 / 255 for a, b in corners]
 
 
-@each("side", [28, 7])
+@pytest.mark.parametrize("side", [28, 7])
 def test_a_sequence_is_of_means_of_blocks_line_by_line_or_in_one_other_order(folder, side):
     images, order = read_mnist(folder, "test"), permutation(side**2, 5).tolist()
     expected = torch.tensor([blocks(image, side) for image in images.xs.tolist()])

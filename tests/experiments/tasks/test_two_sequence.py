@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -30,7 +29,9 @@ def test_the_class_is_the_mean_of_the_first_samples():
     assert whole.baseline_accuracies()["memoryless"] == pytest.approx(norm.cdf(0.5), rel=1e-13)
 
 
-@each("task", [TwoSequence(), TwoSequence(T=20, signal=3, deviation=2.0), TwoSequence(T=9, signal=1, deviation=0.5)])
+@pytest.mark.parametrize(
+    "task", [TwoSequence(), TwoSequence(T=20, signal=3, deviation=2.0), TwoSequence(T=9, signal=1, deviation=0.5)]
+)
 def test_the_best_predictor_is_right_and_loses_as_often_as_is_said(task):
     n, spread = task.signal, task.deviation
     accuracy = task.baseline_accuracies()

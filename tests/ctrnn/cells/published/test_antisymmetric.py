@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -40,7 +39,7 @@ def test_what_it_forgets_is_gamma_and_without_it_energy_is_kept():
         ctrnn.antisymmetric(3, 5, gated="unit")
 
 
-@each("gated", [False, True])
+@pytest.mark.parametrize("gated", [False, True])
 def test_sums_of_weights_start_with_variance_1(gated):
     field = ctrnn.antisymmetric(100, 400, gated=gated, generator=torch.Generator().manual_seed(0))
     assert_close(field.weight_h.std().item(), 400**-0.5, rtol=0.01, atol=0)  # of 160000 draws

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch.nn.functional import one_hot
 from torch.testing import assert_close
 
@@ -34,7 +33,7 @@ def heard(part, x, activity):
     return total
 
 
-@each("edges", [2, None])
+@pytest.mark.parametrize("edges", [2, None])
 @torch.no_grad()
 def test_unit_euler_steps_are_the_papers_networks_edge_by_edge(edges):
     leaky, gated = moved(ctrnn.glnn(3, 5, edges)), moved(ctrnn.gnn(3, 5, edges, "logistic"))
@@ -104,7 +103,7 @@ def test_the_graph_is_drawn_evenly_and_is_saved(tmp_path):
         assert torch.equal(ctrnn.load(tmp_path / "model.safetensors")(x, h), field(x, h))
 
 
-@each("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @torch.no_grad()
 def test_at_the_start_units_are_sums_over_the_past_that_fade_by_one_minus_mu(activation):
     field, nu = ctrnn.glnn(3, 6, activation=activation), torch.tensor([0.5, 0.3, 0.2])

@@ -4,7 +4,6 @@ import sys
 
 import pytest
 import torch
-from cases import each
 from ncps.torch import LTC, CfC, LTCCell
 from ncps.wirings import AutoNCP, FullyConnected
 from torch.testing import assert_close
@@ -25,9 +24,9 @@ def random_cell(wiring=None, dtype=torch.float64, **settings):
     return cell
 
 
-@each("wiring", [lambda: FullyConnected(7, 3), lambda: AutoNCP(8, 2)])
-@each("implicit", [False, True])
-@each("mapped, unfolds, elapsed", [(None, 6, 0.3), ("linear", 1, 1.0), ("affine", 6, 4.0)])
+@pytest.mark.parametrize("wiring", [lambda: FullyConnected(7, 3), lambda: AutoNCP(8, 2)])
+@pytest.mark.parametrize("implicit", [False, True])
+@pytest.mark.parametrize(("mapped", "unfolds", "elapsed"), [(None, 6, 0.3), ("linear", 1, 1.0), ("affine", 6, 4.0)])
 @torch.no_grad()
 def test_six_frozen_steps_are_the_cell_of_ncps(wiring, implicit, mapped, unfolds, elapsed):
     cell = random_cell(
@@ -110,7 +109,7 @@ def test_weights_start_as_those_of_ncps_and_those_without_a_synapse_do_nothing()
     assert all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-@each("implicit", [False, True])
+@pytest.mark.parametrize("implicit", [False, True])
 def test_a_copy_is_one_and_learns_what_its_cell_learns(implicit):
     cell = random_cell(output_mapping="linear", implicit_param_constraints=implicit)
     field, x, h = ctrnn.from_ncps(cell), torch.randn(4, 3), torch.randn(4, 8)

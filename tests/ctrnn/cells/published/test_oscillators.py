@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -79,7 +78,7 @@ def test_weights_and_gates_start_as_they_should():
     assert_close(times.mean().item(), 25.0, rtol=0.1, atol=0)  # of 400 draws
 
 
-@each("field", [ctrnn.cornn(3, 5), ctrnn.unicornn(3, 5)])
+@pytest.mark.parametrize("field", [ctrnn.cornn(3, 5), ctrnn.unicornn(3, 5)])
 def test_oscillators_have_no_time_scales(field):
     with pytest.raises(TypeError, match="have no leak at rest, and so no forgetting time"):
         ctrnn.timescales(field)
@@ -87,7 +86,7 @@ def test_oscillators_have_no_time_scales(field):
         ctrnn.init.chrono_(field, 100)
 
 
-@each(("make", "name"), [(ctrnn.cornn, "gamma"), (ctrnn.cornn, "epsilon"), (ctrnn.unicornn, "alpha")])
+@pytest.mark.parametrize(("make", "name"), [(ctrnn.cornn, "gamma"), (ctrnn.cornn, "epsilon"), (ctrnn.unicornn, "alpha")])
 def test_negative_constants_are_refused(make, name):
     with pytest.raises(ValueError, match=f"`{name}` must be at least 0"):
         make(3, 5, **{name: -1.0})

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -82,7 +81,7 @@ def test_centre_crossing_networks_rest_at_the_middle_of_every_unit_and_leave_it_
     assert unstable[0] > unstable[1]  # Mathayomchan and Beer 2002
 
 
-@each(
+@pytest.mark.parametrize(
     ("make", "error", "words"),
     [
         (lambda: ctrnn.ssn(1, 2, n=0.5), ValueError, "`n` must be at least 1"),

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from cases import each
 from torch import sigmoid, tanh
 from torch.testing import assert_close
 
@@ -175,7 +174,7 @@ def moved(field):
     return field
 
 
-@each("name", CELLS)
+@pytest.mark.parametrize("name", CELLS)
 def test_twenty_steps_are_the_papers_recurrence_and_so_are_their_gradients(name):
     cell = CELLS[name]
     field = moved(cell.make(3, 5))
@@ -195,7 +194,7 @@ def test_twenty_steps_are_the_papers_recurrence_and_so_are_their_gradients(name)
         assert other.abs().max() > 1e-6  # what no state depends on would be compared in vain
 
 
-@each("name", CELLS)
+@pytest.mark.parametrize("name", CELLS)
 def test_the_leak_is_what_multiplies_the_state_in_the_paper(name):
     cell = CELLS[name]
     field = moved(cell.make(3, 5))
@@ -210,7 +209,7 @@ def test_the_leak_is_what_multiplies_the_state_in_the_paper(name):
         assert_close(slope + leak * h, cell.driven(dict(field.named_parameters()), x, h), rtol=0, atol=1e-14)
 
 
-@each("name", CELLS)
+@pytest.mark.parametrize("name", CELLS)
 def test_the_gradient_of_a_solve_is_that_of_its_differences(name):
     field = moved(CELLS[name].make(1, 2))
     x, h0, names = torch.randn(2, 1, 1), 0.5 * torch.randn(1, field.state_size), [n for n, _ in field.named_parameters()]
@@ -225,8 +224,8 @@ def test_the_gradient_of_a_solve_is_that_of_its_differences(name):
     assert torch.autograd.gradcheck(end, tuple(value.detach().requires_grad_() for value in given), fast_mode=True)
 
 
-@each("name", CELLS)
-@each("bias", [True, False])
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("bias", [True, False])
 def test_settings_reach_every_weight_and_what_is_no_field_is_refused(name, bias):
     make = CELLS[name].make
     assert {p.dtype for p in make(3, 5, bias=bias, dtype=torch.float32).parameters()} == {torch.float32}
@@ -267,7 +266,7 @@ def test_fields_and_their_constructors_have_the_same_constants():
         assert {name: fields[name].default for name in constants if name in fields}.items() <= constants.items()
 
 
-@each("name", CELLS)
+@pytest.mark.parametrize("name", CELLS)
 def test_layers_are_a_stack_with_weights_of_their_own(name):
     field = CELLS[name].make(3, 5, num_layers=2)
     assert (field.input_size, field.hidden_size, len(field.fields)) == (3, 5, 2)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -56,7 +55,7 @@ def test_gates_start_closed_and_see_little_of_the_first_layer():
     assert_close(ctrnn.timescales(field), drawn, rtol=2e-3, atol=0)
 
 
-@each("depth", [1, 2, 10])
+@pytest.mark.parametrize("depth", [1, 2, 10])
 def test_chrono_has_all_layers_together_forget_in_the_time_that_was_drawn(depth):
     field = ctrnn.init.chrono_(ctrnn.rhn(3, 50, depth), 40, t_min=2, generator=torch.Generator().manual_seed(0))
     drawn = torch.empty(50, dtype=torch.float64).uniform_(2, 40, generator=torch.Generator().manual_seed(0))

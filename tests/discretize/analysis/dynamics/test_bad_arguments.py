@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from cases import each
 
 import ctrnn
 from discretize import Euler, Flow, Map, basins, continuation, fixed_points, lyapunov, periodic_orbits, phase_plane
@@ -63,7 +62,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@each(("call", "error", "words"), REFUSED)
+@pytest.mark.parametrize(("call", "error", "words"), REFUSED)
 def test_what_does_not_fit_is_refused_in_words(call, error, words):
     with pytest.raises(error) as refused:
         call()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.optimize
 import torch
-from cases import each
 from torch import nn
 from torch.testing import assert_close
 
@@ -101,7 +100,7 @@ def test_a_network_rests_where_scipy_says_and_so_does_every_step_that_does_not_s
     assert_close(moved, found.eigenvectors[0] * found.eigenvalues[0])
 
 
-@each("name", [None, "BackwardEuler", "Euler"])
+@pytest.mark.parametrize("name", [None, "BackwardEuler", "Euler"])
 def test_fixed_points_have_the_derivatives_of_the_implicit_function_theorem(name):
     field, x = Own(3), torch.randn(3, requires_grad=True)
     flow = Flow(field, x)
@@ -121,7 +120,7 @@ def test_fixed_points_have_the_derivatives_of_the_implicit_function_theorem(name
     assert_close(ours, (inverse * slope)[0], rtol=1e-10, atol=1e-12)
 
 
-@each(
+@pytest.mark.parametrize(
     ("system", "h", "p", "limits", "direction", "kind", "expected"),
     [
         (LOGISTIC, [0.3], 1.5, (1.2, 3.5), 1, "flip", [3.0]),
@@ -191,7 +190,7 @@ def test_folds_and_hopf_points_of_random_networks_are_those_of_jaxcont(seed):
     assert ours == pytest.approx(sorted(float(event.p) for event in theirs.events), abs=1e-5)
 
 
-@each("name", ["Euler", "ExponentialEuler", "BackwardEuler"])
+@pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "BackwardEuler"])
 def test_a_step_length_and_a_gain_of_weights_are_parameters_too(name):
     """Rotation and forgetting, h' = (-1 + i w) h: the eigenvalue of a step is known for both."""
     field, step = Own(2), getattr(discretize, name)()

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from cases import each
 from torch.testing import assert_close
 
 import ctrnn
@@ -108,7 +107,7 @@ def test_every_start_ends_in_the_basin_of_its_side():
     assert basins(away, starts, [torch.tensor([0.0])], length=2000).tolist() == [-1] * 4
 
 
-@each(
+@pytest.mark.parametrize(
     ("points", "ends"),
     [
         ([0.05, 0.02], [1, -1, -1]),
