@@ -25,11 +25,12 @@ def recording(samples: int = 24, channels: int = 2) -> Recording:
     return Recording("noise.npy", xs, 10.0, ("1", "2")[:channels], samples, (), "noise", False)
 
 
-def test_the_atlas_has_every_map_with_the_limits_of_the_theorems():
-    # Every step map of the library is in the atlas.
+def test_every_step_map_of_the_library_is_in_the_atlas():
     # The symplectic Euler step differs from Euler's on hidden units only: it is one for oscillators, and no other gate.
     assert set(maps.MAPS) == set(problems.STEPS) - {"SymplecticEuler"} == set(maps.GATES)
-    # Limits are those of the theorems.
+
+
+def test_limits_are_those_of_the_theorems():
     found = {name: maps.limits(step) for name, step in maps.MAPS.items()}
     assert (found["Euler"].overshoots, found["Euler"].diverges) == (pytest.approx(1), pytest.approx(2))
     for name in ("Taylor2", "Midpoint", "Heun"):
@@ -48,7 +49,9 @@ def test_the_atlas_has_every_map_with_the_limits_of_the_theorems():
         "StrangSplitting",
     ):
         assert found[name] == maps.Limits(None, None)
-    # Errors of a step are measured from 0 to a target of 1.
+
+
+def test_errors_of_a_step_are_measured_from_0_to_a_target_of_1():
     g = torch.tensor([0.5, 1.0, 1.8, 5.0, 50.0, 200.0])
     np.testing.assert_allclose(one_unit.errors(discretize.Euler(), g), (1 - g - torch.exp(-g)).abs(), rtol=1e-13)
     np.testing.assert_allclose(one_unit.errors(discretize.BackwardEuler(), g), (1 / (1 + g) - torch.exp(-g)).abs(), rtol=1e-12)
@@ -87,8 +90,7 @@ def test_factors_under_the_power_decay_are_those_of_the_theorems(name, factor):
         np.testing.assert_allclose(found.numpy(), factor(y.numpy(), exponent), rtol=1e-11, atol=1e-13)
 
 
-def test_runs_bars_and_clocks_are_what_was_measured():
-    # Bars cover the axis and change where regions do.
+def test_bars_cover_the_axis_and_change_where_regions_do():
     g = torch.logspace(-2, 1, 301)
     step = discretize.Euler()
     pieces = one_unit.bars(g, [discretize.REGIONS[int(r)] for r in discretize.regions(step, g)])
@@ -98,7 +100,9 @@ def test_runs_bars_and_clocks_are_what_was_measured():
     assert [pieces[k][1] for k in (0, 1)] == [pieces[k][0] for k in (1, 2)]
     assert pieces[0][1] == pytest.approx(1, rel=0.02)
     assert pieces[1][1] == pytest.approx(2, rel=0.02)
-    # The clock of the recording speeds up by a constant factor.
+
+
+def test_the_clock_of_the_recording_speeds_up_by_a_constant_factor():
     clock = recorded.accelerating(800)
     speed = np.diff(clock)
     assert clock[0] == 0
@@ -106,12 +110,16 @@ def test_runs_bars_and_clocks_are_what_was_measured():
     np.testing.assert_allclose(speed[1:] / speed[:-1], speed[1] / speed[0], rtol=1e-9)
     assert speed[0] == pytest.approx(recorded.SLOWEST, rel=0.05)
     assert speed[-1] == pytest.approx(recorded.FASTEST, rel=0.05)
-    # Playing counts what the monitor counts.
+
+
+def test_playing_counts_what_the_monitor_counts():
     played = recorded.play(recording(60), recorded.accelerating(60), ("ExponentialEuler", "Euler"))
     assert played.exact.shape == played.g.shape == played.states["Euler"].shape
     assert played.shares["ExponentialEuler"]["monotone"] == 1.0
     assert sum(played.shares["Euler"].values()) == pytest.approx(1)
-    # The cheapest is the cheapest.
+
+
+def test_the_step_that_is_called_cheapest_is_the_cheapest():
     listed = [cost.Price("Euler", 1, 1.0, 0.1), cost.Price("Heun", 1, 2.0, 0.01), cost.Price("Euler", 16, 16.0, 0.009)]
     table = pd.DataFrame(listed)
     assert cost.cheapest(table, 0.01, ("Euler", "Heun")) == listed[1]
@@ -238,8 +246,7 @@ def made(tmp_path_factory):
     return done, out, said
 
 
-def test_the_command_writes_a_page_its_figures_and_the_numbers_of_both(made, tmp_path, capsys):
-    # The command writes a page the figures and the numbers.
+def test_the_command_writes_a_page_the_figures_and_the_numbers(made):
     done, out, said = made
     assert done
     assert "All checks passed" in said[-2]
@@ -258,7 +265,9 @@ def test_the_command_writes_a_page_its_figures_and_the_numbers_of_both(made, tmp
         text = picture.read_text()
         assert text.startswith("<svg xmlns=")
         assert "var(--" not in text
-    # The csv holds what the page says.
+
+
+def test_the_csv_holds_what_the_page_says(made):
     listed = list(csv.DictReader(io.StringIO((made[1] / "breakdown.csv").read_text())))
     one = {(row["step"], row["quantity"], float(row["x"])): row for row in listed if row["part"] == "one unit, held target"}
     assert float(one["Euler", "factor R(-g dt)", 1.8]["value"]) == pytest.approx(-0.8)
@@ -267,7 +276,9 @@ def test_the_command_writes_a_page_its_figures_and_the_numbers_of_both(made, tmp
     text = rows.as_csv([rows.frame("part", "plain, power decay", "Euler", [0.1], "error", 1 / 3, "divergent")])
     (read,) = csv.DictReader(io.StringIO(text))
     assert (float(read["value"]), read["field"]) == (1 / 3, "plain, power decay")  # every digit is kept
-    # A folder that cannot be written is told before the work.
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert command_line.main(["breakdown", "--out", str(tmp_path / "file" / "atlas")]) == 2
     assert "cannot write to" in capsys.readouterr().err
@@ -319,14 +330,15 @@ def test_a_rhythm_under_every_map():
     assert len(section.numbers["rows"].query("field == 'trained'")) == 2 * (len(maps.MAPS) + 1)
 
 
-def test_steps_that_turn_otherwise_fail_and_the_least_chaotic_gate_falls_by_the_weight():
-    # A step that turns otherwise fails the atlas.
+def test_a_step_that_turns_otherwise_fails_the_atlas():
     grid = torch.tensor([0.1, 0.2], dtype=torch.float64)
     grown = {name: rhythm.growth(step, grid) for name, step in maps.MAPS.items()} | {"Euler": grid}
     (failure, other) = rhythm._failures(grown, grid, 1.0, 0.9)
     assert "Euler does not turn as result 19 says" in failure
     assert "The trained rhythm" in other
-    # A rotation grows under each map as its factor says and the trained rhythm is the steps.
+
+
+def test_a_rotation_grows_under_each_map_as_its_factor_says_and_the_trained_rhythm_is_that_of_the_step():
     dt = torch.tensor([0.3], dtype=torch.float64)
     assert float(rhythm.growth(discretize.Euler(), dt, 2.0)) == pytest.approx(math.log(1 + 0.36) / 0.6)
     assert float(rhythm.growth(discretize.BackwardEuler(), dt, 2.0)) == pytest.approx(-math.log(1 + 0.36) / 0.6)
@@ -334,7 +346,9 @@ def test_steps_that_turn_otherwise_fail_and_the_least_chaotic_gate_falls_by_the_
     assert stepped > 0.9
     assert rhythm._settled(None)[0] < 0.05
     assert period == pytest.approx(8, abs=0.2)
-    # The least chaotic gate falls as one over the weight and is not the edge of a grid.
+
+
+def test_the_least_chaotic_gate_falls_as_one_over_the_weight_and_is_not_the_edge_of_a_grid():
     gates = np.arange(4.9, 7.7, 0.1)
     found = [chart.least_chaotic(w, gates, steps=3200) for w in (-10.0, -1000.0)]
     assert found == pytest.approx([5.1, 7.6], abs=0.11)  # 5.04 and 7.52 by runs of 100,000 steps

@@ -40,8 +40,7 @@ def written(field, xs, at, null):
 SET = [2.0, 3.0, 8.0, 20.0]
 
 
-def test_influence_is_the_closed_form_and_what_torch_itself_moves():
-    # Without coupling influence is the closed form.
+def test_without_coupling_influence_is_the_closed_form():
     for (at, null), exact in itertools.product([([0], 0.0), ([3, 10, 4], 0.0), ([5, 0], [0.5, -1.0])], [False, True]):
         field, xs, n = uncoupled(SET), torch.randn(60, 3, 2), torch.arange(40.0)[:, None]
         g = 1 / torch.tensor(SET)
@@ -50,14 +49,18 @@ def test_influence_is_the_closed_form_and_what_torch_itself_moves():
         first, kept = (-torch.expm1(-g), torch.exp(-g)) if exact else (g, 1 - g)
         expected = written(field, xs, at, null) * first * kept**n
         assert_close(measured, expected, rtol=1e-6 if exact else 1e-9, atol=1e-9 if exact else 1e-15)
-    # Measured times are those that were set.
+
+
+def test_measured_times_are_those_that_were_set():
     for exact in [False, True]:
         field, xs = uncoupled(SET), torch.randn(60, 3, 2)
         rnn = discretize.ContinuousRNN(field, rtol=1e-10, atol=1e-13) if exact else discretize.DiscreteRNN(field)
         times = forgetting_times(forgetting(rnn, xs, [0, 10], 45))
         T = ctrnn.timescales(field)
         assert_close(times, T if exact else 1 / torch.log(T / (T - 1)), rtol=1e-6 if exact else 1e-9, atol=0)
-    # Of the lstm the cells are measured as torch itself moves them.
+
+
+def test_of_the_lstm_the_cells_are_measured_as_torch_itself_moves_them():
     theirs, xs, at, horizon = nn.LSTMCell(2, 4), torch.randn(12, 3, 2), 4, 6
 
     def cells(xs):
@@ -83,8 +86,7 @@ def stack(*sizes):
     return ctrnn.gated(*sizes, num_layers=2)
 
 
-def test_positions_are_averaged_and_null_tokens_move_nothing():
-    # Several positions at once are the mean of each alone.
+def test_several_positions_at_once_are_the_mean_of_each_alone():
     for (make, kind), batch_first in itertools.product(
         [(make, discretize.DiscreteRNN) for make in (ctrnn.gru, network, stack)] + [(ctrnn.gru, discretize.ContinuousRNN)],
         [False, True],
@@ -103,13 +105,17 @@ def test_positions_are_averaged_and_null_tokens_move_nothing():
         outputs = [output.transpose(0, 1) if batch_first else output for output in outputs]
         moved = (outputs[0] - outputs[1])[3:9].abs().mean(1)
         assert_close(alone[2, :, :4], moved, rtol=1e-6, atol=1e-9)
-    # A null number is taken in the precision of the samples.
+
+
+def test_a_null_number_is_taken_in_the_precision_of_the_samples():
     torch.set_default_dtype(torch.float32)
     try:
         assert _token(0.3, torch.zeros(1, 1, 2, dtype=torch.float64)).item() == 0.3
     finally:
         torch.set_default_dtype(torch.float64)
-    # A null token that is what stood there moves nothing.
+
+
+def test_a_null_token_that_is_what_stood_there_moves_nothing():
     rnn, xs = discretize.DiscreteRNN(ctrnn.gru(2, 4)), torch.zeros(12, 3, 2)
     influence = forgetting(rnn, xs, 2, 5)
     assert not influence.any()
@@ -117,8 +123,7 @@ def test_positions_are_averaged_and_null_tokens_move_nothing():
     assert forgetting(rnn, xs, 2, 5, null=1.0).any()
 
 
-def test_times_of_other_shapes_and_of_coupled_networks_are_found():
-    # Long time scales that chrono set are seen in a coupled network.
+def test_long_time_scales_that_chrono_set_are_seen_in_a_coupled_network():
     field = ctrnn.init.chrono_(ctrnn.lstm(2, 16), 60.0, t_min=2.0)
     with torch.no_grad():
         for name, parameter in field.named_parameters():
@@ -128,7 +133,9 @@ def test_times_of_other_shapes_and_of_coupled_networks_are_found():
     ratio = times / ctrnn.timescales(field)
     assert times.isfinite().all()
     assert ((ratio > 0.6) & (ratio < 1.4)).all()
-    # Times of shapes that are not exponential.
+
+
+def test_times_of_shapes_that_are_not_exponential_are_found():
     n = torch.arange(30.0)
     columns = {
         "exponential": torch.exp(-n / 4),
@@ -150,8 +157,7 @@ def test_times_of_other_shapes_and_of_coupled_networks_are_found():
     assert math.isnan(times["broken"])
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # What does not fit is refused.
+def test_what_does_not_fit_a_measure_of_influence_is_refused():
     for change, error, message in [
         ({"rnn": ctrnn.gru(2, 4)}, TypeError, "`rnn` must be a discretize.DiscreteRNN or ContinuousRNN, got Relaxation"),
         ({"xs": torch.zeros(12, 2, dtype=torch.float64)}, ValueError, r"`xs` must be \(time, batch, input\)"),
@@ -168,7 +174,9 @@ def test_what_is_asked_wrongly_is_refused_in_words():
         settings = {"rnn": discretize.DiscreteRNN(ctrnn.gru(2, 4)), "xs": torch.zeros(12, 3, 2), "at": 2, "horizon": 5}
         with pytest.raises(error, match=message):
             forgetting(**(settings | change))
-    # What is no influence is refused.
+
+
+def test_what_is_no_influence_is_refused():
     with pytest.raises(TypeError, match=r"floating point, got torch.int64"):
         forgetting_times(torch.zeros(3, 4, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"must be \(horizon, hidden\), got shape \(3,\)"):
@@ -187,8 +195,7 @@ def boxes_of(ax):
     return found
 
 
-def test_figures_paint_units_by_their_times_and_go_onto_pages():
-    # The figure paints long units on top and each share in its shade.
+def test_the_figure_paints_long_units_on_top_and_each_share_in_its_shade():
     T = torch.tensor([20.0, 2.0, 8.0])
     influence = 3.0 * torch.exp(-torch.arange(50.0)[:, None] / T)
     figure = forgetting_figure(influence, T)
@@ -204,7 +211,9 @@ def test_figures_paint_units_by_their_times_and_go_onto_pages():
     (points,) = (line for line in below.lines if line.get_marker() == "o")
     np.testing.assert_allclose(points.get_xdata(), points.get_ydata(), rtol=1e-12)
     assert below.get_xscale() == below.get_yscale() == "log"
-    # The figure says which units have not fallen and bears units that did not move.
+
+
+def test_the_figure_says_which_units_have_not_fallen_and_bears_units_that_did_not_move():
     T = torch.tensor([5.0, 400.0, 9.0])
     influence = torch.exp(-torch.arange(50.0)[:, None] / T)
     influence[:, 2] = 0
@@ -214,7 +223,9 @@ def test_figures_paint_units_by_their_times_and_go_onto_pages():
     assert (late.get_xdata(), late.get_ydata()) == ([400.0], [50.0])
     assert {row for row, *_ in boxes_of(figure.axes[0])} == {0, 2}
     forgetting_figure(torch.zeros(4, 2), torch.ones(2))
-    # The figure goes onto a page in the pages own colours.
+
+
+def test_the_figure_goes_onto_a_page_in_the_colours_of_the_page():
     T = torch.linspace(2, 60, 200)  # more than there are rows
     figure = forgetting_figure(torch.exp(-torch.arange(100.0)[:, None] / T), T)
     svg = inline_svg(figure, "forgetting", "Forgetting", "What is left.")

@@ -22,21 +22,24 @@ from experiments.seeds import generator
 from experiments.usage import UsageError
 
 
-def test_steps_have_names_and_settings_reach_them_and_solvers():
-    # Every step map has its name.
+def test_every_step_map_has_its_name():
     steps = {name for name in discretize.__all__ if isinstance(getattr(discretize, name), type)}
     steps = {name for name in steps if issubclass(getattr(discretize, name), discretize.Step)}
     steps -= {"Step", "StochasticStep", "Zoneout"}
     assert set(INTEGRATORS.values()) == {"ContinuousRNN", *steps}
     for name, kind in INTEGRATORS.items():
         assert name == "exact" or name.replace("-", "") == kind.lower()
-    # Settings reach the solver and the steps.
+
+
+def test_settings_reach_the_solver_and_the_steps():
     field = ctrnn.plain(2, 3)
     exact = sequence_module("exact", field, IntegratorSettings(method="bosh3", rtol=1e-2, atol=1e-4))
     assert (exact.settings.method, exact.settings.rtol, exact.settings.atol) == ("bosh3", 1e-2, 1e-4)
     heun = sequence_module("heun", field, IntegratorSettings(substeps=4))
     assert (type(heun.step), heun.substeps) == (discretize.Heun, 4)
-    # Weights move between integrators.
+
+
+def test_weights_move_between_integrators():
     model = configuration_from_words("recall", "gated", "euler", ["hidden=4"]).untrained_model().double()
     exact = under(model, "exact", IntegratorSettings(rtol=1e-9, atol=1e-11))
     fine = under(model, "runge-kutta4", IntegratorSettings(substeps=10))
@@ -132,8 +135,7 @@ def test_every_integrator_runs(monkeypatch):
         assert bool(model(torch.randn(4, 2, 2)).isfinite().all())
 
 
-def test_fields_start_as_their_papers_and_torch_have_it():
-    # Leaky is equation 5 with a sigmoid for each unit.
+def test_leaky_is_equation_5_with_a_sigmoid_for_each_unit():
     field = built_field("leaky", 2, FieldSettings(hidden=3, alpha=0.2), generator(0))
     x, h = torch.randn(4, 2, dtype=torch.float32), torch.randn(4, 3, dtype=torch.float32)
     weights = dict(field.named_parameters())
@@ -142,7 +144,9 @@ def test_fields_start_as_their_papers_and_torch_have_it():
     assert_close(alpha, torch.full((3,), 0.2, dtype=torch.float32))
     pulled = torch.tanh(x @ weights["candidate.weight_x"].T + h @ weights["candidate.weight_h"].T + weights["candidate.bias"])
     assert_close(h + field(x, h), alpha * pulled + (1 - alpha) * h)
-    # The lstm starts with forget biases of 1 and other biases as torch draws them.
+
+
+def test_the_lstm_starts_with_forget_biases_of_1_and_other_biases_as_torch_draws_them():
     field = built_field("lstm", 2, FieldSettings(hidden=16), generator(0))
     i, f, g, o = dict(field.named_parameters())["gates.bias"].chunk(4)
     assert bool((f == 1).all())
@@ -154,21 +158,27 @@ def test_fields_start_as_their_papers_and_torch_have_it():
     x, h, c = x.float(), h.float(), c.float()
     _, there = cell(x, (h, c))
     assert_close((torch.cat([h, c], -1) + field(x, torch.cat([h, c], -1)))[:, 16:], there)
-    # The slow fields start as in the paper from one rate and small recurrent weights.
+
+
+def test_the_slow_fields_start_as_in_the_paper_from_one_rate_and_small_recurrent_weights():
     for name in ("leaky", "leaky-power", "gated-power", "gru-power", "lstm-power"):
         settings = FieldSettings(hidden=100, init="constant", alpha=25 / 300, recurrent_gain=0.1, one_alpha=True)
         field = built_field(name, 2, settings, generator(0))
         assert_close(ctrnn.timescales(field), torch.full((100,), 12.0, dtype=torch.float32), rtol=1e-5, atol=0)
         deviations = torch.cat([p.detach().flatten() for n, p in field.named_parameters() if n.endswith("weight_h")]) * 100
         assert abs(float(deviations.std()) - 1) < 5 / 141  # of 10,000 numbers, five of their spread's own deviations
-    # Leaky has a rate for each unit and with a power decay one for all.
+
+
+def test_leaky_has_a_rate_for_each_unit_and_with_a_power_decay_one_for_all():
     rates = {name: built_field(name, 2, FieldSettings(hidden=7)).rate.logit_alpha.shape for name in ("leaky", "leaky-power")}
     assert rates == {"leaky": (7,), "leaky-power": ()}
     x, h = torch.randn(4, 2).float(), torch.randn(4, 7).float()
     scalar = built_field("leaky", 2, FieldSettings(hidden=7, one_alpha=True), generator(0))
     linear = built_field("leaky-power", 2, FieldSettings(hidden=7, exponent=0.0), generator(0))
     assert_close(scalar(x, h), linear(x, h), rtol=0, atol=0)
-    # Units excite or inhibit in the share of dale and start balanced.
+
+
+def test_units_excite_or_inhibit_in_the_share_of_dale_and_start_balanced():
     for name in ("plain", "leaky", "additive"):
         field = built_field(name, 2, FieldSettings(hidden=50, dale=0.8, recurrent_gain=0.7), generator(0))
         weight, h = field.candidate.weight_h.detach(), torch.zeros(1, 50, dtype=torch.float32)
@@ -213,8 +223,7 @@ TIMELESS = (
 )
 
 
-def test_chrono_gives_times_to_fields_that_have_time_scales():
-    # Chrono gives times between its two.
+def test_chrono_gives_times_between_its_two():
     # An ltc's synapses leak too: whether a time is long enough for them hangs on what is drawn.
     for name in [name for name in FIELDS if name not in (*TIMELESS, "ltc")]:
         settings = FieldSettings(hidden=200, init="chrono", t_min=5.0, t_max=40.0)
@@ -223,17 +232,23 @@ def test_chrono_gives_times_to_fields_that_have_time_scales():
         assert times.max() <= 40 + 1e-3
         if len(times.unique()) > 1:  # one gate has one time
             assert abs(float(times.mean()) - 22.5) < 4 * 35 / math.sqrt(12 * 200)
-    # Chrono of the lstm is equation 16.
+
+
+def test_chrono_of_the_lstm_is_equation_16():
     settings = FieldSettings(hidden=6, init="chrono", t_max=40.0)
     i, f, _, _ = dict(built_field("lstm", 2, settings, generator(0)).named_parameters())["gates.bias"].chunk(4)
     assert_close(i, -f)
     assert bool((f >= 0).all())
     assert bool((f <= math.log(39) + 1e-5).all())
-    # A field without time scales has no chrono.
+
+
+def test_a_field_without_time_scales_has_no_chrono():
     for name in TIMELESS:
         with pytest.raises(UsageError, match=f"the field {name} has no time scale"):
             configuration("recall", name, "euler", init="chrono", t_max=9.0).untrained_model()
-    # Exponents can be learned one for all or one for each unit.
+
+
+def test_exponents_can_be_learned_one_for_all_or_one_for_each_unit():
     for exponents, shape in (("learned", ()), ("per-unit", (7,))):
         settings = FieldSettings(hidden=7, exponents=exponents, exponent=0.5)
         for name in ("leaky-power", "gated-power", "gru-power", "lstm-power"):
@@ -241,7 +256,9 @@ def test_chrono_gives_times_to_fields_that_have_time_scales():
             assert_close(r.detach(), torch.full(shape, 0.5, dtype=torch.float32))
     with pytest.raises(ValueError, match="`exponent` is 0, and one that is learned starts above it"):
         FieldSettings(exponents="learned", exponent=0.0)
-    # A configuration of before the power decays is read.
+
+
+def test_a_configuration_of_before_the_power_decays_is_read():
     now = configuration("recall", "leaky", "euler", alpha=0.3)
     written = now.to_json()
     for key in ("exponents", "one_alpha", "recurrent_gain"):
@@ -249,8 +266,7 @@ def test_chrono_gives_times_to_fields_that_have_time_scales():
     assert type(now).from_json(written) == now
 
 
-def test_weights_are_float32_functions_of_the_seed_and_outputs_read_what_is_visible():
-    # The read out starts as torchs linear.
+def test_the_read_out_starts_as_linear_of_torch_does():
     rnn = discretize.DiscreteRNN(ctrnn.plain(2, 400))
     read_out = SequenceModel(rnn, 30, generator(0)).read_out
     theirs = nn.Linear(400, 30)
@@ -258,7 +274,9 @@ def test_weights_are_float32_functions_of_the_seed_and_outputs_read_what_is_visi
         assert ours.shape == other.shape
         assert 0.9 / 20 < ours.abs().max() <= 1 / 20
     assert abs(float(read_out.weight.detach().mean())) < 4 / 20 / math.sqrt(3 * 12000)
-    # Outputs are read from the visible state.
+
+
+def test_outputs_are_read_from_the_visible_state():
     rnn = discretize.DiscreteRNN(ctrnn.lstm(2, 3))
     model = SequenceModel(rnn, 4)
     xs = torch.randn(5, 6, 2)
@@ -266,7 +284,8 @@ def test_weights_are_float32_functions_of_the_seed_and_outputs_read_what_is_visi
     assert states.shape == (5, 6, 3)
     assert_close(model(xs), states @ model.read_out.weight.T + model.read_out.bias)
 
-    # The weights are a function of the seed.
+
+def test_the_weights_are_a_function_of_the_seed():
     def weights(*settings):
         return [
             p.detach().numpy().tobytes()
@@ -278,7 +297,9 @@ def test_weights_are_float32_functions_of_the_seed_and_outputs_read_what_is_visi
     torch.manual_seed(6)
     assert weights() == first
     assert not set(weights("seed=1")) & set(first)
-    # The weights are float32 whatever torchs default is.
+
+
+def test_the_weights_are_float32_whatever_the_default_of_torch_is():
     assert torch.get_default_dtype() == torch.float64
     for name in FIELDS:
         model = configuration_from_words("recall", name, "euler").untrained_model()

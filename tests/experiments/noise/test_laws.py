@@ -8,13 +8,14 @@ import discretize
 from experiments.noise import laws
 
 
-def test_means_are_those_of_expansions_and_white_noise_has_one_at_each_step():
-    # Means of tanh are those of its expansion and of a sign.
+def test_means_of_tanh_are_those_of_its_expansion_and_of_a_sign():
     assert laws.mean_tanh(0.0) == pytest.approx(math.tanh(1))
     s, t = 0.01, math.tanh(1)
     assert laws.mean_tanh(s) == pytest.approx(t - t * (1 - t * t) * s * s, rel=1e-6)
     assert laws.mean_tanh(300.0) == pytest.approx(math.erf(1 / 300 / 2**0.5), rel=1e-3)
-    # A colored input has one mean and white noise another at each step.
+
+
+def test_a_colored_input_has_one_mean_and_white_noise_another_at_each_step():
     flat = laws.mean_tanh(laws.WHITE / laws.COLOUR**0.5)
     for dt in (0.5, 0.1):
         # 400 samples over 8 units of time, correlated over two, of a deviation below 0.5: five standard errors.

@@ -50,8 +50,7 @@ def drawn(chosen, size=6, seed=3):
 # ---- the task
 
 
-def test_symbols_are_held_by_their_clock_from_one_generator():
-    # Every symbol is held for sixteen over c samples and the target is the one before.
+def test_every_symbol_is_held_for_sixteen_over_c_samples_and_the_target_is_the_one_before():
     for clock in CLOCKS:
         held, batch = int(16 / clock), drawn(task(clock, counted="all"))
         symbols, targets = batch.xs.argmax(-1), batch.targets
@@ -61,14 +60,18 @@ def test_symbols_are_held_by_their_clock_from_one_generator():
         assert torch.equal(targets, torch.cat([torch.zeros_like(runs[:1]), runs[:-1]]).repeat_interleave(held, 0))
         assert bool((runs[1:] != runs[:-1]).all())
         assert bool((runs != 0).all())
-    # From the same generator come the same symbols on every clock and clocks are drawn equally often.
+
+
+def test_from_the_same_generator_come_the_same_symbols_on_every_clock_and_clocks_are_drawn_equally_often():
     ends = [drawn(task(clock)).xs[int(16 / clock) - 1 :: int(16 / clock)] for clock in CLOCKS]
     assert all(torch.equal(end, ends[0]) for end in ends)
     assert not torch.equal(drawn(task(1.0), seed=4).xs[15::16], ends[0])
     lengths = [len(task(8.0, 16.0).batch(1, generator(k)).xs) for k in range(400)]
     assert set(lengths) == {10, 5}
     assert 150 < lengths.count(10) < 250
-    # A symbol takes tau of own time on every clock if that is told and nothing is said of time if not.
+
+
+def test_a_symbol_takes_tau_of_own_time_on_every_clock_if_that_is_told_and_nothing_is_said_of_time_if_not():
     for clock in CLOCKS:
         ts = drawn(task(clock, tau=3.0)).ts
         assert_close(ts[:: int(16 / clock)], 3.0 * torch.arange(6.0), rtol=1e-14, atol=0, check_dtype=False)
@@ -79,7 +82,9 @@ def test_symbols_are_held_by_their_clock_from_one_generator():
     assert counts[:, 0].tolist() == [0, 0, 0, 1] * 5
     assert bool((counts == counts[:, :1]).all())
     assert drawn(task(4.0, counted="all")).counts is None
-    # What is said without memory loses what the task says it does.
+
+
+def test_what_is_said_without_memory_loses_what_the_task_says_it_does():
     chosen = task(16.0, alphabet=4)
     batch = drawn(chosen, 40_000)
     seen = torch.stack([batch.xs.argmax(-1).flatten(), batch.targets.flatten()])
@@ -92,8 +97,7 @@ def test_symbols_are_held_by_their_clock_from_one_generator():
 # ---- symbols that move
 
 
-def test_moving_symbols_are_means_of_what_passes():
-    # A sample of a moving symbol is the mean of what passes while it lasts.
+def test_a_sample_of_a_moving_symbol_is_the_mean_of_what_passes_while_it_lasts():
     v = (torch.arange(64 * 500) + 0.5) / (64 * 500)  # midpoints
     course = 2 * (math.pi * v).sin() ** 2
     for held in (64, 16, 4, 2, 1):
@@ -102,7 +106,9 @@ def test_moving_symbols_are_means_of_what_passes():
     sizes = [1 - 2 / math.pi, 1 + 2 / math.pi, 1 + 2 / math.pi, 1 - 2 / math.pi] * 5
     assert_close(moving.xs, held.xs * torch.tensor(sizes)[:, None, None])
     assert torch.equal(moving.targets, held.targets)
-    # Of moving symbols the exact model is another one on faster clocks and tends to one on slow ones.
+
+
+def test_of_moving_symbols_the_exact_model_is_another_one_on_faster_clocks_and_tends_to_one_on_slow_ones():
     model = ways_of(under(model_of(chosen=MovingRecall(CLOCKS, characters=5)), EXACT))[EXACT]
     with torch.no_grad():
         model.field.rate.bias.add_(1.0)
@@ -115,7 +121,8 @@ def test_moving_symbols_are_means_of_what_passes():
     assert apart[-2] > 1e-2
     assert apart[0] / apart[1] == pytest.approx(1 / 4, abs=0.05)  # means of halves: of second order
 
-    # The verdict on moving symbols tells the step from the samples.
+
+def test_the_verdict_on_moving_symbols_tells_the_step_from_the_samples():
     def answers(*records):
         return [part.answer for part in MovingSymbols().verdict(Results(records)).parts]
 
@@ -132,7 +139,9 @@ def test_moving_symbols_are_means_of_what_passes():
     for figure in MovingSymbols().figures.values():
         assert draws(figure, Results([exact, taylor]))
     assert "| exact | slow | exact | 1.00 |" in tables_of(MovingSymbols(), Results([exact, taylor]))
-    # Moving symbols are trained as held ones are.
+
+
+def test_moving_symbols_are_trained_as_held_ones_are():
     held = {run.key: run.configuration for run in Compressed().runs("small")}
     for run in MovingSymbols().runs("small"):
         assert type(run.configuration.task) is MovingRecall
@@ -170,8 +179,7 @@ def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_
         assert_close(loss, losses[0], rtol=0, atol=1e-4)
 
 
-def test_sigmoid_gates_on_their_clock_are_the_same_cell_of_own_time():
-    # A sigmoid gates weights on the softplus clock are the same cell where a sample takes one unit and only there.
+def test_weights_of_a_sigmoid_gate_on_the_softplus_clock_are_the_same_cell_where_a_sample_takes_one_unit_and_only_there():
     ways = ways_of(model_of())
     assert ways["softplus-clock"].field.rate.weight_x is ways["euler"].field.rate.weight_x
     for clock in (1.0, 4.0, 16.0):
@@ -182,7 +190,9 @@ def test_sigmoid_gates_on_their_clock_are_the_same_cell_of_own_time():
         else:
             assert float((ours - theirs).abs().max()) > 1e-2
     assert set(ways_of(model_of("gated-softplus"))) == {"euler", "exponential-euler", EXACT}
-    # A pace is own time times the gate at the state before the sample.
+
+
+def test_a_pace_is_own_time_times_the_gate_at_the_state_before_the_sample():
     model = model_of()
     batch = drawn(task(8.0))
     found = roll_out(model, batch, 2.0)
@@ -198,7 +208,9 @@ def test_sigmoid_gates_on_their_clock_are_the_same_cell_of_own_time():
     whole = roll_out(model, dataclasses.replace(shorter, lengths=None), 1.0).g_dt.reshape(10, 6, 7)
     expected = [whole[t, b] for t in range(10) for b in range(6) if t < shorter.lengths[b]]  # none behind a sequence's end
     assert_close(roll_out(model, shorter, 1.0).g_dt, torch.cat(expected), rtol=0, atol=1e-14)
-    # What is not finite is never right and a solve that fails gives nothing.
+
+
+def test_what_is_not_finite_is_never_right_and_a_solve_that_fails_gives_nothing():
     outputs = torch.tensor([[5.0, 1.0], [math.nan, 0.0], [0.0, math.inf], [0.0, 1.0]])
     assert is_right(outputs, torch.tensor([0, 0, 1, 1])).tolist() == [True, False, False, True]
     model = model_of("gated-exponential")
@@ -229,15 +241,16 @@ def test_only_numbers_that_ran_away_are_a_result_and_only_where_the_study_says_s
             Compressed().carry_out(run, tmp_path)
 
 
-def test_runs_train_on_tested_clocks_and_diverging_is_a_result(tmp_path):
-    # A training that diverges is a result.
+def test_a_training_that_diverges_is_a_result(tmp_path):
     training = TrainingSettings(steps=40, batch=4, optimizer="adam", rate=1.0, evaluation=4, threads=1)
     fast = Configuration(task(16.0, tau=64.0), "gated-exponential", "euler", FieldSettings(8), training=training)
     with pytest.warns(discretize.StepWarning, match="oscillate and grow"):
         made = Compressed().carry_out(Run("fast", {"seed": 0}, fast), tmp_path)
     assert (made.measures, list(made.rows)) == ({}, [])
     assert 0 < made.diverged <= 40
-    # Runs train on clocks that are tested and every way is tried on every rate.
+
+
+def test_runs_train_on_clocks_that_are_tested_and_every_way_is_tried_on_every_rate():
     runs = Compressed().runs("small")
     assert {clock for run in runs for clock in run.configuration.task.clocks} <= set(CLOCKS)
     assert sum(run.configuration.task.clock_given for run in runs) == 5 * 3 * 3 * 3
@@ -285,8 +298,7 @@ def verdict_of(*records):
 KEEPS, BREAKS, LOW = [1.0] * 7, [1.0, 1.0, 0.99, 0.95, 0.6, 0.1, 0.1], [0.1] * 7
 
 
-def test_verdict_tables_and_figures_are_those_of_the_records():
-    # The verdict is that of the records.
+def test_the_verdict_on_compressed_symbols_is_that_of_the_records():
     exact = recorded({"euler": BREAKS, EXACT: KEEPS}, trained=EXACT)
     theirs = recorded({"euler": BREAKS, EXACT: KEEPS})
     verdict = verdict_of(theirs, exact)
@@ -298,12 +310,18 @@ def test_verdict_tables_and_figures_are_those_of_the_records():
     assert verdict_of(theirs, recorded({EXACT: BREAKS}, trained=EXACT)).word == "partly"
     half = recorded({"euler": [*BREAKS[:5], 0.6, 0.6], EXACT: KEEPS})  # less than kept, and not lost
     assert verdict_of(half, exact).word == "not reproduced"
-    # Weights that fail on one clock run exactly say nothing of where Taylor steps break.
+
+
+def test_weights_that_fail_on_one_clock_run_exactly_say_nothing_of_where_taylor_steps_break():
+    exact = recorded({"euler": BREAKS, EXACT: KEEPS}, trained=EXACT)
+    theirs = recorded({"euler": BREAKS, EXACT: KEEPS})
     unable = [recorded({"euler": KEEPS, EXACT: [0.8, *KEEPS[1:]]}, rate=rate) for rate in ("softplus", "exponential")]
     assert list(verdict_of(theirs, exact, *unable).numbers.values())[2:4] == [0.5, 2.0]
     never = recorded({"euler": [0.5, 0.5, *BREAKS[2:]], EXACT: BREAKS})
     assert verdict_of(never, recorded({EXACT: BREAKS}, trained=EXACT)).word == "not reproduced"
-    # The table marks what is not finite and a report names trainings that diverged.
+
+
+def test_the_table_marks_what_is_not_finite_and_a_report_names_trainings_that_diverged():
     record = recorded({"euler": BREAKS, "exponential-euler": LOW})
     record["rows"][6].update(finite=False, largest=None, median=None)
     results = Results([record, recorded({}, diverged=3, on="fast", rate="exponential")])
@@ -314,7 +332,9 @@ def test_verdict_tables_and_figures_are_those_of_the_records():
     assert table.count("\n\n") == 3  # the clock is given to all: two tables
     assert tables_of(Compressed(), Results([recorded({}, diverged=3)])) == ""
     assert results.diverged == {"True-exponential-euler-fast": 3}
-    # Figures have a panel for each training and a line for each way.
+
+
+def test_figures_have_a_panel_for_each_training_and_a_line_for_each_way():
     records = [recorded({"euler": BREAKS, EXACT: KEEPS}), recorded({"euler": LOW, EXACT: KEEPS}, trained=EXACT, on="fast")]
     drawn_ = {name: draws(figure, Results(records)) for name, figure in Compressed().figures.items()}
     names = [name for name, figure in drawn_.items() if figure]
@@ -328,7 +348,9 @@ def test_verdict_tables_and_figures_are_those_of_the_records():
     with_diverged = [*records, recorded({}, diverged=3, trained=EXACT)]
     axes = draws(Compressed().figures[names[0]], Results(with_diverged)).axes
     assert [ax.texts[0].get_text() for ax in axes] == ["", "", "training diverged", ""]
-    # There is no figure of nothing and clocks are fractions.
+
+
+def test_there_is_no_figure_of_nothing_and_clocks_are_fractions():
     for draw in (lambda: accuracy_over_clocks(Results([]).rows, "", {}), lambda: accuracy_over_g_dt(Results([]).rows, "")):
         with pytest.raises(NotEnoughError):
             draw()
@@ -419,8 +441,7 @@ def played_verdict(*records):
     return CompressedRecordings().verdict(Results(records))
 
 
-def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_alone():
-    # The verdict on recordings asks for a loss of the taylor step that the exact model does not have.
+def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_exact_model_does_not_have():
     cases = [
         (0.5, 0.02, "reproduced"),
         (0.8, 0.4, "partly"),
@@ -437,7 +458,9 @@ def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_alone():
         assert "vowels" not in "".join(verdict.numbers)
         assert "left out" in tables_of(CompressedRecordings(), Results(records))
         assert ("lose 0.05 and more from 4 on" in verdict.sentence) is (taylor >= 0.05)
-    # The control and where taylor steps lose are parts of the verdict on recordings.
+
+
+def test_the_control_and_where_taylor_steps_lose_are_parts_of_the_verdict_on_recordings():
     for worth, word in ((0.05, "reproduced"), (0.04, "partly"), (-0.1, "partly")):
         records = [played_record("har", way, fall, worth=worth) for way, fall in (("euler", 0.5), (EXACT, 0.0))]
         verdict = played_verdict(*records)
@@ -447,7 +470,9 @@ def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_alone():
     slow = next(row for row in taylor["rows"] if row["clock_given"] and row["clock"] == 0.5)
     slow["accuracy"] -= 0.1  # where no g dt is above 1
     assert played_verdict(taylor, exact).word == "partly"
-    # The table and the figure of a recording say what was measured.
+
+
+def test_the_table_and_the_figure_of_a_recording_say_what_was_measured():
     records = [played_record("vowels", "euler", 0.5)]
     table = tables_of(CompressedRecordings(), Results(records))
     assert "| given | sigmoid | Euler | 1 | Euler | 0.900 (0.12) | 0.900 (0.25) | 0.900 (0.50) | 0.900 (1) | 0.400 (2) |" in table
@@ -459,8 +484,7 @@ def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_alone():
     assert line.get_ydata()[-1] == pytest.approx(0.4)
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # Settings that make no task are refused in the users words.
+def test_settings_that_make_no_task_are_refused_in_the_words_of_the_user():
     refused = [
         ({"clocks": ()}, "at least one speed"),
         ({"clocks": (1.0, 32.0)}, "32 would for 16 / 32"),
@@ -474,14 +498,18 @@ def test_what_is_asked_wrongly_is_refused_in_words():
     for settings, words in refused:
         with pytest.raises(ValueError, match=words):
             ClockedRecall(**settings)
-    # A verdict waits for both kinds of training and for models that have learned.
+
+
+def test_a_verdict_waits_for_both_kinds_of_training_and_for_models_that_have_learned():
     ours = recorded({EXACT: KEEPS}, trained=EXACT)
     for records in ([ours], [recorded({"euler": BREAKS}), recorded({EXACT: KEEPS}, trained=EXACT, clock_given=False)]):
         with pytest.raises(NotEnoughError, match="are needed"):
             verdict_of(*records)
     with pytest.raises(NotEnoughError, match="has learned"):
         verdict_of(recorded({"euler": LOW}), recorded({EXACT: LOW}, trained=EXACT))
-    # No verdict on recordings comes from models that learned nothing or from one kind.
+
+
+def test_no_verdict_on_recordings_comes_from_models_that_learned_nothing_or_from_one_kind():
     with pytest.raises(NotEnoughError, match="are needed"):
         played_verdict(played_record("har", "euler", 0.5))
     with pytest.raises(NotEnoughError, match="has learned"):

@@ -20,27 +20,33 @@ def small(**changed):
     return configuration(task="recall", field="gated", integrator="euler", **{"hidden": 4, "steps": 10, **changed})
 
 
-def test_costs_are_those_of_parts_and_slices_in_words():
-    # A run costs its parts and so does one of another seed.
-    # Runs that differ in seed and starts only are alike.
+def test_runs_that_differ_in_seed_and_starts_only_are_alike():
     same = [{}, {"seed": 1}, {"rate": 0.1}, {"clip": 1.0}, {"init": "chrono", "t_max": 9.0}, {"alpha": 0.3}]
     assert len({kind_of(small(**changed)) for changed in same}) == 1
     other = [{}, {"hidden": 5}, {"batch": 3}, {"steps": 11}, {"evaluation": 7}, {"exponent": 1.0}, {"substeps": 2}]
     assert len({kind_of(small(**changed)) for changed in other}) == len(other)
-    # A run is its start its steps its evaluations and what is measured.
+
+
+def test_a_run_costs_its_start_its_steps_its_evaluations_and_what_is_measured():
     assert TIMES.seconds(small(steps=10, evaluate_every=4)) == 2 + 10 * 0.5 + 3 * 3 + 7  # after 4, after 8, and the test
-    # Times in words.
+
+
+def test_costs_are_told_as_times_in_words():
     assert list(map(seconds_in, ["3h", "45min", "90s", "1.5d"])) == [10800, 2700, 90, 129600]
     for words in ("3", "h", "-1h", "0s", "3 hours", "1e3s"):
         with pytest.raises(UsageError, match="a time such as 3h"):
             seconds_in(words)
-    # A budget is for all workers together.
+
+
+def test_a_budget_is_for_all_workers_together():
     found = Cost(runs=4, kinds=1, workers=2, seconds=8000.0, longest=2000.0, memory=0, disk=0, processor=5000.0)
     check_budget(found, 4000.0)
     assert dataclasses.replace(found, workers=4, longest=3000.0).wall == 3000.0
     with pytest.raises(UsageError, match=r"--budget is 65 min, and these runs will take 66\.7 min"):
         check_budget(found, 3900.0)
-    # A slice is measured on the training itself.
+
+
+def test_a_slice_is_measured_on_the_training_itself():
     found = cost.begin(check_name("unwarped"), "smoke", 1, ())("plain-0")
     weights = sum(p.numel() for p in study_named("unwarped").runs("smoke")[0].configuration.untrained_model().parameters())
     for times in (found.clock, found.processor):

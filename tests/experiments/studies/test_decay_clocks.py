@@ -36,8 +36,7 @@ def test_the_steepest_forgetting_is_that_of_autograd(r):
     assert row_at(made.task, model, made.training)["steepest"] == pytest.approx(steepest, rel=1e-4)
 
 
-def test_weights_are_run_on_every_clock_from_zero():
-    # Weights are run as trained on every clock and by the others on the fastest.
+def test_weights_are_run_as_trained_on_every_clock_and_by_the_others_on_the_fastest():
     made = configuration(task="har", data="stand-in", field="leaky-power", exponent=2.0, integrator="splitting", hidden=5,
                          alpha=0.05, evaluation=20, threads=1)  # fmt: skip
     model = made.untrained_model()
@@ -59,7 +58,9 @@ def test_weights_are_run_on_every_clock_from_zero():
             expected = torch.nn.functional.cross_entropy(model.read_out(h), batch.targets)
         # Single precision over up to 512 steps, by sums in another order.
         assert loss == pytest.approx(float(expected), rel=1e-4), (way, given, c)
-    # States before samples begin with zero.
+
+
+def test_states_before_samples_begin_with_zero():
     made = configuration(task="har", data="stand-in", field="gated-power", exponent=2.0, integrator="euler", hidden=5,
                          evaluation=9, init="chrono", t_max=9, threads=1)  # fmt: skip
     found = roll_out(made.untrained_model(), next(iter(made.task.evaluation("test", 9, 9, 0))), 1.0)
@@ -111,8 +112,7 @@ def test_decays_on_clocks_are_judged_by_their_falls(falls, answers, recordings):
     assert "HAR" not in STUDY.verdict(vowels).sentence
 
 
-def test_falls_are_told_with_their_interval_and_judged_with_the_control(recordings):
-    # Falls are told with their interval and accuracies as run.
+def test_falls_are_told_with_their_interval_and_accuracies_as_run():
     falls = {"euler": 0.5, 0.0: 0.3, 2.0: 0.1}
     records = records_of(STUDY, "small", lambda run: ({"accuracy": 0.9}, clock_rows(run.point, falls)))
     results = Results(records)
@@ -127,7 +127,8 @@ def test_falls_are_told_with_their_interval_and_judged_with_the_control(recordin
     vowels = Results(one for one in records if one["point"]["recording"] == "vowels")
     assert "UCI HAR: left out" in tables_of(STUDY, vowels)
 
-    # Decays are not judged without the control or where nothing was learned.
+
+def test_decays_are_not_judged_without_the_control_or_where_nothing_was_learned():
     def judged(keep, lower=0.0):
         made = records_of(STUDY, "small", lambda run: ({}, clock_rows(run.point, {"euler": lower, EXACT: lower})))
         for one in made:

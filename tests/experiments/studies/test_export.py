@@ -39,8 +39,7 @@ def table(file):
         return list(csv.DictReader(opened_file))
 
 
-def test_tables_are_those_of_trainings_with_or_without_a_model(done, tmp_path):
-    # Tables and models are those of the trainings.
+def test_tables_and_models_are_those_of_the_trainings(done, tmp_path):
     folder, runs = done
     told = export(folder, tmp_path)
     assert told == f"{tmp_path}: 2 of 4 runs in runs.csv, 8 rows in rows.csv, 2 models in models/"
@@ -58,8 +57,11 @@ def test_tables_are_those_of_trainings_with_or_without_a_model(done, tmp_path):
         again = evaluate(ctrnn.load(file), configuration.task, "test", 50, run.point["seed"], 8)
         # Sums of single precision, perhaps in another order.
         assert again["loss"] == pytest.approx(record["measures"]["loss"], rel=1e-5)
-    # A run without a model has its rows.
+
+
+def test_a_run_without_a_model_has_its_rows_in_the_tables(done, tmp_path):
     folder, runs = done
+    told = export(folder, tmp_path)
     hidden = place_of(folder, runs[0].key) / "config.json"
     kept = hidden.read_bytes()
     hidden.unlink()

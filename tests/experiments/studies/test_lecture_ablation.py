@@ -53,20 +53,23 @@ def table(*records: dict) -> str:
     return study.tables[0].markdown(Results(records))
 
 
-def test_the_claim_follows_from_how_much_of_the_order_is_kept():
-    # Times in the order that was set reproduce the claim.
+def test_times_in_the_order_that_was_set_reproduce_the_claim():
     found = verdict(record("lstm", lambda n: n**2.0), record("gated", math.exp))
     assert found.word == "reproduced"
     asked = "rank correlation, character before, repeated"
     assert found.numbers == {f"{asked}, LSTM": "1", f"{asked}, gated": "1"}
-    # One network whose order is half lost or turned round makes it partly and two of them not.
+
+
+def test_one_network_whose_order_is_half_lost_or_turned_round_makes_it_partly_and_two_of_them_not():
     ordered = record("lstm", float)
     half = record("gated", lambda n: float([4, 1, 0, 8, 3, 2, 5, 7, 6][n]))
     turned = record("gated", lambda n: -float(n))
     for lost in (half, turned):
         assert [part.answer for part in verdict(ordered, lost).parts] == ["yes", "no"]
     assert verdict(record("lstm", lambda n: -float(n)), turned).word == "not reproduced"
-    # A unit that does not forget is the slowest and one that was not moved is left out.
+
+
+def test_a_unit_that_does_not_forget_is_the_slowest_and_one_that_was_not_moved_is_left_out():
     slowest_last = record("lstm", lambda n: math.inf if n == 8 else float(n))
     unmoved = record("gated", lambda n: math.nan if n == 0 else float(n))
     assert verdict(slowest_last, unmoved).word == "reproduced"
@@ -76,8 +79,7 @@ def test_the_claim_follows_from_how_much_of_the_order_is_kept():
     assert "beyond what was looked at" in table(record("lstm", lambda n: math.inf if n > 5 else float(n)))
 
 
-def test_texts_count_whole_and_both_networks_decide():
-    # A text counts where it is there and only whole.
+def test_a_text_counts_where_it_is_there_and_only_whole():
     repeats = [record(model, float) for model in ("lstm", "gated")]
     turned = [record(model, lambda n: -float(n), task="next") for model in ("lstm", "gated")]
     found = verdict(*repeats, *turned)
@@ -85,7 +87,9 @@ def test_texts_count_whole_and_both_networks_decide():
     assert "Next character, LSTM: after training units forget in the order that was set: no (rank correlation" in found.sentence
     with pytest.raises(NotEnoughError, match="no run of gated, next character is done yet"):
         verdict(*repeats, turned[0])
-    # Both networks are drawn and one alone decides nothing.
+
+
+def test_both_networks_are_drawn_and_one_alone_decides_nothing():
     for figure in study.figures.values():
         assert figure.draw(Results([record("lstm", float), record("gated", float)])).axes
         with pytest.raises(NotEnoughError):
@@ -93,7 +97,9 @@ def test_texts_count_whole_and_both_networks_decide():
     with pytest.raises(NotEnoughError, match="gated"):
         verdict(record("lstm", float))
     assert set(study.another) == {"small", "paper"}  # models of characters say nothing of the slides' models of words
-    # Frozen biases and gates are told beside and decide nothing.
+
+
+def test_frozen_biases_and_gates_are_told_beside_and_decide_nothing():
     ordered = [record(model, float) for model in ("lstm", "gated")]
     turned = [record(model, lambda n: -float(n), biases="frozen") for model in ("lstm", "gated")]
     found = verdict(*ordered, *turned)

@@ -36,8 +36,7 @@ def without_recurrence(rate, inputs=4, units=3):
     return field
 
 
-def test_now_needs_no_memory_and_exact_steps_begin_at_the_end_before():
-    # Now is the symbol that is seen and needs no memory.
+def test_now_is_the_symbol_that_is_seen_and_needs_no_memory():
     task = ClockedRecall((4.0,), characters=5, said="now")
     batch = task.batch(6, generator(1, "test"))
     assert torch.equal(batch.targets, batch.xs.argmax(-1))
@@ -46,7 +45,9 @@ def test_now_needs_no_memory_and_exact_steps_begin_at_the_end_before():
     assert torch.equal(before.xs, batch.xs)
     with pytest.raises(ValueError, match="'before' or 'now'"):
         ClockedRecall(said="after")
-    # Exact steps begin where the symbol before has ended.
+
+
+def test_exact_steps_begin_where_the_symbol_before_has_ended():
     task = ClockedRecall((8.0,), repeats=16, characters=3)
     field, batch = without_recurrence(0.6, task.input_size), task.batch(5, generator(0, "test"))
     model = SequenceModel(discretize.ContinuousRNN(field), 10).double()
@@ -54,7 +55,9 @@ def test_now_needs_no_memory_and_exact_steps_begin_at_the_end_before():
     times = torch.tensor([4.0, 6.0, 8.0, 10.0]).repeat_interleave(5)[:, None]  # of 0, 2, .. 12: two samples a symbol
     assert_close(exact.before, f * -torch.expm1(-0.6 * times), rtol=0, atol=1e-4)  # the solver's 1e-5 a step
     assert_close(exact.after, f * -torch.expm1(-0.6 * (times + 2)), rtol=0, atol=1e-4)
-    # Samples that are stretched are those of a task with more time.
+
+
+def test_samples_that_are_stretched_are_those_of_a_task_with_more_time():
     field = ctrnn.gated(10, 12, dtype=torch.float64)
     model = SequenceModel(discretize.DiscreteRNN(field), 10).double()
     tasks = [ClockedRecall((8.0,), tau=tau) for tau in (3.0, 6.0)]
@@ -63,8 +66,7 @@ def test_now_needs_no_memory_and_exact_steps_begin_at_the_end_before():
     assert found[0] == found[1] != measures.accuracy(model, "heun", tasks[0], 8.0, batches[0])
 
 
-def test_without_recurrence_all_is_that_of_one_unit():
-    # Without recurrence speeds and what is dropped are those of one unit.
+def test_without_recurrence_speeds_and_what_is_dropped_are_those_of_one_unit():
     g, dt = 0.6, 2.0
     field, x, h = without_recurrence(g), torch.zeros(7, 4), torch.randn(7, 3)
     projected, f = field.project(x), field.candidate.bias.detach().tanh()
@@ -82,7 +84,9 @@ def test_without_recurrence_all_is_that_of_one_unit():
     assert found["euler along"] == pytest.approx(-g * dt / 2)
     assert found["exponential size"] == pytest.approx(0, abs=1e-12)
     assert (found["leak"], found["slowest"]) == (pytest.approx(g * dt), pytest.approx(-g * dt))
-    # Exponents of a unit without recurrence are those of its factor.
+
+
+def test_exponents_of_a_unit_without_recurrence_are_those_of_its_factor():
     g, dts = 0.6, (0.5, 5.0)
     field = without_recurrence(g)
 
@@ -204,8 +208,7 @@ def test_the_same_weights_are_run_on_the_softplus_clock_by_euler_steps_and_as_th
     assert {row["length"] for row in rows if row["way"] == SOFTPLUS_CLOCK} == set(LENGTHS)
 
 
-def test_samples_twice_as_long_are_half_as_many_and_lost_by_unit_steps(vowels):
-    # A sample that is twice as long is given as such and half as many are played.
+def test_a_sample_that_is_twice_as_long_is_given_as_such_and_half_as_many_are_played():
     runs = {run.point["source"]: run for run in SamplingRates().runs("smoke") if run.point["on"] == 1}
     for source, run in runs.items():
         long, short = (next(iter(played(run.configuration.task, s, 8, 0))) for s in (2.0, 0.5))
@@ -213,7 +216,8 @@ def test_samples_twice_as_long_are_half_as_many_and_lost_by_unit_steps(vowels):
         assert_close(short.ts, 0.5 * torch.arange(len(short.xs) + 1), check_dtype=False)
         assert 4 <= len(short.xs) / len(long.xs) < 4.3, source  # a frame that is left over is dropped
 
-    # Unit steps that lose a task of one cell are told.
+
+def test_unit_steps_that_lose_a_task_of_one_cell_are_told():
     def rows(run):
         found = rates_rows(run, TIMED, EVEN)
         for row in found:

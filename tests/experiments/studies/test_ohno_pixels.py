@@ -29,8 +29,7 @@ def measured(accuracy, best=25):
     return of
 
 
-def test_table_1s_runs_are_chosen_by_validation_and_shown_beside_the_papers(study):
-    # The runs are those of table 1.
+def test_the_runs_are_those_of_table_1(study):
     runs = study.runs("paper")
     assert len(runs) == 2 * 2 * 3 * 3 * 2 * 4
     for one in runs:
@@ -40,7 +39,9 @@ def test_table_1s_runs_are_chosen_by_validation_and_shown_beside_the_papers(stud
         assert training.steps == 200 * training.batches == 200 * 500
     assert {round(one.configuration.field_settings.alpha * 784) for one in runs} == {1, 5, 25}
     assert {(one.configuration.task.order, one.configuration.field_settings.exponent) for one in runs} == set(AS_PRINTED)
-    # An interval with nothing and the printed effect leaves the claim undecided.
+
+
+def test_an_interval_with_nothing_and_the_printed_effect_leaves_the_claim_undecided(study):
     # Differences are known to 2.776 sqrt(2 / 3) 0.015 = 0.034 to both sides, and 0.010 and -0.022 are printed.
     records = records_of(study, "small", measured({("rows", 0.0): 0.846, ("rows", 2.0): 0.858, ("permuted", 0.0): 0.773,
                                                    ("permuted", 2.0): 0.802}))  # fmt: skip
@@ -50,10 +51,14 @@ def test_table_1s_runs_are_chosen_by_validation_and_shown_beside_the_papers(stud
     assert [part.answer for part in verdict.parts] == ["undecided", "undecided"]
     assert verdict.word == "undecided"
     assert "which holds both 0 and the 0.01 in print" in verdict.sentence
-    # Settings are chosen by validation and never by the test.
+
+
+def test_settings_are_chosen_by_validation_and_never_by_the_test(study):
     verdict = study.verdict(Results(records_of(study, "small", measured(AS_PRINTED, best=5))))
     assert verdict.numbers["accuracy, rows, r = 0"].startswith("0.647")  # 0.946 - 0.3, and 0.001 for the mean of seeds
-    # The tables have the papers figures beside ours.
+
+
+def test_the_tables_have_the_figures_of_the_paper_beside_ours(study):
     results = Results(records_of(study, "small", measured(AS_PRINTED)))
     table = tables_of(study, results)
     assert "| permuted | 2 | 0.922 (0.917–0.928) | 25 | 0.00500 | 0 of 18 | 0.917 |" in table

@@ -50,8 +50,7 @@ def diverged(records, exponents):
     ]
 
 
-def test_table_1s_runs_reproduce_what_the_paper_says_or_leave_it_undecided(har):
-    # The runs are those of table 1.
+def test_the_runs_are_those_of_table_1(har):
     runs = har.runs("paper")
     assert len(runs) == 3 * 6 * 3 * 3 * 2 * 4
     for one in runs:
@@ -65,13 +64,17 @@ def test_table_1s_runs_reproduce_what_the_paper_says_or_leave_it_undecided(har):
         (rate, clip) for rate in (1e-3, 5e-3, 1e-4) for clip in (1.0, 5.0)
     }
     assert {one.configuration.field_settings.exponent for one in runs} == {0, 0.25, 0.5, 1, 2, 4}
-    # What the paper says is called reproduced.
+
+
+def test_what_the_paper_says_is_called_reproduced(har):
     records = records_of(har, "small", measured_har(AS_PRINTED, validation=five_is_best))
     verdict = har.verdict(Results(diverged(records, (0.25, 0.5))))
     assert verdict.word == "reproduced", verdict.sentence
     assert "18 of 18" not in verdict.sentence
     assert "of 30 trainings with r = 0.25 and 0.5 diverged, and 0 with r from 1 on" in verdict.sentence
-    # What three seeds cannot tell is undecided.
+
+
+def test_what_three_seeds_cannot_tell_is_undecided(har):
     # Printed is a gain of 0.007; with these seeds differences are known to 0.025 to both sides.
     records = diverged(records_of(har, "small", measured_har(AS_PRINTED | {2.0: 0.9145}, validation=five_is_best)), (0.25,))
     for one in records:
@@ -81,7 +84,9 @@ def test_table_1s_runs_reproduce_what_the_paper_says_or_leave_it_undecided(har):
     assert [part.answer for part in verdict.parts] == ["yes", "undecided", "yes", "yes", "undecided", "undecided"]
     assert "which holds both 0 and the 0.007 in print" in verdict.sentence
     assert verdict.word == "undecided"
-    # Tables and figures are of settings chosen by validation and never by the test.
+
+
+def test_tables_and_figures_are_of_settings_chosen_by_validation_and_never_by_the_test(har):
     right, wrong = (
         Results(diverged(records_of(har, "small", measured_har(AS_PRINTED, validation=validation)), (0.25,)))
         for validation in (five_is_best, lambda point: point["c"])
@@ -213,8 +218,7 @@ def test_memory_is_judged_part_by_part(laws, accuracies, answers, har):
     assert [part.holds for part in without.parts] == [*answers[:4], None, None]
 
 
-def test_untrained_networks_remember_and_slow_memory_is_drawn_without_measures(tmp_path):
-    # What is remembered of an untrained network.
+def test_untrained_networks_remember_what_their_measures_say(tmp_path):
     study = study_named("slow-memory")
     run = next(run for run in study.runs("smoke") if run.point["exponent"] == 2)
     rows = study.measure(run, run.configuration.untrained_model(), tmp_path)
@@ -223,7 +227,9 @@ def test_untrained_networks_remember_and_slow_memory_is_drawn_without_measures(t
     assert found["start", "driven"]["bend"] < found["start", "free"]["bend"] / 2
     for around in ("free", "driven", "silence", "noise"):  # nothing was trained
         assert found["start", around]["bend"] == found["trained", around]["bend"]
-    # What is drawn of slow memory does not need the runs that are measured.
+
+
+def test_what_is_drawn_of_slow_memory_does_not_need_the_runs_that_are_measured():
     study = study_named("slow-memory")
     records = records_of(study, "small", lambda run: ({"loss": 0.7, "accuracy": 0.5}, []) if run.point["c"] != 25 else None)
     assert records

@@ -29,8 +29,7 @@ def results(regrets, scale="small"):
     return Results(records_of(STUDY, scale, measured))
 
 
-def test_models_are_judged_at_their_best_size_and_cost_their_time():
-    # Invariance is judged model by model at the best size.
+def test_invariance_is_judged_model_by_model_at_the_best_size():
     as_printed = {method: 50.0 - k for k, method in enumerate(METHODS)}
     verdict = STUDY.verdict(results(as_printed))
     assert (verdict.word, len(verdict.parts)) == ("reproduced", 17)
@@ -46,7 +45,9 @@ def test_models_are_judged_at_their_best_size_and_cost_their_time():
     assert [part.claim for part in turned.parts if part.holds] == [turned.parts[-1].claim]  # of the XOR's results, made up apart
     with pytest.raises(NotEnoughError, match="by FB and by an invariant method"):
         STUDY.verdict(results({"GLNN, DH, FB": 3.0}))
-    # Tables show what was chosen and what it came to.
+
+
+def test_tables_show_what_was_chosen_and_what_it_came_to():
     found = results({"GLNN, DH, FB": 3.0, "GLNN, QDH, RUOP": 2.0})
     written = tables_of(STUDY, found)
     assert "| aⁿbⁿ | GLNN, QDH, RUOP | 3.0 (2.0–4.0) | 103.0 (102.0–104.0) | 12 | 120 |" in written
@@ -55,7 +56,9 @@ def test_models_are_judged_at_their_best_size_and_cost_their_time():
     assert "| GLNN, DH, FB | 0.500 | 0 of 3 |" in written
     assert draws(STUDY.figures["regrets-blocks"], found) is not None
     assert draws(STUDY.figures["regrets-blocks"], results({})) is None
-    # Its cost is what its runs are given.
+
+
+def test_runs_given_processor_time_cost_what_they_are_given():
     keys = [run.key for run in STUDY.runs("small")]
     cost, slices = cost_of("ollivier-table1", "small", keys, workers=2, threads=1)
     seconds = 8.0 * 243 + 30.0 * 3 * 14

@@ -39,8 +39,7 @@ def judged(found):
     return STUDY.verdict(Results(found))
 
 
-def test_the_runs_are_those_printed_and_the_plateau_is_judged(tmp_path):
-    # The plateau is the printed one and that of the padded length where the gap is drawn.
+def test_the_plateau_is_the_printed_one_and_that_of_the_padded_length_where_the_gap_is_drawn(tmp_path):
     (tmp_path / "metrics.csv").write_text("step,evaluation_loss\n100,0.02\n101,\n")
     plateaus = {}
     for run in STUDY.runs("paper"):
@@ -53,7 +52,9 @@ def test_the_runs_are_those_printed_and_the_plateau_is_judged(tmp_path):
     }  # fmt: skip
     assert plateaus == pytest.approx(closed, rel=1e-12)  # sums of a few logarithms
     assert [f"{plateaus['copy', T]:.4f}" for T in (500, 2000)] == ["0.0400", "0.0103"]
-    # The runs are those printed.
+
+
+def test_the_runs_are_those_printed():
     runs = STUDY.runs("paper")
     assert len(runs) == 4 * 2 * 3
     for run in runs:
@@ -62,12 +63,16 @@ def test_the_runs_are_those_printed_and_the_plateau_is_judged(tmp_path):
         assert (training.optimizer, training.rate, training.clip, training.schedule) == ("rmsprop", 1e-3, None, "constant")
         longest = {"copy": 1.5, "variable-copy": 1.0}[run.configuration.task_name] * task.T
         assert (field.init, field.t_max) in {("chrono", longest), ("standard", None)}
-    # Chrono below the plateau and standard at it is what is claimed of copy.
+
+
+def test_chrono_below_the_plateau_and_standard_at_it_is_what_is_claimed_of_copy():
     verdict = judged(small(0.3, 1.01))
     assert [part.holds for part in verdict.parts] == [True, True, True, None, None]
     assert verdict.word == "undecided"  # variable copy is not tried
     assert "3 of 3, from step 10200 on" in verdict.sentence
-    # Variable copy is judged where the paper has a number for it.
+
+
+def test_variable_copy_is_judged_where_the_paper_has_a_number_for_it():
     printed = {("variable-copy", 500): (0.1, 0.2), ("variable-copy", 1000): (0.2, 1.0)}
     ends = {("copy", T, start): {"chrono": 0.2, "standard": 1.0}[start] for T in (500, 2000) for start in ("chrono", "standard")}
     ends |= {(*key, start): end for key, both in printed.items() for start, end in zip(("chrono", "standard"), both, strict=True)}

@@ -33,8 +33,7 @@ def measured(accuracy):
     return of
 
 
-def test_the_runs_are_those_printed_and_verdicts_wait_for_every_start_and_seed(study):
-    # The runs are those printed.
+def test_the_runs_are_those_printed(study):
     runs = study.runs("paper")
     assert len(runs) == 2 * 2 * 3 * 3
     for one in runs:
@@ -43,20 +42,26 @@ def test_the_runs_are_those_printed_and_verdicts_wait_for_every_start_and_seed(s
         assert settings.t_max == (784 if settings.init == "chrono" else None)
         assert training.keep == "best"
     assert {(one.configuration.task.order, one.configuration.field_settings.init) for one in runs} == set(AS_PRINTED)
-    # A verdict waits for every start and two seeds.
+
+
+def test_a_verdict_waits_for_every_start_and_two_seeds(study):
     records = records_of(study, "small", measured(AS_PRINTED))
     with pytest.raises(NotEnoughError, match="no run with permuted, standard; permuted, chrono"):
         study.verdict(Results([one for one in records if one["point"]["order"] == "rows"]))
     with pytest.raises(NotEnoughError, match="two seeds"):
         study.verdict(Results([one for one in records if one["point"]["seed"] == 0]))
-    # The page shows validation test and print.
+
+
+def test_the_page_shows_validation_test_and_print(study):
     results = Results(records_of(study, "small", measured(AS_PRINTED)))
     table = tables_of(study, results)
     assert "| permuted | chrono | 0.0400 | 0.9640 (0.9630–0.9650) | 0.9630 (0.9620–0.9640) | 0.963 | 3 |" in table
     assert "| permuted | chrono | 0.0100 | 0.9540 (0.9530–0.9550) | 1.0130 (1.0120–1.0140) |" in table
     (rows, _) = draws(study.figures["rates"], results).axes
     assert [list(line.get_xdata()) for line in rows.get_lines()[:1]] == [[1e-2, 2e-2, 4e-2, 8e-2]]
-    # Each start has the rate that validation chose and none by which a run diverged.
+
+
+def test_each_start_has_the_rate_that_validation_chose_and_none_by_which_a_run_diverged(study):
     records = records_of(study, "small", measured(AS_PRINTED))
     verdict = study.verdict(Results(records))
     assert verdict.numbers["test accuracy, permuted, chrono"] == "0.9630 (0.9620–0.9640)"  # not 0.05 above, as by other rates
@@ -67,7 +72,9 @@ def test_the_runs_are_those_printed_and_verdicts_wait_for_every_start_and_seed(s
     assert "| permuted | chrono | 0.0400 | not finite" in tables_of(study, Results(lost))
     with pytest.raises(NotEnoughError, match="no run with rows, standard"):
         study.verdict(Results([{**one, "diverged": 7, "measures": {}, "rows": []} for one in records]))
-    # Three seeds that differ by more than what is printed decide nothing.
+
+
+def test_three_seeds_that_differ_by_more_than_what_is_printed_decide_nothing(study):
     records = records_of(study, "small", measured(AS_PRINTED))
     for one in records:
         one["measures"]["accuracy"] += 0.01 * (one["point"]["seed"] - 1)

@@ -32,8 +32,7 @@ def measured(bits, late=0.0):
     return of
 
 
-def test_the_runs_are_those_printed_and_verdicts_wait_for_every_model_and_seed(study):
-    # The runs are those printed.
+def test_the_runs_are_those_printed(study):
     runs = study.runs("paper")
     assert len(runs) == 2 * 2 * 2
     for one in runs:
@@ -42,13 +41,17 @@ def test_the_runs_are_those_printed_and_verdicts_wait_for_every_model_and_seed(s
         assert settings.t_max == (longest if settings.init == "chrono" else None)
         assert (settings.hidden, one.configuration.task.length) == (2000, 180)
         assert (training.optimizer, training.rate, training.clip, training.batch) == ("adam", 1e-3, 1.0, 128)
-    # A verdict waits for every model and two seeds.
+
+
+def test_a_verdict_waits_for_every_model_and_two_seeds(study):
     records = records_of(study, "small", measured(BITS))
     with pytest.raises(NotEnoughError, match="no run with RHN, standard; RHN, chrono"):
         study.verdict(Results([one for one in records if one["point"]["model"] == "lstm"]))
     with pytest.raises(NotEnoughError, match="two seeds"):
         study.verdict(Results([one for one in records if one["point"]["seed"] == 0]))
-    # The page shows bits.
+
+
+def test_the_page_shows_bits_of_characters(study):
     results = Results(records_of(study, "small", measured(BITS)))
     assert "| LSTM | chrono | 2.1710 (2.1700–2.1720) | 2.1710 (2.1700–2.1720) | 3 |" in tables_of(study, results)
     assert draws(study.figures["curves"], results) is not None

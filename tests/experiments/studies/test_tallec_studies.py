@@ -38,8 +38,7 @@ def figure_of(name, records):
 # Sizes ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_runs_are_those_printed_and_smaller_at_smaller_scales():
-    # The runs of figure 1 are those printed.
+def test_the_runs_of_figure_1_are_those_printed():
     runs = study_named("tallec-fig1").runs("paper")
     assert len(runs) == 4 * 11 * 3 * 3 * 5
     for one in runs:
@@ -59,7 +58,9 @@ def test_the_runs_are_those_printed_and_smaller_at_smaller_scales():
     assert {one.configuration.field for one in runs} == set(MODELS)
     assert {one.configuration.training.seed for one in runs} == set(range(5))
     assert {one.configuration.training.rate for one in runs} == {1e-3, 3e-3, 1e-2}
-    # The runs of figure 5 are those printed.
+
+
+def test_the_runs_of_figure_5_are_those_printed():
     runs = study_named("tallec-fig5").runs("paper")
     assert len(runs) == 2 * 3 * 5
     for one in runs:
@@ -70,7 +71,9 @@ def test_the_runs_are_those_printed_and_smaller_at_smaller_scales():
         assert inside[1] == AnyWarp(warp=50, length=500, per=task.per, first=False)
         assert [(found.least, found.warp) for _, found in slower] == [(100, most) for most in range(100, 501, 50)]
         assert all(found.length == 10 * found.warp and found.per == task.per and not found.first for _, found in slower)
-    # The runs of figure 4 are those printed.
+
+
+def test_the_runs_of_figure_4_are_those_printed():
     runs = study_named("tallec-fig4").runs("paper")
     assert len(runs) == 2 * 3 * 3
     for one in runs:
@@ -79,7 +82,9 @@ def test_the_runs_are_those_printed_and_smaller_at_smaller_scales():
         assert (settings.optimizer, settings.rate, settings.clip, settings.batch) == ("rmsprop", 1e-3, None, 50)
         assert (settings.schedule, settings.batches) == ("constant", None)
         assert field.t_max == (one.configuration.task.T if field.init == "chrono" else None)
-    # Smaller scales are smaller in everything that takes time.
+
+
+def test_smaller_scales_are_smaller_in_everything_that_takes_time():
     for name in NAMES:
         work = [
             sum(
@@ -135,8 +140,7 @@ def of_figure_1(losses=PRINTED, scale="small"):
     return records_of(study_named("tallec-fig1"), scale, measured)
 
 
-def test_figure_1_is_judged_by_all_parts_runs_and_tests():
-    # Figure 1 is reproduced where all parts of the claim hold.
+def test_figure_1_is_reproduced_where_all_parts_of_the_claim_hold():
     cases = [
         ({}, "reproduced"),
         ({("variable", "gated"): 0.3}, "partly"),  # far below the others, but not solved
@@ -150,7 +154,9 @@ def test_figure_1_is_judged_by_all_parts_runs_and_tests():
         verdict = verdict_of("tallec-fig1", of_figure_1({**PRINTED, **changed}))
         assert verdict.word == word
         assert verdict.sentence.count(": yes (") + verdict.sentence.count(": no (") == 3
-    # Losses of figure 1 are told apart by all runs and not where they are next to nothing.
+
+
+def test_losses_of_figure_1_are_told_apart_by_all_runs_and_not_where_they_are_next_to_nothing():
     records = of_figure_1()
     lucky = next(one for one in records if one["key"] == "40-uniform-warping-plain-0.003-0")
     lucky["rows"][0]["loss"] = 0.005  # as good as a gated one
@@ -163,7 +169,9 @@ def test_figure_1_is_judged_by_all_parts_runs_and_tests():
     assert "(in 6 of 12 cases, not told apart, by less than 0.001 nats, in uniform warping 40, uniform" in found.sentence
     found = verdict_of("tallec-fig1", of_figure_1({**PRINTED, **changed, ("uniform", "plain"): 1.2e-3}))
     assert found.word == "reproduced"
-    # Figure 1 takes the test and not the evaluation and waits for a slow clock of every panel.
+
+
+def test_figure_1_takes_the_test_and_not_the_evaluation_and_waits_for_a_slow_clock_of_every_panel():
     records = of_figure_1()
     verdict = verdict_of("tallec-fig1", records)
     assert "7" not in verdict.numbers.values()
@@ -193,8 +201,7 @@ def of_figure_5(inside, beyond):
     return records_of(study_named("tallec-fig5"), "small", measured)
 
 
-def test_figure_5_is_judged_in_the_reading_in_which_plain_is_as_printed():
-    # Figure 5 is reproduced where all parts of the claim hold.
+def test_figure_5_is_reproduced_where_all_parts_of_the_claim_hold():
     cases = [
         ((0.78, 1.0, 1.0), (0.7, 0.75, 0.76), "reproduced"),
         ((0.78, 1.0, 1.0), (0.7, 0.5, 0.76), "partly"),  # not decent
@@ -209,7 +216,9 @@ def test_figure_5_is_judged_in_the_reading_in_which_plain_is_as_printed():
         verdict = verdict_of("tallec-fig5", of_figure_5(inside, beyond))
         assert verdict.word == word, verdict.sentence
         assert verdict.numbers["accuracy, gated, 10 times"] == f"{beyond['gated']:.3f}"
-    # Figure 5 judges the reading in which plain is as printed.
+
+
+def test_figure_5_judges_the_reading_in_which_plain_is_as_printed():
     good, bad = ({"plain": p, "leaky": 1.0, "gated": 1.0} for p in (0.78, 0.9))
     records = of_figure_5(good, {"plain": 0.7, "leaky": 0.75, "gated": 0.76})
     assert verdict_of("tallec-fig5", records).sentence.startswith("With a warp for each sequence,")
@@ -244,8 +253,7 @@ def of_figure_4(steps, scale="paper", seeds=3):
     return records_of(study_named("tallec-fig4"), scale, measured)
 
 
-def test_figure_4_is_judged_by_how_much_faster_chrono_is():
-    # Figure 4 is reproduced where chrono is so many times faster.
+def test_figure_4_is_reproduced_where_chrono_is_so_many_times_faster():
     cases = [
         ((6000, 2000), (16_000, 2000), "reproduced"),
         ((6000, 2000), (None, 2000), "reproduced"),  # more than 9.5 times
@@ -262,7 +270,9 @@ def test_figure_4_is_judged_by_how_much_faster_chrono_is():
         }
         verdict = verdict_of("tallec-fig4", of_figure_4(steps))
         assert verdict.word == word, verdict.sentence
-    # Standard runs are significantly slower where all are and stay or take twice as long.
+
+
+def test_standard_runs_are_significantly_slower_where_all_are_and_stay_or_take_twice_as_long():
     records = of_figure_4({200: {"standard": None, "chrono": 10_000}}, "small")
     assert "1.6 times). One" in verdict_of("tallec-fig4", records).sentence
     assert "speeds up learning: yes" in verdict_of("tallec-fig4", records).sentence
@@ -275,7 +285,9 @@ def test_figure_4_is_judged_by_how_much_faster_chrono_is():
     # 11,033 steps against 1100 in the mean, but the slowest chrono run takes 1200.
     assert "speeds up learning: no" in verdict_of("tallec-fig4", records).sentence
     assert "more than 10 times" in verdict_of("tallec-fig4", records).sentence
-    # Runs that never get there are told as more steps than they had.
+
+
+def test_runs_that_never_get_there_are_told_as_more_steps_than_they_had():
     records = of_figure_4({200: {"standard": None, "chrono": 2000}}, "small")
     verdict = verdict_of("tallec-fig4", records)
     # 16,000 steps were given, and chrono needs 2100 in the mean.
@@ -283,14 +295,18 @@ def test_figure_4_is_judged_by_how_much_faster_chrono_is():
     assert "more than 7.6 times" in verdict.sentence
     assert "7 times faster at T = 750: undecided (no run has T = 750)" in verdict.sentence
     assert "| 200 | standard | > 16000 | > 16000 | > 16000 | > 16000 | 0.160 | 3 |" in table_of("tallec-fig4", records)
-    # A large bias that does as well is no spread of time scales.
+
+
+def test_a_large_bias_that_does_as_well_is_no_spread_of_time_scales():
     for constant, holds in ((None, "yes"), (3000, "no")):
         steps = {200: {"standard": None, "constant": constant, "chrono": 2000}, 50: {"standard": 2500, "chrono": 2000}}
         sentence = verdict_of("tallec-fig4", of_figure_4(steps, "small")).sentence
         assert f"one large bias for all units would not do: {holds}" in sentence.replace("One", "one")
         assert "speeds up learning: yes" in sentence
         assert "It does so at shorter T too: no (T = 50" in sentence
-    # The error compared is the smallest that every chrono run reaches.
+
+
+def test_the_error_compared_is_the_smallest_that_every_chrono_run_reaches():
     records = of_figure_4({200: {"standard": None, "chrono": 2000}}, "small")
     for one in records:
         if one["key"] == "200-chrono-1":
@@ -304,8 +320,7 @@ def test_figure_4_is_judged_by_how_much_faster_chrono_is():
 # Figures and curves ----------------------------------------------------------------------------------------------------------
 
 
-def test_figures_and_curves_are_what_evaluations_found(tmp_path):
-    # The learning curve is what the evaluations found.
+def test_the_learning_curve_is_what_the_evaluations_found(tmp_path):
     lines = [["step", "seconds", "rate", "loss", "gradient_norm", "evaluation_loss", "evaluation_accuracy"]]
     lines += [[k, 0.1 * k, 1e-3, 9.0, 1.0, 0.5 / k if k % 2 == 0 else "", ""] for k in range(1, 7)]
     with (tmp_path / "metrics.csv").open("w", newline="") as file:
@@ -313,7 +328,9 @@ def test_figures_and_curves_are_what_evaluations_found(tmp_path):
     study = study_named("tallec-fig4")
     rows = study.measure(study.runs("smoke")[0], None, tmp_path)
     assert rows == [{"step": k, "loss": 0.5 / k} for k in (2, 4, 6)]
-    # Figure 1 has four panels and the guess in each.
+
+
+def test_figure_1_has_four_panels_and_the_guess_in_each():
     figure = figure_of("tallec-fig1", of_figure_1())
     assert [ax.get_title(loc="left") for ax in figure.axes] == list(PANELS)
     for ax in figure.axes:
@@ -323,7 +340,9 @@ def test_figures_and_curves_are_what_evaluations_found(tmp_path):
         assert_close(list(lines["memoryless"].get_ydata()), [2.1] * len(lines["plain"].get_xdata()))
     plain = next(line for line in figure.axes[2].get_lines() if line.get_label() == "plain")
     assert_close(list(plain.get_ydata()), [1.224, 1.224, 1.224])
-    # Figures are drawn from a part of the records.
+
+
+def test_figures_are_drawn_from_a_part_of_the_records():
     some = of_figure_1()[:1]
     assert figure_of("tallec-fig1", some)
     assert "| – |" in table_of("tallec-fig1", some)
@@ -349,8 +368,7 @@ def runs_of(symbols):
     return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def test_warps_are_uniform_over_sequences_and_play_the_symbols_of_recall():
-    # A warp for each sequence is the same all along and uniform over sequences.
+def test_a_warp_for_each_sequence_is_the_same_all_along_and_uniform_over_sequences():
     task = AnyWarp(least=2, warp=5, length=23)
     shown = task.batch(2000, generator(0)).xs.argmax(-1)
     warps = []
@@ -361,7 +379,9 @@ def test_warps_are_uniform_over_sequences_and_play_the_symbols_of_recall():
     counts = collections.Counter(warps)
     assert set(counts) == {2, 3, 4, 5}
     assert all(abs(count - 500) < 4 * math.sqrt(2000 * 3 / 16) for count in counts.values())
-    # Its symbols are those of recall played slower.
+
+
+def test_symbols_of_a_uniform_warp_are_those_of_recall_played_slower():
     size, w = 6, 4
     slow, plain = AnyWarp(least=w, warp=w, length=40), Recall(warping="uniform", warp=w, length=40)
     ours, theirs = slow.batch(size, generator(3)), plain.batch(size, generator(3))
@@ -375,7 +395,9 @@ def test_warps_are_uniform_over_sequences_and_play_the_symbols_of_recall():
         variable = Recall(warping="variable", warp=w, length=40, padded=padded).batch(size, generator(3))
         assert_close(by_symbol.xs, variable.xs, rtol=0, atol=0)
         assert_close(by_symbol.targets, variable.targets)
-    # Settings of any warp that make no task are refused.
+
+
+def test_settings_of_any_warp_that_make_no_task_are_refused():
     for settings, words in (
         ({"warp": 20, "length": 20, "first": False}, "leaves nothing that counts in a sequence of `length` = 20"),
         ({"warping": "uniform"}, "`warping` must be 'variable'"),

@@ -17,8 +17,7 @@ def interval(low, high):
     return Spread((low + high) / 2, low, high, 3)
 
 
-def test_differences_have_welchs_interval_and_none_tells_nothing_from_nothing():
-    # A difference has welchs interval.
+def test_a_difference_has_the_interval_of_welch():
     found = difference([3.0, 4.0, 5.0], [1.0, 2.0, 2.0])
     assert found.mean == pytest.approx(4 - 5 / 3)
     variance, other = 1 / 3, (1 / 3) / 3
@@ -29,7 +28,9 @@ def test_differences_have_welchs_interval_and_none_tells_nothing_from_nothing():
     assert difference([1.0], [0.5]).low == -math.inf
     with pytest.raises(NotEnoughError, match="no run is done"):
         difference([1.0, 2.0], [])
-    # An effect of nothing can be told from nothing by no interval.
+
+
+def test_an_effect_of_nothing_can_be_told_from_nothing_by_no_interval():
     for effect in (0.0, math.nan):
         with pytest.raises(ValueError, match="cannot be told from none; give its size in print, or the least one that counts"):
             Compared(interval(0.1, 0.2), effect)
@@ -75,8 +76,7 @@ def test_that_there_is_no_effect_is_undecided_where_the_interval_holds_nothing_a
     assert {Compared(interval(low, high), effect, absent=True).answer for effect in (0.1, -0.1)} == {answer}
 
 
-def test_words_wait_for_answers_and_sentences_say_the_interval():
-    # The word is the one that undecided parts could not change.
+def test_the_word_is_the_one_that_undecided_parts_could_not_change():
     for count in (1, 2, 3, 4):
         for parts in itertools.product((YES, NO, UNDECIDED), repeat=count):
             answers = itertools.product(*(("yes", "no") if part is UNDECIDED else (part.answer,) for part in parts))
@@ -86,17 +86,22 @@ def test_words_wait_for_answers_and_sentences_say_the_interval():
             }
             assert Verdict(parts).word == (words.pop() if len(words) == 1 else "undecided"), parts
     assert Verdict([]).word == "undecided"
-    # What is no answer and what is of another experiment is undecided.
-    # What is neither true nor false is no answer.
+
+
+def test_what_is_neither_true_nor_false_is_no_answer():
     for holds in ("no", math.nan, [], 0.5):
         with pytest.raises(TypeError, match=r"is True, False, None or a Compared; got .* for 'a'"):
             Part("a", holds)
     assert [Part("a", np.bool_(holds)).answer for holds in (True, False)] == ["yes", "no"]  # as comparisons of pandas are
-    # A verdict on another experiment is undecided whatever its parts say.
+
+
+def test_a_verdict_on_another_experiment_is_undecided_whatever_its_parts_say():
     for parts in ([YES], [NO], [YES, NO], [UNDECIDED]):
         assert Verdict(parts, another="It is of more.").word == "undecided"
     assert Verdict([NO], another="It is of more.").sentence == "It is of more. What was found in it: B: no (2)."
-    # A sentence says which interval holds what.
+
+
+def test_a_sentence_says_which_interval_holds_what():
     assert Verdict([YES, NO, UNDECIDED]).sentence == "A: yes (1). B: no (2). C: undecided (3)."
     assert Verdict([YES], summary="It holds. ").sentence == "It holds."
     assert str(Part("r = 2 is better", True)) == "r = 2 is better: yes."  # not R

@@ -59,13 +59,14 @@ def test_a_deep_binary_tree_is_the_mean_of_730_trees():
     assert float(found) == pytest.approx(math.log(weighted(tuple(sequence.tolist()), 2, 3, 0.5)), abs=1e-10)
 
 
-def test_trees_are_krichevsky_and_trofimovs_and_go_on_without_looking():
-    # Depth 0 is krichevsky and trofimovs estimate.
+def test_depth_0_is_the_estimate_of_krichevsky_and_trofimov():
     sequence = torch.tensor([0, 2, 2, 1, 2, 0, 2])
     counts = torch.bincount(sequence, minlength=3) + 0.5
     closed = counts.lgamma().sum() - torch.tensor(7 + 1.5).lgamma() - 3 * math.lgamma(0.5) + math.lgamma(1.5)
     assert_close(ContextTree(3, 0).read(sequence).gather(1, sequence[:, None]).sum(), closed)
-    # Reading goes on where it ended and predicts without looking.
+
+
+def test_reading_goes_on_where_it_ended_and_predicts_without_looking():
     source = EqualBlocks(pairs=6, least=3, most=9)
     first, second = source.draw(0).symbols, source.draw(0, "validation").symbols
     whole, split = ContextTree(3, 5), ContextTree(3, 5)
@@ -76,13 +77,17 @@ def test_trees_are_krichevsky_and_trofimovs_and_go_on_without_looking():
     again = ContextTree(3, 5)
     again.read(first)
     assert torch.equal(again.read(other)[:21], together[len(first) : len(first) + 21])
-    # Nothing overflows where one depth has all the weight.
+
+
+def test_nothing_overflows_where_one_depth_has_all_the_weight():
     for sequence in (torch.arange(2500) % 2, torch.randint(2, (2500,))):
         log_probs = ContextTree(2, 3).read(sequence)
         assert torch.isfinite(log_probs).all()
         assert_close(log_probs.exp().sum(-1), torch.ones(2500))
     assert log_probs[-1000:].gather(1, sequence[-1000:, None]).sum() == pytest.approx(-1000 * math.log(2), rel=0.02)
-    # Bad trees chains and symbols are refused.
+
+
+def test_bad_trees_chains_and_symbols_are_refused():
     symbols = torch.tensor([0, 1])
     for bad, message in (
         (lambda: ContextTree(2, -1), "`depth` must be at least 0"),

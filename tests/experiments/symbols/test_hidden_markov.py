@@ -29,8 +29,7 @@ def paths(models, k, symbols):
         yield path, p * math.prod(emission[z][x] for z, x in zip(path, symbols, strict=True))
 
 
-def test_likelihoods_and_steps_of_training_are_sums_over_paths():
-    # Likelihoods and predictions are sums over paths.
+def test_likelihoods_and_predictions_are_sums_over_paths():
     models, symbols = drawn(3, 3, 4), torch.tensor([0, 3, 3, 1, 0, 2])
     likelihood, log_probs = models.log_likelihood(symbols), models.log_probs(symbols)
     assert log_probs.shape == (6, 3, 4)
@@ -42,7 +41,9 @@ def test_likelihoods_and_steps_of_training_are_sums_over_paths():
             p = math.exp(float(log_probs[t, k, symbols[t]]))
             assert p == pytest.approx(sums[t] / sums[t - 1], abs=1e-10)
         assert_close(models[k].log_likelihood(symbols), likelihood[k][None])
-    # A step of training is the expected frequencies over paths.
+
+
+def test_a_step_of_training_is_the_expected_frequencies_over_paths():
     models, symbols = drawn(2, 3, 3), [0, 2, 1, 1, 0]
     found, likelihood = models.updated(torch.tensor(symbols))
     for k in range(2):
@@ -72,8 +73,7 @@ def test_the_likelihood_never_falls_and_rows_stay_probabilities(states, edges, s
     assert bool(((models.transition > 0) <= (start.transition > 0)).all())  # edges that are not there do not come
 
 
-def test_training_ends_at_a_known_law_from_drawn_edges():
-    # Training ends when nothing is gained and a known law is learned.
+def test_training_ends_when_nothing_is_gained_and_a_known_law_is_learned():
     symbols = torch.arange(60) % 3
     start = random_hidden_markov(symbols, 3, 3, 4, generator=torch.Generator().manual_seed(1))
     models, history = baum_welch(start, symbols, 300, gain=1e-6)
@@ -81,7 +81,9 @@ def test_training_ends_at_a_known_law_from_drawn_edges():
     best = int(history[-1].argmax())
     assert float(history[-1, best]) == pytest.approx(0, abs=1e-3)  # a cycle of three states, which knows its start
     assert bool((models.log_probs(symbols)[:, best].argmax(-1) == symbols).all())
-    # Starts have their edges drawn by jeffreys law and only symbols that are there.
+
+
+def test_starts_have_edges_drawn_by_the_law_of_jeffreys_and_only_symbols_that_are_there():
     symbols = torch.tensor([0, 0, 3])
     models = random_hidden_markov(symbols, 4, 7, starts=5, edges=3)
     assert bool(((models.transition > 0).sum(-1) == 3).all())
@@ -93,7 +95,9 @@ def test_training_ends_at_a_known_law_from_drawn_edges():
     # Dirichlet(1/2, 1/2, 1/2): each mean 1/3, variance (1/3)(2/3)/(3/2 + 1) = 4/45
     assert float(weights[:, 0].mean()) == pytest.approx(1 / 3, abs=5 * math.sqrt(4 / 45 / 2000))
     assert float(weights[:, 0].var()) == pytest.approx(4 / 45, rel=0.15)
-    # An impossible symbol leaves the prediction as it was.
+
+
+def test_an_impossible_symbol_leaves_the_prediction_as_it_was():
     models = HiddenMarkov(
         torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0, 1], [1, 0]]]), torch.tensor([[[1.0, 0, 0], [0, 1, 0]]])
     )
@@ -108,7 +112,9 @@ def test_training_ends_at_a_known_law_from_drawn_edges():
     after, _ = models.updated(torch.tensor([0, 1, 1, 0]))
     assert_close(after.transition[0, 2], law[2])
     assert_close(after.emission[0, 2], models.emission[0, 2])
-    # Bad models and symbols are refused.
+
+
+def test_bad_models_and_symbols_are_refused():
     models, symbols = drawn(1, 2, 3), torch.tensor([0, 1])
     for bad, message in (
         (lambda: HiddenMarkov(models.initial, models.transition[:, :1], models.emission), r"`transition` must be \(1, 2, 2\)"),

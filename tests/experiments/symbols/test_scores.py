@@ -46,8 +46,7 @@ def test_mixing_costs_at_most_the_logarithm_of_the_length(T):
     assert math.isinf(float(bits(never, torch.ones(T, dtype=torch.int64), mixed=False).sum()))
 
 
-def test_models_are_scored_alone_and_regret_is_none_of_the_true_law():
-    # Many models are scored as one by one in their own precision.
+def test_many_models_are_scored_as_one_by_one_in_their_own_precision():
     log_probs, symbols, counts = drawn_model(20, 4, models=(3, 2))
     found = bits(log_probs, symbols, counts)
     assert found.shape == (20, 3, 2)
@@ -56,7 +55,9 @@ def test_models_are_scored_alone_and_regret_is_none_of_the_true_law():
     assert_close(bits(log_probs.float(), symbols), bits(log_probs, symbols), rtol=1e-5, atol=1e-5)
     own = torch.randint(4, (20, 3, 2))
     assert_close(bits(log_probs, own)[:, 2, 1], bits(log_probs[:, 2, 1], own[:, 2, 1]))
-    # Regret is none of the true law and adds up over time.
+
+
+def test_regret_is_none_of_the_true_law_and_adds_up_over_time():
     source = EqualBlocks(pairs=4, least=2, most=5)
     symbols, counts = source.draw(1, "validation")
     true = source.bits(symbols)
@@ -65,7 +66,9 @@ def test_models_are_scored_alone_and_regret_is_none_of_the_true_law():
     curve = regret(bits(uniform, symbols, counts), true)
     assert curve.shape == (len(symbols), 2)
     assert float(curve[-1, 1]) == pytest.approx(len(symbols) * math.log2(3) - 8)
-    # Missed is where the right symbol has at most half.
+
+
+def test_missed_is_where_the_right_symbol_has_at_most_half():
     log_probs = torch.tensor([[0.5, 0.5], [0.4, 0.6], [0.7, 0.3], [0.0, 1.0]]).log()
     symbols = torch.tensor([0, 1, 1, 0])
     assert missed(log_probs, symbols).tolist() == [True, False, True, True]
@@ -74,13 +77,14 @@ def test_models_are_scored_alone_and_regret_is_none_of_the_true_law():
     assert bool((missed(log_probs, symbols) <= costs).all())
 
 
-def test_frequencies_have_a_floor_and_what_cannot_be_scored_is_refused():
-    # Frequencies are those of what is to be predicted and have a floor.
+def test_frequencies_are_those_of_what_is_to_be_predicted_and_have_a_floor():
     symbols, counts = torch.tensor([0, 0, 1, 3, 3, 3]), torch.tensor([False, True, True, False, True, True])
     assert_close(log_frequencies(symbols, None, 4).exp(), torch.tensor([2.0, 1, 6e-9, 3]) / 6)
     assert_close(log_frequencies(symbols, counts, 4, floor=1e-4).exp(), torch.tensor([0.25, 0.25, 1e-4, 0.5]))
     assert log_frequencies(symbols, counts, 4).softmax(-1)[2] < 1e-8
-    # What cannot be scored is refused.
+
+
+def test_what_cannot_be_scored_is_refused():
     log_probs, symbols, counts = drawn_model(5, 3)
     for bad, message in (
         (lambda: bits(log_probs, symbols[:4]), r"`symbols` must be torch.int64 of shape \(5,\)"),

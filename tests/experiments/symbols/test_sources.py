@@ -56,8 +56,7 @@ def test_lines_with_insertions_cost_what_enumeration_says(places):
     assert costs(source, one + other) == pytest.approx(costs(source, one) + costs(source, other), abs=1e-12)
 
 
-def test_sources_cost_what_enumeration_and_the_ledger_say():
-    # Copies are words and again the words and only the first cost.
+def test_copies_are_words_and_again_the_words_and_only_the_first_cost():
     source = Copies(lines=2, letters=3, length=2, blanks=3)
     words = ["".join(letters) for letters in itertools.product("abc", repeat=2)]
     for word, other in itertools.product(words, repeat=2):
@@ -70,7 +69,9 @@ def test_sources_cost_what_enumeration_and_the_ledger_say():
     for wrong in ({"letters": 27}, {"length": 0}, {"blanks": 0}):
         with pytest.raises((ValueError, UsageError), match=next(iter(wrong))):
             Copies(**wrong)
-    # Bars cost what enumeration says and chords follow the cycle.
+
+
+def test_bars_cost_what_enumeration_says_and_chords_follow_the_cycle():
     before = ""
     for chord in [*CHORDS, CHORDS[0]]:
         found = dict(bars(chord))
@@ -83,7 +84,9 @@ def test_sources_cost_what_enumeration_and_the_ledger_say():
         before += drawn[3]
     with pytest.raises(ValueError, match=r"'f' at 0 cannot come there; 'c', 'e', 'g' can"):
         costs(Music(), "f2. |\n")
-    # Pairs of blocks cost the choice of their lengths.
+
+
+def test_pairs_of_blocks_cost_the_choice_of_their_lengths():
     source = EqualBlocks(least=2, most=5)
     pairs = [f"{'a' * n}\n{'b' * n}\n" for n in range(2, 6)]
     for one, other in itertools.product(pairs, repeat=2):
@@ -94,7 +97,9 @@ def test_sources_cost_what_enumeration_and_the_ledger_say():
     assert costs(EqualBlocks(least=3, most=3), "aaa\nbbb\n") == 0
     assert costs(EqualBlocks(), f"{'a' * 1500}\n{'b' * 1500}\n") == pytest.approx(10, abs=1e-9)
     assert EqualBlocks().bits(EqualBlocks().draw(3).symbols).sum() == pytest.approx(100, abs=1e-9)
-    # Results of marked bits are free and others impossible.
+
+
+def test_results_of_marked_bits_are_free_and_others_impossible():
     source = DistantXOR(T=3)
     for marks in itertools.product([0], [1]):
         for bits in itertools.product("01", repeat=3):
@@ -109,7 +114,9 @@ def test_sources_cost_what_enumeration_and_the_ledger_say():
     assert costs(source, "X0X1X1 1=1\n") == 0  # the first two of three marks, as the ledger reads example 2
     with pytest.raises(ValueError, match="the result at 5 is not after two marks"):
         costs(source, "X0 1=1\n")
-    # The true costs are those of the ledger.
+
+
+def test_the_true_costs_are_those_of_the_ledger():
     for places, mean in ((None, 97942), (9, 88760)):
         line, variance = mean_and_variance(Insertions(places=places))
         assert 1000 * line == pytest.approx(mean, abs=0.5)
@@ -139,14 +146,15 @@ def mean_and_variance(source):
     return mean[0], square[0] - mean[0] ** 2
 
 
-def test_lines_lengths_and_marks_are_drawn_by_their_law():
-    # Lines are drawn as often as enumeration says.
+def test_lines_are_drawn_as_often_as_enumeration_says():
     lines, found = lines_with_insertions(2), TINY.text(TINY.draw(7).symbols).splitlines(keepends=True)
     assert len(found) == TINY.lines
     assert set(found) <= set(lines)
     for line, p in lines.items():
         assert abs(found.count(line) - TINY.lines * p) < SIGMAS * math.sqrt(TINY.lines * p * (1 - p)), line
-    # Lengths and marks are drawn uniformly.
+
+
+def test_lengths_and_marks_are_drawn_uniformly():
     lengths = [len(line) for line in _text(EqualBlocks(pairs=2000, least=3, most=10), 2).splitlines()[::2]]
     assert_uniform(lengths, range(3, 11))
     lines = _text(DistantXOR(lines=3000, T=30), 2).splitlines()

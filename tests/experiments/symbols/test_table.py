@@ -16,8 +16,7 @@ from experiments.symbols.table import Row, baseline_rows, chain_log_probs, compr
 SOURCE = EqualBlocks(pairs=4, least=3, most=6)
 
 
-def test_rows_are_predictors_scored_and_compressors_that_have_seen_all():
-    # Rows are the predictors scored on the validation sequence.
+def test_rows_are_the_predictors_scored_on_the_validation_sequence():
     rows = {row.name: row for row in baseline_rows(SOURCE, seed=5, states=(2,), starts=3, steps=4)}
     train, (symbols, counts) = SOURCE.draw(5).symbols, SOURCE.draw(5, "validation")
     tree = ContextTree(3, 12)
@@ -36,7 +35,9 @@ def test_rows_are_predictors_scored_and_compressors_that_have_seen_all():
     assert rows["uniform"].bits == pytest.approx(len(symbols) * 1.584962500721156)
     texts = [SOURCE.text(train), SOURCE.text(train) + SOURCE.text(symbols)]
     assert rows["bzip2"].bits == 8 * (len(bz2.compress(texts[1].encode())) - len(bz2.compress(texts[0].encode())))
-    # Compressors compress what they have seen and are left out where not all symbols count.
+
+
+def test_compressors_compress_what_they_have_seen_and_are_left_out_where_not_all_symbols_count():
     text = SOURCE.text(torch.randint(3, (9000,)))
     for name in ("lzma", "zlib"):
         assert compressed_bits(name, text, text) < 0.1 * compressed_bits(name, "", text)

@@ -58,14 +58,15 @@ def test_evaluations_are_spread_over_the_time_and_the_best_and_the_last_are_told
     assert (loop.step, loop.best, loop.last, next(found, None)) == (10, {"step": 4, "loss": 3.0}, 6.0, None)
 
 
-def test_predictions_know_the_past_alone_and_rows_have_the_best_and_medians():
-    # A prediction knows only the symbols before.
+def test_a_prediction_knows_only_the_symbols_before():
     for method in ("GLNN, QDH, RBPM", "LSTM, Adam 0.01"):
         _, learner = trained(SOURCE, method, 3, 2, seed=0, seconds=1e-9)
         one, other = torch.tensor([0, 1, 2, 0]), torch.tensor([0, 1, 1, 1])
         torch.testing.assert_close(learner.logits(one)[:3], learner.logits(other)[:3], rtol=1e-6, atol=1e-6)
         assert not torch.equal(learner.logits(one)[3], learner.logits(other)[3])
-    # A row has the best of all runs and the medians.
+
+
+def test_a_row_has_the_best_of_all_runs_and_the_medians():
     runs = [
         Run("EqualBlocks", "RNN, DH, FB", units, 3, 0, 1.0, 10, 0.0, best, best + 7, False)
         for units, best in zip((4, 8, 16), (9, 5, 30), strict=True)
