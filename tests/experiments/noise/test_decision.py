@@ -16,10 +16,10 @@ def test_choices_follow_the_closed_form_of_each_step(name, dt):
         assert low < right < high or right == pytest.approx(high) == 1
 
 
-def test_every_way_with_noise_by_the_root_of_the_step_has_the_choices_of_the_equation_as_its_limit():
+@pytest.mark.parametrize(("name", "way"), decision.STEPS.items())
+def test_every_way_with_noise_by_the_root_of_the_step_has_the_choices_of_the_equation_as_its_limit(name, way):
     # d' = d + 2 c with noise of variance 2 s^2: d exp(-t) has the mean 2 c and the variance s^2.
-    for name, way in decision.STEPS.items():
-        assert (abs(decision.steepness(name, 1e-6) - 1) < 1e-5) == way.scaled
+    assert (abs(decision.steepness(name, 1e-6) - 1) < 1e-5) == way.scaled
 
 
 def test_noise_that_does_not_know_of_the_step_is_right_at_one_step_alone():

@@ -24,6 +24,18 @@ def test_a_colored_input_has_one_mean_and_white_noise_another_at_each_step():
         assert laws.mean_response(dt, colored=False) == pytest.approx(laws.mean_tanh(laws.WHITE * (2 / dt) ** 0.5), abs=within)
 
 
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (discretize.EulerMaruyama(), 2.0),  # 1/(1 - dt/2)
+        (discretize.ExponentialEulerMaruyama(), 1.0),
+    ],
+)
+def test_the_variance_at_rest_of_many_samples_is_that_of_the_step(step, expected):
+    # Of 4000 samples the variance has a deviation of sqrt(2/4000), 2.2 %: five of them.
+    assert laws.variance(step, 1.0) == pytest.approx(expected, rel=0.11)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind", "order"),

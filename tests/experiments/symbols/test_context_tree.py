@@ -87,7 +87,7 @@ def test_nothing_overflows_where_one_depth_has_all_the_weight():
     assert log_probs[-1000:].gather(1, sequence[-1000:, None]).sum() == pytest.approx(-1000 * math.log(2), rel=0.02)
 
 
-def test_bad_trees_chains_and_symbols_are_refused():
+def test_bad_trees_chains_and_symbols_are_refused(subtests):
     symbols = torch.tensor([0, 1])
     for bad, message in (
         (lambda: ContextTree(2, -1), "`depth` must be at least 0"),
@@ -96,7 +96,7 @@ def test_bad_trees_chains_and_symbols_are_refused():
         (lambda: ContextTree(2).read(symbols.int()), "must be int64"),
         (lambda: chain_log_probs(symbols, symbols, 2, 1, alpha=-1.0), "`alpha` must be above 0"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with subtests.test(message), pytest.raises(ValueError, match=message):
             bad()
 
 

@@ -114,7 +114,7 @@ def test_an_impossible_symbol_leaves_the_prediction_as_it_was():
     assert_close(after.emission[0, 2], models.emission[0, 2])
 
 
-def test_bad_models_and_symbols_are_refused():
+def test_bad_models_and_symbols_are_refused(subtests):
     models, symbols = drawn(1, 2, 3), torch.tensor([0, 1])
     for bad, message in (
         (lambda: HiddenMarkov(models.initial, models.transition[:, :1], models.emission), r"`transition` must be \(1, 2, 2\)"),
@@ -122,7 +122,7 @@ def test_bad_models_and_symbols_are_refused():
         (lambda: models.log_likelihood(symbols[:0]), "at least 1, got 0"),
         (lambda: baum_welch(models, symbols, 0), "`steps` must be at least 1"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with subtests.test(message), pytest.raises(ValueError, match=message):
             bad()
 
 

@@ -84,7 +84,7 @@ def test_frequencies_are_those_of_what_is_to_be_predicted_and_have_a_floor():
     assert log_frequencies(symbols, counts, 4).softmax(-1)[2] < 1e-8
 
 
-def test_what_cannot_be_scored_is_refused():
+def test_what_cannot_be_scored_is_refused(subtests):
     log_probs, symbols, counts = drawn_model(5, 3)
     for bad, message in (
         (lambda: bits(log_probs, symbols[:4]), r"`symbols` must be torch.int64 of shape \(5,\)"),
@@ -93,5 +93,5 @@ def test_what_cannot_be_scored_is_refused():
         (lambda: bits(log_probs * math.nan, symbols), "these sum to nan"),
         (lambda: log_frequencies(symbols, torch.zeros_like(counts), 3), "no symbol is to be predicted"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with subtests.test(message), pytest.raises(ValueError, match=message):
             bad()

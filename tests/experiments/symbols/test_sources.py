@@ -66,9 +66,6 @@ def test_copies_are_words_and_again_the_words_and_only_the_first_cost():
             with pytest.raises(ValueError, match="cannot come there"):
                 costs(source, f"{word}---={other}\n")
     assert source.text(source.draw(3).symbols).count("\n") == 2
-    for wrong in ({"letters": 27}, {"length": 0}, {"blanks": 0}):
-        with pytest.raises((ValueError, UsageError), match=next(iter(wrong))):
-            Copies(**wrong)
 
 
 def test_bars_cost_what_enumeration_says_and_chords_follow_the_cycle():
@@ -194,8 +191,9 @@ def test_draws_are_functions_of_seed_and_split(source):
     assert source.bits(symbols[:0]).shape == (0,)
 
 
-def test_bad_settings_splits_and_symbols_are_refused_and_sizes_are_the_papers():
-    for kind, settings, message in (
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
         (Insertions, {"letters": 27}, "`letters` must be at most 26"),
         (Insertions, {"inner": 1.0}, "`inner` must be between 0 and 1"),
         (Insertions, {"places": 11}, "`places` must be at most 10"),
@@ -203,20 +201,37 @@ def test_bad_settings_splits_and_symbols_are_refused_and_sizes_are_the_papers():
         (EqualBlocks, {"least": 5, "most": 4}, "`most` must be at least 5"),
         (EqualBlocks, {"least": 0}, "`least` must be at least 1"),
         (DistantXOR, {"T": 2}, "`T` must be at least 3"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            kind(**settings)
+        (Copies, {"letters": 27}, "letters"),
+        (Copies, {"length": 0}, "length"),
+        (Copies, {"blanks": 0}, "blanks"),
+    ],
+)
+def test_settings_that_make_no_source_are_refused(kind, settings, message):
+    with pytest.raises((ValueError, UsageError), match=message):
+        kind(**settings)
+
+
+def test_a_split_must_be_named():
     with pytest.raises(ValueError, match="`split` must be"):
         TINY.draw(0, "training")
+
+
+def test_symbols_must_be_whole_numbers_of_the_alphabet():
     with pytest.raises(ValueError, match=r"int64 of shape \(time,\), got torch.float64"):
         TINY.bits(torch.zeros(3))
     with pytest.raises(ValueError, match="from 0 to 10, got 0 to 11"):
         TINY.text(torch.tensor([0, 11]))
     with pytest.raises(ValueError, match="'c' is not in the alphabet"):
         TINY.symbols("abc")
+
+
+def test_a_source_is_found_by_its_name():
+    assert source_named("music") == Music()
     with pytest.raises(UsageError, match="did you mean 'music'"):
         source_named("musik", "small")
-    assert source_named("music") == Music()
+
+
+def test_sizes_of_the_paper_scale_are_those_in_print():
     sizes = {name: (len(source.alphabet), getattr(source, "line_count", 10_000)) for name, source in SCALES["paper"].items()}
     assert sizes.pop("copies") == (11, 100)  # ours
     assert sizes == {"insertions": (67, 1000), "music": (14, 2700), "xor": (6, 10_000), "blocks": (3, 20)}

@@ -25,14 +25,9 @@ def scored(learner, sequence, mixed):
     return needed
 
 
-def test_a_run_reports_what_its_model_needs(subtests, monkeypatch):
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_reports_what_its_model_needs(method, monkeypatch):
     monkeypatch.setattr("experiments.symbols.trained.runs.EVERY", math.inf)  # looked at after the first step, and at the end
-    for method in METHODS:
-        with subtests.test(method):
-            reports_what_its_model_needs(method)
-
-
-def reports_what_its_model_needs(method):
     run, learner = trained(SOURCE, method, 3, 2, seed=4, seconds=1e-9)
     train, validation = SOURCE.draw(4).symbols, SOURCE.draw(4, "validation").symbols
     assert run.steps == 1
@@ -58,12 +53,12 @@ def test_evaluations_are_spread_over_the_time_and_the_best_and_the_last_are_told
     assert (loop.step, loop.best, loop.last, next(found, None)) == (10, {"step": 4, "loss": 3.0}, 6.0, None)
 
 
-def test_a_prediction_knows_only_the_symbols_before():
-    for method in ("GLNN, QDH, RBPM", "LSTM, Adam 0.01"):
-        _, learner = trained(SOURCE, method, 3, 2, seed=0, seconds=1e-9)
-        one, other = torch.tensor([0, 1, 2, 0]), torch.tensor([0, 1, 1, 1])
-        torch.testing.assert_close(learner.logits(one)[:3], learner.logits(other)[:3], rtol=1e-6, atol=1e-6)
-        assert not torch.equal(learner.logits(one)[3], learner.logits(other)[3])
+@pytest.mark.parametrize("method", ["GLNN, QDH, RBPM", "LSTM, Adam 0.01"])
+def test_a_prediction_knows_only_the_symbols_before(method):
+    _, learner = trained(SOURCE, method, 3, 2, seed=0, seconds=1e-9)
+    one, other = torch.tensor([0, 1, 2, 0]), torch.tensor([0, 1, 1, 1])
+    torch.testing.assert_close(learner.logits(one)[:3], learner.logits(other)[:3], rtol=1e-6, atol=1e-6)
+    assert not torch.equal(learner.logits(one)[3], learner.logits(other)[3])
 
 
 def test_a_row_has_the_best_of_all_runs_and_the_medians():
@@ -103,8 +98,8 @@ def test_the_command_keeps_its_runs_and_lets_a_model_speak(tmp_path, capsys):
     assert "--sample is for discretize.SymbolModel" in capsys.readouterr().err
 
 
-def test_layers_have_their_kernel_from_the_first_step():
+@pytest.mark.parametrize("method", ["LSTM, Adam 0.01", "gated, Adam 0.01"])
+def test_layers_have_their_kernel_from_the_first_step(method):
     """Steps before it was built would round otherwise, and end elsewhere."""
-    for method in ("LSTM, Adam 0.01", "gated, Adam 0.01"):
-        learner = METHODS[method].learner(3, 4, 2, EqualBlocks(pairs=2, least=2, most=3).draw(0), generator(0))
-        assert learner.layer.fused == "always"
+    learner = METHODS[method].learner(3, 4, 2, EqualBlocks(pairs=2, least=2, most=3).draw(0), generator(0))
+    assert learner.layer.fused == "always"
