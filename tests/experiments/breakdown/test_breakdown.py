@@ -127,7 +127,7 @@ def test_the_step_that_is_called_cheapest_is_the_cheapest():
     assert cost.cheapest(table, 1e-9, ("Euler", "Heun")) is None
 
 
-def test_the_measured_runs_are_the_modules_own(monkeypatch):
+def test_what_is_measured_of_networks_are_runs_of_the_sequence_modules(monkeypatch):
     monkeypatch.setenv("CTRNN_FUSED", "0")  # a run of six samples: nothing to build
     xs = torch.from_numpy(recording().xs)[:6, None]
     fields = {"gru": networks.fields_for(2)["gru"]}
@@ -156,7 +156,7 @@ def test_a_run_that_is_lost_is_not_a_number_from_there_on():
 
 @pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "FrozenTrapezoid"])
 def test_fates_on_the_chart_are_those_of_counted_values(name):
-    g, w = np.meshgrid([0.2, 0.4, 0.6, 0.9, 1.3, 2.5], [-28.0, -16.0, -8.0, -2.0, 0.5])
+    g, w = np.meshgrid([0.2, 0.4, 0.9, 1.3, 2.5], [-28.0, -8.0, -2.0, 0.5])
     found, exponent, _ = chart.fates(maps.MAPS[name], torch.tensor(g.ravel()), torch.tensor(w.ravel()))
     counted = chart.expected(chart.count_values(chart.GATES[name](g.ravel()), w.ravel()))
     # One may be a cycle that takes longer to die out than the chart waits.
@@ -166,8 +166,9 @@ def test_fates_on_the_chart_are_those_of_counted_values(name):
 
 
 def test_the_equation_and_backward_euler_rest_where_euler_is_chaotic(monkeypatch):
-    monkeypatch.setattr(chart, "SETTLE", 100)
-    monkeypatch.setattr(chart, "LONGEST", 8)
+    monkeypatch.setattr(chart, "SETTLE", 30)
+    monkeypatch.setattr(chart, "LONGEST", 3)
+    monkeypatch.setattr(chart, "AVERAGED", 100)
     g, w = torch.tensor([0.4, 0.4]), torch.tensor([-28.0, -16.0])
     assert (chart.fates(maps.MAPS["Euler"], g, w)[0] == chart.CHAOS).all()
     for name in ("BackwardEuler", "Trapezoid"):
@@ -178,7 +179,7 @@ def test_the_equation_and_backward_euler_rest_where_euler_is_chaotic(monkeypatch
 
 
 def test_a_cycle_longer_than_what_is_looked_for_is_not_called_chaos(monkeypatch):
-    g, w = torch.linspace(0.2, 2.5, 60).repeat(3), torch.tensor([-28.0, -16.0, -8.0]).repeat_interleave(60)
+    g, w = torch.linspace(0.2, 2.5, 30).repeat(3), torch.tensor([-28.0, -16.0, -8.0]).repeat_interleave(30)
     cycles = chart.fates(maps.MAPS["Euler"], g, w)[0] == chart.FATES.index("longer cycle")
     monkeypatch.setattr(chart, "LONGEST", 2)
     found, exponent, _ = chart.fates(maps.MAPS["Euler"], g[cycles], w[cycles])
@@ -198,7 +199,7 @@ def long_exponent(G, w, steps):
 
 
 def test_the_largest_exponent_is_that_of_a_long_run_and_not_of_the_luckiest_short_one(monkeypatch):
-    monkeypatch.setattr(chart, "LONG", 200)  # 6400 steps in all
+    monkeypatch.setattr(chart, "LONG", 150)  # 4800 steps in all
     monkeypatch.setattr(chart, "SETTLE", 100)
     monkeypatch.setattr(chart, "LONGEST", 8)
     G = torch.linspace(0.3, 0.35, 12)
@@ -215,9 +216,7 @@ def test_the_largest_exponent_is_that_of_a_long_run_and_not_of_the_luckiest_shor
 def test_flips_on_the_chart_are_where_the_ledger_says(name):
     """w sech^2 = -(2 - G) / G, by continuation in w at g dt = 0.7."""
     unit = discretize.Flow(chart.Unit(), lambda w: torch.stack([w, torch.full_like(w, chart.THETA)], -1))
-    branch = discretize.continuation(
-        unit.stepped(maps.MAPS[name], 0.7), torch.zeros(1), 0.0, (-30.0, 0.0), direction=-1, step=0.5
-    )
+    branch = discretize.continuation(unit.stepped(maps.MAPS[name], 0.7), torch.zeros(1), 0.0, (-16.0, 0.0), direction=-1, step=1)
     (flip,) = [b for b in branch.bifurcations if b.kind == "flip"]
     G = float(chart.GATES[name](np.array(0.7)))
     assert flip.p * (1 - float(flip.h) ** 2) == pytest.approx(-(2 - G) / G, abs=1e-8)
@@ -295,8 +294,8 @@ def test_a_wrong_step_fails_the_atlas(monkeypatch):
             return 1 + z
 
     monkeypatch.setitem(maps.MAPS, "Euler", Late())
-    section = held.held_section(recording(), lambda line: None)
-    assert any("does not do what its stability function says" in failure for failure in section.failures)
+    (failure,) = held._failures(one_unit.softplus_identity())  # the page's other parts have a test above
+    assert failure.startswith("Euler does not do what its stability function says")
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The models that are trained: fields and integrators by their names, and the read-out."""
 
-import itertools
 import math
 from functools import partial
 
@@ -27,8 +26,9 @@ def test_every_step_map_has_its_name():
     steps = {name for name in steps if issubclass(getattr(discretize, name), discretize.Step)}
     steps -= {"Step", "StochasticStep", "Zoneout"}
     assert set(INTEGRATORS.values()) == {"ContinuousRNN", *steps}
-    for name, kind in INTEGRATORS.items():
-        assert name == "exact" or name.replace("-", "") == kind.lower()
+    assert {name: kind.lower() for name, kind in INTEGRATORS.items()} == {
+        name: "continuousrnn" if name == "exact" else name.replace("-", "") for name in INTEGRATORS
+    }
 
 
 def test_settings_reach_the_solver_and_the_steps():
@@ -41,98 +41,110 @@ def test_settings_reach_the_solver_and_the_steps():
 
 def test_weights_move_between_integrators():
     model = configuration_from_words("recall", "gated", "euler", ["hidden=4"]).untrained_model().double()
-    exact = under(model, "exact", IntegratorSettings(rtol=1e-9, atol=1e-11))
-    fine = under(model, "runge-kutta4", IntegratorSettings(substeps=10))
-    xs = torch.randn(5, 2, 10)
-    assert_close(exact(xs), fine(xs), rtol=0, atol=1e-6)
+    exact = under(model, "exact", IntegratorSettings(rtol=1e-6, atol=1e-8))
+    fine = under(model, "runge-kutta4", IntegratorSettings(substeps=4))
+    xs = torch.randn(3, 2, 10)
+    assert_close(exact(xs), fine(xs), rtol=0, atol=1e-5)
     assert not torch.allclose(exact(xs), model(xs), atol=1e-3)
     assert [id(p) for p in exact.parameters()] == [id(p) for p in model.parameters()]
     with torch.no_grad():
         model.read_out.bias += 1
-    assert_close(exact(xs), fine(xs), rtol=0, atol=1e-6)
+    assert_close(exact(xs), fine(xs), rtol=0, atol=1e-5)
     assert list(exact.state_dict()) == list(model.state_dict())
 
 
 @pytest.mark.filterwarnings("ignore::discretize.StepWarning")  # a gate without bound, before it has learned
-def test_any_field_under_any_integrator_learns(monkeypatch):
+@pytest.mark.parametrize("integrator", ["euler", "exponential-euler", "exact"])
+@pytest.mark.parametrize("field", FIELDS)
+def test_any_field_under_any_integrator_learns(field, integrator, monkeypatch):
     monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels have tests of their own, and each takes seconds to build
-    for field, integrator in itertools.product(FIELDS, ["euler", "exponential-euler", "exact"]):
-        configuration = configuration_from_words("recall", field, integrator, ["hidden=4", "init=standard", "length=5"])
-        model, task = configuration.untrained_model(), configuration.task
-        batch = task.batch(3, generator(0))
-        task.loss(model(batch.xs), batch).backward()
-        # What GRU-D does with values that are missing, and here none are.
-        weights = [parameter for name, parameter in model.named_parameters() if parameter.numel() and "fade_x" not in name]
-        assert all(weight.grad is not None and bool(weight.grad.any()) for weight in weights)
+    configuration = configuration_from_words("recall", field, integrator, ["hidden=4", "init=standard", "length=5"])
+    model, task = configuration.untrained_model(), configuration.task
+    batch = task.batch(3, generator(0))
+    task.loss(model(batch.xs), batch).backward()
+    # What GRU-D does with values that are missing, and here none are.
+    weights = [parameter for name, parameter in model.named_parameters() if parameter.numel() and "fade_x" not in name]
+    assert all(weight.grad is not None and bool(weight.grad.any()) for weight in weights)
 
 
-def test_a_model_that_jumps_is_the_named_one_under_the_integrator(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def patients(tmp_path_factory):
+    make_patients(folder := tmp_path_factory.mktemp("patients"), 20)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("task", "integrator", "setting"), [("forecast", "euler", "length=6"), ("physionet", "exact", "data={}")]
+)
+@pytest.mark.parametrize("name", JUMPS)
+def test_a_model_that_jumps_is_the_named_one_under_the_integrator(name, task, integrator, setting, patients, monkeypatch):
     monkeypatch.setenv("CTRNN_FUSED", "0")  # the same names and weights, and nothing to build
-    make_patients(tmp_path, 20)
-    for name, words in itertools.product(JUMPS, (["forecast", "euler", "length=6"], ["physionet", "exact", f"data={tmp_path}"])):
-        task, integrator, setting = words
-        chosen = configuration_from_words(task, name, integrator, [setting, "hidden=3"])
-        model, values = chosen.untrained_model().double(), 2 if task == "forecast" else 41 * (1 + (name == "cfc"))
-        how = {"method": Euler()} if integrator == "euler" else {"rtol": 1e-3, "atol": 1e-5}
-        made = getattr(discretize, JUMPS[name])(values, 3)
-        how |= {"open_interval": 1.0} if name == "cfc" else {}
-        expected = type(made)(made.field, made.jump, **how)
-        expected.load_state_dict(model.rnn.state_dict())
-        batch = chosen.task.batch(2, generator(0))
-        parts = batch.xs.split(values, -1)
-        seen = {} if len(parts) == 1 else {"observed": parts[1] > 0}
-        given = {"ts": batch.ts, "lengths": batch.lengths}
-        assert_close(model(batch.xs, **given), model.read_out(expected(parts[0], **given, **seen)[0]))
-        assert under(model, integrator).rnn.jump is model.rnn.jump
-        # Where time alone passes one step is exact; the others are solved, also after a training by steps.
-        assert (under(model, "exact").rnn.settings.method == "dopri5") == (name in ("ode-rnn", "gru-ode-bayes"))
+    chosen = configuration_from_words(task, name, integrator, [setting.format(patients), "hidden=3"])
+    model, values = chosen.untrained_model().double(), 2 if task == "forecast" else 41 * (1 + (name == "cfc"))
+    how = {"method": Euler()} if integrator == "euler" else {"rtol": 1e-3, "atol": 1e-5}
+    made = getattr(discretize, JUMPS[name])(values, 3)
+    how |= {"open_interval": 1.0} if name == "cfc" else {}
+    expected = type(made)(made.field, made.jump, **how)
+    expected.load_state_dict(model.rnn.state_dict())
+    batch = chosen.task.batch(2, generator(0))
+    parts = batch.xs.split(values, -1)
+    seen = {} if len(parts) == 1 else {"observed": parts[1] > 0}
+    given = {"ts": batch.ts, "lengths": batch.lengths}
+    assert_close(model(batch.xs, **given), model.read_out(expected(parts[0], **given, **seen)[0]))
+    assert under(model, integrator).rnn.jump is model.rnn.jump
+    # Where time alone passes one step is exact; the others are solved, also after a training by steps.
+    assert (under(model, "exact").rnn.settings.method == "dopri5") == (name in ("ode-rnn", "gru-ode-bayes"))
 
 
-def test_what_is_seen_beside_what_was_expected_is_a_part_of_the_loss(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("task", "setting"), [("forecast", "length=6"), ("physionet", "data={}")])
+def test_what_is_seen_beside_what_was_expected_is_a_part_of_the_loss(task, setting, patients, monkeypatch):
     monkeypatch.setenv("CTRNN_FUSED", "0")
-    make_patients(tmp_path, 20)
-    for words in (["forecast", "length=6"], ["physionet", f"data={tmp_path}", "sets=a"]):
-        settings = [words[1], "hidden=3", "optimizer=sgd", "batch=3"]
-        plain, chosen = (
-            configuration_from_words(words[0], "gru-ode-bayes", "euler", [*settings, f"likelihood={much}"]) for much in (0, 0.5)
-        )
-        model, batch = chosen.untrained_model().double(), chosen.task.batch(3, generator(0))
-        width, total, count = model.rnn.jump.input_size, 0.0, 0
-        for k in range(3):  # each alone, without what pads it
-            n = len(batch.xs) if batch.lengths is None else int(batch.lengths[k])
-            ts = None if batch.ts is None else batch.ts if batch.ts.dim() == 1 else batch.ts[:n, k]
-            before, after = model.rnn.jumps(batch.xs[:n, k], ts=ts)
-            for t, one in enumerate(batch.xs[:n, k]):
-                mean, log_variance = model.rnn.jump.f_obs(before[t].flatten()).chunk(2)
-                their_mean, their_log_variance = model.rnn.jump.f_obs(after[t].flatten()).chunk(2)
-                for d in range(width):
-                    if len(one) == width or one[width + d]:
-                        a, x = log_variance[d].exp(), one[d]
-                        total += ((x - mean[d]) ** 2 / a + log_variance[d] + math.log(2 * math.pi)) / 2
-                        updated, b = 1 / (1 / a + 1 / 0.01**2), their_log_variance[d].exp()
-                        off = updated * (mean[d] / a + x / 0.01**2) - their_mean[d]
-                        total += 1e-4 * ((b / updated).log() + (updated + off**2) / b - 1) / 2
-                        count += 1
-        outputs, surprise = outputs_and_surprise(model, batch)
-        inside = slice(None) if batch.lengths is None else torch.arange(len(outputs))[:, None] < batch.lengths
-        assert_close(outputs[inside], model(batch.xs, batch.ts, batch.lengths)[inside], rtol=0, atol=1e-12)
-        assert_close(surprise, total / count, rtol=1e-10, atol=0)
-        losses = {}
-        for each in (plain, chosen):
-            run = Training(each.untrained_model(), each.task, each.training, batch_at=partial(lambda batch, _: batch, batch))
-            losses[each.training.likelihood] = run.learn()["loss"]
-        assert losses[0.5] - losses[0.0] == pytest.approx(0.5 * surprise.item(), rel=1e-4)
+    settings = [setting.format(patients), "hidden=3", "optimizer=sgd", "batch=3"]
+    plain, chosen = (
+        configuration_from_words(task, "gru-ode-bayes", "euler", [*settings, f"likelihood={much}"]) for much in (0, 0.5)
+    )
+    model, batch = chosen.untrained_model().double(), chosen.task.batch(3, generator(0))
+    width, total, count = model.rnn.jump.input_size, 0.0, 0
+    for k in range(3):  # each alone, without what pads it
+        n = len(batch.xs) if batch.lengths is None else int(batch.lengths[k])
+        ts = None if batch.ts is None else batch.ts if batch.ts.dim() == 1 else batch.ts[:n, k]
+        before, after = model.rnn.jumps(batch.xs[:n, k], ts=ts)
+        for t, one in enumerate(batch.xs[:n, k]):
+            mean, log_variance = model.rnn.jump.f_obs(before[t].flatten()).chunk(2)
+            their_mean, their_log_variance = model.rnn.jump.f_obs(after[t].flatten()).chunk(2)
+            for d in range(width):
+                if len(one) == width or one[width + d]:
+                    a, x = log_variance[d].exp(), one[d]
+                    total += ((x - mean[d]) ** 2 / a + log_variance[d] + math.log(2 * math.pi)) / 2
+                    updated, b = 1 / (1 / a + 1 / 0.01**2), their_log_variance[d].exp()
+                    off = updated * (mean[d] / a + x / 0.01**2) - their_mean[d]
+                    total += 1e-4 * ((b / updated).log() + (updated + off**2) / b - 1) / 2
+                    count += 1
+    outputs, surprise = outputs_and_surprise(model, batch)
+    inside = slice(None) if batch.lengths is None else torch.arange(len(outputs))[:, None] < batch.lengths
+    assert_close(outputs[inside], model(batch.xs, batch.ts, batch.lengths)[inside], rtol=0, atol=1e-12)
+    assert_close(surprise, total / count, rtol=1e-10, atol=0)
+    losses = {}
+    for each in (plain, chosen):
+        run = Training(each.untrained_model(), each.task, each.training, batch_at=partial(lambda batch, _: batch, batch))
+        losses[each.training.likelihood] = run.learn()["loss"]
+    assert losses[0.5] - losses[0.0] == pytest.approx(0.5 * surprise.item(), rel=1e-4)
+
+
+def test_a_likelihood_is_refused_for_a_model_that_expects_nothing():
     other = configuration_from_words("adding", "gated", "euler", ["hidden=3", "T=4", "likelihood=1"])
     with pytest.raises(UsageError, match="likelihood is for gru-ode-bayes"):
         Training(other.untrained_model(), other.task, other.training)
 
 
-def test_every_integrator_runs(monkeypatch):
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_every_integrator_is_near_the_equation_with_steps_that_are_small(integrator, monkeypatch):
     monkeypatch.setenv("CTRNN_FUSED", "0")
-    for integrator in INTEGRATORS:
-        noise = ["noise=0.1"] * (integrator in FOR_NOISE)
-        model = configuration_from_words("adding", "gated", integrator, ["hidden=3", "T=4", *noise]).untrained_model()
-        assert bool(model(torch.randn(4, 2, 2)).isfinite().all())
+    settings = ["hidden=3", "T=4", *["substeps=5"] * (integrator != "exact"), *["noise=1e-9"] * (integrator in FOR_NOISE)]
+    model = configuration_from_words("adding", "gated", integrator, settings).untrained_model().double()
+    xs = torch.randn(2, 2, 2)
+    exact = model.under(discretize.ContinuousRNN(getattr(model.field, "field", model.field), rtol=1e-7, atol=1e-9))
+    assert_close(model(xs), exact(xs), rtol=0, atol=1e-2)  # of first order: a tenth of a change of 0.1
 
 
 def test_leaky_is_equation_5_with_a_sigmoid_for_each_unit():
@@ -160,13 +172,13 @@ def test_the_lstm_starts_with_forget_biases_of_1_and_other_biases_as_torch_draws
     assert_close((torch.cat([h, c], -1) + field(x, torch.cat([h, c], -1)))[:, 16:], there)
 
 
-def test_the_slow_fields_start_as_in_the_paper_from_one_rate_and_small_recurrent_weights():
-    for name in ("leaky", "leaky-power", "gated-power", "gru-power", "lstm-power"):
-        settings = FieldSettings(hidden=100, init="constant", alpha=25 / 300, recurrent_gain=0.1, one_alpha=True)
-        field = built_field(name, 2, settings, generator(0))
-        assert_close(ctrnn.timescales(field), torch.full((100,), 12.0, dtype=torch.float32), rtol=1e-5, atol=0)
-        deviations = torch.cat([p.detach().flatten() for n, p in field.named_parameters() if n.endswith("weight_h")]) * 100
-        assert abs(float(deviations.std()) - 1) < 5 / 141  # of 10,000 numbers, five of their spread's own deviations
+@pytest.mark.parametrize("name", ["leaky", "leaky-power", "gated-power", "gru-power", "lstm-power"])
+def test_the_slow_fields_start_as_in_the_paper_from_one_rate_and_small_recurrent_weights(name):
+    settings = FieldSettings(hidden=100, init="constant", alpha=25 / 300, recurrent_gain=0.1, one_alpha=True)
+    field = built_field(name, 2, settings, generator(0))
+    assert_close(ctrnn.timescales(field), torch.full((100,), 12.0, dtype=torch.float32), rtol=1e-5, atol=0)
+    deviations = torch.cat([p.detach().flatten() for n, p in field.named_parameters() if n.endswith("weight_h")]) * 100
+    assert abs(float(deviations.std()) - 1) < 5 / 141  # of 10,000 numbers, five of their spread's own deviations
 
 
 def test_leaky_has_a_rate_for_each_unit_and_with_a_power_decay_one_for_all():
@@ -178,60 +190,60 @@ def test_leaky_has_a_rate_for_each_unit_and_with_a_power_decay_one_for_all():
     assert_close(scalar(x, h), linear(x, h), rtol=0, atol=0)
 
 
-def test_units_excite_or_inhibit_in_the_share_of_dale_and_start_balanced():
-    for name in ("plain", "leaky", "additive"):
-        field = built_field(name, 2, FieldSettings(hidden=50, dale=0.8, recurrent_gain=0.7), generator(0))
-        weight, h = field.candidate.weight_h.detach(), torch.zeros(1, 50, dtype=torch.float32)
-        assert [bool((part >= 0).all()) for part in (weight[:, :40], -weight[:, 40:])] == [True, True]
-        assert_close(torch.linalg.eigvals(weight).abs().max(), torch.tensor(0.7, dtype=torch.float32), rtol=1e-4, atol=0)
-        positive = (
-            field.visible(field(torch.randn(1, 2).float(), h))
-            if name == "additive"
-            else field.candidate(torch.ones(1, 2).float(), h)
-        )
-        assert bool((positive >= 0).all())
+@pytest.mark.parametrize("name", ["plain", "leaky", "additive"])
+def test_units_excite_or_inhibit_in_the_share_of_dale_and_start_balanced(name):
+    field = built_field(name, 2, FieldSettings(hidden=50, dale=0.8, recurrent_gain=0.7), generator(0))
+    weight, h = field.candidate.weight_h.detach(), torch.zeros(1, 50, dtype=torch.float32)
+    assert [bool((part >= 0).all()) for part in (weight[:, :40], -weight[:, 40:])] == [True, True]
+    assert_close(torch.linalg.eigvals(weight).abs().max(), torch.tensor(0.7, dtype=torch.float32), rtol=1e-4, atol=0)
+    positive = (
+        field.visible(field(torch.randn(1, 2).float(), h)) if name == "additive" else field.candidate(torch.ones(1, 2).float(), h)
+    )
+    assert bool((positive >= 0).all())
+
+
+def test_the_nonlinearity_of_an_additive_field_is_the_named_one():
     smooth = built_field("additive", 2, FieldSettings(hidden=5, nonlinearity="softplus"), generator(0))
-    assert "softplus(h)" in str(smooth)
-    for name, settings, words in [
+    h = torch.randn(4, 5).float()
+    assert_close(smooth.visible(h), torch.nn.functional.softplus(h))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
         ("gru", {"dale": 0.8}, "`dale` is for units whose rates are not negative: of plain, leaky, additive, not of gru"),
         ("additive", {"dale": 0.8, "nonlinearity": "tanh"}, "rates must not be negative, and tanh is"),
         ("gated", {"nonlinearity": "relu"}, "`nonlinearity` is of plain, leaky, additive; leave it out for the field gated"),
         ("plain", {"nonlinearity": "softplus"}, "`nonlinearity` must be one of 'tanh', 'relu'"),
-    ]:
-        with pytest.raises(UsageError, match=words):
-            built_field(name, 2, FieldSettings(hidden=5, **settings))
-    for share in (0.0, 1.0, 0.05, -0.5, 1.5):
-        with pytest.raises(ValueError, match="`dale` must be a share of the 5 units"):
-            FieldSettings(hidden=5, dale=share)
-
-
-TIMELESS = (
-    *(
-        "plain",
-        "additive",
-        "wilson-cowan",
-        "ssn",
-        "antisymmetric",
-        "antisymmetric-gated",
-        "cornn",
-        "unicornn",
-        "fitzhugh-nagumo",
-        "glnn",
-        "gnn",
-    ),
-    *JUMPS,
+    ],
 )
+def test_dale_and_nonlinearities_that_a_field_cannot_have_are_refused(name, settings, words):
+    with pytest.raises(UsageError, match=words):
+        built_field(name, 2, FieldSettings(hidden=5, **settings))
 
 
-def test_chrono_gives_times_between_its_two():
-    # An ltc's synapses leak too: whether a time is long enough for them hangs on what is drawn.
-    for name in [name for name in FIELDS if name not in (*TIMELESS, "ltc")]:
-        settings = FieldSettings(hidden=200, init="chrono", t_min=5.0, t_max=40.0)
-        times = ctrnn.timescales(built_field(name, 2, settings, generator(0))).detach()[-200:]  # the LSTM's are those of c
-        assert times.min() >= 5 - 1e-3
-        assert times.max() <= 40 + 1e-3
-        if len(times.unique()) > 1:  # one gate has one time
-            assert abs(float(times.mean()) - 22.5) < 4 * 35 / math.sqrt(12 * 200)
+@pytest.mark.parametrize("share", [0.0, 1.0, 0.05, -0.5, 1.5])
+def test_dale_must_be_a_share_that_leaves_units_of_both_kinds(share):
+    with pytest.raises(ValueError, match="`dale` must be a share of the 5 units"):
+        FieldSettings(hidden=5, dale=share)
+
+
+TIMELESS = [
+    *("plain", "additive", "wilson-cowan", "ssn", "antisymmetric", "antisymmetric-gated", "cornn", "unicornn", "fitzhugh-nagumo"),
+    *("glnn", "gnn"),
+    *JUMPS,
+]
+
+
+# An ltc's synapses leak too: whether a time is long enough for them hangs on what is drawn.
+@pytest.mark.parametrize("name", [name for name in FIELDS if name not in [*TIMELESS, "ltc"]])
+def test_chrono_gives_times_between_its_two(name):
+    settings = FieldSettings(hidden=200, init="chrono", t_min=5.0, t_max=40.0)
+    times = ctrnn.timescales(built_field(name, 2, settings, generator(0))).detach()[-200:]  # the LSTM's are those of c
+    assert times.min() >= 5 - 1e-3
+    assert times.max() <= 40 + 1e-3
+    if len(times.unique()) > 1:  # one gate has one time
+        assert abs(float(times.mean()) - 22.5) < 4 * 35 / math.sqrt(12 * 200)
 
 
 def test_chrono_of_the_lstm_is_equation_16():
@@ -242,18 +254,21 @@ def test_chrono_of_the_lstm_is_equation_16():
     assert bool((f <= math.log(39) + 1e-5).all())
 
 
-def test_a_field_without_time_scales_has_no_chrono():
-    for name in TIMELESS:
-        with pytest.raises(UsageError, match=f"the field {name} has no time scale"):
-            configuration("recall", name, "euler", init="chrono", t_max=9.0).untrained_model()
+@pytest.mark.parametrize("name", TIMELESS)
+def test_a_field_without_time_scales_has_no_chrono(name):
+    with pytest.raises(UsageError, match=f"the field {name} has no time scale"):
+        configuration("recall", name, "euler", init="chrono", t_max=9.0).untrained_model()
 
 
-def test_exponents_can_be_learned_one_for_all_or_one_for_each_unit():
-    for exponents, shape in (("learned", ()), ("per-unit", (7,))):
-        settings = FieldSettings(hidden=7, exponents=exponents, exponent=0.5)
-        for name in ("leaky-power", "gated-power", "gru-power", "lstm-power"):
-            r = built_field(name, 2, settings).decay.exponent
-            assert_close(r.detach(), torch.full(shape, 0.5, dtype=torch.float32))
+@pytest.mark.parametrize(("exponents", "shape"), [("learned", ()), ("per-unit", (7,))])
+@pytest.mark.parametrize("name", ["leaky-power", "gated-power", "gru-power", "lstm-power"])
+def test_exponents_can_be_learned_one_for_all_or_one_for_each_unit(name, exponents, shape):
+    r = built_field(name, 2, FieldSettings(hidden=7, exponents=exponents, exponent=0.5)).decay.exponent
+    assert r.requires_grad
+    assert_close(r.detach(), torch.full(shape, 0.5, dtype=torch.float32))
+
+
+def test_a_learned_exponent_starts_above_0():
     with pytest.raises(ValueError, match="`exponent` is 0, and one that is learned starts above it"):
         FieldSettings(exponents="learned", exponent=0.0)
 
@@ -299,8 +314,8 @@ def test_the_weights_are_a_function_of_the_seed():
     assert not set(weights("seed=1")) & set(first)
 
 
-def test_the_weights_are_float32_whatever_the_default_of_torch_is():
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_weights_are_float32_whatever_the_default_of_torch_is(name):
     assert torch.get_default_dtype() == torch.float64
-    for name in FIELDS:
-        model = configuration_from_words("recall", name, "euler").untrained_model()
-        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    model = configuration_from_words("recall", name, "euler").untrained_model()
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}

@@ -96,7 +96,7 @@ def test_a_gate_that_is_the_clock_has_exponent_0_and_a_constant_one_1(clock):
         assert found == pytest.approx(error(model.read_out(torch.stack(states))), rel=1e-4)
 
 
-def test_exponents_are_of_each_unit_and_speeds_of_others_give_a_constants():
+def test_exponents_are_of_each_unit_and_speeds_of_other_sequences_give_that_of_a_constant():
     speeds = 0.5 ** torch.randint(4, (4000, 3)).double()
     wanted = torch.tensor([0.0, 0.3, 1.2])
     elapsed, later = 0.01 * speeds[..., None] ** (1 - wanted), torch.rand(4000, 3) < 0.7

@@ -50,16 +50,16 @@ def drawn(chosen, size=6, seed=3):
 # ---- the task
 
 
-def test_every_symbol_is_held_for_sixteen_over_c_samples_and_the_target_is_the_one_before():
-    for clock in CLOCKS:
-        held, batch = int(16 / clock), drawn(task(clock, counted="all"))
-        symbols, targets = batch.xs.argmax(-1), batch.targets
-        assert symbols.shape == (5 * held, 6)
-        runs = symbols[::held]
-        assert torch.equal(symbols, runs.repeat_interleave(held, 0))
-        assert torch.equal(targets, torch.cat([torch.zeros_like(runs[:1]), runs[:-1]]).repeat_interleave(held, 0))
-        assert bool((runs[1:] != runs[:-1]).all())
-        assert bool((runs != 0).all())
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_every_symbol_is_held_for_sixteen_over_c_samples_and_the_target_is_the_one_before(clock):
+    held, batch = int(16 / clock), drawn(task(clock, counted="all"))
+    symbols, targets = batch.xs.argmax(-1), batch.targets
+    assert symbols.shape == (5 * held, 6)
+    runs = symbols[::held]
+    assert torch.equal(symbols, runs.repeat_interleave(held, 0))
+    assert torch.equal(targets, torch.cat([torch.zeros_like(runs[:1]), runs[:-1]]).repeat_interleave(held, 0))
+    assert bool((runs[1:] != runs[:-1]).all())
+    assert bool((runs != 0).all())
 
 
 def test_from_the_same_generator_come_the_same_symbols_on_every_clock_and_clocks_are_drawn_equally_often():
@@ -441,23 +441,25 @@ def played_verdict(*records):
     return CompressedRecordings().verdict(Results(records))
 
 
-def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_exact_model_does_not_have():
-    cases = [
+@pytest.mark.parametrize(
+    ("taylor", "exact", "word"),
+    [
         (0.5, 0.02, "reproduced"),
         (0.8, 0.4, "partly"),
         (0.5, 0.06, "partly"),
         (0.0, 0.0, "not reproduced"),
         (0.04, 0.0, "not reproduced"),
-    ]
-    for taylor, exact, word in cases:
-        worth = 0.0 if word == "not reproduced" else 0.2
-        records = [played_record("har", "euler", taylor, worth=worth), played_record("har", EXACT, exact, worth=worth)]
-        verdict = played_verdict(*records)
-        assert verdict.word == word
-        assert verdict.numbers["har, Euler: fall from c = 1 to 8"] == number(taylor)
-        assert "vowels" not in "".join(verdict.numbers)
-        assert "left out" in tables_of(CompressedRecordings(), Results(records))
-        assert ("lose 0.05 and more from 4 on" in verdict.sentence) is (taylor >= 0.05)
+    ],
+)
+def test_the_verdict_on_recordings_asks_for_a_loss_of_the_taylor_step_that_the_exact_model_does_not_have(taylor, exact, word):
+    worth = 0.0 if word == "not reproduced" else 0.2
+    records = [played_record("har", "euler", taylor, worth=worth), played_record("har", EXACT, exact, worth=worth)]
+    verdict = played_verdict(*records)
+    assert verdict.word == word
+    assert verdict.numbers["har, Euler: fall from c = 1 to 8"] == number(taylor)
+    assert "vowels" not in "".join(verdict.numbers)
+    assert "left out" in tables_of(CompressedRecordings(), Results(records))
+    assert ("lose 0.05 and more from 4 on" in verdict.sentence) is (taylor >= 0.05)
 
 
 def test_the_control_and_where_taylor_steps_lose_are_parts_of_the_verdict_on_recordings():
@@ -484,8 +486,9 @@ def test_the_table_and_the_figure_of_a_recording_say_what_was_measured():
     assert line.get_ydata()[-1] == pytest.approx(0.4)
 
 
-def test_settings_that_make_no_task_are_refused_in_the_words_of_the_user():
-    refused = [
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
         ({"clocks": ()}, "at least one speed"),
         ({"clocks": (1.0, 32.0)}, "32 would for 16 / 32"),
         ({"clocks": (3.0,)}, "whole numbers of samples"),
@@ -494,10 +497,11 @@ def test_settings_that_make_no_task_are_refused_in_the_words_of_the_user():
         ({"counted": "first"}, "'last' or 'all'"),
         ({"alphabet": 2}, "alphabet"),
         ({"characters": 0}, "characters"),
-    ]
-    for settings, words in refused:
-        with pytest.raises(ValueError, match=words):
-            ClockedRecall(**settings)
+    ],
+)
+def test_settings_that_make_no_task_are_refused_in_the_words_of_the_user(settings, words):
+    with pytest.raises(ValueError, match=words):
+        ClockedRecall(**settings)
 
 
 def test_a_verdict_waits_for_both_kinds_of_training_and_for_models_that_have_learned():

@@ -276,7 +276,7 @@ def test_the_verdict_on_sampling_rates_compares_euler_steps_with_the_clock(clock
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_as_it_is_a_cell_is_torchs_and_read_twice_it_is_torchs_on_samples_that_come_twice(cell, monkeypatch):
+def test_as_it_is_a_cell_is_that_of_torch_and_read_twice_it_is_that_on_samples_that_come_twice(cell, monkeypatch):
     monkeypatch.delenv(DATA, raising=False)
     run = next(run for run in SamplingRates().runs("smoke") if run.point["on"] == 1 and run.point["cell"] == cell)
     model, task = run.configuration.untrained_model().double(), run.configuration.task

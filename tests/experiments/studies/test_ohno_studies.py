@@ -156,7 +156,7 @@ def test_instability_is_judged_by_which_trainings_diverged(har, lost, answers):
 
 
 @pytest.mark.parametrize(("r", "is_nan"), [(0.25, True), (0.5, True), (1.0, False), (2.0, False)])
-def test_autograds_derivative_at_zero(r, is_nan):
+def test_the_derivative_of_autograd_at_zero_is_nan_below_r_of_1_and_the_same_elsewhere(r, is_nan):
     """Forward the same, backward nan at exactly 0 for r < 1, and the same elsewhere."""
     h = torch.tensor([0.0, 0.3, -0.7, 1e-30], requires_grad=True)
     for decay in (AutogradPower(r), ctrnn.PowerDecay(r)):

@@ -56,7 +56,7 @@ def components(scores, died):
     return above.mean(1), above.mean(0)
 
 
-def test_the_interval_of_a_paired_difference_is_delongs():
+def test_the_interval_of_a_paired_difference_is_that_of_delong():
     both, died = scores_of(1200, 0.3)
     drawn_aurocs = [auroc_drawn(scores, np.flatnonzero(died), 0, 4000)[None] for scores in both]
     (of_ones, of_zeros), (other_ones, other_zeros) = (components(scores, died) for scores in both)

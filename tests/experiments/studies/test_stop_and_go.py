@@ -63,7 +63,7 @@ def test_a_clock_shows_every_symbol_as_often_as_given_and_marks_first_and_last()
 
 
 @pytest.mark.parametrize("kind", [nn.GRUCell, nn.LSTMCell])
-def test_at_step_1_an_oracle_cell_is_torchs_cell(kind):
+def test_at_step_1_an_oracle_cell_is_the_cell_of_torch(kind):
     theirs = kind(INPUTS, HIDDEN).double()
     cell, x = OracleCell(ctrnn.from_torch(theirs)), torch.randn(BATCH, INPUTS)
     h, c = torch.randn(2, BATCH, HIDDEN)
@@ -98,22 +98,22 @@ def test_an_lstm_that_waits_keeps_c_and_makes_h_anew():
 
 
 @torch.no_grad()
-def test_cells_are_exact_on_the_clocks_of_the_theorem_and_on_no_other():
-    for name in [name for name in EXACT if name not in ("plain", "leaky")]:
-        field, symbols, clock = field_named(name), random_symbols(), random_clock()
-        unwarped = played(field, symbols, torch.ones(SYMBOLS, BATCH))
-        with_kernels, _ = DiscreteRNN(field)(symbols)
-        torch.testing.assert_close(field.visible(unwarped[1:]), with_kernels, rtol=0, atol=1e-13)
-        for goes in ("first", "last"):
-            states = played(field, clock.play(symbols), clock.step(goes))
-            expected = torch.stack([unwarped[clock.step(goes)[:, b].cumsum(0), b] for b in range(BATCH)], 1)
-            if goes in EXACT[name]:  # to the bit: the same batch at every sample, so the same sums
-                assert torch.equal(states[1:], expected)
-            else:
-                assert (states[1:] - expected).abs().max() > 1e-3
+@pytest.mark.parametrize("name", [name for name in EXACT if name not in ("plain", "leaky")])
+def test_cells_are_exact_on_the_clocks_of_the_theorem_and_on_no_other(name):
+    field, symbols, clock = field_named(name), random_symbols(), random_clock()
+    unwarped = played(field, symbols, torch.ones(SYMBOLS, BATCH))
+    with_kernels, _ = DiscreteRNN(field)(symbols)
+    torch.testing.assert_close(field.visible(unwarped[1:]), with_kernels, rtol=0, atol=1e-13)
+    for goes in ("first", "last"):
+        states = played(field, clock.play(symbols), clock.step(goes))
+        expected = torch.stack([unwarped[clock.step(goes)[:, b].cumsum(0), b] for b in range(BATCH)], 1)
+        if goes in EXACT[name]:  # to the bit: the same batch at every sample, so the same sums
+            assert torch.equal(states[1:], expected)
+        else:
+            assert (states[1:] - expected).abs().max() > 1e-3
 
 
-def test_a_blind_output_gate_is_torchs_lstm_with_those_weights_zero_and_stays_so_in_training():
+def test_a_blind_output_gate_is_the_lstm_of_torch_with_those_weights_zero_and_stays_so_in_training():
     theirs = nn.LSTM(INPUTS, HIDDEN).double()
     field = remove_output_recurrence(ctrnn.from_torch(theirs))
     with torch.no_grad():
@@ -197,7 +197,7 @@ def test_learned_gates_in_their_own_place_change_nothing_and_constant_ones_are_a
 
 
 @torch.no_grad()
-def test_a_clock_in_the_gates_place_makes_the_answers_hang_on_symbols_alone():
+def test_a_clock_in_the_place_of_the_gate_makes_the_answers_hang_on_symbols_alone():
     # Of h + g (f(x) - h), g = 1 - e^-E at the first sample and then 0, it is that of the symbols without repetitions.
     model = configuration_of("gated", 4).untrained_model().double()
     model.field.candidate.weight_h.zero_()
@@ -332,11 +332,13 @@ def test_gates_are_a_clock_if_time_stands_while_a_symbol_is_repeated_and_a_clock
     ]
 
 
-def test_cells_learn_on_the_task_of_their_study():
-    for study, warps, cells in ((StopAndGoStudy(), {1}, EXACT), (LearnedClocks(), {10, 20, 40, 80}, CELLS)):
-        runs = [run.configuration for run in study.runs("small")]
-        assert {one.task.warp for one in runs} == warps
-        assert {one.field for one in runs} == set(cells)
+@pytest.mark.parametrize(
+    ("study", "warps", "cells"), [(StopAndGoStudy(), {1}, EXACT), (LearnedClocks(), {10, 20, 40, 80}, CELLS)]
+)
+def test_cells_learn_on_the_task_of_their_study(study, warps, cells):
+    runs = [run.configuration for run in study.runs("small")]
+    assert {one.task.warp for one in runs} == warps
+    assert {one.field for one in runs} == set(cells)
 
 
 def measured_by(study, folder, *wanted):

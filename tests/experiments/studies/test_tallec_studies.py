@@ -84,20 +84,20 @@ def test_the_runs_of_figure_4_are_those_printed():
         assert field.t_max == (one.configuration.task.T if field.init == "chrono" else None)
 
 
-def test_smaller_scales_are_smaller_in_everything_that_takes_time():
-    for name in NAMES:
-        work = [
-            sum(
-                one.configuration.training.steps
-                * one.configuration.settings().get("length", one.point.get("T"))
-                * one.configuration.training.batch
-                * one.configuration.field_settings.hidden
-                for one in study_named(name).runs(scale)
-            )
-            for scale in ("smoke", "small", "paper")
-        ]
-        assert 100 * work[0] < work[1], name
-        assert 5 * work[1] < work[2], name
+@pytest.mark.parametrize("name", NAMES)
+def test_smaller_scales_are_smaller_in_everything_that_takes_time(name):
+    work = [
+        sum(
+            one.configuration.training.steps
+            * one.configuration.settings().get("length", one.point.get("T"))
+            * one.configuration.training.batch
+            * one.configuration.field_settings.hidden
+            for one in study_named(name).runs(scale)
+        )
+        for scale in ("smoke", "small", "paper")
+    ]
+    assert 100 * work[0] < work[1], name
+    assert 5 * work[1] < work[2], name
 
 
 def test_figure_1_is_tested_on_ten_thousand_sequences(monkeypatch, tmp_path):
@@ -140,8 +140,9 @@ def of_figure_1(losses=PRINTED, scale="small"):
     return records_of(study_named("tallec-fig1"), scale, measured)
 
 
-def test_figure_1_is_reproduced_where_all_parts_of_the_claim_hold():
-    cases = [
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
         ({}, "reproduced"),
         ({("variable", "gated"): 0.3}, "partly"),  # far below the others, but not solved
         ({("variable", "leaky"): 0.035}, "partly"),  # not twice as far from nothing
@@ -149,11 +150,12 @@ def test_figure_1_is_reproduced_where_all_parts_of_the_claim_hold():
         ({("uniform", "plain"): 0.015}, "partly"),
         ({("uniform", "plain"): 0.05}, "reproduced"),  # solved too, and far behind
         ({("variable", "gated"): 1.0, ("uniform", "leaky"): 1.0}, "not reproduced"),
-    ]
-    for changed, word in cases:
-        verdict = verdict_of("tallec-fig1", of_figure_1({**PRINTED, **changed}))
-        assert verdict.word == word
-        assert verdict.sentence.count(": yes (") + verdict.sentence.count(": no (") == 3
+    ],
+)
+def test_figure_1_is_reproduced_where_all_parts_of_the_claim_hold(changed, word):
+    verdict = verdict_of("tallec-fig1", of_figure_1({**PRINTED, **changed}))
+    assert verdict.word == word
+    assert verdict.sentence.count(": yes (") + verdict.sentence.count(": no (") == 3
 
 
 def test_losses_of_figure_1_are_told_apart_by_all_runs_and_not_where_they_are_next_to_nothing():
@@ -201,8 +203,9 @@ def of_figure_5(inside, beyond):
     return records_of(study_named("tallec-fig5"), "small", measured)
 
 
-def test_figure_5_is_reproduced_where_all_parts_of_the_claim_hold():
-    cases = [
+@pytest.mark.parametrize(
+    ("within", "after", "word"),
+    [
         ((0.78, 1.0, 1.0), (0.7, 0.75, 0.76), "reproduced"),
         ((0.78, 1.0, 1.0), (0.7, 0.5, 0.76), "partly"),  # not decent
         ((0.9, 1.0, 1.0), (0.7, 0.75, 0.76), "partly"),  # plain is above 0.8
@@ -210,12 +213,13 @@ def test_figure_5_is_reproduced_where_all_parts_of_the_claim_hold():
         ((0.78, 1.0, 1.0), (0.77, 0.75, 0.76), "partly"),  # plain is better at ten times
         ((0.78, 1.0, 0.9), (0.4, 0.75, 0.86), "partly"),  # plain is steeper
         ((0.9, 0.9, 0.8), (0.2, 0.2, 0.15), "not reproduced"),
-    ]
-    for within, after, word in cases:
-        inside, beyond = (dict(zip(MODELS, numbers, strict=True)) for numbers in (within, after))
-        verdict = verdict_of("tallec-fig5", of_figure_5(inside, beyond))
-        assert verdict.word == word, verdict.sentence
-        assert verdict.numbers["accuracy, gated, 10 times"] == f"{beyond['gated']:.3f}"
+    ],
+)
+def test_figure_5_is_reproduced_where_all_parts_of_the_claim_hold(within, after, word):
+    inside, beyond = (dict(zip(MODELS, numbers, strict=True)) for numbers in (within, after))
+    verdict = verdict_of("tallec-fig5", of_figure_5(inside, beyond))
+    assert verdict.word == word, verdict.sentence
+    assert verdict.numbers["accuracy, gated, 10 times"] == f"{beyond['gated']:.3f}"
 
 
 def test_figure_5_judges_the_reading_in_which_plain_is_as_printed():
@@ -253,8 +257,9 @@ def of_figure_4(steps, scale="paper", seeds=3):
     return records_of(study_named("tallec-fig4"), scale, measured)
 
 
-def test_figure_4_is_reproduced_where_chrono_is_so_many_times_faster():
-    cases = [
+@pytest.mark.parametrize(
+    ("at_200", "at_750", "word"),
+    [
         ((6000, 2000), (16_000, 2000), "reproduced"),
         ((6000, 2000), (None, 2000), "reproduced"),  # more than 9.5 times
         ((6000, 2000), (10_000, 2000), "partly"),  # less than seven times
@@ -262,14 +267,15 @@ def test_figure_4_is_reproduced_where_chrono_is_so_many_times_faster():
         ((2500, 2000), (16_000, 2000), "partly"),  # not significant at T = 200
         ((2500, 2000), (3000, 2000), "not reproduced"),
         ((6000, None), (16_000, None), "not reproduced"),
-    ]
-    for at_200, at_750, word in cases:
-        steps = {
-            T: {"standard": standard, "constant": standard, "chrono": chrono}
-            for T, (standard, chrono) in ((200, at_200), (750, at_750))
-        }
-        verdict = verdict_of("tallec-fig4", of_figure_4(steps))
-        assert verdict.word == word, verdict.sentence
+    ],
+)
+def test_figure_4_is_reproduced_where_chrono_is_so_many_times_faster(at_200, at_750, word):
+    steps = {
+        T: {"standard": standard, "constant": standard, "chrono": chrono}
+        for T, (standard, chrono) in ((200, at_200), (750, at_750))
+    }
+    verdict = verdict_of("tallec-fig4", of_figure_4(steps))
+    assert verdict.word == word, verdict.sentence
 
 
 def test_standard_runs_are_significantly_slower_where_all_are_and_stay_or_take_twice_as_long():
@@ -297,13 +303,13 @@ def test_runs_that_never_get_there_are_told_as_more_steps_than_they_had():
     assert "| 200 | standard | > 16000 | > 16000 | > 16000 | > 16000 | 0.160 | 3 |" in table_of("tallec-fig4", records)
 
 
-def test_a_large_bias_that_does_as_well_is_no_spread_of_time_scales():
-    for constant, holds in ((None, "yes"), (3000, "no")):
-        steps = {200: {"standard": None, "constant": constant, "chrono": 2000}, 50: {"standard": 2500, "chrono": 2000}}
-        sentence = verdict_of("tallec-fig4", of_figure_4(steps, "small")).sentence
-        assert f"one large bias for all units would not do: {holds}" in sentence.replace("One", "one")
-        assert "speeds up learning: yes" in sentence
-        assert "It does so at shorter T too: no (T = 50" in sentence
+@pytest.mark.parametrize(("constant", "holds"), [(None, "yes"), (3000, "no")])
+def test_a_large_bias_that_does_as_well_is_no_spread_of_time_scales(constant, holds):
+    steps = {200: {"standard": None, "constant": constant, "chrono": 2000}, 50: {"standard": 2500, "chrono": 2000}}
+    sentence = verdict_of("tallec-fig4", of_figure_4(steps, "small")).sentence
+    assert f"one large bias for all units would not do: {holds}" in sentence.replace("One", "one")
+    assert "speeds up learning: yes" in sentence
+    assert "It does so at shorter T too: no (T = 50" in sentence
 
 
 def test_the_error_compared_is_the_smallest_that_every_chrono_run_reaches():

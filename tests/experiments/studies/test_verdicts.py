@@ -30,10 +30,10 @@ def test_a_difference_has_the_interval_of_welch():
         difference([1.0, 2.0], [])
 
 
-def test_an_effect_of_nothing_can_be_told_from_nothing_by_no_interval():
-    for effect in (0.0, math.nan):
-        with pytest.raises(ValueError, match="cannot be told from none; give its size in print, or the least one that counts"):
-            Compared(interval(0.1, 0.2), effect)
+@pytest.mark.parametrize("effect", [0.0, math.nan])
+def test_an_effect_of_nothing_can_be_told_from_nothing_by_no_interval(effect):
+    with pytest.raises(ValueError, match="cannot be told from none; give its size in print, or the least one that counts"):
+        Compared(interval(0.1, 0.2), effect)
 
 
 @pytest.mark.parametrize(
