@@ -114,8 +114,8 @@ def test_of_moving_symbols_the_exact_model_is_another_one_on_faster_clocks_and_t
         model.field.rate.bias.add_(1.0)
     ends = []
     for clock in CLOCKS:
-        chosen = MovingRecall((clock,), characters=5)
-        ends.append(roll_out(model, drawn(chosen), chosen.own_time(clock)).states[int(16 / clock) - 1 :: int(16 / clock)])
+        chosen = MovingRecall((clock,), characters=3)
+        ends.append(roll_out(model, drawn(chosen, 3), chosen.own_time(clock)).states[int(16 / clock) - 1 :: int(16 / clock)])
     apart = [float((one - other).abs().max()) for one, other in itertools.pairwise(ends)]
     assert apart[-1] < 1e-4  # c = 8 and 16 see a held symbol both
     assert apart[-2] > 1e-2
@@ -167,11 +167,11 @@ def test_the_exact_model_that_is_told_the_clock_has_the_same_states_and_loss_on_
     with torch.no_grad():
         model.field.rate.bias.add_(1.0)  # fast enough for paces beyond 2 on the fastest clocks
     ends, losses, largest = [], [], 0.0
-    for clock in (0.25, 2.0, 16.0):
+    for clock in (0.5, 2.0, 16.0):
         chosen = task(clock)
-        found = roll_out(model, drawn(chosen), chosen.own_time(clock))
+        found = roll_out(model, drawn(chosen, 3), chosen.own_time(clock))
         ends.append(found.states[int(16 / clock) - 1 :: int(16 / clock)])
-        losses.append(float(chosen.loss(found.outputs, drawn(chosen))))
+        losses.append(float(chosen.loss(found.outputs, drawn(chosen, 3))))
         largest = max(largest, float(found.g_dt.max()))
     assert largest > 2
     for end, loss in zip(ends[1:], losses[1:], strict=True):
@@ -222,7 +222,7 @@ def test_what_is_not_finite_is_never_right_and_a_solve_that_fails_gives_nothing(
 # ---- paces
 
 
-def test_only_numbers_that_ran_away_are_a_result_and_only_where_the_study_says_so(monkeypatch, tmp_path):
+def test_only_numbers_that_ran_away_are_a_result_and_only_where_the_study_says_so(monkeypatch, tmp_path, subtests):
     def stopped(status):
         def train(*_, **__):
             raise StoppedError("stopped", status, 7)
@@ -237,7 +237,7 @@ def test_only_numbers_that_ran_away_are_a_result_and_only_where_the_study_says_s
         unwarped.carry_out(unwarped.runs("smoke")[0], tmp_path)
     for status in ("out of memory", "damaged", "not writable"):
         monkeypatch.setattr("experiments.runs.training.train", stopped(status))
-        with pytest.raises(StoppedError):
+        with subtests.test(status), pytest.raises(StoppedError):
             Compressed().carry_out(run, tmp_path)
 
 
@@ -263,7 +263,7 @@ def test_runs_train_on_clocks_that_are_tested_and_every_way_is_tried_on_every_ra
 
 def test_a_trained_model_is_measured_in_every_way_on_every_clock(tmp_path):
     run = next(run for run in Compressed().runs("smoke") if run.key == "clock-given-sigmoid-fast-exact-0")
-    training = dataclasses.replace(run.configuration.training, steps=2, threads=1)
+    training = dataclasses.replace(run.configuration.training, steps=2, threads=1, evaluation=8)
     run = Run(run.key, run.point, dataclasses.replace(run.configuration, training=training))
     measured = Compressed().carry_out(run, tmp_path)
     rows = {(row["way"], row["clock"]): row for row in measured.rows}
@@ -372,7 +372,7 @@ def data(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_runs_on_data_that_are_not_there_are_left_out_in_one_line(data, monkeypatch):
+def test_runs_on_data_that_are_not_there_are_left_out_in_one_line(data, monkeypatch, subtests):
     study = CompressedRecordings()
     assert study.left_out() == ""
     assert {run.configuration.task_name for run in study.runs("small")} == set(SOURCES)
@@ -391,9 +391,10 @@ def test_runs_on_data_that_are_not_there_are_left_out_in_one_line(data, monkeypa
         "tallec-fig7": "tinyshakespeare/input.txt and text8/text8",
     }
     for name, needed in absent.items():
-        assert study_named(name).runs("small") == [], name
         where = "they are" if " and " in needed else "it is"
-        assert study_named(name).left_out() == f"Left out: {needed}; --data DIR names the folder {where} in."
+        with subtests.test(name):
+            assert study_named(name).runs("small") == []
+            assert study_named(name).left_out() == f"Left out: {needed}; --data DIR names the folder {where} in."
     assert {run.point["source"] for run in study_named("sampling-rates").runs("small")} == {"recall", "tones"}
     assert {run.point["task"] for run in study_named("slow-memory").runs("small")} == {"two-sequence"}
 
@@ -408,7 +409,7 @@ def test_the_list_of_studies_says_what_is_left_out(monkeypatch, capsys):
 
 def test_a_model_of_recordings_is_measured_told_and_untold_at_every_speed(data, tmp_path):
     run = next(run for run in CompressedRecordings().runs("smoke") if run.key == "vowels-sigmoid-1-euler-0")
-    training = dataclasses.replace(run.configuration.training, threads=1)
+    training = dataclasses.replace(run.configuration.training, threads=1, steps=2, evaluation=16)
     run = Run(run.key, run.point, dataclasses.replace(run.configuration, training=training))
     measured = CompressedRecordings().carry_out(run, tmp_path / "run")
     rows = {(row["clock_given"], row["way"], row["clock"]): row for row in measured.rows}

@@ -112,7 +112,7 @@ def test_decays_on_clocks_are_judged_by_their_falls(falls, answers, recordings):
     assert "HAR" not in STUDY.verdict(vowels).sentence
 
 
-def test_falls_are_told_with_their_interval_and_accuracies_as_run():
+def test_falls_are_told_with_their_interval_and_accuracies_as_run(recordings):
     falls = {"euler": 0.5, 0.0: 0.3, 2.0: 0.1}
     records = records_of(STUDY, "small", lambda run: ({"accuracy": 0.9}, clock_rows(run.point, falls)))
     results = Results(records)
@@ -128,7 +128,7 @@ def test_falls_are_told_with_their_interval_and_accuracies_as_run():
     assert "UCI HAR: left out" in tables_of(STUDY, vowels)
 
 
-def test_decays_are_not_judged_without_the_control_or_where_nothing_was_learned():
+def test_decays_are_not_judged_without_the_control_or_where_nothing_was_learned(recordings):
     def judged(keep, lower=0.0):
         made = records_of(STUDY, "small", lambda run: ({}, clock_rows(run.point, {"euler": lower, EXACT: lower})))
         for one in made:

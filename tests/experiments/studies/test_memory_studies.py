@@ -208,7 +208,7 @@ def test_the_same_weights_are_run_on_the_softplus_clock_by_euler_steps_and_as_th
     assert {row["length"] for row in rows if row["way"] == SOFTPLUS_CLOCK} == set(LENGTHS)
 
 
-def test_a_sample_that_is_twice_as_long_is_given_as_such_and_half_as_many_are_played():
+def test_a_sample_that_is_twice_as_long_is_given_as_such_and_half_as_many_are_played(vowels):
     runs = {run.point["source"]: run for run in SamplingRates().runs("smoke") if run.point["on"] == 1}
     for source, run in runs.items():
         long, short = (next(iter(played(run.configuration.task, s, 8, 0))) for s in (2.0, 0.5))
@@ -217,7 +217,7 @@ def test_a_sample_that_is_twice_as_long_is_given_as_such_and_half_as_many_are_pl
         assert 4 <= len(short.xs) / len(long.xs) < 4.3, source  # a frame that is left over is dropped
 
 
-def test_unit_steps_that_lose_a_task_of_one_cell_are_told():
+def test_unit_steps_that_lose_a_task_of_one_cell_are_told(vowels):
     def rows(run):
         found = rates_rows(run, TIMED, EVEN)
         for row in found:

@@ -81,7 +81,7 @@ def test_the_last_weights_are_measured_beside_those_that_are_kept(study, tmp_pat
     assert kept.weight.item() == 1
 
 
-def test_runs_are_the_papers_and_verdicts_follow_the_accuracies(study):
+def test_runs_are_those_of_the_paper_by_thirty_seeds(study):
     small = study.runs("small")
     assert len(small) == 30 * (4 + 5 * 3)
     long = [run.configuration for run in small if run.point["part"] == "long"]
@@ -89,30 +89,41 @@ def test_runs_are_the_papers_and_verdicts_follow_the_accuracies(study):
     assert {(one.training.rate, one.training.clip, one.training.keep) for one in long} == {(5e-3, 5.0, "best")}
     assert [run.point["seed"] for run in small] == sorted(run.point["seed"] for run in small)
 
-    def measured(gain, at_5=0.0):
-        """r = 2 has so much more, in long runs at c = 5 more still; the last weights of all have 0.01 more."""
 
-        def of(run):
-            point, noise = run.point, np.random.default_rng(hash((run.point["seed"], run.point["exponent"] > 0)) % 2**32).normal()
-            slow = gain * (point["exponent"] == 2.0) - 0.05 * (point["exponent"] == 4.0)
-            accuracy = 0.9 + slow - (at_5 if point["part"] == "long" else 0.1) * (point["c"] != 25) + 0.005 * noise
-            people = [
-                {"what": f"person{kind}", "person": k, "windows": 300, "right": 300 * (accuracy + more)}
-                for k in PEOPLE
-                for kind, more in (("", 0.0), (", last weights", 0.01))
-            ]
-            validation = 0.2 + 0.01 * (point["c"] != (5 if point["part"] == "long" and point["exponent"] == 0 else 25))
-            return {"accuracy": accuracy}, [{"what": "best", "epoch": 5, "validation": validation}, *people]
+def measured(gain, at_5=0.0):
+    """r = 2 has so much more, in long runs at c = 5 more still; the last weights of all have 0.01 more."""
 
-        return of
+    def of(run):
+        point, noise = run.point, np.random.default_rng(hash((run.point["seed"], run.point["exponent"] > 0)) % 2**32).normal()
+        slow = gain * (point["exponent"] == 2.0) - 0.05 * (point["exponent"] == 4.0)
+        accuracy = 0.9 + slow - (at_5 if point["part"] == "long" else 0.1) * (point["c"] != 25) + 0.005 * noise
+        people = [
+            {"what": f"person{kind}", "person": k, "windows": 300, "right": 300 * (accuracy + more)}
+            for k in PEOPLE
+            for kind, more in (("", 0.0), (", last weights", 0.01))
+        ]
+        validation = 0.2 + 0.01 * (point["c"] != (5 if point["part"] == "long" and point["exponent"] == 0 else 25))
+        return {"accuracy": accuracy}, [{"what": "best", "epoch": 5, "validation": validation}, *people]
 
-    answers = {}
-    for gain, at_5 in ((0.02, 0.0), (0.0, 0.0), (-0.02, 0.0), (0.0, 0.1)):
-        results = Results(records_of(study, "small", measured(gain, at_5)))
-        answers[gain, at_5] = [part.answer for part in study.verdict(results).parts]
-    assert answers[0.02, 0.0] == ["yes"] * 7
-    assert answers[0.0, 0.0] == answers[-0.02, 0.0] == ["no"] * 5 + ["yes"] * 2
-    assert answers[0.0, 0.1] == ["no", "no", "yes", "no", "no", "yes", "yes"]  # by the c of leaky units that validation chooses
+    return of
+
+
+@pytest.mark.parametrize(
+    ("gain", "at_5", "answers"),
+    [
+        (0.02, 0.0, ["yes"] * 7),
+        (0.0, 0.0, ["no"] * 5 + ["yes"] * 2),
+        (-0.02, 0.0, ["no"] * 5 + ["yes"] * 2),
+        (0.0, 0.1, ["no", "no", "yes", "no", "no", "yes", "yes"]),  # by the c of leaky units that validation chooses
+    ],
+)
+def test_the_verdict_on_seeds_follows_the_accuracies(study, gain, at_5, answers):
+    results = Results(records_of(study, "small", measured(gain, at_5)))
+    assert [part.answer for part in study.verdict(results).parts] == answers
+
+
+def test_tables_and_figures_of_seeds_are_by_person_and_by_the_weights_that_were_kept(study):
+    results = Results(records_of(study, "small", measured(0.0, 0.1)))
     text = tables_of(study, results)
     assert "| long | 2 | 25 | 0." in text
     assert "| 0% 1, 0% 5, 100% 25 |" in text
@@ -122,6 +133,9 @@ def test_runs_are_the_papers_and_verdicts_follow_the_accuracies(study):
     assert len(above.containers) == 5
     assert [label.get_text() for label in below.get_xticklabels()] == [str(person) for person in PEOPLE]
     assert draws(study.figures["people"], Results([])) is None
+
+
+def test_no_verdict_on_seeds_comes_from_runs_that_diverged_or_are_missing(study):
     lost = records_of(study, "small", lambda run: ({}, []))[:3]
     for one in lost:
         one["diverged"] = 7
@@ -129,4 +143,4 @@ def test_runs_are_the_papers_and_verdicts_follow_the_accuracies(study):
     with pytest.raises(NotEnoughError, match="no run that did not diverge"):
         study.verdict(Results(lost))
     with pytest.raises(NotEnoughError, match="r = 4, short"):
-        study.verdict(Results(one for one in results.records if one["point"]["exponent"] != 4.0))
+        study.verdict(Results(one for one in records_of(study, "small", measured(0.0)) if one["point"]["exponent"] != 4.0))
