@@ -102,6 +102,11 @@ def test_bars_cover_the_axis_and_change_where_regions_do():
     assert pieces[1][1] == pytest.approx(2, rel=0.02)
 
 
+def test_a_single_marginal_point_of_a_bar_is_the_edge_of_what_follows():
+    found = one_unit.bars(torch.tensor([1.0, 4.0, 9.0]), ["overshooting", "marginal", "divergent"])
+    assert found == [(1.0, 2.0, "overshooting"), (2.0, 9.0, "divergent")]
+
+
 def test_the_clock_of_the_recording_speeds_up_by_a_constant_factor():
     clock = recorded.accelerating(800)
     speed = np.diff(clock)
@@ -119,11 +124,54 @@ def test_playing_counts_what_the_monitor_counts():
     assert sum(played.shares["Euler"].values()) == pytest.approx(1)
 
 
+def test_the_clock_passes_1_and_2_where_half_of_the_units_do():
+    g = np.array([[0.5, 0.5, 3.0], [0.9, 1.2, 1.5], [1.9, 1.9, 9.0], [0.1, 2.5, 3.0]])  # medians 0.5, 1.2, 1.9 and 2.5
+    assert recorded.crossing(recorded.Played(np.arange(5), g, g, {}, {})) == (2, 4)
+
+
+def test_the_pace_of_the_recording_is_taken_in_the_state_before_the_sample():
+    played = recorded.play(recording(20), 2.0 * np.arange(8), ())
+    field, xs = recorded.field_for(2), torch.from_numpy(recording(20).xs[:14:2])
+    before = torch.cat([torch.zeros(1, recorded.UNITS), torch.from_numpy(played.exact[:-1])])
+    gates = torch.nn.functional.softplus(xs @ field.rate.weight_x.mT + before @ field.rate.weight_h.mT + field.rate.bias)
+    np.testing.assert_allclose(played.g, 2 * gates.detach(), rtol=1e-10)
+
+
+@torch.no_grad()
+def test_prices_are_evaluations_and_errors_of_runs(monkeypatch):
+    monkeypatch.setattr(cost, "MAPS", {"Euler": discretize.Euler()})
+    monkeypatch.setattr(cost, "MOST_STEPS", 2)
+    monkeypatch.setattr(cost, "POWERS", (3,))
+    field, xs = networks.fields_for(2)[cost.FIELD], torch.from_numpy(recording().xs)[:5, None]
+    one, two, solved = cost.prices(field, xs, 1.0).itertuples(index=False)
+    exact = networks.exact_states(field, xs, 1.0)[1:]
+    for n, price in ((1, one), (2, two)):
+        states = discretize.DiscreteRNN(field, substeps=n)(xs)[0]
+        drift = math.sqrt(float((states - exact).square().sum()) / (6 * 8))  # and of the start, which is the same
+        assert price == ("Euler", n, n, pytest.approx(drift, rel=1e-10))
+    path = ctrnn.HeldPath(xs, torch.arange(6.0))
+    stats = discretize.integrate(field, path, torch.zeros(1, 8), path.knots, rtol=1e-3, atol=1e-3).stats
+    assert (solved.step, solved.substeps, solved.cost) == ("dopri5", 3, stats["nfe"] / 5)
+    assert solved.drift < 1e-2 < one.drift
+
+
+def test_growth_is_that_of_the_jacobian_in_the_states_before_samples(monkeypatch):
+    monkeypatch.setattr(networks, "GROWTH_DTS", (0.5,))
+    field, xs = networks.fields_for(2)["gru"], torch.from_numpy(recording().xs)[:4, None]
+    euler, _ = networks.growth_curves({"gru": field}, xs).itertuples(index=False)
+    before = networks.exact_states(field, xs, 1.0)[:-1]
+    grown = torch.eye(8) + 0.5 * field.jacobian(field.project(xs), before).detach()
+    assert (euler.field, euler.step, euler.dt) == ("gru", "Euler", 0.5)
+    assert euler.radius == pytest.approx(float(torch.linalg.eigvals(grown).abs().max()), rel=1e-10)
+    assert euler.norm == pytest.approx(float(grown.abs().sum(-1).max()), rel=1e-10)  # of the largest difference of a unit
+
+
 def test_the_step_that_is_called_cheapest_is_the_cheapest():
     listed = [cost.Price("Euler", 1, 1.0, 0.1), cost.Price("Heun", 1, 2.0, 0.01), cost.Price("Euler", 16, 16.0, 0.009)]
     table = pd.DataFrame(listed)
     assert cost.cheapest(table, 0.01, ("Euler", "Heun")) == listed[1]
     assert cost.cheapest(table, 0.01, ("Euler",)) == listed[2]
+    assert cost.cheapest(table, 0.009, ("Euler", "Heun")) == listed[2]  # an error of exactly that will do
     assert cost.cheapest(table, 1e-9, ("Euler", "Heun")) is None
 
 
@@ -143,6 +191,7 @@ def test_what_is_measured_of_networks_are_runs_of_the_sequence_modules(monkeypat
     before = torch.cat([torch.zeros(1, 1, 8), exact[:-1]])
     local = discretize.Euler()(field, xs, before, dt) - exact
     assert one.local == pytest.approx(float(local.detach().square().mean().sqrt()), rel=1e-5)
+    assert one.leak == pytest.approx(float(dt * field.leak(field.project(xs), exact).detach().median()), rel=1e-5)
 
 
 @torch.no_grad()
@@ -176,6 +225,13 @@ def test_the_equation_and_backward_euler_rest_where_euler_is_chaotic(monkeypatch
     flow = discretize.Flow(chart.Unit(), torch.tensor([-28.0, chart.THETA]))
     rest = discretize.fixed_points(flow, torch.linspace(-1, 1, 9)[:, None])
     assert (len(rest), rest.stable.tolist()) == (1, [True])
+
+
+def test_a_rest_that_is_not_reached_while_it_settles_is_called_one_by_what_it_comes_near(monkeypatch):
+    monkeypatch.setattr(chart, "SETTLE", 5)
+    found, exponent, _ = chart.fates(maps.MAPS["Euler"], torch.tensor([0.05]), torch.tensor([-1.0]))
+    assert exponent.item() < 0  # not settled, or there would be none
+    assert found.item() == chart.REST
 
 
 def test_a_cycle_longer_than_what_is_looked_for_is_not_called_chaos(monkeypatch):

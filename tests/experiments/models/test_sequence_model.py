@@ -1,6 +1,7 @@
 """The models that are trained: fields and integrators by their names, and the read-out."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -131,6 +132,18 @@ def test_what_is_seen_beside_what_was_expected_is_a_part_of_the_loss(task, setti
     assert losses[0.5] - losses[0.0] == pytest.approx(0.5 * surprise.item(), rel=1e-4)
 
 
+def test_what_pads_a_sequence_is_no_surprise_where_all_values_are_seen(monkeypatch):
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    chosen = configuration_from_words("forecast", "gru-ode-bayes", "euler", ["length=6", "hidden=3"])
+    model, batch, lengths = chosen.untrained_model().double(), chosen.task.batch(3, generator(0)), [2, 6, 4]
+    total = 0.0
+    for k, n in enumerate(lengths):
+        alone = replace(batch, xs=batch.xs[:n, k : k + 1], ts=batch.ts[:n, k : k + 1])
+        total += n * outputs_and_surprise(model, alone)[1].item()
+    _, found = outputs_and_surprise(model, replace(batch, lengths=torch.tensor(lengths)))
+    assert found.item() == pytest.approx(total / sum(lengths), rel=1e-10)
+
+
 def test_a_likelihood_is_refused_for_a_model_that_expects_nothing():
     other = configuration_from_words("adding", "gated", "euler", ["hidden=3", "T=4", "likelihood=1"])
     with pytest.raises(UsageError, match="likelihood is for gru-ode-bayes"):
@@ -200,6 +213,20 @@ def test_units_excite_or_inhibit_in_the_share_of_dale_and_start_balanced(name):
         field.visible(field(torch.randn(1, 2).float(), h)) if name == "additive" else field.candidate(torch.ones(1, 2).float(), h)
     )
     assert bool((positive >= 0).all())
+
+
+def test_balanced_weights_have_a_spectral_radius_of_1_5_where_none_is_asked_for():
+    field = built_field("plain", 2, FieldSettings(hidden=30, dale=0.8), generator(0))
+    radius = torch.linalg.eigvals(field.candidate.weight_h.detach()).abs().max()
+    assert radius.item() == pytest.approx(1.5, rel=1e-4)
+
+
+def test_noise_of_a_field_is_as_asked_and_is_not_learned():
+    field = built_field("gated", 2, FieldSettings(hidden=3, noise=0.2), generator(0))
+    x, h = torch.zeros(1, 2), torch.zeros(1, 3)
+    assert_close(field.diffusion(field.project(x.float()), h.float()), torch.full((1, 3), 0.2, dtype=torch.float32))
+    assert not any(weight.requires_grad for name, weight in field.named_parameters() if name.startswith("noise"))
+    assert any(weight.requires_grad for weight in field.parameters())
 
 
 def test_the_nonlinearity_of_an_additive_field_is_the_named_one():

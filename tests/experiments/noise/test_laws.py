@@ -36,7 +36,15 @@ def test_the_variance_at_rest_of_many_samples_is_that_of_the_step(step, expected
     assert laws.variance(step, 1.0) == pytest.approx(expected, rel=0.11)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("step", [discretize.Milstein(), discretize.StratonovichHeun()])
+def test_errors_of_paths_of_either_calculus_fall_with_the_step(step, monkeypatch):
+    monkeypatch.setattr(laws, "HALVINGS", (2, 5))
+    errors = laws.strong_errors(step, "multiplied", 100)
+    assert list(errors) == [2.0**-2, 2.0**-5]
+    assert math.log2(errors[2.0**-2] / errors[2.0**-5]) / 3 == pytest.approx(1, abs=0.25)
+
+
+@pytest.mark.slow  # all orders, also of added noise, and those of one half and three
 @pytest.mark.parametrize(
     ("name", "kind", "order"),
     [

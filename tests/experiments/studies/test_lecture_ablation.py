@@ -89,11 +89,22 @@ def test_a_text_counts_where_it_is_there_and_only_whole():
         verdict(*repeats, turned[0])
 
 
-def test_both_networks_are_drawn_and_one_alone_decides_nothing():
-    for figure in study.figures.values():
-        assert figure.draw(Results([record("lstm", float), record("gated", float)])).axes
-        with pytest.raises(NotEnoughError):
-            figure.draw(Results([]))
+@pytest.mark.parametrize(("name", "factor"), [("lstm", 1.0), ("gated", 2.0)])
+def test_the_figure_of_each_network_has_the_times_of_its_own_units(name, factor):
+    records = [record("lstm", float), record("gated", float)]
+    for one, times in zip(records, (1.0, 2.0), strict=True):
+        for n, row in enumerate(one["rows"]):
+            row["influence"] = [math.exp(-k / (times * (n + 1))) for k in range(60)]
+    results = Results(records)
+    _, below = study.figures[name].draw(results).axes[:2]
+    (points,) = (line for line in below.lines if line.get_marker() == "o")
+    assert sorted(points.get_xdata()) == [n + 2 for n in range(9)]
+    assert sorted(points.get_ydata()) == pytest.approx([factor * (n + 1) for n in range(9)], rel=1e-4)  # single precision
+    with pytest.raises(NotEnoughError):
+        study.figures[name].draw(Results([]))
+
+
+def test_one_network_alone_decides_nothing():
     with pytest.raises(NotEnoughError, match="gated"):
         verdict(record("lstm", float))
     assert set(study.another) == {"small", "paper"}  # models of characters say nothing of the slides' models of words

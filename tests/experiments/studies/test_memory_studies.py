@@ -66,6 +66,23 @@ def test_samples_that_are_stretched_are_those_of_a_task_with_more_time():
     assert found[0] == found[1] != measures.accuracy(model, "heun", tasks[0], 8.0, batches[0])
 
 
+def test_accuracy_is_that_at_the_ends_of_symbols_but_the_first():
+    task = ClockedRecall((8.0,))
+    model = SequenceModel(discretize.DiscreteRNN(ctrnn.gated(10, 3, dtype=torch.float64)), 10).double()
+    with torch.no_grad():
+        model.read_out.bias[0] = 99  # what is said before the first symbol, and never again
+    assert measures.accuracy(model, "euler", task, 8.0, task.batch(20, generator(0, "test"))) == 0
+
+
+def test_the_slowest_mode_is_that_of_the_unit_with_the_least_rate():
+    rates, dt = torch.tensor([0.2, 0.5, 0.8]), 2.0
+    field, x, h = without_recurrence(0.6), torch.zeros(7, 4), torch.randn(7, 3)
+    with torch.no_grad():
+        field.rate.bias.copy_(rates.logit())
+    found = measures.dropped(ExactSteps(field, field.project(x), h, h, dt))
+    assert (found["slowest"], found["leak"]) == (pytest.approx(-0.2 * dt), pytest.approx(0.5 * dt))
+
+
 def test_without_recurrence_speeds_and_what_is_dropped_are_those_of_one_unit():
     g, dt = 0.6, 2.0
     field, x, h = without_recurrence(g), torch.zeros(7, 4), torch.randn(7, 3)
@@ -169,7 +186,10 @@ def test_the_verdict_on_held_symbols_follows_the_exponents(chaotic):
     verdict = study.verdict(results)
     assert [part.holds for part in verdict.parts] == [True, chaotic, True, True, True]
     assert ("| Euler | 0 of 45 | 0 of 45 | 0 of 45 | 0 of 45 | 45 of 45 | lost |" in tables_of(study, results)) is chaotic
-    assert draws(study.figures["exponents"], results) is not None
+    trained, untrained = draws(study.figures["exponents"], results).axes
+    drawn = [next(line for line in ax.get_lines() if line.get_label() == "Euler") for ax in (trained, untrained)]
+    assert [max(line.get_xdata()) for line in drawn] == [2.0, max(DTS)]  # ends where more than half are lost
+    assert dict(zip(*drawn[0].get_data(), strict=True))[2.0] == pytest.approx(0.2 if chaotic else -0.1)
 
 
 @pytest.fixture

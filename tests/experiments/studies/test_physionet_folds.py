@@ -201,11 +201,16 @@ def test_what_is_better_is_told_from_what_is_not_and_from_what_was_not_run():
     assert "10 in 5 folds" in text
     assert draws(study.figures["differences"], results).axes
     assert len(where(results.rows, read=COUNT)) == 10
-    # Two folds decide nothing, nor does one seed.
-    for fewer in ({"folds": 2}, {"seeds": 1}):
-        partial = study.verdict(made_up({"gru": 1.0, "gru-exponential": 1.3}, **fewer))
-        assert [part.answer for part in partial.parts] == ["undecided"]
-    # Nor do labels that something tells.
+
+
+@pytest.mark.parametrize("fewer", [{"folds": 2}, {"seeds": 1}])
+def test_two_folds_decide_nothing_nor_does_one_seed(fewer):
+    partial = PhysioNetFolds().verdict(made_up({"gru": 1.0, "gru-exponential": 1.3}, **fewer))
+    assert [part.answer for part in partial.parts] == ["undecided"]
+
+
+def test_nothing_is_decided_where_mixed_labels_are_predicted_or_no_fold_is_done():
+    study = PhysioNetFolds()
     with pytest.raises(NotEnoughError, match="with labels mixed up the AUROC is 0"):
         study.verdict(made_up({"gru": 1.0, "gru-exponential": 1.3, "gru-mixed-labels": 0}, labels=0.8))
     with pytest.raises(NotEnoughError, match="no fold is done"):

@@ -227,6 +227,13 @@ def test_a_clock_in_the_place_of_the_gate_makes_the_answers_hang_on_symbols_alon
         assert even[:, b].tolist() == pytest.approx([1 / shown.count(one) for one in shown])
     states = played(model.field, clock.play(symbols).double(), places < 5)
     assert torch.equal(states[1:][places >= 5], states[:-1][places >= 5])
+    xs = clock.play(symbols).double()
+    g = gate_values(model.field, xs, played(model.field, xs)[:-1])
+    pairs = torch.stack([xs.argmax(-1), aims], -1).flatten(0, 1)  # a symbol after the same one
+    kind = torch.unique(pairs, dim=0, return_inverse=True)[1].reshape(aims.shape)
+    for gate, run in (("waits after 5", states), ("by two symbols", played_by_gates(model.field, xs, mean_of_kind(g, kind)))):
+        right = model.read_out(run[1:]).argmax(-1) == aims
+        assert rows[gate]["all_samples"] == pytest.approx(float(right[later].double().mean()), abs=1e-3)
 
 
 def test_a_mean_of_a_kind_is_that_of_its_samples():

@@ -208,6 +208,27 @@ def test_a_rhythm_that_the_step_puts_in_has_its_rest_point_and_where_it_begins_t
     assert row["exact period"] is None
 
 
+class Twice(ctrnn.VectorField):
+    """Two circles beside one another."""
+
+    def __init__(self, one, other):
+        super().__init__(1, 4)
+        self.one, self.other = one, other
+
+    def flow(self, projected, h):
+        return torch.cat([self.one.flow(projected, h[..., :2]), self.other.flow(projected, h[..., 2:])], -1)
+
+
+def test_of_two_rhythms_the_rest_point_repels_from_the_least_dt_on(monkeypatch):
+    moving = measures.Settled(torch.randn(60, 2), torch.ones(2), 0.4, torch.zeros(2, 4), torch.zeros(2, 4))
+    monkeypatch.setattr(measures, "settled", lambda *given: moving)
+    model = discretize.SequenceModel(discretize.DiscreteRNN(Twice(Turning(-0.05, 1.0), Turning(-0.1, 1.0))), 1).double()
+    h = torch.zeros(2, 4, dtype=torch.float64)
+    row = measures.rhythms(model.requires_grad_(False), discretize.Euler(), 0.4, ZERO, h, h[:1], smooth=False)
+    assert row["from dt"] == pytest.approx(2 * 0.05 / (0.05**2 + 1), rel=1e-6)  # of the other one 0.198
+    assert (row["a"], abs(row["w"])) == (pytest.approx(-0.05), pytest.approx(1))
+
+
 def test_scores_are_those_of_the_task_by_each_step():
     torch.manual_seed(3)
     task, model = FlipFlop(length=6, dt=0.5), discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.plain(3, 5)), 3)
@@ -220,6 +241,30 @@ def test_scores_are_those_of_the_task_by_each_step():
     assert found["own"] == pytest.approx(task.measures(stepped, batch)["accuracy"])
     assert found["exact"] == pytest.approx(task.measures(exact, batch)["accuracy"], abs=0.01)
     assert set(found) == {"own", "exact", "euler 1", "euler 0.5", "euler 0.2", "euler 0.1"}
+
+
+def test_the_size_of_a_rhythm_is_the_deviation_of_the_exact_output_over_that_of_the_target():
+    task, model = Rhythm(length=6, dt=0.5), discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.plain(1, 5)), 1)
+    batch = task.batch(8, generator(0, "scores"), "test")
+    with torch.no_grad():
+        exact = model.under(discretize.ContinuousRNN(model.field, rtol=1e-7, atol=1e-8))(batch.xs, ts=batch.ts)
+    size = (exact.std(0) / batch.targets.std(0)).mean()
+    assert measures.scores(model, task, 8, 0)["size"] == pytest.approx(float(size), rel=1e-3)
+
+
+def test_a_trace_is_of_four_samples_a_time_constant_as_trained_and_exactly():
+    task, model = Rhythm(dt=0.1), discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.plain(1, 5), dt=0.1), 1).double()
+    torch.nn.init.normal_(model.field.candidate.bias)
+    found = measures.trace(model, task, 3.0)
+    ts = 0.1 * torch.arange(31, dtype=torch.float64)
+    with torch.no_grad():
+        stepped = model(torch.zeros(30, 1, 1), ts=ts)[1::2, 0, 0]
+        exact = model.under(discretize.ContinuousRNN(model.field, rtol=1e-7, atol=1e-8))
+        solved = exact(torch.zeros(12, 1, 1), ts=0.25 * torch.arange(13, dtype=torch.float64))[:, 0, 0]
+    assert found["t"] == pytest.approx([0.2 * k for k in range(1, 16)])
+    assert found["stepped"] == pytest.approx(stepped.tolist(), abs=1e-4)  # of four decimals
+    assert found["exact t"] == pytest.approx([0.25 * k for k in range(1, 13)])
+    assert found["solved"] == pytest.approx(solved.tolist(), abs=2e-4)
 
 
 def test_inputs_are_held_as_trials_hold_them():
