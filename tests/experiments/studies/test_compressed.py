@@ -261,17 +261,19 @@ def test_runs_train_on_clocks_that_are_tested_and_every_way_is_tried_on_every_ra
 # ---- the study
 
 
-def test_a_trained_model_is_measured_in_every_way_on_every_clock(tmp_path):
+def test_a_trained_model_is_measured_in_every_way_on_every_clock(tmp_path, monkeypatch):
+    clocks = (1.0, 4.0, 16.0)  # the slow ones, of many samples, are those of the theorem's test
+    monkeypatch.setattr("experiments.studies.claims.compressed.CLOCKS", clocks)
     run = next(run for run in Compressed().runs("smoke") if run.key == "clock-given-sigmoid-fast-exact-0")
     training = dataclasses.replace(run.configuration.training, steps=2, threads=1, evaluation=8)
     run = Run(run.key, run.point, dataclasses.replace(run.configuration, training=training))
     measured = Compressed().carry_out(run, tmp_path)
     rows = {(row["way"], row["clock"]): row for row in measured.rows}
     ways = ("euler", "exponential-euler", EXACT, "softplus-clock")
-    assert set(rows) == {(way, clock) for way in ways for clock in CLOCKS}
+    assert set(rows) == {(way, clock) for way in ways for clock in clocks}
     assert len(rows) == len(measured.rows)
-    assert max(rows[EXACT, clock]["states"] for clock in CLOCKS) < 1e-3 < rows["euler", 16.0]["states"]
-    assert len({rows[EXACT, clock]["accuracy"] for clock in CLOCKS}) == 1
+    assert max(rows[EXACT, clock]["states"] for clock in clocks) < 1e-3 < rows["euler", 16.0]["states"]
+    assert len({rows[EXACT, clock]["accuracy"] for clock in clocks}) == 1
     assert rows["euler", 4.0]["accuracy"] == rows["softplus-clock", 4.0]["accuracy"]
     assert json.loads(json.dumps(measured.rows)) == list(measured.rows)
 
@@ -407,13 +409,14 @@ def test_the_list_of_studies_says_what_is_left_out(monkeypatch, capsys):
     assert " 0 runs" not in told
 
 
-def test_a_model_of_recordings_is_measured_told_and_untold_at_every_speed(data, tmp_path):
+def test_a_model_of_recordings_is_measured_told_and_untold_at_every_speed(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(SOURCES, "vowels", dataclasses.replace(SOURCES["vowels"], speeds=(1.0, 4.0)))
     run = next(run for run in CompressedRecordings().runs("smoke") if run.key == "vowels-sigmoid-1-euler-0")
     training = dataclasses.replace(run.configuration.training, threads=1, steps=2, evaluation=16)
     run = Run(run.key, run.point, dataclasses.replace(run.configuration, training=training))
     measured = CompressedRecordings().carry_out(run, tmp_path / "run")
     rows = {(row["clock_given"], row["way"], row["clock"]): row for row in measured.rows}
-    assert len(rows) == len(measured.rows) == 2 * 3 * 5
+    assert len(rows) == len(measured.rows) == 2 * 3 * 2
     for way in ("euler", "exponential-euler", EXACT):  # told and untold are the same at the recording's own speed
         told, untold = rows[True, way, 1.0], rows[False, way, 1.0]
         assert {**told, "clock_given": None} == {**untold, "clock_given": None}
