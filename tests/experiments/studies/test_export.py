@@ -106,12 +106,12 @@ def test_tables_are_read_again_and_a_folder_goes_on_from_them(done, tmp_path):
     assert [one["measures"] for one in records_in(tmp_path / "restored")[1]] == [one["measures"] for one in records]
 
 
-def test_words_that_look_like_numbers_stay_words_and_lists_come_back(done, tmp_path):
+def test_words_that_look_like_numbers_stay_words_and_lists_and_truth_values_come_back(done, tmp_path):
     asked, records = records_in(done[0])
-    rows = [{"held": "0.5", "series": [0.123456, 2.0], "left": None, "size": 0.123456}]
+    rows = [{"held": "0.5", "series": [0.123456, 2.0], "left": None, "size": 0.123456, "late": True, "seen": [True, False]}]
     write_tables(tmp_path, asked, [{**records[0], "rows": rows}], digits=3)
     _, (found,) = read_tables(tmp_path)
-    assert found["rows"] == [{"held": "0.5", "series": [0.123, 2.0], "size": 0.123}]
+    assert found["rows"] == [{"held": "0.5", "series": [0.123, 2.0], "size": 0.123, "late": 1, "seen": [1, 0]}]
 
 
 def test_a_folder_without_tables_is_refused(tmp_path):

@@ -84,37 +84,46 @@ def test_the_runs_are_the_figures(study):
             assert given.field == "lstm"
 
 
-def test_the_verdict_follows_laws_and_falls(study):
-    def measured(gain, trained):
-        def of(run):
-            model, noise = run.point["model"], 0.01 * np.random.default_rng(run.point["seed"]).normal()
-            rows = [{"what": "norm", "epoch": k, "t": t, "norm": 0.1 * t} for k in (0, 1, 10, 60) for t in (4, 8)]
-            for k in (0, 1, 5, 10, 30, 60)[: 3 if model == IMAGES else 6]:
-                fall = 6.0 / (1 + 0.1 * k) + noise - gain * (model in SLOW.values()) * (k < 60)
-                law = "exponential" if k == 0 else trained(run.point["seed"])
-                wide = 1.0 if run.point["seed"] < (4 if model in SLOW.values() else 2) else 0.5  # the same two numbers
-                row = {
-                    "fall": fall,
-                    "fall of the mean": fall - 1,
-                    "large": 0.3,
-                    "wide": wide,
-                    "law": law,
-                    "bend": 0.0,
-                    "misfit": 0.1,
-                }
-                rows.append({"what": "reach", "epoch": k, **row})
-            return {"accuracy": 0.9}, rows
+def measured(gain, trained):
+    def of(run):
+        model, noise = run.point["model"], 0.01 * np.random.default_rng(run.point["seed"]).normal()
+        rows = [{"what": "norm", "epoch": k, "t": t, "norm": 0.1 * t} for k in (0, 1, 10, 60) for t in (4, 8)]
+        for k in (0, 1, 5, 10, 30, 60)[: 3 if model == IMAGES else 6]:
+            fall = 6.0 / (1 + 0.1 * k) + noise - gain * (model in SLOW.values()) * (k < 60)
+            law = "exponential" if k == 0 else trained(run.point["seed"])
+            wide = 1.0 if run.point["seed"] < (4 if model in SLOW.values() else 2) else 0.5  # the same two numbers
+            row = {
+                "fall": fall,
+                "fall of the mean": fall - 1,
+                "large": 0.3,
+                "wide": wide,
+                "law": law,
+                "bend": 0.0,
+                "misfit": 0.1,
+            }
+            rows.append({"what": "reach", "epoch": k, **row})
+        return {"accuracy": 0.9}, rows
 
-        return of
+    return of
 
-    for gain, trained, answers in (
+
+@pytest.mark.parametrize(
+    ("gain", "trained", "answers"),
+    [
         (2.0, lambda seed: "polynomial", ["yes"] * 6 + ["yes"] * 3 + ["no"]),
         (0.0, lambda seed: "exponential", ["yes", "no", "yes"] * 2 + ["no"] * 4),
         (-2.0, lambda seed: "undecided", ["yes", "undecided", "yes"] * 2 + ["no"] * 4),
         (2.0, lambda seed: "exponential" if seed < 2 else "polynomial", ["yes", "undecided", "yes"] * 2 + ["yes"] * 3 + ["no"]),
-    ):
-        results = Results(records_of(study, "small", measured(gain, trained)))
-        assert [part.answer for part in study.verdict(results).parts] == answers
+    ],
+    ids=["slow and farther", "fast and alike", "undecided and nearer", "few seeds fast"],
+)
+def test_the_verdict_on_gradients_follows_laws_and_falls(study, gain, trained, answers):
+    results = Results(records_of(study, "small", measured(gain, trained)))
+    assert [part.answer for part in study.verdict(results).parts] == answers
+
+
+def test_tables_and_figures_of_gradients_are_of_laws_and_falls_by_epoch(study):
+    results = Results(records_of(study, "small", measured(2.0, lambda seed: "exponential" if seed < 2 else "polynomial")))
     text = tables_of(study, results)
     assert re.search(r"\| 25 \| 5 \| 10 \| 0 \| 0.20 \(-\S+ to \S+\) \| -2.00 \(-2.01 to -1.99\) \| -2.00", text)
     assert "| LSTM, recordings | exponential, κ 0 | 0.100 | polynomial, exponential, κ 0 | 0.100 | 60 |" in text
