@@ -201,6 +201,9 @@ def test_a_clock_in_the_place_of_the_gate_makes_the_answers_hang_on_symbols_alon
     # Of h + g (f(x) - h), g = 1 - e^-E at the first sample and then 0, it is that of the symbols without repetitions.
     model = configuration_of("gated", 4).untrained_model().double()
     model.field.candidate.weight_h.zero_()
+    model.read_out.bias.zero_()  # or one symbol would be answered whatever the state is
+    model.field.rate.weight_x.mul_(3)
+    model.field.rate.bias.sub_(2)  # slow, so that the sixth sample of a symbol still changes answers
     chosen = (*symbols_of(1), StopAndGo.of(torch.ones(30, 64, dtype=torch.long)))
     symbols, targets = symbols_of(0)
     clock = StopAndGo.random(*symbols.shape[:2], 8, torch.Generator().manual_seed(0))

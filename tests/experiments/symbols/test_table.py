@@ -19,13 +19,15 @@ SOURCE = EqualBlocks(pairs=4, least=3, most=6)
 def test_rows_are_the_predictors_scored_on_the_validation_sequence():
     rows = {row.name: row for row in baseline_rows(SOURCE, seed=5, states=(2,), starts=3, steps=4)}
     train, (symbols, counts) = SOURCE.draw(5).symbols, SOURCE.draw(5, "validation")
-    tree = ContextTree(3, 12)
-    tree.read(train)
+    tree, other = ContextTree(3, 12), ContextTree(3, 12, 1 / 3)
+    for each in (tree, other):
+        each.read(train)
     models, history = baum_welch(random_hidden_markov(train, 3, 2, 3, 3, generator(5, "hidden markov", 2)), train, 4)
     chosen = int(history[-1].argmax())
     for name, log_probs, mixed in (
         ("chain of order 2", chain_log_probs(train, symbols, 3, 2), False),
         ("context tree, alpha 1/2", tree.read(symbols), False),
+        ("context tree, alpha 1/A", other.read(symbols), False),
         ("hidden Markov, 2 states", models.log_probs(symbols)[:, chosen], True),
     ):
         needed = float(bits(log_probs, symbols, counts, mixed=mixed).sum())
