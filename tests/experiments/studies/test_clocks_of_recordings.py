@@ -39,12 +39,18 @@ def test_windows_are_played_at_each_speed_as_often_and_what_is_said_is_a_fixed_t
             before = np.interp(now - 3, k, recorded[:, b, channel])
             np.testing.assert_allclose(batch.targets[:, b, channel], before, atol=1e-5)
         assert batch.counts[:, b].tolist() == (now >= 3).tolist()
-    # A window has its speeds whatever is beside it, and others in training at every turn; unwarped it is what was recorded.
-    assert torch.equal(task.batch_of("test", which[1:]).xs, batch.xs[:, 1:])
+
+
+def test_a_window_has_its_speeds_whatever_is_beside_it_and_others_in_training_at_every_turn():
+    task, which = DelayedHAR(data="stand-in", shown=True, clock_given=True, delay=3), torch.tensor([5, 40])
+    assert torch.equal(task.batch_of("test", which[1:]).xs, task.batch_of("test", which).xs[:, 1:])
     one, other = (task.batch(4, torch.Generator().manual_seed(seed)).xs[..., 9] for seed in (0, 1))
     assert not torch.equal(one, other)
-    unwarped = HARAtSpeeds(data="stand-in", slowness=(1,))
-    assert torch.equal(unwarped.batch_of("test", which).xs, torch.from_numpy(recorded))
+
+
+def test_an_unwarped_window_is_what_was_recorded():
+    which, unwarped = torch.tensor([5, 40]), HARAtSpeeds(data="stand-in", slowness=(1,))
+    assert torch.equal(unwarped.batch_of("test", which).xs, HAR(data="stand-in").recorded("test").xs[:, which])
     assert unwarped.baselines() == HAR(data="stand-in").baselines()
     with pytest.raises(ValueError, match=r"`slowness` must be 1, 2, 4 or 8 whole numbers from 1 on, got \(1, 2, 3\)"):
         HARAtSpeeds(data="stand-in", slowness=(1, 2, 3))
@@ -105,11 +111,19 @@ def test_exponents_are_of_each_unit_and_speeds_of_other_sequences_give_that_of_a
     assert [(row["slowness"], row["elapsed"]) for row in by_speed] == [(n, pytest.approx(n**0.3)) for n in (8, 4, 2, 1)]
     assert units["following"] == 2
     assert (units["p"], units["p_logs"]) == (pytest.approx(0.3), pytest.approx(0.3))
-    # Of the means of logarithms moments in which a gate is open count little; a unit that runs too fast when it is slow is none.
+
+
+def test_moments_in_which_a_gate_is_open_count_little_in_means_of_logarithms():
+    speeds = 0.5 ** torch.randint(4, (4000, 3)).double()
+    elapsed, later = 0.01 * speeds[..., None] ** (1 - torch.tensor([0.0, 0.3, 1.2])), torch.rand(4000, 3) < 0.7
     moments = torch.where(torch.rand(4000, 3, 1) < 0.01, 100.0, 0.0) * (speeds[..., None] < 1)
     (units,) = [row for row in follows(elapsed * (1 + moments), speeds, later) if row["kind"] == "units"]
     assert units["p"] > units["p_logs"] + 0.1
-    (units,) = [row for row in follows(speeds[..., None] ** 2 + 0 * elapsed, speeds, later) if row["kind"] == "units"]
+
+
+def test_a_unit_that_runs_too_fast_when_it_is_slow_follows_no_clock():
+    speeds, later = 0.5 ** torch.randint(4, (4000, 3)).double(), torch.rand(4000, 3) < 0.7
+    (units,) = [row for row in follows(speeds[..., None].expand(-1, -1, 3) ** 2, speeds, later) if row["kind"] == "units"]
     assert (units["p"], units["following"]) == (pytest.approx(-1), 0)
     assert units["p_another"] == pytest.approx(1, abs=0.05)
     assert units["strongest"] == pytest.approx(1)

@@ -269,20 +269,25 @@ def made_records(**instead):
     return records_of(StopAndGoStudy(), "smoke", measured)
 
 
-def test_the_verdict_is_that_of_the_differences():
-    study = StopAndGoStudy()
-    assert study.verdict(Results(made_records())).word == "reproduced"
-    assert "9 of the 9" in study.verdict(Results(made_records())).sentence
-    for instead in ({"gated": 1e-16}, {"lstm": 0.0}, {"plain": 1e-6}, {"gru": math.nan}):
-        assert study.verdict(Results(made_records(**instead))).word == "partly", instead
+def test_the_verdict_on_stopping_clocks_is_reproduced_where_all_cells_are_exact():
+    verdict = StopAndGoStudy().verdict(Results(made_records()))
+    assert verdict.word == "reproduced"
+    assert "9 of the 9" in verdict.sentence
     with pytest.raises(NotEnoughError, match="plain"):
-        study.verdict(Results(made_records()[:-1]))
-    # A cell without a step may do what it likes.
+        StopAndGoStudy().verdict(Results(made_records()[:-1]))
+
+
+@pytest.mark.parametrize("instead", [{"gated": 1e-16}, {"lstm": 0.0}, {"plain": 1e-6}, {"gru": math.nan}])
+def test_one_cell_that_differs_where_it_should_not_makes_the_verdict_on_stopping_clocks_partly(instead):
+    assert StopAndGoStudy().verdict(Results(made_records(**instead))).word == "partly"
+
+
+def test_a_cell_without_a_step_may_do_what_it_likes():
     records = made_records()
     for row in records[0]["rows"]:
         if row["clock"] == NO_ORACLE:
             row["largest"] = 0.0
-    assert study.verdict(Results(records)).word == "reproduced"
+    assert StopAndGoStudy().verdict(Results(records)).word == "reproduced"
 
 
 def learned_records(elapsed, constant=0.9, accuracy=0.999, instead=None, otherwise=None):
@@ -321,8 +326,10 @@ def test_gates_are_a_clock_if_time_stands_while_a_symbol_is_repeated_and_a_clock
     assert judged(1.2, 0.9, **clock, constant=0.96)[1] == ["yes", "no"] * 5
     with pytest.raises(NotEnoughError, match="lstm"):
         study.verdict(Results(learned_records(1.2)[:-1]))
-    # Other trainings are asked the same, each beside leaky cells that were trained so.
-    records = learned_records(4.9, instead=clock, otherwise=1.2)
+
+
+def test_other_trainings_are_asked_the_same_each_beside_leaky_cells_that_were_trained_so():
+    study, records = LearnedClocks(), learned_records(4.9, instead={"goes at the first": 0.98}, otherwise=1.2)
     verdict = study.verdict(Results(records))
     assert [part.answer for part in verdict.parts] == ["no", "yes"] * 5 + ["yes", "yes"] * 12
     assert "in 5 cases: the gate is a clock in none (p is 0.987 to 0.987)" in verdict.sentence
