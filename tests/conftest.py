@@ -98,12 +98,27 @@ def _compiling_is_told_already():
     build._told = Told()
 
 
-@pytest.fixture(autouse=True)
-def _no_program_is_kept(monkeypatch):
-    """So tests of code record it, whatever ran before."""
-    from discretize.kernels.record.stored import Recorder  # noqa: PLC0415 - as torch
+@pytest.fixture(scope="session")
+def programs_of_the_run(tmp_path_factory):
+    """A folder for recorded programs, new in each run, which the workers of pytest-xdist share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "programs"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder.resolve()
 
-    monkeypatch.setattr(Recorder, "keep", lambda self: None)
+
+@pytest.fixture(autouse=True)
+def _programs(request, monkeypatch, programs_of_the_run):
+    """Have the same code recorded once in a run, whatever ran before; and anew in each test that is about recording."""
+    from discretize.kernels.record import stored  # noqa: PLC0415 - as torch
+
+    folder = None if request.node.get_closest_marker("records") else programs_of_the_run
+
+    class OfTheRun(stored.Cache):
+        def __init__(self):
+            self.folder, self.why = folder, "this test is about recording"
+
+    monkeypatch.setattr(stored, "Cache", OfTheRun)
 
 
 @pytest.fixture

@@ -275,6 +275,7 @@ def test_other_words_are_refused(make):
         make("never")
 
 
+@pytest.mark.records
 def test_a_recording_that_does_not_end_is_given_up_and_its_reason_said(monkeypatch):
     # As where torch or a user's code wants a lock that another thread keeps.
     go, recorder = threading.Event(), registry.Recorder
@@ -302,6 +303,7 @@ class Calling(Own):
         return super().flow(projected, h) + self.inner(h[None, :, :1])[0][0]
 
 
+@pytest.mark.records
 def test_a_field_that_calls_a_sequence_does_not_wait_for_itself(monkeypatch):
     monkeypatch.setattr(registry, "LONGEST", 100.0)  # for ever, before
     states, stats = by_rnn(Calling(), fused="always")

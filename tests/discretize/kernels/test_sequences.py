@@ -219,6 +219,7 @@ def test_globals_may_change(monkeypatch):
             context.run(is_right, field)
 
 
+@pytest.mark.records
 @pytest.mark.slow
 def test_a_first_call_in_some_mode_of_torch_is_like_any_other(monkeypatch):
     x = torch.randn(3, 2, 3, dtype=torch.float64)
@@ -232,6 +233,7 @@ def test_a_first_call_in_some_mode_of_torch_is_like_any_other(monkeypatch):
         is_right(Own())
 
 
+@pytest.mark.records
 def test_threads_record_and_run_at_once(monkeypatch):
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
     field, x = Bent(), torch.randn(5, 3, 3)
@@ -249,6 +251,7 @@ def test_threads_record_and_run_at_once(monkeypatch):
     assert (len(found), len(written_kernels._made)) == (3, 2)
 
 
+@pytest.mark.records
 def test_what_is_looked_at_while_another_thread_records_gets_no_kernel_of_its_own(monkeypatch):
     # Torch exchanges nn.Module.__call__ for all threads while it records; here it does while the first call looks at the field.
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
@@ -344,6 +347,7 @@ def wrong_gradients(monkeypatch):
     monkeypatch.setattr(sequences._Call, "backward", lambda call, kept, grad, *rest: right(call, kept, 1.001 * grad, *rest))
 
 
+@pytest.mark.records
 @pytest.mark.parametrize("wrong", [wrong_text, wrong_gradients])
 def test_a_kernel_that_gives_other_numbers_is_not_used(wrong):
     rnn = DiscreteRNN(Bent(), allow_overshoot=True)
@@ -572,6 +576,7 @@ def test_transforms_copies_monitors_and_unusual_tensors_are_served():
         assert "dispatch mode" in why(ctrnn.gated(2, 3), x)
 
 
+@pytest.mark.records
 def test_a_first_call_may_be_under_checkpointing(monkeypatch):
     """Which counts what is saved for gradients, and must find as much again."""
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())

@@ -298,6 +298,7 @@ def test_slices_of_time_do_not_change_a_bit(monkeypatch):
         assert torch.equal(one, other)
 
 
+@pytest.mark.records
 def test_a_solve_whose_kernel_is_wrong_runs_by_steps_and_says_so(monkeypatch):
     backward = kernel_run.KernelRun.backward
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())

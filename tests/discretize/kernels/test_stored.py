@@ -65,8 +65,8 @@ OF_RECORDING = {"torch._dynamo", "torch.fx.experimental.symbolic_shapes", "sympy
 
 
 @pytest.fixture
-def _no_program_is_kept():
-    """Not here."""
+def _programs():
+    """Those of the folder below, not of the run."""
 
 
 @pytest.fixture(scope="module")

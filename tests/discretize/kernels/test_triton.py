@@ -203,6 +203,7 @@ def test_a_sample_at_rest_keeps_its_state_to_the_bit_and_reads_no_nan(interprete
         assert gradient.isfinite().all()
 
 
+@pytest.mark.records
 @INTERPRETED
 def test_a_wrong_kernel_is_found_out_at_its_first_use(interpreter, monkeypatch):
     monkeypatch.setitem(kernels.__dict__, "_loaded", lambda text: LOADED(text.replace("tanh(a):", "tanh(a):\n    a = 1.01 * a")))

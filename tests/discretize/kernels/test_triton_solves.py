@@ -272,6 +272,7 @@ def test_what_is_not_taken_says_why(subtests):
             integrate(field, settings.pop("path", path), h0, torch.arange(3.0), **settings)
 
 
+@pytest.mark.records
 def test_a_wrong_kernel_is_found_out_at_its_first_use(monkeypatch):
     loaded = kernels._loaded
     monkeypatch.setattr(kernels, "_loaded", lambda text: loaded(text.replace("tanh(a):", "tanh(a):\n    a = 1.01 * a")))

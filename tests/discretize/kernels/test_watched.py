@@ -35,6 +35,7 @@ from discretize.kernels import registry as written_kernels
 from discretize.kernels.record import watched
 from discretize.kernels.record.attributes import GlobalReads, attributes_of
 
+pytestmark = pytest.mark.records
 SCALE = 1.0
 NUMBERS = {"scale": 1.0}
 TENSOR = torch.ones((), dtype=torch.float64)
