@@ -80,7 +80,9 @@ def test_edges_that_nobody_asked_for_end_blocks_too():
 
 
 def test_no_block_keeps_more_than_may_be_kept(blocks):
-    answers(field(), ctrnn.HeldPath, False, Checkpointed(FEW_STEPS))
+    for _ in range(2):  # the first may be where a new kernel is compared with torch, in blocks of its own
+        blocks.clear()
+        answers(field(), ctrnn.HeldPath, False, Checkpointed(FEW_STEPS))
     back = [(segments, steps) for segments, keeps, steps in blocks if keeps]
     assert sum(segments for segments, _ in back) == T
     assert len(back) > 2
