@@ -27,11 +27,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-import ctrnn
-import discretize
 from ctrnn.own_code import HOOKS
 from discretize import compat
 from discretize.kernels.record.guards import Guards, is_plain, layout
+from discretize.kernels.record.sources import PACKAGES
 from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, is_installed, refused, unwatched
 
 __all__ = ["LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of", "beside_tensors"]
@@ -52,7 +51,7 @@ OF_CLASSES = set(
 MOST = 20_000  # values that are compared at each call
 UNCHANGING = {"torch", "numpy", "builtins"}  # whose functions are known by their ids
 LIBRARIES = {"torch", "numpy", "ctrnn", "discretize", *sys.stdlib_module_names}  # whose classes and code stay as they are
-OURS = tuple(os.path.join(os.path.dirname(str(package.__file__)), "") for package in (ctrnn, discretize))
+OURS = tuple(os.path.join(place, "") for place in PACKAGES.values())
 PLACES = (*OURS, os.path.join(sysconfig.get_paths()["stdlib"], ""), "<frozen ")
 
 

@@ -2,7 +2,9 @@ r"""Describe code in words that are the same in another process: what `attribute
 
     code of functions      its instructions, constants and names; neither its file nor its lines
     classes                their names; `attributes_of` looks into those that are of no library
-    functions of libraries their names, and code; torch, NumPy and Python by their versions, these packages by their files
+    functions of libraries their names, and code; torch, NumPy and Python by their versions
+    of these packages      the files that classes and functions are in, and all that these import: whatever runs is in those, or
+                           in what records and writes programs, which is told by `surroundings`; other files may change
 
 What an id stands for in other packages cannot be told: there is no fingerprint.
 """
@@ -16,7 +18,6 @@ import sys
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import cache, partial, singledispatch
-from pathlib import Path
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -34,13 +35,14 @@ import torch
 from torch import Tensor, nn
 
 from discretize import compat
-from discretize.kernels.record.attributes import LIBRARIES, OURS, PLACES, Attributes
+from discretize.kernels.record.attributes import LIBRARIES, PLACES, Attributes
+from discretize.kernels.record.sources import PACKAGES, files_behind, module_of, text_of
 from discretize.kernels.record.watched import is_installed
 
 __all__ = ["digest", "fingerprint", "surroundings"]
 
 OF_LIBRARIES = (*PLACES, *(os.path.join(os.path.dirname(str(each.__file__)), "") for each in (torch, np)))
-SOURCES = (".py", ".h", ".cpp")
+MAKING = tuple(f"discretize.kernels.{room}.*" for room in ("cpp", "record", "triton"))  # whatever records and writes programs
 
 
 class _Nameless(Exception):  # noqa: N818 - an answer
@@ -66,11 +68,15 @@ def digest(*words: object) -> str:
 
 @cache
 def surroundings() -> str:
-    """The libraries' versions, and the files of these packages, which are edited without a new version."""
-    # By what is in them: times are those of an installation or a checkout. 270 files take 20 ms.
-    files = sorted(path for place in OURS for path in Path(place).rglob("*") if path.suffix in SOURCES)
-    texts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
-    return digest(sys.version, platform.machine(), torch.__version__, torch.version.git_version, np.__version__, texts)
+    """The libraries' versions, and the files that record and write programs, which are edited without a new version."""
+    # By what is in them: times are those of an installation or a checkout. 115 files take 45 ms.
+    return digest(sys.version, platform.machine(), torch.__version__, torch.version.git_version, np.__version__, _texts(*MAKING))
+
+
+@cache
+def _texts(*modules: str) -> str:
+    """Those of the files of these packages that modules of them depend on."""
+    return digest([text_of(path) for path in files_behind(modules)])
 
 
 @singledispatch
@@ -159,11 +165,15 @@ def _(given: CodeType) -> Any:
         raise _Nameless
     names = (given.co_name, given.co_names, given.co_varnames, given.co_freevars, given.co_cellvars)
     counts = (given.co_argcount, given.co_posonlyargcount, given.co_kwonlyargcount, given.co_flags)
-    return "code", hashlib.sha256(given.co_code + given.co_exceptiontable).hexdigest(), names, counts, _words(given.co_consts)
+    texts = _texts(module) if (module := module_of(file)) else ""
+    code = hashlib.sha256(given.co_code + given.co_exceptiontable).hexdigest()
+    return "code", code, names, counts, texts, _words(given.co_consts)
 
 
-def _named(module: str, must_stay: bool = False) -> str:
+def _named(module: str, must_stay: bool = False) -> Any:
     """The name of a module, which is of a known library or, unless it must be, the user's own."""
+    if module.partition(".")[0] in PACKAGES:
+        return module, _texts(module)
     if module.partition(".")[0] in LIBRARIES:
         return module
     if must_stay or is_installed(getattr(sys.modules.get(module), "__file__", "")):
