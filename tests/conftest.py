@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 from types import FunctionType
 
+import processor_time
 import pytest
 from hypothesis import settings
 
@@ -18,6 +19,7 @@ settings.load_profile("slow")
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(processor_time)
     # Processes that tests start wait for one another in vain where each takes all cores for small products.
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
     # The same kernels, built in a third of the time; the long tests have them as users do. Workers are given the variable.

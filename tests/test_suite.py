@@ -1,7 +1,12 @@
 """What conftest.py does for all tests."""
 
+import os
+import subprocess
+import sys
 from collections import OrderedDict
+from types import SimpleNamespace
 
+import processor_time
 import pytest
 import torch
 
@@ -44,3 +49,57 @@ def test_tests_of_recording_find_no_program_of_another_test(monkeypatch):
 def test_programs_of_a_run_lie_in_its_own_folder(tmp_path_factory, programs_of_the_run):
     assert programs_of_the_run.parent in (base := tmp_path_factory.getbasetemp(), base.parent)
     assert stored.Cache().folder == programs_of_the_run
+
+
+class Terminal:
+    """What is said at the end of a run."""
+
+    def __init__(self):
+        self.lines = []
+
+    def section(self, title):
+        self.lines.append(title)
+
+    def line(self, text):
+        self.lines.append(text)
+
+
+def said(tmp_path, spent):
+    (tmp_path / "test_it.py").write_text(
+        "# long: all numbers\n@mark\ndef test_above(): ...\ndef test_plain(): ...\n"
+        "def test_within():\n    ...  # two seconds are the compiler's\n"
+    )
+    config = SimpleNamespace(rootpath=tmp_path, option=SimpleNamespace(markexpr="not slow"))
+    reports = [SimpleNamespace(nodeid=node, user_properties=[(processor_time.PROPERTY, time)]) for node, time in spent.items()]
+    terminal = Terminal()
+    processor_time.summary(terminal, config, reports)
+    return terminal.lines
+
+
+def test_the_costliest_tests_and_the_sum_of_all_are_told(tmp_path):
+    title, *lines = said(tmp_path, {f"test_it.py::test_plain[{k}]": k / 10 for k in range(20)})
+    assert "19 s in 20 tests" in title
+    assert [line.split() for line in lines] == [[f"{k / 10}", "s", f"test_it.py::test_plain[{k}]"] for k in range(19, 9, -1)]
+
+
+def test_long_tests_are_told_where_no_comment_says_why(tmp_path, monkeypatch):
+    monkeypatch.setenv("CI", "1")
+    spent = {f"test_it.py::{name}": 3.5 for name in ("test_above", "test_plain[of more]", "test_within")}
+    lines = said(tmp_path, spent | {"test_it.py::test_plain[of less]": 2.9})
+    assert [line.split()[-1] for line in lines[6:]] == ["more]"]
+    assert "says why" in lines[5]
+
+
+def test_a_test_is_charged_with_its_processes(request):
+    before = request.node.stash[processor_time._before]
+    subprocess.run([sys.executable, "-S", "-c", "sum(range(3_000_000))"], check=True)
+    of_processes = os.times().children_user
+    report = SimpleNamespace(when="teardown", user_properties=[])
+    hook = processor_time.pytest_runtest_makereport(request.node, None)
+    next(hook)
+    with pytest.raises(StopIteration):
+        hook.send(report)
+    ((name, found),) = report.user_properties
+    assert name == processor_time.PROPERTY
+    assert 0.02 < found <= processor_time.seconds() - before
+    assert of_processes > 0
