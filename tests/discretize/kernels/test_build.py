@@ -518,18 +518,19 @@ FAILURES = {  # the environment, what is appended to the source, and what the er
 }
 
 
-def test_what_fails_is_said_with_what_to_do(source, counting, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("environment", "code", "words"), FAILURES.values(), ids=FAILURES)
+def test_what_fails_is_said_with_what_to_do(source, tmp_path, monkeypatch, environment, code, words):
     (tmp_path / "c++").write_bytes(b"\x7fELF of another machine")
     (tmp_path / "c++").chmod(0o755)
-    for name, (environment, code, words) in FAILURES.items():
-        forget(monkeypatch)
-        source.path.unlink(missing_ok=True) if code is None else source.path.write_text(CODE + code)
-        with monkeypatch.context() as patch:
-            for variable, value in environment.items():
-                patch.setenv(variable, value.format(folder=tmp_path))
-            with pytest.raises(Unavailable) as caught:
-                answer(source)
-        assert re.search(words, str(caught.value), re.DOTALL), (name, caught.value)
+    source.path.unlink() if code is None else source.path.write_text(CODE + code)
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value.format(folder=tmp_path))
+    with pytest.raises(Unavailable) as caught:
+        answer(source)
+    assert re.search(words, str(caught.value), re.DOTALL), caught.value
+
+
+def test_on_windows_nothing_is_compiled_and_that_is_said(source, monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(Unavailable, match=r"not compiled on Windows.*works without"):
         answer(source)

@@ -39,18 +39,21 @@ def test_sequences_are_operators_as_torch_wants_them(make, grad):
     torch.library.opcheck(torch.ops.ctrnn.steps.default, given(make(), ExponentialEuler(), grad), test_utils=checks)
 
 
-def test_operators_are_the_sequence_with_sizes_that_may_be_symbols():
-    # An operator gives what the sequence gives.
+def test_an_operator_gives_what_the_sequence_gives():
     field = Own()
     x, h0, *others = given(field, Euler(), True)
     expected = DiscreteRNN(field, dt=0.7, substeps=2, fused=False, allow_overshoot=True)(x, h0)[0]
     assert_close(field.visible(torch.ops.ctrnn.steps(x, h0, *others)[0]), expected, **CLOSE)
-    # Sizes may be symbols.
+
+
+def test_sizes_of_an_operator_may_be_symbols():
     mode, call = FakeTensorMode(shape_env=ShapeEnv()), given(ctrnn.gated(3, 5), Euler(), True)
     with mode:
         states, _ = torch.ops.ctrnn.steps(*tree_map_only(torch.Tensor, mode.from_tensor, call))
     assert tuple(states.shape) == (4, 3, 5)
-    # What has no node says why.
+
+
+def test_what_has_no_node_in_a_graph_says_why():
     x = torch.randn(4, 2, 3)
     assert "`fused` is False" in graphs.node_for(Own(), Euler(), x, False)
     assert "float16" in graphs.node_for(Own(), Euler(), x.half(), True)

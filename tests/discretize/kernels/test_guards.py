@@ -241,8 +241,7 @@ def test_a_write_to_a_class_is_noticed(write):
         assert attributes_of(given).values != before
 
 
-def test_what_changes_around_a_field_is_noticed_and_numbers_of_weights_may_change():
-    # Other bases are noticed.
+def test_other_bases_of_a_class_are_noticed():
     given, bases = Own(), Own.__bases__
     guards = guards_of(given)
     try:
@@ -250,18 +249,24 @@ def test_what_changes_around_a_field_is_noticed_and_numbers_of_weights_may_chang
         assert not guards.hold(given)
     finally:
         Own.__bases__ = bases
-    # A hook on all modules is noticed.
+
+
+def test_a_hook_on_all_modules_is_noticed():
     given = Own()
     guards = guards_of(given)
     with nn.modules.module.register_module_forward_hook(lambda *_: None):
         assert not guards.hold(given)
     assert guards.hold(given)
-    # Another field is not taken for it.
+
+
+def test_another_field_is_not_taken_for_one_that_was_looked_at():
     given = Own()
     guards = guards_of(given)
     assert not guards.hold(copy.deepcopy(given))
     assert not guards.hold(Own())
-    # Numbers of weights may change.
+
+
+def test_numbers_of_weights_may_change():
     given = Own()
     guards = guards_of(given)
     with torch.no_grad():
@@ -329,26 +334,31 @@ def test_a_write_to_a_global_is_noticed(write, monkeypatch):
         assert context.run(reads.now).values != before.values
 
 
-def test_fields_are_looked_through_once_and_not_kept_alive():
-    # Fields that hold themselves are looked through each time.
+def test_fields_that_hold_themselves_are_looked_through_each_time():
     for hold in (lambda f: [f], lambda f: f.initial, lambda f: functools.partial(f.initial), lambda f: lambda: f):
         given, guards = Own(), Guards()
         given.itself = hold(given)
         guards = Guards(given)
         attributes_of(nn.ModuleDict({"field": given}), guards=guards)
         assert guards.refused
-    # What is compared does not keep a field alive.
+
+
+def test_what_is_compared_does_not_keep_a_field_alive():
     given = Own()
     guards, end = guards_of(given), weakref.ref(given)
     del given
     gc.collect()
     assert end() is None
     assert not guards.hold(None)
-    # Fields of the same code and numbers have one kernel.
+
+
+def test_fields_of_the_same_code_and_numbers_have_one_kernel():
     one, other = Own(), Own()
     one.function = other.function = one.array = other.array = None  # each has its own cell
     assert attributes_of(one).values == attributes_of(other).values == attributes_of(copy.deepcopy(one)).values
-    # All tensors are found once wherever they are kept.
+
+
+def test_all_tensors_are_found_once_wherever_they_are_kept():
     field = Own()
     field.tied, field.more, field.unregistered = field.weight, [torch.zeros(3)], [nn.Linear(2, 2)]
     found = attributes_of(field).tensors
@@ -356,7 +366,9 @@ def test_fields_are_looked_through_once_and_not_kept_alive():
         id(tensor) for tensor in (*field.parameters(), field.mask, field.tensor, *field.more, *field.unregistered[0].parameters())
     }
     assert len(found) == 8
-    # What cannot be compared is named.
+
+
+def test_what_cannot_be_compared_is_named():
     field = Own()
     field.lock = threading.Lock()
     assert attributes_of(field) == "it keeps a lock, of which no copy can be made"

@@ -44,8 +44,7 @@ def test_what_only_forgets_forgets_by_its_clock(method):
         assert_close(mine, other, rtol=0, atol=1e-8)
 
 
-def test_clocks_are_the_warped_solve_or_kept_from_the_kernel():
-    # The warped solve is the solve on the clock.
+def test_the_warped_solve_is_the_solve_on_the_clock():
     # h(c(t)) of the theorem, from the input as it is: Tallec and Ollivier 2018, eq. (6).
     field, xs = made(ctrnn.gated), torch.randn(len(TS), 4, 3, dtype=torch.float64)
     h0, settings = torch.zeros(4, 5, dtype=torch.float64), {"rtol": 1e-10, "atol": 1e-10}
@@ -54,7 +53,9 @@ def test_clocks_are_the_warped_solve_or_kept_from_the_kernel():
     plain = integrate(field, path, h0, SMOOTH(ts), **settings)
     assert warped.stats["engine"] == plain.stats["engine"] == "compiled"
     assert_close(warped.hs, plain.hs, rtol=0, atol=1e-8)
-    # What keeps a clock from the kernel is said.
+
+
+def test_what_keeps_a_clock_from_the_kernel_is_said():
     field, slope = made(ctrnn.gated), torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
     path = ctrnn.HeldPath(torch.randn(5, 4, 3, dtype=torch.float64), TS)
     h0 = torch.zeros(4, 5, dtype=torch.float64)

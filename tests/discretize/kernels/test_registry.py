@@ -206,20 +206,23 @@ def test_fields_of_the_same_parts_pay_together(monkeypatch):
     assert by_integrate(Own())[1]["engine"] == "steps"  # another kind of call
 
 
-def test_kernels_are_taken_where_they_are_there_or_must_be():
-    # Kernels are waited for where answers must not hang on the clock.
+def test_kernels_are_waited_for_where_answers_must_not_hang_on_the_clock():
     torch.use_deterministic_algorithms(True)
     try:
         assert [call(Own())[1]["engine"] for call in (by_rnn, by_integrate)] == ["compiled", "compiled"]
     finally:
         torch.use_deterministic_algorithms(False)
-    # A kernel in the process is taken always.
+
+
+def test_a_kernel_in_the_process_is_taken_always():
     by_rnn(Own(), fused="always")
     assert by_rnn(Own())[1]["engine"] == "compiled"
     other = Own()
     other.factor = 2.0
     assert by_rnn(other)[1]["engine"] == "steps"  # of other code
-    # A backward pass to come is counted.
+
+
+def test_a_backward_pass_to_come_is_counted():
     field, spent = Own(), []
     uses = registry.uses_of(field)
     for learns in (False, True):
@@ -232,7 +235,9 @@ def test_kernels_are_taken_where_they_are_there_or_must_be():
                 pass
         spent.append(uses.seconds)
     assert spent == [1.0, 2.0]
-    # An ensemble waits too.
+
+
+def test_an_ensemble_waits_for_its_kernel_too():
     networks = [DiscreteRNN(Own(), dt=0.1, fused="always") for _ in range(2)]
     many = discretize.ensemble(networks)
     many(XS)

@@ -42,8 +42,7 @@ def is_right(field):
     agree("compiled", sequence(field, Euler(), x, h_0, dt=0.5), ROUNDING[torch.float64])
 
 
-def test_samples_stay_apart_and_rest_to_the_last_bit():
-    # Neighbours and threads change no bit of a sample.
+def test_neighbours_and_threads_change_no_bit_of_a_sample():
     torch.manual_seed(4)
     rnn, x = DiscreteRNN(Own(), allow_overshoot=True), torch.randn(5, 70, 3, requires_grad=True)
     threads = torch.get_num_threads()
@@ -63,7 +62,9 @@ def test_samples_stay_apart_and_rest_to_the_last_bit():
     alone = rnn(x[:, 41:42])[0]
     assert torch.equal(alone, found[0][0][:, 41:42])
     assert torch.equal(torch.autograd.grad(alone.sum(), x)[0][:, 41], found[0][1][:, 41])
-    # A state that rests is the same to the last bit.
+
+
+def test_a_state_that_rests_is_the_same_to_the_last_bit():
     field, x = Own(), torch.randn(4, 2, 3, requires_grad=True)
     output, _ = DiscreteRNN(field, allow_overshoot=True)(x, lengths=torch.tensor([2, 4]))
     full, _ = DiscreteRNN(field, allow_overshoot=True)(x)
@@ -76,7 +77,9 @@ def test_samples_stay_apart_and_rest_to_the_last_bit():
         x[1:3, 0] = math.nan  # of samples over which nothing moves
     assert torch.equal(sequences.run_written(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)[0][:, 1], states[:, 1])
     assert torch.equal(sequences.run_written(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)[0][:3, 0], states[:3, 0])
-    # Nan stays where it comes from.
+
+
+def test_nan_stays_in_the_sample_that_it_comes_from():
     x = torch.randn(4, 3, 3)
     h_0 = torch.zeros(3, 10)
     module = sequences.StepModule(Own(), Euler())
@@ -85,7 +88,9 @@ def test_samples_stay_apart_and_rest_to_the_last_bit():
     assert states[:2].isfinite().all()
     assert states[:, [0, 2]].isfinite().all()
     assert states[2:, 1].isnan().any(-1).all()
-    # A sequence that is over cannot leave all bounds.
+
+
+def test_a_sequence_that_is_over_cannot_leave_all_bounds():
     # 0 times an infinite slope would be nan.
     field = ctrnn.leaky(2, 3, decay=ctrnn.PowerDecay(2.0))
     rnn, h_0 = DiscreteRNN(field, dt=3.0, allow_overshoot=True), torch.full((2, 3), 4.0)
@@ -96,8 +101,7 @@ def test_samples_stay_apart_and_rest_to_the_last_bit():
         assert gradient.isfinite().all()
 
 
-def test_sizes_tensors_and_numbers_are_read_at_every_call():
-    # Other sizes have the same library and other attributes another.
+def test_other_sizes_have_the_same_library_and_other_attributes_another():
     def kernel(field):
         rnn = DiscreteRNN(field, allow_overshoot=True)
         rnn(torch.randn(2, 3, field.input_size, requires_grad=True))
@@ -110,7 +114,9 @@ def test_sizes_tensors_and_numbers_are_read_at_every_call():
     field.power = 3
     assert kernel(field) is not first
     is_right(field)
-    # Tensors are read at every call wherever they are kept.
+
+
+def test_tensors_are_read_at_every_call_wherever_they_are_kept():
     torch.manual_seed(5)
     field, x = Keeping(), torch.randn(4, 2, 3)
     for _ in range(2):
@@ -127,7 +133,9 @@ def test_sizes_tensors_and_numbers_are_read_at_every_call():
         with torch.no_grad():
             field.seen.logical_not_()
             field.layers[0].weight.add_(0.1)
-    # Functions of every kind of number are torchs.
+
+
+def test_functions_of_every_kind_of_number_are_those_of_torch():
     x = torch.tensor(SPECIAL, dtype=torch.float64)[None, :, None]
     h = torch.zeros(len(SPECIAL), len(OF_ONE), dtype=torch.float64)
     whole = OF_ONE.index(next(f for f in OF_ONE if "long" in getattr(getattr(f, "__code__", None), "co_names", ())))
@@ -404,14 +412,15 @@ def compiled_rnn(field=None, **settings):
     return DiscreteRNN(ctrnn.gated(2, 3) if field is None else field, **settings)
 
 
-def test_the_way_back_finds_what_it_needs_and_keeps_nothing_else():
-    # A second backward pass finds what the first one did.
+def test_a_second_backward_pass_finds_what_the_first_one_did():
     rnn, x = compiled_rnn(), torch.randn(4, 3, 2, requires_grad=True)
     output, _ = rnn(x)
     first = torch.autograd.grad(output.square().sum(), [x, *rnn.parameters()], retain_graph=True)
     for again, before in zip(torch.autograd.grad(output.square().sum(), [x, *rnn.parameters()]), first, strict=True):
         assert torch.equal(again, before)
-    # Writing into the output leaves the way back as it was.
+
+
+def test_writing_into_the_output_leaves_the_way_back_as_it_was():
     field, x, found = ctrnn.gated(2, 3), torch.randn(4, 3, 2), []
     for fused in (True, False):
         output, _ = DiscreteRNN(field, fused=fused)(x)
@@ -420,13 +429,17 @@ def test_the_way_back_finds_what_it_needs_and_keeps_nothing_else():
         found.append(torch.autograd.grad(output.square().sum(), list(field.parameters())))
     for mine, theirs in zip(*found, strict=True):
         assert_close(mine, theirs, **EXACT)
-    # Leaks of all sizes have the gradients of phi.
+
+
+def test_leaks_of_all_sizes_have_the_gradients_of_phi():
     # phi_1' by its difference loses all digits near 0, and by a short series far away.
     field = ctrnn.gated(2, 3, rate="softplus")
     for size in (1e-30, 1e-8, 1e-3, 1.0, 1e3):
         x, h_0 = torch.randn(2, 3, 2, requires_grad=True), torch.randn(3, 3, requires_grad=True)
         agree("compiled", sequence(field, ExponentialEuler(), x, h_0, dt=size), ROUNDING[torch.float64])
-    # Without gradients nothing is kept but the states.
+
+
+def test_without_gradients_nothing_is_kept_but_the_states():
     field, x, h0 = ctrnn.gated(2, 3), torch.randn(50, 3, 2), torch.zeros(3, 3)
     with torch.no_grad():
         _, kernel = sequences._found(sequences._COMPILED, field, Euler(), {"x": False, "dt": False, "stored": False}, h0, True)
@@ -436,7 +449,8 @@ def test_the_way_back_finds_what_it_needs_and_keeps_nothing_else():
     assert kept is None
     assert allocated.numbers == states.numel()  # none for each of the 400 steps
 
-    # The graph does not grow with the sequence.
+
+def test_the_graph_does_not_grow_with_the_sequence():
     def nodes(length):
         seen, waiting = set(), [compiled_rnn()(torch.randn(length, 1, 2))[0].grad_fn]
         while waiting:
@@ -447,7 +461,9 @@ def test_the_way_back_finds_what_it_needs_and_keeps_nothing_else():
         return len(seen)
 
     assert nodes(40) == nodes(4)
-    # Weights written between forward and backward are refused.
+
+
+def test_weights_written_between_forward_and_backward_are_refused():
     rnn = compiled_rnn()
     output, _ = rnn(torch.randn(4, 3, 2))
     with torch.no_grad():
@@ -507,29 +523,38 @@ class Allocated(TorchDispatchMode):
         return made
 
 
-def test_transforms_copies_monitors_and_unusual_tensors_are_served():
-    # Transforms of torch go through the steps.
+TRANSFORMS = {
+    "func.grad": lambda rnn, x: torch.func.grad(lambda x: rnn(x)[0].square().sum())(x),
+    "func.vmap": lambda rnn, x: torch.func.vmap(lambda x: rnn(x[:, None])[0], in_dims=1)(x),
+    "func.jvp": lambda rnn, x: torch.func.jvp(lambda x: rnn(x)[0], (x,), (torch.cos(x),))[1],
+    "func.jacrev": lambda rnn, x: torch.func.jacrev(lambda x: rnn(x)[0])(x),
+    "func.hessian": lambda rnn, x: torch.func.hessian(lambda x: rnn(x)[0].square().sum())(x[:2, :1]),
+    "autograd.functional.jacobian": lambda rnn, x: torch.autograd.functional.jacobian(lambda x: rnn(x)[0], x),
+    "the same, vectorized": lambda rnn, x: torch.autograd.functional.jacobian(lambda x: rnn(x)[0], x, vectorize=True),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_transforms_of_torch_are_those_of_the_steps(transform):
     rnn, x = compiled_rnn(), torch.randn(4, 3, 2)
-    stepped = DiscreteRNN(rnn.field, fused=False)
-    for transform in (
-        lambda rnn: torch.func.grad(lambda x: rnn(x)[0].square().sum())(x),
-        lambda rnn: torch.func.vmap(lambda x: rnn(x[:, None])[0], in_dims=1)(x),
-        lambda rnn: torch.func.jvp(lambda x: rnn(x)[0], (x,), (torch.cos(x),))[1],
-        lambda rnn: torch.func.jacrev(lambda x: rnn(x)[0])(x),
-        lambda rnn: torch.func.hessian(lambda x: rnn(x)[0].square().sum())(x[:2, :1]),
-        lambda rnn: torch.autograd.functional.jacobian(lambda x: rnn(x)[0], x),
-        lambda rnn: torch.autograd.functional.jacobian(lambda x: rnn(x)[0], x, vectorize=True),
-    ):
-        assert_close(transform(rnn), transform(stepped), rtol=0, atol=1e-12)
+    assert_close(transform(rnn, x), transform(DiscreteRNN(rnn.field, fused=False), x), rtol=0, atol=1e-12)
+
+
+def test_transforms_of_torch_func_go_through_the_steps():
+    rnn, x = compiled_rnn(), torch.randn(4, 3, 2)
     torch.func.grad(lambda x: rnn(x)[0].sum())(x)
     assert rnn.stats == {"engine": "steps", "engine_why": "it runs inside a transform of torch.func"}
-    # Forward mode goes through the steps.
+
+
+def test_forward_mode_goes_through_the_steps():
     rnn, x = compiled_rnn(), torch.randn(4, 3, 2)
     with torch.autograd.forward_ad.dual_level():
         tangent = torch.autograd.forward_ad.unpack_dual(rnn(torch.autograd.forward_ad.make_dual(x, torch.cos(x)))[0]).tangent
         assert rnn.stats["engine_why"] == "derivatives are taken in forward mode"
     assert_close(tangent, torch.func.jvp(lambda x: rnn(x)[0], (x,), (torch.cos(x),))[1], rtol=0, atol=1e-14)
-    # Copies of a module and of what it made stand on their own.
+
+
+def test_copies_of_a_module_and_of_what_it_made_stand_on_their_own():
     rnn, x = compiled_rnn(), torch.randn(4, 3, 2)
     output, _ = rnn(x)
     twin, kept = copy.deepcopy(rnn), copy.deepcopy(x)
@@ -541,14 +566,18 @@ def test_transforms_copies_monitors_and_unusual_tensors_are_served():
     assert all(parameter.grad is None for parameter in twin.parameters())
     assert torch.equal(DiscreteRNN(rnn.field)(kept)[0], output)
     assert torch.equal(twin(x)[0], torch.zeros_like(output))
-    # Unrolling counts as it did.
+
+
+def test_unrolling_counts_as_it_did():
     cell, x, h0 = discretize.DiscreteCell(ctrnn.gated(2, 3), dt=0.5), torch.randn(4, 3, 2), torch.randn(3, 3)
     fused, stepped = discretize.unroll(cell, x, h0), discretize.unroll(cell, x, h0, fused=False)
     assert fused.stats == stepped.stats | {"engine": "compiled", "engine_why": None}
     assert torch.equal(fused.ts, stepped.ts)
     assert_close(fused.hs, stepped.hs, rtol=0, atol=1e-14)
     assert torch.equal(fused.hs[0], h0)
-    # A monitor sees every step.
+
+
+def test_a_monitor_sees_every_step():
     rnn = compiled_rnn(substeps=2)
     with discretize.Monitor(rnn) as monitor:
         rnn(torch.randn(4, 5, 2))
@@ -556,7 +585,9 @@ def test_transforms_copies_monitors_and_unusual_tensors_are_served():
     assert int(monitor.records[""].counts.sum()) == 4 * 2 * 5 * 3
     rnn(torch.randn(4, 5, 2))
     assert rnn.stats["engine"] == "compiled"
-    # Unusual tensors are stepped.
+
+
+def test_unusual_tensors_are_stepped():
     x = torch.randn(4, 3, 2)
     mixed = ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), ctrnn.ConstantRate(0.5), ctrnn.LinearDecay())
     mixed.rate.float()

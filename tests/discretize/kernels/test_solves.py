@@ -39,13 +39,14 @@ class Pulled(nn.Module):
         return torch.tanh(self.linear(torch.cat([h, t], -1))) * torch.cos(self.k * t) - h
 
 
-def test_samples_are_solved_apart_and_stiff_ones_cost_their_own_steps():
-    # A plain equation reads the time.
+def test_a_plain_equation_reads_the_time():
     f, h0 = Pulled(), torch.randn(4, 2, requires_grad=True)
     check_equation(f, h0, torch.tensor([0.0, 1.0, 2.5]))
     f.k = 3.0  # is looked at in every call
     check_equation(f, h0, torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0]]))
-    # Neighbours and threads change no bit of a sample.
+
+
+def test_neighbours_and_threads_change_no_bit_of_a_sample():
     torch.manual_seed(2)
     field, ts, threads = Own(10), torch.arange(4.0), torch.get_num_threads()
     x, h0 = torch.randn(3, 40, 10), torch.randn(40, 10)  # from the projected input on, which is here the input
@@ -58,7 +59,9 @@ def test_samples_are_solved_apart_and_stiff_ones_cost_their_own_steps():
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(*found)
-    # Neighbours do not change a bit of a sample.
+
+
+def test_neighbours_do_not_change_a_bit_of_a_stiff_sample():
     field, xs, h0 = reading("gated"), normal(4, 21, 10).requires_grad_(), normal(21, 5).requires_grad_()
     cotangent = normal(5, 21, 5, seed=7)
     together, found = solved_in_bits(field, xs, h0, cotangent)
@@ -70,7 +73,9 @@ def test_samples_are_solved_apart_and_stiff_ones_cost_their_own_steps():
         assert alone.stats["steps_of_samples"] == [together.stats["steps_of_samples"][row]]
         for one, all_of_them in zip(found_alone[:3], found[:3], strict=True):  # states, and gradients to xs and h0
             assert torch.equal(one, all_of_them[..., own, :])
-    # One stiff sample costs its own steps only.
+
+
+def test_one_stiff_sample_costs_its_own_steps_only():
     field = ctrnn.Relaxation(ctrnn.TanhCandidate(2, 4), ctrnn.ExponentialRate(2, 4), ctrnn.LinearDecay())
     with torch.no_grad():
         field.rate.weight_h.zero_()
@@ -158,15 +163,16 @@ def solved_in_bits(field, xs, h0, cotangent=None, **settings):
     return solved, [solved.hs, *torch.autograd.grad(solved.hs, [xs, h0, *weights], cotangent)]
 
 
-def test_backward_passes_of_solves_can_be_repeated_and_give_what_is_wanted():
-    # A second backward pass is the first one again.
+def test_a_second_backward_pass_is_the_first_one_again():
     field, xs = made("gated"), normal(4, 5, 3).requires_grad_()
     solved = integrate(field, ctrnn.HeldPath(xs), field.initial_state(5), torch.arange(5.0))
     first = torch.autograd.grad(weighted(solved.hs), [xs, *field.parameters()], retain_graph=True)
     again = torch.autograd.grad(weighted(solved.hs), [xs, *field.parameters()])
     for one, other in zip(first, again, strict=True):
         assert_close(one, other, rtol=0, atol=1e-14)  # not to the bit: some of it are torch's products
-    # Gradients come only where they are wanted.
+
+
+def test_gradients_come_only_where_they_are_wanted():
     field, xs = made("gated"), normal(4, 5, 3)
     field.candidate.weight_x.requires_grad_(False)
     solved = integrate(field, ctrnn.HeldPath(xs), field.initial_state(5), torch.arange(5.0))
@@ -175,7 +181,9 @@ def test_backward_passes_of_solves_can_be_repeated_and_give_what_is_wanted():
     assert field.rate.weight_x.grad is not None
     with torch.no_grad():
         assert not integrate(field, ctrnn.HeldPath(xs), field.initial_state(5), torch.arange(5.0)).hs.requires_grad
-    # States are the users to write on.
+
+
+def test_a_user_may_write_on_states():
     field, xs = made("gated"), normal(4, 5, 3)
     start, ts = field.initial_state(5), torch.arange(5.0)
     solved = integrate(field, ctrnn.HeldPath(xs), start, ts)
@@ -184,7 +192,9 @@ def test_backward_passes_of_solves_can_be_repeated_and_give_what_is_wanted():
     with torch.no_grad():
         solved.hs.zero_()
     assert_close(torch.autograd.grad(loss, field.candidate.weight_h)[0], expected)
-    # Weights written between forward and backward are refused.
+
+
+def test_weights_written_between_forward_and_backward_are_refused():
     field = made()
     solved = integrate(field, ctrnn.HeldPath(normal(4, 5, 3)), field.initial_state(5), torch.arange(5.0))
     assert solved.stats["engine"] == "compiled"
@@ -192,7 +202,9 @@ def test_backward_passes_of_solves_can_be_repeated_and_give_what_is_wanted():
         field.candidate.weight_h.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         solved.hs.sum().backward()
-    # Transforms of torch func see the steps.
+
+
+def test_transforms_of_torch_func_see_the_steps():
     field, xs = made("gated", 2, 3), normal(3, 2, 2)
     ts, h0 = torch.arange(4.0), field.initial_state(2)
     weights = dict(field.named_parameters())
@@ -219,8 +231,7 @@ def failures(field, path, h0, ts, **settings):
     return raised
 
 
-def test_failures_are_told_as_by_the_engine():
-    # Failures are reported as the engine reports them.
+def test_failures_are_reported_as_the_engine_reports_them():
     field, xs, ts = ctrnn.gated(3, 5, rate="exponential"), normal(6, 9, 3), torch.arange(7.0)
     h0 = field.initial_state(9)
     field.rate.bias.data[2] = math.nan
@@ -230,7 +241,9 @@ def test_failures_are_told_as_by_the_engine():
         assert ours.time == pytest.approx(theirs.time)  # the sum of steps, each rounded otherwise
         assert str(ours)[-100:] == str(theirs)[-100:]
         assert_close(ours.trajectory.hs, theirs.trajectory.hs, rtol=0, atol=1e-13)
-    # A failure late in one sample keeps what all of them reached.
+
+
+def test_a_failure_late_in_one_sample_keeps_what_all_of_them_reached():
     field, xs, ts = ctrnn.gated(3, 5, rate="exponential"), 0.1 * normal(6, 20, 3), torch.arange(7.0)
     xs[4, 13] = 1e6
     ours, theirs = failures(field, lambda: ctrnn.HeldPath(xs), field.initial_state(20), ts)
@@ -242,7 +255,9 @@ def test_failures_are_told_as_by_the_engine():
     target = field.candidate.weight_h
     gradients = [torch.autograd.grad(weighted(error.trajectory.hs), target)[0] for error in (ours, theirs)]
     assert_close(*gradients, rtol=1e-11, atol=1e-13)
-    # Steps forced at their minimum are counted alike.
+
+
+def test_steps_forced_at_their_minimum_are_counted_alike():
     field, xs, ts = made("gated"), 3 * normal(6, 9, 3), torch.arange(7.0)
     with pytest.warns(SolverWarning):
         ours, theirs = both(field, lambda: ctrnn.HeldPath(xs), field.initial_state(9), ts, rtol=1e-9, atol=1e-9, min_step=0.4)

@@ -75,8 +75,7 @@ def test_stiff_systems_are_solved_as_radau_solves_them(f, h0, ts, scale):
     assert error.abs().max() < 1e-5
 
 
-def test_the_order_is_five_and_failures_are_the_engines():
-    # The order is five.
+def test_the_order_of_stiff_solves_is_five():
     mild = Equation(lambda t, h: torch.cos(3 * t) * h - h**3)
     h0, errors = torch.tensor([[0.7]], dtype=torch.float64), []
     exact = integrate(mild, None, h0, [0.0, 2.0], rtol=1e-12, atol=1e-13, method="dopri8", fused=False).hs[-1]
@@ -87,7 +86,9 @@ def test_the_order_is_five_and_failures_are_the_engines():
         errors.append(float((solved.hs[-1] - exact).abs().max()))
     orders = [math.log2(errors[k] / errors[k + 1]) for k in (0, 1)]
     assert min(orders) > 4.7, orders  # 5 in the limit
-    # Gradients are those of the states and second ones are too.
+
+
+def test_gradients_are_those_of_the_states_and_second_ones_are_too():
     field = Equation(lambda t, h: torch.sin(t + h.roll(1, -1)) - 20 * h)
     h0 = normal(2, 2).requires_grad_()
     fixed = {"rtol": 1.0, "atol": 1e3, "max_step": 0.25, "first_step": 0.25}  # differences see the same steps
@@ -99,7 +100,9 @@ def test_the_order_is_five_and_failures_are_the_engines():
 
     assert torch.autograd.gradcheck(end, h0, fast_mode=True)
     assert torch.autograd.gradgradcheck(end, h0, fast_mode=True)
-    # A solve that fails says what the engine says.
+
+
+def test_a_solve_that_fails_says_what_the_engine_says():
     field, said = Equation(lambda t, h: h * h), []
     for fused in (True, False):
         with pytest.raises(SolverError) as raised:

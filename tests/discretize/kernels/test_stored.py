@@ -15,6 +15,7 @@ from discretize.kernels.cpp.rows import written
 from discretize.kernels.record import stored
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.program import FlowModule, StepModule, program_of
+from discretize.kernels.record.zones import Unknown
 from discretize.kernels.triton.kernels import writer
 from discretize.kernels.triton.solve_writing import solve_writer
 
@@ -141,18 +142,46 @@ CHANGED = {
 }
 
 
-def test_code_that_has_changed_is_recorded_anew(monkeypatch, recordings):
+def changed_module(monkeypatch, changed):
+    """The user's module after a change, and the settings of its field."""
+    texts = {name: value for name, value in changed.items() if name in ("own", "helper")}
+    return as_in_a_new_process(monkeypatch, **texts), {name: value for name, value in changed.items() if name not in texts}
+
+
+def test_code_that_has_changed_is_recorded_anew(monkeypatch, recordings, subtests):
     check(as_in_a_new_process(monkeypatch))
-    for number, (name, changed) in enumerate(CHANGED.items(), 2):
-        texts = {name: value for name, value in changed.items() if name in ("own", "helper")}
-        check(as_in_a_new_process(monkeypatch, **texts), **{name: value for name, value in changed.items() if name not in texts})
-        assert len(recordings) == number, name
-    for changed in (OWN, CHANGED["a constant tensor"]["own"]):
-        check(as_in_a_new_process(monkeypatch, changed))
-    assert len(recordings) == number
+    recordings.clear()
+    # So that nothing is compiled, which takes half a second for each: what is not sought in vain would be `compiled`.
+    monkeypatch.setattr(stored, "program_of", nothing_is_recorded(recordings))
+    for name, changed in CHANGED.items():
+        with subtests.test(name):
+            recordings.clear()
+            module, settings = changed_module(monkeypatch, changed)
+            field = module.Own(**settings)
+            rnn = DiscreteRNN(field, dt=0.1, fused="always")
+            rnn(torch.linspace(-1, 1, 60, dtype=field.weight.dtype).reshape(10, 3, 2), field.initial_state(3).requires_grad_())
+            assert len(recordings) == 1
+            assert rnn.stats == {"engine": "steps", "engine_why": "not today"}
 
 
-def test_a_function_in_the_place_of_torchs_own_is_seen(monkeypatch, recordings):
+def nothing_is_recorded(noted):
+    def record(*given):
+        noted.append(given)
+        raise Unknown("not today")
+
+    return record
+
+
+@pytest.mark.parametrize("name", ["a line of its flow", "a constant tensor", "the dtype"])
+def test_programs_of_code_before_and_after_a_change_are_kept_side_by_side(monkeypatch, recordings, name):
+    for _ in range(2):
+        for changed in ({}, CHANGED[name]):
+            module, settings = changed_module(monkeypatch, changed)
+            check(module, **settings)
+        assert len(recordings) == 2
+
+
+def test_a_function_in_the_place_of_one_of_torch_is_seen(monkeypatch, recordings):
     check(as_in_a_new_process(monkeypatch))
     monkeypatch.setattr(torch, "tanh", lambda x: x.sin())
     check(as_in_a_new_process(monkeypatch))
@@ -211,20 +240,16 @@ def of_something_else(path):
     stored.Cache().keep(content, key, ".json")
 
 
-def test_a_file_that_is_not_what_was_kept_counts_as_absent(monkeypatch, recordings, folder):
-    for harm in (damaged, written_by_others, of_something_else):
-        recordings.clear()
-        check(as_in_a_new_process(monkeypatch))
-        (path,) = folder.glob("*.json")
-        harm(path)
-        check(as_in_a_new_process(monkeypatch))
-        assert len(recordings) == 2, harm
-        for file in folder.glob("*.json"):
-            file.unlink()
+@pytest.mark.parametrize("harm", [damaged, written_by_others, of_something_else])
+def test_a_file_that_is_not_what_was_kept_counts_as_absent(monkeypatch, recordings, folder, harm):
+    check(as_in_a_new_process(monkeypatch))
+    (path,) = folder.glob("*.json")
+    harm(path)
+    check(as_in_a_new_process(monkeypatch))
+    assert len(recordings) == 2
 
 
-def test_numbers_come_back_as_they_were_and_only_torchs_operations_are_read():
-    # Only operations of torchs own are read.
+def test_only_operations_of_torch_itself_are_read():
     for name in ("os.system", "aten", "builtins.eval.default", "inductor.seeds.default"):
         with pytest.raises((AssertionError, ValueError)):
             stored._function(name)
@@ -232,7 +257,9 @@ def test_numbers_come_back_as_they_were_and_only_torchs_operations_are_read():
         stored._read({"dataclass": ["discretize.sequences.rnn", "DiscreteRNN"]}, [])
     with pytest.raises(AssertionError):
         stored._read({"dtype": "load"}, [])
-    # Numbers come back as they were.
+
+
+def test_stored_numbers_come_back_as_they_were():
     given = [1, 1.0, -0.0, 1e-30, True, None, "x", (1, [2.5]), slice(None, 3), torch.float16, torch.device("cpu"), float("inf")]
     found = stored._read(json.loads(json.dumps(stored._value(given, {}))), [])
     assert ascii(found) == ascii(given)
