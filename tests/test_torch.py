@@ -393,7 +393,7 @@ def is_as_the_table_says(item, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cell", "sequence"])
-def test_the_code_that_torchs_compiler_writes_gives_the_same(kind):
+def test_the_code_that_the_compiler_of_torch_writes_gives_the_same(kind):
     compiled(kind, MODELS[kind](field()), sample(kind), backend="inductor", fullgraph=True)
 
 

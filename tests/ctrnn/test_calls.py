@@ -10,8 +10,7 @@ import discretize
 from ctrnn.calls import answered
 
 
-def test_errors_name_the_class_that_was_called_wrongly():
-    # An error from within passes as it is.
+def test_an_error_from_within_passes_as_it_is():
     def given(a, *, b=1):
         raise TypeError("from within")
 
@@ -20,7 +19,8 @@ def test_errors_name_the_class_that_was_called_wrongly():
     with pytest.raises(TypeError, match=r"`given` takes no `c`; it takes a, b."):
         answered(given)(1, c=2)
 
-    # A class of the users is named where its own call is wrong and the base where that is.
+
+def test_a_users_class_is_named_where_its_own_call_is_wrong_and_the_base_class_where_that_is():
     class Mine(ctrnn.TanhCandidate):
         def __init__(self, size, **settings):
             super().__init__(size, size, **settings)
@@ -29,10 +29,14 @@ def test_errors_name_the_class_that_was_called_wrongly():
         Mine(3, biass=True)
     with pytest.raises(TypeError, match=r"`Mine` needs `size`."):
         Mine()
-    # A function that takes any name is not judged by names.
+
+
+def test_a_function_that_takes_any_name_is_not_judged_by_names():
     with pytest.raises(TypeError, match=r"`<lambda>` needs `a`."):
         answered(lambda a, **rest: rest)(b=1)
-    # What a class does does not depend on who asks for it.
+
+
+def test_what_a_class_does_does_not_depend_on_who_asks_for_it():
     made = vars(ctrnn.Affine)["__init__"]
     assert ctrnn.Affine is vars(ctrnn)["Affine"]
     assert vars(ctrnn.Affine)["__init__"] is made

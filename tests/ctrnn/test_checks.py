@@ -59,15 +59,15 @@ def test_a_number_that_is_not_finite_is_refused(value):
         checks.finite_number("number", value)
 
 
-def test_values_are_let_through_under_vmap_and_in_every_floating_dtype():
-    # Under vmap values are let through.
+def test_under_vmap_values_are_let_through():
     def f(v):
         checks.is_finite("v", v)
         return v
 
     assert torch.func.vmap(f)(zeros(3, 2)).shape == (3, 2)
 
-    # A field without parameters takes every floating dtype.
+
+def test_a_field_without_parameters_takes_every_floating_dtype():
     class Still(ctrnn.VectorField):
         def flow(self, projected, h):
             return torch.zeros_like(h)
@@ -78,8 +78,9 @@ def test_values_are_let_through_under_vmap_and_in_every_floating_dtype():
         assert torch.equal(Still(2, 3)(torch.ones(4, 2, dtype=dtype), h), zeros(4, 3, dtype=dtype))
     with pytest.raises((TypeError, ValueError), match=r"int64"):
         check_state(Still(2, 3), zeros(4, 3, dtype=torch.int64))
-    # Bounds include what they say and an unbounded end everything.
-    # Bounds include what they say.
+
+
+def test_bounds_include_what_they_say():
     assert checks.positive_number("n", 5e-324) == 5e-324
     assert checks.non_negative_number("n", 0) == 0.0
     for value in (0, -0.0, -1):
@@ -87,7 +88,9 @@ def test_values_are_let_through_under_vmap_and_in_every_floating_dtype():
             checks.positive_number("n", value)
     with pytest.raises(ValueError, match="`n` must be at least 0, got -5e-324"):
         checks.non_negative_number("n", -5e-324)
-    # An unbounded end lets every time through.
+
+
+def test_an_unbounded_end_lets_every_time_through():
     times = torch.tensor([-1e308, 0.0, 1e308])
     assert checks.within("t", times, -math.inf, math.inf).tolist() == times.tolist()
     with pytest.raises(ValueError, match=r"`t` = -1e\+308 lies outside the interval \[0.0, inf\]"):
@@ -128,24 +131,29 @@ def test_an_end_reaches_four_ulp_and_no_further(end):
             checks.within("t", zeros(()) + (end - ulps * ulp), end, end + abs(end))
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # A number that would lose its gradient is refused.
+def test_a_number_that_would_lose_its_gradient_is_refused():
     with pytest.raises(ValueError, match=r"`number` is taken as a plain number.*pass `number.item\(\)`"):
         checks.finite_number("number", torch.ones((), requires_grad=True))
-    # The first value that is not finite is named.
+
+
+def test_the_first_value_that_is_not_finite_is_named():
     values = zeros(3, 2)
     values[1, 1], values[2, 0] = math.inf, math.nan
     with pytest.raises(ValueError, match=r"`v` must be finite, got inf at index \(1, 1\) of shape \(3, 2\); fill or drop"):
         checks.is_finite("v", values.requires_grad_())
     checks.is_finite("v", zeros(0))
     checks.is_finite("v", zeros(3, device="meta"))  # has no values to look at
-    # A batched state has two axes and its batch.
+
+
+def test_a_batched_state_has_two_axes_and_its_batch():
     check_batched_state(field(), zeros(4, 5), 4)
     for shape in ((3, 5), (5,), (1, 4, 5), (4, 4, 5)):
         with pytest.raises(
             ValueError, match=r"`h0` must have shape \(batch, state\) = \(4, 5\), got .*`field.initial_state\(4\)`"
         ):
             check_batched_state(field(), zeros(*shape), 4)
-    # The first time outside is named.
+
+
+def test_the_first_time_outside_is_named():
     with pytest.raises(ValueError, match=re.escape("`t` = 7.5 lies outside the interval [0.0, 5.0]")):
         checks.within("t", torch.tensor([1.0, 7.5, -3.0]), 0.0, 5.0)

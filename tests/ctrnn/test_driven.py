@@ -39,8 +39,7 @@ def test_it_is_the_field_on_the_path_times_the_speed(name):
             )
 
 
-def test_the_warped_model_has_the_knots_and_interval_of_path_and_speed():
-    # The warped model is the field at what the clock shows.
+def test_the_warped_model_is_the_field_at_what_the_clock_shows():
     # Tallec and Ollivier 2018, eq. (6): dh/dt = c'(t) field(x(c(t)), h).
     field, path = ctrnn.gated(3, 5), LinearPath(torch.randn(6, 4, 3))
     h = torch.randn(4, 5)
@@ -49,13 +48,17 @@ def test_the_warped_model_has_the_knots_and_interval_of_path_and_speed():
         for t in (0.3, 1.7, 2.9, 4.6):
             expected = float(warp.speed(t)) * field(path(float(warp(t))), h)
             assert_close(driven(t, h), expected, **ROUNDING)
-    # Knots are those of path and speed together.
+
+
+def test_knots_are_those_of_path_and_speed_together():
     driven = Driven(ctrnn.plain(3, 5), held(), bent().speed)
     assert driven.knots.tolist() == [0.0, 1.0, 1.5, 2.0, 2.25, 3.0, 4.0, 5.0]
     assert driven.interval == (0.0, 5.0)
     assert Driven(ctrnn.plain(3, 5), held()).knots.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert Driven(ctrnn.plain(3, 5), held(), AffineWarp(2.0).speed).knots.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-    # The interval is what path and speed share.
+
+
+def test_the_interval_is_what_path_and_speed_share():
     speed = PiecewiseWarp([1.25, 2.5, 9.0], [0.0, 1.0, 2.0]).speed
     driven = Driven(ctrnn.plain(3, 5), held(), speed)
     assert driven.knots.tolist() == [1.25, 2.0, 2.5, 3.0, 4.0, 5.0]
@@ -66,8 +69,7 @@ def test_the_warped_model_has_the_knots_and_interval_of_path_and_speed():
             driven.callback_step(torch.tensor(t), h, torch.tensor(0.1))
 
 
-def test_each_piece_has_its_own_input_and_the_one_that_begins_at_a_knot_is_meant():
-    # Each piece has its own input and speed up to both ends.
+def test_each_piece_has_its_own_input_and_speed_up_to_both_ends():
     field, path, warp = ctrnn.gated(3, 5), held(), bent()
     driven, h = Driven(field, path, warp.speed), torch.randn(4, 5)
     chain = chain_of(driven, driven.knots)
@@ -82,7 +84,9 @@ def test_each_piece_has_its_own_input_and_the_one_that_begins_at_a_knot_is_meant
             assert_close(segment.input_at(t), field.project(path(middle)), **ROUNDING)
     without = Driven(field, path)
     assert_close(chain_of(without, driven.knots).segment(0)(width / 2, h), without(0.5, h), **ROUNDING)
-    # At a knot the piece that begins there is meant.
+
+
+def test_at_a_knot_the_piece_that_begins_there_is_meant():
     field, path, warp = ctrnn.gated(3, 5), held(), bent()
     driven, h = Driven(field, path, warp.speed), torch.randn(4, 5)
     chain, now = chain_of(driven, driven.knots), torch.tensor(0.0)
@@ -91,14 +95,15 @@ def test_each_piece_has_its_own_input_and_the_one_that_begins_at_a_knot_is_meant
     last = driven.knots[-1]
     assert_close(driven(last, h), chain.segment(len(chain) - 1)(last - driven.knots[-2], h), **ROUNDING)
     assert_close(driven(float(last) + 4 * math.ulp(float(last)), h), driven(last, h), rtol=0, atol=0)
-    # Where the speed ends on a knot of the path the piece before it is meant.
+
+
+def test_where_the_speed_ends_on_a_knot_of_the_path_the_piece_before_it_is_meant():
     field, path, h = ctrnn.gated(3, 5), held(), torch.randn(4, 5)
     driven = Driven(field, path, PiecewiseWarp([0.0, 2.0], [0.0, 3.0]).speed)
     assert_close(driven(2.0, h), 1.5 * field(path.piece(1)(2.0), h), **ROUNDING)
 
 
-def test_a_bare_function_is_a_speed_and_gradients_reach_all_that_is_read():
-    # A bare function is a smooth speed.
+def test_a_bare_function_is_a_smooth_speed():
     field, path = ctrnn.plain(3, 5), held()
     h = torch.randn(4, 5)
     for speed in (lambda t: 2 + torch.sin(t), lambda t: 2 + math.sin(float(t)), lambda t: (2 + torch.sin(t)).reshape(1)):
@@ -106,12 +111,16 @@ def test_a_bare_function_is_a_speed_and_gradients_reach_all_that_is_read():
         assert torch.equal(driven.knots, path.knots)
         for t in (0.3, 2.0, 5.0):
             assert_close(driven(t, h), (2 + math.sin(t)) * field(path(t), h), **ROUNDING)
-    # A learned speed gets its gradient.
+
+
+def test_a_learned_speed_gets_its_gradient():
     pace = torch.tensor(2.0, requires_grad=True)
     field, path, h = ctrnn.plain(3, 5), held(), torch.randn(4, 5)
     (gradient,) = torch.autograd.grad(Driven(field, path, lambda t: pace * t)(1.5, h).sum(), pace)
     assert_close(gradient, 1.5 * field(path(1.5), h).detach().sum(), **ROUNDING)
-    # Gradients reach weights state and samples.
+
+
+def test_gradients_reach_weights_state_and_samples():
     field, xs = ctrnn.gated(3, 5), torch.randn(5, 4, 3, requires_grad=True)
     h = torch.randn(4, 5, requires_grad=True)
     wanted = [xs, h, *field.parameters()]
@@ -135,19 +144,22 @@ def test_a_value_that_is_no_speed_is_refused(speed, message):
         driven(1.5, torch.zeros(4, 5))
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # A path that is no speed is refused.
+def test_a_path_that_is_no_speed_is_refused():
     # A recording of several features, or one that goes backwards, is not a clock's speed.
     h = torch.zeros(4, 5)
     with pytest.raises((TypeError, ValueError), match="`speed` must"):
         Driven(ctrnn.plain(3, 5), held(), HeldPath(torch.ones(5, 4, 5)))(1.5, h)
     with pytest.raises((TypeError, ValueError), match="`speed` must"):
         Driven(ctrnn.plain(3, 5), held(), HeldPath(-torch.ones(5, 1, 1)))(1.5, h)
-    # A clock given for its speed is refused.
+
+
+def test_a_clock_given_for_its_speed_is_refused():
     # Warps are callable: without a word, c(t) would be taken for c'(t).
     with pytest.raises(TypeError, match=r"`warp\.speed`; got the PiecewiseWarp itself"):
         Driven(ctrnn.plain(3, 5), held(), bent())
-    # The slope of a bare function is not known.
+
+
+def test_the_slope_of_a_bare_function_is_not_known():
     with pytest.raises(NotImplementedError, match="use a warp's `speed`"):
         Driven(ctrnn.plain(3, 5), held(), lambda t: t).speed.derivative(1.0)
 

@@ -70,8 +70,7 @@ def test_it_is_solved_as_integrate_solves_it(name, backwards, dtype):
     assert_close(theirs, ours, rtol=100 * tolerance, atol=100 * tolerance)
 
 
-def test_no_jump_of_a_driven_field_is_lost():
-    # A knot rounded to float32 divides the pieces of times in float32.
+def test_a_knot_rounded_to_float32_divides_the_pieces_of_times_in_float32():
     field, h = ctrnn.gated(2, 4, dtype=torch.float32), torch.zeros(3, 4).float()
     path = HeldPath(torch.randn(10, 3, 2).float(), torch.arange(11.0) / 10)
     knots, driven = path.knots.float(), Driven(field, path)
@@ -79,22 +78,30 @@ def test_no_jump_of_a_driven_field_is_lost():
     for k, knot in enumerate(knots[1:-1], 1):
         for time, piece in ((knot.nextafter(knots[0]), k - 1), (knot, k)):
             assert_close(driven(time, h), field(path.xs[piece], h), rtol=0, atol=0)
-    # Without its jumps a loose solve is off by many tolerances.
+
+
+def test_without_its_jumps_a_loose_solve_is_off_by_many_tolerances():
     driven, h0, ts, exact = seed_7()
     with torch.no_grad():
         assert largest(odeint(driven, h0, ts, rtol=1e-3, atol=1e-3), exact) > 0.05
         assert largest(odeint(driven, h0, ts, rtol=1e-3, atol=1e-3, **jumps(driven)), exact) < 0.01
-    # No jump is lost where a step just ends on it.
+
+
+def test_no_jump_is_lost_where_a_step_just_ends_on_it():
     driven, h0, ts, exact = seed_7()
     with torch.no_grad():
         bare = odeint(driven.forward, h0, ts, rtol=1e-3, atol=1e-3, **jumps(driven))  # torchdiffeq by itself
         assert largest(bare, exact) > 10 * largest(odeint(driven, h0, ts, rtol=1e-3, atol=1e-3, **jumps(driven)), exact)
-    # Fixed steps keep their length to rounding.
+
+
+def test_fixed_steps_keep_their_length_to_rounding():
     driven, h0, ts, _ = seed_7()
     steps = {"method": "rk4", "options": {"step_size": 0.25}}
     with torch.no_grad():
         assert_close(odeint(driven, h0, ts, **steps), odeint(driven.forward, h0, ts, **steps), rtol=0, atol=1e-13)
-    # Beyond its ends the input stays and no step begins.
+
+
+def test_beyond_its_ends_the_input_stays_and_no_step_begins():
     driven, h0, _, _ = seed_7()
     assert_close(driven(13.0, h0), driven(12.0, h0), rtol=0, atol=0)
     assert_close(driven(-1.0, h0), driven(0.0, h0), rtol=0, atol=0)
@@ -127,14 +134,15 @@ def learned_inputs():
     yield (FunctionPath(encoder, (0.0, 4.0), 2),), [encoder.weight]
 
 
-def test_the_adjoint_finds_its_parameters_on_its_own_side_of_jumps():
-    # Its parameters are those of the field of the path and of the speed.
+def test_a_driven_field_has_the_parameters_of_field_path_and_speed():
     field = ctrnn.gated(2, 4)
     for (path, *speed), learned in learned_inputs():
         found = list(Driven(field, path, *speed).parameters())
         assert {*map(id, found)} == {*map(id, [*field.parameters(), *learned])}, path
         assert len(found) == len({*map(id, found)})
-    # The adjoint finds them and gives the gradients of integrate.
+
+
+def test_the_adjoint_finds_the_parameters_and_gives_the_gradients_of_integrate():
     field, h0, ts = ctrnn.gated(2, 4), torch.randn(3, 4, requires_grad=True), torch.tensor([0.0, 1.5, 3.7])
     for (path, *speed), learned in learned_inputs():
         if not learned:
@@ -145,7 +153,9 @@ def test_the_adjoint_finds_its_parameters_on_its_own_side_of_jumps():
         found = [torch.autograd.grad(hs.sin().sum(), wanted) for hs in (theirs, ours)]
         for one, other in zip(*found, strict=True):
             assert_close(one, other, rtol=0, atol=1e-5)
-    # Asked an ulp before a knot the adjoint begins on its own side of the jump.
+
+
+def test_asked_an_ulp_before_a_knot_the_adjoint_begins_on_its_own_side_of_the_jump():
     field, path, h0, ts = ctrnn.gated(2, 4), HeldPath(torch.randn(5, 3, 2)), torch.randn(3, 4), torch.arange(6.0)
 
     def gradients(hs):
@@ -158,7 +168,9 @@ def test_the_adjoint_finds_its_parameters_on_its_own_side_of_jumps():
     )
     assert before < 2e-5
     assert at > 5 * before  # the trap of which the documents speak
-    # Samples that are no parameter get their gradient from the adjoint only where they are named.
+
+
+def test_samples_that_are_no_parameter_get_their_gradient_from_the_adjoint_only_where_they_are_named():
     field, xs, h0, ts = ctrnn.gated(2, 4), torch.randn(5, 3, 2, requires_grad=True), torch.randn(3, 4), torch.tensor([0.0, 5.0])
 
     def gradient(solve, *named):

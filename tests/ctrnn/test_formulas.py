@@ -86,8 +86,7 @@ def test_the_equations_computed_as_they_are_written_are_the_field():
         assert_close(got, field(x, state), rtol=0, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}")  # other order
 
 
-def test_equations_show_norms_missing_biases_and_drawn_masks():
-    # Relu layer norm missing biases and fixed rates are in the equations.
+def test_relu_layer_norm_missing_biases_and_fixed_rates_are_in_the_equations():
     candidate, rate = ctrnn.LayerNorm(ctrnn.ReluCandidate(2, 3, bias=False)), ctrnn.FixedRate(0.5)
     field = ctrnn.Relaxation(ctrnn.Dropout(candidate), rate, ctrnn.LinearDecay())
     assert field.equations == ("dh/dt = 0.5 (relu(gamma * norm(Wx x + Wh h) + beta) - h)",)
@@ -95,7 +94,9 @@ def test_equations_show_norms_missing_biases_and_drawn_masks():
     found = computed(randomized(field).equations, letters(field) | {"x": x, "h": h})
     assert_close(found["dh/dt"], field(x, h), rtol=0, atol=1e-13)
     assert "bh" not in ctrnn.gru(2, 3, bias=False).equations[0]
-    # Masks of dropout are in the equations once they are drawn.
+
+
+def test_masks_of_dropout_are_in_the_equations_once_they_are_drawn():
     part = ctrnn.Dropout(ctrnn.TanhCandidate(2, 3), 0.5, 0.5)
     drawn = ctrnn.draw_masks(ctrnn.Relaxation(part, ctrnn.FixedRate(1.0), ctrnn.LinearDecay()), batch=1)
     x, h = torch.randn(1, 2), torch.randn(1, 3)
@@ -104,23 +105,28 @@ def test_equations_show_norms_missing_biases_and_drawn_masks():
     assert_close(found["dh/dt"], drawn(x, h)[0], rtol=0, atol=1e-13)
 
 
-def test_equations_write_what_is_there_and_name_what_has_no_formula():
-    # A formula of what is not there is refused by name.
+def test_a_formula_of_what_is_not_there_is_refused_by_name():
     wrong = type("Wrong", (Named,), {"formula": "{cand}"})(2, 3)
     with pytest.raises(ValueError, match=r"the `formula` of Wrong names {cand}, which a Wrong has not"):
         formula_of(wrong)
-    # Equations write no input that is not there all digits and no factor of 1.
-    # A field without input has no input in its equations.
+
+
+def test_a_field_without_input_has_no_input_in_its_equations():
     assert ctrnn.plain(0, 2).equations == ("dh/dt = tanh(Wh h + b) - h",)
     assert ctrnn.gru(0, 2, bias=False).equations[0] == "dh/dt = g * (tanh(sigma(Wrh h) * (Wh h)) - h)"
-    # Numbers are written with all their digits.
+
+
+def test_numbers_are_written_with_all_their_digits():
     field = ctrnn.Relaxation(ctrnn.TanhCandidate(0, 2), ctrnn.FixedRate(1 / 3), ctrnn.LinearDecay())
     assert field.equations == (f"dh/dt = {1 / 3!r} (tanh(Wh h + b) - h)",)
     assert ctrnn.leaky(0, 2, decay=ctrnn.PowerDecay(0.1)).equations[0].endswith("- |h|^0.1 h)")
-    # A factor of 1 is not written.
+
+
+def test_a_factor_of_1_is_not_written():
     assert ctrnn.cornn(2, 3, epsilon=0.5).equations == ("dh/dt = z", "dz/dt = tanh(W h + U z + V x + b) - h - 0.5 z")
 
-    # What computes something else is shown by its name until it has a formula.
+
+def test_what_computes_something_else_is_shown_by_its_name_until_it_has_a_formula():
     def gate_of(rate):
         return ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), rate, ctrnn.LinearDecay()).equations[1]
 
@@ -143,15 +149,16 @@ class Named(Odd_Gate):
     formula = "sin(Wx x + Wh h + b)^2"
 
 
-def test_latex_is_the_papers_page_and_paths_say_what_they_are_made_of():
-    # The gated field in latex is the papers page.
+def test_the_gated_field_in_latex_is_the_page_of_the_paper():
     assert ctrnn.gated(1, 2, decay=ctrnn.PowerDecay(1.5))._repr_latex_().splitlines()[2:-1] == [
         r"\frac{dh}{dt} &= g \odot (\tanh(W_{x} x + W_{h} h + b) - |h|^{1.5} h) \\",
         r"g &= \sigma(W_{gx} x + W_{gh} h + b_{g}) \\",
         r"x &\in \mathbb{R}^{1}, \quad h \in \mathbb{R}^{2}",
     ]
     assert in_latex("g = Odd_Gate(x, h)") == r"g = \operatorname{Odd\_Gate}(x, h)"
-    # All that is shown can be typeset.
+
+
+def test_all_that_is_shown_can_be_typeset():
     told = set()
     for one in shown():
         lines = one._repr_latex_().splitlines()
@@ -159,7 +166,9 @@ def test_latex_is_the_papers_page_and_paths_say_what_they_are_made_of():
         told |= {line.removesuffix(chr(92) * 2).replace("&", "") for line in lines[2:-1]}
     for line in told:
         MathTextParser("path").parse(f"${line}$")
-    # Paths say what they are made of.
+
+
+def test_paths_say_what_they_are_made_of():
     xs = torch.zeros(4, 2, 3)
     assert repr(ctrnn.HeldPath(xs)) == "HeldPath(xs (4, 2, 3), on [0, 4])"
     warped = ctrnn.WarpedPath(ctrnn.LinearPath(xs), ctrnn.AffineWarp(0.5))

@@ -88,8 +88,7 @@ def test_chrono_sets_the_bias_of_a_time_in_the_range_and_nothing_else(name):
     assert_close(timescales, torch.from_numpy(T).expand(7), rtol=1e-12, atol=0)
 
 
-def test_gates_of_lstms_and_of_every_layer_are_set():
-    # The lstms gates are tied at the start and the rest stays.
+def test_the_gates_of_an_lstm_are_tied_at_the_start_and_the_rest_stays():
     field = ctrnn.lstm(3, 7)
     before = state_of(field)
     chrono_(field, MOST, t_min=LEAST)
@@ -101,14 +100,18 @@ def test_gates_of_lstms_and_of_every_layer_are_set():
     assert len(set(T.tolist())) == 7
     assert T.min() >= LEAST
     assert T.max() <= MOST
-    # Every layer of a stack is set.
+
+
+def test_every_layer_of_a_stack_is_set():
     for make in (ctrnn.gated, ctrnn.gru, ctrnn.lstm, ctrnn.leaky):
         field = chrono_(make(3, 4, num_layers=3), MOST, t_min=LEAST)
         T = ctrnn.timescales(field)
         assert T.shape == (12,)
         assert ((T >= LEAST) & (T <= MOST)).all()
         assert len(set(T.tolist())) == (3 if make is ctrnn.leaky else 12)
-    # A parametrized bias gets its time through the parametrization.
+
+
+def test_a_parametrized_bias_gets_its_time_through_the_parametrization():
     field, lstm = ctrnn.gated(3, 7), nn.LSTM(3, 7)
     parametrize.register_parametrization(field.rate, "bias", Halved())
     for name in ("bias_ih_l0", "bias_hh_l0"):
@@ -119,7 +122,9 @@ def test_gates_of_lstms_and_of_every_layer_are_set():
     assert torch.equal(lstm.bias_ih_l0[:7], -lstm.bias_ih_l0[7:14])
     assert not lstm.bias_hh_l0[:14].any()
     assert ((1 + lstm.bias_ih_l0[7:14].exp()) <= MOST).all()
-    # A part of a bias is filled alone and returned.
+
+
+def test_a_part_of_a_bias_is_filled_alone_and_returned():
     bias = nn.Parameter(torch.zeros(4, 3))
     part = bias[1:3]
     with torch.no_grad():
@@ -130,7 +135,7 @@ def test_gates_of_lstms_and_of_every_layer_are_set():
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.LSTMCell, nn.GRU, nn.GRUCell])
-def test_torchs_own_modules_forget_at_the_pace_that_was_set(kind):
+def test_modules_of_torch_forget_at_the_pace_that_was_set(kind):
     """With silent weights and no other bias, torch's c or h is multiplied by 1 - 1/T at every step."""
     lstm, cell = kind in (nn.LSTM, nn.LSTMCell), kind in (nn.LSTMCell, nn.GRUCell)
     module = silent(kind(3, 5))
@@ -244,8 +249,7 @@ class OneWay(nn.Module):
         return b / 2
 
 
-def test_a_bias_or_module_that_cannot_be_set_is_refused_and_unchanged():
-    # A bias that cannot be set is refused.
+def test_a_bias_that_cannot_be_set_is_refused():
     one_way = ctrnn.gated(3, 7)
     parametrize.register_parametrization(one_way.rate, "bias", OneWay(), unsafe=True)
     with pytest.raises(ValueError, match="parametrized without a right inverse"):
@@ -262,7 +266,9 @@ def test_a_bias_or_module_that_cannot_be_set_is_refused_and_unchanged():
     hooked.rate.bias = bias.detach()
     with pytest.raises(ValueError, match="`bias` is no parameter but made anew"):
         chrono_(hooked, MOST)
-    # A module without gates is refused and then nothing was changed.
+
+
+def test_a_module_without_gates_is_refused_and_then_nothing_was_changed():
     with pytest.raises(ValueError, match="`module` has the fixed rate 1 and no gate"):
         chrono_(ctrnn.plain(3, 5), MOST)
     mixed = ctrnn.Stack([ctrnn.gated(3, 5), ctrnn.plain(5, 5)])
@@ -323,8 +329,7 @@ def test_slow_decay_draws_the_law_itself(largest):
     assert len(ks) == 1 or stats.chisquare(counts, expected).pvalue > 1e-3
 
 
-def test_times_follow_their_laws():
-    # The slow tail is as heavy as the law says.
+def test_the_slow_tail_is_as_heavy_as_the_law_says():
     draws, largest = 40000, 10**6
     ks = np.arange(2.0, largest + 1)
     tail = weights_of(ks)[::-1].cumsum()[::-1] / weights_of(ks).sum()
@@ -334,11 +339,14 @@ def test_times_follow_their_laws():
         assert abs((T.round() >= k).mean() - share) < 4 * math.sqrt(share * (1 - share) / draws)
     assert T.max() > 0.5 * largest
     assert T.max() <= largest * (1 + 1e-9)
-    # Times are drawn uniformly within their bound.
-    # Times are uniform.
+
+
+def test_times_are_uniform():
     T = of_sigmoid(gate_bias_(torch.empty(20000), 5.0, 80.0, generator=torch.Generator().manual_seed(3)).numpy())
     assert stats.kstest(T, stats.uniform(5.0, 75.0).cdf).pvalue > 1e-3
-    # The bound of the draws and what the default leaves out.
+
+
+def test_the_bound_of_the_draws_and_what_the_default_leaves_out():
     k = np.arange(2.0, 200)
     ratio = np.log(k) / np.log(k + 1) / (k * np.log1p(1 / k))
     assert 1.0085 < ratio.max() < 1.009 < ENVELOPE
@@ -346,14 +354,18 @@ def test_times_follow_their_laws():
     ks = np.arange(2.0, 10**6)
     beyond = 1 / math.log(LONGEST) / (weights_of(ks).sum() + 1 / math.log(10**6))
     assert round(100 * beyond, 1) == 4.6
-    # Slow decay sets whole time scales in fields and in torchs modules.
+
+
+def test_slow_decay_sets_whole_time_scales_in_fields_and_in_modules_of_torch():
     for module in (ctrnn.gated(3, 50, dtype=torch.float64), ctrnn.gru(3, 50), ctrnn.lstm(3, 50), nn.LSTM(3, 50), nn.GRU(3, 50)):
         field = slow_decay_(module, largest=1000)
         T = ctrnn.timescales(field if isinstance(field, ctrnn.VectorField) else ctrnn.from_torch(field))
         assert_close(T, T.round(), rtol=1e-10, atol=0)
         assert T.round().min() >= 2
         assert T.max() < 1001
-    # Recurrent weights are normal and no others are touched.
+
+
+def test_recurrent_weights_are_normal_and_no_others_are_touched():
     for module in (ctrnn.gru(3, 200), ctrnn.lstm(3, 200, num_layers=2), nn.GRU(3, 200, num_layers=2)):
         before = {name: value.detach().clone() for name, value in module.named_parameters()}
         assert ctrnn.init.recurrent_normal_(module, generator=torch.Generator().manual_seed(0)) is module

@@ -30,8 +30,7 @@ def test_the_field_is_the_equation_of_potentials_and_its_output_are_rates(word):
     assert torch.equal(ctrnn.additive(2, 3, word, visible="potentials").visible(v), v)
 
 
-def test_networks_are_the_loop_of_tutorials_and_beers_units():
-    # Its euler step is the loop that is copied from tutorials.
+def test_the_euler_step_of_a_leaky_network_is_the_loop_that_is_copied_from_tutorials():
     tau, dt = 100.0, 20.0
     field = ctrnn.leaky(2, 5, nonlinearity="relu", tau=tau)
     xs, h, alpha = torch.randn(7, 3, 2), torch.zeros(3, 5), dt / tau
@@ -40,7 +39,9 @@ def test_networks_are_the_loop_of_tutorials_and_beers_units():
         part = field.candidate
         h = h * (1 - alpha) + alpha * torch.relu(x @ part.weight_x.mT + h @ part.weight_h.mT + part.bias)
         assert_close(output[k], h, rtol=0, atol=1e-14)
-    # Potentials are what rates send and receive of an input that is held.
+
+
+def test_potentials_are_what_rates_send_and_receive_of_an_input_that_is_held():
     rates = ctrnn.leaky(2, 4, nonlinearity="tanh", tau=3.0)
     potentials = ctrnn.additive(2, 4, "tanh", tau=3.0)
     potentials.candidate.load_state_dict(rates.candidate.state_dict())
@@ -54,7 +55,9 @@ def test_networks_are_the_loop_of_tutorials_and_beers_units():
     r = discretize.integrate(rates, path, r0, ts, **tight).hs
     v = discretize.integrate(potentials, path, sent(r0).detach(), ts, **tight).hs
     assert_close(v, sent(r), rtol=0, atol=1e-8)
-    # Two units of beer are solved as by scipy.
+
+
+def test_two_units_of_the_network_of_beer_are_solved_as_by_scipy():
     # tau dy/dt = -y + W sigma(y + theta) + I is the additive network of v = y + theta with the bias theta.
     w, theta, tau = np.array([[4.5, -1.0], [1.0, 4.5]]), np.array([-2.75, -1.75]), np.array([1.0, 1.3])
 
@@ -72,8 +75,7 @@ def test_networks_are_the_loop_of_tutorials_and_beers_units():
     assert_close(hs.numpy() - theta, y, rtol=0, atol=1e-6)
 
 
-def test_time_constants_stay_unless_learned_and_are_saved_with_the_model(tmp_path):
-    # Time constants stay unless they are learned.
+def test_time_constants_stay_unless_they_are_learned():
     fixed, each = ctrnn.leaky(1, 3, tau=4.0), ctrnn.additive(1, 3, tau=torch.tensor([1.0, 2.0, 4.0]))
     assert not any(parameter.requires_grad for parameter in [*fixed.rate.parameters(), *each.rate.parameters()])
     learned = ctrnn.additive(1, 3, tau=torch.tensor([1.0, 2.0, 4.0]), learn_tau=True)
@@ -84,12 +86,16 @@ def test_time_constants_stay_unless_learned_and_are_saved_with_the_model(tmp_pat
     same.candidate.load_state_dict(fixed.candidate.state_dict())
     x, h = torch.randn(2, 1), torch.randn(2, 3)
     assert_close(fixed(x, h), same(x, h), rtol=0, atol=1e-15)
-    # A function of ones own is read.
+
+
+def test_a_nonlinearity_of_the_user_is_applied_and_cannot_be_saved(tmp_path):
     field = ctrnn.additive(1, 2, lambda a: a.clamp(0, 1))
     assert_close(field.visible(torch.tensor([[-1.0, 2.0]])), torch.tensor([[0.0, 1.0]]))
     with pytest.raises(TypeError, match="function"):
         ctrnn.save(tmp_path / "model", field)
-    # A model is loaded with its time constants as they were.
+
+
+def test_a_model_is_loaded_with_its_time_constants_as_they_were(tmp_path):
     model = discretize.DiscreteRNN(ctrnn.additive(1, 3, "retanh", tau=torch.tensor([1.0, 2.0, 4.0]), visible="potentials"))
     ctrnn.save(tmp_path / "model", model)
     again = ctrnn.load(tmp_path / "model")

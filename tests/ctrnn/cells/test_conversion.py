@@ -36,8 +36,7 @@ def test_the_unit_euler_step_is_the_torch_cell(kind, bias, hidden, batch):
 
 
 @pytest.mark.parametrize("kind", CELLS)
-def test_gradients_are_the_torch_cells(kind):
-    # Gradients for input and state are the torch cells.
+def test_gradients_for_input_and_state_are_those_of_the_torch_cell(kind):
     theirs = kind(3, 5)
     field, x, h = ctrnn.from_torch(theirs), torch.randn(4, 3, requires_grad=True), start(kind, 4).requires_grad_()
     weights = torch.randn_like(h)
@@ -45,7 +44,10 @@ def test_gradients_are_the_torch_cells(kind):
     expected = torch.autograd.grad((weights * packed(theirs(x, unpacked(kind, h)))).sum(), (x, h))
     for one, other in zip(ours, expected, strict=True):
         assert_close(one, other, **EXACT)
-    # Gradients for the weights are the torch cells.
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_gradients_for_the_weights_are_those_of_the_torch_cell(kind):
     theirs = kind(3, 5)
     field, x, h = ctrnn.from_torch(theirs), torch.randn(4, 3), start(kind, 4)
     weights = torch.randn_like(h)
@@ -54,13 +56,19 @@ def test_gradients_are_the_torch_cells(kind):
     ours = weights_by_torchs_names(kind, field, ours)
     for (name, _), gradient in zip(theirs.named_parameters(), expected, strict=True):
         assert_close(ours[name], gradient, **EXACT, msg=lambda m, name=name: f"{name}: {m}")
-    # Float32 stays float32.
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_float32_stays_float32(kind):
     theirs = kind(3, 5, dtype=torch.float32)
     field, x, h = ctrnn.from_torch(theirs), torch.randn(4, 3).float(), start(kind, 4).float()
     assert {p.dtype for p in field.parameters()} == {torch.float32}
     # A dozen float32 roundings of sums of order 1.
     assert_close(h + field(x, h), packed(theirs(x, unpacked(kind, h))), rtol=0, atol=2e-6)
-    # The device is kept.
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_the_device_is_kept(kind):
     assert {p.device.type for p in ctrnn.from_torch(kind(3, 5, device="meta")).parameters()} == {"meta"}
 
 
@@ -111,7 +119,7 @@ def test_unit_euler_steps_are_the_torch_sequence_module(kind, bias, batch_first)
 
 
 @pytest.mark.parametrize("kind", SEQUENCES)
-def test_gradients_through_a_sequence_are_torchs(kind):
+def test_gradients_through_a_sequence_are_those_of_torch(kind):
     theirs = kind(3, 5)
     field, xs, h0 = ctrnn.from_torch(theirs), torch.randn(7, 4, 3, requires_grad=True), start(kind, 4)
     first = unpacked(kind, h0)

@@ -50,8 +50,7 @@ def test_the_reduction_is_the_network_under_any_input_by_solves_and_by_steps(nam
     assert_close(few.states(exact) if additive else exact, whole if additive else whole @ few.n, rtol=1e-4, atol=1e-4)
 
 
-def test_rests_and_eigenvalues_are_the_networks_whose_weights_it_shares(tmp_path):
-    # Points of rest and their eigenvalues are those of the network.
+def test_points_of_rest_and_their_eigenvalues_are_those_of_the_network():
     field = of_rank(1, ctrnn.additive(1, 30))
     with torch.no_grad():
         n = torch.randn(30, 1)
@@ -64,7 +63,9 @@ def test_rests_and_eigenvalues_are_the_networks_whose_weights_it_shares(tmp_path
     order, other = mine.h[:, 0].argsort(), theirs.h[:, 0].mul(few.m[0]).argsort()
     assert_close(few.states(mine.h[order]), theirs.h[other], rtol=1e-8, atol=1e-8)
     assert_close(mine.growth[order], theirs.growth[other], rtol=1e-8, atol=1e-8)
-    # The weights are shared and learned and the reduction is saved and read.
+
+
+def test_the_weights_are_shared_and_learned_and_the_reduction_is_saved_and_read(tmp_path):
     field = of_rank(2, ctrnn.leaky(1, 2, tau=2.0))
     few = ctrnn.LowRankReduction(field)
     few(torch.randn(3, 1), torch.randn(3, 2)).square().sum().backward()

@@ -34,8 +34,7 @@ def test_the_field_is_its_equations(bias, batch):
     assert_close(field(x, torch.cat([h, c], -1)), expected, rtol=0, atol=1e-14)  # rounding of a dozen terms
 
 
-def test_the_leak_is_that_of_the_cell_with_all_its_digits():
-    # The leak is one for h and one minus f for c.
+def test_the_leak_is_one_for_h_and_one_minus_f_for_c():
     field = ctrnn.lstm(3, 5)
     x, h, c = torch.randn(4, 3), torch.randn(4, 5), torch.randn(4, 5)
     i, f, g, o = gates_by_hand(field, x, h)
@@ -44,7 +43,9 @@ def test_the_leak_is_that_of_the_cell_with_all_its_digits():
     rest = field(x, torch.cat([h, c], -1)) + leak * torch.cat([h, c], -1)
     expected = np.concatenate([o * np.tanh(f * c.numpy() + i * g), i * g], -1)
     assert_close(rest, torch.from_numpy(expected), rtol=0, atol=1e-14)  # rounding
-    # The leak keeps its digits where the gate is almost open.
+
+
+def test_the_leak_keeps_its_digits_where_the_gate_is_almost_open():
     field = ctrnn.lstm(3, 1, dtype=torch.float32)
     with torch.no_grad():
         field.gates.weight_x.zero_()
@@ -52,7 +53,9 @@ def test_the_leak_is_that_of_the_cell_with_all_its_digits():
         field.gates.bias.fill_(20.0)
     leak = field.leak(field.project(torch.zeros(1, 3, dtype=torch.float32)), field.initial_state(1))
     assert_close(leak[0, 1].item(), 1 / (1 + np.exp(20.0)), rtol=1e-6, atol=0)  # float32; 1 - f would be 0
-    # A forget gate tied to the input gate gives the product form.
+
+
+def test_a_forget_gate_tied_to_the_input_gate_gives_the_product_form():
     field = ctrnn.lstm(3, 5)
     with torch.no_grad():  # f = 1 - i: the rows of f are those of i with the other sign
         for weight in field.gates.parameters():
@@ -61,7 +64,9 @@ def test_the_leak_is_that_of_the_cell_with_all_its_digits():
     i, _, g, _ = gates_by_hand(field, x, h)
     dc = field(x, torch.cat([h, c], -1))[:, 5:]
     assert_close(dc, torch.from_numpy(i * (g - c.numpy())), rtol=0, atol=1e-14)  # rounding
-    # The state is twice the visible units.
+
+
+def test_the_state_is_twice_the_visible_units():
     field = ctrnn.LSTMField(3, 5)
     assert (field.hidden_size, field.state_size) == (5, 10)
     with pytest.raises(ValueError, match=r"`h` has 5 units.*keeps 10"):
@@ -84,8 +89,7 @@ def test_under_a_power_decay_the_cell_forgets_by_it_and_h_follows_the_new_cell(e
     assert_close(field.flow_without_leak(projected, state), expected + leak * state, rtol=0, atol=1e-14)  # rounding
 
 
-def test_a_power_decay_is_the_cells_closed_form_and_of_0_the_lstm():
-    # The power 0 is the lstm to the last bit.
+def test_the_power_0_is_the_lstm_to_the_last_bit():
     usual = ctrnn.lstm(3, 5)
     ours = ctrnn.lstm(3, 5, decay=ctrnn.PowerDecay(0))
     ours.load_state_dict(usual.state_dict())
@@ -95,7 +99,9 @@ def test_a_power_decay_is_the_cells_closed_form_and_of_0_the_lstm():
     for field in (usual, ours):
         assert bool((field(x, state)[:, 5:] == carried - state[:, 5:]).all())
         assert bool((field(x, state) == usual(x, state)).all())
-    # A cell that nothing is written into forgets by the closed form.
+
+
+def test_a_cell_that_nothing_is_written_into_forgets_by_the_closed_form():
     field = ctrnn.lstm(3, 5, decay=ctrnn.PowerDecay(2.0))
     with torch.no_grad():
         for weight in field.gates.parameters():
@@ -104,7 +110,9 @@ def test_a_power_decay_is_the_cells_closed_form_and_of_0_the_lstm():
     state = torch.cat([torch.zeros(4, 5), c], -1)
     left = discretize.Splitting().advance(field, field.project(torch.zeros(4, 3)), state, 40.0)[:, 5:]
     assert_close(left, c / (1 + 2 * 20 * c**2).sqrt(), rtol=1e-13, atol=0)  # a root and a power
-    # The time scale of a cell is that of one of size 1.
+
+
+def test_the_time_scale_of_a_cell_is_that_of_one_of_size_1():
     field = ctrnn.init.chrono_(ctrnn.lstm(3, 5, decay=ctrnn.PowerDecay(2.0)), 40, t_min=40)
     assert_close(ctrnn.timescales(field), torch.full((5,), 40.0), rtol=1e-12, atol=0)
 

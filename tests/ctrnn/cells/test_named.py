@@ -52,10 +52,11 @@ def test_leaky_is_equation_4(bias, per_unit):
     assert_close(field.leak(field.project(x), h), torch.from_numpy(alpha * np.ones((4, 5))), **ROUNDING)
 
 
-def test_sizes_may_be_numpy_integers_and_the_default_alpha_is_a_tenth():
-    # The default alpha is a tenth.
+def test_the_default_alpha_is_a_tenth():
     assert_close(float(ctrnn.leaky(3, 5).rate.log_alpha.detach().exp()), 0.1, rtol=1e-15, atol=0)
-    # Sizes may be numpy integers.
+
+
+def test_sizes_may_be_numpy_integers():
     field = ctrnn.gated(np.int64(3), np.int32(5))
     assert type(field.input_size) is int
     assert field(torch.zeros(1, 3), torch.zeros(1, 5)).shape == (1, 5)

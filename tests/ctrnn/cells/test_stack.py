@@ -35,8 +35,7 @@ def test_two_layers_are_the_two_equations_written_out(batch, hidden):
     assert_close(found, torch.cat([dh2, dh1], -1), **ROUNDING)
 
 
-def test_layers_read_the_one_below_and_torchs_are_met_where_the_delay_is_given_back():
-    # Layers read what is visible of the one below and keep their own state.
+def test_layers_read_what_is_visible_of_the_one_below_and_keep_their_own_state():
     field = mixed()
     (x, h), (first, second, third) = point(field), field.fields
     assert (field.input_size, field.hidden_size, field.state_size) == (2, 5, 16)
@@ -47,7 +46,9 @@ def test_layers_read_the_one_below_and_torchs_are_met_where_the_delay_is_given_b
     assert [part.shape[-1] for part in field.states(h)] == [3, 8, 5]
     assert field.initial_state(6).shape == (6, 16)
     assert torch.equal(field.project(x), first.project(x))
-    # Torchs own layers are met where the delay is given back.
+
+
+def test_layers_of_torch_are_met_where_the_delay_is_given_back():
     theirs = nn.GRU(2, 4, num_layers=2)
     layers = []
     for k in range(2):
@@ -60,7 +61,9 @@ def test_layers_read_the_one_below_and_torchs_are_met_where_the_delay_is_given_b
     h1 = DiscreteRNN(first)(x[:1])[1][0]  # the lower layer, one sample ahead of the upper one
     output, _ = DiscreteRNN(ctrnn.Stack([first, second]))(x[[1, 2, 3, 4, 5, 5]], torch.cat([torch.zeros(3, 4), h1], -1))
     assert_close(output, expected, **ROUNDING)
-    # A stack of one is the field.
+
+
+def test_a_stack_of_one_is_the_field():
     field = ctrnn.gated(2, 3, "network", decay=ctrnn.PowerDecay(2.0))
     stack, (x, h) = ctrnn.Stack([field]), point(field)
     projected, at = field.project(x), torch.randn_like(h)
@@ -68,7 +71,9 @@ def test_layers_read_the_one_below_and_torchs_are_met_where_the_delay_is_given_b
     assert torch.equal(stack.leak(projected, h), field.leak(projected, h))
     assert torch.equal(stack.forget(projected, h, at, 0.3), field.forget(projected, h, at, 0.3))
     assert (stack.input_size, stack.hidden_size, stack.state_size) == (2, 3, 6)
-    # Stacks stack.
+
+
+def test_stacks_stack():
     a, b, c = ctrnn.plain(2, 3), ctrnn.lstm(3, 4), ctrnn.gru(4, 3)
     flat, nested = ctrnn.Stack([a, b, c]), ctrnn.Stack([ctrnn.Stack([a, b]), c])
     x, h = point(flat)
@@ -77,7 +82,7 @@ def test_layers_read_the_one_below_and_torchs_are_met_where_the_delay_is_given_b
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])
 @pytest.mark.parametrize("layers", [2, 3])
-def test_a_unit_euler_step_is_torchs_layers_with_a_samples_delay_between_them(kind, layers):
+def test_a_unit_euler_step_is_the_layers_of_torch_with_a_delay_of_one_sample_between_them(kind, layers):
     theirs = [kind(2 if k == 0 else 4, 4) for k in range(layers)]
     field = ctrnn.Stack([ctrnn.from_torch(layer) for layer in theirs])
     x, starts = torch.randn(7, 3, 2), [torch.randn(1, 3, 4) for _ in theirs]
@@ -91,21 +96,24 @@ def test_a_unit_euler_step_is_torchs_layers_with_a_samples_delay_between_them(ki
     assert_close(h_n, torch.cat(ends[::-1], -1), **ROUNDING)
 
 
-def test_layers_leak_and_forget_together():
-    # Flow and leak are the flow and the leak.
+def test_flow_and_leak_are_the_flow_and_the_leak():
     field = mixed()
     x, h = point(field)
     flow, leak = field.flow_and_leak(field.project(x), h)
     assert torch.equal(flow, field.flow(field.project(x), h))
     assert torch.equal(leak, field.leak(field.project(x), h))
     assert (leak >= 0).all()
-    # What forgetting begins with is the leak.
+
+
+def test_what_forgetting_begins_with_is_the_leak():
     field = mixed()
     x, h = point(field)
     projected, dt = field.project(x), 1e-5
     at_first = (field.forget(projected, h, h, dt) - field.forget(projected, h, h, -dt)) / (2 * dt)
     assert_close(at_first, -field.leak(projected, h) * h, rtol=1e-8, atol=1e-9)  # dt^2, and rounding over dt
-    # Forgetting holds the gates of every layer where it is told to.
+
+
+def test_forgetting_holds_the_gates_of_every_layer_where_it_is_told_to():
     field = mixed()
     (x, h), at = point(field), torch.randn(4, 16)
     first, second, third = field.fields
@@ -129,14 +137,15 @@ def test_every_step_map_takes_a_stack(step):
     assert_close(DiscreteCell(field, step, dt=0.3)(x, h), alone, **ROUNDING)
 
 
-def test_gradients_copies_settings_and_dtypes_reach_every_layer():
-    # Gradients reach every parameter and are right.
+def test_gradients_reach_every_parameter_and_are_right():
     field = mixed()
     x, h = (t.requires_grad_() for t in point(field, 2))
     assert torch.autograd.gradcheck(field, (x, h))
     grads = torch.autograd.grad(field(x, h).square().sum(), list(field.parameters()))
     assert all(grad.abs().max() > 0 for grad in grads)
-    # Copies and state dicts carry every layer.
+
+
+def test_copies_and_state_dicts_carry_every_layer():
     field, other = mixed(), mixed()
     x, h = point(field)
     twin = copy.deepcopy(field)
@@ -147,10 +156,14 @@ def test_gradients_copies_settings_and_dtypes_reach_every_layer():
     assert torch.equal(other(x, h), field(x, h))
     weights = {name: 2 * value for name, value in field.named_parameters()}
     assert not torch.allclose(torch.func.functional_call(field, weights, (x, h)), field(x, h))
-    # A layer without parameters goes with every dtype.
+
+
+def test_a_layer_without_parameters_goes_with_every_dtype():
     field = ctrnn.Stack([problems.Spiral(), ctrnn.plain(2, 3, dtype=torch.float32)])
     assert field(torch.randn(4, 2).float(), torch.randn(4, 5).float()).dtype == torch.float32
-    # Settings reach every layer and a decay is not shared.
+
+
+def test_settings_reach_every_layer_and_a_decay_is_not_shared():
     field = ctrnn.gated(2, 3, "network", rate="softplus", decay=ctrnn.PowerDecay(2.0), num_layers=2, dtype=torch.float32)
     first, second = field.fields
     assert {p.dtype for p in field.parameters()} == {torch.float32}

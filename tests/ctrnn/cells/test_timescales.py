@@ -39,15 +39,16 @@ def test_after_its_time_scale_one_over_e_is_left(gate, rate):
     assert_close(field.visible(left(field, float(T[0]))), torch.full((3,), math.exp(-1)), rtol=1e-8, atol=0)
 
 
-def test_every_unit_has_its_own_in_the_order_of_the_state():
-    # Every unit has its own and a gate for all gives all the same.
+def test_every_unit_has_its_own_time_scale_and_a_gate_for_all_gives_all_the_same():
     assert_close(ctrnn.timescales(alone(ctrnn.gated(2, 3), [0.0, -math.log(4), -math.log(49)])), torch.tensor([2.0, 5.0, 50.0]),
                  rtol=1e-14, atol=0)  # fmt: skip
     assert len(set(ctrnn.timescales(ctrnn.gated(2, 3, "global")).tolist())) == 1
     assert_close(ctrnn.timescales(ctrnn.leaky(2, 3, 0.1)), torch.full((3,), 10.0), rtol=1e-14, atol=0)
     assert_close(ctrnn.timescales(ctrnn.plain(2, 3)), torch.ones(3), rtol=0, atol=0)
     assert_close(ctrnn.timescales(ctrnn.gated(2, 3, bias=False)), torch.full((3,), 2.0), rtol=0, atol=0)
-    # The lstms time scale is that of its cell.
+
+
+def test_the_time_scale_of_an_lstm_is_that_of_its_cell():
     field = ctrnn.lstm(2, 3)
     with torch.no_grad():
         for parameter in field.parameters():
@@ -57,7 +58,9 @@ def test_every_unit_has_its_own_in_the_order_of_the_state():
     assert_close(T, torch.tensor([2.0, 5.0, 50.0]), rtol=1e-13, atol=0)
     for k in range(3):
         assert_close(left(field, float(T[k]))[3 + k], torch.tensor(math.exp(-1)), rtol=1e-8, atol=0)
-    # A stacks time scales are in the order of its state.
+
+
+def test_time_scales_of_a_stack_are_in_the_order_of_its_state():
     layers = [ctrnn.gated(2, 4), ctrnn.lstm(4, 3), ctrnn.gru(3, 2)]
     stack = ctrnn.Stack(layers)
     bottom, middle, top = (ctrnn.timescales(layer) for layer in layers)
@@ -67,9 +70,13 @@ def test_every_unit_has_its_own_in_the_order_of_the_state():
     assert remembered(stack, state).tolist() == [0, 1, 5, 6, 7, 8, 9, 10, 11]
     assert remembered(layers[1], state[:6]).tolist() == [3, 4, 5]
     assert remembered(ctrnn.gated(2, 3, "network"), state[:6]).tolist() == [0, 1, 2]
-    # A field of ones own may say its leak.
+
+
+def test_a_field_of_the_user_may_say_its_leak():
     assert torch.equal(ctrnn.timescales(Known(2, 3, 5)), torch.full((3,), 4.0))
-    # Dtype is the fields and no gradient is kept.
+
+
+def test_time_scales_have_the_dtype_of_the_field_and_no_gradient():
     T = ctrnn.timescales(ctrnn.gated(2, 3, dtype=torch.float32))
     assert T.dtype == torch.float32
     assert not T.requires_grad

@@ -77,14 +77,15 @@ def test_a_traced_leak_is_the_declared_one_at_every_state_and_has_its_derivative
                 assert_close(other, one, rtol=1e-9, atol=1e-11)
 
 
-def test_ones_own_code_steps_and_forgets_as_the_named_field():
-    # Exponential steps of ones own field are those of the named one.
+def test_exponential_steps_of_a_field_of_the_user_are_those_of_the_named_one():
     field = made(ctrnn.gru)
     xs = torch.randn(6, 2, 3, dtype=torch.float64)
     for step in (discretize.ExponentialEuler(), discretize.ETDRK4(), discretize.StrangSplitting()):
         ours, theirs = (discretize.DiscreteRNN(each, step, dt=2.0)(xs)[0] for each in (Traced(field), field))
         assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
-    # An lstm in ones own code forgets as drawn.
+
+
+def test_an_lstm_in_code_of_the_user_forgets_as_drawn():
     field = Silent(made(ctrnn.lstm))
     ctrnn.init.chrono_(field, 30, t_min=10)
     T = 1 / rest_leak(field)[5:]
@@ -137,8 +138,7 @@ class Fused(ctrnn.VectorField):
         return torch.sigmoid(-b.flip(-1)) * (torch.sin(a) * self.scale - h)
 
 
-def test_biases_are_found_in_the_code_and_what_has_none_is_told():
-    # Entries are found wherever they stand.
+def test_entries_are_found_wherever_they_stand():
     field, before = Fused(), Fused().state_dict()
     field.load_state_dict(before)
     ctrnn.init.chrono_(field, 40, t_min=4, generator=torch.Generator().manual_seed(2))
@@ -150,7 +150,8 @@ def test_biases_are_found_in_the_code_and_what_has_none_is_told():
     assert_close(torch.log(drawn - 1), after["to_gates.bias"][5:])  # sigma(-b) = 1/T, entry by entry
     assert_close(ctrnn.timescales(field), drawn.flip(0))
 
-    # One constant for all is drawn once.
+
+def test_one_constant_for_all_is_drawn_once():
     class Shared(Fused):
         def flow(self, projected, h):
             a, _ = (projected + self.of_state(h)).chunk(2, -1)
@@ -162,7 +163,8 @@ def test_biases_are_found_in_the_code_and_what_has_none_is_told():
     assert_close(T, T[:1].expand(5))
     assert 2 <= T[0] <= 40
 
-    # Units that act on one another are asked for their leak.
+
+def test_units_that_act_on_one_another_are_asked_for_their_leak():
     class Ring(Fused):
         def flow(self, projected, h):
             return torch.roll(h, 1, -1) - h * torch.roll(h, 1, -1) - h
@@ -171,7 +173,8 @@ def test_biases_are_found_in_the_code_and_what_has_none_is_told():
         with pytest.raises(TypeError, match="act on one another by more than products with weights; give it a `leak`"):
             call(Ring())
 
-    # A time out of reach changes nothing.
+
+def test_a_time_out_of_reach_changes_nothing():
     class Slow(Fused):
         def flow(self, projected, h):
             a, b = (projected + self.of_state(h)).chunk(2, -1)
@@ -183,7 +186,8 @@ def test_biases_are_found_in_the_code_and_what_has_none_is_told():
         ctrnn.init.chrono_(field, 8, t_min=2)
     assert all(torch.equal(value, before[name]) for name, value in field.state_dict().items())
 
-    # Without a bias there is no time to set.
+
+def test_without_a_bias_there_is_no_time_to_set():
     class Plain(Fused):
         def flow(self, projected, h):
             return projected[..., : self.hidden_size] - 0.5 * h

@@ -103,8 +103,7 @@ def test_on_a_piecewise_clock_each_piece_plays_its_sample(steps, points, shown):
     assert_pieces_are_exact(numbered(knots), PiecewiseWarp(ts, cs), exact_piecewise(ts, cs), exact_piecewise(cs, ts))
 
 
-def test_a_clock_played_on_a_clock_has_one_knot_at_a_corner_and_a_speed():
-    # Where corners meet samples there is one knot.
+def test_where_corners_meet_samples_there_is_one_knot():
     cs = [0.0, 0.5, 1.0, 3.0, 4.0]
     ts = [0.0, 0.1, 0.7, 0.9, 5.0]
     warped = WarpedPath(numbered([0.0, 1.0, 2.0, 3.0, 4.0]), PiecewiseWarp(ts, cs))
@@ -112,7 +111,9 @@ def test_a_clock_played_on_a_clock_has_one_knot_at_a_corner_and_a_speed():
     assert warped.knots[[0, 1, 2, 4, 5]].tolist() == ts  # exactly: the clock shows these at its own points
     assert [warped.piece(k)(warped.knots[k]).item() for k in range(5)] == [0.0, 0.0, 1.0, 2.0, 3.0]
     assert warped(torch.tensor(ts))[:, 0, 0].tolist() == [0.0, 0.0, 1.0, 3.0, 3.0]
-    # The speed of a clock can be played on another clock.
+
+
+def test_the_speed_of_a_clock_can_be_played_on_another_clock():
     # c = c1(c2(t)) has the speed c1'(c2(t)) c2'(t): the first factor is a warped speed.
     first, second = some_warps()["piecewise"], PiecewiseWarp([0.0, 1.0, 2.0], [0.0, 5.0, 9.0])
     warped = WarpedPath(first.speed, second)
@@ -122,7 +123,9 @@ def test_a_clock_played_on_a_clock_has_one_knot_at_a_corner_and_a_speed():
     ts = inner_times(smooth)
     assert_close(smooth.derivative(ts), 0.5 * some_warps()["smooth"].speed.derivative(0.5 * ts), rtol=0, atol=1e-13)
     assert smooth.derivative(1.0).shape == ()
-    # A clock too fast for float64 is refused.
+
+
+def test_a_clock_too_fast_for_float64_is_refused():
     with pytest.raises(ValueError, match=r"in no time.*too fast for float64"):
         WarpedPath(numbered([0.0, 1e-20]), AffineWarp(1.0, -1.0))
 

@@ -78,8 +78,7 @@ def test_a_smooth_clock_and_its_inverse_undo_one_another(seed, max_speed, durati
 
 
 @clocks
-def test_the_speed_is_the_slope_and_what_autograd_finds(warp):
-    # Vectors are many scalars.
+def test_vectors_are_many_scalars(warp):
     ts = inside(warp, [0.9, 0.0, 0.3, 0.3, 1.0])
     for f, arguments in ((warp, ts), (warp.inverse, warp(ts)), (warp.speed, ts), (warp.speed.derivative, ts)):
         values = f(arguments)
@@ -90,7 +89,10 @@ def test_the_speed_is_the_slope_and_what_autograd_finds(warp):
         assert one_by_one.shape == (5,)
         assert_close(values, one_by_one, rtol=1e-13, atol=1e-13)
         assert f(torch.empty(0)).shape == (0,)
-    # The speed is the slope of the clock.
+
+
+@clocks
+def test_the_speed_is_the_slope_of_the_clock(warp):
     ts = inside(warp, np.linspace(0.01, 0.99, 97))
     corners = warp.knots[torch.isfinite(warp.knots)]
     if len(corners):
@@ -99,7 +101,10 @@ def test_the_speed_is_the_slope_and_what_autograd_finds(warp):
     assert_close(warp.speed(ts), quotient, rtol=1e-7, atol=1e-8)  # eps * 100 / 1e-5, and step^2 c'''
     turning = (warp.speed(ts + 1e-5) - warp.speed(ts - 1e-5)) / 2e-5
     assert_close(warp.speed.derivative(ts), turning, rtol=1e-7, atol=1e-7)
-    # The speed is what autograd finds on each piece.
+
+
+@clocks
+def test_the_speed_is_what_autograd_finds_on_each_piece(warp):
     for k in range(len(warp.knots) - 1):
         start, end = torch.nan_to_num(warp.knots[k : k + 2], posinf=50.0, neginf=-50.0).tolist()
         for where in (0.0, 0.3, 1.0):
@@ -108,7 +113,10 @@ def test_the_speed_is_the_slope_and_what_autograd_finds(warp):
             assert_close(warp.speed.piece(k)(t), slope, rtol=1e-12, atol=0)  # sums of a few dozen terms
             _, turn = torch.func.jvp(lambda t, k=k: warp.speed_at(k, t) + 0 * t, (t,), (torch.tensor(1.0),))
             assert_close(warp.speed.piece(k).derivative(t), turn, rtol=1e-12, atol=1e-12)
-    # A time outside is refused and named.
+
+
+@clocks
+def test_a_time_outside_is_refused_and_named(warp):
     if math.isfinite(warp.interval[1]):
         for f, name, end in (
             (warp, "t", warp.interval[1]),
@@ -119,22 +127,25 @@ def test_the_speed_is_the_slope_and_what_autograd_finds(warp):
                 f(end + 1)
 
 
-def test_an_affine_clock_and_one_of_ones_own_are_their_formulas():
-    # An affine clock is its formula on all of time.
+def test_an_affine_clock_is_its_formula_on_all_of_time():
     warp = AffineWarp(0.25, 3.0)
     assert warp.interval == warp.image == (-math.inf, math.inf)
     assert float(warp(-1e6)) == -249997.0
     assert float(warp.inverse(-249997.0)) == -1e6
     assert float(warp.speed(1e9)) == 0.25
     assert float(AffineWarp(2.0)(3.5)) == 7.0
-    # A clock of ones own needs four functions.
+
+
+def test_a_clock_of_the_user_needs_four_functions():
     assert float(Late().inverse(Late()(2.0))) == 2.0
     assert float(Late().speed(2.0)) == 4.0
     with pytest.raises(ValueError, match=r"`s` = 0.5 lies outside the interval \[1.0, 9.0\]"):
         Late().inverse(0.5)
     with pytest.raises(TypeError, match="abstract"):
         Warp()
-    # Points given as python numbers keep their digits whatever the default dtype.
+
+
+def test_points_given_as_python_numbers_keep_their_digits_whatever_the_default_dtype():
     torch.set_default_dtype(torch.float32)
     assert PiecewiseWarp([0.1, 0.7], [0.3, 0.4]).knots.tolist() == [0.1, 0.7]
     assert HeldPath(torch.zeros(1, 1, 1), [0.1, 0.7]).knots.tolist() == [0.1, 0.7]
@@ -163,8 +174,7 @@ def test_a_piecewise_clock_is_exact_at_both_ends_of_a_piece_through_zero():
         assert float(warp(start)) == float(warp.inverse(start)) == float(start)
 
 
-def test_a_smooth_clock_is_its_formula_and_drawn_as_fast_as_it_may():
-    # A smooth clock is its formula.
+def test_a_smooth_clock_is_its_formula():
     D, a, b = 7.0, np.array([0.2, 0.0, -0.1]), np.array([0.1, -0.3, 0.05])
     warp, t = SmoothWarp(D, torch.from_numpy(a), torch.from_numpy(b)), np.linspace(0, D, 29)
     w = 2 * np.pi * np.array([1, 2, 3]) / D
@@ -172,12 +182,16 @@ def test_a_smooth_clock_is_its_formula_and_drawn_as_fast_as_it_may():
     speed = 1 + (a * np.cos(np.outer(t, w)) + b * np.sin(np.outer(t, w))).sum(1)
     assert_close(warp(torch.from_numpy(t)), torch.from_numpy(shown).clamp(0, D), rtol=0, atol=1e-14)  # rounding of D
     assert_close(warp.speed(torch.from_numpy(t)), torch.from_numpy(speed), rtol=0, atol=1e-14)
-    # A random smooth clock comes close to the speed it may have.
+
+
+def test_a_random_smooth_clock_comes_close_to_the_speed_it_may_have():
     # A bound that is kept by hardly moving would be no warp.
     for max_speed in (1.5, 3.0, 10.0):
         fastest = [float(smooth(seed, 1.0, max_speed).speed(torch.linspace(0, 1, 4001)).max()) for seed in range(20)]
         assert np.mean(fastest) > 0.5 * max_speed
-    # A generator makes the clock reproducible.
+
+
+def test_a_generator_makes_the_clock_reproducible():
     before = torch.random.get_rng_state()
     assert torch.equal(smooth(5).cosines, smooth(5).cosines)
     assert not torch.equal(smooth(5).cosines, smooth(6).cosines)
@@ -187,7 +201,8 @@ def test_a_smooth_clock_is_its_formula_and_drawn_as_fast_as_it_may():
     torch.manual_seed(5)
     assert torch.equal(SmoothWarp.random(7.3, 3.0).sines, first.sines)
 
-    # A smooth clock is positive between the points of any grid.
+
+def test_a_smooth_clock_is_positive_between_the_points_of_any_grid():
     # 1 + a cos(40 theta) with |a| just below 1, just above, and at it.
     def narrow(a):
         cosines = torch.zeros(40)

@@ -56,8 +56,7 @@ def test_a_mask_keeps_its_digits():
     assert {buffer.dtype for buffer in single.buffers()} == {torch.float32}  # not every device has the other
 
 
-def test_constraints_hold_after_training_and_start_close():
-    # Masks ranks diagonals and radii hold after training.
+def test_masks_ranks_diagonals_and_radii_hold_after_training():
     mask = (torch.rand(4, 4) < 0.6).double()
     masked = trained(constrained(ctrnn.Dale(SIGNS), ctrnn.Mask(mask), ctrnn.ZeroDiagonal()))
     assert torch.equal(masked * (1 - mask), torch.zeros(4, 4))
@@ -66,7 +65,9 @@ def test_constraints_hold_after_training_and_start_close():
     assert torch.linalg.matrix_rank(trained(constrained(ctrnn.LowRank(2))), tol=1e-9) == 2
     radius = torch.linalg.eigvals(trained(constrained(ctrnn.SpectralRadius(0.9)))).abs().max()
     assert_close(radius, torch.tensor(0.9), rtol=1e-10, atol=0)
-    # A low rank starts as the best approximation.
+
+
+def test_a_low_rank_starts_as_the_best_approximation():
     weight = torch.randn(4, 4)
     field = ctrnn.leaky(2, 4)
     with torch.no_grad():
@@ -74,13 +75,14 @@ def test_constraints_hold_after_training_and_start_close():
     constrained(ctrnn.LowRank(3), field=field)
     least = torch.linalg.svdvals(weight)[-1]
     assert_close(torch.linalg.matrix_norm(field.candidate.weight_h - weight, 2), least, rtol=1e-9, atol=1e-12)
-    # Gradients go through the scaling by the spectral radius.
+
+
+def test_gradients_go_through_the_scaling_by_the_spectral_radius():
     part, weight = ctrnn.SpectralRadius(0.7), torch.randn(4, 4, requires_grad=True)
     assert torch.autograd.gradcheck(part, weight)
 
 
-def test_constraints_are_saved_loaded_proved_and_told_where_they_cannot_be(tmp_path):
-    # Weights with constraints are saved loaded and trained on.
+def test_weights_with_constraints_are_saved_loaded_and_trained_on(tmp_path):
     mask = (torch.rand(4, 4) < 0.6).double()
     parts = [ctrnn.LowRank(2), ctrnn.Dale(SIGNS, "clip"), ctrnn.Mask(mask), ctrnn.ZeroDiagonal()]
     field = constrained(*parts, field=ctrnn.additive(2, 4, "retanh", tau=torch.tensor([1.0, 2.0, 3.0, 4.0])))
@@ -94,7 +96,9 @@ def test_constraints_are_saved_loaded_proved_and_told_where_they_cannot_be(tmp_p
     after = trained(again.field, 3)
     assert (after * SIGNS >= 0).all()
     assert torch.equal(after * (1 - mask), torch.zeros(4, 4))
-    # A part that its field makes is saved with its constraints.
+
+
+def test_a_part_that_its_field_makes_is_saved_with_its_constraints(tmp_path):
     field = ctrnn.lstm(2, 3)
     register_parametrization(field.gates, "bias", Halved())
     with pytest.raises(TypeError, match="Halved"):
@@ -105,7 +109,9 @@ def test_constraints_are_saved_loaded_proved_and_told_where_they_cannot_be(tmp_p
     assert torch.equal(again(x, h), field(x, h))
     with pytest.raises(ValueError, match="Halved"):
         ctrnn.load(tmp_path / "model")
-    # A model that cannot be saved is told all that is in the way.
+
+
+def test_a_model_that_cannot_be_saved_is_told_all_that_is_in_the_way():
     field = ctrnn.gated(2, 4)
     for part in (field.candidate, field.rate):  # the class is told once
         register_parametrization(part, "weight_x", Halved())
@@ -119,7 +125,9 @@ def test_constraints_are_saved_loaded_proved_and_told_where_they_cannot_be(tmp_p
     both = nn.Sequential(discretize.DiscreteRNN(Own(2, 3, 1.0)), nn.Bilinear(3, 3, 1))
     with pytest.raises(TypeError, match=r"(?s)for 3 reasons.*class Own.*Own does not keep.*`power`.*class Bilinear"):
         ctrnn.save(None, both)
-    # Constrained weights are read and proved.
+
+
+def test_constrained_weights_are_read_and_proved():
     small = ctrnn.plain(1, 2)
     register_parametrization(small.candidate, "weight_h", ctrnn.Dale(torch.tensor([1.0, -1.0])))
     assert derivations.verify(small).verdict == "holds"
@@ -152,7 +160,7 @@ class Halved(nn.Module):
 
 
 @pytest.mark.kernels
-def test_a_network_under_dales_law_and_a_mask_goes_all_the_way(tmp_path):
+def test_a_network_under_the_law_of_dale_and_a_mask_goes_all_the_way(tmp_path):
     mask = torch.ones(4, 4) - torch.eye(4)
     field = constrained(ctrnn.Dale(SIGNS), ctrnn.Mask(mask), field=ctrnn.additive(2, 4, "relu", tau=torch.tensor(5.0)))
     ctrnn.init.recurrent_balanced_(field)

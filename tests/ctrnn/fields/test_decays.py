@@ -11,18 +11,23 @@ EXPONENTS = [0.0, 0.5, 1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("r", EXPONENTS)
-def test_a_power_decay_is_its_formula_with_its_leak_and_slope(r):
-    # Power decay is its formula.
+def test_power_decay_is_its_formula(r):
     h = torch.tensor([-3.0, -1.0, -0.01, 0.0, 0.2, 1.0, 5.0])
     expected = torch.from_numpy(np.abs(h.numpy()) ** r * h.numpy())
     assert_close(ctrnn.PowerDecay(r)(h), expected, rtol=1e-15 * 8, atol=0)  # a few ulp of pow
-    # The leak times the state is the decay.
+
+
+@pytest.mark.parametrize("r", EXPONENTS)
+def test_the_leak_times_the_state_is_the_decay(r):
     decay, h = ctrnn.PowerDecay(r), torch.cat([torch.randn(50), torch.zeros(1)])
     assert bool((decay.leak(h) >= 0).all())
     assert_close(decay.leak(h) * h, decay(h), rtol=1e-14, atol=0)  # two powers, a few ulp each
     at_rest = 1.0 if r == 0 else 0.0
     assert float(decay.leak(torch.zeros(()))) == at_rest
-    # The slope is r plus one times the power also at zero.
+
+
+@pytest.mark.parametrize("r", EXPONENTS)
+def test_the_slope_is_r_plus_one_times_the_power_also_at_zero(r):
     h = torch.tensor([-2.0, -0.3, 0.0, 0.5, 1.7], requires_grad=True)
     (slope,) = torch.autograd.grad(ctrnn.PowerDecay(r)(h).sum(), h)
     expected = (r + 1) * np.abs(h.detach().numpy()) ** r  # numpy's 0**0 is 1, as the linear decay's slope
@@ -61,21 +66,22 @@ def test_an_exponent_that_is_no_exponent_is_refused(exponent, error, message):
         ctrnn.PowerDecay(exponent)
 
 
-def test_exponents_are_read_off_learned_and_refused_for_other_units():
-    # A decay is linear or of an exponent that can be read off.
-    # Linear decay is the state itself.
+def test_linear_decay_is_the_state_itself():
     h = torch.randn(4, 5)
     assert_close(ctrnn.LinearDecay()(h), h, rtol=0, atol=0)
     assert_close(ctrnn.LinearDecay().leak(h), torch.ones(4, 5), rtol=0, atol=0)
-    # The exponent can be read off.
+
+
+def test_the_exponent_can_be_read_off():
     assert repr(ctrnn.PowerDecay(2)) == "PowerDecay(2)"
     assert ctrnn.PowerDecay(2).exponent == 2.0
     learned = ctrnn.PowerDecay(2, learnable=True, hidden_size=3)
     assert repr(learned) == "PowerDecay(learnable=True, hidden_size=3)"
     assert_close(learned.exponent, torch.full((3,), 2.0), rtol=1e-15, atol=0)
     assert ctrnn.gated(2, 3, decay=learned).equations[0] == "dh/dt = g * (tanh(Wx x + Wh h + b) - |h|^(softplus(r)) h)"
-    # A learned exponent is the fixed one with its gradient dtype and device.
-    # A learned exponent is the fixed one and each unit has its own.
+
+
+def test_a_learned_exponent_is_the_fixed_one_and_each_unit_has_its_own():
     h, starts = torch.randn(6, 3), torch.tensor([0.5, 1.0, 3.0])
     learned = ctrnn.PowerDecay(starts, learnable=True, hidden_size=3)
     for unit, r in enumerate(starts.tolist()):
@@ -83,18 +89,24 @@ def test_exponents_are_read_off_learned_and_refused_for_other_units():
         for ours, theirs in ((learned(h), fixed(own)), (learned.leak(h), fixed.leak(own))):
             assert_close(ours[:, unit], theirs, rtol=1e-13, atol=0)  # a logarithm and its inverse
         assert_close(learned.after(h, torch.tensor(3.0))[:, unit], fixed.after(own, torch.tensor(3.0)), rtol=1e-13, atol=0)
-    # The gradient to a learned exponent is that of finite differences.
+
+
+def test_the_gradient_to_a_learned_exponent_is_that_of_finite_differences():
     decay, h = ctrnn.PowerDecay(0.8, learnable=True), torch.tensor([-2.0, -0.3, 0.5, 1.7], requires_grad=True)
 
     def all_of_it(argument, h):
         return torch.func.functional_call(decay, {"exponent_argument": argument}, (h,))
 
     assert torch.autograd.gradcheck(all_of_it, (decay.exponent_argument, h))
-    # A learned exponent has the dtype and the device it is given.
+
+
+def test_a_learned_exponent_has_the_dtype_and_the_device_it_is_given():
     decay = ctrnn.PowerDecay(1.0, learnable=True, dtype=torch.float32, device="meta")
     assert (decay.exponent_argument.dtype, decay.exponent_argument.device.type) == (torch.float32, "meta")
     assert ctrnn.leaky(2, 3, decay=ctrnn.PowerDecay(1.0, learnable=True), dtype=torch.float64).dtype == torch.float64
-    # An exponent for other units is refused.
+
+
+def test_an_exponent_for_other_units_is_refused():
     message = "`decay` has hidden_size 4, `candidate` has 3; they read the same x and h."
     with pytest.raises(ValueError, match=message):
         ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(1.0, learnable=True, hidden_size=4))
@@ -104,7 +116,8 @@ def test_exponents_are_read_off_learned_and_refused_for_other_units():
         with pytest.raises(ValueError, match="`exponent` must be positive and finite where it is learned"):
             ctrnn.PowerDecay(wrong, learnable=True, hidden_size=2)
 
-    # A decay of ones own is followed with the leak it starts with.
+
+def test_a_decay_of_the_user_is_followed_with_the_leak_it_starts_with():
     class Stiff(ctrnn.Decay):
         def leak(self, h):
             return 1 + h**2

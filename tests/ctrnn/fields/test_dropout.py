@@ -31,14 +31,15 @@ def masks_of(field):
     return [(part.of_x, part.of_h) for part in (field.candidate, field.rate)]
 
 
-def test_masks_are_in_the_equation_keep_the_mean_and_share_weights():
-    # A masked field is the equation with its masks.
+def test_a_masked_field_is_the_equation_with_its_masks():
     field = dropped(0.4, 0.3)
     drawn = ctrnn.draw_masks(field, 4)
     x, h = torch.randn(4, 3), torch.randn(4, 5)
     assert_close(drawn(x, h), by_hand(field, masks_of(drawn), x, h), **CLOSE)
     assert_close(field(x, h), by_hand(field, 2 * [(1.0, 1.0)], x, h), **CLOSE)  # no mask drawn, none read
-    # Masks drop with their probability and keep the mean.
+
+
+def test_masks_drop_with_their_probability_and_keep_the_mean():
     drawn = ctrnn.draw_masks(dropped(0.3, 0.2, hidden=50), 400, torch.Generator().manual_seed(0))
     of_x, of_h = masks_of(drawn)[0]
     for mask, p in ((of_x, 0.2), (of_h, 0.3)):
@@ -47,7 +48,9 @@ def test_masks_are_in_the_equation_keep_the_mean_and_share_weights():
     assert not torch.equal(of_h, masks_of(drawn)[1][1])  # every part has its own
     again = ctrnn.draw_masks(dropped(0.3, 0.2, hidden=50), 400, torch.Generator().manual_seed(0))
     assert torch.equal(of_h, masks_of(again)[0][1])
-    # Weights are shared and names stay.
+
+
+def test_weights_are_shared_and_names_stay():
     field = dropped()
     drawn = ctrnn.draw_masks(field, 2)
     assert {id(p) for p in drawn.parameters()} == {id(p) for p in field.parameters()}
@@ -78,8 +81,7 @@ def test_a_sequence_has_one_mask_from_its_start_to_its_end(module):
     assert not torch.equal(output, module(field)(x)[0])
 
 
-def test_solves_keep_each_samples_mask_also_where_they_are_computed_again():
-    # Each sample keeps its own mask where a solver leaves others out.
+def test_each_sample_keeps_its_own_mask_where_a_solver_leaves_others_out():
     field, x = dropped(hidden=64), torch.randn(3, 40, 3)
     x[:, 0] *= 30.0  # one that takes many steps, so that others are done before it
     drawn = ctrnn.draw_masks(field, 40)
@@ -94,7 +96,9 @@ def test_solves_keep_each_samples_mask_also_where_they_are_computed_again():
             rtol=0,
             atol=1e-8,
         )
-    # What is computed again for a gradient reads the same mask.
+
+
+def test_what_is_computed_again_for_a_gradient_reads_the_same_mask():
     field, x = dropped(), torch.randn(3, 4, 3)
     found = []
     for gradient in (None, Checkpointed(2_000), Adjoint()):
@@ -135,8 +139,7 @@ def test_in_evaluation_nothing_is_dropped_and_kernels_run():
     assert_close(*found, rtol=0, atol=1e-9)  # the same masks, and steps chosen with the same
 
 
-def test_lstms_cells_stacks_and_driven_fields_drop_too():
-    # An lstm takes dropout in its gates.
+def test_an_lstm_takes_dropout_in_its_gates():
     field = ctrnn.lstm(3, 5)
     plain = copy.deepcopy(field)
     field.gates = ctrnn.Dropout(field.gates, 0.4)
@@ -151,7 +154,9 @@ def test_lstms_cells_stacks_and_driven_fields_drop_too():
         cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
         h = torch.cat([o.sigmoid() * cell.tanh(), cell], -1)
     assert_close(DiscreteRNN(drawn)(x)[1][0], h, **CLOSE)
-    # Cells unrolled stacked and driven fields drop too.
+
+
+def test_cells_unrolled_stacked_and_driven_fields_drop_too():
     field, x = dropped(), torch.randn(5, 4, 3)
     cell = DiscreteCell(field)
     torch.manual_seed(1)
@@ -177,7 +182,7 @@ def test_masks_are_where_the_weights_are_and_like_them(where):
 
 
 @pytest.mark.parametrize("settings", [{}, {"eps": 0.1}])
-def test_a_normalized_part_is_torchs_layer_norm_before_its_function(settings):
+def test_a_normalized_part_is_the_layer_norm_of_torch_before_its_function(settings):
     part = ctrnn.LayerNorm(ctrnn.TanhCandidate(3, 5), **settings)
     nn.init.normal_(part.gain)
     nn.init.normal_(part.shift)

@@ -23,11 +23,13 @@ def field_and_point(name, *, inputs=3, hidden=5, batch=4, **settings):
 
 
 @named
-def test_a_field_projects_flows_and_leaks_as_it_says(name):
-    # A field is its flow from the projected input.
+def test_a_field_is_its_flow_from_the_projected_input(name):
     field, x, h = field_and_point(name)
     assert_close(field(x, h), field.flow(field.project(x), h), rtol=0, atol=0)
-    # A whole sequence is projected as its samples are.
+
+
+@named
+def test_a_whole_sequence_is_projected_as_its_samples_are(name):
     field, _, h = field_and_point(name)
     xs = torch.randn(7, 4, 3)
     at_once = field.project(xs)
@@ -35,13 +37,19 @@ def test_a_field_projects_flows_and_leaks_as_it_says(name):
     each = torch.stack([torch.stack([field.project(one) for one in x]) for x in xs])
     assert_close(at_once, each, **ROUNDING)
     assert_close(field(xs, h.expand(7, 4, -1)), torch.stack([field(x, h) for x in xs]), **ROUNDING)
-    # The leak is of the shape of the state and nowhere negative.
+
+
+@named
+def test_the_leak_is_of_the_shape_of_the_state_and_nowhere_negative(name):
     field, x, h = field_and_point(name)
     for scale in (0.0, 1.0, 1e3):
         leak = field.leak(field.project(x), scale * h)
         assert leak.shape == h.shape
         assert bool((leak >= 0).all())
-    # Flow and leak are what they are one by one.
+
+
+@named
+def test_flow_and_leak_are_what_they_are_one_by_one(name):
     field = NAMED_FIELDS[name](3, 5)
     projected, h = field.project(torch.randn(4, 3)), torch.randn(4, field.state_size)
     flow, leak = field.flow_and_leak(projected, h)
@@ -88,15 +96,16 @@ def test_the_gradients_for_input_state_and_weights_are_those_of_finite_differenc
 
 
 @named
-def test_weights_are_drawn_carried_and_start_within_bounds(name):
-    # The state dict carries the whole field.
+def test_the_state_dict_carries_the_whole_field(name):
     field, x, h = field_and_point(name)
     other, _, _ = field_and_point(name)
     assert not torch.equal(other(x, h), field(x, h))
     other.load_state_dict(field.state_dict())
     assert_close(other(x, h), field(x, h), rtol=0, atol=0)
 
-    # A generator makes the draw reproducible.
+
+@named
+def test_a_generator_makes_the_draw_reproducible(name):
     def draw(seed):
         return NAMED_FIELDS[name](3, 5, generator=torch.Generator().manual_seed(seed)).state_dict()
 
@@ -105,7 +114,10 @@ def test_weights_are_drawn_carried_and_start_within_bounds(name):
     assert torch.equal(torch.random.get_rng_state(), before)
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert not all(torch.equal(first[key], other[key]) for key in first)
-    # Weights start within torchs bound.
+
+
+@named
+def test_weights_start_within_the_bound_of_torch(name):
     field = NAMED_FIELDS[name](50, 64)
     weights = [value for key, value in field.named_parameters() if key.endswith(("weight_x", "weight_h"))]
     for weight in weights:
@@ -113,7 +125,10 @@ def test_weights_are_drawn_carried_and_start_within_bounds(name):
         # Of 64 * 50 uniform draws and more, the largest is above 0.99 of the bound but for a chance of 0.99^3200.
         if weight.numel() > 1000:
             assert weight.abs().max() > 0.99 / 8
-    # The initial state is zero of the fields own kind.
+
+
+@named
+def test_the_initial_state_is_zero_with_the_dtype_and_device_of_the_field(name):
     field = NAMED_FIELDS[name](3, 5, dtype=torch.float32)
     state = field.initial_state(4)
     assert_close(state, torch.zeros(4, 10 if name in ("lstm", "gated network") else 5, dtype=torch.float32))
@@ -121,14 +136,16 @@ def test_weights_are_drawn_carried_and_start_within_bounds(name):
 
 
 @named
-def test_torch_func_sees_a_field_as_a_function(name):
-    # Jacrev and vmap see a field as a function.
+def test_jacrev_and_vmap_see_a_field_as_a_function(name):
     field, x, h = field_and_point(name)
     jacobian = torch.func.vmap(torch.func.jacrev(field, argnums=1))(x, h)
     rows = torch.autograd.functional.jacobian(lambda h: field(x, h), h)
     assert_close(jacobian, torch.stack([rows[i, :, i] for i in range(4)]), **ROUNDING)
     assert_close(torch.func.vmap(field)(x, h), field(x, h), **ROUNDING)
-    # An ensemble runs under vmap.
+
+
+@named
+def test_an_ensemble_runs_under_vmap(name):
     fields = [NAMED_FIELDS[name](3, 5) for _ in range(3)]
     _, x, h = field_and_point(name)
     weights, buffers = torch.func.stack_module_state(fields)
@@ -139,8 +156,7 @@ def test_torch_func_sees_a_field_as_a_function(name):
     assert_close(torch.func.vmap(call)(weights, buffers), torch.stack([f(x, h) for f in fields]), **ROUNDING)
 
 
-def test_a_field_of_ones_own_needs_only_its_flow_and_takes_its_dtype_from_weights():
-    # A field of ones own needs only its flow.
+def test_a_field_of_the_user_needs_only_its_flow():
     field, x, h = Spiral(), torch.randn(4, 2), torch.randn(4, 2)
     expected = torch.stack([x[:, 0] + h[:, 1], x[:, 1] - h[:, 0]], -1)
     assert_close(field(x, h), expected, rtol=0, atol=0)
@@ -152,7 +168,8 @@ def test_a_field_of_ones_own_needs_only_its_flow_and_takes_its_dtype_from_weight
     for dtype in (torch.float32, torch.float64):
         assert field(x.to(dtype), h.to(dtype)).dtype == dtype
 
-    # A field takes its dtype from floating point weights.
+
+def test_a_field_takes_its_dtype_from_floating_point_weights():
     class Counting(VectorField):
         def __init__(self):
             super().__init__(2, 2)
@@ -164,7 +181,9 @@ def test_a_field_of_ones_own_needs_only_its_flow_and_takes_its_dtype_from_weight
 
     assert Counting().dtype == torch.float32
     assert Counting().initial_state(1).dtype == torch.float32
-    # A field without parameters still asks for floating point.
+
+
+def test_a_field_without_parameters_still_asks_for_floating_point():
     with pytest.raises(TypeError, match=r"`x` must be floating point, got torch.int64; convert it with `x.to\(torch"):
         Spiral()(torch.ones(4, 2, dtype=torch.int64), torch.ones(4, 2))
 

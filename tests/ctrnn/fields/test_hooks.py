@@ -55,8 +55,7 @@ def test_a_hook_on_a_part_is_refused_before_it_is_passed_over(name):
             pytest.fail(f"{entrance}: {enter(field)}")
 
 
-def test_hooks_outside_of_the_field_run_and_inside_are_refused():
-    # A hook on the field runs where it is called as a module and is refused elsewhere.
+def test_a_hook_on_the_field_runs_where_it_is_called_as_a_module_and_is_refused_elsewhere():
     field, seen = fresh(), []
     field.register_forward_hook(lambda module, given, found: seen.append(found.shape))
     ENTRANCES["field"](field)
@@ -65,15 +64,16 @@ def test_hooks_outside_of_the_field_run_and_inside_are_refused():
         with pytest.raises(TypeError, match="The field's Relaxation has a hook"):
             ENTRANCES[name](field)
     assert seen == [(3, 4)]
-    # A hook on what contains the field runs.
+
+
+def test_a_hook_on_what_contains_the_field_runs():
     rnn, seen = DiscreteRNN(fresh()), []
     rnn.register_forward_hook(lambda module, given, found: seen.append(found[0].shape))
     rnn(X)
     assert seen == [(5, 3, 4)]
 
 
-def test_norms_and_pruning_without_hooks_are_read():
-    # The norms without hooks are those of the weights at the call.
+def test_the_norms_without_hooks_are_those_of_the_weights_at_the_call():
     field, other = fresh(), fresh()
     parametrizations.weight_norm(field.candidate, "weight_h")
     with torch.no_grad():
@@ -81,7 +81,9 @@ def test_norms_and_pruning_without_hooks_are_read():
         other.candidate.weight_h.mul_(2)
     for enter in (ENTRANCES["discrete"], ENTRANCES["continuous"]):
         torch.testing.assert_close(enter(field), enter(other), rtol=1e-5, atol=1e-6)
-    # Pruning made permanent is read.
+
+
+def test_pruning_made_permanent_is_read():
     field, other = fresh(), fresh()
     prune.l1_unstructured(field.candidate, "weight_h", 0.5)
     mask = field.candidate.weight_h_mask

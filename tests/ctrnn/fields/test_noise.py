@@ -39,8 +39,7 @@ def test_diffuse_is_the_diffusion_times_the_increment(name):
     assert_close(ctrnn.VectorField.diffuse(field, projected, h, w), w @ matrix.mT)
 
 
-def test_a_noisy_field_is_the_field_in_its_dtype_with_its_number():
-    # A noisy field is the field and shares its weights.
+def test_a_noisy_field_is_the_field_and_shares_its_weights():
     field = ctrnn.lstm(2, 3)
     noisy, x, h = ctrnn.Noisy(field, ctrnn.Noise(0.3)), torch.randn(5, 2), torch.randn(5, 6)
     projected = noisy.project(x)
@@ -51,18 +50,21 @@ def test_a_noisy_field_is_the_field_in_its_dtype_with_its_number():
     assert (noisy.hidden_size, noisy.state_size) == (3, 6)
     assert [name for name, _ in noisy.named_parameters() if "noise" in name] == ["noise.sigma"]
     assert noisy.field is field
-    # Noise takes the dtype of its field.
+
+
+def test_noise_takes_the_dtype_of_its_field():
     field = ctrnn.Noisy(ctrnn.leaky(2, 3).float(), ctrnn.Noise(torch.rand(3, dtype=torch.float64)))
     assert field.noise.sigma.dtype == torch.float32
     output, _ = DiscreteRNN(field, EulerMaruyama())(torch.zeros(2, 4, 2, dtype=torch.float32), seed=noise_keys(1, 4))
     assert output.dtype == torch.float32
-    # A number is exact whatever the dtype of the field.
+
+
+def test_a_number_is_exact_whatever_the_dtype_of_the_field():
     assert ctrnn.Noisy(ctrnn.plain(1, 2, dtype=torch.float64), ctrnn.Noise(0.1)).noise.sigma.item() == 0.1
     assert ctrnn.ColoredInput(ctrnn.plain(1, 2, dtype=torch.float64), 0.1, 2.0).sigma.item() == 0.1
 
 
-def test_noise_on_an_input_is_what_the_input_does_where_that_is_linear():
-    # Noise on an input that enters linearly is that of a matrix.
+def test_noise_on_an_input_that_enters_linearly_is_that_of_a_matrix():
     field, sigma = linear(), torch.tensor([0.2, 0.5, 1.0])
     by_input, by_matrix = (
         ctrnn.Noisy(field, noise) for noise in (ctrnn.Noise(sigma, on="input"), ctrnn.Noise(field.B.detach() * sigma))
@@ -77,16 +79,22 @@ def test_noise_on_an_input_is_what_the_input_does_where_that_is_linear():
         assert_close(ours, theirs, rtol=0, atol=1e-12)
     grad = torch.autograd.grad(by_input.diffuse(projected, h, w).sum(), by_input.noise.sigma)[0]
     assert_close(grad, (field.B * w.sum(0)).sum(0))
-    # Noise on the input is multiplied as the input is.
+
+
+def test_noise_on_the_input_is_multiplied_as_the_input_is():
     field, h = ctrnn.Noisy(Scaled(), ctrnn.Noise(0.5, on="input")), torch.randn(7, 1)
     assert_close(field.diffuse(torch.randn(7, 1), h, torch.ones(7, 1)), 0.5 * (1 + h * h))
     assert_close(field.diffusion(torch.randn(7, 1), h), 0.5 * (1 + h * h)[..., None])
-    # An input that has no weight yet is not taken for a linear one.
+
+
+def test_an_input_that_has_no_weight_yet_is_not_taken_for_a_linear_one():
     field = ctrnn.plain(2, 3)
     torch.nn.init.zeros_(field.candidate.weight_x)
     with pytest.raises(ValueError, match="not linear in it"):
         ctrnn.Noisy(field, ctrnn.Noise(0.1, on="input"))
-    # The mean of a nonlinearity under white noise has no limit.
+
+
+def test_the_mean_of_a_nonlinearity_under_white_noise_has_no_limit():
     # The numbers that the refusal and the page give, by quadrature.
     law = torch.distributions.Normal(0.0, 1.0)
     xi = torch.linspace(-9, 9, 9001)
@@ -143,8 +151,7 @@ def test_a_colored_input_has_its_deviation_and_forgets_in_its_time_at_any_step(d
     assert (found - math.exp(-3 * dt / tau)).abs().max() < 5 * (2 / n) ** 0.5
 
 
-def test_a_unit_has_the_deviation_that_is_said_and_noise_of_a_part_is_counted():
-    # A unit with the noise of the docstring has the deviation that it says.
+def test_a_unit_with_the_noise_of_the_docstring_has_the_deviation_that_it_says():
     # tau dv = -v dt + ..., sigma = s sqrt(2/tau): deviation s, by Ito's law of the second moment, d E[v^2] = 0 at rest.
     s, tau = 0.7, 4.0
     field = ctrnn.Noisy(ctrnn.leaky(0, 1, alpha=1 / tau), ctrnn.Noise(s * (2 / tau) ** 0.5))
@@ -154,7 +161,9 @@ def test_a_unit_has_the_deviation_that_is_said_and_noise_of_a_part_is_counted():
     v = torch.tensor([[s]])
     g = field.diffusion(field.project(torch.zeros(1, 0)), v)
     assert_close(2 * v * field(torch.zeros(1, 0), v) + g * g, torch.zeros(1, 1), rtol=0, atol=1e-12)
-    # Noise of a part is counted where it is handed on and refused where it is lost.
+
+
+def test_noise_of_a_part_is_counted_where_it_is_handed_on_and_refused_where_it_is_lost():
     assert noise_channels(ctrnn.leaky(2, 3)) == 0
     assert noise_channels(HandsOn()) == 3
     with pytest.raises(ValueError, match="noise in a part, Noisy in Inner, which does not hand it on"):

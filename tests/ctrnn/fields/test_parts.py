@@ -35,17 +35,20 @@ def test_a_part_is_its_formula(kind, bias):
     assert part(x, h).shape[1] == {"Global": 1, "Affine": 7}.get(type(part).__name__[:6], 5)
 
 
-def test_parts_project_all_of_the_input_and_a_closed_reset_forgets_the_state():
-    # The projection holds all that depends on the input alone.
+def test_the_projection_holds_all_that_depends_on_the_input_alone():
     part = ctrnn.Affine(3, 5, 7)
     x = torch.randn(6, 4, 3)
     assert part.project(x).shape == (6, 4, part.projected_size)
     assert_close(part.project(x), part(x, torch.zeros(6, 4, 5)), rtol=0, atol=0)
-    # A part of ones own pulls a field.
+
+
+def test_a_part_of_the_user_pulls_a_field():
     field = ctrnn.Relaxation(Nowhere(2, 3), ctrnn.FixedRate(2.0), ctrnn.LinearDecay())
     h = torch.randn(4, 3)
     assert_close(field(torch.randn(4, 2), h), -2 * h, rtol=0, atol=0)
-    # A closed reset forgets the state.
+
+
+def test_a_closed_reset_forgets_the_state():
     candidate, x = ctrnn.ResetCandidate(3, 5), torch.randn(4, 3)
     with torch.no_grad():
         candidate.reset.bias.fill_(-1e3)
@@ -118,14 +121,16 @@ def test_a_sigmoid_constant_rate_starts_where_asked(alpha):
 
 
 @pytest.mark.parametrize("kind", [ctrnn.ConstantRate, ctrnn.SigmoidConstantRate])
-def test_constant_rates_are_of_each_unit_and_stay_positive(kind):
-    # A vector gives each unit its own constant.
+def test_a_vector_gives_each_unit_its_own_constant(kind):
     alphas = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])
     part = kind(alphas)
     assert_close(rate_of(part), alphas, rtol=4e-15, atol=0)
     alphas.zero_()  # a copy was taken
     assert bool((rate_of(part) > 0).all())
-    # No gradient step makes a constant rate negative.
+
+
+@pytest.mark.parametrize("kind", [ctrnn.ConstantRate, ctrnn.SigmoidConstantRate])
+def test_no_gradient_step_makes_a_constant_rate_negative(kind):
     part = kind(0.1)
     optimizer = torch.optim.SGD(part.parameters(), lr=1e3)
     rate_of(part).sum().backward()  # down: d alpha / d parameter is about 0.1, so the step is about -100
@@ -187,8 +192,7 @@ def test_the_sigmoid_gate_under_the_taylor_step_is_the_exponential_step_of_a_sof
         assert_close(a, b, rtol=1e-9, atol=1e-9)
 
 
-def test_the_two_readings_share_their_weights_where_the_identity_holds():
-    # The two readings share their weights and their state dict.
+def test_the_two_readings_share_their_weights_and_their_state_dict():
     field = ctrnn.gated(3, 5)
     before = torch.random.get_rng_state()
     twin = ctrnn.softplus_clock(field)
@@ -201,7 +205,9 @@ def test_the_two_readings_share_their_weights_where_the_identity_holds():
     assert torch.equal(alone(x, h), twin(x, h))
     constant = sigmoid_leaky(3, 5, 0.3)
     assert_close(ctrnn.softplus_clock(constant).rate(x, h), -torch.log(torch.tensor(0.7)), rtol=1e-15, atol=0)
-    # Fields that the identity is not about are refused.
+
+
+def test_fields_that_the_identity_is_not_about_are_refused():
     with pytest.raises(ValueError, match=r"PowerDecay\(2\)"):
         ctrnn.softplus_clock(ctrnn.gated(1, 2, decay=ctrnn.PowerDecay(2)))
     with pytest.raises(ValueError, match="ConstantRate"):

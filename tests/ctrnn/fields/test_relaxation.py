@@ -30,15 +30,16 @@ def test_every_choice_of_parts_is_their_product(candidate, rate, decay):
     assert_close(field(x, h) + leak * h, (rates * pulled).expand(6, 5), rtol=0, atol=1e-13)  # |h|^2 h of order 10
 
 
-def test_the_rate_is_a_clocks_and_parts_are_of_one_dtype_and_device():
-    # The rate is where the speed of a clock goes.
+def test_the_rate_is_where_the_speed_of_a_clock_goes():
     # c'(t) times the field is the field with c'(t) times its rate: what makes the form closed under warps.
     parts = ctrnn.TanhCandidate(3, 5), ctrnn.PowerDecay(2)
     x, h = torch.randn(6, 3), torch.randn(6, 5)
     slow = ctrnn.Relaxation(parts[0], ctrnn.ConstantRate(0.2), parts[1])
     fast = ctrnn.Relaxation(parts[0], ctrnn.ConstantRate(0.6), parts[1])
     assert_close(fast(x, h), 3 * slow(x, h), rtol=1e-14, atol=0)  # exp(log 0.6) against 3 exp(log 0.2)
-    # Parts of different dtypes or devices are refused when they are put together.
+
+
+def test_parts_of_different_dtypes_or_devices_are_refused_when_they_are_put_together():
     rate = ctrnn.ConstantRate(torch.full((5,), 0.1), dtype=torch.float64)
     with pytest.raises((TypeError, ValueError), match=r"`rate` .*float64.*float32"):
         ctrnn.Relaxation(candidate(dtype=torch.float32), rate, ctrnn.LinearDecay())

@@ -24,8 +24,7 @@ def step(t):
     return torch.full((3, 2), float(t >= 1))
 
 
-def test_values_and_slopes_are_the_formulas_and_asked_for_inside_of_pieces():
-    # Values and slopes are those of the formula.
+def test_values_and_slopes_are_those_of_the_formula():
     path, ts = FunctionPath(wave, (-1.0, 3.0), 2), torch.tensor([2.5, -1.0, 3.0, 0.3])
     assert path.interval == (-1.0, 3.0)
     assert torch.equal(path(0.3), wave(torch.tensor(0.3)))
@@ -35,7 +34,9 @@ def test_values_and_slopes_are_the_formulas_and_asked_for_inside_of_pieces():
     assert path(torch.empty(0)).shape == path.derivative(torch.empty(0)).shape == (0, 3, 2)
     own = torch.rand(5, 3)
     assert_close(path(own), torch.stack([torch.stack([wave(t)[i] for i, t in enumerate(row)]) for row in own]), rtol=0, atol=0)
-    # A solver asks inside of its piece only.
+
+
+def test_a_solver_asks_inside_of_its_piece_only():
     asked = []
 
     def watched(t):
@@ -50,7 +51,9 @@ def test_values_and_slopes_are_the_formulas_and_asked_for_inside_of_pieces():
     assert math.nextafter(1.0, 0.0) in asked
     assert math.nextafter(1.0, 2.0) in asked
     assert 0 <= min(asked) <= max(asked) <= 2
-    # A function may be a speed.
+
+
+def test_a_function_may_be_a_speed():
     field, path, h0 = ctrnn.gated(2, 3), ctrnn.LinearPath(torch.randn(4, 3, 2)), torch.randn(3, 3)
     bare = integrate(field, path, h0, [0.0, 3.0], speed=lambda t: 1 + t**2).hs
     speed = FunctionPath(lambda t: (1 + t**2).reshape(1, 1), (0, 3), 1)
@@ -67,8 +70,7 @@ def test_a_solve_agrees_with_dop853(method):
     assert_close(solved.hs, expected, rtol=0, atol=1e-8)
 
 
-def test_gradients_reach_the_formula_and_what_torch_cannot_follow_is_refused():
-    # Gradients reach what the formula is made of and the times.
+def test_gradients_reach_what_the_formula_is_made_of_and_the_times():
     field, h0 = ctrnn.gated(2, 3), torch.randn(3, 3)
     frequency = torch.tensor(1.3, requires_grad=True)
     ts = torch.tensor([0.2, 0.9, 1.7], requires_grad=True)
@@ -83,7 +85,9 @@ def test_gradients_reach_the_formula_and_what_torch_cannot_follow_is_refused():
 
     assert torch.autograd.gradcheck(solve, (frequency, ts))
     assert torch.autograd.gradcheck(values, (frequency,))
-    # Slopes that torch cannot follow are refused and those of constants are zero.
+
+
+def test_slopes_that_torch_cannot_follow_are_refused_and_those_of_constants_are_zero():
     for f in (
         lambda t: torch.full((3, 2), math.sin(t)),
         lambda t: torch.from_numpy(np.full((3, 2), np.sin(float(t)))),
@@ -99,7 +103,9 @@ def test_gradients_reach_the_formula_and_what_torch_cannot_follow_is_refused():
     hidden = FunctionPath(step, (0, 2), 2)  # a jump that was not told
     with pytest.raises(NotImplementedError):
         hidden.derivative(0.5)
-    # A function that changes its mind is refused when it does.
+
+
+def test_a_function_that_changes_its_mind_is_refused_when_it_does():
     path = FunctionPath(lambda t: torch.zeros(3 if t < 1 else 4, 2), (0.0, 2.0), 2)
     with pytest.raises(ValueError, match=r"shape \(3, 2\) at every time, got \(4, 2\) at t = 1.5"):
         path(1.5)

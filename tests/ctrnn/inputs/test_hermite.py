@@ -41,27 +41,32 @@ def test_value_and_derivative_are_those_of_torchcde(time, batch, features, stamp
     assert_close(path.derivative(times), spline.derivative(times).transpose(0, 1), rtol=0, atol=1e-10)
 
 
-def test_the_cubics_are_scipys_read_nothing_later_and_keep_float32():
-    # The cubics are those that scipy lays through values and backward slopes.
+def test_the_cubics_are_those_that_scipy_lays_through_values_and_backward_slopes():
     xs, ts = torch.randn(6, 3, 2), torch.tensor(STAMPS)
     slopes = xs.diff(dim=0) / ts.diff()[:, None, None]
     cubic = CubicHermiteSpline(STAMPS, xs.numpy(), torch.cat([slopes[:1], slopes]).numpy())
     path, times = HermitePath(xs, ts), inner_times(ts)
     assert_close(path(times), torch.from_numpy(cubic(times.numpy())), rtol=0, atol=1e-12)
     assert_close(path.derivative(times), torch.from_numpy(cubic.derivative()(times.numpy())), rtol=0, atol=1e-12)
-    # Samples that come later change nothing.
+
+
+def test_samples_that_come_later_change_nothing():
     xs = torch.randn(6, 3, 2)
     changed = torch.cat([xs[:4], torch.randn(2, 3, 2)])
     times = torch.linspace(0, 3, 40)
     assert torch.equal(HermitePath(xs)(times), HermitePath(changed)(times))
     assert_close(HermitePath(xs[:4])(times), HermitePath(xs)(times), rtol=0, atol=0)
-    # Float32 keeps its dtype and its place late in time.
+
+
+def test_float32_keeps_its_dtype_and_its_place_late_in_time():
     ts = 1e4 + irregular(5).float().double()
     xs = torch.randn(5, 3, 2).float()
     path, times = HermitePath(xs, ts), inner_times(ts)
     assert path(times).dtype == path.derivative(times).dtype == torch.float32
     assert_close(path(times).double(), HermitePath(xs.double(), ts)(times), rtol=0, atol=2e-5)  # bends reach 20
-    # What does not fit is refused.
+
+
+def test_what_does_not_fit_is_refused():
     xs = torch.randn(5, 3, 2)
     with pytest.raises(ValueError, match=r"A Hermite path needs at least two samples, got 1; use `HeldPath`"):
         HermitePath(xs[:1])

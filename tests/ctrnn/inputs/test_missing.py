@@ -39,8 +39,7 @@ def test_values_are_those_of_a_loop_over_time(dtype, shape, given):
     assert torch.equal(seen, observed.to(dtype))
 
 
-def test_values_are_held_along_time_whatever_the_axes_and_strides():
-    # Samples need not be contiguous and sequences are apart.
+def test_samples_need_not_be_contiguous_and_sequences_are_apart():
     xs, observed = holes(3, 4, 7)
     xs, observed, order = xs.permute(2, 1, 0), observed.permute(2, 1, 0), torch.tensor([2, 0, 3, 1])
     values, _ = hold_missing(xs, observed)
@@ -48,7 +47,9 @@ def test_values_are_held_along_time_whatever_the_axes_and_strides():
     assert torch.equal(values[:, order], hold_missing(xs[:, order], observed[:, order])[0])
     for b in range(4):
         assert torch.equal(values[:, b : b + 1], hold_missing(xs[:, b : b + 1], observed[:, b : b + 1])[0])
-    # Values are held along time whichever axis comes first.
+
+
+def test_values_are_held_along_time_whichever_axis_comes_first():
     xs = torch.randn(7, 3, 2)
     xs[torch.rand(7, 3, 2) < 0.4] = torch.nan
     values, seen = hold_missing(xs)

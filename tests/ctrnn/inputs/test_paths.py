@@ -214,7 +214,7 @@ def test_a_time_that_is_none_is_refused(kind, t, error, message):
             f(t)
 
 
-def test_a_path_of_ones_own_needs_knots_values_and_slopes():
+def test_a_path_of_the_user_needs_knots_values_and_slopes():
     class Parabola(Path):
         knots = torch.tensor([0.0, 2.0], dtype=torch.float64)
 
@@ -229,15 +229,16 @@ def test_a_path_of_ones_own_needs_knots_values_and_slopes():
     assert float(Parabola().map(lambda x: x**2).derivative(1.0)) == 4.0
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # A linear path takes stamps only and at least two.
+def test_a_linear_path_takes_stamps_only_and_at_least_two():
     with pytest.raises(ValueError, match="give 6 edges or 5 stamps"):
         HeldPath(samples(5), [0.0, 1.0])
     with pytest.raises(ValueError, match="`ts` has 6 stamps for 5 samples; a linear path needs one for each"):
         LinearPath(samples(5), torch.arange(6))
     with pytest.raises(ValueError, match="at least two samples, got 1; use `HeldPath`"):
         LinearPath(samples(1))
-    # A piece refuses times outside of it and numbers that are none.
+
+
+def test_a_piece_refuses_times_outside_of_it_and_numbers_that_are_none():
     path = LinearPath(torch.randn(4, 2, 3))
     for bad in (1.5, -0.1, torch.nan, torch.inf):
         with pytest.raises(ValueError, match="`t`"):

@@ -60,8 +60,7 @@ def test_values_and_slopes_are_those_of_the_path(subtests, dtype):
                 assert_close(found.derivative(t), slope, rtol=0, atol=40 * rounding * (1 + float(slope.abs().max())))
 
 
-def test_affine_maps_go_through_coefficients_with_gradients_and_other_paths_are_none():
-    # Gradients reach the samples whatever their values.
+def test_gradients_reach_the_samples_whatever_their_values():
     torch.manual_seed(0)
     t = torch.tensor([0.05, 1.0, 4.4], dtype=torch.float64)
     for scale in (1.0, 0.0):  # of samples that are 0 all coefficients are, not so their derivatives
@@ -73,13 +72,17 @@ def test_affine_maps_go_through_coefficients_with_gradients_and_other_paths_are_
                 found.append(torch.autograd.grad((path(t) * weights).sum(), xs)[0])
             ours, theirs = found
             assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
-    # Affine maps go through the coefficients.
+
+
+def test_affine_maps_go_through_the_coefficients():
     path, _ = paths()["polynomial"]
     matrix, t = torch.randn(2, 3, dtype=torch.float64), torch.tensor([0.3, 1.1, 3.9], dtype=torch.float64)
     mapped = path.map(lambda x: x @ matrix + 0.7, affine=True)
     assert_close(mapped(t), path(t) @ matrix + 0.7)
     assert_close(path.map(torch.tanh)(t), path(t).tanh())
-    # What is no polynomial is said so.
+
+
+def test_what_is_no_polynomial_is_said_so():
     spike = ctrnn.FunctionPath(lambda t: 1 / (1e-4 + (t - 2) ** 2)[None, None], (0.0, 5.0), 1)
     assert "a FunctionPath has pieces that 32 terms" in polynomial_of(spike)
     weight = torch.ones(1, 1, requires_grad=True)

@@ -51,8 +51,7 @@ def test_values_and_slopes_inside_of_pieces_are_the_splines(kind, stamped, batch
         assert_close(path(own)[:, i], spline.evaluate(own[:, i].contiguous())[i], rtol=0, atol=1e-13)
 
 
-def test_splines_have_the_slope_of_each_piece_and_play_on_clocks():
-    # Every piece has its own slope at both ends.
+def test_every_piece_has_its_own_slope_at_both_ends():
     xs, ts = torch.randn(3, 6, 2), irregular(6)
     path, ours = as_path(linear(xs, ts)), ctrnn.LinearPath(xs.transpose(0, 1), ts)
     assert_close(path(ts), ours(ts), rtol=0, atol=1e-14)
@@ -61,7 +60,9 @@ def test_splines_have_the_slope_of_each_piece_and_play_on_clocks():
         for t in ts[k : k + 2]:
             assert_close(path.piece(k)(t), ours.piece(k)(t), rtol=0, atol=1e-14)
             assert_close(path.piece(k).derivative(t), ours.piece(k).derivative(t), rtol=0, atol=1e-12)
-    # A warped spline is the spline of the clock.
+
+
+def test_a_warped_spline_is_the_spline_of_the_clock():
     xs, warp = torch.randn(3, 6, 2), ctrnn.AffineWarp(0.5, 0.25)
     spline = natural(xs)
     warped, ts = ctrnn.WarpedPath(spline, warp), torch.tensor([0.1, 1.2, 5.0])
@@ -71,7 +72,9 @@ def test_splines_have_the_slope_of_each_piece_and_play_on_clocks():
         fast = integrate(field, warped, h0, asked, speed=warp.speed, **TIGHT).hs
         straight = integrate(field, spline, h0, warp(asked), **TIGHT).hs
     assert_close(fast, straight, rtol=0, atol=1e-8)
-    # A spline of one number may be a speed.
+
+
+def test_a_spline_of_one_number_may_be_a_speed():
     field, path, h0 = ctrnn.gated(2, 3), ctrnn.LinearPath(torch.randn(4, 3, 2)), torch.randn(3, 3)
     rates = torch.tensor([1.0, 2.0, 0.5, 3.0])[:, None]
     ours = integrate(field, path, h0, [0.0, 3.0], speed=ctrnn.LinearPath(rates[:, None]), **TIGHT).hs
@@ -158,8 +161,7 @@ def test_gradients_reach_what_the_coefficients_are_made_of(kind, dtype):
     assert_close(gradient.double(), torch.autograd.grad(solve(precise).sum(), precise)[0], rtol=0, atol=1e-5)
 
 
-def test_splines_are_read_in_float64_with_their_batch_and_refused_where_they_are_none():
-    # Float32 splines late in time are read in float64.
+def test_float32_splines_late_in_time_are_read_in_float64():
     # In float32 a time of 1e4 would be off by 5e-4, and values with it.
     ts = 1e4 + torch.arange(5)
     xs = torch.randn(3, 5, 2).float()
@@ -169,7 +171,9 @@ def test_splines_are_read_in_float64_with_their_batch_and_refused_where_they_are
     assert path(times).dtype == path.derivative(times).dtype == torch.float32
     assert_close(path(times), exact.evaluate(times).transpose(0, 1).float(), rtol=0, atol=1e-6)
     assert_close(path.derivative(times), exact.derivative(times).transpose(0, 1).float(), rtol=0, atol=1e-5)
-    # Batch axes are one and none are a batch of one.
+
+
+def test_batch_axes_are_one_and_none_are_a_batch_of_one():
     xs, ts = torch.randn(2, 3, 5, 4), torch.tensor([0.5, 3.3])
     path = as_path(natural(xs))
     assert torch.equal(path(0.5), as_path(natural(xs.reshape(6, 5, 4)))(0.5))
@@ -177,7 +181,8 @@ def test_splines_are_read_in_float64_with_their_batch_and_refused_where_they_are
     assert torch.equal(as_path(natural(xs[0, 0]))(ts), as_path(natural(xs[0, :1]))(ts))
     assert path(ts[:0]).shape == (0, 6, 4)
 
-    # Splines that are none are refused.
+
+def test_splines_that_are_none_are_refused():
     class Odd:
         interval = torch.tensor([0.0, 2.0])
 

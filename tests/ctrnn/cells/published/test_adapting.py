@@ -26,14 +26,15 @@ def run(field, h0, ts):
     return discretize.integrate(field, path, torch.tensor([h0]), ts, method="dopri8", rtol=1e-8, atol=1e-10).hs[:, 0].detach()
 
 
-def test_adaptive_units_come_to_their_fixed_point_and_remember_by_their_thresholds():
-    # A driven unit fires and then adapts to its fixed point.
+def test_a_driven_unit_fires_and_then_adapts_to_its_fixed_point():
     field = lone(lambda *sizes: ctrnn.adaptive(*sizes, rho=0.2), 1.5)
     hs = run(field, [0.0, 0.0], torch.linspace(0, 80, 81))
     rest = brentq(lambda r: r - 1 / (1 + 2.718281828459045 ** -(1.5 - 1.8 * r)), 0, 1)
     assert_close(hs[-1], torch.full((2,), rest), rtol=0, atol=1e-6)
     assert hs[:, 0].max() > rest + 0.05
-    # The memory of adaptive units is that of their thresholds.
+
+
+def test_the_memory_of_adaptive_units_is_that_of_their_thresholds():
     field = ctrnn.init.chrono_(ctrnn.adaptive(3, 50), 40, t_min=10, generator=torch.Generator().manual_seed(0))
     times = ctrnn.timescales(field)
     assert_close(times, torch.exp(-field.adaptation.log_alpha).detach(), rtol=1e-14, atol=0)
@@ -43,7 +44,7 @@ def test_adaptive_units_come_to_their_fixed_point_and_remember_by_their_threshol
     assert_close(field.rate.log_alpha.exp().detach(), torch.full((50,), 0.5), rtol=1e-14, atol=0)
 
 
-def test_a_fitzhugh_nagumo_unit_fires_as_scipys_solution_does():
+def test_a_fitzhugh_nagumo_unit_fires_as_the_solution_of_scipy_does():
     field, ts = lone(ctrnn.fitzhugh_nagumo, 0.5), torch.linspace(0, 80, 161)
 
     def slope(t, h):
@@ -59,11 +60,12 @@ def test_a_fitzhugh_nagumo_unit_fires_as_scipys_solution_does():
     assert quiet.max() < 0
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # A voltage has no time scale at rest.
+def test_a_voltage_has_no_time_scale_at_rest():
     with pytest.raises(TypeError, match="whose visible units have no leak at rest"):
         ctrnn.timescales(ctrnn.fitzhugh_nagumo(3, 5))
-    # What makes no such unit is refused.
+
+
+def test_what_makes_no_such_unit_is_refused():
     with pytest.raises(ValueError, match="`alpha` must be positive, got 0"):
         ctrnn.adaptive(3, 5, alpha=0.0)
     with pytest.raises(ValueError, match="`rho` must be positive, got -1"):

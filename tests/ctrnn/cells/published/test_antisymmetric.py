@@ -10,13 +10,14 @@ import ctrnn
 import discretize
 
 
-def test_what_it_forgets_is_gamma_and_without_it_energy_is_kept():
-    # The recurrence has eigenvalues with the real part of minus gamma.
+def test_the_recurrence_has_eigenvalues_with_the_real_part_of_minus_gamma():
     field, zero = ctrnn.antisymmetric(3, 6, gamma=0.2), torch.zeros(1, 3)
     eigenvalues = torch.linalg.eigvals(field.jacobian(field.project(zero), field.initial_state(1)))[0]  # at h = 0, tanh' = 1
     assert_close(eigenvalues.real, torch.full((6,), -0.2), rtol=0, atol=1e-14)
     assert eigenvalues.imag.abs().max() > 0.1
-    # Without diffusion an undriven state of two units keeps its energy.
+
+
+def test_without_diffusion_an_undriven_state_of_two_units_keeps_its_energy():
     # dh/dt = tanh(w [h_2, -h_1]) has the invariant log cosh(w h_1) + log cosh(w h_2).
     field = ctrnn.antisymmetric(1, 2, gamma=0.0, bias=False)
     w = (field.weight_h - field.weight_h.T)[0, 1].detach()
@@ -26,13 +27,17 @@ def test_what_it_forgets_is_gamma_and_without_it_energy_is_kept():
     energy = torch.log(torch.cosh(w * hs)).sum(-1)
     assert_close(energy, energy[:1].expand_as(energy), rtol=1e-8, atol=0)
     assert (hs[1] - hs[0]).abs().max() > 0.1
-    # What it forgets is its damping which no bias sets.
+
+
+def test_the_antisymmetric_network_forgets_by_its_damping_which_no_bias_sets():
     field = ctrnn.antisymmetric(3, 5, gamma=0.02)
     torch.nn.init.zeros_(field.bias)
     assert_close(ctrnn.timescales(field), torch.full((5,), 1 / math.tanh(0.02)))
     with pytest.raises(ValueError, match="no bias makes the leak 1/T for T = "):
         ctrnn.init.chrono_(field, 100)
-    # A negative diffusion and a gate that is no flag are refused.
+
+
+def test_a_negative_diffusion_and_a_gate_that_is_no_flag_are_refused():
     with pytest.raises(ValueError, match=r"`gamma` must be at least 0, got -0\.1"):
         ctrnn.antisymmetric(3, 5, gamma=-0.1)
     with pytest.raises(TypeError, match="`gated` must be True or False, got 'unit'"):

@@ -35,7 +35,7 @@ def heard(part, x, activity):
 
 @pytest.mark.parametrize("edges", [2, None])
 @torch.no_grad()
-def test_unit_euler_steps_are_the_papers_networks_edge_by_edge(edges):
+def test_unit_euler_steps_are_the_networks_of_the_paper_edge_by_edge(edges):
     leaky, gated = moved(ctrnn.glnn(3, 5, edges)), moved(ctrnn.gnn(3, 5, edges, "logistic"))
     V, a = torch.randn(5), torch.rand(5)
     for x in [*symbols(4), torch.randn(3)]:  # eqs. (13), (10) and (11), and for other vectors remark 2
@@ -47,8 +47,7 @@ def test_unit_euler_steps_are_the_papers_networks_edge_by_edge(edges):
 
 
 @torch.no_grad()
-def test_networks_are_a_plain_cell_ramps_and_the_same_under_other_activations():
-    # The papers rnn is a plain cell and a gnn of equal weights is it.
+def test_the_rnn_of_the_paper_is_a_plain_cell_and_a_gnn_of_equal_weights():
     rnn, gnn, xs, h0 = moved(ctrnn.plain(3, 5)), ctrnn.gnn(3, 5), symbols(10, 4), torch.randn(4, 5)
     gnn.candidate.weight.copy_(rnn.candidate.weight_h.expand(3, 5, 5))
     gnn.candidate.bias.copy_(rnn.candidate.weight_x.mT + rnn.candidate.bias)
@@ -60,7 +59,10 @@ def test_networks_are_a_plain_cell_ramps_and_the_same_under_other_activations():
         a = torch.tanh(rho + a @ rnn.candidate.weight_h.mT + rnn.candidate.bias)
         assert_close(hs, a, **ROUNDING)
     assert_close(discretize.DiscreteRNN(gnn)(xs, h0)[0], discretize.DiscreteRNN(rnn, fused=False)(xs, h0)[0], **ROUNDING)
-    # Solved exactly held symbols make ramps and loops forget in closed form.
+
+
+@torch.no_grad()
+def test_solved_exactly_held_symbols_make_ramps_and_loops_forget_in_closed_form():
     field, xs = ctrnn.glnn(2, 3, 1), symbols(4, 1, alphabet=2)  # only loops
     field.incoming.weight.zero_()
     h0, path = torch.randn(1, 3), ctrnn.HeldPath(xs)
@@ -71,7 +73,10 @@ def test_networks_are_a_plain_cell_ramps_and_the_same_under_other_activations():
     field.incoming.weight.fill_(-0.5)  # dV/dt = -tanh(V)/2: sinh V falls as e^(-t/2)
     solved = discretize.integrate(field, path, h0, ends, rtol=1e-10, atol=1e-12).hs[:, 0]
     assert_close(solved, torch.asinh(torch.exp(-ends / 2)[:, None] * torch.sinh(h0)), rtol=0, atol=1e-9)
-    # Other activations are the same network in other numbers.
+
+
+@torch.no_grad()
+def test_other_activations_are_the_same_network_in_other_numbers():
     xs, h0 = symbols(12, 2), torch.randn(2, 4)
     for make in (ctrnn.glnn, ctrnn.gnn):
         for squash in (ACTIVATIONS["logistic"], Sigmoidal(width=0.7, size=-3.0, centre=5.0)):
@@ -85,8 +90,7 @@ def test_networks_are_a_plain_cell_ramps_and_the_same_under_other_activations():
             assert_close(after, squash.centre + squash.size * before, rtol=0, atol=1e-11)
 
 
-def test_the_graph_is_drawn_evenly_and_is_saved(tmp_path):
-    # Every unit hears itself and as many others as asked each once.
+def test_every_unit_hears_itself_and_as_many_others_as_asked_each_once():
     for n, edges in ((1, 1), (7, 1), (40, 3), (5, 5)):
         sources = ctrnn.glnn(2, n, edges).incoming.sources
         assert sources.shape == (n, edges)
@@ -96,7 +100,9 @@ def test_the_graph_is_drawn_evenly_and_is_saved(tmp_path):
     drawn = torch.cat([ctrnn.glnn(1, 6, 3).incoming.sources[0] for _ in range(400)]).bincount(minlength=6)
     assert drawn[0] == 400
     assert ((drawn[1:] - 160).abs() < 50).all()  # five standard deviations
-    # A saved network keeps its graph.
+
+
+def test_a_saved_network_keeps_its_graph(tmp_path):
     x, h = torch.randn(2, 3), torch.randn(2, 5)
     for field in (ctrnn.glnn(3, 5, 2, "logistic"), ctrnn.gnn(3, 5, 2, bias=False)):
         ctrnn.save(tmp_path / "model.safetensors", moved(field))

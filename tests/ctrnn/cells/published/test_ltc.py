@@ -41,8 +41,7 @@ def test_six_frozen_steps_are_the_cell_of_ncps(wiring, implicit, mapped, unfolds
     assert_close(field.visible(h), outputs, rtol=0, atol=1e-13)
 
 
-def test_sequences_of_a_batch_are_those_that_ncps_reads_alone_in_single_precision_too():
-    # Each sequence of a batch has the times that ncps gives it alone.
+def test_each_sequence_of_a_batch_has_the_times_that_ncps_gives_it_alone():
     theirs = LTC(3, 5, epsilon=0.0).double()
     rnn = discretize.from_ncps(theirs)
     x, spans = torch.randn(5, 6, 3), torch.rand(5, 6) + 0.1  # as many sequences as units: there ncps answers, and wrongly
@@ -52,7 +51,9 @@ def test_sequences_of_a_batch_are_those_that_ncps_reads_alone_in_single_precisio
     assert (theirs(x, timespans=spans)[0] - alone).abs().max() > 1e-3
     backward = discretize.from_ncps(theirs, hold="backward", open_interval=float(spans[0, 0]))
     assert_close(backward(x[:1], ts=edges[:1, 1:])[0], alone[:1], rtol=0, atol=1e-13)
-    # In single precision states agree to a millionth.
+
+
+def test_in_single_precision_states_agree_to_a_millionth():
     torch.set_default_dtype(torch.float32)
     cell = LTCCell(FullyConnected(7), 3)  # with their constant
     x, h = torch.randn(4, 3), torch.randn(4, 7)
@@ -71,8 +72,7 @@ def test_their_steps_tend_to_the_solution_as_they_are_unfolded_more_often():
     assert errors[0] > 3 * errors[1] > 9 * errors[2] > 0
 
 
-def test_weights_start_as_those_of_ncps_and_those_without_a_synapse_do_nothing():
-    # Weights that stand for no synapse change nothing and learn nothing.
+def test_weights_that_stand_for_no_synapse_change_nothing_and_learn_nothing():
     field = ctrnn.from_ncps(random_cell(AutoNCP(8, 2)))
     x, h = torch.randn(4, 3), torch.randn(4, 8)
     before = field(x, h)
@@ -85,7 +85,9 @@ def test_weights_start_as_those_of_ncps_and_those_without_a_synapse_do_nothing()
         for parameter in synapses.parameters():
             parameter[missing] += 1.0
     assert torch.equal(field(x, h), before)
-    # Weights start in the ranges of ncps.
+
+
+def test_weights_start_in_the_ranges_of_ncps():
     field, ranges = ctrnn.ltc(200, 500, generator=torch.Generator().manual_seed(0)), LTCCell(FullyConnected(2), 1)._init_ranges
     softplus = torch.nn.functional.softplus
     drawn = {"cm": softplus(field.raw_capacitance), "gleak": softplus(field.raw_leak), "vleak": field.rest}
@@ -102,7 +104,9 @@ def test_weights_start_as_those_of_ncps_and_those_without_a_synapse_do_nothing()
         assert_close(ends, torch.tensor([low, high, (low + high) / 2]), rtol=0, atol=0.05 * (high - low))  # of 500 at least
         assert low - 1e-12 <= ends[0]
         assert ends[1] <= high + 1e-12
-    # All that is drawn comes from the generator.
+
+
+def test_all_that_is_drawn_comes_from_the_generator():
     before = torch.get_rng_state()
     one, other = (ctrnn.ltc(3, 5, num_layers=2, generator=torch.Generator().manual_seed(3)).state_dict() for _ in range(2))
     assert torch.equal(before, torch.get_rng_state())
@@ -141,8 +145,7 @@ def test_flow_is_what_drives_less_the_leak_and_gradients_are_its_own():
     )
 
 
-def test_time_scales_and_layers_read_motor_neurons():
-    # Its time scales are those of its motor neurons and not of what is read from them.
+def test_its_time_scales_are_those_of_its_motor_neurons_and_not_of_what_is_read_from_them():
     cell = random_cell(output_mapping="affine")
     field = ctrnn.from_ncps(cell)
     x, h = torch.zeros(3), torch.zeros(8)
@@ -155,7 +158,9 @@ def test_time_scales_and_layers_read_motor_neurons():
     ]
     expected = cell.cm / (cell.gleak + sum(weights.sum(0) for weights in open_))
     assert_close(ctrnn.timescales(field), expected[:2].detach())
-    # In a stack the layer above reads motor neurons as mapped.
+
+
+def test_in_a_stack_the_layer_above_reads_motor_neurons_as_mapped():
     below = ctrnn.from_ncps(random_cell(AutoNCP(8, 2), output_mapping="affine"))
     above = ctrnn.from_ncps(LTCCell(FullyConnected(5, 2), 2).double())
     stack, h = ctrnn.Stack([below, above]), torch.randn(4, 13)

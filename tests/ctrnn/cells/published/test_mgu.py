@@ -6,8 +6,7 @@ from torch.testing import assert_close
 import ctrnn
 
 
-def test_chrono_sets_the_gate_which_open_makes_the_plain_field():
-    # Chrono sets the gate and timescales read it back.
+def test_chrono_sets_the_gate_and_timescales_read_it_back():
     field = ctrnn.init.chrono_(ctrnn.mgu(3, 50, num_layers=2), 40, t_min=10, generator=torch.Generator().manual_seed(0))
     found = ctrnn.timescales(field)
     assert found.shape == (100,)
@@ -15,7 +14,9 @@ def test_chrono_sets_the_gate_which_open_makes_the_plain_field():
     assert 35 < found.max() <= 40
     bottom = field.fields[0]
     assert_close(1 / torch.sigmoid(bottom.rate.bias).detach(), found[50:], rtol=1e-12, atol=0)
-    # With an open gate it is the plain field.
+
+
+def test_with_an_open_gate_it_is_the_plain_field():
     field, x, h = ctrnn.mgu(3, 5), torch.randn(4, 3), torch.randn(4, 5)
     with torch.no_grad():
         field.rate.weight_x.zero_()

@@ -22,15 +22,16 @@ def at(t):
     return ctrnn.HeldPath(torch.zeros(1, 1, 3), torch.tensor([0.0, t])), torch.tensor([0.0, t])
 
 
-def test_oscillations_are_those_of_closed_forms():
-    # Without force cornn is the damped oscillation.
+def test_without_force_cornn_is_the_damped_oscillation():
     gamma, epsilon, t = 1.7, 0.3, 4.0
     field, (path, ts) = silent(ctrnn.cornn(3, 1, gamma, epsilon)), at(t)
     h = discretize.integrate(field, path, torch.tensor([[1.0, 0.0]]), ts, rtol=1e-11, atol=1e-12).hs[-1]
     w = math.sqrt(gamma - epsilon**2 / 4)
     expected = math.exp(-epsilon / 2 * t) * (math.cos(w * t) + epsilon / (2 * w) * math.sin(w * t))
     assert_close(h[0, 0].item(), expected, rtol=0, atol=1e-9)
-    # Unicornn keeps the energy of each unit while its input is held.
+
+
+def test_unicornn_keeps_the_energy_of_each_unit_while_its_input_is_held():
     field, x, h0 = ctrnn.unicornn(3, 5, alpha=0.7), torch.randn(1, 3), torch.randn(1, 10)
     path = ctrnn.HeldPath(x[None], torch.tensor([0.0, 9.0]))
     hs = discretize.integrate(field, path, h0, torch.linspace(0, 9, 7), rtol=1e-11, atol=1e-12).hs.detach()
@@ -38,7 +39,9 @@ def test_oscillations_are_those_of_closed_forms():
     w, push = field.weight_h.detach(), field.project(x).detach()
     energy = z**2 / 2 + 0.7 * y**2 / 2 + torch.log(torch.cosh(w * y + push)) / w
     assert_close(energy, energy[:1].expand_as(energy), rtol=1e-8, atol=0)
-    # The published step of unicornn converges to its exact solution with order 1.
+
+
+def test_the_published_step_of_unicornn_converges_to_its_exact_solution_with_order_1():
     field, xs = ctrnn.unicornn(3, 5), torch.randn(4, 2, 3)
     with torch.no_grad():
         exact = discretize.ContinuousRNN(field, rtol=1e-11, atol=1e-12)(xs)[0]
@@ -56,8 +59,7 @@ def test_the_jacobian_of_unicornn_is_that_of_its_flow_and_costs_one_evaluation()
     assert_close(stiff, discretize.ContinuousRNN(field, rtol=1e-8, atol=1e-10)(x[None])[0], rtol=0, atol=1e-7)
 
 
-def test_weights_and_gates_start_as_they_should():
-    # Weights start as in the authors code.
+def test_weights_start_as_in_the_code_of_the_authors():
     generator = torch.Generator().manual_seed(0)
     cornn, unicornn = (make(30, 400, generator=generator) for make in (ctrnn.cornn, ctrnn.unicornn))
     for weights in cornn.force.parameters():
@@ -68,7 +70,9 @@ def test_weights_and_gates_start_as_they_should():
     )
     assert_close(unicornn.c.abs().max().item(), 0.1, rtol=0.02, atol=0)
     assert not unicornn.bias.any()
-    # Chrono sets the gates of both states of lem.
+
+
+def test_chrono_sets_the_gates_of_both_states_of_lem():
     field = ctrnn.init.chrono_(ctrnn.lem(3, 200), 40, t_min=10, generator=torch.Generator().manual_seed(0))
     rates = field.leak(field.project(torch.zeros(1, 3)), field.initial_state(1))[0].detach()
     times = 1 / rates

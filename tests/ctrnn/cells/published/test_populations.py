@@ -41,8 +41,7 @@ def test_two_populations_follow_the_equations_of_the_paper_and_cycle_where_it_sa
     assert_close(torch.diag(field.leak(projected, h)), -slope, rtol=1e-12, atol=0)
 
 
-def test_supralinear_units_rest_where_their_quadratic_does_and_have_gradients_at_its_corner():
-    # One supralinear unit rests where a quadratic has a root and nowhere beyond.
+def test_one_supralinear_unit_rests_where_a_quadratic_has_a_root_and_nowhere_beyond():
     field = ctrnn.ssn(1, 1, tau=20.0, k=0.04, bias=False)
     with torch.no_grad():
         field.candidate.weight_h.fill_(1.0)
@@ -54,7 +53,9 @@ def test_supralinear_units_rest_where_their_quadratic_does_and_have_gradients_at
         assert found.stable[found.h[:, 0].argsort()].tolist() == [True, False]
     beyond = discretize.Flow(field, torch.tensor([6.3]))  # 4 k w I > 1
     assert len(discretize.fixed_points(beyond, torch.linspace(0, 40, 30)[:, None])) == 0
-    # Gradients go through the power law also at its corner.
+
+
+def test_gradients_go_through_the_power_law_also_at_its_corner():
     field, x = ctrnn.ssn(2, 3, n=1.5), torch.randn(4, 2)
     assert torch.autograd.gradcheck(lambda h: field(x, h), torch.rand(4, 3).requires_grad_())
     quiet = ctrnn.ssn(2, 3, bias=False)

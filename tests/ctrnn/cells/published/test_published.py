@@ -175,7 +175,7 @@ def moved(field):
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_twenty_steps_are_the_papers_recurrence_and_so_are_their_gradients(name):
+def test_twenty_steps_are_the_recurrence_of_the_paper_and_so_are_their_gradients(name):
     cell = CELLS[name]
     field = moved(cell.make(3, 5))
     xs, h0 = torch.randn(20, 4, 3, requires_grad=True), torch.randn(4, field.state_size, requires_grad=True)

@@ -18,28 +18,30 @@ def as_gated(field):
     return gated
 
 
-def test_depth_is_a_gated_field_for_so_many_times():
-    # Of depth 1 it is the gated field and so is its leak.
+def test_of_depth_1_it_is_the_gated_field_and_so_is_its_leak():
     field, x, h = ctrnn.rhn(3, 5, depth=1), torch.randn(4, 3), torch.randn(4, 5)
     gated = as_gated(field)
     assert_close(field(x, h), gated(x, h), rtol=0, atol=1e-15)
     assert_close(field.leak(field.project(x), h), gated.leak(gated.project(x), h), rtol=1e-14, atol=0)
-    # With one set of weights and no input depth is the time of a gated field.
+
+
+def test_with_one_set_of_weights_and_no_input_depth_is_the_time_of_a_gated_field():
     field, x, h = ctrnn.rhn(3, 5, depth=4), torch.zeros(1, 4, 3), torch.randn(4, 5)
     gated = as_gated(field)
     for layer in field.layers:
         layer.load_state_dict({**layer.state_dict(), **{n: getattr(field.layers[0], n) for n in ("weight_h", "bias")}})
     deep = DiscreteCell(field)(x[0], h)
     assert_close(deep, DiscreteRNN(gated, dt=4.0, substeps=4)(x, h)[0][0], rtol=0, atol=1e-14)
-    # What is no depth is refused.
+
+
+def test_what_is_no_depth_is_refused():
     with pytest.raises(ValueError, match="`depth` must be at least 1, got 0"):
         ctrnn.rhn(3, 5, depth=0)
     with pytest.raises(ValueError, match="`gate_bias` must be finite"):
         ctrnn.rhn(3, 5, gate_bias=float("inf"))
 
 
-def test_gates_start_closed_and_see_little_of_the_first_layer():
-    # Gates start at their bias and the leak keeps its digits where they are closed.
+def test_gates_start_at_their_bias_and_the_leak_keeps_its_digits_where_they_are_closed():
     field = ctrnn.rhn(3, 5, depth=2, gate_bias=-40.0)
     for layer in field.layers:
         assert (layer.bias[5:] == -40).all()
@@ -47,7 +49,9 @@ def test_gates_start_closed_and_see_little_of_the_first_layer():
     leak = field.leak(field.project(torch.zeros(1, 3)), field.initial_state(1))
     assert_close(leak, torch.full_like(leak, 2 * torch.exp(torch.tensor(-40.0)).item()), rtol=1e-12, atol=0)
     assert_close(ctrnn.timescales(field), 1 / leak[0].detach(), rtol=1e-14, atol=0)
-    # Gates behind the first see little of what that makes of a zero state.
+
+
+def test_gates_behind_the_first_see_little_of_what_that_makes_of_a_zero_state():
     given = ctrnn.rhn(3, 64, 5, generator=torch.Generator().manual_seed(0))
     field = ctrnn.init.chrono_(given, 100, t_min=10, generator=torch.Generator().manual_seed(0))
     drawn = torch.empty(64, dtype=torch.float64).uniform_(10, 100, generator=torch.Generator().manual_seed(0))
