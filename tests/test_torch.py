@@ -19,7 +19,6 @@ from torch.nn.utils.parametrize import register_parametrization
 import ctrnn
 from discretize import BackwardEuler, ContinuousRNN, DiscreteCell, DiscreteRNN, Taylor2, integrate, unroll
 
-pytestmark = pytest.mark.kernels  # what torch makes of them too
 TABLE = Path(__file__).resolve().parents[1] / "docs" / "torch.md"
 TIME, BATCH, INPUT, HIDDEN = 4, 3, 2, 3
 
@@ -355,6 +354,7 @@ SLOW = {
 IN_DAILY_RUN = {("`torch.compile`", "adaptive steps")}
 
 
+@functools.cache
 def rows():
     """Item -> what stands in each column."""
     lines = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
@@ -367,19 +367,19 @@ def test_the_table_has_a_row_for_each_item_that_is_tried():
     assert list(rows()) == list(ITEMS)
 
 
-@pytest.mark.parametrize(
-    ("kind", "daily"), [(kind, True) for kind in MODELS] + [pytest.param(k, False, marks=pytest.mark.slow) for k in MODELS]
-)
+def entries():
+    for item in ITEMS:
+        for kind in MODELS:
+            daily = item not in SLOW or (item, kind) in IN_DAILY_RUN
+            # What torch makes of kernels is seen on sequences every day; slow runs have those of solves and of autocast too.
+            marks = [pytest.mark.kernels] * (kind == "sequence" and item != "`torch.autocast`") + [pytest.mark.slow] * (not daily)
+            yield pytest.param(item, kind, marks=marks, id=f"{item.replace('`', '')} of {kind}")
+
+
+@pytest.mark.parametrize(("item", "kind"), [*entries()])
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch.onnx of torch
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # of shapes, which stay those of the traced call
-def test_every_entry_of_the_table_is_so(subtests, kind, daily):
-    for item in ITEMS:
-        if daily == (item not in SLOW or (item, kind) in IN_DAILY_RUN):
-            with subtests.test(item):
-                is_as_the_table_says(item, kind)
-
-
-def is_as_the_table_says(item, kind):
+def test_every_entry_of_the_table_is_so(item, kind):
     said, model = rows()[item][kind], MODELS[kind](field())
     out(model, sample(kind))  # what happens once in a process, and once in a model, is not the item's
     if said == "works":

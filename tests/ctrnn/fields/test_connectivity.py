@@ -124,7 +124,7 @@ def test_a_model_that_cannot_be_saved_is_told_all_that_is_in_the_way():
         register_parametrization(part, "weight_x", Halved())
     register_parametrization(field.rate, "weight_h", Unsaid(3.0))
     first = discretize.DiscreteRNN(field)
-    with pytest.raises(TypeError, match="(?s)for 3 reasons.*'Halved': Halved.*'Unsaid': Unsaid"):
+    with pytest.raises(TypeError, match=r"(?s)for 3 reasons.*'Halved': Halved.*'Unsaid': Unsaid"):
         ctrnn.save(None, first)
     with pytest.raises(TypeError, match="Unsaid does not keep what its constructor takes as `factor`"):
         ctrnn.save(None, first, {"Halved": Halved, "Unsaid": Unsaid})
