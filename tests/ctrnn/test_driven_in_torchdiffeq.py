@@ -1,6 +1,7 @@
 """A field with its input as the function that torchdiffeq solves, differentiates and stops: as it is, its knots named."""
 
 import copy
+import functools
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from ctrnn import Driven, FunctionPath, HeldPath, LinearPath, SmoothWarp, Warped
 from discretize import Event, integrate
 from discretize import torchdiffeq as drop_in
 
-TIGHT = {"rtol": 1e-7, "atol": 1e-7}
+TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 
 
 def jumps(driven):
@@ -25,6 +26,7 @@ def largest(one, other):
     return float((one - other).abs().max())
 
 
+@functools.cache
 def seed_7():
     """A field, samples and their exact states on which a step of torchdiffeq's dopri5 just ends on a jump."""
     generator = torch.Generator().manual_seed(7)
@@ -51,9 +53,15 @@ DRIVEN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "backwards", "dtype"), crossed(DRIVEN, [False, True], [torch.float64, torch.float64, torch.float32])
-)
+# `integrate` goes backwards where all sequences have the same times.
+WAYS = [
+    way
+    for way in crossed(DRIVEN, [False, True], [torch.float64, torch.float64, torch.float32])
+    if way.values[:2] != ("times of its own for each sequence", True)
+]
+
+
+@pytest.mark.parametrize(("name", "backwards", "dtype"), WAYS)
 def test_it_is_solved_as_integrate_solves_it(name, backwards, dtype):
     field, h0 = ctrnn.gated(2, 4, dtype=dtype), torch.randn(3, 4, dtype=dtype)
     field, path, *speed = DRIVEN[name](field, torch.randn(5, 3, 2, dtype=dtype))
@@ -61,8 +69,6 @@ def test_it_is_solved_as_integrate_solves_it(name, backwards, dtype):
     start, end = driven.interval
     ts = torch.linspace(start, end, 4).clamp(start, end)
     ts, tolerance = ts.flip(0) if backwards else ts, 1e-7 if dtype == torch.float64 else 1e-5
-    if backwards and driven.knots.dim() > 1:
-        return  # not offered by `integrate`
     with torch.no_grad():
         theirs = odeint(driven, h0, ts, rtol=tolerance, atol=tolerance, **jumps(driven))
         ours = integrate(field, path, h0, ts, speed=speed[0] if speed else None, rtol=tolerance, atol=tolerance).hs
@@ -123,40 +129,44 @@ class Encoder(nn.Module):
         return x * self.weight
 
 
-def learned_inputs():
-    """Paths and speeds that hold parameters, with these."""
-    xs, speeds, encoder = nn.Parameter(torch.randn(5, 3, 2)), nn.Parameter(torch.rand(5, 1, 1)), Encoder()
-    yield (HeldPath(xs),), [xs]
-    yield (WarpedPath(LinearPath(xs), clock()), clock().speed), [xs]
-    yield (HeldPath(xs), HeldPath(speeds)), [xs, speeds]
-    yield (HeldPath(xs).map(encoder.scaled),), []  # held samples are mapped at once: their graph leads to both
-    yield (LinearPath(xs).map(encoder.scaled),), [xs, encoder.weight]
-    yield (FunctionPath(encoder, (0.0, 4.0), 2),), [encoder.weight]
+# Paths and speeds that hold parameters, with these, of samples, samples of a speed, and an encoder.
+LEARNED = {
+    "samples": lambda xs, speeds, encoder: ((HeldPath(xs),), [xs]),
+    "samples on a clock": lambda xs, speeds, encoder: ((WarpedPath(LinearPath(xs), clock()), clock().speed), [xs]),
+    "samples and a speed": lambda xs, speeds, encoder: ((HeldPath(xs), HeldPath(speeds)), [xs, speeds]),
+    "mapped samples": lambda xs, speeds, encoder: ((LinearPath(xs).map(encoder.scaled),), [xs, encoder.weight]),
+    "a function": lambda xs, speeds, encoder: ((FunctionPath(encoder, (0.0, 4.0), 2),), [encoder.weight]),
+    # Held samples are mapped at once: their graph leads to both.
+    "mapped, held samples": lambda xs, speeds, encoder: ((HeldPath(xs).map(encoder.scaled),), []),
+}
 
 
-def test_a_driven_field_has_the_parameters_of_field_path_and_speed():
-    field = ctrnn.gated(2, 4)
-    for (path, *speed), learned in learned_inputs():
-        found = list(Driven(field, path, *speed).parameters())
-        assert {*map(id, found)} == {*map(id, [*field.parameters(), *learned])}, path
-        assert len(found) == len({*map(id, found)})
+def learned_input(name):
+    return LEARNED[name](nn.Parameter(torch.randn(5, 3, 2)), nn.Parameter(torch.rand(5, 1, 1)), Encoder())
 
 
-def test_the_adjoint_finds_the_parameters_and_gives_the_gradients_of_integrate():
-    field, h0, ts = ctrnn.gated(2, 4), torch.randn(3, 4, requires_grad=True), torch.tensor([0.0, 1.5, 3.7])
-    for (path, *speed), learned in learned_inputs():
-        if not learned:
-            continue
-        driven, wanted = Driven(field, path, *speed), [h0, *field.parameters(), *learned]
-        theirs = odeint_adjoint(driven, h0, ts, **TIGHT, **jumps(driven))
-        ours = integrate(field, path, h0, ts, speed=speed[0] if speed else None, **TIGHT).hs
-        found = [torch.autograd.grad(hs.sin().sum(), wanted) for hs in (theirs, ours)]
-        for one, other in zip(*found, strict=True):
-            assert_close(one, other, rtol=0, atol=1e-5)
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_driven_field_has_the_parameters_of_field_path_and_speed(name):
+    field, ((path, *speed), learned) = ctrnn.gated(2, 4), learned_input(name)
+    found = list(Driven(field, path, *speed).parameters())
+    assert {*map(id, found)} == {*map(id, [*field.parameters(), *learned])}
+    assert len(found) == len({*map(id, found)})
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNED if name != "mapped, held samples"])
+def test_the_adjoint_finds_the_parameters_and_gives_the_gradients_of_integrate(name):
+    field, h0, ts = ctrnn.gated(2, 4), torch.randn(3, 4, requires_grad=True), torch.tensor([0.0, 0.5, 1.7])
+    (path, *speed), learned = learned_input(name)
+    driven, wanted = Driven(field, path, *speed), [h0, *field.parameters(), *learned]
+    theirs = odeint_adjoint(driven, h0, ts, **TIGHT, **jumps(driven))
+    ours = integrate(field, path, h0, ts, speed=speed[0] if speed else None, **TIGHT).hs
+    found = [torch.autograd.grad(hs.sin().sum(), wanted) for hs in (theirs, ours)]
+    for one, other in zip(*found, strict=True):
+        assert_close(one, other, rtol=0, atol=1e-4)
 
 
 def test_asked_an_ulp_before_a_knot_the_adjoint_begins_on_its_own_side_of_the_jump():
-    field, path, h0, ts = ctrnn.gated(2, 4), HeldPath(torch.randn(5, 3, 2)), torch.randn(3, 4), torch.arange(6.0)
+    field, path, h0, ts = ctrnn.gated(2, 4), HeldPath(torch.randn(3, 3, 2)), torch.randn(3, 4), torch.arange(4.0)
 
     def gradients(hs):
         return torch.cat([slope.flatten() for slope in torch.autograd.grad(hs.sin().sum(), [*field.parameters()])])
@@ -171,7 +181,7 @@ def test_asked_an_ulp_before_a_knot_the_adjoint_begins_on_its_own_side_of_the_ju
 
 
 def test_samples_that_are_no_parameter_get_their_gradient_from_the_adjoint_only_where_they_are_named():
-    field, xs, h0, ts = ctrnn.gated(2, 4), torch.randn(5, 3, 2, requires_grad=True), torch.randn(3, 4), torch.tensor([0.0, 5.0])
+    field, xs, h0, ts = ctrnn.gated(2, 4), torch.randn(2, 3, 2, requires_grad=True), torch.randn(3, 4), torch.tensor([0.0, 2.0])
 
     def gradient(solve, *named):
         driven = Driven(field, HeldPath(2 * xs))
@@ -184,7 +194,7 @@ def test_samples_that_are_no_parameter_get_their_gradient_from_the_adjoint_only_
 
 
 def test_one_of_it_serves_a_whole_training():
-    field, h0, ts = ctrnn.gated(2, 4), torch.zeros(3, 4), torch.tensor([0.0, 5.0])
+    field, h0, ts = ctrnn.gated(2, 4), torch.zeros(3, 4), torch.tensor([0.0, 2.5])
     driven = Driven(field, HeldPath(torch.randn(5, 3, 2)))
     optimizer = torch.optim.SGD(driven.parameters(), 0.1)
     for solve in (odeint, odeint_adjoint, odeint):
@@ -205,21 +215,21 @@ def test_an_event_has_the_time_state_and_gradients_that_it_has_here(interface):
     ours = integrate(field, path, h0, torch.tensor([0.0, 6.0]), events=Event(below, terminal=True), **TIGHT).events[0]
     theirs = odeint_event(driven, h0, torch.tensor(0.0), event_fn=below, odeint_interface=interface, **TIGHT, **jumps(driven))
     assert 0.5 < ours.times[0].item() < 5.5
-    assert_close(theirs[0], ours.times[0], rtol=0, atol=1e-6)
-    assert_close(theirs[1][-1], ours.states, rtol=0, atol=1e-6)
+    assert_close(theirs[0], ours.times[0], rtol=0, atol=1e-5)
+    assert_close(theirs[1][-1], ours.states, rtol=0, atol=1e-5)
     results = (theirs[0], theirs[1][-1]), (ours.times[0], ours.states)
     found = [torch.autograd.grad(time + state.sin().sum(), wanted) for time, state in results]
     for one, other in zip(*found, strict=True):
-        assert_close(one, other, rtol=0, atol=1e-5)
+        assert_close(one, other, rtol=0, atol=1e-4)
 
 
-def test_times_in_float32_that_end_a_rounding_beyond_are_solved_forwards_and_backwards():
+@pytest.mark.parametrize("solve", [odeint, odeint_adjoint, drop_in.odeint, drop_in.odeint_adjoint])
+def test_times_in_float32_that_end_a_rounding_beyond_are_solved_forwards_and_backwards(solve):
     field, path, h0 = ctrnn.gated(2, 3), LinearPath(torch.randn(5, 2, 2), 0.3 * torch.arange(5.0)), torch.zeros(2, 3)
-    driven, ts = Driven(field, path), torch.linspace(0.0, 1.2, 3, dtype=torch.float32)
+    driven, ts = Driven(field, path), torch.linspace(0.0, 1.2, 2, dtype=torch.float32)
     assert float(ts[-1]) > driven.interval[1]
     expected = integrate(field, path, h0, ts.double().clamp(max=driven.interval[1]), **TIGHT).hs
     sought = torch.autograd.grad(expected[-1].sum(), list(field.parameters()))
-    for solve in (odeint, odeint_adjoint, drop_in.odeint, drop_in.odeint_adjoint):
-        hs = solve(driven, h0, ts, **TIGHT, **jumps(driven))
-        assert_close(hs, expected, rtol=0, atol=1e-5)
-        assert_close(torch.autograd.grad(hs[-1].sum(), list(field.parameters())), sought, rtol=0, atol=1e-4)
+    hs = solve(driven, h0, ts, **TIGHT, **jumps(driven))
+    assert_close(hs, expected, rtol=0, atol=1e-5)
+    assert_close(torch.autograd.grad(hs[-1].sum(), list(field.parameters())), sought, rtol=0, atol=1e-4)

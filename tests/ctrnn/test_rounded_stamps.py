@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from cases import crossed
 
 import ctrnn
 import discretize
@@ -63,15 +64,13 @@ def columns(ts):
     return [ts] if ts.dim() == 1 else list(ts.unbind(1))
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize(("name", "reader"), crossed(ROUNDED, READERS))  # slow: all that reads them, each kind of stamps
 def test_rounded_stamps_are_said_by_all_that_reads_them(name, reader):
     with pytest.warns(StampWarning, match=r"tells times apart that differ by .* in float64, or whole numbers, counted from"):
         READERS[reader](ROUNDED[name])
 
 
-@pytest.mark.parametrize("name", AS_THEY_ARE)
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(("name", "reader"), crossed(AS_THEY_ARE, READERS))
 def test_stamps_that_are_held_as_they_are_are_not(name, reader):
     with warnings.catch_warnings():
         warnings.simplefilter("error", StampWarning)

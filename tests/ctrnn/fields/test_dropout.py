@@ -82,40 +82,40 @@ def test_a_sequence_has_one_mask_from_its_start_to_its_end(module):
 
 
 def test_each_sample_keeps_its_own_mask_where_a_solver_leaves_others_out():
-    field, x = dropped(hidden=64), torch.randn(3, 40, 3)
+    field, x = dropped(hidden=16), torch.randn(2, 12, 3)
     x[:, 0] *= 30.0  # one that takes many steps, so that others are done before it
-    drawn = ctrnn.draw_masks(field, 40)
-    together = ContinuousRNN(drawn, rtol=1e-9, atol=1e-11)(x)[0]
+    drawn = ctrnn.draw_masks(field, 12)
+    together = ContinuousRNN(drawn, rtol=1e-6, atol=1e-8)(x)[0]
     for sample in (0, 7):
         alone = copy.deepcopy(drawn)
         for part in (alone.candidate, alone.rate):
             part.of_x, part.of_h = part.of_x[sample : sample + 1], part.of_h[sample : sample + 1]
         assert_close(
-            ContinuousRNN(alone, rtol=1e-9, atol=1e-11)(x[:, sample : sample + 1])[0][:, 0],
+            ContinuousRNN(alone, rtol=1e-6, atol=1e-8)(x[:, sample : sample + 1])[0][:, 0],
             together[:, sample],
             rtol=0,
-            atol=1e-8,
+            atol=1e-5,
         )
 
 
 def test_what_is_computed_again_for_a_gradient_reads_the_same_mask():
-    field, x = dropped(), torch.randn(3, 4, 3)
+    field, x = dropped(), torch.randn(2, 4, 3)
     found = []
     for gradient in (None, Checkpointed(2_000), Adjoint()):
-        rnn = ContinuousRNN(field, rtol=1e-7, atol=1e-8, gradient=gradient)
+        rnn = ContinuousRNN(field, rtol=1e-6, atol=1e-7, gradient=gradient)
         torch.manual_seed(3)
         first = rnn(x)[0]
         rnn(x)  # another call in between, with masks of its own
         found.append(torch.autograd.grad(first.square().sum(), list(field.parameters())))
     for gradients in found[1:]:
         for one, other in zip(gradients, found[0], strict=True):
-            assert_close(one, other, rtol=1e-5, atol=1e-6)  # the adjoint's own, to the tolerance of the solve
+            assert_close(one, other, rtol=1e-4, atol=1e-5)  # the adjoint's own, to the tolerance of the solve
 
 
 @pytest.mark.parametrize("method", ["dopri5", "rodas5p"])
 def test_a_solve_with_dropout_has_an_answer_and_the_right_gradient(method):
-    field, x = ctrnn.draw_masks(dropped(hidden=2), 2), torch.randn(2, 2, 3, requires_grad=True)
-    rnn = ContinuousRNN(field, method=method, rtol=1e-5, atol=1e-5, max_step=0.5)
+    field, x = ctrnn.draw_masks(dropped(hidden=2), 2), torch.randn(1, 2, 3, requires_grad=True)
+    rnn = ContinuousRNN(field, method=method, rtol=1e-2, atol=1e-2, max_step=0.5)  # which all steps have
     names = [name for name, _ in rnn.named_parameters()]
 
     def call(x, *weights):
@@ -130,7 +130,7 @@ def test_in_evaluation_nothing_is_dropped_and_kernels_run():
     plain = module(ctrnn.Relaxation(field.candidate.part, field.rate.part, ctrnn.LinearDecay()))
     rnn = module(field).eval()
     with kernels_for_all():
-        assert torch.equal(rnn(x)[0], plain(x)[0])
+        assert torch.equal(rnn(x)[0], plain(x)[0])  # by the same kernel
         assert rnn.stats["engine"] == plain.stats["engine"] == "compiled"
         found = []
         for fused in (True, False):

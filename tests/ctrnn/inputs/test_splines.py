@@ -10,7 +10,7 @@ import ctrnn
 from ctrnn.inputs.splines import as_path
 from discretize import integrate
 
-TIGHT = {"rtol": 1e-10, "atol": 1e-10}
+TIGHT = {"rtol": 1e-8, "atol": 1e-8}
 
 
 def irregular(*shape):
@@ -71,14 +71,14 @@ def test_a_warped_spline_is_the_spline_of_the_clock():
     with torch.no_grad():
         fast = integrate(field, warped, h0, asked, speed=warp.speed, **TIGHT).hs
         straight = integrate(field, spline, h0, warp(asked), **TIGHT).hs
-    assert_close(fast, straight, rtol=0, atol=1e-8)
+    assert_close(fast, straight, rtol=0, atol=1e-6)
 
 
 def test_a_spline_of_one_number_may_be_a_speed():
     field, path, h0 = ctrnn.gated(2, 3), ctrnn.LinearPath(torch.randn(4, 3, 2)), torch.randn(3, 3)
     rates = torch.tensor([1.0, 2.0, 0.5, 3.0])[:, None]
     ours = integrate(field, path, h0, [0.0, 3.0], speed=ctrnn.LinearPath(rates[:, None]), **TIGHT).hs
-    assert_close(integrate(field, path, h0, [0.0, 3.0], speed=linear(rates[None]), **TIGHT).hs, ours, rtol=0, atol=1e-8)
+    assert_close(integrate(field, path, h0, [0.0, 3.0], speed=linear(rates[None]), **TIGHT).hs, ours, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("leans", ["left", "right"])
@@ -110,13 +110,13 @@ def test_a_spline_with_jumps_is_read_piece_by_piece_whichever_way_it_leans(leans
 @every_kind
 def test_a_solve_agrees_with_dop853_restarted_at_each_knot(kind):
     method = "rodas5p" if kind is natural else "dopri8"
-    field, xs, ts, h0 = ctrnn.gru(2, 3), torch.randn(4, 5, 2), irregular(5), torch.randn(4, 3)
+    field, xs, ts, h0 = ctrnn.gru(2, 3), torch.randn(2, 4, 2), irregular(4), torch.randn(2, 3)
     spline = kind(xs, ts)
     expected = references.dop853(field, lambda k, t: spline.evaluate(torch.tensor(t)), ts, h0, ts)
-    tolerances = TIGHT if method == "dopri8" else {"rtol": 1e-7, "atol": 1e-7}
+    tolerances = TIGHT if method == "dopri8" else {"rtol": 1e-5, "atol": 1e-5}
     with torch.no_grad():
         solved = integrate(field, spline, h0, ts, method=method, **tolerances)
-    assert_close(solved.hs, expected, rtol=0, atol=1e-8 if method == "dopri8" else 1e-5)
+    assert_close(solved.hs, expected, rtol=0, atol=1e-6 if method == "dopri8" else 1e-3)
 
 
 def test_a_controlled_equation_driven_by_time_is_solved_as_by_cdeint():
@@ -137,10 +137,10 @@ def test_a_controlled_equation_driven_by_time_is_solved_as_by_cdeint():
     ts = torch.tensor([0.0, 1.5, 5.0])
     expected = torchcde.cdeint(
         X=spline, func=lambda t, z: torch.diag_embed(torch.tanh(z)), z0=h0, t=ts, adjoint=False, backend="torchdiffeq",
-        method="dopri5", rtol=1e-11, atol=1e-11, options={"jump_t": spline.grid_points},
+        method="dopri5", rtol=1e-8, atol=1e-8, options={"jump_t": spline.grid_points},
     )  # fmt: skip
     solved = integrate(Controlled(2, 2), Slope(spline), h0, ts, **TIGHT).hs
-    assert_close(solved, expected.transpose(0, 1), rtol=0, atol=1e-8)
+    assert_close(solved, expected.transpose(0, 1), rtol=0, atol=1e-6)
 
 
 @every_kind
@@ -153,7 +153,7 @@ def test_gradients_reach_what_the_coefficients_are_made_of(kind, dtype):
         return integrate(field, kind(xs), h0, ts, method="rk4").hs
 
     if dtype == torch.float64:
-        assert torch.autograd.gradcheck(solve, (xs,))
+        assert torch.autograd.gradcheck(solve, (xs,), fast_mode=True)
         return
     (gradient,) = torch.autograd.grad(solve(xs).sum(), xs)
     precise = xs.detach().double().requires_grad_()

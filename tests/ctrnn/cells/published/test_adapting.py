@@ -23,7 +23,7 @@ def lone(make, bias):
 
 def run(field, h0, ts):
     path = ctrnn.HeldPath(torch.zeros(1, 1, 1), ts[[0, -1]])
-    return discretize.integrate(field, path, torch.tensor([h0]), ts, method="dopri8", rtol=1e-8, atol=1e-10).hs[:, 0].detach()
+    return discretize.integrate(field, path, torch.tensor([h0]), ts, method="dopri8", rtol=1e-7, atol=1e-8).hs[:, 0].detach()
 
 
 def test_a_driven_unit_fires_and_then_adapts_to_its_fixed_point():
@@ -45,18 +45,18 @@ def test_the_memory_of_adaptive_units_is_that_of_their_thresholds():
 
 
 def test_a_fitzhugh_nagumo_unit_fires_as_the_solution_of_scipy_does():
-    field, ts = lone(ctrnn.fitzhugh_nagumo, 0.5), torch.linspace(0, 80, 161)
+    field, ts = lone(ctrnn.fitzhugh_nagumo, 0.5), torch.linspace(0, 80, 81)
 
     def slope(t, h):
         v, w = h
         return [v - v**3 / 3 - w + 0.5, 0.08 * (v + 0.7 - 0.8 * w)]
 
-    theirs = solve_ivp(slope, (0, 80), [-1.0, 1.0], "DOP853", ts.numpy(), rtol=1e-11, atol=1e-12).y.T
+    theirs = solve_ivp(slope, (0, 80), [-1.0, 1.0], "DOP853", ts.numpy(), rtol=1e-9, atol=1e-9).y.T
     ours = run(field, [-1.0, 1.0], ts)
-    assert_close(ours, torch.from_numpy(theirs.copy()), rtol=0, atol=1e-6)
+    assert_close(ours, torch.from_numpy(theirs.copy()), rtol=0, atol=1e-5)
     v = ours[:, 0]
     assert ((v[1:] > 1) & (v[:-1] <= 1)).sum() == 2  # spikes
-    quiet = run(lone(ctrnn.fitzhugh_nagumo, 0.0), [-1.0, 1.0], ts)[80:, 0]
+    quiet = run(lone(ctrnn.fitzhugh_nagumo, 0.0), [-1.0, 1.0], ts)[40:, 0]
     assert quiet.max() < 0
 
 
