@@ -258,11 +258,11 @@ def write_files(folder):
     os.mkfifo(folder / "pipe.csv")
 
 
-def test_mistakes_in_python_are_answered(subtests):
-    for call, kind, words in IN_PYTHON:
-        with subtests.test(words), pytest.raises(kind) as caught:
-            call()
-        assert words in str(caught.value)
+@pytest.mark.parametrize(("call", "kind", "words"), [pytest.param(*case, id=case[2]) for case in IN_PYTHON])
+def test_mistakes_in_python_are_answered(call, kind, words):
+    with pytest.raises(kind) as caught:
+        call()
+    assert words in str(caught.value)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")

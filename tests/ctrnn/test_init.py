@@ -102,13 +102,13 @@ def test_the_gates_of_an_lstm_are_tied_at_the_start_and_the_rest_stays():
     assert T.max() <= MOST
 
 
-def test_every_layer_of_a_stack_is_set():
-    for make in (ctrnn.gated, ctrnn.gru, ctrnn.lstm, ctrnn.leaky):
-        field = chrono_(make(3, 4, num_layers=3), MOST, t_min=LEAST)
-        T = ctrnn.timescales(field)
-        assert T.shape == (12,)
-        assert ((T >= LEAST) & (T <= MOST)).all()
-        assert len(set(T.tolist())) == (3 if make is ctrnn.leaky else 12)
+@pytest.mark.parametrize("make", [ctrnn.gated, ctrnn.gru, ctrnn.lstm, ctrnn.leaky])
+def test_every_layer_of_a_stack_is_set(make):
+    field = chrono_(make(3, 4, num_layers=3), MOST, t_min=LEAST)
+    T = ctrnn.timescales(field)
+    assert T.shape == (12,)
+    assert ((T >= LEAST) & (T <= MOST)).all()
+    assert len(set(T.tolist())) == (3 if make is ctrnn.leaky else 12)
 
 
 def test_a_parametrized_bias_gets_its_time_through_the_parametrization():
@@ -356,13 +356,13 @@ def test_the_bound_of_the_draws_and_what_the_default_leaves_out():
     assert round(100 * beyond, 1) == 4.6
 
 
-def test_slow_decay_sets_whole_time_scales_in_fields_and_in_modules_of_torch():
-    for module in (ctrnn.gated(3, 50, dtype=torch.float64), ctrnn.gru(3, 50), ctrnn.lstm(3, 50), nn.LSTM(3, 50), nn.GRU(3, 50)):
-        field = slow_decay_(module, largest=1000)
-        T = ctrnn.timescales(field if isinstance(field, ctrnn.VectorField) else ctrnn.from_torch(field))
-        assert_close(T, T.round(), rtol=1e-10, atol=0)
-        assert T.round().min() >= 2
-        assert T.max() < 1001
+@pytest.mark.parametrize("make", [ctrnn.gated, ctrnn.gru, ctrnn.lstm, nn.LSTM, nn.GRU])
+def test_slow_decay_sets_whole_time_scales_in_fields_and_in_modules_of_torch(make):
+    field = slow_decay_(make(3, 50, dtype=torch.float64), largest=1000)
+    T = ctrnn.timescales(field if isinstance(field, ctrnn.VectorField) else ctrnn.from_torch(field))
+    assert_close(T, T.round(), rtol=1e-10, atol=0)
+    assert T.round().min() >= 2
+    assert T.max() < 1001
 
 
 def test_recurrent_weights_are_normal_and_no_others_are_touched():

@@ -193,6 +193,10 @@ def test_a_normalized_part_is_the_layer_norm_of_torch_before_its_function(settin
     assert_close(part(x, h), norm(whole).tanh(), **CLOSE)
 
 
+def biases(field):
+    return field.candidate.part.bias, field.rate.part.part.bias
+
+
 @pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
 def test_normalized_gates_and_candidates_make_a_field(module):
     gate = ctrnn.Dropout(ctrnn.LayerNorm(ctrnn.GateRate(3, 5)), 0.2)
@@ -200,7 +204,11 @@ def test_normalized_gates_and_candidates_make_a_field(module):
     output, _ = module(field)(torch.randn(6, 2, 3))
     gradients = torch.autograd.grad(output.square().sum(), list(field.parameters()))
     assert all(bool(g.isfinite().all()) for g in gradients)
-    assert module(field).eval()(torch.zeros(2, 1, 3))[0].isfinite().all()  # at rest the variance is that of the biases
+    still = torch.zeros(1, 1, 3)  # at rest the variance is that of the biases
+    hs, whole = module(field).eval()(still)[0], [nn.functional.layer_norm(b, (5,)) for b in biases(field)]
+    if module is DiscreteRNN:
+        assert_close(hs[0, 0], torch.sigmoid(whole[1]) * whole[0].relu(), rtol=0, atol=1e-12)
+    assert hs.isfinite().all()
     lstm = ctrnn.lstm(3, 5)
     lstm.gates = ctrnn.LayerNorm(lstm.gates)
     assert module(lstm)(torch.randn(6, 2, 3))[0].isfinite().all()
