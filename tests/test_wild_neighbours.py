@@ -11,6 +11,7 @@ from discretize.steps.catalog import step_names, stochastic_step_names
 from discretize.torchdiffeq import odeint, odeint_adjoint
 
 WILD = (1e8, 1e-8)  # beside states of about 1
+TIGHT = {torch.float64: {"rtol": 1e-6, "atol": 1e-8}, torch.float32: {"rtol": 1e-5, "atol": 1e-7}}
 BESIDE = ("sample", "unit")
 XS = torch.randn(6, 1, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 H0 = torch.randn(1, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -106,9 +107,10 @@ def test_steps(name, dtype, size, kind):
     compared(run, kind, size, 1e-4 if dtype == torch.float32 else 1e-9, Bounded(dtype=dtype), dtype)
 
 
-@beside_pairs
+# Beside a sample alone: one more unit draws other numbers for all.
+@sizes
 @pytest.mark.parametrize("name", quick([*stochastic_step_names(), "StepDoubling"], ("SRA1",)))
-def test_noise(name, size, kind):
+def test_noise(name, size):
     def run(field, h0, xs, mine):
         keys = torch.arange(len(h0))
         if name == "StepDoubling":
@@ -122,10 +124,7 @@ def test_noise(name, size, kind):
         pass
 
     field = Quiet(sigma=0.3)
-    if kind == "unit":
-        # One more unit draws other numbers for all: the noise of the others is given.
-        pytest.skip("a unit more is another path")
-    compared(run, kind, size, 5e-3 if name == "StepDoubling" else 1e-9, field)
+    compared(run, "sample", size, 5e-3 if name == "StepDoubling" else 1e-9, field)
 
 
 @beside_pairs
@@ -156,7 +155,7 @@ def test_delays_and_their_gradients(learned, size):
         h0 = H0[:, :2] * loud
         history = torch.cat([torch.full((1, 2), 0.3), h0[1:]])  # the neighbour's dh/dt does not jump
         ts = torch.tensor([0.0, 1.5, 2.5])
-        hs = discretize.integrate(field, path, h0, ts, history=history, rtol=1e-8, atol=1e-10).hs[:, :1]
+        hs = discretize.integrate(field, path, h0, ts, history=history, rtol=1e-6, atol=1e-8).hs[:, :1]
         hs[-1].sum().backward()
         gradient = field.delays.grad if learned == "a number" else number.grad
         return torch.cat([hs.detach().flatten(), gradient.reshape(-1)])
@@ -170,7 +169,7 @@ def test_times_of_events(dtype, size, kind):
     def run(field, h0, xs, mine):
         event = discretize.Event(lambda t, h: h[:, 0] - 0.1 * h[:, 1])
         path = ctrnn.LinearPath(xs, torch.arange(6.0))
-        (found,) = discretize.integrate(field, path, h0, torch.tensor([0.0, 5.0]), events=event, rtol=1e-6, atol=1e-8).events
+        (found,) = discretize.integrate(field, path, h0, torch.tensor([0.0, 5.0]), events=event, **TIGHT[dtype]).events
         return found.times[found.samples == 0]
 
     compared(run, kind, size, 1e-5 if dtype == torch.float64 else 1e-4, Bounded(dtype=dtype), dtype)

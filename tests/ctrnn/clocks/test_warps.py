@@ -184,11 +184,11 @@ def test_a_smooth_clock_is_its_formula():
     assert_close(warp.speed(torch.from_numpy(t)), torch.from_numpy(speed), rtol=0, atol=1e-14)
 
 
-def test_a_random_smooth_clock_comes_close_to_the_speed_it_may_have():
+@pytest.mark.parametrize("max_speed", [1.5, 3.0, 10.0])
+def test_a_random_smooth_clock_comes_close_to_the_speed_it_may_have(max_speed):
     # A bound that is kept by hardly moving would be no warp.
-    for max_speed in (1.5, 3.0, 10.0):
-        fastest = [float(smooth(seed, 1.0, max_speed).speed(torch.linspace(0, 1, 4001)).max()) for seed in range(20)]
-        assert np.mean(fastest) > 0.5 * max_speed
+    fastest = [float(smooth(seed, 1.0, max_speed).speed(torch.linspace(0, 1, 1001)).max()) for seed in range(20)]
+    assert np.mean(fastest) > 0.5 * max_speed
 
 
 def test_a_generator_makes_the_clock_reproducible():

@@ -64,6 +64,13 @@ def test_a_number_is_exact_whatever_the_dtype_of_the_field():
     assert ctrnn.ColoredInput(ctrnn.plain(1, 2, dtype=torch.float64), 0.1, 2.0).sigma.item() == 0.1
 
 
+def test_a_number_that_was_changed_since_stays_changed():
+    noise = ctrnn.Noise(0.1)
+    with torch.no_grad():
+        noise.sigma.fill_(0.5)
+    assert ctrnn.Noisy(ctrnn.plain(1, 2), noise).noise.sigma.item() == 0.5
+
+
 def test_noise_on_an_input_that_enters_linearly_is_that_of_a_matrix():
     field, sigma = linear(), torch.tensor([0.2, 0.5, 1.0])
     by_input, by_matrix = (

@@ -34,6 +34,8 @@ def paths(dtype=torch.float64):
         "backwards": (ReversedPath(hermite), 4),
         "time": (TimePath((0.0, 5.0), 4, dtype=dtype), 2),
         "straight clock": (ctrnn.WarpedPath(hermite, STRAIGHT), 4),
+        "straight clock, bent": (ctrnn.WarpedPath(linear, STRAIGHT).map(torch.sin), None),
+        "straight clock, affine map": (ctrnn.WarpedPath(linear, STRAIGHT).map(lambda x: 2 * x + 1, affine=True), 2),
         "smooth clock, held": (ctrnn.WarpedPath(ctrnn.HeldPath(xs[:-1], TS), SMOOTH), 1),
         "smooth clock": (ctrnn.WarpedPath(hermite, SMOOTH), None),
         "function": (ctrnn.FunctionPath(lambda t: torch.sin(t + xs[0]), (0.0, 5.0), 2, TS[1:-1]), None),
@@ -42,22 +44,22 @@ def paths(dtype=torch.float64):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_values_and_slopes_are_those_of_the_path(subtests, dtype):
+@pytest.mark.parametrize("name", paths())
+def test_values_and_slopes_are_those_of_the_path(name, dtype):
     rounding = 200 * torch.finfo(dtype).eps
-    for name, (path, terms) in paths(dtype).items():
-        with subtests.test(name):
-            found = polynomial_of(path)
-            assert not isinstance(found, str), found
-            rows = 1 if isinstance(found, ctrnn.HeldPath) else getattr(found, "terms", 2)
-            assert rows == terms if terms else 4 < rows < MOST_TERMS
-            assert_close(found.knots, path.knots, rtol=0, atol=0)
-            t = torch.linspace(*path.interval, 37, dtype=torch.float64)
-            t = t[:-1] + t.diff() / math.pi
-            x = path(t)
-            assert_close(found(t), x, rtol=0, atol=rounding * (1 + float(x.abs().max())))
-            if path.knots.dim() == 1 and name != "slope":
-                slope = path.derivative(t)
-                assert_close(found.derivative(t), slope, rtol=0, atol=40 * rounding * (1 + float(slope.abs().max())))
+    path, terms = paths(dtype)[name]
+    found = polynomial_of(path)
+    assert not isinstance(found, str), found
+    rows = 1 if isinstance(found, ctrnn.HeldPath) else getattr(found, "terms", 2)
+    assert rows == terms if terms else 4 < rows < MOST_TERMS
+    assert_close(found.knots, path.knots, rtol=0, atol=0)
+    t = torch.linspace(*path.interval, 37, dtype=torch.float64)
+    t = t[:-1] + t.diff() / math.pi
+    x = path(t)
+    assert_close(found(t), x, rtol=0, atol=rounding * (1 + float(x.abs().max())))
+    if path.knots.dim() == 1 and name != "slope":
+        slope = path.derivative(t)
+        assert_close(found.derivative(t), slope, rtol=0, atol=40 * rounding * (1 + float(slope.abs().max())))
 
 
 def test_gradients_reach_the_samples_whatever_their_values():

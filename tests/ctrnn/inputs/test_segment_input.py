@@ -85,15 +85,15 @@ def test_knots_of_their_own_are_those_of_the_sequences_alone(kind):
         path(times[:, [0, 1, 2, 0]])
 
 
-def test_data_that_require_a_gradient_get_it():
+@pytest.mark.parametrize(("kind", "count"), [(ctrnn.HeldPath, 1), (ctrnn.LinearPath, 2), (ctrnn.HermitePath, 3)])
+def test_data_that_require_a_gradient_get_it(kind, count):
     xs = torch.randn(len(TS), BATCH, 2, requires_grad=True)
-    for kind, count in ((ctrnn.HeldPath, 1), (ctrnn.LinearPath, 2), (ctrnn.HermitePath, 3)):
-        path = kind(xs, TS)
-        assert len(SegmentInput(path, PIECES).learned(0)) == count
-        weights = torch.randn(len(PIECES), BATCH, 2)
-        segments = SegmentInput(path, PIECES)
-        times = [inside(path, k)[1] for k in PIECES]
-        ours = sum((w * segments.at(j, t)).sum() for j, (w, t) in enumerate(zip(weights, times, strict=True)))
-        path = kind(xs, TS)
-        theirs = sum((w * path.piece(k)(t)).sum() for w, k, t in zip(weights, PIECES.tolist(), times, strict=True))
-        assert_close(torch.autograd.grad(ours, xs), torch.autograd.grad(theirs, xs), rtol=0, atol=1e-13)
+    path = kind(xs, TS)
+    assert len(SegmentInput(path, PIECES).learned(0)) == count
+    weights = torch.randn(len(PIECES), BATCH, 2)
+    segments = SegmentInput(path, PIECES)
+    times = [inside(path, k)[1] for k in PIECES]
+    ours = sum((w * segments.at(j, t)).sum() for j, (w, t) in enumerate(zip(weights, times, strict=True)))
+    path = kind(xs, TS)
+    theirs = sum((w * path.piece(k)(t)).sum() for w, k, t in zip(weights, PIECES.tolist(), times, strict=True))
+    assert_close(torch.autograd.grad(ours, xs), torch.autograd.grad(theirs, xs), rtol=0, atol=1e-13)

@@ -75,38 +75,41 @@ def test_solved_exactly_held_symbols_make_ramps_and_loops_forget_in_closed_form(
     assert_close(solved, torch.asinh(torch.exp(-ends / 2)[:, None] * torch.sinh(h0)), rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("make", [ctrnn.glnn, ctrnn.gnn])
+@pytest.mark.parametrize("squash", [ACTIVATIONS["logistic"], Sigmoidal(width=0.7, size=-3.0, centre=5.0)])
 @torch.no_grad()
-def test_other_activations_are_the_same_network_in_other_numbers():
+def test_other_activations_are_the_same_network_in_other_numbers(squash, make):
     xs, h0 = symbols(12, 2), torch.randn(2, 4)
-    for make in (ctrnn.glnn, ctrnn.gnn):
-        for squash in (ACTIVATIONS["logistic"], Sigmoidal(width=0.7, size=-3.0, centre=5.0)):
-            field = moved(make(3, 4, 3))
-            part = next(part for part in field.modules() if isinstance(part, GatedCandidate))
-            start = h0 if make is ctrnn.glnn else h0.tanh()
-            before = discretize.DiscreteRNN(field)(xs, start)[0]
-            part.rewrite_(squash)
-            start = squash.width * h0 if make is ctrnn.glnn else squash(squash.width * h0)
-            after = discretize.DiscreteRNN(field)(xs, start)[0]
-            assert_close(after, squash.centre + squash.size * before, rtol=0, atol=1e-11)
+    field = moved(make(3, 4, 3))
+    part = next(part for part in field.modules() if isinstance(part, GatedCandidate))
+    start = h0 if make is ctrnn.glnn else h0.tanh()
+    before = discretize.DiscreteRNN(field)(xs, start)[0]
+    part.rewrite_(squash)
+    start = squash.width * h0 if make is ctrnn.glnn else squash(squash.width * h0)
+    after = discretize.DiscreteRNN(field)(xs, start)[0]
+    assert_close(after, squash.centre + squash.size * before, rtol=0, atol=1e-11)
 
 
-def test_every_unit_hears_itself_and_as_many_others_as_asked_each_once():
-    for n, edges in ((1, 1), (7, 1), (40, 3), (5, 5)):
-        sources = ctrnn.glnn(2, n, edges).incoming.sources
-        assert sources.shape == (n, edges)
-        for j, heard_by_j in enumerate(sources.tolist()):
-            assert j in heard_by_j
-            assert len(set(heard_by_j)) == edges
+@pytest.mark.parametrize(("n", "edges"), [(1, 1), (7, 1), (40, 3), (5, 5)])
+def test_every_unit_hears_itself_and_as_many_others_as_asked_each_once(n, edges):
+    sources = ctrnn.glnn(2, n, edges).incoming.sources
+    assert sources.shape == (n, edges)
+    for j, heard_by_j in enumerate(sources.tolist()):
+        assert j in heard_by_j
+        assert len(set(heard_by_j)) == edges
+
+
+def test_which_others_a_unit_hears_is_drawn_evenly():
     drawn = torch.cat([ctrnn.glnn(1, 6, 3).incoming.sources[0] for _ in range(400)]).bincount(minlength=6)
     assert drawn[0] == 400
     assert ((drawn[1:] - 160).abs() < 50).all()  # five standard deviations
 
 
-def test_a_saved_network_keeps_its_graph(tmp_path):
-    x, h = torch.randn(2, 3), torch.randn(2, 5)
-    for field in (ctrnn.glnn(3, 5, 2, "logistic"), ctrnn.gnn(3, 5, 2, bias=False)):
-        ctrnn.save(tmp_path / "model.safetensors", moved(field))
-        assert torch.equal(ctrnn.load(tmp_path / "model.safetensors")(x, h), field(x, h))
+@pytest.mark.parametrize("make", [lambda: ctrnn.glnn(3, 5, 2, "logistic"), lambda: ctrnn.gnn(3, 5, 2, bias=False)])
+def test_a_saved_network_keeps_its_graph(make, tmp_path):
+    field, x, h = make(), torch.randn(2, 3), torch.randn(2, 5)
+    ctrnn.save(tmp_path / "model.safetensors", moved(field))
+    assert_close(ctrnn.load(tmp_path / "model.safetensors")(x, h), field(x, h), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -124,13 +127,16 @@ def test_at_the_start_units_are_sums_over_the_past_that_fade_by_one_minus_mu(act
     assert_close(field.visible(rest), torch.zeros(1, 6) - torch.sqrt(1 - 2 * mu) * 0.5**logistic + 0.5 * logistic, **ROUNDING)
 
 
-def test_what_makes_no_network_is_refused_in_words():
-    for call, words in (
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
         (lambda: ctrnn.glnn(3, 5, 6), "`edges` is 6, but a unit hears at most all 5 units"),
         (lambda: ctrnn.gnn(3, 5, 0), "`edges` must be at least 1"),
         (lambda: ctrnn.glnn(0, 5), "`input_size` must be at least 1"),
         (lambda: ctrnn.glnn(3, 5, activation="relu"), "`activation` must be one of 'tanh', 'logistic'"),
         (lambda: ctrnn.glnn(3, 5, bias=False).incoming.rewrite_(Sigmoidal()), "Without `bias`"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            call()
+    ],
+)
+def test_what_makes_no_network_is_refused_in_words(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
