@@ -46,16 +46,10 @@ class Beside(ctrnn.VectorField):
         return torch.cat([self.field.flow(projected, h[..., :-1]), own], -1)
 
 
-class NoisyBeside(Beside):
-    def diffusion(self, projected, h):
-        return torch.cat([self.field.diffusion(projected, h[..., :-1]), torch.full_like(h[..., -1:], self.size)], -1)
-
-
 def beside(kind, size, field, h0, xs):
     """Return the field, h0 and xs with something wild beside, and the part of the states that are those of before."""
     if kind == "unit":
-        wild = (NoisyBeside if field.noise_channels else Beside)(field, size)
-        return wild, torch.cat([h0, torch.full_like(h0[:, :1], size)], -1), xs, lambda hs: hs[..., :-1]
+        return Beside(field, size), torch.cat([h0, torch.full_like(h0[:, :1], size)], -1), xs, lambda hs: hs[..., :-1]
     loud = torch.cat([xs, xs * 3], 1)
     return field, torch.cat([h0, h0.flip(-1) * size], 0), loud, lambda hs: hs[:, :1]
 
