@@ -79,6 +79,19 @@ def test_the_weights_are_shared_and_learned_and_the_reduction_is_saved_and_read(
     assert len(list(derivations.symbolic(few))) == 2
 
 
+def test_potentials_are_reduced_up_to_rounding_and_refused_a_millionth_beside():
+    few = ctrnn.LowRankReduction(of_rank(2, ctrnn.additive(1, 9, bias=False)))
+    reduced = torch.randn(5, 3)
+    reduced[0] = 0.0  # at rest, where the size of rounding is that of the other states
+    states, off = few.states(reduced), torch.randn(5, 9)
+    assert_close(few.reduced(states + 1e-14 * off), reduced, rtol=0, atol=1e-11)
+    for k in range(5):
+        moved = states.clone()
+        moved[k] += 1e-6 * off[k]
+        with pytest.raises(ValueError, match="from M k"):
+            few.reduced(moved)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
