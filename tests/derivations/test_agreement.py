@@ -76,8 +76,7 @@ def with_formula(kind, formula):
     return type(kind.__name__, (kind,), {"formula": formula})
 
 
-def test_fields_are_proved_to_be_their_formulas_and_others_refuted():
-    # A field is proved to be its own formula.
+def test_a_field_is_proved_to_be_its_own_formula():
     for field in (ctrnn.gru(1, 2), ctrnn.gated(1, 2, "network"), ctrnn.lstm(1, 1, decay=ctrnn.PowerDecay(2.0)), Scaled()):
         verdict = verify(field)
         assert verdict.verdict == "holds", field.equations
@@ -85,7 +84,9 @@ def test_fields_are_proved_to_be_their_formulas_and_others_refuted():
     normalized = ctrnn.Relaxation(ctrnn.LayerNorm(ctrnn.TanhCandidate(1, 2), eps=1e-3), ctrnn.FixedRate(0.3), ctrnn.LinearDecay())
     assert verify(normalized).holds is True
     assert verify(ctrnn.gated(1, 1, num_layers=2)).holds is True
-    # A formula that is not the code is refuted.
+
+
+def test_a_formula_that_is_not_the_code_is_refuted():
     half = ctrnn.leaky(1, 1, alpha=0.5)
     half.rate = ctrnn.FixedRate(0.5)
     wrong = {
@@ -97,7 +98,9 @@ def test_fields_are_proved_to_be_their_formulas_and_others_refuted():
     }
     for name, field in wrong.items():
         assert verify(field).verdict == "does not hold as printed", name
-    # Weights of one letter are told and not taken for one another.
+
+
+def test_weights_of_one_letter_are_told_and_not_taken_for_one_another():
     with pytest.raises(ValueError, match="two weights are called Wx; give one of their parts an index"):
         verify(Doubled())
     assert "Wx x" in Doubled().equations[0]
@@ -105,7 +108,9 @@ def test_fields_are_proved_to_be_their_formulas_and_others_refuted():
     assert verify(with_formula(Doubled, "dh/dt = 2 {second} - h")()).holds is True
     with pytest.raises(ValueError, match="stands for nowhere, which is not there"):
         verify(type("Lost", (Scaled,), {"formula": "dh/dt = Q h", "letters": {"Q": "nowhere"}})())
-    # A parameter under two names has one set of letters.
+
+
+def test_a_parameter_under_two_names_has_one_set_of_letters():
     candidate, rate = ctrnn.TanhCandidate(1, 2), ctrnn.GateRate(1, 2)
     rate.weight_h = candidate.weight_h
     traced = symbolic(ctrnn.Relaxation(candidate, rate, ctrnn.LinearDecay()))
@@ -137,25 +142,31 @@ def leaky_equations(field, decay=lambda h: h, factor=1):
     ]
 
 
-def test_equations_by_hand_are_proved_with_the_names_and_numbers_of_the_code():
-    # Equations written by hand are proved equal.
+def test_equations_written_by_hand_are_proved_equal():
     field = ctrnn.leaky(1, 2)
     assert verify(field, leaky_equations(field)).verdict == "holds"
-    # The power decay is the paper s for either sign and at 0.
+
+
+def test_the_power_decay_is_that_of_the_paper_for_either_sign_and_at_0():
     for r in (2, Rational(1, 2), 0):
         field = ctrnn.leaky(1, 1, decay=ctrnn.PowerDecay(float(r)))
         assert verify(field, leaky_equations(field, decay=lambda h, r=r: Abs(h) ** r * h)).holds is True, r
-    # Numbers and names are those of the code.
-    # Floats are the rationals they are and ints stay ints.
+
+
+def test_floats_are_the_rationals_they_are_and_ints_stay_ints():
     tenth = symbolic(Custom(lambda self, x, h: 0.1 * h)).flow[0].coeff(symbols.state(1)[0])
     assert tenth == Rational(*(0.1).as_integer_ratio())
     assert tenth != Rational(1, 10)
     assert symbolic(Custom(lambda self, x, h: h / 3)).flow[0] == symbols.state(1)[0] / 3
-    # Buffers are exact numbers.
+
+
+def test_buffers_are_exact_numbers():
     field = Custom(lambda self, x, h: self.scale * h, scale=torch.tensor([0.5, 3.0]))
     h1, h2 = symbols.state(2)
     assert list(symbolic(field).flow) == [h1 / 2, 3 * h2]
-    # The traced field shows its own names.
+
+
+def test_the_traced_field_shows_its_own_names():
     traced = symbolic(ctrnn.leaky(1, 2))
     assert list(traced.parameters) == ["candidate.weight_x", "candidate.weight_h", "candidate.bias", "rate.log_alpha"]
     assert traced.parameters["candidate.weight_h"][0, 1] == Symbol("candidate.weight_h[0,1]", real=True)
@@ -223,17 +234,22 @@ class Custom(ctrnn.VectorField):
         return self.function(self, projected, h)
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # What the grammar cannot read is refused with the class s name.
+def test_a_formula_that_the_grammar_cannot_read_is_refused_with_the_name_of_the_class():
     with pytest.raises(ValueError, match=r"the formula of Scaled is no equation that could be proved: .* what y is"):
         verify(with_formula(Scaled, "dh/dt = {scale} tanh(W h + U y)")())
-    # Without a formula equations are asked for.
+
+
+def test_without_a_formula_equations_are_asked_for():
     with pytest.raises(ValueError, match="LTCField has no `formula`"):
         verify(ctrnn.ltc(1, 2))
-    # An unknown operation is named with its line and what to do.
+
+
+def test_an_unknown_operation_is_named_with_its_line_and_what_to_do():
     with pytest.raises(UnknownOperation, match=r"(?s)aten\.argmax.*no reading.*test_agreement.*Write it with.*operations\.py"):
         symbolic(Custom(lambda self, x, h: h * h.argmax(-1, keepdim=True)))
-    # Constants that are no numbers are refused.
+
+
+def test_constants_that_are_no_numbers_are_refused():
     with pytest.raises(ValueError, match="no real number"):
         symbolic(Custom(lambda self, x, h: h + float("inf")))
 

@@ -206,24 +206,26 @@ def test_every_quote_stands_in_its_text(written):
     assert not [(e.source, e.label) for e in quoted if " ".join(e.quote.split()) not in texts[e.source]]
 
 
-def test_chapters_have_a_claim_a_label_and_sources_that_are_there(by_chapter, written):
-    # Every file of the texts is a chapter.
+def test_every_file_of_the_texts_is_a_chapter():
     here = Path(derivations.__file__).parent / "texts"
     assert {file.stem for file in here.glob("*.py")} - {"__init__"} == {chapter for _, chapter in CHAPTERS}
-    # There is one claim a label and of the chapters own source.
+
+
+def test_there_is_one_claim_a_label_and_of_the_source_of_its_chapter(by_chapter, written):
     count = Counter((entry.source, entry.label) for entry in written)
     assert not [key for key, n in count.items() if n > 1]
     for source, chapter in CHAPTERS:
         assert {entry.source for entry in by_chapter.get(chapter, [])} <= {source}, chapter
-    # A source that is not there is refused.
+
+
+def test_a_source_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match=r"`source` must be one of .*'this project', got 'tallec'"):
         chapters_of("tallec")
     with pytest.raises(ValueError, match="`workers` must be at least 1, got 0"):
         derivations.ledger(workers=0)
 
 
-def test_claims_are_quoted_in_words_of_their_own_and_decided_by_different_statements(written):
-    # No two claims are decided by one statement.
+def test_no_two_claims_are_decided_by_one_statement(written):
     found = defaultdict(list)
     for entry in written:
         says = [statement.says() for statement in entry.statements]
@@ -231,7 +233,9 @@ def test_claims_are_quoted_in_words_of_their_own_and_decided_by_different_statem
             found[repr(says)].append(entry.label)
     # Some of one statement's places may be in chapters that are left out.
     assert not [labels for labels in found.values() if len(labels) > 1 and not any(map(frozenset(labels).issubset, SAME))]
-    # No name in braces is left in a text.
+
+
+def test_no_name_in_braces_is_left_in_a_text():
     # An f too few before a string: "{power}" would be printed as it stands.
     for file in FILES:
         nodes = list(ast.walk(ast.parse(file.read_text())))
@@ -241,15 +245,20 @@ def test_claims_are_quoted_in_words_of_their_own_and_decided_by_different_statem
         for node in nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in formatted:
                 assert not re.search(r"(?<!_)\{[a-z]\w+\}", node.value), f"{file.name}, line {node.lineno}: {node.value}"
-    # Claims are quoted in words corrected and sampled where they are statistics.
-    # Every claim of a text is quoted.
+
+
+def test_every_claim_of_a_text_is_quoted(written):
     assert not [entry.label for entry in written if entry.source in TEXTS and not entry.quote]
-    # Statements are in words and what fails is corrected.
+
+
+def test_claims_are_in_words_and_what_fails_is_corrected(written):
     for entry in written:
         assert entry.words.strip().endswith((".", "?", ")")), entry.label
         assert len(entry.words.split()) >= 4, entry.label
         assert entry.expected != FAILS or entry.correction is not None, entry.label
-    # Only statistics are sampled and say their size and level.
+
+
+def test_only_statistics_are_sampled_and_say_their_size_and_level(written):
     for entry in written:
         for statement in entry.statements:
             inner = statement.statement if isinstance(statement, Fails) else statement

@@ -67,23 +67,29 @@ def parameter(field, name):
     return found
 
 
-def test_witnesses_move_parameters_and_statements_about_closure_can_fail():
-    # Witnesses say how a parameter moves.
-    # A sigmoid gate must stay below one.
+def test_a_sigmoid_gate_must_stay_below_one_when_its_witness_moves_it():
     closure = derivations.closed_under(fields.gated(gate="global"))
     assert "0 < c'*g_1 < 1" in closure.assumption
     assert closure.witness == (Eq(Symbol("g_1'"), Symbol("c'", positive=True) * Symbol("g_1")),)
-    # An exponential constant is moved by the logarithm of the speed.
+
+
+def test_the_witness_moves_an_exponential_constant_by_the_logarithm_of_the_speed():
     (witness,) = derivations.closed_under(ctrnn.leaky(1, 1)).witness
     assert str(witness) == "Eq(rate.log_alpha', rate.log_alpha + log(c'))"
-    # The networks own state is what a gate of its own cannot warp.
+
+
+def test_the_state_of_the_network_is_what_a_gate_of_its_own_cannot_warp():
     closure = derivations.closed_under(fields.gated(gate="network"))
     assert closure.unit.func.__name__.startswith("h^g")
     assert closure.witness == (Eq(-1, -Symbol("c'", positive=True), evaluate=False),)
-    # The values that an expression takes.
+
+
+def test_the_values_that_an_expression_takes_are_known_or_said_to_be_unknown():
     for e, values in VALUES:
         assert values_of(e, {p}) == values, e
-    # A statement about closure can fail.
+
+
+def test_a_statement_about_closure_can_fail():
     assert Closes(fields.plain(), NONE).decide().holds
     refuted = Closes(fields.leaky(decay=fields.power_decay(symbols.r)), EVERY_WARP).decide()
     assert refuted.holds is False
@@ -263,8 +269,7 @@ def test_of_published_cells_lem_absorbs_every_clock_by_two_gates_unicornn_a_cons
     assert derivations.closed_under(ctrnn.cornn(1, 1)).group == NONE
 
 
-def test_what_is_frozen_is_not_free_but_a_coefficient_or_a_condition():
-    # What is frozen is not free.
+def test_what_is_frozen_is_not_free():
     field = ctrnn.leaky(1, 1)
     assert derivations.closed_under(field).group == RESCALING
     assert derivations.closed_under(field, free=["candidate.bias"]).group == NONE
@@ -279,14 +284,17 @@ def test_what_is_frozen_is_not_free_but_a_coefficient_or_a_condition():
     assert derivations.closed_under(fields.leaky(), free=["W_x"]).group == NONE
     with pytest.raises(ValueError, match="'beta'; `leaky` has the parameters"):
         derivations.closed_under(fields.leaky(), free=["beta"])
-    # A frozen number that may be 0 is a condition.
+
+
+def test_a_frozen_number_that_may_be_0_is_a_condition():
     frozen = Rated(lambda f, x, h, a: f.w)
     frozen.w.requires_grad_(False)
     closure = derivations.closed_under(frozen)
     assert closure.group == NONE
     assert "-w is not 0" in closure.assumption
 
-    # A frozen number is a coefficient and no generator.
+
+def test_a_frozen_number_is_a_coefficient_and_no_generator():
     class Shifted(ctrnn.VectorField):
         """(a + k) h with k frozen is as good as a h: k h is no other generator than h."""
 
@@ -311,8 +319,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # Gates that share their weights are not free each.
+def test_gates_that_share_their_weights_are_not_free_each():
     class Two(ctrnn.VectorField):
         def __init__(self):
             super().__init__(1, 2)
@@ -324,7 +331,8 @@ def test_what_is_asked_wrongly_is_refused_in_words():
     with pytest.raises(derivations.UnknownRate):
         derivations.closed_under(Two())
 
-    # Generators that depend on each other prove nothing.
+
+def test_generators_that_depend_on_each_other_prove_nothing():
     class Hidden(ctrnn.VectorField):
         """a h, with sin^2 + cos^2 - 1 added."""
 
@@ -337,7 +345,9 @@ def test_what_is_asked_wrongly_is_refused_in_words():
 
     with pytest.raises(derivations.UnknownRate):  # and not "none", because 1 sin^2 would have to be c' sin^2
         derivations.closed_under(Hidden())
-    # What is no field is refused.
+
+
+def test_closure_of_what_is_no_field_is_refused():
     with pytest.raises(TypeError, match=r"must be a ctrnn\.VectorField, got Linear"):
         derivations.closed_under(nn.Linear(1, 1))
 

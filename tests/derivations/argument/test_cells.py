@@ -25,8 +25,7 @@ def assert_close(written, values, expected):
         assert abs(ours.xreplace(values) - their) < 1e-14  # rounding of torch's sums
 
 
-def test_the_twins_steps_are_torchs_gru_and_lstm_whose_output_reads_the_new_cell():
-    # The twin s unit euler step and the written cell are torch s gru.
+def test_the_twins_unit_euler_step_and_the_written_cell_are_the_gru_of_torch():
     theirs, field = torch.nn.GRUCell(1, 2), fields.gru()
     x, h = torch.randn(1), torch.randn(2)
     r, z, n = theirs.bias_ih.chunk(3)
@@ -35,13 +34,17 @@ def test_the_twins_steps_are_torchs_gru_and_lstm_whose_output_reads_the_new_cell
     values = values_from(field, "rzn", {"W_x": theirs.weight_ih, "W_h": theirs.weight_hh}, biases, [x, h])
     assert_close(euler_step(field), values, theirs(x, h))
     assert_close([cell(field, i) for i in range(2)], values, theirs(x, h))
-    # The twin s unit euler step is torch s lstm.
+
+
+def test_the_twins_unit_euler_step_is_the_lstm_of_torch():
     theirs, field = torch.nn.LSTMCell(1, 2), fields.lstm()
     x, h, c = torch.randn(1), torch.randn(2), torch.randn(2)
     stacked = {"W_x": theirs.weight_ih, "W_h": theirs.weight_hh, "b_": theirs.bias_ih + theirs.bias_hh}
     # torch's order is i, f, g, o; its g is the papers' tanh of c.
     assert_close(euler_step(field), values_from(field, "ifco", stacked, {}, [x, h, c]), torch.cat(theirs(x, (h, c))))
-    # The visible state reads the new cell and not the old one.
+
+
+def test_the_visible_state_reads_the_new_cell_and_not_the_old_one():
     field = fields.lstm()
     stale = [e.xreplace({field.flow[2]: 0}) for e in field.flow]
     old = column(*(e.subs(field.parameters["b_c"][0], 0) for e in stale[:2]))

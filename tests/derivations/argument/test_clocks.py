@@ -69,39 +69,51 @@ def test_a_solution_played_on_a_clock_solves_the_warped_equation(clock):
         assert residual(warped, {h: solution.subs(t, clock), x: drive.subs(t, clock)}) == 0, rate
 
 
-def test_a_clock_is_read_wherever_the_equations_have_a_time():
-    # Coupled units stay coupled.
+def test_coupled_units_stay_coupled_on_a_clock():
     circle = [Eq(h.diff(t), -k), Eq(k.diff(t), h)]
     for warped in change_of_time(circle, t**2):
         assert residual(warped, {h: cos(t**2), k: sin(t**2)}) == 0
-    # On a clock that shows the time nothing changes.
+
+
+def test_on_a_clock_that_shows_the_time_nothing_changes():
     equations = [Eq(h.diff(t), -h + tanh(x) + t)]
     assert change_of_time(equations, t) == tuple(equations)
-    # Explicit time is read on the clock and signals are renamed.
+
+
+def test_explicit_time_is_read_on_the_clock_and_signals_are_renamed():
     (warped,) = change_of_time([Eq(h.diff(t), t * x + h)], alpha * t + 1)
     assert simplify(warped.rhs - alpha * ((alpha * t + 1) * x + h)) == 0
-    # Two clocks compose.
+
+
+def test_two_clocks_compose():
     equations = [Eq(h.diff(t), t * h + x)]
     twice = change_of_time(change_of_time(equations, t**2), 3 * t + 1)
     once = change_of_time(equations, (3 * t + 1) ** 2)
     assert simplify(twice[0].rhs - once[0].rhs) == 0
-    # A speed already there is read on the new clock.
+
+
+def test_a_speed_that_is_there_already_is_read_on_the_new_clock():
     (warped,) = change_of_time(change_of_time([Eq(h.diff(t), -h)], c(t)), d(t))
     assert warped.rhs == -h * d(t).diff(t) * Derivative(c(d(t)), d(t))
-    # One equation may come without a list.
+
+
+def test_one_equation_may_be_put_on_a_clock_without_a_list():
     assert change_of_time(Eq(h.diff(t), -h), 2 * t)[0].rhs == -2 * h
-    # A unit alone takes the others for signals on its own clock.
+
+
+def test_a_unit_alone_takes_the_others_for_signals_on_its_own_clock():
     # Not what gates per unit do: there, unit 1 reads k on the clock of k.
     (warped,) = change_of_time([Eq(h.diff(t), k - h)], 2 * t)
     assert simplify(warped.rhs - 2 * (k - h)) == 0
 
 
-def test_named_fields_and_traced_code_are_warped_by_their_speed():
-    # The traced code can be warped too.
+def test_the_traced_code_can_be_warped_too():
     field = ctrnn.plain(1, 2)
     warped = change_of_time(symbolic(field), alpha * t)
     assert all(simplify(w.rhs - alpha * e.rhs) == 0 for w, e in zip(warped, symbolic(field), strict=True))
-    # Every named field is multiplied by the speed.
+
+
+def test_every_named_field_is_multiplied_by_the_speed():
     for field in (fields.plain(), fields.leaky(2, 1), fields.gated(1, 1), fields.gru(1, 1), fields.lstm(1, 1)):
         for warped, equation in zip(change_of_time(field, beta * t), field, strict=True):
             assert (warped.rhs - beta * equation.rhs).expand() == 0
@@ -110,8 +122,7 @@ def test_named_fields_and_traced_code_are_warped_by_their_speed():
 corners = [Abs(t - 1), Max(t, 2 * t - 1), Piecewise((t, t < 1), (2 * t, True)), floor(t) + t]
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # What is no clock is refused.
+def test_what_is_no_clock_is_refused():
     for clock, why in (
         (-t, "does not increase"),
         (-exp(t), "does not increase"),
@@ -127,7 +138,9 @@ def test_what_is_asked_wrongly_is_refused_in_words():
     ):
         with pytest.raises(ValueError, match=why):
             change_of_time([Eq(h.diff(t), -h)], clock)
-    # What is no system of equations is refused.
+
+
+def test_what_is_no_system_of_equations_is_not_put_on_a_clock():
     with pytest.raises(TypeError, match="SymPy expression"):
         change_of_time([Eq(h.diff(t), -h)], "2*t")
     with pytest.raises(TypeError, match="SymPy equations"):
@@ -148,8 +161,7 @@ def test_what_is_asked_wrongly_is_refused_in_words():
         change_of_time([Eq(h.diff(t), -h)], 2 * Symbol("u", real=True))
 
 
-def test_a_clock_knows_its_speed_its_inverse_and_what_makes_it_one():
-    # A clock knows its speed and its inverse.
+def test_a_clock_knows_its_speed_and_its_inverse():
     for reading, speed, inverse in (
         (symbols.alpha * t, symbols.alpha, t / symbols.alpha),
         (exp(t) - 1, exp(t), log(t + 1)),
@@ -160,12 +172,16 @@ def test_a_clock_knows_its_speed_its_inverse_and_what_makes_it_one():
         found = derivations.clock(reading)
         assert simplify(found.speed - speed) == 0, reading
         assert found.inverse == inverse if inverse is None else simplify(found.inverse - inverse) == 0, reading
-    # A clock states what makes it one.
+
+
+def test_a_clock_states_what_makes_it_one():
     a = Symbol("a", real=True)
     assert derivations.clock(a * t).conditions == (a > 0,)
     assert derivations.clock(symbols.alpha * t).conditions == ()
     assert derivations.clock(exp(t) - 1).conditions == ()
-    # An increasing clock may stand still at single moments.
+
+
+def test_an_increasing_clock_may_stand_still_at_single_moments():
     assert derivations.clock(symbols.c(t)).conditions == (symbols.c(t).diff(t) >= 0,)
     with pytest.raises(ValueError, match="runs backwards"):
         derivations.clock(t - t**2)
@@ -206,19 +222,24 @@ def test_what_runs_backwards_for_a_moment_is_no_clock():
         derivations.clock(t - exp(-40 * (t - 3) ** 2) / 2)  # between 2.7 and 2.9 only
 
 
-def test_clocks_increase_or_are_told_where_not():
-    # Clocks need to increase on positive times only.
+def test_clocks_need_to_increase_on_positive_times_only():
     for clock in (t**2, sqrt(1 + t), t**3 / 3, 1 - exp(-t)):
         assert change_of_time([Eq(h.diff(t), -h)], clock), clock
-    # A clock may stand still at single moments.
+
+
+def test_a_clock_may_stand_still_at_single_moments():
     for reading in (t**3, (t - 1) ** 3, t + sin(t), t - sin(t), t + cos(t), log(cosh(t)), -1 / t, log(t)):
         assert clock_conditions(reading, t) == (), reading
-    # What is neither proved nor refuted of a clock is a condition.
+
+
+def test_what_is_neither_proved_nor_refuted_of_a_clock_is_a_condition():
     a, other = Symbol("a", real=True), symbols.c(t)
     for reading in (a**2 * t, t + a * sin(t), sqrt(t**2 - 2 * t + 1) + t, t + log(other), t + 1 / (t + a), t + cos(sqrt(a) * t)):
         assert clock_conditions(reading, t), reading
     assert (other > 0) in clock_conditions(t + log(other), t)
-    # The moment at which a clock runs backwards is one.
+
+
+def test_the_moment_named_for_a_clock_that_runs_backwards_is_one():
     with pytest.raises(ValueError, match="backwards") as refused:
         derivations.clock(t - t**2 / 10**4)
     moment = Rational(re.search(r"at t = (\S+) is", str(refused.value))[1])

@@ -16,13 +16,14 @@ def core():
     return core_identities()
 
 
-def test_identities_of_the_core_hold_with_what_is_assumed_and_fail_when_tampered_with(core):
-    # Every identity holds.
+def test_every_identity_of_the_core_holds(core):
     for identity in core:
         verdict = check(identity)
         wanted = "holds under the stated assumptions" if identity.assumptions else "holds"
         assert (verdict.verdict, verdict.counterexample) == (wanted, None), identity.name
-    # Tampered with they fail by numbers that break them.
+
+
+def test_identities_tampered_with_fail_by_numbers_that_break_them(core):
     assert all(any(tampered(identity)) for identity in core)
     for wrong in (wrong for identity in core for wrong in tampered(identity)):
         verdict = check(wrong)
@@ -32,7 +33,9 @@ def test_identities_of_the_core_hold_with_what_is_assumed_and_fail_when_tampered
         lefts, rights = ([e.xreplace(verdict.counterexample).evalf(40) for e in side] for side in both)
         assert max(abs(a - b) for a, b in zip(lefts, rights, strict=True) if (a - b).is_number) > 1e-20
         assert all(value.is_Rational for value in verdict.counterexample.values())
-    # What a letter assumes is stated.
+
+
+def test_what_a_letter_assumes_is_stated_by_its_identity(core):
     for identity in core:
         letters = (identity.lhs.free_symbols | identity.rhs.free_symbols) - identity.where.keys()
         signed = {u.name for u in letters if u.is_nonnegative}
@@ -81,17 +84,20 @@ def entries(side, where):
     return [e.xreplace(where).doit() for e in sides]
 
 
-def test_equations_of_the_core_are_there_once_and_handed_out_one_at_a_time(core):
-    # Names are unique and each source has a label once.
+def test_names_of_the_core_are_unique_and_each_source_has_a_label_once(core):
     everything = [*core, *derivations.misprints()]
     assert len({identity.name for identity in everything}) == len(everything)
     assert len({(identity.source, identity.label) for identity in everything}) == len(everything)
     assert {identity.source for identity in everything} == {"tallec-ollivier-2018", "ohno-kumagai-2021", "this project"}
     assert all(identity.label and identity.statement.endswith(".") for identity in everything)
-    # Every equation from 2 to 10 and the lstm is there.
+
+
+def test_every_equation_from_2_to_10_and_the_lstm_is_in_the_core(core):
     labels = {identity.label for identity in core}
     assert {f"eq. {k}" for k in (2, 4, 5, 6, 7, 8, 9, 10, 13, 15, 19, 20, 23)} | {"footnote 2", "footnote 3"} <= labels
-    # Identities are handed out one at a time.
+
+
+def test_identities_are_handed_out_one_at_a_time():
     x = Symbol("x", real=True)
     started = []
 

@@ -13,18 +13,21 @@ def claim(lhs, rhs):
     return check(Identity("a claim", "this project", "lhs = rhs", lhs, rhs))
 
 
-def test_the_learned_speed_is_the_gate_and_one_for_all_units_alone():
-    # A gate per unit is no change of time of the plain field.
+def test_a_gate_per_unit_is_no_change_of_time_of_the_plain_field():
     plain, per_unit = fields.plain(), fields.gated()
     warped = right_sides(change_of_time(plain, symbols.c(t)))
     assert claim(turning(warped, plain), 0 * g).holds is True
     assert claim(turning(per_unit.flow, plain), 0 * g).holds is False
-    # Gates that agree are one gate.
+
+
+def test_gates_that_agree_are_one_gate():
     per_unit, one = fields.gated(), fields.gated(gate="global")
     names = ("W_gx", "W_gh", "b_g")
     shared = {n: per_unit.parameters[n].row_insert(2, one.parameters[n]).row_insert(3, one.parameters[n])[2:, :] for n in names}
     assert claim(per_unit.substitute(**shared).flow, one.flow).holds is True
-    # The learned speed is the gate and not its complement.
+
+
+def test_the_learned_speed_is_the_gate_and_not_its_complement():
     one = fields.gated(gate="global")
     assert claim(right_sides(with_speed(gate(one, 0))), one.flow).holds is True
     assert claim(right_sides(with_speed(1 - gate(one, 0))), one.flow).holds is False

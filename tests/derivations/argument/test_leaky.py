@@ -17,12 +17,15 @@ def verdict_on(solution, **kinds):
     return check(Identity("free regime", "this project", "h' = flow.", residual(field, column(solution), s), column(0)))
 
 
-def test_free_forgetting_is_exponential_with_a_linear_decay_alone():
-    # Free forgetting is exponential.
+def test_free_forgetting_is_exponential():
     assert verdict_on(h0 * exp(-alpha * s)).holds is True
-    # Slow forgetting is not.
+
+
+def test_slow_forgetting_is_not_exponential():
     assert verdict_on(h0 * exp(-alpha * s), decay=fields.power_decay(symbols.r)).holds is False
-    # The free regime has no letters but the rate.
+
+
+def test_the_free_regime_has_no_letters_but_the_rate():
     assert free(fields.leaky(2, 2)).flow.free_symbols == {alpha, symbols.t}
 
 

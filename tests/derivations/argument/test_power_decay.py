@@ -22,18 +22,21 @@ def test_the_closed_form_is_what_an_integrator_finds(start, exponent):
         assert abs(flow(float(elapsed)) - mpmath.mpf(float(closed_form(start, exponent, elapsed)))) < 1e-12
 
 
-def test_half_is_left_at_the_half_life_and_equation_21_is_misprinted():
-    # At its half life half is left of either sign.
+def test_half_is_left_at_the_half_life_of_either_sign():
     for start in (Rational(7, 3), Rational(-7, 3)):
         assert abs(closed_form(start, S(3), half_life(start, S(3))) - start / 2).evalf(30) < 1e-25
-    # Equation 21 as printed fails.
+
+
+def test_equation_21_as_printed_fails():
     (printed,) = misprints()
     verdict = check(printed)
     assert printed.label == "eq. 21"
     assert verdict.verdict == "does not hold as printed"
     left, right = (side.doit().xreplace(verdict.counterexample).evalf(30) for side in (printed.lhs, printed.rhs))
     assert abs(left - right) > 1e-6
-    # Equation 21 as printed is right for r 1 only.
+
+
+def test_equation_21_as_printed_is_right_for_r_of_1_only():
     (printed,) = misprints()
     assert simplify((printed.lhs.doit() - printed.rhs).subs(r, 1)) == 0
     assert simplify((printed.lhs.doit() - printed.rhs).subs(r, 2)) != 0

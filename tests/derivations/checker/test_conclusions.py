@@ -78,40 +78,48 @@ def test_a_proof_with_conditions_says_them_and_where_they_are_true(statement):
         concludes(statement.says(), verdict.certificate[:-1])
 
 
-def test_what_is_proved_is_said_of_where_it_is_defined():
-    # What may not be real has no order.
+def test_what_may_not_be_real_has_no_order():
     z = Symbol("z")
     assert Less(z, z + 1, True).decide().evidence.startswith("z is not said to be real")
     assert Less(I * x, I * x + 1, True).decide().holds is None
-    # What is summed is defined as it is written.
+
+
+def test_what_is_summed_is_defined_as_it_is_written():
     n = Symbol("n", integer=True)
     ones = Sum(Mul(n, Pow(n, -1, evaluate=False), evaluate=False), (n, 0, 3))  # 0/0 at n = 0
     assert Equal(ones, Integer(4)).decide().holds is not True
     assert Equal(Sum(Mul(0, log(x - n), evaluate=False), (n, 1, 3)), Integer(0)).decide().holds is not True
     assert Equal(Sum(n, (n, 1, 3)), Integer(6)).decide().holds
     assert "is not read by the checker" in Equal(Mod(n**2, 3), Integer(1)).decide().evidence
-    # What holds nowhere is undecided.
+
+
+def test_what_holds_nowhere_is_undecided():
     root = sqrt(-2 - sin(x))
     assert Equal(Mul(root, Pow(root, -1, evaluate=False), evaluate=False), 1 + 0 * x).decide().holds is None
-    # A proof on a part of the domain does not hide the rest.
+
+
+def test_a_proof_on_a_part_of_the_domain_does_not_hide_the_rest():
     a = Symbol("a", real=True)
     found = Equal((x**2) ** a, x ** (2 * a)).decide()  # proved for x > 0; at x = -1, a = 1/2 they are 1 and -1
     assert found.holds is False
     assert found.counterexample[x] < 0
 
 
-def test_certificates_suppose_what_is_said_of_letters_and_compute_derivatives():
-    # A certificate of other facts is refused.
+def test_a_certificate_of_other_facts_is_refused():
     statement = Less(0 * u, u, True)
     with pytest.raises(NotShown):
         concludes(Less(0 * x, x.subs(x, Symbol("u", real=True)), True).says(), statement.decide().certificate)
-    # Derivatives are taken and values put in when a certificate is checked.
+
+
+def test_derivatives_are_taken_and_values_put_in_when_a_certificate_is_checked():
     statement = Equal(Derivative(x * R(x), x), R(x) + x, {R(x).diff(x): 1 + 0 * x})
     steps = statement.decide().certificate
     assert concludes(statement.says(), steps) == (True, ())
     with pytest.raises(NotShown):
         concludes({**statement.says(), "where": {}}, steps)
-    # No more is supposed of letters than is said.
+
+
+def test_no_more_is_supposed_of_letters_than_is_said():
     statement = Less(0 * u, u, True)
     steps, says = statement.decide().certificate, statement.says()
     assert concludes(says, steps).true

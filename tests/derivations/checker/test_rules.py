@@ -214,30 +214,34 @@ def test_what_is_not_defined_everywhere_carries_its_condition(term, condition):
     assert condition in replay(same(term, term, REAL, generators, lines))
 
 
-def test_cases_carry_conditions_and_none_is_left_out_without_a_contradiction():
-    # A case in which a side is not defined becomes a condition.
+def test_a_case_in_which_a_side_is_not_defined_becomes_a_condition():
     sign = ("piece", X, number(-1), ZERO, ONE)
     found = replay(same(divide(ONE, sign), sign, REAL, [X], (), [X], [(-1,), (0,), (1,)]))
     assert ("!=", X) in found
-    # Cases whose signs contradict each other may be left out and no others.
+
+
+def test_cases_whose_signs_contradict_each_other_may_be_left_out_and_no_others():
     split, possible = [add(X, number(-1)), add(X, number(-2))], [(-1, -1), (0, -1), (1, -1), (1, 0), (1, 1)]
     assert replay(same(X, X, REAL, [X], (), split, possible)) == ()
     for k in range(len(possible)):
         with pytest.raises(NotShown, match="no case"):
             replay(same(X, X, REAL, [X], (), split, possible[:k] + possible[k + 1 :]))
-    # A rule that is none is refused.
+
+
+def test_a_rule_that_is_none_is_refused():
     with pytest.raises(NotShown, match="no rule 'faith'"):
         replay({"rule": "faith"})
 
 
-def test_checking_loads_no_library_and_nothing_that_finds_proofs():
-    # Checking loads neither sympy nor torch nor any other room.
+def test_checking_loads_neither_sympy_nor_torch_nor_any_other_room():
     code = "import derivations.rules.conclusions, sys; print(*(m for m in sys.modules if m[:5] in ('sympy', 'torch', 'deriv')))"
     loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
     assert not [m for m in loaded if m.split(".")[0] in ("sympy", "torch")]
     assert {m.split(".")[1] for m in loaded if "." in m} == {"rules"}
     assert "derivations.rules.reading" not in loaded
-    # No check uses what finds proofs.
+
+
+def test_no_check_uses_what_finds_proofs():
     files = {file.stem: file.read_text() for file in Path(derivations.rules.replay.__file__).parent.glob("*.py")}
     finding, checking = {}, {}
     for name, text in files.items():

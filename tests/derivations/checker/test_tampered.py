@@ -293,14 +293,15 @@ def count(statements, chosen):
     return {rule: counts[0] for rule, counts in table.items()}
 
 
-def test_certificates_are_accepted_for_their_statement_alone():
-    # Every certificate is accepted from data alone.
+def test_every_certificate_is_accepted_from_data_alone():
     steps = list(certificates(STATEMENTS[::2]))
     assert {step["rule"] for step in steps} == {"equal", "differs", "less", "not less", "limit", "series", "rounds"}
     for step in steps:
         replay(from_data(step))
         assert as_data(from_data(step)) == step
-    # A proof for another region is refused.
+
+
+def test_a_proof_for_another_region_is_refused():
     (step,) = certificates([Less(1 - p, 0, True, region={p: (1, oo)})])
     with pytest.raises(NotShown):
         replay(from_data({**step, "region": []}))

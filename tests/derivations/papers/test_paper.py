@@ -145,8 +145,7 @@ def test_what_is_false_is_refuted(formula):
     assert verdicts(formula) == ["does not hold as printed"]
 
 
-def test_lines_and_chains_are_judged_step_by_step():
-    # A chain is judged step by step.
+def test_a_chain_of_relations_is_judged_step_by_step():
     rows = (r"(x - y)^2 &= x^2 - 2 x y + y^2 \label{first}", r"&= x^2 + y^2 \label{second}", r"&\le 2 x^2 + 2 y^2")
     found, _ = claims(r"\begin{align}" + r"\\".join(rows) + r"\end{align}")
     assert [(c.label, c.verdict) for c in found] == [
@@ -156,45 +155,55 @@ def test_lines_and_chains_are_judged_step_by_step():
     ]
     assert found[1].quote == "x^2-2xy+y^2 = x^2+y^2"
     assert found[1].counterexample
-    # A line that goes on is one formula with the line before.
+
+
+def test_a_line_that_goes_on_is_one_formula_with_the_line_before():
     rows = r"\begin{align} (x + y)^2 &= x^2 + 2 x y \\ &\quad + y^2 \end{align}"
     assert [c.verdict for c in claims(rows.replace(r"\quad", ""))[0]] == ["holds"]
 
 
-def test_definitions_prove_nothing_and_claims_come_after_them():
-    # A definition proves nothing and is used from then on.
+def test_a_definition_proves_nothing_and_is_used_from_then_on():
     found, paper = claims(displayed(r"s := \sigma(x)", "s = 1 - s", r"1 - s = \sigma(-x)"))
     assert [c.verdict for c in found] == ["does not hold as printed", "holds"]
     assert [(d.label, str(d.left), d.supposed) for d in paper.said] == [("line 17", "s", False)]
     assert ", by line 17" in found[1].words
-    # The first mention on the left is a definition and later ones are claims.
+
+
+def test_the_first_mention_on_the_left_is_a_definition_and_later_ones_are_claims():
     assert verdicts("x = y + 1", "x = y + 1", "x = y + 2") == ["holds", "does not hold as printed"]
     assert verdicts("f(x) = x^2", "f(y + 1) = y^2 + 2 y + 1", "f'(x) = 2 x", "f(2) = 5") == [
         "holds",
         "holds",
         "does not hold as printed",
     ]
-    # A definition may follow another that uses it but no claim that does.
+
+
+def test_a_definition_may_follow_another_that_uses_it_but_no_claim_that_does():
     assert verdicts("p = r^2", "r = x + 1") == ["undecided"]  # r is not declared, nor is p then
     assert verdicts("z = w^2", "w = x + 1", "z = x^2 + 2 x + 1") == ["holds"]
     assert verdicts("w + w = 2 w", "w = x + 1") == ["holds", "undecided"]
     assert verdicts("z = w", "w = z") == ["holds"]
     assert verdicts("z = w", "w := z") == ["undecided"]
-    # A limit may be a definition and a constant an input.
+
+
+def test_a_limit_may_be_a_definition_and_a_constant_an_input():
     assert verdicts(r"z := \lim_{x \to \infty} \frac{x}{1 + x}", "z = 1", "z = 2") == ["holds", "does not hold as printed"]
     assert verdicts("u = b", r"\dot h = u", r"\ddot h = 0") == ["holds under the stated assumptions"]
-    # A bound letter is not the one in a definition.
+
+
+def test_a_bound_letter_is_not_the_one_in_a_definition():
     assert verdicts("z = x + y", r"\int_0^1 z dx = y + \frac12") == ["undecided"]
     assert verdicts("z = x", r"\lim_{x \to 0} z = 0") == ["undecided"]
     assert verdicts(r"\int_0^x 2 x dx = x^2") == ["holds"]
-    # Definitions that double again and again are refused at once.
+
+
+def test_definitions_that_double_again_and_again_are_refused_at_once():
     doubled = [f"z_{{{n + 1}}} := z_{{{n}}} + z_{{{n}}}" for n in range(60)]
     (claim,) = claims(displayed("z_{0} := x", *doubled, "z_{60} = x"))[0]
     assert "more than 20000 parts" in claim.evidence
 
 
-def test_equations_of_derivatives_are_supposed_and_what_solves_them_is_one_function():
-    # An equation of a derivative is supposed and said so.
+def test_an_equation_of_a_derivative_is_supposed_and_said_so():
     found, paper = claims(
         displayed(
             r"\tau \frac{dh}{dt} = u - h",
@@ -208,7 +217,9 @@ def test_equations_of_derivatives_are_supposed_and_what_solves_them_is_one_funct
     ]
     assert next(c for c in found if "units" not in c.label).assumptions == ("Derivative(h(t), t) = (-h(t) + u(t))/tau, line 17",)
     assert [d.supposed for d in paper.said] == [True]
-    # A path solves its equation and starts where it says.
+
+
+def test_a_path_solves_its_equation_and_starts_where_it_says():
     ode = r"$$ \tau \dot h = b - h \label{ode} $$ $$ h(0) = h_0 \label{start} $$"
     front = "solves: path is ode, start\n"
     right = r"$$ h(t) = b + (h_0 - b) e^{-t/\tau} \label{path} $$ $$ h(T) - b = (h_0 - b) e^{-T/\tau} $$"
@@ -218,17 +229,23 @@ def test_equations_of_derivatives_are_supposed_and_what_solves_them_is_one_funct
         (claim,) = (c for c in claims(ode + rf"$$ h(t) = {wrong} \label{{path}} $$", front)[0] if "units" not in c.label)
         assert claim.verdict == "does not hold as printed"
     assert [c.verdict for c in claims(ode + r"$$ h(t) = b $$")[0] if "units" not in c.label] == ["undecided"]
-    # What is false of every function may be true of the one that is supposed.
+
+
+def test_what_is_false_of_every_function_may_be_true_of_the_one_that_is_supposed():
     oscillator = (r"\ddot c = -c", "c(0) = 1")
     assert verdicts(*oscillator, r"c^2 + \dot c^2 = 1") == ["undecided"]
     assert verdicts(*oscillator, r"p = \dot c", "p^2 = 1 - c^2") == ["undecided"]
     assert verdicts(*oscillator, r"p = c + 1", "p = p^2") == ["undecided"]
     assert verdicts(r"\dot h = -h", "h(t + T) = h(t) e^{-T}") == ["undecided"]
     assert verdicts(r"\dot h = -h", "h = h^2") == ["does not hold as printed"]
-    # A function that obeys an equation starts once.
+
+
+def test_a_function_that_obeys_an_equation_starts_once():
     assert verdicts(r"\dot h = 1", "h(0) = 0", "h(1) = 5") == ["undecided"]
     assert verdicts("h(0) = 0", "h(1) = 5", r"\dot h = 1") == ["undecided"]
-    # What solves an equation is a function with a label that is there.
+
+
+def test_what_solves_an_equation_is_a_function_with_a_label_that_is_there():
     ode = r"$$ \dot h = -h \label{ode} $$"
     for path in (r"$$ h^2 = 1 \label{path} $$", r"$$ 2 h = 1 \label{path} $$", r"$$ \dot h = 1 \label{path} $$"):
         (claim,) = claims(ode + path, "solves: path is ode\n")[0]
@@ -239,17 +256,20 @@ def test_equations_of_derivatives_are_supposed_and_what_solves_them_is_one_funct
         claims(ode, "solves: path is ode\n")
 
 
-def test_letters_have_their_names_numbers_and_units():
-    # Numbers that refute are those of the letters of the paper.
+def test_numbers_that_refute_are_those_of_the_letters_of_the_paper():
     (claim,) = claims(displayed("g = g^2"))[0]
     assert {str(letter): 0 < value < 1 for letter, value in claim.counterexample.items()} == {"g": True}
-    # A letter without a unit agrees with all and no unit says nothing.
+
+
+def test_a_letter_without_a_unit_agrees_with_all_and_no_unit_says_nothing():
     assert [c.label for c in claims(displayed("x + t = t + x", "x = x + y - y"))[0]] == [
         "line 17, units",
         "line 17",
         "line 19",
     ]
-    # Tex has its letters in comments.
+
+
+def test_tex_declares_its_letters_in_comments():
     text = "% ctrnn: x: real\n% ctrnn: \\tau: positive ms\n\\begin{document}\n\\[ x^2 \\ge 0 \\] % x\n\\end{document}"
     (entry,) = read_paper(text, "paper", tex=True).entries
     assert (decided(entry).verdict, entry.label) == ("holds", "line 4")

@@ -129,12 +129,13 @@ def test_what_is_not_read_is_undecided_with_its_place_and_reason(formulas, subte
             assert reason in claim.evidence
 
 
-def test_what_is_not_read_is_refused_at_its_place_and_at_once():
-    # The place is the line and column of the file.
+def test_what_is_not_read_is_refused_with_the_line_and_column_of_the_file():
     claim = only("x &= y \\\\\n  \\label{eq:bad} a + \\foo &= b", wrap="\\begin{{align}}\n{}\n\\end{{align}}")
     assert claim.label == "eq:bad"
     assert "line 12, column 22: \\foo is not read" in claim.evidence
-    # A hundred thousand braces are refused at once.
+
+
+def test_a_hundred_thousand_braces_are_refused_at_once():
     claim = only("{" * 100_000 + "x" + "}" * 100_000 + " = 1")
     assert "more than 4000 signs" in claim.evidence
 
@@ -174,20 +175,25 @@ def test_text_that_misleads_is_refused_whole(text, reason):
     assert reason in str(refused.value)
 
 
-def test_comments_and_environments_are_no_displays_and_labels_are_given_once():
-    # Code comments and words are no displays.
+def test_code_comments_and_words_are_no_displays():
     markdown = "```\n$$ 1 = 2 $$\n```\n`$$` <!-- $$ 1 = 2 $$ -->\n$$ 1 + 1 = 2 $$"
     tex = "% \\[ 1 = 2 \\]\n\\begin{verbatim} $$ 1 = 2 $$ \\end{verbatim}\\[ 1 + 1 = 2 \\] % $$"
     for text, is_tex in ((markdown, False), (tex, True)):
         assert [decided(e).verdict for e in read_paper(text, "paper", is_tex).entries] == ["holds"]
-    # An environment that is not read is undecided and one without relations skipped.
+
+
+def test_an_environment_that_is_not_read_is_undecided_and_one_without_relations_skipped():
     paper = read_paper("\\begin{multline} 1 = 2 \\end{multline} $$ x + y $$ $$ \\sum_{k=1}^3 k $$", "paper", tex=True)
     assert "the environment multline is not read" in decided(paper.entries[0]).evidence
     assert (len(paper.entries), paper.skipped) == (1, 2)
-    # A label is given once.
+
+
+def test_a_label_of_a_paper_is_given_once():
     paper = read_paper("$$ 1 = 1 \\label{a} $$ $$ 2 = 2 \\label{a} $$", "paper", tex=False)
     assert [decided(e).verdict for e in paper.entries] == ["holds", "undecided"]
-    # An expression stays as it is written.
+
+
+def test_an_expression_of_a_paper_stays_as_it_is_written():
     assert only("e^{\\log x} = x").verdict != "holds"  # not where x < 0
     found = only("\\frac{x}{x} = 1")
     assert (found.verdict, found.defined_on) == ("holds under the stated assumptions", ("x != 0",))

@@ -138,48 +138,62 @@ def test_what_is_no_term_is_refused(term):
         check_terms([("+", ONE, term)])
 
 
-def test_roots_are_in_order_and_no_rule_takes_what_only_looks_like_a_proof():
-    # Real roots of a polynomial are in order however close.
+def test_real_roots_of_a_polynomial_are_in_order_however_close():
     large = 10**30
     roots = real_roots(fmpz_poly([-large, 1]) * fmpz_poly([-(large**2) - 1, large]) * fmpz_poly([-2 * large, 1]))
     assert roots[0] < roots[1] < roots[2]
-    # No rule takes what only looks like a proof.
-    # A case where the split is not defined is none.
+
+
+def test_a_case_where_the_split_is_not_defined_is_none():
     lines = [(root(X), ("root", [(X, 1)]))]
     seven = same(("piece", OUTER, ZERO, ZERO, ZERO), ("piece", OUTER, number(7), ZERO, ZERO), [X, ("root", X, 2)], lines,
                  [OUTER, root(X)], REAL)  # fmt: skip
     assert (">=", X) in replay(seven)  # where the root of x is, and below 0 the sides are 0 and 7
-    # A pole of a factor hides no zero.
+
+
+def test_a_pole_of_a_factor_hides_no_zero():
     proof = {"how": "product", "generators": [X], "factors": [(power(X, number(-1)), -2, (-1, 1), shows(X))]}
     with pytest.raises(NotShown):
         sign_of(power(X, number(2)), POSITIVE, REAL, proof)
-    # Only letters and values of functions are given numbers.
+
+
+def test_only_letters_and_values_of_functions_are_given_numbers():
     with pytest.raises(NotShown):
         differs(ONE, ONE, {}, {("int", "$0", ONE, ZERO, ONE): fmpq(2), ONE: fmpq(3)})
     with pytest.raises(NotShown):
         differs(add(X, Y, neg(X)), Y, REAL, {X: 1e16, Y: 1.0})
-    # An integral with reversed ends has no positive letter.
+
+
+def test_an_integral_with_reversed_ends_has_no_positive_letter():
     body, half = ("piece", BOUND, neg(BOUND), ZERO, BOUND), number(1, 2)
     term = ("int", "$0", body, ZERO, number(-1))
     line = ("antiderivative", mul(half, power(BOUND, number(2))), [BOUND], [])
     with pytest.raises(NotShown):
         equal(term, half, {}, {"split": [], "cases": [{"signs": (), "generators": [BOUND], "lines": [(term, line)]}]})
-    # A pole of gamma is no zero.
+
+
+def test_a_pole_of_gamma_is_no_zero():
     gap = add(X, neg(Y))
     above, at = ("gamma", add(gap, ONE)), ("gamma", gap)
     lhs = ("piece", gap, ZERO, above, ZERO)
     cases = [{"signs": (s,), "generators": [X, Y, at], "lines": [(above, (at, 1))]} for s in (-1, 0, 1)]
     with pytest.raises(NotShown):
         equal(lhs, ZERO, REAL, {"split": [gap], "cases": cases})
-    # A table with a key twice is refused.
+
+
+def test_a_table_with_a_key_twice_is_refused():
     with pytest.raises(NotShown, match="twice"):
         from_data({"pairs": [[["v", "x"], {"set": ["real"]}], [["v", "x"], {"set": ["positive"]}]]})
-    # Nothing put in is captured.
+
+
+def test_nothing_that_is_put_in_is_captured_by_a_bound_letter():
     assert substitute(HELD, {BOUND: X}) == HELD
     with pytest.raises(ValueError, match="bound"):
         substitute(("int", "$0", mul(X, BOUND), ZERO, ONE), {X: BOUND})
     assert differentiate(HELD, "$0") == ZERO
-    # A power too high to be multiplied out is refused at once.
+
+
+def test_a_power_too_high_to_be_multiplied_out_is_refused_at_once():
     tower = power(number(2), number(10**12))
     with pytest.raises(NotShown, match="too high"):
         replay(same(("+", tower, ZERO), tower))

@@ -21,8 +21,7 @@ def text_of(mathml):
     return texts(tree)
 
 
-def test_markup_is_that_of_the_page_and_well_formed():
-    # Names and signs are those of the page.
+def test_names_and_signs_in_markup_are_those_of_the_page():
     for formula, shown in (
         (Symbol("W_{gx,11}"), "Wgx,11"),
         (Symbol("alpha"), "α"),
@@ -37,7 +36,9 @@ def test_markup_is_that_of_the_page_and_well_formed():
         (exp(g), "eg"),
     ):
         assert text_of(written(formula).mathml) == shown
-    # The markup is well formed and whole.
+
+
+def test_the_markup_is_well_formed_and_whole():
     for formula in (
         Eq(Limit(g, g, 0), 0, evaluate=False),
         Eq(Derivative(symbols.c(t), t), Abs(g) ** r, evaluate=False),
@@ -50,15 +51,18 @@ def test_markup_is_that_of_the_page_and_well_formed():
         minidom.parseString(f"<math>{found.mathml}</math>")
         assert found.latex, formula
         assert "mathtt" not in found.latex
-    # What is too long to read is plain text only.
+
+
+def test_what_is_too_long_to_read_is_plain_text_only():
     long = sum((symbols.signal(f"f_{k}")(t) for k in range(LONGEST // 6)), g)
     found = written(long)
     assert len(found.text) > LONGEST
     assert (found.latex, found.mathml) == ("", "")
 
 
-def test_primes_and_greek_letters_are_so_in_latex():
-    # A prime is a prime in latex.
+def test_a_prime_is_a_prime_in_latex():
     assert written(Symbol("g_1'") ** 2).latex == "{g_{1}'}^{2}"  # without braces TeX refuses two superscripts
-    # A greek letter is one in latex however its index is written.
+
+
+def test_a_greek_letter_is_one_in_latex_however_its_index_is_written():
     assert [written(Symbol(name)).latex for name in ("tau_{1,x}", "beta_c", "c~")] == [r"\tau_{1,x}", r"\beta_{c}", r"\tilde{c}"]

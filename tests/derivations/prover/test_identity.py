@@ -48,39 +48,49 @@ VERDICTS = [
 ]
 
 
-def test_identities_are_decided_case_by_case_and_one_name_has_one_value():
-    # Verdicts are what is so.
+def test_verdicts_of_identities_are_what_is_so():
     for word, identity_ in VERDICTS:
         verdict = check(identity_)
         assert verdict.verdict == word, (identity_.lhs, identity_.rhs)
         assert identity_.holds() is verdict.holds
         assert bool(verdict.counterexample) == (verdict.holds is False)
-    # Identities are decided case by case and refuted by numbers.
-    # Without the assumption on the letter it is refuted and the number breaks it.
+
+
+def test_without_the_assumption_on_its_letter_an_identity_is_refuted_and_the_number_breaks_it():
     verdict = check(claim(sqrt(x**2), x))
     assert verdict.verdict == "does not hold as printed"
     assert verdict.holds is False
     assert verdict.counterexample[x] < 0
-    # An undecided entry leaves a matrix undecided and a false one refutes it.
+
+
+def test_an_undecided_entry_leaves_a_matrix_undecided_and_a_false_one_refutes_it():
     hard, easy, wrong = atan(p) + atan(1 / p) - pi / 2, (p + 1) ** 2 - p**2 - 2 * p - 1, p - 1
     assert check(claim(Matrix([easy, hard]), Matrix([0, 0]))).holds is None
     assert check(claim(Matrix([easy, hard, wrong]), Matrix([0, 0, 0]))).holds is False
     assert check(claim(Matrix([easy, easy]), Matrix([0, 0]))).holds is True
-    # Absolute values are decided case by case.
+
+
+def test_absolute_values_are_decided_case_by_case():
     verdict = check(claim(sign(x) * Abs(x) ** Rational(3, 2), sqrt(Abs(x)) * x))
     assert verdict.holds is True
     assert "3 cases of sign" in verdict.evidence
-    # Numbers respect what the letters are.
+
+
+def test_numbers_that_refute_respect_what_the_letters_are():
     verdict = check(claim(p + n, 2 * p + n))
     assert verdict.counterexample[p] > 0
     assert verdict.counterexample.get(n, S.One).is_integer
-    # One function at two times has two values but one at one time.
+
+
+def test_one_function_at_two_times_has_two_values_but_one_at_one_time():
     g = Function("g", real=True)
     verdict = check(claim(g(x), g(y)))
     assert verdict.holds is False
     # g(x) = g(y) could not be broken by x = y; equal arguments written in two ways are one value.
     assert check(claim(g((x + y) ** 2 - x**2), g(2 * x * y + y**2))).holds is True
-    # One value under two names refutes nothing.
+
+
+def test_one_value_under_two_names_refutes_nothing():
     f = Function("f", real=True)
     for left, right in (((x + 1) ** 2, x**2 + 2 * x + 1), (sin(x) ** 2, 1 - cos(x) ** 2), (f((x + 1) ** 2), f(x**2 + 2 * x + 1))):
         assert check(claim(f(left), f(right))).holds is not False

@@ -59,31 +59,35 @@ class Cell(nn.Module):
         return x * h.sqrt() * self.get_parameter(self.name)
 
 
-def test_proofs_and_refutations_show_what_was_done():
-    # A proof shows what is proved where and how much is to be checked.
+def test_a_proof_shows_what_is_proved_where_and_how_much_is_to_be_checked():
     page = Page(verify(Cell("w"), symbolic(Cell("w")))._repr_html_())
     for words in ("holds under the stated assumptions", "The code of Cell is the equations", "defined on", "1 certificate, "):
         assert words in page
     assert "math" in page.tags
-    # A refutation shows its numbers.
+
+
+def test_a_refutation_shows_its_numbers():
     verdict = check(Identity("sum", "this project", "a = b.", a, b))
     assert "counterexample" in Page(verdict._repr_html_())
     rows = verdict._repr_latex_().splitlines()
     assert r"\text{verdict} & \text{does not hold as printed} \\" in rows
     assert any(row.startswith(r"\text{counterexample} & a = ") for row in rows)
-    # A claim shows its words its formulas and what it is for.
+
+
+def test_a_claim_shows_its_words_its_formulas_and_what_it_is_for():
     wrong = Mutation("a minus", Equal(a + b, a - b))
     entry = Entry("this project", "<label>", "Sums & <sums>", (Equal(a + b, b + a),), ("a < b",), wrong)
     page = Page(decided(entry)._repr_html_())
     for words in ("holds under the stated assumptions", "<label>", "Sums & <sums>", "a < b", "certificate"):
         assert words in page
     assert not page.tags & {"label", "sums"}
-    # An empty row is left out.
+
+
+def test_an_empty_row_of_a_notebook_is_left_out():
     assert "counterexample" not in Page(check(Identity("same", "this project", "", a, a))._repr_html_())
 
 
-def test_names_are_text_and_primes_no_indices():
-    # Names of the user s are text and no commands.
+def test_names_of_the_user_are_text_and_no_commands():
     cell = Cell(ODD)
     system = symbolic(cell)
     refuted = verify(cell, [2 * system.flow[0]])
@@ -96,7 +100,8 @@ def test_names_are_text_and_primes_no_indices():
         written = latex.replace("\\{", "").replace("\\}", "")
         assert written.count("{") == written.count("}")
 
-    # A primed letter of a cell s equations is not an index.
+
+def test_a_primed_letter_in_the_equations_of_a_cell_is_not_an_index():
     class Doubling(torch.nn.Module):
         input_size, hidden_size = 1, 1
 

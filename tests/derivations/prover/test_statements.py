@@ -64,48 +64,58 @@ OPEN = {
 }
 
 
-def test_statements_hold_are_refuted_or_stay_open():
-    # What is so holds.
+def test_statements_that_are_so_hold():
     for name, statement in RIGHT.items():
         verdict = statement.decide()
         assert verdict.verdict == HOLDS, (name, verdict.evidence)
         assert verdict.evidence, name
         assert verdict.seconds > 0, name
-    # What is not so is refuted and what is open is not held for true.
-    # What is not so is refuted by numbers.
+
+
+def test_statements_that_are_not_so_are_refuted_by_numbers():
     for name, statement in WRONG.items():
         verdict = statement.decide()
         assert verdict.verdict == FAILS, (name, verdict.evidence)
         assert verdict.counterexample, name
-    # What cannot be decided is not held for true.
+
+
+def test_statements_that_cannot_be_decided_are_not_held_for_true():
     for name, statement in OPEN.items():
         assert statement.decide().verdict == UNDECIDED, name
-    # A derivative that changes sign proves nothing.
+
+
+def test_a_derivative_that_changes_sign_proves_nothing():
     assert Less(S.Zero, g * (g - 10**6) ** 2 - g, rising=(g,)).decide().holds is not True
-    # The counterexample of an inequality lies in its region.
+
+
+def test_the_counterexample_of_an_inequality_lies_in_its_region():
     verdict = Less(x, S.One, region={x: (Rational(1, 2), 2)}).decide()
     ((letter, value),) = verdict.counterexample.items()
     assert letter == x
     assert 1 < value < 2
 
 
-def test_what_is_shown_is_what_was_claimed_and_done():
-    # A rounded number is displayed beside its print and not as equal to it.
+def test_a_rounded_number_is_displayed_beside_its_print_and_not_as_equal_to_it():
     (formula,) = Rounds(S(1843), "2000", within=S(200)).formulas()
     shown = written(formula)
     assert shown.text == "1843, printed 2000 (within 200)"
     assert shown.latex == r"1843,\ \text{printed } 2000\ (\text{within } 200)"
     assert "<mo>&#x0003D;</mo>" not in shown.mathml
     assert "=" not in written(Rounds(-log(49), "-1.69").formulas()[0]).latex
-    # The evidence says what was done.
-    # The evidence of a series names what was dropped.
+
+
+def test_the_evidence_of_a_series_names_what_was_dropped():
     assert "(-1/6) g^3" in Expands(exp(-g), g, 1 - g + g**2 / 2, 3).decide().evidence
-    # The evidence of a mean names test size and level.
+
+
+def test_the_evidence_of_a_mean_names_test_size_and_level():
     evidence = halves(Rational(1, 2)).decide().evidence
     assert evidence == halves(Rational(1, 2)).decide().evidence  # the same in every run
     for word in ("100000 draws", "99.9 %", "Student's t"):
         assert word in evidence
-    # Formulas are what is claimed.
+
+
+def test_formulas_are_what_is_claimed():
     (entry, other) = Equal(ImmutableDenseMatrix([x, y]), ImmutableDenseMatrix([y, x])).formulas()
     assert (entry, other) == (Eq(x, y), Eq(y, x))
     assert str(Tends(1 / g, g, 0, oo).formulas()[0]) == "Eq(Limit(1/g, g, 0, dir='+'), oo)"

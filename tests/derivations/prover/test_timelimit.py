@@ -28,11 +28,12 @@ def forever(swallow=()):
             pass
 
 
-def test_an_endless_loop_ends_in_the_thread_of_its_limit():
-    # An endless loop ends.
+def test_an_endless_loop_ends_at_its_limit():
     with pytest.raises(OutOfTime), time_limit(SHORT):
         forever()
-    # A handler inside that swallows it is interrupted again.
+
+
+def test_a_handler_inside_that_swallows_the_end_is_interrupted_again():
     caught = []
 
     def swallows_three():
@@ -46,7 +47,9 @@ def test_an_endless_loop_ends_in_the_thread_of_its_limit():
     with pytest.raises(OutOfTime), time_limit(SHORT):
         swallows_three()
     assert len(caught) == 3
-    # It ends the loop of the thread that it was set in.
+
+
+def test_a_limit_ends_the_loop_of_the_thread_that_it_was_set_in():
     ended = []
 
     def work():
@@ -68,8 +71,7 @@ def test_of_nested_limits_the_nearest_ends_the_loop(outer, inner):
         forever()
 
 
-def test_a_limit_that_is_over_stays_over():
-    # A limit that is over ends every further one inside.
+def test_a_limit_that_is_over_ends_every_further_one_inside():
     def three():
         for _ in range(3):
             with suppress(OutOfTime), time_limit(1000):
@@ -77,7 +79,9 @@ def test_a_limit_that_is_over_stays_over():
 
     with suppress(OutOfTime), time_limit(SHORT):  # by chance between two of them, and then it is not caught
         three()
-    # Nothing comes after the end.
+
+
+def test_nothing_comes_after_the_end_of_a_limit():
     # Blocks that end about when their limits do: an exception that came late would leave the `try`.
     for k in range(300):
         try:

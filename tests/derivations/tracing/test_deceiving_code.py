@@ -355,11 +355,12 @@ def test_code_that_does_otherwise_when_it_is_run_is_refused(name):
         verify(Keeping(DECEIVING[name]), h)
 
 
-def test_verdicts_say_for_which_shapes_and_symbolic_refuses_too():
-    # Symbolic refuses it as well.
+def test_symbolic_refuses_deceiving_code_as_well():
     with pytest.raises(ValueError, match=r"for a batch of 1 in float\d\d, with gradients, in training mode"):
         symbolic(Cell(DECEIVING["double precision"]))
-    # The verdict says for which shapes it is said.
+
+
+def test_a_verdict_says_for_which_shapes_it_is_said():
     for code, words in (
         (lambda self, x, h: h, "a single sample (units) gives the same"),
         (lambda self, x, h: h[:, [0, 1]], "no single sample"),
@@ -415,21 +416,23 @@ def test_a_gradient_that_is_another_when_it_is_run_is_refused(code):
         verify_gradient(Cell(code))
 
 
-def test_gradients_of_frozen_or_hooked_weights_are_none_or_refused():
-    # Frozen weights have no gradient and the verdict says so.
+def test_frozen_weights_have_no_gradient_and_the_verdict_says_so():
     cell = Cell(lambda self, x, h: h * self.w)
     cell.w.requires_grad_(False)
     verdict = verify_gradient(cell)
     assert verdict
     assert "4 derivatives" in verdict.evidence
     assert "w, which are frozen" in verdict.evidence
-    # A weight with a hook or with the name of a state is refused.
-    # A hook on a weight which may change its gradient is refused.
+
+
+def test_a_hook_on_a_weight_which_may_change_its_gradient_is_refused():
     cell = Cell(lambda self, x, h: h * self.w)
     cell.w.register_hook(lambda g: 2 * g)
     with pytest.raises(ValueError, match="`w` has a hook"):
         verify_gradient(cell)
-    # A weight with the name of a state is not taken for it.
+
+
+def test_a_weight_with_the_name_of_a_state_is_not_taken_for_it():
     cell = Cell(lambda self, x, h: h * self.h_1)
     cell.h_1 = nn.Parameter(torch.ones(()))
     with pytest.raises(ValueError, match="would be called h_1"):

@@ -62,8 +62,7 @@ def test_the_gradient_of_the_lstm_is_the_derivative():
     assert verify_gradient(nn.LSTMCell(1, 1)).verdict == "holds"
 
 
-def test_corners_are_left_out_and_unreadable_gradients_refused():
-    # Corners are left out.
+def test_corners_are_left_out_of_a_gradient():
     verdict = verify_gradient(Cell(lambda self, x, h: torch.relu(self.w * h) + h.abs()))
     assert verdict.holds is True
     assert len(verdict.defined_on) == 4
@@ -73,7 +72,9 @@ def test_corners_are_left_out_and_unreadable_gradients_refused():
         assert len(of_differences.defined_on) == 2  # each corner once
     normed = verify_gradient(Cell(lambda self, x, h: h / h.norm(dim=-1, keepdim=True)))
     assert not any(condition in (True, False) for condition in normed.defined_on)
-    # A gradient that is not to be read is refused in words.
+
+
+def test_a_gradient_that_is_not_to_be_read_is_refused_in_words():
     with pytest.raises(ValueError, match="certain sizes"):
         verify_gradient(Cell(lambda self, x, h: OfFew.apply(h)))
     with pytest.raises(UnknownOperation, match=r"derivative of floor\(h_1\)"):

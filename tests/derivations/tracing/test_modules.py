@@ -162,8 +162,7 @@ def test_your_own_cell_of_any_width_reads_concatenated_parts():
     assert halved.holds is False
 
 
-def test_a_width_may_be_unknown_wherever_the_code_reads_it():
-    # Code that depends on its width is proved at its sizes only.
+def test_code_that_depends_on_its_width_is_proved_at_its_sizes_only():
     own = Own(
         (2, 3),
         lambda self, x, h: torch.sigmoid(torch.cat([h, x], -1) @ self.W.T + self.b) * (1 if self.W.shape[0] < 10**6 else 2),
@@ -171,13 +170,17 @@ def test_a_width_may_be_unknown_wherever_the_code_reads_it():
     verdict = verify(own, own_equations())
     assert verdict
     assert "sizes only" in verdict.evidence
-    # A width that is an attribute is unknown too.
+
+
+def test_a_width_that_is_an_attribute_is_unknown_too():
     own = Own((2, 3), lambda self, x, h: h * self.hidden_size)
     h, x = MatrixSymbol("h", n, 1), MatrixSymbol("x", m, 1)
     unread = (MatrixSymbol("W", n, n + m), MatrixSymbol("b", n, 1))
     assert "sizes only" in verify(own, UnitEquations({h: 3 * h[i, 0]}, i, (x, h), unread)).evidence
     assert "of every width" in verify(own, UnitEquations({h: n * h[i, 0]}, i, (x, h), unread)).evidence
-    # A mean over units is a sum divided by their number.
+
+
+def test_a_mean_over_units_is_a_sum_divided_by_their_number():
     own = Own((2, 3), lambda self, x, h: h - h.mean(-1, keepdim=True))
     h, x = MatrixSymbol("h", n, 1), MatrixSymbol("x", m, 1)
     j = Dummy("j")
@@ -229,16 +232,18 @@ def test_code_that_asks_whether_a_size_is_a_number_is_proved_at_its_sizes_only(c
     assert "the code does otherwise" in verdict.evidence
 
 
-def test_parameters_are_letters_of_their_shapes_wherever_code_finds_them():
-    # Parameters of other shapes than in the equations are refused.
+def test_parameters_of_other_shapes_than_in_the_equations_are_refused():
     with pytest.raises(ValueError, match="other shapes"):
         verify(nn.GRUCell(2, 3), derivations.lstm_cell())
-    # Weights that a module also keeps in a dict are letters everywhere.
+
+
+def test_weights_that_a_module_also_keeps_in_a_dict_are_letters_everywhere():
     system = symbolic(LTCCell(FullyConnected(1, 1), 1, ode_unfolds=1))
     assert Symbol("cm[0]", real=True) in system.flow.free_symbols
     assert not system.flow.atoms(Symbol) <= {*system.state, *system.inputs}
 
-    # A parameter that code asks torch for is its letter.
+
+def test_a_parameter_that_code_asks_torch_for_is_its_letter():
     class Asked(nn.Module):
         def __init__(self):
             super().__init__()

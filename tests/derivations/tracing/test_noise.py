@@ -68,33 +68,41 @@ def test_a_noisy_field_is_proved_to_be_its_formula(name):
     assert "of G" in found.evidence
 
 
-def test_diffusions_are_told_apart_and_may_be_missing():
-    # Another diffusion is refuted.
+def test_another_diffusion_is_refuted():
     found = verify(Doubled(ctrnn.plain(1, 2), 0.2, 3.0))
     assert found.holds is False
     assert "of G" in found.evidence
-    # A formula without a line for noise is proved of the drift and says so.
+
+
+def test_a_formula_without_a_line_for_noise_is_proved_of_the_drift_and_says_so():
     found = verify(Silent())
     assert found
     assert "nothing is compared" in found.evidence
-    # A field without noise has no diffusion.
+
+
+def test_a_field_without_noise_has_no_diffusion():
     assert symbolic(ctrnn.plain(1, 2)).diffusion is None
 
 
-def test_free_noise_is_rescaled_by_the_root_of_the_speed_and_given_noise_absorbs_no_clock():
-    # Noise of a free amplitude is rescaled by the root of the speed.
+def test_noise_of_a_free_amplitude_is_rescaled_by_the_root_of_the_speed():
     found = closed_under(ctrnn.Noisy(ctrnn.leaky(1, 1), ctrnn.Noise(0.1)))
     sigma, speed = symbols.entry("noise.sigma", ()), Symbol("c'", positive=True)
     assert found.group == RESCALING
     assert {str(e.lhs): e.rhs for e in found.witness}["noise.sigma'"] == sqrt(speed) * sigma
-    # A free matrix of noise is rescaled by the root of the speed too.
+
+
+def test_a_free_matrix_of_noise_is_rescaled_by_the_root_of_the_speed_too():
     found = closed_under(ctrnn.Noisy(ctrnn.leaky(1, 2), ctrnn.Noise(torch.rand(2, 2))))
     roots = [e.rhs / sqrt(Symbol("c'", positive=True)) for e in found.witness if "sigma" in str(e.lhs)]
     assert found.group == RESCALING
     assert {str(root) for root in roots} == {f"noise.sigma[{i},{j}]" for i in range(2) for j in range(2)}
-    # Noise of a given amplitude absorbs no clock.
+
+
+def test_noise_of_a_given_amplitude_absorbs_no_clock():
     assert closed_under(ctrnn.Noisy(ctrnn.gated(1, 1), ctrnn.Noise(0.1)), free=["field.rate.bias"]).group == NONE
-    # Equations with noise are not put on a clock as if they had none.
+
+
+def test_equations_with_noise_are_not_put_on_a_clock_as_if_they_had_none():
     found = symbolic(ctrnn.Noisy(ctrnn.plain(1, 1), ctrnn.Noise(0.1)))
     with pytest.raises(ValueError, match="noise"):
         change_of_time(found, 2 * symbols.t)

@@ -39,19 +39,22 @@ def test_an_undecided_unit_hides_no_refuted_one(second):
     assert verdict.replay().differs
 
 
-def test_what_is_open_is_named_and_what_both_sides_share_need_not_be_read():
-    # Undecided says of which unit and what its sides are.
+def test_undecided_says_of_which_unit_and_what_its_sides_are():
     verdict = verify(half_open, [1 - erfc(h[0]), Max(h[1], 22)])
     assert verdict.holds is None
     assert (
         "unit 1: neither proved equal nor found different where both are defined: erf(h_1) and 1 - erfc(h_1)" in verdict.evidence
     )
     assert "unit 2" not in verdict.evidence
-    # That softplus is linear above 20 is said.
+
+
+def test_a_verdict_says_that_softplus_is_linear_above_20():
     verdict = verify(Cell(lambda x, h: F.softplus(h)), [log(1 + exp(u)) for u in h])
     assert verdict.holds is False
     assert "softplus is x itself where x > 20" in verdict.evidence
-    # What both sides share need not be read.
+
+
+def test_what_both_sides_share_need_not_be_read():
     normed = Cell(lambda x, h: torch.tanh(x + torch.relu(F.layer_norm(h, (2,)))))
     system = symbolic(normed)
     assert verify(normed, system).verdict == "holds"

@@ -56,8 +56,7 @@ t = Symbol("t", real=True)
 q, p = Function("h_1")(t), Function("h_2")(t)  # as `symbolic` names them
 
 
-def test_proofs_carry_certificates_and_match_equations_in_any_order():
-    # A proof carries certificates that the checker accepts.
+def test_a_proof_carries_certificates_that_the_checker_accepts():
     cell = Step(lambda _, x, h: torch.where(h > 0, h, 0 * h) / (1 + torch.exp(-x)))
     states, (x,) = symbolic(cell, field=False).state, symbolic(cell, field=False).inputs
     verdict = verify(cell, [(u + Abs(u)) / 2 * (1 + tanh(x / 2)) / 2 for u in states], field=False)
@@ -66,14 +65,18 @@ def test_proofs_carry_certificates_and_match_equations_in_any_order():
     for step in verdict.certificate:
         assert step["rule"] == "equal"
         replay(from_data(as_data(step)))
-    # Equations are matched by their left sides in any order.
+
+
+def test_equations_are_matched_by_their_left_sides_in_any_order():
     right = [Eq(q.diff(t), p), Eq(p.diff(t), -q)]
     assert verify(rotation, right)
     assert verify(rotation, right[::-1])
     assert verify(rotation, {p: -q, q: p})
     assert verify(rotation, [p, -q])
     assert "in the order h_1(t), h_2(t)" in verify(rotation, [p, -q]).evidence
-    # Letters of any assumptions are matched by name or as told and it is said.
+
+
+def test_letters_of_any_assumptions_are_matched_by_name_or_as_told_and_it_is_said():
     scaled = Step(lambda self, x, h: self.a * h + 0.1 * x, a=2.0)
     h1, h2, x1, a = symbols("h_1 h_2 x_1 a")
     by_name = verify(scaled, [a * h1 + 0.1 * x1, a * h2 + 0.1 * x1])
@@ -155,14 +158,15 @@ def test_equations_are_defined_where_they_are_as_written(name):
     assert set(verdict.defined_on) == {condition(h1), condition(h2)}
 
 
-def test_where_code_is_defined_is_said_and_nothing_is_proved_elsewhere():
-    # What is defined everywhere has no conditions.
+def test_what_is_defined_everywhere_has_no_conditions():
     safe = Step(lambda self, x, h: (1 + h.square()).sqrt() / (2 + h.tanh()) + (h.exp() + 1).log())
     written = [sqrt(1 + h**2) / (2 + tanh(h)) + log(1 + exp(h)) for h in (h1, h2)]
     verdict = verify(safe, written)
     assert verdict.verdict == "holds"
     assert verdict.defined_on == ()
-    # Of what is defined nowhere nothing is proved.
+
+
+def test_of_what_is_defined_nowhere_nothing_is_proved():
     for code in (
         lambda self, x, h: h.log() + (-1 - h).log(),
         lambda self, x, h: (h - h).reciprocal(),
@@ -170,17 +174,24 @@ def test_where_code_is_defined_is_said_and_nothing_is_proved_elsewhere():
     ):
         nowhere = Step(code)
         assert verify(nowhere, list(symbolic(nowhere).flow)).holds is None
-    # Where code and equations are defined is told apart.
-    # Where the equations are undefined is said too.
+
+
+def test_where_the_equations_are_undefined_is_said_too():
     verdict = verify(Step(lambda self, x, h: h), [exp(log(h1) + 1) / exp(1), h2 + log(h2) - log(h2)])
     assert verdict.defined_on == (h1 > 0,) or verdict.holds is True
-    # A root in the case that is not taken needs no condition.
+
+
+def test_a_root_in_the_case_that_is_not_taken_needs_no_condition():
     guarded = Step(lambda self, x, h: torch.where(h > 0, h.sqrt(), -h))
     assert verify(guarded, [Piecewise((sqrt(h), h > 0), (-h, True)) for h in (h1, h2)]).defined_on == ()
-    # Numbers at which the code is undefined refute nothing.
+
+
+def test_numbers_at_which_the_code_is_undefined_refute_nothing():
     # They differ for h < 0, where torch says nan.
     assert verify(Step(lambda self, x, h: h.sqrt() * h.sqrt()), [Abs(h1), Abs(h2)]).holds is True
-    # Nor do they where two letters tell where it is defined.
+
+
+def test_numbers_refute_nothing_where_two_letters_tell_where_the_code_is_defined():
     code = Step(lambda self, x, h: (h - h.flip(-1)).sqrt().square() * torch.tensor([1.0, 0.0]))
     assert verify(code, [Abs(h1 - h2), 0 * h1]).holds is not False
 
@@ -194,14 +205,15 @@ class Stepped(nn.Module):
         return self.step(self.field, x, h, 1.0)
 
 
-def test_refutations_are_plain_numbers_that_torch_confirms():
-    # A step is not another which numbers tell at once.
+def test_one_step_map_is_not_another_and_numbers_tell_them_apart():
     euler = list(symbolic(Stepped(discretize.Euler())).flow)
     verdict = verify(Stepped(discretize.ExponentialEuler()), euler)
     assert verdict.holds is False
     assert verdict.replay().differs
     assert verify(Stepped(discretize.Euler()), euler)
-    # Counterexamples are plain and torch confirms them.
+
+
+def test_counterexamples_are_plain_and_torch_confirms_them():
     code = Step(lambda self, x, h: torch.tanh(self.w * h + x), w=torch.randn(2))
     w, x = list(symbolic(code).parameters["w"]), symbolic(code).inputs[0]
     verdict = verify(code, [tanh(w[0] * h1 + x), tanh(w[1] * h2 - x)])
@@ -211,35 +223,45 @@ def test_refutations_are_plain_numbers_that_torch_confirms():
     assert all(value in (-1, 0, 1) for value in verdict.counterexample.values())
     assert "torch" in str(replayed)
     assert replayed.torch[0] == pytest.approx(replayed.equations[0])
-    # A verdict without counterexample has nothing to replay.
+
+
+def test_a_verdict_without_counterexample_has_nothing_to_replay():
     with pytest.raises(ValueError, match="nothing to replay"):
         verify(rotation, [p, -q]).replay()
-    # What is not so is refuted however little it differs.
-    # Left sides exchanged are refuted.
+
+
+def test_equations_with_their_left_sides_exchanged_are_refuted():
     exchanged = verify(rotation, [Eq(p.diff(t), p), Eq(q.diff(t), -q)])
     assert exchanged.holds is False
     assert exchanged.replay().differs
-    # Equations that differ at one point only are refuted there.
+
+
+def test_equations_that_differ_at_one_point_only_are_refuted_there():
     code = Step(lambda self, x, h: torch.where(h >= 0, 1.0, -1.0))
     verdict = verify(code, [sign(h) for h in (h1, h2)])
     assert verdict.holds is False
     assert verdict.replay().differs
-    # A case that sympy leaves open is not proved.
+
+
+def test_a_case_that_sympy_leaves_open_is_not_proved():
     one = torch.tensor(1.0)
     code = Step(lambda self, x, h: torch.where(one.sin() ** 2 + one.cos() ** 2 >= 1, h.abs(), -h.abs()))
     assert not verify(code, [-Abs(h1), -Abs(h2)])
-    # A refutation too small to see is found exactly.
+
+
+def test_a_difference_too_small_to_see_is_found_exactly():
     assert verify(rotation, [p * (1 + Rational(1, 10**12)), -q]).holds is False
 
 
-def test_modules_may_answer_with_a_derivative_and_equations_show_in_notebooks():
-    # A module answers with a derivative if the left sides do.
+def test_a_module_answers_with_a_derivative_if_the_left_sides_do():
     code = Step(lambda self, x, h: -h)
     time = Symbol("t")
     y = [Function(f"h_{k}")(time) for k in (1, 2)]
     assert verify(code, [Eq(u.diff(time), -u) for u in y])
     with pytest.raises(ValueError, match="a derivative, and the module a discrete cell"):
         verify(code, [Eq(u.diff(time), -u) for u in y], field=False)
-    # Equations show in notebooks.
+
+
+def test_equations_show_in_notebooks():
     assert symbolic(rotation)._repr_latex_().startswith("$\\displaystyle")
     assert isinstance(symbolic(rotation)[0].lhs, Derivative)

@@ -65,12 +65,13 @@ def test_code_that_computes_with_the_size_of_the_batch_is_refused(name):
         verify(Custom(COUNTING[name]), symbolic(Custom(lambda self, x, h: h)))
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # Code that treats one sample otherwise is refused.
+def test_code_that_treats_one_sample_otherwise_is_refused():
     alone = Custom(lambda self, x, h: 2 * h if h.shape[0] == 1 else h)
     with pytest.raises(ValueError, match="one sample otherwise"):
         verify(alone, symbolic(Custom(lambda self, x, h: h)))
-    # Code that knows certain sizes only is refused.
+
+
+def test_code_that_knows_certain_sizes_only_is_refused():
     with pytest.raises(ValueError, match="certain sizes"):
         symbolic(Custom(lambda self, x, h: 2 * h if h.shape[0] > 7 else h))
 

@@ -107,24 +107,29 @@ def test_what_does_not_fit_is_refused_in_words(name):
         asked()
 
 
-def test_compiled_modules_frozen_weights_and_missing_values_are_told():
-    # Gradients turned off change no equation but the gradient is not its derivative.
+def test_gradients_turned_off_change_no_equation_but_the_gradient_is_not_its_derivative():
     cell = Cell(no_gradients)
     assert verify(cell, [u * u + u for u in h])
     assert verify_gradient(cell).holds is False
-    # A compiled module is read as it was written and a state of two tensors by its widths.
+
+
+def test_a_compiled_module_is_read_as_it_was_written_and_a_state_of_two_tensors_by_its_widths():
     assert verify(torch.compile(same), h)
     doubled = Cell(lambda self, x, h: 2 * h)
     doubled.compile()
     assert verify(doubled, [2 * u for u in h])
     assert len(symbolic(Cell(two_states), widths={"x": 2, "h": (2, 2)})) == 4
-    # Buffers without values are refused.
+
+
+def test_buffers_without_values_are_refused():
     cell = Cell(lambda self, x, h: h * self.b)
     cell.register_buffer("b", torch.ones(2, device="meta"))
     cell.w = nn.Parameter(torch.ones(2, device="meta"))
     with pytest.raises(ValueError, match="buffers on the meta device"):
         symbolic(cell)
-    # Weights without values are read and it is said that nothing was run.
+
+
+def test_weights_without_values_are_read_and_it_is_said_that_nothing_was_run():
     meta = nn.RNNCell(1, 1, device="meta")
     verdict = verify(meta, symbolic(nn.RNNCell(1, 1)))
     assert verdict
@@ -134,23 +139,28 @@ def test_compiled_modules_frozen_weights_and_missing_values_are_told():
     )
 
 
-def test_pruned_normed_and_shared_weights_are_read_as_they_are():
-    # Letters are given by their names too.
+def test_letters_may_be_given_by_their_names():
     assert verify(same, [Symbol("a"), h[1]], {"a": "h_1"})
-    # Pruned weights are 0 where they are pruned.
+
+
+def test_pruned_weights_are_0_where_they_are_pruned():
     linear = prune.custom_from_mask(nn.Linear(2, 2, bias=False), "weight", torch.tensor([[1, 0], [0, 1]]))
     letter = symbols("a b", real=True)
     cell = Cell(lambda self, x, h: self.part(h), part=linear)
     to = dict(zip(letter, (Symbol(f"part.weight_orig[{k},{k}]", real=True) for k in range(2)), strict=True))
     assert verify(cell, [letter[0] * h[0], letter[1] * h[1]], to)
-    # A normed weight is its direction times its size.
+
+
+def test_a_normed_weight_is_its_direction_times_its_size():
     cell = Cell(lambda self, x, h: self.part(h), part=parametrizations.weight_norm(nn.Linear(2, 2, bias=False)))
     names = [f"part.parametrizations.weight.original{k}" for k in (0, 1)]
     size = [Symbol(f"{names[0]}[{i},0]", real=True) for i in range(2)]
     v = [[Symbol(f"{names[1]}[{i},{j}]", real=True) for j in range(2)] for i in range(2)]
     equations = [g * (a * h[0] + b * h[1]) / sympy.sqrt(a**2 + b**2) for g, (a, b) in zip(size, v, strict=True)]
     assert verify(cell, equations)
-    # A part used twice has one set of letters and hooks act in their order.
+
+
+def test_a_part_used_twice_has_one_set_of_letters_and_hooks_act_in_their_order():
     part = nn.Linear(2, 2, bias=False)
     cell = Cell(lambda self, x, h: self.b(self.a(h)), a=part, b=part)
     cell.register_forward_hook(lambda *given: given[-1] + 1)

@@ -53,26 +53,31 @@ def letters_of(twin, renamed):
     return found
 
 
-def test_twins_read_like_the_paper_in_its_sizes():
-    # The papers equations are those that the fields show.
+def test_equations_of_the_papers_are_those_that_the_fields_show():
     for name, (field, twin, renamed) in PAPERS.items():
         states = [line.partition("/dt = ")[0][1:] for line in field.equations if "/dt = " in line]
         parts = dict(zip(states, np.split(columns(twin.state), len(states)), strict=True))
         shown = Equations("\n".join(field.equations), letters_of(twin, renamed) | {"x": columns(twin.inputs)} | parts)
         flow = ImmutableDenseMatrix([e for state in states for e in shown[f"d{state}/dt"]])
         assert Identity(name, "", "", twin.flow, flow).holds() is True, name
-    # A field of one unit reads like the paper.
+
+
+def test_a_field_of_one_unit_reads_like_the_paper():
     field = fields.plain(1, 1)
     (w,), (u,), (b,) = (field.parameters[name] for name in ("W_x", "W_h", "b"))
     (h,), (x,) = field.state, field.inputs
     assert field.flow[0] == tanh(w * x + u * h + b) - h
     assert list(field) == [Eq(Derivative(h, symbols.t), field.flow[0])]
-    # Sizes are as asked.
+
+
+def test_twins_have_the_sizes_that_were_asked_for():
     for make in (fields.plain, fields.leaky, fields.gated, fields.gru):
         assert len(make(2, 3)) == 3
         assert len(make(2, 3).inputs) == 2
     assert len(fields.lstm(2, 3)) == 6
-    # Latex has a line for each unit aligned at the sign.
+
+
+def test_latex_has_a_line_for_each_unit_aligned_at_the_sign():
     lines = fields.lstm().latex().split("\\\\\n")
     assert len(lines) == 4
     assert all(line.count("&=") == 1 for line in lines)
@@ -80,12 +85,13 @@ def test_twins_read_like_the_paper_in_its_sizes():
     assert "W_{xo,11}" in lines[0]
 
 
-def test_letters_are_parameters_of_their_own_shape():
-    # Every letter of a flow is a parameter and the other way round.
+def test_every_letter_of_a_flow_is_a_parameter_and_the_other_way_round():
     for field in (fields.plain(), fields.leaky(), fields.gated(), fields.gated(gate="global"), fields.gru(), fields.lstm()):
         letters = {u for matrix in field.parameters.values() for u in matrix}
         assert field.flow.free_symbols - {symbols.t} == letters
-    # Parameters can be replaced and only by their own shape.
+
+
+def test_parameters_can_be_replaced_and_only_by_those_of_their_own_shape():
     field = fields.leaky()
     beta = Symbol("beta", positive=True)
     assert field.substitute(alpha=beta).flow == field.flow.xreplace({symbols.alpha: beta})
@@ -93,6 +99,8 @@ def test_letters_are_parameters_of_their_own_shape():
         field.substitute(gamma=beta)
     with pytest.raises(ValueError, match="shape"):
         field.substitute(W_h=ImmutableDenseMatrix([1, 2]))
-    # An unknown gate is refused.
+
+
+def test_an_unknown_gate_is_refused():
     with pytest.raises(ValueError, match="'unit', 'global'"):
         fields.gated(gate="each")

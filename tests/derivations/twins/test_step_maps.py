@@ -100,26 +100,30 @@ def test_phi_is_its_integral(k):
         assert abs(mpmath.mpf(str(exact)) - integral) < 1e-18
 
 
-def test_phi_gates_and_stability_functions_are_known():
-    # Phi is known at 0 by its slope and its index.
-    # Phi is known at 0 and its slope is that of its closed form.
+def test_phi_is_known_at_0_and_its_slope_is_that_of_its_closed_form():
     z = Symbol("z")
     assert [phi(k, 0) for k in range(4)] == [1, 1, S.Half, Rational(1, 6)]
     for k in (1, 2, 3):
         assert (phi(k, z).diff(z).doit() - phi(k, z).doit().diff(z)).subs(z, Rational(2, 3)).evalf(30) < 1e-25
         assert phi(k, z).diff(z).subs(z, 0) == Rational(1, k + 1) / phi(k, 0) ** -1
-    # Phi is printed with its index.
+
+
+def test_phi_is_printed_with_its_index():
     formula = written(phi(2, -Symbol("l")) ** 2)
     assert formula.latex == r"\phi_{2}^{2}{\left(- l \right)}"
     assert "<msubsup><mi>&#x003D5;</mi><mrow><mn>2</mn></mrow><mrow><mn>2</mn></mrow></msubsup>" in formula.mathml
-    # A gate is what an affine field is relaxed by.
+
+
+def test_a_gate_is_what_an_affine_field_is_relaxed_by():
     g = Symbol("g", positive=True)
     assert expand(induced_gate("exponential_euler", g) - 1 + exp(-g)) == 0
     keeps, writes = induced_factors("strang_splitting", g)
     assert (keeps + writes - 1).subs(g, 1).evalf() < -0.02
     with pytest.raises(ValueError, match="splitting is no gate: it keeps"):
         induced_gate("splitting")
-    # Stability functions are right on the leak and to their order on all else.
+
+
+def test_stability_functions_are_right_on_the_leak_and_to_their_order_on_all_else():
     for name, step in MAPS.items():
         errors = []
         for size in (Rational(1, 64), Rational(1, 128)):
@@ -131,23 +135,27 @@ def test_phi_gates_and_stability_functions_are_known():
             assert abs(mpmath.log(errors[0] / errors[1], 2) - step.order - 1) < 0.1, name
 
 
-def test_splittings_are_exact_and_rk4s_are_known_steps():
-    # Implicit steps of a curved field have no closed form.
+def test_implicit_steps_of_a_curved_field_have_no_closed_form():
     with pytest.raises(ValueError, match="F is not affine"):
         MAPS["trapezoid"](tanh, lambda u: S.One, START, S.Half)
-    # A power decay is split exactly for either sign.
+
+
+def test_a_power_decay_is_split_exactly_for_either_sign():
     r, dt = Rational(1, 2), S(3)
     forgetting = power_forgetting(lambda u: S(2), r)
     exact = mpmath.odefun(lambda _, h: -2 * abs(h) ** 0.5 * h, 0, mpmath.mpf(-3) / 5)(3)
     for step in (MAPS["splitting"], MAPS["strang_splitting"]):
         after = step(lambda u: -2 * abs(u) ** r * u, lambda u: 2 * abs(u) ** r, -START, dt, forgetting)
         assert abs(mpmath.mpf(str(after.evalf(30))) - exact) < 1e-20
-    # Etd rk4 and gates are steps that are known.
-    # Without a leak etd rk4 is the classical step.
+
+
+def test_without_a_leak_etdrk4_is_the_classical_step():
     F, h, dt = Function("F"), Symbol("h"), symbols.dt
     theirs = MAPS["runge_kutta4"](F, None, h, dt)
     assert expand(MAPS["etdrk4"](F, lambda u: S.Zero, h, dt) - theirs) == 0
-    # A gate sigma is backward euler of its odds.
+
+
+def test_a_sigmoid_gate_is_backward_euler_of_its_odds():
     z = Rational(4, 3)
     odds = induced_gate("backward_euler").subs(Symbol("g", positive=True), exp(z))
     clock = induced_gate("exponential_euler").subs(Symbol("g", positive=True), log(1 + exp(z)))

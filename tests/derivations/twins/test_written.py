@@ -34,14 +34,15 @@ READINGS = {
 }
 
 
-def test_the_grammar_is_read_as_it_is_meant_line_by_line():
-    # Each piece of the grammar is read as it is meant.
+def test_each_piece_of_the_grammar_is_read_as_it_is_meant():
     for text, expected in READINGS.items():
         found = Equations(f"y = {text}", KNOWN)["y"]
         assert [(a - b).expand() for a, b in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True)] == [0] * len(
             found
         ), text
-    # Lines use one another in any order and give several names.
+
+
+def test_lines_use_one_another_in_any_order_and_give_several_names():
     equations = Equations("y = p * q\np, q = [h, b]\nu, v = h, b\nz = u - v", KNOWN)
     assert (equations["y"] == h * b).all()
     assert (equations["z"] == h - b).all()
