@@ -67,10 +67,10 @@ class Replay:
     def _arguments(self) -> list[Any]:
         """Make one sample: the numbers of the state and of the inputs in the order of the module's arguments."""
         state, inputs = iter(self.system.state), iter(self.system.inputs)
-        widths = {n.name: n.meta["val"].shape[-1] for n in self.program.graph.nodes if n.op == "placeholder"}
+        shapes = {n.name: n.meta["val"].shape for n in self.program.graph.nodes if n.op == "placeholder"}
         letters = {name: state if argument == self.program.state else inputs
                    for argument, names in self.program.inputs.items() for name in names}  # fmt: skip
-        given = {name: self._tensor([next(ahead) for _ in range(widths[name])])[None] for name, ahead in letters.items()}
+        given = {name: self._tensor([next(ahead) for _ in range(shapes[name][-1])])[None] for name, ahead in letters.items()}
         return self.program.packed(given)
 
     def _tensor(self, letters: Any) -> Tensor:
