@@ -76,36 +76,57 @@ def with_formula(kind, formula):
     return type(kind.__name__, (kind,), {"formula": formula})
 
 
-def test_a_field_is_proved_to_be_its_own_formula():
-    for field in (ctrnn.gru(1, 2), ctrnn.gated(1, 2, "network"), ctrnn.lstm(1, 1, decay=ctrnn.PowerDecay(2.0)), Scaled()):
-        verdict = verify(field)
-        assert verdict.verdict == "holds", field.equations
-        assert verdict.certificate
-    normalized = ctrnn.Relaxation(ctrnn.LayerNorm(ctrnn.TanhCandidate(1, 2), eps=1e-3), ctrnn.FixedRate(0.3), ctrnn.LinearDecay())
-    assert verify(normalized).holds is True
-    assert verify(ctrnn.gated(1, 1, num_layers=2)).holds is True
+def normalized():
+    return ctrnn.Relaxation(ctrnn.LayerNorm(ctrnn.TanhCandidate(1, 2), eps=1e-3), ctrnn.FixedRate(0.3), ctrnn.LinearDecay())
 
 
-def test_a_formula_that_is_not_the_code_is_refuted():
-    half = ctrnn.leaky(1, 1, alpha=0.5)
-    half.rate = ctrnn.FixedRate(0.5)
-    wrong = {
-        "gates swapped": with_formula(ctrnn.LEMField, SWAPPED)(1, 1),
-        "transposed": with_formula(Scaled, Scaled.formula.replace("W h", "W^T h"))(),
-        "another constant": with_formula(Scaled, Scaled.formula.replace("0.1", "0.10000001"))(),
-        "a sign": with_formula(ctrnn.Relaxation, "dh/dt = {rate} ({candidate} + {decay})")(*half.children()),
-        "a power": with_formula(Scaled, Scaled.formula.replace("h^3", "h^2"))(),
-    }
-    for name, field in wrong.items():
-        assert verify(field).verdict == "does not hold as printed", name
+# Two units where weights are read off by rows and columns.
+OF_FORMULAS = {
+    "gru": lambda: ctrnn.gru(1, 2),
+    "gated, network": lambda: ctrnn.gated(1, 1, "network"),
+    "lstm, power decay": lambda: ctrnn.lstm(1, 1, decay=ctrnn.PowerDecay(2.0)),
+    "own": Scaled,
+    "normalized": normalized,
+    "two layers": lambda: ctrnn.gated(1, 1, num_layers=2),
+}
 
 
-def test_weights_of_one_letter_are_told_and_not_taken_for_one_another():
+@pytest.mark.parametrize("name", OF_FORMULAS)
+def test_a_field_is_proved_to_be_its_own_formula(name):
+    field = OF_FORMULAS[name]()
+    verdict = verify(field)
+    assert verdict.verdict == "holds", field.equations
+    assert verdict.certificate
+
+
+HALF = ctrnn.TanhCandidate(1, 1), ctrnn.FixedRate(0.5), ctrnn.LinearDecay()
+WRONG = {
+    "gates swapped": (ctrnn.LEMField, SWAPPED, (1, 1)),
+    "transposed": (Scaled, Scaled.formula.replace("W h", "W^T h"), ()),
+    "another constant": (Scaled, Scaled.formula.replace("0.1", "0.10000001"), ()),
+    "a sign": (ctrnn.Relaxation, "dh/dt = {rate} ({candidate} + {decay})", HALF),
+    "a power": (Scaled, Scaled.formula.replace("h^3", "h^2"), ()),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_formula_that_is_not_the_code_is_refuted(name):
+    kind, formula, of = WRONG[name]
+    assert verify(with_formula(kind, formula)(*of)).verdict == "does not hold as printed"
+
+
+def test_weights_of_one_letter_are_told():
     with pytest.raises(ValueError, match="two weights are called Wx; give one of their parts an index"):
         verify(Doubled())
     assert "Wx x" in Doubled().equations[0]
+
+
+def test_weights_of_one_letter_are_not_taken_for_one_another():
     assert verify(with_formula(Doubled, "dh/dt = {first:1} + {second:2} - h")()).holds is False
     assert verify(with_formula(Doubled, "dh/dt = 2 {second} - h")()).holds is True
+
+
+def test_a_letter_that_stands_for_no_weight_is_refused():
     with pytest.raises(ValueError, match="stands for nowhere, which is not there"):
         verify(type("Lost", (Scaled,), {"formula": "dh/dt = Q h", "letters": {"Q": "nowhere"}})())
 
@@ -147,10 +168,10 @@ def test_equations_written_by_hand_are_proved_equal():
     assert verify(field, leaky_equations(field)).verdict == "holds"
 
 
-def test_the_power_decay_is_that_of_the_paper_for_either_sign_and_at_0():
-    for r in (2, Rational(1, 2), 0):
-        field = ctrnn.leaky(1, 1, decay=ctrnn.PowerDecay(float(r)))
-        assert verify(field, leaky_equations(field, decay=lambda h, r=r: Abs(h) ** r * h)).holds is True, r
+@pytest.mark.parametrize("r", [2, Rational(1, 2), 0])
+def test_the_power_decay_is_that_of_the_paper_for_either_sign_and_at_0(r):
+    field = ctrnn.leaky(1, 1, decay=ctrnn.PowerDecay(float(r)))
+    assert verify(field, leaky_equations(field, decay=lambda h: Abs(h) ** r * h)).holds is True
 
 
 def test_floats_are_the_rationals_they_are_and_ints_stay_ints():

@@ -31,9 +31,9 @@ FILES = sorted(Path(derivations.__file__).parent.rglob("*.py"))
 CHAPTERS = [(source, chapter) for source, chapters in SOURCES.items() for chapter in chapters]
 
 
-# Seconds to write down, all others together take as long: every step's local error, the tracing of torch's code, networks
-# unfolded in time and what is invariant of them, what every class absorbs.
-LONG_CHAPTERS = ("own_maps", "own_code", "own_identities", "ollivier_invariance", "ollivier_unfolded")
+# Seconds to write down, all others together take as long: every step's local error, what steps with noise drop, the tracing of
+# torch's code, networks unfolded in time and what is invariant of them, what every class absorbs.
+LONG_CHAPTERS = ("own_maps", "own_noise", "own_code", "own_identities", "ollivier_invariance", "ollivier_unfolded")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -229,7 +229,7 @@ REMEMBERING = {
 
 
 @pytest.mark.parametrize("name", REMEMBERING)
-def test_code_that_remembers_what_it_computed_at_an_earlier_call_is_refused(name):
+def test_code_that_remembers_what_it_computed_at_an_earlier_call_is_refused(name, all_settings):
     w = symbols("w[0] w[1]", real=True)
     with pytest.raises(ValueError, match=r"otherwise than .* after its weights have changed|keeps? (nothing|a tensor)"):
         verify(Keeping(REMEMBERING[name]), [w[0] * h[0], w[1] * h[1]])
@@ -259,7 +259,7 @@ NOT_REMEMBERING = {
 
 
 @pytest.mark.parametrize("name", NOT_REMEMBERING)
-def test_what_is_kept_and_changes_no_answer_is_no_memory(name):
+def test_what_is_kept_and_changes_no_answer_is_no_memory(name, all_settings):
     w = symbols("w[0] w[1]", real=True)
     verdict = verify(Keeping(NOT_REMEMBERING[name]), [w[0] * h[0], w[1] * h[1]])
     assert verdict.verdict == "holds", verdict.evidence
@@ -349,25 +349,28 @@ DECEIVING = {
 
 
 @pytest.mark.parametrize("name", DECEIVING)
-def test_code_that_does_otherwise_when_it_is_run_is_refused(name):
+def test_code_that_does_otherwise_when_it_is_run_is_refused(name, all_settings):
     CALLS.clear()
     with pytest.raises(ValueError, match=r"otherwise than|attribute `|branches on the values|keep nothing|asks for"):
         verify(Keeping(DECEIVING[name]), h)
 
 
-def test_symbolic_refuses_deceiving_code_as_well():
+def test_symbolic_refuses_deceiving_code_as_well(all_settings):
     with pytest.raises(ValueError, match=r"for a batch of 1 in float\d\d, with gradients, in training mode"):
         symbolic(Cell(DECEIVING["double precision"]))
 
 
-def test_a_verdict_says_for_which_shapes_it_is_said():
-    for code, words in (
-        (lambda self, x, h: h, "a single sample (units) gives the same"),
-        (lambda self, x, h: h[:, [0, 1]], "no single sample"),
-    ):
-        verdict = verify(Cell(code), h)
-        assert verdict.verdict == "holds"
-        assert words in verdict.evidence
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        pytest.param(lambda self, x, h: h, "a single sample (units) gives the same", id="of any number of axes"),
+        pytest.param(lambda self, x, h: h[:, [0, 1]], "no single sample", id="of two axes"),
+    ],
+)
+def test_a_verdict_says_for_which_shapes_it_is_said(code, words):
+    verdict = verify(Cell(code), h)
+    assert verdict.verdict == "holds"
+    assert words in verdict.evidence
 
 
 class Folding(Cell):
@@ -411,7 +414,7 @@ def test_what_is_so_in_one_mode_or_for_batches_only_holds_under_that_assumption(
         lambda self, x, h: h.detach() * self.w if h.dtype == torch.float64 else h * self.w,  # double precision
     ],
 )
-def test_a_gradient_that_is_another_when_it_is_run_is_refused(code):
+def test_a_gradient_that_is_another_when_it_is_run_is_refused(code, all_settings):
     with pytest.raises(ValueError, match="otherwise than"):
         verify_gradient(Cell(code))
 

@@ -62,21 +62,33 @@ def test_the_gradient_of_the_lstm_is_the_derivative():
     assert verify_gradient(nn.LSTMCell(1, 1)).verdict == "holds"
 
 
-def test_corners_are_left_out_of_a_gradient():
-    verdict = verify_gradient(Cell(lambda self, x, h: torch.relu(self.w * h) + h.abs()))
+CORNERS = {
+    "relu(w h) + |h|": (lambda self, x, h: torch.relu(self.w * h) + h.abs(), 4),
+    "relu(w h + x)": (lambda self, x, h: torch.relu(self.w * h + x), 2),
+    "a maximum, each corner once": (lambda self, x, h: torch.maximum(h, h.flip(-1) * self.w), 2),
+}
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_corners_are_left_out_of_a_gradient(name):
+    code, count = CORNERS[name]
+    verdict = verify_gradient(Cell(code))
     assert verdict.holds is True
-    assert len(verdict.defined_on) == 4
-    for code in (lambda self, x, h: torch.relu(self.w * h + x), lambda self, x, h: torch.maximum(h, h.flip(-1) * self.w)):
-        of_differences = verify_gradient(Cell(code))
-        assert of_differences.holds is True
-        assert len(of_differences.defined_on) == 2  # each corner once
+    assert len(verdict.defined_on) == count
+
+
+def test_conditions_of_a_gradient_are_none_that_are_certain():
     normed = verify_gradient(Cell(lambda self, x, h: h / h.norm(dim=-1, keepdim=True)))
+    assert normed.holds is True
     assert not any(condition in (True, False) for condition in normed.defined_on)
 
 
-def test_a_gradient_that_is_not_to_be_read_is_refused_in_words():
+def test_a_gradient_of_batches_of_certain_sizes_is_refused():
     with pytest.raises(ValueError, match="certain sizes"):
         verify_gradient(Cell(lambda self, x, h: OfFew.apply(h)))
+
+
+def test_a_derivative_that_is_not_known_is_refused_by_its_name():
     with pytest.raises(UnknownOperation, match=r"derivative of floor\(h_1\)"):
         verify_gradient(Cell(lambda self, x, h: h.floor()))
 

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from functools import cache
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -18,12 +17,12 @@ from derivations import UnitEquations, symbolic, verify
 from derivations.rules.rational import NotShown
 from derivations.rules.replay import as_data, from_data, replay
 from derivations.rules.terms import subterms
-from derivations.tracing import proof, wide
 from derivations.tracing.blocks import Unwide
 from derivations.tracing.wide import certificates_for_every_width
 
+RNN = nn.RNNCell(2, 3)  # one for all tests, so that it is recorded once
 CELLS = {
-    "RNNCell": (nn.RNNCell(2, 3), derivations.rnn_cell()),
+    "RNNCell": (RNN, derivations.rnn_cell()),
     "GRUCell": (nn.GRUCell(2, 2), derivations.gru_cell()),
     "LSTMCell": (nn.LSTMCell(2, 2), derivations.lstm_cell()),
     "CfC": (CfCCell(2, 2, backbone_units=2), derivations.cfc_cell()),
@@ -90,36 +89,14 @@ WRONG = {
 }
 
 
-@pytest.fixture(scope="module")
-def recorded_once():
-    """One cell for many equations: torch records it once at its sizes, once alone, and once at unknown sizes."""
-    records = {}
-
-    def once(function):
-        def recorded(module, *others, **settings):
-            key = (function.__name__, id(module), *settings.values())
-            if key not in records:
-                records[key] = module, function(module, *others, **settings)  # while it lives its id is its own
-            return records[key][1]
-
-        return recorded
-
-    with (
-        patch.object(proof, "trace", once(proof.trace)),
-        patch.object(proof, "as_recorded", once(proof.as_recorded)),
-        patch.object(wide, "record_wide", once(wide.record_wide)),
-    ):
-        yield nn.RNNCell(2, 3)
-
-
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_equations_are_refuted_at_the_sizes_and_not_proved_for_all(name, recorded_once):
+def test_wrong_equations_are_refuted_at_the_sizes_and_not_proved_for_all(name):
     wrong = mutated(derivations.rnn_cell(), WRONG[name])
-    verdict = verify(recorded_once, wrong)
+    verdict = verify(RNN, wrong)
     assert verdict.holds is False
     assert verdict.replay().differs
     with pytest.raises(Unwide):
-        certificates_for_every_width(recorded_once, wrong)
+        certificates_for_every_width(RNN, wrong)
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Fields with noise, dh = F dt + G dW: G read off the code against numbers of the code, formulas proved, and clocks absorbed."""
 
+from functools import cache
+
 import pytest
 import torch
 from sympy import Float, Symbol, sqrt
@@ -44,9 +46,15 @@ FIELDS = {
 }
 
 
+@cache
+def field_of(name):
+    """One for all tests, so that it is recorded once."""
+    return FIELDS[name]()
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_the_diffusion_that_is_read_gives_the_numbers_that_torch_gives(name):
-    field = FIELDS[name]()
+    field = field_of(name)
     found = symbolic(field)
     x, h, increment = torch.randn(field.input_size), torch.randn(field.state_size), torch.randn(field.noise_channels)
     values = dict(zip([*found.inputs, *found.state], [*x.tolist(), *h.tolist()], strict=True))
@@ -63,7 +71,7 @@ EVERYDAY = ("on the input", "colored")
 
 @pytest.mark.parametrize("name", [name if name in EVERYDAY else pytest.param(name, marks=pytest.mark.slow) for name in FIELDS])
 def test_a_noisy_field_is_proved_to_be_its_formula(name):
-    found = verify(FIELDS[name]())
+    found = verify(field_of(name))
     assert found
     assert "of G" in found.evidence
 
