@@ -48,12 +48,12 @@ VERDICTS = [
 ]
 
 
-def test_verdicts_of_identities_are_what_is_so():
-    for word, identity_ in VERDICTS:
-        verdict = check(identity_)
-        assert verdict.verdict == word, (identity_.lhs, identity_.rhs)
-        assert identity_.holds() is verdict.holds
-        assert bool(verdict.counterexample) == (verdict.holds is False)
+@pytest.mark.parametrize(("word", "stated"), [pytest.param(*case, id=f"{case[1].lhs} is {case[1].rhs}") for case in VERDICTS])
+def test_verdicts_of_identities_are_what_is_so(word, stated):
+    verdict = check(stated)
+    assert verdict.verdict == word
+    assert stated.holds() is verdict.holds
+    assert bool(verdict.counterexample) == (verdict.holds is False)
 
 
 def test_without_the_assumption_on_its_letter_an_identity_is_refuted_and_the_number_breaks_it():
@@ -90,11 +90,20 @@ def test_one_function_at_two_times_has_two_values_but_one_at_one_time():
     assert check(claim(g((x + y) ** 2 - x**2), g(2 * x * y + y**2))).holds is True
 
 
-def test_one_value_under_two_names_refutes_nothing():
-    f = Function("f", real=True)
-    for left, right in (((x + 1) ** 2, x**2 + 2 * x + 1), (sin(x) ** 2, 1 - cos(x) ** 2), (f((x + 1) ** 2), f(x**2 + 2 * x + 1))):
-        assert check(claim(f(left), f(right))).holds is not False
-        assert check(claim(f(left).diff(x), f(right).diff(x))).holds is not False
+f = Function("f", real=True)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((x + 1) ** 2, x**2 + 2 * x + 1), (sin(x) ** 2, 1 - cos(x) ** 2), (f((x + 1) ** 2), f(x**2 + 2 * x + 1))],
+    ids=str,
+)
+def test_one_value_under_two_names_refutes_nothing(left, right):
+    assert check(claim(f(left), f(right))).holds is not False
+    assert check(claim(f(left).diff(x), f(right).diff(x))).holds is not False
+
+
+def test_an_unknown_function_is_not_the_same_at_two_places():
     assert check(claim(f(x + 1), f(x + 2))).holds is False
     assert check(claim(f(f(x)), f(f(x) + 1))).holds is False
 

@@ -1,6 +1,7 @@
 """Each kind of statement proves what is so, refutes what is not by numbers, and leaves the rest undecided."""
 
 import numpy as np
+import pytest
 from sympy import Abs, Eq, Function, ImmutableDenseMatrix, Integral, Rational, S, Symbol, exp, floor, log, oo, sin, symbols
 
 from derivations.prover.cases import Every, Measured
@@ -64,24 +65,24 @@ OPEN = {
 }
 
 
-def test_statements_that_are_so_hold():
-    for name, statement in RIGHT.items():
-        verdict = statement.decide()
-        assert verdict.verdict == HOLDS, (name, verdict.evidence)
-        assert verdict.evidence, name
-        assert verdict.seconds > 0, name
+@pytest.mark.parametrize("name", RIGHT)
+def test_statements_that_are_so_hold(name):
+    verdict = RIGHT[name].decide()
+    assert verdict.verdict == HOLDS, verdict.evidence
+    assert verdict.evidence
+    assert verdict.seconds > 0
 
 
-def test_statements_that_are_not_so_are_refuted_by_numbers():
-    for name, statement in WRONG.items():
-        verdict = statement.decide()
-        assert verdict.verdict == FAILS, (name, verdict.evidence)
-        assert verdict.counterexample, name
+@pytest.mark.parametrize("name", WRONG)
+def test_statements_that_are_not_so_are_refuted_by_numbers(name):
+    verdict = WRONG[name].decide()
+    assert verdict.verdict == FAILS, verdict.evidence
+    assert verdict.counterexample
 
 
-def test_statements_that_cannot_be_decided_are_not_held_for_true():
-    for name, statement in OPEN.items():
-        assert statement.decide().verdict == UNDECIDED, name
+@pytest.mark.parametrize("name", OPEN)
+def test_statements_that_cannot_be_decided_are_not_held_for_true(name):
+    assert OPEN[name].decide().verdict == UNDECIDED
 
 
 def test_a_derivative_that_changes_sign_proves_nothing():

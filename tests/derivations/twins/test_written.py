@@ -34,12 +34,10 @@ READINGS = {
 }
 
 
-def test_each_piece_of_the_grammar_is_read_as_it_is_meant():
-    for text, expected in READINGS.items():
-        found = Equations(f"y = {text}", KNOWN)["y"]
-        assert [(a - b).expand() for a, b in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True)] == [0] * len(
-            found
-        ), text
+@pytest.mark.parametrize("text", READINGS)
+def test_each_piece_of_the_grammar_is_read_as_it_is_meant(text):
+    found, expected = (np.atleast_1d(each) for each in (Equations(f"y = {text}", KNOWN)["y"], READINGS[text]))
+    assert [(a - b).expand() for a, b in zip(found, expected, strict=True)] == [0] * len(found)
 
 
 def test_lines_use_one_another_in_any_order_and_give_several_names():
@@ -63,14 +61,23 @@ REFUSED = {
 }
 
 
-def test_what_is_no_equation_is_refused_with_its_reason():
-    for text, reason in REFUSED.items():
-        with pytest.raises(ValueError, match=reason):
-            Equations(f"y = {text}", KNOWN)["y"]
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_no_right_side_is_refused_with_its_reason(text):
+    with pytest.raises(ValueError, match=REFUSED[text]):
+        Equations(f"y = {text}", KNOWN)["y"]
+
+
+def test_a_line_without_an_equality_is_no_equation():
     with pytest.raises(ValueError, match="is no equation: write name = expression"):
         Equations("y", KNOWN)
-    for text in ("y = h\ny = b", "y = W h\nW = h"):  # a line of a name that stands for something else would be passed over
-        with pytest.raises(ValueError, match="is given twice, or is a weight"):
-            Equations(text, KNOWN)
+
+
+@pytest.mark.parametrize("text", ["y = h\ny = b", "y = W h\nW = h"])  # the line would be passed over
+def test_a_name_that_stands_for_something_already_is_refused(text):
+    with pytest.raises(ValueError, match="is given twice, or is a weight"):
+        Equations(text, KNOWN)
+
+
+def test_names_without_a_right_side_are_refused():
     with pytest.raises(ValueError, match="2 right sides for 3 names"):
         Equations("y, z, u = h, b", KNOWN)["y"]
