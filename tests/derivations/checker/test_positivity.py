@@ -289,6 +289,9 @@ FALSE = {
         SUM_OF_H, add(summed(CALL, ONE, add(N, number(-2))), ("call", "h", (0,), N), ("call", "h", (0,), add(N, MINUS))),
         [(SUM_OF_H, ("last", add(N, number(-2)), 2))], WHOLE,
         [N, summed(CALL, ONE, add(N, number(-2))), ("call", "h", (0,), N), ("call", "h", (0,), add(N, MINUS))]),
+    "two last terms of a sum that may have one": same(
+        summed(ONE, ONE, N), add(summed(ONE, ONE, add(N, number(-2))), TWO),
+        [(summed(ONE, ONE, N), ("last", add(N, number(-2)), 2))], WHOLE, [N, summed(ONE, ONE, add(N, number(-2)))]),
     "a sum from a later start": same(
         SUM_OF_H, neg(summed(CALL, number(3), ZERO)), [(SUM_OF_H, ("from", number(3), ZERO, N))], WHOLE,
         [N, summed(CALL, number(3), ZERO), summed(CALL, number(3), N)]),
