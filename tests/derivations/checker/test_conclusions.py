@@ -54,6 +54,26 @@ def test_a_certificate_shows_its_statement_and_no_other(subtests):
                         concludes(other.says(), steps)
 
 
+TO_FIRST, TO_SECOND = Expands(exp(x), x, 1 + x, 2), Expands(exp(x), x, 1 + x, 3)  # the second is wrong
+ABOVE, BELOW = (Tends(1 / x, x, 0, oo, side) for side in "+-")  # the second is wrong
+
+
+@pytest.mark.parametrize(
+    ("statement", "other", "words"),
+    [
+        pytest.param(TO_FIRST, TO_SECOND, "another order", id="a longer series"),
+        pytest.param(TO_SECOND, TO_FIRST, "another order", id="a shorter series"),
+        pytest.param(ABOVE, BELOW, "other sides", id="from below"),
+        pytest.param(BELOW, ABOVE, "other sides", id="from above"),
+    ],
+)
+def test_what_is_shown_to_another_order_or_from_another_side_shows_nothing(statement, other, words):
+    steps = other.decide().certificate
+    assert concludes(other.says(), steps).true is (other in (TO_FIRST, ABOVE))
+    with pytest.raises(NotShown, match=words):
+        concludes(statement.says(), steps)
+
+
 CONDITIONAL = [
     Equal(Mul(x, Pow(x, -1, evaluate=False), evaluate=False), 1 + 0 * x),
     Equal(Mul(0, log(x), evaluate=False), 0 * x),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from flint import fmpq
 from sympy import (
     Abs,
     Function,
@@ -120,6 +121,7 @@ NEARLY = [
     Less(Max(x, 0) + Rational(1, 10), softplus), Less(softplus, log(2) + x),
     Less(1 + m * w, (1 + w) ** m), Less(1 + q * w, (1 + w) ** q), Less(1 + n * w, (1 + w) ** n, True),
     Less(Abs(x + y), Abs(x) + Abs(y), True), Less(sqrt(a) + sqrt(b), sqrt(a + b)), Less(1, sqrt(1 + x)),
+    Less(0, x + sqrt(x**2 - 1), True),
     Less(MIXED, 1, region={**UNIT, f: (-2, 1)}), Less(erf(z), 1), Less(Abs(sin(z)), 1), Less(0, z**2),
     Less(2 * z * x, z**2 + x**2),
     Equal(acosh(cosh(x)), x), Equal(atanh(2 * tanh(h)), 2 * h), Equal(Sum(k, (k, 1, n)), n * (n - 1) / 2),
@@ -152,6 +154,11 @@ CALL, PLACE = ("call", "h", (0,), T), ("call", "h", (0,), X)
 
 def less(lower, upper, proof, facts=REAL, strict=False):
     return {"rule": "less", "lower": lower, "upper": upper, "strict": strict, "region": (), "facts": facts, "proof": proof}
+
+
+def not_less(lower, upper, ends, number_of_x):
+    return {"rule": "not less", "lower": lower, "upper": upper, "strict": False, "region": ((X, *ends),), "facts": REAL,
+            "numbers": {X: fmpq(number_of_x)}}  # fmt: skip
 
 
 def shows(*generators, lines=()):
@@ -210,6 +217,9 @@ FALSE = {
     "a positive number is not 1 or more": less(ONE, X, shows(X), ABOVE),
     "a whole number may be negative": less(ONE, N, shows(N), {N: frozenset({"real", "integer"})}),
     "a product of bounds": less(mul(TWO, ("sin", X), ("sin", Y)), ONE, shows(X, Y)),
+    # Numbers that are to refute.
+    "numbers above the region": not_less(X, ONE, (HALF, TWO), number_of_x=3),
+    "numbers below the region": not_less(ONE, X, (TWO, number(3)), number_of_x=0),
     # Both sides of a point.
     "below a point it is negative": less(ZERO, X, sides(way(UP), way(UP), way(UP))),
     "below is left out": less(ZERO, X, sides(way(UP), way(UP))),
