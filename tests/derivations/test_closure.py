@@ -169,6 +169,23 @@ def test_a_users_own_field_gets_its_verdict(field, group, condition):
     assert "< 1" not in closure.assumption
 
 
+class Added(ctrnn.VectorField):
+    """exp(gate) + h, or with -tanh h: a gate that may be any positive function may make up for c' h."""
+
+    def __init__(self, added):
+        super().__init__(1, 1)
+        self.gate, self.added = nn.Linear(2, 1), added
+
+    def flow(self, x, h):
+        return torch.exp(self.gate(torch.cat([x, h], -1))) + self.added(h)
+
+
+@pytest.mark.parametrize("added", [lambda h: h, lambda h: -torch.tanh(h)])
+def test_where_a_gate_may_make_up_for_a_coefficient_that_stays_nothing_is_proved(added):
+    with pytest.raises(derivations.UnknownRate):
+        derivations.closed_under(Added(added))
+
+
 @pytest.mark.parametrize("field", [Mended, Shared])
 def test_where_neither_answer_is_proved_none_is_given(field):
     with pytest.raises(derivations.UnknownRate, match="A rate is a factor outside"):

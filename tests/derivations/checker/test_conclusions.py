@@ -98,6 +98,19 @@ def test_a_proof_with_conditions_says_them_and_where_they_are_true(statement):
         concludes(statement.says(), verdict.certificate[:-1])
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [Less(0 * x, 1 / sqrt(x), True), Equal(Mul(sqrt(x), Pow(x, -Rational(1, 2), evaluate=False), evaluate=False), 1 + 0 * x)],
+)
+def test_an_inverse_root_is_defined_above_0_alone(statement):
+    verdict = statement.decide()
+    assert verdict.holds
+    conditions = concludes(statement.says(), verdict.certificate).conditions
+    assert any(relation in (">", "!=") for relation, _ in conditions)
+    for value, defined in ((0, False), (1, True)):
+        assert all(condition.subs(x, value) == True for condition in verdict.defined_on) is defined  # noqa: E712
+
+
 def test_what_may_not_be_real_has_no_order():
     z = Symbol("z")
     assert Less(z, z + 1, True).decide().evidence.startswith("z is not said to be real")

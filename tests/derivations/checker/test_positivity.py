@@ -217,6 +217,8 @@ FALSE = {
     "a positive number is not 1 or more": less(ONE, X, shows(X), ABOVE),
     "a whole number may be negative": less(ONE, N, shows(N), {N: frozenset({"real", "integer"})}),
     "a product of bounds": less(mul(TWO, ("sin", X), ("sin", Y)), ONE, shows(X, Y)),
+    "a root of less than its letter's square": less(
+        ZERO, add(X, power(add(power(X, TWO), MINUS), HALF)), shows(X), strict=True),
     # Numbers that are to refute.
     "numbers above the region": not_less(X, ONE, (HALF, TWO), number_of_x=3),
     "numbers below the region": not_less(ONE, X, (TWO, number(3)), number_of_x=0),

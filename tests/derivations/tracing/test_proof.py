@@ -12,6 +12,7 @@ from sympy import (
     Piecewise,
     Pow,
     Rational,
+    S,
     Sum,
     Symbol,
     exp,
@@ -27,6 +28,7 @@ import ctrnn
 import discretize
 from derivations import symbolic, verify
 from derivations.rules.replay import as_data, from_data, replay
+from derivations.tracing.decision import decide
 
 
 class Rotation(ctrnn.VectorField):
@@ -188,6 +190,21 @@ def test_where_the_equations_are_undefined_is_said_too():
 def test_a_root_in_the_case_that_is_not_taken_needs_no_condition():
     guarded = Step(lambda self, x, h: torch.where(h > 0, h.sqrt(), -h))
     assert verify(guarded, [Piecewise((sqrt(h), h > 0), (-h, True)) for h in (h1, h2)]).defined_on == ()
+
+
+@pytest.mark.parametrize(("value", "defined"), [(-2, True), (Rational(-1, 2), False), (4, True)])
+def test_a_root_in_the_case_that_is_taken_needs_its_condition_there(value, defined):
+    conditions = symbolic(rooted).defined_on
+    assert all(condition.subs({h1: value, h2: value}) == True for condition in conditions) is defined  # noqa: E712
+
+
+rooted = Step(lambda self, x, h: torch.where(h > -1, h.sqrt(), -h))
+
+
+def test_what_a_proof_must_assume_beside_conditions_of_the_code_is_assumed_by_the_verdict():
+    verdict = decide([Mul(h1, Pow(h1, -1, evaluate=False), evaluate=False)], [S.One])
+    assert verdict.verdict == "holds under the stated assumptions"
+    assert verdict.defined_on == (~Eq(h1, 0),)
 
 
 def test_numbers_at_which_the_code_is_undefined_refute_nothing():
