@@ -186,6 +186,27 @@ def test_where_a_gate_may_make_up_for_a_coefficient_that_stays_nothing_is_proved
         derivations.closed_under(Added(added))
 
 
+class Pole(ctrnn.VectorField):
+    """-h + 1/(1 + ...): beside a pole, -h is not what outgrows the rest."""
+
+    def __init__(self, beside):
+        super().__init__(1, 1)
+        self.a, self.beside = nn.Parameter(torch.ones(())), beside
+
+    def flow(self, x, h):
+        return 1 / (1 + self.beside(self.a * h)) - h
+
+
+def test_a_state_outgrows_a_sigmoid():
+    assert derivations.closed_under(Pole(torch.exp)).group == NONE
+
+
+@pytest.mark.parametrize("beside", [lambda u: u, lambda u: -torch.exp(u)])
+def test_a_state_does_not_outgrow_what_may_have_a_pole(beside):
+    with pytest.raises(derivations.UnknownRate):
+        derivations.closed_under(Pole(beside))
+
+
 @pytest.mark.parametrize("field", [Mended, Shared])
 def test_where_neither_answer_is_proved_none_is_given(field):
     with pytest.raises(derivations.UnknownRate, match="A rate is a factor outside"):
