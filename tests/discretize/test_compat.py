@@ -69,10 +69,11 @@ def test_only_one_file_knows_private_names_of_torch(tmp_path):
     assert {"torch._ops.OpOverload", "torch._dynamo", "torch._C._functorch.of"} <= {*private_names(tmp_path / "file.py")}
 
 
-def test_this_torch_has_all_names_and_nothing_is_mocked():
-    # Torchs functions are not exchanged by a library for tests.
+def test_functions_of_torch_are_not_exchanged_by_a_library_for_tests():
     assert not [file for file in FILES if "mock" in file.read_text()]
-    # This torch has all names.
+
+
+def test_this_torch_has_all_private_names():
     assert compat.missing(compat.PRIVATE) is None
 
 

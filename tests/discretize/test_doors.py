@@ -68,14 +68,18 @@ def test_analyses_take_a_field_without_an_input():
     assert batch.xs.shape == (4, 2, 0)
 
 
-def test_features_that_a_field_does_not_read_and_features_it_misses_are_refused():
-    field, *_ = relaxing()
-    with pytest.raises(ValueError, match="the field reads 0 input features"):
-        DiscreteRNN(field)(torch.zeros(6, 2, 1, dtype=torch.float64))
-    with pytest.raises(ValueError, match="the field reads 1 input features"):
-        DiscreteRNN(ctrnn.gated(1, 3, dtype=torch.float64))(XS)
-    with pytest.raises(ValueError, match="torch has no module without one"):
-        discretize.to_torch(DiscreteRNN(ctrnn.gru(0, 3)))
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda field: DiscreteRNN(field)(XS.new_zeros(6, 2, 1)), "the field reads 0 input features"),
+        (lambda field: DiscreteRNN(ctrnn.gated(1, 3))(XS), "the field reads 1 input features"),
+        (lambda field: discretize.to_torch(DiscreteRNN(ctrnn.gru(0, 3))), "torch has no module without one"),
+    ],
+    ids=["one too many", "one too few", "to torch"],
+)
+def test_features_that_a_field_does_not_read_and_features_it_misses_are_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call(relaxing()[0])
 
 
 class Delayed(ctrnn.DelayedField):

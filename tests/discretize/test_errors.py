@@ -35,7 +35,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_warning_is_at_the_users_line(name):
+def test_a_warning_is_at_the_line_of_the_user(name):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         CALLS[name]()

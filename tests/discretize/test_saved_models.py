@@ -175,8 +175,7 @@ def parts_around_parts():
     return discretize.DiscreteRNN(field, discretize.Zoneout(discretize.Euler(), (0.05, 0.5)))
 
 
-def test_models_are_saved_to_the_bit_with_what_took_anothers_place(path, tmp_path):
-    # Every public class can be saved.
+def test_every_public_class_can_be_saved(path):
     seen = set()
     for model in (*examples(), parts_around_parts()):
         ctrnn.save(path, model.eval())
@@ -189,7 +188,9 @@ def test_models_are_saved_to_the_bit_with_what_took_anothers_place(path, tmp_pat
         model = kind(**{name: copy.deepcopy(ARGUMENTS[name]) for name in needed})
         ctrnn.save(path, model)
         assert_same(ctrnn.load(path), model)
-    # A part that took the place of another is saved and other changes are refused.
+
+
+def test_a_part_that_took_the_place_of_another_is_saved_and_other_changes_are_refused(path):
     model = discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.gated(3, 4)), 2)
     model.read_out = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     ctrnn.save(path, model)
@@ -197,7 +198,9 @@ def test_models_are_saved_to_the_bit_with_what_took_anothers_place(path, tmp_pat
     model.more = nn.Linear(2, 2)
     with pytest.raises(TypeError, match=r"`model` was changed after it was made, or .*it has no part 'more'"):
         ctrnn.save(path, model)
-    # Outputs are the same to the bit and shared and frozen weights stay so.
+
+
+def test_outputs_are_the_same_to_the_bit_and_shared_and_frozen_weights_stay_so(path):
     field = ctrnn.gated(3, 4)
     field.rate.bias.requires_grad_(False)
     model = discretize.Layers([[discretize.DiscreteRNN(field), discretize.DiscreteRNN(ctrnn.softplus_clock(field))]])
@@ -208,7 +211,9 @@ def test_models_are_saved_to_the_bit_with_what_took_anothers_place(path, tmp_pat
     assert forwards.candidate.weight_x is backwards.candidate.weight_x
     assert not backwards.rate.bias.requires_grad
     assert sum(p.numel() for p in loaded.parameters()) == sum(p.numel() for p in model.parameters())
-    # The same model is the same bytes.
+
+
+def test_the_same_model_is_the_same_bytes(tmp_path):
     model, files = ctrnn.gru(2, 3), [tmp_path / str(k) for k in range(12)]  # the library's own order differs from call to call
     for file in files:
         ctrnn.save(file, model)
@@ -235,7 +240,7 @@ def closed_form_without_dropout(activation):
 
 
 @pytest.mark.parametrize("make", [observer_with, closed_form_with, closed_form_without_dropout])
-def test_a_part_within_a_part_that_took_anothers_place_is_saved(path, make):
+def test_a_part_within_a_part_that_took_the_place_of_another_is_saved(path, make):
     model, x = make(nn.Tanh()), torch.randn(5, 2, 3)
     ctrnn.save(path, model)
     assert torch.equal(ctrnn.load(path)(x)[0], model(x)[0])
@@ -258,7 +263,7 @@ def test_without_a_path_nothing_is_written_and_why_not_is_said(tmp_path, monkeyp
     assert not any(tmp_path.iterdir())
 
 
-def test_what_was_set_on_an_object_in_place_of_its_classs_own_is_refused(path):
+def test_what_was_set_on_an_object_in_place_of_what_its_class_has_is_refused(path):
     rnn = discretize.DiscreteRNN(ctrnn.plain(3, 4))
     rnn.field.candidate.function = torch.sigmoid
     with pytest.raises(TypeError, match=r"`model.field.candidate.function` was set on the object"):
@@ -267,7 +272,7 @@ def test_what_was_set_on_an_object_in_place_of_its_classs_own_is_refused(path):
     ctrnn.save(path, rnn)
 
 
-def test_a_constructor_of_modules_that_torch_compile_has_replaced_is_one_still(path, monkeypatch):
+def test_models_are_loaded_where_torch_compile_has_replaced_the_constructor_of_modules(path, monkeypatch):
     made = nn.Module.__init__
 
     def counted(self, *args, **kwargs):
@@ -279,8 +284,7 @@ def test_a_constructor_of_modules_that_torch_compile_has_replaced_is_one_still(p
     assert_same(ctrnn.load(path), field)
 
 
-def test_classes_of_the_users_are_refused_or_known(path):
-    # A class of the users is refused with the way out or known.
+def test_a_class_of_a_user_is_refused_with_the_way_out_or_known(path):
     model = discretize.DiscreteRNN(Scaled(3, 4, 2.0, ctrnn.TanhCandidate(3, 4)))
     with pytest.raises(
         TypeError, match=r"`model.field` is of the class Scaled.*Give `known=\{'Scaled': Scaled\}`.*`state_dict\(\)`"
@@ -298,11 +302,15 @@ def test_classes_of_the_users_are_refused_or_known(path):
         ctrnn.save(path, model, known={"Mine": Scaled})
     with pytest.raises(TypeError, match="`known` must be a dictionary of classes by their names"):
         ctrnn.load(path, known=[Scaled])
-    # A class of the users keeps what it is given under any name.
+
+
+def test_a_class_of_a_user_keeps_what_it_is_given_under_any_name(path):
     ctrnn.save(path, Named(3, 7, "linear", False), known={"Named": Named})
     loaded = ctrnn.load(path, known={"Named": Named})
     assert (loaded.outputs, loaded.hold, loaded.bias) == (7, "linear", False)
-    # What is no model is refused.
+
+
+def test_what_is_no_model_is_not_saved(path):
     field = ctrnn.gated(3, 4)
     with pytest.raises(TypeError, match=r"`model` must be a torch.nn.Module, got OrderedDict"):
         ctrnn.save(path, field.state_dict())
@@ -310,7 +318,9 @@ def test_classes_of_the_users_are_refused_or_known(path):
         ctrnn.save(path, ctrnn.gated(3, 4, device="meta"))
     with pytest.raises(TypeError, match=r"`model` has tensors of torch.complex128, for which the file has no name; convert them"):
         write_tensors(path, {"a": torch.zeros(2, dtype=torch.complex128)}, "")
-    # Tensors that do not say of which model are refused with the way out.
+
+
+def test_tensors_that_do_not_say_of_which_model_are_refused_with_the_way_out(path):
     safetensors.torch.save_file(ctrnn.gated(3, 4).state_dict(), path)
     with pytest.raises(ValueError, match=r"does not say of which model.*safetensors\.torch\.load_file.*load_state_dict"):
         ctrnn.load(path)
@@ -381,20 +391,23 @@ def test_a_description_that_fits_nothing_is_refused_in_words(path, change, words
         ctrnn.load(path)
 
 
-def test_damaged_foreign_and_oversized_files_are_told(path, tmp_path):
-    # Sizes without the weights for them take no memory.
+def test_sizes_without_the_weights_for_them_take_no_memory(path):
     ctrnn.save(path, ctrnn.plain(3, 4))
     rewritten(path, lambda about: about["model"]["candidate"].update(input_size=10**6, hidden_size=10**6))
     with pytest.raises(ValueError, match=r"its tensor 'candidate.weight_x' is \(4, 3\), and \(1000000, 1000000\) in its model"):
         ctrnn.load(path)
-    # One bit of a number or of the description that is another is found.
+
+
+def test_one_bit_of_a_number_or_of_the_description_that_is_another_is_found(path):
     ctrnn.save(path, ctrnn.gated(2, 3))
     whole = path.read_bytes()
     for at in (len(whole) - 1, whole.index(b"ctrnn.GateRate") + 6):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(ValueError, match="it is damaged, its digest is another"):
             ctrnn.load(path)
-    # Only files are read.
+
+
+def test_only_files_of_tensors_are_loaded(path, tmp_path):
     ctrnn.save(path, ctrnn.plain(2, 3))
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(OSError, match=r"it is a symbolic link, not a file: .*link"):
@@ -405,7 +418,9 @@ def test_damaged_foreign_and_oversized_files_are_told(path, tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"it is no file of tensors|as torch\.save writes"):
             ctrnn.load(path)
-    # A file of torch save is told from a damaged one.
+
+
+def test_a_file_of_torch_save_is_told_from_a_damaged_one(path, tmp_path):
     saved = tmp_path / "model.pt"  # torch.load goes by the name
     field = ctrnn.gated(3, 4)
     weights = field.state_dict()
@@ -419,7 +434,9 @@ def test_damaged_foreign_and_oversized_files_are_told(path, tmp_path):
     again.load_state_dict(torch.load(saved, weights_only=True))  # as the words say
     ctrnn.save(saved, again)
     assert_same(ctrnn.load(saved), field)
-    # A file is what the form says and its tensors may stand in any order.
+
+
+def test_a_file_is_what_the_form_says_and_its_tensors_may_stand_in_any_order(path):
     model = ctrnn.lstm(2, 3, dtype=torch.bfloat16)
     ctrnn.save(path, model)
     text = safetensors.safe_open(path, "pt").metadata()["ctrnn"]

@@ -18,22 +18,21 @@ def tau_of(tau, make=ctrnn.additive):
     return make(2, 4, tau=tau, generator=torch.Generator().manual_seed(1))
 
 
+RNNS = {
+    "solved": lambda field: ContinuousRNN(field, rtol=1e-9, atol=1e-11),
+    "exponential": lambda field: DiscreteRNN(field, ExponentialEuler()),
+    "implicit": lambda field: DiscreteRNN(field, BackwardEuler()),
+}
+
+
+@pytest.mark.parametrize("kind", RNNS)
 @pytest.mark.parametrize(
     ("make", "tau"), crossed([ctrnn.additive, ctrnn.leaky], [torch.tensor(100.0), torch.tensor([50.0, 100.0, 200.0, 1e3])])
 )
-def test_seconds_and_milliseconds_give_the_same_states(make, tau):
+def test_seconds_and_milliseconds_give_the_same_states(make, tau, kind):
     ms, s = tau_of(tau, make), tau_of(tau / 1000, make)
     xs, ts = XS[:9], torch.cumsum(torch.rand(10, dtype=torch.float64) * 20 + 1, 0)
-    for make_rnn in (
-        precise,
-        lambda field: DiscreteRNN(field, ExponentialEuler()),
-        lambda field: DiscreteRNN(field, BackwardEuler()),
-    ):
-        assert_close(make_rnn(ms)(xs, ts=ts)[0], make_rnn(s)(xs, ts=ts / 1000)[0], rtol=1e-6, atol=1e-8)
-
-
-def precise(field):
-    return ContinuousRNN(field, rtol=1e-9, atol=1e-11)
+    assert_close(RNNS[kind](ms)(xs, ts=ts)[0], RNNS[kind](s)(xs, ts=ts / 1000)[0], rtol=1e-6, atol=1e-8)
 
 
 def said(rnn, ts, lengths=None):
@@ -70,8 +69,7 @@ def test_a_recording_in_which_units_forget_ten_times_is_in_their_unit_however_fi
     assert said(DiscreteRNN(tau_of(0.1)), times[:41])
 
 
-def test_units_are_told_by_sequences_that_are_there_without_a_trace():
-    # Sequences that are over do not count and the nearest unit decides.
+def test_sequences_that_are_over_do_not_count_and_the_nearest_unit_decides():
     field = tau_of(torch.tensor([0.1, 1.0, 10.0, 100.0]))
     ts = 0.01 * torch.arange(41, dtype=torch.float64)[:, None] * torch.tensor([1.0, 1.0, 1e-6], dtype=torch.float64)
     assert not said(ContinuousRNN(field), ts, lengths=[40, 3, 3])
@@ -80,10 +78,14 @@ def test_units_are_told_by_sequences_that_are_there_without_a_trace():
         "fastest unit forgets in 0.1 "
         in said(DiscreteRNN(tau_of(torch.tensor([0.1, 1.0, 10.0, 1e2]))), 2e-5 * torch.arange(41))[0]
     )
-    # Samples that are counted are not taken for times.
+
+
+def test_samples_that_are_counted_are_not_taken_for_times():
     assert not said(DiscreteRNN(tau_of(1e4)), torch.arange(41.0))
     assert said(DiscreteRNN(tau_of(1e4)), 1.1 * torch.arange(41.0))
-    # A look draws nothing and writes nothing of the fields.
+
+
+def test_a_look_draws_nothing_and_writes_nothing_of_the_field():
     ts = 0.5 * torch.arange(41.0)
     drawn, calls = [], []
     for looked_at in (True, False):
@@ -95,32 +97,54 @@ def test_units_are_told_by_sequences_that_are_there_without_a_trace():
         calls.append(float(rnn.field.calls))
     assert torch.equal(*drawn)
     assert calls[0] == calls[1]
-    assert not said(DiscreteRNN(Kept(raises=True)), 1e-4 * torch.arange(41.0))
+
+
+def test_a_field_that_cannot_be_asked_is_run_as_before():
+    class Plain(ctrnn.VectorField):
+        refuses = False
+
+        def flow(self, projected, h):
+            if self.refuses and len(h) == 1:
+                raise RuntimeError("a batch of one")
+            return projected.sum(-1, keepdim=True) - h
+
+        def leak(self, projected, h):
+            return torch.ones_like(h)
+
+    class Refusing(Plain):
+        refuses = True
+
+    assert said(DiscreteRNN(Plain(2, 4)), 1e-4 * torch.arange(41.0))
+    assert not said(DiscreteRNN(Refusing(2, 4)), 1e-4 * torch.arange(41.0))
+
+
+def test_a_unit_that_forgets_at_once_has_no_time_scale():
     field = tau_of(torch.full((4,), 0.1))
     field.rate.log_alpha.data.fill_(torch.inf)
-    assert not said(DiscreteRNN(field), 1e-4 * torch.arange(41.0))  # a unit that forgets at once has no time scale
+    assert not said(DiscreteRNN(field), 1e-4 * torch.arange(41.0))
 
-    # Fields without a leak say nothing and steps of given length are the users.
+
+def test_nothing_is_said_of_a_field_without_a_leak():
     class Turns(ctrnn.VectorField):
         def flow(self, projected, h):
             return torch.stack([h[..., 1] + projected[..., 0], -h[..., 0]], -1)
 
     assert not said(DiscreteRNN(Turns(2, 2), allow_overshoot=True), 1e-4 * torch.arange(41))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", TimeUnitWarning)
-        DiscreteRNN(tau_of(0.1), dt=1e-4)(XS)
+
+
+def test_nothing_is_said_of_steps_of_a_length_that_the_user_gives():
+    DiscreteRNN(tau_of(0.1), dt=0.9e-4)(XS)  # a warning is an error here
+    assert said(DiscreteRNN(tau_of(0.1)), 0.9e-4 * torch.arange(41))  # of stamps it is said
 
 
 class Kept(ctrnn.VectorField):
     """Draws random numbers, and counts its calls in a buffer."""
 
-    def __init__(self, raises=False):
+    def __init__(self):
         super().__init__(2, 4)
-        self.drop, self.raises = torch.nn.Dropout(0.5), raises
+        self.drop = torch.nn.Dropout(0.5)
         self.register_buffer("calls", torch.zeros(()))
 
     def flow(self, projected, h):
-        if self.raises and len(h) == 1:
-            raise RuntimeError("a batch of one")
         self.calls += 1
         return self.drop(projected.sum(-1, keepdim=True)) - h

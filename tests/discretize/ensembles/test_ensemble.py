@@ -251,8 +251,7 @@ def test_lengths_stamps_and_resets_are_for_all_networks(name, key):
     assert_same(many(x, **extra), looped(modules, x, **extra), many, modules, **ROUNDING)
 
 
-def test_ensembles_have_gradients_and_optimizers_of_each():
-    # Gradients are derivatives also the second.
+def test_gradients_of_an_ensemble_are_derivatives_and_so_are_the_second():
     many = ensemble([DiscreteRNN(ctrnn.gated(2, 3), dt=0.5) for _ in range(2)])
     x, names = torch.randn(3, 2, 2, requires_grad=True), [name for name, _ in many.named_parameters()]
 
@@ -262,7 +261,9 @@ def test_ensembles_have_gradients_and_optimizers_of_each():
     given = (x, *(parameter.detach().requires_grad_() for parameter in many.parameters()))
     for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
         assert check(output, given, fast_mode=True)
-    # Under a transform of its own an ensemble runs by steps.
+
+
+def test_under_a_transform_of_its_own_an_ensemble_runs_by_steps():
     many, x = ensemble(networks_of("gated")), torch.randn(5, 4, 3)
     assert_close(vmap(lambda x: many(x[:, None])[0][:, :, 0], in_dims=1, out_dims=2)(x), many(x)[0], **ROUNDING)
     weights = {name: weight.detach() for name, weight in many.named_parameters()}
@@ -270,7 +271,9 @@ def test_ensembles_have_gradients_and_optimizers_of_each():
     many(x)[0].square().sum().backward()
     for name, weight in many.named_parameters():
         assert_close(gradient[name], weight.grad, **ROUNDING)
-    # An optimizer of all is an optimizer of each.
+
+
+def test_an_optimizer_of_all_is_an_optimizer_of_each():
     optimizer = torch.optim.Adam
     modules, x = networks_of("model"), torch.randn(7, 4, 3)
     many = ensemble(modules)
@@ -288,7 +291,9 @@ def test_ensembles_have_gradients_and_optimizers_of_each():
     for mine, other in zip(many.separate(), modules, strict=True):
         for name, parameter in other.named_parameters():
             assert_close(mine.get_parameter(name), parameter, **ROUNDING)
-    # A parameter of one number is clipped with the others.
+
+
+def test_a_parameter_of_one_number_is_clipped_with_the_others():
     modules, x = [DiscreteRNN(ctrnn.leaky(3, 5)) for _ in range(3)], torch.randn(7, 4, 3)
     many = ensemble(modules)
     assert min(weight.dim() for weight in modules[0].parameters()) == 0
@@ -301,8 +306,7 @@ def test_ensembles_have_gradients_and_optimizers_of_each():
             assert_close(weight.grad[k], module.get_parameter(name).grad, **ROUNDING)
 
 
-def test_networks_come_back_and_are_compiled_with_masks_of_their_own():
-    # Networks come back as plain modules with weights of their own.
+def test_networks_come_back_as_plain_modules_with_weights_of_their_own():
     modules = networks_of("model")
     many, x = ensemble(modules), torch.randn(5, 4, 3)
     for mine, other in zip(many, modules, strict=True):
@@ -316,7 +320,9 @@ def test_networks_come_back_and_are_compiled_with_masks_of_their_own():
     assert_close(many(x), before, rtol=0, atol=0)
     assert all(parameter.is_leaf and parameter.requires_grad for parameter in many[0].parameters())
     assert len(many) == 3
-    # Masks are drawn for each network and not in evaluation.
+
+
+def test_masks_are_drawn_for_each_network_and_not_in_evaluation():
     part = lambda: ctrnn.Dropout(ctrnn.TanhCandidate(3, 5), 0.5)  # noqa: E731
     make = lambda: DiscreteRNN(ctrnn.Relaxation(part(), ctrnn.GateRate(3, 5), ctrnn.LinearDecay()))  # noqa: E731
     first = make()
@@ -334,7 +340,9 @@ def test_networks_come_back_and_are_compiled_with_masks_of_their_own():
     mine, theirs = many.eval()(x)[0]
     assert torch.equal(mine, theirs)
     assert not many[0].training
-    # Torch compile runs an ensemble as it is.
+
+
+def test_torch_compile_runs_an_ensemble_as_it_is():
     many, x = ensemble(networks_of("gated")), torch.randn(5, 4, 3)
     assert_close(torch.compile(many, backend="eager")(x), many(x), rtol=0, atol=0)
 
@@ -392,8 +400,7 @@ def hooked(factor):
     return module
 
 
-def test_settings_that_differ_are_named_and_calls_before_are_none():
-    # Settings of solves that differ are named.
+def test_settings_of_solves_that_differ_are_named():
     with pytest.raises(ValueError, match=r"`networks\[2\]` differs.*`settings.rtol`: it is 0.1, and it is 1e-05"):
         ensemble([ContinuousRNN(ctrnn.gated(3, 5), rtol=rtol) for rtol in (1e-5, 1e-5, 0.1)])
     atol = torch.full((5,), 1e-6)
@@ -405,7 +412,9 @@ def test_settings_that_differ_are_named_and_calls_before_are_none():
     alike, x = [hooked(2.0), hooked(2.0)], torch.randn(5, 4, 3)
     many = ensemble(alike)
     assert_same(many(x), looped(alike, x), many, alike, **ROUNDING)
-    # Calls before do not make modules differ.
+
+
+def test_calls_before_do_not_make_modules_differ():
     modules = networks_of("gated")
     modules[1](torch.randn(5, 4, 3))
     assert len(ensemble(modules)) == 3

@@ -152,7 +152,7 @@ def assert_same_tensors(many, networks):
 
 @pytest.mark.parametrize("name", [name for name in PARTS if name != "bounded"])
 @pytest.mark.parametrize("alone", [False, True])
-def test_a_network_s_own_state_is_that_of_a_loop(name, alone):
+def test_the_state_that_a_network_keeps_is_that_of_a_loop(name, alone):
     many = assert_a_loop(networks_of([name, *["reads"] * alone]))
     assert not alone or "one after another" in many.stats["engine_why"]
 
@@ -166,8 +166,7 @@ def test_networks_of_random_parts_are_a_loop(names, count):
     assert_a_loop(networks_of(names, count))
 
 
-def test_buffers_are_one_for_each_network_and_whole_after_a_failed_call():
-    # A call that fails leaves buffers as they were.
+def test_a_call_that_fails_leaves_buffers_as_they_were():
     networks = networks_of(["normalized", "mean", "last", "count"])
     many, x = ensemble(networks), torch.randn(5, 3)
     before = copy.deepcopy(many.state_dict())
@@ -180,7 +179,9 @@ def test_buffers_are_one_for_each_network_and_whole_after_a_failed_call():
     assert_close(dict(many.state_dict()), dict(before), rtol=0, atol=0)
     del many.stacked[5]
     assert_close(many(x), torch.stack([one(x) for one in networks]), **ROUNDING)
-    # Buffers keep their identity and weights may be written between calls.
+
+
+def test_buffers_keep_their_identity_and_weights_may_be_written_between_calls():
     networks = networks_of(["normalized", "count"])
     many, x = ensemble(networks), torch.randn(5, 3)
     mean = many.stacked[1].running_mean
@@ -199,7 +200,9 @@ def test_buffers_are_one_for_each_network_and_whole_after_a_failed_call():
         for one, value in zip(networks, values, strict=True):
             with torch.no_grad():
                 one[0].weight.copy_(value)
-    # Outputs before stay as they were where a buffer is the output.
+
+
+def test_outputs_before_stay_as_they_were_where_a_buffer_is_the_output():
     networks = [KeepsOutput() for _ in range(2)]
     many, x = ensemble(networks), torch.randn(5, 3)
     first = many(x)
@@ -207,7 +210,8 @@ def test_buffers_are_one_for_each_network_and_whole_after_a_failed_call():
     many(x)
     assert torch.equal(first, kept)
 
-    # What a call leaves as it was is no state.
+
+def test_what_a_call_leaves_as_it_was_is_no_state():
     def borrows(module, x):
         module.kept = x
         float(x.detach().sum())  # where torch stops, in the midst of it
@@ -391,21 +395,23 @@ def test_settings_of_any_length_are_compared(make):
         ensemble(networks)
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # Hooks that note activations are refused by name.
+def test_hooks_that_note_activations_are_refused_by_name():
     networks, noted = networks_of(["linear"]), []
     many = ensemble(networks)
     many.stacked[1].register_forward_hook(lambda module, given, output: noted.append(output))
     with pytest.raises(ValueError, match=r"changes `1\._forward_hooks\[0\]`"):
         many(torch.randn(5, 3))
-    # Settings of one content and two classes differ.
+
+
+def test_settings_of_one_content_and_two_classes_differ():
     import dataclasses  # noqa: PLC0415
 
     one, other = (dataclasses.make_dataclass(name, ["x"])(1) for name in ("One", "Other"))
     with pytest.raises(ValueError, match=r"`kept\.__class__`: it is Other, and it is One there"):
         ensemble([Keeps(one, replaces), Keeps(other, replaces)])
 
-    # Parameters that a call replaces are refused by name.
+
+def test_parameters_that_a_call_replaces_are_refused_by_name():
     class Renormed(nn.Linear):
         def forward(self, x):
             self.weight.data = self.weight.data.clamp(-0.1, 0.1)
@@ -416,8 +422,7 @@ def test_what_is_asked_wrongly_is_refused_in_words():
         many(torch.randn(5, 3))
 
 
-def test_writes_are_of_each_network_or_refused_by_name():
-    # Weights that a call writes are each network s own or refused by name.
+def test_weights_that_a_call_writes_are_of_each_network_or_refused_by_name():
     assert_a_loop(networks_of(["bounded"]))
     many = ensemble(networks_of(["bounded", "reads"]))  # one by one
     with pytest.raises(ValueError, match=r"writes into the parameter `1\.linear\.weight`, and they run one by one"):
@@ -434,7 +439,8 @@ def test_writes_are_of_each_network_or_refused_by_name():
         with pytest.raises(ValueError, match="writes into the parameter `weight`"):
             many(torch.randn(5, 3))
 
-    # Buffers that no longer stack are refused by name.
+
+def test_buffers_that_no_longer_stack_are_refused_by_name():
     class Grows(nn.Linear):
         def forward(self, x):
             self.kept = torch.zeros(int(x[0, 0]))

@@ -106,14 +106,15 @@ def test_a_wired_network_is_its_layers_one_after_another(mode):
     assert_close(output.transpose(0, 1), theirs(x)[0], **ROUNDING)
 
 
-def test_wirings_settings_and_starts_are_those_of_ncps():
-    # Weights that the wiring leaves out have no gradient.
+def test_weights_that_the_wiring_leaves_out_have_no_gradient():
     mask = np.concatenate([np.eye(3, 5), np.ones((5, 5))])
     rnn = discretize.from_ncps(random_cell("default", layers=0, mask=mask))
     rnn(torch.randn(4, 2, 3))[0].square().sum().backward()
     for linear in (rnn.jump.curve.ff1, rnn.jump.curve.ff2):
         assert torch.equal(linear.weight.grad != 0, torch.as_tensor(mask.T != 0))
-    # Networks of ones own have the settings of ncps.
+
+
+def test_networks_of_a_user_have_the_settings_of_ncps():
     rnn = discretize.cfc(3, 5, "no_gate", activation="gelu", units=7, layers=2, dropout=0.5, batch_first=True)
     theirs = CfCCell(3, 5, "no_gate", "gelu", 7, 2, 0.5)
     assert sum(p.numel() for p in rnn.parameters()) == sum(p.numel() for p in theirs.parameters())
@@ -124,7 +125,9 @@ def test_wirings_settings_and_starts_are_those_of_ncps():
     x = torch.randn(4, 6, 3)
     assert not torch.equal(rnn(x)[0], rnn(x)[0])
     assert torch.equal(rnn.eval()(x)[0], rnn(x)[0])
-    # Weights start as glorot and bengio draw them.
+
+
+def test_weights_start_as_glorot_and_bengio_draw_them():
     for name, weights in discretize.cfc(60, 90).jump.named_parameters():
         if weights.dim() == 2 and "." in name.removeprefix("curve."):
             assert_close(weights.abs().max().item(), (6 / sum(weights.shape)) ** 0.5, rtol=0.01, atol=0)
@@ -170,32 +173,40 @@ def test_states_after_a_jump_are_those_at_its_sample_and_stay_where_a_sequence_i
         h = before[k]
 
 
-def test_what_cannot_be_converted_is_refused_in_words():
-    for module, error, words in (
-        (nn.GRU(3, 5), TypeError, "`module` must be an LTC, CfC or CfCCell of ncps.torch, got GRU."),
-        (LTCCell(FullyConnected(5), 3), TypeError, "got LTCCell; `ctrnn.from_ncps` reads an LTCCell"),
-        (CfC(3, 5, mixed_memory=True), ValueError, "mixed_memory=True, an LSTM before its cell"),
-        (LTC(3, 5, mixed_memory=True), ValueError, "mixed_memory=True, an LSTM before its cell"),
-        (CfC(3, 5, proj_size=2), ValueError, "has a `proj_size`; convert its `rnn_cell`"),
-    ):
-        with pytest.raises(error, match=words):
-            discretize.from_ncps(module)
-    with pytest.raises(ValueError, match="`mode` must be one of 'default', 'pure', 'no_gate', got 'gated'"):
-        discretize.cfc(3, 5, "gated")
-    with pytest.raises(ValueError, match="`activation` must be one of 'lecun_tanh'"):
-        discretize.cfc(3, 5, activation="sin")
-    with pytest.raises(ValueError, match=r"`wiring` must be \(8, 5\), with layers=0"):
-        discretize.cfc(3, 5, wiring=torch.ones(8, 5))
-    for name in ("tanh", ["sigmoid"]):
-        with pytest.raises(ValueError, match="`activation` must be one of 'sigmoid', 'exponential'"):
-            discretize.Curve(3, name)
-    for settings, words in (
-        ({"unit": 3}, "no `unit`; did you mean `units`"),
-        ({"method": "rk4"}, "no `method`; it takes input_size"),
-    ):
-        with pytest.raises(TypeError, match=f"`cfc` takes {words}"):
-            discretize.cfc(3, 5, **settings)
-    with pytest.raises(TypeError, match=r"`wiring` must be a torch\.Tensor, got list"):
-        discretize.cfc(3, 5, wiring=[[1]])
-    with pytest.raises(ValueError, match="of -1, 0 and 1"):
-        discretize.cfc(3, 5, layers=0, wiring=torch.full((8, 5), 0.5))
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: nn.GRU(3, 5), TypeError, "`module` must be an LTC, CfC or CfCCell of ncps.torch, got GRU."),
+        (lambda: LTCCell(FullyConnected(5), 3), TypeError, "got LTCCell; `ctrnn.from_ncps` reads an LTCCell"),
+        (lambda: CfC(3, 5, mixed_memory=True), ValueError, "mixed_memory=True, an LSTM before its cell"),
+        (lambda: LTC(3, 5, mixed_memory=True), ValueError, "mixed_memory=True, an LSTM before its cell"),
+        (lambda: CfC(3, 5, proj_size=2), ValueError, "has a `proj_size`; convert its `rnn_cell`"),
+    ],
+)
+def test_what_cannot_be_converted_is_refused_in_words(make, error, words):
+    module = make()
+    with pytest.raises(error, match=words):
+        discretize.from_ncps(module)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"mode": "gated"}, ValueError, "`mode` must be one of 'default', 'pure', 'no_gate', got 'gated'"),
+        ({"activation": "sin"}, ValueError, "`activation` must be one of 'lecun_tanh'"),
+        ({"wiring": torch.ones(8, 5)}, ValueError, r"`wiring` must be \(8, 5\), with layers=0"),
+        ({"wiring": [[1]]}, TypeError, r"`wiring` must be a torch\.Tensor, got list"),
+        ({"layers": 0, "wiring": torch.full((8, 5), 0.5)}, ValueError, "of -1, 0 and 1"),
+        ({"unit": 3}, TypeError, "`cfc` takes no `unit`; did you mean `units`"),
+        ({"method": "rk4"}, TypeError, "`cfc` takes no `method`; it takes input_size"),
+    ],
+)
+def test_settings_of_no_closed_form_network_are_refused_in_words(settings, error, words):
+    with pytest.raises(error, match=words):
+        discretize.cfc(3, 5, **settings)
+
+
+@pytest.mark.parametrize("name", ["tanh", ["sigmoid"]])
+def test_a_curve_has_one_of_two_activations(name):
+    with pytest.raises(ValueError, match="`activation` must be one of 'sigmoid', 'exponential'"):
+        discretize.Curve(3, name)

@@ -82,20 +82,23 @@ def test_impulses_are_forgotten_as_in_closed_form(shared, edges, batch_first):
     assert rnn.stats["nfe"] > 0
 
 
-def test_observations_are_one_apart_and_have_gradients_of_closed_forms():
-    # Without times observations are one apart.
+def test_without_times_observations_are_one_apart():
     x = torch.randn(TIME, BATCH, 2)
     numbers = torch.arange(float(TIME))[:, None].expand(-1, BATCH)
     assert_close(impulses()(x)[0][-1], summed(x, numbers, TIME - 1), **NEAR)
     assert_close(impulses()(x[:, 0])[0], impulses()(x)[0][:, 0], **NEAR)
-    # Gradients to times and values are those of the closed form.
+
+
+def test_gradients_to_times_and_values_are_those_of_the_closed_form():
     x, ts = torch.randn(TIME, BATCH, 2, requires_grad=True), stamps().requires_grad_()
     ours = torch.autograd.grad(impulses()(x, ts=ts)[0][3].sum(), (x, ts))
     theirs = torch.autograd.grad(summed(x, ts, 3).sum(), (x, ts))
     for a, b in zip(ours, theirs, strict=True):
         assert_close(a, b, rtol=0, atol=1e-6)
         assert not a[4:].any()  # nothing that comes later
-    # Masks of dropout are drawn once for a sequence.
+
+
+def test_masks_of_dropout_are_drawn_once_for_a_sequence_of_jumps():
     field = ctrnn.gru(0, 4)
     field.candidate = ctrnn.Dropout(field.candidate, 0.5)
     rnn, still = JumpRNN(field, Added(4), **TIGHT), torch.zeros(3, 1, 4)
@@ -105,7 +108,9 @@ def test_observations_are_one_apart_and_have_gradients_of_closed_forms():
     output = rnn(still, h_0, ts, observed=observed)[0]
     torch.manual_seed(5)
     assert_close(output, discretize.integrate(field, None, h_0, ts, **TIGHT).hs, **NEAR)
-    # A batch of nobody jumps too.
+
+
+def test_a_batch_of_nobody_jumps_too():
     assert discretize.ode_rnn(2, 3)(torch.zeros(4, 0, 2))[0].shape == (4, 0, 3)
 
 
@@ -160,7 +165,7 @@ def test_no_time_goes_by_before_an_episode_that_begins_anew(make, edges, shared,
 
 
 @pytest.mark.parametrize("gradient", [None, Adjoint()])
-def test_ode_rnn_is_the_papers_algorithm_solved_by_torchdiffeq(gradient):
+def test_ode_rnn_is_the_algorithm_of_the_paper_solved_by_torchdiffeq(gradient):
     rnn, x, ts = (
         ode_rnn(2, 3, units=4, gradient=gradient, **TIGHT),
         torch.randn(TIME, BATCH, 2),
@@ -182,8 +187,7 @@ def test_ode_rnn_is_the_papers_algorithm_solved_by_torchdiffeq(gradient):
         assert_close(a, b, rtol=0, atol=1e-6)
 
 
-def test_gru_bayes_and_its_losses_are_the_papers():
-    # Gru bayes is the papers formula value by value.
+def test_gru_bayes_is_the_formula_of_the_paper_value_by_value():
     jump, x, h, observed = GRUBayes(2, 3, prep=2, observer=4), torch.randn(BATCH, 2), torch.randn(BATCH, 3), torch.ones(BATCH, 2)
     observed[1, 0] = 0
     mean, log_variance = jump.f_obs(h)[:, :2], jump.f_obs(h)[:, 2:]
@@ -195,7 +199,9 @@ def test_gru_bayes_and_its_losses_are_the_papers():
     expected = jump.expected(h)
     assert_close(expected.mean, mean)
     assert_close(expected.variance, log_variance.exp())
-    # What was seen has its likelihood and what was not none.
+
+
+def test_what_was_seen_has_its_likelihood_and_what_was_not_none():
     rnn, x = gru_ode_bayes(2, 3), torch.randn(TIME, BATCH, 2)
     observed = torch.rand(TIME, BATCH, 2) < 0.5
     missing = torch.where(observed, x, torch.nan)
@@ -212,7 +218,9 @@ def test_gru_bayes_and_its_losses_are_the_papers():
         observed_log_prob(Categorical(logits=logits), labels, kept),
         torch.where(kept, logits.log_softmax(-1)[range(4), labels], 0.0),
     )
-    # A jump is measured by bayes rule as integrals have it.
+
+
+def test_a_jump_is_measured_by_the_rule_of_bayes_as_integrals_have_it():
     before, after = (Normal(torch.randn(BATCH, 2), 0.5 + torch.rand(BATCH, 2)) for _ in range(2))
     x, observed, deviation = torch.randn(BATCH, 2), torch.tensor([[True, True], [True, False], [False, True]]), 0.3
     z = torch.linspace(-12, 12, 20001, dtype=torch.float64)[:, None, None]  # a trapezoid of what vanishes at both ends
@@ -228,7 +236,9 @@ def test_gru_bayes_and_its_losses_are_the_papers():
     a, b = perfect.variance, after.variance  # the closed form, written out
     by_hand = (b / a).log() / 2 + (a + (perfect.mean - after.mean) ** 2) / (2 * b) - 0.5
     assert_close(by_hand[observed], expected[observed], rtol=0, atol=1e-10)
-    # The whole loss of gru ode bayes has gradients where values are missing.
+
+
+def test_the_whole_loss_of_gru_ode_bayes_has_gradients_where_values_are_missing():
     rnn, x, observed = gru_ode_bayes(2, 3), torch.randn(TIME, BATCH, 2), torch.rand(TIME, BATCH, 2) < 0.5
     missing = torch.where(observed, x, torch.nan)
     before, after = map(rnn.jump.expected, rnn.jumps(missing, ts=stamps(), observed=observed))
@@ -236,7 +246,8 @@ def test_gru_bayes_and_its_losses_are_the_papers():
     loss.sum().backward()
     assert all(p.grad.isfinite().all() and p.grad.any() for p in rnn.jump.parameters())
 
-    # A jump that gives another state is refused.
+
+def test_a_jump_that_gives_another_state_is_refused():
     class Half(Added):
         def forward(self, x, observed, h):
             return h[:, :1]
@@ -245,8 +256,7 @@ def test_gru_bayes_and_its_losses_are_the_papers():
         JumpRNN(ctrnn.NetworkField(Forgetting(), 2), Half(2))(torch.zeros(4, 3, 2))
 
 
-def test_gru_d_is_the_papers_with_its_means_and_gaps():
-    # Gru d is the papers recursion with its own intervals.
+def test_gru_d_is_the_recursion_of_the_paper_with_its_own_intervals():
     rnn, x, ts, mean = (
         gru_d(2, 3, mean=torch.tensor([0.3, -0.4])),
         torch.randn(TIME, BATCH, 2),
@@ -269,13 +279,17 @@ def test_gru_d_is_the_papers_with_its_means_and_gaps():
         output = rnn(x[: k + 1], ts=ts[: k + 1], observed=observed[: k + 1])[0]
         assert output.shape == (k + 1, BATCH, 3)
         assert_close(output[-1], h)
-    # What gru d has never seen is its mean and not zero.
+
+
+def test_what_gru_d_has_never_seen_is_its_mean_and_not_zero():
     mean, x, observed = torch.tensor([37.0, 120.0]), torch.randn(1, 1, 2), torch.tensor([[[True, False]]])
     rnn = gru_d(2, 3, mean)
     output = rnn(x, observed=observed)[0]
     read = torch.stack([x[0, 0, 0], mean[1]])
     assert_close(output[0], rnn.jump.cell(torch.cat([read, torch.tensor([1.0, 0.0])])[None]))
-    # The input decay of gru d starts at the pace of the gaps that are given.
+
+
+def test_the_input_decay_of_gru_d_starts_at_the_pace_of_the_gaps_that_are_given():
     torch.manual_seed(3)
     starts = {gap: gru_d(200, 3, gap=gap).jump.fade_x.detach() for gap in (1.0, 50.0)}
     for gap, (w, b) in starts.items():

@@ -58,8 +58,7 @@ def test_half_precision_under_autocast_is_float32_to_its_rounding_gradients_too(
         assert_close(ours, theirs, rtol=0, atol=8 * ROUNDING * float(theirs.abs().max()) + 1e-6)
 
 
-def test_layers_and_solves_take_half_precision_as_rounded_inputs():
-    # A solve is that of the rounded input to the last bit.
+def test_a_solve_of_half_precision_is_that_of_the_rounded_input_to_the_last_bit():
     field, x = ctrnn.gated(3, 5), torch.randn(6, 4, 3)
     plain, _ = ContinuousRNN(field)(x.bfloat16().float())
     with half():
@@ -67,11 +66,15 @@ def test_layers_and_solves_take_half_precision_as_rounded_inputs():
         h0, path = torch.zeros(4, 5, dtype=torch.bfloat16), ctrnn.FunctionPath(lambda t: x[0].bfloat16(), (0.0, 6.0), 3)
         assert integrate(field, path, h0, TS).hs.dtype == torch.float32
     assert torch.equal(got, plain)
-    # The lstms pair of states may come in half precision.
+
+
+def test_the_pair_of_states_of_an_lstm_may_come_in_half_precision():
     rnn, x, h = DiscreteRNN(ctrnn.lstm(3, 5)), torch.randn(6, 4, 3), torch.zeros(4, 5, dtype=torch.bfloat16)
     with half():
         assert rnn(x, (h, h))[1].dtype == torch.float32
-    # Stacked layers take half precision too.
+
+
+def test_stacked_layers_take_half_precision_too():
     layers, x = Layers([DiscreteRNN(ctrnn.lstm(3, 5)), DiscreteRNN(ctrnn.lstm(5, 5))], pair=True), torch.randn(6, 4, 3)
     wanted, _ = layers(x)
     with half():
@@ -81,7 +84,7 @@ def test_layers_and_solves_take_half_precision_as_rounded_inputs():
 
 
 @pytest.mark.kernels
-def test_kernels_run_in_the_fields_dtype_on_the_way_back_too():
+def test_kernels_run_in_the_dtype_of_the_field_on_the_way_back_too():
     field, x = ctrnn.gated(3, 5), torch.randn(120, 4, 3).bfloat16()
     rnn = DiscreteRNN(field)
     plain = torch.autograd.grad(rnn(x.float())[0].square().sum(), list(field.parameters()))
@@ -94,14 +97,17 @@ def test_kernels_run_in_the_fields_dtype_on_the_way_back_too():
 
 
 @pytest.mark.filterwarnings("ignore:.*autocast:UserWarning")
-def test_what_torchs_modules_refuse_is_refused_in_words():
-    field, x = ctrnn.gated(3, 5), torch.randn(6, 4, 3)
+def test_what_modules_of_torch_refuse_is_refused_in_words():
+    x = torch.randn(6, 4, 3).double()
     with half(), pytest.raises(RuntimeError, match="same dtype"):
-        nn.GRU(3, 5)(x.double())
+        nn.GRU(3, 5)(x)
     with half(), pytest.raises(TypeError, match=r"`x` is torch.float64, the field's parameters are torch.float32"):
-        DiscreteRNN(field)(x.double())
-    with pytest.raises(TypeError, match=r"`x` is torch.bfloat16"):  # without autocast nobody asked for a cast
-        DiscreteRNN(field)(x.bfloat16())
+        DiscreteRNN(ctrnn.gated(3, 5))(x)
+
+
+def test_without_autocast_nobody_has_asked_for_a_cast():
+    with pytest.raises(TypeError, match=r"`x` is torch.bfloat16"):
+        DiscreteRNN(ctrnn.gated(3, 5))(torch.randn(6, 4, 3).bfloat16())
 
 
 @pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])

@@ -43,56 +43,102 @@ def assert_each_is_as_alone(rnn, batch, alone, tolerance):
         assert_close(batch.last(output)[k], expected[-1], **tolerance)
 
 
+@pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("edges", [False, True])
 @pytest.mark.parametrize("name", RNNS)
-def test_a_module_reads_each_sequence_of_a_batch_as_it_does_alone(name, edges):
-    for first in (False, True):
-        data, rnn = [*sequences(edges)], RNNS[name](3, first)
-        batch = Collate(batch_first=first)([{"x": x, "ts": ts} for x, ts in data])
-        assert bool((batch.ts.diff(dim=int(first)) >= 0).all())  # stands still where a sequence is over
-        assert_each_is_as_alone(rnn, batch, data, SOLVED if name == "solved" else ROUNDING)
+def test_a_module_reads_each_sequence_of_a_batch_as_it_does_alone(name, edges, first):
+    data, rnn = [*sequences(edges)], RNNS[name](3, first)
+    batch = Collate(batch_first=first)([{"x": x, "ts": ts} for x, ts in data])
+    assert bool((batch.ts.diff(dim=int(first)) >= 0).all())  # stands still where a sequence is over
+    assert_each_is_as_alone(rnn, batch, data, SOLVED if name == "solved" else ROUNDING)
 
 
-def test_missing_values_targets_and_padding_are_those_of_each_sequence():
-    # Missing values are masked or held as in each sequence alone.
-    gru, gru_d = DiscreteRNN(ctrnn.gru(6, 4), **OPEN), discretize.gru_d(3, 4)
-    batch_first = DiscreteRNN(gru.field, batch_first=True, **OPEN)
-    for missing, rnn in (("mask", gru_d), ("mask", gru), ("hold", gru), ("hold", batch_first)):
-        data = [*sequences(holes=True)]
-        batch = Collate(missing, batch_first=rnn.batch_first)([(x, ts, 0) for x, ts in data])
-        assert not bool(batch.xs.isnan().any())
-        alone = []
-        for x, ts in data:
-            seen = (~x.isnan()).to(x)
-            values = x.nan_to_num(0.0) if missing == "mask" else ctrnn.hold_missing(x[:, None])[0][:, 0]
-            alone.append((torch.cat([values, seen], -1), ts))
-        assert_each_is_as_alone(rnn, batch, alone, ROUNDING)
-    # A loader gives targets of sequences and of samples and losses leave out what is padded.
+def gru(**settings):
+    return DiscreteRNN(ctrnn.gru(6, 4), **settings, **OPEN)
+
+
+@pytest.mark.parametrize(
+    ("missing", "make"),
+    [
+        ("mask", lambda: discretize.gru_d(3, 4)),
+        ("mask", gru),
+        ("hold", gru),
+        ("hold", lambda: gru(batch_first=True)),
+    ],
+    ids=["mask, gru-d", "mask, gru", "hold", "hold, batch first"],
+)
+def test_missing_values_are_masked_or_held_as_in_each_sequence_alone(missing, make):
+    rnn, data = make(), [*sequences(holes=True)]
+    batch = Collate(missing, batch_first=rnn.batch_first)([(x, ts, 0) for x, ts in data])
+    assert not bool(batch.xs.isnan().any())
+    alone = []
+    for x, ts in data:
+        seen = (~x.isnan()).to(x)
+        values = x.nan_to_num(0.0) if missing == "mask" else ctrnn.hold_missing(x[:, None])[0][:, 0]
+        alone.append((torch.cat([values, seen], -1), ts))
+    assert_each_is_as_alone(rnn, batch, alone, ROUNDING)
+
+
+def test_a_loader_gives_a_target_of_each_sequence():
     whole = [(x.numpy(), np.int64(k)) for k, (x, _) in enumerate(sequences())]
     (batch,) = DataLoader(whole, batch_size=4, collate_fn=pickle.loads(pickle.dumps(Collate())))
     assert (batch.targets.tolist(), batch.lengths.tolist()) == ([0, 1, 2, 3], [*LENGTHS])
     assert batch.ts is batch.counts is None
-    classes = [torch.randint(3, (n,)) for n in LENGTHS]
-    batch = Collate(targets="sample")([(torch.randn(n, 2), k) for n, k in zip(LENGTHS, classes, strict=True)])
+
+
+def of_samples(targets):
+    """A batch of sequences with a target of each sample."""
+    return Collate(targets="sample")([(torch.randn(n, 2), y) for n, y in zip(LENGTHS, targets, strict=True)])
+
+
+def scored():
+    """Scores of a batch (5, 4, 3), and those that are of no padding."""
     scores = torch.randn(5, 4, 3)
-    alone = torch.cat([scores[:n, k] for k, n in enumerate(LENGTHS)])
+    return scores, torch.cat([scores[:n, k] for k, n in enumerate(LENGTHS)])
+
+
+def test_losses_of_classes_leave_out_what_is_padded():
+    classes, (scores, alone) = [torch.randint(3, (n,)) for n in LENGTHS], scored()
+    batch = of_samples(classes)
     assert_close(cross_entropy(scores.movedim(-1, 1), batch.targets), cross_entropy(alone, torch.cat(classes)))
-    for kind in (torch.uint8, torch.bool):
-        small = Collate(targets="sample")([(torch.randn(n, 2), (k > 0).to(kind)) for n, k in zip(LENGTHS, classes, strict=True)])
-        assert torch.equal(small.targets, torch.where(batch.targets > 0, 1, batch.targets))  # what is ignored stays so
-    numbers = [torch.randn(n, 3) for n in LENGTHS]
-    batch = Collate(targets="sample")([(torch.randn(n, 2), y) for n, y in zip(LENGTHS, numbers, strict=True)])
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.bool])
+def test_classes_of_small_types_are_left_out_where_padded_too(kind):
+    classes = [torch.randint(3, (n,)) for n in LENGTHS]
+    batch, small = of_samples(classes), of_samples([(k > 0).to(kind) for k in classes])
+    assert torch.equal(small.targets, torch.where(batch.targets > 0, 1, batch.targets))  # what is ignored stays so
+
+
+def test_losses_of_numbers_leave_out_what_is_padded():
+    numbers, (scores, alone) = [torch.randn(n, 3) for n in LENGTHS], scored()
+    batch = of_samples(numbers)
     loss = (mse_loss(scores, batch.targets, reduction="none").mean(-1) * batch.counts).sum() / batch.counts.sum()
     assert_close(loss, mse_loss(alone, torch.cat(numbers)))
+
+
+def test_a_batch_moves_to_a_device_and_leaves_its_lengths_on_the_cpu():
+    batch = of_samples([torch.randn(n, 3) for n in LENGTHS])
     moved = batch.to("meta")
     assert {moved.xs.device.type, moved.targets.device.type, moved.counts.device.type} == {"meta"}
     assert moved.lengths is batch.lengths
-    # A target of samples has a row for each.
+
+
+def test_a_target_of_samples_has_a_row_for_each():
     with pytest.raises(ValueError, match=r"`target of samples\[0\]` has shape \(2,\); give a row for each of its 3 samples"):
         Collate(targets="sample")([(X, TS[:2])])
+
+
+def test_missing_values_are_masked_or_held_and_nothing_else():
     with pytest.raises(ValueError, match="`missing` must be one of 'mask', 'hold', got 'zero'"):
         Collate(missing="zero")
-    assert isinstance(Collate()([X]), Batch)
+
+
+def test_samples_without_targets_make_a_batch_without():
+    batch = Collate()([X])
+    assert isinstance(batch, Batch)
+    assert batch.targets is batch.ts is None
+    assert_close(batch.xs, X[:, None])
 
 
 X, TS = torch.zeros(3, 2), torch.arange(3.0)

@@ -25,12 +25,13 @@ def test_the_unit_euler_cell_is_the_torch_cell(kind, batch, hidden):
     assert_close(ours(x[0], h[0]), theirs(x[0], h[0]), **ROUNDING)
 
 
-def test_unrolling_is_the_loop_with_the_weights_of_the_field():
-    # The unit euler cell of the lstm field is the torch lstm cell.
+def test_the_unit_euler_cell_of_the_lstm_field_is_the_torch_lstm_cell():
     theirs, x, h, c = nn.LSTMCell(3, 5), torch.randn(4, 3), torch.randn(4, 5), torch.randn(4, 5)
     state = DiscreteCell(ctrnn.from_torch(theirs))(x, torch.cat([h, c], -1))
     assert_close(state, torch.cat(theirs(x, (h, c)), -1), **ROUNDING)
-    # The weights are those of the field under every discretization.
+
+
+def test_the_weights_are_those_of_the_field_under_every_discretization():
     field = ctrnn.gated(2, 3)
     cell = DiscreteCell(field)
     assert list(cell.state_dict()) == [f"field.{key}" for key in field.state_dict()]
@@ -38,7 +39,9 @@ def test_unrolling_is_the_loop_with_the_weights_of_the_field():
     twin = copy.deepcopy(cell)
     x = torch.randn(4, 2)
     assert torch.equal(twin(x), cell(x))
-    # Unrolling starts at h0 and is the loop one would write.
+
+
+def test_unrolling_starts_at_h0_and_is_the_loop_one_would_write():
     theirs, xs, h = nn.GRUCell(2, 3), torch.randn(6, 4, 2), torch.randn(4, 3)
     trajectory = unroll(DiscreteCell(ctrnn.from_torch(theirs)), xs, h)
     expected = [h]
@@ -48,7 +51,9 @@ def test_unrolling_is_the_loop_with_the_weights_of_the_field():
     assert_close(trajectory.ts, torch.arange(7.0))
     assert trajectory.status == "completed"
     assert trajectory.stats["nfe"] == trajectory.stats["num_steps"] == 6
-    # A sequence of one sample and a strided one are fine.
+
+
+def test_a_sequence_of_one_sample_and_a_strided_one_are_fine():
     cell = DiscreteCell(ctrnn.lstm(2, 3))
     xs = torch.randn(4, 2, 5).transpose(1, 2)
     assert not xs.is_contiguous()
@@ -66,55 +71,54 @@ def test_a_batch_gives_the_same_answers_as_its_samples_one_by_one(name):
     assert_close(together, alone, rtol=0, atol=1e-14)
 
 
-def test_a_cell_runs_under_vmap_with_its_step_length_and_dtype():
-    # A cell runs under vmap and functional call.
+def test_a_cell_runs_under_vmap_and_functional_call():
     cell, x, h = DiscreteCell(ctrnn.gru(2, 3)), torch.randn(7, 4, 2), torch.randn(7, 4, 3)
     assert_close(torch.vmap(cell)(x, h), torch.stack([cell(*pair) for pair in zip(x, h, strict=True)]), rtol=0, atol=1e-14)
     doubled = {key: 2 * value for key, value in cell.named_parameters()}
     other = torch.func.functional_call(cell, doubled, (x[0], h[0]))
     assert not torch.allclose(other, cell(x[0], h[0]))
-    # A cell keeps its step length and its dtype.
-    # A cell takes its own step length unless told another.
+
+
+def test_a_cell_takes_its_own_step_length_unless_told_another():
     field, x, h = ctrnn.gated(3, 5), torch.randn(4, 3), torch.randn(4, 5)
     cell = DiscreteCell(field, dt=0.25)
     assert_close(cell(x, h), h + 0.25 * field(x, h), rtol=0, atol=1e-15)
     assert_close(cell(x, h, dt=0.5), h + 0.5 * field(x, h), rtol=0, atol=1e-15)
-    # Times count in steps of the cell.
+
+
+def test_times_count_in_steps_of_the_cell():
     trajectory = unroll(DiscreteCell(ctrnn.plain(1, 2), dt=0.25), torch.randn(4, 1, 1))
     assert_close(trajectory.ts, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]))
-    # Float32 stays float32.
+
+
+def test_float32_stays_float32():
     cell = DiscreteCell(ctrnn.gated(2, 3, dtype=torch.float32))
     assert unroll(cell, torch.randn(4, 1, 2, dtype=torch.float32)).hs.dtype == torch.float32
 
 
-def test_what_does_not_fit_is_refused_by_name():
-    cell = DiscreteCell(ctrnn.plain(3, 5))
-    with pytest.raises(TypeError, match=r"`field` must be a ctrnn.VectorField, got RNNCell"):
-        DiscreteCell(nn.RNNCell(3, 5))
-    with pytest.raises(TypeError, match=r"make an instance, `step\(\)`"):
-        DiscreteCell(ctrnn.plain(3, 5), step=Euler)
-    with pytest.raises(ValueError, match="`dt` must be positive"):
-        DiscreteCell(ctrnn.plain(3, 5), dt=0.0)
-    with pytest.raises(ValueError, match="`x` must be finite"):
-        cell(torch.full((4, 3), torch.nan))
-    with pytest.raises(ValueError, match="`h` must be finite"):
-        cell(torch.zeros(4, 3), torch.full((4, 5), torch.inf))
-    with pytest.raises(ValueError, match="use `unroll` for sequences"):
-        cell(torch.zeros(7, 4, 3))
-    with pytest.raises(ValueError, match="is on meta"):
-        cell(torch.zeros(4, 3, device="meta"))
-    with pytest.raises(TypeError, match=r"must be a torch\.Tensor, got list"):
-        cell([[0.0, 0.0, 0.0]])
-    with pytest.raises(TypeError, match="must be floating point"):
-        cell(torch.zeros(4, 3, dtype=torch.int64))
-    cell = DiscreteCell(ctrnn.plain(2, 3))
-    with pytest.raises(TypeError, match=r"`cell` must be a discretize\.DiscreteCell, got Relaxation"):
-        unroll(ctrnn.plain(2, 3), torch.zeros(4, 1, 2))
-    with pytest.raises(ValueError, match=r"`xs` must be \(time, batch, feature\)"):
-        unroll(cell, torch.zeros(4, 2))
-    with pytest.raises(ValueError, match="`xs` is empty"):
-        unroll(cell, torch.zeros(0, 1, 2))
-    with pytest.raises(ValueError, match="`xs` must be finite, got nan at index"):
-        unroll(cell, torch.full((4, 1, 2), torch.nan))
-    with pytest.raises(ValueError, match=r"`h0` must have shape \(batch, state\) = \(1, 3\)"):
-        unroll(cell, torch.zeros(4, 1, 2), torch.zeros(2, 3))
+def cell():
+    return DiscreteCell(ctrnn.plain(3, 5))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: DiscreteCell(nn.RNNCell(3, 5)), TypeError, "`field` must be a ctrnn.VectorField, got RNNCell"),
+        (lambda: DiscreteCell(ctrnn.plain(3, 5), step=Euler), TypeError, r"make an instance, `step\(\)`"),
+        (lambda: DiscreteCell(ctrnn.plain(3, 5), dt=0.0), ValueError, "`dt` must be positive"),
+        (lambda: cell()(torch.full((4, 3), torch.nan)), ValueError, "`x` must be finite"),
+        (lambda: cell()(torch.zeros(4, 3), torch.full((4, 5), torch.inf)), ValueError, "`h` must be finite"),
+        (lambda: cell()(torch.zeros(7, 4, 3)), ValueError, "use `unroll` for sequences"),
+        (lambda: cell()(torch.zeros(4, 3, device="meta")), ValueError, "is on meta"),
+        (lambda: cell()([[0.0, 0.0, 0.0]]), TypeError, r"must be a torch\.Tensor, got list"),
+        (lambda: cell()(torch.zeros(4, 3, dtype=torch.int64)), TypeError, "must be floating point"),
+        (lambda: unroll(ctrnn.plain(3, 5), torch.zeros(4, 1, 3)), TypeError, r"a discretize\.DiscreteCell, got Relaxation"),
+        (lambda: unroll(cell(), torch.zeros(4, 3)), ValueError, r"`xs` must be \(time, batch, feature\)"),
+        (lambda: unroll(cell(), torch.zeros(0, 1, 3)), ValueError, "`xs` is empty"),
+        (lambda: unroll(cell(), torch.full((4, 1, 3), torch.nan)), ValueError, "`xs` must be finite, got nan at index"),
+        (lambda: unroll(cell(), torch.zeros(4, 1, 3), torch.zeros(2, 5)), ValueError, r"shape \(batch, state\) = \(1, 5\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

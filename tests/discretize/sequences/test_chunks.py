@@ -1,7 +1,5 @@
 """How long a sample of one stamp lasts, and sequences that are read in chunks: by edges they are the whole."""
 
-import warnings
-
 import pytest
 import torch
 from torch.testing import assert_close
@@ -47,18 +45,17 @@ def in_chunks(rnn, chunks, ts, front=0, behind=0):
 @every_held
 @pytest.mark.parametrize("chunks", [[1] * TIME, [5, 1, 6], [4, 8]])
 @pytest.mark.parametrize("shared", [True, False])
-def test_chunks_with_the_next_ones_stamp_are_the_whole(name, chunks, shared):
+def test_chunks_with_the_stamp_of_the_next_are_the_whole(name, chunks, shared):
     ts = OWN[:, 0] if shared else OWN
     rnn = HELD[name]()
     assert_close(in_chunks(rnn, chunks, ts, behind=1), rnn(XS, ts=ts)[0], **WITHIN)
 
 
 @pytest.mark.parametrize("name", JUMPS)
-def test_chunks_of_observations_with_the_last_ones_stamp_are_the_whole(name):
-    rnn = JUMPS[name](2, 4)
-    ts = OWN[:TIME] / SLOW
-    for chunks in ([1] * TIME, [5, 1, 6]):
-        assert_close(in_chunks(rnn, chunks, ts, front=1), rnn(XS, ts=ts)[0], rtol=0, atol=1e-5)
+@pytest.mark.parametrize("chunks", [[1] * TIME, [5, 1, 6]])
+def test_chunks_of_observations_with_the_stamp_of_the_last_are_the_whole(name, chunks):
+    rnn, ts = JUMPS[name](2, 4), OWN[:TIME] / SLOW
+    assert_close(in_chunks(rnn, chunks, ts, front=1), rnn(XS, ts=ts)[0], rtol=0, atol=1e-5)
 
 
 @every_held
@@ -76,20 +73,31 @@ def test_one_sample_by_one_stamp_is_refused_unless_its_interval_is_said(name, sh
     assert_close(backward(XS[:1], ts=one)[0], expected, rtol=0, atol=1e-9)
 
 
-def test_held_paths_and_batches_of_single_samples_are_refused_likewise():
-    for ts in ([3.0], OWN[:1]):
-        with pytest.raises(ValueError, match="one stamp for one sample"):
-            ctrnn.HeldPath(XS[:1], ts)
-        assert_close(ctrnn.HeldPath(XS[:1], ts, open_interval=0.5).knots.diff(dim=0).unique(), torch.tensor([0.5]))
-    for make in HELD.values():
-        with pytest.raises(ValueError, match="one stamp for one sample"):
-            make()(XS, ts=OWN[:TIME], lengths=[1, 1, 1])
+@pytest.mark.parametrize("ts", [[3.0], OWN[:1]])
+def test_a_held_path_of_one_sample_by_one_stamp_is_refused_unless_its_interval_is_said(ts):
+    with pytest.raises(ValueError, match="one stamp for one sample"):
+        ctrnn.HeldPath(XS[:1], ts)
+    assert_close(ctrnn.HeldPath(XS[:1], ts, open_interval=0.5).knots.diff(dim=0).unique(), torch.tensor([0.5]))
+
+
+@every_held
+def test_a_batch_of_single_samples_is_refused_likewise(name):
+    with pytest.raises(ValueError, match="one stamp for one sample"):
+        HELD[name]()(XS, ts=OWN[:TIME], lengths=[1, 1, 1])
+
+
+def test_a_pack_of_single_samples_is_refused_likewise():
     packed = torch.nn.utils.rnn.pack_sequence([XS[:1, 0], XS[:1, 1]])
     with pytest.raises(ValueError, match="one stamp for one sample"):
         HELD["stepped"]()(packed, ts=OWN[:1, :2])
+
+
+def test_one_observation_by_one_stamp_goes_with_no_start():
+    rnn = discretize.ode_rnn(2, 4)
     with pytest.raises(ValueError, match=r"one stamp for one observation, .* give 2 times, that of `h_0` in front"):
-        discretize.ode_rnn(2, 4)(XS[:1], torch.zeros(BATCH, 4), ts=OWN[:1])
-    assert discretize.ode_rnn(2, 4)(XS[:1], ts=OWN[:1])[0].isfinite().all()  # from 0, at the observation
+        rnn(XS[:1], torch.zeros(BATCH, 4), ts=OWN[:1])
+    at_the_observation = rnn.jump(XS[0], torch.ones_like(XS[0]), torch.zeros(BATCH, 4))
+    assert_close(rnn(XS[:1], ts=OWN[:1])[0][0], at_the_observation)
 
 
 @every_held
@@ -142,24 +150,36 @@ def test_chunks_by_stamps_that_do_not_meet_are_said_once(name):
     with pytest.warns(StampWarning, match=r"begins at .*the last sample of a chunk .*Give the first stamp of the next") as said:
         in_chunks(rnn, [4, 4, 4], OWN)
     assert len(said) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        in_chunks(rnn, [4, 4, 4], OWN)  # once
-        in_chunks(HELD[name](), [4, 4, 4], 10.0 * torch.arange(TIME))  # a steady clock: they do meet
-        in_chunks(HELD[name](), [4, 4, 4], 1e6 + 0.2 * torch.arange(TIME))
-        in_chunks(HELD[name](), [4, 4, 4], OWN, behind=1)
-        other = HELD[name]()
-        _, h = other(XS[:4], ts=OWN[:4])
-        other(XS[4:8], h + 1, ts=OWN[4:8])  # from other states
-        anew = HELD[name]()
-        _, h = anew(XS[:4], ts=OWN[:4])
-        anew(XS[4:8], h, ts=OWN[:4])  # on a clock that begins anew
+    in_chunks(rnn, [4, 4, 4], OWN)  # a warning is an error here
+
+
+@every_held
+@pytest.mark.parametrize("ts", [10.0 * torch.arange(TIME), 1e6 + 0.2 * torch.arange(TIME, dtype=torch.float64)])
+def test_chunks_of_a_steady_clock_meet(name, ts):
+    in_chunks(HELD[name](), [4, 4, 4], ts)  # a warning is an error here
+
+
+@every_held
+def test_chunks_with_one_stamp_more_meet(name):
+    in_chunks(HELD[name](), [4, 4, 4], OWN, behind=1)  # a warning is an error here
+
+
+@every_held
+def test_a_chunk_from_other_states_or_on_a_clock_that_begins_anew_is_another_sequence(name):
+    other = HELD[name]()
+    _, h = other(XS[:4], ts=OWN[:4])
+    other(XS[4:8], h + 1, ts=OWN[4:8])  # a warning is an error here
+    anew = HELD[name]()
+    _, h = anew(XS[:4], ts=OWN[:4])
+    anew(XS[4:8], h, ts=OWN[:4])
+
+
+@every_held
+def test_backward_chunks_that_do_not_meet_are_said_and_those_with_the_stamp_before_meet(name):
     backward = HELD[name](hold="backward", open_interval=5.0)
     with pytest.warns(StampWarning, match=r"begins at .* do not say how long ago .* Give the last time of the chunk before"):
         in_chunks(backward, [4, 8], OWN)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        in_chunks(HELD[name](hold="backward", open_interval=5.0), [4, 8], OWN, front=1)
+    in_chunks(HELD[name](hold="backward", open_interval=5.0), [4, 8], OWN, front=1)  # a warning is an error here
 
 
 def test_states_that_were_written_over_are_those_of_another_sequence():
@@ -172,18 +192,22 @@ def test_states_that_were_written_over_are_those_of_another_sequence():
     rnn(XS[:3], h, ts=ts + 50.0)  # a warning is an error here
 
 
-def test_chunks_of_jumps_and_of_paths_that_do_not_meet_are_said():
-    for rnn, joined in (
-        (discretize.ode_rnn(2, 4), "Give the last time of the chunk before"),
-        (ContinuousRNN(ctrnn.leaky(2, 4), path="linear"), "Begin with the last sample of the chunk before"),
-    ):
-        with pytest.warns(StampWarning, match=joined):
-            in_chunks(rnn, [4, 8], OWN[:TIME])
+@pytest.mark.parametrize(
+    ("make", "joined"),
+    [
+        (lambda: discretize.ode_rnn(2, 4), "Give the last time of the chunk before"),
+        (lambda: ContinuousRNN(ctrnn.leaky(2, 4), path="linear"), "Begin with the last sample of the chunk before"),
+    ],
+    ids=["jumps", "a path"],
+)
+def test_chunks_of_jumps_and_of_paths_that_do_not_meet_are_said(make, joined):
+    with pytest.warns(StampWarning, match=joined):
+        in_chunks(make(), [4, 8], OWN[:TIME])
 
 
-def test_an_open_interval_that_is_lost_in_rounding_is_refused():
-    for hold in ("forward", "backward"):
-        rnn = DiscreteRNN(ctrnn.leaky(2, 4), hold=hold, open_interval=1e-9)
-        for ts in (1.7e9 + torch.arange(3.0), OWN[:3] + 1.7e9):
-            with pytest.raises(ValueError, match=r"`open_interval` = 1e-09 is lost in rounding at the time 17"):
-                rnn(XS[:3], ts=ts)
+@pytest.mark.parametrize("hold", ["forward", "backward"])
+@pytest.mark.parametrize("ts", [1.7e9 + torch.arange(3.0, dtype=torch.float64), OWN[:3] + 1.7e9])
+def test_an_open_interval_that_is_lost_in_rounding_is_refused(hold, ts):
+    rnn = DiscreteRNN(ctrnn.leaky(2, 4), hold=hold, open_interval=1e-9)
+    with pytest.raises(ValueError, match=r"`open_interval` = 1e-09 is lost in rounding at the time 17"):
+        rnn(XS[:3], ts=ts)

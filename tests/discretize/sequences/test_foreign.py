@@ -86,39 +86,48 @@ def test_a_loop_with_a_read_out_gives_its_outputs_and_gradients(form, bias):
     assert_close(alone(X), network(X), rtol=1e-12, atol=1e-12)
 
 
-def test_a_forward_that_is_another_network_than_was_read_is_warned_of():
-    class Tanh(Loop):
-        def forward(self, xs):
-            state, outputs = torch.zeros(xs.shape[1], 10), []
-            for x in xs:
-                state = (1 - self.alpha) * state + self.alpha * torch.tanh(self.input2h(x) + self.h2h(state))
-                outputs.append(state)
-            return torch.stack(outputs), state
+class Tanh(Loop):
+    def forward(self, xs):
+        state, outputs = torch.zeros(xs.shape[1], 10), []
+        for x in xs:
+            state = (1 - self.alpha) * state + self.alpha * torch.tanh(self.input2h(x) + self.h2h(state))
+            outputs.append(state)
+        return torch.stack(outputs), state
 
-    class BatchFirst(Loop):
-        def forward(self, xs):
-            return super().forward(xs.transpose(0, 1)).transpose(0, 1)
 
-    class Asking(Loop):
-        def forward(self, xs, mask):
-            raise AssertionError("is not called without its mask")
+class BatchFirst(Loop):
+    def forward(self, xs):
+        return super().forward(xs.transpose(0, 1)).transpose(0, 1)
 
-    class Last(Loop):
-        def forward(self, xs):
-            return super().forward(xs)[-1]
 
+class Asking(Loop):
+    def forward(self, xs, mask):
+        raise AssertionError("is not called without its mask")
+
+
+class Last(Loop):
+    def forward(self, xs):
+        return super().forward(xs)[-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "words"),
+    [
+        (Tanh, "rates", r"with relu and the form 'rates', by \d+% of a unit's largest.*another `nonlinearity`"),
+        (Loop, "potentials", "gives other outputs"),
+        (BatchFirst, "rates", r"\(time, batch, input\)"),
+        (Asking, "rates", NOT_COMPARED + "its `forward` takes no samples .* missing 1 required positional"),
+        (Last, "rates", NOT_COMPARED + r"it gives nothing of the shape \(7, 3, 10\) for samples \(7, 3, 3\)"),
+    ],
+)
+def test_a_forward_that_is_another_network_than_was_read_is_warned_of(kind, form, words):
+    with pytest.warns(UserWarning, match=words):
+        read(kind(3, 10, 20, form), form="rates")
+
+
+def test_a_nonlinearity_that_is_given_is_read():
     network = Tanh(3, 10, 20, "rates")
-    with pytest.warns(UserWarning, match=r"with relu and the form 'rates', by \d+% of a unit's largest.*another `nonlinearity`"):
-        read(network, form="rates")
-    with pytest.warns(UserWarning, match="gives other outputs"):
-        read(Loop(3, 10, 20, "potentials"), form="rates")
-    with pytest.warns(UserWarning, match=r"\(time, batch, input\)"):
-        read(BatchFirst(3, 10, 20, "rates"), form="rates")
     assert_close(read(network, form="rates", nonlinearity="tanh")(X)[0], network(X)[0], rtol=1e-12, atol=1e-12)
-    with pytest.warns(UserWarning, match=NOT_COMPARED + "its `forward` takes no samples .* missing 1 required positional"):
-        read(Asking(3, 10, 20, "rates"), form="rates")
-    with pytest.warns(UserWarning, match=NOT_COMPARED + r"it gives nothing of the shape \(7, 3, 10\) for samples \(7, 3, 3\)"):
-        read(Last(3, 10, 20, "rates"), form="rates")
 
 
 def test_one_unit_that_is_read_otherwise_is_told_beside_a_large_one():
@@ -139,8 +148,7 @@ def test_an_array_that_was_not_read_is_named(name):
         read(network, form="rates")
 
 
-def test_signs_masks_and_noise_of_others_are_read():
-    # Excitation and inhibition are kept and inhibition is not read.
+def test_excitation_and_inhibition_are_kept_and_inhibition_is_not_read_out():
     network = Read(Loop(3, 10, 10, "potentials", excite=8), 8)
     model = read(network)
     assert_close(model(X), network(X), rtol=1e-12, atol=1e-12)
@@ -158,7 +166,9 @@ def test_signs_masks_and_noise_of_others_are_read():
     with pytest.warns(UserWarning, match=NOT_COMPARED + "its `forward` takes no samples"):  # it starts in double precision
         model = read(single)
     assert_close(model(X.float()), single.fc(single.rnn(X.float(), start)[..., :8]), rtol=1e-5, atol=1e-5)
-    # Noise has the deviation of their steps.
+
+
+def test_the_noise_of_others_has_the_deviation_of_their_steps():
     network = Loop(3, 10, 25, "potentials", excite=8)
     network._sigma_rec = math.sqrt(2 * network.alpha) * 0.1
     with pytest.warns(UserWarning, match=NOT_COMPARED + "it has noise"):
@@ -166,11 +176,20 @@ def test_signs_masks_and_noise_of_others_are_read():
     assert not rnn.field.noise.sigma.requires_grad
     states = rnn(torch.zeros(1, 20_000, 3), seed=1)[1][0]
     assert_close(states.std(0), torch.full((10,), network._sigma_rec), rtol=0.03, atol=0)
-    # Layers with signs and masks are read.
-    signs, mask = torch.tensor([1.0] * 6 + [-1.0] * 2), (torch.rand(8, 8) < 0.5).double()
-    for network in (Layered(), Layered(signs), Layered(signs, mask)):
-        assert_close(read(network)(X), network(X), rtol=1e-12, atol=1e-12)
-    model = read(Layered(signs, mask))
+
+
+SIGNS = torch.tensor([1.0] * 6 + [-1.0] * 2, dtype=torch.float64)
+MASK = (torch.rand(8, 8, generator=torch.Generator().manual_seed(1)) < 0.5).double()
+
+
+@pytest.mark.parametrize("given", [(), (SIGNS,), (SIGNS, MASK)], ids=["plain", "signs", "signs and a mask"])
+def test_layers_with_signs_and_masks_are_read(given):
+    network = Layered(*given)
+    assert_close(read(network)(X), network(X), rtol=1e-12, atol=1e-12)
+
+
+def test_signs_and_masks_are_kept_as_parametrizations():
+    model = read(Layered(SIGNS, MASK))
     assert [type(part).__name__ for part in model.field.candidate.parametrizations.weight_h] == ["Dale", "Mask"]
 
 

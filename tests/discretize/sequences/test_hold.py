@@ -113,8 +113,7 @@ def test_a_held_path_takes_stamps_in_either_direction(direction):
     assert_close(hs[1:], ContinuousRNN(field, hold=direction, open_interval=0.4)(x, ts=ts)[0], **WITHIN)
 
 
-def test_what_stamps_leave_open_is_asked_for_and_other_words_refused():
-    # What stamps leave open is asked for.
+def test_what_stamps_leave_open_is_asked_for():
     made, x, ts = setting("euler")
     rnn = made(hold="backward")
     with pytest.raises(ValueError, match=r"since when the first sample acts .* give 7 edges, .* or `open_interval`"):
@@ -123,12 +122,24 @@ def test_what_stamps_leave_open_is_asked_for_and_other_words_refused():
         ctrnn.HeldPath(x, ts[:, 0], hold="backward")
     assert_close(rnn(x, ts=started(ts))[0], made()(x, ts=started(ts))[0], **ROUNDING)
     assert_close(rnn(x)[0], made()(x)[0], **ROUNDING)  # without stamps a sample takes dt
-    # Words and lengths of another kind are refused.
-    for make in (DiscreteRNN, ContinuousRNN, lambda field, **given: ctrnn.HeldPath(torch.ones(2, 1, 1), **given)):
-        with pytest.raises(ValueError, match=r'`hold` must be "forward" or "backward", got \'left\''):
-            make(ctrnn.gated(1, 2), hold="left")
-        with pytest.raises(ValueError, match="`open_interval`"):
-            make(ctrnn.gated(1, 2), open_interval=0.0)
+
+
+@pytest.mark.parametrize(
+    "make", [DiscreteRNN, ContinuousRNN, lambda field, **given: ctrnn.HeldPath(torch.ones(2, 1, 1), **given)]
+)
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"hold": "left"}, r'`hold` must be "forward" or "backward", got \'left\''), ({"open_interval": 0.0}, "`open_interval`")],
+)
+def test_words_and_lengths_of_another_kind_are_refused(make, given, words):
+    with pytest.raises(ValueError, match=words):
+        make(ctrnn.gated(1, 2), **given)
+
+
+def test_inside_layers_no_module_has_a_hold_of_its_own():
     with pytest.raises(ValueError, match=r"`layers\[0\]` has a `hold` or `open_interval` of its own; give them to `Layers`"):
         Layers([DiscreteRNN(ctrnn.gated(1, 2), hold="backward")])
+
+
+def test_a_module_shows_when_its_samples_act():
     assert "hold='backward'" in repr(DiscreteRNN(ctrnn.gated(1, 2), hold="backward"))

@@ -1,6 +1,7 @@
 """Sequences with times and lengths of their own: against the same sequences one at a time, and against torch's packed ones."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -107,14 +108,16 @@ def test_times_and_lengths_go_together_and_what_is_beyond_an_end_is_not_looked_a
 
 
 @each_module
-def test_ragged_batches_read_nothing_beyond_an_end_and_turn_with_batch_first(name):
-    # Shared stamps are not looked at beyond the longest sequence.
+def test_shared_stamps_are_not_looked_at_beyond_the_longest_sequence(name):
     rnn, x, h_0 = setting(name, 5, 2, 3)
     ts = torch.tensor([0.0, 0.5, 2.0, torch.nan, 1.0])
     output, _ = rnn(x, h_0, ts, lengths=[3, 2])
     assert_close(output, one_by_one(rnn, x, [3, 2], h_0, ts)[0], **close(name))
     assert rnn(x, h_0, [0, 1, 2, 2, 2], [3, 2])[0].isfinite().all()
-    # Batch first turns samples and times.
+
+
+@each_module
+def test_batch_first_turns_samples_and_times(name):
     rnn, x, h_0 = setting(name, 4, 4, 3)
     turned = copy.deepcopy(rnn)
     turned.batch_first = True
@@ -123,7 +126,10 @@ def test_ragged_batches_read_nothing_beyond_an_end_and_turn_with_batch_first(nam
     other, other_n = turned(x.transpose(0, 1), h_0, ts.mT, lengths)
     assert torch.equal(other.transpose(0, 1), output)
     assert torch.equal(other_n, h_n)
-    # No gradient and no nan comes from beyond an end.
+
+
+@each_module
+def test_no_gradient_and_no_nan_comes_from_beyond_an_end(name):
     rnn, x, h_0 = setting(name, 5, 4, 3)
     lengths, ts = ends(5, 4), clocks(6, 4)
     x, h_0 = spoiled(x, lengths).requires_grad_(), h_0.requires_grad_()
@@ -135,7 +141,10 @@ def test_ragged_batches_read_nothing_beyond_an_end_and_turn_with_batch_first(nam
         for i, n in enumerate(lengths):
             assert (grads[0][n:, i] == 0).all()
             assert (grads[0][:n, i] != 0).any()
-    # Single precision stays single and keeps late times apart.
+
+
+@each_module
+def test_single_precision_stays_single_and_keeps_late_times_apart(name):
     field = ctrnn.gated(2, 3, dtype=torch.float32)
     rnn = MODULES[name](field) if name != "exact" else ContinuousRNN(field)
     x, ts = torch.randn(4, 3, 2).float(), clocks(5, 3)
@@ -182,7 +191,7 @@ def test_packed_sequences_take_times_and_start_in_their_original_order(name, bat
 
 
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
-def test_padded_sequences_have_the_gradients_of_torchs_packed_ones(kind):
+def test_padded_sequences_have_the_gradients_of_packed_ones_in_torch(kind):
     theirs = kind(2, 3)
     field = ctrnn.from_torch(theirs)
     lengths, weight = [2, 5, 1, 4], torch.randn(5, 4, 3)
@@ -221,25 +230,25 @@ def test_times_are_differentiated_through_a_solve(method):
     assert torch.autograd.gradcheck(lambda ts: rnn(x, h_0, ts), shared, fast_mode=True)
 
 
-def test_slopes_at_ends_are_the_field_and_irregular_batches_are_refined():
-    # The slope along the end of a sequence is the field.
+@pytest.mark.parametrize("how", [{"rtol": 1e-10, "atol": 1e-12}, {"method": RungeKutta4(), "max_step": 0.03}])
+def test_the_slope_along_the_end_of_a_sequence_is_the_field(how):
     field, x, lengths = ctrnn.gated(2, 3), torch.randn(4, 3, 2), [2, 4, 1]
     ts, weights = clocks(5, 3).requires_grad_(), torch.randn(1, 3, 3)
-    for rnn in (ContinuousRNN(field, rtol=1e-10, atol=1e-12), ContinuousRNN(field, method=RungeKutta4(), max_step=0.01)):
-        h_n = rnn(x, ts=ts, lengths=lengths)[1]
-        (grad,) = torch.autograd.grad((h_n * weights).sum(), ts)
-        last = torch.stack([x[n - 1, i] for i, n in enumerate(lengths)])
-        slope = (field(last, h_n[0]) * weights[0]).sum(-1)
-        assert_close(torch.stack([grad[n, i] for i, n in enumerate(lengths)]), slope, rtol=0, atol=1e-6)
-        assert all((grad[n + 1 :, i] == 0).all() for i, n in enumerate(lengths))
-    # An irregular batch refines as its model does.
-    rnn, x = DiscreteRNN(ctrnn.gated(2, 3), dt=0.5), torch.randn(5, 3, 2)
-    lengths, ts = [2, 5, 4], clocks(5, 3)
-    packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-    for data in ((x, None, None, lengths), (x, None, ts, lengths), (x, None, ts), (packed, None, ts)):
-        refined = refine(rnn, *data)
-        assert refined.converges
-        assert refined.orders[-1] == pytest.approx(1, abs=0.2)
+    h_n = ContinuousRNN(field, **how)(x, ts=ts, lengths=lengths)[1]
+    (grad,) = torch.autograd.grad((h_n * weights).sum(), ts)
+    last = torch.stack([x[n - 1, i] for i, n in enumerate(lengths)])
+    slope = (field(last, h_n[0]) * weights[0]).sum(-1)
+    assert_close(torch.stack([grad[n, i] for i, n in enumerate(lengths)]), slope, rtol=0, atol=1e-6)
+    assert all((grad[n + 1 :, i] == 0).all() for i, n in enumerate(lengths))
+
+
+@pytest.mark.parametrize(("packs", "timed", "ragged"), [(0, 0, 1), (0, 1, 1), (0, 1, 0), (1, 1, 0)])
+def test_an_irregular_batch_refines_as_its_model_does(packs, timed, ragged):
+    x, lengths, ts = torch.randn(5, 3, 2), [2, 5, 4], clocks(5, 3)
+    x = pack_padded_sequence(x, lengths, enforce_sorted=False) if packs else x
+    refined = refine(DiscreteRNN(ctrnn.gated(2, 3), dt=0.5), x, None, ts if timed else None, lengths if ragged else None)
+    assert refined.converges
+    assert refined.orders[-1] == pytest.approx(1, abs=0.2)
 
 
 @pytest.mark.parametrize("make", FIELDS.values())
@@ -253,42 +262,72 @@ def test_state_dicts_move_between_the_two_readings(make):
     assert torch.equal(again(x, ts=ts, lengths=[2, 4, 1])[0], discrete(x, ts=ts, lengths=[2, 4, 1])[0])
 
 
-def test_wrong_lengths_and_times_are_refused_by_name():
-    rnn, turned = DiscreteRNN(ctrnn.gated(2, 3)), DiscreteRNN(ctrnn.gated(2, 3), batch_first=True)
-    x, nan, packed = torch.zeros(4, 5, 2), torch.nan, pack_sequence([torch.zeros(4, 2), torch.zeros(2, 2)])
-    ts = clocks(4, 5)
-    back, repeats, missing = ts.clone(), ts.clone(), ts.clone()
-    back[2, 3], repeats[1, 4], missing[1, 0] = back[0, 3], repeats[0, 4], nan
-    late = x.clone()
-    late[2, 1] = nan
-    for bad, error, words in [
-        (lambda: rnn(x, lengths=[1, 2, 3, 4]), ValueError, "`lengths` must have shape (batch,) = (5,)"),
-        (lambda: rnn(x, lengths=[1, 2, 3, 4, 0]), ValueError, "must be from 1 to the 4 samples of `x`, got 0 for sequence 4"),
-        (lambda: rnn(x, lengths=[True] * 5), TypeError, "`lengths` must be whole numbers, got torch.bool"),
-        (lambda: rnn(x, lengths="all"), TypeError, "`lengths` must be whole numbers, one for each sequence, got str"),
-        (lambda: rnn(x[:, 0], lengths=[3]), ValueError, "`lengths` are for a batch, and `x` is one sequence"),
-        (lambda: rnn(late, lengths=[4, 3, 4, 4, 4]), ValueError, "`x` must be finite, got nan at index (2, 1, 0)"),
-        (lambda: rnn(x.to_sparse(), lengths=[1] * 5), TypeError, "not a sparse or nested one"),
-        (lambda: rnn(packed, lengths=[4, 2]), ValueError, "which knows its lengths; leave `lengths` out"),
-        (lambda: rnn(pack_sequence([torch.zeros(4)])), ValueError, "`x` must pack sequences (time, input)"),
-        (lambda: rnn(packed, torch.zeros(1, 4, 3)), ValueError, "`h_0` must have shape (1, 2, 3) or (2, 3)"),
-        (lambda: rnn(packed, ts=clocks(4, 5)), ValueError, "`ts` must be (4,) stamps or (5,) edges, or (4, 2) or (5, 2)"),
+X = torch.zeros(4, 5, 2, dtype=torch.float64)
+TS = torch.arange(1.0, 5.0, dtype=torch.float64)[:, None].expand(-1, 5)
+
+
+def rnn(**settings):
+    return DiscreteRNN(ctrnn.gated(2, 3), **settings)
+
+
+def with_one(values, at, value):
+    """These values, and another one in one place."""
+    values = values.clone()
+    values[at] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: rnn()(X, lengths=[1, 2, 3, 4]), ValueError, "`lengths` must have shape (batch,) = (5,)"),
+        (lambda: rnn()(X, lengths=[1, 2, 3, 4, 0]), ValueError, "must be from 1 to the 4 samples of `x`, got 0 for sequence 4"),
+        (lambda: rnn()(X, lengths=[True] * 5), TypeError, "`lengths` must be whole numbers, got torch.bool"),
+        (lambda: rnn()(X, lengths="all"), TypeError, "`lengths` must be whole numbers, one for each sequence, got str"),
+        (lambda: rnn()(X[:, 0], lengths=[3]), ValueError, "`lengths` are for a batch, and `x` is one sequence"),
         (
-            lambda: turned(x.transpose(0, 1), ts=ts),
+            lambda: rnn()(with_one(X, (2, 1), torch.nan), lengths=[4, 3, 4, 4, 4]),
+            ValueError,
+            "`x` must be finite, got nan at index (2, 1, 0)",
+        ),
+        (lambda: rnn()(X.to_sparse(), lengths=[1] * 5), TypeError, "not a sparse or nested one"),
+        (
+            lambda: rnn()(pack_sequence([X[:, 0], X[:2, 1]]), lengths=[4, 2]),
+            ValueError,
+            "which knows its lengths; leave `lengths` out",
+        ),
+        (lambda: rnn()(pack_sequence([torch.zeros(4)])), ValueError, "`x` must pack sequences (time, input)"),
+        (
+            lambda: rnn()(pack_sequence([X[:, 0], X[:2, 1]]), torch.zeros(1, 4, 3)),
+            ValueError,
+            "`h_0` must have shape (1, 2, 3) or (2, 3)",
+        ),
+        (
+            lambda: rnn()(pack_sequence([X[:, 0], X[:2, 1]]), ts=TS),
+            ValueError,
+            "`ts` must be (4,) stamps or (5,) edges, or (4, 2) or (5, 2)",
+        ),
+        (
+            lambda: rnn(batch_first=True)(X.transpose(0, 1), ts=TS),
             ValueError,
             "or (5, 4) or (5, 5) for every sequence its own, got shape (4, 5)",
         ),
-        (lambda: rnn(x[:, 0], ts=ts), ValueError, "`x` is one sequence, which takes `ts` of shape (4,) or (5,)"),
-        (lambda: rnn(x, ts=back), ValueError, "goes back at index 2 in sequence 3"),
-        (lambda: rnn(x, ts=repeats, lengths=[2] * 5), ValueError, "repeats at index 1 in sequence 4"),
-        (lambda: rnn(x, ts=missing, lengths=[2] * 5), ValueError, "`ts` must be finite, got nan at index (1, 0)"),
-        (lambda: rnn(x, ts=ts > 0), TypeError, "`ts` must hold real numbers, got torch.bool"),
-        (lambda: rnn(x, ts="late"), TypeError, "`ts` must be a time or a sequence of times, got str"),
-        (lambda: rnn(x, ts=torch.full((4, 5), 2**60)), ValueError, "which float64 cannot tell apart"),
-    ]:
-        with pytest.raises(error) as caught:
-            bad()
-        assert words in str(caught.value), str(caught.value)
+        (lambda: rnn()(X[:, 0], ts=TS), ValueError, "`x` is one sequence, which takes `ts` of shape (4,) or (5,)"),
+        (lambda: rnn()(X, ts=with_one(TS, (2, 3), 0.0)), ValueError, "goes back at index 2 in sequence 3"),
+        (lambda: rnn()(X, ts=with_one(TS, (1, 4), TS[0, 4]), lengths=[2] * 5), ValueError, "repeats at index 1 in sequence 4"),
+        (
+            lambda: rnn()(X, ts=with_one(TS, (1, 0), torch.nan), lengths=[2] * 5),
+            ValueError,
+            "`ts` must be finite, got nan at index (1, 0)",
+        ),
+        (lambda: rnn()(X, ts=TS > 0), TypeError, "`ts` must hold real numbers, got torch.bool"),
+        (lambda: rnn()(X, ts="late"), TypeError, "`ts` must be a time or a sequence of times, got str"),
+        (lambda: rnn()(X, ts=torch.full((4, 5), 2**60)), ValueError, "which float64 cannot tell apart"),
+    ],
+)
+def test_wrong_lengths_and_times_are_refused_by_name(call, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        call()
 
 
 @pytest.mark.parametrize("method", [BackwardEuler(), ExponentialEuler(), "rk4", "heun2"])

@@ -80,7 +80,7 @@ def gradients_as_torch_has_them(theirs, gradients):
 
 @settings(max_examples=20)
 @given(problems())
-def test_a_converted_module_is_torchs_to_the_states_and_gradients(problem):
+def test_a_converted_module_has_the_states_and_gradients_of_the_torch_module(problem):
     theirs, x, start, lengths, packs = problem
     ours = discretize.from_torch(theirs)
     results, by_inputs, by_weights = called(ours, x, start, lengths, packs)
@@ -136,7 +136,7 @@ def test_one_sequence_without_a_batch_axis_is_read_as_torch_reads_it(kind, bidir
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_dropout_falls_between_layers_in_training_only_as_torchs(bidirectional, batch_first):
+def test_dropout_falls_between_layers_in_training_only_as_in_torch(bidirectional, batch_first):
     theirs = nn.GRU(3, 5, num_layers=3, dropout=0.4, bidirectional=bidirectional, batch_first=batch_first)
     ours, x = discretize.from_torch(theirs), torch.randn(7, 4, 3)
     outputs = []
@@ -149,8 +149,7 @@ def test_dropout_falls_between_layers_in_training_only_as_torchs(bidirectional, 
     assert not discretize.from_torch(theirs).training
 
 
-def test_layers_are_modules_one_after_another_whose_states_start_the_next_call():
-    # Layers are their modules one after another.
+def test_layers_are_their_modules_one_after_another():
     fields = [ctrnn.gated(2, 3), ctrnn.gated(3, 3, decay=ctrnn.PowerDecay(2.0)), ctrnn.gru(3, 3)]
     modules = [DiscreteRNN(fields[0], ExponentialEuler(), substeps=2), DiscreteRNN(fields[1]), ContinuousRNN(fields[2])]
     x, ts, lengths = torch.randn(5, 2, 2), torch.tensor([0.0, 0.5, 2.0, 2.1, 4.0, 4.5]), [3, 5]
@@ -161,14 +160,18 @@ def test_layers_are_modules_one_after_another_whose_states_start_the_next_call()
         last.append(h)
     assert torch.equal(output, below)
     assert torch.equal(h_n, torch.cat(last))
-    # Layers know their sizes as torchs modules do.
+
+
+def test_layers_know_their_sizes_as_modules_of_torch_do():
     theirs = nn.LSTM(3, 5, num_layers=2, bidirectional=True)
     ours = discretize.from_torch(theirs)
     for name in ("input_size", "hidden_size", "num_layers", "bidirectional", "batch_first", "dropout"):
         assert getattr(ours, name) == getattr(theirs, name)
     one = DiscreteRNN(ctrnn.gated(3, 5))
     assert (one.input_size, one.hidden_size, one.num_layers, one.bidirectional) == (3, 5, 1, False)
-    # The final states of layers are a start for their next call.
+
+
+def test_the_final_states_of_layers_are_a_start_for_their_next_call():
     ours, x = discretize.from_torch(nn.LSTM(3, 5, num_layers=2)), torch.randn(8, 2, 3)
     first, states = ours(x[:4])
     second, last = ours(x[4:], states)
@@ -177,7 +180,9 @@ def test_layers_are_modules_one_after_another_whose_states_start_the_next_call()
     assert_close(last, whole_last, **ROUNDING)
     joined = torch.cat(states, -1)
     assert torch.equal(ours(x[4:], joined)[0], second)
-    # Layers of sizes take the weights of torchs module called with the same sizes.
+
+
+def test_layers_of_sizes_take_the_weights_of_the_torch_module_that_was_called_with_the_same_sizes():
     theirs = nn.GRU(3, 5, num_layers=2, bidirectional=True, batch_first=True)
     ours = Layers.of(ctrnn.gru, 3, 5, num_layers=2, bidirectional=True, batch_first=True)
     assert len({id(parameter) for parameter in ours.parameters()}) == 4 * len([*ours.layers[0][0].parameters()])
@@ -185,7 +190,9 @@ def test_layers_are_modules_one_after_another_whose_states_start_the_next_call()
     x = torch.randn(4, 7, 3)
     for one, other in zip(ours(x), theirs(x), strict=True):
         assert_close(one, other, **ROUNDING)
-    # One module becomes torchs module of one layer.
+
+
+def test_one_module_becomes_a_torch_module_of_one_layer():
     ours, x = DiscreteRNN(ctrnn.lstm(3, 5), Euler(), batch_first=True), torch.randn(4, 7, 3)
     theirs = discretize.to_torch(ours)
     assert isinstance(theirs, nn.LSTM)
@@ -215,12 +222,13 @@ def test_backwards_a_sample_lasts_as_long_as_forwards(module, own):
     assert_close(h_n[1], last[0], rtol=0, atol=1e-10)
 
 
-def test_backwards_and_packed_layers_take_times_up_to_each_end():
-    # Backwards gradients reach the times.
+def test_gradients_of_both_directions_reach_the_times():
     layers = Layers([[DiscreteRNN(ctrnn.gated(1, 2)), DiscreteRNN(ctrnn.gated(1, 2))]])
     x, ts = torch.randn(4, 2, 1), torch.rand(5, 2).cumsum(0).requires_grad_()
     assert torch.autograd.gradcheck(lambda ts: layers(x, ts=ts, lengths=[4, 2])[0], ts)
-    # What stands beyond an end is not looked at in any direction.
+
+
+def test_what_stands_beyond_an_end_is_not_looked_at_in_any_direction():
     layers = discretize.from_torch(nn.LSTM(2, 3, num_layers=2, bidirectional=True))
     x = torch.randn(4, 2, 2)
     before = layers(x, lengths=[4, 2])
@@ -228,7 +236,9 @@ def test_backwards_and_packed_layers_take_times_up_to_each_end():
     after = layers(x, lengths=[4, 2])
     assert torch.equal(before[0], after[0])
     assert all(torch.equal(one, other) for one, other in zip(before[1], after[1], strict=True))
-    # A packed batch takes times and starts in the order of its user.
+
+
+def test_a_packed_batch_takes_times_and_starts_in_the_order_of_its_user():
     layers = Layers([[DiscreteRNN(ctrnn.gated(2, 3)), ContinuousRNN(ctrnn.gated(2, 3))]], batch_first=True)
     x, ts, starts = torch.randn(3, 5, 2), torch.rand(3, 6).cumsum(1), torch.randn(2, 3, 3)
     lengths = [2, 5, 3]

@@ -76,8 +76,7 @@ def test_derivatives_along_a_path_are_central_differences(noise, kind):
     assert_differentiated(lambda *given: called(*given)[0].sin().sum(), places)
 
 
-def test_cells_solves_and_torch_func_have_the_derivatives_along_a_path():
-    # The cell and unroll have the derivatives of the module.
+def test_the_cell_and_unroll_have_the_derivatives_of_the_module():
     field = FIELDS["one for each unit"]()
     xs, h0 = drawn(field)
     rnn, cell = (make(field, EulerMaruyama(), 0.5) for make in (discretize.DiscreteRNN, discretize.DiscreteCell))
@@ -90,12 +89,16 @@ def test_cells_solves_and_torch_func_have_the_derivatives_along_a_path():
     )]  # fmt: skip
     for other in found[1:]:
         assert_close(other, found[0], rtol=1e-12, atol=1e-14)
-    # Solves have derivatives along a path.
+
+
+def test_solves_have_derivatives_along_a_path():
     field = FIELDS["one for each unit"]()
     xs, h0 = drawn(field)
     called, places = of_weights(discretize.ContinuousRNN(field, method=StratonovichHeun(), max_step=0.35), xs, h0, TS, seed=5)
     assert_differentiated(lambda *given: called(*given)[0].sin().sum(), places)
-    # Torch func differentiates each sample along its own key.
+
+
+def test_torch_func_differentiates_each_sample_along_its_own_key():
     rnn = discretize.DiscreteRNN(FIELDS["one for each unit"](), EulerMaruyama(), fused=False)
     xs, _ = drawn(rnn.field)
     keys, weights = discretize.noise_keys(3, 2), dict(rnn.named_parameters())
@@ -109,8 +112,7 @@ def test_cells_solves_and_torch_func_have_the_derivatives_along_a_path():
     assert_close([part.sum(0) for part in each.values()], [*whole], rtol=1e-12, atol=1e-14)
 
 
-def test_strengths_are_learned_copied_shared_and_shown():
-    # A sigma kept above zero by a parametrization is that sigma and learned.
+def test_a_sigma_that_a_parametrization_keeps_above_zero_is_that_sigma_and_is_learned():
     class Positive(nn.Module):
         def forward(self, z):
             return z.exp()
@@ -129,24 +131,36 @@ def test_strengths_are_learned_copied_shared_and_shown():
     assert_close(after, before, rtol=0, atol=1e-14)
     after.sum().backward()
     assert_close(field.noise.parametrizations.sigma.original.grad, slope * sigma, rtol=1e-12, atol=1e-14)
-    # Without a strength noise changes nothing.
+
+
+TWINS = [
+    (EulerMaruyama, discretize.Euler),
+    (StratonovichHeun, discretize.Heun),
+    (ExponentialEulerMaruyama, discretize.ExponentialEuler),
+]
+
+
+@pytest.mark.parametrize(("kind", "twin"), TWINS)
+def test_without_a_strength_noise_changes_nothing(kind, twin):
     plain = ctrnn.gru(2, 3)
     xs, h0 = drawn(plain)
-    twins = {EulerMaruyama: "Euler", StratonovichHeun: "Heun", ExponentialEulerMaruyama: "ExponentialEuler"}
-    for kind, name in twins.items():
-        silent = discretize.DiscreteRNN(ctrnn.Noisy(plain, ctrnn.Noise(0.0)), kind(), 0.5)(xs, h0)[0]
-        assert_close(silent, discretize.DiscreteRNN(plain, getattr(discretize, name)(), 0.5)(xs, h0)[0], rtol=0, atol=1e-14)
-    # Copies and dtypes run along the same path.
-    for make in FIELDS.values():
-        rnn = discretize.DiscreteRNN(make(), StratonovichHeun(), 0.5, fused=False)
-        xs, h0 = drawn(rnn.field)
-        states = rnn(xs, h0, seed=4)[0]
-        for copied in (copy.deepcopy(rnn), pickle.loads(pickle.dumps(rnn))):
-            assert torch.equal(copied(xs, h0, seed=4)[0], states)
-        single = copy.deepcopy(rnn).float()(xs.float(), h0.float(), seed=4)[0]
-        assert single.dtype == torch.float32
-        assert_close(single.double(), states, rtol=1e-5, atol=1e-5)  # rounding of a few steps
-    # Networks of an ensemble share a seed and may have their own.
+    silent = discretize.DiscreteRNN(ctrnn.Noisy(plain, ctrnn.Noise(0.0)), kind(), 0.5)(xs, h0)[0]
+    assert_close(silent, discretize.DiscreteRNN(plain, twin(), 0.5)(xs, h0)[0], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("noise", FIELDS)
+def test_copies_and_dtypes_run_along_the_same_path(noise):
+    rnn = discretize.DiscreteRNN(FIELDS[noise](), StratonovichHeun(), 0.5, fused=False)
+    xs, h0 = drawn(rnn.field)
+    states = rnn(xs, h0, seed=4)[0]
+    for copied in (copy.deepcopy(rnn), pickle.loads(pickle.dumps(rnn))):
+        assert torch.equal(copied(xs, h0, seed=4)[0], states)
+    single = copy.deepcopy(rnn).float()(xs.float(), h0.float(), seed=4)[0]
+    assert single.dtype == torch.float32
+    assert_close(single.double(), states, rtol=1e-5, atol=1e-5)  # rounding of a few steps
+
+
+def test_networks_of_an_ensemble_share_a_seed_and_may_have_their_own():
     networks = [discretize.DiscreteRNN(ctrnn.Noisy(ctrnn.leaky(2, 3), ctrnn.Noise(s)), EulerMaruyama()) for s in (0.1, 0.3)]
     xs, _ = drawn(networks[0].field)
     together, keys = discretize.ensemble(networks), torch.stack([discretize.noise_keys(k, 2) for k in (3, 4)])
@@ -156,7 +170,9 @@ def test_strengths_are_learned_copied_shared_and_shown():
     assert_close(together(xs, seed=keys, each="seed")[0], own, rtol=1e-12, atol=1e-14)
     twins = discretize.ensemble([networks[0], copy.deepcopy(networks[0])])(xs)[0]
     assert not torch.equal(*twins)  # without a seed each network draws its own
-    # Equations show the noise.
+
+
+def test_equations_show_the_noise():
     noisy = ctrnn.Noisy(ctrnn.lstm(2, 3), ctrnn.Noise(0.3))
     assert noisy.equations[:2] == (
         "dh/dt = o * tanh(f * c + i * g) - h + G dW/dt", "dc/dt = (f - 1) * c + i * g + Gc dW/dt"

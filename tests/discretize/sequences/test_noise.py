@@ -46,12 +46,16 @@ def by_loop(field, step, x, h, dt, keys, first=0, substeps=1):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_drawn_increments_are_those_of_a_path_whose_cells_are_the_samples(step):
+@pytest.mark.parametrize("substeps", [1, 4, 6])  # powers of two are drawn where they are used, others ahead
+def test_drawn_increments_are_those_of_a_path_whose_cells_are_the_samples(step, substeps):
     field, x, keys = noisy(), torch.randn(3, 3, 2), noise_keys(4, 3)
-    for substeps in (1, 4, 6):  # powers of two are drawn where they are used, others ahead
-        wanted = by_loop(field, step, x, torch.zeros(3, 5), 0.5, keys, substeps=substeps)
-        rnn = DiscreteRNN(field, step, dt=0.5, substeps=substeps)
-        assert_close(rnn(x, seed=4)[0], wanted, **ROUNDING)
+    wanted = by_loop(field, step, x, torch.zeros(3, 5), 0.5, keys, substeps=substeps)
+    assert_close(DiscreteRNN(field, step, dt=0.5, substeps=substeps)(x, seed=4)[0], wanted, **ROUNDING)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_unrolling_draws_the_increments_of_a_path_whose_cells_are_the_samples(step):
+    field, x, keys = noisy(), torch.randn(3, 3, 2), noise_keys(4, 3)
     cell = DiscreteCell(field, step, dt=0.5)
     assert_close(unroll(cell, x, seed=4).hs[1:], by_loop(field, step, x, torch.zeros(3, 5), 0.5, keys), **ROUNDING)
 
@@ -67,15 +71,16 @@ def test_a_cell_takes_increments_that_are_given(step):
     assert_close(cell(x, h, own, w, *more)[1], step(field, x, h, 0.25, w, *more)[1], **ROUNDING)
 
 
-def test_a_path_hangs_on_its_key_alone():
-    # The first step from zero is the noise of the first number.
+def test_the_first_step_from_zero_is_the_noise_of_the_first_number():
     # By hand, without any of what draws a sequence: dt sigma and the root of the step.
     field = ctrnn.Noisy(ctrnn.leaky(1, 3), ctrnn.Noise(0.4))
     keys, zero = noise_keys(9, 2), torch.tensor(0)
     output, _ = DiscreteRNN(field, EulerMaruyama(), dt=0.25)(torch.zeros(1, 2, 1), seed=9)
     drift = 0.25 * field(torch.zeros(2, 1), torch.zeros(2, 3))
     assert_close(output[0], drift + 0.4 * 0.25**0.5 * normals(keys, zero, zero, 3, torch.float64), **ROUNDING)
-    # A path depends on its key alone.
+
+
+def test_a_path_depends_on_its_key_alone():
     rnn, x, keys = DiscreteRNN(noisy(), SRA1(), substeps=2), torch.randn(7, 6, 2), noise_keys(4, 6)
     together, _ = rnn(x, seed=keys)
     order = torch.tensor([5, 0, 3])
@@ -84,7 +89,9 @@ def test_a_path_hangs_on_its_key_alone():
     assert_close(rnn(x[:, :4], seed=4)[0], together[:, :4], **ROUNDING)  # a seed has the same keys for fewer
     assert_close(rnn(x[:3], seed=keys)[0], together[:3], **ROUNDING)  # and nothing of what comes later
     assert (rnn(x, seed=5)[0] - together).abs().max() > 0.1
-    # Threads do not change a path.
+
+
+def test_threads_do_not_change_a_path():
     rnn, x, threads = DiscreteRNN(noisy(2, 40), EulerMaruyama()), torch.randn(5, 50, 2), torch.get_num_threads()
     found = []
     try:
@@ -94,7 +101,9 @@ def test_a_path_hangs_on_its_key_alone():
     finally:
         torch.set_num_threads(threads)
     assert_close(found[0], found[1], **ROUNDING)
-    # Without a seed torchs generator draws and calls differ.
+
+
+def test_without_a_seed_the_generator_of_torch_draws_and_calls_differ():
     rnn, x = DiscreteRNN(noisy(), EulerMaruyama()), torch.randn(3, 4, 2)
     torch.manual_seed(5)
     first, second = rnn(x)[0], rnn(x)[0]
@@ -107,25 +116,25 @@ def test_a_path_hangs_on_its_key_alone():
 
 
 @pytest.mark.parametrize(("step", "substeps"), [(EulerMaruyama(), 3), (SRA1(), 1)])
-def test_padding_and_packing_do_not_matter(step, substeps):
+@pytest.mark.parametrize("timed", [False, True])
+def test_padding_and_packing_do_not_matter(step, substeps, timed):
     rnn, x, lengths, keys = DiscreteRNN(noisy(), step, substeps=substeps), torch.randn(4, 3, 2), [2, 4, 1], noise_keys(4, 3)
-    ts = torch.rand(5, 3).cumsum(0)
-    for times in (None, ts):
-        output, h_n = rnn(x, ts=times, lengths=lengths, seed=keys)
-        for k, n in enumerate(lengths):
-            alone, end = rnn(x[:n, k], ts=None if times is None else times[: n + 1, k], seed=keys[k : k + 1])
-            assert_close(output[:n, k], alone, **ROUNDING)
-            assert_close(h_n[:, k], end, **ROUNDING)
-            assert not output[n:, k].any()
-        more = None if times is None else torch.cat([times, times + 9])[:9]
-        longer, end = rnn(torch.cat([x, x]), ts=more, lengths=lengths, seed=4)
-        assert_close(longer[:4], output, **ROUNDING)
+    times = torch.rand(5, 3).cumsum(0) if timed else None
+    output, h_n = rnn(x, ts=times, lengths=lengths, seed=keys)
+    for k, n in enumerate(lengths):
+        alone, end = rnn(x[:n, k], ts=None if times is None else times[: n + 1, k], seed=keys[k : k + 1])
+        assert_close(output[:n, k], alone, **ROUNDING)
+        assert_close(h_n[:, k], end, **ROUNDING)
+        assert not output[n:, k].any()
+    more = None if times is None else torch.cat([times, times + 9])[:9]
+    longer, end = rnn(torch.cat([x, x]), ts=more, lengths=lengths, seed=4)
+    assert_close(longer[:4], output, **ROUNDING)
+    assert_close(end, h_n, **ROUNDING)
+    packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+    for seed in (keys, 4):
+        of_packed, end = rnn(packed, ts=times, seed=seed)
+        assert_close(pad_packed_sequence(of_packed)[0], output, **ROUNDING)
         assert_close(end, h_n, **ROUNDING)
-        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-        for seed in (keys, 4):
-            of_packed, end = rnn(packed, ts=times, seed=seed)
-            assert_close(pad_packed_sequence(of_packed)[0], output, **ROUNDING)
-            assert_close(end, h_n, **ROUNDING)
 
 
 @pytest.mark.parametrize("step", [EulerMaruyama(), SRA1()])
@@ -200,32 +209,38 @@ def test_finer_substeps_converge_on_one_path(step):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_float32_is_float64_to_the_rounding_of_float32(step):
-    field, x = noisy(), torch.randn(15, 4, 2)
+@pytest.mark.parametrize("substeps", [2, 3])
+def test_float32_is_float64_to_the_rounding_of_float32(step, substeps):
+    field, x = noisy(), torch.randn(8, 4, 2)
     narrow = copy.deepcopy(field).float()
-    for substeps in (2, 3):
-        wide, _ = DiscreteRNN(field, step, substeps=substeps)(x, seed=4)
-        found, _ = DiscreteRNN(narrow, step, substeps=substeps)(x.float(), seed=4)
-        assert_close(found.double(), wide, rtol=0, atol=1e-5)  # 45 steps that forget, of a few roundings of numbers up to 4
+    wide, _ = DiscreteRNN(field, step, substeps=substeps)(x, seed=4)
+    found, _ = DiscreteRNN(narrow, step, substeps=substeps)(x.float(), seed=4)
+    assert_close(found.double(), wide, rtol=0, atol=1e-5)  # 24 steps that forget, of a few roundings of numbers up to 4
 
 
 @pytest.mark.parametrize(("dtype", "within"), [(torch.bfloat16, 0.1), (torch.float16, 0.02)])
-def test_half_precision_reads_the_same_path(dtype, within):
+@pytest.mark.parametrize(
+    ("step", "substeps", "samples"),
+    [(EulerMaruyama(), 1, 300), (SRA1(), 2, 20), (EulerMaruyama(), 3, 20)],  # 300 cells are more than bfloat16 can count
+)
+def test_half_precision_reads_the_same_path(step, substeps, samples, dtype, within):
     field, half = noisy(1), noisy(1).to(dtype)
     half.load_state_dict(field.state_dict())
-    # 300 cells are more than bfloat16 can count.
-    for step, substeps, samples in ((EulerMaruyama(), 1, 300), (SRA1(), 2, 20), (EulerMaruyama(), 3, 20)):
-        x = torch.randn(samples, 4, 1)
-        wide, _ = DiscreteRNN(field, step, substeps=substeps)(x, seed=4)
-        found, h_n = DiscreteRNN(half, step, substeps=substeps)(x.to(dtype), seed=4)
-        assert found.dtype == h_n.dtype == dtype
-        assert_close(found.double(), wide, rtol=0, atol=within)
+    x = torch.randn(samples, 4, 1)
+    wide, _ = DiscreteRNN(field, step, substeps=substeps)(x, seed=4)
+    found, h_n = DiscreteRNN(half, step, substeps=substeps)(x.to(dtype), seed=4)
+    assert found.dtype == h_n.dtype == dtype
+    assert_close(found.double(), wide, rtol=0, atol=within)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_layers_with_noise_stay_in_half_precision(dtype):
+    half, x = noisy(1).to(dtype), torch.randn(20, 4, 1)
     stacked = Layers([DiscreteRNN(half, EulerMaruyama()), DiscreteRNN(ctrnn.leaky(5, 5).to(dtype))])
     assert stacked(x.to(dtype), seed=4)[0].dtype == dtype
 
 
-def test_layers_directions_and_stacks_have_noise_of_their_own():
-    # Layers have noise of their own each of its sample alone.
+def test_layers_have_noise_of_their_own_and_a_sample_has_it_alone_too():
     fields = [noisy(2, 3), noisy(3, 3), noisy(3, 3)]
     layers, x, keys = Layers([DiscreteRNN(field, EulerMaruyama()) for field in fields]), torch.randn(5, 4, 2), noise_keys(4, 4)
     output, h_n = layers(x, seed=keys)
@@ -238,7 +253,9 @@ def test_layers_directions_and_stacks_have_noise_of_their_own():
     _, ends = layers(torch.zeros(1, 2000, 2), seed=0)
     noises = torch.cat([end - end.mean(0) for end in ends], -1)
     assert (torch.corrcoef(noises.mT) - torch.eye(9)).abs().max() < 5 / 2000**0.5
-    # Two directions have noise of their own and padding does not matter.
+
+
+def test_two_directions_have_noise_of_their_own_and_padding_does_not_matter():
     layer = [DiscreteRNN(noisy(2, 3), EulerMaruyama()), DiscreteRNN(noisy(2, 3), EulerMaruyama())]
     layers, x, keys, lengths = Layers([layer]), torch.randn(6, 3, 2), noise_keys(4, 3), [4, 6, 2]
     output, h_n = layers(x, lengths=lengths, seed=keys)
@@ -249,7 +266,9 @@ def test_layers_directions_and_stacks_have_noise_of_their_own():
     _, ends = layers(torch.zeros(1, 2000, 2), seed=0)
     noises = torch.cat([end - end.mean(0) for end in ends], -1)
     assert (torch.corrcoef(noises.mT) - torch.eye(6)).abs().max() < 5 / 2000**0.5
-    # A stack may have noise in some of its layers.
+
+
+def test_a_stack_may_have_noise_in_some_of_its_layers():
     quiet, loud = DiscreteRNN(ctrnn.leaky(2, 3), Euler()), DiscreteRNN(noisy(3, 3), EulerMaruyama())
     x = torch.randn(5, 4, 2)
     output, h_n = Layers([quiet, loud])(x, seed=4)
@@ -258,21 +277,24 @@ def test_layers_directions_and_stacks_have_noise_of_their_own():
     assert_close(Layers([quiet, loud])(x, seed=4)[0], output, **ROUNDING)
 
 
-def test_gradients_are_the_loops_and_steps_take_the_noise_they_are_for():
-    # Gradients to noise weights start and times are those of the loop.
+@pytest.mark.parametrize("step", STEPS)
+def test_gradients_to_noise_weights_and_start_are_those_of_the_loop(step):
     field, x, keys = noisy(), torch.randn(3, 2, 2), noise_keys(4, 2)
-    for step in STEPS:
-        h_0, dt = torch.randn(2, 5, requires_grad=True), 0.5
-        wanted = [field.noise.sigma, h_0, *field.field.parameters()]
-        ours = torch.autograd.grad(DiscreteRNN(field, step, dt=dt)(x, h_0, seed=4)[0].sin().sum(), wanted)
-        theirs = torch.autograd.grad(by_loop(field, step, x, h_0, dt, keys).sin().sum(), wanted)
-        for one, other in zip(ours, theirs, strict=True):
-            assert_close(one, other, rtol=0, atol=1e-10)
-    # Of the length of a step the noise takes the root: the path stretches with its cell.
-    ts = torch.tensor([0.0, 0.4, 1.0], requires_grad=True)
-    rnn = DiscreteRNN(field, SRA1(), substeps=2)
-    assert torch.autograd.gradcheck(lambda at: rnn(x[:2], ts=at, seed=4)[0], ts)
-    # A sequence that is over has finite gradients.
+    h_0, dt = torch.randn(2, 5, requires_grad=True), 0.5
+    wanted = [field.noise.sigma, h_0, *field.field.parameters()]
+    ours = torch.autograd.grad(DiscreteRNN(field, step, dt=dt)(x, h_0, seed=4)[0].sin().sum(), wanted)
+    theirs = torch.autograd.grad(by_loop(field, step, x, h_0, dt, keys).sin().sum(), wanted)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_close(one, other, rtol=0, atol=1e-10)
+
+
+def test_the_noise_takes_the_root_of_the_length_of_a_step_and_times_have_its_gradient():
+    ts, x = torch.tensor([0.0, 0.4, 1.0], requires_grad=True), torch.randn(2, 2, 2)
+    rnn = DiscreteRNN(noisy(), SRA1(), substeps=2)
+    assert torch.autograd.gradcheck(lambda at: rnn(x, ts=at, seed=4)[0], ts)  # the path stretches with its cell
+
+
+def test_a_sequence_that_is_over_has_finite_gradients():
     # The root of a length has no derivative at 0, where padding is.
     rnn, x = DiscreteRNN(noisy(), SRA1()), torch.randn(4, 2, 2)
     ts = torch.rand(5, 2).cumsum(0).requires_grad_()
@@ -280,23 +302,6 @@ def test_gradients_are_the_loops_and_steps_take_the_noise_they_are_for():
     grad = torch.autograd.grad(output.sin().sum(), ts)[0]
     assert grad.isfinite().all()
     assert not grad[3:, 0].any()
-    # Steps take the noise they are for.
-    for step in STEPS:
-        DiscreteRNN(noisy(), step)
-    DiscreteRNN(Multiplied(), Milstein())
-    for step in (EulerMaruyama(), StratonovichHeun(), SRA1(), ExponentialEulerMaruyama()):
-        DiscreteRNN(one_for_all(), step)
-    for step in (EulerMaruyama(), StratonovichHeun(), ExponentialEulerMaruyama()):
-        DiscreteRNN(Multiplied(True), step)
-    # Noise that comes to depend on the state is refused at the next call.
-    rnn, x = DiscreteRNN(FromNothing(), SRA1()), torch.randn(3, 2, 1)
-    cell = DiscreteCell(rnn.field, SRA1())
-    rnn(x, seed=0)
-    with torch.no_grad():
-        rnn.field.strength.fill_(0.5)
-    for call in (lambda: rnn(x, seed=0), lambda: unroll(cell, x, seed=0)):
-        with pytest.raises(ValueError, match="is for additive noise"):
-            call()
 
 
 class Multiplied(ctrnn.VectorField):
@@ -313,6 +318,43 @@ class Multiplied(ctrnn.VectorField):
         return h.flip(-1) if self.mixed else h
 
 
+def one_for_all():
+    return ctrnn.Noisy(ctrnn.leaky(2, 2), ctrnn.Noise(torch.ones(2, 1)))
+
+
+def takes(kinds, *given):
+    return [pytest.param(*given, step, id=f"{given[0]}, {type(step).__name__}") for step in kinds]
+
+
+@pytest.mark.parametrize(
+    ("noise", "make", "step"),
+    [
+        *takes([Milstein()], "of its own unit", Multiplied),
+        *takes([EulerMaruyama(), StratonovichHeun(), SRA1(), ExponentialEulerMaruyama()], "a matrix", one_for_all),
+        *takes([EulerMaruyama(), StratonovichHeun(), ExponentialEulerMaruyama()], "of other units", lambda: Multiplied(True)),
+    ],
+)
+def test_steps_take_the_noise_they_are_for(noise, make, step):
+    field, x, keys = make(), torch.randn(3, 3, 2), noise_keys(4, 3)
+    h_0 = torch.randn(3, 2)
+    assert_close(DiscreteRNN(field, step, dt=0.5)(x, h_0, seed=4)[0], by_loop(field, step, x, h_0, 0.5, keys), **ROUNDING)
+
+
+def unrolled(cell):
+    return lambda x, seed: unroll(cell, x, seed=seed)
+
+
+@pytest.mark.parametrize("make", [DiscreteRNN, lambda *given: unrolled(DiscreteCell(*given))], ids=["module", "unroll"])
+def test_noise_that_comes_to_depend_on_the_state_is_refused_at_the_next_call(make):
+    field, x = FromNothing(), torch.randn(3, 2, 1)
+    call = make(field, SRA1())
+    call(x, seed=0)
+    with torch.no_grad():
+        field.strength.fill_(0.5)
+    with pytest.raises(ValueError, match="is for additive noise"):
+        call(x, seed=0)
+
+
 class Around(ctrnn.VectorField):
     """A field in another, which does not hand its noise on."""
 
@@ -322,10 +364,6 @@ class Around(ctrnn.VectorField):
 
     def flow(self, projected, h):
         return self.inner.flow(self.inner.project(projected), h)
-
-
-def one_for_all():
-    return ctrnn.Noisy(ctrnn.leaky(2, 2), ctrnn.Noise(torch.ones(2, 1)))
 
 
 def zeros(*shape):

@@ -57,13 +57,14 @@ def test_euler_beyond_two_is_warned_of_wherever_it_is_taken(way):
         WAYS[way](pulled(2.8), RungeKutta4())
 
 
-def test_substeps_count_noise_is_sent_on_and_a_monitor_speaks_in_its_place():
-    # A step for noise is sent to one for noise.
+def test_a_step_for_noise_is_sent_to_one_for_noise():
     noisy, xs = ctrnn.Noisy(pulled(), ctrnn.Noise(0.1)), torch.zeros(4, 3, 1)
     with pytest.warns(StepWarning, match=r"EulerMaruyama\(\) takes steps with g dt up to 2\.5, .* as ExponentialEulerMaruyama;"):
         DiscreteRNN(noisy, EulerMaruyama(), fused=False)(xs)
     DiscreteRNN(noisy, ExponentialEulerMaruyama(), fused=False)(xs)
-    # Substeps and time stamps count as they are.
+
+
+def test_substeps_and_time_stamps_count_as_they_are():
     x = torch.zeros(4, 3, 1)
     DiscreteRNN(pulled(), substeps=2)(x)
     with pytest.warns(StepWarning, match=r"g dt up to 7\.5") as caught:
@@ -71,14 +72,18 @@ def test_substeps_count_noise_is_sent_on_and_a_monitor_speaks_in_its_place():
     assert "milliseconds" not in str(caught[0].message)
     with pytest.warns(StepWarning, match="in another unit than the field's time constants, milliseconds say"):
         DiscreteRNN(pulled(), dt=20.0)(x)
-    # A monitor speaks in its place.
+
+
+def test_a_monitor_speaks_in_its_place():
     rnn = DiscreteRNN(pulled())
     with pytest.warns(StepWarning) as caught, Monitor(rnn):
         rnn(torch.zeros(4, 3, 1))
     assert len(caught) == 1
     with pytest.warns(StepWarning, match="allow_overshoot"):
         DiscreteRNN(pulled())(torch.zeros(4, 3, 1))
-    # A monitor leaves nothing in a watch.
+
+
+def test_a_monitor_leaves_nothing_in_a_watch():
     rnn = slow()
     before = vars(rnn.watch).keys()
     with Monitor(rnn):
@@ -103,8 +108,7 @@ def test_it_is_said_once_and_looked_at_again_at_every_thousandth_call(monkeypatc
     assert cell.watch.largest == pytest.approx(2.718, abs=1e-3)
 
 
-def test_looking_changes_no_module_and_lets_others_alone():
-    # Modules that look are copied pickled and differentiated as before.
+def test_modules_that_look_are_copied_pickled_and_differentiated_as_before():
     rnn, x = DiscreteRNN(ctrnn.gated(1, 2)), torch.randn(4, 3, 1)
     for again in (copy.deepcopy(rnn), pickle.loads(pickle.dumps(rnn))):
         assert torch.equal(again(x)[0], rnn(x)[0])
@@ -112,7 +116,8 @@ def test_looking_changes_no_module_and_lets_others_alone():
     ahead, behind = (rnn((1 + e) * x)[0] for e in (1e-5, -1e-5))
     assert_close(slope, (ahead - behind) / 2e-5, rtol=0, atol=1e-8)  # central differences: error of order e^2
 
-    # Steps of ones own that know no single unit are left alone.
+
+def test_steps_of_a_user_that_know_no_single_unit_are_left_alone():
     class Odd(Euler):
         def stability(self, z, leak=None):
             raise RuntimeError("no single units")
@@ -120,7 +125,9 @@ def test_looking_changes_no_module_and_lets_others_alone():
     cell = DiscreteCell(pulled(), Odd())
     cell(torch.zeros(3, 1))
     assert (cell.watch.largest, cell.watch.warned) == (FAST, False)
-    # Transforms and traces are not looked at and calls after them are.
+
+
+def test_transforms_and_traces_are_not_looked_at_and_calls_after_them_are():
     cell = slow_cell()
     cell(X[0])
     for _ in range(2):
@@ -131,7 +138,9 @@ def test_looking_changes_no_module_and_lets_others_alone():
             torch.jit.trace(lambda x: cell(x, dt=6.0), X[0], check_trace=False)
     with pytest.warns(StepWarning):
         cell(X[0], dt=6.0)
-    # A model without values is run as before.
+
+
+def test_a_model_without_values_is_run_as_before():
     rnn = slow().to("meta")
     for _ in range(2):
         assert rnn(X.to("meta"))[0].is_meta

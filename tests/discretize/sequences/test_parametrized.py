@@ -71,7 +71,7 @@ def test_a_parametrization_is_computed_once_and_its_gradients_are_those_of_the_w
 
 
 @pytest.mark.parametrize("wrap", [parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal])
-def test_torchs_parametrizations_keep_the_kernels(wrap):
+def test_parametrizations_of_torch_keep_the_kernels(wrap):
     x = torch.randn(5, 4, 2, dtype=torch.float64)
     module = ContinuousRNN(field())
     wrap(module.field.candidate, "weight_h")

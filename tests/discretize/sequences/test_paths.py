@@ -61,17 +61,19 @@ def test_nothing_that_comes_later_changes_an_output(word):
     assert to_ts[3].all()
 
 
-def test_what_goes_with_held_samples_alone_is_refused_in_words():
-    field, x = ctrnn.gated(2, 3), torch.randn(4, 1, 2)
-    for make, words in (
-        (lambda: ContinuousRNN(field, path="cubic"), "`path` must be one of 'held', 'linear', 'hermite', got 'cubic'"),
-        (lambda: ContinuousRNN(field, path="linear", hold="backward"), "are for held samples, and `path` is 'linear'"),
-        (lambda: ContinuousRNN(field, path="linear")(x, ts=torch.arange(5.0)), "has 5 times for 4 samples"),
-        (lambda: ContinuousRNN(field, path="hermite")(x[:1]), "at least two samples, got 1"),
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda f, x: ContinuousRNN(f, path="cubic"), "`path` must be one of 'held', 'linear', 'hermite', got 'cubic'"),
+        (lambda f, x: ContinuousRNN(f, path="linear", hold="backward"), "are for held samples, and `path` is 'linear'"),
+        (lambda f, x: ContinuousRNN(f, path="linear")(x, ts=torch.arange(5.0)), "has 5 times for 4 samples"),
+        (lambda f, x: ContinuousRNN(f, path="hermite")(x[:1]), "at least two samples, got 1"),
         (
-            lambda: Layers([DiscreteRNN(field), ContinuousRNN(ctrnn.gated(3, 3), path="linear")]),
+            lambda f, x: Layers([DiscreteRNN(f), ContinuousRNN(ctrnn.gated(3, 3), path="linear")]),
             "whose outputs are at the samples",
         ),
-    ):
-        with pytest.raises(ValueError, match=words):
-            make()
+    ],
+)
+def test_what_goes_with_held_samples_alone_is_refused_in_words(call, words):
+    with pytest.raises(ValueError, match=words):
+        call(ctrnn.gated(2, 3), torch.randn(4, 1, 2))

@@ -65,8 +65,7 @@ def test_samples_act_as_long_with_resets_as_without():
     assert_close(rnn(x, ts=edges[:5], reset=reset), rnn(x, ts=edges, reset=reset))
 
 
-def test_resets_follow_the_axes_and_packs_of_the_input():
-    # Axes and packs are the inputs.
+def test_resets_have_the_axes_and_packs_of_the_input():
     rnn, x = DiscreteRNN(ctrnn.gru(2, 3)), torch.randn(5, 3, 2)
     reset = torch.rand(5, 3) < 0.4
     output, h_n = rnn(x, reset=reset)
@@ -76,7 +75,9 @@ def test_resets_follow_the_axes_and_packs_of_the_input():
     packed, of_packed = rnn(pack_padded_sequence(x, [5, 3, 2]), reset=reset)
     assert_close(packed.data, pack_padded_sequence(output, [5, 3, 2]).data)
     assert_close(of_packed[:, 0], h_n[:, 0])
-    # Pieces are read by the kernel and in fewer steps.
+
+
+def test_pieces_are_read_by_the_kernel_and_in_fewer_steps():
     rnn, x = DiscreteRNN(ctrnn.gru(2, 3)), torch.randn(6, 2, 2)
     with kernels_for_all():
         rnn(x, reset=torch.ones(6, 2, dtype=torch.bool))
@@ -84,17 +85,22 @@ def test_resets_follow_the_axes_and_packs_of_the_input():
     solved = ContinuousRNN(rnn.field)
     solved(x, reset=torch.ones(6, 2, dtype=torch.bool))
     assert len(solved.stats["steps_of_samples"]) == 12
-    # A batch of nobody has nothing to reset.
+
+
+def test_a_batch_of_nobody_has_nothing_to_reset():
     output, h_n = DiscreteRNN(ctrnn.gru(2, 3))(torch.zeros(5, 0, 2), reset=torch.zeros(5, 0, dtype=torch.bool))
     assert output.shape == (5, 0, 3)
     assert h_n.shape == (1, 0, 3)
 
 
-def test_what_is_no_reset_is_refused_in_words():
-    rnn, x = DiscreteRNN(ctrnn.gru(2, 3)), torch.randn(5, 3, 2)
-    with pytest.raises(TypeError, match=r"`reset` must hold booleans, got torch.float64; .* `reset.bool\(\)`"):
-        rnn(x, reset=torch.zeros(5, 3))
-    with pytest.raises(ValueError, match=r"`reset` must have shape \(5, 3\), .* got \(3, 5\)"):
-        rnn(x, reset=torch.zeros(3, 5, dtype=torch.bool))
-    with pytest.raises(TypeError, match="`reset`"):
-        rnn(x, reset=[True])
+@pytest.mark.parametrize(
+    ("reset", "error", "words"),
+    [
+        (torch.zeros(5, 3), TypeError, r"`reset` must hold booleans, got torch.float.*; .* `reset.bool\(\)`"),
+        (torch.zeros(3, 5, dtype=torch.bool), ValueError, r"`reset` must have shape \(5, 3\), .* got \(3, 5\)"),
+        ([True], TypeError, "`reset`"),
+    ],
+)
+def test_what_is_no_reset_is_refused_in_words(reset, error, words):
+    with pytest.raises(error, match=words):
+        DiscreteRNN(ctrnn.gru(2, 3))(torch.randn(5, 3, 2), reset=reset)
