@@ -175,29 +175,38 @@ def parts_around_parts():
     return discretize.DiscreteRNN(field, discretize.Zoneout(discretize.Euler(), (0.05, 0.5)))
 
 
-def test_every_public_class_can_be_saved(path):
+def test_every_public_class_can_be_saved(path, subtests):
     seen = set()
     for model in (*examples(), parts_around_parts()):
-        ctrnn.save(path, model.eval())
-        assert_same(ctrnn.load(path), model)
+        with subtests.test(model=type(model).__name__):
+            ctrnn.save(path, model.eval())
+            assert_same(ctrnn.load(path), model)
         seen |= {type(part) for part in model.modules()}
     public = {getattr(package, name) for package in (ctrnn, discretize) for name in package.__all__}
     modules = {kind for kind in public if inspect.isclass(kind) and issubclass(kind, nn.Module) and not inspect.isabstract(kind)}
     for kind in modules - seen - {ctrnn.Driven, ctrnn.DelayLine}:  # which hold samples, or a field of one's own
-        needed = [name for name, p in inspect.signature(kind).parameters.items() if p.default is p.empty and name in ARGUMENTS]
-        model = kind(**{name: copy.deepcopy(ARGUMENTS[name]) for name in needed})
-        ctrnn.save(path, model)
-        assert_same(ctrnn.load(path), model)
+        with subtests.test(kind=kind.__name__):
+            needed = [
+                name for name, p in inspect.signature(kind).parameters.items() if p.default is p.empty and name in ARGUMENTS
+            ]
+            model = kind(**{name: copy.deepcopy(ARGUMENTS[name]) for name in needed})
+            ctrnn.save(path, model)
+            assert_same(ctrnn.load(path), model)
 
 
-def test_a_part_that_took_the_place_of_another_is_saved_and_other_changes_are_refused(path):
+def test_a_part_that_took_the_place_of_another_is_saved(path):
     model = discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.gated(3, 4)), 2)
     model.read_out = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     ctrnn.save(path, model)
     assert_same(ctrnn.load(path), model)
+
+
+def test_a_part_that_no_constructor_makes_is_refused(path):
+    model = discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.gated(3, 4)), 2)
     model.more = nn.Linear(2, 2)
     with pytest.raises(TypeError, match=r"`model` was changed after it was made, or .*it has no part 'more'"):
         ctrnn.save(path, model)
+    assert not path.exists()
 
 
 def test_outputs_are_the_same_to_the_bit_and_shared_and_frozen_weights_stay_so(path):
@@ -284,22 +293,36 @@ def test_models_are_loaded_where_torch_compile_has_replaced_the_constructor_of_m
     assert_same(ctrnn.load(path), field)
 
 
-def test_a_class_of_a_user_is_refused_with_the_way_out_or_known(path):
-    model = discretize.DiscreteRNN(Scaled(3, 4, 2.0, ctrnn.TanhCandidate(3, 4)))
+@pytest.fixture
+def of_a_user():
+    return discretize.DiscreteRNN(Scaled(3, 4, 2.0, ctrnn.TanhCandidate(3, 4)))
+
+
+def test_a_class_of_a_user_is_refused_with_the_way_out(path, of_a_user):
     with pytest.raises(
         TypeError, match=r"`model.field` is of the class Scaled.*Give `known=\{'Scaled': Scaled\}`.*`state_dict\(\)`"
     ):
-        ctrnn.save(path, model)
+        ctrnn.save(path, of_a_user)
     assert not path.exists()
-    ctrnn.save(path, model, known={"Mine": Scaled})
+
+
+def test_a_class_of_a_user_that_is_known_comes_back(path, of_a_user):
+    ctrnn.save(path, of_a_user, known={"Mine": Scaled})
     with pytest.raises(
         ValueError, match=r"it holds a 'Mine', which is no class of this version; name it in `known` if it is yours"
     ):
         ctrnn.load(path)
-    assert_same(ctrnn.load(path, known={"Mine": Scaled}), model)
-    del model.field.scale
+    assert_same(ctrnn.load(path, known={"Mine": Scaled}), of_a_user)
+
+
+def test_a_class_that_does_not_keep_what_it_is_given_is_refused(path, of_a_user):
+    del of_a_user.field.scale
     with pytest.raises(TypeError, match=r"Scaled does not keep what its constructor takes as `scale`; set `self.scale = scale`"):
-        ctrnn.save(path, model, known={"Mine": Scaled})
+        ctrnn.save(path, of_a_user, known={"Mine": Scaled})
+
+
+def test_known_classes_are_given_by_their_names(path):
+    ctrnn.save(path, ctrnn.plain(2, 3))
     with pytest.raises(TypeError, match="`known` must be a dictionary of classes by their names"):
         ctrnn.load(path, known=[Scaled])
 
@@ -310,14 +333,24 @@ def test_a_class_of_a_user_keeps_what_it_is_given_under_any_name(path):
     assert (loaded.outputs, loaded.hold, loaded.bias) == (7, "linear", False)
 
 
-def test_what_is_no_model_is_not_saved(path):
-    field = ctrnn.gated(3, 4)
-    with pytest.raises(TypeError, match=r"`model` must be a torch.nn.Module, got OrderedDict"):
-        ctrnn.save(path, field.state_dict())
-    with pytest.raises(TypeError, match="is no tensor with values"):
-        ctrnn.save(path, ctrnn.gated(3, 4, device="meta"))
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ctrnn.gated(3, 4).state_dict(), r"`model` must be a torch.nn.Module, got OrderedDict"),
+        (lambda: ctrnn.gated(3, 4, device="meta"), "is no tensor with values"),
+    ],
+    ids=["tensors alone", "no values"],
+)
+def test_what_is_no_model_is_not_saved(path, make, words):
+    with pytest.raises(TypeError, match=words):
+        ctrnn.save(path, make())
+    assert not path.exists()
+
+
+def test_tensors_of_a_dtype_without_a_name_are_not_written(path):
     with pytest.raises(TypeError, match=r"`model` has tensors of torch.complex128, for which the file has no name; convert them"):
         write_tensors(path, {"a": torch.zeros(2, dtype=torch.complex128)}, "")
+    assert not path.exists()
 
 
 def test_tensors_that_do_not_say_of_which_model_are_refused_with_the_way_out(path):
@@ -398,40 +431,58 @@ def test_sizes_without_the_weights_for_them_take_no_memory(path):
         ctrnn.load(path)
 
 
-def test_one_bit_of_a_number_or_of_the_description_that_is_another_is_found(path):
+@pytest.mark.parametrize("of", ["a number", "the description"])
+def test_one_bit_that_is_another_is_found(path, of):
     ctrnn.save(path, ctrnn.gated(2, 3))
     whole = path.read_bytes()
-    for at in (len(whole) - 1, whole.index(b"ctrnn.GateRate") + 6):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(ValueError, match="it is damaged, its digest is another"):
-            ctrnn.load(path)
+    at = len(whole) - 1 if of == "a number" else whole.index(b"ctrnn.GateRate") + 6
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(ValueError, match="it is damaged, its digest is another"):
+        ctrnn.load(path)
 
 
-def test_only_files_of_tensors_are_loaded(path, tmp_path):
+def test_a_link_is_not_followed(path, tmp_path):
     ctrnn.save(path, ctrnn.plain(2, 3))
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(OSError, match=r"it is a symbolic link, not a file: .*link"):
         ctrnn.load(tmp_path / "link")
+
+
+def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path):
     with pytest.raises(FileNotFoundError):
         ctrnn.load(tmp_path / "lost")
-    for content in (b"", b"\x00" * 7, b"\xff" * 64, pickle.dumps(print), b"\x02" + b"\x00" * 7 + b"[]"):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"it is no file of tensors|as torch\.save writes"):
-            ctrnn.load(path)
 
 
-def test_a_file_of_torch_save_is_told_from_a_damaged_one(path, tmp_path):
+CONTENTS = {
+    "nothing": b"",
+    "too short": b"\x00" * 7,
+    "a length beyond the end": b"\xff" * 64,
+    "a pickle": pickle.dumps(print),
+    "a list": b"\x02" + b"\x00" * 7 + b"[]",
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_only_files_of_tensors_are_loaded(path, content):
+    path.write_bytes(CONTENTS[content])
+    with pytest.raises(ValueError, match=r"it is no file of tensors|as torch\.save writes"):
+        ctrnn.load(path)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("keep", [lambda f: f.state_dict(), lambda f: f, lambda f: {"model": f.state_dict(), "step": 3}])
+def test_a_file_of_torch_save_is_told_from_a_damaged_one(tmp_path, keep, zipped):
     saved = tmp_path / "model.pt"  # torch.load goes by the name
-    field = ctrnn.gated(3, 4)
-    weights = field.state_dict()
-    for kept in (weights, field, {"model": weights, "step": 3}):
-        for zipped in (True, False):
-            torch.save(kept, saved, _use_new_zipfile_serialization=zipped)
-            with pytest.raises(ValueError, match=r"as torch\.save writes.*load_state_dict\(torch\.load\(path, weights_only=True"):
-                ctrnn.load(saved)
-    torch.save(weights, saved)
+    torch.save(keep(ctrnn.gated(3, 4)), saved, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(ValueError, match=r"as torch\.save writes.*load_state_dict\(torch\.load\(path, weights_only=True"):
+        ctrnn.load(saved)
+
+
+def test_weights_of_torch_save_are_read_as_the_words_say_and_saved_in_their_place(tmp_path):
+    saved, field = tmp_path / "model.pt", ctrnn.gated(3, 4)
+    torch.save(field.state_dict(), saved)
     again = ctrnn.gated(3, 4)
-    again.load_state_dict(torch.load(saved, weights_only=True))  # as the words say
+    again.load_state_dict(torch.load(saved, weights_only=True))
     ctrnn.save(saved, again)
     assert_same(ctrnn.load(saved), field)
 

@@ -251,7 +251,8 @@ def test_lengths_stamps_and_resets_are_for_all_networks(name, key):
     assert_same(many(x, **extra), looped(modules, x, **extra), many, modules, **ROUNDING)
 
 
-def test_gradients_of_an_ensemble_are_derivatives_and_so_are_the_second():
+@pytest.mark.parametrize("check", [torch.autograd.gradcheck, torch.autograd.gradgradcheck])
+def test_gradients_of_an_ensemble_are_derivatives_and_so_are_the_second(check):
     many = ensemble([DiscreteRNN(ctrnn.gated(2, 3), dt=0.5) for _ in range(2)])
     x, names = torch.randn(3, 2, 2, requires_grad=True), [name for name, _ in many.named_parameters()]
 
@@ -259,13 +260,16 @@ def test_gradients_of_an_ensemble_are_derivatives_and_so_are_the_second():
         return torch.func.functional_call(many, dict(zip(names, weights, strict=True)), (x,))[0]
 
     given = (x, *(parameter.detach().requires_grad_() for parameter in many.parameters()))
-    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
-        assert check(output, given, fast_mode=True)
+    assert check(output, given, fast_mode=True)
 
 
-def test_under_a_transform_of_its_own_an_ensemble_runs_by_steps():
+def test_under_vmap_an_ensemble_runs_by_steps():
     many, x = ensemble(networks_of("gated")), torch.randn(5, 4, 3)
     assert_close(vmap(lambda x: many(x[:, None])[0][:, :, 0], in_dims=1, out_dims=2)(x), many(x)[0], **ROUNDING)
+
+
+def test_gradients_of_an_ensemble_by_torch_func_are_those_of_autograd():
+    many, x = ensemble(networks_of("gated")), torch.randn(5, 4, 3)
     weights = {name: weight.detach() for name, weight in many.named_parameters()}
     gradient = torch.func.grad(lambda weights: torch.func.functional_call(many, weights, (x,))[0].square().sum())(weights)
     many(x)[0].square().sum().backward()
@@ -306,38 +310,53 @@ def test_a_parameter_of_one_number_is_clipped_with_the_others():
             assert_close(weight.grad[k], module.get_parameter(name).grad, **ROUNDING)
 
 
-def test_networks_come_back_as_plain_modules_with_weights_of_their_own():
+def test_networks_come_back_as_plain_modules():
     modules = networks_of("model")
     many, x = ensemble(modules), torch.randn(5, 4, 3)
+    assert len(many) == 3
     for mine, other in zip(many, modules, strict=True):
         assert type(mine) is SequenceModel
         assert_close(mine(x), other(x), rtol=0, atol=0)
     assert_close(many[-1](x), modules[2](x), rtol=0, atol=0)
+    assert all(parameter.is_leaf and parameter.requires_grad for parameter in many[0].parameters())
+
+
+@pytest.mark.parametrize("written", ["what came back", "what was given"])
+def test_weights_are_copied_on_the_way_in_and_on_the_way_out(written):
+    modules = networks_of("model")
+    many, x = ensemble(modules), torch.randn(5, 4, 3)
     before = many(x)
     with torch.no_grad():
-        many[0].read_out.weight.zero_()
-        modules[0].read_out.weight.zero_()
+        (many[0] if written == "what came back" else modules[0]).read_out.weight.zero_()
     assert_close(many(x), before, rtol=0, atol=0)
-    assert all(parameter.is_leaf and parameter.requires_grad for parameter in many[0].parameters())
-    assert len(many) == 3
 
 
-def test_masks_are_drawn_for_each_network_and_not_in_evaluation():
-    part = lambda: ctrnn.Dropout(ctrnn.TanhCandidate(3, 5), 0.5)  # noqa: E731
-    make = lambda: DiscreteRNN(ctrnn.Relaxation(part(), ctrnn.GateRate(3, 5), ctrnn.LinearDecay()))  # noqa: E731
-    first = make()
-    many, x = ensemble([first, copy.deepcopy(first)]), torch.randn(5, 8, 3)
-    for drawn in (
-        many,
-        ensemble([layers(0.5), layers(0.5)]),
-        ensemble([DiscreteRNN(first.field, discretize.Zoneout(discretize.Euler(), 0.5))] * 2),
-    ):
-        mine, theirs = drawn(x)[0]
-        assert not torch.equal(mine, theirs)
-        assert "one after another" not in (drawn.stats["engine_why"] or "")
-        again = drawn(x)[0]
-        assert not torch.equal(again[0], mine)
-    mine, theirs = many.eval()(x)[0]
+def dropped():
+    rate, part = ctrnn.GateRate(3, 5), ctrnn.Dropout(ctrnn.TanhCandidate(3, 5), 0.5)
+    return DiscreteRNN(ctrnn.Relaxation(part, rate, ctrnn.LinearDecay()))
+
+
+DRAWING = {
+    "dropout": dropped,
+    "dropout between layers": lambda: layers(0.5),
+    "zoneout": lambda: DiscreteRNN(dropped().field, discretize.Zoneout(discretize.Euler(), 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_masks_are_drawn_for_each_network_and_at_each_call(name):
+    one = DRAWING[name]()
+    many, x = ensemble([one, copy.deepcopy(one)]), torch.randn(5, 8, 3)
+    mine, theirs = many(x)[0]
+    assert not torch.equal(mine, theirs)
+    assert "one after another" not in (many.stats["engine_why"] or "")
+    assert not torch.equal(many(x)[0][0], mine)
+
+
+def test_no_masks_are_drawn_in_evaluation():
+    one = dropped()
+    many = ensemble([one, copy.deepcopy(one)]).eval()
+    mine, theirs = many(torch.randn(5, 8, 3))[0]
     assert torch.equal(mine, theirs)
     assert not many[0].training
 
@@ -347,19 +366,26 @@ def test_torch_compile_runs_an_ensemble_as_it_is():
     assert_close(torch.compile(many, backend="eager")(x), many(x), rtol=0, atol=0)
 
 
-def test_what_torch_does_to_modules_it_does_to_ensembles(tmp_path, monkeypatch):
+def test_copies_of_an_ensemble_and_what_is_loaded_give_the_same(tmp_path, subtests):
     many, x = ensemble(networks_of("model")), torch.randn(5, 4, 3)
     ctrnn.save(tmp_path / "many.safetensors", many)
     other = ensemble(networks_of("model")[::-1])
     other.load_state_dict(many.state_dict())
-    loaded = ctrnn.load(tmp_path / "many.safetensors")
-    for again in (copy.deepcopy(many), pickle.loads(pickle.dumps(many)), other, loaded):
-        assert_close(again(x), many(x), rtol=0, atol=0)
+    ways = {"copied": copy.deepcopy(many), "pickled": pickle.loads(pickle.dumps(many)), "of its weights": other}
+    for way, again in (ways | {"saved": ctrnn.load(tmp_path / "many.safetensors")}).items():
+        with subtests.test(way):
+            assert_close(again(x), many(x), rtol=0, atol=0)
+
+
+def test_an_ensemble_is_converted_to_single_precision_and_to_the_meta_device(monkeypatch):
+    many, x = ensemble(networks_of("model")), torch.randn(5, 4, 3)
     monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels in float32 would be built for this alone
     half = copy.deepcopy(many).float()
-    assert half(x.float()).dtype == torch.float32
+    found = half(x.float())
+    assert found.dtype == torch.float32
+    assert_close(found.double(), many(x), rtol=1e-5, atol=1e-5)
+    assert_close(half[1](x.float()), found[1])
     assert copy.deepcopy(many).to("meta")(x.to("meta")).shape == (3, 5, 4, 2)
-    assert_close(half[1](x.float()), half(x.float())[1])
 
 
 def test_with_kernels_turned_off_networks_step_together(monkeypatch):
@@ -400,15 +426,32 @@ def hooked(factor):
     return module
 
 
-def test_settings_of_solves_that_differ_are_named():
-    with pytest.raises(ValueError, match=r"`networks\[2\]` differs.*`settings.rtol`: it is 0.1, and it is 1e-05"):
-        ensemble([ContinuousRNN(ctrnn.gated(3, 5), rtol=rtol) for rtol in (1e-5, 1e-5, 0.1)])
-    atol = torch.full((5,), 1e-6)
-    with pytest.raises(ValueError, match=r"`settings.atol`: it is tensor"):
-        ensemble([ContinuousRNN(ctrnn.gated(3, 5), atol=one) for one in (atol, 2 * atol)])
-    ensemble([ContinuousRNN(ctrnn.gated(3, 5), atol=one) for one in (atol, atol.clone())])
-    with pytest.raises(ValueError, match=r"`networks\[1\]` differs.*`_forward_hooks\[0\]`"):
-        ensemble([hooked(2.0), hooked(3.0)])
+def with_atol(factor):
+    return ContinuousRNN(ctrnn.gated(3, 5), atol=factor * torch.full((5,), 1e-6))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: [ContinuousRNN(ctrnn.gated(3, 5), rtol=rtol) for rtol in (1e-5, 1e-5, 0.1)],
+            r"`networks\[2\]` differs.*`settings.rtol`: it is 0.1, and it is 1e-05",
+        ),
+        (lambda: [with_atol(1), with_atol(2)], r"`settings.atol`: it is tensor"),
+        (lambda: [hooked(2.0), hooked(3.0)], r"`networks\[1\]` differs.*`_forward_hooks\[0\]`"),
+    ],
+    ids=["a number", "a tensor", "a hook"],
+)
+def test_settings_of_solves_that_differ_are_named(make, words):
+    with pytest.raises(ValueError, match=words):
+        ensemble(make())
+
+
+def test_settings_of_equal_tensors_are_alike():
+    assert len(ensemble([with_atol(1), with_atol(1)])) == 2
+
+
+def test_hooks_of_the_same_code_and_numbers_are_alike_and_act_on_each_network():
     alike, x = [hooked(2.0), hooked(2.0)], torch.randn(5, 4, 3)
     many = ensemble(alike)
     assert_same(many(x), looped(alike, x), many, alike, **ROUNDING)
@@ -418,12 +461,15 @@ def test_calls_before_do_not_make_modules_differ():
     modules = networks_of("gated")
     modules[1](torch.randn(5, 4, 3))
     assert len(ensemble(modules)) == 3
-    for solver in (DiscreteRNN, ContinuousRNN):  # all at once, and one by one
-        modules, xs = [Centred(solver) for _ in range(3)], torch.randn(3, 5, 4, 3)
-        many = ensemble(modules)
-        for _ in range(2):
-            assert_close(many(xs, each="x"), torch.stack([one(x) for one, x in zip(modules, xs, strict=True)]), **ROUNDING)
-        assert_close(many.stacked.mean, torch.stack([one.mean for one in modules]), **ROUNDING)
+
+
+@pytest.mark.parametrize("solver", [DiscreteRNN, ContinuousRNN])  # all at once, and one by one
+def test_a_mean_that_is_put_in_the_place_of_a_buffer_is_of_each_network(solver):
+    modules, xs = [Centred(solver) for _ in range(3)], torch.randn(3, 5, 4, 3)
+    many = ensemble(modules)
+    for _ in range(2):
+        assert_close(many(xs, each="x"), torch.stack([one(x) for one, x in zip(modules, xs, strict=True)]), **ROUNDING)
+    assert_close(many.stacked.mean, torch.stack([one.mean for one in modules]), **ROUNDING)
 
 
 class Centred(nn.Module):

@@ -70,61 +70,70 @@ def arguments(args):
     return tree_map(lambda x: x.detach().clone().requires_grad_(), args)
 
 
+def sizes(args):
+    """Sizes of the arguments, which tell an input from the others."""
+    return [[*x.shape] for x in tensors(args)]
+
+
 def tensors(*trees):
     return [leaf for leaf in tree_flatten(trees)[0] if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.slow)])  # none of them has dropout
-def test_forward(torchs, kind, training):
+def test_forward(torchs, kind, training, subtests):
     count = 0
     for theirs, ours, args, reference in inputs(torchs, kind, training=training):
-        assert ours.training == training
-        found = ours(*args)
-        assert_close(found, theirs(*args), **ROUNDING)
-        assert_close(found, reference(ours, *args), **ROUNDING)
+        with subtests.test(module=str(theirs), sizes=sizes(args)):
+            assert ours.training == training
+            found = ours(*args)
+            assert_close(found, theirs(*args), **ROUNDING)
+            assert_close(found, reference(ours, *args), **ROUNDING)
         count += 1
     assert count >= 16
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])  # torch has no packed inputs for the LSTM; the tests of layers have
-def test_forward_of_packed_sequences(torchs, kind):
+def test_forward_of_packed_sequences(torchs, kind, subtests):
     for theirs, ours, args, _ in inputs(torchs, kind, with_packed_sequence=True):
-        found, wanted = ours(*args), theirs(*args)
-        assert_close(tensors(found), tensors(wanted), **ROUNDING)
+        with subtests.test(module=str(theirs), sizes=sizes(args)):
+            found, wanted = ours(*args), theirs(*args)
+            assert_close(tensors(found), tensors(wanted), **ROUNDING)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_non_contiguous_tensors(torchs, kind):
+def test_non_contiguous_tensors(torchs, kind, subtests):
     def scattered(x):
         wide = torch.stack([x, torch.full_like(x, torch.nan)], -1)
         return wide[..., 0]
 
-    for _, ours, args, _ in inputs(torchs, kind):
-        assert_close(ours(*tree_map(scattered, args)), ours(*args), **ROUNDING)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_grad(torchs, kind):
     for theirs, ours, args, _ in inputs(torchs, kind):
-        grads = []
-        for module in (theirs, ours):
-            leaves = arguments(args)
-            sum((k + 1) * part.sum() for k, part in enumerate(tensors(module(*leaves)))).backward()
-            grads.append([leaf.grad for leaf in tensors(leaves)])
-        assert_close(*grads, **ROUNDING)
+        with subtests.test(module=str(theirs), sizes=sizes(args)):
+            assert_close(ours(*tree_map(scattered, args)), ours(*args), **ROUNDING)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_grad_and_gradgrad_are_those_of_differences(torchs, kind):
+def test_grad(torchs, kind, subtests):
+    for theirs, ours, args, _ in inputs(torchs, kind):
+        with subtests.test(module=str(theirs), sizes=sizes(args)):
+            grads = []
+            for module in (theirs, ours):
+                leaves = arguments(args)
+                sum((k + 1) * part.sum() for k, part in enumerate(tensors(module(*leaves)))).backward()
+                grads.append([leaf.grad for leaf in tensors(leaves)])
+            assert_close(*grads, **ROUNDING)
+
+
+@pytest.mark.parametrize("check", [torch.autograd.gradcheck, torch.autograd.gradgradcheck])
+@pytest.mark.parametrize("kind", KINDS)
+def test_grad_and_gradgrad_are_those_of_differences(torchs, kind, check):
     for _, ours, args, _ in [*inputs(torchs, kind)][:2]:  # without a start and with one; the others differ in size alone
         leaves, tree = tree_flatten(arguments(args))
 
         def output(*leaves, ours=ours, tree=tree):
             return tuple(tensors(ours(*tree.unflatten(list(leaves)))))
 
-        for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
-            assert check(output, leaves, fast_mode=True)
+        assert check(output, leaves, fast_mode=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -49,12 +49,26 @@ WAYS = {
 def test_euler_beyond_two_is_warned_of_wherever_it_is_taken(way):
     with pytest.warns(StepWarning, match=r"g dt up to 2\.5, .* by 1\.5: .*allow_overshoot"):
         WAYS[way](pulled())
-    WAYS[way](pulled(), allow_overshoot=True)
-    WAYS[way](pulled(1.99))
-    WAYS[way](pulled(100.0), ExponentialEuler())
-    WAYS[way](pulled(2.7), RungeKutta4())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_runge_kutta_beyond_its_own_bound_is_warned_of_wherever_it_is_taken(way):
     with pytest.warns(StepWarning, match="RungeKutta4"):
-        WAYS[way](pulled(2.8), RungeKutta4())
+        WAYS[way](pulled(2.8), RungeKutta4())  # the bound is 2.785
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("rate", "step", "settings"),
+    [
+        (FAST, Euler(), {"allow_overshoot": True}),
+        (1.99, Euler(), {}),
+        (100.0, ExponentialEuler(), {}),
+        (2.7, RungeKutta4(), {}),
+    ],
+)
+def test_nothing_is_said_of_steps_that_forget_or_are_allowed(way, rate, step, settings):
+    WAYS[way](pulled(rate), step, **settings)  # a warning is an error here
 
 
 def test_a_step_for_noise_is_sent_to_one_for_noise():
@@ -64,14 +78,19 @@ def test_a_step_for_noise_is_sent_to_one_for_noise():
     DiscreteRNN(noisy, ExponentialEulerMaruyama(), fused=False)(xs)
 
 
-def test_substeps_and_time_stamps_count_as_they_are():
-    x = torch.zeros(4, 3, 1)
-    DiscreteRNN(pulled(), substeps=2)(x)
+def test_substeps_count_as_they_are():
+    DiscreteRNN(pulled(), substeps=2)(torch.zeros(4, 3, 1))  # a warning is an error here
+
+
+def test_time_stamps_count_as_they_are():
     with pytest.warns(StepWarning, match=r"g dt up to 7\.5") as caught:
-        DiscreteRNN(pulled())(x, ts=torch.tensor([0.0, 0.1, 3.1, 3.2, 3.3]))
+        DiscreteRNN(pulled())(torch.zeros(4, 3, 1), ts=torch.tensor([0.0, 0.1, 3.1, 3.2, 3.3]))
     assert "milliseconds" not in str(caught[0].message)
+
+
+def test_steps_of_a_hundred_times_are_said_to_be_in_another_unit():
     with pytest.warns(StepWarning, match="in another unit than the field's time constants, milliseconds say"):
-        DiscreteRNN(pulled(), dt=20.0)(x)
+        DiscreteRNN(pulled(), dt=20.0)(torch.zeros(4, 3, 1))
 
 
 def test_a_monitor_speaks_in_its_place():
