@@ -54,18 +54,44 @@ def test_a_field_without_an_input_is_solved_over_samples_of_no_features(door):
     assert_close(SOLVED[door](field), solved, rtol=0, atol=1e-7)
 
 
-def test_analyses_take_a_field_without_an_input():
-    field, *_ = relaxing()
-    rnn = DiscreteRNN(field)
-    assert discretize.refine(rnn, XS)
-    assert discretize.state_jacobians(rnn, XS) is not None
+def test_steps_of_a_field_without_an_input_are_refined():
+    refined = discretize.refine(DiscreteRNN(relaxing()[0], dt=0.5), XS[:2])
+    assert refined.converges
+    assert refined.orders[-1] == pytest.approx(1, abs=0.2)  # Euler's
+
+
+def test_jacobians_of_a_field_without_an_input_are_those_of_its_step():
+    field, stepped, _ = relaxing()
+    found = discretize.state_jacobians(DiscreteRNN(field), XS)
+    of_the_last_step = torch.autograd.functional.jacobian(lambda h: h + field(XS[0, 0], h), stepped[-2, 0])
+    assert found.shape == (7, 2)
+    assert_close(found[-2], of_the_last_step.norm().expand(2), rtol=0, atol=1e-12)
+
+
+def test_a_field_without_an_input_is_monitored():
+    rnn = DiscreteRNN(relaxing()[0])
     with discretize.Monitor(rnn) as monitor:
         rnn(XS)
-    assert str(monitor)
-    assert discretize.SequenceModel(rnn, 2)(XS).shape == (6, 2, 2)
-    assert len(discretize.fixed_points(Flow(field), torch.zeros(1, 3, dtype=torch.float64)).h) == 1
+    (record,) = monitor.records.values()
+    assert record.counts.sum(-1).tolist() == [12, 12, 12]  # of each unit, six steps of two samples
+
+
+def test_a_model_of_a_field_without_an_input_reads_its_states_out():
+    field, stepped, _ = relaxing()
+    model = discretize.SequenceModel(DiscreteRNN(field), 2)
+    assert_close(model(XS), model.read_out(stepped), rtol=0, atol=1e-12)
+
+
+def test_a_field_without_an_input_rests_where_it_does_not_move():
+    field, *_ = relaxing()
+    (h,) = discretize.fixed_points(Flow(field), torch.zeros(1, 3, dtype=torch.float64)).h
+    assert_close(field(XS[0, :1], h[None]), torch.zeros(1, 3, dtype=torch.float64), rtol=0, atol=1e-8)
+
+
+def test_samples_of_no_features_are_padded():
     batch = discretize.Collate()([{"x": torch.zeros(4, 0)}, {"x": torch.zeros(3, 0)}])
     assert batch.xs.shape == (4, 2, 0)
+    assert batch.lengths.tolist() == [4, 3]
 
 
 @pytest.mark.parametrize(

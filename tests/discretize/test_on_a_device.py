@@ -72,9 +72,9 @@ class Oscillator(ctrnn.VectorField):
 def crossed(**settings):
     def run(device):
         field, h0 = Oscillator().to(device), torch.tensor([[1.0, 0.0], [0.5, 0.2]]).to(device).requires_grad_()
-        path = ctrnn.HeldPath(torch.zeros(1, 2, 1, device=device), torch.tensor([0.0, 4.0]))
+        path = ctrnn.HeldPath(torch.zeros(1, 2, 1, device=device), torch.tensor([0.0, 2.0]))
         result = integrate(
-            field, path, h0, torch.tensor([0.0, 2.0, 4.0]), events=[Event(lambda t, h: h[:, 0], **settings)], **LOOSE
+            field, path, h0, torch.tensor([0.0, 1.0, 2.0]), events=[Event(lambda t, h: h[:, 0], **settings)], **LOOSE
         )
         times = result.events[0].times
         return result.hs, times, torch.autograd.grad(result.hs[-1].sum() + times.sum().to(h0), [h0, field.k])
@@ -98,13 +98,13 @@ def delayed(device):
         normal(4, 3).to(device),
     )
     result = integrate(
-        field, ctrnn.HeldPath(normal(2, 4, 2).to(device)), h0, torch.tensor([0.0, 0.4, 0.8]), history=history, **LOOSE
+        field, ctrnn.HeldPath(normal(2, 4, 2).to(device)), h0, torch.tensor([0.0, 0.25, 0.5]), history=history, **LOOSE
     )
     found = torch.autograd.grad(result.hs.square().sum(), [h0, *field.parameters()])
-    line = ctrnn.DelayLine(field, 0.1, longest=1.0)
+    line = ctrnn.DelayLine(field, 0.25, longest=0.75)
     return (
         result.hs,
-        result(torch.tensor([0.3, 0.7])),
+        result(torch.tensor([0.2, 0.4])),
         found,
         DiscreteRNN(line)(normal(4, 4, 2).to(device), line.state_of(history))[0],
     )

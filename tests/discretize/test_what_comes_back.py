@@ -1,6 +1,7 @@
 """What `ctrnn.save` has written is, loaded, the model that it was given; what would be another one is refused beforehand."""
 
 import collections
+import copy
 import enum
 import functools
 import pathlib
@@ -14,6 +15,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
+from ctrnn.storage.comparison import difference
 
 
 class Scaled(ctrnn.VectorField):
@@ -132,6 +134,14 @@ CHANGES = {
     "another lambda": (lambda: changed(Holding(2), lambda m: setattr(m, "function", lambda x: 2 * x)), "`model.function` is"),
     "a lambda of another number": (
         lambda: changed(Holding(2), lambda m: setattr(m, "function", Holding(2, 3.0).function)),
+        "`model.function` is",
+    ),
+    "a default of a function": (
+        lambda: changed(Holding(2), lambda m: setattr(m.function, "__defaults__", (3.0,))),
+        "`model.function` is",
+    ),
+    "a default by name": (
+        lambda: changed(Holding(2), lambda m: setattr(m.function, "__kwdefaults__", {"x": 3.0})),
         "`model.function` is",
     ),
     "a list of others": (lambda: changed(Holding(2), lambda m: setattr(m, "parts", [ctrnn.plain(2, 2)])), "`model.parts` is"),
@@ -305,3 +315,26 @@ def test_a_model_is_saved_after_its_calls_as_before(saved, solve):
     model(x)[0].sum().backward()
     again = saved(model)
     assert torch.equal(again.eval()(x)[0], model.eval()(x)[0])
+
+
+@pytest.mark.parametrize("dim", [0, 1, None])
+def test_a_weight_of_a_norm_along_any_axis_comes_back(saved, dim):
+    field = ctrnn.plain(2, 3)
+    parametrizations.weight_norm(field.candidate, "weight_x", dim=dim)
+    again = saved(field)
+    assert_same(again, field)
+    part, theirs = (each.candidate.parametrizations.weight_x for each in (again, field))
+    assert part[0].dim == theirs[0].dim
+    assert part.original0.shape == theirs.original0.shape
+
+
+def test_models_that_share_other_weights_differ():
+    tied, apart = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    tied[1].weight = tied[0].weight
+    with torch.no_grad():
+        for mine, theirs in zip(apart, tied, strict=True):
+            mine.weight.copy_(theirs.weight)
+            mine.bias.copy_(theirs.bias)
+    assert "`model.1.weight` is the same tensor as another one" in difference(tied, apart, ())
+    assert difference(tied, copy.deepcopy(tied), ()) is None
+    assert difference(apart, copy.deepcopy(apart), ()) is None

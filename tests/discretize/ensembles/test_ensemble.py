@@ -189,7 +189,7 @@ def test_a_written_kernel_of_many_networks_has_second_derivatives_and_those_of_s
 
 
 @by_kernels_too
-@settings(max_examples=6)
+@settings(max_examples=5)
 @given(
     count=st.integers(1, 5),
     batch=st.integers(1, 20),
@@ -308,6 +308,19 @@ def test_a_parameter_of_one_number_is_clipped_with_the_others():
         assert_close(norms[k], nn.utils.clip_grad_norm_(module.parameters(), 0.1), **ROUNDING)
         for name, weight in many.stacked.named_parameters():
             assert_close(weight.grad[k], module.get_parameter(name).grad, **ROUNDING)
+
+
+def test_gradients_shorter_than_the_bound_stay_as_they_are():
+    modules, x = networks_of("model"), torch.randn(7, 4, 3)
+    many = ensemble(modules)
+    many(x).square().sum().backward()
+    before = [weight.grad.clone() for weight in many.parameters()]
+    norms = torch.stack([each.flatten(1).square().sum(1) for each in before]).sum(0).sqrt()
+    bound = float(norms.sort().values[1] * 1.001)  # shorter than one, longer than two
+    assert_close(many.clip_grad_norm_(bound), norms, **ROUNDING)
+    share = (bound / norms).clamp(max=1)
+    for weight, was in zip(many.parameters(), before, strict=True):
+        assert_close(weight.grad, was * share.reshape(-1, *[1] * (was.dim() - 1)), rtol=1e-5, atol=0)  # torch adds 1e-6 to a norm
 
 
 def test_networks_come_back_as_plain_modules():

@@ -110,17 +110,19 @@ def test_without_autocast_nobody_has_asked_for_a_cast():
         DiscreteRNN(ctrnn.gated(3, 5))(torch.randn(6, 4, 3).bfloat16())
 
 
-@pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
+@pytest.mark.parametrize(
+    "module", [DiscreteRNN, lambda field: ContinuousRNN(field, rtol=1e-2, atol=1e-2)], ids=["steps", "solve"]
+)
 def test_a_model_learns_under_autocast_what_it_learns_without(module):
-    x = torch.randn(8, 16, 2, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(4, 16, 2, generator=torch.Generator().manual_seed(0))
     target = x.cumsum(0)[..., :1].tanh()
 
     def losses(enabled):
         torch.manual_seed(1)
         encode, rnn, read = nn.Linear(2, 4), module(ctrnn.gated(4, 8)), nn.Linear(8, 1)
         parts = nn.ModuleList([encode, rnn, read])
-        optimizer = torch.optim.Adam(parts.parameters(), lr=0.02)
-        for _ in range(12):
+        optimizer = torch.optim.Adam(parts.parameters(), lr=0.03)
+        for _ in range(8):
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
                 loss = nn.functional.mse_loss(read(rnn(encode(x))[0]).float(), target)
             optimizer.zero_grad()

@@ -188,6 +188,25 @@ def test_layers_with_signs_and_masks_are_read(given):
     assert_close(read(network)(X), network(X), rtol=1e-12, atol=1e-12)
 
 
+def test_noise_before_the_activation_enters_a_step_as_its_input_does():
+    network = Layered()
+    network.recurrent_layer.preact_noise = 0.3  # v' = (1 - alpha) v + alpha (... + 0.3 z)
+    with pytest.warns(UserWarning, match=NOT_COMPARED + "it has noise"):
+        rnn = read(network).rnn
+    states = rnn(torch.zeros(1, 20_000, 3), seed=1)[1][0]
+    assert_close(states.std(0), torch.full((8,), 0.3 * network.recurrent_layer.alpha), rtol=0.03, atol=0)
+
+
+def test_a_network_that_says_dt_and_tau_alone_takes_steps_of_their_ratio():
+    network = Loop(3, 10, 20, "rates")
+    wanted = network(X)
+    network.dt = 20.0
+    del network.alpha
+    with pytest.warns(UserWarning, match=NOT_COMPARED):  # its own forward reads alpha
+        rnn = read(network, form="rates")
+    assert_close(rnn(X)[0], wanted, rtol=1e-12, atol=1e-12)
+
+
 def test_signs_and_masks_are_kept_as_parametrizations():
     model = read(Layered(SIGNS, MASK))
     assert [type(part).__name__ for part in model.field.candidate.parametrizations.weight_h] == ["Dale", "Mask"]
