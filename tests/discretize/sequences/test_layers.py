@@ -199,6 +199,29 @@ def test_one_module_becomes_a_torch_module_of_one_layer():
     assert_close(theirs(x)[0], ours(x)[0], **ROUNDING)
 
 
+def test_dropout_of_a_single_layer_of_torch_is_left_out_without_a_word():
+    with pytest.warns(UserWarning, match="num_layers greater than 1"):  # torch's own
+        theirs = nn.GRU(3, 5, dropout=0.5)
+    ours, x = discretize.from_torch(theirs), torch.randn(7, 4, 3)  # a warning is an error here
+    assert ours.dropout == 0
+    assert_close(ours(x)[0], theirs(x)[0], **ROUNDING)
+
+
+@pytest.mark.parametrize("frozen", ["weight_ih_l0", "weight_hh_l1_reverse", "bias_ih_l1"])
+def test_frozen_weights_stay_frozen_to_torch_and_back(frozen):
+    theirs = nn.GRU(3, 5, num_layers=2, bidirectional=True)
+    for name, weight in theirs.named_parameters():  # of two biases that add, one is frozen if both are
+        weight.requires_grad_(name not in (frozen, frozen.replace("bias_ih", "bias_hh")))
+    ours = discretize.from_torch(theirs)
+    frozen_here = [weight for weight in ours.parameters() if not weight.requires_grad]
+    field = ours.layers[int(frozen.split("_l")[1][0])][frozen.endswith("reverse")].field
+    assert frozen_here
+    assert {id(weight) for weight in frozen_here} <= {id(weight) for weight in field.parameters()}
+    again = discretize.to_torch(ours)
+    learned = {name for name, weight in again.named_parameters() if weight.requires_grad}
+    assert learned == {name for name, weight in theirs.named_parameters() if weight.requires_grad}
+
+
 @pytest.mark.parametrize("module", [DiscreteRNN, ContinuousRNN])
 @pytest.mark.parametrize("own", [False, True])
 def test_backwards_a_sample_lasts_as_long_as_forwards(module, own):
