@@ -159,6 +159,13 @@ def test_chunks_of_a_steady_clock_meet(name, ts):
     in_chunks(HELD[name](), [4, 4, 4], ts)  # a warning is an error here
 
 
+def test_a_chunk_that_begins_a_tenth_of_an_interval_late_does_not_meet():
+    ts = 10.0 * torch.arange(TIME)
+    ts[4:] += 1.0
+    with pytest.warns(StampWarning, match="at the time 40, and begins at 41"):
+        in_chunks(HELD["stepped"](), [4, 8], ts)
+
+
 @every_held
 def test_chunks_with_one_stamp_more_meet(name):
     in_chunks(HELD[name](), [4, 4, 4], OWN, behind=1)  # a warning is an error here

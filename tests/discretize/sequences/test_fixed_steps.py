@@ -80,7 +80,8 @@ def test_a_kernel_gives_what_the_steps_of_the_same_door_give(door):
     assert {name: kernel[2][name] for name in counted} == {name: step[2][name] for name in counted}
 
 
-METHODS = crossed([Euler(), "rk4"], CALLS := ["edges", "own edges", "lengths", "uneven", "reset"])
+CALLS = ["edges", "own edges", "lengths", "uneven", "reset"]
+METHODS = crossed([Euler(), "rk4"], CALLS)
 # The slow run adds the other pairs, the same map by its name, and one that reads the leak.
 METHODS += [pytest.param(method, call, marks=pytest.mark.slow) for method in ("euler", ExponentialEuler()) for call in CALLS]
 

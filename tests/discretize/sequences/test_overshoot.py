@@ -314,6 +314,14 @@ def test_states_ten_times_larger_than_any_before_are_looked_at(fused):
         cell(small, large)
 
 
+def test_states_some_tens_of_times_larger_that_stay_finite_are_looked_at():
+    rnn = DiscreteRNN(Cubic(1, 1), dt=0.5)
+    _, small = rnn(torch.full((2, 2, 1), 0.1))
+    with pytest.warns(StepWarning, match=r"g dt up to 3\.1"):  # 0.5 h^2 at h = 2.5
+        _, large = rnn(torch.full((2, 2, 1), 5.0))
+    assert 10 < float(large.max().abs() / small.max()) < 100
+
+
 def test_states_that_are_no_numbers_any_more_are_looked_at_once(monkeypatch):
     rnn = DiscreteRNN(Cubic(1, 1), dt=0.5)
     with pytest.warns(StepWarning, match="g dt up to inf"):
