@@ -19,6 +19,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
+from ctrnn.storage.files import write_atomically
 from ctrnn.storage.model import FORMAT
 from ctrnn.storage.tensors import read_tensors, write_tensors
 
@@ -559,6 +560,12 @@ def test_what_was_there_stays_where_writing_fails(path, monkeypatch):
         ctrnn.save(path, ctrnn.gru(2, 3))
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_what_was_there_becomes_the_file_that_is_kept(path, tmp_path):
+    for text in ("first", "second", "third"):
+        write_atomically(path, text, keep=tmp_path / "before")
+    assert (path.read_text(), (tmp_path / "before").read_text()) == ("third", "second")
 
 
 @pytest.mark.parametrize("length", [0x280, 0x380, 0x480, 0x580])
