@@ -32,7 +32,7 @@ def digests_of(files: Iterable[str]) -> dict[str, str]:
         _follow(path, [str(path.parent), *sys.path], found)
         for module in [*sys.modules.values()]:
             place = getattr(module, "__file__", None)
-            if place and (there := Path(place).resolve()).is_relative_to(path.parent) and there not in found and _is_own(there):
+            if place and (there := _resolved(place)).is_relative_to(path.parent) and there not in found and _is_own(there):
                 found[there] = there.relative_to(path.parent).as_posix()
     return {name: _digest(path) for path, name in sorted(found.items()) if path.is_file()}
 
@@ -77,6 +77,12 @@ def _specs(name: str, places: list[str]) -> Iterator[tuple[str, ModuleSpec]]:
 
 def _is_own(file: Path) -> bool:
     return "site-packages" not in file.parts and not any(file.is_relative_to(place) for place in (*_installed(), *OURS))
+
+
+@cache
+def _resolved(place: str) -> Path:
+    """Resolve the file of a module once: there are thousands, and each asks the disk."""
+    return Path(place).resolve()
 
 
 @cache
