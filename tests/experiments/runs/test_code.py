@@ -89,28 +89,38 @@ def words(folder, steps, *more):
     return [*start, "--out", str(folder / "run"), "--set", f"steps={steps}", "hidden=2", "evaluation=4", "batch=2", *more]
 
 
-@pytest.mark.parametrize("name", ["plugin.py", "helper.py", "by_words.py"])
-def test_a_run_does_not_go_on_with_another_model(folder, name, capsys):
+@pytest.fixture
+def config(folder):
+    """Two steps of a run that reads all kinds of files; what its folder says of them."""
     use([str(folder / "plugin.py")])
     assert main(words(folder, 2)) == 0
-    config = json.loads((folder / "run" / "config.json").read_text())
-    assert set(READ) | {"by_words.py"} == set(config["code"])
-    longer = words(folder, 3, "--resume")
+    return folder / "run" / "config.json"
+
+
+def test_a_run_keeps_a_digest_of_each_file_that_its_code_reads(config):
+    assert set(READ) | {"by_words.py"} == set(json.loads(config.read_text())["code"])
+
+
+@pytest.mark.parametrize("name", ["plugin.py", "helper.py", "by_words.py"])
+def test_a_run_does_not_go_on_with_another_model_and_does_with_the_same(folder, config, name, capsys):
     kept = (folder / name).read_text(), (folder / name).stat()
     (folder / name).write_text(kept[0] + "# another model\n")
     os.utime(folder / name, ns=(kept[1].st_atime_ns, kept[1].st_mtime_ns))  # the file is known by its content
     assert main(words(folder, 2, "--resume")) == 2
-    assert main(longer) == 2
+    assert main(words(folder, 3, "--resume")) == 2
     said = capsys.readouterr().err
     assert f"was begun with other code: {name} changed since" in said
     assert 'take "code" out of' in said
-    # As it was, it goes on; and so does a run of a version without digests, which is said.
     (folder / name).write_text(kept[0])
-    assert main(longer) == 0
-    (folder / name).write_text(kept[0] + "# another model\n")
-    del config["code"]
-    (folder / "run" / "config.json").write_text(json.dumps(config))
-    assert main(words(folder, 4, "--resume")) == 0
+    assert main(words(folder, 3, "--resume")) == 0
+
+
+def test_a_run_of_a_version_without_digests_goes_on_and_that_is_said(folder, config, capsys):
+    told = json.loads(config.read_text())
+    del told["code"]
+    config.write_text(json.dumps(told))
+    (folder / "plugin.py").write_text(PLUGIN + "# another model\n")
+    assert main(words(folder, 3, "--resume")) == 0
     assert "whether they are what they were then is not known" in capsys.readouterr().err
 
 
