@@ -4,13 +4,14 @@ import csv
 import io
 import json
 import math
+import multiprocessing
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
 
@@ -58,7 +59,8 @@ def test_a_run_leaves_its_folder_and_says_how_it_went(tmp_path, capsys):
     assert main(typed(tmp_path / "run")) == 0
     said = capsys.readouterr()
     assert said.err == ""  # no terminal, no progress
-    assert re.match(r"recall, gated under euler, 8 steps in [\d.]+ s by 1 thread\(s\): test ", said.out)
+    assert said.out.startswith("recall, gated under euler, 8 steps in ")
+    assert " s by 1 thread(s): test " in said.out
     kept = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert kept == [".lock", "checkpoint.pt", "config.json", "metrics.csv", "previous.pt", "result.json"]
     result = json.loads((tmp_path / "run" / "result.json").read_text())
@@ -103,47 +105,107 @@ def test_lr_is_the_rate_also_in_a_sweep_and_auto_is_the_cpu_where_there_is_no_gp
     assert "lr is another word for rate, and both are given" in capsys.readouterr().err
 
 
-def test_help_lists_the_settings_of_every_run_and_of_a_task_that_is_named(capsys):
-    for words, settings in ((["train", "--help"], ["rate=0.001", "rtol=0.001", "hidden=64"]), ([*WORDS, "--help"], ["warp=1"])):
-        assert main(words) == 0
-        said = capsys.readouterr().out.split()
-        assert set(settings) <= set(said)
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [(["train", "--help"], ["rate=0.001", "rtol=0.001", "hidden=64"]), ([*WORDS, "--help"], ["warp=1"])],
+)
+def test_help_lists_the_settings_of_every_run_and_of_a_task_that_is_named(capsys, words, settings):
+    assert main(words) == 0
+    assert set(settings) <= set(capsys.readouterr().out.split())
+
+
+def test_help_on_a_misspelt_task_names_what_is_near(capsys):
     assert main(["train", "--task", "recal", "--help"]) == 2
     assert "did you mean 'recall'?" in capsys.readouterr().err
 
 
-def test_a_page_shows_curves_answers_time_scales_and_whether_the_steps_are_the_equation(tmp_path, capsys):
-    assert main(typed(tmp_path / "recall", "--set", "evaluate_every=4", "--page")) == 0
-    assert capsys.readouterr().out.endswith(f"{tmp_path / 'recall' / 'index.html'}\n")
-    page = (tmp_path / "recall" / "index.html").read_text()
-    result = json.loads((tmp_path / "recall" / "result.json").read_text())
-    assert f"{result['measures']['loss']:.4g}" in page
-    assert page.count("<svg") == 2  # curves and time scales
-    assert "How often each class (rows) was answered by each (columns)" in page
-    assert re.search("Are its steps its equation[?] (Yes|Nearly|No|Not known): ", page)
-    assert "the largest rate times step was" in page
-    rows = re.findall(r"<tr><th scope=\"row\">\d+</th>((?:<td>\d+</td>)+)</tr>", page)
-    assert sum(int(n) for row in rows for n in re.findall(r"\d+", row)) == 6 * 12  # every answer of the test, once
-    pages.read(page)  # sound, and loads nothing
-    again = ["--resume", "--page", *SETTINGS, "--set", "evaluate_every=4"]
-    assert main([*WORDS, "--out", str(tmp_path / "recall"), *again]) == 0  # of a finished run too
-    adding = [
-        "train",
-        "--task",
-        "adding",
-        "--field",
-        "lstm",
-        "--integrator",
-        "exact",
-        "--out",
-        str(tmp_path / "adding"),
-        "--page",
-    ]
-    assert main([*adding, "--set", "T=8", "hidden=4", "batch=4", "steps=2", "evaluation=8", "rtol=0.1"]) == 0
-    page = (tmp_path / "adding" / "index.html").read_text()
-    assert "Said against right" in page
-    assert "The model is its equation, solved to a tolerance." in page
-    assert "no less than the" in page  # two steps learn nothing, and are not praised
+def page_of(folder, words):
+    """What is printed on stdout by a command that writes a page, and the page, which is sound and loads nothing."""
+    said = io.StringIO()
+    with redirect_stdout(said):
+        assert main(words) == 0
+    return said.getvalue(), pages.read((folder / "index.html").read_text())
+
+
+def rows_of(page, words):
+    """The rows of the table whose caption has these words, by what stands first in each."""
+    (table,) = [each for each in page.all("table") if words in each.text]
+    (body,) = [child for child in table.children if child.tag == "tbody"]
+    cells = [[cell.text for cell in row.children] for row in body.children]
+    return {row[0]: row[1:] for row in cells}
+
+
+@pytest.fixture(scope="module")
+def of_steps(tmp_path_factory):
+    """A run of steps with its page: its folder, what was printed, the page."""
+    folder = tmp_path_factory.mktemp("recall")
+    words = ["--set", "warp=3", "length=6", "hidden=3", "batch=4", "evaluation=3", "steps=4", "evaluate_every=2", "threads=1"]
+    return folder, *page_of(folder, typed(folder, "--page", settings=words))
+
+
+@pytest.fixture(scope="module")
+def of_a_solve(tmp_path_factory):
+    """A finished run of numbers, solved exactly, of which a page was asked for afterwards."""
+    folder = tmp_path_factory.mktemp("adding")
+    words = ["train", "--task", "adding", "--field", "lstm", "--integrator", "exact", "--out", str(folder)]
+    words += ["--set", "T=8", "hidden=4", "batch=4", "steps=2", "evaluation=8", "rtol=0.1"]
+    assert main(words) == 0
+    assert not (folder / "index.html").exists()
+    return folder, *page_of(folder, [*words, "--resume", "--page"])
+
+
+def test_the_page_of_a_run_is_named_last(of_steps):
+    folder, said, _ = of_steps
+    assert said.endswith(f"{folder / 'index.html'}\n")
+
+
+def test_a_page_shows_the_measures_of_the_test(of_steps):
+    folder, _, page = of_steps
+    measures = json.loads((folder / "result.json").read_text())["measures"]
+    shown = rows_of(page, "On the test")
+    assert {name: float(shown[name][0]) for name in measures} == pytest.approx(measures, rel=1e-3)  # of four digits
+
+
+def test_a_page_has_the_curves_and_the_time_scales(of_steps):
+    assert [svg.children[0].text for svg in of_steps[2].all("svg")] == ["Loss over steps", "Forgetting times"]
+
+
+def test_a_page_counts_every_answer_of_the_test_once(of_steps):
+    counts = rows_of(of_steps[2], "How often each class")
+    assert sum(int(count) for row in counts.values() for count in row) == 3 * 6
+    assert {len(row) for row in counts.values()} == {len(counts)} == {10}
+
+
+def test_a_page_says_whether_the_steps_are_their_equation(of_steps):
+    (said,) = [p.text for p in of_steps[2].all("section")[-1].children if "Are its steps its equation?" in p.text]
+    assert said.split("? ")[1].split(":")[0] in ("Yes", "Nearly", "No", "Not known")
+
+
+def test_a_page_tells_the_largest_rate_times_step_of_training(of_steps):
+    folder, _, page = of_steps
+    largest = json.loads((folder / "result.json").read_text())["largest_g_dt"]
+    assert f"the largest rate times step was {largest:.2f}" in " ".join(page.all("section")[-1].text.split())
+
+
+def test_a_page_of_a_finished_run_can_be_asked_for_later_and_compares_numbers(of_a_solve):
+    _, said, page = of_a_solve
+    assert "nothing was left to do" in said
+    assert "Said and right" in [svg.children[0].text for svg in page.all("svg")]
+
+
+def test_a_model_that_is_solved_is_said_to_be_its_equation(of_a_solve):
+    assert "The model is its equation, solved to a tolerance." in of_a_solve[2].all("section")[-1].text
+
+
+def test_a_loss_that_is_not_below_a_guess_is_a_failure_on_the_page(of_a_solve):
+    folder, _, page = of_a_solve
+    loss = json.loads((folder / "result.json").read_text())["measures"]["loss"]
+    guesses = [float(cells[0]) for name, cells in rows_of(page, "On the test").items() if name.startswith("loss of a guess")]
+    assert loss > min(guesses)  # two steps learn nothing
+    assert f"The loss on the test is {loss:.4g}, no less than the {min(guesses):.4g} of a guess." in page.elements[0].text
+
+
+def test_a_folder_without_a_completed_run_has_no_page(tmp_path):
     with pytest.raises(UsageError, match="holds no completed run"):
         write_page(tmp_path)
 
@@ -176,12 +238,20 @@ def test_one_value_written_in_two_ways_is_not_two_runs(tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.fixture
+def one_start(monkeypatch):
+    """Workers are forked from one new process that has torch already, so that it is imported once for all of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["experiments.runs.training", "torch._dynamo"])
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
+
+
+@pytest.mark.usefixtures("one_start")
 def test_workers_train_a_sweep_to_the_same_bits_and_go_on_where_it_was(tmp_path, capfd):
     words = ["--set", "seed=0,1,2", "hidden=3", "steps=4", "warp=3", "length=12", "batch=4", "evaluation=6", "threads=1"]
     assert main(typed(tmp_path / "one", settings=words)) == 0
     shutil.copytree(tmp_path / "one" / "seed-0", tmp_path / "several" / "seed-0")
-    assert main(typed(tmp_path / "several", "--workers", "2", settings=words)) == 2
-    assert "seed-0 holds a run already" in capfd.readouterr().err
+    capfd.readouterr()
     assert main(typed(tmp_path / "several", "--workers", "2", "--resume", settings=words)) == 0
     said = capfd.readouterr()
     assert "3 runs of 4 steps, 2 at a time" in said.err
@@ -189,7 +259,17 @@ def test_workers_train_a_sweep_to_the_same_bits_and_go_on_where_it_was(tmp_path,
     for seed in (1, 2):
         assert f"seed-{seed}: recall, gated under euler, 4 steps" in said.out
         weights = [read_state(tmp_path / each / f"seed-{seed}" / "checkpoint.pt")["model"] for each in ("one", "several")]
+        assert weights[0].keys() == weights[1].keys()
         assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_workers_do_not_begin_a_sweep_where_a_run_is_already(tmp_path, capsys):
+    words = ["--set", "seed=0,1", "hidden=3", "steps=1", "warp=3", "length=6", "batch=2", "evaluation=2", "threads=1"]
+    assert main(typed(tmp_path / "seed-0", settings=[words[0], "seed=0", *words[2:]])) == 0
+    capsys.readouterr()
+    assert main(typed(tmp_path, "--workers", "2", settings=words)) == 2
+    assert "seed-0 holds a run already" in capsys.readouterr().err
+    assert not (tmp_path / "seed-1").exists()
 
 
 def test_what_differs_by_more_than_its_seeds_is_told_apart_and_runs_without_a_result_are_counted(tmp_path):
@@ -217,7 +297,7 @@ def test_of_classes_a_row_is_the_right_one_and_a_column_the_answer():
     counts[3, 1] = 0  # is not asked
     batch = Batch(torch.zeros(4, 2, 10), targets, counts)
     body = _answered(task, [(batch, torch.nn.functional.one_hot(said, 10).float())]).body
-    rows = {row[0]: re.findall(r"<td>(\d+)</td>", row[1]) for row in re.findall(r'row">(\d+)</th>(.*?)</tr>', body)}
+    rows = rows_of(pages.Reader(f"<div>{body}</div>"), "How often each class")
     assert [rows[name][:3] for name in "123"] == [["0", "0", "3"], ["0", "3", "0"], ["0", "0", "1"]]
 
 
@@ -262,17 +342,15 @@ def test_an_interrupted_run_says_how_to_go_on_and_that_works(tmp_path, capsys, m
     assert read_state(out / "checkpoint.pt")["step"] == 8
 
 
-def test_a_misspelt_path_leaves_no_folder_so_that_the_next_command_begins(tmp_path, capsys):
-    for k, task in enumerate(["repeat-text", "har", "vowels", "physionet"]):
-        folder = tmp_path / str(k)
-        folder.mkdir()
-        key = "text" if task == "repeat-text" else "data"
-        words = ["train", "--task", task, "--field", "gated", "--integrator", "euler", "--out", str(folder / "run")]
-        assert main([*words, "--set", f"{key}={folder / 'mispelt'}"]) == 2
-        said = capsys.readouterr().err
-        assert "mispelt" in said
-        assert said.count("\n") == 1
-        assert not (folder / "run").exists()
+@pytest.mark.parametrize("task", ["repeat-text", "har", "vowels", "physionet"])
+def test_a_misspelt_path_leaves_no_folder_so_that_the_next_command_begins(tmp_path, capsys, task):
+    key = "text" if task == "repeat-text" else "data"
+    words = ["train", "--task", task, "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]
+    assert main([*words, "--set", f"{key}={tmp_path / 'mispelt'}"]) == 2
+    said = capsys.readouterr().err
+    assert "mispelt" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
 
 
 def _a_directory(path):
@@ -333,40 +411,39 @@ def test_a_loss_that_is_nan_is_1(tmp_path, capsys, monkeypatch):
     assert said.count("\n") == 1
 
 
-def test_wrong_usage_is_2_in_one_line_and_leaves_no_folder(tmp_path, capsys):
-    for k, (words, message) in enumerate(
-        [
-            (["--task", "recal"], "there is no task 'recal'; did you mean 'recall'?"),
-            (["--field", "gatd"], "there is no field 'gatd'; did you mean 'gated'?"),
-            (["--integrator", "exakt"], "there is no integrator 'exakt'; did you mean 'exact'?"),
-            (["--set", "stepz=3"], "there is no setting 'stepz'; did you mean 'steps'?"),
-            (["--set", "steps=3.5"], "steps is a whole number, got '3.5'."),
-            (["--set", "warp=0"], "`warp` must be at least 1, got 0."),
-            (["--set", "init=chrono"], "`init` is chrono, which needs `t_max`"),
-            (["--field", "plain", "--set", "init=chrono", "t_max=9"], "the field plain has no time scale that chrono could set"),
-            (["--integrator", "exact", "--set", "method=dopri55"], "method"),
-            (["--set", "steps=3", "--set", "steps=4"], "--set gives steps twice"),
-            (
-                ["--integrator", "heun", "--set", "noise=0.1"],
-                "noise is 0.1, and the integrator heun is for equations without; take",
-            ),
-            (["--integrator", "exact", "--set", "noise=0.1"], "noise is 0.1, and the integrator exact is for equations without"),
-            (["--integrator", "milstein"], "the integrator milstein is for fields with noise; say how much, --set noise=0.1."),
-            (["--field", "gru-d", "--set", "noise=0.1"], "gru-d jumps at its samples, and models that jump run without noise"),
-            (["--set", "noise=-1"], "`noise` must be at least 0"),
-        ]
-    ):
-        folder = tmp_path / str(k)
-        folder.mkdir()
-        given = dict(zip(WORDS[1::2], WORDS[2::2], strict=True)) | {"--out": str(folder / "run")}
-        names = {words[0]: words[1]} if words[0] != "--set" else {}
-        more = words if words[0] == "--set" else words[2:]
-        assert main(["train", *(word for pair in (given | names).items() for word in pair), *more]) == 2
-        said = capsys.readouterr()
-        assert said.err.startswith("ctrnn train: ")
-        assert message in said.err
-        assert said.err.count("\n") == 1
-        assert not (folder / "run").exists()
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--task", "recal"], "there is no task 'recal'; did you mean 'recall'?"),
+        (["--field", "gatd"], "there is no field 'gatd'; did you mean 'gated'?"),
+        (["--integrator", "exakt"], "there is no integrator 'exakt'; did you mean 'exact'?"),
+        (["--set", "stepz=3"], "there is no setting 'stepz'; did you mean 'steps'?"),
+        (["--set", "steps=3.5"], "steps is a whole number, got '3.5'."),
+        (["--set", "warp=0"], "`warp` must be at least 1, got 0."),
+        (["--set", "init=chrono"], "`init` is chrono, which needs `t_max`"),
+        (["--field", "plain", "--set", "init=chrono", "t_max=9"], "the field plain has no time scale that chrono could set"),
+        (["--integrator", "exact", "--set", "method=dopri55"], "method"),
+        (["--set", "steps=3", "--set", "steps=4"], "--set gives steps twice"),
+        (
+            ["--integrator", "heun", "--set", "noise=0.1"],
+            "noise is 0.1, and the integrator heun is for equations without; take",
+        ),
+        (["--integrator", "exact", "--set", "noise=0.1"], "noise is 0.1, and the integrator exact is for equations without"),
+        (["--integrator", "milstein"], "the integrator milstein is for fields with noise; say how much, --set noise=0.1."),
+        (["--field", "gru-d", "--set", "noise=0.1"], "gru-d jumps at its samples, and models that jump run without noise"),
+        (["--set", "noise=-1"], "`noise` must be at least 0"),
+    ],
+)
+def test_wrong_usage_is_2_in_one_line_and_leaves_no_folder(tmp_path, capsys, words, message):
+    given = dict(zip(WORDS[1::2], WORDS[2::2], strict=True)) | {"--out": str(tmp_path / "run")}
+    names = {words[0]: words[1]} if words[0] != "--set" else {}
+    more = words if words[0] == "--set" else words[2:]
+    assert main(["train", *(word for pair in (given | names).items() for word in pair), *more]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("ctrnn train: ")
+    assert message in said.err
+    assert said.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
