@@ -33,7 +33,7 @@ from experiments.data.japanese_vowels import read_japanese_vowels
 from experiments.data.mnist import read_mnist
 from experiments.data.physionet2012 import PARAMETERS, read_deaths2012, read_physionet2012
 from experiments.data.uci_har import read_uci_har
-from experiments.data.untrusted import read_bytes
+from experiments.data.untrusted import number, read_bytes
 from experiments.usage import UsageError
 
 EXACT = {"rtol": 0, "atol": 0}
@@ -152,6 +152,12 @@ def put_patient(folder, text, record=7, name="set-a"):
 
 def values(patient, parameter):
     return patient.xs[:, PARAMETERS.index(parameter)].tolist()
+
+
+@pytest.mark.parametrize("text", ["1_000", "1,5", "inf", "nan", "", "0x10"])
+def test_what_is_no_finite_number_is_refused_with_its_place(text):
+    with pytest.raises(UsageError, match=r"^a file: line 3: .* is not a number"):
+        number(text, "a file: line 3")
 
 
 def test_rows_of_one_time_are_one_stamp_and_missing_values_none(tmp_path):

@@ -28,3 +28,9 @@ def test_a_column_that_counts_seconds_since_1970_is_no_constant():
     seconds = 1.7e9 + np.arange(3.0)
     assert scale(seconds)[1] == pytest.approx(np.std([0, 1, 2]), rel=1e-6)
     assert scale(np.full(100, 0.1))[1] == scale(ROUNDED.numpy())[1] == 1.0
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+def test_a_deviation_is_judged_beside_its_own_values(size):
+    assert scale(size * np.array([1.0, 3.0])) == pytest.approx((2 * size, size), rel=1e-12)
+    assert scale(size * ROUNDED.numpy())[1] == 1.0

@@ -87,17 +87,30 @@ def test_quoted_numbers_with_the_separator_in_them_are_numbers(tmp_path):
     np.testing.assert_allclose(columns_of(tmp_path, text).numbers("x"), 1000 * (K + 1) + K + 0.5)
 
 
-def test_a_thousand_or_one_is_what_another_column_says_or_the_setting_and_else_refused(tmp_path):
-    open_cells = rows(lambda k: k, lambda k: f"{k % 9 + 1}.000")
-    message = "x: row 1 has '1.000', which is 1.000 or 1000, and no other cell of the table says which; say it by decimal=point"
-    assert message in said_of(tmp_path, open_cells, time="t")
-    for decimal, factor in (("point", 1), ("comma", 1000)):
-        found = columns_of(tmp_path, open_cells, decimal=decimal).numbers("x")
-        np.testing.assert_array_equal(found, factor * (K % 9 + 1))
-    for other, factor in (("0,5", 1000), ("0.5", 1), ("2.000.000", 1000), ("1 000.5", 1)):
-        text = rows(lambda k: f"{k % 9 + 1}.000", lambda k, other=other: other, names="x;y")
-        np.testing.assert_array_equal(columns_of(tmp_path, text).numbers("x"), factor * (K % 9 + 1))
-    text = rows(lambda k: f"{k % 9 + 1}.000", lambda k: "0,5", lambda k: "0.5", names="x;y;z")  # two say otherwise
+OPEN = rows(lambda k: k, lambda k: f"{k % 9 + 1}.000")
+
+
+@pytest.mark.parametrize("cells", ["{}.000", "10{}.125"])
+def test_cells_that_are_a_thousand_or_one_are_refused_with_what_to_say(tmp_path, cells):
+    one = cells.format(1)
+    said = said_of(tmp_path, rows(lambda k: k, lambda k: cells.format(k % 9 + 1)), time="t")
+    assert f"x: row 1 has '{one}', which is {one} or {one.replace('.', '')}, and no other cell of the table says which" in said
+    assert "say it by decimal=point or decimal=comma" in said
+
+
+@pytest.mark.parametrize(("decimal", "factor"), [("point", 1), ("comma", 1000)])
+def test_a_thousand_or_one_is_what_the_setting_says(tmp_path, decimal, factor):
+    np.testing.assert_array_equal(columns_of(tmp_path, OPEN, decimal=decimal).numbers("x"), factor * (K % 9 + 1))
+
+
+@pytest.mark.parametrize(("other", "factor"), [("0,5", 1000), ("0.5", 1), ("2.000.000", 1000), ("1 000.5", 1)])
+def test_a_thousand_or_one_is_what_another_column_says(tmp_path, other, factor):
+    text = rows(lambda k: f"{k % 9 + 1}.000", lambda k: other, names="x;y")
+    np.testing.assert_array_equal(columns_of(tmp_path, text).numbers("x"), factor * (K % 9 + 1))
+
+
+def test_a_thousand_or_one_is_refused_where_two_columns_say_otherwise(tmp_path):
+    text = rows(lambda k: f"{k % 9 + 1}.000", lambda k: "0,5", lambda k: "0.5", names="x;y;z")
     assert "'1.000', which is 1.000 or 1000" in said_of(tmp_path, text)
 
 
@@ -179,11 +192,13 @@ def test_what_has_no_one_meaning_is_refused_with_its_place_and_what_to_do(name, 
     assert message in said
 
 
-def test_an_encoding_that_is_none_is_refused_and_rows_of_remarks_are_told(tmp_path):
-    for name in ("klingon", "base64"):
-        assert f"encoding is the name of an encoding, as cp1252 or utf-16, got '{name}'" in said_of(
-            tmp_path, "a\n1\n", encoding=name
-        )
+@pytest.mark.parametrize("name", ["klingon", "base64"])
+def test_an_encoding_that_is_none_is_refused(tmp_path, name):
+    said = said_of(tmp_path, "a\n1\n", encoding=name)
+    assert f"encoding is the name of an encoding, as cp1252 or utf-16, got '{name}'" in said
+
+
+def test_rows_that_nothing_cuts_alike_are_refused(tmp_path):
     assert "nothing cuts all rows into as many cells as there are names, and '1,2' is taken" in said_of(tmp_path, "1,2\n3\n4,5\n")
 
 
@@ -203,6 +218,8 @@ CELLS = {
     "€5€": None,
     "1,000,5": None,  # a sign between thousands is no decimal mark too
     "1.000.5": None,
+    "0.125": 0.125,  # no thousand begins with 0
+    "\u2212inf": -np.inf,
 }
 
 
@@ -210,7 +227,7 @@ CELLS = {
 def test_a_cell_is_a_number_or_none(cell):
     read = numeral(cell, "")
     assert (None if read is None else float(read.text)) == CELLS[cell]
-    assert read is None or (read.says, read.open) == (".", False)
+    assert read is None or (read.says, read.open) == ("" if "inf" in cell else ".", False)
 
 
 def test_every_way_to_write_nothing_is_missing_among_numbers(tmp_path):
@@ -222,16 +239,20 @@ def test_every_way_to_write_nothing_is_missing_among_numbers(tmp_path):
 # Words: sequences and classes
 
 
-def test_names_of_sequences_are_told_apart_to_the_letter(tmp_path):
-    for ids in (["001", "002", "010"], [str(2**53), str(2**53 + 1), str(2**53 + 2)], ["a", "A", "b"]):
-        text = rows(lambda k, ids=ids: ids[k % 3], lambda k: k, names="who;x")
-        assert ", 3 sequence(s)" in said_of(tmp_path, text, sequence="who"), ids
-    for same in (["01", "1"], ["1", "1.0"], ["1e3", "1000"], ["True", "TRUE"]):
-        text = rows(lambda k, same=same: same[k % 2], lambda k: k, names="who;x")
-        assert f"who: row 1 has '{same[0]}' and row 2 '{same[1]}', two words for one value" in said_of(
-            tmp_path, text, sequence="who"
-        )
-        assert ", 2 sequence(s)" in said_of(tmp_path, text, sequence="who", words=("who",))
+@pytest.mark.parametrize(
+    "ids", [["001", "002", "010"], [str(2**53), str(2**53 + 1), str(2**53 + 2)], ["a", "A", "b"], ["1_0", "10", "2"]]
+)
+def test_names_of_sequences_are_told_apart_to_the_letter(tmp_path, ids):
+    text = rows(lambda k: ids[k % 3], lambda k: k, names="who;x")
+    assert ", 3 sequence(s)" in said_of(tmp_path, text, sequence="who")
+
+
+@pytest.mark.parametrize("same", [["01", "1"], ["1", "1.0"], ["1e3", "1000"], ["True", "TRUE"]])
+def test_two_names_for_one_value_are_refused_unless_they_are_words(tmp_path, same):
+    text = rows(lambda k: same[k % 2], lambda k: k, names="who;x")
+    said = said_of(tmp_path, text, sequence="who")
+    assert f"who: row 1 has '{same[0]}' and row 2 '{same[1]}', two words for one value" in said
+    assert ", 2 sequence(s)" in said_of(tmp_path, text, sequence="who", words=("who",))
 
 
 def test_a_sequence_may_be_called_as_a_missing_cell_is(tmp_path):
@@ -241,33 +262,59 @@ def test_a_sequence_may_be_called_as_a_missing_cell_is(tmp_path):
     assert "missing: x 2.5 %" in said
 
 
-def test_classes_are_named_as_they_are_written(tmp_path):
-    for words, names in (
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
         (["01", "02"], ["01", "02"]),
         (["1.0", "2.0"], ["1", "2"]),
         (["yes", "no"], ["no", "yes"]),
         (["-1", "+1"], ["+1", "-1"]),
-    ):
-        text = rows(lambda k: k, lambda k, words=words: words[k % 2], names="x;y")
-        assert f"y, 2 classes: {names[0]} 50 %, {names[1]} 50 %" in said_of(tmp_path, text, target=("y",), predict="class"), words
+    ],
+)
+def test_classes_are_named_as_they_are_written(tmp_path, words, names):
+    text = rows(lambda k: k, lambda k: words[k % 2], names="x;y")
+    assert f"y, 2 classes: {names[0]} 50 %, {names[1]} 50 %" in said_of(tmp_path, text, target=("y",), predict="class")
+
+
+def test_two_words_for_one_class_are_refused(tmp_path):
     text = rows(lambda k: k, lambda k: ["1", "01"][k % 2], names="x;y")
     assert "y: row 1 has '1' and row 2 '01'" in said_of(tmp_path, text, target=("y",), predict="class")
 
 
-def test_cells_that_are_declared_missing_are_missing_as_numbers_and_as_words(tmp_path):
-    text = rows(
-        lambda k: k, lambda k: ["-1", "-1.00", "-999"][k % 3] if k % 4 == 0 else k, lambda k: -1 if k == 1 else k, names="t;x;y"
-    )
+DECLARED = rows(
+    lambda k: k, lambda k: ["-1", "-1.00", "-999"][k % 3] if k % 4 == 0 else k, lambda k: -1 if k == 1 else k, names="t;x;y"
+)
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_cells_that_are_declared_missing_are_missing_among_numbers(tmp_path, name):
     plain = rows(lambda k: k, lambda k: "" if k % 4 == 0 else k, lambda k: "" if k == 1 else k, names="t;x;y")
-    columns = columns_of(tmp_path, text, missing=("-1", "-999"))
-    for name in "xy":
-        np.testing.assert_array_equal(columns.numbers(name), columns_of(tmp_path, plain).numbers(name))
-    columns = columns_of(tmp_path, text, missing=("x:-1", "x:-999"))  # of one column
+    found = columns_of(tmp_path, DECLARED, missing=("-1", "-999")).numbers(name)
+    np.testing.assert_array_equal(found, columns_of(tmp_path, plain).numbers(name))
+
+
+def test_cells_may_be_declared_missing_in_one_column(tmp_path):
+    columns = columns_of(tmp_path, DECLARED, missing=("x:-1", "x:-999"))
     assert columns.numbers("y")[1] == -1
     assert np.isnan(columns.numbers("x")).sum() == ROWS / 4
+
+
+def test_a_column_in_which_cells_are_declared_missing_may_have_colons_in_its_name(tmp_path):
+    columns = columns_of(tmp_path, rows(lambda k: k, lambda k: k - 1, names="a:b;x"), missing=("a:b:3",))
+    np.testing.assert_array_equal(columns.numbers("a:b"), np.where(K == 3, np.nan, K))
+    assert not np.isnan(columns.numbers("x")).any()
+
+
+def test_numbers_of_an_array_may_be_declared_missing(tmp_path):
+    np.savez(tmp_path / "a.npz", t=K, x=np.where(K % 4, K, -999.0))
+    columns = read_table(tmp_path / "a.npz", Notation(missing=("x:-999",)))
+    np.testing.assert_array_equal(columns.numbers("x"), np.where(K % 4, K, np.nan))
+
+
+def test_words_that_are_declared_missing_are_missing_and_a_time_is_a_time(tmp_path):
     text = rows(lambda k: k - 1, lambda k: ["a", "gone"][k % 2], names="t;w")
     said = said_of(tmp_path, text, time="t", inputs=("w",), target=("t",), predict="number", missing=("-1", "gone"))
-    assert "inputs: w (one of 1)\nmissing: w 50 %" in said  # and a time of -1 is a time
+    assert "inputs: w (one of 1)\nmissing: w 50 %" in said
 
 
 # Layouts
@@ -311,26 +358,56 @@ def test_a_table_is_the_same_however_it_is_laid_out(name, tmp_path):
     assert len(columns) == ROWS
 
 
-def test_remarks_are_told_and_a_first_row_may_be_long(tmp_path):
+def test_remarks_are_told(tmp_path):
     text = rows(lambda k: k, lambda k: k)
     assert "above the names: '# made on Monday'" in said_of(tmp_path, "# made on Monday\n" + text, time="t")
+
+
+def test_a_first_row_may_be_long(tmp_path):
     names = [f"channel {k:05}" for k in range(8000)]  # 112 kB
     text = "\n".join([",".join(names), *(",".join([f"{k}.5"] * len(names)) for k in range(3))])
     assert columns_of(tmp_path, text).numbers("channel 07999").tolist() == [0.5, 1.5, 2.5]
 
 
+def test_a_remark_of_two_cells_is_no_row_of_names_where_the_third_is_empty_in_half_of_the_rows(tmp_path):
+    text = "Station 4; upstream\n" + rows(lambda k: k, lambda k: k, lambda k: k if k % 2 else "", names="t;x;y")
+    assert columns_of(tmp_path, text).names == ["t", "x", "y"]
+
+
+def test_a_sign_that_cuts_the_rows_down_to_a_quote_alone_does_not_cut_them(tmp_path):
+    columns = columns_of(tmp_path, 'a,b;c\n1,2;3\n"4,5";6\n')
+    assert columns.names == ["a,b", "c"]
+    assert columns.numbers("c").tolist() == [3, 6]
+
+
 def test_rows_above_a_row_of_words_are_no_remarks(tmp_path):
     said = said_of(tmp_path, "1;2\n3;4\nab;cd\n5;6\n")
     assert "the first row names the columns, and '1' is a number; add a row of names" in said
-    page = "of station 4\n" * 60 + rows(lambda k: k, lambda k: k)  # prose is no table, whatever comes below it
-    assert said_of(tmp_path, page).startswith("refused")
 
 
-def test_a_quoted_cell_may_go_on_below_the_lines_that_are_looked_at_but_not_for_ever(tmp_path, monkeypatch):
-    text = "t;w\n" + "".join(f"{k};a\n" for k in range(190)) + '190;"' + "b\n" * 30 + '"\n191;c\n'
-    assert columns_of(tmp_path, text).words("w").iloc[-2:].tolist() == ["b\n" * 29 + "b", "c"]
+@pytest.mark.parametrize(("lines", "found"), [(50, True), (51, False)])
+def test_prose_is_no_table_whatever_comes_below_it(tmp_path, lines, found):
+    page = "of station 4\n" * lines + "t;x\n" + "".join(f"{k};{k}\n" for k in range(3 * ROWS))
+    said = said_of(tmp_path, page)
+    assert said.startswith("refused") is not found
+    assert ("inputs: t, x" in said) is found
+
+
+QUOTED = "t;w\n" + "".join(f"{k};a\n" for k in range(190)) + '190;"' + "b\n" * 30 + '"\n191;c\n'
+
+
+def test_a_quoted_cell_may_go_on_below_the_lines_that_are_looked_at(tmp_path):
+    assert columns_of(tmp_path, QUOTED).words("w").iloc[-2:].tolist() == ["b\n" * 29 + "b", "c"]
+
+
+def test_a_quoted_cell_does_not_go_on_for_ever(tmp_path, monkeypatch):
     monkeypatch.setattr(delimited, "MOST_IN_A_LINE", 40)
-    assert "a row has more than 40 characters; is a quote missing?" in said_of(tmp_path, text)
+    assert "a row has more than 40 characters; is a quote missing?" in said_of(tmp_path, QUOTED)
+
+
+def test_rows_are_bounded_each_and_not_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(delimited, "MOST_IN_A_LINE", 40)
+    np.testing.assert_array_equal(columns_of(tmp_path, rows(lambda k: k, lambda k: k)).numbers("x"), K)
 
 
 def test_blank_lines_around_a_single_column_are_no_rows(tmp_path):
@@ -371,6 +448,7 @@ TIMES = {
         lambda k: f"{5400 * k // 86400} days {5400 * k // 3600 % 24:02}:{5400 * k // 60 % 60:02}:00",
         {},
     ),
+    "before and after zero": (lambda k: 60 * k, lambda k: f"{'-' if k < 20 else ''}0:{abs(k - 20):02}:00", {}),
     "nanoseconds since 1970": (lambda k: 3 * k, lambda k: 1_700_000_000_000_000_000 + 3 * k, {}),
     "many digits": (lambda k: k / 64, lambda k: f"1700000000,{k * 15625:06d}", {}),
 }
@@ -398,6 +476,7 @@ NO_TIMES = {
         "row 1: '1.1.24' is no number and no date like 2024-05-31 13:45:00; years are",
     ),
     "no such day": (lambda k: f"{31 - k % 3}.{k // 3 % 12 + 1:02}.2024", "'31.02.2024' is no number and no date"),
+    "no such hour before noon": (lambda k: f"2024-05-20 0:{k:02} AM", "'2024-05-20 0:00 AM' is no number and no date"),
     "past midnight": (lambda k: f"{(k + 20) % 24}:00", "t: goes back from '23:00' in row 4 to '0:00' in row 5; past midnight"),
     "hours or minutes": (
         lambda k: f"{k}:30",
@@ -423,6 +502,10 @@ def test_stamps_since_1970_are_told_with_their_unit(tmp_path):
         said = said_of(tmp_path, rows(lambda k, one=one: (1_325_376_600 + 300 * k) * one, lambda k: k), time="t")
         assert f"{300 * one:.4g} {unit} apart" in said
         assert "seconds since 1970" in said
+
+
+def test_stamps_that_begin_at_0_are_not_since_1970(tmp_path):
+    assert columns_of(tmp_path, rows(lambda k: k * 10**8, lambda k: k)).stamps("t").unit == ""
 
 
 def test_a_gap_begins_a_new_piece_if_that_is_said(tmp_path):
