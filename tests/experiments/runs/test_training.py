@@ -40,7 +40,7 @@ from experiments.tasks.warps.recall import Recall
 from experiments.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
-SMALL = ["warp=3", "length=12", "hidden=5", "batch=4", "evaluation=6", "threads=1", "checkpoint_every=3", "evaluate_every=4"]
+SMALL = ["warp=3", "length=6", "hidden=5", "batch=4", "evaluation=6", "threads=1", "checkpoint_every=3", "evaluate_every=4"]
 
 
 def small(*settings, task="recall", field="gated", integrator="euler"):
@@ -88,7 +88,7 @@ def assert_same_run(folder, other):
 CONFIGURATIONS = {
     "plateau": small("schedule=plateau", "evaluate_every=2", "rate=1"),
     "adam": small("optimizer=adam", "clip=0.1"),
-    "best": small("keep=best", "evaluate_every=3", "rate=0.3", "seed=1"),
+    "best": small("length=12", "keep=best", "evaluate_every=3", "rate=0.3", "seed=1"),
     "set": small("batches=4", "accumulate=2", "optimizer=adamw", "weight_decay=0.1", "warmup=5"),
     "bfloat16": small("precision=bfloat16", "rate=0.1"),
     "exact": small("length=4", "rtol=0.1", integrator="exact"),
