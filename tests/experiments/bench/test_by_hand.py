@@ -7,14 +7,15 @@ import ctrnn
 from experiments.bench.peers import by_hand
 
 
-def test_calls_by_hand_agree_and_print_a_row_for_every_size(capsys):
-    # The engine and the calls by hand give the same states and gradients.
+def test_the_engine_and_the_calls_by_hand_give_the_same_states_and_gradients():
     field, xs = ctrnn.gated(3, 4), torch.randn(6, 2, 3)
     found = [solve(field, xs, field.initial_state(2)) for solve in (by_hand.by_hand, by_hand.by_engine)]
     assert_close(*found, rtol=0, atol=1e-12)
     slopes = [torch.autograd.grad(hs.sin().sum(), list(field.parameters())) for hs in found]
     for mine, theirs in zip(*slopes, strict=True):
         assert_close(mine, theirs, rtol=0, atol=1e-12)
-    # It prints a row for every size.
+
+
+def test_it_prints_a_row_for_every_size(capsys):
     by_hand.main(["--samples", "2", "--rounds", "1"])
     assert [line.count("|") for line in capsys.readouterr().out.splitlines()] == [5] * (2 + len(by_hand.SIZES))

@@ -370,7 +370,8 @@ def test_a_first_row_may_be_long(tmp_path):
 
 
 def test_a_remark_of_two_cells_is_no_row_of_names_where_the_third_is_empty_in_half_of_the_rows(tmp_path):
-    text = "Station 4; upstream\n" + rows(lambda k: k, lambda k: k, lambda k: k if k % 2 else "", names="t;x;y")
+    table = rows(lambda k: k, lambda k: k, lambda k: k if k % 2 else "", names="t;x;y")
+    text = "Station 4; upstream\n" + table[: table.index("\n39;") + 1]  # below the remark as many lines of two cells as of three
     assert columns_of(tmp_path, text).names == ["t", "x", "y"]
 
 
@@ -505,7 +506,7 @@ def test_stamps_since_1970_are_told_with_their_unit(tmp_path):
 
 
 def test_stamps_that_begin_at_0_are_not_since_1970(tmp_path):
-    assert columns_of(tmp_path, rows(lambda k: k * 10**8, lambda k: k)).stamps("t").unit == ""
+    assert columns_of(tmp_path, rows(lambda k: k * 4 * 10**7, lambda k: k)).stamps("t").unit == ""
 
 
 def test_a_gap_begins_a_new_piece_if_that_is_said(tmp_path):
