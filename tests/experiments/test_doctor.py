@@ -57,6 +57,18 @@ def test_it_says_why_there_are_no_kernels_or_why_none_is_kept(capsys, monkeypatc
     assert "compiled no: CTRNN_FUSED=0 turns kernels off" in examined(capsys)
 
 
+def test_it_says_how_engines_compare_when_asked_and_not_else(capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "discretize.verify_engines", lambda field, x: asked.append((field.input_size, x.shape)) or "as they agree"
+    )
+    assert "as they agree" not in examined(capsys)
+    assert "as they agree" in examined(capsys, "--build")
+    ((inputs, shape),) = asked
+    assert shape[-1] == inputs
+
+
+@pytest.mark.slow  # the same by kernels, which take 5 s to build; what `verify_engines` finds has tests of its own
 @pytest.mark.kernels
 def test_it_builds_and_compares_when_asked(capsys):
     assert "agree" in examined(capsys, "--build")

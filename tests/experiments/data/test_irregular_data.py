@@ -16,13 +16,12 @@ from discretize import ContinuousRNN, DiscreteRNN, ExponentialEuler, RungeKutta4
 from experiments.data.japanese_vowels import read_japanese_vowels
 from experiments.data.physionet2012 import read_physionet2012
 
-pytestmark = pytest.mark.kernels  # long solves, which take longer without than kernels take to build
 # Matrix products of other shapes: 3e-16 measured on both the real and the made files.
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 # Each sequence takes steps of its own, the same in a batch and alone, so that only rounding differs, 3e-15 measured on real
-# and made files; where rounding makes the difference between accepting a step and not, it would be the tolerance, 1e-6.
+# and made files; where rounding makes the difference between accepting a step and not, it would be the tolerance, 1e-4.
 SOLVED = {"rtol": 0, "atol": 1e-10}
-TOLERANCE = {"rtol": 1e-6, "atol": 1e-6}
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 every_field = pytest.mark.parametrize(
     "make", [pytest.param(ctrnn.gated, marks=pytest.mark.slow), ctrnn.lstm], ids=["gated", "lstm"]
 )
@@ -30,11 +29,11 @@ every_field = pytest.mark.parametrize(
 
 @pytest.fixture
 def series(tmp_path):
-    """Sixteen of different speakers."""
+    """Six of different speakers."""
     read = read_japanese_vowels(folder_of("japanese_vowels", tmp_path, make_vowels))
-    chosen = [xs for xs, _ in read[:: len(read) // 16][:16]]
-    assert len(chosen) == 16
-    assert len({len(xs) for xs in chosen}) > 5
+    chosen = [xs for xs, _ in read[:: len(read) // 6][:6]]
+    assert len(chosen) == 6
+    assert len({len(xs) for xs in chosen}) > 3
     return chosen
 
 
@@ -107,10 +106,10 @@ def test_patients_with_stamps_of_their_own_are_solved_as_alone_also_between_the_
             assert_close(output[:length, i : i + 1], rnn.field.visible(alone.hs[1:]), **SOLVED)
             assert_close(h_n[0, i], alone.hs[-1, 0], **SOLVED)
             assert_close(between[:, i : i + 1], alone(patients.queries[:, i : i + 1]), **SOLVED)
-            # Shared times are solved for from the stamp before, those of each from the start: within the tolerance, which is
-            # 2e-8 measured on the real files.
+            # Shared times are solved for from the stamp before, those of each from the start: within the tolerance; at
+            # one of 1e-6, 2e-8 was measured on the real files.
             shared = rnn.trajectory(x, ts=ts[:, 0])(patients.queries[:, i])
-            assert_close(between[:, i : i + 1], shared, rtol=0, atol=1e-6)
+            assert_close(between[:, i : i + 1], shared, rtol=0, atol=TOLERANCE["atol"])
 
 
 @every_field
@@ -119,7 +118,7 @@ def test_a_solve_of_patients_is_what_many_small_steps_say(patients, make):
     field, first = make(74, 8), 20  # stamps: some end before
     x, how = patients.x[:first], {"ts": patients.ts[: first + 1], "lengths": [min(n, first) for n in patients.lengths]}
     with torch.no_grad():
-        solved, _ = ContinuousRNN(field, **TOLERANCE)(x, **how)
+        solved, _ = ContinuousRNN(field, rtol=1e-6, atol=1e-6)(x, **how)
         stepped, _ = DiscreteRNN(field, RungeKutta4(), substeps=16)(x, **how)
     assert_close(solved, stepped, rtol=0, atol=1e-4)  # of fourth order in steps of up to 1/4 h
 
