@@ -37,23 +37,39 @@ SETTINGS = ["batch=7", "hidden=6", "evaluate_every=10", "evaluation=20", "checkp
 STARTED = 300.0  # seconds within which a training has made some steps, on the slowest machine
 
 
-def test_shares_add_up_to_the_batch_with_the_same_noise():
-    # Shares are all sequences once and their losses add up to the batch s.
-    for size in (1, 2, 3, 7):
-        taken = [k for rank in range(size) for k in range(7)[Processes(rank, size).share(7)]]
-        assert taken == list(range(7))
-    for name in TASKS:
-        task = configuration_from_words(name, "gated", "euler", []).task
-        batch = task.batch(7, generator(0, name))
-        outputs = torch.randn(*batch.xs.shape[:2], task.output_size)
-        total = 0.0
-        for rank in range(3):
-            taken = Processes(rank, 3).share(7)
-            part = task.part(batch, taken)
-            assert torch.equal(part.xs, batch.xs[:, taken])
-            total += float(task.loss(outputs[:, taken], part)) * task.weight(part) / task.weight(batch)
-        assert total == pytest.approx(float(task.loss(outputs, batch)), rel=1e-5)  # sums in single precision
-    # A sequence has the same noise in a share as in the batch.
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_shares_are_all_sequences_once(size):
+    taken = [k for rank in range(size) for k in range(7)[Processes(rank, size).share(7)]]
+    assert taken == list(range(7))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_losses_of_shares_add_up_to_that_of_the_batch(name):
+    task = configuration_from_words(name, "gated", "euler", []).task
+    batch = task.batch(7, generator(0, name))
+    outputs = torch.randn(*batch.xs.shape[:2], task.output_size)
+    total = 0.0
+    for rank in range(3):
+        taken = Processes(rank, 3).share(7)
+        part = task.part(batch, taken)
+        assert torch.equal(part.xs, batch.xs[:, taken])
+        if batch.ts is not None and batch.ts.dim() == 2:
+            assert torch.equal(part.ts, batch.ts[:, taken])
+        total += float(task.loss(outputs[:, taken], part)) * task.weight(part) / task.weight(batch)
+    assert total == pytest.approx(float(task.loss(outputs, batch)), rel=1e-5)  # sums in single precision
+
+
+def test_gradients_and_losses_are_sums_over_processes_also_of_what_is_not_used_here(monkeypatch):
+    of_the_other = torch.arange(11.0)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda values: values.add_(of_the_other))
+    used, unused = torch.nn.Parameter(torch.zeros(2, 3)), torch.nn.Parameter(torch.zeros(4))
+    used.grad = torch.ones(2, 3)
+    assert Processes(0, 2).sum_gradients([used, unused], torch.tensor(5.0)) == 5.0 + of_the_other[0]
+    assert_close(used.grad, 1 + of_the_other[1:7].view(2, 3), rtol=0, atol=0)
+    assert_close(unused.grad, of_the_other[7:], rtol=0, atol=0)
+
+
+def test_a_sequence_has_the_same_noise_in_a_share_as_in_the_batch():
     settings = ["noise=0.5", "warp=3", "length=12", "hidden=5"]
     chosen = configuration_from_words("recall", "leaky", "euler-maruyama", settings)
     batch = chosen.task.batch(7, generator(0))
