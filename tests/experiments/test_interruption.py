@@ -8,15 +8,16 @@ import pytest
 from experiments.interruption import Interrupted, checkpoint, deferred, interruptible
 
 
-def test_signals_become_exit_codes_and_none_is_lost():
-    # A signal becomes its exit code.
+def test_a_signal_becomes_its_exit_code():
     for number, code in [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)]:
         before = signal.getsignal(number)
         with pytest.raises(Interrupted) as caught, interruptible():
             signal.raise_signal(number)
         assert caught.value.code == code
         assert signal.getsignal(number) is before
-    # A background job that ignores ctrl c hears that its time is up.
+
+
+def test_a_background_job_that_ignores_ctrl_c_hears_that_its_time_is_up():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what ends in &
     try:
         for number in (signal.SIGUSR1, signal.SIGTERM):
@@ -27,7 +28,8 @@ def test_signals_become_exit_codes_and_none_is_lost():
     finally:
         signal.signal(signal.SIGINT, before)
 
-    # A signal that strikes inside a weak references callback is not lost.
+
+def test_a_signal_that_strikes_while_a_weak_reference_dies_is_not_lost():
     class Thing:
         pass
 
@@ -45,7 +47,9 @@ def test_signals_become_exit_codes_and_none_is_lost():
     with pytest.raises(Interrupted), interruptible():
         work()
     assert reached == ["swallowed by Python"]
-    # A checkpoint without a signal does nothing.
+
+
+def test_a_checkpoint_without_a_signal_does_nothing():
     with pytest.raises(Interrupted), interruptible():
         signal.raise_signal(signal.SIGTERM)
     reached = []

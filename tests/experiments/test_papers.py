@@ -48,8 +48,7 @@ def paper(tmp_path, monkeypatch):
     return write
 
 
-def test_papers_are_judged_by_their_claims_and_certificates(paper, capsys):
-    # The exit code is 0 only where there are claims and all are proved.
+def test_the_exit_code_is_0_only_where_there_are_claims_and_all_are_proved(paper, capsys):
     assert main(["prove", paper(r"$$ \sigma(x) + \sigma(-x) = 1 $$")]) == 0
     assert "1 claims: 1 hold." in capsys.readouterr().out
     assert main(["prove", paper(r"$$ \sigma(x) = 1 + \sigma(-x) $$")]) == 1
@@ -59,13 +58,17 @@ def test_papers_are_judged_by_their_claims_and_certificates(paper, capsys):
     assert main(["prove", paper(r"$$ \sin x w = 1 $$")]) == 1
     assert "because:  not read: line 7, column 4" in capsys.readouterr().out
     assert main(["prove", paper("$$ x + w $$")]) == 1
-    # What is only defined is never said to hold.
+
+
+def test_what_is_only_defined_is_never_said_to_hold(paper, capsys):
     assert main(["prove", paper(r"$$ s := \sigma(x) $$ $$ \tau \dot h = u - h \label{ode} $$")]) == 1
     shown = capsys.readouterr().out
     assert "hold" not in shown.replace("is only", "")
     assert "line 7: s = 1/(1 + exp(-x)) (by definition, nothing proved)." in shown
     assert "ode: Derivative(h(t), t) = (-h(t) + u(t))/tau (supposed, nothing proved)." in shown
-    # What is proved is accepted by the check and what is changed is not.
+
+
+def test_what_is_proved_is_accepted_by_the_check_and_what_is_changed_is_not(paper, capsys):
     name = paper("$$ x^2 - w^2 = (x - w)(x + w) $$\n$$ x^2 + w^2 = (x + w)^2 $$\n$$ w \\sin x x = 1 $$")
     assert main(["prove", name, "--out", "out.json"]) == 1
     assert main(["derive", "--check", "out.json"]) == 0
@@ -88,8 +91,7 @@ def test_every_form_has_the_claims_and_what_was_defined(paper, form):
         assert "by definition, nothing proved" in text
 
 
-def test_code_beside_a_paper_is_run_when_asked_and_is_its_equation(paper, capsys):
-    # Code beside the paper is its equation or is refuted.
+def test_code_beside_the_paper_is_its_equation_or_is_refuted(paper, capsys):
     code = "code: ode is cell.py:Unit, h is h_1, u is x_1, tau is tau[0], w is w[0]\n"
     assert main(["prove", paper(r"$$ \tau \dot h = \tanh(w u) - h \label{ode} $$", code), "--code", "--out", "out.json"]) == 0
     (claim,) = json.loads(Path("out.json").read_text())
@@ -97,16 +99,22 @@ def test_code_beside_a_paper_is_run_when_asked_and_is_its_equation(paper, capsys
     assert main(["derive", "--check", "out.json"]) == 0
     assert main(["prove", paper(r"$$ \tau \dot h = \tanh(w u) + h \label{ode} $$", code), "--code"]) == 1
     assert "NOT SO" in capsys.readouterr().out
-    # The code of a step is the definition of the next state.
+
+
+def test_the_code_of_a_step_is_the_definition_of_the_next_state(paper):
     code = "v: real\ncode: step is cell.py:Step, z is h_1, x is h_1, v is x_1, w is w[0]\n"
     name = paper(r"$$ z := x + \tanh(w \cdot v) \label{step} $$", code)
     assert main(["prove", name, "--code"]) == 0
-    # Code is run only when asked to.
+
+
+def test_code_is_run_only_when_asked_to(paper, capsys):
     Path("evil.py").write_text("open('ran', 'w')")
     assert main(["prove", paper(r"$$ \tau \dot h = u - h \label{ode} $$", "code: ode is evil.py:Unit\n")]) == 1
     assert "evil.py:Unit is run with --code only" in capsys.readouterr().out
     assert not Path("ran").exists()
-    # Wrong usage is one line that says what to do.
+
+
+def test_wrong_usage_of_code_beside_a_paper_is_one_line_that_says_what_to_do(paper, capsys):
     for words, reason in (
         (["nothing.md"], "cannot be read"),
         ([paper("$$ 1 = 1 $$"), "--equations", "cell.py:x"], "--equations and --set are for a cell"),

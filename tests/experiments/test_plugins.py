@@ -95,8 +95,7 @@ def test_a_task_and_a_field_of_a_file_are_trained_and_gone_on_with(tmp_path, fil
     assert "there is no setting 'lenth'; did you mean 'length'?" in capsys.readouterr().err
 
 
-def test_files_add_tasks_and_fields_and_studies_that_are_known_with_them_alone(tmp_path, file, capsys):
-    # Without the file its names are not known.
+def test_without_the_file_its_names_are_not_known(tmp_path, file, capsys):
     assert main(["train", "--task", "odd-ones", "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
     assert "there is no task 'odd-ones'" in said
@@ -106,7 +105,9 @@ def test_files_add_tasks_and_fields_and_studies_that_are_known_with_them_alone(t
     TASKS._added.clear()
     with pytest.raises(UsageError, match="there is no task 'odd-ones'"):
         Configuration.from_json(configured)
-    # A field of the users is a function of the seed and leaves torchs generator alone.
+
+
+def test_a_field_of_a_user_is_a_function_of_the_seed_and_leaves_the_generator_of_torch_alone(file):
     use([file])
     before = torch.get_rng_state()
     first, again, other = (built_field("drawn", 2, FieldSettings(hidden=3), generator(seed)) for seed in (0, 0, 1))
@@ -115,7 +116,9 @@ def test_files_add_tasks_and_fields_and_studies_that_are_known_with_them_alone(t
     assert not torch.equal(first.weight, other.weight)
     with pytest.raises(UsageError, match="the field drawn has no time scale that chrono could set"):
         built_field("drawn", 2, FieldSettings(hidden=3, init="chrono", t_max=9.0), generator(0))
-    # A study of a file is listed.
+
+
+def test_a_study_of_a_file_is_listed(file, capsys):
     assert main(["study", "list", "--plugin", file]) == 0
     said = capsys.readouterr().out
     assert "odd-ones-study\n  Odd?" in said
@@ -201,8 +204,7 @@ def test_objects_are_taken_where_names_are(file, tmp_path):
 # Sweeps
 
 
-def test_several_values_are_as_many_runs_and_misfits_are_refused():
-    # Several values are as many runs every one with every other.
+def test_several_values_are_as_many_runs_every_one_with_every_other():
     assert swept("recall", ["steps=3"]) == [("", ["steps=3"])]
     runs = swept("recall", ["seed=0,1", "steps=3", "init=standard,chrono", "t_max=9"])
     assert [name for name, _ in runs] == [
@@ -217,20 +219,26 @@ def test_several_values_are_as_many_runs_and_misfits_are_refused():
         with pytest.raises(UsageError, match=why):
             [configuration_from_words("recall", "gated", "euler", each) for _, each in swept("recall", [words])]
     # What is asked wrongly is refused in words.
-    # What makes no field is refused in words.
+
+
+def test_what_makes_no_field_is_refused_in_words():
     FIELDS.add("lost", lambda inputs, hidden: 3)
     FIELDS.add("broken", lambda inputs, hidden: 1 / 0)
     for name, words in (("lost", "got int"), ("broken", "could not be called: ZeroDivisionError")):
         with pytest.raises(UsageError, match=words):
             built_field(name, 2, FieldSettings(hidden=3), generator(0))
-    # What has no name is refused in words.
+
+
+def test_what_has_no_name_is_refused_in_words():
     with pytest.raises(UsageError, match=r"field is a name, or a thing with one, such as a class; got Relaxation"):
         configuration("recall", ctrnn.gated(10, 4), "euler")
     with pytest.raises(UsageError, match="integrator is a name, or a step map of discretize"):
         configuration("recall", "gated", 3)
     with pytest.raises(UsageError, match=r"the task int is no subclass of experiments.tasks.task.Task"):
         configuration(3, "gated", "euler")
-    # More runs than anybody means and two in one folder are refused.
+
+
+def test_more_runs_than_anybody_means_and_two_in_one_folder_are_refused():
     many = ",".join(map(str, range(1000)))
     with pytest.raises(UsageError, match=r"--set asks for 1,000,000,000,000 runs, at most 1,000 are made at once"):
         swept("recall", [f"{key}={many}" for key in ("seed", "steps", "hidden", "batch")])

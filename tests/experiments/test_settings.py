@@ -81,8 +81,7 @@ def test_any_json_is_a_value_of_the_type_or_refused(key, value):
     assert type(read) is not int or key == "count"
 
 
-def test_wrong_names_settings_and_numbers_are_refused_in_words():
-    # Wrong names and settings are refused in words.
+def test_wrong_names_and_settings_are_refused_in_words():
     for assignment, message in [
         ("steps", "--set takes KEY=VALUE, got 'steps'."),
         ("=5", "--set takes KEY=VALUE, got '=5'."),
@@ -111,7 +110,9 @@ def test_wrong_names_settings_and_numbers_are_refused_in_words():
     for key, words in {"on": "true or false", "sizes": "a whole number or several", "pair": "a whole number,a number"}.items():
         with pytest.raises(UsageError, match=words):
             settings_from(Sample, {key: "?"}, as_text=True)
-    # Numbers that train nothing or that no machine holds are refused.
+
+
+def test_numbers_that_train_nothing_or_that_no_machine_holds_are_refused():
     nothing = ["steps=0", "batch=-1", "seed=-1", "rate=0", "clip=-1", "hidden=0", "alpha=1", "t_min=1", "t_max=1", "exponent=-1"]
     large = ["threads=1025", "hidden=1000001", "batch=1000000000000000000000", "rate=9e37", "clip=1e308", "alpha=1e-320"]
     counts = [f"{name}=2147483648" for name in ("steps", "batch", "batches", "evaluate_every", "checkpoint_every", "length")]
@@ -124,8 +125,7 @@ def test_wrong_names_settings_and_numbers_are_refused_in_words():
         built_field("leaky", 1, FieldSettings(hidden=2, init="chrono", t_min=1 + 1e-12, t_max=1 + 1e-12))
 
 
-def test_configurations_are_read_again_from_json_commands_and_words(tmp_path):
-    # A configuration goes through json and through its own command.
+def test_a_configuration_goes_through_json_and_through_its_own_command(tmp_path):
     ours = configuration_from_words(
         "recall",
         "leaky",
@@ -139,7 +139,9 @@ def test_configurations_are_read_again_from_json_commands_and_words(tmp_path):
     named = {words[k]: words[k + 1] for k in range(2, len(words) - 1) if words[k] in ("--task", "--field", "--integrator")}
     settings = [words[k + 1] for k, word in enumerate(words) if word == "--set"]
     assert configuration_from_words(named["--task"], named["--field"], named["--integrator"], settings) == ours
-    # Keywords and words give the same configuration.
+
+
+def test_keywords_and_words_give_the_same_configuration():
     words = configuration_from_words("recall", "gated", "exact", ["warp=20", "hidden=8", "steps=10", "rtol=1e-4", "threads=1"])
     assert configuration("recall", "gated", "exact", warp=20, hidden=8, steps=10, rtol=1e-4, threads=1) == words
     clocked = configuration("clocked-recall", "gated", "exact", clocks=(1, 2.0))
@@ -147,17 +149,23 @@ def test_configurations_are_read_again_from_json_commands_and_words(tmp_path):
     for keywords, message in [({"warb": 3}, "did you mean 'warp'"), ({"steps": "3"}, "a whole number, got '3'")]:
         with pytest.raises(UsageError, match=message):
             configuration("recall", "gated", "exact", **keywords)
-    # A run whose clock was told is read as one whose clock is given.
+
+
+def test_a_run_whose_clock_was_told_is_read_as_one_whose_clock_is_given():
     before = configuration("clocked-recall", "gated", "euler", clock_given=False).to_json()
     before["task_settings"]["told"] = before["task_settings"].pop("clock_given")
     assert not Configuration.from_json(before).task.clock_given
-    # Differences name the keys.
+
+
+def test_differences_name_the_keys():
     ours = configuration_from_words("recall", "gated", "euler", ["warp=7"])
     theirs = configuration_from_words("recall", "leaky", "euler", ["warp=8", "steps=5"])
     assert ours.differences(theirs) == ["field", "warp", "steps"]
     assert ours.differences(configuration_from_words("adding", "gated", "euler")) == ["task"]
     assert not ours.differences(configuration_from_words("recall", "gated", "euler", ["warp=7"]))
-    # What is no configuration is refused.
+
+
+def test_what_is_no_configuration_is_refused():
     good = configuration_from_words("recall", "gated", "euler").to_json()
     wrong = [None, {}, {**good, "more": 1}, {**good, "task": 3}, {**good, "field": "x"}, {**good, "training": {"steps": "5"}}]
     for values in wrong:
@@ -165,8 +173,7 @@ def test_configurations_are_read_again_from_json_commands_and_words(tmp_path):
             Configuration.from_json(values)
 
 
-def test_every_setting_is_in_the_help_and_on_the_page(monkeypatch):
-    # The help of the command names all fields.
+def test_the_help_of_the_command_names_all_fields():
     from experiments.__main__ import train  # noqa: PLC0415
 
     said = " ".join(train.__doc__.replace(" or ", ", ").split())
@@ -175,7 +182,9 @@ def test_every_setting_is_in_the_help_and_on_the_page(monkeypatch):
     assert jumping == [f"the last {len(JUMPS)} jump at their samples"]
     assert list(FIELDS.own)[-len(JUMPS) :] == list(JUMPS)
     assert [name for name in INTEGRATORS if f" {name}," in said][:3] == ["exact", "euler", "exponential-euler"]
-    # Every setting has one key and is on the page.
+
+
+def test_every_setting_has_one_key_and_is_on_the_page():
     # No key belongs to two.
     for name in TASKS:
         keys = [key for kind in (task_named(name), *KINDS) for key in setting_types(kind)]
@@ -187,7 +196,9 @@ def test_every_setting_is_in_the_help_and_on_the_page(monkeypatch):
     assert not missing, "say in docs/training.md what these are"
     # And the help has words for every one, of tasks too.
     assert [line for kind in (*map(task_named, TASKS), *KINDS) for line in described(kind) if len(line.split()) < 2] == []
-    # A line of the help has the key the default and the words.
+
+
+def test_a_line_of_the_help_has_the_key_the_default_and_the_words(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
     @dataclasses.dataclass(frozen=True)

@@ -67,8 +67,7 @@ def test_only_files_are_read_and_no_more_of_them_than_allowed(tmp_path, target):
     assert read_json(tmp_path / "pipe") is None
 
 
-def test_newer_and_numberless_checkpoints_and_endless_recordings_are_told(tmp_path):
-    # A recording that never ends is refused.
+def test_a_recording_that_never_ends_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     os.mkfifo(tmp_path / "pipe.npy")
     for name in ("pipe.csv", "pipe.npy"):
@@ -82,7 +81,9 @@ def test_newer_and_numberless_checkpoints_and_endless_recordings_are_told(tmp_pa
     (tmp_path / "cell.csv").write_text('"' + "1\n" * 400_000)  # one cell over all lines
     with pytest.raises(UsageError, match="not text with one row a sample"):
         load(tmp_path / "cell.csv", 1.0)
-    # A checkpoint of a newer version is not damaged and a pipe is not waited for.
+
+
+def test_a_checkpoint_of_a_newer_version_is_not_damaged_and_a_pipe_is_not_waited_for(tmp_path):
     spoiled(tmp_path, format=2, more="of it")
     before = (tmp_path / "checkpoint.pt").read_bytes()
     with pytest.raises(StoppedError, match=r"a newer ctrnn has written it, in format 2; this one reads 1\. Nothing was changed"):
@@ -92,7 +93,9 @@ def test_newer_and_numberless_checkpoints_and_endless_recordings_are_told(tmp_pa
     os.mkfifo(tmp_path / "other" / "checkpoint.pt")
     with pytest.raises(StoppedError, match=r"checkpoint\.pt cannot be read \(it is a pipe, not a file\); nothing was changed"):
         Checkpoints(tmp_path / "other").load()
-    # A step that is no number is damage whatever the digest says.
+
+
+def test_a_step_that_is_no_number_is_damage_whatever_the_digest_says(tmp_path):
     for step in ("3", 3.0, -1, True, None, [3]):
         spoiled(tmp_path, state={"step": step})
         with pytest.raises(DamagedError, match=r"its step is .*, which is no number of steps"):
@@ -153,8 +156,7 @@ RECORD = {
 }  # fmt: skip
 
 
-def test_records_and_files_of_a_study_that_are_malformed_are_damaged(tmp_path):
-    # A malformed record of a study is no record.
+def test_a_malformed_record_of_a_study_is_no_record(tmp_path):
     place = place_of(tmp_path, "key")
     place.mkdir(parents=True)
 
@@ -169,7 +171,9 @@ def test_records_and_files_of_a_study_that_are_malformed_are_damaged(tmp_path):
     ]  # fmt: skip
     for text in (DEEP, "[]", "null", "", "\x00", *(json.dumps({**RECORD, **change}) for change in changes)):
         assert read(text) is None, text[:80]
-    # A malformed file of a study is damaged.
+
+
+def test_a_malformed_file_of_a_study_is_damaged(tmp_path):
     whole = {"study": "s", "scale": "smoke", "commands": [], "runs": {"key": {}}}
     (tmp_path / "study.json").write_text(json.dumps(whole))
     assert described(tmp_path) == whole
@@ -220,15 +224,16 @@ def test_letters_that_a_terminal_lacks_are_written_by_their_numbers(monkeypatch)
     assert rb"\u03b1" in written.getvalue()  # an alpha
 
 
-def test_names_with_odd_letters_are_written_or_refused(tmp_path, capsys):
-    # A name that is not text is refused before anything is done.
+def test_a_name_that_is_not_text_is_refused_before_anything_is_done(tmp_path, capsys):
     words = [b"study", b"run", b"unwarped", b"--scale", b"smoke", b"--out", bytes(tmp_path) + b"/caf\xe9"]
     code = main([os.fsdecode(word) for word in words])  # as Python gives them to a program
     said = capsys.readouterr().err
     assert (code, said.count("\n")) == (2, 1)
     assert r"caf\udce9' is not UTF-8 text" in said
     assert not list(tmp_path.iterdir())
-    # Dollars in names are dollars in figures.
+
+
+def test_dollars_in_names_are_dollars_in_figures():
     figure = figures.recording(np.zeros((20, 2)), 10.0, ["price $\\frac$", "cost in $"])
     assert re.findall(r">([^<>]*\$[^<>]*)<", inline_svg(figure, "x", "title", "words")) == ["price $\\frac$", "cost in $"]
 

@@ -57,8 +57,7 @@ def made(folder, k):
 # files
 
 
-def test_files_are_read_up_to_their_bound_and_what_is_not_there_is_named(tmp_path):
-    # Files are read packed or not up to their bound and whole.
+def test_files_are_read_packed_or_not_up_to_their_bound_and_whole(tmp_path):
     data = np.random.default_rng(1).integers(0, 4, 100_000, dtype="u1").tobytes()
     for suffix, pack in ((".gz", gzip.compress), (".xz", lzma.compress), (".txt", bytes)):
         path = tmp_path / f"file{suffix}"
@@ -75,7 +74,9 @@ def test_files_are_read_up_to_their_bound_and_what_is_not_there_is_named(tmp_pat
     assert "more than 1,048,576 bytes" in refused(read_bytes, tmp_path / "bomb.xz", 1 << 20)
     assert tracemalloc.get_traced_memory()[1] < 1 << 23
     tracemalloc.stop()
-    # Readers name the files that are not there and wait for no pipe.
+
+
+def test_readers_name_the_files_that_are_not_there_and_wait_for_no_pipe(tmp_path):
     cases = [
         (read_japanese_vowels, "JapaneseVowels_TRAIN.ts", r"JapaneseVowels_TRAIN.ts nor JapaneseVowels_TRAIN.ts.xz"),
         (read_mnist, "train-images-idx3-ubyte", "train-images-idx3-ubyte nor train-images-idx3-ubyte.gz"),
@@ -101,8 +102,7 @@ def put_vowels(folder, text, name="JapaneseVowels_TRAIN.ts"):
     return folder
 
 
-def test_series_are_time_by_dimension_whatever_the_lines_end_in(tmp_path):
-    # Series are time by dimension with speakers from zero.
+def test_series_are_time_by_dimension_with_speakers_from_zero(tmp_path):
     for k, (suffix, split) in enumerate(itertools.product([".ts", ".ts.xz"], ["train", "test"])):
         xs = [np.random.default_rng(k).normal(size=(n, 12)) for k, n in enumerate((7, 29, 1))]
         text = VOWELS_HEADER + "".join(vowels_line(x, label) for x, label in zip(xs, (1, 9, 4), strict=True))
@@ -110,7 +110,9 @@ def test_series_are_time_by_dimension_whatever_the_lines_end_in(tmp_path):
         assert [label for _, label in read] == [0, 8, 3]
         for (found, _), x in zip(read, xs, strict=True):
             assert_close(found, torch.from_numpy(x), **EXACT)
-    # Comments blank lines and windows ends are passed over and a plain file stands before a packed one.
+
+
+def test_comments_and_blank_lines_are_passed_over_and_a_plain_file_stands_before_a_packed_one(tmp_path):
     text = "\ufeff" + VOWELS_HEADER.upper() + f"\n# one\n{SERIES}:3\n\n{SERIES}:4"
     put_vowels(tmp_path, VOWELS_HEADER + SERIES + ":1\n", "JapaneseVowels_TRAIN.ts.xz")
     assert [label for _, label in read_japanese_vowels(put_vowels(tmp_path, text.replace("\n", "\r\n")))] == [2, 3]
@@ -160,8 +162,7 @@ def test_what_is_no_finite_number_is_refused_with_its_place(text):
         number(text, "a file: line 3")
 
 
-def test_rows_of_one_time_are_one_stamp_and_missing_values_none(tmp_path):
-    # Rows of one time are one stamp and what is not observed is nan.
+def test_rows_of_one_time_are_one_stamp_and_what_is_not_observed_is_nan(tmp_path):
     rows = [("00:07", "HR", 73), ("00:07", "Temp", 35.1), ("00:37", "HR", "77."), ("47:59", "pH", "7.4e0"), ("48:00", "HR", 60)]
     (patient,) = read_physionet2012(put_patient(tmp_path, patient_text(7, rows)))
     assert patient.record == 7
@@ -173,7 +174,9 @@ def test_rows_of_one_time_are_one_stamp_and_missing_values_none(tmp_path):
     assert int((~patient.xs.isnan()).sum()) == len(rows)
     known = {"Age": 54, "Gender": 0, "Height": math.nan, "ICUType": 4, "Weight": math.nan}
     assert patient.static == pytest.approx(known, nan_ok=True)
-    # Missing values make no stamp the last of several is kept and a first weight is both.
+
+
+def test_missing_values_make_no_stamp_the_last_of_several_is_kept_and_a_first_weight_is_both(tmp_path):
     rows = [("01:00", "MAP", 70), ("01:00", "HR", 80), ("01:00", "MAP", 72), ("01:00", "HR", -1), ("02:00", "MAP", "-1.00")]
     (patient,) = read_physionet2012(put_patient(tmp_path, patient_text(7, rows)))
     assert (values(patient, "MAP"), values(patient, "HR")) == ([72], [80])
@@ -208,8 +211,7 @@ def test_an_archive_and_folders_hold_the_same_patients_and_deaths(tmp_path):
             read_physionet2012(tmp_path, limit)
 
 
-def test_broken_patients_and_outcomes_are_refused_by_line(tmp_path):
-    # A broken patient is refused by line.
+def test_a_broken_patient_is_refused_by_line(tmp_path):
     begin = patient_text(7, [])
     for k, (text, message) in enumerate(
         [
@@ -232,7 +234,9 @@ def test_broken_patients_and_outcomes_are_refused_by_line(tmp_path):
         assert message in refused(list, read_physionet2012(put_patient(folder, text)))
     (made(tmp_path, "empty") / "set-b").mkdir()
     assert "no patients in it" in refused(list, read_physionet2012(tmp_path / "empty"))
-    # Broken outcomes are refused by line.
+
+
+def test_broken_outcomes_are_refused_by_line(tmp_path):
     for k, (text, message) in enumerate(
         [
             ("RecordID,In-hospital_death\n7,1\n", "Outcomes-a.txt: line 1: 'RecordID,In-hospital_death' instead of"),

@@ -103,8 +103,7 @@ def test_a_batch_is_what_the_files_have(folder):
     assert task.target_counts() == {"blind": [[17, 17, 16]]}
 
 
-def test_what_is_asked_wrongly_is_refused_in_words(tmp_path, folder):
-    # Files that cannot be rows are refused in words.
+def test_files_that_cannot_be_rows_are_refused_in_words(tmp_path, folder):
     full = saved(tmp_path / "full.npy", np.ones((5, 2), np.float32))
     (tmp_path / "cut.npy").write_bytes(full.read_bytes()[:-1])
     (tmp_path / "text.npy").write_text("a,b\n1,2\n")
@@ -124,7 +123,9 @@ def test_what_is_asked_wrongly_is_refused_in_words(tmp_path, folder):
     ]:
         with pytest.raises(UsageError, match=message):
             MappedRows(path, dims, kinds)
-    # Files that do not fit each other are refused.
+
+
+def test_files_that_do_not_fit_each_other_are_refused(folder):
     for name, values, message in [
         ("train-labels.npy", np.arange(50) % 4, r"train-labels\.npy: has 3 in row 3, counted from 0; numbers from 0 to 2"),
         ("test-xs.npy", np.zeros((9, 6, 3)), "test-xs.npy: has 3 features a sample, and train-xs.npy has 2"),

@@ -28,19 +28,22 @@ def rows(values, separator=","):
     return "\n".join(separator.join(repr(float(v)) for v in row) for row in values)
 
 
-def test_recordings_are_read_standardized_and_cut_with_names_and_constant_channels(tmp_path):
-    # The eeg is ten seconds of four channels.
+def test_the_eeg_is_ten_seconds_of_four_channels():
     eeg = load(None, None)
     assert (eeg.xs.shape, eeg.rate, eeg.seconds) == ((800, 4), 80.0, 10.0)
     # Read in another order, neighbouring samples would differ as much as distant ones do.
     assert np.all(np.abs(np.diff(eeg.xs, axis=0)).mean(0) < 0.5)
-    # A constant channel becomes zero and is named.
+
+
+def test_a_constant_channel_becomes_zero_and_is_named(tmp_path):
     values = noise(20, 3)
     values[:, 1] = 0.1 + 0.2
     read = load(saved(tmp_path, values), 1.0)
     assert read.constant == ("2",)
     assert not read.xs[:, 1].any()
-    # Of a long file only the first samples are read.
+
+
+def test_of_a_long_file_only_the_first_samples_are_read(tmp_path):
     values = noise(1000, 2)
     values[900] = np.nan  # never looked at
     from_npy = load(saved(tmp_path, values), 1.0)
@@ -48,7 +51,9 @@ def test_recordings_are_read_standardized_and_cut_with_names_and_constant_channe
     for read in (from_npy, from_csv):
         assert (len(read.xs), read.total) == (800, 1000)
     np.testing.assert_array_equal(from_npy.xs, from_csv.xs)
-    # A csv file may have a row of names.
+
+
+def test_a_csv_file_may_have_a_row_of_names(tmp_path):
     for k, (separator, header) in enumerate(itertools.product([",", ";", "\t"], ["", "left{}right\n", "\ufeffleft{}right\n"])):
         folder = tmp_path / str(k)
         folder.mkdir()
@@ -56,18 +61,26 @@ def test_recordings_are_read_standardized_and_cut_with_names_and_constant_channe
         read = load(written(folder, header.format(separator) + rows(values, separator)), 1.0)
         assert read.channels == (("left", "right") if header else ("1", "2"))
         np.testing.assert_array_equal(read.xs, load(saved(folder, values), 1.0).xs)
-    # Files are read and channels standardized.
+
+
+def test_files_are_read_and_channels_standardized(tmp_path):
     # Channels are standardized.
     read = load(saved(tmp_path, 7 + 3 * noise(40, 3)), 10.0)
     np.testing.assert_allclose(read.xs.mean(0), 0, atol=1e-14)
     np.testing.assert_allclose(read.xs.std(0), 1, rtol=1e-13)
     assert read.seconds == 4.0
-    # Standardizing survives the largest numbers.
+
+
+def test_standardizing_survives_the_largest_numbers(tmp_path):
     values = noise(40, 1)
     np.testing.assert_allclose(load(saved(tmp_path, 1e307 * values / abs(values).max()), 1.0).xs.std(0), 1)
-    # One channel may be a vector.
+
+
+def test_one_channel_may_be_a_vector(tmp_path):
     assert load(saved(tmp_path, np.arange(20, dtype=np.int16)), 1.0).xs.shape == (20, 1)
-    # Blank lines in a csv file are skipped.
+
+
+def test_blank_lines_in_a_csv_file_are_skipped(tmp_path):
     assert load(written(tmp_path, "\n\n".join(["1", "2", "3", "4"] * 5) + "\n\n"), 1.0).xs.shape == (20, 1)
 
 

@@ -61,8 +61,7 @@ def check(tmp_path, capsys, claims):
     return code, capsys.readouterr().out
 
 
-def test_claims_are_accepted_by_their_own_proofs_alone(tmp_path, capsys, own, others):
-    # A ledger is accepted as it was written.
+def test_a_ledger_is_accepted_as_it_was_written(tmp_path, capsys, own, others):
     code, out = check(tmp_path, capsys, own)
     assert (code, out.count("\n")) == (0, 1), out
     assert f"{len(own)} are this package's ledger without 5 of its 6 texts" in out
@@ -73,12 +72,16 @@ def test_claims_are_accepted_by_their_own_proofs_alone(tmp_path, capsys, own, ot
     assert "true: x/x = 1 [x real; where x != 0]" in out
     assert "true: 1 - g < exp(-g) [g positive]" in out
     assert "read as: true: (1 + x)^2 = 1 + x^2 + 2 x" in out
-    # No claim of anybody is accepted that its proofs do not show.
+
+
+def test_no_claim_of_anybody_is_accepted_that_its_proofs_do_not_show(others):
     for claim in others:
         assert not checked(claim, {}).refused
         for forged in of_proofs(claim):
             assert checked(forged, {}).refused, (claim["label"], forged)
-    # Words without a proof are refused.
+
+
+def test_words_without_a_proof_are_refused(tmp_path, capsys):
     code, out = check(tmp_path, capsys, [NOTHING_PROVED])
     assert code == 1
     assert "anybody, theorem 1: 'holds' does not follow from its statements, but 'undecided' does" in out

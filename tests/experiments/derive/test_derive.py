@@ -119,8 +119,7 @@ def test_help_and_wrong_usage_do_not_load_sympy():
         assert done.returncode == code, done.stderr
 
 
-def test_pages_and_documents_are_whole_and_escape_words(claims):
-    # The page is whole and shows formulas as mathml and text as text.
+def test_the_page_is_whole_and_shows_formulas_as_mathml_and_text_as_text(claims):
     text = page.page(claims)
     articles = pages.read(text, scripts=1).all("article")
     assert [(a.attrs["data-source"], a.attrs["data-verdict"]) for a in articles] == [
@@ -134,19 +133,25 @@ def test_pages_and_documents_are_whole_and_escape_words(claims):
         minidom.parseString(formula)
     assert "A square &lt;opens&gt; as it should." in text
     assert re.search(r"Not so at x = -?\d.*Right is:", text, re.DOTALL)
-    # The latex document escapes words.
+
+
+def test_the_latex_document_escapes_words(claims):
     text = latex.document(claims)
     assert r"\textless{}opens\textgreater{}" in text
     assert r"100 \%" in text
     assert r"result 1, a\_b" in text
     assert text.count(r"\begin{") == text.count(r"\end{")
     assert all(ord(letter) < 128 for letter in text)
-    # The tables of the docs name every claim and every error.
+
+
+def test_the_tables_of_the_docs_name_every_claim_and_every_error(claims):
     text = markdown.tables(claims)
     for claim in claims:
         assert f"| {claim.label}".replace("_", r"\_") in text
     assert re.search(r"\*\*result 1, a\\_b\*\* .* Not so at x = .*\. \*Right is:\* Three\.", text)
-    # Text goes between the markers and nowhere else.
+
+
+def test_text_goes_between_the_markers_and_nowhere_else(claims):
     before = "above\n<!-- ledger: claims -->\nold\n<!-- end -->\nbelow\n<!-- other: claims -->\nkept\n<!-- end -->\n"
     after = marked.fill(before, "ledger", {"claims": "new"})
     assert after == before.replace("old", "new")

@@ -24,14 +24,14 @@ def state(step, size=40):
     return {"step": step, "model": {"w": weights}, "optimizer": averages, "schedule": {"rate": 0.1}, "best": {}}
 
 
-def test_checkpoints_are_read_by_torch_alone_and_run_no_code(tmp_path):
-    # Users read a checkpoint with torch alone.
+def test_users_read_a_checkpoint_with_torch_alone(tmp_path):
     Checkpoints(tmp_path).save(state(5))
     found = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert torch.equal(found["state"]["model"]["w"], state(5)["model"]["w"])
     assert found["state"]["step"] == 5
 
-    # A pickle that would run code is not run.
+
+def test_a_pickle_that_would_run_code_is_not_run(tmp_path):
     class Runs:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "ran"),)
@@ -42,8 +42,7 @@ def test_checkpoints_are_read_by_torch_alone_and_run_no_code(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_damaged_checkpoints_are_found_and_the_previous_one_taken(tmp_path, capsys):
-    # Flipped bytes never give another state and those of the weights are always found.
+def test_flipped_bytes_never_give_another_state_and_those_of_the_weights_are_always_found(tmp_path):
     path = tmp_path / "checkpoint.pt"
     Checkpoints(tmp_path).save(state(5))
     whole, true = path.read_bytes(), digest(state(5))
@@ -56,7 +55,9 @@ def test_damaged_checkpoints_are_found_and_the_previous_one_taken(tmp_path, caps
         except DamagedError:
             refused.add(k)
     assert refused > {k for k in range(begin, begin + len(weights)) if k % 11 == 0}
-    # The previous one is kept and taken with a line where the newest is damaged.
+
+
+def test_the_previous_one_is_kept_and_taken_with_a_line_where_the_newest_is_damaged(tmp_path, capsys):
     tmp_path = tmp_path / "kept"
     tmp_path.mkdir()
     assert Checkpoints(tmp_path).load() is None
@@ -122,8 +123,7 @@ def test_one_that_cannot_be_read_is_an_error_and_nothing_takes_its_place(tmp_pat
     assert (tmp_path / name).is_dir()
 
 
-def test_a_digest_tells_apart_values_and_not_how_they_lie_in_memory():
-    # A digest tells apart what differs.
+def test_a_digest_tells_apart_what_differs():
     zeros = torch.zeros(2, 3)
     states = [
         {"a": 1}, {"a": 1.0}, {"a": True}, {"a": "1"}, {"a": None}, {"b": 1}, {1: 1}, {"1": 1}, {"a": [1]}, {"a": {0: 1}},
@@ -132,20 +132,23 @@ def test_a_digest_tells_apart_values_and_not_how_they_lie_in_memory():
         {"a": -zeros}, {"a": zeros, "b": zeros}, {"a": torch.tensor(0.0)}, {"a": torch.zeros(1)}, {"a": torch.zeros(0)}, {},
     ]  # fmt: skip
     assert len({digest(each) for each in states}) == len(states)
-    # A digest sees values and not how they lie in memory.
+
+
+def test_a_digest_sees_values_and_not_how_they_lie_in_memory():
     rows = torch.arange(12.0).reshape(3, 4)
     assert digest({"a": rows.T, "b": 1}) == digest({"b": 1, "a": rows.T.contiguous()})
 
 
-def test_what_is_asked_wrongly_is_refused_in_words(tmp_path):
-    # Another file of torchs is no checkpoint.
+def test_another_file_of_torch_is_no_checkpoint(tmp_path):
     for k, content in enumerate([{}, {"format": 1}, {"format": "1", "state": {}, "sha256": ""}, [1, 2], torch.zeros(3)]):
         folder = tmp_path / str(k)
         folder.mkdir()
         torch.save(content, folder / "checkpoint.pt")
         with pytest.raises(DamagedError):
             read_state(folder / "checkpoint.pt")
-    # A digest of what a checkpoint does not hold is refused.
+
+
+def test_a_digest_of_what_a_checkpoint_does_not_hold_is_refused():
     with pytest.raises(TypeError, match="got PurePosixPath at /'a'/0"):
         digest({"a": [PurePosixPath()]})
 

@@ -41,12 +41,13 @@ def test_a_run_whose_rate_is_too_large_says_so_last_with_the_numbers_and_in_its_
     assert capsys.readouterr().err.splitlines()[-1] == last
 
 
-def test_who_has_learned_or_guesses_as_well_as_can_be_is_not_far_worse(tmp_path, capsys):
-    # A run that has learned says nothing.
+def test_a_run_that_has_learned_says_nothing(tmp_path, capsys):
     assert trained(tmp_path, "adding", "T=10", "steps=100", "optimizer=adam", "rate=0.02") == 0
     assert capsys.readouterr().err == ""
     assert "far_worse" not in json.loads((tmp_path / "result.json").read_text())
-    # A guess that is as good as the task allows is never far worse by chance.
+
+
+def test_a_guess_that_is_as_good_as_the_task_allows_is_never_far_worse_by_chance():
     # Tests of 20 sequences, whose squared errors are those of the guess: 1.5 times as much in one of twelve.
     losses = torch.randn(2000, 20, generator=generator(0)).square()
     assert (losses.mean(1) > 1.5).float().mean() > 0.05

@@ -44,8 +44,7 @@ def test_noise_is_white_whatever_the_step(task):
         assert abs(float(total.var()) / expected - 1) < 5 * math.sqrt(2 / total.numel())
 
 
-def test_flip_flops_ramps_and_rhythms_do_what_they_are_named_for():
-    # A flip flop keeps the last pulse of each line.
+def test_a_flip_flop_keeps_the_last_pulse_of_each_line():
     batch = trials(FlipFlop(bits=2, length=30, pulses=0.2))
     kept = torch.zeros(40, 2)
     for x, target in zip(batch.xs, batch.targets, strict=True):
@@ -53,7 +52,9 @@ def test_flip_flops_ramps_and_rhythms_do_what_they_are_named_for():
         assert torch.equal(target, kept)
     assert (batch.xs[0] != 0).all()
     assert abs(float((batch.xs[1:] != 0).double().mean()) - 0.2) < 0.03
-    # A ramp takes as long as the pulses are apart.
+
+
+def test_a_ramp_takes_as_long_as_the_pulses_are_apart():
     batch = trials(ReadySetGo())
     ready, set_ = batch.xs.argmax(0).unbind(-1)
     ramp = batch.targets[..., 0]
@@ -65,7 +66,9 @@ def test_flip_flops_ramps_and_rhythms_do_what_they_are_named_for():
     half = (interval / 2).ceil()  # the slot in which a half is passed
     assert_close(ReadySetGo().measures(late, batch)["timing"], float((1 / half).mean()), rtol=0, atol=1e-9)
     assert ReadySetGo().measures(torch.zeros_like(batch.targets), batch)["timing"] == 1
-    # A rhythm has the period that is held.
+
+
+def test_a_rhythm_has_the_period_that_is_held():
     batch = trials(Rhythm(shortest=4.0, longest=4.0), dt=0.1)
     t = 0.1 * torch.arange(1, len(batch.xs) + 1)
     assert_close(batch.targets[:, 0, 0], torch.sin(2 * math.pi * t / 4), rtol=0, atol=1e-9)

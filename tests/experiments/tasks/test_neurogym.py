@@ -16,8 +16,7 @@ make = task_named("neurogym")
 pytestmark = pytest.mark.filterwarnings("ignore:.*render_modes")  # gymnasium warns of metadata of neurogym's
 
 
-def test_trials_are_padded_as_long_in_time_at_any_step_and_scored_where_asked():
-    # A batch is the trials of the environment padded and a function of the generator.
+def test_a_batch_is_the_trials_of_the_environment_padded_and_a_function_of_the_generator():
     task = make(env="ReadySetGo-v0", dt=40, tau=80.0)
     batch, again, other = (task.batch(6, generator(seed)) for seed in (0, 0, 1))
     assert torch.equal(batch.xs, again.xs)
@@ -34,14 +33,18 @@ def test_trials_are_padded_as_long_in_time_at_any_step_and_scored_where_asked():
         assert not batch.counts[length:, k].any()
         assert not batch.xs[length:, k].any()
     assert float(batch.ts[1]) == 0.5  # 40 ms of 80
-    # A finer step is as long in time and asks for as much.
+
+
+def test_a_finer_step_is_as_long_in_time_and_asks_for_as_much():
     coarse, fine = (make(dt=dt).batch(3, generator(0)) for dt in (100, 20))
     assert float(coarse.ts[-1]) == pytest.approx(float(fine.ts[-1]))
     assert len(fine.xs) == 5 * len(coarse.xs)
     assert torch.equal(make(dt=100, weight_asked=5.0).batch(3, generator(0)).counts, 1 + 4.0 * (coarse.targets != 0))
     asked = [float((each.targets != 0).sum() * each.ts[1]) for each in (coarse, fine)]
     assert asked[0] == pytest.approx(asked[1])
-    # Choices are scored where an action is asked for.
+
+
+def test_choices_are_scored_where_an_action_is_asked_for():
     task = make(dt=100)
     batch = task.batch(8, generator(0))
     right = torch.nn.functional.one_hot(batch.targets, 3).double()

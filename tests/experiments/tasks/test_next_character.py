@@ -25,8 +25,7 @@ def letters(numbers, task):
     return "".join(names[k] for k in numbers)
 
 
-def test_characters_follow_in_parts_that_share_nothing(text):
-    # What follows is said at every character.
+def test_what_follows_is_said_at_every_character(text):
     for task, whole in ((NextCharacter(text, 12), TEXT), (NextCharacter(length=300), DECLARATION * 3)):
         batch = task.batch(20, generator(0))
         assert set(batch.xs.unique().tolist()) == {0.0, 1.0}
@@ -35,20 +34,26 @@ def test_characters_follow_in_parts_that_share_nothing(text):
         assert all(piece in whole for piece in read | said)
         assert torch.equal(batch.xs.argmax(-1)[1:], batch.targets[:-1])
         assert len(read) > 5
-    # Parts follow one another and share nothing.
+
+
+def test_parts_follow_one_another_and_share_nothing(text):
     task = NextCharacter(text, 10)
     parts = {split: letters(task.part_of(split).tolist(), task) for split in ("train", "validation", "test")}
     assert list(map(len, parts.values())) == [360, 20, 20]
     assert "".join(parts.values()) == TEXT
     seen = [letters(column, task) for column in task.batch(200, generator(1), "test").targets.T.tolist()]
     assert {parts["test"].index(piece) for piece in seen} == set(range(1, 11))  # every place, to the last
-    # Baselines are counts of pairs and letters.
+
+
+def test_baselines_are_counts_of_pairs_and_letters(text):
     train = TEXT[:360]
     pairs = list(itertools.pairwise(train))
     entropy = -sum(math.log(pairs.count(pair) / sum(pair[0] == a for a, _ in pairs)) for pair in pairs) / len(pairs)
     alone = -sum(math.log(train.count(letter) / 360) for letter in train) / 360
     assert NextCharacter(text).baselines() == pytest.approx({"memoryless": entropy, "constant": alone}, rel=1e-12)
-    # A text that is too short for its parts is refused in words.
+
+
+def test_a_text_that_is_too_short_for_its_parts_is_refused_in_words(text):
     with pytest.raises(UsageError, match=r"its validation part has 20 characters, too few for .* smaller `length`"):
         NextCharacter(text, 20).batch(1, generator(0), "validation")
     NextCharacter(text, 19).batch(1, generator(0), "validation")

@@ -27,8 +27,7 @@ def folder(tmp_path_factory):
     return str(made)
 
 
-def test_patients_are_of_one_split_with_similar_lengths_and_read_once(folder):
-    # Each patient is in one split with whether he died.
+def test_each_patient_is_in_one_split_with_whether_he_died(folder):
     task = Patients(data=folder)
     found = {split: task.recorded(split) for split in ("train", "validation", "test")}
     assert [len(records.labels) for records in found.values()] == [32, 8, 10]
@@ -40,13 +39,17 @@ def test_patients_are_of_one_split_with_similar_lengths_and_read_once(folder):
         assert records.labels.tolist() == rounded.labels.tolist()
         seen |= {tuple(ts.tolist()): label for ts, label in zip(records.ts, records.labels.tolist(), strict=True)}
     assert seen == {(0.0, *(t for t in stamps if t)): label for stamps, label in by_stamps.items()}
-    # Patients of one batch have similar lengths and batches come in any order.
+
+
+def test_patients_of_one_batch_have_similar_lengths_and_batches_come_in_any_order(folder):
     stamps = torch.tensor([len(ts) for ts in Patients(data=folder).recorded("train").ts])
     batches = [stamps[which] for which in Patients(data=folder).epoch_batches(4, generator(0), together=100)]
     in_order = sorted(batches, key=lambda lengths: (int(lengths.min()), int(lengths.max())))
     assert all(one.max() <= other.min() for one, other in itertools.pairwise(in_order))
     assert any(one is not other for one, other in zip(batches, in_order, strict=True))
-    # Measures have the auroc of the last outputs.
+
+
+def test_measures_have_the_auroc_of_the_last_outputs(folder):
     task = Patients(data=folder)
     (batch,) = task.evaluation("test", 99, 1, seed=0)
     for k, ts in enumerate(task.recorded("test").ts):
@@ -57,7 +60,9 @@ def test_patients_are_of_one_split_with_similar_lengths_and_read_once(folder):
     found = task.measures(outputs, batch)
     assert (found["accuracy"], found["auroc"]) == (1.0, 1.0)
     assert set(task.baselines()) == {"blind"}
-    # The auroc is the share of pairs that are in order.
+
+
+def test_the_auroc_is_the_share_of_pairs_that_are_in_order():
     draw = torch.Generator().manual_seed(0)
     for n in (2, 5, 40):
         scores = torch.randint(6, (n,), generator=draw).float()  # with ties
@@ -184,10 +189,9 @@ def test_over_the_folds_each_patient_is_tested_once_and_fold_0_is_the_split(fold
         Patients(data=folder, fold=FOLDS)
 
 
-def test_what_is_left_out_or_mixed_up_stays_what_it_was_for_each_patient(folder):
+def test_the_first_stamp_stays_and_of_the_others_about_a_third(folder):
     whole = Patients(data=folder)
     (batch,) = whole.evaluation("test", 99, 1, seed=0)
-    # The first stamp stays, and of the others about a third, each with what was measured then.
     (fewer,) = Patients(data=folder, kept=1 / 3).evaluation("test", 99, 1, seed=0)
     assert 0.2 < int((fewer.lengths - 1).sum()) / int((batch.lengths - 1).sum()) < 0.45
     for k, n in enumerate(fewer.lengths.tolist()):
@@ -197,19 +201,30 @@ def test_what_is_left_out_or_mixed_up_stays_what_it_was_for_each_patient(folder)
         assert torch.equal(batch.ts[places, k], fewer.ts[:n, k])
     with pytest.raises(ValueError, match="`kept` must be a share"):
         Patients(data=folder, kept=0.0)
-    # Gaps are the same ones in another order, and the samples are as they were.
+
+
+def test_gaps_are_the_same_ones_in_another_order_and_the_samples_are_as_they_were(folder):
+    whole = Patients(data=folder)
+    (batch,) = whole.evaluation("test", 99, 1, seed=0)
     (mixed,) = Patients(data=folder, shuffled="gaps").evaluation("test", 99, 1, seed=0)
     assert torch.equal(mixed.xs, batch.xs)
     for k, n in enumerate(batch.lengths.tolist()):
         ours, theirs = mixed.ts[:n, k].diff(), batch.ts[:n, k].diff()
         assert not torch.equal(ours, theirs)
         assert_close(ours.sort().values, theirs.sort().values, rtol=0, atol=1e-9)
-    # Labels are the same ones for other patients.
+
+
+def test_labels_are_the_same_ones_for_other_patients(folder):
+    whole = Patients(data=folder)
     (other,) = Patients(data=folder, shuffled="labels").evaluation("train", 99, 1, seed=0)
     labels = whole.recorded("train").labels
     assert int(other.targets.sum()) == int(labels.sum())
     assert not torch.equal(other.targets, labels)
-    # A gap is one more value, always seen.
+
+
+def test_a_gap_is_one_more_value_always_seen(folder):
+    whole = Patients(data=folder)
+    (batch,) = whole.evaluation("test", 99, 1, seed=0)
     (gaps,) = Patients(data=folder, gap_given=True).evaluation("test", 99, 1, seed=0)
     values, seen = gaps.xs.chunk(2, -1)
     for k, n in enumerate(batch.lengths.tolist()):

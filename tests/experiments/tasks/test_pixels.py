@@ -43,8 +43,7 @@ def test_a_sequence_is_of_means_of_blocks_line_by_line_or_in_one_other_order(fol
         assert (batch.ts, batch.lengths) == (None, None)
 
 
-def test_images_are_split_and_played_at_other_speeds(folder):
-    # The last sixth of the training images is held out and no image is in two splits.
+def test_the_last_sixth_of_the_training_images_is_held_out_and_no_image_is_in_two_splits(folder):
     seen = {}
     for split, count in (("train", 20), ("validation", 4), ("test", 10)):
         (batch,) = Pixels(data=folder).evaluation(split, 99, 99, seed=0)
@@ -52,12 +51,16 @@ def test_images_are_split_and_played_at_other_speeds(folder):
         assert len(seen[split]) == count
     assert len({sequence for split in seen.values() for sequence in split}) == 34
     assert [round(255 * x[1]) for x in seen["train"] + seen["validation"]] == list(range(24))
-    # An image is played at other speeds as it is read.
+
+
+def test_an_image_is_played_at_other_speeds_as_it_is_read(folder):
     (own,) = Pixels(data=folder, order="permuted").evaluation("test", 3, 3, seed=0)
     (fast,) = Pixels(data=folder, order="permuted", speed=4, clock_given=True).evaluation("test", 3, 3, seed=0)
     assert torch.allclose(fast.xs, own.xs.unflatten(0, (196, 4)).mean(1))
     assert fast.ts.tolist() == [4.0 * k for k in range(197)]
-    # A permutation is a bijection and the same on every machine.
+
+
+def test_a_permutation_is_a_bijection_and_the_same_on_every_machine():
     for count in (1, 49, 196, 784):
         for seed in (0, 1):
             assert sorted(permutation(count, seed).tolist()) == list(range(count))
@@ -70,8 +73,7 @@ def test_images_are_split_and_played_at_other_speeds(folder):
 # stand-ins
 
 
-def test_stand_ins_have_classes_and_are_told_as_such():
-    # Stand ins are the same on every machine and have the shapes of what they stand for.
+def test_stand_ins_are_the_same_on_every_machine_and_have_the_shapes_of_what_they_stand_for():
     for split, images, people in (("train", 1200, range(10, 31)), ("test", 200, range(1, 10))):
         assert digits(split).xs.shape == (images, 28, 28)
         assert digits(split).xs.dtype == torch.uint8
@@ -83,7 +85,9 @@ def test_stand_ins_have_classes_and_are_told_as_such():
     assert set(HELD_OUT) < set(range(10, 31))
     torch.set_default_dtype(torch.float32)
     assert [kind(data="stand-in").fingerprint()[:16] for kind in (Pixels, HAR)] == ["7975383a0020877b", "f005b61688a62e85"]
-    # In a stand in test sequences look like training sequences of their class.
+
+
+def test_in_a_stand_in_test_sequences_look_like_training_sequences_of_their_class():
     for task in (Pixels(data="stand-in", side=14), HAR(data="stand-in")):
         known, asked = ((b.xs.transpose(0, 1).flatten(1), b.targets) for b in (one(task, "train"), one(task, "test")))
         nearest = torch.cdist(asked[0], known[0]).argmin(1)

@@ -135,26 +135,31 @@ def test_classes_and_numbers_at_every_row_and_those_that_are_missing_ask_for_not
     assert whole(at_the_end, "test").targets.shape == (3, 1)
 
 
-def test_classes_are_told_apart_and_of_every_part(tmp_path):
-    # The first sequences of a part are of all classes.
+def test_the_first_sequences_of_a_part_are_of_all_classes(tmp_path):
     made = pd.DataFrame({"s": np.arange(400), "a": DRAW.normal(size=400), "y": np.where(np.arange(400) % 2, "u", "v")})
     task = Table(data=written(made, tmp_path), sequence="s", target=("y",))
     (few,) = task.evaluation("validation", 30, 30, 0)
     assert 5 < int(few.targets.sum()) < 25
-    # A class may be called none and dates may be written without dashes.
+
+
+def test_a_class_may_be_called_none_and_dates_may_be_written_without_dashes(tmp_path):
     made = frame()[["who", "x"]]
     made["way"] = np.repeat(["none", "left"] * 10, ROWS)
     made["day"] = np.concatenate([pd.date_range(f"20{k + 10}-01-25", periods=ROWS).strftime("%Y%m%d") for k in range(20)])
     task = Table(data=written(made, tmp_path), sequence="who", time="day", target=("way",))
     assert task.output_names == ("left", "none")
     assert "times: day, 8.64e+04 s apart; " in task.look()  # over the end of a month, too
-    # Whole numbers that nearly are the same are classes of their own.
+
+
+def test_whole_numbers_that_nearly_are_the_same_are_classes_of_their_own(tmp_path):
     made = frame()[["who", "x"]]
     made["code"] = np.where(made.index % 3 == 0, 1234567.0, 1234568.0)
     made.loc[5, "code"] = np.nan
     task = Table(data=written(made, tmp_path), sequence="who", target=("code",))
     assert task.output_names == ("1234567", "1234568")
-    # A column says which part a row is in.
+
+
+def test_a_column_says_which_part_a_row_is_in(tmp_path):
     made = frame()
     parts = ["train"] * 10 + ["Val"] * 4 + ["test"] * 6
     made["set"] = np.repeat(parts, ROWS)
@@ -162,13 +167,14 @@ def test_classes_are_told_apart_and_of_every_part(tmp_path):
     assert [whole(task, split).size for split in SPLITS] == [10, 4, 6]
 
 
-def test_values_are_scaled_by_training_alone(tmp_path):
-    # What does not change in training is not blown up.
+def test_what_does_not_change_in_training_is_not_blown_up(tmp_path):
     made = pd.DataFrame({"a": np.where(np.arange(100) < 85, 0.1, 0.2), "b": DRAW.normal(size=100)})
     task = Table(data=written(made, tmp_path), target=("b",), predict="number")
     assert whole(task, "train").xs.abs().max() < 1e-6
     assert_close(whole(task, "test").xs, torch.full((15, 1, 1), 0.1), rtol=1e-5, atol=1e-5)
-    # What is scaled and asked in training knows nothing of the test.
+
+
+def test_what_is_scaled_and_asked_in_training_knows_nothing_of_the_test(tmp_path):
     made = frame(sequences=1, rows=100)[["t", "x"]]
     other = made.copy()
     other.loc[85:, "x"] *= 50
@@ -178,7 +184,9 @@ def test_values_are_scaled_by_training_alone(tmp_path):
         batches.append(whole(Table(data=written(each, tmp_path / str(k)), time="t"), "train"))
     assert torch.equal(batches[0].xs, batches[1].xs)
     assert torch.equal(batches[0].targets.nan_to_num(9), batches[1].targets.nan_to_num(9))
-    # Numbers of whole sequences are scaled over sequences and each is taken where it is.
+
+
+def test_numbers_of_whole_sequences_are_scaled_over_sequences_and_each_is_taken_where_it_is(tmp_path):
     lengths = np.array([2, 60] * 20)
     made = pd.DataFrame({"s": np.repeat(np.arange(40), lengths), "a": DRAW.normal(size=lengths.sum())})
     made["y"] = np.repeat(lengths + DRAW.normal(size=40), lengths)
@@ -198,8 +206,7 @@ def test_values_are_scaled_by_training_alone(tmp_path):
     assert "missing in 4 of 40 sequences" in task.look()
 
 
-def test_guesses_errors_and_counts_are_measured_as_they_should(tmp_path):
-    # A guess has the shares of the training part and is judged on the test.
+def test_a_guess_has_the_shares_of_the_training_part_and_is_judged_on_the_test(tmp_path):
     made = pd.DataFrame(
         {"a": DRAW.normal(size=1000), "y": ["p" if k % (10 if k < 700 else 2) == 0 else "q" for k in range(1000)]}
     )
@@ -209,7 +216,9 @@ def test_guesses_errors_and_counts_are_measured_as_they_should(tmp_path):
     made.loc[:, "y"] = ["new" if k > 900 else "pq"[k % 2] for k in range(1000)]  # never seen in training, and not impossible
     (tmp_path / "other").mkdir()
     assert 4 < Table(data=written(made, tmp_path / "other"), target=("y",)).baselines()["blind"] < 8
-    # Errors are kept by the smallest and are in the table of metrics.
+
+
+def test_errors_are_kept_by_the_smallest_and_are_in_the_table_of_metrics(tmp_path):
     made = frame()[["who", "t", "x"]]
     path = written(made, tmp_path)
     words = [f"data={path}", "sequence=who", "target=x", "inputs=t", "predict=number", "hidden=4", "steps=20", "evaluate_every=2"]
@@ -222,7 +231,9 @@ def test_guesses_errors_and_counts_are_measured_as_they_should(tmp_path):
     best = json.loads((tmp_path / "run" / "result.json").read_text())["best"]
     assert len(rows) == 10
     assert best["step"] == rows.step[rows.evaluation_mean_error.idxmin()]
-    # Counts lose half of poissons deviance.
+
+
+def test_counts_lose_half_of_their_deviance_by_poisson(tmp_path):
     made = frame()
     made["spikes"] = DRAW.poisson(2.5, len(made)).astype(float)
     made.loc[made.index % 5 == 0, "spikes"] = np.nan

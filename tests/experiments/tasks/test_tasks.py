@@ -75,8 +75,7 @@ def runs_of(sequence):
 # seeds
 
 
-def test_generators_batches_and_evaluations_are_the_same_every_time():
-    # Generators of other words are others and all are of 63 bits.
+def test_generators_of_other_words_are_others_and_all_are_of_63_bits():
     words = [
         (0,),
         (1,),
@@ -96,7 +95,9 @@ def test_generators_batches_and_evaluations_are_the_same_every_time():
     assert any(seed >= 1 << 62 for seed in seeds)
     assert generator(7, "batch", 3).initial_seed() == 2916983932280346604  # as another process, and another year, had it
     assert seeds[3] == int.from_bytes(hashlib.sha256(b"(0, 'a', 'b')").digest()[:8], "big") // 2
-    # The same generator gives the same batch and others do not.
+
+
+def test_the_same_generator_gives_the_same_batch_and_others_do_not():
     for task in SYNTHETIC:
         before = torch.get_rng_state()
         first = task.batch(6, generator(0, "a"))
@@ -106,7 +107,9 @@ def test_generators_batches_and_evaluations_are_the_same_every_time():
         assert torch.equal(before, torch.get_rng_state())
         assert first.xs.shape == (len(first.xs), 6, task.input_size)
         assert first.size == 6
-    # Numbers are of the default dtype and the same in both.
+
+
+def test_numbers_are_of_the_default_dtype_and_the_same_in_both():
     for task in SYNTHETIC:
         torch.set_default_dtype(torch.float64)
         wide = task.batch(3, generator(0))
@@ -117,7 +120,9 @@ def test_generators_batches_and_evaluations_are_the_same_every_time():
             if one is not None and one.is_floating_point():
                 assert (one.dtype, other.dtype) == (torch.float64, torch.float32)
                 assert_close(one, other.double(), rtol=0, atol=1e-7)  # a sum of two numbers is rounded in float32
-    # An evaluation has so many sequences and is the same every time.
+
+
+def test_an_evaluation_has_so_many_sequences_and_is_the_same_every_time():
     for task in SYNTHETIC:
         batches = list(task.evaluation("test", 11, 4, seed=3))
         assert [batch.size for batch in batches] == [4, 4, 3]
@@ -222,8 +227,7 @@ def surprise(scores, target):
     return math.log(sum(math.exp(s) for s in scores)) - scores[target]
 
 
-def test_outputs_are_judged_where_they_count():
-    # A class at every sample is counted where it counts.
+def test_a_class_at_every_sample_is_counted_where_it_counts():
     scores, targets = torch.randn(5, 4, 3), torch.randint(3, (5, 4))
     places = list(itertools.product(range(5), range(4)))
     for counts in (None, (torch.rand(5, 4) < 0.5).double(), torch.rand(5, 4) < 0.5):
@@ -236,7 +240,9 @@ def test_outputs_are_judged_where_they_count():
         assert found == pytest.approx({"loss": sum(each) / len(among), "accuracy": sum(hits) / len(among)}, rel=1e-12)
         assert float(EverySample().loss(scores, batch)) == found["loss"]
         assert EverySample().weight(batch) == len(among)
-    # A class of the sequence is read at its own last sample.
+
+
+def test_a_class_of_the_sequence_is_read_at_its_own_last_sample():
     scores, targets, lengths = torch.randn(5, 4, 3), torch.randint(3, (4,)), [5, 1, 3, 4]
     for given_lengths, ends in ((None, [5] * 4), (torch.tensor(lengths), lengths)):
         batch = Batch(torch.zeros(5, 4, 1), targets, lengths=given_lengths)
@@ -246,7 +252,9 @@ def test_outputs_are_judged_where_they_count():
         found = OfTheSequence().measures(scores, batch)
         assert found == pytest.approx({"loss": sum(each) / 4, "accuracy": sum(hits) / 4}, rel=1e-12)
         assert OfTheSequence().weight(batch) == 4
-    # Numbers at the end are compared by their squares.
+
+
+def test_numbers_at_the_end_are_compared_by_their_squares():
     outputs, targets = torch.randn(5, 4, 2), torch.randn(4, 2)
     batch = Batch(torch.zeros(5, 4, 1), targets, lengths=torch.tensor([5, 1, 3, 4]))
     squares = [(float(outputs[end - 1, b, k]) - float(targets[b, k])) ** 2 for b, end in enumerate([5, 1, 3, 4]) for k in (0, 1)]
@@ -323,8 +331,7 @@ def test_a_padded_character_stands_once_and_counts_there(clock, length, seed):
         assert slow_recall(characters, repeats, length, True) == (read, said, counts)
 
 
-def test_symbols_letters_gaps_and_places_are_as_frequent():
-    # Every symbol and every number of repeats is as frequent.
+def test_every_symbol_and_every_number_of_repeats_is_as_frequent():
     task = Recall(warping="variable", warp=8, least=3, length=400, alphabet=6)
     symbols, steps, repeats = Counter(), Counter(), Counter()
     for read in symbols_of(task.batch(300, generator(0)).xs):
@@ -337,7 +344,9 @@ def test_symbols_letters_gaps_and_places_are_as_frequent():
         expected = counted.total() / len(among)
         chi_square = sum((n - expected) ** 2 / expected for n in counted.values())
         assert chi_square < 20.5  # of at most 5 degrees of freedom: one seed in 1000 would be beyond
-    # Every letter and every gap is as frequent.
+
+
+def test_every_letter_and_every_gap_is_as_frequent():
     task = VariableCopy(T=6)
     batch = task.batch(2000, generator(0))
     letters = torch.bincount(batch.xs[:10].argmax(-1).flatten(), minlength=10)
@@ -346,7 +355,9 @@ def test_symbols_letters_gaps_and_places_are_as_frequent():
     assert (gaps[0], gaps[7]) == (0, 0)
     for counted in (letters[:8].double(), gaps[1:7].double()):
         assert float(((counted - counted.mean()) ** 2 / counted.mean()).sum()) < 24.3  # 7 degrees of freedom, one in 1000
-    # Every place of a half is marked as often.
+
+
+def test_every_place_of_a_half_is_marked_as_often():
     marks = Adding(T=9).batch(4000, generator(0)).xs[..., 1].sum(1)
     for half in (marks[:4], marks[4:]):
         assert float(half.sum()) == 4000
@@ -446,8 +457,7 @@ def check_memoryless(task, sequences):
     assert task.baseline_accuracies() == pytest.approx({"memoryless": accuracy}, rel=1e-12)
 
 
-def test_without_memory_losses_are_counts_over_all_sequences():
-    # Recall without memory is a count over all sequences on all clocks.
+def test_recall_without_memory_is_a_count_over_all_sequences_on_all_clocks():
     for padded, (clock, repeats) in itertools.product(
         [False, True],
         [
@@ -463,7 +473,9 @@ def test_without_memory_losses_are_counts_over_all_sequences():
         check_memoryless(task, all_recalls(4, repeats, 5))
         if not padded and task.warp < 5:
             check_memoryless(RecallAtEnds(**clock, length=5, alphabet=4), all_recalls(4, repeats, 5))
-    # Copying without memory is a count over all words and gaps.
+
+
+def test_copying_without_memory_is_a_count_over_all_words_and_gaps():
     for T, letters, count in [(1, 2, 2), (5, 2, 3), (4, 3, 2), (7, 2, 1)]:
         for task, gaps in ((Copy(T, letters, count), [T - 1]), (VariableCopy(T, letters, count), range(1, T + 1))):
             keys = {"memoryless": [], "one-bit": [], "counting": []}
@@ -478,13 +490,17 @@ def test_without_memory_losses_are_counts_over_all_sequences():
             assert set(found[0]) == set(found[1]) == set(keys) - ({"counting"} if type(task) is Copy else set())
             for name in found[0]:
                 assert (found[0][name], found[1][name]) == pytest.approx(best_guess(keys[name]), rel=1e-12)
-    # The printed loss of copying is that with one bit.
+
+
+def test_the_printed_loss_of_copying_is_that_with_one_bit():
     for T in [500, 2000]:
         found = Copy(T=T).baselines()
         assert found["one-bit"] == pytest.approx(10 * math.log(8) / (T + 20), rel=1e-12)
         blind = ((T - 1) * math.log((T + 9) / (T - 1)) + 10 * math.log(8 * (T + 9) / 10)) / (T + 20)
         assert found["memoryless"] == pytest.approx(blind, rel=1e-12)
-    # Adding without memory is the error of the best that is said of the last sample.
+
+
+def test_adding_without_memory_is_the_error_of_the_best_that_is_said_of_the_last_sample():
     for T in [2, 3, 8]:
         batch = Adding(T=T).batch(200_000, generator(0))
         number, mark = batch.xs[-1].unbind(-1)
@@ -518,8 +534,7 @@ def har_folder(tmp_path_factory):
     return str(folder)
 
 
-def test_windows_are_standardized_by_train_and_gone_through_in_order(har_folder):
-    # Windows are standardized by those who are not held out.
+def test_windows_are_standardized_by_those_who_are_not_held_out(har_folder):
     arrays, task = har_arrays(), HAR(data=har_folder)
     signal = arrays["signal"].astype("f8").T
 
@@ -536,7 +551,9 @@ def test_windows_are_standardized_by_train_and_gone_through_in_order(har_folder)
         assert_close(batch.xs, torch.from_numpy(expected.transpose(1, 0, 2).copy()), rtol=0, atol=1e-5)  # kept in float32
         assert batch.targets.tolist() == (arrays[f"y_{original}"][rows] - 1).tolist()
         assert (batch.ts, batch.lengths, batch.counts) == (None, None, None)
-    # A recorded split is gone through in order and drawn from.
+
+
+def test_a_recorded_split_is_gone_through_in_order_and_drawn_from(har_folder):
     task = HAR(data=har_folder)
     (whole,) = task.evaluation("test", 24, 24, seed=0)
     batches = list(task.evaluation("test", 10**6, 10, seed=5))
@@ -548,7 +565,9 @@ def test_windows_are_standardized_by_train_and_gone_through_in_order(har_folder)
     rows = [int((whole.xs == x[:, None]).all(-1).all(0).nonzero()) for x in drawn.xs.unbind(1)]
     assert set(rows) == set(range(24))
     assert drawn.targets.tolist() == whole.targets[rows].tolist()
-    # Activities are six classes or two.
+
+
+def test_activities_are_six_classes_or_two(har_folder):
     for split in ("train", "validation", "test"):
         (six,) = HAR(data=har_folder).evaluation(split, 99, 99, seed=0)
         (two,) = HAR(data=har_folder, classes="moving").evaluation(split, 99, 99, seed=0)
@@ -558,7 +577,9 @@ def test_windows_are_standardized_by_train_and_gone_through_in_order(har_folder)
         assert cited.targets.tolist() == [int(ACTIVITIES[y] in first) for y in six.targets.tolist()]
         assert torch.equal(cited.xs, six.xs)
     assert [HAR(data=har_folder, classes=words).output_size for words in ("six", "moving", "fastgrnn")] == [6, 2, 2]
-    # The class frequencies are what is known without looking.
+
+
+def test_the_class_frequencies_are_what_is_known_without_looking(har_folder):
     task = HAR(data=har_folder)
     (train,) = task.evaluation("train", 99, 99, seed=0)
     frequent = torch.bincount(train.targets, minlength=6) / len(train.targets)
@@ -594,8 +615,7 @@ def vowels_folder(tmp_path_factory):
     return str(folder)
 
 
-def test_vowels_end_where_they_end_at_any_speed(vowels_folder):
-    # Vowels are padded with their lengths and every fifth is held out.
+def test_vowels_are_padded_with_their_lengths_and_every_fifth_is_held_out(vowels_folder):
     task = Vowels(data=vowels_folder)
     found = {split: list(task.evaluation(split, 99, 1, seed=0)) for split in ("train", "validation", "test")}
     assert {split: len(batches) for split, batches in found.items()} == {"train": 20, "validation": 5, "test": 3}
@@ -611,7 +631,9 @@ def test_vowels_end_where_they_end_at_any_speed(vowels_folder):
     for k, alone in enumerate(found["test"]):
         assert torch.equal(together.xs[: int(alone.lengths), k], alone.xs[:, 0])
         assert not together.xs[int(alone.lengths) :, k].any()
-    # Vowels at another speed end where they end.
+
+
+def test_vowels_at_another_speed_end_where_they_end(vowels_folder):
     for speed in [2, 7, 0.25]:
         own = list(Vowels(data=vowels_folder).evaluation("test", 99, 1, seed=0))
         (batch,) = Vowels(data=vowels_folder, speed=speed, clock_given=True).evaluation("test", 99, 99, seed=0)
@@ -643,18 +665,21 @@ def test_samples_that_are_kept_are_the_same_every_time_and_have_their_stamps(vow
             assert dataclasses.replace(task, clock_given=False).batch(3, generator(0)).ts is None
 
 
-def test_what_is_asked_wrongly_is_refused_in_words(tmp_path):
-    # A generator takes no words whose text may change.
+def test_a_generator_takes_no_words_whose_text_may_change():
     for word in [1.0, None, True, b"a", ("a",)]:
         for words in ((0, word), (word, "a")):
             with pytest.raises(TypeError, match="named by whole numbers and words"):
                 generator(*words)
-    # Outputs of another shape are refused.
+
+
+def test_outputs_of_another_shape_are_refused():
     for task in [EverySample(), OfTheSequence(), AtTheEnd()]:
         batch = Batch(torch.zeros(5, 4, 1), torch.zeros(5, 4, dtype=torch.long))
         with pytest.raises(ValueError, match=r"`outputs` must be \(time, batch, outputs\) = \(5, 4, \d\), got shape \(5, 4, 7\)"):
             task.loss(torch.zeros(5, 4, 7), batch)
-    # Recordings that do not do are refused.
+
+
+def test_settings_of_recordings_that_do_not_do_are_refused(tmp_path):
     constant, draw = har_arrays()["signal"], np.random.default_rng(0)
     constant[4] = 2.0
     make_har(tmp_path, signal=constant)

@@ -11,8 +11,7 @@ from experiments.seeds import generator
 from experiments.tasks.two_sequence import TwoSequence
 
 
-def test_the_class_is_the_mean_of_the_first_samples():
-    # The class is the sign of the mean of the first samples and the rest is noise.
+def test_the_class_is_the_sign_of_the_mean_of_the_first_samples_and_the_rest_is_noise():
     for task in (TwoSequence(), TwoSequence(T=40, signal=7, deviation=0.3)):
         batch = task.batch(4000, generator(0))
         sign = 2.0 * batch.targets - 1
@@ -23,7 +22,9 @@ def test_the_class_is_the_mean_of_the_first_samples():
         assert float((noise.std(1) / task.deviation - 1).abs().max()) < 0.08
         assert float((noise * sign).mean(1).abs().max()) < bound
         assert abs(float(sign.mean())) < 0.08
-    # Where the last sample carries the signal it is worth one sample.
+
+
+def test_where_the_last_sample_carries_the_signal_it_is_worth_one_sample():
     whole, one = TwoSequence(T=5, signal=5, deviation=2.0), TwoSequence(T=1, signal=1, deviation=2.0)
     assert whole.baselines()["memoryless"] == one.baselines()["best"] == one.baselines()["memoryless"] < math.log(2)
     assert whole.baseline_accuracies()["memoryless"] == pytest.approx(norm.cdf(0.5), rel=1e-13)
