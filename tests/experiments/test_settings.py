@@ -81,8 +81,9 @@ def test_any_json_is_a_value_of_the_type_or_refused(key, value):
     assert type(read) is not int or key == "count"
 
 
-def test_wrong_names_and_settings_are_refused_in_words():
-    for assignment, message in [
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
         ("steps", "--set takes KEY=VALUE, got 'steps'."),
         ("=5", "--set takes KEY=VALUE, got '=5'."),
         ("stepz=5", "there is no setting 'stepz'; did you mean 'steps'?"),
@@ -93,35 +94,59 @@ def test_wrong_names_and_settings_are_refused_in_words():
         ("steps=none", "steps is a whole number, got 'none'."),
         ("init=chron", "init is standard or chrono or constant, got 'chron'."),
         ("init=chrono", "`init` is chrono, which needs `t_max`"),
-    ]:
-        with pytest.raises(UsageError) as caught:
-            configuration_from_words("recall", "gated", "euler", [assignment])
-        assert str(caught.value).startswith(message)
-    for words, message in [
+    ],
+)
+def test_wrong_settings_are_refused_in_words(assignment, message):
+    with pytest.raises(UsageError) as caught:
+        configuration_from_words("recall", "gated", "euler", [assignment])
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
         (("recal", "plain", "euler"), "there is no task 'recal'; did you mean 'recall'?"),
         (("recall", "gatd", "euler"), "there is no field 'gatd'; did you mean 'gated'?"),
         (("recall", "gated", "zz"), "there is no integrator 'zz'; there is exact, euler"),
-    ]:
-        with pytest.raises(UsageError) as caught:
-            configuration_from_words(*words)
-        assert str(caught.value).startswith(message)
+    ],
+)
+def test_wrong_names_are_refused_in_words(words, message):
+    with pytest.raises(UsageError) as caught:
+        configuration_from_words(*words)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_setting_that_is_given_twice_is_refused():
     with pytest.raises(UsageError, match="steps twice"):
         assignments(["steps=5", "rate=1", "steps=6"])
-    for key, words in {"on": "true or false", "sizes": "a whole number or several", "pair": "a whole number,a number"}.items():
-        with pytest.raises(UsageError, match=words):
-            settings_from(Sample, {key: "?"}, as_text=True)
 
 
-def test_numbers_that_train_nothing_or_that_no_machine_holds_are_refused():
-    nothing = ["steps=0", "batch=-1", "seed=-1", "rate=0", "clip=-1", "hidden=0", "alpha=1", "t_min=1", "t_max=1", "exponent=-1"]
-    large = ["threads=1025", "hidden=1000001", "batch=1000000000000000000000", "rate=9e37", "clip=1e308", "alpha=1e-320"]
-    counts = [f"{name}=2147483648" for name in ("steps", "batch", "batches", "evaluate_every", "checkpoint_every", "length")]
-    for assignment in (*nothing, "rtol=0", *large, "alpha=0.9999999999999999", "t_max=1e308", *counts):
-        with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
-            configuration_from_words("recall", "gated", "euler", [assignment])
+@pytest.mark.parametrize(
+    ("key", "words"), [("on", "true or false"), ("sizes", "a whole number or several"), ("pair", "a whole number,a number")]
+)
+def test_what_a_setting_takes_is_said_in_words(key, words):
+    with pytest.raises(UsageError, match=words):
+        settings_from(Sample, {key: "?"}, as_text=True)
+
+
+NOTHING = ["steps=0", "batch=-1", "seed=-1", "rate=0", "clip=-1", "hidden=0", "alpha=1", "t_min=1", "t_max=1", "exponent=-1"]
+LARGE = ["threads=1025", "hidden=1000001", "batch=1000000000000000000000", "rate=9e37", "clip=1e308", "alpha=1e-320"]
+COUNTS = [f"{name}=2147483648" for name in ("steps", "batch", "batches", "evaluate_every", "checkpoint_every", "length")]
+
+
+@pytest.mark.parametrize("assignment", [*NOTHING, "rtol=0", *LARGE, "alpha=0.9999999999999999", "t_max=1e308", *COUNTS])
+def test_numbers_that_train_nothing_or_that_no_machine_holds_are_refused(assignment):
+    with pytest.raises(UsageError, match=f"`{assignment.partition('=')[0]}` must be"):
+        configuration_from_words("recall", "gated", "euler", [assignment])
+
+
+def test_the_largest_numbers_are_taken():
     settings = configuration_from_words("recall", "gated", "euler", ["batch=2147483647", "hidden=1000000", "threads=1024"])
     assert [settings.named()[key] for key in ("batch", "hidden", "threads")] == [2**31 - 1, 10**6, 1024]
-    with pytest.raises(UsageError, match="`alpha` must be strictly between 0 and 1"):  # which the field itself refuses
+
+
+def test_what_the_field_itself_refuses_is_wrong_usage():
+    with pytest.raises(UsageError, match="`alpha` must be strictly between 0 and 1"):
         built_field("leaky", 1, FieldSettings(hidden=2, init="chrono", t_min=1 + 1e-12, t_max=1 + 1e-12))
 
 

@@ -93,62 +93,66 @@ def test_a_missing_eeg_is_told_with_a_way_out(monkeypatch, tmp_path):
         load(None, None)
 
 
-def test_a_bad_array_is_refused_by_what_is_wrong_with_it(tmp_path):
-    for k, (values, message) in enumerate(
-        [
-            (noise(40, 2) + 1j, "complex"),
-            (np.array(["a", "b"] * 10), "not numeric"),
-            (np.array([{}] * 20), "Python objects"),
-            (noise(20, 2, 2), r"shape \(20, 2, 2\)"),
-            (np.array(1.0), r"shape \(\)"),
-            (noise(0, 2), r"shape \(0, 2\)|empty"),
-            (noise(15, 2), "15 samples, at least 16"),
-            (noise(4, 800), "800 channels and only 4 samples; transpose it"),
-            (np.where(np.arange(40).reshape(20, 2) == 13, np.nan, 1.0), "nan in sample 7, channel 2"),
-            (np.where(np.arange(40).reshape(20, 2) == 13, np.inf, 1.0), "inf in sample 7, channel 2"),
-        ]
-    ):
-        folder = tmp_path / str(k)
-        folder.mkdir()
-        with pytest.raises(UsageError, match=message):
-            load(saved(folder, values), 1.0)
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (noise(40, 2) + 1j, "complex"),
+        (np.array(["a", "b"] * 10), "not numeric"),
+        (np.array([{}] * 20), "Python objects"),
+        (noise(20, 2, 2), r"shape \(20, 2, 2\)"),
+        (np.array(1.0), r"shape \(\)"),
+        (noise(0, 2), r"shape \(0, 2\)|empty"),
+        (noise(15, 2), "15 samples, at least 16"),
+        (noise(4, 800), "800 channels and only 4 samples; transpose it"),
+        (np.where(np.arange(40).reshape(20, 2) == 13, np.nan, 1.0), "nan in sample 7, channel 2"),
+        (np.where(np.arange(40).reshape(20, 2) == 13, np.inf, 1.0), "inf in sample 7, channel 2"),
+    ],
+)
+def test_a_bad_array_is_refused_by_what_is_wrong_with_it(tmp_path, values, message):
+    with pytest.raises(UsageError, match=message):
+        load(saved(tmp_path, values), 1.0)
 
 
-def test_a_bad_table_is_refused_by_line_and_column(tmp_path):
-    for k, (text, message) in enumerate(
-        [
-            ("", "no samples"),
-            ("a,b\n", "no samples"),
-            ("1\n" * 15, "15 samples, at least 16"),
-            ("a,b\n1,2\n3,x\n", "line 3, column 2: 'x' is not a number"),
-            ("a,b\n1,2\n3,\n", "line 3, column 2: '' is not a number"),
-            ("1,2\n3\n", "line 2 has 1 columns, the lines before it 2"),
-            ("a,b\n1,2\nnan,4\n", "nan in row 3, column 1"),
-            ("1,2\n3,-inf\n", "-inf in row 2, column 2"),
-            ("1,2+3j\n", "'2\\+3j' is not a number"),
-            (",".join("1" * 50) + "\n", "50 channels and only 1 samples; transpose it"),
-        ]
-    ):
-        folder = tmp_path / str(k)
-        folder.mkdir()
-        with pytest.raises(UsageError, match=message):
-            load(written(folder, text), 1.0)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no samples"),
+        ("a,b\n", "no samples"),
+        ("1\n" * 15, "15 samples, at least 16"),
+        ("a,b\n1,2\n3,x\n", "line 3, column 2: 'x' is not a number"),
+        ("a,b\n1,2\n3,\n", "line 3, column 2: '' is not a number"),
+        ("1,2\n3\n", "line 2 has 1 columns, the lines before it 2"),
+        ("a,b\n1,2\nnan,4\n", "nan in row 3, column 1"),
+        ("1,2\n3,-inf\n", "-inf in row 2, column 2"),
+        ("1,2+3j\n", "'2\\+3j' is not a number"),
+        (",".join("1" * 50) + "\n", "50 channels and only 1 samples; transpose it"),
+    ],
+)
+def test_a_bad_table_is_refused_by_line_and_column(tmp_path, text, message):
+    with pytest.raises(UsageError, match=message):
+        load(written(tmp_path, text), 1.0)
 
 
-def test_a_file_that_is_not_what_its_suffix_says_or_is_not_there_is_refused(tmp_path):
+@pytest.mark.parametrize("content", [b"1,2\n3,4\n", b"", b"\x93NUMPY", b"PK\x03\x04", None], ids=repr)
+def test_a_file_that_is_not_what_its_suffix_says_is_refused(tmp_path, content):
     whole = saved(tmp_path, noise(40, 2)).read_bytes()
-    for content in (b"1,2\n3,4\n", b"", b"\x93NUMPY", b"PK\x03\x04", whole[:-8]):
-        (tmp_path / "file.npy").write_bytes(content)
-        with pytest.raises(UsageError, match="cannot be read"):
-            load(tmp_path / "file.npy", 1.0)
-    (tmp_path / "file.csv").write_bytes(b"\xff\xfe\x00\x01\x80")
-    (tmp_path / "folder.csv").mkdir()
-    for name, message in (
+    (tmp_path / "file.npy").write_bytes(whole[:-8] if content is None else content)
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(tmp_path / "file.npy", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
         ("file.csv", "not text"), ("file.edf", r"\.npy or \.csv file, not \.edf"), ("no.csv", "cannot be read"),
         ("no.npy", "cannot be read"), ("folder.csv", "cannot be read"),
-    ):  # fmt: skip
-        with pytest.raises(UsageError, match=message):
-            load(tmp_path / name, 1.0)
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_text_or_is_not_there_is_refused(tmp_path, name, message):
+    (tmp_path / "file.csv").write_bytes(b"\xff\xfe\x00\x01\x80")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(UsageError, match=message):
+        load(tmp_path / name, 1.0)
 
 
 DIALECTS = {
@@ -174,14 +178,17 @@ def test_two_channels_of_whole_numbers_are_two_channels(tmp_path):
     assert load(written(tmp_path, "\n".join(f"{k},{k * k}" for k in range(20))), 1.0).xs.shape == (20, 2)
 
 
-def test_a_recording_that_has_two_meanings_is_refused(tmp_path):
-    for text, message in (
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
         ("\n".join(f"0,{k:03}" for k in range(20)), "'0,000' in line 1 is two channels, or one with a decimal comma"),
         (
             "\n".join(f"{k};1.000" if k % 2 else f"{k};2" for k in range(20)),
             "line 2, column 2: '1.000' may be read with a decimal point",
         ),
         ("\n".join("1.5;2" if k % 2 else "1,5;2" for k in range(20)), "line 1, column 1: '1,5' may be read with"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            load(written(tmp_path, text), 1.0)
+    ],
+)
+def test_a_recording_that_has_two_meanings_is_refused(tmp_path, text, message):
+    with pytest.raises(UsageError, match=message):
+        load(written(tmp_path, text), 1.0)

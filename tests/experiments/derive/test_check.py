@@ -46,6 +46,7 @@ def as_written(claims):
 
 @pytest.fixture(scope="module")
 def own():
+    """The ledger of the shortest text: to decide it is most of the time that these tests take, about 3 s."""
     return as_written(derivations.ledger(SHORT))
 
 
@@ -61,10 +62,13 @@ def check(tmp_path, capsys, claims):
     return code, capsys.readouterr().out
 
 
-def test_a_ledger_is_accepted_as_it_was_written(tmp_path, capsys, own, others):
+def test_a_ledger_is_accepted_as_it_was_written(tmp_path, capsys, own):
     code, out = check(tmp_path, capsys, own)
     assert (code, out.count("\n")) == (0, 1), out
     assert f"{len(own)} are this package's ledger without 5 of its 6 texts" in out
+
+
+def test_claims_of_others_are_accepted_and_shown_by_their_formulas(tmp_path, capsys, others):
     code, out = check(tmp_path, capsys, others)
     assert code == 0, out
     assert "None of them is of this package" in out
