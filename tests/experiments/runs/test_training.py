@@ -207,22 +207,35 @@ def test_products_in_bfloat16_learn_what_others_do_to_its_rounding(tmp_path):
     assert all(value.dtype == torch.float32 for value in read_state(tmp_path / "1" / "checkpoint.pt")["model"].values())
 
 
-def test_rmsprop_is_the_papers(tmp_path):
-    """Against its own equations: v <- 0.9 v + 0.1 g^2, w <- w - rate g/(sqrt v + eps)."""
-    configuration = small("steps=3", "rate=0.01", "seed=3")
+def by_hand(tmp_path, update, *settings):
+    """Three steps of a run beside `update`, which is called with a parameter, its gradient and what it keeps of it."""
+    configuration = small("steps=3", "rate=0.01", "seed=3", *settings)
     train(configuration, tmp_path)
     torch.set_default_dtype(torch.float32)
     model, task = configuration.untrained_model(), configuration.task
-    mean_squares = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    kept = [torch.zeros_like(parameter) for parameter in model.parameters()]
     for step in range(3):
         batch = task.batch(4, generator(3, "batch", step))
         gradients = torch.autograd.grad(task.loss(model(batch.xs), batch), list(model.parameters()))
         with torch.no_grad():
-            for parameter, v, g in zip(model.parameters(), mean_squares, gradients, strict=True):
-                v.mul_(0.9).add_(0.1 * g**2)
-                parameter.sub_(0.01 * g / (v.sqrt() + 1e-8))
+            for parameter, each, slope in zip(model.parameters(), kept, gradients, strict=True):
+                update(parameter, each, slope)
     for name, value in model.state_dict().items():
         assert_close(read_state(tmp_path / "checkpoint.pt")["model"][name], value, rtol=0, atol=2e-6)  # float32, another order
+
+
+def test_rmsprop_is_the_papers(tmp_path):
+    """Against its own equations: v <- 0.9 v + 0.1 g^2, w <- w - rate g/(sqrt v + eps)."""
+
+    def update(w, v, g):
+        v.mul_(0.9).add_(0.1 * g**2)
+        w.sub_(0.01 * g / (v.sqrt() + 1e-8))
+
+    by_hand(tmp_path, update)
+
+
+def test_sgd_goes_on_with_nine_tenths_of_the_step_before(tmp_path):
+    by_hand(tmp_path, lambda w, v, g: w.sub_(0.01 * v.mul_(0.9).add_(g)), "optimizer=sgd")
 
 
 def test_a_plateau_halves_the_rate_at_every_loss_that_is_no_new_lowest(tmp_path):
