@@ -8,13 +8,13 @@ import pytest
 from experiments.interruption import Interrupted, checkpoint, deferred, interruptible
 
 
-def test_a_signal_becomes_its_exit_code():
-    for number, code in [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)]:
-        before = signal.getsignal(number)
-        with pytest.raises(Interrupted) as caught, interruptible():
-            signal.raise_signal(number)
-        assert caught.value.code == code
-        assert signal.getsignal(number) is before
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+def test_a_signal_becomes_its_exit_code(number, code):
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted) as caught, interruptible():
+        signal.raise_signal(number)
+    assert caught.value.code == code
+    assert signal.getsignal(number) is before
 
 
 def test_a_background_job_that_ignores_ctrl_c_hears_that_its_time_is_up():

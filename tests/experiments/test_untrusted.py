@@ -120,12 +120,12 @@ def configuration():
     return configuration_from_words("recall", "gated", "euler", ["steps=1", "batch=2", "hidden=2", "evaluation=2", "length=8"])
 
 
-def test_a_link_in_the_folder_of_a_run_is_refused_in_words(tmp_path, target):
-    for name in ("config.json", "metrics.csv", "checkpoint.pt", "previous.pt", "result.json", ".lock"):
-        (tmp_path / f"run of {name}").mkdir()
-        (tmp_path / f"run of {name}" / name).symlink_to(target)
-        with pytest.raises(UsageError, match=f"{re.escape(name)} is a symbolic link to {target}; nothing is written there"):
-            train(configuration(), tmp_path / f"run of {name}", resume=True)
+@pytest.mark.parametrize("name", ["config.json", "metrics.csv", "checkpoint.pt", "previous.pt", "result.json", ".lock"])
+def test_a_link_in_the_folder_of_a_run_is_refused_in_words(tmp_path, target, name):
+    (tmp_path / f"run of {name}").mkdir()
+    (tmp_path / f"run of {name}" / name).symlink_to(target)
+    with pytest.raises(UsageError, match=f"{re.escape(name)} is a symbolic link to {target}; nothing is written there"):
+        train(configuration(), tmp_path / f"run of {name}", resume=True)
 
 
 def test_the_folder_of_a_run_may_itself_be_a_link(tmp_path):
@@ -186,12 +186,12 @@ def test_a_malformed_file_of_a_study_is_damaged(tmp_path):
 # Devices and names
 
 
-def test_a_device_that_is_full_is_one_line_and_an_exit_code_of_its_own():
-    for words in (["--help"], ["--version"]):
-        with open("/dev/full", "w") as full:
-            code, said = ctrnn(*words, stdout=full)
-        assert (code, said.count("\n")) == (74, 1), said
-        assert said.endswith("cannot be read or written (No space left on device).\n")
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_a_device_that_is_full_is_one_line_and_an_exit_code_of_its_own(words):
+    with open("/dev/full", "w") as full:
+        code, said = ctrnn(*words, stdout=full)
+    assert (code, said.count("\n")) == (74, 1), said
+    assert said.endswith("cannot be read or written (No space left on device).\n")
 
 
 @pytest.mark.slow  # test_demo and test_training are of full disks in one process

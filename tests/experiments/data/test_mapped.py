@@ -40,19 +40,19 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_rows_are_numpys_whatever_the_dtype_and_order_of_bytes(tmp_path):
-    for kind in (">f4", "<f8", "u1", "<i2", ">u4"):
-        values = np.arange(60).reshape(20, 3).astype(kind)
-        rows = MappedRows(saved(tmp_path / "x.npy", values), 2)
-        which = torch.tensor([[19, 0], [7, 7]])
-        assert rows[which].numpy().tolist() == values[which.numpy()].tolist()
-        assert rows[3:5].tolist() == values[3:5].tolist()
-        part = rows.part(4, 9)
-        assert (len(part), part[torch.tensor([0, 4])].tolist()) == (5, values[[4, 8]].tolist())
-        rows[3:5][:] = 0  # a copy: the file is nobody's to write
-        assert rows[3:5].tolist() == values[3:5].tolist()
-        with pytest.raises(IndexError):
-            part[torch.tensor([5])]
+@pytest.mark.parametrize("kind", [">f4", "<f8", "u1", "<i2", ">u4"])
+def test_rows_are_numpys_whatever_the_dtype_and_order_of_bytes(tmp_path, kind):
+    values = np.arange(60).reshape(20, 3).astype(kind)
+    rows = MappedRows(saved(tmp_path / "x.npy", values), 2)
+    which = torch.tensor([[19, 0], [7, 7]])
+    assert rows[which].numpy().tolist() == values[which.numpy()].tolist()
+    assert rows[3:5].tolist() == values[3:5].tolist()
+    part = rows.part(4, 9)
+    assert (len(part), part[torch.tensor([0, 4])].tolist()) == (5, values[[4, 8]].tolist())
+    rows[3:5][:] = 0  # a copy: the file is nobody's to write
+    assert rows[3:5].tolist() == values[3:5].tolist()
+    with pytest.raises(IndexError):
+        part[torch.tensor([5])]
 
 
 def test_bounds_are_looked_at_in_every_piece_and_numbers_as_they_are_read(tmp_path, monkeypatch):
@@ -70,21 +70,21 @@ def test_bounds_are_looked_at_in_every_piece_and_numbers_as_they_are_read(tmp_pa
         rows.part(3, 9)[torch.tensor([0, 2])]
 
 
-def test_rows_are_drawn_evenly_one_by_one_or_in_blocks():
-    for count, size, block in [(7, 10, 1), (12, 8, 4), (10, 9, 4), (3, 7, 5)]:
-        found = [drawn_rows(count, size, generator(seed), block).tolist() for seed in range(400)]
-        assert {len(rows) for rows in found} == {size}
-        assert found[0] == drawn_rows(count, size, generator(0), block).tolist()
-        often = Counter(row for rows in found for row in rows)
-        assert set(often) == set(range(count))
-        if count % block == 0:
-            # Blocks of so many are drawn independently; 5 deviations of a binomial law, which one seed in a million misses.
-            draws, share = 400 * size / block, block / count
-            assert all(abs(n - draws * share) < 5 * (draws * share * (1 - share)) ** 0.5 for n in often.values())
-        for rows in found:
-            for start in range(0, size, min(block, count)):
-                together = rows[start : start + min(block, count)]
-                assert together == list(range(together[0], together[0] + len(together)))
+@pytest.mark.parametrize(("count", "size", "block"), [(7, 10, 1), (12, 8, 4), (10, 9, 4), (3, 7, 5)])
+def test_rows_are_drawn_evenly_one_by_one_or_in_blocks(count, size, block):
+    found = [drawn_rows(count, size, generator(seed), block).tolist() for seed in range(400)]
+    assert {len(rows) for rows in found} == {size}
+    assert found[0] == drawn_rows(count, size, generator(0), block).tolist()
+    often = Counter(row for rows in found for row in rows)
+    assert set(often) == set(range(count))
+    if count % block == 0:
+        # Blocks of so many are drawn independently; 5 deviations of a binomial law, which one seed in a million misses.
+        draws, share = 400 * size / block, block / count
+        assert all(abs(n - draws * share) < 5 * (draws * share * (1 - share)) ** 0.5 for n in often.values())
+    for rows in found:
+        for start in range(0, size, min(block, count)):
+            together = rows[start : start + min(block, count)]
+            assert together == list(range(together[0], together[0] + len(together)))
 
 
 def test_a_batch_is_what_the_files_have(folder):

@@ -109,14 +109,14 @@ def test_the_form_follows_the_files_ending(small, tmp_path, capsys, name, starts
     assert capsys.readouterr().out == ""
 
 
-def test_help_and_wrong_usage_do_not_load_sympy():
-    for words, code in ((["derive", "--help"], 0), (["derive", "--source", "zzz"], 2)):
-        script = (
-            f"import sys\nfrom experiments.__main__ import main\ncode = main({words})\n"
-            "assert not {'torch', 'sympy'} & set(sys.modules)\nsys.exit(code)"
-        )
-        done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
+@pytest.mark.parametrize(("words", "code"), [(["derive", "--help"], 0), (["derive", "--source", "zzz"], 2)])
+def test_help_and_wrong_usage_do_not_load_sympy(words, code):
+    script = (
+        f"import sys\nfrom experiments.__main__ import main\ncode = main({words})\n"
+        "assert not {'torch', 'sympy'} & set(sys.modules)\nsys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
 
 
 def test_the_page_is_whole_and_shows_formulas_as_mathml_and_text_as_text(claims):

@@ -128,21 +128,26 @@ def test_values_beyond_the_tails_of_train_are_clamped_to_them(tmp_path):
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-5)  # kept in float32
 
 
-def test_files_and_settings_that_do_not_do_are_refused(tmp_path):
-    for settings, message in [
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
         ({}, "`data` must name"),
         ({"data": "x", "grid": -1.0}, "`grid` must be hours from 0 to 48"),
         ({"data": "x", "longest": 0.0}, "`longest`"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            Patients(**settings)
-    for k, (outcomes, message) in enumerate(
-        [("8,1,1,1,1,0\n", "say nothing of patient 7"), ("7,1,1,1,1,0\n", "too few, in train")]
-    ):
-        (tmp_path / str(k)).mkdir()
-        write_archive(tmp_path / str(k), {"Outcomes-a.txt": OUTCOMES_HEADER + outcomes, "set-a/7.txt": patient_text(7, [])})
-        with pytest.raises(UsageError, match=message):
-            Patients(data=str(tmp_path / str(k))).batch(1, generator(0))
+    ],
+)
+def test_settings_that_do_not_do_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Patients(**settings)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "message"), [("8,1,1,1,1,0\n", "say nothing of patient 7"), ("7,1,1,1,1,0\n", "too few, in train")]
+)
+def test_files_that_do_not_do_are_refused(tmp_path, outcomes, message):
+    write_archive(tmp_path, {"Outcomes-a.txt": OUTCOMES_HEADER + outcomes, "set-a/7.txt": patient_text(7, [])})
+    with pytest.raises(UsageError, match=message):
+        Patients(data=str(tmp_path)).batch(1, generator(0))
 
 
 def test_set_a_alone_leaves_out_the_patients_of_set_b(tmp_path):

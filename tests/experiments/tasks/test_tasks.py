@@ -97,29 +97,29 @@ def test_generators_of_other_words_are_others_and_all_are_of_63_bits():
     assert seeds[3] == int.from_bytes(hashlib.sha256(b"(0, 'a', 'b')").digest()[:8], "big") // 2
 
 
-def test_the_same_generator_gives_the_same_batch_and_others_do_not():
-    for task in SYNTHETIC:
-        before = torch.get_rng_state()
-        first = task.batch(6, generator(0, "a"))
-        assert same(first, task.batch(6, generator(0, "a")))
-        assert not torch.equal(first.xs, task.batch(6, generator(1, "a")).xs)
-        assert not torch.equal(first.xs, task.batch(6, generator(0, "b")).xs)
-        assert torch.equal(before, torch.get_rng_state())
-        assert first.xs.shape == (len(first.xs), 6, task.input_size)
-        assert first.size == 6
+@pytest.mark.parametrize("task", SYNTHETIC)
+def test_the_same_generator_gives_the_same_batch_and_others_do_not(task):
+    before = torch.get_rng_state()
+    first = task.batch(6, generator(0, "a"))
+    assert same(first, task.batch(6, generator(0, "a")))
+    assert not torch.equal(first.xs, task.batch(6, generator(1, "a")).xs)
+    assert not torch.equal(first.xs, task.batch(6, generator(0, "b")).xs)
+    assert torch.equal(before, torch.get_rng_state())
+    assert first.xs.shape == (len(first.xs), 6, task.input_size)
+    assert first.size == 6
 
 
-def test_numbers_are_of_the_default_dtype_and_the_same_in_both():
-    for task in SYNTHETIC:
-        torch.set_default_dtype(torch.float64)
-        wide = task.batch(3, generator(0))
-        torch.set_default_dtype(torch.float32)
-        narrow = task.batch(3, generator(0))
-        for name in ("xs", "counts", "targets"):
-            one, other = getattr(wide, name), getattr(narrow, name)
-            if one is not None and one.is_floating_point():
-                assert (one.dtype, other.dtype) == (torch.float64, torch.float32)
-                assert_close(one, other.double(), rtol=0, atol=1e-7)  # a sum of two numbers is rounded in float32
+@pytest.mark.parametrize("task", SYNTHETIC)
+def test_numbers_are_of_the_default_dtype_and_the_same_in_both(task):
+    torch.set_default_dtype(torch.float64)
+    wide = task.batch(3, generator(0))
+    torch.set_default_dtype(torch.float32)
+    narrow = task.batch(3, generator(0))
+    for name in ("xs", "counts", "targets"):
+        one, other = getattr(wide, name), getattr(narrow, name)
+        if one is not None and one.is_floating_point():
+            assert (one.dtype, other.dtype) == (torch.float64, torch.float32)
+            assert_close(one, other.double(), rtol=0, atol=1e-7)  # a sum of two numbers is rounded in float32
 
 
 def test_an_evaluation_has_so_many_sequences_and_is_the_same_every_time():
@@ -400,17 +400,17 @@ def slow_copy(letters, gap, length, dummy, signal):
     return read + [dummy] * (length - len(read)), said + [dummy] * (length - len(said))
 
 
+@pytest.mark.parametrize("kind", [Copy, VariableCopy])
 @given(st.integers(1, 30), st.integers(2, 9), st.integers(1, 12), st.integers(0, 1000))
-def test_a_copy_is_written_after_the_signal(T, letters, count, seed):
-    for kind in (Copy, VariableCopy):
-        task = kind(T=T, letters=letters, count=count)
-        batch = task.batch(3, generator(seed))
-        assert len(batch.xs) == task.length == T + 2 * count + (kind is VariableCopy)
-        for read, said in zip(symbols_of(batch.xs), batch.targets.T.tolist(), strict=True):
-            gap = read.index(letters + 1) - count
-            assert gap == T - 1 if kind is Copy else 1 <= gap <= T
-            assert max(read[:count]) < letters
-            assert slow_copy(read[:count], gap, task.length, letters, letters + 1) == (read, said)
+def test_a_copy_is_written_after_the_signal(kind, T, letters, count, seed):
+    task = kind(T=T, letters=letters, count=count)
+    batch = task.batch(3, generator(seed))
+    assert len(batch.xs) == task.length == T + 2 * count + (kind is VariableCopy)
+    for read, said in zip(symbols_of(batch.xs), batch.targets.T.tolist(), strict=True):
+        gap = read.index(letters + 1) - count
+        assert gap == T - 1 if kind is Copy else 1 <= gap <= T
+        assert max(read[:count]) < letters
+        assert slow_copy(read[:count], gap, task.length, letters, letters + 1) == (read, said)
 
 
 @given(st.integers(2, 40), st.integers(0, 1000))
@@ -475,41 +475,41 @@ def test_recall_without_memory_is_a_count_over_all_sequences_on_all_clocks():
             check_memoryless(RecallAtEnds(**clock, length=5, alphabet=4), all_recalls(4, repeats, 5))
 
 
-def test_copying_without_memory_is_a_count_over_all_words_and_gaps():
-    for T, letters, count in [(1, 2, 2), (5, 2, 3), (4, 3, 2), (7, 2, 1)]:
-        for task, gaps in ((Copy(T, letters, count), [T - 1]), (VariableCopy(T, letters, count), range(1, T + 1))):
-            keys = {"memoryless": [], "one-bit": [], "counting": []}
-            for word, gap in itertools.product(itertools.product(range(letters), repeat=count), gaps):
-                read, said = slow_copy(word, gap, task.length, letters, letters + 1)
-                signal = read.index(letters + 1)
-                for t, (x, y) in enumerate(zip(read, said, strict=True)):
-                    keys["memoryless"].append((x, y))
-                    keys["one-bit"].append(((x, t > signal), y))
-                    keys["counting"].append(((x, t - signal), y))
-            found = task.baselines(), task.baseline_accuracies()
-            assert set(found[0]) == set(found[1]) == set(keys) - ({"counting"} if type(task) is Copy else set())
-            for name in found[0]:
-                assert (found[0][name], found[1][name]) == pytest.approx(best_guess(keys[name]), rel=1e-12)
+@pytest.mark.parametrize(("T", "letters", "count"), [(1, 2, 2), (5, 2, 3), (4, 3, 2), (7, 2, 1)])
+def test_copying_without_memory_is_a_count_over_all_words_and_gaps(T, letters, count):
+    for task, gaps in ((Copy(T, letters, count), [T - 1]), (VariableCopy(T, letters, count), range(1, T + 1))):
+        keys = {"memoryless": [], "one-bit": [], "counting": []}
+        for word, gap in itertools.product(itertools.product(range(letters), repeat=count), gaps):
+            read, said = slow_copy(word, gap, task.length, letters, letters + 1)
+            signal = read.index(letters + 1)
+            for t, (x, y) in enumerate(zip(read, said, strict=True)):
+                keys["memoryless"].append((x, y))
+                keys["one-bit"].append(((x, t > signal), y))
+                keys["counting"].append(((x, t - signal), y))
+        found = task.baselines(), task.baseline_accuracies()
+        assert set(found[0]) == set(found[1]) == set(keys) - ({"counting"} if type(task) is Copy else set())
+        for name in found[0]:
+            assert (found[0][name], found[1][name]) == pytest.approx(best_guess(keys[name]), rel=1e-12)
 
 
-def test_the_printed_loss_of_copying_is_that_with_one_bit():
-    for T in [500, 2000]:
-        found = Copy(T=T).baselines()
-        assert found["one-bit"] == pytest.approx(10 * math.log(8) / (T + 20), rel=1e-12)
-        blind = ((T - 1) * math.log((T + 9) / (T - 1)) + 10 * math.log(8 * (T + 9) / 10)) / (T + 20)
-        assert found["memoryless"] == pytest.approx(blind, rel=1e-12)
+@pytest.mark.parametrize("T", [500, 2000])
+def test_the_printed_loss_of_copying_is_that_with_one_bit(T):
+    found = Copy(T=T).baselines()
+    assert found["one-bit"] == pytest.approx(10 * math.log(8) / (T + 20), rel=1e-12)
+    blind = ((T - 1) * math.log((T + 9) / (T - 1)) + 10 * math.log(8 * (T + 9) / 10)) / (T + 20)
+    assert found["memoryless"] == pytest.approx(blind, rel=1e-12)
 
 
-def test_adding_without_memory_is_the_error_of_the_best_that_is_said_of_the_last_sample():
-    for T in [2, 3, 8]:
-        batch = Adding(T=T).batch(200_000, generator(0))
-        number, mark = batch.xs[-1].unbind(-1)
-        targets = batch.targets[:, 0]
-        found = Adding(T=T).baselines()
-        for name, said in (("constant", torch.ones_like(targets)), ("memoryless", torch.where(mark == 1, number + 0.5, 1.0))):
-            squares = (said - targets) ** 2
-            assert float(squares.mean()) == pytest.approx(found[name], abs=4 * float(squares.std()) / len(squares) ** 0.5)
-        assert round(found["constant"], 3) == 0.167
+@pytest.mark.parametrize("T", [2, 3, 8])
+def test_adding_without_memory_is_the_error_of_the_best_that_is_said_of_the_last_sample(T):
+    batch = Adding(T=T).batch(200_000, generator(0))
+    number, mark = batch.xs[-1].unbind(-1)
+    targets = batch.targets[:, 0]
+    found = Adding(T=T).baselines()
+    for name, said in (("constant", torch.ones_like(targets)), ("memoryless", torch.where(mark == 1, number + 0.5, 1.0))):
+        squares = (said - targets) ** 2
+        assert float(squares.mean()) == pytest.approx(found[name], abs=4 * float(squares.std()) / len(squares) ** 0.5)
+    assert round(found["constant"], 3) == 0.167
 
 
 def test_a_text_without_memory_is_a_count_over_all_entries_on_all_clocks(tmp_path):
@@ -588,21 +588,21 @@ def test_the_class_frequencies_are_what_is_known_without_looking(har_folder):
     assert task.baseline_accuracies() == pytest.approx({"blind": float(frequent.max())}, rel=1e-6)
 
 
-def test_a_faster_window_is_of_means_and_a_slower_one_of_repeats(har_folder):
-    for speed in [2, 3.0, 128, 1, 0.5, 1 / 3]:
-        (own,) = HAR(data=har_folder).evaluation("test", 5, 5, seed=0)
-        (other,) = HAR(data=har_folder, speed=speed).evaluation("test", 5, 5, seed=0)
-        (told,) = HAR(data=har_folder, speed=speed, clock_given=True).evaluation("test", 5, 5, seed=0)
-        x = own.xs[:, 2, 4].tolist()
-        if speed > 1:
-            c = round(speed)
-            expected = [sum(x[k * c : (k + 1) * c]) / c for k in range(128 // c)]
-        else:
-            expected = [value for value in x for _ in range(round(1 / speed))]
-        assert_close(other.xs[:, 2, 4], torch.tensor(expected), rtol=0, atol=1e-12)
-        assert torch.equal(other.xs, told.xs)
-        assert other.ts is None
-        assert_close(told.ts, torch.tensor([float(speed * k) for k in range(len(expected) + 1)]), rtol=1e-14, atol=0)
+@pytest.mark.parametrize("speed", [2, 3.0, 128, 1, 0.5, 1 / 3])
+def test_a_faster_window_is_of_means_and_a_slower_one_of_repeats(har_folder, speed):
+    (own,) = HAR(data=har_folder).evaluation("test", 5, 5, seed=0)
+    (other,) = HAR(data=har_folder, speed=speed).evaluation("test", 5, 5, seed=0)
+    (told,) = HAR(data=har_folder, speed=speed, clock_given=True).evaluation("test", 5, 5, seed=0)
+    x = own.xs[:, 2, 4].tolist()
+    if speed > 1:
+        c = round(speed)
+        expected = [sum(x[k * c : (k + 1) * c]) / c for k in range(128 // c)]
+    else:
+        expected = [value for value in x for _ in range(round(1 / speed))]
+    assert_close(other.xs[:, 2, 4], torch.tensor(expected), rtol=0, atol=1e-12)
+    assert torch.equal(other.xs, told.xs)
+    assert other.ts is None
+    assert_close(told.ts, torch.tensor([float(speed * k) for k in range(len(expected) + 1)]), rtol=1e-14, atol=0)
 
 
 @pytest.fixture(scope="module")
@@ -633,16 +633,16 @@ def test_vowels_are_padded_with_their_lengths_and_every_fifth_is_held_out(vowels
         assert not together.xs[int(alone.lengths) :, k].any()
 
 
-def test_vowels_at_another_speed_end_where_they_end(vowels_folder):
-    for speed in [2, 7, 0.25]:
-        own = list(Vowels(data=vowels_folder).evaluation("test", 99, 1, seed=0))
-        (batch,) = Vowels(data=vowels_folder, speed=speed, clock_given=True).evaluation("test", 99, 99, seed=0)
-        assert batch.lengths.tolist() == [math.floor(n / speed) for n in (29, 7, 12)]
-        assert len(batch.ts) == len(batch.xs) + 1
-        for k, alone in enumerate(own):
-            expected, _ = played(alone.xs, None, speed)
-            assert_close(batch.xs[: len(expected), k], expected[:, 0], rtol=0, atol=1e-12)
-            assert int(batch.lengths[k]) == len(expected)
+@pytest.mark.parametrize("speed", [2, 7, 0.25])
+def test_vowels_at_another_speed_end_where_they_end(vowels_folder, speed):
+    own = list(Vowels(data=vowels_folder).evaluation("test", 99, 1, seed=0))
+    (batch,) = Vowels(data=vowels_folder, speed=speed, clock_given=True).evaluation("test", 99, 99, seed=0)
+    assert batch.lengths.tolist() == [math.floor(n / speed) for n in (29, 7, 12)]
+    assert len(batch.ts) == len(batch.xs) + 1
+    for k, alone in enumerate(own):
+        expected, _ = played(alone.xs, None, speed)
+        assert_close(batch.xs[: len(expected), k], expected[:, 0], rtol=0, atol=1e-12)
+        assert int(batch.lengths[k]) == len(expected)
 
 
 def test_samples_that_are_kept_are_the_same_every_time_and_have_their_stamps(vowels_folder, har_folder):
@@ -665,18 +665,18 @@ def test_samples_that_are_kept_are_the_same_every_time_and_have_their_stamps(vow
             assert dataclasses.replace(task, clock_given=False).batch(3, generator(0)).ts is None
 
 
-def test_a_generator_takes_no_words_whose_text_may_change():
-    for word in [1.0, None, True, b"a", ("a",)]:
-        for words in ((0, word), (word, "a")):
-            with pytest.raises(TypeError, match="named by whole numbers and words"):
-                generator(*words)
+@pytest.mark.parametrize("word", [1.0, None, True, b"a", ("a",)])
+def test_a_generator_takes_no_words_whose_text_may_change(word):
+    for words in ((0, word), (word, "a")):
+        with pytest.raises(TypeError, match="named by whole numbers and words"):
+            generator(*words)
 
 
-def test_outputs_of_another_shape_are_refused():
-    for task in [EverySample(), OfTheSequence(), AtTheEnd()]:
-        batch = Batch(torch.zeros(5, 4, 1), torch.zeros(5, 4, dtype=torch.long))
-        with pytest.raises(ValueError, match=r"`outputs` must be \(time, batch, outputs\) = \(5, 4, \d\), got shape \(5, 4, 7\)"):
-            task.loss(torch.zeros(5, 4, 7), batch)
+@pytest.mark.parametrize("task", [EverySample(), OfTheSequence(), AtTheEnd()])
+def test_outputs_of_another_shape_are_refused(task):
+    batch = Batch(torch.zeros(5, 4, 1), torch.zeros(5, 4, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"`outputs` must be \(time, batch, outputs\) = \(5, 4, \d\), got shape \(5, 4, 7\)"):
+        task.loss(torch.zeros(5, 4, 7), batch)
 
 
 def test_settings_of_recordings_that_do_not_do_are_refused(tmp_path):

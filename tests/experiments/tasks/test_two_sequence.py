@@ -11,17 +11,17 @@ from experiments.seeds import generator
 from experiments.tasks.two_sequence import TwoSequence
 
 
-def test_the_class_is_the_sign_of_the_mean_of_the_first_samples_and_the_rest_is_noise():
-    for task in (TwoSequence(), TwoSequence(T=40, signal=7, deviation=0.3)):
-        batch = task.batch(4000, generator(0))
-        sign = 2.0 * batch.targets - 1
-        noise = batch.xs[..., 0].clone()
-        noise[: task.signal] -= sign
-        bound = 5 * task.deviation / math.sqrt(4000)  # of 5 standard errors, each of some hundred means
-        assert float(noise.mean(1).abs().max()) < bound
-        assert float((noise.std(1) / task.deviation - 1).abs().max()) < 0.08
-        assert float((noise * sign).mean(1).abs().max()) < bound
-        assert abs(float(sign.mean())) < 0.08
+@pytest.mark.parametrize("task", [TwoSequence(), TwoSequence(T=40, signal=7, deviation=0.3)])
+def test_the_class_is_the_sign_of_the_mean_of_the_first_samples_and_the_rest_is_noise(task):
+    batch = task.batch(4000, generator(0))
+    sign = 2.0 * batch.targets - 1
+    noise = batch.xs[..., 0].clone()
+    noise[: task.signal] -= sign
+    bound = 5 * task.deviation / math.sqrt(4000)  # of 5 standard errors, each of some hundred means
+    assert float(noise.mean(1).abs().max()) < bound
+    assert float((noise.std(1) / task.deviation - 1).abs().max()) < 0.08
+    assert float((noise * sign).mean(1).abs().max()) < bound
+    assert abs(float(sign.mean())) < 0.08
 
 
 def test_where_the_last_sample_carries_the_signal_it_is_worth_one_sample():

@@ -498,11 +498,11 @@ def test_what_is_no_time_or_two_is_refused(name, tmp_path):
     assert message in said_of(tmp_path, rows(write, lambda k: k), time="t")
 
 
-def test_stamps_since_1970_are_told_with_their_unit(tmp_path):
-    for unit, one in (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
-        said = said_of(tmp_path, rows(lambda k, one=one: (1_325_376_600 + 300 * k) * one, lambda k: k), time="t")
-        assert f"{300 * one:.4g} {unit} apart" in said
-        assert "seconds since 1970" in said
+@pytest.mark.parametrize(("unit", "one"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_stamps_since_1970_are_told_with_their_unit(tmp_path, unit, one):
+    said = said_of(tmp_path, rows(lambda k, one=one: (1_325_376_600 + 300 * k) * one, lambda k: k), time="t")
+    assert f"{300 * one:.4g} {unit} apart" in said
+    assert "seconds since 1970" in said
 
 
 def test_stamps_that_begin_at_0_are_not_since_1970(tmp_path):
