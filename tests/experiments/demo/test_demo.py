@@ -285,6 +285,17 @@ def test_the_largest_gate_is_that_of_the_states_from_which_steps_begin(briefly):
     assert trained.clock_given(model, "euler", 8).gate == pytest.approx(trained.OWN_TIME / 8 / 2, rel=1e-12)
 
 
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_share_recalled_is_of_the_ends_of_all_symbols_but_the_first(briefly, n):
+    model, batch = briefly["euler"].model, trained.played(n)
+    with torch.no_grad():
+        right = model(batch.xs).argmax(-1) == batch.targets
+    ends = [n * k - 1 for k in range(1, trained.SYMBOLS + 1)]
+    expected = float(right[ends[1:]].double().mean())
+    assert expected != float(right[ends].double().mean()), "the first symbol must make a difference"
+    assert trained.clock_not_given(model, n) == pytest.approx(expected, abs=1e-12)
+
+
 def test_a_share_below_all_is_never_told_as_all():
     assert [trained.at_least(share) for share in (1.0, 0.99999, 0.951)] == ["all", "at least 99.9 %", "at least 95.1 %"]
 
