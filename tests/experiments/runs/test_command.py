@@ -23,7 +23,7 @@ from experiments.__main__ import main
 from experiments.runs import command, training
 from experiments.runs.checkpoints import read_state
 from experiments.runs.configuration import configuration_from_words
-from experiments.runs.page import _answered, write_page
+from experiments.runs.page import _answered, _smoothed, write_page
 from experiments.runs.sweep import compared
 from experiments.runs.training import train
 from experiments.tasks.task import Batch
@@ -203,6 +203,13 @@ def test_a_loss_that_is_not_below_a_guess_is_a_failure_on_the_page(of_a_solve):
     guesses = [float(cells[0]) for name, cells in rows_of(page, "On the test").items() if name.startswith("loss of a guess")]
     assert loss > min(guesses)  # two steps learn nothing
     assert f"The loss on the test is {loss:.4g}, no less than the {min(guesses):.4g} of a guess." in page.elements[0].text
+
+
+def test_a_long_curve_is_of_means_of_neighbours_at_the_last_of_their_steps():
+    rows = [{"step": str(k), "loss": str(k**2)} for k in range(1, 122)]
+    steps, losses = _smoothed(rows, "loss")
+    assert steps == [*range(3, 121, 3), 121]
+    assert losses == pytest.approx([(k - 1) ** 2 + 2 / 3 for k in range(3, 121, 3)] + [121**2], rel=1e-12)
 
 
 def test_a_folder_without_a_completed_run_has_no_page(tmp_path):
