@@ -30,6 +30,7 @@ from experiments.models.integrators import under
 from experiments.runs.checkpoints import Checkpoints, read_state
 from experiments.runs.configuration import Configuration, configuration_from_words
 from experiments.runs.folder import held_folder, load, read_result
+from experiments.runs.optimizers import threads_for
 from experiments.runs.stopping import StoppedError
 from experiments.runs.training import Training, _batch, _noise, evaluate, train
 from experiments.seeds import generator
@@ -304,6 +305,12 @@ def test_a_measure_to_keep_by_is_one_of_the_tasks(tmp_path):
     with pytest.raises(UsageError, match="keep_by is 'auroc', and this task measures loss, accuracy"):
         train(small("keep_by=auroc"), tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(("batch", "threads"), [(3, 1), (4, 7)])
+def test_products_of_fewer_than_a_million_numbers_are_made_by_one_thread(monkeypatch, batch, threads):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    assert threads_for([torch.empty(2**9, 2**9), torch.empty(2**9)], batch) == threads  # of the largest, times the batch
 
 
 def test_a_clipped_gradient_moves_the_weights_less(tmp_path):
