@@ -217,8 +217,7 @@ def code(page, part):
     return html.unescape(re.search(rf'<code id="code-{part}">(.*?)</code>', page, re.DOTALL)[1])
 
 
-def test_the_page_is_small_and_names_what_can_be_operated():
-    # The page is small and loads nothing from elsewhere.
+def test_the_page_is_small_and_loads_nothing_from_elsewhere():
     assert sum(path.stat().st_size for path in EXPLORER.iterdir()) < 100_000
     page = Reader((EXPLORER / "index.html").read_text(encoding="utf-8"))
     loaded = [e.attrs[key] for e in page.elements for key in ("src", "href") if key in e.attrs]
@@ -227,7 +226,9 @@ def test_the_page_is_small_and_names_what_can_be_operated():
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         # Modules are not loaded from a file.
         assert not re.search(r"https?:|\bfetch\(|XMLHttpRequest|@import|url\((?!#)|type=\"module\"", text), path.name
-    # Everything that can be operated or seen has a name.
+
+
+def test_everything_that_can_be_operated_or_seen_has_a_name():
     page = Reader((EXPLORER / "index.html").read_text(encoding="utf-8"))
     ids = {e.attrs["id"]: e for e in page.elements if "id" in e.attrs}
     labelled = {id(child) for label in page.all("label") for child in label.children}

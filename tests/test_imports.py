@@ -99,8 +99,7 @@ def run_python(script: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_imports_never_point_right_round_or_past_all():
-    # Imports never point right.
+def test_imports_never_point_right():
     tests = ["tests", "problems", "conftest", "pytest", "hypothesis"]
     right = {
         f"{place(file)} imports {module}"
@@ -109,14 +108,19 @@ def test_imports_never_point_right_round_or_past_all():
         if top(module) in [*PACKAGES[PACKAGES.index(file.relative_to(ROOT).parts[0]) + 1 :], *tests]
     }
     assert not right, "the thing it wants lives in the wrong place"
-    # No file and no folder imports itself through others.
-    # No file imports itself through others.
+
+
+def test_no_file_imports_itself_through_others():
     TopologicalSorter(import_graph()).prepare()  # else an error that names a circle; imports of types are imports too
-    # No two folders import each other.
+
+
+def test_no_two_folders_import_each_other():
     # A package's root is no room: what is there is for all, and `__main__` calls all. Circles of files are found above.
     arrows = {(room(module), room(other)) for module, others in import_graph().items() for other in others}
     assert not {(a, b) for a, b in arrows if a < b and "/" in a and "/" in b and (b, a) in arrows}
-    # Nothing is imported past all.
+
+
+def test_nothing_is_imported_past_all():
     files = {module_name(file): file for file in FILES}
     past: dict[str, set[str]] = {}
     for file in FILES:
@@ -126,7 +130,9 @@ def test_imports_never_point_right_round_or_past_all():
     for module in {module_name(file) for file in INITS}:  # what packages show is resolved, see below
         past.pop(module, None)
     assert not past, "their `__all__` lacks names that others import"
-    # Nothing private is used elsewhere.
+
+
+def test_nothing_private_is_used_elsewhere():
     modules, private = {module_name(file) for file in FILES}, []
     for file in FILES:
         named = [(module, name) for module, name in names_imported(file) if top(module) in PACKAGES]
@@ -139,7 +145,9 @@ def test_imports_never_point_right_round_or_past_all():
             if node.attr.startswith("_") and node.attr != "__doc__"
         ]
     assert not private
-    # In derivations only agreement and tracing name torch.
+
+
+def test_in_derivations_only_agreement_and_tracing_name_torch():
     sees_torch = {"torch", "torchdiffeq", "ctrnn", "discretize"}
     for file in FILES:
         if file.is_relative_to(ROOT / "derivations") and not sees_code(file):
@@ -179,8 +187,7 @@ def test_importing_loads_no_library_until_a_name_is_used_and_solving_none_that_o
     )
 
 
-def test_names_resolve_and_modules_start_with_a_sentence():
-    # Every exported name resolves and no other.
+def test_every_exported_name_resolves_and_no_other():
     for file in INITS:
         package = importlib.import_module(module_name(file))
         names = getattr(package, "__all__", [])
@@ -190,19 +197,24 @@ def test_names_resolve_and_modules_start_with_a_sentence():
         assert not {f.stem for f in file.parent.iterdir()} & set(names), place(file)
         with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
             _ = package.no_such_name
-    # Type checkers take each name of a stub as exported.
+
+
+def test_type_checkers_take_each_name_of_a_stub_as_exported():
     for stub in (file.with_suffix(".pyi") for file in INITS if file.with_suffix(".pyi").exists()):
         for node in tree(stub).body:
             assert isinstance(node, ast.ImportFrom), ast.unparse(node)  # `import name as name`, PEP 484's form of a re-export
             assert all(alias.asname == alias.name for alias in node.names), ast.unparse(node)
 
-    # Every module starts with a sentence.
+
+def test_every_module_starts_with_a_sentence():
     def has_none(file: Path) -> bool:
         paragraph = (ast.get_docstring(tree(file)) or "").partition("\n\n")[0]
         return not paragraph.endswith((".", ":", ";", "?", "!")) and not paragraph.partition("\n")[0].endswith((".", ":"))
 
     assert not [place(file) for file in FILES if has_none(file)]
-    # Every package is typed and every folder of python files but the tests is one.
+
+
+def test_every_package_is_typed_and_every_folder_of_python_files_but_the_tests_is_one():
     assert not [package for package in PACKAGES if not (ROOT / package / "py.typed").is_file()]
     assert not [place(file.parent) for file in FILES if not (file.parent / "__init__.py").is_file()]
     assert not list((ROOT / "tests").rglob("__init__.py"))  # with which tests/ctrnn would be imported in place of ctrnn

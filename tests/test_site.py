@@ -91,8 +91,7 @@ def test_the_site_has_every_page_name_command_and_formula(site):
     assert (site / "explorer" / "index.html").exists() == (ROOT / "docs" / "explorer" / "index.html").exists()
 
 
-def test_docstrings_are_split_at_names_without_columns_or_quotes():
-    # Arguments of a docstring are split at the names of its signature.
+def test_arguments_of_a_docstring_are_split_at_the_names_of_its_signature():
     sections = dict(READING["paragraphs"](inspect.getdoc(discretize.integrate)))
     assert list(sections) == ["", "Args", "Shape", "Raises", "Source"]
     names = [*inspect.signature(discretize.integrate).parameters]
@@ -102,18 +101,21 @@ def test_docstrings_are_split_at_names_without_columns_or_quotes():
     text = "size: how many; a, b: as\nsaid. Or a: 2, b: 3; bias, dtype as in torch.nn."
     items = [("size", "how many"), ("a, b", "as\nsaid. Or a: 2, b: 3"), ("bias, dtype", "as in torch.nn.")]
     assert READING["listed"](text, ["size", "a", "b"]) == items
-    # Sections and code of a docstring lose their columns.
+
+
+def test_sections_and_code_of_a_docstring_lose_their_columns():
     text = "One\nparagraph.\n\n    a = 1\n        b\n\nArgs:    a: one,\n         two.\nExample: if a:\n             b\n"
     sections = [("", "One\nparagraph."), ("code", "a = 1\n    b"), ("Args", "a: one,\ntwo."), ("Example", "if a:\n    b")]
     assert list(READING["paragraphs"](text)) == sections
-    # Signatures are those of the code without quotation marks.
+
+
+def test_signatures_are_those_of_the_code_without_quotation_marks():
     assert READING["signature"](ctrnn.PowerDecay).startswith("(exponent: float | Tensor, learnable: bool = False, ")
     assert "-> Trajectory" in READING["signature"](discretize.integrate)
     assert "stats: dict[str, Any] = ..." in READING["signature"](discretize.Trajectory)
 
 
-def test_pages_are_found_by_the_names_they_use():
-    # Links of files outside of docs lead to their pages of the site.
+def test_links_of_files_outside_of_docs_lead_to_their_pages_of_the_site():
     turned = READING["for_site"]
     assert turned("[a](docs/cells.md#b) [c](CHANGELOG.md)", "README.md", "project/readme") == (
         "[a](../cells.md#b) [c](/project/changelog.md)"
@@ -125,10 +127,14 @@ def test_pages_are_found_by_the_names_they_use():
     assert turned("[a](docs/explorer/index.html)", "README.md", "project/readme") == '<a href="../explorer/index.html">a</a>'
     kept = "[a](#b) [c](https://d.e)\n```python\nx[0](README.md)\n```\n"
     assert turned(kept, "docs/a.md", "a") == kept
-    # Snippets are found by the names that they use.
+
+
+def test_snippets_are_found_by_the_names_that_they_use():
     uses = READING["uses"]([ROOT / "docs" / "index.md", ROOT / "docs" / "notebooks" / "field.ipynb"])
     assert uses["ctrnn.leaky"] == {"docs/index.md": ["The three on one field"], "docs/notebooks/field.ipynb": [""]}
-    # Pages that name a name outside of snippets are found.
+
+
+def test_pages_that_name_a_name_outside_of_snippets_are_found():
     pages = {
         "a.md": "`ctrnn.gated(1, 2)` and `Decay`",
         "b.md": "```python\n`ctrnn.gated`\n```\n`gated`",
@@ -136,7 +142,9 @@ def test_pages_are_found_by_the_names_they_use():
     }
     assert READING["named_in"]("ctrnn.gated", pages) == ["a.md"]
     assert READING["named_in"]("ctrnn.Decay", pages) == ["a.md"]
-    # No two names share a file on a disk without capitals.
+
+
+def test_no_two_names_share_a_file_on_a_disk_without_capitals():
     names = dict.fromkeys(
         f"{package.__name__}.{name}" for package in (ctrnn, discretize, derivations) for name in package.__all__
     )

@@ -28,14 +28,15 @@ def test_functions_of_numpy_are_solved_with_their_derivatives(monkeypatch):
         assert found.sol(1.0)[0] == pytest.approx(1 / 2, abs=1e-5)
 
 
-def test_the_page_lists_what_is_judged_and_what_does_not_apply(monkeypatch):
-    # The page lists what does not apply and why.
+def test_the_page_lists_what_does_not_apply_and_why(monkeypatch):
     monkeypatch.syspath_prepend(str(HERE))
     page = (HERE.parents[1] / "docs" / "judges.md").read_text(encoding="utf-8")
     written = [row for row in page.splitlines() if row.startswith(("| scipy:", "| torchdiffeq:", "| torchode:"))]
     skipped = {name: importlib.import_module(f"as_{name}").SKIPPED for name in ("scipy", "torchdiffeq", "torchode")}
     assert written == [f"| {name}: `{test}` | {why} |" for name, tests in skipped.items() for test, why in tests.items()]
-    # The page has a row for every cell beside torchdiffeq.
+
+
+def test_the_page_has_a_row_for_every_cell_beside_torchdiffeq():
     page = (HERE.parents[1] / "docs" / "judges.md").read_text(encoding="utf-8")
     rows = page.partition("## All cells")[2].partition("\n## ")[0].replace(r"\|", "|").splitlines()
     named = [row.removeprefix("| ").rsplit(" | ", 3)[0] for row in rows if row.startswith("| ")]

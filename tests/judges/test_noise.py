@@ -135,8 +135,7 @@ def test_neighbouring_seeds_have_nothing_in_common(other):
     assert together(one, two) > 1e-5
 
 
-def test_paths_of_increments_have_the_brownian_law_to_the_depth_of_the_tree():
-    # Increments at any times have the brownian law.
+def test_increments_at_any_times_have_the_brownian_law():
     edges = torch.tensor([0.0, 0.1, 0.35, 0.6, 1.0, 1.7, 1.9, 2.0])
     path = discretize.BrownianPath(1, torch.tensor([0.0, 1.0, 2.0]), 100, COUNT // 1000)
     w, z = (each.flatten(1) for each in path.increments(edges))
@@ -148,7 +147,9 @@ def test_paths_of_increments_have_the_brownian_law_to_the_depth_of_the_tree():
     assert ((found - expected).abs() < SIGMAS * error).all()
     standard = torch.cat([w / d[:, None] ** 0.5, z / (d[:, None] ** 3 / 3) ** 0.5])
     assert min(stats.kstest(each.numpy(), "norm").pvalue for each in standard) > 1e-5
-    # Below the depth of the tree a path lacks a twelfth of a cells variance at most.
+
+
+def test_below_the_depth_of_the_tree_a_path_lacks_a_twelfth_of_the_variance_at_most():
     length, share = 2.0**-20, torch.linspace(0, 1, 9)[1:-1]
     path = discretize.BrownianPath(3, torch.tensor([0.0, 1.0]), 20_000, 1)
     w = path(0.5 + length * torch.cat([torch.zeros(1), share]))[:, 0]
@@ -156,7 +157,9 @@ def test_paths_of_increments_have_the_brownian_law_to_the_depth_of_the_tree():
     q = share * (1 - share)
     missing = q * (1 - 3 * q)  # of a parabola with the right w and H; at most 1/12
     assert ((found - (share - missing)).abs() < SIGMAS * (2 / 20_000) ** 0.5 * share).all()
-    # Noise of a unit that depends on another is refused whichever they are.
+
+
+def test_noise_of_a_unit_that_depends_on_another_is_refused_whichever_they_are():
     for units in (1, 2, 5, 8):
         for reader, read in itertools.product(range(units), repeat=2):
             if reader == read:

@@ -46,18 +46,21 @@ def test_names(values, name):
     assert str(found).startswith(name)
 
 
-def test_intervals_hold_the_truth_and_neither_rounding_nor_one_sequence_is_fitted():
-    # Intervals hold the truth and shrink.
+def test_intervals_hold_the_truth_and_shrink():
     few, many = (decay_law(noisy(law(0.05, 0.5), 1.0, sequences)) for sequences in (10, 1000))
     assert many.interval[0] < 0.5 < many.interval[1]
     assert many.interval[1] - many.interval[0] < (few.interval[1] - few.interval[0]) / 3
-    # One sequence says nothing of how sure it is.
+
+
+def test_one_sequence_says_nothing_of_how_sure_it_is():
     found = decay_law(law(0.05, 0.5))
     assert found.interval == (-math.inf, math.inf)
     assert found.name == "undecided"
     assert found.exponent == pytest.approx(2, rel=0.01)
     assert decay_law(law(0.05, -0.05)).exponent == math.inf
-    # Rounding is not fitted.
+
+
+def test_rounding_is_not_fitted():
     single = law(0.5, 0).float() + 1e-8
     found = decay_law(single)
     assert 20 < found.fitted < 30

@@ -22,8 +22,7 @@ def ran(report):
 
 
 @pytest.mark.kernels
-def test_engines_agree_or_say_why_they_do_not_run():
-    # Every engine runs and agrees.
+def test_every_engine_runs_and_agrees():
     report = discretize.verify_engines(FIELD, XS, 0.1 * torch.ones(2, 4, dtype=torch.float64), dt=0.7)
     sequence = {("sequence", engine) for engine in ("steps", "compiled")}
     given = {("sequence", "triton"), ("solve", "triton")} if takes_triton(XS.device) else set()
@@ -33,7 +32,10 @@ def test_engines_agree_or_say_why_they_do_not_run():
     engines_alone = [each for each in report.results if each.engine != "torchdiffeq"]
     assert all(each.states <= 1e-12 and each.gradients <= 1e-10 for each in engines_alone if each.why is None)
     assert "All agree." in str(report)
-    # What does not run says why.
+
+
+@pytest.mark.kernels
+def test_an_engine_that_does_not_run_says_why():
     report = discretize.verify_engines(FIELD, XS, step=discretize.Taylor2())
     assert {("sequence", "steps"), ("solve", "steps")} <= ran(report)
     why = {(each.call, each.engine): each.why for each in report.results}
@@ -42,18 +44,21 @@ def test_engines_agree_or_say_why_they_do_not_run():
     assert report.agree
 
 
-def test_what_cannot_be_compared_is_told():
-    # Steps whose states grow beyond all bounds are told.
+def test_steps_whose_states_grow_beyond_all_bounds_are_told():
     steps = engines.EngineResult("sequence", "steps", 0.0, 0.0, 1.0, largest=1e9)
     grown = [steps, engines.EngineResult("sequence", "compiled", 1.0, 1.0, 1.0)]
     report = str(engines.EngineReport(tuple(grown), 1e-9))
     assert "the states of the sequence reach 1e+09 by steps too, and rounding grows with them; take a smaller `dt`." in report
-    # Other dtypes and data that do not fit are refused.
+
+
+def test_other_dtypes_and_data_that_do_not_fit_are_refused():
     with pytest.raises(TypeError, match="`xs` must be float32 or float64"):
         discretize.verify_engines(ctrnn.gated(3, 4, dtype=torch.bfloat16), XS.bfloat16())
     with pytest.raises(ValueError, match="`xs`"):
         discretize.verify_engines(ctrnn.gated(2, 4, dtype=torch.float64), XS)
-    # A field that torchdiffeq cannot solve says why.
+
+
+def test_a_field_that_torchdiffeq_cannot_solve_says_why():
     report, judge = judged(ctrnn.leaky(3, 4, alpha=1e4, dtype=torch.float64), XS[:3], method="rodas5p")
     assert "more than `max_num_steps`=1000 steps" in judge.why
     assert report.agree

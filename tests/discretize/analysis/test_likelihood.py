@@ -90,8 +90,7 @@ def test_the_likelihood_is_that_of_the_gaussian_law_of_the_whole_path(sigma):
     assert_close(path_log_likelihood(field, xs[:, :1], hs[:, :1], TS[:, None]), found[:1], rtol=1e-12, atol=0)
 
 
-def test_likelihoods_are_those_of_gaussian_laws_and_their_limits():
-    # The likelihood is ornstein and uhlenbecks own as intervals shrink.
+def test_the_likelihood_comes_to_that_of_ornstein_and_uhlenbeck_as_intervals_shrink():
     rate, sigma, field = 1.5, 0.7, noisy(OU(1.5), 0.7)
     away = []
     for parts in (10, 40, 160):
@@ -108,14 +107,18 @@ def test_likelihoods_are_those_of_gaussian_laws_and_their_limits():
     # Each of n = 1/dt transitions is off by rate dt (z^2 - 1)/2, z normal: rate sqrt(dt/2) for the path.
     for parts, found in zip((10, 40, 160), away, strict=True):
         assert float(found) == pytest.approx(rate * math.sqrt(1 / (2 * parts)), rel=0.2 if parts == 10 else 0.13)
-    # The ratio is a martingale of mean one under the other law.
+
+
+def test_the_ratio_is_a_martingale_of_mean_one_under_the_other_law():
     posterior, prior = (noisy(OU(rate, 2), 0.8) for rate in (0.2, 1.0))
     hs = stepped(prior, 0.5 * torch.ones(4000, 2), 5)
     found = path_log_ratio(posterior, prior, None, hs, TS).detach().exp()
     error = float(found.std()) / math.sqrt(len(found))
     assert 0.005 < error < 0.05
     assert abs(float(found.mean()) - 1) < 4 * error
-    # The mean divergence is that of the gaussian laws.
+
+
+def test_the_mean_divergence_is_that_of_the_gaussian_laws():
     a, b, h0 = torch.tensor([[-1.0, 0.7], [-0.4, -0.5]]), torch.tensor([[-0.5, 0.0], [0.3, -1.0]]), torch.tensor([0.3, -0.8])
     shared = ctrnn.Noise(SIGMA)
     posterior, prior = (ctrnn.Noisy(Driven(each, torch.zeros(2, 1)), shared) for each in (a, b))

@@ -71,8 +71,7 @@ def test_region_counts_are_those_of_brute_force(name, substeps, stamped):
     assert_close(rnn(xs, ts=ts)[0], output, rtol=0, atol=0, equal_nan=True)
 
 
-def test_histograms_and_largest_steps_are_those_of_brute_force():
-    # The histogram is that of numpy and quantiles are its bins.
+def test_the_histogram_is_that_of_numpy_and_quantiles_are_its_bins():
     rnn = discretize.DiscreteRNN(wild(), discretize.ExponentialEuler())
     xs = torch.randn(80, 5, 2)
     with Monitor(rnn) as monitor:
@@ -84,7 +83,9 @@ def test_histograms_and_largest_steps_are_those_of_brute_force():
         assert record.histogram[unit].tolist() == expected.tolist()
         exact = float(seen[..., unit].flatten().quantile(0.9))
         assert exact <= record.quantile(0.9)[unit] <= exact * 10 ** (2 / 8)
-    # The largest step is named by unit sample time and call.
+
+
+def test_the_largest_step_is_named_by_unit_sample_time_and_call():
     field = ctrnn.leaky(1, 3, per_unit=True)
     with torch.no_grad():
         field.rate.log_alpha.copy_(torch.tensor([0.1, 1.5, 0.2]).log())
@@ -104,7 +105,9 @@ def test_histograms_and_largest_steps_are_those_of_brute_force():
     assert "divergent" in str(caught[1].message)
     assert "g dt = 4.5 in unit 1, sample 0, at time 1.5 of call 1" in str(caught[1].message)
     assert "DiscreteRNN: 90 steps of Euler()" in str(monitor)
-    # A warning can be put off and switched off.
+
+
+def test_a_warning_can_be_put_off_and_switched_off():
     rnn, xs = discretize.DiscreteRNN(ctrnn.leaky(1, 2, alpha=1.5)), torch.randn(3, 2, 1)
     for warn in ("divergent", "never"):
         with Monitor(rnn, warn=warn):
@@ -117,8 +120,7 @@ def test_histograms_and_largest_steps_are_those_of_brute_force():
         Monitor(nn.Linear(1, 1))
 
 
-def test_recording_changes_nothing_and_leaves_nothing():
-    # Recording changes no gradient in training.
+def test_recording_changes_no_gradient_in_training():
     class Tagger(nn.Module):
         def __init__(self):
             super().__init__()
@@ -141,7 +143,9 @@ def test_recording_changes_nothing_and_leaves_nothing():
     assert set(monitor.records) == {"first", "second"}
     assert monitor.records["first"].counts.shape == (4, 4)
     assert monitor.records["second"].counts.sum() == 5 * 7 * 6
-    # Nothing is left when it is off.
+
+
+def test_nothing_is_left_when_it_is_off():
     rnn = discretize.DiscreteRNN(ctrnn.gated(1, 2), discretize.Heun())
     step = rnn.step
     monitor = Monitor(rnn)
@@ -157,7 +161,9 @@ def test_recording_changes_nothing_and_leaves_nothing():
     with pytest.raises(RuntimeError), Monitor(rnn):
         raise RuntimeError
     assert rnn.step is step
-    # It can record every third call only.
+
+
+def test_it_can_record_every_third_call_only():
     rnn = discretize.DiscreteRNN(ctrnn.leaky(1, 2, alpha=0.5))
     with Monitor(rnn, every=3) as monitor:
         for _ in range(7):
@@ -168,8 +174,7 @@ def test_recording_changes_nothing_and_leaves_nothing():
         Monitor(rnn, every=0)
 
 
-def test_cells_lengths_and_states_that_are_no_numbers_are_watched():
-    # A cell alone is watched step by step.
+def test_a_cell_alone_is_watched_step_by_step():
     cell = discretize.DiscreteCell(wild(), discretize.ExponentialEuler(), dt=0.5)
     with Monitor(cell, warn="never") as monitor:
         h = cell(torch.randn(4, 2))
@@ -178,7 +183,9 @@ def test_cells_lengths_and_states_that_are_no_numbers_are_watched():
         record = monitor.records[""]
         assert record.counts.sum() == 10 * 4 * 3
     assert record.time == 5.0
-    # A state that is no number counts as divergent.
+
+
+def test_a_state_that_is_no_number_counts_as_divergent():
     rnn = discretize.DiscreteRNN(wild(), dt=50.0)
     with Monitor(rnn, warn="never") as monitor:
         rnn(10 * torch.randn(60, 2, 2))
@@ -186,7 +193,9 @@ def test_cells_lengths_and_states_that_are_no_numbers_are_watched():
     assert record.counts.sum() == 60 * 2 * 3
     assert record.counts[:, 3].sum() > 200
     assert record.histogram.sum() == 60 * 2 * 3
-    # A cell with lengths for each sample is watched.
+
+
+def test_a_cell_with_lengths_for_each_sample_is_watched():
     cell = discretize.DiscreteCell(wild())
     with Monitor(cell, warn="never") as monitor:
         cell(torch.randn(4, 2), dt=torch.rand(4) + 0.1)

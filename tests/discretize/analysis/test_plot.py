@@ -22,8 +22,7 @@ def lines(ax, marker="None"):
     return [line.get_xydata() for line in ax.get_lines() if str(line.get_marker()) == marker]
 
 
-def test_lines_dots_and_steps_are_those_of_the_solve():
-    # Lines are the states between and dots those asked for.
+def test_lines_are_the_states_between_and_dots_those_asked_for():
     trajectory = solved()
     (ax,) = trajectory.plot(sample=1, units=[2, 0]).axes
     for unit, drawn, dots in zip((2, 0), lines(ax), lines(ax, "o"), strict=True):
@@ -35,7 +34,9 @@ def test_lines_dots_and_steps_are_those_of_the_solve():
     assert ax.get_title(loc="left") == "dopri5, sample 1 of 2, 2 of 8 units"
     (legend,) = ax.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["h₃", "h₁"]
-    # Steps drawn are those counted.
+
+
+def test_steps_drawn_are_those_counted():
     trajectory = solved(fused=False)
     for sample in (0, 1):
         (ax,) = trajectory.plot("steps", sample=sample).axes
@@ -45,14 +46,18 @@ def test_lines_dots_and_steps_are_those_of_the_solve():
         assert_allclose([ends[0], ends[-1], lengths.sum()], [0, 12, 12])
     shortest = [min(trajectory.plot("steps", sample=k).axes[0].patches[0].get_data()[0]) for k in (0, 1)]
     assert_allclose(min(shortest), trajectory.stats["smallest_step"])
-    # Discrete steps are as long as dt and straight lines join their states.
+
+
+def test_discrete_steps_are_as_long_as_dt_and_straight_lines_join_their_states():
     cell = discretize.DiscreteCell(ctrnn.plain(1, 2), dt=0.5)
     trajectory = discretize.unroll(cell, torch.ones(6, 1, 1))
     above, below = trajectory.plot(["states", "steps"]).axes
     assert_array_equal(below.patches[0].get_data()[0], np.full(6, 0.5))
     assert_array_equal(lines(above)[0], np.stack([trajectory.ts, trajectory.hs[:, 0, 0].detach()], 1))
     assert above.get_title(loc="left") == "Euler()"
-    # The plane has one unit against another from the start on.
+
+
+def test_the_plane_has_one_unit_against_another_from_the_start_on():
     trajectory = solved(batch=1)
     (ax,) = trajectory.plot("plane", units=[4, 1]).axes
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("h₅", "h₂")
@@ -61,8 +66,7 @@ def test_lines_dots_and_steps_are_those_of_the_solve():
     assert_array_equal(start, dots[:1])
 
 
-def test_events_times_and_several_trajectories_are_told_apart():
-    # Events are crosses on the line.
+def test_events_are_crosses_on_the_line():
     ball = torch.tensor([[1.0, 0.0], [2.0, 0.0]])
     ground = discretize.Event(lambda t, h: h[:, 0], direction=-1, reset=lambda t, h: torch.stack([0 * h[:, 0], -h[:, 1]], 1))
     fall = discretize.integrate(
@@ -77,7 +81,9 @@ def test_events_times_and_several_trajectories_are_told_apart():
     copied = dataclasses.replace(fall, between=None, stats={"accepted_steps_of_samples": [5, 5]})  # one each, if none was cut
     with pytest.raises(ValueError, match="not kept"):
         copied.plot("steps")
-    # Several trajectories share colours by unit and have dashes of their own.
+
+
+def test_several_trajectories_share_colours_by_unit_and_have_dashes_of_their_own():
     field, xs = ctrnn.plain(1, 2), torch.ones(5, 1, 1)
     stepped = discretize.unroll(discretize.DiscreteCell(field), xs)
     exact = discretize.integrate(field, ctrnn.HeldPath(xs), field.initial_state(1), stepped.ts)
@@ -86,7 +92,9 @@ def test_events_times_and_several_trajectories_are_told_apart():
     assert [looks[0][0], looks[1][0]] == [looks[2][0], looks[3][0]]
     assert looks[0][1] == looks[1][1] != looks[2][1] == looks[3][1]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["h₁", "h₂", "stepped", "solved"]
-    # Sequences with times of their own and solves that run back are drawn.
+
+
+def test_sequences_with_times_of_their_own_and_solves_that_run_back_are_drawn():
     field = ctrnn.plain(1, 2)
     path = ctrnn.HeldPath(torch.ones(4, 2, 1))
     own = torch.tensor([[0.0, 0.0], [1.0, 0.5], [4.0, 2.0]])
@@ -96,7 +104,9 @@ def test_events_times_and_several_trajectories_are_told_apart():
     assert_allclose(drawn[-1, 1], each.hs[-1, 1, 0].detach())
     back = discretize.integrate(field, path, field.initial_state(2), torch.tensor([4.0, 1.0]))
     assert_array_equal(lines(back.plot(units=[0]).axes[0])[0][:, 0], [1.0, 4.0])
-    # A notebook shows the figure and the facts.
+
+
+def test_a_notebook_shows_the_figure_and_the_facts():
     trajectory = solved()
     assert trajectory.plot()._repr_png_().startswith(b"\x89PNG")
     page = trajectory._repr_html_()

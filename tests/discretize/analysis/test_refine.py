@@ -19,15 +19,16 @@ def slow(step: discretize.Step, alpha: float = 0.01) -> discretize.DiscreteRNN:
     return discretize.DiscreteRNN(ctrnn.leaky(2, 4, alpha=alpha), step)
 
 
-def test_drifts_are_distances_said_in_steps_and_time_constants(monkeypatch):
-    # A fast model is not and says how many steps would make it one.
+def test_a_fast_model_is_no_ode_and_the_verdict_says_how_many_steps_would_make_it_one():
     found = refine(slow(discretize.Euler(), alpha=1.5), torch.randn(15, 3, 2), halvings=8)
     assert not found.is_an_ode
     assert found.converges
     assert found.verdict.startswith("No")
     enough = next(n for n, off in zip(found.substeps, found.drift, strict=True) if off <= 0.01 * found.spread)
     assert f"{enough} times as many steps" in found.verdict
-    # Drifts are distances from the exact states.
+
+
+def test_drifts_are_distances_from_the_exact_states():
     rnn, xs, ts = slow(discretize.Euler(), 0.7), torch.randn(12, 3, 2), torch.cat([torch.zeros(1), torch.rand(12)]).cumsum(0)
     h_0 = torch.randn(1, 3, 4)
     found = refine(rnn, xs, h_0, ts, halvings=1)
@@ -36,7 +37,9 @@ def test_drifts_are_distances_said_in_steps_and_time_constants(monkeypatch):
     assert found.drift[0] == pytest.approx(float(off.detach().square().mean().sqrt()), rel=1e-6)
     assert found.largest[0] == pytest.approx(float(off.detach().abs().max()), rel=1e-6)
     assert found.spread == pytest.approx(float((exact - exact.mean((0, 1))).detach().square().mean().sqrt()), rel=1e-6)
-    # Steps are said in time constants where all are as long.
+
+
+def test_steps_are_said_in_time_constants_where_all_are_as_long(monkeypatch):
     monkeypatch.setenv("CTRNN_FUSED", "0")  # each field once, and with lengths no input is held for long: no work for kernels
     tau, xs, whole = torch.tensor([50.0, 100.0]), torch.randn(6, 2, 2), (None, None, torch.tensor([6, 6]))
     same = discretize.DiscreteRNN(ctrnn.additive(2, 3, tau=100.0), dt=20.0, substeps=2)
@@ -47,7 +50,9 @@ def test_drifts_are_distances_said_in_steps_and_time_constants(monkeypatch):
     assert "at dt/tau up to 0.4" in found.verdict
     assert refine(several, xs, None, 20 * torch.arange(7.0), whole[-1], halvings=1).step is None
     assert refine(discretize.DiscreteRNN(ctrnn.gated(2, 3)), xs, *whole, halvings=1).step is None
-    # A model that has left all bounds is told so.
+
+
+def test_a_model_that_has_left_all_bounds_is_told_so():
     field = ctrnn.leaky(2, 3, alpha=40.0)
     lengths = torch.tensor([20])
     found = refine(discretize.DiscreteRNN(field, allow_overshoot=True), torch.randn(20, 1, 2), None, None, lengths, halvings=6)
@@ -64,8 +69,7 @@ def test_the_observed_order_is_the_declared_one(name):
     assert found.orders[-1] == pytest.approx(found.order, abs=0.2)
 
 
-def test_models_of_any_kind_are_left_as_they_were():
-    # Any model with its metric and nothing of it changes.
+def test_any_model_is_refined_with_its_metric_and_nothing_of_it_changes():
     class Classifier(nn.Module):
         def __init__(self):
             super().__init__()
@@ -88,7 +92,8 @@ def test_models_of_any_kind_are_left_as_they_were():
     assert "the metric is" in found.verdict
     assert f"{found.exact_metric:.5g}" in str(found)
 
-    # Modes of parts are given back one by one and every call counts.
+
+def test_modes_of_parts_are_given_back_one_by_one_and_every_call_counts():
     class Twice(nn.Module):
         def __init__(self):
             super().__init__()
@@ -104,12 +109,15 @@ def test_models_of_any_kind_are_left_as_they_were():
     assert not model.norm.training
     alone = [refine(model.rnn, y).drift[0] for y in (x, x.flip(0))]
     assert both.drift[0] == pytest.approx(math.sqrt((alone[0] ** 2 + alone[1] ** 2) / 2))
-    # One sequence to a batch first module is refined too.
+
+
+def test_one_sequence_to_a_batch_first_module_is_refined_too():
     field, x = ctrnn.leaky(2, 4, alpha=0.5), torch.randn(8, 2)
     first = refine(discretize.DiscreteRNN(field, batch_first=True), x)
     assert_close(torch.tensor(first.drift), torch.tensor(refine(discretize.DiscreteRNN(field), x).drift))
 
-    # A step that does not have its order is not called an ode.
+
+def test_a_step_that_does_not_have_its_order_is_not_called_an_ode():
     class Wrong(discretize.Euler):
         """Forgets that the input moves the state: of no order."""
 
@@ -130,8 +138,7 @@ def test_float32_is_refined_down_to_its_rounding(monkeypatch):
     assert found.verdict.startswith("Yes")
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # What cannot be refined is refused.
+def test_what_cannot_be_refined_is_refused():
     with pytest.raises(ValueError, match=r"no discretize\.DiscreteRNN"):
         refine(nn.Linear(2, 2), torch.zeros(1, 2))
     with pytest.raises(TypeError, match=r"torch\.nn\.Module"):
@@ -139,7 +146,8 @@ def test_what_is_asked_wrongly_is_refused_in_words():
     with pytest.raises(ValueError, match="`halvings`"):
         refine(slow(discretize.Euler()), torch.zeros(3, 1, 2), halvings=0)
 
-    # A part that the data does not reach is told.
+
+def test_a_part_that_the_data_does_not_reach_is_told():
     class Idle(nn.Module):
         def __init__(self):
             super().__init__()
@@ -168,8 +176,7 @@ def turning(a, w, dt, start=0.3):
     return refine(rnn, torch.zeros(40, 3, 1, dtype=torch.float64), torch.full((1, 3, 2), start, dtype=torch.float64))
 
 
-def test_rhythms_of_the_step_alone_are_said_to_be_its_own():
-    # A rhythm that only the step has is said to be its own.
+def test_a_rhythm_that_only_the_step_has_is_said_to_be_its_own():
     # a < 0 and dt above 2 |a|/(a^2 + w^2) = 0.099: the equation rests, and Euler's step does not.
     found = turning(-0.05, 1.0, dt=0.4)
     assert (
@@ -180,11 +187,15 @@ def test_rhythms_of_the_step_alone_are_said_to_be_its_own():
     # The mean of both variances of a circle is r^2 / 2.
     assert found.held[0] == pytest.approx([radius / math.sqrt(2)] * 3, rel=0.01)
     assert "rhythm" not in turning(-0.05, 1.0, dt=0.05).verdict
-    # Of a rhythm that the equation has too it says how much is left.
+
+
+def test_of_a_rhythm_that_the_equation_has_too_it_says_how_much_is_left():
     found = turning(0.2, 1.0, dt=0.4)
     left = math.sqrt(0.2 / (0.2 + (1 - math.sqrt(1 - 0.16)) / 0.4))
     assert f"3 of 3 sequences go on moving, in the equation {left:.2f} times as far" in found.verdict
-    # No rhythm is looked for where the last inputs are not known.
+
+
+def test_no_rhythm_is_looked_for_where_the_last_inputs_are_not_known():
     torch.manual_seed(0)
     rnn, xs = slow(discretize.Euler(), 0.7), torch.randn(12, 3, 2)
     assert refine(rnn, xs, None, None, torch.tensor([12, 3, 7]), halvings=1).held is None
@@ -199,7 +210,9 @@ def test_rhythms_of_the_step_alone_are_said_to_be_its_own():
             return self.rnn(x)[0], self.rnn(2 * x)[0]
 
     assert refine(Twice(), xs, halvings=1).held is None
-    # A rhythm that fades slowly is waited for.
+
+
+def test_a_rhythm_that_fades_slowly_is_waited_for():
     # The equation loses 1 - e^-0.003 a unit of time, and Euler's step of 0.1 gains 0.05 - 0.003.
     found = turning(-0.02, 1.0, dt=0.1)
     assert "in the equation all of these come to rest, and their rhythm is the step's" in found.verdict

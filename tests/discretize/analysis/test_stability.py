@@ -15,11 +15,12 @@ def names(step, *g):
     return [discretize.REGIONS[int(r)] for r in discretize.regions(step, torch.tensor(g))]
 
 
-def test_regions_have_the_limits_of_their_maps():
-    # Euler is monotone to 1 overshoots to 2 and diverges beyond.
+def test_euler_is_monotone_to_1_overshoots_to_2_and_diverges_beyond():
     found = names(discretize.Euler(), 0.0, 1e-12, 0.5, 1.0, 1.0 + 1e-9, 1.9, 2.0, 2.1, 1e300, float("inf"), 5.0)
     assert found == ["monotone"] * 4 + ["overshooting"] * 2 + ["marginal"] + ["divergent"] * 4
-    # Other maps have their own limits.
+
+
+def test_other_maps_have_their_own_limits():
     assert names(discretize.Heun(), 1.99, 2.0, 2.01) == ["monotone", "marginal", "divergent"]
     root = 2.785293563405282  # of g^3 - 4 g^2 + 12 g - 24
     assert names(discretize.RungeKutta4(), root - 1e-6, root + 1e-6) == ["monotone", "divergent"]
@@ -27,7 +28,9 @@ def test_regions_have_the_limits_of_their_maps():
     for name in ("ExponentialEuler", "BackwardEuler", "ETDRK4", "Splitting", "FittedMidpoint"):
         step = getattr(discretize, name)()
         assert set(names(step, 1e-9, 0.1, 1.0, 2.0, *torch.linspace(30, 60, 301).tolist(), 1e4)) == {"monotone"}, name
-    # Negative leaks are refused.
+
+
+def test_negative_leaks_and_classes_of_steps_are_refused():
     with pytest.raises(ValueError, match="at least 0"):
         discretize.regions(discretize.Euler(), torch.tensor([-1.0]))
     with pytest.raises(TypeError, match="step map"):
@@ -62,15 +65,16 @@ def test_growth_is_the_jacobian_of_the_step_by_finite_differences(name, step):
     assert found.spectral_radius <= found.norm
 
 
-def test_growth_is_the_stability_function_and_below_its_bound():
-    # The growth of a linear field is its stability function at the eigenvalues.
+def test_growth_of_a_linear_field_is_the_stability_function_at_its_eigenvalues():
     problem, dt = problems.linear(), 1.7
     z = dt * torch.linalg.eigvals(problem.field.A)
     for name in ("Euler", "RungeKutta4", "BackwardEuler", "Trapezoid", "ExponentialRosenbrock"):
         step = problems.STEPS[name]
         radius = discretize.growth(step, problem.field, problem.x[0], problem.h0[0], dt).spectral_radius
         assert_close(radius, step.stability(z).abs().max(), rtol=1e-12, atol=0)
-    # With a constant gate the norm is below the bound that needs no state.
+
+
+def test_with_a_constant_gate_the_norm_is_below_the_bound_that_needs_no_state():
     # |1 - g| + g |W|, result 3: guaranteed for every state and input, for tanh' is at most 1.
     for rate in (0.3, 1.0, 1.8, 3.0):
         candidate = ctrnn.TanhCandidate(2, 6)
@@ -79,7 +83,9 @@ def test_growth_is_the_stability_function_and_below_its_bound():
         found = discretize.growth(discretize.Euler(), field, torch.randn(50, 2), 2 * torch.randn(50, 6), 1.0)
         assert (found.norm <= bound + 1e-12).all()
         assert (found.spectral_radius <= found.norm + 1e-12).all()
-    # A state that has left all bounds grows without bound.
+
+
+def test_a_state_that_has_left_all_bounds_grows_without_bound():
     field = ctrnn.gated(1, 2)
     found = discretize.growth(discretize.Euler(), field, torch.zeros(1, 1), torch.full((1, 2), torch.inf), 1.0)
     assert (found.spectral_radius == float("inf")).all()

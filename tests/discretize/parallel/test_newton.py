@@ -42,8 +42,7 @@ def test_gradients_are_those_of_autograd_through_the_steps(make, method):
     assert_close(ours, steps, rtol=1e-9, atol=1e-9)  # linear in the states, which agree to 1e-11
 
 
-def test_iterations_make_states_exact_from_the_first_on():
-    # K iterations make the first k states exact and the rest follows by steps.
+def test_k_iterations_make_the_first_k_states_exact_and_the_rest_follows_by_steps():
     field = ctrnn.plain(1, 20, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         for weight in field.parameters():
@@ -57,7 +56,9 @@ def test_iterations_make_states_exact_from_the_first_on():
     assert found.stats["residual"] < 1e-12  # the equations hold; in chaos the states of two orders of sums would differ
     first = discretize.unroll(cell, xs[:6], h0, fused=False).hs
     assert_close(found.hs[:6], first[:6], rtol=0, atol=1e-9)
-    # A recurrence that is diagonal and linear needs one iteration.
+
+
+def test_a_recurrence_that_is_diagonal_and_linear_needs_one_iteration():
     field = cell_of(ctrnn.gated, hidden=4).field
     with torch.no_grad():
         for weight in field.parameters():
@@ -67,7 +68,9 @@ def test_iterations_make_states_exact_from_the_first_on():
     found = discretize.unroll_parallel(discretize.DiscreteCell(field), xs, method="quasi")
     assert found.stats["iterations"] == 1
     assert_close(found.hs, discretize.unroll(discretize.DiscreteCell(field), xs, fused=False).hs, rtol=0, atol=1e-11)
-    # Damping changes the way and not the answer.
+
+
+def test_damping_changes_the_way_and_not_the_answer():
     cell, xs = cell_of(ctrnn.gru), torch.randn(40, 1, 2)
     found = [discretize.unroll_parallel(cell, xs, damping=damping) for damping in (0.0, 0.5, 1.0)]
     for one in found[1:]:

@@ -34,12 +34,13 @@ def test_matrices_forward_and_reversed_solve_the_banded_system(time):
     assert_close(reversed_recurrence(a, b), adjoint, rtol=1e-10, atol=1e-10)
 
 
-def test_derivatives_are_those_of_differences_and_misfits_are_said():
-    # First and second derivatives are those of finite differences.
+def test_first_and_second_derivatives_are_those_of_finite_differences():
     a, b, h = (torch.randn(*shape, requires_grad=True) for shape in [(11, 1, 2), (11, 1, 2), (1, 2)])
     assert torch.autograd.gradcheck(discretize.linear_recurrence, (a, b, h))
     assert torch.autograd.gradgradcheck(discretize.linear_recurrence, (a, b, h))
-    # What does not fit is said.
+
+
+def test_what_does_not_fit_is_said():
     with pytest.raises(ValueError, match=r"both be \(time, batch, units\)"):
         discretize.linear_recurrence(torch.ones(3, 1, 2), torch.ones(4, 1, 2))
     with pytest.raises(ValueError, match="`h0` must be"):

@@ -131,8 +131,7 @@ def check_control(model, symbols):
     assert sum(group["rejected"] for group in ascent.param_groups) > 0
 
 
-def test_read_outs_begin_with_frequencies_and_step_by_newton():
-    # One read out step is newtons for frequencies.
+def test_one_step_of_the_read_out_is_that_of_newton_for_frequencies():
     # With activities of 0 only w_0y is left: (21) is W_0/(h_00 + its dampening).
     symbols = words()
     model = discretize.SymbolModel(ctrnn.gnn(A, 1))
@@ -144,7 +143,9 @@ def test_read_outs_begin_with_frequencies_and_step_by_newton():
     counts = symbols.flatten().bincount(minlength=A)
     pi = torch.full((A,), 1 / A)
     assert_close(model.read_out.bias.detach(), (counts - len(symbols) * pi) / (len(symbols) * pi * (1 - pi)))
-    # A model begins with the frequencies of what is to be predicted.
+
+
+def test_a_model_begins_with_the_frequencies_of_what_is_to_be_predicted():
     symbols, model = words(), begun()
     mask = (symbols != 2).double()
     model.begin(symbols, mask)
@@ -162,8 +163,7 @@ def test_read_outs_begin_with_frequencies_and_step_by_newton():
     assert_close(rnn.field.candidate.weight_h.detach(), torch.diag(torch.tensor([0, 1 / 2, 2 / 3, 3 / 4])))
 
 
-def test_sequences_are_summed_and_any_field_and_optimizer_trains(tmp_path):
-    # Sequences side by side and masked ends are the sum of the sequences.
+def test_sequences_side_by_side_and_masked_ends_are_the_sum_of_the_sequences():
     model, symbols = begun(), words(12)
     short = symbols[:7]
     both = torch.cat([symbols, torch.cat([short, symbols[7:].flip(0)])], 1)
@@ -183,7 +183,9 @@ def test_sequences_are_summed_and_any_field_and_optimizer_trains(tmp_path):
 
     summed(read_out_direction, "gradient", 0.0)
     summed(transition_direction, "gradient", "full", 0.0)
-    # It goes on from a saved state and a saved model.
+
+
+def test_training_goes_on_from_a_saved_state_and_a_saved_model(tmp_path):
     symbols, model = words(), begun()
     ascent = discretize.RiemannianAscent(model)
     ascent.step(symbols)
@@ -193,7 +195,9 @@ def test_sequences_are_summed_and_any_field_and_optimizer_trains(tmp_path):
     other.load_state_dict(ascent.state_dict())
     assert ascent.step(symbols) == other.step(symbols)
     assert [g["lr"] for g in ascent.param_groups] == [g["lr"] for g in other.param_groups]
-    # Any field predicts symbols and any optimizer of torch trains it.
+
+
+def test_any_field_predicts_symbols_and_any_optimizer_of_torch_trains_it():
     symbols = words(3)
     for field in (ctrnn.lstm(A, 4), ctrnn.glnn(A, 4, 2)):
         model = discretize.SymbolModel(field, discretize.Midpoint())

@@ -18,8 +18,7 @@ def data(batch=2, time=T):
     return symbols, (torch.rand(time, batch) < 0.8).to(torch.get_default_dtype())
 
 
-def test_rows_have_outer_product_metrics_and_move_by_them():
-    # Gates and candidates are rows with an outer product metric each.
+def test_gates_and_candidates_are_rows_with_an_outer_product_metric_each():
     model, (symbols, mask) = discretize.SymbolModel(ctrnn.gated(A, N)), data()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
@@ -52,7 +51,9 @@ def test_rows_have_outer_product_metrics_and_move_by_them():
                 assert_close(moved[:, 1:], expected, **CLOSE)
         squares = (slopes[0] ** 2).sum(0) + 0.2
         assert_close(found[model.start], slopes[0].sum(0) / (squares if metric == "ruop" else 1), **CLOSE)
-    # After one symbol each row moves along its gradient divided by its square.
+
+
+def test_after_one_symbol_each_row_moves_along_its_gradient_divided_by_its_square():
     # One sample: (B^2 u u^T + eps)^-1 B u = g/(|g|^2 + eps) with g = B u, whatever the layer.
     symbols, mask = torch.tensor([[1], [2]]), torch.ones(2, 1)
     for field in (ctrnn.gru(A, N), ctrnn.lstm(A, N), ctrnn.mgu(A, N)):

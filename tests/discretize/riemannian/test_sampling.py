@@ -30,14 +30,15 @@ def test_words_come_as_often_as_the_model_says(make):
     assert expected.sum() == pytest.approx(1)
 
 
-def test_what_was_read_counts_and_what_cannot_be_drawn_is_refused():
-    # What was read before counts.
+def test_what_was_read_before_counts():
     model, before = model_of(ctrnn.glnn), torch.tensor([[1], [0], [1]])
     zero = model(torch.cat([before, torch.zeros(1, 1, dtype=torch.int64)]))[-1, 0].softmax(-1)[0].item()
     drawn = model.sample(1, DRAWN, torch.Generator().manual_seed(2), after=before.expand(-1, DRAWN))
     deviation = math.sqrt(zero * (1 - zero) / DRAWN)
     assert abs((drawn == 0).double().mean().item() - zero) < 4 * deviation
-    # What cannot be drawn is refused.
+
+
+def test_what_cannot_be_drawn_is_refused():
     model = model_of(ctrnn.glnn)
     with pytest.raises(ValueError, match="`length`"):
         model.sample(0)

@@ -41,22 +41,27 @@ class Own(ctrnn.VectorField):
         return torch.tanh(self.mix(h) + projected) - h
 
 
-def test_fixed_points_and_periods_are_those_that_are_known():
-    # The logistic map rests where it should at every parameter.
+def test_the_logistic_map_rests_where_it_should_at_every_parameter():
     found = fixed_points(LOGISTIC, torch.linspace(-1, 2, 15)[:, None], torch.tensor([2.5, 3.2, 0.7]))
     assert found.index.tolist() == [0, 0, 1, 1, 2, 2]
     for r, h, value, stable in zip(found.p, found.h[:, 0], found.eigenvalues[:, 0], found.stable, strict=True):
         assert min(abs(h), abs(h - (1 - 1 / r))) < 1e-14
         assert_close(value.real, r * (1 - 2 * h), rtol=0, atol=1e-13)
         assert bool(stable) == (abs(float(r * (1 - 2 * h))) < 1)
-    # A system that never rests has no fixed points.
+
+
+def test_a_system_that_never_rests_has_no_fixed_points():
     for system in (Flow(lambda _, h: 1 + h**2), Map(lambda _, h: h + 1 + h**2)):
         assert len(fixed_points(system, torch.linspace(-1, 1, 5)[:, None])) == 0
-    # Points are one by their distance relative to their size.
+
+
+def test_points_are_one_by_their_distance_relative_to_their_size():
     flow = Flow(lambda _, h: h * (h - 1) * (h - 100) * (h - 101))
     found = fixed_points(flow, torch.tensor([[0.0], [1.0], [100.0], [101.0]]), tolerance=0.02)
     assert_close(found.h[:, 0], torch.tensor([0.0, 1.0, 100.0]), rtol=0, atol=1e-12)
-    # Periods of the logistic map at 4 are counted as by moebius.
+
+
+def test_periods_of_the_logistic_map_at_4_are_as_many_as_moebius_counts():
     found = periodic_orbits(LOGISTIC, 5, torch.linspace(1, 0, 300)[:, None], 4.0)
     assert [sum(orbit.period == n for orbit in found) for n in range(1, 6)] == [2, 1, 2, 3, 6]
     for orbit in found:
@@ -66,7 +71,9 @@ def test_fixed_points_and_periods_are_those_that_are_known():
         if orbit.hs[0, 0] > 1e-6:
             assert abs(float(orbit.multipliers[0].abs()) - 2**orbit.period) < 1e-8
         assert not orbit.stable
-    # The period that settles is the least.
+
+
+def test_the_period_that_settles_is_the_least():
     quarter = Map(lambda _, h: torch.stack([-h[:, 1], h[:, 0], -h[:, 2]], 1))  # first two turn by a quarter, the third flips
     h = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [1.0, 0.0, 1.0]])
     assert settled_periods(quarter, h, 9).tolist() == [1, 2, 4, 4]
@@ -142,8 +149,7 @@ def test_bifurcations_are_where_closed_forms_say(system, h, p, limits, direction
     assert system.residual(found.h, found.p).abs().max() < 1e-10
 
 
-def test_hopf_points_and_doublings_are_those_published():
-    # The hopf points of fitzhugh and nagumo and the stable part outside.
+def test_the_hopf_points_of_fitzhugh_and_nagumo_bound_the_unstable_part():
     a, b, rate = 0.7, 0.8, 0.08
     flow = Flow(lambda I, h: torch.cat([h[:, :1] - h[:, :1] ** 3 / 3 - h[:, 1:] + I, rate * (h[:, :1] + a - b * h[:, 1:])], -1))
     branch = continuation(flow, torch.tensor([-1.2, -0.6]), 0.0, (0.0, 2.0), step=0.1)
@@ -154,7 +160,9 @@ def test_hopf_points_and_doublings_are_those_published():
     assert abs(branch.bifurcations[1].p - second) < 1e-10
     assert (branch.stable == ~((branch.p > first) & (branch.p < second))).all()
     assert float(branch.p[-1]) == 2.0
-    # The first doublings of the logistic map are those published.
+
+
+def test_the_first_doublings_of_the_logistic_map_are_those_published():
     for period, r, published, known_to in ((2, 3.3, 1 + math.sqrt(6), 1e-10), (4, 3.5, 3.544090, 5e-7)):
         orbits = periodic_orbits(LOGISTIC, period, torch.linspace(0, 1, 30)[:, None], r)
         orbit = next(orbit for orbit in orbits if orbit.period == period)

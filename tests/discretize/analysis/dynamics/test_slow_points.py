@@ -45,8 +45,7 @@ def test_all_points_of_three_bistable_units_are_found_and_said(dtype):
     assert_close(found.time_constants.sort(-1).values[unstable == 1], torch.tensor([[0.5, 0.5, 1.0]] * 12, dtype=dtype))
 
 
-def test_turning_points_have_periods_and_far_ones_are_left_out():
-    # Points that turn have a period in flows and in maps.
+def test_points_that_turn_have_a_period_in_flows_and_in_maps():
     turn = Flow(lambda _, h: torch.stack([-0.5 * h[:, 0] - 2 * h[:, 1], 2 * h[:, 0] - 0.5 * h[:, 1]], -1))
     found = fixed_points(turn, torch.randn(3, 2))
     assert_close(found.periods, torch.full((1, 2), torch.pi), rtol=1e-12, atol=0)
@@ -54,7 +53,9 @@ def test_turning_points_have_periods_and_far_ones_are_left_out():
     stepped = fixed_points(turn.stepped(discretize.ETDRK4(), 0.1), torch.randn(3, 2))
     assert_close(stepped.periods, torch.full((1, 2), torch.pi / 0.1), rtol=1e-4, atol=0)
     assert_close(stepped.time_constants, torch.full((1, 2), 20.0), rtol=1e-4, atol=0)
-    # Points far from all starts are left out and times are in the fields unit.
+
+
+def test_points_far_from_all_starts_are_left_out_and_times_are_in_the_unit_of_the_field():
     flow, starts = Flow(lambda _, h: torch.sin(h)), torch.linspace(1.4, 1.7, 7)[:, None]
     assert len(fixed_points(flow, starts)) > 0  # at multiples of pi
     assert len(fixed_points(flow, starts, slow=1e-3)) == 0
@@ -69,7 +70,9 @@ def test_turning_points_have_periods_and_far_ones_are_left_out():
     assert found.unit == pytest.approx(100.0)
     assert_close(found.growth, torch.tensor([0.01]), rtol=1e-6, atol=0)  # (2 - 1)/tau
     assert "unstable node, 6 unstable directions, 1 tau" in str(found)
-    # The dimension is that of what varies.
+
+
+def test_the_dimension_is_that_of_what_varies():
     states = torch.randn(20_000, 3) @ torch.diag(torch.tensor([2.0, 2.0, 1.0])) @ torch.linalg.qr(torch.randn(3, 3))[0]
     assert float(participation_dimension(states)) == pytest.approx(81 / 33, rel=0.05)
     line = torch.randn(10, 4, 1) @ torch.randn(1, 30)

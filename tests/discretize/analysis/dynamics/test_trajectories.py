@@ -29,8 +29,7 @@ def within(found, expected, errors):
     assert ((found - expected).abs() <= 5 * errors + 1e-12).all(), (found, expected, errors)
 
 
-def test_exponents_are_those_of_eigenvalues_and_of_published_maps():
-    # Exponents of linear systems are their eigenvalues.
+def test_exponents_of_linear_systems_are_their_eigenvalues():
     flow, h0 = Flow(linear), torch.randn(2, 3)
     expected = torch.tensor([-0.3, -1.0, -2.0]).expand(2, 3)
     found = lyapunov(flow, h0, intervals=16, transient=12, interval=1.0, rtol=1e-5, atol=1e-7)
@@ -39,10 +38,14 @@ def test_exponents_are_those_of_eigenvalues_and_of_published_maps():
     stepped = lyapunov(flow.stepped(discretize.Euler(), 0.25), h0, intervals=100, transient=40)
     assert_close(stepped.exponents, (1 + 0.25 * expected).log(), rtol=0, atol=1e-6)
     assert lyapunov(flow, h0, intervals=16, transient=0, interval=0.1, count=1).exponents.shape == (2, 1)
-    # The logistic map at 4 gains a bit a step.
+
+
+def test_the_logistic_map_at_4_gains_a_bit_a_step():
     found = lyapunov(Map(lambda r, h: r * h * (1 - h)), torch.rand(200, 1), 4.0, intervals=500)
     within(found.exponents.mean(), torch.tensor(math.log(2)), found.exponents.std() / 200**0.5)
-    # Henons exponents are those published and sum to log b.
+
+
+def test_exponents_of_henon_are_those_published_and_sum_to_log_b():
     henon = Map(lambda _, h: torch.cat([1 - 1.4 * h[:, :1] ** 2 + h[:, 1:], 0.3 * h[:, :1]], -1))
     found = lyapunov(henon, 0.1 * torch.rand(64, 2), intervals=600)
     assert_close(found.exponents.sum(-1), torch.full((64,), math.log(0.3)), rtol=0, atol=1e-10)
@@ -51,7 +54,9 @@ def test_exponents_are_those_of_eigenvalues_and_of_published_maps():
     assert_close(found.errors.mean(0), found.exponents.std(0), rtol=0.3, atol=0)  # of blocks in one run, and over runs
     assert found.dimension.mean() == pytest.approx(1.258, abs=0.01)
     assert lyapunov(henon, 0.1 * torch.rand(2, 2), intervals=600, count=1).dimension.isnan().all()  # the second one says it
-    # Runs that leave all bounds have no exponent, and no dimension.
+
+
+def test_runs_that_leave_all_bounds_have_no_exponent_and_no_dimension():
     found = lyapunov(Map(lambda r, h: r * h * (1 - h)), torch.tensor([[0.3], [0.3]]), torch.tensor([3.9, 4.5]), intervals=400)
     assert torch.isfinite(found.exponents).flatten().tolist() == [True, False]
     assert torch.isfinite(found.dimension).tolist() == [True, False]
@@ -65,15 +70,16 @@ def test_lorenz_exponents_are_those_published():
     assert found.dimension.mean() == pytest.approx(2.062, abs=0.01)
 
 
-def test_driven_exponents_are_those_along_their_inputs():
-    # A driven trajectory has the exponent of its own inputs.
+def test_a_driven_trajectory_has_the_exponent_of_its_own_inputs():
     # h' = -x(t) h: the exponent is the mean of -x, and of log (1 - x dt) for Euler steps.
     xs = 0.1 + torch.rand(26, 3, 1)
     flow, h0 = Flow(lambda x, h: -x * h), torch.ones(3, 1)
     assert_close(lyapunov(flow, h0, xs=xs, transient=0).exponents, -xs.mean(0), rtol=0, atol=1e-5)
     euler = lyapunov(flow.stepped(discretize.Euler(), 0.5), h0, xs=xs, transient=10)
     assert_close(euler.exponents, (1 - 0.5 * xs[10:]).log().mean(0))
-    # A trained cells exponents agree with autograd along its inputs.
+
+
+def test_exponents_of_a_cell_agree_with_autograd_along_its_inputs():
     field, xs = ctrnn.gru(2, 4), torch.randn(30, 1, 2)
     found = lyapunov(Map(field, discretize.ExponentialEuler(), torch.zeros(2)), torch.zeros(1, 4), xs=xs, transient=0)
     h, product = torch.zeros(4), torch.eye(4)
