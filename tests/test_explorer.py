@@ -1,6 +1,8 @@
-"""The explorer of docs/explorer in a browser: its mathematics against discretize, its page, and the Python that it shows."""
+"""The explorer of docs/explorer: its mathematics against discretize, its state and the Python it shows, its page in a browser.
 
-import html
+What needs no page runs in Node.js, or in the browser where there is none; numbers of a page are read by their elements.
+"""
+
 import json
 import math
 import re
@@ -22,7 +24,9 @@ from experiments.breakdown.chart import THETA, Unit, fates, stepped
 
 EXPLORER = Path(__file__).resolve().parents[1] / "docs" / "explorer"
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NODE = shutil.which("node")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on this machine")
+needs_javascript = pytest.mark.skipif(NODE is None and BROWSER is None, reason="neither node nor a browser on this machine")
 QUIET = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
 QUIET += " --disable-component-update --disable-sync --enable-logging=stderr --v=0 --virtual-time-budget=30000 --dump-dom"
 STEPS = ["Euler", "Midpoint", "Heun", "RungeKutta4", "ExponentialEuler", "ETD2", "FrozenBackwardEuler", "BackwardEuler"]
@@ -31,23 +35,35 @@ SETTINGS = 200
 
 
 def shown(url, folder):
-    """The page as text once its scripts have run, after nothing was said in the console."""
+    """The page once its scripts have run, after nothing was said in the console."""
     command = [BROWSER, *QUIET.split(), f"--user-data-dir={folder / 'profile'}", url]
     found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert not [line for line in found.stderr.splitlines() if "CONSOLE" in line]
-    return found.stdout
+    return Reader(found.stdout)
+
+
+def element(page, name):
+    """The element of that id."""
+    (found,) = [each for each in page.elements if each.attrs.get("id") == name]
+    return found
 
 
 def evaluated(expression, folder, **given):
-    """What an expression of JavaScript gives that reads maps.js and the given values; nan is None."""
-    page = folder / "evaluate.html"
+    """What an expression of JavaScript gives that reads maps.js, state.js and the given values; nan is None."""
     constants = "".join(f"const {name} = {json.dumps(value)};" for name, value in given.items())
+    if NODE is not None:
+        sources = [(EXPLORER / name).read_text(encoding="utf-8") for name in ("maps.js", "state.js")]
+        script = folder / "evaluate.js"
+        script.write_text("\n".join([*sources, constants, f"console.log(JSON.stringify({expression}));"]), encoding="utf-8")
+        return json.loads(subprocess.run([NODE, str(script)], capture_output=True, text=True, timeout=120, check=True).stdout)
+    page = folder / "evaluate.html"
+    loaded = "".join(f'<script src="{(EXPLORER / name).as_uri()}"></script>' for name in ("maps.js", "state.js"))
     page.write_text(
-        f'<!doctype html><script src="{(EXPLORER / "maps.js").as_uri()}"></script><pre id="out"></pre>'
-        f'<script>{constants} document.getElementById("out").textContent = JSON.stringify({expression});</script>',
+        f'<!doctype html><html><body>{loaded}<pre id="out"></pre>'
+        f'<script>{constants} document.getElementById("out").textContent = JSON.stringify({expression});</script></body></html>',
         encoding="utf-8",
     )
-    return json.loads(html.unescape(re.search(r'<pre id="out">(.*?)</pre>', shown(page.as_uri(), folder), re.DOTALL)[1]))
+    return json.loads(element(shown(page.as_uri(), folder), "out").text)
 
 
 class TwoUnits(ctrnn.VectorField):
@@ -81,7 +97,7 @@ def two_units():
     return TwoUnits(), torch.cat([W, b], -1), h, dt, "maps.twoUnits([[x[0], x[1]], [x[2], x[3]]], [x[4], x[5]])"
 
 
-@needs_browser
+@needs_javascript
 @pytest.mark.parametrize("settings", [one_unit, two_units])
 def test_one_step_is_that_of_discretize_to_rounding(settings, tmp_path):
     field, x, h, dt, theirs = settings()
@@ -100,7 +116,7 @@ def test_one_step_is_that_of_discretize_to_rounding(settings, tmp_path):
         assert off.max() <= 1e-13, f"{name}: off by {off.max():.1e} at {x[off.amax(-1).argmax()].tolist()}"
 
 
-@needs_browser
+@needs_javascript
 @pytest.mark.slow
 def test_trajectories_that_forget_their_start_are_those_of_discretize(tmp_path):
     field, x, h, dt, theirs = one_unit()
@@ -125,7 +141,7 @@ def test_trajectories_that_forget_their_start_are_those_of_discretize(tmp_path):
         assert_close(kept, torch.stack(hs)[:, forgets], rtol=0, atol=1e-10, msg=lambda text, name=name: f"{name}: {text}")
 
 
-@needs_browser
+@needs_javascript
 @pytest.mark.slow
 def test_the_chart_shows_what_the_chart_of_ctrnn_breakdown_shows(tmp_path):
     g_dt = torch.logspace(-1, 1, 13).repeat(12)
@@ -148,7 +164,7 @@ def test_the_chart_shows_what_the_chart_of_ctrnn_breakdown_shows(tmp_path):
     assert seen == {*names, "rest, overshooting"}
 
 
-@needs_browser
+@needs_javascript
 @pytest.mark.slow
 def test_solved_lines_are_the_equation_to_the_tolerance_of_their_solver(tmp_path):
     for field, x, h, _, theirs in (one_unit(), two_units()):
@@ -163,7 +179,7 @@ def test_solved_lines_are_the_equation_to_the_tolerance_of_their_solver(tmp_path
         assert off.max() <= (1e-9 if h.shape[-1] == 1 else 1e-7)
 
 
-@needs_browser
+@needs_javascript
 @pytest.mark.slow
 @torch.no_grad()
 def test_states_on_a_clock_are_those_of_a_warped_solve(tmp_path):
@@ -209,12 +225,8 @@ LABELABLE = {"button", "input", "meter", "output", "progress", "select", "textar
 
 
 def value(page, key):
-    """The value that is shown beside a slider."""
-    return re.search(rf'<b [^>]*id="out-{key}"[^>]*>(.*?)</b>', page)[1]
-
-
-def code(page, part):
-    return html.unescape(re.search(rf'<code id="code-{part}">(.*?)</code>', page, re.DOTALL)[1])
+    """The number that is shown beside a slider."""
+    return float(element(page, f"out-{key}").text.replace("−", "-"))
 
 
 def test_the_page_is_small_and_loads_nothing_from_elsewhere():
@@ -245,43 +257,85 @@ def test_everything_that_can_be_operated_or_seen_has_a_name():
         assert {"min", "max"} <= set(element.attrs)
 
 
-@needs_browser
+each_link = pytest.mark.parametrize("link", [{}, LINK], ids=["as it opens", "from a link"])
+
+
+def stated(link, folder):
+    """The state of a link, with its lines of Python."""
+    return evaluated("{...state.parse(link), python: state.python(state.parse(link))}", folder, link=urlencode(link, safe=","))
+
+
+@needs_javascript
+def test_a_link_is_the_state_that_it_was_made_of(tmp_path):
+    states = evaluated(
+        "[state.parse(hash), state.parse(state.link(state.parse(hash)))]", tmp_path, hash=f"#{urlencode(LINK, safe=',')}"
+    )
+    assert states[0] == states[1]
+    for key, text in LINK.items():
+        wanted = text if key.startswith("step") else [float(v) for v in text.split(",")]
+        assert states[0][key] == (wanted[0] if key not in ("W", "b", "start") and not isinstance(wanted, str) else wanted), key
+    assert evaluated("[state.link(state.DEFAULTS), state.link({...state.DEFAULTS, w: -3})]", tmp_path) == ["#", "#w=-3"]
+
+
+@needs_javascript
+def test_what_makes_no_sense_in_a_link_is_as_by_default(tmp_path):
+    link = "step=Leapfrog&dt=1e9&w=&h0=x&W=1,2&b=1,x&dt2=NaN&<script>"
+    found, default = evaluated("[state.parse(link), state.DEFAULTS]", tmp_path, link=link)
+    assert found == default | {"dt": 10}  # the largest that there is
+
+
+@needs_javascript
+def test_a_clock_that_is_moved_at_a_point_increases_from_0_to_the_end(tmp_path):
+    moves = [[k, value] for k in (1, 9, 19) for value in (-5, 0, 7.5, 20, 100)]
+    found = evaluated("moves.map(([k, value]) => state.moved(state.TIMES, k, value))", tmp_path, moves=moves)
+    for (k, value), cs in zip(moves, found, strict=True):
+        assert (cs[0], cs[-1], len(cs)) == (0, 20, 21)
+        assert all(b - a > 0.0199 for a, b in pairwise(cs)), (k, value)
+        assert cs[k] == pytest.approx(min(max(value, 0.02 * k), 20 - 0.02 * (20 - k)), abs=0.006)
+        aside = [c for c, t in zip(cs, range(21), strict=True) if (t < k) == (t <= cs[k]) and abs(t - cs[k]) > 1 and t != k]
+        assert all(c == round(c) for c in aside)  # only those in its way make way
+
+
+@needs_javascript
 @pytest.mark.slow
-@pytest.mark.parametrize("link", [{}, LINK], ids=["as it opens", "from a link"])
-def test_the_page_opens_and_its_python_makes_its_pictures(link, tmp_path, monkeypatch):
-    matplotlib.use("agg")
-    page = shown(f"{(EXPLORER / 'index.html').as_uri()}#{urlencode(link, safe=',')}", tmp_path)
-    assert 'data-charts="done"' in page
-    assert re.search(r'id="told"[^>]*></p>', page)  # what the page opens with is not announced
-    for key in set(link) & {"dt", "w", "h0", "dt2", "wx", "wh"}:
-        assert value(page, key) == link[key].replace("-", "−")
-    assert "nan" not in page.replace("nance", "").lower()
+@each_link
+def test_the_python_of_a_state_makes_its_pictures(link, tmp_path, monkeypatch):
+    now = stated(link, tmp_path)
     monkeypatch.chdir(tmp_path)
+    matplotlib.use("agg")
     torch.set_default_dtype(torch.float32)  # as in a process of its own; `_same_start` puts it back
     made = {}
     for part in ("one", "two", "clock"):
         made[part] = {"__name__": "__main__"}
-        exec(compile(code(page, part), f"the explorer's lines, {part}", "exec"), made[part])
+        exec(compile(now["python"][part], f"the explorer's lines, {part}", "exec"), made[part])
     assert (tmp_path / "unit.png").exists()
     assert (tmp_path / "plane.png").exists()
     assert (made["clock"]["warped"].hs - made["clock"]["own"].hs).abs().max() < 1e-8
-
-    w, dt, h0 = (float(link.get(key, default)) for key, default in (("w", -14), ("dt", 0.6), ("h0", 0.1)))
     found = evaluated(
-        "[maps.trajectory(step, maps.oneUnit(w), [h0], dt, 10), maps.trajectory(step2, maps.twoUnits(W, b), start, dt2, 10)]",
+        "[maps.trajectory(now.step, maps.oneUnit(now.w), [now.h0], now.dt, 10), "
+        "maps.trajectory(now.step2, maps.twoUnits([now.W.slice(0, 2), now.W.slice(2)], now.b), now.start, now.dt2, 10)]",
         tmp_path,
-        step=link.get("step", "Euler"),
-        w=w,
-        h0=h0,
-        dt=dt,
-        step2=link.get("step2", "Euler"),
-        W=made["two"]["field"].candidate.weight_h.tolist(),
-        b=made["two"]["field"].candidate.bias.tolist(),
-        start=made["two"]["h0"][0].tolist(),
-        dt2=float(link.get("dt2", 0.2)),
+        now=now,
     )
     for part, hs in zip(("one", "two"), found, strict=True):
         assert_close(made[part]["stepped"].hs[:11, 0].detach(), torch.tensor(hs, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+@needs_browser
+@pytest.mark.slow
+@each_link
+def test_the_page_opens_and_shows_its_state(link, tmp_path):
+    page, now = shown(f"{(EXPLORER / 'index.html').as_uri()}#{urlencode(link, safe=',')}", tmp_path), stated(link, tmp_path)
+    (body,) = page.all("body")
+    assert body.attrs["data-charts"] == "done"
+    assert element(page, "told").text == ""  # what the page opens with is not announced
+    for key in ("dt", "w", "h0", "dt2", "wx", "wh"):
+        assert value(page, key) == now[key]
+    for part, lines in now["python"].items():
+        assert element(page, f"code-{part}").text == lines
+    for each in page.elements:
+        words = " ".join(["" if each.tag in ("script", "style") else each.text, *filter(None, each.attrs.values())])
+        assert not {"nan", "undefined"} & set(words.lower().replace(",", " ").split()), each.tag
 
 
 @needs_browser
@@ -296,7 +350,7 @@ def test_the_page_opens_and_its_python_makes_its_pictures(link, tmp_path, monkey
 )
 def test_what_is_said_of_two_units_is_of_their_point_of_rest(link, said, tmp_path):
     page = shown(f"{(EXPLORER / 'index.html').as_uri()}#{link}", tmp_path)
-    assert said in re.sub("<[^>]*>", "", re.search(r'id="said-two">(.*?)</p>', page)[1])
+    assert said in element(page, "said-two").text
 
 
 OPERATED = """
@@ -347,19 +401,23 @@ def test_keys_and_controls_change_the_address(tmp_path):
         index.read_text(encoding="utf-8").replace("</body>", '<script src="operated.js"></script></body>'), encoding="utf-8"
     )
     page = shown(index.as_uri(), tmp_path)
-    said = dict(part.split("=") for part in html.unescape(re.search(r'data-link="#([^"]*)"', page)[1]).split("&"))
-    assert (said["step"], said["dt"], said["w"], said["h0"]) == ("Heun", "0.2", "-13", "-0.5")
-    assert (said["step2"], said["W"], said["start"]) == ("Trapezoid", "0.9,-1.7,2,0.9", "0.48,0.2")
-    xs, cs = ([float(v) for v in said[key].split(",")] for key in ("x", "c"))
+    (body,) = page.all("body")
+    now = evaluated("state.parse(link)", tmp_path, link=body.attrs["data-link"])
+    assert (now["step"], now["dt"], now["w"], now["h0"]) == ("Heun", 0.2, -13, -0.5)
+    assert (now["step2"], now["W"], now["start"]) == ("Trapezoid", [0.9, -1.7, 2, 0.9], [0.48, 0.2])
     # A finger that scrolls the page, whose pointer is cancelled, draws nothing; one that is lifted sets a point.
-    assert xs == [-0.4, -0.45, 1, 1, *[-0.4] * 5, 1, 1, *[-0.4] * 4, 1, 1, *[-0.4] * 4]
-    assert cs[9] != 4.55
-    assert all(a < b for a, b in pairwise(cs))
+    assert now["x"] == [-0.4, -0.45, 1, 1, *[-0.4] * 5, 1, 1, *[-0.4] * 4, 1, 1, *[-0.4] * 4]
+    assert now["c"][9] != 4.55
+    assert all(a < b for a, b in pairwise(now["c"]))
     # Which choice is taken, and what a screen reader hears of the charts and of what has changed.
-    assert re.findall(r'aria-pressed="true"[^>]*>([^<]*)', page) == ["usual CTRNN code: 0.2"]
-    assert re.search(r'id="small-Euler"[^>]*aria-label="rest \d+ %; .*chaos \d+ %', page)
-    assert re.search(r'id="states2"[^>]*aria-label="[^"]*in the end from', page)
-    assert "Trapezoid" in re.search(r'id="told"[^>]*>([^<]*)', page)[1]
+    (pressed,) = [each for each in page.elements if each.attrs.get("aria-pressed") == "true"]
+    assert (pressed.attrs["data-key"], float(pressed.attrs["data-value"])) == ("dt", 0.2)
+    parts = [part.removesuffix(" %").rsplit(" ", 1) for part in element(page, "small-Euler").attrs["aria-label"].split("; ")]
+    shares = {fate: int(share) for fate, share in parts}
+    assert {"rest", "chaos"} <= set(shares)
+    assert abs(sum(shares.values()) - 100) <= len(shares) / 2  # each to a whole per cent
+    assert "in the end from" in element(page, "states2").attrs["aria-label"]
+    assert "Trapezoid" in element(page, "told").text
 
 
 @needs_browser
@@ -367,5 +425,5 @@ def test_keys_and_controls_change_the_address(tmp_path):
 def test_a_link_that_makes_no_sense_opens_the_page_as_it_is(tmp_path):
     link = "step=Leapfrog&dt=1e9&w=&h0=x&W=1,2&c=" + ",".join(["5"] * 21) + "&<script>"
     page = shown(f"{(EXPLORER / 'index.html').as_uri()}#{link}", tmp_path)
-    assert (value(page, "dt"), value(page, "w")) == ("10", "−14")
-    assert "discretize.Euler()" in code(page, "one")
+    assert (value(page, "dt"), value(page, "w")) == (10, -14)
+    assert "discretize.Euler()" in element(page, "code-one").text
