@@ -1,18 +1,17 @@
 """What works with torch, NumPy and safetensors alone, and what is said where a package of an extra is missing."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
-from test_imports import FILES, PACKAGES, imported_modules, top
+from code_imports import FILES, PACKAGES, ROOT, imported_modules, top
 
 from ctrnn.extras import BROUGHT_BY, MissingPackageError, needed_by
 
-ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WITHOUT = """
 import sys
@@ -37,29 +36,19 @@ def names(requirements: list[str]) -> set[str]:
     return {re.match(r"[\w-]+", each).group().lower() for each in requirements}  # type: ignore[union-attr]
 
 
-def test_the_extras_bring_what_they_are_said_to_and_code_imports_nothing_else():
+def test_ctrnn_itself_requires_torch_numpy_and_safetensors_alone():
     assert names(PROJECT["dependencies"]) == {"torch", "numpy", "safetensors"}
-    for name, extra in BROUGHT_BY.values():
-        assert name.lower() in names(PROJECT["optional-dependencies"][extra]), name
+
+
+@pytest.mark.parametrize(("name", "extra"), sorted(set(BROUGHT_BY.values())))
+def test_an_extra_brings_what_it_is_said_to(name, extra):
+    assert name.lower() in names(PROJECT["optional-dependencies"][extra])
+
+
+def test_code_imports_nothing_that_no_extra_brings():
     known = {*sys.stdlib_module_names, *PACKAGES, *names(PROJECT["dependencies"]), *BROUGHT_BY, *OTHERS}
     foreign = {(top(module), file.name) for file in FILES for module in imported_modules(file) if top(module) not in known}
     assert {module for module, _ in foreign} <= {"pyarrow", "IPython", "torch_xla"}, foreign
-
-
-def test_every_name_of_ctrnn_and_discretize_and_the_readmes_example_need_torch_numpy_and_safetensors_alone():
-    readme = (ROOT / "README.md").read_text()
-    example = readme.split("```python\n")[1].split("```")[0].replace("range(60)", "range(2)")  # what it learns is on its page
-    script = (
-        "import torch, ctrnn, discretize\nfor package in (ctrnn, discretize):\n"
-        "    assert all(getattr(package, name) is not None for name in package.__all__)\n"
-        "field = ctrnn.gru(1, 2)\nx = torch.ones(3, 1, 1)\n"
-        "descent = torch.optim.Adam(field.parameters())\n"
-        "for rnn in (discretize.DiscreteRNN(field), discretize.ContinuousRNN(field)):\n"
-        "    rnn(x)[0].square().sum().backward()\n    descent.step()\n"
-    )
-    done = run_without(BROUGHT_BY.keys() - OF_TORCH, script + example)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("learned: False")
 
 
 CALLS = {
@@ -80,15 +69,56 @@ CALLS = {
 }
 
 
-def test_a_call_that_needs_a_package_names_the_extra_that_brings_it():
-    script = (
-        "import torch, ctrnn, derivations, discretize\nh0, ts = torch.ones(1, 1), torch.arange(2.0)\n"
-        "f = lambda t, h: -h\ntrajectory = discretize.integrate(f, None, h0, ts)\n"
-        f"for call in {list(CALLS)}:\n    try:\n        exec(call)\n    except (ImportError, ValueError) as error:\n"
-        "        print(error)\n    else:\n        print('nothing was said')\n"
-    )
+@pytest.fixture(scope="module")
+def alone():
+    """What one new interpreter says that has no package of an extra: of names, of the example of the README, and of CALLS."""
+    readme = (ROOT / "README.md").read_text()
+    example = readme.split("```python\n")[1].split("```")[0].replace("range(60)", "range(2)")  # what it learns is on its page
+    script = f"""
+import contextlib, io, json, torch, ctrnn, derivations, discretize
+answers = {{}}
+h0, ts, f = torch.ones(1, 1), torch.arange(2.0), lambda t, h: -h
+trajectory = discretize.integrate(f, None, h0, ts)
+for call in {list(CALLS)}:
+    try:
+        exec(call)
+    except (ImportError, ValueError) as error:
+        answers[call] = str(error)
+    else:
+        answers[call] = "nothing was said"
+MISSING -= {OF_TORCH | {"mpmath"}}
+answers["missing names"] = [n for p in (ctrnn, discretize) for n in p.__all__ if getattr(p, n, None) is None]
+field, x = ctrnn.gru(1, 2), torch.ones(3, 1, 1)
+for name in ("DiscreteRNN", "ContinuousRNN"):
+    field.zero_grad()
+    getattr(discretize, name)(field)(x)[0].square().sum().backward()
+    answers[name] = sum(float(p.grad.abs().sum()) for p in field.parameters())
+with contextlib.redirect_stdout(io.StringIO()) as said:
+    exec({example!r}, {{"__name__": "__main__"}})
+answers["example"] = said.getvalue()
+print(json.dumps(answers))
+"""
     done = run_without({*BROUGHT_BY, "mpmath"}, script)
-    assert done.stdout.splitlines() == list(CALLS.values()), done.stderr
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_every_name_of_ctrnn_and_discretize_needs_no_extra(alone):
+    assert alone["missing names"] == []
+
+
+@pytest.mark.parametrize("sequence", ["DiscreteRNN", "ContinuousRNN"])
+def test_sequences_and_their_gradients_need_no_extra(alone, sequence):
+    assert alone[sequence] > 0
+
+
+def test_the_example_of_the_readme_needs_no_extra(alone):
+    assert alone["example"].startswith("learned: False")
+
+
+@pytest.mark.parametrize(("call", "words"), CALLS.items())
+def test_a_call_that_needs_a_package_names_the_extra_that_brings_it(alone, call, words):
+    assert alone[call] == words
 
 
 @pytest.mark.parametrize(("missing", "words"), [("tyro", ["--help"]), ("pandas", ["study", "list"]), ("flint", ["derive"])])

@@ -4,18 +4,20 @@ import ast
 import functools
 import gc
 import importlib
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from code_imports import FILES, PACKAGES, ROOT, imported_modules, names_imported, top, tree
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ["ctrnn", "discretize", "derivations", "experiments"]  # a file imports from its own or from the left of it
-FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 INITS = [file for file in FILES if file.name == "__init__.py"]
+OF_FEW_CALLS = ["torch._dynamo", "torch.fx.experimental.symbolic_shapes", "sympy", "scipy", "pandas", "torchdiffeq", "matplotlib"]
 HEAVY = ["torch", "torchdiffeq", "sympy", "scipy", "numpy", "matplotlib", "tyro", "pandas", "jinja2", "tqdm"]
 
 
@@ -33,41 +35,9 @@ def _half_a_million_nodes() -> Iterator[None]:
     """Parsed without looking through those again and again, and forgotten at the end: so do no later tests."""
     gc.disable()
     yield
-    for kept in (tree, nodes, imported_modules, import_graph):
+    for kept in (tree, import_graph):
         kept.cache_clear()
     gc.enable()
-
-
-@functools.cache
-def tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(), str(file))
-
-
-@functools.cache
-def nodes(file: Path) -> list[ast.AST]:
-    return list(ast.walk(tree(file)))
-
-
-def names_imported(file: Path) -> Iterator[tuple[str, str]]:
-    """(module, name) of every import wherever it stands; the name is empty for a whole module, also by `import_module`."""
-    for node in nodes(file):
-        if isinstance(node, ast.Import):
-            yield from ((name.name, "") for name in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            package = file.parent.relative_to(ROOT).parts
-            home = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join([*home, *([node.module] if node.module else [])])
-            yield from ((module, name.name) for name in node.names)
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called in ("import_module", "_import_module", "__import__") and isinstance(node.args[0].value, str):
-                yield node.args[0].value, ""
-
-
-@functools.cache
-def imported_modules(file: Path) -> set[str]:
-    """Every module that a file names in an import; `from derivations import agreement` names one by its second half."""
-    return {full for module, name in names_imported(file) for full in (module, f"{module}.{name}".rstrip("."))}
 
 
 def exported(file: Path) -> list[str] | None:
@@ -76,10 +46,6 @@ def exported(file: Path) -> list[str] | None:
         if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__all__"]:
             return ast.literal_eval(node.value) if isinstance(node.value, ast.List) else None
     return None
-
-
-def top(module: str) -> str:
-    return module.partition(".")[0]
 
 
 @functools.cache
@@ -94,9 +60,11 @@ def room(module: str) -> str:
     return "/".join(module.split(".")[:-1][:2])
 
 
-def run_python(script: str) -> None:
+def answer(script: str) -> Any:
+    """What a new interpreter says in JSON on its last line."""
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_imports_never_point_right():
@@ -138,9 +106,11 @@ def test_nothing_private_is_used_elsewhere():
         named = [(module, name) for module, name in names_imported(file) if top(module) in PACKAGES]
         private += [f"{place(file)} imports {name}" for _, name in named if name.startswith("_")]
         here = {name for module, name in named if f"{module}.{name}" in modules}
+        if not any(re.search(rf"\b{name}\s*\._", file.read_text()) for name in here):
+            continue  # without a look through all of its nodes
         private += [
             f"{place(file)} uses {node.value.id}.{node.attr}"
-            for node in nodes(file)
+            for node in ast.walk(tree(file))
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in here
             if node.attr.startswith("_") and node.attr != "__doc__"
         ]
@@ -166,25 +136,52 @@ def sees_code(file: Path) -> bool:
 @pytest.mark.slow
 def test_in_derivations_only_agreement_and_tracing_load_torch():
     modules = [module_name(f) for f in FILES if f.is_relative_to(ROOT / "derivations") and not sees_code(f)]
-    run_python(
-        f"import importlib, sys\nfor name in {[m for m in modules if not m.endswith('__main__')]}:\n"
-        "    importlib.import_module(name)\n    assert 'torch' not in sys.modules, name\n"
+    loads_torch = answer(
+        f"import importlib, json, sys\nfor name in {[m for m in modules if not m.endswith('__main__')]}:\n"
+        "    importlib.import_module(name)\n    if 'torch' in sys.modules: break\nelse:\n    name = None\nprint(json.dumps(name))"
     )
+    assert loads_torch is None
 
 
-def test_importing_loads_no_library_until_a_name_is_used_and_solving_none_that_only_compiling_and_events_need():
-    names = [module_name(file) for file in INITS]
-    run_python(
-        "import importlib, os, sys\nos.environ['CTRNN_FUSED'] = '0'\n"
-        f"for name in {names}:\n    importlib.import_module(name)\n"
-        f"    loaded = [heavy for heavy in {HEAVY} if heavy in sys.modules]\n    assert not loaded, (name, loaded)\n"
-        "import ctrnn, discretize\nctrnn.plain\nassert 'torch' in sys.modules\nimport torch\n"
-        "discretize.DiscreteRNN(ctrnn.plain(1, 1))(torch.ones(2, 1, 1))\ndiscretize.Trajectory\n"
-        "from ctrnn import gated\nfrom discretize import ContinuousRNN, DiscreteRNN, Ensemble, Layers\n"
-        "x = torch.ones(2, 1, 1)\nDiscreteRNN(gated(1, 2))(x)\nContinuousRNN(gated(1, 2))(x)[0].sum().backward()\n"
-        "heavy = ['torch._dynamo', 'torch.fx.experimental.symbolic_shapes', 'sympy', 'scipy', 'pandas', 'torchdiffeq']\n"
-        "assert not (loaded := [name for name in [*heavy, 'matplotlib'] if name in sys.modules]), loaded"
-    )
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, list[str]]:
+    """Which heavy libraries a new interpreter has loaded after each of a few stages, all in one process."""
+    return answer(f"""
+import importlib, json, os, sys
+os.environ["CTRNN_FUSED"] = "0"
+found = {{}}
+def look(stage, names):
+    found[stage] = [name for name in names if name in sys.modules]
+for name in {[module_name(file) for file in INITS]}:
+    importlib.import_module(name)
+    look(name, {HEAVY})
+import ctrnn, discretize
+ctrnn.plain
+look("a name", ["torch"])
+import torch
+discretize.DiscreteRNN(ctrnn.plain(1, 1))(torch.ones(2, 1, 1))
+discretize.Trajectory
+from ctrnn import gated
+from discretize import ContinuousRNN, DiscreteRNN, Ensemble, Layers
+x = torch.ones(2, 1, 1)
+DiscreteRNN(gated(1, 2))(x)
+ContinuousRNN(gated(1, 2))(x)[0].sum().backward()
+look("solving", {OF_FEW_CALLS})
+print(json.dumps(found))
+""")
+
+
+@pytest.mark.parametrize("package", [module_name(file) for file in INITS])
+def test_importing_a_package_loads_no_library(loaded, package):
+    assert loaded[package] == []
+
+
+def test_torch_is_loaded_once_a_name_is_used(loaded):
+    assert loaded["a name"] == ["torch"]
+
+
+def test_solving_loads_no_library_that_only_compiling_events_and_figures_need(loaded):
+    assert loaded["solving"] == []
 
 
 def test_every_exported_name_resolves_and_no_other():
@@ -220,12 +217,14 @@ def test_every_package_is_typed_and_every_folder_of_python_files_but_the_tests_i
     assert not list((ROOT / "tests").rglob("__init__.py"))  # with which tests/ctrnn would be imported in place of ctrnn
 
 
-def test_the_reader_of_imports_sees_every_way_to_write_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+def test_the_reader_of_imports_sees_every_way_to_write_one(tmp_path):
     file = tmp_path / "ctrnn" / "inner" / "file.py"
     file.parent.mkdir(parents=True)
     file.write_text(
         "import a.b\nfrom c import d\nfrom .. import e\nfrom ..f import g\n"
-        "def later():\n    import h\n    importlib.import_module('i.j')\n    __import__('k')\n"
+        "def later():\n    try:\n        import h\n    except OSError:\n        import l\n    else:\n        import m\n"
+        "    finally:\n        import n\n    match h:\n        case 1:\n            import o\n"
+        "    importlib.import_module('i.j')\n    __import__('k')\n"
     )
-    assert {"a.b", "c", "c.d", "ctrnn", "ctrnn.e", "ctrnn.f", "ctrnn.f.g", "h", "i.j", "k"} <= imported_modules(file)
+    expected = {"a.b", "c", "c.d", "ctrnn", "ctrnn.e", "ctrnn.f", "ctrnn.f.g", "h", "i.j", "k", *"lmno"}
+    assert expected <= imported_modules(file, tmp_path)
