@@ -25,9 +25,12 @@ def test_other_maps_have_their_own_limits():
     root = 2.785293563405282  # of g^3 - 4 g^2 + 12 g - 24
     assert names(discretize.RungeKutta4(), root - 1e-6, root + 1e-6) == ["monotone", "divergent"]
     assert names(discretize.Trapezoid(), 1.999, 2.001, 1e4) == ["monotone", "overshooting", "overshooting"]
-    for name in ("ExponentialEuler", "BackwardEuler", "ETDRK4", "Splitting", "FittedMidpoint"):
-        step = getattr(discretize, name)()
-        assert set(names(step, 1e-9, 0.1, 1.0, 2.0, *torch.linspace(30, 60, 301).tolist(), 1e4)) == {"monotone"}, name
+
+
+@pytest.mark.parametrize("name", ["ExponentialEuler", "BackwardEuler", "ETDRK4", "Splitting", "FittedMidpoint"])
+def test_maps_that_follow_any_rate_are_monotone_everywhere(name):
+    step = getattr(discretize, name)()
+    assert set(names(step, 1e-9, 0.1, 1.0, 2.0, *torch.linspace(30, 60, 301).tolist(), 1e4)) == {"monotone"}
 
 
 def test_negative_leaks_and_classes_of_steps_are_refused():
@@ -65,24 +68,23 @@ def test_growth_is_the_jacobian_of_the_step_by_finite_differences(name, step):
     assert found.spectral_radius <= found.norm
 
 
-def test_growth_of_a_linear_field_is_the_stability_function_at_its_eigenvalues():
-    problem, dt = problems.linear(), 1.7
+@pytest.mark.parametrize("name", ["Euler", "RungeKutta4", "BackwardEuler", "Trapezoid", "ExponentialRosenbrock"])
+def test_growth_of_a_linear_field_is_the_stability_function_at_its_eigenvalues(name):
+    problem, dt, step = problems.linear(), 1.7, problems.STEPS[name]
     z = dt * torch.linalg.eigvals(problem.field.A)
-    for name in ("Euler", "RungeKutta4", "BackwardEuler", "Trapezoid", "ExponentialRosenbrock"):
-        step = problems.STEPS[name]
-        radius = discretize.growth(step, problem.field, problem.x[0], problem.h0[0], dt).spectral_radius
-        assert_close(radius, step.stability(z).abs().max(), rtol=1e-12, atol=0)
+    radius = discretize.growth(step, problem.field, problem.x[0], problem.h0[0], dt).spectral_radius
+    assert_close(radius, step.stability(z).abs().max(), rtol=1e-12, atol=0)
 
 
-def test_with_a_constant_gate_the_norm_is_below_the_bound_that_needs_no_state():
+@pytest.mark.parametrize("rate", [0.3, 1.0, 1.8, 3.0])
+def test_with_a_constant_gate_the_norm_is_below_the_bound_that_needs_no_state(rate):
     # |1 - g| + g |W|, result 3: guaranteed for every state and input, for tanh' is at most 1.
-    for rate in (0.3, 1.0, 1.8, 3.0):
-        candidate = ctrnn.TanhCandidate(2, 6)
-        field = ctrnn.Relaxation(candidate, ctrnn.FixedRate(rate), ctrnn.LinearDecay())
-        bound = abs(1 - rate) + rate * float(torch.linalg.matrix_norm(candidate.weight_h, float("inf")).detach())
-        found = discretize.growth(discretize.Euler(), field, torch.randn(50, 2), 2 * torch.randn(50, 6), 1.0)
-        assert (found.norm <= bound + 1e-12).all()
-        assert (found.spectral_radius <= found.norm + 1e-12).all()
+    candidate = ctrnn.TanhCandidate(2, 6)
+    field = ctrnn.Relaxation(candidate, ctrnn.FixedRate(rate), ctrnn.LinearDecay())
+    bound = abs(1 - rate) + rate * float(torch.linalg.matrix_norm(candidate.weight_h, float("inf")).detach())
+    found = discretize.growth(discretize.Euler(), field, torch.randn(50, 2), 2 * torch.randn(50, 6), 1.0)
+    assert (found.norm <= bound + 1e-12).all()
+    assert (found.spectral_radius <= found.norm + 1e-12).all()
 
 
 def test_a_state_that_has_left_all_bounds_grows_without_bound():

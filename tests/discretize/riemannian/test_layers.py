@@ -53,39 +53,50 @@ def test_gates_and_candidates_are_rows_with_an_outer_product_metric_each():
         assert_close(found[model.start], slopes[0].sum(0) / (squares if metric == "ruop" else 1), **CLOSE)
 
 
-def test_after_one_symbol_each_row_moves_along_its_gradient_divided_by_its_square():
+@pytest.mark.parametrize("make", [ctrnn.gru, ctrnn.lstm, ctrnn.mgu])
+def test_after_one_symbol_each_row_moves_along_its_gradient_divided_by_its_square(make):
     # One sample: (B^2 u u^T + eps)^-1 B u = g/(|g|^2 + eps) with g = B u, whatever the layer.
     symbols, mask = torch.tensor([[1], [2]]), torch.ones(2, 1)
-    for field in (ctrnn.gru(A, N), ctrnn.lstm(A, N), ctrnn.mgu(A, N)):
-        model = discretize.SymbolModel(field)
-        for parameter in model.parameters():
-            torch.nn.init.normal_(parameter)
-        found = transition_direction(model, symbols, mask, model.activities(symbols).detach(), "ruop", "full", 0.3)
-        for rows in AffineLayers(field).layers:
-            slopes = torch.autograd.grad(model.log_likelihood(symbols), rows.parameters)
-            g = torch.cat([slope.view(len(slope), -1) for slope in slopes], -1)
-            moved = torch.cat([found[p].view(len(p), -1) for p in rows.parameters], -1)
-            assert g.abs().max() > 1e-3
-            assert_close(moved, g / ((g**2).sum(-1, keepdim=True) + 0.3), **CLOSE)
+    model = discretize.SymbolModel(make(A, N))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
+    found = transition_direction(model, symbols, mask, model.activities(symbols).detach(), "ruop", "full", 0.3)
+    for rows in AffineLayers(model.field).layers:
+        slopes = torch.autograd.grad(model.log_likelihood(symbols), rows.parameters)
+        g = torch.cat([slope.view(len(slope), -1) for slope in slopes], -1)
+        moved = torch.cat([found[p].view(len(p), -1) for p in rows.parameters], -1)
+        assert g.abs().max() > 1e-3
+        assert_close(moved, g / ((g**2).sum(-1, keepdim=True) + 0.3), **CLOSE)
 
 
-def test_fields_are_trained_as_rows_or_refused():
+@pytest.mark.parametrize("name", ["lstm", "mgu", "gated", "lem", "gru"])
+def test_fields_of_affine_layers_are_trained_as_rows(name):
     symbols, mask = data(time=6)
-    for field in (ctrnn.lstm(A, N), ctrnn.mgu(A, N), ctrnn.gated(A, N, "network"), ctrnn.lem(A, N), ctrnn.gru(A, N)):
-        model = discretize.SymbolModel(field)
-        ascent = discretize.RiemannianAscent(model, "ruop", "quasi")
-        first = ascent.step(symbols, mask)
-        assert ascent.step(symbols, mask) > first
-        assert ascent.step(symbols[:1]) <= 0
-        assert {id(p) for group in ascent.param_groups for p in group["params"]} == {id(p) for p in model.parameters()}
-    for error, words, field in (
-        (TypeError, r"rate\.log_alpha", ctrnn.leaky(A, N)),
-        (TypeError, "field in layers", ctrnn.lstm(A, N, num_layers=2)),
-        (ValueError, "`bias=False`", ctrnn.lstm(A, N, bias=False)),
-        (ValueError, 'of other fields take "ruop"', ctrnn.lstm(A, N)),
-    ):
-        with pytest.raises(error, match=words):
-            discretize.RiemannianAscent(discretize.SymbolModel(field))
+    model = discretize.SymbolModel(getattr(ctrnn, name)(A, N, *["network"] * (name == "gated")))
+    ascent = discretize.RiemannianAscent(model, "ruop", "quasi")
+    first = ascent.step(symbols, mask)
+    assert ascent.step(symbols, mask) > first
+    alone = model.log_likelihood(symbols[:1]).item()
+    assert ascent.step(symbols[:1]) >= alone  # nothing is read before
+    assert {id(p) for group in ascent.param_groups for p in group["params"]} == {id(p) for p in model.parameters()}
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "make"),
+    [
+        (TypeError, r"rate\.log_alpha", lambda: ctrnn.leaky(A, N)),
+        (TypeError, "field in layers", lambda: ctrnn.lstm(A, N, num_layers=2)),
+        (ValueError, "`bias=False`", lambda: ctrnn.lstm(A, N, bias=False)),
+        (ValueError, 'of other fields take "ruop"', lambda: ctrnn.lstm(A, N)),
+    ],
+)
+def test_fields_that_are_no_rows_with_a_bias_are_refused(error, words, make):
+    with pytest.raises(error, match=words):
+        discretize.RiemannianAscent(discretize.SymbolModel(make()))
+
+
+def test_layers_that_read_something_else_are_refused_and_left_as_they_were():
+    symbols, _ = data(time=6)
     same_widths = discretize.SymbolModel(ctrnn.gated(A, A, num_layers=2))
     torch.nn.init.normal_(same_widths.read_out.weight)
     with pytest.raises(TypeError, match="reads something else"):

@@ -1,6 +1,5 @@
 """The metrics of all weights together, and dampening by other sequences, against autograd through copies of the weights."""
 
-import copy
 from functools import partial
 
 import pytest
@@ -48,25 +47,25 @@ def fisher(slopes, logits, chi):
     return torch.einsum("tak,tab,tbl->kl", slopes, middle, slopes)
 
 
-def test_metrics_of_all_weights_are_those_of_autograd(monkeypatch):
-    for make in MAKERS:
-        model, (symbols, mask) = model_of(make), data()
-        theta = torch.cat([p.detach().flatten() for p in model.field.parameters()])
-        natural, recurrent, size = 0.0, 0.0, len(theta)
-        for x, chi in zip(symbols.mT, mask.mT, strict=True):
-            given = theta.expand(T, -1).clone(), model.start.detach()
-            of_time, of_start = torch.autograd.functional.jacobian(partial(copies, model, symbols=x), given)
-            logits = copies(model, *given, x).detach()
-            natural = natural + fisher(torch.cat([of_time.sum(2), of_start], -1), logits, chi)
-            own = torch.zeros(size + len(model.start), size + len(model.start))
-            own[:size, :size] = sum(fisher(of_time[:, :, t], logits, chi) for t in range(T))
-            own[size:, size:] = fisher(of_start, logits, chi)
-            recurrent = recurrent + own
-        for piece in (256, 3):  # in several pieces, too
-            monkeypatch.setattr("discretize.riemannian.natural.PIECE", piece)
-            with torch.no_grad():
-                assert_close(natural_metric(model, symbols, mask, "natural"), natural, rtol=1e-9, atol=1e-11)
-                assert_close(natural_metric(model, symbols, mask, "recurrent-natural"), recurrent, rtol=1e-9, atol=1e-11)
+@pytest.mark.parametrize("make", MAKERS)
+def test_metrics_of_all_weights_are_those_of_autograd(make, monkeypatch):
+    model, (symbols, mask) = model_of(make), data()
+    theta = torch.cat([p.detach().flatten() for p in model.field.parameters()])
+    natural, recurrent, size = 0.0, 0.0, len(theta)
+    for x, chi in zip(symbols.mT, mask.mT, strict=True):
+        given = theta.expand(T, -1).clone(), model.start.detach()
+        of_time, of_start = torch.autograd.functional.jacobian(partial(copies, model, symbols=x), given)
+        logits = copies(model, *given, x).detach()
+        natural = natural + fisher(torch.cat([of_time.sum(2), of_start], -1), logits, chi)
+        own = torch.zeros(size + len(model.start), size + len(model.start))
+        own[:size, :size] = sum(fisher(of_time[:, :, t], logits, chi) for t in range(T))
+        own[size:, size:] = fisher(of_start, logits, chi)
+        recurrent = recurrent + own
+    for piece in (256, 3):  # in several pieces, too
+        monkeypatch.setattr("discretize.riemannian.natural.PIECE", piece)
+        with torch.no_grad():
+            assert_close(natural_metric(model, symbols, mask, "natural"), natural, rtol=1e-9, atol=1e-11)
+            assert_close(natural_metric(model, symbols, mask, "recurrent-natural"), recurrent, rtol=1e-9, atol=1e-11)
 
 
 def test_of_one_unit_the_backpropagated_metric_is_the_recurrent_natural_one():
@@ -79,34 +78,39 @@ def test_of_one_unit_the_backpropagated_metric_is_the_recurrent_natural_one():
         assert_close(other[parameter], step, rtol=1e-9, atol=1e-11)
 
 
-def test_a_metric_of_the_same_sequences_makes_steps_shorter_by_what_it_adds():
-    symbols, mask = data(time=40)
+@pytest.mark.parametrize(
+    ("make", "metric"),
+    [
+        (make, metric)
+        for make in MAKERS
+        for metric in METRICS
+        # What all weights of a GRU do together is singular to rounding, and steps along it are chance.
+        if metric not in BASELINES and (metric == "ruop" or make not in (ctrnn.gru, ctrnn.lstm))
+    ],
+)
+def test_a_metric_of_the_same_sequences_makes_steps_shorter_by_what_it_adds(make, metric):
+    model, (symbols, mask) = model_of(make), data(time=40)
     twice = torch.cat([symbols, symbols], 1), torch.cat([mask, mask], 1)
-    for make in MAKERS:
-        model = model_of(make)
-        for metric in METRICS:
-            if metric in BASELINES or (metric != "ruop" and make in (ctrnn.gru, ctrnn.lstm)):
-                continue  # what all weights of a GRU do together is singular to rounding, and steps along it are chance
-            for reduction in REDUCTIONS if metric in ("rbpm", "ruop") else ("full",):
-                alone = transition_direction(model, symbols, mask, model.activities(symbols).detach(), metric, reduction, 0.0)
-                given = model, *twice, model.activities(twice[0]).detach(), metric, reduction, 0.25
-                for fused in (True, False):
-                    found = transition_direction(*given, fused, beside=3)
-                    for parameter, step in alone.items():
-                        assert_close(
-                            1.25 * found[parameter],
-                            step,
-                            rtol=1e-5,
-                            atol=1e-7,
-                            msg=lambda m, metric=metric, make=make, reduction=reduction, fused=fused: (
-                                f"{make} {metric} {reduction} {fused}: {m}"
-                            ),
-                        )
-        for reduction in READ_OUTS:
-            alone = read_out_direction(model, symbols, mask, model.activities(symbols).detach(), reduction, 0.0)
-            found = read_out_direction(model, *twice, model.activities(twice[0]).detach(), reduction, 0.25, 3)
+    for reduction in REDUCTIONS if metric in ("rbpm", "ruop") else ("full",):
+        alone = transition_direction(model, symbols, mask, model.activities(symbols).detach(), metric, reduction, 0.0)
+        given = model, *twice, model.activities(twice[0]).detach(), metric, reduction, 0.25
+        for fused in (True, False):
+            found = transition_direction(*given, fused, beside=3)
             for parameter, step in alone.items():
-                assert_close((1.0 if reduction == "gradient" else 1.25) * found[parameter], step, rtol=1e-6, atol=1e-8)
+                assert_close(
+                    1.25 * found[parameter], step, rtol=1e-5, atol=1e-7, msg=lambda m, r=reduction, f=fused: f"{r} {f}: {m}"
+                )
+
+
+@pytest.mark.parametrize("reduction", READ_OUTS)
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_read_out_metric_of_the_same_sequences_makes_steps_shorter_by_what_it_adds(make, reduction):
+    model, (symbols, mask) = model_of(make), data(time=40)
+    twice = torch.cat([symbols, symbols], 1), torch.cat([mask, mask], 1)
+    alone = read_out_direction(model, symbols, mask, model.activities(symbols).detach(), reduction, 0.0)
+    found = read_out_direction(model, *twice, model.activities(twice[0]).detach(), reduction, 0.25, 3)
+    for parameter, step in alone.items():
+        assert_close((1.0 if reduction == "gradient" else 1.25) * found[parameter], step, rtol=1e-6, atol=1e-8)
 
 
 def test_a_step_takes_other_sequences_for_the_read_out_and_for_the_transitions():
@@ -142,43 +146,66 @@ class Own(ctrnn.VectorField):
         return torch.sin(self.scale * torch.cat([projected, h], -1) @ self.weight.T) - self.rate * h
 
 
-def test_natural_steps_are_for_any_field():
+@pytest.mark.parametrize("metric", NATURAL)
+@pytest.mark.parametrize("make", [Own, lambda: ctrnn.leaky(A, N)], ids=["own", "leaky"])
+def test_natural_steps_are_for_any_field(make, metric):
     symbols = torch.tensor([[0, 1, 2, 1] * 8, [2, 1, 0, 0] * 8]).mT
-    for field in (Own(), ctrnn.leaky(A, N)):
-        for metric in NATURAL:
-            model = discretize.SymbolModel(copy.deepcopy(field))
-            ascent = discretize.RiemannianAscent(model, metric, lr=0.3)
-            reached = [ascent.step(symbols) for _ in range(12)]
-            assert reached[-1] > reached[0] + 5  # nats
+    ascent = discretize.RiemannianAscent(discretize.SymbolModel(make()), metric, lr=0.3)
+    reached = [ascent.step(symbols) for _ in range(8)]
+    assert reached[-1] > reached[0] + 5  # nats
+
+
+def test_metrics_of_rows_are_not_for_a_field_without_affine_layers():
     with pytest.raises(TypeError, match="trains by torch's optimizers"):
         discretize.RiemannianAscent(discretize.SymbolModel(Own()), "ruop")
 
 
-def test_natural_steps_of_one_symbol_and_what_is_refused():
-    model = model_of(ctrnn.glnn)
-    ascent = discretize.RiemannianAscent(model, "natural")
-    assert torch.isfinite(torch.tensor(ascent.step(torch.zeros(1, 2, dtype=torch.int64))))  # nothing is read before
+def test_a_natural_step_of_one_symbol_gains_and_moves_no_transition():
+    model, symbols = model_of(ctrnn.glnn), torch.zeros(1, 2, dtype=torch.int64)
+    before, weights = model.log_likelihood(symbols).item(), [p.detach().clone() for p in model.field.parameters()]
+    reached = discretize.RiemannianAscent(model, "natural").step(symbols)
+    assert before < reached < 0
+    assert reached == pytest.approx(model.log_likelihood(symbols).item())
+    for after, was in zip(model.field.parameters(), weights, strict=True):
+        assert_close(after.detach(), was, rtol=0, atol=1e-12)  # nothing is read before
+
+
+def test_a_natural_metric_has_a_row_for_a_parameter_that_is_one_number():
     symbols, mask = data(time=40)
-    model = model_of(ctrnn.plain)
-    leaky = ctrnn.leaky(A, N)  # with a parameter that is one number
+    leaky = ctrnn.leaky(A, N)
     size = sum(p.numel() for p in leaky.parameters()) + N
-    assert natural_metric(discretize.SymbolModel(leaky), symbols, mask, "natural").shape == (size, size)
-    scaled = copy.deepcopy(model)
-    scaled.read_out.bias.requires_grad_(False)
-    with pytest.raises(ValueError, match=r"frozen weights, read_out.bias, and the ascent moves all of them"):
-        discretize.RiemannianAscent(scaled).step(symbols)
+    found = natural_metric(discretize.SymbolModel(leaky), symbols, mask, "natural")
+    assert found.shape == (size, size)
+    assert_close(found, found.mT, rtol=0, atol=1e-12)
+    assert torch.linalg.eigvalsh(found).min() > -1e-10
+
+
+def test_frozen_weights_are_named_and_refused():
+    model = model_of(ctrnn.plain)
+    model.read_out.bias.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"frozen weights, read_out.bias,"):
+        discretize.RiemannianAscent(model).step(data(time=40)[0])
+
+
+def test_a_metric_of_all_weights_has_no_reduction_to_units():
     with pytest.raises(ValueError, match='`reduction` "quasi" is of a unit'):
-        discretize.RiemannianAscent(model, "natural", "quasi")
+        discretize.RiemannianAscent(model_of(ctrnn.plain), "natural", "quasi")
 
 
-def test_what_dampens_is_checked():
+@pytest.mark.parametrize(
+    ("message", "metric", "others"),
+    [
+        ("`dampened_by` must be whole numbers", "ruop", torch.ones(7, 3)),
+        ("`dampened_by` must be from 0 to 2", "ruop", torch.full((7, 3), 3)),
+        ("is none", "gradient", torch.ones(7, 3, dtype=torch.int64)),
+    ],
+)
+def test_what_dampens_is_checked(message, metric, others):
+    with pytest.raises(ValueError, match=message):
+        discretize.RiemannianAscent(model_of(ctrnn.glnn), metric, dampened_by=others)
+
+
+def test_what_dampens_is_as_long_as_the_symbols():
     symbols, _ = data()
-    for message, metric, others in (
-        ("`dampened_by` must be whole numbers", "ruop", symbols.double()),
-        ("`dampened_by` must be from 0 to 2", "ruop", symbols + 1),
-        ("is none", "gradient", symbols),
-    ):
-        with pytest.raises(ValueError, match=message):
-            discretize.RiemannianAscent(model_of(ctrnn.glnn), metric, dampened_by=others)
     with pytest.raises(ValueError, match="`dampened_by` has 6 times, `symbols` 7"):
         discretize.RiemannianAscent(model_of(ctrnn.glnn), dampened_by=symbols[1:]).step(symbols)

@@ -2,8 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.collections import QuadMesh
+from matplotlib.quiver import Quiver
 from torch.testing import assert_close
 
 import ctrnn
@@ -34,10 +37,19 @@ def test_exponents_of_linear_systems_are_their_eigenvalues():
     expected = torch.tensor([-0.3, -1.0, -2.0]).expand(2, 3)
     found = lyapunov(flow, h0, intervals=16, transient=12, interval=1.0, rtol=1e-5, atol=1e-7)
     assert_close(found.exponents, expected, rtol=0, atol=1e-4)
+
+
+def test_exponents_of_steps_are_those_of_their_multipliers():
+    flow, h0, expected = Flow(linear), torch.randn(2, 3), torch.tensor([-0.3, -1.0, -2.0]).expand(2, 3)
     # Euler's multiplier of lambda is 1 + lambda dt.
-    stepped = lyapunov(flow.stepped(discretize.Euler(), 0.25), h0, intervals=100, transient=40)
+    stepped = lyapunov(flow.stepped(discretize.Euler(), 0.25), h0, intervals=40, transient=40)
     assert_close(stepped.exponents, (1 + 0.25 * expected).log(), rtol=0, atol=1e-6)
-    assert lyapunov(flow, h0, intervals=16, transient=0, interval=0.1, count=1).exponents.shape == (2, 1)
+
+
+def test_the_largest_exponent_alone_is_the_first_of_all():
+    step = Flow(linear).stepped(discretize.Euler(), 0.25)
+    found = lyapunov(step, torch.randn(2, 3), intervals=40, transient=60, count=1).exponents
+    assert_close(found, torch.full((2, 1), 1 - 0.25 * 0.3).log(), rtol=0, atol=1e-4)  # of a direction that is found on the way
 
 
 def test_the_logistic_map_at_4_gains_a_bit_a_step():
@@ -90,16 +102,17 @@ def test_exponents_of_a_cell_agree_with_autograd_along_its_inputs():
     assert_close(found.h[0], h)
 
 
-def test_samples_that_take_many_steps_are_solved_on_alone(monkeypatch):
+@pytest.mark.parametrize("by", ["inputs", "parameters"])
+def test_samples_that_take_many_steps_are_solved_on_alone(by, monkeypatch):
     """Turning at w and shrinking at d: both exponents are -d, however fast it turns."""
     monkeypatch.setattr("discretize.solvers.adaptive.WORTH_LEAVING_OUT", 8)
     d = torch.linspace(0.1, 1, 16).unsqueeze(-1)
     x = torch.cat([torch.where(torch.arange(16)[:, None] % 8 == 0, 25.0, 1.0), d], 1)
     flow = Flow(lambda x, h: x[:, :1] * torch.stack([-h[:, 1], h[:, 0]], 1) - x[:, 1:] * h)
-    for given in ({"xs": x.expand(16, 16, 2)}, {"p": torch.arange(16.0), "intervals": 16}):
-        system = flow if "xs" in given else Flow(flow.field, lambda p: x[p.long()])
-        found = lyapunov(system, torch.ones(16, 2), transient=0, interval=0.05, rtol=1e-5, **given)
-        assert_close(found.exponents, -d.expand(16, 2), rtol=0, atol=1e-3)
+    given = {"xs": x.expand(16, 16, 2)} if by == "inputs" else {"p": torch.arange(16.0), "intervals": 16}
+    system = flow if by == "inputs" else Flow(flow.field, lambda p: x[p.long()])
+    found = lyapunov(system, torch.ones(16, 2), transient=0, interval=0.05, rtol=1e-5, **given)
+    assert_close(found.exponents, -d.expand(16, 2), rtol=0, atol=1e-3)
 
 
 def test_every_start_ends_in_the_basin_of_its_side():
@@ -137,7 +150,7 @@ def test_starts_keep_their_own_parameters_where_some_are_solved_on_alone(monkeyp
 
 def test_a_phase_plane_shows_the_points_their_stability_and_the_trajectory():
     flow, start = Flow(duffing), torch.tensor([[1.5, 1.5]])
-    figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start.clone().requires_grad_(), length=10.0, shade=True, points=15)
+    figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start.clone().requires_grad_(), length=10.0, shade=True, points=7)
     (ax,) = figure.axes
     drawn = {line.get_label(): line.get_xydata() for line in ax.get_lines()}
     stable = fixed_points(flow, torch.tensor([[-0.9, 0.0], [0.9, 0.0]])).h
@@ -145,5 +158,25 @@ def test_a_phase_plane_shows_the_points_their_stability_and_the_trajectory():
     assert_close(torch.from_numpy(drawn["unstable"]), torch.zeros(1, 2), rtol=0, atol=1e-12)
     solved = discretize.integrate(duffing, None, start, torch.tensor([0.0, 10.0]))
     assert_close(torch.from_numpy(drawn["trajectory"][-1]), solved.hs[-1, 0], rtol=0, atol=1e-3)
-    arrows = phase_plane(flow.stepped(discretize.Euler(), 0.3), ((-2, 2), (-2, 2)), points=20)
-    assert {line.get_label() for line in arrows.axes[0].get_lines()} == {"unstable"}
+    # The ground is shaded by the point that a start ends near: 1 and 2, and 0 where near none.
+    (ground,) = [each for each in ax.collections if isinstance(each, QuadMesh)]
+    centres = torch.cartesian_prod(*[torch.linspace(-2, 2, 7)] * 2).flip(-1)
+    ends = basins(flow, centres, list(rest_of(flow)), length=10.0, tolerance=0.1)
+    assert_close(torch.from_numpy(ground.get_array().data).flatten().long(), 1 + ends)
+    assert set(ends.tolist()) >= {0, 1}
+
+
+def rest_of(flow):
+    """The stable points in the order in which a plane finds them."""
+    found = fixed_points(flow, torch.cartesian_prod(*[torch.linspace(-2, 2, 12)] * 2).flip(-1))
+    return found.h[found.stable]
+
+
+def test_a_phase_plane_of_a_map_has_arrows_to_the_next_state():
+    euler = Flow(duffing).stepped(discretize.Euler(), 0.3)
+    (ax,) = phase_plane(euler, ((-2, 2), (-2, 2)), points=20).axes
+    assert {line.get_label() for line in ax.get_lines()} == {"unstable"}
+    (arrows,) = [each for each in ax.collections if isinstance(each, Quiver)]
+    at = torch.from_numpy(arrows.XY)
+    assert_close(torch.from_numpy(np.stack([arrows.U, arrows.V], -1)), euler(at) - at, rtol=1e-9, atol=1e-9)
+    assert len(at) == 400
