@@ -68,6 +68,14 @@ def test_rounding_is_not_fitted():
     assert decay_law(torch.cat([law(0.05, 0)[:20], torch.zeros(5)])).fitted == 20
 
 
+def test_of_a_small_sequence_beside_a_large_one_rounding_is_its_own():
+    """Both fall by the same law; the values of one are all below the rounding of the other's first."""
+    alone = decay_law(law(0.05, 0.5))
+    found = decay_law(torch.stack([law(0.05, 0.5), 1e-18 * law(0.05, 0.5)], 1))
+    assert found.fitted == alone.fitted == 200
+    assert (found.rate, found.bend) == pytest.approx((alone.rate, alone.bend), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [

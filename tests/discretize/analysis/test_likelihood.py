@@ -53,6 +53,14 @@ class Multiplied(ctrnn.VectorField):
         return 0.2 + 0.3 * h.abs()
 
 
+class Turned(Multiplied):
+    """Noise in proportion to the state, shared by two units: another matrix in each state."""
+
+    def diffusion(self, projected, h):
+        mixed = torch.tensor([[1.0, 0.5], [-0.4, 0.8]])
+        return (0.2 + 0.3 * h.abs())[..., None] * mixed
+
+
 def noisy(field, sigma):
     return ctrnn.Noisy(field, ctrnn.Noise(sigma))
 
@@ -133,6 +141,17 @@ def test_the_mean_divergence_is_that_of_the_gaussian_laws():
     assert 0.01 < float(exact) < 1
 
 
+@pytest.mark.parametrize("kind", [Multiplied, Turned])
+def test_the_likelihood_of_noise_that_reads_the_state_is_that_of_each_transition(kind):
+    field = kind(0.5)
+    hs = stepped(field, torch.randn(5, 2), 3)
+    h, empty = hs[:-1], hs[:-1, :, :0]
+    g = field.diffusion(empty, h)
+    g = torch.diag_embed(g) if g.dim() == h.dim() else g
+    law = MultivariateNormal(h + DT * field.flow(empty, h), DT * g @ g.mT)
+    assert_close(path_log_likelihood(field, None, hs, TS), law.log_prob(hs[1:]).sum(0), rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("noise", ["units", "matrix", "own"])
 def test_the_ratio_is_the_difference_of_two_likelihoods(noise):
     if noise == "own":
@@ -202,6 +221,13 @@ class Likelihood(nn.Module):
 
     def forward(self, xs, hs, ts):
         return path_log_likelihood(self.field, xs, hs, ts)
+
+
+@pytest.mark.parametrize(("one", "other"), [(0.3, 0.3 * torch.eye(2)), (0.3 * torch.eye(2), torch.full((2,), 0.3))])
+def test_a_noise_of_units_and_one_that_is_shared_are_two(one, other):
+    hs, xs = torch.randn(4, 2, 2), torch.randn(3, 2, 2)
+    with pytest.raises(ValueError, match="another noise"):
+        path_log_ratio(noisy(ctrnn.leaky(2, 2), one), noisy(ctrnn.leaky(2, 2), other), xs, hs)
 
 
 def test_what_has_no_density_is_refused_in_words():

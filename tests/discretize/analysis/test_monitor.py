@@ -107,6 +107,13 @@ def test_the_largest_step_is_named_by_unit_sample_time_and_call():
     assert "DiscreteRNN: 90 steps of Euler()" in str(monitor)
 
 
+def test_a_warning_tells_the_share_of_the_steps_that_were_taken():
+    """Of a sequence that is over no step counts: 8 of 8 are outside, not 8 of 16."""
+    rnn = discretize.DiscreteRNN(ctrnn.leaky(1, 2, alpha=1.5))
+    with pytest.warns(discretize.StepWarning, match=r"\(100\.0% of the steps"), Monitor(rnn):
+        rnn(torch.randn(4, 2, 1), lengths=[4, 1])
+
+
 def test_a_warning_can_be_put_off_and_switched_off():
     rnn, xs = discretize.DiscreteRNN(ctrnn.leaky(1, 2, alpha=1.5)), torch.randn(3, 2, 1)
     for warn in ("divergent", "never"):
