@@ -56,26 +56,39 @@ def log(checkout: Path) -> list[str]:
     return lines
 
 
-def test_the_first_time_installs_and_the_second_does_nothing_until_something_changes(checkout):
+@pytest.fixture
+def installed(checkout):
+    """A checkout that was set up for the tests, and what that did."""
     put_python(checkout, PRETENDS)
     assert set_up(checkout).returncode == 0
-    made, installed = log(checkout)
+    return checkout, log(checkout)
+
+
+def test_the_first_time_installs_and_the_second_does_nothing(installed):
+    checkout, (made, added) = installed
     assert made == "venv --clear .venv"
-    assert installed.endswith("--constraint constraints.txt --editable .[test]")
+    assert added.endswith("--constraint constraints.txt --editable .[test]")
     assert set_up(checkout).returncode == 0
     assert log(checkout) == []
-    for name in ("pyproject.toml", "constraints.txt"):
-        with (checkout / name).open("a") as file:
-            file.write("# changed\n")
-        assert set_up(checkout).returncode == 0
-        assert log(checkout)[0] == "venv --clear .venv", name
-    # Further extras are added, and serve for fewer.
-    assert set_up(checkout, "sh", "tools/setup.sh", "test,check").returncode == 0
-    (installed,) = log(checkout)
-    assert installed.endswith(".[test,check]")
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_a_changed_list_of_packages_installs_anew(installed, name):
+    checkout, _ = installed
+    with (checkout / name).open("a") as file:
+        file.write("# changed\n")
+    assert set_up(checkout).returncode == 0
+    assert log(checkout)[0] == "venv --clear .venv"
+
+
+def test_further_extras_are_added_and_serve_for_fewer(installed):
+    checkout, _ = installed
+    assert set_up(checkout, "sh", "tools/setup.sh", "check").returncode == 0
+    (added,) = log(checkout)
+    assert added.endswith(".[test,check]")
     assert set_up(checkout, "sh", "tools/setup.sh", "docs").returncode == 0
-    (installed,) = log(checkout)
-    assert installed.endswith(".[test,check,docs]")
+    (added,) = log(checkout)
+    assert added.endswith(".[test,check,docs]")
     for fewer in ("test", "check,docs", "docs,test"):
         assert set_up(checkout, "sh", "tools/setup.sh", fewer).returncode == 0
         assert log(checkout) == [], fewer
@@ -90,7 +103,7 @@ def test_a_failed_install_says_so_and_is_tried_again(checkout):
     assert set_up(checkout).returncode == 0
 
 
-def test_a_python_that_is_too_old_or_has_no_venv_is_named_in_one_sentence(checkout):
+def test_a_python_that_is_too_old_is_named_in_one_sentence(checkout):
     put_python(checkout, TOO_OLD)
     done = set_up(checkout)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
@@ -98,6 +111,10 @@ def test_a_python_that_is_too_old_or_has_no_venv_is_named_in_one_sentence(checko
     assert "Python 3.9.2" in done.stderr
     done = set_up(checkout, PYTHON=str(checkout.parent / "bin" / "python3"))
     assert "which is not a Python 3.11, 3.12 or 3.13" in done.stderr
+
+
+def test_a_python_without_venv_is_named_with_the_package_that_brings_it(checkout):
+    put_python(checkout, TOO_OLD)
     put_python(checkout, PRETENDS, name="python3.12", venv=1)
     done = set_up(checkout)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
