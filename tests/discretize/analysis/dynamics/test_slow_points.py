@@ -132,7 +132,7 @@ def test_a_picture_has_trajectories_points_by_kind_and_arrows_where_a_plane_hold
 def test_a_long_run_says_at_the_start_what_all_exponents_cost(monkeypatch):
     monkeypatch.setattr("discretize.analysis.dynamics.exponents.PATIENCE", 0.0)
     with pytest.warns(UserWarning, match=r"3 of 3 exponents over 22 intervals will take about .* s here; `count=1`"):
-        lyapunov(CUBES, torch.randn(1, 3), intervals=20)
+        lyapunov(CUBES, torch.randn(1, 3), intervals=20, interval=0.05)
 
 
 def test_what_is_loaded_at_the_first_interval_is_not_in_the_estimate(monkeypatch):
