@@ -68,6 +68,15 @@ def test_exponents_of_henon_are_those_published_and_sum_to_log_b():
     assert lyapunov(henon, 0.1 * torch.rand(2, 2), intervals=20, count=1).dimension.isnan().all()  # the second one says it
 
 
+def test_errors_go_with_their_exponents():
+    # The first unit halves in each step, for certain; the second is chaotic, and its exponent comes first.
+    two = Map(lambda _, h: torch.cat([h[:, :1] / 2, 4 * h[:, 1:] * (1 - h[:, 1:])], -1))
+    found = lyapunov(two, torch.tensor([[1.0, 0.3]]), intervals=300)
+    assert_close(found.exponents[0], math.log(2) * torch.tensor([1.0, -1.0]), rtol=0, atol=0.1)
+    assert found.errors[0, 0] > 1e-3
+    assert found.errors[0, 1] < 1e-12
+
+
 def test_runs_that_leave_all_bounds_have_no_exponent_and_no_dimension():
     found = lyapunov(Map(lambda r, h: r * h * (1 - h)), torch.tensor([[0.3], [0.3]]), torch.tensor([3.9, 4.5]), intervals=400)
     assert torch.isfinite(found.exponents).flatten().tolist() == [True, False]
