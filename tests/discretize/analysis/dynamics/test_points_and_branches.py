@@ -149,6 +149,14 @@ def test_bifurcations_are_where_closed_forms_say(system, h, p, limits, direction
     assert system.residual(found.h, found.p).abs().max() < 1e-10
 
 
+def test_a_bifurcation_just_beyond_the_limits_is_not_told():
+    for high in (2.9999, 2.999999):  # the last step passes 3, where the period doubles
+        branch = continuation(LOGISTIC, torch.tensor([0.3]), 1.5, (1.2, high))
+        assert float(branch.p[-1]) == high
+        assert branch.bifurcations == ()
+        assert bool(branch.stable.all())
+
+
 def test_the_hopf_points_of_fitzhugh_and_nagumo_bound_the_unstable_part():
     a, b, rate = 0.7, 0.8, 0.08
     flow = Flow(lambda I, h: torch.cat([h[:, :1] - h[:, :1] ** 3 / 3 - h[:, 1:] + I, rate * (h[:, :1] + a - b * h[:, 1:])], -1))
