@@ -115,6 +115,21 @@ def test_modes_of_parts_are_given_back_one_by_one_and_every_call_counts():
     assert both.drift[0] == pytest.approx(math.sqrt((alone[0] ** 2 + alone[1] ** 2) / 2))
 
 
+def test_two_parts_fall_at_the_lower_of_their_orders():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = slow(discretize.RungeKutta4(), 0.5)
+            self.second = discretize.DiscreteRNN(ctrnn.leaky(4, 3, alpha=0.5), discretize.Euler())
+
+        def forward(self, x):
+            return self.second(self.first(x)[0])[0]
+
+    found = refine(Two(), torch.randn(4, 2, 2))
+    assert found.order == 1
+    assert found.orders[-1] == pytest.approx(1, abs=0.2)
+
+
 def test_one_sequence_to_a_batch_first_module_is_refined_too():
     field, x = ctrnn.leaky(2, 4, alpha=0.5), torch.randn(8, 2)
     first = refine(discretize.DiscreteRNN(field, batch_first=True), x)
