@@ -78,6 +78,16 @@ def test_damping_changes_the_way_and_not_the_answer():
     assert found[0].stats["iterations"] < found[1].stats["iterations"] <= found[2].stats["iterations"] <= 40
 
 
+def test_the_residual_told_is_what_is_left_of_the_equations():
+    cell, xs = cell_of(ctrnn.gru), torch.randn(40, 2, 2)
+    found = discretize.unroll_parallel(cell, xs, torch.randn(2, 3), tolerance=1e-3)
+    hs = found.hs.detach()
+    ahead = torch.stack([cell(x, h) for x, h in zip(xs, hs[:-1], strict=True)]).detach()
+    left = (hs[1:] - ahead).abs() / torch.maximum(ahead.abs(), hs.abs().cummax(0).values[:-1])
+    assert 1e-12 < float(left.max()) <= 1e-3
+    assert found.stats["residual"] == pytest.approx(float(left.max()), rel=1e-3)  # of differences of states, to their rounding
+
+
 def test_wrong_calls_are_answered_in_words():
     cell, xs = cell_of(ctrnn.gated), torch.randn(4, 1, 2)
     with pytest.raises(ValueError, match='"newton" or "quasi"'):
