@@ -87,14 +87,18 @@ class Event:
         return value.reshape(-1)
 
     def rounding(self, t: Tensor, h: Tensor, units: float) -> np.ndarray:
-        """Return how far g (batch,) moves where all of t and h move by so many units in their last place, one way or another."""
+        """Return how far g (batch,) moves where all of t and h move by so many units in their last place, one way or another.
+
+        Of two opposite ways the lesser counts: a jump of g at just this time is on one side, and no rounding.
+        """
         step, at, numbers = units * torch.finfo(h.dtype).eps, t.to(h), torch.arange(h.shape[1], device=h.device)
         here, moved = self.g(at, h).reshape(-1), h.new_zeros(len(h))
         # Two units move apart in one of these, be g their difference.
         for bit in range(max(1, min(MOST_WAYS, h.shape[1].bit_length()))):
             ways = (1 - 2 * ((numbers >> bit) & 1)).to(h)
-            there = self.g(at * (1 + step), h * (1 + step * ways)).reshape(-1)
-            moved = moved.maximum((there - here).abs().nan_to_num(0.0, 0.0, 0.0))
+            sides = [self.g(at * (1 + by), h * (1 + by * ways)).reshape(-1) for by in (step, -step)]
+            ahead, back = ((there - here).abs().nan_to_num(0.0, 0.0, 0.0) for there in sides)
+            moved = moved.maximum(ahead.minimum(back))
         return _array(moved)
 
     @property
