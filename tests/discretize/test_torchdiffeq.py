@@ -59,8 +59,7 @@ def test_states_and_gradients_are_torchdiffeqs(solve, shape, times):
     assert_close(gradients(solve, func, y0, t, **TIGHT), expected, rtol=0, atol=1e-6)
 
 
-def test_tuples_numbers_and_own_steps_are_torchdiffeqs():
-    # A tuple of tensors a number and a single time.
+def test_a_tuple_of_tensors_a_number_and_a_single_time_are_solved_as_by_torchdiffeq():
     class Pair(Net):
         def forward(self, t, y):
             return super().forward(t, y[0]), y[1] * y[0].sum()
@@ -77,20 +76,31 @@ def test_tuples_numbers_and_own_steps_are_torchdiffeqs():
         (at_once, _) = solve(func, y0, t[:1].detach(), method=method)
         assert torch.equal(at_once[0], y0[0])
         assert torch.equal(torch.autograd.grad(at_once.sum(), y0[0])[0], torch.ones(2, 3))
-    # The gradient of fixed steps in bounded memory is that of the steps.
+
+
+def test_the_gradient_of_fixed_steps_in_bounded_memory_is_that_of_the_steps():
     func, y0, t = Net(), torch.randn(2, 3, requires_grad=True), torch.linspace(0, 1, 3)
     how = {"method": "rk4", "options": {"step_size": 0.1}}
     plain, bounded = ((gradients_to_weights(f, func, y0, t, **how)) for f in (ours.odeint, ours.odeint_adjoint))
     assert_close(bounded, plain, rtol=1e-10, atol=1e-12)
-    # Samples with steps of their own.
+
+
+def test_samples_with_steps_of_their_own_have_the_states_and_gradients_of_one_solve():
     func, y0, t = Net(), torch.randn(4, 3, requires_grad=True), torch.tensor([0.0, 0.3, 1.0], requires_grad=True)
     how = {**TIGHT, "options": {"per_sample": True}}
     assert_close(gradients(ours.odeint, func, y0, t, **how), gradients(ours.odeint, func, y0, t, **TIGHT), rtol=0, atol=1e-7)
-    # A stiff sample does not shorten the steps of the others, whose numbers do not hang on it.
+
+
+def test_a_stiff_sample_does_not_shorten_the_steps_of_the_others_nor_change_their_numbers():
+    how = {**TIGHT, "options": {"per_sample": True}}
     speeds = torch.tensor([[1.0], [1.0], [300.0]])
     both = ours.odeint(lambda t, y: -speeds[: len(y)] * y, torch.ones(3, 1), torch.tensor([0.0, 1.0]), **how)
     alone = ours.odeint(lambda t, y: -y, torch.ones(2, 1), torch.tensor([0.0, 1.0]), **how)
     assert torch.equal(both[:, :2], alone)
+
+
+def test_samples_of_several_axes_have_steps_of_their_own():
+    how = {**TIGHT, "options": {"per_sample": True}}
     images = ours.odeint(lambda t, y: -y * t, torch.ones(2, 3, 4), torch.tensor([0.0, 1.0]), **how)  # t (2, 1, 1)
     assert_close(images[-1], torch.full((2, 3, 4), math.exp(-0.5)), rtol=0, atol=1e-8)
 
@@ -109,8 +119,7 @@ def gradients_to_weights(solve, func, y0, t, **how):
     return torch.autograd.grad(solve(func, y0, t, **how).sin().sum(), [y0, *func.parameters()])
 
 
-def test_the_adjoint_differentiates_what_a_function_uses():
-    # The adjoint finds what a function uses by its name and refuses what nobody named.
+def test_the_adjoint_takes_tensors_by_name_and_refuses_those_that_nobody_named():
     w = torch.tensor(1.3, requires_grad=True)
     v, y0, t = w.sin(), torch.ones(2), torch.tensor([0.0, 1.0])  # v is no leaf, and is learned through
     found = ours.odeint_adjoint(lambda t, y: -v * y, y0, t, adjoint_params=(v, v))
@@ -125,7 +134,9 @@ def test_the_adjoint_differentiates_what_a_function_uses():
     assert_close(*both, rtol=1e-12, atol=0)  # and not twice as much
     with pytest.raises(ValueError, match="`func` must be a torch"):
         ours.odeint_adjoint(lambda t, y: -y, y0, t)
-    # A function may differentiate by its own state as the log density of a flow does.
+
+
+def test_a_function_may_differentiate_by_its_own_state_as_the_log_density_of_a_flow_does():
     net, y0, t = Net(2), (torch.randn(4, 2), torch.zeros(4, 1)), torch.tensor([1.0, 0.0])
 
     class Flow(nn.Module):
@@ -223,8 +234,7 @@ def test_every_sample_ends_at_its_own_event_however_far_it_is(monkeypatch):
         ours.odeint_event(lambda t, y: 0 * y, y0[0], torch.tensor(0.0), event_fn=lambda t, y: y[0] - 2)
 
 
-def test_events_jump_to_numbers_and_are_found_at_the_start():
-    # An event that jumps to a number ends a solve whose state has its gradient.
+def test_an_event_that_jumps_to_a_number_ends_a_solve_whose_state_has_its_gradient():
     w = torch.tensor(1.0, requires_grad=True)
 
     def ends_at_one(t, y):
@@ -237,12 +247,16 @@ def test_events_jump_to_numbers_and_are_found_at_the_start():
         assert not t.requires_grad
         assert float(t) == pytest.approx(1.0)
         assert_close(torch.autograd.grad(y[-1].sum(), w)[0], torch.tensor(-math.exp(-1)), rtol=0, atol=1e-7)
-    # An event that is 0 at the start is found there as by torchdiffeq.
+
+
+def test_an_event_that_is_0_at_the_start_is_found_there_as_by_torchdiffeq():
     for module in (ours, torchdiffeq):
         t, y = module.odeint_event(swinging, torch.tensor([0.0, 1.0]), torch.tensor(0.5), event_fn=lambda t, y: y[0])
         assert float(t) == 0.5
         assert y.tolist() == [[0.0, 1.0]] * 2
-    # The knots of a driven field are jumps without being named.
+
+
+def test_the_knots_of_a_driven_field_are_jumps_without_being_named():
     field, path = ctrnn.gated(2, 3), ctrnn.HeldPath(3 * torch.randn(5, 4, 2))
     h0, t = torch.zeros(4, 3), torch.tensor([0.0, 5.0])
     exact = integrate(field, path, h0, t, **TIGHT).hs[-1]
@@ -295,8 +309,7 @@ def test_defaults_in_float32_do_not_chase_its_rounding():
         assert sum(name == "callback_step" for name, *_ in steps.seen) < 400, method
 
 
-def test_what_is_not_here_is_torchdiffeqs_which_is_loaded_then_alone():
-    # What is not here torchdiffeq solves.
+def test_a_method_that_is_not_here_is_solved_by_torchdiffeq():
     func, y0, t = Net(), torch.randn(2, 3), torch.tensor([0.0, 1.0])
     for solve in ("odeint", "odeint_adjoint"):
         found = getattr(ours, solve)(func, y0, t, method="fehlberg2")
@@ -305,7 +318,9 @@ def test_what_is_not_here_is_torchdiffeqs_which_is_loaded_then_alone():
     mine, theirs = (module.odeint_event(func, y0, t[0], **how) for module in (ours, torchdiffeq))
     assert_close(mine, theirs, rtol=0, atol=0)
     assert {"dopri5", "rodas5p", "fehlberg2"} <= set(ours.SOLVERS)
-    # Nothing of torchdiffeq is loaded until it has to solve.
+
+
+def test_nothing_of_torchdiffeq_is_loaded_until_it_has_to_solve():
     code = (
         "import sys, torch, discretize, discretize.torchdiffeq as t; f = lambda t, y: -y;"
         "t.odeint(f, torch.ones(2), torch.tensor([0.0, 1.0])); assert 'torchdiffeq' not in sys.modules;"
