@@ -43,9 +43,9 @@ def polynomial(t):
 
 def test_twenty_intervals_are_the_closed_polynomials():
     ts, between = torch.linspace(0, 20, 21), torch.linspace(0.05, 19.95, 50)
-    solved = discretize.integrate(fading, None, torch.ones(1, 1), ts, delays=1.0, rtol=1e-11, atol=1e-12)
+    solved = discretize.integrate(fading, None, torch.ones(1, 1), ts, delays=1.0, rtol=1e-9, atol=1e-10)
     for times, hs in ((ts, solved.hs), (between, solved(between))):
-        assert_close(hs[:, 0, 0], torch.tensor([polynomial(t) for t in times.tolist()]), rtol=0, atol=1e-10)
+        assert_close(hs[:, 0, 0], torch.tensor([polynomial(t) for t in times.tolist()]), rtol=0, atol=1e-8)
     assert solved.stats["engine"] == "steps"
     assert solved.stats["num_steps"] > 20
 
@@ -57,10 +57,10 @@ def test_what_is_left_goes_by_the_rightmost_root(delay):
     if delay == math.pi / 2:
         assert abs(root - 1j) < 1e-12
     ts = torch.cat([torch.zeros(1), torch.arange(16.0, 20.0, 0.5)])
-    solved = discretize.integrate(fading, None, torch.ones(1, 1), ts, delays=delay, rtol=1e-9, atol=1e-11)
+    solved = discretize.integrate(fading, None, torch.ones(1, 1), ts, delays=delay, rtol=1e-7, atol=1e-9)
     h = solved.hs[1:, 0, 0].numpy()
     factor = np.exp(0.5 * root)
-    assert np.allclose(h[2:], 2 * factor.real * h[1:-1] - abs(factor) ** 2 * h[:-2], rtol=0, atol=1e-6 * abs(h).max())
+    assert np.allclose(h[2:], 2 * factor.real * h[1:-1] - abs(factor) ** 2 * h[:-2], rtol=0, atol=1e-5 * abs(h).max())
 
 
 def mackey_glass(t, h, past):
@@ -99,13 +99,13 @@ def by_numpy(f, history, delay, end, steps_a_delay):
     "method", ["dopri5", *(pytest.param(method, marks=pytest.mark.slow) for method in ("tsit5", "bosh3", "rodas5p"))]
 )
 def test_mackey_and_glass_equation_is_solved_as_another_solver_does(method):
-    tolerance = 1e-6 if method == "bosh3" else 1e-9
-    theirs = by_numpy(lambda h, past: 0.2 * past / (1 + past**10) - 0.1 * h, lambda t: 0.5 + 0.1 * math.sin(t), 17.0, 51.0, 340)
+    tolerance = {"dopri5": 1e-7, "bosh3": 1e-6}.get(method, 1e-9)
+    theirs = by_numpy(lambda h, past: 0.2 * past / (1 + past**10) - 0.1 * h, lambda t: 0.5 + 0.1 * math.sin(t), 17.0, 34.0, 340)
     solved = discretize.integrate(
         mackey_glass,
         None,
         torch.full((1, 1), 0.5),
-        torch.tensor([0.0, 51.0]),
+        torch.tensor([0.0, 34.0]),
         delays=17.0,
         history=lambda t: (0.5 + 0.1 * torch.sin(t)).reshape(1, 1),
         method=method,
@@ -127,8 +127,8 @@ def test_equations_whose_delay_is_a_function_of_time_have_their_known_solutions(
     f, delay, exact = OF_TIME[name]
     ts = torch.tensor([1.5, 2.5, 6.0])
     h0 = exact(ts[:1]).expand(2, 1)
-    solved = discretize.integrate(f, None, h0, ts, delays=[delay], history=lambda t: exact(t).expand(2, 1), **TIGHT)
-    assert_close(solved.hs[:, 1, 0], exact(ts), rtol=1e-9, atol=0)
+    solved = discretize.integrate(f, None, h0, ts, delays=[delay], history=lambda t: exact(t).expand(2, 1), rtol=1e-8, atol=1e-9)
+    assert_close(solved.hs[:, 1, 0], exact(ts), rtol=1e-6, atol=0)
 
 
 def test_a_warp_makes_of_a_constant_delay_one_of_time():
@@ -147,9 +147,9 @@ def test_a_warp_makes_of_a_constant_delay_one_of_time():
 
     warped = Net([seen(0.9), seen(0.4)])
     warped.load_state_dict({name: value for name, value in field.state_dict().items() if name != "delays"}, strict=False)
-    theirs = discretize.integrate(field, plain, h0, asked, rtol=1e-6, atol=1e-7)
+    theirs = discretize.integrate(field, plain, h0, asked, rtol=1e-5, atol=1e-6)
     path = ctrnn.WarpedPath(plain, warp)
-    mine = discretize.integrate(warped, path, h0, ts, speed=warp.speed, rtol=1e-6, atol=1e-7)
+    mine = discretize.integrate(warped, path, h0, ts, speed=warp.speed, rtol=1e-5, atol=1e-6)
     assert_close(mine.hs, theirs.hs, rtol=0, atol=1e-4)  # some tolerances
     constant = discretize.integrate(field, path, h0, ts, speed=warp.speed, rtol=1e-4, atol=1e-4)
     assert (constant.hs - theirs.hs).abs().max() > 1e-2  # the delay has to be warped too
@@ -178,51 +178,69 @@ def test_gradients_are_central_differences(kind):
     sources |= {"nothing": {}, "a state": {"held": held}, "a function": {"held": held, "speed": speed}}[kind]
 
     def loss():
-        solved = discretize.integrate(field, ctrnn.HeldPath(x), h0, ts, history=history, rtol=1e-7, atol=1e-8)
+        solved = discretize.integrate(field, ctrnn.HeldPath(x), h0, ts, history=history, rtol=1e-6, atol=1e-7)
         return (solved.hs[1:] * torch.linspace(-1, 1, 12).reshape(2, 2, 3)).sum()
 
     by_difference, by_gradient = along_one_direction(loss, [*sources.values()])
     assert_close(by_difference, by_gradient, rtol=0, atol=1e-5)
 
 
-def test_learned_delays_have_gradients_and_second_ones_for_weights_alone():
-    # The delay of an equation may have a gradient.
+def test_the_delay_of_an_equation_has_a_gradient():
     # Of h' = -h(t - d), h = 1 before 0: on [d, 2 d] it is 1 - t + (t - d)^2 / 2.
     delay = torch.tensor([0.8], requires_grad=True)
     solved = discretize.integrate(fading, None, torch.ones(1, 1), torch.tensor([0.0, 1.6]), delays=delay, **TIGHT)
     (gradient,) = torch.autograd.grad(solved.hs[-1].sum(), delay)
     assert_close(gradient, torch.tensor([-0.8]), rtol=0, atol=1e-8)
-    # Second derivatives are there for weights and refused for delays.
+
+
+def test_second_derivatives_of_delays_are_refused():
     field, loss = late(0.9, history=0.3)
     (gradient,) = torch.autograd.grad(loss, field.delays, create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivatives with `delays that are learned`"):
         torch.autograd.grad(gradient.sum(), field.delays)
+
+
+def test_second_derivatives_of_weights_are_central_differences_of_the_first():
     torch.manual_seed(0)
-    net, path, how = Net((0.7, 0.4)), ctrnn.LinearPath(torch.randn(3, 1, 2)), {"rtol": 1e-9, "atol": 1e-10}
+    net, path, how = Net((0.7, 0.4)), ctrnn.LinearPath(torch.randn(3, 1, 2)), {"rtol": 1e-6, "atol": 1e-7}
 
     def slope(apart):
         with torch.no_grad():
             net.weights[1][0, 0] += apart
-        end = discretize.integrate(net, path, torch.ones(1, 3), torch.tensor([0.0, 1.5]), **how).hs[-1].sum()
-        (first,) = torch.autograd.grad(end, net.weights[1], create_graph=True)
+        end = discretize.integrate(net, path, torch.ones(1, 3), torch.tensor([0.0, 1.2]), **how).hs[-1].sum()
+        (first,) = torch.autograd.grad(end, net.weights[1], create_graph=apart == 0)
         return first[0, 0]
 
     (second,) = torch.autograd.grad(slope(0.0), net.weights[1])
-    above, below = slope(1e-4), slope(-2e-4)
-    assert_close(second[0, 0], ((above - below) / 2e-4).detach(), rtol=0, atol=1e-5)
-    # Delays may be learned from wherever a solve begins and along a chain of them.
-    torch.manual_seed(0)
-    for start in (1.4, 3.1, 3.6):
+    above, below = slope(1e-3), slope(-2e-3)
+    assert_close(second[0, 0], ((above - below) / 2e-3).detach(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("start", [1.4, 3.1, 3.6])
+def test_delays_are_learned_from_wherever_a_solve_begins(start):
+    # h(t - 0.7) is 1 up to start + 0.7, the delay moves what comes after: of h' = -h(t - d) + sin(h(t - d)) h.
+    def end(delay):
         path = ctrnn.HeldPath(torch.zeros(2, 1, 1), torch.tensor([start, 5.0, 6.0], dtype=torch.float64))
-        hs = discretize.integrate(Late([0.7]), path, torch.ones(1, 1), torch.tensor([start, 5.0])).hs
-        assert hs.isfinite().all()
-    field, path, how = Late([0.7]), ctrnn.LinearPath(torch.randn(4, 1, 1)), {"rtol": 1e-9, "atol": 1e-10}
+        field, ts = Late([delay]), torch.tensor([start, 5.0])
+        return field, discretize.integrate(field, path, torch.ones(1, 1), ts, rtol=1e-6, atol=1e-7).hs[-1].sum()
+
+    field, loss = end(0.7)
+    (gradient,) = torch.autograd.grad(loss, field.delays)
+    with torch.no_grad():
+        above, below = (end(0.7 + apart)[1] for apart in (1e-3, -1e-3))
+    assert_close(gradient[0], (above - below) / 2e-3, rtol=0, atol=1e-4)
+
+
+def test_delays_are_learned_along_a_chain_of_solves():
+    field, path, how = Late([0.7]), ctrnn.LinearPath(torch.randn(4, 1, 1)), {"rtol": 1e-7, "atol": 1e-8}
     whole = discretize.integrate(field, path, torch.ones(1, 1), torch.tensor([0.0, 2.9]), **how)
     begin = discretize.integrate(field, path, torch.ones(1, 1), torch.tensor([0.0, 1.5]), **how)
     rest = discretize.integrate(field, path, begin.hs[-1], torch.tensor([1.5, 2.9]), history=begin, **how)
     mine, theirs = (torch.autograd.grad(solved.hs[-1].sum(), field.delays)[0] for solved in (rest, whole))
-    assert_close(mine, theirs, rtol=0, atol=1e-6)
-    # Two learned delays that see one jump are refused and not where nothing jumps.
+    assert_close(mine, theirs, rtol=0, atol=1e-5)
+
+
+def test_two_learned_delays_that_see_one_jump_are_refused_but_not_where_nothing_jumps():
     torch.manual_seed(0)
     field, h0, path = Net((0.5, 0.5), learn=True), torch.randn(1, 3), ctrnn.HeldPath(torch.zeros(2, 1, 2))
     with pytest.raises(ValueError, match="Move one of them a little"):
@@ -243,18 +261,18 @@ class Late(ctrnn.DelayedField):
         return projected - past[0] + torch.sin(past[-1]) * h
 
 
-def late(delay, samples=(0.0, 1.0, -0.5), history=None, **how):
+def late(delay, samples=(0.0, 1.0, -0.5), history=None, rtol=1e-6, **how):
     path = ctrnn.HeldPath(torch.tensor(samples).reshape(-1, 1, 1))
     field = Late([delay]) if isinstance(delay, float) else Late(delay, learn=False)
     given = None if history is None else torch.full((1, 1), history)
     return field, discretize.integrate(
-        field, path, torch.ones(1, 1), torch.tensor([0.0, 2.5]), history=given, rtol=1e-9, atol=1e-10, **how
+        field, path, torch.ones(1, 1), torch.tensor([0.0, 2.5]), history=given, rtol=rtol, atol=rtol / 10, **how
     ).hs[-1].sum()
 
 
 LATE = {
-    "x jumps where the delay begins to see the solution": {"delay": 1.0},
-    "and the history does not end in h0": {"delay": 1.0, "history": 0.3},
+    "x jumps where the delay begins to see the solution": {"delay": 1.0, "rtol": 1e-8},
+    "and the history does not end in h0": {"delay": 1.0, "history": 0.3, "rtol": 1e-8},
     "on a clock": {"delay": 0.9, "history": 0.3, "speed": lambda t: 1 + 0.5 * torch.sin(3 * t)},
     "by rodas5p": {"delay": 0.9, "history": 0.3, "method": "rodas5p"},
 }
@@ -281,8 +299,7 @@ def test_the_gradient_of_a_delay_that_varies_in_time_is_a_central_difference():
     assert_close(gradient, (above - below) / 2e-4, rtol=0, atol=1e-4)
 
 
-def test_solves_go_on_sample_by_sample_with_one_mask():
-    # Knots of the input that are breaking points too are one.
+def test_knots_of_the_input_that_are_breaking_points_too_are_one():
     # With a delay of 0.1 they are 0.30000000000000004 and 0.3.
     torch.manual_seed(0)
     field, x = Net((0.1,) * 1 + (0.25,)), torch.randn(5, 1, 2)
@@ -290,7 +307,8 @@ def test_solves_go_on_sample_by_sample_with_one_mask():
     solved = discretize.integrate(field, path, torch.zeros(1, 3), torch.tensor([0.0, 0.5]), rtol=1e-7, atol=1e-7)
     assert solved.stats["smallest_step"] > 1e-4
 
-    # One mask of dropout holds for all blocks.
+
+def test_one_mask_of_dropout_holds_for_all_blocks():
     class Dropping(ctrnn.DelayedField):
         def __init__(self):
             super().__init__(1, 2, [0.5])
@@ -305,43 +323,51 @@ def test_solves_go_on_sample_by_sample_with_one_mask():
     torch.manual_seed(0)
     field = Dropping()
     path, h0, ts = (
-        ctrnn.HeldPath(torch.ones(1, 4, 1), torch.tensor([0.0, 30.0])),
+        ctrnn.HeldPath(torch.ones(1, 4, 1), torch.tensor([0.0, 16.0])),
         torch.ones(4, 2),
-        torch.tensor([0.0, 20.0, 30.0]),
+        torch.tensor([0.0, 12.0, 16.0]),
     )
     _, middle, end = discretize.integrate(field, path, h0, ts, rtol=1e-4, atol=1e-5).hs
     assert_close(middle, end, rtol=0, atol=1e-3)  # at rest, as it stays under one mask
-    # A solve goes on from another.
+
+
+def test_a_solve_goes_on_from_another():
     torch.manual_seed(0)
     field, h0 = Net(), torch.randn(2, 3)
     path = ctrnn.LinearPath(torch.randn(3, 2, 2))
-    whole = discretize.integrate(field, path, h0, torch.tensor([0.0, 1.0, 2.0]), rtol=1e-6, atol=1e-7)
-    begin = discretize.integrate(field, path, h0, torch.tensor([0.0, 1.0]), rtol=1e-6, atol=1e-7)
-    rest = discretize.integrate(field, path, begin.hs[-1], torch.tensor([1.0, 2.0]), history=begin, rtol=1e-6, atol=1e-7)
+    whole = discretize.integrate(field, path, h0, torch.tensor([0.0, 1.0, 2.0]), rtol=1e-5, atol=1e-6)
+    begin = discretize.integrate(field, path, h0, torch.tensor([0.0, 1.0]), rtol=1e-5, atol=1e-6)
+    rest = discretize.integrate(field, path, begin.hs[-1], torch.tensor([1.0, 2.0]), history=begin, rtol=1e-5, atol=1e-6)
     assert_close(rest.hs[-1], whole.hs[-1], rtol=0, atol=1e-4)
-    # Samples step on their own and ask at times of their own.
+
+
+def test_samples_step_on_their_own_and_ask_at_times_of_their_own():
     torch.manual_seed(0)
-    field, x, h0 = Net(), torch.randn(4, 3, 2), torch.randn(3, 3) * torch.tensor([[0.1], [1.0], [9.0]])
-    ts = torch.tensor([[0.0, 0.0, 0.0], [0.5, 1.5, 0.2], [1.5, 1.8, 2.0]])
+    field, x, h0 = Net(), torch.randn(2, 3, 2), torch.randn(3, 3) * torch.tensor([[0.1], [1.0], [9.0]])
+    ts = torch.tensor([[0.0, 0.0, 0.0], [0.5, 1.0, 0.2], [1.1, 1.2, 1.3]])
     solved = discretize.integrate(field, ctrnn.HeldPath(x), h0, ts, rtol=1e-5, atol=1e-6)
     assert len(set(solved.stats["steps_of_samples"])) > 1
     for k in range(3):
         alone = discretize.integrate(field, ctrnn.HeldPath(x[:, k : k + 1]), h0[k : k + 1], ts[:, k], rtol=1e-5, atol=1e-6)
         assert_close(alone.hs[:, 0], solved.hs[:, k], rtol=0, atol=1e-3)
-    # Float32 and no samples.
+
+
+def test_float32_stays_float32():
     solved = discretize.integrate(fading, None, torch.ones(2, 1, dtype=torch.float32), torch.tensor([0.0, 3.0]), delays=1.0)
     assert solved.hs.dtype == torch.float32
     assert abs(float(solved.hs[-1, 0]) - polynomial(3.0)) < 1e-4
+
+
+def test_a_batch_without_samples_has_no_states():
     assert discretize.integrate(fading, None, torch.ones(0, 1), torch.tensor([0.0, 3.0]), delays=1.0).hs.shape == (2, 0, 1)
 
 
-def test_a_solve_goes_on_from_several_that_are_shorter_than_a_delay():
-    # Their pasts are kept as long as they are read.
+def test_the_past_of_a_chain_of_short_solves_is_kept_as_long_as_it_is_read():
     ts, past, at, reached = torch.linspace(0, 3, 31), torch.sin, torch.zeros(1, 1), []
     whole = discretize.integrate(fading, None, at, ts, delays=1.0, history=lambda t: past(t).reshape(1, 1), **TIGHT)
     history, pasts = lambda t: past(t).reshape(1, 1), []
-    for k in range(0, 30, 3):
-        history = discretize.integrate(fading, None, at, ts[k : k + 4], delays=1.0, history=history, **TIGHT)
+    for k in range(0, 30, 5):
+        history = discretize.integrate(fading, None, at, ts[k : k + 6], delays=1.0, history=history, **TIGHT)
         at = history.hs[-1]
         reached += history.hs[1:]
         pasts.append(weakref.ref(history.between.__self__.past))
@@ -350,7 +376,9 @@ def test_a_solve_goes_on_from_several_that_are_shorter_than_a_delay():
     assert sum(each() is not None for each in pasts) == 1
     with pytest.raises(ValueError, match=r"known on \[1.5, 3\], and the longest delay reads it on \[1, 3\]"):
         discretize.integrate(fading, None, at, torch.tensor([3.0, 4.0]), delays=2.0, history=history)
-    # So is a history that jumps while it is held, before all of them: h falls by 1 a unit until 0.5, and by 3 from there.
+
+
+def test_a_held_history_that_jumps_before_a_chain_of_short_solves_is_stepped_to_its_jump():
     held = ctrnn.HeldPath(torch.tensor([1.0, 3.0]).reshape(2, 1, 1), torch.tensor([-1.0, -0.5, 0.0]))
     at, history, steps = torch.ones(1, 1), held, 0
     for k in range(4):
@@ -358,7 +386,9 @@ def test_a_solve_goes_on_from_several_that_are_shorter_than_a_delay():
         at, steps = history.hs[-1], steps + history.stats["num_rejected_steps"]
     assert_close(at, torch.full((1, 1), 1 - 0.5 - 1.5), rtol=0, atol=1e-12)
     assert steps == 0  # none over the jump
-    # A state that is moved between two of them is seen to jump a delay later: by 0.5 at 0.4, it falls by 0.5 a unit from 1.4 on.
+
+
+def test_a_state_that_is_moved_between_two_solves_is_seen_to_jump_a_delay_later():
     h0, kick = torch.ones(1, 1), torch.full((1, 1), 0.5, requires_grad=True)
     first = discretize.integrate(fading, None, h0, torch.tensor([0.0, 0.4]), delays=1.0, **TIGHT)
     then = discretize.integrate(fading, None, first.hs[-1] + kick, torch.tensor([0.4, 0.9]), delays=1.0, history=first, **TIGHT)
@@ -369,8 +399,7 @@ def test_a_solve_goes_on_from_several_that_are_shorter_than_a_delay():
         assert_close(torch.autograd.grad(moved, kick, retain_graph=True)[0], torch.full((1, 1), left), rtol=0, atol=1e-6)
 
 
-def test_events_are_those_of_the_closed_form_and_end_samples_before_there_is_no_solution():
-    # Events are found where the closed form has them and end samples.
+def test_events_are_found_where_the_closed_form_has_them_and_end_samples():
     # h falls from a h0 by a t, then by the parabola a (1 - t + (t - 1)^2 / 2).
     h0, ts = torch.tensor([[1.0], [0.5], [2.0]]), torch.linspace(0, 6, 7)
     events = [discretize.Event(lambda t, h: h[:, 0] - 0.25), discretize.Event(lambda t, h: h[:, 0] + 0.3, terminal=True)]
@@ -391,7 +420,9 @@ def test_events_are_those_of_the_closed_form_and_end_samples_before_there_is_no_
         for k, a in enumerate(h0[:, 0].tolist()):
             known = [-0.3 if t > stops.get(k, 9) else a * polynomial(t) for t in times.tolist()]
             assert_close(hs[:, k, 0], torch.tensor(known), rtol=0, atol=1e-9)
-    # An event ends samples before there is no solution.
+
+
+def test_an_event_ends_samples_before_there_is_no_solution():
     # h' = h^2 h(t - d)^0 has h0 / (1 - h0 t), up to t = 1 / h0.
     grows = discretize.Event(lambda t, h: h[:, 0] - 50, terminal=True)
     h0, ts = torch.tensor([[1.0], [0.9]]), torch.tensor([0.0, 1.0, 3.0])
@@ -406,7 +437,7 @@ def test_events_are_those_of_the_closed_form_and_end_samples_before_there_is_no_
 def test_gradients_of_crossings_are_central_differences(terminal):
     torch.manual_seed(1)
     field, h0, level = Net((0.7, 0.4), learn=True), torch.randn(2, 3).requires_grad_(), torch.tensor(0.1).requires_grad_()
-    path, ts = ctrnn.LinearPath(2 * torch.randn(3, 2, 2)), torch.tensor([[0.0, 0.0], [1.2, 0.3], [1.8, 1.5]])
+    path, ts = ctrnn.LinearPath(2 * torch.randn(3, 2, 2)), torch.tensor([[0.0, 0.0], [0.9, 0.3], [1.2, 1.0]])
     events = [
         discretize.Event(lambda t, h: h[:, 0] - level, terminal=terminal),
         discretize.Event(lambda t, h: h[:, 1] + 0.1 * t[:, 0]),
@@ -415,7 +446,7 @@ def test_gradients_of_crossings_are_central_differences(terminal):
     sources |= {"weights": field.weights[1], "h0": h0} if terminal else {}
 
     def loss():
-        solved = discretize.integrate(field, path, h0, ts, events=events, history=torch.ones(3), rtol=1e-7, atol=1e-8)
+        solved = discretize.integrate(field, path, h0, ts, events=events, history=torch.ones(3), rtol=1e-6, atol=1e-7)
         assert all(len(found.times) for found in solved.events)
         assert all((found.times <= ts[-1][found.samples] + 1e-12).all() for found in solved.events)
         crossed = sum((found.times * torch.arange(1, 1 + len(found.times))).sum() + found.states.sum() for found in solved.events)
@@ -425,8 +456,7 @@ def test_gradients_of_crossings_are_central_differences(terminal):
     assert_close(by_difference, by_gradient, rtol=0, atol=1e-3)  # of a sum over all crossings, some 1e-7 over 1e-4
 
 
-def test_calls_are_counted_and_errors_fall_with_the_tolerance():
-    # Calls of the field are counted with those for polynomials.
+def test_calls_of_the_field_are_counted_with_those_for_polynomials():
     called = []
 
     def counted(t, h, past):
@@ -436,7 +466,9 @@ def test_calls_are_counted_and_errors_fall_with_the_tolerance():
     solved = discretize.integrate(counted, None, torch.ones(3, 1), torch.tensor([0.0, 5.0]), delays=1.0)
     assert 0 <= len(called) - solved.stats["nfe"] <= 4  # the checks at the start
     assert 0 <= sum(called) - solved.stats["nfe_samples"] <= 12
-    # Errors fall with the tolerance.
+
+
+def test_errors_fall_with_the_tolerance():
     errors = []
     for tolerance in (1e-4, 1e-9):
         solved = discretize.integrate(
@@ -446,7 +478,8 @@ def test_calls_are_counted_and_errors_fall_with_the_tolerance():
     assert errors[1] < 1e-8
     assert errors[0] < 1e-3
 
-    # Flow of other arguments is refused.
+
+def test_a_flow_of_other_arguments_is_refused():
     class Wrong(ctrnn.DelayedField):
         def flow(self, projected, h):
             return h
@@ -457,10 +490,10 @@ def test_calls_are_counted_and_errors_fall_with_the_tolerance():
 
 def test_what_is_long_past_is_dropped_where_no_gradient_is_wanted(monkeypatch):
     monkeypatch.setattr(method_of_steps, "MOST_BYTES", 2_000)
-    ts = torch.tensor([0.0, 20.0])
-    solved = discretize.integrate(fading, None, torch.ones(1, 1), ts, delays=1.0, **TIGHT)
-    assert_close(solved.hs[-1, 0, 0], torch.tensor(polynomial(20.0)), rtol=0, atol=1e-10)
-    assert solved(torch.tensor([19.5])).isfinite().all()
+    ts = torch.tensor([0.0, 10.0])
+    solved = discretize.integrate(fading, None, torch.ones(1, 1), ts, delays=1.0, rtol=1e-9, atol=1e-10)
+    assert_close(solved.hs[-1, 0, 0], torch.tensor(polynomial(10.0)), rtol=0, atol=1e-8)
+    assert_close(solved(torch.tensor([9.5]))[0, 0, 0], torch.tensor(polynomial(9.5)), rtol=0, atol=1e-8)
     with pytest.raises(ValueError, match="so long ago were not kept"):
         solved(torch.tensor([0.5]))
 
@@ -543,11 +576,10 @@ def test_what_cannot_be_solved_is_refused_in_words(words):
 # A line of states.
 
 
-def test_a_line_of_states_converges_and_is_shifted_by_steps():
-    # Steps along a line of states converge to the solution.
+def test_steps_along_a_line_of_states_converge_to_the_solution():
     torch.manual_seed(0)
-    field, x, h0 = Net((0.7, 0.33)), torch.randn(4, 2, 2), torch.randn(2, 3)
-    exact = discretize.integrate(field, ctrnn.HeldPath(x), h0, torch.arange(5.0), rtol=1e-8, atol=1e-9).hs
+    field, x, h0 = Net((0.7, 0.33)), torch.randn(2, 2, 2), torch.randn(2, 3)
+    exact = discretize.integrate(field, ctrnn.HeldPath(x), h0, torch.arange(3.0), rtol=1e-6, atol=1e-7).hs
     off = []
     for substeps in (20, 40, 80):
         line = ctrnn.DelayLine(field, 1 / substeps)
@@ -555,7 +587,9 @@ def test_a_line_of_states_converges_and_is_shifted_by_steps():
         off.append(float((output - exact[1:]).detach().abs().max()))
     assert 1.8 < off[0] / off[1] < 2.3
     assert 1.8 < off[1] / off[2] < 2.3
-    # A step along the line shifts the states and reads between them.
+
+
+def test_a_step_along_the_line_shifts_the_states_and_reads_between_them():
     line = ctrnn.DelayLine(Net((1.0, 0.25)), 0.5)
     assert line.states == 3
     state, x = torch.randn(2, 9), torch.randn(2, 2)
@@ -565,22 +599,29 @@ def test_a_line_of_states_converges_and_is_shifted_by_steps():
     assert_close(following[:, :3], state[:, :3] + 0.5 * line.field(x, state[:, :3], past))
     assert_close(line.state_of(lambda t: t * torch.ones(2, 3))[0], torch.tensor([0.0, -0.5, -1.0]).repeat_interleave(3))
 
-    # A learned delay on a line has the slope of one side and beyond the line there is nothing.
-    def summed(delay, longest):
-        field = Late([0.4])
-        line = ctrnn.DelayLine(field, 0.1, longest=longest)
-        with torch.no_grad():
-            field.delays.fill_(delay)
-        output, _ = discretize.DiscreteRNN(line, dt=0.1)(torch.linspace(0, 1, 12)[:, None, None], line.state_of(torch.ones(1, 1)))
-        return field, output.sum()
 
-    for longest, apart in ((None, -1e-6), (0.8, 1e-6)):
-        field, total = summed(0.4, longest)
-        (gradient,) = torch.autograd.grad(total, field.delays)
-        assert_close(gradient[0], (summed(0.4 + apart, longest)[1] - total).detach() / apart, rtol=1e-4, atol=1e-4)
-    for delay in (0.6, -0.05, math.nan):
-        assert summed(delay, None)[1].isnan()
-    # A line solved exactly has spread delays.
+def along_a_line(delay, longest):
+    field = Late([0.4])
+    line = ctrnn.DelayLine(field, 0.1, longest=longest)
+    with torch.no_grad():
+        field.delays.fill_(delay)
+    output, _ = discretize.DiscreteRNN(line, dt=0.1)(torch.linspace(0, 1, 12)[:, None, None], line.state_of(torch.ones(1, 1)))
+    return field, output.sum()
+
+
+@pytest.mark.parametrize(("longest", "apart"), [(None, -1e-6), (0.8, 1e-6)])
+def test_a_learned_delay_on_a_line_has_the_slope_of_one_side(longest, apart):
+    field, total = along_a_line(0.4, longest)
+    (gradient,) = torch.autograd.grad(total, field.delays)
+    assert_close(gradient[0], (along_a_line(0.4 + apart, longest)[1] - total).detach() / apart, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("delay", [0.6, -0.05, math.nan])
+def test_beyond_a_line_there_is_nothing(delay):
+    assert along_a_line(delay, None)[1].isnan()
+
+
+def test_a_line_solved_exactly_has_spread_delays():
     # One unit, h' = -u_2 on a line of 3 states 0.5 apart: a matrix, whose exponential solves it.
 
     class Fading(ctrnn.DelayedField):
@@ -617,7 +658,7 @@ def test_delays_are_learned_in_single_precision_where_knots_nearly_meet():
             *(torch.randn(*shape) for shape in ((4, 3), (4, 3), (3, 4, 2))),
         )
         solved = discretize.integrate(
-            field, ctrnn.HeldPath(xs.to(dtype)), h0.to(dtype), torch.tensor([0.0, 1.3]), history=history.to(dtype)
+            field, ctrnn.HeldPath(xs.to(dtype)), h0.to(dtype), torch.tensor([0.0, 0.75]), history=history.to(dtype)
         )
         return torch.autograd.grad(solved.hs[-1].square().sum(), field.delays)[0].double()
 
