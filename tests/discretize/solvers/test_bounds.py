@@ -41,35 +41,38 @@ def test_a_pulse_that_steps_go_over_is_seen_with_a_bound_on_them(method):
 
 @pytest.mark.parametrize("method", ADAPTIVE)
 def test_the_first_step_is_the_one_that_is_given(method):
-    """Of a field at rest the guess is long; both engines take what is given."""
+    """Of a field at rest the guess is long."""
     field, path, ts = ctrnn.gated(1, 3), ctrnn.HeldPath(torch.randn(2, 4, 1)), torch.tensor([0.0, 2.0])
     settings = {"method": method, "rtol": 1e-3, "atol": 1e-3}
-    for fused in (True, False):
-        stats = integrate(field, path, torch.zeros(4, 3), ts, first_step=1e-4, fused=fused, **settings).stats
-        # The first step may be stretched to land by equal steps.
-        assert stats["smallest_step"] == pytest.approx(1e-4, rel=1e-2)
-        assert stats["smallest_step_at"] == 0
+    stats = integrate(field, path, torch.zeros(4, 3), ts, first_step=1e-4, fused=False, **settings).stats
+    # The first step may be stretched to land by equal steps.
+    assert stats["smallest_step"] == pytest.approx(1e-4, rel=1e-2)
+    assert stats["smallest_step_at"] == 0
 
 
-def test_a_million_steps_are_not_too_many_and_kernels_heed_bounds():
-    # Kernels heed bounds as the engine does.
+@pytest.mark.kernels
+@pytest.mark.parametrize("bounds", [{"max_step": 0.1}, {"max_step": 0.3, "first_step": 0.05}])
+def test_a_kernel_takes_the_bounded_steps_that_the_engine_takes(bounds):
     field, path, ts = ctrnn.gated(1, 3), ctrnn.LinearPath(torch.randn(5, 4, 1)), torch.arange(5.0)
-    for bounds in ({"max_step": 0.1}, {"max_step": 0.3, "first_step": 0.05}):
-        fused, stepped = (integrate(field, path, torch.zeros(4, 3), ts, fused=fused, **bounds) for fused in (True, False))
-        assert fused.stats["engine"] == "compiled" or fused.stats["engine_why"]
-        assert fused.stats["steps_of_samples"] == stepped.stats["steps_of_samples"]
-        assert_close(fused.hs, stepped.hs, rtol=0, atol=1e-13)
-    # A million steps over many segments are not too many and a few in one are.
-    field, samples = ctrnn.plain(1, 2), 300
-    path, ts = ctrnn.HeldPath(torch.randn(samples, 1, 1)), torch.tensor([0.0, float(samples)])
-    for fused in (True, False):
-        with torch.no_grad():
-            solved = integrate(field, path, torch.zeros(1, 2), ts, max_num_steps=20, fused=fused)
-            assert solved.stats["num_steps"] > 10 * 20
-            with pytest.raises(SolverError, match="2 steps were not enough") as caught:
-                integrate(field, path, torch.zeros(1, 2), ts, max_num_steps=2, fused=fused)
-        assert "rodas5p" not in caught.value.hint
-        assert "for each segment" in caught.value.hint
+    with torch.no_grad():
+        kernel, engine = (integrate(field, path, torch.zeros(4, 3), ts, fused=f, **bounds) for f in ("always", False))
+    assert (kernel.stats["engine"], engine.stats["engine"]) == ("compiled", "steps")
+    assert kernel.stats["steps_of_samples"] == engine.stats["steps_of_samples"]
+    assert_close(kernel.hs, engine.hs, rtol=0, atol=1e-13)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("fused", ["always", False])
+def test_the_bound_on_the_number_of_steps_is_for_each_segment(fused):
+    field, samples = ctrnn.gated(1, 3), 100
+    path, ts = ctrnn.LinearPath(torch.randn(samples + 1, 4, 1)), torch.tensor([0.0, float(samples)])
+    with torch.no_grad():
+        solved = integrate(field, path, torch.zeros(4, 3), ts, max_num_steps=20, fused=fused)
+        assert solved.stats["num_steps"] > 10 * 20
+        with pytest.raises(SolverError, match="2 steps were not enough") as caught:
+            integrate(field, path, torch.zeros(4, 3), ts, max_num_steps=2, fused=fused)
+    assert "rodas5p" not in caught.value.hint
+    assert "for each segment" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -80,12 +83,13 @@ def test_a_first_step_that_cannot_be_is_refused(settings):
         ContinuousRNN(ctrnn.plain(1, 2), **settings)
 
 
-def test_the_whole_way_has_a_bound_too(monkeypatch):
+@pytest.mark.kernels
+@pytest.mark.parametrize("fused", ["always", False])
+def test_the_whole_way_has_a_bound_too(monkeypatch, fused):
     monkeypatch.setattr("discretize.solvers.control.MOST_ON_AVERAGE", 1)
-    path, ts = ctrnn.HeldPath(torch.randn(50, 1, 1)), torch.tensor([0.0, 50.0])
-    for fused in (True, False):
-        with pytest.raises(SolverError, match="70 steps on the whole way were not enough"), torch.no_grad():
-            integrate(ctrnn.plain(1, 2), path, torch.zeros(1, 2), ts, max_num_steps=20, fused=fused)
+    path, ts = ctrnn.LinearPath(torch.randn(51, 4, 1)), torch.tensor([0.0, 50.0])
+    with pytest.raises(SolverError, match="70 steps on the whole way were not enough"), torch.no_grad():
+        integrate(ctrnn.gated(1, 3), path, torch.zeros(4, 3), ts, max_num_steps=20, fused=fused)
 
 
 @pytest.mark.parametrize("units", [1, 2])
@@ -126,27 +130,43 @@ def test_tolerances_near_the_rounding_are_warned_of(dtype, low, high):
         integrate(field, path, torch.zeros(1, 2, dtype=dtype), torch.tensor([0.0, 1e-3]), rtol=high, atol=high)
 
 
-def test_units_have_tolerances_of_their_own_in_modules_too():
-    # Each unit may have a tolerance of its own.
-    # dh/dt = (1 - h) s in units of sizes 1 and 1e6: by one tolerance for both, the small one would be solved for nothing.
-    sizes = torch.tensor([1.0, 1e6])
-    field, exact = Field(lambda x, h: sizes - h, 2), sizes * (1 - torch.exp(torch.tensor(-3.0)))
+SIZES = torch.tensor([1.0, 1e6], dtype=torch.float64)
+
+
+def to_sizes(atol, **settings):
+    """Of dh/dt = sizes - h in units of sizes 1 and 1e6."""
     ts, h0 = torch.tensor([0.0, 3.0]), torch.zeros(1, 2)
-    for method in ("dopri5", "rodas5p"):
-        for atol in (1e-4 * sizes, torch.tensor([1e-8, 1e-2])):
-            solved = integrate(field, still(), h0, ts, method=method, rtol=0.0, atol=atol)
-            assert (abs(solved.hs[-1, 0] - exact) < 3 * atol).all()
-    both = [integrate(field, still(), h0, ts, rtol=0.0, atol=a).stats["num_steps"] for a in (1e-4 * sizes, 1e-4)]
-    assert 2 * both[0] < both[1]
-    # Tolerances of units go through modules adjoints and lstms.
-    x = torch.randn(4, 2, 3)
-    for field in (ctrnn.gated(3, 5), ctrnn.lstm(3, 5)):
-        atol = torch.full((field.state_size,), 1e-7)
-        rnn = ContinuousRNN(field, atol=atol)
-        assert_close(rnn(x)[0], ContinuousRNN(field, fused=False)(x)[0], rtol=0, atol=0)
-        assert rnn.stats["engine_why"] == "an `atol` for each unit has no kernel"
-        assert "atol=" in repr(rnn)
-        ContinuousRNN(field, atol=atol, gradient=Adjoint())(x)[0].sum().backward()
+    return integrate(Field(lambda x, h: SIZES - h, 2), still(), h0, ts, rtol=0.0, atol=atol, **settings)
+
+
+@pytest.mark.parametrize("method", ["dopri5", "rodas5p"])
+@pytest.mark.parametrize("atol", [1e-4 * SIZES, torch.tensor([1e-8, 1e-2], dtype=torch.float64)])
+def test_each_unit_has_a_tolerance_of_its_own(method, atol):
+    exact = SIZES * (1 - torch.exp(torch.tensor(-3.0)))
+    assert (abs(to_sizes(atol, method=method).hs[-1, 0] - exact) < 3 * atol).all()
+
+
+def test_one_tolerance_for_a_small_and_a_large_unit_takes_twice_the_steps():
+    own, one = (to_sizes(atol).stats["num_steps"] for atol in (1e-4 * SIZES, 1e-4))
+    assert 2 * own < one
+
+
+@pytest.mark.parametrize("make", [ctrnn.gated, ctrnn.lstm])
+def test_tolerances_of_units_go_through_modules_and_the_adjoint(make):
+    x, field = torch.randn(4, 2, 3), make(3, 5)
+    atol = torch.full((field.state_size,), 1e-7)
+    rnn, free = ContinuousRNN(field, atol=atol), ContinuousRNN(field, fused=False)
+    output = free(x)[0]
+    assert_close(rnn(x)[0], output, rtol=0, atol=0)
+    assert "atol" in rnn.stats["engine_why"]
+    assert "atol=" in repr(rnn)
+    loose = ContinuousRNN(field, atol=1e3 * atol, fused=False)
+    assert (loose(x)[0] - output).abs().max() > 1e-8
+    by_adjoint = ContinuousRNN(field, atol=atol, gradient=Adjoint())(x)[0].square().sum()
+    for mine, theirs in zip(
+        *(torch.autograd.grad(y, [*field.parameters()]) for y in (by_adjoint, output.square().sum())), strict=True
+    ):
+        assert_close(mine, theirs, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(
