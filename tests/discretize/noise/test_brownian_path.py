@@ -17,8 +17,7 @@ def path(batch=3, units=2, seed=0, knots=(0.0, 1.0, 1.5, 4.0), **settings):
     return BrownianPath(seed, torch.tensor(knots), units, batch, **settings)
 
 
-def test_the_path_has_brownian_covariances_and_its_integral():
-    # The path and its integral have the covariance of brownian motion.
+def test_the_path_and_its_integral_have_the_covariance_of_brownian_motion():
     # cov(W(s), W(t)) = min(s, t); the integral I of W has cov(I(s), W(t)) = s t - s^2/2 for s <= t, and s^2/2 with a = min
     # beyond; var I(t) = t^3/3. Edges are at knots, within cells at a half, and at no dyadic number.
     n, ends = 5000, torch.tensor([0.0, 0.3, 0.5, 1.0, 1.2, 2.75, 4.0])
@@ -31,7 +30,9 @@ def test_the_path_has_brownian_covariances_and_its_integral():
     wanted[range(6), range(6, 12)] = wanted[range(6, 12), range(6)] = 3**0.5 / 2  # cov(w, z) = d^2/2
     assert scaled.mean(1).abs().max() < 5 / n**0.5
     assert (scaled @ scaled.mT / n - wanted).abs().max() < 5 * (2 / n) ** 0.5
-    # Increments add up to the path and its integral.
+
+
+def test_increments_add_up_to_the_path_and_its_integral():
     found, ends = path(), torch.linspace(0, 4, 41)
     w, z = found.increments(ends)
     assert_close(torch.cat([torch.zeros(1, 3, 2), w.cumsum(0)]), found(ends), rtol=0, atol=1e-12)
@@ -39,14 +40,18 @@ def test_the_path_has_brownian_covariances_and_its_integral():
     assert_close(w.sum(0), whole_w[0], rtol=0, atol=1e-12)
     inside = z + found(ends)[:-1] * ends.diff()[:, None, None]  # from int (W - W(a)) to int W
     assert_close(inside.sum(0), whole_z[0], rtol=0, atol=1e-12)
-    # The integral is that of the path.
+
+
+def test_the_integral_is_that_of_the_path():
     # The trapezoid rule on 2^12 points misses a variance of h^2/12 of each unit of time: 4 sigma of that.
     found, n = path(batch=1, units=4), 4096
     ends = torch.linspace(0, 4, n + 1)
     w, h = found(ends), 4 / n
     _, z = found.increments(torch.tensor([0.0, 4.0]))
     assert_close(torch.trapezoid(w, dx=h, dim=0), z[0], rtol=0, atol=4 * h * (4 / 12) ** 0.5)
-    # Below the deepest bridge the path is a parabola.
+
+
+def test_below_the_deepest_bridge_the_path_is_a_parabola():
     # Between neighbours of 2^-20 of a cell it is its conditional mean: what is missing has a variance of 2^-20/12 at most.
     found, h = path(1, 1, knots=(0.0, 1.0)), 2.0**-20
     a, middle, b = found(torch.tensor([0, h / 2, h]))[:, 0, 0].tolist()
@@ -55,27 +60,32 @@ def test_the_path_has_brownian_covariances_and_its_integral():
     assert abs(b) < 5 * h**0.5
 
 
-def test_finer_readings_batches_and_pieces_are_of_the_same_path():
-    # A finer reading is of the same path.
+def test_a_finer_reading_is_of_the_same_path():
     found, fine = path(), torch.linspace(0, 4, 257)
     whole = found(fine)
     for stride in (2, 16, 128):
         assert_close(found(fine[::stride]), whole[::stride], **ROUNDING)
     assert_close(found(fine[[100]]), whole[[100]], **ROUNDING)
     assert_close(found(fine.flip(0)), whole.flip(0), **ROUNDING)
-    # A sample is read alone as in a batch.
+
+
+def test_a_sample_is_read_alone_as_in_a_batch():
     keys, ends = noise_keys(2, 5), torch.linspace(0, 4, 33)
     together = path(None, seed=keys)(ends)
     order = torch.tensor([4, 0, 2])
     assert_close(path(None, seed=keys[order])(ends), together[:, order], **ROUNDING)
     assert_close(path(5, seed=2)(ends), together, **ROUNDING)
-    # Each sample may have knots and times of its own.
+
+
+def test_each_sample_has_knots_and_times_of_its_own():
     keys = noise_keys(2, 2)
     knots, ends = torch.tensor([[0.0, 1.0], [2.0, 1.5], [3.0, 7.0]]), torch.tensor([[0.5, 1.2], [2.9, 6.0]])
     together = BrownianPath(keys, knots, 3)(ends)
     for k in range(2):
         assert_close(BrownianPath(keys[k : k + 1], knots[:, k], 3)(ends[:, k])[:, 0], together[:, k], **ROUNDING)
-    # First goes on where another path stops.
+
+
+def test_first_says_where_a_path_goes_on_from_another():
     keys, knots = noise_keys(2, 3), torch.tensor([0.0, 1.0, 1.5, 4.0])
     rest, ends = BrownianPath(keys, knots[1:], 2, first=1), torch.tensor([1.0, 1.3, 2.2, 4.0])
     for ours, theirs in zip(rest.increments(ends), BrownianPath(keys, knots, 2).increments(ends), strict=True):
@@ -83,7 +93,9 @@ def test_finer_readings_batches_and_pieces_are_of_the_same_path():
     each_its_own = BrownianPath(keys, knots[1:], 2, first=torch.tensor([1, 0, 1])).increments(ends)[0]
     assert_close(each_its_own[:, 0], rest.increments(ends)[0][:, 0], **ROUNDING)
     assert (each_its_own[:, 1] - rest.increments(ends)[0][:, 1]).abs().max() > 0.01
-    # A path that remembers its nodes reads the same numbers.
+
+
+def test_a_path_that_remembers_its_nodes_reads_the_same_numbers():
     dice = torch.Generator().manual_seed(4)
     for knots in (torch.tensor([0.0, 1.0, 1.5, 4.0], dtype=torch.float64), torch.rand(4, 3, generator=dice).double().cumsum(0)):
         remembered = BrownianPath(9, knots, 5, 3)

@@ -26,8 +26,7 @@ def addresses(samples):
     return noise_keys(7, samples), number % 5, number // 5
 
 
-def test_numbers_are_normal_and_uncorrelated():
-    # Numbers are standard normal and uncorrelated between units cells nodes and keys.
+def test_numbers_are_standard_normal_and_uncorrelated_between_units_cells_nodes_and_keys():
     n = 20_000
     keys, zero = noise_keys(3, n), torch.zeros(n, dtype=torch.int64)
     rows = [normals(keys, zero + cell, zero + node, 4, torch.float64) for cell, node in ((0, 0), (0, 1), (1, 0))]
@@ -39,7 +38,9 @@ def test_numbers_are_normal_and_uncorrelated():
     assert (torch.corrcoef(found.mT) - torch.eye(16)).abs().max() < 5 / n**0.5
     # Their squares too: two numbers share a radius, and are independent for all that.
     assert (torch.corrcoef(found.square().mT) - torch.eye(16)).abs().max() < 5 / n**0.5
-    # Numbers follow the normal law in every part and in the tails.
+
+
+def test_numbers_follow_the_normal_law_in_every_part_and_in_the_tails():
     n = 50_000
     found = normals(noise_keys(1, n), torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), 4, torch.float32)
     # Kolmogorov's distance exceeds 2.2/sqrt(n) with a probability of 2 exp(-2 2.2^2) = 1e-4.
@@ -51,8 +52,7 @@ def test_numbers_are_normal_and_uncorrelated():
     assert abs(beyond - p) < 5 * (p / (4 * n)) ** 0.5
 
 
-def test_numbers_hang_on_their_address_alone_in_either_precision():
-    # A number depends on its key cell node and unit alone.
+def test_a_number_depends_on_its_key_cell_node_and_unit_alone():
     keys, cell, node = addresses(12)
     together = normals(keys, cell, node, 7, torch.float64)
     order = torch.randperm(12)
@@ -62,7 +62,9 @@ def test_numbers_hang_on_their_address_alone_in_either_precision():
     folded = normals(*(each.reshape(3, 4) for each in (keys, cell, node)), 7, torch.float64)
     assert_close(folded.flatten(0, 1), together, **ROUNDING)
     assert (normals(keys, cell + 1, node, 7, torch.float64) - together).abs().max() > 0.1
-    # Numbers of columns are those of keys in either precision.
+
+
+def test_numbers_of_columns_are_those_of_keys_in_either_precision():
     keys, cell, node = addresses(50)
     wanted = normals(keys, cell, node, 6, torch.float64)
     for dtype, within in ((torch.float64, 1e-14), (torch.float32, 1e-5)):  # the logarithm and the angle in float32
@@ -70,28 +72,35 @@ def test_numbers_hang_on_their_address_alone_in_either_precision():
         assert_close(normals_of_columns(columns, node[:, None].to(dtype), 6).double(), wanted, rtol=within, atol=within)
     columns = torch.cat([key_columns(keys), cell[:, None]], -1).to(torch.float32)
     assert_close(normals_of_columns(columns, node[:, None].float(), 6), normals(keys, cell, node, 6, torch.float32))
-    # Keys go through columns of float32 unchanged.
+
+
+def test_keys_go_through_columns_of_float32_unchanged():
     keys = torch.cat([noise_keys(0, 100), torch.tensor([0, 1, (1 << 63) - 1, 1 << 62])])
     assert torch.equal(keys_of(key_columns(keys).float()), keys)
-    # Increments are drawn of any columns as kernels are made by running code on any numbers.
+
+
+def test_increments_are_drawn_of_any_columns():
     columns = 5 * torch.randn(50, 5, generator=torch.Generator().manual_seed(0))
     assert cell_increments(columns, 1, True, 6).isfinite().all()
     assert cell_increments(columns, 4, False, 6).isfinite().all()
 
 
-def test_keys_differ_by_seed_sample_and_layer():
-    # Keys of a seed do not depend on the batch and differ.
+def test_keys_of_a_seed_differ_and_do_not_depend_on_the_batch():
     assert torch.equal(noise_keys(5, 1000)[:7], noise_keys(5, 7))
     every = torch.cat([noise_keys(seed, 1000) for seed in (0, 1, -1, 2**63, 5 + 2**32)])
     assert len(every.unique()) == len(every)
     assert int(every.min()) >= 0
     assert torch.equal(noise_keys(5, 3), noise_keys(5 + 2**64, 3))  # the last 64 bits count
-    # Keys of layers are others and each of its sample alone.
+
+
+def test_keys_of_layers_are_others_and_each_is_of_its_sample_alone():
     keys = noise_keys(5, 100)
     layers = torch.stack([keys, *(other_keys(keys, place) for place in (1, 2, 3))])
     assert len(layers.unique()) == 400
     assert torch.equal(other_keys(keys[3:5], 2), layers[2, 3:5])
-    # Without a seed torchs generator draws the keys.
+
+
+def test_without_a_seed_the_generator_of_torch_draws_the_keys():
     torch.manual_seed(1)
     first, second = fresh_keys(None, 4), fresh_keys(None, 4)
     torch.manual_seed(1)

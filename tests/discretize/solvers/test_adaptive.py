@@ -52,8 +52,7 @@ def test_jumps_that_torchdiffeq_drops_are_kept():
 
 
 @torch.no_grad()
-def test_steps_end_at_knots_and_go_on_as_before_them():
-    # Every knot and requested time is the end of a step.
+def test_every_knot_and_requested_time_is_the_end_of_a_step():
     field = ctrnn.gated(1, 2)
     knots, ts = torch.tensor([0.0, 0.3, 1.1, 1.15, 4.0]), torch.tensor([0.2, 0.3, 2.0, 3.5])
     path = ctrnn.HeldPath(torch.randn(4, 1, 1), knots)
@@ -69,7 +68,10 @@ def test_steps_end_at_knots_and_go_on_as_before_them():
     # At so loose a tolerance one step would do for each segment, and none may be longer than its segment.
     assert solved.stats["num_accepted_steps"] >= len(chain)
     assert solved.stats["smallest_step"] <= 0.05 + 1e-12
-    # The step carried on is the one before landing cut it.
+
+
+@torch.no_grad()
+def test_the_step_carried_on_is_the_one_before_a_landing_cut_it():
     # A knot just before another must not reset the solver to tiny steps.
     field, h0 = ctrnn.gated(1, 2), torch.randn(1, 2)
     sliver = torch.tensor([0.0, 10.0, 10.0 + 1e-9, 20.0])
@@ -78,7 +80,10 @@ def test_steps_end_at_knots_and_go_on_as_before_them():
     whole = integrate(field, ctrnn.HeldPath(xs[:2], sliver[[0, 1, 3]]), h0, torch.tensor([0.0, 20.0]), rtol=1e-6, atol=1e-6)
     assert cut.stats["num_steps"] <= whole.stats["num_steps"] + 2
     assert_close(cut.hs, whole.hs, rtol=0, atol=1e-6)
-    # The sample read is the one whose turn it is even where the clock rounds.
+
+
+@torch.no_grad()
+def test_the_sample_read_is_the_one_whose_turn_it_is_even_where_the_clock_rounds():
     # c(t_k) computed in floating point falls on the wrong side of a sample's edge at about one knot in twenty.
     field, xs = ctrnn.plain(1, 2), torch.randn(40, 1, 1)
     warp, path = ctrnn.AffineWarp(0.35), ctrnn.HeldPath(xs)
@@ -92,7 +97,10 @@ def test_steps_end_at_knots_and_go_on_as_before_them():
     original = integrate(field, path, h0, shown, rtol=1e-9, atol=1e-9)
     slowed = integrate(field, warped, h0, warp.inverse(shown), speed=warp.speed, rtol=1e-9, atol=1e-9)
     assert_close(slowed.hs, original.hs, rtol=0, atol=1e-7)
-    # A field at rest stays there however long.
+
+
+@torch.no_grad()
+def test_a_field_at_rest_stays_there_however_long():
     field = ctrnn.plain(2, 3, bias=False)
     solved = integrate(field, ctrnn.HeldPath(torch.zeros(2, 1, 2), [0.0, 1e12, 2e12]), torch.zeros(1, 3), [0.0, 2e12])
     assert not solved.hs.any()
@@ -139,21 +147,24 @@ def solve(f, h0=None, method="dopri5", **settings):
     return integrate(Raises(f), path, start, torch.tensor([0.0, 0.5, 2.0]), method=method, **settings)
 
 
-def test_a_trial_step_out_of_the_domain_is_taken_back_and_failures_travel_to_other_processes():
-    # A trial step that leaves the domain of the field is taken back.
+def test_a_trial_step_that_leaves_the_domain_of_the_field_is_taken_back():
     # sqrt of a negative number in a trial stage is nan; the solution stays positive throughout.
     solved = solve(lambda h: -torch.sqrt(h) * h * 20, torch.full((3, 2), 1.0), rtol=1e-6, atol=1e-8)
     assert solved.status == "completed"
     # h' = -20 h^(3/2): h = (1 + 10 t)^-2
     assert_close(solved.hs[:, 0, 0], (1 + 10 * solved.ts) ** -2, rtol=0, atol=1e-6)
-    # A failure travels to other processes.
+
+
+def test_a_failure_travels_to_other_processes():
     with pytest.raises(SolverError) as caught:
         solve(lambda h: -1e4 * h, max_num_steps=20)
     for twin in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
         assert str(twin) == str(caught.value)
         assert (twin.time, twin.sample, twin.unit) == (caught.value.time, caught.value.sample, caught.value.unit)
         assert torch.equal(twin.trajectory.hs, caught.value.trajectory.hs)
-    # A solve may be differentiated by torch func.
+
+
+def test_a_solve_is_differentiated_by_torch_func():
     field, path, ts = ctrnn.gru(2, 3), ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.arange(4.0)
     start = torch.randn(4, 3)
 

@@ -48,8 +48,7 @@ def test_every_explicit_pair_has_its_adjoint(method):
         assert_close(ours, expected, rtol=0, atol=20 * tolerance * max(1.0, float(expected.abs().max())))
 
 
-def test_the_adjoint_steps_by_its_own_and_carries_cotangents_of_any_size():
-    # At rest where no step has an error the adjoint steps by its own.
+def test_at_rest_where_no_step_has_an_error_the_adjoint_takes_steps_of_its_own():
     class Forgets(ctrnn.VectorField):
         def flow(self, projected, h):
             return -0.9 * h
@@ -63,19 +62,25 @@ def test_the_adjoint_steps_by_its_own_and_carries_cotangents_of_any_size():
     assert off(gradient=Adjoint()) < 1e-10
     assert off() > 1e-5  # that of the steps taken, as docs/promises.md says
     assert off(max_step=0.01) < 1e-10
-    # Of a function of time alone the start has a gradient of one.
+
+
+def test_of_a_function_of_time_alone_the_start_has_a_gradient_of_one():
     h0 = torch.zeros(2, 1, requires_grad=True)
     solved = integrate(lambda t, h: torch.cos(t).expand_as(h), None, h0, [0.0, 1.0, 2.0], gradient=Adjoint())
     (slope,) = torch.autograd.grad(solved.hs[1:].sum(), h0)
     assert_close(slope, torch.full((2, 1), 2.0), rtol=0, atol=0)
-    # What forgets fast does not explode on the way back.
+
+
+def test_what_forgets_fast_does_not_explode_on_the_way_back():
     # Run back freely over one sample, a rate of 15 multiplies what is off by e^15; torchdiffeq's adjoint does that.
     field = ctrnn.leaky(2, 3, alpha=15.0)
     exact, _ = gradients(field, method="dopri8", rtol=1e-7, atol=1e-7, fused=False)
     adjoint, _ = gradients(field, rtol=1e-5, atol=1e-5, gradient=Adjoint())
     for ours, expected in zip(adjoint, exact, strict=True):
         assert_close(ours, expected, rtol=1e-3, atol=2e-4)
-    # Cotangents of any size are carried back as well.
+
+
+def test_a_tiny_cotangent_is_carried_back_as_exactly_as_one_of_size_one():
     # A mean over a long batch sends gradients of 1e-9; measured against atol they would be nothing.
     field = problems.NAMED_FIELDS["gru"](2, 3)
     path, h0 = ctrnn.HeldPath(torch.randn(5, 4, 2)), torch.randn(4, 3)
@@ -89,8 +94,7 @@ def test_the_adjoint_steps_by_its_own_and_carries_cotangents_of_any_size():
         assert_close(1e9 * ours, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_sequence_modules_take_the_adjoint_and_captured_tensors_are_refused():
-    # A captured tensor is refused.
+def test_a_captured_tensor_is_refused():
     captured = torch.randn(2, requires_grad=True)
 
     class Captures(ctrnn.VectorField):
@@ -104,7 +108,9 @@ def test_sequence_modules_take_the_adjoint_and_captured_tensors_are_refused():
         integrate(field, path, h0, torch.arange(4.0), gradient=Checkpointed(1e6))
     integrate(field, path, h0, torch.arange(4.0)).hs.sum().backward()
     assert captured.grad.abs().sum() > 0
-    # Sequence modules take the adjoint.
+
+
+def test_sequence_modules_take_the_adjoint():
     field = problems.NAMED_FIELDS["lstm"](2, 3)
     x, lengths = torch.randn(4, 3, 2), [4, 1, 2]
 
@@ -116,8 +122,7 @@ def test_sequence_modules_take_the_adjoint_and_captured_tensors_are_refused():
         assert_close(ours, expected, rtol=0, atol=1e-6)
 
 
-def test_one_sweep_serves_all_times_and_keeps_no_graph():
-    # One sweep serves all requested times.
+def test_one_sweep_serves_all_requested_times():
     field, h0, xs = problems.NAMED_FIELDS["gated per unit"](2, 3), torch.randn(4, 3), torch.randn(1, 4, 2)
     ts = torch.linspace(0, 1, 21)
     solved = integrate(field, ctrnn.HeldPath(xs), h0, ts, rtol=1e-6, atol=1e-6, gradient=Adjoint())
@@ -125,7 +130,9 @@ def test_one_sweep_serves_all_times_and_keeps_no_graph():
     # One step back for each requested time, at 7 evaluations; the first segments took several, and are solved again, as 8 more
     # are, to see whether the field is the same.
     assert 0 < solved.stats["nfe_backward"] <= 20 * 7 + 60 + 8 * 6
-    # The adjoint keeps no graph of the steps.
+
+
+def test_the_adjoint_keeps_no_graph_of_the_steps():
     field = problems.NAMED_FIELDS["gated per unit"](2, 8)
     kept = {}
 
@@ -143,7 +150,9 @@ def test_one_sweep_serves_all_times_and_keeps_no_graph():
     little, solved = numbers_kept(gradient=Adjoint())
     assert little < whole / 20
     assert solved.hs.requires_grad
-    # Without gradients wanted there is no way back.
+
+
+def test_without_gradients_wanted_there_is_no_way_back():
     field = problems.NAMED_FIELDS["gru"](2, 3)
     with torch.no_grad():
         solved = integrate(field, ctrnn.HeldPath(torch.randn(3, 4, 2)), torch.zeros(4, 3), torch.arange(4.0), gradient=Adjoint())

@@ -21,8 +21,7 @@ def gradients(field, path_kind=ctrnn.HeldPath, own=False, **settings):
     return torch.autograd.grad((solved.hs * weight).sum(), [xs, h0, *field.parameters()]), solved
 
 
-def test_budgets_end_blocks_and_other_weights_are_those_of_the_way_back():
-    # Blocks end wherever the budget does.
+def test_blocks_end_wherever_the_budget_does():
     # Within segments too, and where sequences have times of their own.
     field = problems.NAMED_FIELDS["lstm"](2, 3)
     whole, _ = gradients(field, own=True, rtol=1e-5, atol=1e-5)
@@ -31,14 +30,18 @@ def test_budgets_end_blocks_and_other_weights_are_those_of_the_way_back():
         for ours, expected in zip(parts, whole, strict=True):
             assert_close(ours, expected, rtol=0, atol=1e-13 * max(1.0, float(expected.abs().max())))
         assert solved.stats["nfe_backward"] == solved.stats["nfe"]  # each evaluation a second time, and no more
-    # A budget without gradients changes nothing.
+
+
+def test_a_budget_without_gradients_changes_nothing():
     field = ctrnn.gated(2, 3)
     path, h0, ts = ctrnn.HeldPath(torch.randn(5, 2, 2)), torch.zeros(2, 3), torch.arange(6.0)
     with torch.no_grad():
         for fused in (True, False):  # each engine for itself: their sums are in another order
             bounded, free = (integrate(field, path, h0, ts, fused=fused, gradient=each) for each in (Checkpointed(1), None))
             assert torch.equal(bounded.hs, free.hs)
-    # Other weights by functional call are those of the way back.
+
+
+def test_other_weights_by_functional_call_are_those_of_the_way_back():
     field, x = ctrnn.gated(2, 3), torch.randn(4, 2, 2)
 
     def gradient(settings):
@@ -51,7 +54,9 @@ def test_budgets_end_blocks_and_other_weights_are_those_of_the_way_back():
     for settings in SETTINGS_BACK[1:]:
         for ours, theirs in zip(gradient(settings), expected, strict=True):
             assert_close(ours, theirs, rtol=0, atol=1e-6)
-    # A backward pass under autocast is solved in its own precision.
+
+
+def test_a_backward_pass_under_autocast_is_solved_in_its_own_precision():
     field, x = ctrnn.gated(2, 3, dtype=torch.float32), torch.randn(4, 2, 2, dtype=torch.float32)
 
     def gradient(settings):

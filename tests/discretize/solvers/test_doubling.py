@@ -77,20 +77,23 @@ def test_any_step_will_do_where_noise_does_not_depend_on_the_state(step: discret
     assert errors[1] < 0.04
 
 
-def test_states_between_bounds_and_failures_are_told():
-    # Who chooses steps by noise needs a step that takes it into account.
+def test_noise_that_depends_on_the_state_needs_a_step_that_takes_it_into_account():
     with pytest.raises(ValueError, match=r"StepDoubling.*strong order 0.5 come to another equation.*Milstein"):
         solved(Geometric(), StepDoubling(discretize.EulerMaruyama()), 0.1)
     with pytest.raises(ValueError, match="depends on h"):
         ContinuousRNN(Geometric(), method=StepDoubling(discretize.ExponentialEulerMaruyama()))
-    # States between and bounds on steps.
+
+
+def test_bounds_hold_and_states_between_are_on_the_path():
     method = StepDoubling(discretize.SRA1())
     bounded = solved(Well(), method, 0.5, max_step=0.1, first_step=0.01)
     assert bounded.stats["num_accepted_steps"] >= 16  # dyadic parts of at most 0.1
     reference = solved(Well(), discretize.SRA1(), 1, torch.tensor([0.0, 0.3, 1.0], **TWICE), max_step=2.0**-9)
     between = solved(Well(), method, 0.01)(torch.tensor([0.3], **TWICE))
     assert root_mean_square(between[0] - reference.hs[1]) < 0.02
-    # A solve that takes too many or too short steps says so.
+
+
+def test_a_solve_that_takes_too_many_or_too_short_steps_says_so():
     method = StepDoubling(discretize.SRA1())
     with pytest.raises(SolverError, match="3 steps were not enough"):
         solved(Well(), method, 0.01, max_num_steps=3)
@@ -129,8 +132,7 @@ def test_else_the_limit_is_of_another_equation(monkeypatch: pytest.MonkeyPatch):
     assert abs(near) < 0.02
 
 
-def test_samples_take_their_own_short_steps_along_the_same_path():
-    # A burst takes short steps alone.
+def test_a_burst_takes_short_steps_alone():
     field, xs, edges = Well(1), torch.zeros(3, 10, 1, **TWICE), torch.arange(4.0, **TWICE)
     xs[1] = 60.0
     path, start = ctrnn.HeldPath(xs, edges), torch.zeros(10, 1, **TWICE)
@@ -147,7 +149,9 @@ def test_samples_take_their_own_short_steps_along_the_same_path():
     assert chosen.stats["smallest_step"] <= 2.0**-7
     assert chosen.stats["num_accepted_steps"] + chosen.stats["num_rejected_steps"] == steps
     assert chosen.stats["nfe"] % 6 == 0  # three steps of two evaluations, each try
-    # A sample takes the steps it takes alone.
+
+
+def test_a_sample_takes_the_steps_that_it_takes_alone():
     keys, start = discretize.noise_keys(SEED, 6), torch.linspace(-2, 2, 6, **TWICE)[:, None]
 
     def run(rows: list[int]) -> discretize.Trajectory:
@@ -157,7 +161,9 @@ def test_samples_take_their_own_short_steps_along_the_same_path():
     whole, other = run(list(range(6))), run([4, 1])
     assert_close(other.hs, whole.hs[:, [4, 1]], rtol=0, atol=1e-13)
     assert other.stats["steps_of_samples"] == [whole.stats["steps_of_samples"][k] for k in (4, 1)]
-    # Modules and times of each sequence read the same path.
+
+
+def test_modules_and_times_of_each_sequence_read_the_same_path():
     field, xs = Well(1), torch.randn(4, 3, 1, generator=torch.Generator().manual_seed(0), **TWICE)
     method, fine = StepDoubling(discretize.SRA1()), ContinuousRNN(field, method=discretize.SRA1(), max_step=2.0**-7)
     ts = torch.rand(5, 3, generator=torch.Generator().manual_seed(1), **TWICE).cumsum(0)
@@ -167,7 +173,9 @@ def test_samples_take_their_own_short_steps_along_the_same_path():
         found, _ = rnn(xs, seed=SEED, **call)
         assert root_mean_square(found - expected) < 6e-3
         assert float(found.detach().std()) > 0.1
-    # An input that reads one time is followed by all samples together.
+
+
+def test_an_input_that_reads_one_time_is_followed_by_all_samples_together():
     field, path = Well(1), ctrnn.FunctionPath(lambda t: torch.sin(9 * t).reshape(1, 1).expand(BATCH, 1), (0.0, 1.0), 1)
     field.sigma.data.fill_(0.01)  # so that the input alone keeps steps short
 

@@ -82,11 +82,12 @@ def weight(tree, a):
     return value
 
 
-def test_tableaus_are_scipys_and_rodas5ps_add_up():
-    # There are as many rooted trees as the books count.
+def test_there_are_as_many_rooted_trees_as_the_books_count():
     assert [len(trees(n)) for n in range(1, 9)] == [1, 1, 2, 4, 9, 20, 48, 115]
     assert density(((), ((),))) == 8  # Hairer, Norsett and Wanner, table II.2.2
-    # Dopri5 is rk45 of scipy but for the companion.
+
+
+def test_dopri5_is_rk45_of_scipy_but_for_the_companion():
     a, b, c = matrix(EXPLICIT_PAIRS["dopri5"])
     assert_close(a[:6, :5], RK45.A, rtol=0, atol=1e-15)
     assert_close(b[:6], RK45.B, rtol=0, atol=1e-15)
@@ -96,7 +97,9 @@ def test_tableaus_are_scipys_and_rodas5ps_add_up():
     assert abs(e - RK45.E).max() > 1e-4
     own = [Fraction(71, 57600), 0, Fraction(-71, 16695), Fraction(71, 1920), Fraction(-17253, 339200), Fraction(22, 525)]
     assert_close(-RK45.E[:6], np.array([float(x) for x in own]), rtol=0, atol=1e-15)
-    # The coefficients of rodas5p add up.
+
+
+def test_the_coefficients_of_rodas5p_add_up():
     # In the form with J: alpha and gamma sum up to the nodes and to what comes of df/dt.
     n = len(NODES)
     c = np.zeros((n, n))
@@ -118,7 +121,9 @@ def test_tableaus_are_scipys_and_rodas5ps_add_up():
     assert b @ beta @ alpha.sum(1) ** 2 == pytest.approx(1 / 12, abs=1e-12)
     assert b @ beta @ beta @ whole == pytest.approx(1 / 24, abs=1e-12)
     assert b @ alpha.sum(1) ** 4 == pytest.approx(1 / 5, abs=1e-12)
-    # Rodas5p keeps its order on a stiff problem whose equilibrium moves.
+
+
+def test_rodas5p_keeps_its_order_on_a_stiff_problem_whose_equilibrium_moves():
     # Classical Rosenbrock methods fall to order 1 or 2 there.
     one = torch.ones(1, 1, dtype=torch.float64)
     dts = (1 / 2, 1 / 4, 1 / 8)
@@ -130,14 +135,16 @@ def test_tableaus_are_scipys_and_rodas5ps_add_up():
 
 
 @every_pair
-def test_pairs_have_their_declared_orders_for_every_tree(pair):
-    # The order conditions hold for every tree up to the declared order.
+def test_the_order_conditions_hold_for_every_tree_up_to_the_declared_order(pair):
     a, b, _ = matrix(pair)
     for order in range(1, pair.order + 1):
         for tree in trees(order):
             assert b @ weight(tree, a) == pytest.approx(1 / density(tree), rel=0, abs=3e-14), tree
     assert any(abs(b @ weight(tree, a) - 1 / density(tree)) > 1e-8 for tree in trees(pair.order + 1)), "it is of higher order"
-    # The companion is of the order below and no higher.
+
+
+@every_pair
+def test_the_companion_is_of_the_order_below_and_no_higher(pair):
     # So that the estimate falls as dt to the declared order: the error coefficients vanish on smaller trees, and on no other.
     a, _, _ = matrix(pair)
     e = np.array(pair.e)
@@ -146,7 +153,10 @@ def test_pairs_have_their_declared_orders_for_every_tree(pair):
             # Tsitouras prints his error weights to about 16 digits.
             assert e @ weight(tree, a) == pytest.approx(0, abs=3e-14), tree
     assert any(abs(e @ weight(tree, a)) > 1e-8 for tree in trees(COMPANION[pair.name] + 1))
-    # Nodes are the sums of their rows and weights add up to 1.
+
+
+@every_pair
+def test_nodes_are_the_sums_of_their_rows_and_weights_add_up_to_1(pair):
     a, b, c = matrix(pair)
     assert_close(a.sum(1), c, **ROUNDING)
     assert sum(b) == pytest.approx(1, abs=3e-14)
@@ -154,7 +164,10 @@ def test_pairs_have_their_declared_orders_for_every_tree(pair):
     assert len(pair.e) == len(pair.a) + 1 == len(pair.c) + 1 == pair.evaluations + 1
     if pair.b is None:
         assert pair.c[-1] == 1
-    # The last slope is the next steps first where it is handed on.
+
+
+@every_pair
+def test_the_last_slope_is_the_first_of_the_next_step_where_it_is_handed_on(pair):
     attempt = pair.attempt(Swing(), column(0.2), column(0.1), START, None)
     if pair.b is None:
         assert_close(attempt.end, Swing()(column(0.2 + 0.1), attempt.h), rtol=0, atol=1e-15)
@@ -222,28 +235,36 @@ METHODS = {**EXPLICIT_PAIRS, "rodas5p": Rodas5P()}
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_steps_have_their_declared_order_also_of_nothing_and_alone(name):
-    # The declared order is observed on a driven system that is not linear.
+def test_the_declared_order_is_observed_on_a_driven_system_that_is_not_linear(name):
     method = METHODS[name]
     dts = {8: (1 / 4, 1 / 8), 5: (1 / 32, 1 / 64)}.get(method.order, (1 / 64, 1 / 128))
     truth, _ = fixed(EXPLICIT_PAIRS["dopri8"], 1 / 32)
     large, small = ((fixed(method, dt)[0] - truth).norm() for dt in dts)
     # Half an order either way: the next term is a share dt of the leading one.
     assert math.log2(large / small) == pytest.approx(method.order, abs=0.5)
-    # The estimate falls as dt to the declared order.
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_estimate_falls_as_dt_to_the_declared_order(name):
     # A single step's, with a companion an order below: O(dt^order).
     method = METHODS[name]
     dts = (1 / 8, 1 / 16) if method.order == 8 else (1 / 64, 1 / 128)
     large, small = (fixed(method, dt, until=dt)[1] for dt in dts)
     assert math.log2(large / small) == pytest.approx(method.order, abs=0.5)
-    # A step of nothing leaves the state exactly.
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_step_of_length_zero_leaves_the_state_exactly(name):
     dt = column(0.0, 0.3)
     attempt = METHODS[name].attempt(Swing(), column(0.2, 0.4), dt, START, None)
     assert torch.equal(attempt.h[0], START[0])
     assert not attempt.error[0].any()
     assert attempt.h[1].ne(START[1]).all()
     assert attempt.h.isfinite().all()
-    # A step of its own for each sample is that of the sample alone.
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_step_of_its_own_for_each_sample_is_that_of_the_sample_alone(name):
     taus, dts = (0.2, 1.1), (0.05, 0.7)
     together = METHODS[name].attempt(Swing(), column(*taus), column(*dts), START, None)
     for i in range(2):

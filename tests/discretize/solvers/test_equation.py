@@ -67,8 +67,7 @@ def test_a_modules_parameters_have_their_gradients(gradient, ts):
     assert_close(to_h0, torch.full((1, 1), size), rtol=1e-6, atol=1e-7)
 
 
-def test_several_tensors_are_one_state_and_paths_are_read_by_many():
-    # Several tensors are one state and come back in their shapes.
+def test_several_tensors_are_one_state_and_come_back_in_their_shapes():
     q, p = torch.randn(3, 2), torch.randn(3, 1, 2)
     solved = integrate(lambda t, h: (h[1][:, 0], -h[0][:, None]), None, (q, p), TIMES, **FINE)
     found, momentum = solved.parts
@@ -77,12 +76,16 @@ def test_several_tensors_are_one_state_and_paths_are_read_by_many():
     assert_close(solved.split(solved(1.3))[1], (p[:, 0] * math.cos(1.3) - q * math.sin(1.3))[:, None], **NEAR)
     (whole,) = integrate(pulled, None, q, TIMES).parts
     assert whole.shape == (7, 3, 2)
-    # One path of times of its own is read by many.
+
+
+def test_one_path_of_times_of_its_own_is_read_by_many():
     field, xs, h0, ts = ctrnn.gated(2, 3), torch.randn(5, 1, 2), torch.randn(4, 3), torch.arange(5.0)[:, None]
     for kind in (ctrnn.HeldPath, ctrnn.LinearPath):
         one = integrate(field, kind(xs, ts), h0, ts.expand(-1, 4), **FINE)
         assert_close(one.hs, integrate(field, kind(xs, ts[:, 0]), h0, ts[:, 0], **FINE).hs, **NEAR)
-    # A field without input needs no path.
+
+
+def test_a_field_without_input_needs_no_path():
     field, h0 = ctrnn.gated(0, 3), torch.randn(2, 3)
     solved = integrate(field, None, h0, TIMES, **FINE)
     fed = ctrnn.gated(1, 3)
@@ -92,7 +95,9 @@ def test_several_tensors_are_one_state_and_paths_are_read_by_many():
     assert_close(solved.hs, integrate(fed, ctrnn.HeldPath(torch.ones(3, 2, 1)), h0, TIMES, **FINE).hs, **NEAR)
     stepped = integrate(field, None, h0, TIMES, method=ExponentialEuler(), max_step=5e-3)
     assert_close(stepped.hs, solved.hs, rtol=0, atol=5e-3)
-    # Time is an input like any.
+
+
+def test_time_is_an_input_like_any():
     field, h0 = ctrnn.gated(1, 3), torch.randn(2, 3)
     by_time = integrate(field, TimePath((0.0, 3.0), batch=2), h0, TIMES, **FINE)
     by_function = integrate(field, ctrnn.FunctionPath(lambda t: t.expand(2, 1), (0.0, 3.0), 1), h0, TIMES, **FINE)
@@ -100,7 +105,9 @@ def test_several_tensors_are_one_state_and_paths_are_read_by_many():
     path = TimePath((0.0, 3.0), batch=2)
     assert_close(path(torch.tensor([0.5, 2.0])), torch.tensor([0.5, 2.0])[:, None, None].expand(-1, 2, 1))
     assert_close(path.derivative(1.0), torch.ones(2, 1))
-    # A batch of nobody is solved too.
+
+
+def test_a_batch_without_samples_is_solved_too():
     assert integrate(pulled, None, torch.zeros(0, 2), TIMES).hs.shape == (7, 0, 2)
     assert integrate(ctrnn.gated(0, 2), None, torch.zeros(0, 2), TIMES).hs.shape == (7, 0, 2)
     assert isinstance(ContinuousRNN(ctrnn.gated(1, 2))(torch.zeros(3, 0, 1))[0], torch.Tensor)
@@ -132,8 +139,7 @@ def test_backwards_a_solve_goes_the_way_it_came(name, speed):
     assert_close(back(torch.tensor([0.3, 1.7])), there(torch.tensor([0.3, 1.7])), rtol=0, atol=1e-5)
 
 
-def test_backwards_gradients_flow_and_failures_say_the_users_time():
-    # Backwards gradients flow to samples and times.
+def test_backwards_in_time_gradients_flow_to_samples_and_times():
     field, h0 = ctrnn.gated(1, 2), torch.randn(2, 2)
 
     def end(xs, last):
@@ -142,7 +148,9 @@ def test_backwards_gradients_flow_and_failures_say_the_users_time():
 
     xs, last = torch.randn(4, 2, 1, requires_grad=True), torch.tensor(0.25, requires_grad=True)
     assert torch.autograd.gradcheck(end, (xs, last), eps=1e-5, atol=1e-5, fast_mode=True)
-    # A failure says the users time and so do the counts.
+
+
+def test_backwards_in_time_a_failure_and_the_counts_say_the_time_of_the_user():
     with pytest.raises(SolverError, match=r"stopped at t = (1|0\.9999)") as caught:  # h = 1 / (t - 1) backwards from t = 2
         integrate(lambda t, h: -(h**2), None, torch.ones(1, 1), [2.0, 0.5])
     assert caught.value.time == pytest.approx(1.0, abs=1e-3)

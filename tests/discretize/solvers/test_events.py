@@ -37,8 +37,7 @@ def starts(*rows):
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def test_balls_bounce_and_neurons_fire_when_closed_forms_say():
-    # A bouncing ball bounces when it must.
+def test_a_bouncing_ball_bounces_when_it_must():
     heights = torch.tensor([1.0, 0.5, 2.0])
     h0 = torch.stack([heights, torch.zeros(3)], 1)
     solved = integrate(falling, None, h0, [0.0, 0.9, 2.9], events=bounce(), **TIGHT)
@@ -51,7 +50,9 @@ def test_balls_bounce_and_neurons_fire_when_closed_forms_say():
         assert_close(found.times[found.samples == sample], torch.tensor(times), **EXACT)
         speeds = torch.tensor([-math.sqrt(2 * height) / 2**k for k in range(len(times))])
         assert_close(found.states[found.samples == sample], torch.stack([0 * speeds, speeds], 1), **EXACT)
-    # Between its times a solve with events is the closed form.
+
+
+def test_between_its_times_a_solve_with_events_is_the_closed_form():
     heights = torch.tensor([1.0, 0.5], requires_grad=True)
     solved = integrate(falling, None, torch.stack([heights, torch.zeros(2)], 1), [0.0, 0.9, 2.9], events=bounce(), **TIGHT)
     shared = torch.linspace(0, 2.9, 24)
@@ -64,7 +65,9 @@ def test_balls_bounce_and_neurons_fire_when_closed_forms_say():
     (slope,) = torch.autograd.grad(solved(1.7)[0, 0], heights)  # after the first bounce, at sqrt(2 height)
     above, below = (height_of_a_ball(1 + small, 1.7)[0] for small in (1e-6, -1e-6))
     assert_close(slope, torch.tensor([(above - below) / 2e-6, 0.0]), rtol=0, atol=1e-6)
-    # A neuron fires at its period.
+
+
+def test_a_neuron_fires_at_its_period():
     current = torch.tensor([[1.2], [1.5], [2.0], [0.9]])
 
     class Leaky(nn.Module):
@@ -148,18 +151,20 @@ def test_crossings_of_states_below_the_tolerance_have_times():
     assert (times.diff() >= 0).all()
 
 
-def test_crossings_at_once_and_of_several_tensors_are_told_apart():
-    # Crossings of one step and at the start are told apart.
-    # Two crossings of one step are seen where steps are bounded.
+def test_two_crossings_of_one_step_are_seen_where_steps_are_bounded():
     g = Event(lambda t, h: (h[:, 0] - 0.42) * (h[:, 0] - 0.48))
     found = integrate(rising, None, torch.zeros(1, 1), [0.0, 5.0], events=g, first_step=0.1, max_step=0.1, **TIGHT).events[0]
     assert_close(found.times, torch.tensor([0.42, 0.48]), **EXACT)
-    # Being zero at the start is no crossing and each way has its own.
+
+
+def test_being_zero_at_the_start_is_no_crossing_and_each_direction_has_its_own():
     ways = [Event(lambda t, h: h[:, 0], direction) for direction in (0, 1, -1)]
     found = integrate(swinging, None, starts([0.0, 1.0]), [0.0, 3.0, 7.0], events=ways, **TIGHT).events
     for event, turns in zip(found, ([1.0, 2.0], [2.0], [1.0]), strict=True):
         assert_close(event.times, math.pi * torch.tensor(turns), **EXACT)
-    # Several tensors are told apart in events too.
+
+
+def test_several_tensors_are_told_apart_in_events_too():
     solved = integrate(
         lambda t, h: (h[1], -torch.ones_like(h[1])), None, (torch.ones(1, 1), torch.zeros(1, 1)), [0.0, 2.0],
         events=Event(lambda t, h: h[0][:, 0], -1, reset=lambda t, h: (0 * h[0], -h[1])), **TIGHT,
@@ -168,12 +173,15 @@ def test_crossings_at_once_and_of_several_tensors_are_told_apart():
     since = 2 - math.sqrt(2)
     assert_close(height[-1, 0, 0].item(), math.sqrt(2) * since - since**2 / 2, rtol=0, atol=1e-8)
     assert_close(speed[-1, 0, 0].item(), math.sqrt(2) - since, rtol=0, atol=1e-8)
-    # Nobody has events and some may have no time.
-    # A solve of some without time tells the states between.
+
+
+def test_a_sample_that_is_given_no_time_keeps_its_state_between_too():
     ts = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
     solved = integrate(rising, None, torch.zeros(2, 1), ts, **TIGHT)
     assert_close(solved(torch.tensor([[1.0, 0.0]]))[0, :, 0], torch.tensor([1.0, 0.0]), **EXACT)
-    # A batch of nobody has no events.
+
+
+def test_a_batch_without_samples_has_no_events():
     solved = integrate(rising, None, torch.zeros(0, 2), [0.0, 1.0, 2.0], events=[bounce(), bounce()])
     assert solved.hs.shape == (3, 0, 2)
     assert [len(found.times) for found in solved.events] == [0, 0]
@@ -195,8 +203,7 @@ def test_a_crossing_on_a_knot_and_on_a_requested_time_is_one(ts):
     assert len(calls) < 70  # bisection to rounding takes 53
 
 
-def test_samples_end_one_by_one_and_others_go_on():
-    # One of many is ended and the others go on.
+def test_one_of_many_is_ended_and_the_others_go_on():
     h0 = torch.zeros(64, 1)
     h0[17] = 2.0
     end = Event(lambda t, h: h[:, 0] - 3.5, terminal=True)
@@ -205,7 +212,9 @@ def test_samples_end_one_by_one_and_others_go_on():
     assert_close(solved.hs[:, 16, 0], torch.arange(4.0), **EXACT)
     assert solved.events[0].samples.tolist() == [17]
     assert solved.stats["status_of_samples"][16:18] == ["completed", "ended by event 0 at t = 1.5"]
-    # Of several events the first one stops and the others are counted up to there.
+
+
+def test_of_several_events_the_first_one_stops_and_the_others_are_counted_up_to_there():
     events = [
         Event(lambda t, h: h[:, 0] - 2.0, terminal=True),
         Event(lambda t, h: torch.sin(4 * h[:, 0])),
@@ -215,19 +224,23 @@ def test_samples_end_one_by_one_and_others_go_on():
     assert_close(solved.events[1].times, torch.tensor([math.pi / 4, math.pi / 2]) - 0.1, **EXACT)
     assert_close(solved.events[0].times, torch.tensor([1.9]), **EXACT)
     assert not len(solved.events[2].times)
-    # A sample stays where it ended and goes on from each of its resets.
-    # After its end a sample is where it ended.
+
+
+def test_after_its_end_a_sample_is_where_it_ended():
     end = Event(lambda t, h: h[:, 0] - 0.5, terminal=True)
     solved = integrate(rising, None, torch.tensor([[0.0], [-9.0]]), [0.0, 2.0], events=end, **TIGHT)
     times = torch.tensor([0.25, 0.5, 1.0, 2.0])
     assert_close(solved(times)[..., 0], torch.stack([times.clamp(max=0.5), times - 9], 1), **EXACT)
-    # A sample goes on from each of its resets.
+
+
+def test_a_sample_goes_on_from_each_of_its_resets():
     onward = Event(lambda t, h: torch.sin(1000 * h[:, 0]), reset=lambda t, h: h)
     found = integrate(rising, None, torch.full((1, 1), 1e-4), [0.0, 0.02], events=onward, max_step=1e-3).events[0]
     assert_close(found.times, torch.arange(1, 7) * math.pi / 1000 - 1e-4, rtol=0, atol=1e-7)
     assert np.all(np.diff(found.times.numpy()) > 0)
 
-    # What comes after the end of a sample is not solved.
+
+def test_what_comes_after_the_end_of_a_sample_is_not_solved():
     def growing(t, h):  # h = 1 / (1 / h0 - t), until then, beside where it is to end
         return torch.stack([h[:, 0] ** 2, 0 * h[:, 1]], 1)
 
@@ -238,7 +251,8 @@ def test_samples_end_one_by_one_and_others_go_on():
     with pytest.raises(SolverError, match=r"t = 2, sample 1, .* grows without bound"):
         integrate(growing, None, starts([1.0, 5.0], [0.5, -1.0]), [0.0, 3.0], events=end, rtol=1e-5, atol=1e-5)
 
-    # Backwards too what comes after an end may be no solution.
+
+def test_backwards_too_what_comes_after_the_end_of_a_sample_is_not_solved():
     def blows_up(t, h):
         return -(h**2)  # 1 / (1 + t), from t = 0 back to -1
 
@@ -258,8 +272,7 @@ def test_samples_end_one_by_one_and_others_go_on():
         )
 
 
-def test_gradients_of_events_are_those_of_the_closed_form_and_of_what_events_hold():
-    # Times states and what follows have the gradients of the closed form.
+def test_times_and_states_of_events_and_what_follows_have_the_gradients_of_the_closed_form():
     def run(h0):
         solved = integrate(falling, None, h0, [0.0, 2.0], events=bounce(), rtol=1e-9, atol=1e-9)
         found = solved.events[0]
@@ -276,7 +289,9 @@ def test_gradients_of_events_are_those_of_the_closed_form_and_of_what_events_hol
     for value, slopes in ((ended.events[0].times[0], [1.0, 0.0]), (ended.hs[-1].sum(), [-1.0, 1.0])):  # t0 + 1; 1 and T - t0 - 9
         (found,) = torch.autograd.grad(value, ts, retain_graph=True)
         assert_close(found, starts(slopes)[0], **EXACT)
-    # What an event itself holds has a gradient.
+
+
+def test_what_an_event_itself_holds_has_a_gradient():
     threshold, kept = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(0.25))
     event = Event(lambda t, h: h[:, 0] - threshold, reset=lambda t, h: kept * torch.ones_like(h))
     solved = integrate(rising, None, torch.zeros(1, 1), [0.0, 0.6], events=event, **TIGHT)  # ends at kept + 0.6 - threshold
@@ -358,14 +373,15 @@ def test_backwards_in_time_events_are_those_of_the_equation_in_s_that_is_minus_t
     assert back.plot("states")
 
 
-def test_stops_without_end_and_second_derivatives_of_times_are_refused(monkeypatch):
-    # Stops without end are an error.
+def test_stops_without_end_are_an_error(monkeypatch):
     monkeypatch.setattr(events, "MOST_STOPS", 2)
     with pytest.raises(
         SolverError, match="event 0 stops the sample more than 2 times between two requested times: 3 times in all"
     ):
         integrate(falling, None, starts([0.1, 0.0]), [0.0, 2.0], events=bounce(0.9))
-    # Second derivatives of times are refused.
+
+
+def test_second_derivatives_of_times_are_refused():
     h0 = starts([1.0, 0.0]).requires_grad_()
     (time,) = integrate(falling, None, h0, [0.0, 2.0], events=bounce()).events[0].times
     (slope,) = torch.autograd.grad(time, h0, create_graph=True)
@@ -373,8 +389,7 @@ def test_stops_without_end_and_second_derivatives_of_times_are_refused(monkeypat
         slope.sum().backward()
 
 
-def test_steps_calls_and_masks_are_one_solves_from_stop_to_stop():
-    # Masks of dropout are drawn once for all stops.
+def test_masks_of_dropout_are_drawn_once_for_all_stops():
     field = ctrnn.gated(1, 4)
     field.candidate = ctrnn.Dropout(field.candidate, 0.5, 0.0)
     path, h0, ts = ctrnn.HeldPath(torch.randn(3, 2, 1)), torch.randn(2, 4), torch.linspace(0, 3, 7)
@@ -383,7 +398,9 @@ def test_steps_calls_and_masks_are_one_solves_from_stop_to_stop():
         torch.manual_seed(5)
         ends.append(integrate(field, path, h0, ts, events=happens, **TIGHT).hs)
     assert_close(ends[1], ends[0], rtol=0, atol=1e-7)
-    # Steps and calls are counted from stop to stop.
+
+
+def test_steps_and_calls_are_counted_from_stop_to_stop():
     h0, ts = starts([1.0, 0.0], [2.0, 0.0]), [0.0, 2.0]
     whole = integrate(falling, None, h0, ts, events=bounce()).stats
     free = integrate(falling, None, h0, ts, fused=False).stats
@@ -392,7 +409,9 @@ def test_steps_calls_and_masks_are_one_solves_from_stop_to_stop():
     assert whole["num_steps"] == max(whole["steps_of_samples"]) == whole["num_accepted_steps"] + whole["num_rejected_steps"]
     assert whole["num_accepted_steps"] > free["num_accepted_steps"]
     assert whole["nfe_samples"] >= whole["nfe"] > free["nfe"]
-    # An end that is far costs little where an event comes soon.
+
+
+def test_an_end_that_is_far_costs_little_where_an_event_comes_soon():
     down = Event(lambda t, h: h[:, 0] - 0.5, terminal=True)
     near, far = (integrate(swinging, None, starts([1.0, 0.0]), [0.0, end], events=down) for end in (16.0, 160.0))
     assert far.stats["num_steps"] < 5 * near.stats["num_steps"]

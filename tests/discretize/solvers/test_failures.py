@@ -142,8 +142,7 @@ def test_too_few_steps_for_a_field_that_is_not_stiff_are_not_called_stiffness(me
     assert "max_num_steps" in error.hint
 
 
-def test_min_step_counts_what_it_forces_and_goes_over_a_jump_alone():
-    # Min step accepts what is that short warns and counts.
+def test_min_step_accepts_steps_that_short_and_warns_and_counts_them():
     def f(x, h):
         return torch.where(h > 0.4, -1.0, -50.0)  # falls off an edge at t = 0.1
 
@@ -156,16 +155,21 @@ def test_min_step_counts_what_it_forces_and_goes_over_a_jump_alone():
     assert solved.stats["smallest_step"] >= 0.01 / 5  # a landing may be shorter
     # A step of 0.01 over the edge is off by at most 50 x 0.01.
     assert_close(solved.hs[1], torch.full((3, 2), 0.4 - 50 * 0.4), rtol=0, atol=0.5)
-    # Min step goes over a jump and over nothing else.
-    # A jump that no step is short enough for may be gone over by min step.
+
+
+def test_a_jump_that_no_step_is_short_enough_for_names_min_step():
     jumping = lambda x, h: torch.where(h > 0.3, -1.0, 1.0) * 1e3  # noqa: E731
     error = failure(jumping, h0=torch.full((3, 2), 0.3), rtol=0, atol=2e-15, max_num_steps=1000)
     assert "no step down to" in error.cause
     assert "min_step" in error.hint
-    # Min step does not hold on to what is not finite.
+
+
+def test_min_step_does_not_hold_on_to_what_is_not_finite():
     error = failure(lambda x, h: torch.where(h < 0.4, math.nan, -h), min_step=0.01)
     assert "the field gives nan there" in error.cause
-    # Min step is silent where no step was forced.
+
+
+def test_min_step_is_silent_where_no_step_was_forced():
     solved = solve(lambda x, h: -h, min_step=1e-3)
     assert solved.stats["num_forced_steps"] == 0
 
@@ -211,8 +215,7 @@ def test_a_trajectory_called_at_a_time_is_what_asking_for_it_gives(method, path)
     assert torch.equal(trajectory.ts, torch.tensor(ASKED))
 
 
-def test_times_come_in_any_order_for_each_sequence_and_up_to_the_end():
-    # Times may come in any order and more than once.
+def test_times_between_come_in_any_order_and_more_than_once():
     trajectory, _ = solve_gated(ASKED)
     times = torch.tensor([3.0, 0.2, 2.0, 3.0, 4.5, 0.0, 1.3, 0.2, 0.7])
     got = trajectory(times)
@@ -225,7 +228,9 @@ def test_times_come_in_any_order_for_each_sequence_and_up_to_the_end():
     for i, place in ((2, 2), (4, 3), (5, 0), (8, 1)):
         assert torch.equal(got[i], trajectory.hs[place]), "known times are the known states, to the bit"
     assert trajectory(torch.tensor([1.3]))[0].equal(trajectory(1.3))
-    # Every sequence may be asked at times of its own.
+
+
+def test_every_sequence_is_asked_at_times_of_its_own():
     tight = {"rtol": 1e-9, "atol": 1e-10}
     trajectory, _ = solve_gated(ASKED, **tight)
     own = torch.tensor([[3.0, 0.1], [0.2, 4.5], [2.0, 2.0], [2.0, 1.1]])
@@ -237,10 +242,14 @@ def test_times_come_in_any_order_for_each_sequence_and_up_to_the_end():
     assert_close(theirs(torch.tensor([0.3, 4.5, 1.0])), trajectory(torch.tensor([0.3, 4.5, 1.0])), rtol=0, atol=1e-8)
     with pytest.raises(ValueError, match="times for 3 sequences, the trajectory has 2"):
         trajectory(torch.zeros(2, 3))
-    # A time beyond an end by a rounding is the end.
+
+
+def test_a_time_beyond_an_end_by_a_rounding_is_the_end():
     trajectory, _ = solve_gated(ASKED)
     assert torch.equal(trajectory(math.nextafter(4.5, 5)), trajectory.hs[-1])
-    # Copies from other processes know their own times only.
+
+
+def test_copies_from_other_processes_know_their_own_times_only():
     with torch.no_grad():
         trajectory, _ = solve_gated(ASKED)
     away = pickle.loads(pickle.dumps(trajectory))
@@ -300,8 +309,7 @@ def test_between_its_times_a_trajectory_has_the_weights_of_its_solve(way):
             assert_close(trajectory(own), theirs, rtol=0, atol=2e-4)
 
 
-def test_states_between_are_continuous_of_the_methods_order_and_cost_no_solve():
-    # What is between two times costs no solve.
+def test_states_between_two_times_cost_no_solve():
     calls = 0
 
     class Counted(Function):
@@ -321,7 +329,9 @@ def test_states_between_are_continuous_of_the_methods_order_and_cost_no_solve():
     # takes hundreds of steps.
     assert (many, calls) == (13, 7)
     assert many < asked / 50
-    # Between two steps the states are continuous and of the order of the method.
+
+
+def test_between_two_steps_the_states_are_continuous_and_of_the_order_of_the_method():
     # dh/dt = x - h with x = t: h = t - 1 + (1 + h0) exp(-t). One step of a length of 1 is halved again and again.
     field, path = Function(), ctrnn.LinearPath(torch.tensor([0.0, 5.0])[:, None, None], [0.0, 5.0])
     t = torch.linspace(0.0, 5.0, 1001)
@@ -338,7 +348,9 @@ def test_states_between_are_continuous_of_the_methods_order_and_cost_no_solve():
             worst.append(float((h[:, 0, 0] - exact).abs().max()))
         assert math.log2(worst[0] / worst[1]) > order - 0.7, (method, worst)
         assert float(h[:, 0, 0].diff().abs().max()) < 6e-3, "the largest slope is 1, and times are 0.005 apart"
-    # Gradients after the weights changed are refused.
+
+
+def test_gradients_of_states_between_are_refused_after_the_weights_changed():
     for way in WAYS.values():
         field, path, settings = way("dopri5")
         trajectory = integrate(field, path, torch.randn(2, field.state_size), torch.tensor(ASKED), **settings)

@@ -138,8 +138,7 @@ def test_samples_that_act_on_one_another_are_noticed_at_the_first_call(kind):
     ContinuousRNN(kind())(x[:, :1]) if kind is not Normed else None  # alone nothing acts on it
 
 
-def test_nobody_is_accused_wrongly_and_looking_changes_nothing():
-    # Batch norm is noticed in training only and counts the calls it has had.
+def test_batch_norm_is_noticed_in_training_only_and_counts_the_calls_it_has_had():
     field, x = Normed(), torch.randn(4, 3, 2)
     rnn, plain = DiscreteRNN(field.eval()), DiscreteRNN(copy.deepcopy(field))
     plain.watch.modes = [True, False]  # nothing is looked at
@@ -150,7 +149,9 @@ def test_nobody_is_accused_wrongly_and_looking_changes_nothing():
     for own, other in zip(field.buffers(), plain.field.buffers(), strict=True):
         assert torch.equal(own, other)
     ContinuousRNN(field.eval())(x)
-    # Noise rounding and fields apart are not accused.
+
+
+def test_noise_and_rounding_are_not_taken_for_samples_that_act_on_one_another():
     x = torch.randn(4, 3, 2)
     fields = [make(2, 2) for make in NAMED_FIELDS.values()]
     fields += [ctrnn.ltc(2, 2), ctrnn.glnn(2, 3), Noisy(), Noisy(torch.Generator()), rounded_sums()]
@@ -160,7 +161,9 @@ def test_nobody_is_accused_wrongly_and_looking_changes_nothing():
         assert coupled(lambda rnn=rnn: rnn(x)) == []
     for field in (ctrnn.glnn(2, 3), dropped, rounded_sums()):
         ContinuousRNN(field)(x)
-    # To look takes no random numbers and writes nothing.
+
+
+def test_to_look_for_coupled_samples_takes_no_random_numbers_and_writes_nothing():
     for field in (Noisy(), Noisy(torch.Generator().manual_seed(0)), ctrnn.gated(2, 2)):
         x, twin = torch.randn(4, 3, 2), copy.copy(field)
         outputs = []
@@ -199,8 +202,7 @@ class VectorFieldOf(VectorField):
         return self.of(projected, h)
 
 
-def test_samples_that_attract_are_refused_by_adaptive_steps_and_solved_as_one():
-    # Bodies that attract one another are refused as samples and solved as one.
+def test_bodies_that_attract_one_another_are_refused_as_samples_and_solved_as_one():
     def bodies(t, h):  # (bodies, 2), the places and the speeds of each
         apart = h[:, None, 0] - h[None, :, 0]
         return torch.stack([h[:, 1], -apart.sum(1)], 1)
@@ -215,7 +217,8 @@ def test_samples_that_attract_are_refused_by_adaptive_steps_and_solved_as_one():
     expected = middle[0] + 2 * middle[1] + place * torch.tensor(angle).cos() + speed / 3**0.5 * torch.tensor(angle).sin()
     torch.testing.assert_close(alone.hs[-1].view(3, 2)[:, 0], expected, rtol=0, atol=1e-6)  # a few tolerances
 
-    # A field that was warned of under fixed steps is refused by adaptive ones.
+
+def test_a_field_that_was_warned_of_under_fixed_steps_is_refused_by_adaptive_ones():
     def drawn_together(t, h):
         return h.mean(0) - h
 
@@ -227,8 +230,7 @@ def test_samples_that_attract_are_refused_by_adaptive_steps_and_solved_as_one():
             integrate(drawn_together, None, h0, ts)
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # A flow that torch would broadcast is refused by whatever calls it.
+def test_a_flow_that_torch_would_broadcast_is_refused_by_whatever_calls_it():
     for kind, error, words in (
         (FirstUnitOnly, ValueError, r"gives shape \(2, 1\) for a state of shape \(2, 3\)"),
         (GivesAList, TypeError, "gives list, not a tensor"),
@@ -236,20 +238,25 @@ def test_what_is_asked_wrongly_is_refused_in_words():
         for run in ways_to_run(kind(2, 3)):
             with pytest.raises(error, match=words):
                 run()
-    # A flow that writes into its state is refused by whatever calls it.
+
+
+def test_a_flow_that_writes_into_its_state_is_refused_by_whatever_calls_it():
     for run in ways_to_run(WritesIntoTheState(2, 3)):
         with pytest.raises(ValueError, match=r"writes into the state .* `h.clone\(\)`"):
             run()
     with torch.inference_mode():  # where torch does not count writes
         WritesIntoTheState(2, 3)(torch.randn(1, 2), torch.randn(1, 3))
-    # A projection that is missing is named by whatever calls the field.
+
+
+def test_a_projection_that_is_missing_is_named_by_whatever_calls_the_field():
     words = r"gets `project\(x\)`, here \((4, )?2, 2\): \w+ has no `project`.*not the 8 units.*nn.Linear\(2, 8\)"
     for field in (Unprojected(), OfItsFeatures(2, 8)):
         for run in all_ways(field, 8):
             with pytest.raises(ValueError, match=words):
                 run()
 
-    # A failure that no projection would cure is left as it is.
+
+def test_a_failure_that_no_projection_would_cure_is_left_as_it_is():
     class Failing(VectorField):
         def flow(self, projected, h):
             raise kind("the user's own words")
@@ -258,12 +265,16 @@ def test_what_is_asked_wrongly_is_refused_in_words():
         for sizes in ((2, 2), (3, 2)):
             with pytest.raises(kind, match="the user's own words"):
                 Failing(*sizes)(torch.randn(4, sizes[0]), torch.randn(4, 2))
-    # A flow of other arguments is refused by whatever calls it.
+
+
+def test_a_flow_of_other_arguments_is_refused_by_whatever_calls_it():
     for run in all_ways(ReadsTheTime(2, 2), 2):
         with pytest.raises(
             TypeError, match=r"`flow` takes \(t, x, h\); it must take \(projected, h\).*integrate\(f, None, h0, ts\)"
         ):
             run()
-    # The time of the first sample is not that of all.
+
+
+def test_the_time_of_the_first_sample_is_not_taken_for_that_of_all():
     with pytest.raises(ValueError, match="changes with the other samples"):
         integrate(lambda t, h: -t[0] * h, None, torch.ones(3, 2), torch.arange(3.0))

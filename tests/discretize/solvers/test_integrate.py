@@ -77,8 +77,7 @@ def test_solutions_in_closed_form_are_met(make, method):
     assert_close(solved.hs, torch.stack([problem.solution(t) for t in ts]).detach(), rtol=0, atol=30 * tolerance)
 
 
-def test_euler_is_the_cell_and_fixed_steps_are_equal_between_knots():
-    # Euler on the unit grid is the unrolled cell.
+def test_euler_on_the_unit_grid_is_the_unrolled_cell():
     for name, make in NAMED.items():
         field, xs = make(2, 3), recording()
         h0 = torch.randn(3, field.state_size)
@@ -86,7 +85,9 @@ def test_euler_is_the_cell_and_fixed_steps_are_equal_between_knots():
         for settings in ({"method": "euler"}, {"method": Euler()}, {"method": Euler(), "max_step": 1.0}):
             solved = integrate(field, ctrnn.HeldPath(xs), h0, torch.arange(9.0), **settings)
             assert_close(solved.hs, expected, rtol=1e-11, atol=1e-13, msg=name)  # rounding, which |h|^3 h makes grow
-    # A step map takes the clocks speed where its step begins.
+
+
+def test_a_step_map_takes_the_speed_of_the_clock_where_its_step_begins():
     field, warp, h0 = NAMED["gated per unit"](2, 3), ctrnn.SmoothWarp.random(7.0, 3.0), torch.randn(3, 3)
     path = ctrnn.WarpedPath(ctrnn.LinearPath(recording()), warp)
     ts = torch.linspace(0, 7, 4)
@@ -95,7 +96,9 @@ def test_euler_is_the_cell_and_fixed_steps_are_equal_between_knots():
     theirs = integrate(field, path, h0, ts, method="euler", max_step=0.3, speed=warp.speed)
     assert_close(ours.hs, theirs.hs, rtol=0, atol=1e-13)
     assert not torch.allclose(ours.hs, integrate(field, path, h0, ts, method=Euler(), max_step=0.3).hs)
-    # Fixed steps are equal and at most dt between knots and times.
+
+
+def test_fixed_steps_are_equal_and_at_most_dt_between_knots_and_times():
     field, path = ctrnn.plain(1, 1), ctrnn.HeldPath(torch.randn(2, 1, 1), torch.tensor([0.0, 1.0, 1.3]))
     solved = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.0, 0.5, 1.3]), method="euler", max_step=0.2)
     # [0, 0.5] and [0.5, 1] take 3 steps of 1/6, [1, 1.3] takes 2 of 0.15
@@ -104,7 +107,8 @@ def test_euler_is_the_cell_and_fixed_steps_are_equal_between_knots():
     tenths = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.1, 0.4]), method=Euler(), max_step=0.1)
     assert tenths.stats["num_steps"] == 3  # 0.4 - 0.1 is 0.30000000000000004
 
-    # A step map need not be hashable.
+
+def test_a_step_map_need_not_be_hashable():
     @dataclasses.dataclass
     class Theta(Step):
         theta: float = 0.5
@@ -184,8 +188,7 @@ def test_warp_invariance_holds_at_hundreds_of_random_speeds():
     assert worst < 10
 
 
-def test_constant_and_bare_speeds_are_the_theorems():
-    # Repeating every sample is the theorem for a constant speed.
+def test_repeating_every_sample_is_the_theorem_for_a_constant_speed():
     repeats = 3
     field, xs, h0 = NAMED["gru"](2, 3), recording(), torch.randn(3, 3)
     repeated = ctrnn.HeldPath(xs.repeat_interleave(repeats, 0))
@@ -197,7 +200,9 @@ def test_constant_and_bare_speeds_are_the_theorems():
         warped = integrate(field, ctrnn.WarpedPath(path, slow), h0, repeats * ts, speed=slow.speed, **fine)
     assert_close(slowed.hs, original.hs, rtol=0, atol=1e-10)
     assert_close(warped.hs, original.hs, rtol=0, atol=1e-10)
-    # A speed may be a bare function of time.
+
+
+def test_a_speed_may_be_a_bare_function_of_time():
     field, path, h0 = NAMED["plain"](2, 3), ctrnn.LinearPath(recording(9)), torch.randn(3, 3)
     warp = ctrnn.SmoothWarp.random(8.0, 2.0)
     ts = torch.linspace(0, 8, 5)
@@ -207,7 +212,9 @@ def test_constant_and_bare_speeds_are_the_theorems():
             field, ctrnn.WarpedPath(path, warp), h0, ts, speed=lambda t: float(warp.speed(t)), rtol=1e-6, atol=1e-6
         )
     assert_close(by_function.hs, by_path.hs, rtol=0, atol=1e-5)
-    # The gradient at the zero state under slow forgetting is finite.
+
+
+def test_the_gradient_at_the_zero_state_under_slow_forgetting_is_finite():
     field = ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(0.5))
     solved = integrate(field, ctrnn.HeldPath(recording(3)), torch.zeros(3, 3, requires_grad=True), torch.arange(4.0))
     solved.hs.square().sum().backward()
@@ -254,15 +261,16 @@ def test_float32_is_solved_to_its_own_accuracy_wherever_the_clock_stands(start):
     assert_close(solved.double(), exact, rtol=0, atol=5e-6)
 
 
-def test_requested_times_end_steps_and_calls_are_counted_once_for_a_held_input():
-    # A requested time is the end of a step and changes nothing else.
+def test_a_requested_time_is_the_end_of_a_step_and_changes_nothing_else():
     field, path, h0 = NAMED["gated per unit"](2, 3), ctrnn.HeldPath(recording()), torch.randn(3, 3)
     with torch.no_grad():
         few = integrate(field, path, h0, torch.tensor([0.0, 8.0]), rtol=1e-8, atol=1e-8)
         many = integrate(field, path, h0, torch.linspace(0, 8, 101), rtol=1e-8, atol=1e-8)
     assert many.stats["num_accepted_steps"] >= 100
     assert_close(many.hs[-1], few.hs[-1], rtol=0, atol=1e-7)
-    # Statistics count what the field saw.
+
+
+def test_statistics_count_what_the_field_saw():
     torch.manual_seed(0)
     calls = []
 
@@ -280,7 +288,9 @@ def test_requested_times_end_steps_and_calls_are_counted_once_for_a_held_input()
         assert stats["num_steps"] == stats["num_accepted_steps"] + stats["num_rejected_steps"]
         assert 0 < stats["smallest_step"] <= 1
         assert 0 <= stats["smallest_step_at"] < 8
-    # A held input is projected once for the whole sequence.
+
+
+def test_a_held_input_is_projected_once_for_the_whole_sequence():
     shapes = []
 
     class Watched(ctrnn.VectorField):
@@ -364,38 +374,48 @@ def test_bad_input_is_refused_before_anything_is_solved(changes, error, words):
     assert words in str(caught.value)
 
 
-def test_dtypes_times_and_tolerances_come_in_any_form_that_a_solve_can_have():
-    # Half precision is refused where steps are chosen by error and stepped otherwise.
+def test_half_precision_is_refused_where_steps_are_chosen_by_error_and_stepped_otherwise():
     field = ctrnn.plain(2, 3, dtype=torch.bfloat16)
     path, h0 = ctrnn.HeldPath(torch.zeros(4, 5, 2, dtype=torch.bfloat16)), torch.zeros(5, 3, dtype=torch.bfloat16)
     with pytest.raises(TypeError, match="too coarse for steps chosen by their error"):
         integrate(field, path, h0, torch.arange(5.0))
     assert integrate(field, path, h0, torch.arange(5.0), method="euler").hs.dtype == torch.bfloat16
-    # Autocast does not reach into a solve.
+
+
+def test_autocast_does_not_reach_into_a_solve():
     field, xs = ctrnn.gated(2, 3, dtype=torch.float32), recording().float()
     path, h0, ts = ctrnn.HeldPath(xs), torch.zeros(3, 3, dtype=torch.float32), torch.arange(9.0)
     plain = integrate(field, path, h0, ts)
     with torch.autocast("cpu", torch.bfloat16):
         cast = integrate(field, path, h0, ts)
     assert torch.equal(cast.hs, plain.hs)
-    # Times tolerances and states may come in any form.
-    # A single time is the initial state.
+
+
+def test_a_single_time_is_the_initial_state():
     solved = integrate(ctrnn.plain(2, 3), ctrnn.HeldPath(recording()), torch.ones(3, 3), torch.tensor([2.0]))
     assert torch.equal(solved.hs, torch.ones(1, 3, 3))
     assert solved.stats["nfe"] == 0
-    # Non contiguous samples and states give the same answer.
+
+
+def test_non_contiguous_samples_and_states_give_the_same_answer():
     field, xs, h0 = NAMED["gru"](2, 3), torch.randn(2, 3, 8).permute(2, 1, 0), torch.randn(3, 3).mT
     ts = torch.arange(9.0)
     strided = integrate(field, ctrnn.HeldPath(xs), h0, ts).hs
     assert_close(strided, integrate(field, ctrnn.HeldPath(xs.contiguous()), h0.contiguous(), ts).hs, rtol=0, atol=1e-14)
-    # Tolerances and steps may be tensors of one number.
+
+
+def test_tolerances_and_steps_may_be_tensors_of_one_number():
     field = ctrnn.plain(2, 3)
     solved = call(field=field, rtol=torch.tensor([1e-5]), atol=np.float64(1e-6))
     assert torch.equal(solved.hs, call(field=field, rtol=1e-5, atol=1e-6).hs)
-    # Times beyond an end by a few ulp are the end.
+
+
+def test_times_beyond_an_end_by_a_few_ulp_are_the_end():
     ts = torch.tensor([0.0, 4.0 * (1 + 3e-16)])
     assert call(ts=ts).ts[-1] == 4.0
-    # A batch of nobody has no states and gradients of zero as in torch.
+
+
+def test_a_batch_without_samples_has_no_states_and_gradients_of_zero_as_in_torch():
     for make in (ctrnn.gated, ctrnn.lstm):
         field = make(2, 3)
         assert field.initial_state(0).shape == (0, field.state_size)

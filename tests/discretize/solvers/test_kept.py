@@ -53,8 +53,7 @@ def test_the_others_have_the_states_and_gradients_they_have_alone(method, gradie
     assert not h0.grad[[1, 3]].any()
 
 
-def test_failed_samples_are_marked_and_modules_keep_the_others():
-    # Samples that failed are marked and known up to there.
+def test_samples_that_failed_are_marked_and_known_up_to_there():
     with torch.no_grad():
         solved, _ = solve(H0, on_failure="keep")
     assert solved.status == "completed but for 2 of 4 samples"
@@ -68,12 +67,16 @@ def test_failed_samples_are_marked_and_modules_keep_the_others():
     assert solved.hs[3, 1].isnan().all()
     assert solved.hs[1:, 3].isnan().all()
     assert len(solved.stats["steps_of_samples"]) == 4
-    # Where nobody fails nothing is different.
+
+
+def test_where_no_sample_fails_nothing_is_different():
     kept, _ = solve(H0[GOOD], on_failure="keep")
     usual, _ = solve(H0[GOOD])
     assert torch.equal(kept.hs, usual.hs)
     assert kept.status == "completed"
-    # Modules keep too and by default nobody does.
+
+
+def test_modules_keep_the_samples_that_can_be_solved_and_only_where_they_are_told_to():
     field, x = ctrnn.gated(1, 3, rate="exponential"), torch.zeros(5, 4, 1)
     x[2, 1] = 30.0  # rates of one sample that steps so few do not follow
     with torch.no_grad():

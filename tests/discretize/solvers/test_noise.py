@@ -155,8 +155,7 @@ def test_a_module_of_solves_reads_the_noise_that_a_module_of_steps_does(call: di
         assert_close(found, expected, rtol=0, atol=1e-13)
 
 
-def test_packed_layers_states_between_and_given_paths_read_the_same_noise():
-    # Packed sequences and layers of solves read it too.
+def test_packed_sequences_and_layers_of_solves_read_the_noise_that_steps_read():
     packed = pack_padded_sequence(samples(), torch.tensor([2, 5, 3, 1]), enforce_sorted=False)
     step = discretize.EulerMaruyama()
 
@@ -175,20 +174,26 @@ def test_packed_layers_states_between_and_given_paths_read_the_same_noise():
         (found, found_end), (expected, expected_end) = (layers(rnn)(read, seed=SEED) for rnn in (by_solves, by_steps))
         assert_close(*(each.data if read is packed else each for each in (found, expected)), rtol=0, atol=1e-13)
         assert_close(found_end, expected_end, rtol=0, atol=1e-13)
-    # States between are on the path.
+
+
+def test_states_between_the_times_of_a_noisy_solve_are_on_its_path():
     ts = torch.arange(TIME + 1.0, **TWICE)
     start, path = torch.zeros(BATCH, 3, **TWICE), ctrnn.HeldPath(samples())
     solved = discretize.integrate(drawn_field(), path, start, ts, method=discretize.EulerMaruyama(), max_step=0.25, seed=SEED)
     fine = states(discretize.EulerMaruyama(), torch.arange(0, TIME + 0.1, 0.25, **TWICE), max_step=0.25)
     assert_close(solved(torch.tensor([0.75, 3.5, 2.0], **TWICE)), fine[[3, 14, 8]], rtol=0, atol=1e-12)
-    # A path may be given with knots of its own.
+
+
+def test_a_brownian_path_with_knots_of_its_own_is_taken_for_a_seed():
     path = discretize.BrownianPath(3, torch.tensor([0.0, 2.2, 5.0], **TWICE), 3, BATCH)
     ts = torch.arange(TIME + 1.0, **TWICE)
     field = ctrnn.Noisy(_Still(2, 3), ctrnn.Noise(torch.tensor(0.5, **TWICE)))
     start = torch.zeros(BATCH, 3, **TWICE)
     solved = discretize.integrate(field, ctrnn.HeldPath(samples()), start, ts, method=discretize.EulerMaruyama(), seed=path)
     assert_close(solved.hs, 0.5 * path(ts), rtol=0, atol=1e-12)
-    # A sample is solved alone as in any batch and order.
+
+
+def test_a_noisy_sample_is_solved_alone_as_in_any_batch_and_order():
     step, ts = discretize.StratonovichHeun(), torch.tensor([0.0, 1.7, 4.0], **TWICE)
     keys, order = discretize.noise_keys(SEED, BATCH), torch.tensor([2, 0, 3, 1])
 
@@ -212,8 +217,7 @@ def test_what_times_are_asked_for_does_not_change_the_path(step: discretize.Stoc
     assert_close(found[:, 1], quarters[::2][:6, 1], rtol=0, atol=1e-12)
 
 
-def test_inputs_are_read_where_steps_begin_and_clocks_multiply_noise_by_the_root():
-    # An input that moves is read where a step begins.
+def test_an_input_that_moves_is_read_where_a_step_begins():
     field, step, xs = drawn_field(), discretize.EulerMaruyama(), samples()
     path, ts = ctrnn.LinearPath(xs), torch.arange(float(TIME), **TWICE)
     solved = discretize.integrate(field, path, torch.zeros(BATCH, 3, **TWICE), ts, method=step, max_step=0.25, seed=SEED)
@@ -224,7 +228,9 @@ def test_inputs_are_read_where_steps_begin_and_clocks_multiply_noise_by_the_root
         h = h + 0.25 * field(path(t), h) + 0.4 * w[k]
         if k % 4 == 3:
             assert_close(h, solved.hs[k // 4 + 1], rtol=0, atol=1e-6)  # 0.4 is that of float32
-    # A smooth clock multiplies drift by its speed and noise by the root.
+
+
+def test_a_smooth_clock_multiplies_drift_by_its_speed_and_noise_by_the_root():
     warp = ctrnn.SmoothWarp.random(4.0, 2.5, torch.Generator().manual_seed(0))
     field = ctrnn.Noisy(ctrnn.plain(0, 3, generator=torch.Generator().manual_seed(0), **TWICE), ctrnn.Noise(0.4))
     ts, start = torch.linspace(0, 4, 9, **TWICE), torch.ones(2, 3, **TWICE)
@@ -237,7 +243,9 @@ def test_inputs_are_read_where_steps_begin_and_clocks_multiply_noise_by_the_root
         speed = warp.speed(edges[k])
         h = h + speed * (edges[k + 1] - edges[k]) * field(h[:, :0], h) + speed.sqrt() * sigma * w[k]
     assert_close(solved.hs[-1], h, rtol=0, atol=1e-12)
-    # Rest and slopes of a noisy field are those of the field without.
+
+
+def test_rest_and_slopes_of_a_noisy_field_are_those_of_the_field_without():
     field = noisy(0)
     starts = torch.zeros(1, 3, **TWICE)
     assert torch.equal(

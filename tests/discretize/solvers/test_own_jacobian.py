@@ -219,8 +219,7 @@ def test_a_mistaken_formula_is_refused_with_its_numbers(kind):
 
 
 @torch.no_grad()
-def test_a_run_away_state_is_no_mistake_and_one_seen_after_rest_is():
-    # A state that runs away is no mistake of the formula.
+def test_a_state_that_runs_away_is_no_mistake_of_the_formula():
     class Rates(VectorField):
         """-e^h h of each unit."""
 
@@ -233,7 +232,10 @@ def test_a_run_away_state_is_no_mistake_and_one_seen_after_rest_is():
     h = torch.tensor([[0.5, 800.0]])  # e^800 is infinite, and 0 times that no number
     with pytest.raises(StepError):
         BackwardEuler()(Rates(1, 2), torch.ones(1, 1), h, 0.1)
-    # A formula that is right at rest alone is refused after it.
+
+
+@torch.no_grad()
+def test_a_formula_that_is_right_at_rest_alone_is_refused_after_it():
     wrong = changed(OwnApart, lambda J, h: J + h**2)  # of h^3, -2 h^2 and not -3 h^2
     with pytest.raises(ValueError, match="is not that of its `flow`"):
         solved(wrong, h0=torch.zeros(2, UNITS))

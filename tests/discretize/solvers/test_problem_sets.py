@@ -253,13 +253,14 @@ for number, eccentricity in enumerate((0.1, 0.3, 0.5, 0.7, 0.9), 1):
     CLOSED_FORMS[f"D{number}"] = lambda t, e=eccentricity: [kepler_solution(e, t), kepler_solution(e - 0.05, t)]
 
 
-def test_references_are_closed_forms_and_the_sky():
-    # References are the closed forms where there is one.
+def test_references_are_the_closed_forms_where_there_is_one():
     for name, form in CLOSED_FORMS.items():
         expected = torch.tensor([form(t) for t in NOT_STIFF[name].times])
         # rtol 1e-12 of local error, and 1e4 times that along the orbits.
         assert_close(exact(name)[:, : expected.shape[1]], expected, rtol=0, atol=2e-8 if name[0] == "D" else 1e-9, msg=name)
-    # The planets are those of the sky.
+
+
+def test_the_planets_are_those_of_the_sky():
     # Half axes by the energies at the start, in units of the earth's.
     places, velocities = np.array(PLACES), np.array(VELOCITIES)
     energies = (velocities**2).sum(1) / (2 * GRAVITY * (SUN + MASSES)) - 1 / np.sqrt((places**2).sum(1))

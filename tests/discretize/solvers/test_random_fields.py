@@ -79,8 +79,7 @@ class Drawn(Dropped):
         return self.dropout(torch.ones_like(h))
 
 
-def test_random_fields_draw_at_each_step_or_once():
-    # Steps of one evaluation may each draw anew.
+def test_steps_of_one_evaluation_each_draw_anew():
     for run in (
         lambda x: DiscreteRNN(Drawn(), RungeKutta4())(x)[0],
         lambda x: unroll(DiscreteCell(Drawn()), x).hs[1:],
@@ -92,11 +91,15 @@ def test_random_fields_draw_at_each_step_or_once():
         assert len(hs.diff(dim=0).unique(dim=0)) == len(X) - 1
         torch.manual_seed(0)
         assert torch.equal(run(X), hs)
-    # Dropout in evaluation is the field without it.
+
+
+def test_dropout_in_evaluation_is_the_field_without_it():
     field = Dropped().eval()
     got, _ = ContinuousRNN(field)(X)
     torch.testing.assert_close(got, ContinuousRNN(field.inner)(X)[0], rtol=0, atol=1e-4)
-    # A mask drawn once and kept is solved with.
+
+
+def test_a_mask_drawn_once_and_kept_is_solved_with():
     field, known = KeptMask(), KeptMask()
     known.load_state_dict(field.state_dict())
     torch.manual_seed(0)
@@ -105,8 +108,7 @@ def test_random_fields_draw_at_each_step_or_once():
     torch.testing.assert_close(hs, ContinuousRNN(known)(X)[0], rtol=0, atol=1e-14)
 
 
-def test_looks_cost_two_evaluations_and_name_a_generator():
-    # The looks cost at most two evaluations of a solve.
+def test_to_look_whether_a_field_is_random_costs_at_most_two_evaluations():
     calls = {}
     for field in (Dropped().eval(), KeptMask()):
         flow = field.flow
@@ -117,6 +119,8 @@ def test_looks_cost_two_evaluations_and_name_a_generator():
         solved = integrate(field, path, torch.zeros(2, 4, dtype=torch.float64), torch.arange(6.0), method="rk4")
         calls[field] -= solved.stats["nfe"]
     assert list(calls.values()) == [2, 3]  # the shape is looked at in any case, and once whether samples are coupled
-    # Noise from a generator of its own is named where a solve fails.
+
+
+def test_noise_from_a_generator_of_its_own_is_named_where_a_solve_fails():
     with pytest.raises(SolverError, match=r"the field gives two answers to the same call. For dropout"):
         ContinuousRNN(OwnGenerator(), max_num_steps=50)(X)

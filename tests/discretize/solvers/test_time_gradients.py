@@ -25,12 +25,13 @@ def setting():
     return ctrnn.gated(2, 3), torch.randn(4, 2, 2), torch.randn(2, 3)
 
 
-def test_times_and_knots_that_are_asked_for_have_their_gradients(setting):
-    # A knot that is asked for has the gradient of the knot.
+def test_a_knot_that_is_asked_for_has_the_gradient_of_the_knot(setting):
     field, xs, h0 = setting
     knots, ts = torch.tensor([-0.5, 1.0, 2.0, 3.0, 4.5]), torch.tensor([0.0, 1.0, 2.0, 3.0, 3.9])
     is_the_slope(lambda k: integrate(field, ctrnn.HeldPath(xs, k), h0, ts, **EXACT).hs[-1].square().sum(), knots)
-    # Equal times of a sequence have a gradient each.
+
+
+def test_equal_times_of_a_sequence_have_a_gradient_each(setting):
     field, xs, h0 = setting
     ts = torch.tensor([[0.0, 0.0], [1.2, 1.1], [1.2, 2.1], [3.1, 3.3]], requires_grad=True)
     hs = integrate(field, ctrnn.HeldPath(xs), h0, ts, **EXACT).hs
@@ -40,7 +41,9 @@ def test_times_and_knots_that_are_asked_for_have_their_gradients(setting):
     for i, answer in enumerate(answers):
         others = [j for j in range(1, 4) if j != i]
         assert_close(answer[others], torch.zeros(len(others)), rtol=0, atol=1e-8)
-    # Times between have gradients to the times they are solved from.
+
+
+def test_times_between_have_gradients_to_the_times_they_are_solved_from(setting):
     field, xs, h0 = setting
     ts = torch.tensor([0.01, 1.3, 2.7, 3.5])
     is_the_slope(lambda t: integrate(field, ctrnn.HeldPath(xs), h0, t, **EXACT)(2.0).square().sum(), ts)
@@ -48,7 +51,9 @@ def test_times_and_knots_that_are_asked_for_have_their_gradients(setting):
     is_the_slope(lambda t: integrate(field, ctrnn.HeldPath(xs), h0, t, **EXACT)(own).square().sum(), ts)
     edges = torch.tensor([0.0, 0.7, 2.0, 3.1, 4.0])
     is_the_slope(lambda t: ContinuousRNN(field, **EXACT).trajectory(xs, h0, ts=t)(2.5).square().sum(), edges)
-    # Knots of each sequence and times for all go together.
+
+
+def test_knots_of_each_sequence_and_times_for_all_go_together(setting):
     field, xs, h0 = setting
     knots = torch.tensor([[0.0, -1.0], [1.0, 0.5], [2.0, 2.5], [3.0, 3.5], [4.0, 5.0]])
     ts = torch.tensor([0.0, 1.2, 3.0])

@@ -73,8 +73,7 @@ def test_it_is_torchdiffeq_called_by_hand_sample_by_sample_to_rounding(name):
         assert_close(mine, theirs, rtol=0, atol=1e-10)
 
 
-def test_its_solves_run_backwards_restart_and_have_their_gradients():
-    # Times of each sequence lengths restarts and the gradients to all of them are those of the solver here.
+def test_times_of_each_sequence_lengths_and_restarts_have_the_gradients_of_the_solver_here():
     field, x = ctrnn.gated(2, 4), torch.randn(6, 3, 2, requires_grad=True)
     ts, lengths, h0 = (
         torch.rand(7, 3).cumsum(0).requires_grad_(),
@@ -87,7 +86,9 @@ def test_its_solves_run_backwards_restart_and_have_their_gradients():
         found = [gradients(field, rnn, x, h0, ts=ts, **more) for rnn in (by("dopri5", field), ContinuousRNN(field, **TIGHT))]
         for mine, own in zip(*found, strict=True):
             assert_close(mine, own, rtol=0, atol=1e-6)
-    # It runs backwards in time and on other clocks.
+
+
+def test_it_runs_backwards_in_time_and_on_other_clocks():
     field, x, h0 = ctrnn.leaky(1, 3, alpha=0.5), torch.randn(3, 2, 1), torch.randn(2, 3)
     path, ts = ctrnn.LinearPath(x), torch.tensor([2.0, 1.5, 0.0])
     back = integrate(field, path, h0, ts, method="torchdiffeq:dopri5", **TIGHT)
@@ -101,8 +102,7 @@ def test_its_solves_run_backwards_restart_and_have_their_gradients():
     assert_close(warped.hs, plain, rtol=0, atol=1e-6)  # the theorem
 
 
-def test_its_adjoint_and_bounded_memory_give_the_gradients_of_its_steps():
-    # Its adjoint gives the gradients of the steps to the tolerance and no second ones.
+def test_its_adjoint_gives_the_gradients_of_the_steps_to_the_tolerance_and_no_second_ones():
     field, x, h0 = ctrnn.gated(2, 4), torch.randn(4, 3, 2, requires_grad=True), torch.randn(1, 3, 4, requires_grad=True)
     rnn = by("dopri5", field, gradient=Adjoint())
     for mine, own in zip(gradients(field, rnn, x, h0), gradients(field, by("dopri5", field), x, h0), strict=True):
@@ -111,21 +111,24 @@ def test_its_adjoint_and_bounded_memory_give_the_gradients_of_its_steps():
     (slope,) = torch.autograd.grad(rnn(x)[0].sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivatives"):
         slope.sum().backward()
-    # Its adjoint bears parameters without numbers.
+
+
+def test_its_adjoint_takes_parameters_without_numbers():
     field, x = ctrnn.leaky(1, 3), torch.randn(4, 2, 1, requires_grad=True)
     field.empty = torch.nn.Parameter(torch.empty(0))
     found = [gradients(field, by("dopri5", field, gradient=gradient), x) for gradient in (Adjoint(), None)]
     for mine, own in zip(*found, strict=True):
         assert_close(mine, own, rtol=0, atol=1e-6)
-    # In bounded memory it gives the gradients of its steps.
+
+
+def test_in_bounded_memory_it_gives_the_gradients_of_its_steps():
     field, x = ctrnn.gated(2, 4), torch.randn(6, 3, 2, requires_grad=True)
     blocks = by("dopri5", field, gradient=Checkpointed(30_000))
     for mine, own in zip(gradients(field, blocks, x), gradients(field, by("dopri5", field), x), strict=True):
         assert_close(mine, own, rtol=0, atol=1e-12)
 
 
-def test_tolerances_and_bounds_arrive_and_failures_are_told():
-    # A tolerance for each unit and bounds on its steps arrive.
+def test_a_tolerance_for_each_unit_and_bounds_on_its_steps_arrive():
     flow = lambda t, h: -h  # noqa: E731
     h0, ts = torch.ones(2, 3), torch.tensor([0.0, 2.0])
     solved = integrate(
@@ -136,7 +139,9 @@ def test_tolerances_and_bounds_arrive_and_failures_are_told():
     assert solved.stats["smallest_step"] <= 0.125
     coarse = integrate(flow, None, h0, ts, method="torchdiffeq:rk4", max_step=0.5)
     assert (coarse.stats["num_steps"], coarse.stats["nfe"]) == (4, 16)
-    # A solve that it gives up says where and what to try.
+
+
+def test_a_solve_that_it_gives_up_says_where_and_what_to_try():
     h0, ts = torch.tensor([[0.1], [1.0]]), torch.tensor([0.0, 0.5, 2.0])
     with pytest.raises(SolverError, match=r"sample 1.*(no step that meets|became)") as caught:
         integrate(lambda t, h: h**2, None, h0, ts, method="torchdiffeq:dopri5")
@@ -148,14 +153,15 @@ def test_tolerances_and_bounds_arrive_and_failures_are_told():
         integrate(lambda t, h: h**2, None, h0, torch.tensor([0.0, 8.0]), method="torchdiffeq:euler", max_step=0.5)
 
 
-def test_what_is_asked_wrongly_is_refused_in_words():
-    # An assertion of the field s own stays one.
+def test_an_assertion_of_the_field_itself_stays_one():
     def flow(t, h):
         raise AssertionError("mine")
 
     with pytest.raises(AssertionError, match="mine"):
         integrate(flow, None, torch.ones(1, 1), torch.tensor([0.0, 1.0]), method="torchdiffeq:dopri5")
-    # What it cannot do is refused in words.
+
+
+def test_what_it_cannot_do_is_refused_in_words():
     field, x = ctrnn.gated(1, 2), torch.randn(3, 2, 1)
     with pytest.raises(ValueError, match="did you mean 'torchdiffeq:dopri5'"):
         ContinuousRNN(field, "torchdiffeq:dopry5")

@@ -25,14 +25,16 @@ def largest_relative_error(values: torch.Tensor, k: int, n: int, points: np.ndar
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_values_and_derivatives_are_right_in_either_precision(k):
-    # Values and derivatives are right to 1e 14 from minus 1000 to 30.
+def test_values_and_derivatives_are_right_to_1e_14_from_minus_1000_to_30(k):
     z = torch.tensor(POINTS, requires_grad=True)
     value = phi(k, z)
     (slope,) = torch.autograd.grad(value.sum(), z)
     assert largest_relative_error(value.detach(), k, 0, POINTS) < 1e-15  # 2.4e-16 seen
     assert largest_relative_error(slope, k, 1, POINTS) < 1e-14  # 2.4e-15 seen
-    # Float32 is right to its own rounding.
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_float32_is_right_to_its_own_rounding(k):
     z = torch.tensor(POINTS, dtype=torch.float32, requires_grad=True)
     value = phi(k, z)
     (slope,) = torch.autograd.grad(value.sum(), z)
@@ -54,19 +56,22 @@ def test_at_0_they_are_one_over_k_factorial_with_all_their_derivatives(k, dtype)
         torch.testing.assert_close(found, torch.full_like(z, math.factorial(n) / math.factorial(n + k)), rtol=2 * eps, atol=0)
 
 
-def test_phi_is_defined_where_matrices_are_singular_and_overflows_nowhere():
-    # Far out nothing overflows that need not.
+def test_far_out_nothing_overflows_that_need_not():
     z = torch.tensor([-1e300, -1e8, -745.0], requires_grad=True)
     for k in (1, 2, 3):
         (slope,) = torch.autograd.grad(phi(k, z).sum(), z)
         assert torch.isfinite(slope).all()
     assert phi(1, torch.tensor(-1e300)) == 1e-300
-    # Forward mode sees the same derivative.
+
+
+def test_forward_mode_sees_the_same_derivative():
     z = torch.linspace(-4, 7, 45)
     _, forward = torch.func.jvp(lambda z: phi(2, z), (z,), (torch.ones_like(z),))
     backward = torch.func.grad(lambda z: phi(2, z).sum())(z)
     torch.testing.assert_close(forward, backward, rtol=1e-13, atol=0)
-    # Phi of a singular matrix is defined.
+
+
+def test_phi_of_a_singular_matrix_is_defined():
     A, v = torch.zeros(3, 3), torch.randn(3)
     torch.testing.assert_close(phi_matrix(A, v), v, rtol=0, atol=1e-15)
 

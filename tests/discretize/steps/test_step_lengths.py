@@ -46,15 +46,17 @@ def test_a_sample_whose_dt_is_zero_keeps_its_state_to_the_last_bit_with_finite_g
 
 
 @every_step
-def test_a_length_of_zero_has_the_slope_of_the_field_and_any_axis_will_do(step):
-    # The slope along a dt of zero is the field.
+def test_the_slope_along_a_dt_of_zero_is_the_field(step):
     field, x, h, dt = setting(ctrnn.gated)
     dt = torch.zeros_like(dt)[:, None].requires_grad_()
     moved = step.advance(field, field.project(x), h, dt)
     weights = torch.randn_like(h)
     (slope,) = torch.autograd.grad((moved * weights).sum(), dt)
     assert_close(slope, (field(x, h) * weights).sum(-1, keepdim=True), rtol=0, atol=1e-14)
-    # Cells and steps take lengths with and without a last axis.
+
+
+@every_step
+def test_cells_and_steps_take_lengths_with_and_without_a_last_axis(step):
     field, x, h, dt = setting(ctrnn.gru)
     expected = step.advance(field, field.project(x), h, dt[:, None])
     cell = DiscreteCell(field, step, dt=9.0)
@@ -71,12 +73,13 @@ def test_lengths_are_differentiated(name, make):
     assert torch.autograd.gradcheck(lambda dt: cell(x, h, dt), torch.tensor(0.7, requires_grad=True))
 
 
-def test_lengths_follow_the_states_dtype_and_failures_name_them():
-    # Lengths follow the dtype of the state.
+def test_lengths_follow_the_dtype_of_the_state():
     field = ctrnn.gated(2, 3, dtype=torch.float32)
     moved = DiscreteCell(field)(torch.randn(4, 2).float(), dt=torch.rand(4, dtype=torch.float64) + 1)
     assert moved.dtype == torch.float32
-    # A step without a solution names the length of its sample.
+
+
+def test_a_step_without_a_solution_names_the_length_of_its_sample():
     field = problems.LinearField(torch.eye(1), torch.ones(1, 1))  # u = 1 + u with dt = 1
     x, h = torch.ones(3, 1), torch.ones(3, 1)
     with pytest.raises(discretize.StepError, match="tau = 1,") as caught:

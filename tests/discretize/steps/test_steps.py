@@ -221,26 +221,34 @@ def test_gradients_are_finite_where_every_sequence_starts(step, exponent):
 
 
 @every_step
-def test_steps_give_a_sample_the_same_in_any_batch_layout_and_precision(step):
-    # A sample gets the same answer in any batch.
+def test_a_sample_takes_the_same_step_in_any_batch(step):
     field = ctrnn.gated(2, 4, rate="softplus")
     x, h = torch.randn(6, 2), torch.randn(6, 4)
     together = step(field, x, h, 3.0)
     assert_close(step(field, x.flip(0), h.flip(0), 3.0).flip(0), together, rtol=0, atol=1e-14)
     for k in range(6):
         assert_close(step(field, x[k], h[k], 3.0), together[k], rtol=0, atol=1e-13)
-    # Leading axes and strides do not matter.
+
+
+@every_step
+def test_leading_axes_and_strides_do_not_matter(step):
     field = ctrnn.gru(2, 4)
     x, h = torch.randn(2, 3, 5).movedim(0, -1), torch.randn(4, 3, 5).movedim(0, -1)
     flat = step(field, x.reshape(15, 2), h.reshape(15, 4), 0.8)
     assert_close(step(field, x, h, 0.8), flat.reshape(3, 5, 4), rtol=0, atol=1e-14)
-    # A step runs in float32 as in float64.
+
+
+@every_step
+def test_a_step_runs_in_float32_as_in_float64(step):
     field, x, h = ctrnn.gated(2, 4), torch.randn(3, 2), torch.randn(3, 4)
     exact = step(field, x, h, 1.5)
     found = step(field.float(), x.float(), h.float(), 1.5)
     assert found.dtype == torch.float32
     assert_close(found.double(), exact, rtol=0, atol=3e-6)
-    # A step changes no weight and keeps nothing.
+
+
+@every_step
+def test_a_step_changes_no_weight_and_keeps_nothing(step):
     field, x, h = ctrnn.lstm(2, 3), torch.randn(4, 2), torch.randn(4, 6)
     before = {name: value.clone() for name, value in field.state_dict().items()}
     first = step(field, x, h, 1.0)
@@ -248,7 +256,10 @@ def test_steps_give_a_sample_the_same_in_any_batch_layout_and_precision(step):
     assert torch.equal(step(field, x, h, 1.0), first)
     assert all(torch.equal(before[name], value) for name, value in field.state_dict().items())
     assert not vars(step)
-    # A clock that stands still leaves the state.
+
+
+@every_step
+def test_a_clock_that_stands_still_leaves_the_state(step):
     field, h = ctrnn.gated(2, 3), torch.randn(4, 3)
     projected = field.project(torch.randn(4, 2))
     assert_close(step.advance(field, projected, h, torch.zeros(())), h, rtol=0, atol=1e-15)
@@ -322,15 +333,16 @@ def test_no_step_reads_the_output_of_a_field(name):
     discretize.growth(step, field, xs[0], h, 0.1)
 
 
-def test_steps_of_known_fields_are_closed_forms_and_read_no_output():
-    # A step does not hang on what a field reads out.
+def test_a_step_does_not_hang_on_what_a_field_reads_out():
     ltc, x, h = ctrnn.ltc(3, 4), torch.randn(5, 3), torch.randn(5, 4)
     with torch.no_grad():
         ltc.gain.fill_(3.0)
         ltc.shift.fill_(0.5)
     moved = discretize.SymplecticEuler()(ltc, x, h, 0.1)
     assert_close(moved, discretize.Euler()(ltc, x, h, 0.1), rtol=0, atol=1e-14)  # no units are hidden: rounding only
-    # Second order taylor drops what the symbols say.
+
+
+def test_second_order_taylor_drops_what_the_symbols_say():
     # dt^2/2 F_h F with F_h of g (f - h), by hand for one unit: g = sigma(v h + z), f = tanh(w h + b).
     field, x, h, dt = ctrnn.gated(1, 1), torch.randn(4, 1), torch.randn(4, 1), 0.3
     g, f = field.rate(x, h), field.candidate(x, h)
@@ -338,27 +350,36 @@ def test_steps_of_known_fields_are_closed_forms_and_read_no_output():
     slope = g * (1 - g) * v * (f - h) + g * ((1 - f**2) * w - 1)
     expected = h + dt * g * (f - h) + dt**2 / 2 * slope * g * (f - h)
     assert_close(discretize.Taylor2()(field, x, h, dt), expected, rtol=0, atol=1e-15)
-    # Exponential steps of a field without leak are the plain ones.
+
+
+def test_exponential_steps_of_a_field_without_leak_are_the_plain_ones():
     field, x, h = problems.Spiral(), torch.randn(4, 2), torch.randn(4, 2)
     for name, plain in (("ExponentialEuler", "Euler"), ("ETD2", "Heun"), ("ETDRK4", "RungeKutta4"), ("Splitting", "Euler"),
                         ("FrozenTrapezoid", "Euler"), ("StrangSplitting", "Midpoint"),
                         ("FittedMidpoint", "Midpoint")):  # fmt: skip
         assert_close(STEPS[name](field, x, h, 0.4), STEPS[plain](field, x, h, 0.4), rtol=0, atol=1e-15)
-    # Steps of known fields are their closed forms.
-    # A splitting forgets by the power law and writes the rate.
+
+
+def test_a_splitting_forgets_by_the_power_law_and_writes_the_rate():
     f, g, h = torch.tanh(torch.randn(40, 5)), 3 * torch.rand(40, 5), torch.randn(40, 5)
     x, decay = torch.cat([f, g], -1), ctrnn.PowerDecay(2)
     assert_close(STEPS["Splitting"](held(decay), x, h, 0.5), h / (1 + 2 * (g / 2) * h**2).sqrt() + g / 2 * f)
-    # The unit euler step of a gated field mixes candidate and state.
+
+
+def test_the_unit_euler_step_of_a_gated_field_mixes_candidate_and_state():
     field, x, h = ctrnn.gated(3, 5), torch.randn(4, 3), torch.randn(4, 5)
     g, f = field.rate(x, h), field.candidate(x, h)
     # Tallec and Ollivier, eq. (10); other order of the same sums.
     assert_close(discretize.Euler()(field, x, h, 1.0), g * f + (1 - g) * h, rtol=0, atol=1e-15)
-    # A linear field is solved by the rosenbrock step alone.
+
+
+def test_a_linear_field_is_solved_by_the_rosenbrock_step_alone():
     problem = problems.linear()
     exact = problem.solution(torch.tensor(7.0))
     assert_close(discretize.ExponentialRosenbrock()(problem.field, problem.x, problem.h0, 7.0), exact, rtol=0, atol=1e-13)
-    # The lstm forgets by its gates and its visible state by 1.
+
+
+def test_the_lstm_forgets_by_its_gates_and_its_visible_state_by_1():
     field, x, state = ctrnn.lstm(2, 3), torch.randn(4, 2), torch.randn(4, 6)
     hidden, cell = state.chunk(2, -1)
     i, f, g, o = field.gates(x, hidden).chunk(4, -1)

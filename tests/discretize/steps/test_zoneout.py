@@ -21,8 +21,7 @@ def test_in_training_a_unit_stays_or_takes_the_whole_step(inner):
     assert stays.double().mean().item() == pytest.approx(0.3, abs=0.02)  # four standard errors of 10 000 draws
 
 
-def test_parts_stay_by_their_own_probability_and_evaluation_is_the_mean():
-    # In evaluation it is the mean of what it does in training.
+def test_zoneout_in_evaluation_is_the_mean_of_what_it_does_in_training():
     field, step = ctrnn.gated(2, 5), Zoneout(Euler(), 0.3)
     x, h = torch.randn(1, 2), torch.randn(1, 5)
     mean = torch.stack([step(field, x, h, 1.0) for _ in range(4_000)]).mean(0)
@@ -30,20 +29,28 @@ def test_parts_stay_by_their_own_probability_and_evaluation_is_the_mean():
     assert_close(step(field, x, h, 1.0), 0.3 * h + 0.7 * Euler()(field, x, h, 1.0), **CLOSE)
     assert_close(mean, step(field, x, h, 1.0), rtol=0, atol=0.04)  # four standard errors
     assert torch.equal(step(field, x, h, 1.0), step(field, x, h, 1.0))
-    # The parts of a state have probabilities of their own.
+
+
+def test_the_parts_of_a_state_have_probabilities_of_their_own():
     field, step = ctrnn.lstm(2, 40), Zoneout(Euler(), (0.0, 1.0))
     x, state = torch.randn(3, 2), torch.randn(3, 80)
     hidden, cell = step(field, x, state, 1.0).chunk(2, -1)
     assert torch.equal(cell, state[:, 40:])
     assert_close(hidden, Euler()(field, x, state, 1.0)[:, :40], **CLOSE)
-    # A sample of no length keeps its state to the last bit.
+
+
+def test_a_sample_of_no_length_keeps_its_state_to_the_last_bit():
     rnn, x = DiscreteRNN(ctrnn.gru(2, 5), Zoneout(Euler(), 0.2)).eval(), torch.randn(6, 2, 2)
     output, h_n = rnn(x, lengths=[6, 2])
     assert torch.equal(h_n[0, 1], output[1, 1])
-    # The stability is that of the expectation.
+
+
+def test_the_stability_is_that_of_the_expectation():
     z = torch.linspace(-3, 1, 9)
     assert_close(Zoneout(Euler(), 0.25).stability(z), 0.25 + 0.75 * (1 + z), **CLOSE)
-    # Units that seldom stay are warned of beside others that mostly do.
+
+
+def test_units_that_seldom_stay_are_warned_of_beside_others_that_mostly_do():
     rnn = DiscreteRNN(ctrnn.leaky(1, 2, alpha=3.0), Zoneout(Euler(), (0.1, 0.9)))  # factors -1.7 and 0.7
     with pytest.warns(StepWarning, match="multiplies the distance to what the state is pulled to by 1.7"):
         rnn(torch.zeros(4, 3, 1))
