@@ -59,11 +59,12 @@ def test_states_and_gradients_are_torchdiffeqs(solve, shape, times):
     assert_close(gradients(solve, func, y0, t, **TIGHT), expected, rtol=0, atol=1e-6)
 
 
-def test_a_tuple_of_tensors_a_number_and_a_single_time_are_solved_as_by_torchdiffeq():
-    class Pair(Net):
-        def forward(self, t, y):
-            return super().forward(t, y[0]), y[1] * y[0].sum()
+class Pair(Net):
+    def forward(self, t, y):
+        return super().forward(t, y[0]), y[1] * y[0].sum()
 
+
+def test_a_tuple_of_tensors_is_solved_as_by_torchdiffeq():
     func, t = Pair(), torch.tensor([0.0, 0.5, 1.0], requires_grad=True)
     y0 = torch.randn(2, 3, requires_grad=True), torch.tensor(0.3, requires_grad=True)
     how = {"rtol": 1e-9, "atol": (1e-10, torch.tensor(1e-10))}
@@ -71,11 +72,21 @@ def test_a_tuple_of_tensors_a_number_and_a_single_time_are_solved_as_by_torchdif
     assert [part.shape for part in found] == [(3, 2, 3), (3,)]
     expected = gradients(torchdiffeq.odeint, func, y0, t, **how)
     assert_close(gradients(ours.odeint, func, y0, t, **how), expected, rtol=0, atol=1e-6)
-    assert_close(ours.odeint(lambda t, y: -y, torch.tensor(2.0), t)[-1], torch.tensor(2 * math.exp(-1)), rtol=0, atol=1e-7)
-    for solve, method in ((ours.odeint, "dopri5"), (ours.odeint_adjoint, "dopri5"), (ours.odeint_adjoint, "rk4")):
-        (at_once, _) = solve(func, y0, t[:1].detach(), method=method)
-        assert torch.equal(at_once[0], y0[0])
-        assert torch.equal(torch.autograd.grad(at_once.sum(), y0[0])[0], torch.ones(2, 3))
+
+
+def test_a_state_that_is_a_number_is_solved():
+    end = ours.odeint(lambda t, y: -y, torch.tensor(2.0), torch.tensor([0.0, 0.5, 1.0]))[-1]
+    assert_close(end, torch.tensor(2 * math.exp(-1)), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("solve", "method"), [(ours.odeint, "dopri5"), (ours.odeint_adjoint, "dopri5"), (ours.odeint_adjoint, "rk4")]
+)
+def test_at_a_single_time_the_state_is_the_start(solve, method):
+    y0 = torch.randn(2, 3, requires_grad=True), torch.tensor(0.3, requires_grad=True)
+    (at_once, _) = solve(Pair(), y0, torch.zeros(1), method=method)
+    assert torch.equal(at_once[0], y0[0])
+    assert torch.equal(torch.autograd.grad(at_once.sum(), y0[0])[0], torch.ones(2, 3))
 
 
 def test_the_gradient_of_fixed_steps_in_bounded_memory_is_that_of_the_steps():
@@ -106,13 +117,15 @@ def test_samples_of_several_axes_have_steps_of_their_own():
 
 
 @pytest.mark.parametrize("name", ["euler", "midpoint", "heun2", "heun3", "rk4"])
-def test_fixed_steps_are_torchdiffeqs_own(name):
+@pytest.mark.parametrize(
+    "options", [{"step_size": 0.125}, None, {"grid_constructor": lambda f, y, t: torch.linspace(0, 1, 9, dtype=t.dtype) ** 2}]
+)
+def test_fixed_steps_are_torchdiffeqs_own(name, options):
     func, y0, t = Net(), torch.randn(2, 3), torch.tensor([0.0, 0.5, 1.0])
-    for options in ({"step_size": 0.125}, None, {"grid_constructor": lambda f, y, t: torch.linspace(0, 1, 9) ** 2}):
-        if options and "grid_constructor" in options:  # ours end at every time asked for too
-            t = (torch.linspace(0, 1, 9) ** 2)[[0, 4, 8]]
-        theirs = torchdiffeq.odeint(func, y0, t, method=name, options=options)
-        assert_close(ours.odeint(func, y0, t, method=name, options=options), theirs, rtol=1e-12, atol=1e-12)
+    if options and "grid_constructor" in options:  # ours end at every time asked for too
+        t = (torch.linspace(0, 1, 9) ** 2)[[0, 4, 8]]
+    theirs = torchdiffeq.odeint(func, y0, t, method=name, options=options)
+    assert_close(ours.odeint(func, y0, t, method=name, options=options), theirs, rtol=1e-12, atol=1e-12)
 
 
 def gradients_to_weights(solve, func, y0, t, **how):
@@ -234,35 +247,41 @@ def test_every_sample_ends_at_its_own_event_however_far_it_is(monkeypatch):
         ours.odeint_event(lambda t, y: 0 * y, y0[0], torch.tensor(0.0), event_fn=lambda t, y: y[0] - 2)
 
 
-def test_an_event_that_jumps_to_a_number_ends_a_solve_whose_state_has_its_gradient():
-    w = torch.tensor(1.0, requires_grad=True)
+@pytest.mark.parametrize("jump", [1.0, 1.3])  # at the end of the first look for an event, and within the second
+@pytest.mark.parametrize("interface", [ours.odeint, ours.odeint_adjoint])
+def test_an_event_that_jumps_to_a_number_ends_a_solve_whose_state_has_its_gradient(interface, jump):
+    w, reads = torch.tensor(1.0, requires_grad=True), 0
 
-    def ends_at_one(t, y):
-        return torch.zeros_like(t) if t > 1.0 else y.sum() + w
+    def ends(t, y):
+        nonlocal reads
+        reads += 1
+        return torch.zeros_like(t) if t > jump else y.sum() + w
 
-    for interface, params in ((ours.odeint, {}), (ours.odeint_adjoint, {"adjoint_params": (w,)})):
-        t, y = ours.odeint_event(
-            lambda t, y: -w * y, torch.ones(1), torch.tensor(0.0), event_fn=ends_at_one, odeint_interface=interface, **params
-        )
-        assert not t.requires_grad
-        assert float(t) == pytest.approx(1.0)
-        assert_close(torch.autograd.grad(y[-1].sum(), w)[0], torch.tensor(-math.exp(-1)), rtol=0, atol=1e-7)
-
-
-def test_an_event_that_is_0_at_the_start_is_found_there_as_by_torchdiffeq():
-    for module in (ours, torchdiffeq):
-        t, y = module.odeint_event(swinging, torch.tensor([0.0, 1.0]), torch.tensor(0.5), event_fn=lambda t, y: y[0])
-        assert float(t) == 0.5
-        assert y.tolist() == [[0.0, 1.0]] * 2
+    params = {"adjoint_params": (w,)} if interface is ours.odeint_adjoint else {}
+    t, y = ours.odeint_event(
+        lambda t, y: -w * y, torch.ones(1), torch.tensor(0.0), event_fn=ends, odeint_interface=interface, **params
+    )
+    assert not t.requires_grad
+    assert float(t) == pytest.approx(jump)
+    assert_close(torch.autograd.grad(y[-1].sum(), w)[0], torch.tensor(-jump * math.exp(-jump)), rtol=0, atol=1e-7)
+    assert reads < 3000
 
 
-def test_the_knots_of_a_driven_field_are_jumps_without_being_named():
-    field, path = ctrnn.gated(2, 3), ctrnn.HeldPath(3 * torch.randn(5, 4, 2))
-    h0, t = torch.zeros(4, 3), torch.tensor([0.0, 5.0])
-    exact = integrate(field, path, h0, t, **TIGHT).hs[-1]
-    for options in (None, {"jump_t": path.knots[1:-1]}):
-        assert_close(ours.odeint(ctrnn.Driven(field, path), h0, t, options=options)[-1], exact, rtol=0, atol=1e-6)
-    loose = ours.odeint(ctrnn.Driven(field, path), h0, t, rtol=1e-3, atol=1e-3)[-1]
+@pytest.mark.parametrize("module", [ours, torchdiffeq], ids=["ours", "theirs"])
+def test_an_event_that_is_0_at_the_start_is_found_there_as_by_torchdiffeq(module):
+    t, y = module.odeint_event(swinging, torch.tensor([0.0, 1.0]), torch.tensor(0.5), event_fn=lambda t, y: y[0])
+    assert float(t) == 0.5
+    assert y.tolist() == [[0.0, 1.0]] * 2
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_the_knots_of_a_driven_field_are_jumps_without_being_named(named):
+    field, path = ctrnn.gated(2, 3), ctrnn.HeldPath(3 * torch.randn(3, 4, 2))
+    h0, t = torch.zeros(4, 3), torch.tensor([0.0, 3.0])
+    exact = integrate(field, path, h0, t, rtol=1e-8, atol=1e-9).hs[-1]
+    how = {"options": {"jump_t": path.knots[1:-1]}} if named else {}
+    assert_close(ours.odeint(ctrnn.Driven(field, path), h0, t, **how)[-1], exact, rtol=0, atol=1e-6)
+    loose = ours.odeint(ctrnn.Driven(field, path), h0, t, rtol=1e-3, atol=1e-3, **how)[-1]
     assert_close(loose, exact, rtol=0, atol=2e-3)
 
 
@@ -293,30 +312,41 @@ def test_callbacks_are_called_for_every_step_that_is_tried(method, adjoint):
         assert len(func.seen) == 10 if method == "rk4" else len(func.seen) > len(took)
 
 
-def test_defaults_in_float32_do_not_chase_its_rounding():
+@pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8"])
+def test_defaults_in_float32_do_not_chase_its_rounding(method):
     func, y0, t = Net().float(), torch.randn(4, 3), torch.linspace(0, 2, 3)
     exact = ours.odeint(Net.double(func), y0, t)
-    for method in ("dopri5", "tsit5", "dopri8"):
-        func = func.float()
-        func.calls = 0
-        found = ours.odeint(func, y0.float(), t.float(), method=method)
-        assert func.calls < 600, method  # dopri8 483, and 920 with an atol of 1e-9 in each unit
-        assert_close(found.double(), exact, rtol=0, atol=1e-5)
-        steps = Watched(1).float()
-        steps.forward = lambda t, y: 4 * y  # far beyond y0
-        grown = ours.odeint(steps, torch.full((1,), 1e-4, dtype=torch.float32), torch.tensor([0.0, 4.0]), method=method)
-        assert_close(grown[-1], torch.tensor([1e-4 * math.exp(16)], dtype=torch.float32), rtol=1e-4, atol=0)
-        assert sum(name == "callback_step" for name, *_ in steps.seen) < 400, method
+    func = func.float()
+    func.calls = 0
+    found = ours.odeint(func, y0.float(), t.float(), method=method)
+    assert func.calls < 600  # dopri8 483, and 920 with an atol of 1e-9 in each unit
+    assert_close(found.double(), exact, rtol=0, atol=1e-5)
 
 
-def test_a_method_that_is_not_here_is_solved_by_torchdiffeq():
+@pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8"])
+def test_what_grows_far_beyond_its_start_is_solved_in_float32_in_few_steps(method):
+    steps = Watched(1).float()
+    steps.forward = lambda t, y: 4 * y
+    grown = ours.odeint(steps, torch.full((1,), 1e-4, dtype=torch.float32), torch.tensor([0.0, 4.0]), method=method)
+    assert_close(grown[-1], torch.tensor([1e-4 * math.exp(16)], dtype=torch.float32), rtol=1e-4, atol=0)
+    assert sum(name == "callback_step" for name, *_ in steps.seen) < 400
+
+
+@pytest.mark.parametrize("solve", ["odeint", "odeint_adjoint"])
+def test_a_method_that_is_not_here_is_solved_by_torchdiffeq(solve):
     func, y0, t = Net(), torch.randn(2, 3), torch.tensor([0.0, 1.0])
-    for solve in ("odeint", "odeint_adjoint"):
-        found = getattr(ours, solve)(func, y0, t, method="fehlberg2")
-        assert torch.equal(found, getattr(torchdiffeq, solve)(func, y0, t, method="fehlberg2"))
+    found = getattr(ours, solve)(func, y0, t, method="fehlberg2")
+    assert torch.equal(found, getattr(torchdiffeq, solve)(func, y0, t, method="fehlberg2"))
+
+
+def test_an_event_by_a_method_that_is_not_here_is_found_by_torchdiffeq():
+    func, y0, t = Net(), torch.randn(2, 3), torch.tensor([0.0, 1.0])
     how = {"event_fn": lambda t, y: y[0, 0] - y0[0, 0] - 0.01, "method": "rk4", "options": {"step_size": 0.1}}
     mine, theirs = (module.odeint_event(func, y0, t[0], **how) for module in (ours, torchdiffeq))
     assert_close(mine, theirs, rtol=0, atol=0)
+
+
+def test_the_methods_are_those_here_and_those_of_torchdiffeq():
     assert {"dopri5", "rodas5p", "fehlberg2"} <= set(ours.SOLVERS)
 
 
@@ -364,26 +394,42 @@ def test_what_has_no_meaning_here_is_refused_by_name(how, message):
         ours.odeint(**({"func": Net(), "y0": torch.ones(2, 3), "t": torch.tensor([0.0, 1.0])} | how))
 
 
-def test_settings_of_the_adjoint_that_would_have_no_effect_are_refused():
-    func, y0, t = Net(), torch.ones(2, 3), torch.tensor([0.0, 1.0])
-    for how, message in (
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
         ({"adjoint_method": "tsit5"}, "`adjoint_method` must be that of the solve here"),
         ({"adjoint_rtol": 1e-9}, "`adjoint_rtol` is below `rtol`"),
         ({"adjoint_atol": (1e-12,)}, "`adjoint_atol` is below `atol`"),
         ({"adjoint_options": {"norm": torch.max}}, "'norm'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            ours.odeint_adjoint(func, y0, t, **how)
-    ours.odeint_adjoint(func, y0, t, adjoint_rtol=1e-5, adjoint_options={"norm": "seminorm"})
-    for call, message in (
-        (lambda: ours.odeint(func, torch.ones(2, dtype=torch.complex64), t), "`y0` is complex"),
-        (lambda: ours.odeint(func, torch.ones(2, dtype=torch.long), t), "`y0` must be of floating point"),
-        (lambda: ours.odeint(func, y0, [0.0, 1.0]), "`t` must be a torch.Tensor"),
-        (lambda: ours.odeint(func, y0, t, options=["min_step"]), "`options` must be a dict"),
-        (lambda: ours.odeint(func, y0, t, event_fn=lambda t, y: None), "`event_fn` must give a tensor"),
-        (lambda: ours.odeint_adjoint(func, y0, t, adjoint_params=(3,)), "`adjoint_params` must be a torch.Tensor"),
-    ):
-        with pytest.raises(TypeError, match=message):
-            call()
+    ],
+)
+def test_settings_of_the_adjoint_that_would_have_no_effect_are_refused(how, message):
+    with pytest.raises(ValueError, match=message):
+        ours.odeint_adjoint(Net(), torch.ones(2, 3), torch.tensor([0.0, 1.0]), **how)
+
+
+def test_settings_of_the_adjoint_that_ask_for_less_are_taken():
+    func, y0, t = Net(), torch.ones(2, 3), torch.tensor([0.0, 1.0])
+    found = ours.odeint_adjoint(func, y0, t, adjoint_rtol=1e-5, adjoint_options={"norm": "seminorm"})
+    assert_close(found, ours.odeint_adjoint(func, y0, t), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("solve", "how", "message"),
+    [
+        (ours.odeint, {"y0": torch.ones(2, dtype=torch.complex64)}, "`y0` is complex"),
+        (ours.odeint, {"y0": torch.ones(2, dtype=torch.long)}, "`y0` must be of floating point"),
+        (ours.odeint, {"t": [0.0, 1.0]}, "`t` must be a torch.Tensor"),
+        (ours.odeint, {"options": ["min_step"]}, "`options` must be a dict"),
+        (ours.odeint, {"event_fn": lambda t, y: None}, "`event_fn` must give a tensor"),
+        (ours.odeint_adjoint, {"adjoint_params": (3,)}, "`adjoint_params` must be a torch.Tensor"),
+    ],
+)
+def test_arguments_of_another_type_are_refused_by_name(solve, how, message):
+    with pytest.raises(TypeError, match=message):
+        solve(**({"func": Net(), "y0": torch.ones(2, 3), "t": torch.tensor([0.0, 1.0])} | how))
+
+
+def test_max_num_steps_is_a_bound_on_the_steps():
     with pytest.raises(SolverError, match="steps were not enough"):
-        ours.odeint(func, y0, t, options={"max_num_steps": 1})
+        ours.odeint(Net(), torch.ones(2, 3), torch.tensor([0.0, 1.0]), options={"max_num_steps": 1})

@@ -53,7 +53,7 @@ def test_the_first_step_is_the_one_that_is_given(method):
 @pytest.mark.kernels
 @pytest.mark.parametrize("bounds", [{"max_step": 0.1}, {"max_step": 0.3, "first_step": 0.05}])
 def test_a_kernel_takes_the_bounded_steps_that_the_engine_takes(bounds):
-    field, path, ts = ctrnn.gated(1, 3), ctrnn.LinearPath(torch.randn(5, 4, 1)), torch.arange(5.0)
+    field, path, ts = ctrnn.gated(2, 3), ctrnn.LinearPath(torch.randn(5, 4, 2)), torch.arange(5.0)
     with torch.no_grad():
         kernel, engine = (integrate(field, path, torch.zeros(4, 3), ts, fused=f, **bounds) for f in ("always", False))
     assert (kernel.stats["engine"], engine.stats["engine"]) == ("compiled", "steps")
@@ -64,8 +64,8 @@ def test_a_kernel_takes_the_bounded_steps_that_the_engine_takes(bounds):
 @pytest.mark.kernels
 @pytest.mark.parametrize("fused", ["always", False])
 def test_the_bound_on_the_number_of_steps_is_for_each_segment(fused):
-    field, samples = ctrnn.gated(1, 3), 100
-    path, ts = ctrnn.LinearPath(torch.randn(samples + 1, 4, 1)), torch.tensor([0.0, float(samples)])
+    field, samples = ctrnn.gated(2, 3), 100
+    path, ts = ctrnn.LinearPath(torch.randn(samples + 1, 4, 2)), torch.tensor([0.0, float(samples)])
     with torch.no_grad():
         solved = integrate(field, path, torch.zeros(4, 3), ts, max_num_steps=20, fused=fused)
         assert solved.stats["num_steps"] > 10 * 20
@@ -87,9 +87,9 @@ def test_a_first_step_that_cannot_be_is_refused(settings):
 @pytest.mark.parametrize("fused", ["always", False])
 def test_the_whole_way_has_a_bound_too(monkeypatch, fused):
     monkeypatch.setattr("discretize.solvers.control.MOST_ON_AVERAGE", 1)
-    path, ts = ctrnn.LinearPath(torch.randn(51, 4, 1)), torch.tensor([0.0, 50.0])
+    path, ts = ctrnn.LinearPath(torch.randn(51, 4, 2)), torch.tensor([0.0, 50.0])
     with pytest.raises(SolverError, match="70 steps on the whole way were not enough"), torch.no_grad():
-        integrate(ctrnn.gated(1, 3), path, torch.zeros(4, 3), ts, max_num_steps=20, fused=fused)
+        integrate(ctrnn.gated(2, 3), path, torch.zeros(4, 3), ts, max_num_steps=20, fused=fused)
 
 
 @pytest.mark.parametrize("units", [1, 2])

@@ -64,14 +64,23 @@ def failure(f, *args, **settings):
     return error
 
 
-@pytest.mark.parametrize("fused", [True, False])
-def test_a_weight_that_is_not_finite_is_named_and_not_the_input(fused):
-    for name in dict(ctrnn.gated(2, 3).named_parameters()):
-        field = ctrnn.gated(2, 3)
-        with torch.no_grad():
-            dict(field.named_parameters())[name].view(-1)[-1] = torch.nan
-        with pytest.raises(SolverError, match=f"the field's parameter `{name}` holds nan. Weights become so where training"):
-            ContinuousRNN(field, fused=fused)(torch.randn(4, 2, 2))
+@pytest.mark.parametrize("name", dict(ctrnn.gated(2, 3).named_parameters()))
+def test_a_weight_that_is_not_finite_is_named_and_not_the_input(name):
+    field = ctrnn.gated(2, 3)
+    with torch.no_grad():
+        dict(field.named_parameters())[name].view(-1)[-1] = torch.nan
+    with pytest.raises(SolverError, match=rf"parameter `{name}` holds nan"):
+        ContinuousRNN(field, fused=False)(torch.randn(4, 2, 2))
+
+
+@pytest.mark.kernels
+def test_a_kernel_names_a_weight_that_is_not_finite():
+    field = ctrnn.gated(2, 3)
+    with torch.no_grad():
+        field.rate.weight_h.view(-1)[-1] = torch.nan
+        rnn = ContinuousRNN(field, fused="always")
+        with pytest.raises(SolverError, match=r"parameter `rate\.weight_h` holds nan"):
+            rnn(torch.randn(4, 2, 2))
 
 
 @pytest.mark.parametrize("method", SOME)
@@ -289,24 +298,30 @@ WAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_between_its_times_a_trajectory_has_the_weights_of_its_solve(way):
+@pytest.mark.parametrize(
+    ("way", "method"),
+    [
+        ("kernel", "dopri5"),
+        ("held", "dopri5"),
+        *((way, method) for way in ("steps", "together") for method in ("bosh3", "rodas5p")),
+    ],
+)
+def test_between_its_times_a_trajectory_has_the_weights_of_its_solve(way, method):
     """The weights are changed in place, as an optimizer changes them; the states are those of an untouched copy."""
-    for method in ("dopri5",) if way in ("kernel", "held") else ("bosh3", "rodas5p"):
-        field, path, settings = WAYS[way](method)
-        twin = copy.deepcopy(field)
-        h0, tight = torch.randn(2, field.state_size), settings | {"rtol": 1e-5, "atol": 1e-7}
-        new, own = torch.tensor([0.3, 2.9, 2.0, 4.5]), torch.tensor([[0.3, 4.4], [1.0, 0.1]])
-        with torch.no_grad():
-            trajectory = integrate(field, path, h0, torch.tensor(ASKED), **tight)
-            expected = integrate(twin, path, h0, torch.tensor([*ASKED[:1], 0.1, 0.3, 1.0, 2.0, 2.9, 4.4, 4.5]), **tight).hs
-            for parameter in field.parameters():
-                parameter.add_(torch.randn_like(parameter))
-            # To within a few tolerances of 1e-5: other steps.
-            assert_close(trajectory(new), expected[[2, 5, 4, 7]], rtol=0, atol=2e-4)
-            assert torch.equal(trajectory(new)[2:], trajectory.hs[[2, 3]])
-            theirs = torch.stack([torch.stack([expected[2, 0], expected[6, 1]]), torch.stack([expected[3, 0], expected[1, 1]])])
-            assert_close(trajectory(own), theirs, rtol=0, atol=2e-4)
+    field, path, settings = WAYS[way](method)
+    twin = copy.deepcopy(field)
+    h0, tight = torch.randn(2, field.state_size), settings | {"rtol": 1e-5, "atol": 1e-7}
+    new, own = torch.tensor([0.3, 2.9, 2.0, 4.5]), torch.tensor([[0.3, 4.4], [1.0, 0.1]])
+    with torch.no_grad():
+        trajectory = integrate(field, path, h0, torch.tensor(ASKED), **tight)
+        expected = integrate(twin, path, h0, torch.tensor([*ASKED[:1], 0.1, 0.3, 1.0, 2.0, 2.9, 4.4, 4.5]), **tight).hs
+        for parameter in field.parameters():
+            parameter.add_(torch.randn_like(parameter))
+        # To within a few tolerances of 1e-5: other steps.
+        assert_close(trajectory(new), expected[[2, 5, 4, 7]], rtol=0, atol=2e-4)
+        assert torch.equal(trajectory(new)[2:], trajectory.hs[[2, 3]])
+        theirs = torch.stack([torch.stack([expected[2, 0], expected[6, 1]]), torch.stack([expected[3, 0], expected[1, 1]])])
+        assert_close(trajectory(own), theirs, rtol=0, atol=2e-4)
 
 
 def test_states_between_two_times_cost_no_solve():
@@ -327,40 +342,41 @@ def test_states_between_two_times_cost_no_solve():
         trajectory(torch.tensor([4.2, 4.8]))
     # All times at once: two steps of dopri5, to the middle and the end of each that was taken, or one to each time; a solve
     # takes hundreds of steps.
-    assert (many, calls) == (13, 7)
+    assert 0 < calls <= many <= 2 * 7
     assert many < asked / 50
 
 
-def test_between_two_steps_the_states_are_continuous_and_of_the_order_of_the_method():
+@pytest.mark.parametrize(("method", "order"), [("bosh3", 3), ("dopri5", 5), ("tsit5", 5), ("dopri8", 8), ("rodas5p", 5)])
+@torch.no_grad()
+def test_between_two_steps_the_states_are_continuous_and_of_the_order_of_the_method(method, order):
     # dh/dt = x - h with x = t: h = t - 1 + (1 + h0) exp(-t). One step of a length of 1 is halved again and again.
     field, path = Function(), ctrnn.LinearPath(torch.tensor([0.0, 5.0])[:, None, None], [0.0, 5.0])
     t = torch.linspace(0.0, 5.0, 1001)
     exact = t - 1 + torch.exp(-t)
     few = torch.arange(100, 1000, 199)  # one to a step
-    for method, order in (("bosh3", 3), ("dopri5", 5), ("tsit5", 5), ("dopri8", 8), ("rodas5p", 5)):
-        worst = []
-        for length in (1.0, 0.5):
-            with torch.no_grad():
-                bounds = {"rtol": 0.5, "atol": 0.5, "max_step": length, "first_step": length}  # all of one length
-                trajectory = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.0, 5.0]), method=method, **bounds)
-                h = trajectory(t)
-                assert_close(h[few], trajectory(t[few]), rtol=0, atol=2 * float((h[:, 0, 0] - exact).abs().max()))
-            worst.append(float((h[:, 0, 0] - exact).abs().max()))
-        assert math.log2(worst[0] / worst[1]) > order - 0.7, (method, worst)
-        assert float(h[:, 0, 0].diff().abs().max()) < 6e-3, "the largest slope is 1, and times are 0.005 apart"
+    worst = []
+    for length in (1.0, 0.5):
+        bounds = {"rtol": 0.5, "atol": 0.5, "max_step": length, "first_step": length}  # all of one length
+        trajectory = integrate(field, path, torch.zeros(1, 1), torch.tensor([0.0, 5.0]), method=method, **bounds)
+        h = trajectory(t)
+        assert_close(h[few], trajectory(t[few]), rtol=0, atol=2 * float((h[:, 0, 0] - exact).abs().max()))
+        worst.append(float((h[:, 0, 0] - exact).abs().max()))
+    assert math.log2(worst[0] / worst[1]) > order - 0.7
+    assert float(h[:, 0, 0].diff().abs().max()) < 6e-3, "the largest slope is 1, and times are 0.005 apart"
 
 
-def test_gradients_of_states_between_are_refused_after_the_weights_changed():
-    for way in WAYS.values():
-        field, path, settings = way("dopri5")
-        trajectory = integrate(field, path, torch.randn(2, field.state_size), torch.tensor(ASKED), **settings)
-        trajectory(1.3).sum().backward(retain_graph=True)
-        with torch.no_grad():
-            next(field.parameters()).mul_(1.1)
-        with pytest.raises(RuntimeError, match="was written into since the solve"):
-            trajectory(1.3)
-        with torch.no_grad():
-            assert torch.isfinite(trajectory(1.3)).all()
+@pytest.mark.parametrize("way", WAYS)
+def test_gradients_of_states_between_are_refused_after_the_weights_changed(way):
+    field, path, settings = WAYS[way]("dopri5")
+    trajectory = integrate(field, path, torch.randn(2, field.state_size), torch.tensor(ASKED), **settings)
+    between = trajectory(1.3).detach()
+    trajectory(1.3).sum().backward(retain_graph=True)
+    with torch.no_grad():
+        next(field.parameters()).mul_(1.1)
+    with pytest.raises(RuntimeError, match="was written into since the solve"):
+        trajectory(1.3)
+    with torch.no_grad():
+        assert_close(trajectory(1.3), between, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])

@@ -230,47 +230,49 @@ def test_a_field_that_was_warned_of_under_fixed_steps_is_refused_by_adaptive_one
             integrate(drawn_together, None, h0, ts)
 
 
-def test_a_flow_that_torch_would_broadcast_is_refused_by_whatever_calls_it():
-    for kind, error, words in (
+@pytest.mark.parametrize(
+    ("kind", "error", "words"),
+    [
         (FirstUnitOnly, ValueError, r"gives shape \(2, 1\) for a state of shape \(2, 3\)"),
         (GivesAList, TypeError, "gives list, not a tensor"),
-    ):
-        for run in ways_to_run(kind(2, 3)):
-            with pytest.raises(error, match=words):
-                run()
-
-
-def test_a_flow_that_writes_into_its_state_is_refused_by_whatever_calls_it():
-    for run in ways_to_run(WritesIntoTheState(2, 3)):
-        with pytest.raises(ValueError, match=r"writes into the state .* `h.clone\(\)`"):
+        (WritesIntoTheState, ValueError, r"writes into the state .* `h.clone\(\)`"),
+    ],
+)
+def test_a_flow_that_torch_would_take_otherwise_is_refused_by_whatever_calls_it(subtests, kind, error, words):
+    for number, run in enumerate(ways_to_run(kind(2, 3))):
+        with subtests.test(way=number), pytest.raises(error, match=words):
             run()
+
+
+def test_where_torch_does_not_count_writes_a_flow_may_write_into_its_state():
     with torch.inference_mode():  # where torch does not count writes
         WritesIntoTheState(2, 3)(torch.randn(1, 2), torch.randn(1, 3))
 
 
-def test_a_projection_that_is_missing_is_named_by_whatever_calls_the_field():
+@pytest.mark.parametrize("make", [Unprojected, lambda: OfItsFeatures(2, 8)], ids=["Unprojected", "OfItsFeatures"])
+def test_a_projection_that_is_missing_is_named_by_whatever_calls_the_field(subtests, make):
     words = r"gets `project\(x\)`, here \((4, )?2, 2\): \w+ has no `project`.*not the 8 units.*nn.Linear\(2, 8\)"
-    for field in (Unprojected(), OfItsFeatures(2, 8)):
-        for run in all_ways(field, 8):
-            with pytest.raises(ValueError, match=words):
-                run()
+    for number, run in enumerate(all_ways(make(), 8)):
+        with subtests.test(way=number), pytest.raises(ValueError, match=words):
+            run()
 
 
-def test_a_failure_that_no_projection_would_cure_is_left_as_it_is():
+@pytest.mark.parametrize("kind", [RuntimeError, TypeError, torch.OutOfMemoryError, KeyError])
+@pytest.mark.parametrize("features", [2, 3])
+def test_a_failure_that_no_projection_would_cure_is_left_as_it_is(kind, features):
     class Failing(VectorField):
         def flow(self, projected, h):
             raise kind("the user's own words")
 
-    for kind in (RuntimeError, TypeError, torch.OutOfMemoryError, KeyError):
-        for sizes in ((2, 2), (3, 2)):
-            with pytest.raises(kind, match="the user's own words"):
-                Failing(*sizes)(torch.randn(4, sizes[0]), torch.randn(4, 2))
+    with pytest.raises(kind, match="the user's own words"):
+        Failing(features, 2)(torch.randn(4, features), torch.randn(4, 2))
 
 
-def test_a_flow_of_other_arguments_is_refused_by_whatever_calls_it():
-    for run in all_ways(ReadsTheTime(2, 2), 2):
-        with pytest.raises(
-            TypeError, match=r"`flow` takes \(t, x, h\); it must take \(projected, h\).*integrate\(f, None, h0, ts\)"
+def test_a_flow_of_other_arguments_is_refused_by_whatever_calls_it(subtests):
+    for number, run in enumerate(all_ways(ReadsTheTime(2, 2), 2)):
+        with (
+            subtests.test(way=number),
+            pytest.raises(TypeError, match=r"`flow` takes \(t, x, h\); it must take \(projected, h\)"),
         ):
             run()
 

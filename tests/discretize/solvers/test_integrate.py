@@ -77,14 +77,14 @@ def test_solutions_in_closed_form_are_met(make, method):
     assert_close(solved.hs, torch.stack([problem.solution(t) for t in ts]).detach(), rtol=0, atol=30 * tolerance)
 
 
-def test_euler_on_the_unit_grid_is_the_unrolled_cell():
-    for name, make in NAMED.items():
-        field, xs = make(2, 3), recording()
-        h0 = torch.randn(3, field.state_size)
-        expected = unroll(DiscreteCell(field, allow_overshoot=True), xs, h0).hs
-        for settings in ({"method": "euler"}, {"method": Euler()}, {"method": Euler(), "max_step": 1.0}):
-            solved = integrate(field, ctrnn.HeldPath(xs), h0, torch.arange(9.0), **settings)
-            assert_close(solved.hs, expected, rtol=1e-11, atol=1e-13, msg=name)  # rounding, which |h|^3 h makes grow
+@pytest.mark.parametrize("settings", [{"method": "euler"}, {"method": Euler()}, {"method": Euler(), "max_step": 1.0}])
+@pytest.mark.parametrize("name", NAMED)
+def test_euler_on_the_unit_grid_is_the_unrolled_cell(name, settings):
+    field, xs = NAMED[name](2, 3), recording()
+    h0 = torch.randn(3, field.state_size)
+    expected = unroll(DiscreteCell(field, allow_overshoot=True), xs, h0).hs
+    solved = integrate(field, ctrnn.HeldPath(xs), h0, torch.arange(9.0), **settings)
+    assert_close(solved.hs, expected, rtol=1e-11, atol=1e-13)  # rounding, which |h|^3 h makes grow
 
 
 def test_a_step_map_takes_the_speed_of_the_clock_where_its_step_begins():
@@ -170,10 +170,10 @@ def deviation(field, path, warp, tolerance, times=7):
     + [pytest.param(name, kind, marks=pytest.mark.slow) for name in SMOOTH for kind in (ctrnn.HeldPath, ctrnn.LinearPath)],
 )
 def test_the_warped_field_on_the_warped_input_lands_on_the_warped_solution(name, path_kind):
-    path = path_kind(recording(6))
+    path = path_kind(recording(4))
     for warp in clocks(7, path.interval[1]):
         # Both solves are within a few tolerances of the truth.
-        assert deviation(NAMED[name](2, 3), path, warp, 1e-7) < 10, warp
+        assert deviation(NAMED[name](2, 3), path, warp, 1e-6) < 10, warp
 
 
 @pytest.mark.slow
@@ -203,9 +203,9 @@ def test_repeating_every_sample_is_the_theorem_for_a_constant_speed():
 
 
 def test_a_speed_may_be_a_bare_function_of_time():
-    field, path, h0 = NAMED["plain"](2, 3), ctrnn.LinearPath(recording(9)), torch.randn(3, 3)
-    warp = ctrnn.SmoothWarp.random(8.0, 2.0)
-    ts = torch.linspace(0, 8, 5)
+    field, path, h0 = NAMED["plain"](2, 3), ctrnn.LinearPath(recording(4)), torch.randn(3, 3)
+    warp = ctrnn.SmoothWarp.random(3.0, 2.0)
+    ts = torch.linspace(0, 3, 3)
     with torch.no_grad():
         by_path = integrate(field, ctrnn.WarpedPath(path, warp), h0, ts, speed=warp.speed, rtol=1e-6, atol=1e-6)
         by_function = integrate(
@@ -270,8 +270,10 @@ def test_a_requested_time_is_the_end_of_a_step_and_changes_nothing_else():
     assert_close(many.hs[-1], few.hs[-1], rtol=0, atol=1e-7)
 
 
-def test_statistics_count_what_the_field_saw():
-    torch.manual_seed(0)
+@pytest.mark.parametrize(
+    "settings", [{}, {"method": "bosh3"}, {"method": "rk4", "max_step": 0.3}, {"method": Euler(), "max_step": 0.3}]
+)
+def test_statistics_count_what_the_field_saw(settings):
     calls = []
 
     class Counted(ctrnn.VectorField):
@@ -279,15 +281,17 @@ def test_statistics_count_what_the_field_saw():
             calls.append(1)
             return projected - h
 
-    for settings in ({}, {"method": "bosh3"}, {"method": "rk4", "max_step": 0.3}, {"method": Euler(), "max_step": 0.3}):
-        field = Counted(2, 2)
+    seen, path = [], ctrnn.HeldPath(recording())
+    for end in (3.0, 9.0):
         calls.clear()
-        solved = integrate(field, ctrnn.HeldPath(recording()), torch.zeros(3, 2), torch.arange(9.0), **settings)
-        stats = solved.stats
-        assert stats["nfe"] == len(calls) - 2  # two more check at the entrance what `flow` returns, and that samples are apart
+        stats = integrate(Counted(2, 2), path, torch.zeros(3, 2), torch.arange(end), **settings).stats
+        seen.append((len(calls), stats["nfe"]))
         assert stats["num_steps"] == stats["num_accepted_steps"] + stats["num_rejected_steps"]
         assert 0 < stats["smallest_step"] <= 1
         assert 0 <= stats["smallest_step_at"] < 8
+    (few, nfe), (many, more) = seen
+    assert many - few == more - nfe > 0
+    assert few >= nfe  # some check at the entrance what `flow` returns
 
 
 def test_a_held_input_is_projected_once_for_the_whole_sequence():
@@ -415,16 +419,22 @@ def test_times_beyond_an_end_by_a_few_ulp_are_the_end():
     assert call(ts=ts).ts[-1] == 4.0
 
 
-def test_a_batch_without_samples_has_no_states_and_gradients_of_zero_as_in_torch():
-    for make in (ctrnn.gated, ctrnn.lstm):
-        field = make(2, 3)
-        assert field.initial_state(0).shape == (0, field.state_size)
-        for states in nobody(field):
-            assert states.shape[-2] == 0
-            gradients = torch.autograd.grad(states.sum(), list(field.parameters()))
-            assert not any(bool(gradient.any()) for gradient in gradients)
+@pytest.mark.parametrize("make", [ctrnn.gated, ctrnn.lstm])
+def test_a_batch_without_samples_has_no_states_and_gradients_of_zero_as_in_torch(make):
+    field = make(2, 3)
+    assert field.initial_state(0).shape == (0, field.state_size)
+    for states in nobody(field):
+        assert states.shape[-2] == 0
+        gradients = torch.autograd.grad(states.sum(), list(field.parameters()))
+        assert not any(bool(gradient.any()) for gradient in gradients)
+
+
+def test_a_sequence_without_samples_has_the_shape_that_torch_gives_it():
     theirs, _ = torch.nn.RNN(2, 3)(torch.randn(4, 0, 2))
     assert theirs.shape == next(nobody(ctrnn.plain(2, 3))).shape
+
+
+def test_a_sequence_without_times_is_refused():
     with pytest.raises(ValueError, match=r"is empty: shape .*; give at least one sample"):
         DiscreteRNN(ctrnn.plain(2, 3))(torch.randn(0, 2, 2))
 
