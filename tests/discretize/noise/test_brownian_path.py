@@ -95,17 +95,18 @@ def test_first_says_where_a_path_goes_on_from_another():
     assert (each_its_own[:, 1] - rest.increments(ends)[0][:, 1]).abs().max() > 0.01
 
 
-def test_a_path_that_remembers_its_nodes_reads_the_same_numbers():
+@pytest.mark.parametrize("own", [False, True])
+def test_a_path_that_remembers_its_nodes_reads_the_same_numbers(own):
     dice = torch.Generator().manual_seed(4)
-    for knots in (torch.tensor([0.0, 1.0, 1.5, 4.0], dtype=torch.float64), torch.rand(4, 3, generator=dice).double().cumsum(0)):
-        remembered = BrownianPath(9, knots, 5, 3)
-        kept, first, last = remembered.remembering(), knots[0], knots[-1]
-        for dyadic in (True, False, True, True, False):
-            share = torch.rand(6, 3, generator=dice, dtype=torch.float64).sort(0).values
-            share = (share * 64).round() / 64 if dyadic else share
-            edges = first + share * (last - first)
-            for found, expected in zip(kept.increments(edges), remembered.increments(edges), strict=True):
-                assert torch.equal(found, expected)
+    knots = torch.rand(4, 3, generator=dice, dtype=torch.float64).cumsum(0) if own else torch.tensor([0.0, 1.0, 1.5, 4.0])
+    remembered = BrownianPath(9, knots, 5, 3)
+    kept, first, last = remembered.remembering(), knots[0], knots[-1]
+    for dyadic in (True, False, True, True, False):
+        share = torch.rand(6, 3, generator=dice, dtype=torch.float64).sort(0).values
+        share = (share * 64).round() / 64 if dyadic else share
+        edges = first + share * (last - first)
+        for found, expected in zip(kept.increments(edges), remembered.increments(edges), strict=True):
+            assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 8, 64])

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import (
     fresh_keys,
     key_columns,
@@ -64,14 +65,13 @@ def test_a_number_depends_on_its_key_cell_node_and_unit_alone():
     assert (normals(keys, cell + 1, node, 7, torch.float64) - together).abs().max() > 0.1
 
 
-def test_numbers_of_columns_are_those_of_keys_in_either_precision():
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float64, 1e-14), (torch.float32, 1e-5)])  # a logarithm and an angle
+def test_numbers_of_columns_are_those_of_keys_in_either_precision(dtype, within):
     keys, cell, node = addresses(50)
-    wanted = normals(keys, cell, node, 6, torch.float64)
-    for dtype, within in ((torch.float64, 1e-14), (torch.float32, 1e-5)):  # the logarithm and the angle in float32
-        columns = torch.cat([key_columns(keys), cell[:, None]], -1).to(dtype)
-        assert_close(normals_of_columns(columns, node[:, None].to(dtype), 6).double(), wanted, rtol=within, atol=within)
-    columns = torch.cat([key_columns(keys), cell[:, None]], -1).to(torch.float32)
-    assert_close(normals_of_columns(columns, node[:, None].float(), 6), normals(keys, cell, node, 6, torch.float32))
+    columns = torch.cat([key_columns(keys), cell[:, None]], -1).to(dtype)
+    found = normals_of_columns(columns, node[:, None].to(dtype), 6)
+    assert_close(found.double(), normals(keys, cell, node, 6, torch.float64), rtol=within, atol=within)
+    assert_close(found, normals(keys, cell, node, 6, dtype))
 
 
 def test_keys_go_through_columns_of_float32_unchanged():
@@ -79,10 +79,23 @@ def test_keys_go_through_columns_of_float32_unchanged():
     assert torch.equal(keys_of(key_columns(keys).float()), keys)
 
 
-def test_increments_are_drawn_of_any_columns():
+@pytest.mark.parametrize(("parts", "integral"), [(1, True), (4, False), (4, True)])
+def test_increments_of_columns_are_those_of_the_path(parts, integral):
+    keys, length = noise_keys(3, 5), 0.75
+    path = BrownianPath(keys, torch.tensor([0.0, 2.0, 2.0 + length]), 6)  # its second cell
+    read = path.increments(2.0 + length * torch.arange(parts + 1) / parts)
+    part = torch.arange(parts, dtype=torch.float64)[:, None, None].expand(-1, 5, 1)
+    columns = torch.cat([torch.cat([key_columns(keys), torch.ones(5, 1)], -1).expand(parts, -1, -1), part], -1)
+    drawn = cell_increments(columns, parts, integral, 6)
+    assert drawn.shape == (parts, 5, 1 + integral, 6)
+    for k, power in enumerate((0.5, 1.5)[: 1 + integral]):
+        assert_close(length**power * drawn[..., k, :], read[k], rtol=0, atol=1e-13)
+
+
+def test_increments_are_drawn_of_columns_that_are_no_address():
+    # Kernels are made by running code on any numbers.
     columns = 5 * torch.randn(50, 5, generator=torch.Generator().manual_seed(0))
     assert cell_increments(columns, 1, True, 6).isfinite().all()
-    assert cell_increments(columns, 4, False, 6).isfinite().all()
 
 
 def test_keys_of_a_seed_differ_and_do_not_depend_on_the_batch():

@@ -297,19 +297,19 @@ def test_rodas5p_forgets_at_once_what_forgets_fast(rate):
 
 
 @pytest.mark.slow
-def test_a_whole_solve_falls_with_the_order_of_its_method():
+@pytest.mark.parametrize("name", METHODS)
+@torch.no_grad()
+def test_a_whole_solve_falls_with_the_order_of_its_method(name):
     """By `integrate`: the tolerance divided by 2^order doubles the steps."""
-    problem = problems.linear()
+    problem, order = problems.linear(), METHODS[name].order
     path, ts = ctrnn.HeldPath(problem.x[None], torch.tensor([0.0, 8.0])), torch.tensor([0.0, 8.0])
-    for name, method in METHODS.items():
-        tight = {2: 1e-3, 3: 1e-4}.get(method.order, 1e-7)
-        with torch.no_grad():
-            few, many = (
-                integrate(problem.field, path, problem.h0, ts, method=name, rtol=t, atol=t).stats["num_accepted_steps"]
-                for t in (tight, tight / 2**method.order)
-            )
-        assert few > 5, name
-        assert 1.4 < many / few < 2.6, name  # 2, were all of them small
+    tight = {2: 1e-3, 3: 1e-4}.get(order, 1e-7)
+    few, many = (
+        integrate(problem.field, path, problem.h0, ts, method=name, rtol=t, atol=t).stats["num_accepted_steps"]
+        for t in (tight, tight / 2**order)
+    )
+    assert few > 5
+    assert 1.4 < many / few < 2.6  # 2, were all of them small
 
 
 def test_rodas5p_reads_a_function_of_time_in_float32_by_as_many_steps_as_in_float64():

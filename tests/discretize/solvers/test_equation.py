@@ -11,10 +11,10 @@ import ctrnn
 from ctrnn import ControlledField, DerivativePath, TimePath
 from discretize import Adjoint, Checkpointed, ContinuousRNN, ExponentialEuler, SolverError, integrate
 
-TIGHT = {"rtol": 1e-9, "atol": 1e-9}
+TIGHT = {"rtol": 1e-8, "atol": 1e-8}
 FINE = {"method": "dopri8", **TIGHT}  # a third of the steps where the method is not what is tested
-NEAR = {"rtol": 0, "atol": 1e-7}  # a hundred tolerances
-TIMES = torch.linspace(0.0, 3.0, 7, dtype=torch.float64)
+NEAR = {"rtol": 0, "atol": 1e-6}  # a hundred tolerances
+TIMES = torch.linspace(0.0, 3.0, 4, dtype=torch.float64)
 
 
 def pulled(t, h):
@@ -55,7 +55,7 @@ def test_methods_of_fixed_steps_take_it_too(method):
 
 
 @pytest.mark.parametrize(
-    ("gradient", "ts"), [(None, TIMES.flip(0)[::3]), (Checkpointed(1), TIMES[::3]), (Adjoint(), TIMES.flip(0)[::3])]
+    ("gradient", "ts"), [(None, TIMES.flip(0)[::2]), (Checkpointed(1), TIMES[::2]), (Adjoint(), TIMES.flip(0)[::2])]
 )
 def test_a_modules_parameters_have_their_gradients(gradient, ts):
     equation, h0 = Pulled(), torch.ones(1, 1, requires_grad=True)
@@ -75,14 +75,14 @@ def test_several_tensors_are_one_state_and_come_back_in_their_shapes():
     assert_close(momentum[-1], (p[:, 0] * math.cos(3) - q * math.sin(3))[:, None], **NEAR)
     assert_close(solved.split(solved(1.3))[1], (p[:, 0] * math.cos(1.3) - q * math.sin(1.3))[:, None], **NEAR)
     (whole,) = integrate(pulled, None, q, TIMES).parts
-    assert whole.shape == (7, 3, 2)
+    assert whole.shape == (4, 3, 2)
 
 
-def test_one_path_of_times_of_its_own_is_read_by_many():
+@pytest.mark.parametrize("kind", [ctrnn.HeldPath, ctrnn.LinearPath])
+def test_one_path_of_times_of_its_own_is_read_by_many(kind):
     field, xs, h0, ts = ctrnn.gated(2, 3), torch.randn(5, 1, 2), torch.randn(4, 3), torch.arange(5.0)[:, None]
-    for kind in (ctrnn.HeldPath, ctrnn.LinearPath):
-        one = integrate(field, kind(xs, ts), h0, ts.expand(-1, 4), **FINE)
-        assert_close(one.hs, integrate(field, kind(xs, ts[:, 0]), h0, ts[:, 0], **FINE).hs, **NEAR)
+    one = integrate(field, kind(xs, ts), h0, ts.expand(-1, 4), **FINE)
+    assert_close(one.hs, integrate(field, kind(xs, ts[:, 0]), h0, ts[:, 0], **FINE).hs, **NEAR)
 
 
 def test_a_field_without_input_needs_no_path():
@@ -108,8 +108,8 @@ def test_time_is_an_input_like_any():
 
 
 def test_a_batch_without_samples_is_solved_too():
-    assert integrate(pulled, None, torch.zeros(0, 2), TIMES).hs.shape == (7, 0, 2)
-    assert integrate(ctrnn.gated(0, 2), None, torch.zeros(0, 2), TIMES).hs.shape == (7, 0, 2)
+    assert integrate(pulled, None, torch.zeros(0, 2), TIMES).hs.shape == (4, 0, 2)
+    assert integrate(ctrnn.gated(0, 2), None, torch.zeros(0, 2), TIMES).hs.shape == (4, 0, 2)
     assert isinstance(ContinuousRNN(ctrnn.gated(1, 2))(torch.zeros(3, 0, 1))[0], torch.Tensor)
 
 
@@ -134,7 +134,7 @@ def test_backwards_a_solve_goes_the_way_it_came(name, speed):
     there = integrate(field, path, torch.randn(2, 3), TIMES, speed=speed, **FINE)
     back = integrate(field, path, there.hs[-1].detach(), TIMES.flip(0), speed=speed, **FINE)
     # What forgets at up to 1 a unit of time is driven apart, backwards, by up to e^3.
-    assert_close(back.hs, there.hs.flip(0), rtol=0, atol=1e-6)
+    assert_close(back.hs, there.hs.flip(0), rtol=0, atol=1e-5)
     assert_close(back.ts, TIMES.flip(0))
     assert_close(back(torch.tensor([0.3, 1.7])), there(torch.tensor([0.3, 1.7])), rtol=0, atol=1e-5)
 

@@ -117,22 +117,35 @@ def coupled(how):
     return [w for w in caught if "changes with the other samples" in str(w.message)]
 
 
-@pytest.mark.parametrize(
-    "kind", [lambda: Mean(2, 2), Normed, lambda: Sequences(2, 2), lambda: ctrnn.Stack([ctrnn.plain(2, 2), Mean(2, 2)])]
+every_kind = pytest.mark.parametrize(
+    "kind",
+    [lambda: Mean(2, 2), Normed, lambda: Sequences(2, 2), lambda: ctrnn.Stack([ctrnn.plain(2, 2), Mean(2, 2)])],
+    ids=["Mean", "Normed", "Sequences", "Stack"],
 )
-def test_samples_that_act_on_one_another_are_noticed_at_the_first_call(kind):
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda field, x: (rnn := DiscreteRNN(field), lambda: rnn(x)),
+        lambda field, x: (rnn := DiscreteRNN(field, ETDRK4()), lambda: rnn(x, lengths=[1, 2, 4])),
+        lambda field, x: (rnn := Layers([DiscreteRNN(field)]), lambda: rnn(x)),
+        lambda field, x: (cell := DiscreteCell(field), lambda: cell(x[0])),
+        lambda field, x: (cell := DiscreteCell(field), lambda: unroll(cell, x)),
+        lambda field, x: (rnn := ContinuousRNN(field, method="rk4"), lambda: rnn(x)),
+    ],
+    ids=["DiscreteRNN", "ETDRK4", "Layers", "DiscreteCell", "unroll", "rk4"],
+)
+@every_kind
+def test_samples_that_act_on_one_another_are_noticed_at_the_first_call(kind, make):
+    _, call = make(kind(), torch.randn(4, 3, 2))
+    assert len(coupled(call)) == 1
+    assert len(coupled(call)) == 0
+
+
+@every_kind
+def test_samples_that_act_on_one_another_are_not_solved_by_steps_of_their_own(kind):
     x = torch.randn(4, 3, 2)
-    for make in (
-        lambda field: (rnn := DiscreteRNN(field), lambda: rnn(x)),
-        lambda field: (rnn := DiscreteRNN(field, ETDRK4()), lambda: rnn(x, lengths=[1, 2, 4])),
-        lambda field: (rnn := Layers([DiscreteRNN(field)]), lambda: rnn(x)),
-        lambda field: (cell := DiscreteCell(field), lambda: cell(x[0])),
-        lambda field: (cell := DiscreteCell(field), lambda: unroll(cell, x)),
-        lambda field: (rnn := ContinuousRNN(field, method="rk4"), lambda: rnn(x)),
-    ):
-        _, call = make(kind())
-        assert len(coupled(call)) == 1
-        assert len(coupled(call)) == 0
     with pytest.raises(ValueError, match="cannot be solved by dopri5, whose samples step on their own"):
         ContinuousRNN(kind())(x)
     ContinuousRNN(kind())(x[:, :1]) if kind is not Normed else None  # alone nothing acts on it
@@ -149,33 +162,6 @@ def test_batch_norm_is_noticed_in_training_only_and_counts_the_calls_it_has_had(
     for own, other in zip(field.buffers(), plain.field.buffers(), strict=True):
         assert torch.equal(own, other)
     ContinuousRNN(field.eval())(x)
-
-
-def test_noise_and_rounding_are_not_taken_for_samples_that_act_on_one_another():
-    x = torch.randn(4, 3, 2)
-    fields = [make(2, 2) for make in NAMED_FIELDS.values()]
-    fields += [ctrnn.ltc(2, 2), ctrnn.glnn(2, 3), Noisy(), Noisy(torch.Generator()), rounded_sums()]
-    dropped = ctrnn.Relaxation(ctrnn.Dropout(ctrnn.TanhCandidate(2, 2), 0.5, 0.5), ctrnn.GateRate(2, 2), ctrnn.LinearDecay())
-    for field in (*fields, dropped, VectorFieldOf(lambda x, h: nn.functional.layer_norm(x, (2,)) - h)):
-        rnn = DiscreteRNN(field, allow_overshoot=True)
-        assert coupled(lambda rnn=rnn: rnn(x)) == []
-    for field in (ctrnn.glnn(2, 3), dropped, rounded_sums()):
-        ContinuousRNN(field)(x)
-
-
-def test_to_look_for_coupled_samples_takes_no_random_numbers_and_writes_nothing():
-    for field in (Noisy(), Noisy(torch.Generator().manual_seed(0)), ctrnn.gated(2, 2)):
-        x, twin = torch.randn(4, 3, 2), copy.copy(field)
-        outputs = []
-        for looks in (True, False):
-            rnn = DiscreteRNN(field if looks else twin, fused=False)
-            rnn.watch.modes = [] if looks else [True, False]
-            torch.manual_seed(1)
-            if isinstance(field, Noisy) and field.generator is not None:
-                field.generator.manual_seed(1)
-            outputs += [rnn(x)[0], torch.rand(1)]
-        assert torch.equal(outputs[0], outputs[2])
-        assert torch.equal(outputs[1], outputs[3])
 
 
 class Noisy(VectorField):
@@ -200,6 +186,54 @@ class VectorFieldOf(VectorField):
 
     def flow(self, projected, h):
         return self.of(projected, h)
+
+
+def dropped():
+    return ctrnn.Relaxation(ctrnn.Dropout(ctrnn.TanhCandidate(2, 2), 0.5, 0.5), ctrnn.GateRate(2, 2), ctrnn.LinearDecay())
+
+
+APART = {name: (lambda make=make: make(2, 2)) for name, make in NAMED_FIELDS.items()} | {
+    "ltc": lambda: ctrnn.ltc(2, 2),
+    "glnn": lambda: ctrnn.glnn(2, 3),
+    "noisy": Noisy,
+    "noisy by a generator": lambda: Noisy(torch.Generator()),
+    "rounded sums": rounded_sums,
+    "dropped": dropped,
+    "layer norm": lambda: VectorFieldOf(lambda x, h: nn.functional.layer_norm(x, (2,)) - h),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_noise_and_rounding_are_not_taken_for_samples_that_act_on_one_another(name):
+    x, rnn = torch.randn(4, 3, 2), DiscreteRNN(APART[name](), allow_overshoot=True)
+    assert coupled(lambda: rnn(x)) == []
+
+
+@pytest.mark.parametrize("name", ["glnn", "dropped", "rounded sums"])
+def test_a_field_that_looks_coupled_by_its_rounding_or_its_dropout_is_solved(name):
+    torch.manual_seed(0)
+    rnn, x = ContinuousRNN(APART[name]()), torch.randn(4, 3, 2)
+    torch.manual_seed(1)
+    assert rnn(x)[0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Noisy, lambda: Noisy(torch.Generator().manual_seed(0)), lambda: ctrnn.gated(2, 2)],
+    ids=["noisy", "noisy by a generator", "gated"],
+)
+def test_to_look_for_coupled_samples_takes_no_random_numbers_and_writes_nothing(make):
+    field, x = make(), torch.randn(4, 3, 2)
+    twin, outputs = copy.copy(field), []
+    for looks in (True, False):
+        rnn = DiscreteRNN(field if looks else twin, fused=False)
+        rnn.watch.modes = [] if looks else [True, False]
+        torch.manual_seed(1)
+        if isinstance(field, Noisy) and field.generator is not None:
+            field.generator.manual_seed(1)
+        outputs += [rnn(x)[0], torch.rand(1)]
+    assert torch.equal(outputs[0], outputs[2])
+    assert torch.equal(outputs[1], outputs[3])
 
 
 def test_bodies_that_attract_one_another_are_refused_as_samples_and_solved_as_one():

@@ -155,8 +155,9 @@ def test_a_module_of_solves_reads_the_noise_that_a_module_of_steps_does(call: di
         assert_close(found, expected, rtol=0, atol=1e-13)
 
 
-def test_packed_sequences_and_layers_of_solves_read_the_noise_that_steps_read():
-    packed = pack_padded_sequence(samples(), torch.tensor([2, 5, 3, 1]), enforce_sorted=False)
+@pytest.mark.parametrize("packed", [True, False])
+def test_packed_sequences_and_layers_of_solves_read_the_noise_that_steps_read(packed: bool):
+    read = pack_padded_sequence(samples(), torch.tensor([2, 5, 3, 1]), enforce_sorted=False) if packed else samples()
     step = discretize.EulerMaruyama()
 
     def layers(rnn: Callable[[ctrnn.VectorField], Any]) -> discretize.Layers:
@@ -170,10 +171,9 @@ def test_packed_sequences_and_layers_of_solves_read_the_noise_that_steps_read():
     def by_solves(field: ctrnn.VectorField) -> discretize.ContinuousRNN:
         return discretize.ContinuousRNN(field, method=step if field.noise_channels else discretize.Euler())
 
-    for read in (packed, samples()):
-        (found, found_end), (expected, expected_end) = (layers(rnn)(read, seed=SEED) for rnn in (by_solves, by_steps))
-        assert_close(*(each.data if read is packed else each for each in (found, expected)), rtol=0, atol=1e-13)
-        assert_close(found_end, expected_end, rtol=0, atol=1e-13)
+    (found, found_end), (expected, expected_end) = (layers(rnn)(read, seed=SEED) for rnn in (by_solves, by_steps))
+    assert_close(*(each.data if packed else each for each in (found, expected)), rtol=0, atol=1e-13)
+    assert_close(found_end, expected_end, rtol=0, atol=1e-13)
 
 
 def test_states_between_the_times_of_a_noisy_solve_are_on_its_path():

@@ -46,13 +46,16 @@ def held(decay: ctrnn.Decay | None = None, units: int = 5) -> ctrnn.Relaxation:
     return ctrnn.Relaxation(Held(0, units), Held(units, units), decay or ctrnn.LinearDecay())
 
 
-def test_every_step_map_says_what_it_is():
+def test_every_step_map_makes_a_gate_or_keeps_and_writes():
     assert len(STEPS) >= 17
-    assert {*MAKES_A_GATE, *MAKES_NONE} == set(STEPS)
-    assert not set(MAKES_A_GATE) & set(MAKES_NONE)
-    for name, step in STEPS.items():
-        assert step.title, name
-        assert name == "SymplecticEuler" or (step.equation and step.factor and step.error and step.family), name
+    assert sorted([*MAKES_A_GATE, *MAKES_NONE]) == sorted(STEPS)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_every_step_map_says_what_it_is(name):
+    step = STEPS[name]
+    assert step.title
+    assert name == "SymplecticEuler" or (step.equation and step.factor and step.error and step.family)
 
 
 @pytest.mark.parametrize("name", MAKES_A_GATE)
