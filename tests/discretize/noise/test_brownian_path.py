@@ -95,6 +95,14 @@ def test_first_says_where_a_path_goes_on_from_another():
     assert (each_its_own[:, 1] - rest.increments(ends)[0][:, 1]).abs().max() > 0.01
 
 
+def test_a_path_far_from_0_is_read_at_the_same_nodes():
+    # Parts of a cell are told to 1e-7 there, and a path read beside a node would be off by the root of that.
+    far, knots = 1e9, torch.tensor([0.0, 0.7, 1.6])
+    ends = torch.cat([0.7 * torch.arange(9) / 8, 0.7 + 0.9 * torch.arange(1, 5) / 4])
+    here, there = BrownianPath(7, knots, 3, 2), BrownianPath(7, far + knots, 3, 2)
+    assert_close(there(far + ends), here(ends), rtol=0, atol=2e-6)
+
+
 @pytest.mark.parametrize("own", [False, True])
 def test_a_path_that_remembers_its_nodes_reads_the_same_numbers(own):
     dice = torch.Generator().manual_seed(4)

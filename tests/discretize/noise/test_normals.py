@@ -15,6 +15,7 @@ from discretize.noise.generator import (
     normals,
     normals_of_columns,
     other_keys,
+    philox,
 )
 from discretize.noise.operation import cell_increments
 
@@ -39,6 +40,19 @@ def test_numbers_are_standard_normal_and_uncorrelated_between_units_cells_nodes_
     assert (torch.corrcoef(found.mT) - torch.eye(16)).abs().max() < 5 / n**0.5
     # Their squares too: two numbers share a radius, and are independent for all that.
     assert (torch.corrcoef(found.square().mT) - torch.eye(16)).abs().max() < 5 / n**0.5
+
+
+def test_numbers_are_those_of_box_and_muller_of_the_words():
+    key, cell, node = (1 << 62) + 12345, 3, 17
+    found = normals(torch.tensor(key), torch.tensor(cell), torch.tensor(node), 8, torch.float64)
+    expected = [[], [], [], []]
+    for unit in range(2):  # of eight numbers the first are of the first words of each unit of four
+        words = [(int(word) + 0.5) / 2**32 for word in philox((unit, cell, node, 0), (key & 0xFFFFFFFF, key >> 32))]
+        for pair in range(2):
+            size, angle = math.sqrt(-2 * math.log(words[2 * pair])), 2 * math.pi * words[2 * pair + 1]
+            expected[2 * pair].append(size * math.cos(angle))
+            expected[2 * pair + 1].append(size * math.sin(angle))
+    assert_close(found, torch.tensor(expected).flatten(), rtol=0, atol=1e-13)
 
 
 def test_numbers_follow_the_normal_law_in_every_part_and_in_the_tails():

@@ -94,9 +94,9 @@ def test_the_sample_read_is_the_one_whose_turn_it_is_even_where_the_clock_rounds
         assert torch.equal(warped.piece(k)(warped.knots[k]), xs[k])
         assert torch.equal(warped.piece(k)(warped.knots[k + 1]), xs[k])
     h0, shown = torch.zeros(1, 2), torch.arange(41.0)
-    original = integrate(field, path, h0, shown, rtol=1e-9, atol=1e-9)
-    slowed = integrate(field, warped, h0, warp.inverse(shown), speed=warp.speed, rtol=1e-9, atol=1e-9)
-    assert_close(slowed.hs, original.hs, rtol=0, atol=1e-7)
+    original = integrate(field, path, h0, shown, rtol=1e-5, atol=1e-5)
+    slowed = integrate(field, warped, h0, warp.inverse(shown), speed=warp.speed, rtol=1e-5, atol=1e-5)
+    assert_close(slowed.hs, original.hs, rtol=0, atol=1e-4)
 
 
 @torch.no_grad()

@@ -259,9 +259,12 @@ class _Still(ctrnn.VectorField):
         return torch.zeros_like(h)
 
 
+@pytest.mark.parametrize("step", [discretize.Milstein(), discretize.SRA1()])  # SRA1 reads the integral of the path, too
 @pytest.mark.parametrize("gradient", [None, discretize.Checkpointed(1e3)])
-def test_gradients_are_those_of_the_same_steps_in_a_module(gradient: discretize.Checkpointed | None):
-    step, xs = discretize.Milstein(), samples()
+def test_gradients_are_those_of_the_same_steps_in_a_module(
+    gradient: discretize.Checkpointed | None, step: discretize.StochasticStep
+):
+    xs = samples()
     ts = own_times()
 
     def gradients(run: Callable[[ctrnn.Noisy, Tensor], Tensor]) -> tuple[Tensor, ...]:

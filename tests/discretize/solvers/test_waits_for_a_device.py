@@ -30,7 +30,11 @@ def sampled(kind, knots, own=False):
 
 
 LONG, SHORT = torch.tensor([0.0, 12.0]), torch.arange(0.0, 13.0, 3.0)
-SOME_SAMPLES = (sampled(ctrnn.HeldPath, SHORT), {}, 20)  # the path, settings, and how many looks are enough; None: one a round
+SOME_SAMPLES = (
+    sampled(ctrnn.HeldPath, SHORT[:4]),
+    {},
+    16,
+)  # the path, settings, and how many looks are enough; None: one a round
 SLOW_CASES = {
     "one straight line": (sampled(ctrnn.LinearPath, LONG), {}, 14),
     "a function of time": (wave, {}, None),
