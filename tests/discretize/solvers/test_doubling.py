@@ -248,3 +248,33 @@ class _Rough(Well):
 def test_what_cannot_be_is_refused_in_words(run: Callable[[], object], words: str):
     with pytest.raises((TypeError, ValueError), match=words):
         run()
+
+
+class Root(ctrnn.VectorField):
+    """dh = -k e^x sqrt(h) h dt + h dW / 20: positive, and nan where a step tries what is not."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 1)
+        self.k = torch.nn.Parameter(torch.tensor(1.0, **TWICE))
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return -self.k * projected.exp() * h.sqrt() * h
+
+    def diffusion(self, projected: Tensor, h: Tensor) -> Tensor:
+        return h / 20
+
+
+def test_a_try_that_left_the_domain_leaves_no_nan_in_the_gradient():
+    field, path = Root(), ctrnn.HeldPath(torch.tensor([[[0.0], [4.0]]], **TWICE), END)  # the second is 50 times as fast
+    how: dict[str, Any] = {"method": StepDoubling(discretize.Milstein()), "seed": SEED, "rtol": 0.02, "atol": 0.02}
+
+    def run() -> Tensor:
+        return integrate(field, path, torch.ones(2, 1, **TWICE), END, first_step=0.5, **how).hs[-1].sum()
+
+    (found,) = torch.autograd.grad(run(), [field.k])
+    with torch.no_grad():
+        field.k += 1e-5
+        above = run()
+        field.k -= 2e-5
+        below = run()
+    assert_close(found, (above - below) / 2e-5, rtol=1e-5, atol=0)

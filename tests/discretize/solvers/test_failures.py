@@ -114,6 +114,7 @@ def test_nan_from_the_field_is_said_to_be_the_fields(method):
 def test_a_state_that_becomes_infinite_is_said_to_be_the_state(method):
     with pytest.raises(SolverError, match="the state became") as caught:
         solve(lambda x, h: 1e200 * h**3, method, max_step=0.1)
+    assert "steps of 0.1" in caught.value.cause
     assert "shorter steps" in caught.value.hint
 
 
@@ -135,6 +136,7 @@ def test_stiffness_is_called_stiffness_and_rodas5p_is_named(method):
     error = failure(lambda x, h: rates[: len(h)] * (torch.cos(h) - h), method, max_num_steps=300)
     assert "300 steps were not enough" in error.cause
     assert "stiff" in error.hint
+    assert "about 1.67e+05" in error.hint  # 1e5 (1 + sin h) where cos h = h
     assert "method='rodas5p'" in error.hint
     assert error.sample == 2
     assert error.trajectory.stats["num_steps"] == 300
