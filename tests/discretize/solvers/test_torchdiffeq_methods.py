@@ -14,7 +14,7 @@ from discretize.solvers.by_torchdiffeq import options_of, torchdiffeq_methods
 
 NAMES = sorted(torchdiffeq_methods())
 FIXED = [name for name in NAMES if "step_size" in options_of(name)]
-# By steps of 1/16 or a tolerance of 1e-5: some ten times what was seen.
+# By steps of 1/16 or a tolerance of 1e-4: some ten times what was seen.
 OFF = {
     **dict.fromkeys(("euler", "implicit_euler"), 0.05),
     "explicit_adams": 0.02,
@@ -45,10 +45,10 @@ def driven_cell():
 @pytest.mark.parametrize("name", NAMES)
 def test_every_method_that_torchdiffeq_has_solves_a_driven_cell(name):
     field, x, exact = driven_cell()
-    how = {"max_step": 1 / 16} if name in FIXED else {"rtol": 1e-5, "atol": 1e-7}
+    how = {"max_step": 1 / 16} if name in FIXED else {"rtol": 1e-4, "atol": 1e-6}
     with torch.no_grad():
         rnn = by(name, field, **how)
-        assert_close(rnn(x)[0], exact, rtol=0, atol=OFF.get(name, 1e-4))
+        assert_close(rnn(x)[0], exact, rtol=0, atol=OFF.get(name, 3e-4))
     assert rnn.stats["engine"] == "torchdiffeq"
     assert rnn.stats["nfe"] > 0
 
@@ -101,9 +101,10 @@ def test_it_runs_backwards_in_time_and_on_other_clocks():
 
 def test_its_adjoint_gives_the_gradients_of_the_steps_to_the_tolerance_and_no_second_ones():
     field, x, h0 = ctrnn.gated(2, 4), torch.randn(4, 3, 2, requires_grad=True), torch.randn(1, 3, 4, requires_grad=True)
-    rnn = by("dopri5", field, gradient=Adjoint())
-    for mine, own in zip(gradients(field, rnn, x, h0), gradients(field, by("dopri5", field), x, h0), strict=True):
-        assert_close(mine, own, rtol=0, atol=1e-6)
+    how = {"rtol": 1e-6, "atol": 1e-8}
+    rnn = by("dopri5", field, gradient=Adjoint(), **how)
+    for mine, own in zip(gradients(field, rnn, x, h0), gradients(field, by("dopri5", field, **how), x, h0), strict=True):
+        assert_close(mine, own, rtol=0, atol=1e-5)
     assert rnn.stats["nfe_backward"] > 0
     (slope,) = torch.autograd.grad(rnn(x)[0].sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivatives"):
@@ -120,8 +121,9 @@ def test_its_adjoint_takes_parameters_without_numbers():
 
 def test_in_bounded_memory_it_gives_the_gradients_of_its_steps():
     field, x = ctrnn.gated(2, 4), torch.randn(6, 3, 2, requires_grad=True)
-    blocks = by("dopri5", field, gradient=Checkpointed(30_000))
-    for mine, own in zip(gradients(field, blocks, x), gradients(field, by("dopri5", field), x), strict=True):
+    how = {"rtol": 1e-4, "atol": 1e-6}
+    blocks = by("dopri5", field, gradient=Checkpointed(30_000), **how)
+    for mine, own in zip(gradients(field, blocks, x), gradients(field, by("dopri5", field, **how), x), strict=True):
         assert_close(mine, own, rtol=0, atol=1e-12)
 
 
