@@ -13,6 +13,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize.solvers import delays as method_of_steps
+from discretize.solvers.past import SAME, Lag, breaking_points
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-12}
 
@@ -456,6 +457,34 @@ def test_gradients_of_crossings_are_central_differences(terminal):
     assert_close(by_difference, by_gradient, rtol=0, atol=1e-3)  # of a sum over all crossings, some 1e-7 over 1e-4
 
 
+def test_a_learned_delay_does_not_move_a_sample_that_has_ended():
+    # h' = -2 up to d, from h0: the first ends at 0.8, of the second h(T) = h0 - 2 d - h0 (T - d) + (T - d)^2.
+    delay, end = torch.tensor([0.8], requires_grad=True), discretize.Event(lambda t, h: h[:, 0] - 0.8, terminal=True)
+    hs = discretize.integrate(
+        fading,
+        None,
+        torch.tensor([[1.0], [5.0]]),
+        torch.tensor([0.0, 1.0]),
+        delays=delay,
+        history=torch.full((2, 1), 2.0),
+        events=end,
+        rtol=1e-8,
+        atol=1e-9,
+    ).hs[-1, :, 0]
+    slopes = [torch.autograd.grad(h, delay, retain_graph=True)[0] for h in hs]
+    assert_close(torch.cat(slopes), torch.tensor([0.0, -2 + 5 - 2 * 0.2]), rtol=0, atol=1e-6)
+
+
+def test_a_knot_and_a_breaking_point_that_differ_by_rounding_are_one():
+    knot, near = 0.300000000000025, SAME / 2  # half way between two multiples of it
+    for off in (-0.4, -0.1, -0.01, 0.0, 0.01, 0.1, 0.4):
+        lag = Lag(0, torch.tensor(knot + off * near))
+        assert list(breaking_points([lag], [0.0], [knot], 0.0, 0.5, 1)) == [knot]
+    apart = Lag(0, torch.tensor(knot + 5 * near))
+    assert len(breaking_points([apart], [0.0], [knot], 0.0, 0.5, 1)) == 1
+    assert knot not in breaking_points([apart], [0.0], [knot], 0.0, 0.5, 1)
+
+
 def test_calls_of_the_field_are_counted_with_those_for_polynomials():
     called = []
 
@@ -531,6 +560,14 @@ REFUSED = {
     ),
     "the longest delay reads it": lambda: discretize.integrate(
         fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, history=ctrnn.LinearPath(torch.ones(2, 1, 1))
+    ),
+    r"known on \[-3, -1\]": lambda: discretize.integrate(
+        fading,
+        None,
+        torch.ones(1, 1),
+        torch.arange(2.0),
+        delays=1.0,
+        history=ctrnn.LinearPath(torch.ones(3, 1, 1), torch.tensor([-3.0, -2.0, -1.0])),
     ),
     "of positive times like t, got 1.0": lambda: discretize.integrate(
         fading, None, torch.ones(1, 1), torch.arange(2.0), delays=[lambda t: 1.0]

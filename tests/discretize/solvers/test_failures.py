@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import ContinuousRNN, DiscreteCell, SolverError, SolverWarning, integrate, unroll
+from discretize import Adjoint, Checkpointed, ContinuousRNN, DiscreteCell, SolverError, SolverWarning, integrate, unroll
 
 SOME = ("dopri5", "rodas5p")
 TIMES = torch.tensor([0.0, 0.5, 1.0, 3.0], dtype=torch.float64)
@@ -253,6 +253,31 @@ def test_every_sequence_is_asked_at_times_of_its_own():
     assert_close(theirs(torch.tensor([0.3, 4.5, 1.0])), trajectory(torch.tensor([0.3, 4.5, 1.0])), rtol=0, atol=1e-8)
     with pytest.raises(ValueError, match="times for 3 sequences, the trajectory has 2"):
         trajectory(torch.zeros(2, 3))
+
+
+@torch.no_grad()
+def test_a_sequence_that_ends_before_the_others_is_known_up_to_its_end():
+    # h = t - 1 + exp(-t), in many times to a step; the last step of the second ends at 1.
+    path = ctrnn.LinearPath(torch.tensor([0.0, 5.0])[:, None, None].expand(2, 2, 1), [0.0, 5.0])
+    own = torch.tensor([[0.0, 0.0], [5.0, 1.0]])
+    trajectory = integrate(Function(), path, torch.zeros(2, 1), own, rtol=1e-6, atol=1e-6)
+    times = own[1] * torch.linspace(0, 1, 200)[:, None]
+    assert_close(trajectory(times)[..., 0], times - 1 + torch.exp(-times), rtol=0, atol=1e-6)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(
+    "how", [{"fused": "always"}, {"fused": False}, {"gradient": Checkpointed(1e4), "fused": False}, {"gradient": Adjoint()}]
+)
+def test_states_between_are_the_same_numbers_whether_or_not_a_gradient_is_wanted(how):
+    trajectory, _ = solve_gated(ASKED, rtol=1e-3, atol=1e-3, **how)
+    assert (trajectory.stats["engine"] == "compiled") == ("always" in how.values())
+    times = torch.tensor([0.2, 1.3, 4.4])
+    with torch.no_grad():
+        plain = trajectory(times)
+    wanted = trajectory(times)
+    assert wanted.requires_grad
+    assert_close(wanted, plain, rtol=0, atol=1e-14)
 
 
 def test_a_time_beyond_an_end_by_a_rounding_is_the_end():
