@@ -17,7 +17,7 @@ from torchdiffeq._impl.dopri8 import _DOPRI8_TABLEAU
 
 import ctrnn
 from discretize import integrate
-from discretize.solvers.rodas import COUPLINGS, GAMMA, NODES, STAGES, Rodas5P
+from discretize.solvers.rodas import COUPLINGS, GAMMA, NODES, STAGES, Rodas5P, time_derivative
 from discretize.solvers.segments import RightHandSide
 from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
@@ -294,6 +294,20 @@ def test_rodas5p_forgets_at_once_what_forgets_fast(rate):
     far = Rodas5P().attempt(slope, column(0.0), column(1.0), torch.full((1, 1), 5.0, dtype=torch.float64), None)
     # R(z) falls as 1/z.
     assert float((far.h - near.h).abs()) < 100 / rate + 1e-14
+
+
+class Read(Swing):
+    """An input that torch cannot differentiate in time."""
+
+    differentiable_in_time = False
+
+
+@pytest.mark.parametrize(("kind", "off"), [(Swing, 1e-14), (Read, 1e-7)])  # exact, or by three points in the step
+def test_the_derivative_by_time_that_rodas5p_reads_is_that_of_the_field(kind, off):
+    tau = column(0.2, 1.1)
+    x = START[:, 0]
+    expected = torch.stack([torch.cos(tau[:, 0]), -2 * torch.sin(2 * tau[:, 0]) * x], -1)
+    assert_close(time_derivative(kind(), tau, column(0.3, 0.1), START), expected, rtol=0, atol=off)
 
 
 @pytest.mark.slow
