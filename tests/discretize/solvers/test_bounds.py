@@ -53,6 +53,7 @@ def test_the_first_step_is_the_one_that_is_given(method):
 @pytest.mark.kernels
 @pytest.mark.parametrize("bounds", [{"max_step": 0.1}, {"max_step": 0.3, "first_step": 0.05}])
 def test_a_kernel_takes_the_bounded_steps_that_the_engine_takes(bounds):
+    # The first takes three seconds, to compile the kernel of the tests below, too.
     field, path, ts = ctrnn.gated(2, 3), ctrnn.LinearPath(torch.randn(5, 4, 2)), torch.arange(5.0)
     with torch.no_grad():
         kernel, engine = (integrate(field, path, torch.zeros(4, 3), ts, fused=f, **bounds) for f in ("always", False))

@@ -672,6 +672,7 @@ def test_a_line_solved_exactly_has_spread_delays():
 
 @pytest.mark.kernels
 def test_a_line_of_states_has_a_kernel_and_learned_delays_a_gradient():
+    # Three seconds, to compile the kernel and its gradient.
     torch.manual_seed(0)
     line = ctrnn.DelayLine(Net((0.6, 0.33), learn=True), 0.25, longest=1.0)
     x, found = torch.randn(6, 2, 2), []
