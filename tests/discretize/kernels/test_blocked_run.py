@@ -10,6 +10,7 @@ from torch.testing import assert_close
 import ctrnn
 from discretize import Checkpointed, SolverError, integrate
 from discretize.kernels.cpp import blocks as blocked_run
+from discretize.kernels.cpp import solving
 
 T, BATCH = 40, 5
 A_STEP = 2 * (4 * 8 + 24)  # bytes, of four float64, with room to grow
@@ -74,6 +75,11 @@ def test_states_are_those_of_one_piece_to_the_bit_and_gradients_to_rounding(kind
     compare(field(), kind, own)
 
 
+def test_a_clock_runs_through_blocks_as_through_one_piece():
+    warp = ctrnn.SmoothWarp(float(T), torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
+    compare(field(), lambda x, ts: ctrnn.WarpedPath(ctrnn.HeldPath(x, ts), warp), False, speed=warp.speed)
+
+
 def test_edges_that_nobody_asked_for_end_blocks_too():
     compare(field(), ctrnn.HeldPath, False, wanted=slice(0, None, T))
     compare(field(), ctrnn.HeldPath, False, wanted=slice(7, 30, 4))
@@ -98,6 +104,23 @@ def test_a_step_carried_into_a_block_is_the_one_that_was_proposed(blocks):
         counts.append((len(blocks), solved.stats["num_steps"]))
     assert all(more > fewer for (more, _), (fewer, _) in itertools.pairwise(counts))
     assert len({steps for _, steps in counts}) == 1
+
+
+def test_every_block_is_solved_once_more_for_gradients_and_counted():
+    for _ in range(2):  # the first may be where a new kernel is compared with torch
+        solved, _ = answers(field(), ctrnn.HeldPath, False, Checkpointed(FEW_STEPS))
+    assert solved.stats["nfe_backward"] == solved.stats["nfe"] > 0
+
+
+def test_progress_counts_the_segments_of_all_blocks(monkeypatch):
+    answers(field(), ctrnn.HeldPath, False, Checkpointed(FEW_STEPS))
+    seen = []
+    monkeypatch.setattr("discretize.solve._show", lambda bar, edge: seen.append(edge))
+    monkeypatch.setattr(solving, "SLICE", 1e-6)  # seconds, after which it is shown
+    x, h0 = normal(T, BATCH, 3), normal(BATCH, 4).requires_grad_()
+    integrate(field(), ctrnn.HeldPath(x), h0, times(False), gradient=Checkpointed(FEW_STEPS), rtol=1e-4, atol=1e-5)
+    assert T / 2 < max(seen) <= T
+    assert seen == sorted(seen)
 
 
 def test_an_interval_that_needs_more_is_solved_in_torch():

@@ -261,6 +261,28 @@ def test_calls_see_what_was_written_between_them():
             torch.testing.assert_close(states, by_rnn(field, fused=False)[0], rtol=1e-12, atol=1e-12)
 
 
+def test_a_kernel_that_was_paid_for_leaves_nothing_for_the_next(monkeypatch):
+    field = Own()
+    by_rnn(field)
+    for uses in registry._uses.values():
+        uses.seconds = 5.0
+    monkeypatch.setattr(price, "PRICE", 4.0)
+    assert by_rnn(field)[1]["engine"] == "compiled"
+    field.factor = 2.0  # other code, by calls that have taken almost no time since
+    assert by_rnn(field)[1]["engine"] == "steps"
+
+
+def test_kernels_that_were_used_last_are_kept(monkeypatch):
+    made, attempt = [], registry._attempt
+    monkeypatch.setattr(registry, "_attempt", lambda *given: made.append(field.factor) or attempt(*given))
+    monkeypatch.setattr(registry, "MOST_KEPT", 2)
+    field = Own()
+    for factor in (1.0, 2.0, 1.0, 3.0, 1.0, 3.0, 2.0):
+        field.factor = factor
+        assert by_rnn(field, fused="always")[1]["engine"] == "compiled"
+    assert made == [1.0, 2.0, 3.0, 2.0]
+
+
 def test_a_field_that_was_run_by_a_kernel_is_not_kept_alive():
     for call in (by_rnn, by_integrate):
         field = Own()

@@ -27,6 +27,7 @@ from discretize.kernels import eligibility, sequences
 from discretize.kernels import registry as written_kernels
 from discretize.kernels.build import Unavailable
 from discretize.kernels.record import stored
+from discretize.kernels.record.program import FlowModule, program_of
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
 
@@ -175,6 +176,7 @@ REFUSED = {
     lambda f, h: (-h.float()).double(): "uses _to_copy, and it computes in float32: File .*test_sequences.py",
     counting: "its code changes what the field keeps",
     lambda f, h: -f.act(h): "its code reads a tensor with a gradient that is no parameter",
+    lambda f, h: torch.addmm(h, h, f.of_state.weight @ f.of_state.weight.T, beta=0.5): "uses addmm, and its products are scaled",
 }
 
 
@@ -329,6 +331,14 @@ def test_code_without_a_kernel_runs_step_by_step_and_says_the_line(code):
     assert rnn.stats["engine"] == "steps"
     with pytest.raises(AssertionError, match=REFUSED[code]):
         raise AssertionError(rnn.stats["engine_why"])
+
+
+def test_what_the_largest_number_was_taken_of_is_saved_and_not_computed_again():
+    # Computed with another rounding, as compilers may, it would be equal to none of the numbers.
+    module = FlowModule(By(lambda f, h: (h * (h + f.scale)).amax(-1, keepdim=True) - h), 10)
+    values = program_of(module, {"x": False}, torch.float64, lambda values: values).written
+    (largest,) = (value for value in values.order if value.operation == "amax")
+    assert largest.of[0] in values.kept
 
 
 @pytest.mark.parametrize("step", [discretize.Taylor2(), discretize.BackwardEuler()])
