@@ -72,6 +72,7 @@ def compare(made, kind, own, **settings):
 
 @pytest.mark.parametrize(("kind", "own"), [(ctrnn.HeldPath, False), (ctrnn.LinearPath, True), (ctrnn.HeldPath, True)])
 def test_states_are_those_of_one_piece_to_the_bit_and_gradients_to_rounding(kind, own):
+    # The first takes seconds: it builds what the others find.
     compare(field(), kind, own)
 
 

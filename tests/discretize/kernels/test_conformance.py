@@ -110,6 +110,7 @@ def test_sequences_of_every_field_however_they_are_called(engine, name, dtype, s
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(("name", "step", "dtype"), [("gated per unit", Euler(), SINGLE), ("Own", ExponentialEuler(), DOUBLE)])
 def test_sequences_however_they_are_called(engine, name, step, dtype, call):
+    # The first takes seconds: it builds the libraries of all sequences in float32.
     check_sequence(engine, made(name, dtype), step, call)
 
 
@@ -225,6 +226,7 @@ def check_solve(engine, field, inputs="held", method="dopri5", x=None, h0=None, 
 @engines
 @pytest.mark.parametrize("name", ["Own", "PerSample", "lstm", "three units"])
 def test_solves_of_several_fields(engine, name):
+    # The seconds are those of libraries that later tests of solves find.
     check_solve(engine, made(name), method="tsit5")
 
 
@@ -263,9 +265,9 @@ def test_solves_of_several_fields_along_every_input_by_every_method(name, method
 
 
 @engines
-@pytest.mark.parametrize("inputs", ["held", "smooth clock"])
-def test_stiff_solves(engine, inputs):
-    check_solve(engine, Soft(), inputs, "rodas5p")
+def test_stiff_solves(engine):
+    # Four seconds are those of four libraries. Clocks and other inputs are read by the slow test below.
+    check_solve(engine, Soft(), "held", "rodas5p")
 
 
 @slow

@@ -281,7 +281,8 @@ def test_programs_of_kernels_for_gpus_come_back_as_they_were(kind, write):
 
 
 @pytest.mark.parametrize("what", ["sequence", pytest.param("solve", marks=pytest.mark.slow)])
-def test_a_second_process_loads_nothing_of_torchs_recording_and_gives_the_same(tmp_path, monkeypatch, capsys, what):
+def test_a_second_process_loads_nothing_of_what_records_and_gives_the_same(tmp_path, monkeypatch, capsys, what):
+    # A new Python takes seconds, and what it loads is what is looked at.
     (tmp_path / "users_own.py").write_text(OWN)
     (tmp_path / "users_helper.py").write_text(HELPER)
     command = [sys.executable, "-B", "-c", SCRIPT, what]
