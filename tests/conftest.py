@@ -78,7 +78,11 @@ def pytest_runtest_protocol(item):
             os.environ.pop("CTRNN_FUSED", None)
 
 
-def pytest_collection():
+def pytest_collection(session):
+    if not getattr(session.config.option, "numprocesses", None) or hasattr(session.config, "workerinput"):
+        import torch  # noqa: PLC0415 - as in `_same_start`
+
+        torch.manual_seed(0)  # so that what modules draw, and names of cases with it, are the same in all workers
     gc.disable()  # what is imported stays: to look it through again and again is a fifth of the time that collection takes
 
 
