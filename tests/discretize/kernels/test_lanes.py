@@ -12,7 +12,6 @@ import ctrnn
 from discretize import SolverError, SolverWarning, integrate
 from discretize.kernels import registry as written_kernels
 from discretize.kernels.cpp import lanes, solves
-from discretize.kernels.record import program
 
 SAME = {"rtol": 1e-9, "atol": 1e-10}  # the same steps, other sums
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
@@ -21,11 +20,11 @@ TIGHT = {"rtol": 1e-6, "atol": 1e-6}
 @pytest.fixture(autouse=True)
 def written(monkeypatch):
     """The kernels that are made, each by its writer."""
-    made = []
+    made, program = [], written_kernels.Recorder.program
 
     def noted(recorder, module, wanted, dtype, write):
         made.append(write)
-        return program.program_of(module, wanted, dtype, write)
+        return program(recorder, module, wanted, dtype, write)
 
     monkeypatch.setattr(written_kernels.Recorder, "program", noted)
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
@@ -105,6 +104,7 @@ def test_a_sample_that_is_not_finite_spoils_no_other():
     assert_close(found, exact.sqrt() / h0.detach().sqrt(), rtol=1e-5, atol=0)  # nobody's lanes begin at 0, where 1 / sqrt is not
 
 
+@pytest.mark.records  # a program that is kept is not written again
 def test_code_that_is_too_long_goes_row_by_row(monkeypatch, written):
     monkeypatch.setattr(lanes, "MOST_OPERATIONS", 20)
     torch.manual_seed(0)
