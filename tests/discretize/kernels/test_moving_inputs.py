@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import crossed
 from conformance import kernels_for_all
 from torch.testing import assert_close
 
@@ -92,8 +93,12 @@ class Bent(ctrnn.VectorField):
         return projected - torch.tanh(h)
 
 
-@pytest.mark.parametrize("kind", [ctrnn.LinearPath, ctrnn.HermitePath])
-@pytest.mark.parametrize("clock", [ctrnn.AffineWarp(1.5), ctrnn.PiecewiseWarp([0.0, 1.0, 3.0], [0.0, 2.0, 3.0])])
+@pytest.mark.parametrize(
+    ("clock", "kind"),
+    crossed(
+        [ctrnn.AffineWarp(1.5), ctrnn.PiecewiseWarp([0.0, 1.0, 3.0], [0.0, 2.0, 3.0])], [ctrnn.LinearPath, ctrnn.HermitePath]
+    ),
+)
 def test_a_projection_that_bends_the_input_does_so_on_straight_clocks_too(kind, clock):
     field, path = Bent(), ctrnn.WarpedPath(kind(torch.randn(4, 5, 3)), clock)
     ts, h0 = torch.linspace(*path.interval, 4), torch.zeros(5, 4)

@@ -49,8 +49,8 @@ def test_a_plain_equation_reads_the_time():
 def test_neighbours_and_threads_change_no_bit_of_a_sample():
     torch.manual_seed(2)
     field, ts, threads = Own(10), torch.arange(4.0), torch.get_num_threads()
-    x, h0 = torch.randn(3, 40, 10), torch.randn(40, 10)  # from the projected input on, which is here the input
-    field.project = lambda x: x
+    x, h0 = torch.randn(3, 40, 10, requires_grad=True), torch.randn(40, 10)
+    field.project = lambda x: x  # from the projected input on, which is here the input
     found = []
     try:
         for count in (1, 3):
@@ -115,7 +115,7 @@ def test_code_without_a_kernel_is_solved_in_torch_and_says_why(name):
     assert (stats["engine"], why in stats["engine_why"]) == ("steps", True)
 
 
-# Of named fields.
+# Of named fields, and most with samples that require gradients: one program for several tests.
 
 
 def made(name="gated", inputs=3, hidden=5):
@@ -184,7 +184,7 @@ def test_gradients_come_only_where_they_are_wanted():
 
 
 def test_a_user_may_write_on_states():
-    field, xs = made("gated"), normal(4, 5, 3)
+    field, xs = made("gated"), normal(4, 5, 3).requires_grad_()
     start, ts = field.initial_state(5), torch.arange(5.0)
     solved = integrate(field, ctrnn.HeldPath(xs), start, ts)
     expected = torch.autograd.grad(weighted(solved.hs), field.candidate.weight_h, retain_graph=True)[0]
@@ -196,7 +196,7 @@ def test_a_user_may_write_on_states():
 
 def test_weights_written_between_forward_and_backward_are_refused():
     field = made()
-    solved = integrate(field, ctrnn.HeldPath(normal(4, 5, 3)), field.initial_state(5), torch.arange(5.0))
+    solved = integrate(field, ctrnn.HeldPath(normal(4, 5, 3).requires_grad_()), field.initial_state(5), torch.arange(5.0))
     assert solved.stats["engine"] == "compiled"
     with torch.no_grad():
         field.candidate.weight_h.mul_(2)
@@ -205,7 +205,7 @@ def test_weights_written_between_forward_and_backward_are_refused():
 
 
 def test_transforms_of_torch_func_see_the_steps():
-    field, xs = made("gated", 2, 3), normal(3, 2, 2)
+    field, xs = made("gated"), normal(3, 2, 3).requires_grad_()
     ts, h0 = torch.arange(4.0), field.initial_state(2)
     weights = dict(field.named_parameters())
 
@@ -232,7 +232,7 @@ def failures(field, path, h0, ts, **settings):
 
 
 def test_failures_are_reported_as_the_engine_reports_them():
-    field, xs, ts = ctrnn.gated(3, 5, rate="exponential"), normal(6, 9, 3), torch.arange(7.0)
+    field, xs, ts = ctrnn.gated(3, 5, rate="exponential"), normal(6, 9, 3).requires_grad_(), torch.arange(7.0)
     h0 = field.initial_state(9)
     field.rate.bias.data[2] = math.nan
     for failing, limits in ((field, {}), (made("gated"), {"max_num_steps": 5})):
@@ -246,6 +246,7 @@ def test_failures_are_reported_as_the_engine_reports_them():
 def test_a_failure_late_in_one_sample_keeps_what_all_of_them_reached():
     field, xs, ts = ctrnn.gated(3, 5, rate="exponential"), 0.1 * normal(6, 20, 3), torch.arange(7.0)
     xs[4, 13] = 1e6
+    xs.requires_grad_()
     ours, theirs = failures(field, lambda: ctrnn.HeldPath(xs), field.initial_state(20), ts)
     assert ours.sample == theirs.sample == 13
     assert ours.time == pytest.approx(theirs.time)
@@ -258,7 +259,7 @@ def test_a_failure_late_in_one_sample_keeps_what_all_of_them_reached():
 
 
 def test_steps_forced_at_their_minimum_are_counted_alike():
-    field, xs, ts = made("gated"), 3 * normal(6, 9, 3), torch.arange(7.0)
+    field, xs, ts = made("gated"), (3 * normal(6, 9, 3)).requires_grad_(), torch.arange(7.0)
     with pytest.warns(SolverWarning):
         ours, theirs = both(field, lambda: ctrnn.HeldPath(xs), field.initial_state(9), ts, rtol=1e-9, atol=1e-9, min_step=0.4)
     assert ours.stats["num_forced_steps"] == theirs.stats["num_forced_steps"] > 0
@@ -288,7 +289,7 @@ def test_calls_without_a_kernel_are_solved_in_torch_and_say_why(monkeypatch):
 
 
 def test_an_interrupted_solve_gives_its_memory_back(monkeypatch):
-    field, xs = made("gated"), normal(6, 4, 3)
+    field, xs = made("gated"), normal(6, 4, 3).requires_grad_()
     tasks = []
 
     def interrupted(self):
@@ -319,6 +320,6 @@ def test_a_solve_whose_kernel_is_wrong_runs_by_steps_and_says_so(monkeypatch):
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
     monkeypatch.setattr(kernel_run.KernelRun, "backward", lambda run, grad: backward(run, 1.001 * grad))
     rnn = ContinuousRNN(made())
-    rnn(normal(4, 2, 3))
+    rnn(normal(4, 2, 3).requires_grad_())
     assert rnn.stats["engine"] == "steps"
     assert "its kernel differs from torch by" in rnn.stats["engine_why"]
