@@ -76,7 +76,7 @@ def times(*sizes):
     return torch.rand(sizes, dtype=DOUBLE, generator=torch.Generator().manual_seed(2)).cumsum(0).requires_grad_()
 
 
-def check(engine, name="plain", step="EulerMaruyama", call="dt", dtype=DOUBLE, units=5, batch=BATCH):
+def check(engine, name="of each unit", step="EulerMaruyama", call="dt", dtype=DOUBLE, units=5, batch=BATCH):
     torch.manual_seed(0)
     field = FIELDS[name](3, units).to(dtype)
     x = torch.randn(TIME, batch, 3, dtype=dtype).requires_grad_()
@@ -131,7 +131,7 @@ def test_a_step_that_takes_derivatives_of_the_noise_says_why_it_has_no_kernel(en
 def test_networks_of_an_ensemble_draw_in_one_call_what_each_draws_alone(engine):
     torch.manual_seed(0)
     modules = [discretize.DiscreteRNN(FIELDS["of each unit"](3, 5), EulerMaruyama(), dt=0.3) for _ in range(3)]
-    many, x = discretize.ensemble(modules), torch.randn(TIME, BATCH, 3)
+    many, x = discretize.ensemble(modules), torch.randn(TIME, BATCH, 3, requires_grad=True)  # the program of the tests above
     with kernels_for_all(engine):
         together, _ = many(x, seed=7)
         ran(many.stats, engine)
@@ -147,7 +147,7 @@ def test_networks_of_an_ensemble_draw_in_one_call_what_each_draws_alone(engine):
 @engines
 def test_a_field_with_noise_is_looked_through_once_and_again_when_it_has_changed(engine):
     torch.manual_seed(0)
-    field, x = FIELDS["of each unit"](3, 5), torch.randn(TIME, BATCH, 3)
+    field, x = FIELDS["of each unit"](3, 5), torch.randn(TIME, BATCH, 3, requires_grad=True)
     rnn, by_steps = (discretize.DiscreteRNN(field, EulerMaruyama(), dt=0.3, fused=fused) for fused in ("always", False))
     with kernels_for_all(engine):
         rnn(x, seed=7)
