@@ -192,10 +192,10 @@ def test_a_long_stiff_solve_says_so_while_it_runs_and_once():
     def stiff(t, h):
         return 1e3 * (torch.cos(t) - h)
 
-    with a_call_is_long(from_look=1500), pytest.warns(discretize.SolverWarning) as said:
-        integrate(stiff, None, torch.zeros(1, 1), torch.tensor([0.0, 5.0]), fused=False)
+    with a_call_is_long(from_look=300), pytest.warns(discretize.SolverWarning) as said:
+        integrate(stiff, None, torch.zeros(1, 1), torch.tensor([0.0, 1.2]), fused=False)
     assert len(said) == 1
-    assert re.search(r"has taken 1[45]\d\d steps, and is at t = .*The field is stiff.*rodas5p", str(said[0].message))
+    assert re.search(r"has taken (29|30)\d steps, and is at t = .*The field is stiff.*rodas5p", str(said[0].message))
 
 
 def test_fields_of_the_same_parts_pay_together(monkeypatch):
@@ -277,10 +277,11 @@ def test_kernels_that_were_used_last_are_kept(monkeypatch):
     monkeypatch.setattr(registry, "_attempt", lambda *given: made.append(field.factor) or attempt(*given))
     monkeypatch.setattr(registry, "MOST_KEPT", 2)
     field = Own()
-    for factor in (1.0, 2.0, 1.0, 3.0, 1.0, 3.0, 2.0):
+    first, second, third = (by_rnn, 1.0), (by_rnn, 2.0), (by_solver, 1.0)
+    for call, factor in (first, second, first, third, first, third, second):
         field.factor = factor
-        assert by_rnn(field, fused="always")[1]["engine"] == "compiled"
-    assert made == [1.0, 2.0, 3.0, 2.0]
+        assert call(field, fused="always")[1]["engine"] == "compiled"
+    assert made == [1.0, 2.0, 1.0, 2.0]
 
 
 def test_a_field_that_was_run_by_a_kernel_is_not_kept_alive():

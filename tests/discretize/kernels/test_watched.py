@@ -546,14 +546,16 @@ class Doubling(TorchFunctionMode):
         return 2 * found if function is torch.tanh else found
 
 
-def test_a_mode_that_changes_functions_reaches_the_field():
+def test_a_mode_that_changes_functions_reaches_the_field(monkeypatch):
+    none = written_kernels._Made("none today", GlobalReads(), "", ())
+    monkeypatch.setattr(written_kernels, "_attempt", lambda *_: none)
     field = Field(lambda self, h: torch.tanh(h))
     with Doubling():
         doubled, stats = states(field)
         assert_close(doubled, states(field, fused=False)[0], rtol=0, atol=0)
     assert stats["engine_why"] == "a function mode looks at each operation"
     with torch.device("cpu"):
-        assert "function mode" not in str(states(field)[1]["engine_why"])
+        assert states(field)[1]["engine_why"] == "none today"
 
 
 def test_what_runs_as_an_object_dies_is_not_taken_for_the_code_s_own():
