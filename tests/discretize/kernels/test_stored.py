@@ -142,6 +142,9 @@ CHANGED = {
 }
 
 
+OTHERS = ["a line of its flow", "the dtype"]
+
+
 def changed_module(monkeypatch, changed):
     """The user's module after a change, and the settings of its field."""
     texts = {name: value for name, value in changed.items() if name in ("own", "helper")}
@@ -172,7 +175,8 @@ def nothing_is_recorded(noted):
     return record
 
 
-@pytest.mark.parametrize("name", ["a line of its flow", "a constant tensor", "the dtype"])
+# The slow ones add changes of which the test above sees that another program is sought.
+@pytest.mark.parametrize("name", ["a constant tensor", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def test_programs_of_code_before_and_after_a_change_are_kept_side_by_side(monkeypatch, recordings, name):
     for _ in range(2):
         for changed in ({}, CHANGED[name]):
@@ -186,7 +190,9 @@ def test_a_function_in_the_place_of_one_of_torch_is_seen(monkeypatch, recordings
     monkeypatch.setattr(torch, "tanh", lambda x: x.sin())
     check(as_in_a_new_process(monkeypatch))
     monkeypatch.setattr(torch, "tanh", torch.cos)
-    check(as_in_a_new_process(monkeypatch))
+    monkeypatch.setattr(stored, "program_of", nothing_is_recorded(recordings))  # as above
+    field = as_in_a_new_process(monkeypatch).Own()
+    DiscreteRNN(field, dt=0.1, fused="always")(torch.ones(2, 3, 2, dtype=torch.float32), field.initial_state(3).requires_grad_())
     assert len(recordings) == 3
 
 
