@@ -92,6 +92,7 @@ def dtype_of(field):
 @engines
 @pytest.mark.parametrize("name", EVERY_DAY)
 def test_sequences_of_every_field(engine, name):
+    # Seconds of the first are those of libraries that all sequences share.
     check_sequence(engine, made(name))
 
 
