@@ -54,7 +54,9 @@ def test_a_field_without_an_input_is_solved_over_samples_of_no_features(door):
     assert_close(SOLVED[door](field), solved, rtol=0, atol=1e-7)
 
 
-def test_steps_of_a_field_without_an_input_are_refined():
+def test_steps_of_a_field_without_an_input_are_refined(monkeypatch):
+    monkeypatch.setattr("discretize.analysis.refine.WAIT", 50)  # samples for which it is looked whether all come to rest
+    monkeypatch.setattr("discretize.analysis.refine.LOOK", 50)
     refined = discretize.refine(DiscreteRNN(relaxing()[0], dt=0.5), XS[:2])
     assert refined.converges
     assert refined.orders[-1] == pytest.approx(1, abs=0.2)  # Euler's

@@ -5,6 +5,8 @@ python tests/judges/fields.py            the rows of docs/judges.md, half a minu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 import ctrnn
@@ -18,14 +20,14 @@ JUDGES = ("torchdiffeq:dopri5", "torchdiffeq:dopri8")
 
 
 @torch.no_grad()
-def apart(field: ctrnn.VectorField) -> list[float]:
+def apart(field: ctrnn.VectorField, judges: Sequence[str] = JUDGES, samples: int = 25) -> list[float]:
     """Return how far the states of dopri5 here are from those of each judge: the largest of |h - theirs| / (tolerance (1 + |h|))
-    at 25 samples that are held, of four sequences."""
-    xs = torch.randn(25, 4, field.input_size, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    at samples that are held, of four sequences."""
+    xs = torch.randn(samples, 4, field.input_size, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     path, tight = ctrnn.HeldPath(xs), {"rtol": TOLERANCE, "atol": TOLERANCE}
     call = field, path, field.initial_state(4), path.knots
     h = discretize.integrate(*call, **tight).hs
-    judged = (discretize.integrate(*call, method=judge, **tight).hs for judge in JUDGES)
+    judged = (discretize.integrate(*call, method=judge, **tight).hs for judge in judges)
     return [float(((h - theirs).abs() / (TOLERANCE * (1 + h.abs()))).max()) for theirs in judged]
 
 
