@@ -503,7 +503,7 @@ def test_a_file_is_what_the_form_says_and_its_tensors_may_stand_in_any_order(pat
     assert_same(ctrnn.load(path), model)
 
 
-WORDS = st.text(max_size=8) | st.sampled_from(["ctrnn.Stack", "torch.nn.Linear"])
+WORDS = st.text('ab_."\\\n\0é', max_size=8) | st.sampled_from(["ctrnn.Stack", "torch.nn.Linear"])
 KEYS = st.sampled_from(["class", "args", "numbers", "dtype", "tuple", "items", "alpha"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | WORDS,

@@ -154,7 +154,7 @@ def test_pickle_save_load_and_copies(torchs, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_repr_and_to(torchs, kind, monkeypatch):
     monkeypatch.setenv("CTRNN_FUSED", "0")  # kernels in float32 would be built for this alone; they have tests of their own
-    for theirs, ours, args, _ in inputs(torchs, kind):
+    for theirs, ours, args, _ in [*inputs(torchs, kind)][::5]:  # of every setting both
         assert f"{theirs.hidden_size}" in repr(ours)
         assert str(ours) == repr(ours)
         low = ours.to(torch.float32)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conformance import kernels_for_all
+from problems import thinned
 from torch import nn
 from torch.nn.utils import parametrizations
 from torch.nn.utils.parametrize import register_parametrization
@@ -52,15 +53,16 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS.values())
-def test_a_parametrization_is_computed_once_and_its_gradients_are_those_of_the_weight(call):
+# Heun's steps are written in C++, as the fixed steps of a solve are.
+@pytest.mark.parametrize("name", thinned(CALLS, set(CALLS) - {"steps"}))
+def test_a_parametrization_is_computed_once_and_its_gradients_are_those_of_the_weight(name):
     x = torch.randn(5, 4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     parametrized, plain, doubled = field(), field(), Doubled()
     register_parametrization(parametrized.candidate, "weight_h", doubled)
     with torch.no_grad():
         plain.candidate.weight_h *= 2
     doubled.calls = 0
-    found, expected = call(parametrized, x), call(plain, x)
+    found, expected = CALLS[name](parametrized, x), CALLS[name](plain, x)
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
     found.square().sum().backward()
     expected.square().sum().backward()
