@@ -9,6 +9,16 @@ import ctrnn
 from discretize import DiscreteRNN, Layers, Monitor, refine
 
 LENGTHS = [3, 8, 5, 1]
+
+
+@pytest.fixture(autouse=True)
+def _looks_soon(request, monkeypatch):
+    """What still moves is looked at after a tenth as many samples; models here move as much faster."""
+    if not request.node.get_closest_marker("slow"):
+        monkeypatch.setattr("discretize.analysis.refine.WAIT", 50)
+        monkeypatch.setattr("discretize.analysis.refine.LOOK", 50)
+
+
 GENERATOR = torch.Generator().manual_seed(0)
 XS = 2 * torch.randn(8, 4, 2, dtype=torch.float64, generator=GENERATOR)
 EDGES = (0.2 + torch.rand(9, 4, dtype=torch.float64, generator=GENERATOR)).cumsum(0)
@@ -150,7 +160,7 @@ def test_one_sequence_that_diverges_leaves_the_others_their_rhythm():
     xs = torch.tensor([5.0, 2.0, 0.5]).expand(5, 3)[..., None]  # R = -4, -1, 0.5
     found = refine(rnn, xs, torch.ones(1, 3, 1), halvings=1, atol=1e-13)
     assert found.held[0][0] == float("inf")
-    assert found.held[0][1] == pytest.approx(1.0, rel=0.01)
+    assert found.held[0][1] == pytest.approx(1.0, rel=0.015)  # torch's deviation of 50 samples is sqrt(50/49)
     assert found.held[0][2] < 1e-9
     assert "1 of 3 sequences leave all bounds" in found.verdict
     assert "1 of 3 sequences go on moving; in the equation all of these come to rest" in found.verdict
