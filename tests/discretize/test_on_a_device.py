@@ -71,10 +71,10 @@ class Oscillator(ctrnn.VectorField):
 
 def crossed(**settings):
     def run(device):
-        field, h0 = Oscillator().to(device), torch.tensor([[1.0, 0.0], [0.5, 0.2]]).to(device).requires_grad_()
-        path = ctrnn.HeldPath(torch.zeros(1, 2, 1, device=device), torch.tensor([0.0, 2.0]))
+        field, h0 = Oscillator().to(device), torch.tensor([[0.3, -1.0], [0.5, -1.0]]).to(device).requires_grad_()
+        path = ctrnn.HeldPath(torch.zeros(1, 2, 1, device=device), torch.tensor([0.0, 1.0]))
         result = integrate(
-            field, path, h0, torch.tensor([0.0, 1.0, 2.0]), events=[Event(lambda t, h: h[:, 0], **settings)], **LOOSE
+            field, path, h0, torch.tensor([0.0, 0.5, 1.0]), events=[Event(lambda t, h: h[:, 0], **settings)], **LOOSE
         )
         times = result.events[0].times
         return result.hs, times, torch.autograd.grad(result.hs[-1].sum() + times.sum().to(h0), [h0, field.k])

@@ -35,8 +35,8 @@ def within(found, expected, errors):
 def test_exponents_of_linear_systems_are_their_eigenvalues():
     flow, h0 = Flow(linear), torch.randn(2, 3)
     expected = torch.tensor([-0.3, -1.0, -2.0]).expand(2, 3)
-    found = lyapunov(flow, h0, intervals=16, transient=12, interval=1.0, rtol=1e-5, atol=1e-7)
-    assert_close(found.exponents, expected, rtol=0, atol=1e-4)
+    found = lyapunov(flow, h0, intervals=16, transient=8, interval=1.0, rtol=1e-4, atol=1e-6)
+    assert_close(found.exponents, expected, rtol=0, atol=1e-3)
 
 
 def test_exponents_of_steps_are_those_of_their_multipliers():
@@ -93,11 +93,11 @@ def test_lorenz_exponents_are_those_published():
 
 def test_a_driven_trajectory_has_the_exponent_of_its_own_inputs():
     # h' = -x(t) h: the exponent is the mean of -x, and of log (1 - x dt) for Euler steps.
-    xs = 0.1 + torch.rand(26, 3, 1)
+    xs = 0.1 + torch.rand(20, 3, 1)
     flow, h0 = Flow(lambda x, h: -x * h), torch.ones(3, 1)
     assert_close(lyapunov(flow, h0, xs=xs, transient=0).exponents, -xs.mean(0), rtol=0, atol=1e-5)
-    euler = lyapunov(flow.stepped(discretize.Euler(), 0.5), h0, xs=xs, transient=10)
-    assert_close(euler.exponents, (1 - 0.5 * xs[10:]).log().mean(0))
+    euler = lyapunov(flow.stepped(discretize.Euler(), 0.5), h0, xs=xs, transient=4)
+    assert_close(euler.exponents, (1 - 0.5 * xs[4:]).log().mean(0))
 
 
 def test_exponents_of_a_cell_agree_with_autograd_along_its_inputs():
@@ -120,7 +120,7 @@ def test_samples_that_take_many_steps_are_solved_on_alone(by, monkeypatch):
     flow = Flow(lambda x, h: x[:, :1] * torch.stack([-h[:, 1], h[:, 0]], 1) - x[:, 1:] * h)
     given = {"xs": x.expand(16, 16, 2)} if by == "inputs" else {"p": torch.arange(16.0), "intervals": 16}
     system = flow if by == "inputs" else Flow(flow.field, lambda p: x[p.long()])
-    found = lyapunov(system, torch.ones(16, 2), transient=0, interval=0.05, rtol=1e-5, **given)
+    found = lyapunov(system, torch.ones(16, 2), transient=0, interval=0.05, rtol=1e-4, **given)
     assert_close(found.exponents, -d.expand(16, 2), rtol=0, atol=1e-3)
 
 
@@ -167,7 +167,7 @@ def test_starts_keep_their_own_parameters_where_some_are_solved_on_alone(monkeyp
 
 def test_a_phase_plane_shows_the_points_their_stability_and_the_trajectory():
     flow, start = Flow(duffing), torch.tensor([[1.5, 1.5]])
-    figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start.clone().requires_grad_(), length=10.0, shade=True, points=7)
+    figure = phase_plane(flow, ((-2, 2), (-2, 2)), starts=start.clone().requires_grad_(), length=10.0, shade=True, points=5)
     (ax,) = figure.axes
     drawn = {line.get_label(): line.get_xydata() for line in ax.get_lines()}
     stable = fixed_points(flow, torch.tensor([[-0.9, 0.0], [0.9, 0.0]])).h
@@ -177,7 +177,7 @@ def test_a_phase_plane_shows_the_points_their_stability_and_the_trajectory():
     assert_close(torch.from_numpy(drawn["trajectory"][-1]), solved.hs[-1, 0], rtol=0, atol=1e-3)
     # The ground is shaded by the point that a start ends near: 1 and 2, and 0 where near none.
     (ground,) = [each for each in ax.collections if isinstance(each, QuadMesh)]
-    centres = torch.cartesian_prod(*[torch.linspace(-2, 2, 7)] * 2).flip(-1)
+    centres = torch.cartesian_prod(*[torch.linspace(-2, 2, 5)] * 2).flip(-1)
     ends = basins(flow, centres, list(rest_of(flow)), length=10.0, tolerance=0.1)
     assert_close(torch.from_numpy(ground.get_array().data).flatten().long(), 1 + ends)
     assert set(ends.tolist()) >= {0, 1}
