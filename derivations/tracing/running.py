@@ -20,6 +20,7 @@ from __future__ import annotations
 import copy
 import os
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -408,11 +409,19 @@ def _kept(module: nn.Module, read: Collection[str]) -> dict[str, Any]:
     own = (
         (f"{part}.{name}".lstrip("."), value) for part, keeper in module.named_modules() for name, value in vars(keeper).items()
     )
-    numbers = {place: beside_tensors(value) for place, value in own if value is not None and not place.endswith("_modules")}
+    numbers = {place: _beside(value) for place, value in own if value is not None and not place.endswith("_modules")}
     return {
         **numbers,
         **{place: _shown(value) for place, value in _places(module) if place in read and isinstance(value, Tensor)},
     }
+
+
+def _beside(value: object) -> object:
+    """Snapshot all but tensors; of a dict or set that is empty, as the hooks of most modules are, that it is."""
+    kind = type(value)
+    return (
+        kind if kind in (dict, OrderedDict, set) and not value and not getattr(value, "__dict__", None) else beside_tensors(value)
+    )
 
 
 def _tensors_read(module: nn.Module, constants: Iterable[Tensor]) -> set[str]:

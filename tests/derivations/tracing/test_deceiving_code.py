@@ -47,6 +47,7 @@ class Keeping(Cell):
         self.kept, self.entries, self.gates = None, [None], torch.zeros(2)
         self.box, self.slots, self.nested = types.SimpleNamespace(n=0), Slots(), {"a": [0]}
         self.queue, self.numbers = collections.deque([0], maxlen=1), itertools.count()
+        self.ordered, self.labelled = collections.OrderedDict(), collections.OrderedDict()  # empty, as those of hooks are
 
     @functools.cached_property
     def cached(self):
@@ -131,6 +132,16 @@ def in_a_list_in_a_dict(self):
 def in_a_deque(self):
     self.queue.append(self.queue[-1] + 1)
     return self.queue[-1]
+
+
+def in_a_dict_that_was_empty(self):
+    self.ordered["n"] = self.ordered.get("n", 0) + 1
+    return self.ordered["n"]
+
+
+def on_an_empty_dict(self):
+    self.labelled.n = getattr(self.labelled, "n", 0) + 1
+    return self.labelled.n
 
 
 def on_a_weight(self):
@@ -334,6 +345,8 @@ DECEIVING = {
     "far calls, counted in slots": counting_in(in_slots),
     "far calls, counted in a list in a dict": counting_in(in_a_list_in_a_dict),
     "far calls, counted in a deque": counting_in(in_a_deque),
+    "far calls, counted in a dict that was empty": counting_in(in_a_dict_that_was_empty),
+    "far calls, counted on an empty dict": counting_in(on_an_empty_dict),
     "far calls, counted on a weight": counting_in(on_a_weight),
     "far calls, counted by itertools": counting_in(lambda self: next(self.numbers)),
     "far calls, counted in a callable": Counting(),
