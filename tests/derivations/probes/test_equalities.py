@@ -1,5 +1,6 @@
 """Identities that tempt: bound variables, roots, logarithms, corners, poles, values and derivatives of functions."""
 
+import pytest
 from sympy import (
     Abs,
     Derivative,
@@ -76,10 +77,7 @@ def test_bound_variables_are_not_constants(offenders):
         table(
             "fails?",
             (int01(h(t) ** 2), I1**2),
-            (int01(t * h(t)), I1 / 2),
             (int01(h(t)), h(t)),
-            (int01(exp(h(t))), exp(I1)),
-            (int01(f(t) * g(t)), int01(f(t)) * int01(g(t))),
             (Sum(f(k) ** 2, (k, 1, n)), Sum(f(k), (k, 1, n)) ** 2 / n),
             (Sum(f(k), (k, 1, n)), n * f(k)),
             (Product(h(k), (k, 1, n)), h(k) ** n),
@@ -103,7 +101,6 @@ def test_bound_variables_are_not_constants(offenders):
             (Integral(sign(t), (t, -1, 2)), 3),
             (Integral(sign(t), (t, -1, 2)), -3),
             (Integral(sign(t), (t, -1, 2)) ** 3, 9 * Integral(sign(t), (t, -1, 2))),
-            (Integral(Heaviside(x - t), (t, 0, 1)), Heaviside(x)),
             (Derivative(Integral(Heaviside(x - t), (t, 0, 1)), x), 0),
             (Integral(1 / x**2, (x, -1, 1)), -2),
             (Integral(1 / x, (x, -1, 2)), log(2)),
@@ -436,6 +433,21 @@ def test_values_and_derivatives_of_functions(offenders):
             (f((x + 1) ** 2), f(x**2 + 2 * x + 1)),
             (diff(f(x) ** 2, x), 2 * f(x) * diff(f(x), x)),
             (diff(x**3, x), 3 * x**2),
+        )
+    )
+    assert not found, "\n".join(found)
+
+
+# A third of the time of all probes of equalities: functions in other places of an integral than in the square above.
+@pytest.mark.slow
+def test_integrals_of_unknown_functions_are_no_products(offenders):
+    found = offenders(
+        table(
+            "fails?",
+            (int01(t * h(t)), int01(h(t)) / 2),
+            (int01(exp(h(t))), exp(int01(h(t)))),
+            (int01(f(t) * g(t)), int01(f(t)) * int01(g(t))),
+            (Integral(Heaviside(x - t), (t, 0, 1)), Heaviside(x)),
         )
     )
     assert not found, "\n".join(found)

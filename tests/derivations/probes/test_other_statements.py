@@ -1,5 +1,6 @@
 """Limits, series, inequalities, solutions, printed decimals and refutations that tempt."""
 
+import pytest
 from sympy import (
     Abs,
     Eq,
@@ -284,7 +285,6 @@ def test_inequalities(offenders):
             less(0, z**2),
             less(0, LambertW(x) ** 2),
             less(0**nn, half),
-            less(0, HIDDEN, True),
             less(0, I),
             less(0, x - 1, x=(0, oo)),
             less(0, cos(x), x=(0, 3)),
@@ -315,7 +315,6 @@ def test_inequalities(offenders):
             less(1, m),
             less(tanh(p), p),
             less(0, HIDDEN),
-            less(Abs(x + y), Abs(x) + Abs(y)),
             less(2 * x * y, x**2 + y**2),
             less(sin(p), p),
             less(log(p), p),
@@ -350,6 +349,13 @@ def test_inequalities(offenders):
             less(1, 2, True),
         )
     )
+    assert not found, "\n".join(found)
+
+
+# Two thirds of the time of all probes of inequalities: a 0 that does not show, and two corners that cross.
+@pytest.mark.slow
+def test_inequalities_that_take_long(offenders):
+    found = offenders(table("fails?", Less, less(0, HIDDEN, True)) + table("holds?", Less, less(Abs(x + y), Abs(x) + Abs(y))))
     assert not found, "\n".join(found)
 
 
