@@ -35,6 +35,16 @@ def all_settings():
     """Asked for by a test of what is seen in some setting alone."""
 
 
+@pytest.fixture
+def read_alone(request, monkeypatch):
+    """In a default run: no comparing of code with its record, a third of the time of tests that ask what the equations say."""
+    if request.config.option.markexpr == "not slow":
+        from derivations.tracing import symbolic  # noqa: PLC0415 - as torch
+        from derivations.tracing.running import Conditions  # noqa: PLC0415
+
+        monkeypatch.setattr(symbolic, "as_recorded", lambda module, program: Conditions(""))
+
+
 @pytest.fixture(autouse=True)
 def _recorded_once_and_run_twice(request, monkeypatch):
     if "all_settings" in request.fixturenames or request.config.option.markexpr != "not slow":

@@ -12,6 +12,8 @@ from derivations import UnknownOperation, agreement_identities, check, symbolic,
 from derivations.prover import symbols
 from discretize import Euler, SymplecticEuler
 
+pytestmark = pytest.mark.usefixtures("read_alone")
+
 
 def named():
     return {

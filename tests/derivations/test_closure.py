@@ -17,6 +17,8 @@ from derivations.rules.replay import as_data, from_data
 from derivations.texts.own_identities import classes
 from derivations.twins import fields
 
+pytestmark = pytest.mark.usefixtures("read_alone")
+
 p, q = Symbol("p", real=True), Symbol("q", real=True)
 OF_ITS_OWN = "warps of what its gates read that keep these in (0, 1)"
 BOUNDED = "rescaling that keeps its rates in (0, 1)"

@@ -11,6 +11,8 @@ from derivations import change_of_time, closed_under, symbolic, verify
 from derivations.closure import NONE, RESCALING
 from derivations.prover import symbols
 
+pytestmark = pytest.mark.usefixtures("read_alone")
+
 
 class Driven(ctrnn.VectorField):
     """dh = (w * x - h) dt + x tanh(h) / 2 dW, for two units."""

@@ -37,6 +37,8 @@ from torch.nn import functional as F  # noqa: N812 - its usual name
 from derivations import symbolic
 from derivations.tracing.decision import decide
 
+pytestmark = pytest.mark.usefixtures("read_alone")
+
 
 def sigma(a):
     return 1 / (1 + exp(-a))
