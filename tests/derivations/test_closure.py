@@ -251,7 +251,15 @@ FREE = {
 }
 
 
-@pytest.mark.parametrize("name", FREE)
+# The slow run adds a sign, an exponential, a sum, a buffer's exponential, a gate without a bias and another polynomial.
+LIKE_OTHERS = ("|w|", "e^(w+1)", "w+k", "e^buffer", "no bias", "w^4+w^2")
+
+
+def everyday(cases):
+    return [pytest.param(name, marks=pytest.mark.slow) if name in LIKE_OTHERS else name for name in cases]
+
+
+@pytest.mark.parametrize("name", everyday(FREE))
 def test_a_rate_is_as_free_as_its_values_are_many(name):
     rate, group, values = FREE[name]
     closure = derivations.closed_under(Rated(rate))
@@ -270,7 +278,7 @@ NOT_FREE = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_FREE)
+@pytest.mark.parametrize("name", everyday(NOT_FREE))
 def test_a_rate_that_cannot_take_all_its_values_is_not_called_free(name):
     with pytest.raises(derivations.UnknownRate):
         derivations.closed_under(Rated(NOT_FREE[name]))

@@ -16,8 +16,14 @@ def core():
     return core_identities()
 
 
-def test_every_identity_of_the_core_holds(core, subtests):
-    for identity in core:
+LONGEST = "warped lstm, read out"  # two fifths of the time of all; its cell alone is decided every day
+
+
+@pytest.mark.parametrize("longest", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_every_identity_of_the_core_holds(core, subtests, longest):
+    chosen = [identity for identity in core if (identity.name == LONGEST) == longest]
+    assert len(chosen) == (1 if longest else len(core) - 1)
+    for identity in chosen:
         with subtests.test(identity.name):
             verdict = check(identity)
             wanted = "holds under the stated assumptions" if identity.assumptions else "holds"
