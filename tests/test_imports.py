@@ -162,9 +162,9 @@ import torch
 discretize.DiscreteRNN(ctrnn.plain(1, 1))(torch.ones(2, 1, 1))
 discretize.Trajectory
 from ctrnn import gated
-from discretize import ContinuousRNN, DiscreteRNN, Ensemble, Layers
+from discretize import ContinuousRNN, DiscreteRNN, Ensemble, Layers, SequenceModel
 x = torch.ones(2, 1, 1)
-DiscreteRNN(gated(1, 2))(x)
+SequenceModel(DiscreteRNN(gated(1, 2)), 1)(x)
 ContinuousRNN(gated(1, 2))(x)[0].sum().backward()
 look("solving", {OF_FEW_CALLS})
 print(json.dumps(found))

@@ -49,11 +49,12 @@ class SequenceModel(AnsweredInit, nn.Module):
             raise TypeError(f"`encoder` must be a torch.nn.Module, got {type(encoder).__name__}.")
         self.encoder, self.rnn, self.output_size = encoder, rnn, checks.positive_size("output_size", output_size)
         width, like = (1 + rnn.bidirectional) * rnn.hidden_size, next(rnn.parameters(), torch.empty(0))
-        self.read_out: nn.Linear = nn.utils.skip_init(  # what torch.nn.Linear draws, from a generator of our own
-            nn.Linear, width, self.output_size, dtype=like.dtype, device=like.device
-        )
-        for parameter in self.read_out.parameters():
-            nn.init.uniform_(parameter, -1 / math.sqrt(width), 1 / math.sqrt(width), generator=generator)
+        # What torch.nn.Linear draws, from a generator of our own. Not by `skip_init`, which loads SymPy, a second.
+        self.read_out: nn.Linear = nn.Linear(width, self.output_size, dtype=like.dtype, device="meta")
+        for name, parameter in list(self.read_out.named_parameters()):
+            drawn = nn.Parameter(torch.empty(parameter.shape, dtype=like.dtype, device=like.device))
+            nn.init.uniform_(drawn, -1 / math.sqrt(width), 1 / math.sqrt(width), generator=generator)
+            setattr(self.read_out, name, drawn)
 
     def forward(
         self,
