@@ -7,15 +7,15 @@ rows    a row a row that `Study.measure` gave, of all runs: key and axes of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, wraps
 from typing import Any
 
 import pandas as pd
 
 from experiments.reports.spreads import Spread, spread
 
-__all__ = ["Results", "best_settings", "groups", "spreads", "where"]
+__all__ = ["Results", "best_settings", "groups", "once", "spreads", "where"]
 
 
 class Results:
@@ -23,6 +23,7 @@ class Results:
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         self.records = list(records)
+        self._computed: dict[Callable[..., pd.DataFrame], pd.DataFrame] = {}  # by `once`
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -50,6 +51,19 @@ class Results:
         if not found:
             raise KeyError(f"no configuration has a setting {name!r}.")
         return found
+
+
+def once(compute: Callable[[Results], pd.DataFrame]) -> Callable[[Results], pd.DataFrame]:
+    """Compute a frame once of the same results, for the verdict and all tables and figures; none of them may change it."""
+
+    @wraps(compute)
+    def computed(results: Results) -> pd.DataFrame:
+        known = results._computed
+        if compute not in known:
+            known[compute] = compute(results)
+        return known[compute]
+
+    return computed
 
 
 def where(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:

@@ -26,7 +26,7 @@ from torch.nn.functional import one_hot
 from discretize import DiscreteCell, DiscreteRNN
 from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.seeds import generator
-from experiments.studies.results import Results, groups, where
+from experiments.studies.results import Results, groups, once, where
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
@@ -183,6 +183,7 @@ def how_it_keeps(rows: pd.DataFrame, least: int, most: int) -> str:
     return found[0] if found[0] == found[1] else OTHERWISE
 
 
+@once
 def kept(results: Results) -> pd.DataFrame:
     """Add to the runs how each keeps n, and of its ramps after a pair of lines: how many, their effects, what is seen of them."""
     lines = []

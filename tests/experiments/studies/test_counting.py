@@ -14,6 +14,7 @@ from experiments.studies.claims.counting import (
     LINES,
     OTHERWISE,
     RAMPS,
+    RECURRENT,
     UNKNOWN,
     Lengths,
     Reader,
@@ -143,8 +144,15 @@ def test_the_verdict_says_where_n_is_kept_by_how_many_runs_keep_it_there(study):
     assert "| GLNN, QDH, RUOP | 16 of 20 | 0 of 20 | 4 of 20 | 0 of 20 | 10 (10–10) | 30 (30–30) | – |" in tables
     assert "| GLNN, QDH, RUOP | 2 (2–2) | 1 (1–1) | 0.500 (0.500–0.500) |" in tables
 
-    few = study.verdict(Results(records_of(study, "small", found(lambda point: point["seed"] < 2))))
+
+def test_the_verdict_on_counting_is_of_most_runs_that_know_n(study):
+    def of_two_sizes(counts):
+        of = found(counts)
+        return records_of(study, "small", lambda run: of(run) if run.point["method"] == RECURRENT[0] else None)
+
+    few = study.verdict(Results(of_two_sizes(lambda point: point["seed"] < 2)))
     assert [part.answer for part in few.parts] == ["no", "yes", "no", "no"]
+    records = of_two_sizes(lambda point: point["seed"] < 8)
     for one in records:
         for row in one["rows"]:
             if row["what"] == "effect":
