@@ -21,6 +21,12 @@ def study(tmp_path, monkeypatch):
     return study_named("ohno-har-seeds")
 
 
+@pytest.fixture
+def few_draws(monkeypatch):
+    """Resamples of which the verdict and the tables say the same."""
+    monkeypatch.setattr("experiments.studies.claims.ohno.seeds.DRAWS", 200)
+
+
 def persons(gains, seeds=5, noise=0.0):
     """Of 100 windows of each person 80 are right with r = 0, and so many more with r = 2."""
     draw = np.random.default_rng(1)
@@ -117,11 +123,13 @@ def measured(gain, at_5=0.0):
         (0.0, 0.1, ["no", "no", "yes", "no", "no", "yes", "yes"]),  # by the c of leaky units that validation chooses
     ],
 )
+@pytest.mark.usefixtures("few_draws")
 def test_the_verdict_on_seeds_follows_the_accuracies(study, gain, at_5, answers):
     results = Results(records_of(study, "small", measured(gain, at_5)))
     assert [part.answer for part in study.verdict(results).parts] == answers
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_tables_and_figures_of_seeds_are_by_person_and_by_the_weights_that_were_kept(study):
     results = Results(records_of(study, "small", measured(0.0, 0.1)))
     text = tables_of(study, results)

@@ -89,12 +89,13 @@ def over_people(rows: pd.DataFrame, ours: float = 2.0, theirs: float = 0.0) -> S
     if any(side.empty for side in sides):
         raise NotEnoughError("of one of two exponents that are compared no run is done")
     sizes = rows.drop_duplicates("person").set_index("person")["windows"].reindex(sides[0].columns).to_numpy()
+    right = [side.to_numpy() for side in sides]
     draw, drawn = np.random.default_rng(0), []
     for _ in range(DRAWS):
         people = draw.integers(len(sizes), size=len(sizes))
-        means = [side.to_numpy()[draw.integers(len(side), size=len(side))].mean(0) for side in sides]
+        means = [side[draw.integers(len(side), size=len(side))].mean(0) for side in right]
         drawn.append((means[0] - means[1])[people].sum() / sizes[people].sum())
-    mean = float((sides[0].to_numpy().mean(0) - sides[1].to_numpy().mean(0)).sum() / sizes.sum())
+    mean = float((right[0].mean(0) - right[1].mean(0)).sum() / sizes.sum())
     low, high = np.quantile(drawn, INTERVAL)
     return Spread(mean, float(low), float(high), len(sizes))
 
