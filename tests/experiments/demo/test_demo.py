@@ -4,7 +4,7 @@ import copy
 import json
 import math
 import re
-from itertools import islice
+from itertools import count, islice
 from types import SimpleNamespace
 
 import matplotlib
@@ -19,7 +19,7 @@ from derivations.argument import core
 from experiments import __main__
 from experiments.data.recording import Recording, load
 from experiments.demo import clocks, figures, proofs, recorded, run, steps, trained, warped_runs
-from experiments.reports import report
+from experiments.reports import report, svg
 from experiments.reports.report import Section
 from experiments.reports.svg import inline_svg
 from experiments.reports.templates import scientific
@@ -83,6 +83,9 @@ def made(tmp_path_factory, briefly, played):
         # Of both papers and of ours; derivations tests them all, and the slow test here.
         patch.setattr(core, "CHAPTERS", ("gated", "power_decay"))
         some = list(islice(proofs.checked(), 10))
+        # Every third figure: to draw is the most work of all, and the slow test draws them all.
+        draw, asked = svg._draw, count()
+        patch.setattr(svg, "_draw", lambda *of: "<svg></svg>" if next(asked) % 3 else draw(*of))
         patch.setattr(proofs, "checked", lambda: iter(some))
         words = ["demo", "--input", str(small_recording(folder)), "--rate", "12", "--out", str(folder / "out")]
         code = __main__.main(words)
@@ -114,6 +117,7 @@ def test_the_page_goes_from_the_theorem_through_training_to_the_many_proofs(made
 
 def test_a_step_of_the_theorem_that_is_not_proved_fails(main_on, monkeypatch):
     undecided = SimpleNamespace(verdict="undecided", evidence="", holds=None, seconds=0.0)
+    monkeypatch.setattr(core, "CHAPTERS", ("gated",))
     monkeypatch.setattr(proofs.derivations, "check_all", lambda identities: ((each, undecided) for each in identities))
     assert main_on(proofs.theorem) == 1
 
