@@ -242,7 +242,7 @@ def test_ways_to_solve_from_many_starts_agree():
     starts = problems.Starts.lorenz(2)
     assert_close(starts.exact[1, 0], lorenz_by_scipy(starts.h0[0]), rtol=0, atol=1e-7)  # both at 1e-11 or less, times e^4
     found = registry.solver_candidates(Session(options.PEERS), ("tsit5",), "starts")
-    exact = found[1].ready(starts).gradients(1e-11)[0]
+    exact = found[1].ready(starts).gradients(1e-9)[0]  # times e^4 and more: to 1e-6
     for candidate in found:
         solver = candidate.ready(starts)
         assert starts.error(solver.states(1e-7).hs) < 1e-4, candidate.name

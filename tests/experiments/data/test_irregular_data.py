@@ -38,10 +38,10 @@ def series(tmp_path):
 
 
 class Patients:
-    """Eight records as one padded batch: hours, and what was last observed, standardized, beside whether it was observed."""
+    """Five records as one padded batch: hours, and what was last observed, standardized, beside whether it was observed."""
 
     def __init__(self, folder):
-        records = list(islice((p for p in read_physionet2012(folder, limit=20) if len(p.ts) > 1), 8))
+        records = list(islice((p for p in read_physionet2012(folder, limit=20) if len(p.ts) > 1), 5))
         self.lengths = [len(p.ts) for p in records]
         self.ts = pad_sequence([p.ts for p in records], padding_value=torch.nan)
         xs = pad_sequence([p.xs for p in records], padding_value=torch.nan)
@@ -50,7 +50,7 @@ class Patients:
         # A parameter that nobody was measured for, or always the same, stays missing or zero.
         values, observed = ctrnn.hold_missing((xs - mean) / torch.where(spread > 0, spread, 1))
         self.x = torch.cat([values, observed], -1)
-        self.queries = self.ts[0] + torch.rand(6, 8) * (torch.stack([p.ts[-1] for p in records]) - self.ts[0])
+        self.queries = self.ts[0] + torch.rand(6, 5) * (torch.stack([p.ts[-1] for p in records]) - self.ts[0])
 
     def alone(self, i):
         """Samples and stamps of one, without what is padded."""
@@ -60,7 +60,7 @@ class Patients:
 @pytest.fixture
 def patients(tmp_path):
     read = Patients(folder_of("physionet2012", tmp_path, make_patients))
-    assert len(read.lengths) == 8
+    assert len(read.lengths) == 5
     assert len(set(read.lengths)) > 3
     return read
 

@@ -101,17 +101,19 @@ def test_a_run_keeps_a_digest_of_each_file_that_its_code_reads(config):
     assert set(READ) | {"by_words.py"} == set(json.loads(config.read_text())["code"])
 
 
-@pytest.mark.parametrize("name", ["plugin.py", "helper.py", "by_words.py"])
-def test_a_run_does_not_go_on_with_another_model_and_does_with_the_same(folder, config, name, capsys):
-    kept = (folder / name).read_text(), (folder / name).stat()
-    (folder / name).write_text(kept[0] + "# another model\n")
-    os.utime(folder / name, ns=(kept[1].st_atime_ns, kept[1].st_mtime_ns))  # the file is known by its content
-    assert main(words(folder, 2, "--resume")) == 2
-    assert main(words(folder, 3, "--resume")) == 2
-    said = capsys.readouterr().err
-    assert f"was begun with other code: {name} changed since" in said
-    assert 'take "code" out of' in said
-    (folder / name).write_text(kept[0])
+@pytest.mark.usefixtures("config")
+def test_a_run_does_not_go_on_with_another_model_and_does_with_the_same(folder, capsys, subtests):
+    for name in ("plugin.py", "helper.py", "by_words.py"):
+        kept = (folder / name).read_text(), (folder / name).stat()
+        (folder / name).write_text(kept[0] + "# another model\n")
+        os.utime(folder / name, ns=(kept[1].st_atime_ns, kept[1].st_mtime_ns))  # the file is known by its content
+        with subtests.test(name):
+            assert main(words(folder, 2, "--resume")) == 2
+            assert main(words(folder, 3, "--resume")) == 2
+            said = capsys.readouterr().err
+            assert said.count(f"was begun with other code: {name} changed since") == 2
+            assert 'take "code" out of' in said
+        (folder / name).write_text(kept[0])
     assert main(words(folder, 3, "--resume")) == 0
 
 
