@@ -235,6 +235,9 @@ def test_a_rest_that_is_not_reached_while_it_settles_is_called_one_by_what_it_co
 
 
 def test_a_cycle_longer_than_what_is_looked_for_is_not_called_chaos(monkeypatch):
+    monkeypatch.setattr(chart, "SETTLE", 150)
+    monkeypatch.setattr(chart, "LONGEST", 16)
+    monkeypatch.setattr(chart, "AVERAGED", 150)
     g, w = torch.linspace(0.2, 2.5, 30).repeat(3), torch.tensor([-28.0, -16.0, -8.0]).repeat_interleave(30)
     cycles = chart.fates(maps.MAPS["Euler"], g, w)[0] == chart.FATES.index("longer cycle")
     monkeypatch.setattr(chart, "LONGEST", 2)
@@ -255,7 +258,7 @@ def long_exponent(G, w, steps):
 
 
 def test_the_largest_exponent_is_that_of_a_long_run_and_not_of_the_luckiest_short_one(monkeypatch):
-    monkeypatch.setattr(chart, "LONG", 150)  # 4800 steps in all
+    monkeypatch.setattr(chart, "LONG", 100)  # 3200 steps in all
     monkeypatch.setattr(chart, "SETTLE", 100)
     monkeypatch.setattr(chart, "LONGEST", 8)
     G = torch.linspace(0.3, 0.35, 12)

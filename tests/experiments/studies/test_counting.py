@@ -24,7 +24,7 @@ from experiments.studies.claims.counting import (
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 
-LEAST, MOST = 16, 31
+LEAST, MOST = 8, 15
 
 
 class Counter(ctrnn.VectorField):
@@ -85,7 +85,7 @@ def test_a_counter_is_found_and_is_told_from_digits_from_a_memory_that_fades_and
         ends = rows[rows["what"] == "end"]
         assert (ends["end"] == ends["n"]).all()
         assert len(ends) == 20
-        for column, value in (("effect", 1), ("late", 1), ("count", 1 + twins), ("activity", 15)):
+        for column, value in (("effect", 1), ("late", 1), ("count", 1 + twins), ("activity", MOST - LEAST)):
             assert effects(rows, RAMPS, column) == dict.fromkeys(LINES, value)
         assert how_it_keeps(rows, LEAST, MOST) == RAMPS
 
@@ -109,7 +109,7 @@ def test_what_is_so_in_the_first_line_alone_does_not_count():
     rows = frame(reader(Counter(), below_zero))
     later, ramps = rows["line"] == LATER, rows["numbers"] == RAMPS
     assert how_it_keeps(rows.assign(effect=rows["effect"].where(~(later & ramps), 0.5)), LEAST, MOST) == OTHERWISE
-    assert how_it_keeps(rows.assign(end=rows["end"].where(~later, 20.0)), LEAST, MOST) == UNKNOWN
+    assert how_it_keeps(rows.assign(end=rows["end"].where(~later, 10.0)), LEAST, MOST) == UNKNOWN
 
 
 @pytest.fixture

@@ -119,6 +119,11 @@ def test_exponents_of_a_unit_without_recurrence_are_those_of_its_factor():
         assert_close(euler, shape * (math.log(abs(1 - g * dt)) if dt < 5 else math.nan), rtol=0, atol=1e-11, equal_nan=True)
 
 
+def of_two_seeds(rows):
+    """What is measured of the runs of the first two seeds; others are not done."""
+    return lambda run: ({"accuracy": 1.0}, rows(run)) if run.point["seed"] < 2 else None
+
+
 def memory_rows(run, slow_keeps):
     """As a first look had it; or an exponential Euler step that keeps what it should lose."""
     said = run.point["said"]
@@ -157,7 +162,7 @@ def memory_rows(run, slow_keeps):
 @pytest.mark.parametrize(("slow_keeps", "word"), [(False, "reproduced"), (True, "partly")])
 def test_the_verdict_on_memory_follows_the_accuracies(slow_keeps, word):
     study = MemoryAndSteps()
-    results = Results(records_of(study, "small", lambda run: ({"accuracy": 1.0}, memory_rows(run, slow_keeps))))
+    results = Results(records_of(study, "small", of_two_seeds(lambda run: memory_rows(run, slow_keeps))))
     verdict = study.verdict(results)
     assert verdict.word == word
     assert verdict.parts[0].holds is not slow_keeps
@@ -243,9 +248,9 @@ def test_unit_steps_that_lose_a_task_of_one_cell_are_told(vowels):
         for row in found:
             if (run.point["cell"], run.point["source"], row["way"], row["length"]) == ("lstm", "tones", "repeated", 2.0):
                 row["accuracy"] = 0.5
-        return {"accuracy": 1.0}, found
+        return found
 
-    part = SamplingRates().verdict(Results(records_of(SamplingRates(), "small", rows))).parts[0]
+    part = SamplingRates().verdict(Results(records_of(SamplingRates(), "small", of_two_seeds(rows)))).parts[0]
     assert part.answer == "no"
     assert "lstm, tones 0.45" in str(part)
 
@@ -280,14 +285,14 @@ TIMED, EVEN = {"vowels": 0.95, "recall": 0.2, "tones": 0.3}, {"vowels": 0.95, "r
 )
 def test_the_verdict_on_sampling_rates_compares_euler_steps_with_the_clock(clock, euler, answers, vowels):
     study = SamplingRates()
-    records = records_of(study, "small", lambda run: ({"accuracy": 1.0}, rates_rows(run, clock, euler)))
+    records = records_of(study, "small", of_two_seeds(lambda run: rates_rows(run, clock, euler)))
     results = Results(records)
     parts = study.verdict(results).parts
     assert [part.claim.partition(":")[0].partition(",")[0] for part in parts] == [
         "of both cells", "JapaneseVowels", "recall", "tones", "JapaneseVowels"
     ]  # fmt: skip
     assert [part.answer for part in parts] == answers
-    assert "| vowels | gru | softplus clock, given s | 0.952" in tables_of(study, results)
+    assert "| vowels | gru | softplus clock, given s | 0.9505" in tables_of(study, results)
     assert draws(study.figures["accuracy"], results) is not None
     more = [one | {"key": f"har-{one['key']}", "point": one["point"] | {"source": "har"}} for one in records]  # as of vowels
     of_both = study.verdict(Results([*records, *(one for one in more if "vowels" in one["key"])]))
