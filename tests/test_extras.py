@@ -75,8 +75,11 @@ def alone():
     readme = (ROOT / "README.md").read_text()
     example = readme.split("```python\n")[1].split("```")[0].replace("range(60)", "range(2)")  # what it learns is on its page
     script = f"""
-import contextlib, io, json, torch, ctrnn, derivations, discretize
+import contextlib, io, json, types, torch, ctrnn, derivations, discretize
 answers = {{}}
+# Optimizers import torch's compiler, which takes as long as all else, and ask it for two things that they do not need here.
+torch._dynamo = sys.modules["torch._dynamo"] = types.ModuleType("torch._dynamo")
+torch._dynamo.disable, torch._dynamo.graph_break = lambda function, *_, **__: function, lambda: None
 h0, ts, f = torch.ones(1, 1), torch.arange(2.0), lambda t, h: -h
 trajectory = discretize.integrate(f, None, h0, ts)
 for call in {list(CALLS)}:
