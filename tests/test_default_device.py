@@ -69,7 +69,7 @@ WAYS = {
     ),
     "a speed": solved(speed=lambda t: 1.5, **LOOSE),
     "delays": lambda field: (
-        integrate(lambda t, h, past: field(XS[0], past[0]), None, H0, TS, delays=[0.7, 0.4], history=lambda t: H0 + t, **LOOSE).hs
+        integrate(lambda t, h, past: field(XS[0], past[0]), None, H0, TS, delays=[1.4, 0.9], history=lambda t: H0 + t, **LOOSE).hs
     ),
 }
 
