@@ -120,7 +120,7 @@ def test_a_peak_next_to_the_end_of_a_solution_is_found_every_way(terminal, direc
 @pytest.mark.parametrize(("end", "count"), [(1.7, 1), pytest.param(2.5, 2, marks=pytest.mark.slow)])  # and of one after a reset
 def test_a_spike_next_to_the_end_of_a_solution_has_the_gradient_of_its_closed_form(end, count):
     v, drive = starts(0.0).requires_grad_(), starts(1.0).requires_grad_()
-    h0, settings = torch.stack([v, drive], 1), {"method": "dopri8", "fused": False, "rtol": 1e-6, "atol": 1e-8}
+    h0, settings = torch.stack([v, drive], 1), {"method": "dopri8", "fused": False, "rtol": 1e-5, "atol": 1e-6}
     times = integrate(quadratic, None, h0, [0.0, end], events=spike(1e9), **settings).events[0].times
     still = drive.detach().requires_grad_()
     spikes, root = torch.arange(count), still.sqrt()  # each after the way from 1 to infinity, the first after that from 0
@@ -128,8 +128,8 @@ def test_a_spike_next_to_the_end_of_a_solution_has_the_gradient_of_its_closed_fo
     assert len(times) == count
     for time, by_tangent in zip(times, expected, strict=True):
         by_v, by_drive = torch.autograd.grad(time, (v, drive), retain_graph=True)
-        assert_close(by_v, starts(-1.0), rtol=1e-5, atol=0)
-        assert_close(by_drive, torch.autograd.grad(by_tangent, still, retain_graph=True)[0], rtol=1e-5, atol=0)
+        assert_close(by_v, starts(-1.0), rtol=1e-4, atol=0)
+        assert_close(by_drive, torch.autograd.grad(by_tangent, still, retain_graph=True)[0], rtol=1e-4, atol=0)
 
 
 def test_a_delayed_neuron_next_to_the_end_of_its_solution_ends_at_its_peak():
@@ -210,19 +210,19 @@ def test_an_exponential_neuron_fires_when_scipy_says(peak, method):
 
     over.terminal = True
     theirs = solve_ivp(slope, (0, 20), [0.0], "DOP853", rtol=1e-11, atol=1e-12, events=over).t_events[0][0]
-    neuron, ts = lambda t, h: -h + 0.2 * torch.exp((h - 1) / 0.2) + 1.2, [0.0, 2.5 * theirs]
+    neuron, ts = lambda t, h: -h + 0.2 * torch.exp((h - 1) / 0.2) + 1.2, [0.0, 1.2 * theirs]
     (found,) = integrate(neuron, None, starts([0.0]), ts, events=spike(peak, 0.0), method=method).events
-    assert_close(found.times, theirs * torch.arange(1, 3), rtol=1e-4, atol=0)
+    assert_close(found.times, theirs * torch.ones(1), rtol=1e-4, atol=0)
 
 
 def test_the_time_of_a_spike_has_the_gradient_of_its_closed_form():
     v = starts([0.5]).requires_grad_()
-    fire = Event(lambda t, h: h[:, 0] - 1e4, 1, reset=lambda t, h: 0.2 + 0 * h)
-    times = integrate(lambda t, h: h**2 + 1, None, v, [0.0, 2.6], events=fire, rtol=1e-7, atol=1e-8).events[0].times
+    fire = Event(lambda t, h: h[:, 0] - 100, 1, reset=lambda t, h: 0.2 + 0 * h)
+    times = integrate(lambda t, h: h**2 + 1, None, v, [0.0, 2.6], events=fire, rtol=1e-5, atol=1e-6).events[0].times
     assert len(times) == 2
     for time in times:  # atan(peak) - atan(v), and a period later
         (slope,) = torch.autograd.grad(time, v, retain_graph=True)
-        assert_close(slope, starts([-1 / (1 + 0.5**2)]), rtol=1e-4, atol=0)
+        assert_close(slope, starts([-1 / (1 + 0.5**2)]), rtol=1e-3, atol=0)
 
 
 @pytest.mark.parametrize("apart", [0.06, 1e-3, 1e-5])

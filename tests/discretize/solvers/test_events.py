@@ -99,7 +99,7 @@ def test_crossings_and_directions_are_those_of_scipy():
     h0, ts = torch.tensor([[0.3, -0.2], [-0.5, 0.1]]), torch.tensor([0.0, 2.0, 4.0])
     wanted = [(lambda h: h[..., 0], 0), (lambda h: h[..., 0] - h[..., 1] - 0.1, 1), (lambda h: h[..., 1], -1)]
     solved = integrate(
-        field, path, h0, ts, events=[Event(lambda t, h, g=g: g(h), way) for g, way in wanted], rtol=1e-6, atol=1e-6
+        field, path, h0, ts, events=[Event(lambda t, h, g=g: g(h), way) for g, way in wanted], rtol=1e-5, atol=1e-5
     )
     assert sum(len(found.times) for found in solved.events) > 3
     with torch.no_grad():
@@ -348,7 +348,7 @@ def test_what_is_no_event_is_refused_in_words(name):
 
 
 def test_backwards_in_time_events_are_those_of_the_equation_in_s_that_is_minus_t():
-    looser = {"rtol": 1e-5, "atol": 1e-5, "fused": False}  # the same steps both ways, however long
+    looser = {"rtol": 1e-4, "atol": 1e-4, "fused": False}  # the same steps both ways, however long
 
     def driven(t, h):
         return swinging(t, h) * (1.5 + torch.sin(t))

@@ -213,13 +213,13 @@ ASKED = [0.0, 0.7, 2.0, 4.5]
     + [pytest.param(m, p, marks=pytest.mark.slow) for m in ("dopri8", "rodas5p", "euler") for p in (ctrnn.LinearPath,)],
 )
 def test_a_trajectory_called_at_a_time_is_what_asking_for_it_gives(method, path):
-    settings = {"max_step": 0.05} if method in ("rk4", "euler") else {"rtol": 1e-8, "atol": 1e-8}
+    settings = {"max_step": 0.05} if method in ("rk4", "euler") else {"rtol": 1e-6, "atol": 1e-7}
     trajectory, _ = solve_gated(ASKED, method, path, **settings)
     new = [0.2, 1.0, 1.3, 2.7, 3.0, 4.4]
     asked, _ = solve_gated(sorted({*ASKED, *new}), method, path, **settings)
     expected = asked.hs[[i for i, t in enumerate(asked.ts.tolist()) if t in new]]
     # Other steps: a few tolerances, or of the fixed methods those of their own lengths.
-    close = {"rtol": 0, "atol": {"rk4": 1e-6, "euler": 2e-2}.get(method, 1e-7)}
+    close = {"rtol": 0, "atol": {"rk4": 1e-6, "euler": 2e-2}.get(method, 1e-5)}
     assert_close(trajectory(torch.tensor(new)), expected, **close)
     for t, h in zip(new, expected, strict=True):
         assert_close(trajectory(t), h, **close)
@@ -242,15 +242,15 @@ def test_times_between_come_in_any_order_and_more_than_once():
 
 
 def test_every_sequence_is_asked_at_times_of_its_own():
-    tight = {"rtol": 1e-9, "atol": 1e-10}
+    tight = {"rtol": 1e-7, "atol": 1e-8}
     trajectory, _ = solve_gated(ASKED, **tight)
     own = torch.tensor([[3.0, 0.1], [0.2, 4.5], [2.0, 2.0], [2.0, 1.1]])
     got = trajectory(own)
     for j in range(2):
-        assert_close(got[:, j], trajectory(own[:, j])[:, j], rtol=0, atol=1e-8)
+        assert_close(got[:, j], trajectory(own[:, j])[:, j], rtol=0, atol=1e-6)
     # And a solve that was asked at times of its own answers at shared ones.
     theirs, _ = solve_gated([[0.0, 0.0], [0.7, 1.0], [4.5, 4.5]], **tight)
-    assert_close(theirs(torch.tensor([0.3, 4.5, 1.0])), trajectory(torch.tensor([0.3, 4.5, 1.0])), rtol=0, atol=1e-8)
+    assert_close(theirs(torch.tensor([0.3, 4.5, 1.0])), trajectory(torch.tensor([0.3, 4.5, 1.0])), rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="times for 3 sequences, the trajectory has 2"):
         trajectory(torch.zeros(2, 3))
 
@@ -330,7 +330,10 @@ WAYS = {
     [
         ("kernel", "dopri5"),
         ("held", "dopri5"),
-        *((way, method) for way in ("steps", "together") for method in ("bosh3", "rodas5p")),
+        ("steps", "rodas5p"),
+        ("together", "bosh3"),
+        # The slow run takes each method on the other equation as well, by the same code between its steps.
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("steps", "bosh3"), ("together", "rodas5p"))),
     ],
 )
 def test_between_its_times_a_trajectory_has_the_weights_of_its_solve(way, method):
@@ -408,7 +411,7 @@ def test_gradients_of_states_between_are_refused_after_the_weights_changed(way):
 
 @pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow), "rk4"])
 def test_gradients_flow_through_times_in_between(method):
-    settings = {"max_step": 0.04} if method == "rk4" else {"rtol": 1e-7, "atol": 1e-7}
+    settings = {"max_step": 0.1} if method == "rk4" else {"rtol": 1e-6, "atol": 1e-7}
     weights = torch.randn(2, 2, 3)
     new = torch.tensor([2.7, 1.3])
     trajectory, field = solve_gated(ASKED, method, **settings)

@@ -31,9 +31,9 @@ def sampled(kind, knots, own=False):
 
 LONG, SHORT = torch.tensor([0.0, 12.0]), torch.arange(0.0, 13.0, 3.0)
 SOME_SAMPLES = (
-    sampled(ctrnn.HeldPath, SHORT[:4]),
-    {},
-    16,
+    sampled(ctrnn.HeldPath, SHORT[:3]),
+    {"rtol": 1e-4, "atol": 1e-4},
+    12,
 )  # the path, settings, and how many looks are enough; None: one a round
 SLOW_CASES = {
     "one straight line": (sampled(ctrnn.LinearPath, LONG), {}, 14),
@@ -106,7 +106,7 @@ def rooted(device, end, **settings):
 
 
 def gradients(device, end):
-    field, h0, result = rooted(device, end)
+    field, h0, result = rooted(device, end, rtol=1e-3, atol=1e-3)
     return [x.cpu() for x in torch.autograd.grad(result.hs[-1].sum(), [h0, field.a])]
 
 
