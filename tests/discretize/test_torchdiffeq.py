@@ -247,8 +247,16 @@ def test_every_sample_ends_at_its_own_event_however_far_it_is(monkeypatch):
         ours.odeint_event(lambda t, y: 0 * y, y0[0], torch.tensor(0.0), event_fn=lambda t, y: y[0] - 2)
 
 
-@pytest.mark.parametrize("jump", [1.0, 1.3])  # at the end of the first look for an event, and within the second
-@pytest.mark.parametrize("interface", [ours.odeint, ours.odeint_adjoint])
+# At the end of the first look for an event, and within the second; the slow run has each by both interfaces.
+@pytest.mark.parametrize(
+    ("interface", "jump"),
+    [
+        (ours.odeint, 1.0),
+        (ours.odeint_adjoint, 1.3),
+        pytest.param(ours.odeint, 1.3, marks=pytest.mark.slow),
+        pytest.param(ours.odeint_adjoint, 1.0, marks=pytest.mark.slow),
+    ],
+)
 def test_an_event_that_jumps_to_a_number_ends_a_solve_whose_state_has_its_gradient(interface, jump):
     w, reads = torch.tensor(1.0, requires_grad=True), 0
 

@@ -75,9 +75,9 @@ def test_what_forgets_fast_does_not_explode_on_the_way_back():
     # Run back freely over one sample, a rate of 15 multiplies what is off by e^15; torchdiffeq's adjoint does that.
     field = ctrnn.leaky(2, 3, alpha=15.0)
     exact, _ = gradients(field, method="dopri8", rtol=1e-7, atol=1e-7)
-    adjoint, _ = gradients(field, rtol=1e-5, atol=1e-5, gradient=Adjoint())
+    adjoint, _ = gradients(field, rtol=1e-4, atol=1e-4, gradient=Adjoint())
     for ours, expected in zip(adjoint, exact, strict=True):
-        assert_close(ours, expected, rtol=1e-3, atol=2e-4)
+        assert_close(ours, expected, rtol=1e-2, atol=2e-3)
 
 
 def test_a_tiny_cotangent_is_carried_back_as_exactly_as_one_of_size_one():

@@ -51,7 +51,8 @@ def test_twenty_intervals_are_the_closed_polynomials():
     assert solved.stats["num_steps"] > 20
 
 
-@pytest.mark.parametrize("delay", [1.3, math.pi / 2, 1.8])
+# A rhythm that stays and one that grows; the slow run adds one that fades, by the same steps.
+@pytest.mark.parametrize("delay", [pytest.param(1.3, marks=pytest.mark.slow), math.pi / 2, 1.8])
 def test_what_is_left_goes_by_the_rightmost_root(delay):
     """Of z = -exp(-z d); at d = pi/2 it is i, and a rhythm begins."""
     root = lambertw(-delay, 0) / delay
@@ -217,7 +218,8 @@ def test_second_derivatives_of_weights_are_central_differences_of_the_first():
     assert_close(second[0, 0], ((above - below) / 2e-3).detach(), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("start", [1.4, 3.1, 3.6])
+# Sums with the delay that round down and not at all; the slow run adds one that rounds up.
+@pytest.mark.parametrize("start", [1.4, pytest.param(3.1, marks=pytest.mark.slow), 3.6])
 def test_delays_are_learned_from_wherever_a_solve_begins(start):
     # h(t - 0.7) is 1 up to start + 0.7, the delay moves what comes after: of h' = -h(t - d) + sin(h(t - d)) h.
     def end(delay):
