@@ -218,7 +218,7 @@ def test_second_derivatives_of_weights_are_central_differences_of_the_first():
     assert_close(second[0, 0], ((above - below) / 2e-3).detach(), rtol=0, atol=1e-4)
 
 
-# Sums with the delay that round down and not at all; the slow run adds one that rounds up.
+# A sum with the delay that rounds and one that is exact; the slow run adds another start that is exact.
 @pytest.mark.parametrize("start", [1.4, pytest.param(3.1, marks=pytest.mark.slow), 3.6])
 def test_delays_are_learned_from_wherever_a_solve_begins(start):
     # h(t - 0.7) is 1 up to start + 0.7, the delay moves what comes after: of h' = -h(t - d) + sin(h(t - d)) h.
