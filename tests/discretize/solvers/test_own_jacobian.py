@@ -14,7 +14,7 @@ from discretize import BackwardEuler, ExponentialRosenbrock, StepError, integrat
 from discretize.solvers.equation import BackwardField
 
 UNITS = 6
-TIMES = torch.tensor([0.0, 0.6, 0.8])
+TIMES = torch.tensor([0.0, 0.5, 0.75])  # in float32 too
 
 
 class Chain(VectorField):
@@ -142,7 +142,7 @@ def test_an_own_jacobian_solves_as_scipys_radau_does():
     def exact(t, h):
         return field.exact(torch.from_numpy(h)).numpy()
 
-    theirs = solve_ivp(flow, (0, 0.8), h0.numpy(), "Radau", TIMES.numpy(), jac=exact, rtol=1e-10, atol=1e-12)
+    theirs = solve_ivp(flow, (0, 0.75), h0.numpy(), "Radau", TIMES.numpy(), jac=exact, rtol=1e-10, atol=1e-12)
     assert_close(ours.hs[:, 0], torch.from_numpy(theirs.y.T), rtol=1e-7, atol=1e-7)
 
 
