@@ -78,7 +78,7 @@ def traced_leak(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
 
 
 def reads_code(field: VectorField) -> bool:
-    """Whether a field does not define a `leak`, or sets `leak = ctrnn.traced_leak`, so that it is read off the code of `flow`."""
+    """Return whether the leak is read off the code of `flow`: the field defines none, or sets `leak = ctrnn.traced_leak`."""
     return inspect.unwrap(type(field).leak) in (inspect.unwrap(VectorField.leak), inspect.unwrap(traced_leak))
 
 

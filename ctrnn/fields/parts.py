@@ -141,7 +141,7 @@ class Affine(Part):
 
     @property
     def overrides_flow(self) -> bool:
-        """Whether the part computes something else than `function` of `preactivation`."""
+        """Return whether the part computes something other than `function` of `preactivation`."""
         return type(self).flow is not Affine.flow or "flow" in vars(self)
 
     def preactivation(self, projected: Tensor, h: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ class SampledPath(GatheredPath):
 
     @property
     def is_made_of_samples(self) -> bool:
-        """Whether the values follow from samples and knots alone: False for a subclass that overrides how they are evaluated."""
+        """Return whether samples and knots alone give the values; not so if a subclass overrides how they are evaluated."""
         kind = next(kind for kind in type(self).__mro__ if kind.__module__.startswith("ctrnn."))
         return own_code(self, kind) is None
 

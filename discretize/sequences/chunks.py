@@ -25,8 +25,8 @@ NEAR = 1e-3  # of the interval that was taken: stamps of a steady clock, rounded
 
 
 class _End(NamedTuple):
-    """The end of a call: its states and how often they had been written into, the last time that was given, when it was taken to
-    end, and whether nobody said so."""
+    """Keep the states at the end of a call and how often they had been written into, the last time that was given, the time at
+    which the call ends, and whether that time was inferred."""
 
     h_n: Tensor
     version: int

@@ -3,8 +3,8 @@ r"""Describe code in words that are the same in another process: what `attribute
     code of functions      its instructions, constants and names; neither its file nor its lines
     classes                their names; `attributes_of` looks into those that are of no library
     functions of libraries their names, and code; torch, NumPy and Python by their versions
-    of these packages      the files that classes and functions are in, and all that these import: whatever runs is in those, or
-                           in what records and writes programs, which is told by `surroundings`; other files may change
+    of these packages      the files that define classes and functions, and all files that these import; `surroundings` has those
+                           that record and write programs. No other file runs, and an edit of one changes nothing
 
 What an id stands for in other packages cannot be told: there is no fingerprint.
 """

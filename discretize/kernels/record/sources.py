@@ -17,7 +17,7 @@ from ctrnn.lazy import homes_of
 
 __all__ = ["PACKAGES", "files_behind", "module_of", "text_of"]
 
-# Where they lie is told by this file and by one that it imports: to import the packages would be to depend on all of them.
+# Found without importing the packages, for a file that imports a package depends on all of it.
 PACKAGES = {"ctrnn": Path(homes_of.__code__.co_filename).parent, "discretize": Path(__file__).parents[2]}
 SOURCES = (".py", ".h", ".cpp")
 OURS = rf"(?:{'|'.join(PACKAGES)})\b[\w.]*"
