@@ -295,7 +295,9 @@ def say_if_rounded(name: str, times: Tensor, dtype: torch.dtype) -> None:
     """
     steps, largest = times.diff(dim=0), times[[0, -1]].abs().amax(0)
     # Most often the largest of all says it, in a third of the time.
-    if not (dtype.is_floating_point and len(steps) and bool((steps < COARSE * _spacing(largest.max(), dtype)).any())):
+    if not (dtype.is_floating_point and steps.numel()):
+        return
+    if float(steps.min()) >= COARSE * torch.finfo(dtype).eps * float(largest.max()):
         return
     spacing = _spacing(largest, dtype)
     taken = steps > 0  # a sequence that is over stands still

@@ -119,9 +119,19 @@ class Settings:
                 f"{self.method} looks at the values of the states, which torch.export has not; take steps of fixed length: "
                 f"method='rk4' or a step map, with `max_step`."
             )
-        step = FIXED_METHODS[self.method] if isinstance(self.method, str) else self.method
-        assert isinstance(step, Step)
-        return step, int(num_steps(np.ones(()), self.max_step))
+        assert self.follows is not None
+        return self.follows, int(num_steps(np.ones(()), self.max_step))
+
+    @property
+    def follows(self) -> Step | None:
+        """The step map whose steps of one length follow a held input; None for methods that choose their steps, or of others."""
+        return (
+            FIXED_METHODS.get(self.method)
+            if isinstance(self.method, str)
+            else self.method
+            if isinstance(self.method, Step)
+            else None
+        )
 
     @property
     def noisy(self) -> bool:

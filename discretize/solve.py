@@ -17,12 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import Driven, Path, TimePath, VectorField, checks
+from ctrnn import Driven, HeldPath, Path, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.calls import ORDERS
 from ctrnn.extras import needed_by
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import Delay, DelayedField
+from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_batched_state, check_input, check_state
 from ctrnn.fields.probes import COUPLED, couples_samples, moved
 from ctrnn.inputs.splines import as_path
@@ -32,8 +33,9 @@ from discretize.kernels.choose import run_fixed, run_solve, solve_by_steps
 from discretize.kernels.eligibility import HALF, Fused, takes_triton
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.solved import Solved, SolveRequest
-from discretize.noise.brownian import BrownianPath
-from discretize.noise.generator import Seed, check_no_seed
+from discretize.loop.held import solve_held
+from discretize.noise.brownian import BrownianPath, Cells
+from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
@@ -53,7 +55,7 @@ from discretize.trajectory import Trajectory
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-__all__ = ["integrate", "solve"]
+__all__ = ["check_start", "integrate", "solve"]
 
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
 LOOKS = 64  # at times between, where all states asked for are below `atol`
@@ -174,7 +176,7 @@ def solve(
     speed: Path | Callable | None = None,
     events: Event | Sequence[Event] = (),
     windows: int = WINDOWS,
-    seed: Seed | BrownianPath = None,
+    seed: Seed | BrownianPath | Cells = None,
 ) -> Trajectory:
     """Solve as `integrate` does, with settings that were checked before; windows: see `EventSolve`."""
     if isinstance(path, Tensor):
@@ -197,6 +199,11 @@ def solve(
             raise TypeError(f"`events` are found in float32 or float64, and `h0` is {stored}.")
         field, path, state = _in_float32(field, path, state)
     with without_autocast(field.device):
+        if settings.noisy and not isinstance(seed, BrownianPath | Cells):
+            seed = Cells(fresh_keys(seed, len(state)), 0)  # drawn once
+        plain = direction > 0 and speed is None and not happens
+        if plain and (solved := _solve_held(given, field, path, state, ts if ts is path.knots else times, settings, seed)):
+            return solved
         driven = driven_in(direction, field, path, speed, state)
         _ = driven.projected  # here, in the caller's mode: checks run without gradients
         times = times_within(driven, times)
@@ -219,6 +226,39 @@ def solve(
             solved = _rounded(_empty_trajectory(driven, state, times, settings), stored)
     _warn_of_atol(solved, settings)
     return solved if shapes is None else replace(solved, shapes=shapes)
+
+
+def _solve_held(
+    given: Any, field: VectorField, path: Path, h0: Tensor, times: Tensor, settings: Settings, seed: Cells | BrownianPath | None
+) -> Trajectory | None:
+    """Solve where the times that are asked for are the edges of held samples, and steps have one length; else return None."""
+    if settings.follows is None or type(path) is not HeldPath or not isinstance(h0, Tensor) or h0.dim() != 2:
+        return None
+    if times is not path.knots:
+        differentiated = times.requires_grad or path.knots.requires_grad
+        if differentiated or times.shape != path.knots.shape or not torch.equal(times, path.knots):
+            return None
+    check_input(field, path.xs, "path")
+    check_batched_state(field, h0, len(h0) if path.xs.shape[1] == 1 else path.xs.shape[1])
+    checks.is_finite("h0", h0)
+    field, xs = masked(field, (len(h0),)), path.xs.expand(-1, len(h0), -1)
+    found = solve_held(field, xs, h0, times, settings, seed, partial(check_start, given, field, xs, h0, times, settings))
+    if found is None:
+        return None
+
+    def solve_on(h: Tensor, ts: Tensor) -> Tensor:
+        with without_autocast(field.device):
+            noise = solve_path(seed, path.knots, field.noise_channels, h0) if settings.noisy else None
+            return Solve(driven_in(1, field, path, None, h), h.to(h0.dtype), ts, settings, noise=noise).run().hs
+
+    hs = torch.cat([h0[None], found[0]])
+    return Trajectory(times, hs, found[1], between=StatesBetween(field, times, hs, solve_on, lambda: None, False))
+
+
+def check_start(given: Any, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor, settings: Settings) -> None:
+    """Evaluate the field once at the start of held samples, and refuse what cannot be stepped so."""
+    driven = Driven(field, HeldPath.unchecked(xs[:1], edges[:2]), None, len(h0))
+    _check_solve(given, driven, edges[:2], h0, settings)
 
 
 @torch.no_grad()

@@ -46,7 +46,7 @@ from discretize.kernels.eligibility import (
     waits_for_kernels,
     whole,
 )
-from discretize.kernels.record.attributes import Attributes, attributes_of
+from discretize.kernels.record.attributes import PLAIN, Attributes, attributes_of
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
 from discretize.kernels.record.stored import Recorder
@@ -154,7 +154,7 @@ def _found(
     engine: _Engine, field: VectorField, step: Step, wanted: dict[str, bool], h0: Tensor, wait: bool
 ) -> tuple[tuple[Tensor, ...], SequenceKernel | str]:
     """The tensors of a field and a step, and the kernel of their code, or why there is none."""
-    request = (engine.name, id(step), *wanted.values(), h0.dtype, h0.device, torch.get_default_dtype())
+    request = (engine.name, _known_by(step), *wanted.values(), h0.dtype, h0.device, torch.get_default_dtype())
     mapped, owner = maps_networks(), field
     if isinstance(field, NoiseInput):  # which lives for a call; the field that it drives is remembered
         owner, request = field.field, (*request, *field.kind)
@@ -178,6 +178,14 @@ def _found(
     if not mapped:
         remember(owner, request, guards, attributes, kernel, uses)
     return weights, kernel
+
+
+def _known_by(step: Step) -> object:
+    """What tells a step from others: its class and numbers, so that one made anew for each call is found; else itself."""
+    own = list(vars(step).items())
+    if any(type(value) not in (*PLAIN, bool) for _, value in own):
+        return id(step)
+    return type(step), *((name, type(value), value) for name, value in own)
 
 
 def _states(kernel: SequenceKernel, field: VectorField, step: Step, substeps: int, number: float | None, *inputs: Any) -> Tensor:

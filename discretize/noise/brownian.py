@@ -26,7 +26,7 @@ from torch import Tensor
 from ctrnn import checks
 from discretize.noise.generator import Seed, fresh_keys, normals
 
-__all__ = ["DEPTH", "MOST_PARTS", "BrownianPath", "CellTerms", "cell_terms", "is_power_of_two"]
+__all__ = ["DEPTH", "MOST_PARTS", "BrownianPath", "CellTerms", "Cells", "cell_terms", "is_power_of_two"]
 
 DEPTH = 20  # halvings of a cell
 MOST_PARTS = 1 << 20  # of a cell: nodes stay below 2^24, which float32 holds exactly
@@ -42,6 +42,13 @@ class CellTerms(NamedTuple):
     nodes: Tensor
     of_w: Tensor
     of_integral: Tensor
+
+
+class Cells(NamedTuple):
+    """The keys of samples (batch,), and the number of the first cell of each, () or (batch,): noise whose cells are samples."""
+
+    keys: Tensor
+    first: Tensor | int
 
 
 class _Cell(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,19 +10,20 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ctrnn import HeldPath, HermitePath, LinearPath, VectorField, checks
+from ctrnn.autocast import casts
 from ctrnn.calls import answered
 from ctrnn.inputs.held import FORWARD
 from discretize.graphs import scanned, whole
 from discretize.kernels.eligibility import Fused
-from discretize.noise.brownian import BrownianPath
+from discretize.loop.held import solve_held
+from discretize.loop.noise import address_columns
+from discretize.noise.brownian import BrownianPath, Cells
 from discretize.noise.generator import Seed, fresh_keys, keys_of
 from discretize.sequences.module import FieldModule, Lengths, Sequences, Start, check_no_lengths
-from discretize.sequences.noise import address_columns
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
-from discretize.solve import solve
-from discretize.solvers.stochastic import solve_path
+from discretize.solve import check_start, solve
 from discretize.steps.stochastic import check_noise
 from discretize.trajectory import Trajectory
 
@@ -107,18 +109,22 @@ class ContinuousRNN(FieldModule):
         return torch.cat([given.xs, address_columns(fresh_keys(seed, given.xs.shape[1]), given.xs)], -1)
 
     def _solved(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
-        xs, address = xs[..., : field.input_size].to(h0.dtype), xs[..., field.input_size :]
+        seed, xs = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
         path = PATHS[self.path].unchecked(xs, self._knots(xs, ragged) if edges is None else edges)
         if len(path.knots) < 2:
             raise ValueError(f"A {self.path} path needs at least two samples, got 1.")
-        seed = None
-        if self.noisy and len(h0):
-            # Without an address in a stack of layers, each of which draws its own.
-            keys, first = (None, 0) if not address.shape[-1] else (keys_of(address[0, :, :-1]), address[0, :, -1].long().cpu())
-            seed = solve_path(keys, path.knots, field.noise_channels, h0, first)
         solved = solve(field, path, h0, path.knots, self.settings, seed=seed)
         self.stats = solved.stats
         return solved
+
+    def _cells(self, xs: Tensor, field: VectorField) -> Cells | None:
+        """The noise of samples with an address; without one in a stack of layers, each of which draws its own."""
+        if not self.noisy:
+            return None
+        address = xs[..., field.input_size :]
+        if not address.shape[-1]:
+            return Cells(fresh_keys(None, xs.shape[1]), 0)
+        return Cells(keys_of(address[0, :, :-1]), address[0, :, -1].long().cpu())
 
     def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
@@ -127,6 +133,13 @@ class ContinuousRNN(FieldModule):
             step, substeps = self.settings.step_map()
             check_noise(field, "an exported graph")
             return scanned(field, step, xs, h0, 1.0, substeps)
+        if self.path == "held" and self.settings.follows is not None and not casts(field):
+            seed, given = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
+            times = gone_by(xs, ragged) if edges is None else edges
+            check = partial(check_start, field, field, given, h0, times, self.settings)
+            if found := solve_held(field, given, h0, times, self.settings, seed, check):
+                states, self.stats = found
+                return states
         return self._solved(field, xs, h0, edges, ragged).hs[-len(xs) :]
 
     def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:

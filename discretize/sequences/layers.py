@@ -20,11 +20,11 @@ from ctrnn import VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.inputs.held import FORWARD
 from discretize.errors import warn_user
+from discretize.loop.noise import address_columns, address_of
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, fresh_keys
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.module import SequenceModule, Sequences
-from discretize.sequences.noise import address_columns, address_of
 from discretize.sequences.ragged import Ragged
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.sequences.stamps import reversed_edges

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
 from discretize.graphs import scanned
-from discretize.kernels.choose import node_in_graph, run_in_graph, run_sequence
+from discretize.kernels.choose import node_in_graph, run_in_graph
 from discretize.kernels.eligibility import Fused, is_fused, transform_reason
+from discretize.loop.held import run_held
+from discretize.loop.noise import addressed
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
 from discretize.sequences.cell import checked_step
 from discretize.sequences.module import FieldModule, Sequences
-from discretize.sequences.noise import addressed, run_noisy
 from discretize.sequences.overshoot import OvershootWatch
-from discretize.sequences.ragged import Ragged
+from discretize.sequences.ragged import Ragged, gone_by
+from discretize.solvers.engine import SolverStats
+from discretize.solvers.fixed import as_array, count_steps
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep, check_noise
@@ -48,8 +50,8 @@ class DiscreteRNN(FieldModule):
              whole number, (batch,) keys that go with the samples (`discretize.noise_keys`), or None, drawn from torch's generator
              at each call. A sample's noise depends on its key and its place in the sequence alone, and more substeps refine the
              same path; another call is another path only by another seed. Or a `BrownianPath`, read at the times of the samples.
-             `rnn.stats` tells what ran at the last call: "engine", one of "compiled", "triton" and "steps", and "engine_why",
-             why nothing faster did.
+             `rnn.stats` tells what the last call did, as `Trajectory.stats`: "engine", one of "compiled", "triton" and "steps",
+             "engine_why", why nothing faster ran, steps, and calls of the field.
     Shape:   x (time, batch, input), or (time, input), or a PackedSequence; h_0 (1, batch, state), (batch, state), or a pair
              (h_0, c_0) for [h, c]; ts (time + 1,) edges or (time,) stamps, shared by the batch, or for every sequence its
              own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time; reset
@@ -112,31 +114,31 @@ class DiscreteRNN(FieldModule):
             assert not isinstance(node, str)
             self.stats = {"engine": "compiled", "engine_why": None}
             return run_in_graph(node, self.field, xs, h0, self.dt, self.substeps)
-        dt = self._durations(xs, edges, ragged)
+        dt, given, counts = self._durations(xs, edges, ragged), xs, self._counts(xs, edges, ragged)
         if isinstance(self.step, StochasticStep):
             # Without an address in a stack of layers, each of which draws its own.
             given = xs if xs.shape[-1] > field.input_size else self._addressed(xs, None, edges)
-            states, self.stats = run_noisy(field, self.step, given, h0, dt, self.substeps, self.fused)
             xs = xs[..., : field.input_size].to(h0.dtype)
-        else:
-            by_steps = partial(self._stepped, field, xs, h0, dt)
-            states, self.stats = run_sequence(field, self.step, xs, h0, dt, self.substeps, self.fused, by_steps)
+        states, ran = run_held(field, self.step, given, h0, dt, self.substeps, self.fused, counts)
+        self.stats = counts.stats(repr(self.step)) | ran
         lengths = self.dt if edges is None else edges.detach().diff(dim=0)
         if every := self.watch.due(self.step, self.field, lengths / self.substeps, states[-1], len(xs)):
             length = dt.detach() if isinstance(dt, Tensor) else dt
             self.watch.look(self.step, field, xs, h0, states, length / self.substeps, every)
         return states
 
-    def _stepped(self, field: VectorField, xs: Tensor, h0: Tensor, dt: float | Tensor, look: Callable[[], None]) -> Tensor:
-        h, states, lengths = h0, [], [dt] * len(xs)
-        if isinstance(dt, Tensor):
-            lengths = list((dt if dt.shape[1] > 1 else dt[:, 0, 0]).unbind(0))
-        for projected, length in zip(field.project(xs).unbind(0), lengths, strict=True):
-            look()
-            for _ in range(self.substeps):
-                h = self.step.advance(field, projected, h, length / self.substeps)
-            states.append(h)
-        return torch.stack(states)
+    def _counts(self, xs: Tensor, edges: Tensor | None, ragged: Ragged | None) -> SolverStats:
+        """The steps of a call, whose calls of the field are still to be counted."""
+        if edges is None and ragged is None:
+            counts = SolverStats()
+            counts.accepted += len(xs) * self.substeps
+            counts.smaller(self.dt / self.substeps, 0.0)
+            return counts
+        times = self.dt * gone_by(xs, ragged) if edges is None else edges.detach()
+        lengths = as_array(times.diff(dim=0)).reshape(len(xs), -1)
+        counts = SolverStats(lengths.shape[1])
+        count_steps(counts, lengths, np.full_like(lengths, self.substeps), times)
+        return counts
 
     def _durations(self, xs: Tensor, edges: Tensor | None, ragged: Ragged | None) -> float | Tensor:
         """The step length of each sample: a number, or (time, 1, 1), or (time, batch, 1), 0 for a sequence that is over."""

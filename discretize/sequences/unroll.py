@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,12 +14,12 @@ from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.samples import checked_samples
 from discretize.graphs import whole
-from discretize.kernels.choose import run_sequence
 from discretize.kernels.eligibility import Fused, is_fused, transform_reason
+from discretize.loop.held import run_held
+from discretize.loop.noise import addressed
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed
 from discretize.sequences.cell import DiscreteCell
-from discretize.sequences.noise import addressed, run_noisy
 from discretize.solvers.engine import SolverStats
 from discretize.steps.stochastic import StochasticStep, check_noise
 from discretize.trajectory import Trajectory
@@ -47,14 +45,10 @@ def unroll(
         if transform_reason() is None:  # G may have been 0 before it was learned
             check_noise(cell.field, cell.step)
         given = addressed(seed, xs, field, cell.step, cell.dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu"))
-        states, engine = run_noisy(field, cell.step, given, h, cell.dt, 1, is_fused("fused", fused))
     else:
         check_no_seed(seed)
-        by_steps = partial(_stepped, field, cell, xs, h, counts)
-        states, engine = run_sequence(field, cell.step, xs, h, cell.dt, 1, is_fused("fused", fused), by_steps)
-    if engine["engine"] != "steps":
-        counts = SolverStats()  # not of steps that a kernel has taken over from
-        counts.call(len(xs) * cell.step.cost(field), len(h))
+        given = xs
+    states, engine = run_held(field, cell.step, given, h, cell.dt, 1, is_fused("fused", fused), counts)
     return trajectory_of(cell, field, xs, torch.cat([h[None], states]), counts, engine)
 
 
@@ -81,15 +75,3 @@ def trajectory_of(
     counts.smaller(cell.dt, 0.0)
     ts = cell.dt * torch.arange(len(hs), dtype=torch.float64, device="cpu")
     return Trajectory(ts, hs, counts.stats(repr(cell.step)) | ran)
-
-
-def _stepped(
-    field: VectorField, cell: DiscreteCell, xs: Tensor, h: Tensor, counts: SolverStats, look: Callable[[], None]
-) -> Tensor:
-    hs = []
-    for projected in field.project(xs).unbind(0):
-        look()
-        h, cost = cell.step.counted(field, projected, h, cell.dt)
-        hs.append(h)
-        counts.call(cost, len(h))
-    return torch.stack(hs)

@@ -18,12 +18,12 @@ from ctrnn import Path, checks
 from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure, StepError
-from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, column, waits_for
+from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, SolverStats, column, waits_for
 from discretize.solvers.segments import Chain, RightHandSide, Segment
 from discretize.steps.runge_kutta import ExplicitRungeKutta, ForwardEuler, Heun, Heun3, Midpoint, ThreeEighths
 from discretize.steps.step import Step
 
-__all__ = ["FIXED_METHODS", "FixedEngine", "GridEngine", "StepEngine", "num_steps"]
+__all__ = ["FIXED_METHODS", "FixedEngine", "GridEngine", "StepEngine", "as_array", "count_steps", "num_steps"]
 
 FIXED_METHODS: dict[str, ExplicitRungeKutta] = {
     "euler": ForwardEuler(),
@@ -40,6 +40,23 @@ def num_steps(lengths: np.ndarray, max_step: float | None) -> np.ndarray:
         return np.ones(np.shape(lengths), dtype=np.int64)
     # Segments are differences of times: 0.30000000000000004 is three steps of 0.1, not four.
     return np.ceil(np.asarray(lengths) / max_step * (1 - 1e-12)).astype(np.int64).clip(1)
+
+
+def as_array(numbers: Tensor) -> np.ndarray:
+    """Return the numbers of a tensor on the CPU, which may be one of torch.func's."""
+    try:
+        return numbers.detach().numpy()
+    except RuntimeError:
+        return np.array(numbers.tolist())
+
+
+def count_steps(counts: SolverStats, lengths: np.ndarray, steps: np.ndarray, edges: Tensor, direction: int = 1) -> None:
+    """Count the steps of segments (segments, 1) or (segments, batch) between these edges."""
+    counts.accepted += np.where(lengths > 0, steps, 0).sum(0).astype(np.int64)
+    shortest = np.where(lengths > 0, lengths / steps, np.inf)
+    number, sample = np.unravel_index(int(shortest.argmin()), shortest.shape)
+    begin = edges[int(number)] if edges.dim() == 1 else edges[int(number), int(sample)]
+    counts.smaller(float(shortest[number, sample]), direction * float(begin))
 
 
 FEW = 4  # segments
@@ -150,12 +167,9 @@ class FixedEngine(Engine):
 
     def after(self, chain: Chain, ends: Tensor) -> Failure | None:
         """Count the steps of a solve that has run as a sequence; refuse states at the ends of segments that are not finite."""
-        steps, lengths = num_steps(chain.lengths, self.max_step), chain.lengths
+        steps = num_steps(chain.lengths, self.max_step)
         self.counts.call(int(steps.max(1).sum()) * self.map.cost(chain.field), ends.shape[1])
-        self.counts.accepted += np.where(lengths > 0, steps, 0).sum(0)
-        shortest = np.where(lengths > 0, lengths / steps, np.inf)
-        number, sample = np.unravel_index(int(shortest.argmin()), shortest.shape)
-        self.counts.smaller(float(shortest[number, sample]), chain.segment(int(number)).when(0.0, int(sample)))
+        count_steps(self.counts, chain.lengths, steps, chain.edges.detach(), chain.driven.direction)
         if checks.holds(torch.isfinite(ends.detach().sum())):
             return None
         finite = torch.isfinite(ends.detach()).flatten(1).all(1)

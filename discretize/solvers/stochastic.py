@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discretize.noise.brownian import BrownianPath
+from discretize.noise.brownian import BrownianPath, Cells
 from discretize.noise.generator import Seed
 from discretize.solvers.engine import SolverState
 from discretize.solvers.fixed import StepEngine, num_steps
@@ -26,8 +26,8 @@ __all__ = ["StochasticEngine", "driven_by", "solve_path"]
 MOST_DRAWN = 1 << 13  # steps of samples whose increments are drawn at once: more leave the caches
 
 
-def solve_path(seed: Seed | BrownianPath, knots: Tensor, channels: int, like: Tensor, first: int | Tensor = 0) -> BrownianPath:
-    r"""Return the path of a solve, of cells between the knots of its input; like: (batch, state); first: as for `BrownianPath`.
+def solve_path(seed: Seed | BrownianPath | Cells, knots: Tensor, channels: int, like: Tensor) -> BrownianPath:
+    r"""Return the path of a solve, of cells between the knots of its input; like: (batch, state).
 
     Raises:  TypeError, ValueError for seeds and paths that do not fit.
     """
@@ -45,7 +45,8 @@ def solve_path(seed: Seed | BrownianPath, knots: Tensor, channels: int, like: Te
         over = torch.cat([torch.zeros_like(given[:1]), (given.diff(dim=0) <= 0).to(given)])
         given = (given + over.cumsum(0))[:, 0] if given.shape[1] == 1 else given + over.cumsum(0)
     drawing = torch.float64 if like.dtype == torch.float64 else torch.float32
-    return BrownianPath(seed, given, channels, batch, first=first, dtype=drawing)
+    keys, first = seed if isinstance(seed, Cells) else (seed, 0)
+    return BrownianPath(keys, given, channels, batch, first=first, dtype=drawing)
 
 
 def driven_by(step: StochasticStep, segment: Segment, t: Tensor, h: Tensor, dt: float | Tensor, w: Tensor, z: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, integrate, unroll
-from discretize.kernels import price, registry
+from discretize.kernels import price, registry, sequences
 
 
 @pytest.fixture(autouse=True)
@@ -337,3 +337,48 @@ def test_a_field_that_calls_a_sequence_does_not_wait_for_itself(monkeypatch):
     states, stats = by_rnn(Calling(), fused="always")
     assert "did not end" not in (stats["engine_why"] or "")
     torch.testing.assert_close(states, by_rnn(Calling(), fused=False)[0])
+
+
+class Scaled(discretize.Step):
+    order, evaluations = 1, 1
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def advance(self, field, projected, h, dt):
+        return h + self.factor * dt * field.flow(projected, h)
+
+
+@pytest.mark.parametrize("make", [discretize.Euler, lambda: Scaled(0.5)], ids=["no numbers", "a number"])
+def test_a_step_that_is_made_anew_for_each_call_is_found_again(make, monkeypatch):
+    field = Own().double()
+    for _ in range(2):  # the first one builds it
+        DiscreteRNN(field, make(), fused="always")(XS)
+    monkeypatch.setattr(sequences, "attributes_of", None)  # which looks through all code
+    rnn = DiscreteRNN(field, make(), fused="always")
+    rnn(XS)
+    assert rnn.stats["engine"] == "compiled"
+
+
+@pytest.mark.parametrize("factors", [(0.5, 2.0), (1, True), (1, 1.0)])
+def test_steps_of_other_numbers_are_told_apart(factors):
+    field = Own().double()
+    for factor in factors:
+        step = Scaled(factor)
+        by_kernel, by_steps = (DiscreteRNN(field, step, fused=fused)(XS)[0] for fused in ("always", False))
+        assert_close(by_kernel, by_steps, rtol=1e-14, atol=1e-14)
+
+
+def test_a_number_of_a_step_may_change_between_calls():
+    field, step = Own().double(), Scaled(0.5)
+    rnn = DiscreteRNN(field, step, fused="always")
+    rnn(XS)
+    step.factor = 2.0
+    assert_close(rnn(XS)[0], DiscreteRNN(field, step, fused=False)(XS)[0], rtol=1e-14, atol=1e-14)
+    # And one with the number of before is as before.
+    assert_close(
+        DiscreteRNN(field, Scaled(0.5), fused="always")(XS)[0],
+        DiscreteRNN(field, Scaled(0.5), fused=False)(XS)[0],
+        rtol=1e-14,
+        atol=1e-14,
+    )

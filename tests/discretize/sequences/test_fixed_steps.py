@@ -49,7 +49,23 @@ def by_unroll(field, step, xs, h0, fused):
     return solved.hs[SUBSTEPS::SUBSTEPS], solved.stats
 
 
-DOORS = [by_discrete_rnn, by_continuous_rnn, by_integrate, by_unroll]
+def by_layers(field, step, xs, h0, fused):
+    layers = discretize.Layers([DiscreteRNN(field, step, substeps=SUBSTEPS, fused=fused, allow_overshoot=True)])
+    return layers(xs, h0)[0], layers.layers[0][0].stats
+
+
+def by_solved_layers(field, step, xs, h0, fused):
+    layers = discretize.Layers([ContinuousRNN(field, method=step, max_step=1 / SUBSTEPS, fused=fused)])
+    return layers(xs, h0)[0], layers.layers[0][0].stats
+
+
+def by_a_model(field, step, xs, h0, fused):
+    steps = ContinuousRNN(field, method=step, max_step=1 / SUBSTEPS, fused=fused)
+    model = discretize.SequenceModel(DiscreteRNN(field), 1).under(steps)
+    return model.rnn(xs, h0)[0], steps.stats
+
+
+DOORS = [by_discrete_rnn, by_continuous_rnn, by_integrate, by_unroll, by_layers, by_solved_layers, by_a_model]
 USUAL = {"Euler", "RungeKutta4", "BackwardEuler"}  # one stage, several, and one without a kernel; the others are like them
 
 
@@ -69,6 +85,90 @@ def test_a_step_map_gives_the_same_states_gradients_and_engine_by_every_door(nam
             assert (stats["engine"], stats["engine_why"]) == (told["engine"], told["engine_why"])
             assert_close(states, expected, rtol=1e-12, atol=1e-13)
             assert_close(found, gradients, rtol=1e-11, atol=1e-12)
+
+
+def noisy_field():
+    return ctrnn.Noisy(a_field(), ctrnn.Noise(0.3))
+
+
+def draws(door, step, fused):
+    """The states of noise with a seed, gradients to them, and what ran."""
+    field, xs = noisy_field(), samples().requires_grad_()
+    h0 = torch.full((BATCH, 4), 0.2)
+    if door == "integrate":
+        ts = torch.arange(TIME + 1.0)
+        given = {"method": step, "max_step": 1 / SUBSTEPS, "fused": fused, "seed": 5}
+        solved = integrate(field, ctrnn.HeldPath(xs), h0, ts, **given)
+        states, stats = solved.hs[1:], solved.stats
+    else:
+        rnn = {
+            "DiscreteRNN": DiscreteRNN(field, step, substeps=SUBSTEPS, fused=fused, allow_overshoot=True),
+            "ContinuousRNN": ContinuousRNN(field, method=step, max_step=1 / SUBSTEPS, fused=fused),
+        }[door]
+        states, stats = rnn(xs, h0, seed=5)[0], rnn.stats
+    return states, torch.autograd.grad(states.square().sum(), [xs, *field.parameters()], allow_unused=True), stats
+
+
+NOISE_STEPS = [discretize.EulerMaruyama(), discretize.SRA1(), discretize.ExponentialEulerMaruyama()]
+
+
+@pytest.mark.parametrize("step", NOISE_STEPS)
+@pytest.mark.parametrize("door", ["ContinuousRNN", "integrate"])
+def test_a_step_with_noise_draws_the_same_path_by_every_door_and_takes_its_kernel(step, door):
+    expected, found = draws("DiscreteRNN", step, "always"), draws(door, step, "always")
+    assert expected[2]["engine"] == "compiled"
+    assert found[2] == expected[2]
+    assert_close(found[0], expected[0], rtol=1e-12, atol=1e-13)
+    for mine, theirs in zip(found[1], expected[1], strict=True):
+        assert_close(mine, theirs, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("door", ["DiscreteRNN", "ContinuousRNN", "integrate"])
+def test_noise_by_a_kernel_is_that_of_the_steps_one_by_one(door):
+    kernel, steps = (draws(door, discretize.EulerMaruyama(), fused) for fused in ("always", False))
+    assert (kernel[2]["engine"], steps[2]["engine"]) == ("compiled", "steps")
+    assert_close(kernel[0], steps[0], rtol=1e-12, atol=1e-13)
+
+
+def test_a_solve_along_a_path_of_the_users_own_is_the_module_along_it():
+    field, xs, h0 = noisy_field(), samples(), torch.zeros(BATCH, 4)
+    path = discretize.BrownianPath(7, torch.tensor([0.0, 2.5, 8.0]), 4, BATCH)
+    step = discretize.EulerMaruyama()
+    expected, _ = DiscreteRNN(field, step, substeps=SUBSTEPS)(xs, h0, seed=path)
+    ts = torch.arange(TIME + 1.0)
+    solved = integrate(field, ctrnn.HeldPath(xs), h0, ts, method=step, max_step=1 / SUBSTEPS, seed=path)
+    assert_close(solved.hs[1:], expected, rtol=1e-12, atol=1e-13)
+    # Between the samples it goes on along the same path.
+    finer = integrate(
+        field,
+        ctrnn.HeldPath(xs),
+        h0,
+        ts.repeat_interleave(2)[1:] - 0.5 * (torch.arange(13) % 2),
+        method=step,
+        max_step=1,
+        seed=path,
+    )
+    assert_close(solved(ts[:-1] + 0.5), finer.hs[1::2], rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("call", ["plain", "lengths", "own edges"])
+def test_a_module_that_steps_and_one_that_solves_count_the_same(call):
+    lasts = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    how = {
+        "plain": {},
+        "lengths": {"lengths": [6, 2, 5]},
+        "own edges": {"ts": torch.cat([lasts.new_zeros(1), lasts.cumsum(0)])[:, None] + torch.tensor([0.0, 3.0, 7.0])},
+    }[call]
+    told = []
+    for rnn in (
+        DiscreteRNN(a_field(), substeps=SUBSTEPS, fused="always"),
+        ContinuousRNN(a_field(), method=Euler(), max_step=1 / SUBSTEPS, fused="always"),
+        ContinuousRNN(a_field(), method=Euler(), max_step=1 / SUBSTEPS, fused=False),
+    ):
+        rnn(samples(), **how)
+        told.append({name: value for name, value in rnn.stats.items() if not name.startswith("engine")})
+    assert told[0] == told[1] == told[2]
+    assert max(told[0]["steps_of_samples"]) == TIME * SUBSTEPS
 
 
 @pytest.mark.parametrize("door", DOORS[1:], ids=lambda door: door.__name__)

@@ -6,19 +6,16 @@ substeps   1, 2, 4, ...: terms drawn where they are used; other numbers: increme
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ctrnn import VectorField
-from discretize.kernels.choose import run_sequence
-from discretize.kernels.eligibility import HALF, Fused
-from discretize.noise.brownian import MOST_PARTS, BrownianPath, cell_terms, is_power_of_two
+from ctrnn import VectorField, checks
+from discretize.kernels.eligibility import HALF
+from discretize.noise.brownian import MOST_PARTS, BrownianPath, Cells, cell_terms, is_power_of_two
 from discretize.noise.generator import Seed, fresh_keys, key_columns, keys_of, normals, other_keys
-from discretize.noise.increments import ADDRESS, GivenIncrements, KeyedIncrements, NoiseInput
+from discretize.noise.increments import GivenIncrements, KeyedIncrements, NoiseInput
 from discretize.steps.stochastic import StochasticStep
 
 __all__ = [
@@ -28,7 +25,7 @@ __all__ = [
     "addressed",
     "given_samples",
     "keyed_samples",
-    "run_noisy",
+    "shared",
 ]
 
 
@@ -41,7 +38,7 @@ class NoisySamples(NamedTuple):
 
 
 def addressed(
-    seed: Seed | BrownianPath, xs: Tensor, field: VectorField, step: StochasticStep, edges: Tensor, substeps: int = 1
+    seed: Seed | BrownianPath | Cells, xs: Tensor, field: VectorField, step: StochasticStep, edges: Tensor, substeps: int = 1
 ) -> Tensor:
     r"""Put noise beside samples xs (time, batch, input): an address, and of a `BrownianPath` its increments too.
 
@@ -52,8 +49,8 @@ def addressed(
     """
     path = seed if isinstance(seed, BrownianPath) else None
     time, batch = xs.shape[:2]
-    own_seed = seed.keys if isinstance(seed, BrownianPath) else seed
-    columns = [xs, *_address(fresh_keys(own_seed, batch), xs)]
+    own, first = (seed.keys, seed.first) if isinstance(seed, BrownianPath | Cells) else (seed, 0)
+    columns = [xs, *_address(fresh_keys(own, batch), xs, first)]
     if path is not None:
         if path.units != field.noise_channels:
             raise ValueError(
@@ -68,17 +65,19 @@ def addressed(
 
 def address_columns(keys: Tensor, xs: Tensor) -> Tensor:
     """Return the keys (batch,) and the cells of samples xs (time, batch, input) as columns (time, batch, 4)."""
-    return torch.cat(_address(keys, xs), -1)
+    return torch.cat(_address(keys, xs, 0), -1)
 
 
-def _address(keys: Tensor, xs: Tensor) -> list[Tensor]:
+def _address(keys: Tensor, xs: Tensor, first: Tensor | int) -> list[Tensor]:
     time, batch = xs.shape[:2]
-    if time >= 1 << 24:
+    ends = torch.as_tensor(first, device="cpu") + time
+    if not checks.holds(ends < 1 << 24):
         raise ValueError(
-            f"There is noise for sequences of less than {1 << 24} samples, got {time}; take pieces with other seeds."
+            f"There is noise for sequences of less than {1 << 24} samples, got {int(ends.max())}; take pieces with other seeds."
         )
     like = xs.new_zeros((), dtype=torch.float32 if xs.dtype in HALF else xs.dtype)
-    cells = torch.arange(time, device="cpu").to(like)[:, None, None].expand(-1, batch, 1)
+    numbers = torch.arange(time, device="cpu")[:, None] + torch.as_tensor(first, device="cpu")
+    cells = numbers.to(like)[..., None].expand(-1, batch, 1)
     return [key_columns(keys).to(like).expand(time, -1, -1), cells]
 
 
@@ -86,48 +85,6 @@ def address_of(address: Tensor, place: int) -> Tensor:
     """Return the columns of another noise of the same samples, that of a layer."""
     keys = other_keys(keys_of(address[..., :-1]), place)
     return torch.cat([key_columns(keys).to(address), address[..., -1:]], -1)
-
-
-def run_noisy(
-    field: VectorField, step: StochasticStep, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: Fused
-) -> tuple[Tensor, dict[str, Any]]:
-    r"""Compute the state after each sample, by a kernel or step by step, as `discretize.kernels.choose.run_sequence`.
-
-    Shape:   xs as `addressed` gives them, h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1)
-             -> (time, batch, state).
-    """
-    own, integral = field.input_size, step.reads_integral
-    samples, address, rest = xs[..., :own].to(h0.dtype), xs[..., own : own + ADDRESS], xs[..., own + ADDRESS :]
-
-    def ahead() -> NoisySamples:
-        if not rest.shape[-1]:
-            return given_samples(field, samples, address, dt, substeps, integral)
-        drawn = [each.unflatten(-1, (substeps, -1)).transpose(1, 2).flatten(0, 1) for each in rest.chunk(1 + integral, -1)]
-        every = torch.cat([samples.repeat_interleave(substeps, 0), *(each.to(samples) for each in drawn)], -1)
-        return NoisySamples(GivenIncrements(field, integral), every, _shared(dt, substeps))
-
-    def by_steps(look: Callable[[], None]) -> Tensor:
-        given, h, states = ahead(), h0, list[Tensor]()
-        lengths: list[Any] = [given.dt] * len(given.xs)
-        if isinstance(given.dt, Tensor):
-            lengths = list(given.dt.unbind(0))
-        for projected, length in zip(given.field.project(given.xs).unbind(0), lengths, strict=True):
-            look()
-            h = step.advance(given.field, projected, h, length)
-            states.append(h)
-        return torch.stack(states)
-
-    if is_power_of_two(substeps) and not rest.shape[-1] and h0.dtype not in HALF:
-        laid = keyed_samples(field, xs.to(h0.dtype), dt, substeps, integral)
-        last = partial(_every, by_steps, substeps)
-        return run_sequence(laid.field, step, laid.xs, h0, dt, substeps, fused, last)
-    laid = ahead()
-    states, stats = run_sequence(laid.field, step, laid.xs, h0, laid.dt, 1, fused, by_steps)
-    return states[substeps - 1 :: substeps], stats
-
-
-def _every(by_steps: Callable[[Callable[[], None]], Tensor], substeps: int, look: Callable[[], None]) -> Tensor:
-    return by_steps(look)[substeps - 1 :: substeps]
 
 
 def keyed_samples(field: VectorField, xs: Tensor, dt: float | Tensor, substeps: int, integral: bool) -> NoisySamples:
@@ -162,7 +119,7 @@ def given_samples(
     root, whole = _as(_root(dt), xs), torch.as_tensor(dt, dtype=xs.dtype, device=xs.device)
     parts = [w * _repeated(root, substeps), *([z * _repeated(root * whole, substeps)] if integral else [])]
     return NoisySamples(
-        GivenIncrements(field, integral), torch.cat([xs.repeat_interleave(substeps, 0), *parts], -1), _shared(dt, substeps)
+        GivenIncrements(field, integral), torch.cat([xs.repeat_interleave(substeps, 0), *parts], -1), shared(dt, substeps)
     )
 
 
@@ -214,5 +171,5 @@ def _repeated(value: Tensor, substeps: int) -> Tensor:
     return value.repeat_interleave(substeps, 0) if value.dim() else value
 
 
-def _shared(dt: float | Tensor, substeps: int) -> float | Tensor:
+def shared(dt: float | Tensor, substeps: int) -> float | Tensor:
     return _repeated(dt, substeps) / substeps if isinstance(dt, Tensor) else dt / substeps

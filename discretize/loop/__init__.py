@@ -1,0 +1,1 @@
+"""The loop over time that runs of fixed steps share, whatever door they come by."""

@@ -1,0 +1,187 @@
+r"""Run fixed steps over held samples, by a kernel or one after another.
+
+    h_k+1 = step^n(x_k, h_k, dt_k / n)        n substeps of a sample that lasts dt_k
+
+Discrete cells are this, and so are solves by steps of one length whose times are the edges of the samples: by whatever door they
+come, they take this way. With noise a sample's increments are laid beside it, see `discretize.loop.noise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctrnn import VectorField, checks
+from discretize.errors import StepError
+from discretize.kernels.choose import run_sequence
+from discretize.kernels.eligibility import HALF, Fused
+from discretize.loop.noise import NoisySamples, addressed, given_samples, keyed_samples, shared
+from discretize.noise.brownian import BrownianPath, Cells, is_power_of_two
+from discretize.noise.increments import ADDRESS, GivenIncrements
+from discretize.settings import Settings
+from discretize.solvers.engine import SolverStats
+from discretize.solvers.fixed import as_array, count_steps, num_steps
+from discretize.steps.step import Step
+from discretize.steps.stochastic import StochasticStep
+
+__all__ = ["run_held", "solve_held"]
+
+
+def run_held(
+    field: VectorField,
+    step: Step,
+    xs: Tensor,
+    h0: Tensor,
+    dt: float | Tensor,
+    substeps: int,
+    fused: Fused,
+    counts: SolverStats,
+    first: Callable[[], object] = lambda: None,
+) -> tuple[Tensor, dict[str, Any]]:
+    r"""Compute the state after each sample; return "engine" and "engine_why" too: what ran, and why nothing faster did.
+
+    Args:    xs: of a `StochasticStep` with an address, as `discretize.loop.noise.addressed` gives them; counts: where calls
+             of the field are counted; first: called before steps are taken one by one, and by no kernel.
+    Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
+    """
+    samples = len(xs)
+    if isinstance(step, StochasticStep):
+        states, ran = _run_noisy(field, step, xs, h0, dt, substeps, fused, counts, first)
+    else:
+        by_steps = partial(_along, field, step, xs, h0, dt, substeps, counts, first)
+        states, ran = run_sequence(field, step, xs, h0, dt, substeps, fused, by_steps)
+    if ran["engine"] != "steps":  # not of steps that a kernel has taken over from
+        counts.evaluations, counts.work = 0, 0
+        counts.call(samples * substeps * step.cost(field), len(h0))
+    return states, ran
+
+
+def _along(
+    field: VectorField,
+    step: Step,
+    xs: Tensor,
+    h: Tensor,
+    dt: float | Tensor,
+    substeps: int,
+    counts: SolverStats,
+    first: Callable[[], object],
+    look: Callable[[], None],
+) -> Tensor:
+    """Step through the samples, one after another."""
+    first()
+    states, lengths = [], [dt] * len(xs)
+    if isinstance(dt, Tensor):
+        lengths = list((dt if dt.shape[1] > 1 else dt[:, 0, 0]).unbind(0))
+    for projected, length in zip(field.project(xs).unbind(0), lengths, strict=True):
+        look()
+        for _ in range(substeps):
+            h, cost = step.counted(field, projected, h, length / substeps)
+            counts.call(cost, len(h))
+        states.append(h)
+    return torch.stack(states)
+
+
+def _run_noisy(
+    field: VectorField,
+    step: StochasticStep,
+    xs: Tensor,
+    h0: Tensor,
+    dt: float | Tensor,
+    substeps: int,
+    fused: Fused,
+    counts: SolverStats,
+    first: Callable[[], object],
+) -> tuple[Tensor, dict[str, Any]]:
+    own, integral = field.input_size, step.reads_integral
+    samples, address, rest = xs[..., :own].to(h0.dtype), xs[..., own : own + ADDRESS], xs[..., own + ADDRESS :]
+
+    def ahead() -> NoisySamples:
+        if not rest.shape[-1]:
+            return given_samples(field, samples, address, dt, substeps, integral)
+        drawn = [each.unflatten(-1, (substeps, -1)).transpose(1, 2).flatten(0, 1) for each in rest.chunk(1 + integral, -1)]
+        every = torch.cat([samples.repeat_interleave(substeps, 0), *(each.to(samples) for each in drawn)], -1)
+        return NoisySamples(GivenIncrements(field, integral), every, shared(dt, substeps))
+
+    def by_steps(laid: NoisySamples | None, look: Callable[[], None]) -> Tensor:
+        given = ahead() if laid is None else laid
+        return _along(given.field, step, given.xs, h0, given.dt, 1, counts, first, look)
+
+    if is_power_of_two(substeps) and not rest.shape[-1] and h0.dtype not in HALF:
+        keyed = keyed_samples(field, xs.to(h0.dtype), dt, substeps, integral)
+
+        def last_of_each(look: Callable[[], None]) -> Tensor:
+            return by_steps(None, look)[substeps - 1 :: substeps]
+
+        return run_sequence(keyed.field, step, keyed.xs, h0, dt, substeps, fused, last_of_each)
+    laid = ahead()
+    states, ran = run_sequence(laid.field, step, laid.xs, h0, laid.dt, 1, fused, partial(by_steps, laid))
+    return states[substeps - 1 :: substeps], ran
+
+
+class Counted(NamedTuple):
+    """How long samples last and how many steps they take, (samples, 1) or (samples, batch), and when they begin and end."""
+
+    lengths: np.ndarray
+    steps: np.ndarray
+    edges: Tensor
+
+    @classmethod
+    def of(cls, edges: Tensor, max_step: float | None) -> Counted:
+        lengths = as_array(edges.diff(dim=0)).reshape(len(edges) - 1, -1)
+        return cls(lengths, num_steps(lengths, max_step), edges)
+
+    @property
+    def substeps(self) -> int | None:
+        """How many steps every sample takes; None where some take more than others."""
+        taken = self.steps[self.lengths > 0]
+        return int(taken[0]) if taken.size and (taken == taken[0]).all() else None
+
+    def durations(self, like: Tensor) -> float | Tensor:
+        """How long each sample lasts: one number, or (samples, 1, 1), or (samples, batch, 1)."""
+        if not self.edges.requires_grad and (self.lengths == self.lengths[0, 0]).all():
+            return float(self.lengths[0, 0])
+        return self.edges.diff(dim=0).reshape(len(self.lengths), -1, 1).to(like)
+
+
+def solve_held(
+    field: VectorField,
+    xs: Tensor,
+    h0: Tensor,
+    edges: Tensor,
+    settings: Settings,
+    seed: Cells | BrownianPath | None,
+    check: Callable[[], object],
+) -> tuple[Tensor, dict[str, Any]] | None:
+    r"""Solve by steps of one length for the states at the ends of held samples; return the statistics of a solve too.
+
+    Args:    edges: when samples begin and end, increasing, in float64; seed: of a `StochasticStep`; check: refuses a field that
+             cannot be stepped.
+    Shape:   xs (time, batch, input), h0 (batch, state), edges (time + 1,) or (time + 1, batch) -> (time, batch, state).
+    Returns: None for other solves, and for one that fails, of which a solve step by step says where.
+    """
+    step = settings.follows
+    if step is None or settings.gradient is not None or settings.on_attempt is not None or settings.progress:
+        return None
+    if not len(h0) or h0.dtype in HALF or (isinstance(seed, BrownianPath) and edges.requires_grad):
+        return None
+    counted = Counted.of(edges, settings.max_step)
+    if (substeps := counted.substeps) is None:
+        return None
+    counts = SolverStats(counted.lengths.shape[1])
+    if isinstance(step, StochasticStep):
+        assert seed is not None
+        xs = addressed(seed, xs, field, step, edges.detach(), substeps)
+    try:
+        states, ran = run_held(field, step, xs, h0, counted.durations(h0), substeps, settings.fused, counts, check)
+    except StepError:
+        return None
+    found = states.detach()
+    if not checks.holds(torch.isfinite(found.sum())) and not checks.holds(torch.isfinite(found)):
+        return None
+    count_steps(counts, counted.lengths, counted.steps, edges.detach())
+    return states, counts.stats(str(settings.method)) | ran
