@@ -225,9 +225,9 @@ class _Pass:
 
     def copied(self, value: Value, target: str, width: int) -> str:
         if value.operation == "number":
-            return f"std::fill_n({target}, {self.size(width)}, {number(value.settings[0])});"
+            return f"fill({target}, {self.size(width)}, {number(value.settings[0])});"
         if value.width == 1 and width > 1:
-            return f"std::fill_n({target}, {self.size(width)}, ({self.address(value)})[0]);"
+            return f"fill({target}, {self.size(width)}, ({self.address(value)})[0]);"
         return f"copy({self.address(value)}, {target}, {self.size(width)});"
 
     def _cat(self, value: Value) -> None:

@@ -15,8 +15,7 @@ def number(value: float) -> str:
     """Write a number in C++, nan and infinities too."""
     if math.isfinite(value):
         return f"real({value!r})"
-    limit = "quiet_NaN" if math.isnan(value) else "infinity"
-    return f"{'-' if value < 0 else ''}std::numeric_limits<real>::{limit}()"
+    return "NO_NUMBER" if math.isnan(value) else "INFINITE" if value > 0 else "-INFINITE"
 
 
 def _infix(sign: str) -> Callable[[str, str], str]:

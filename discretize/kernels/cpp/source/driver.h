@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "layout.h"
 #include "rows.h"
 
 inline void skip(const std::size_t*& told) {
@@ -23,7 +24,7 @@ inline Product product_of(const CtrnnProgram& p, const std::size_t*& told) {
             map.parts.emplace_back(source, p.matrix[matrix]);
         }
     }
-    return Product(maps, depths);
+    return Layout(maps, depths);
 }
 
 inline Shared::Shared(const CtrnnProgram& p, std::size_t first, bool forth, bool back)

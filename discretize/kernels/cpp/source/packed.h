@@ -1,7 +1,7 @@
-// Weights laid out for products: the tiles of a product are so many rows by so many vectors of columns.
+// Weights laid out for products: the tiles of a product are so many rows by so many vectors of columns. What lays them out is in
+// layout.h, which drivers alone need.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "simd.h"
@@ -13,14 +13,6 @@ constexpr int TILE_ROWS = 4;
 #endif
 constexpr int TILE_VECTORS = 3;
 
-// Affine maps of rows side by side, each of the sum of products of some sources with matrices (depth, width): laid out in panels
-// of up to TILE_VECTORS vectors of columns, which stay in registers while all of their sources are summed up.
-struct Affine {
-    std::size_t width;
-    const real* start;  // (width,), or null
-    std::vector<std::pair<std::size_t, const real*>> parts;  // which source, and the matrix
-};
-
 // Units of a source, from `first` on, and where their weights begin.
 struct Stretch { std::size_t source, first, units, at; };
 
@@ -31,71 +23,8 @@ struct Panel {
     std::vector<std::vector<Stretch>> passes;
 };
 
-class Product {
-  public:
+struct Product {
     std::size_t width = 0;  // of all maps, each padded
     Numbers start, values;
     std::vector<Panel> panels;
-
-    Product() = default;
-    // `depths`: of each source
-    Product(const std::vector<Affine>& maps, const std::vector<std::size_t>& depths) {
-        for (const Affine& map : maps) width += padded(map.width);
-        start.resize(width);
-        for (std::size_t k = 0, column = 0; k < maps.size();) {
-            std::size_t end = k;  // maps of the same sources share panels
-            while (end < maps.size() && of_the_same(maps[end], maps[k])) ++end;
-            std::size_t across = 0;
-            for (std::size_t i = k; i < end; ++i) across += padded(maps[i].width);
-            for (std::size_t first = 0; first < across; first += TILE_VECTORS * LANES)
-                add_panel(&maps[k], column, first, std::min(across - first, std::size_t(TILE_VECTORS * LANES)), depths);
-            for (; k < end; ++k) {
-                if (maps[k].start) std::memcpy(start.data() + column, maps[k].start, maps[k].width * sizeof(real));
-                column += padded(maps[k].width);
-            }
-        }
-    }
-
-  private:
-    static constexpr std::size_t DEPTH = 128;  // of a pass, about
-
-    static bool of_the_same(const Affine& one, const Affine& other) {
-        if (one.parts.size() != other.parts.size()) return false;
-        for (std::size_t i = 0; i < one.parts.size(); ++i)
-            if (one.parts[i].first != other.parts[i].first) return false;
-        return true;
-    }
-
-    // Columns of maps that begin at `column`, from the `offset`-th on.
-    void add_panel(const Affine* maps, std::size_t column, std::size_t offset, std::size_t across, const std::vector<std::size_t>& depths) {
-        panels.push_back({column + offset, int(across / LANES), {}});
-        Panel& panel = panels.back();
-        std::size_t total = 0, room = 0;
-        for (const auto& part : maps->parts) total += depths[part.first];
-        const std::size_t passes = std::max<std::size_t>(1, (total + DEPTH - 1 - DEPTH / 4) / DEPTH);
-        for (std::size_t i = 0; i < maps->parts.size(); ++i) {
-            const std::size_t source = maps->parts[i].first, depth = depths[source];
-            for (std::size_t first = 0; first < depth;) {
-                if (!room) panel.passes.emplace_back(), room = (total + passes - 1) / passes;
-                const std::size_t units = std::min(room, depth - first);
-                panel.passes.back().push_back({source, first, units, values.size()});
-                lay_out(maps, i, first, units, offset, across);
-                first += units;
-                room -= units;
-            }
-        }
-        if (panel.passes.empty()) panel.passes.emplace_back();  // the start alone
-    }
-
-    // Behind the values so far: rows of so many units, of the columns `across` from `offset` on.
-    void lay_out(const Affine* map, std::size_t part, std::size_t first, std::size_t units, std::size_t offset, std::size_t across) {
-        const std::size_t at = values.size();
-        values.resize(at + units * across);
-        for (std::size_t begin = 0; begin < offset + across; begin += padded((map++)->width)) {
-            const std::size_t from = std::max(begin, offset), end = std::min(begin + map->width, offset + across);
-            for (std::size_t unit = 0; from < end && unit < units; ++unit)
-                std::memcpy(values.data() + at + unit * across + (from - offset),
-                            map->parts[part].second + (first + unit) * map->width + (from - begin), (end - from) * sizeof(real));
-        }
-    }
 };

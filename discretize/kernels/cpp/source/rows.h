@@ -122,20 +122,20 @@ inline vec natural_exponential(vec a) { return a < LEAST ? splat(0) : unbounded_
 inline vec logistic(vec a) { return real(1) / (real(1) + natural_exponential(-a)); }
 
 inline vec natural_exponential_less_1(vec a) {
-    return a > MOST ? splat(std::numeric_limits<real>::infinity()) : exponential_less_1(a);
+    return a > MOST ? splat(INFINITE) : exponential_less_1(a);
 }
 
 inline vec natural_logarithm(vec a) {
-    const vec beyond = a == real(0) ? splat(-std::numeric_limits<real>::infinity())
-                                    : a > real(0) ? a : splat(std::numeric_limits<real>::quiet_NaN());
-    return (a > real(0)) & (a < std::numeric_limits<real>::infinity()) ? logarithm(a) : beyond;
+    const vec beyond = a == real(0) ? splat(-INFINITE)
+                                    : a > real(0) ? a : splat(NO_NUMBER);
+    return (a > real(0)) & (a < INFINITE) ? logarithm(a) : beyond;
 }
 
 // log(1 + a): the rounding of 1 + a is taken back
 inline vec natural_logarithm_of_1_and(vec a) {
     const vec whole = real(1) + a, over = whole - real(1);
     const vec found = natural_logarithm(whole);
-    return (over == real(0)) ? a : whole < std::numeric_limits<real>::infinity() ? found * (a / over) : found;
+    return (over == real(0)) ? a : whole < INFINITE ? found * (a / over) : found;
 }
 
 template <class Function, class... Vectors> inline vec by_lane(Function f, Vectors... v) {
@@ -149,6 +149,11 @@ inline vec remainder_of(vec a, vec b) {
     // Without <cmath>, which takes as long to read as all of this; of two floats, too, what remains is a float.
     const vec rest = by_lane([](real v, real w) { return real(__builtin_fmod(v, w)); }, a, b);
     return (rest != real(0)) & ((rest < real(0)) ^ (b < real(0))) ? rest + b : rest;
+}
+
+// Here, as <algorithm> takes as long to read as all of this.
+inline void fill(real* to, std::size_t n, real value) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = value;
 }
 
 inline void add_units(real* to, const real* from, std::size_t n) {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <new>
 #include <utility>
 #include <vector>
@@ -38,6 +37,8 @@ constexpr int LANES = VECTOR_BYTES / sizeof(real);
 constexpr bool DOUBLE = sizeof(real) == 8;
 constexpr int MANTISSA = DOUBLE ? 52 : 23;
 constexpr pattern SIGN = pattern(1) << (8 * sizeof(real) - 1);
+constexpr real INFINITE = real(__builtin_inf()), NO_NUMBER = real(__builtin_nan(""));
+constexpr real LEAST_NORMAL = DOUBLE ? real(0x1p-1022) : real(0x1p-126);
 
 // ln 2 in two parts, the first so short that multiples of it are exact
 constexpr real LN2 = DOUBLE ? real(6.93147180369123816490e-01) : real(0.693359375);
@@ -196,7 +197,7 @@ inline vec exponential(vec x) {
 
 // e^x for gates, infinite where it is
 inline vec unbounded_exponential(vec x) {
-    return x > MOST ? splat(std::numeric_limits<real>::infinity()) : exponential(x);
+    return x > MOST ? splat(INFINITE) : exponential(x);
 }
 
 // e^x - 1 without cancellation near 0
@@ -219,7 +220,7 @@ inline vec twice_artanh(vec s, int terms) {
 
 // log x for x > 0; x below the smallest normal number counts as that
 inline vec logarithm(vec x) {
-    x = at_least(x, std::numeric_limits<real>::min());
+    x = at_least(x, LEAST_NORMAL);
     // The exponent of x / sqrt(1/2), so that what is left is within a factor sqrt(2) of 1.
     const ivec half_root = reread<ivec>(splat(real(0.70710678118654752440)));
     ivec k = (reread<ivec>(x) - half_root) >> MANTISSA;

@@ -1,6 +1,7 @@
 // A solve along an input whose pieces are polynomials of time: what was given, and the field as its samples read it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
