@@ -130,6 +130,12 @@ def _programs(request, monkeypatch, programs_of_the_run):
 
 
 @pytest.fixture
+def only_new_garbage():
+    """Have gc.collect() look through what this test makes, not through all that the tests before it have left."""
+    gc.freeze()
+
+
+@pytest.fixture
 def few_settings(request, monkeypatch):
     """In a default run code is compared with its record for one sample in each of the surroundings, and for three."""
     if request.config.option.markexpr == "not slow":

@@ -263,6 +263,17 @@ class Cornered(Reading):
         return nn.functional.hardtanh(2 * projected - h) + bounded * (h > 0) + torch.minimum(h, h.new_tensor(0.1)).abs() - h
 
 
+class Several(Reading):
+    """Matrices read in several ways, places, powers and corners, in one program."""
+
+    def __init__(self):
+        super().__init__()
+        self.others = nn.ModuleList([Strided(), Indexing(), Powering(), Cornered()])
+
+    def flow(self, projected, h):
+        return sum(other.flow(projected, h) for other in self.others) / 4
+
+
 class Coupled(Reading):
     """Kuramoto's oscillators: each by the sines of its differences to all."""
 

@@ -236,10 +236,12 @@ def test_every_sample_ends_at_its_own_event_however_far_it_is(monkeypatch):
     def swings(t, y):  # each at the frequency y[2]
         return torch.stack([y[:, 2] * y[:, 1], -y[:, 2] * y[:, 0], 0 * y[:, 2]], 1)
 
-    t, _ = ours.odeint_event(swings, y0, torch.tensor(0.0), event_fn=lambda t, y: y[:, 0], options={"per_sample": True})
-    assert_close(t, torch.tensor([math.pi / 2, 10 * math.pi / 2]), rtol=1e-6, atol=0)
+    t, _ = ours.odeint_event(
+        swings, y0, torch.tensor(0.0), event_fn=lambda t, y: y[:, 0], options={"per_sample": True}, rtol=1e-5, atol=1e-7
+    )
+    assert_close(t, torch.tensor([math.pi / 2, 10 * math.pi / 2]), rtol=1e-4, atol=0)
     (gradient,) = torch.autograd.grad(t[0], y0)  # at the angle of y[1], over w
-    assert_close(gradient, torch.tensor([[0.0, 1.0, -math.pi / 2], [0.0, 0.0, 0.0]]), rtol=0, atol=1e-6)
+    assert_close(gradient, torch.tensor([[0.0, 1.0, -math.pi / 2], [0.0, 0.0, 0.0]]), rtol=0, atol=1e-4)
     with pytest.raises(SolverError, match="60 steps were not enough"):
         ours.odeint_event(swinging, y0[0, :2], torch.tensor(0.0), event_fn=lambda t, y: y[0] - 2, options={"max_num_steps": 60})
     monkeypatch.setattr(ours, "FARTHER", [1.0, 4.0])

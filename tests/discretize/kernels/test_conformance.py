@@ -38,11 +38,11 @@ OWN = OWN | {kind.__name__: kind for kind in (Own, Many, Axes, Lorenz, Constant,
 OWN |= {"three units": lambda: Own(3, 3)}  # few enough to be computed for samples side by side
 del OWN["Reading"]
 FIELDS = NAMED | OF_PAPERS | OWN
-CORNERED = ("Cornered", "Many")
+CORNERED = ("Cornered", "Many", "Several")
 DECLARED = [name for name in FIELDS if declares_jacobian(FIELDS[name]())]
 LEAKY = [name for name in FIELDS if type(FIELDS[name]()).leak is not ctrnn.VectorField.leak]
 # A program each. The slow tests add products in other axes, which `Axes` has, and layers, whose parts other files record.
-EVERY_DAY = ["Own", "Axes", "Strided", "Indexing", "Powering", "Cornered", "Constant"]
+EVERY_DAY = ["Own", "Axes", "Several", "Constant"]
 
 
 def made(name, dtype=DOUBLE):

@@ -343,6 +343,7 @@ def test_fields_that_hold_themselves_are_looked_through_each_time():
         assert guards.refused
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_what_is_compared_does_not_keep_a_field_alive():
     given = Own()
     guards, end = guards_of(given), weakref.ref(given)

@@ -145,6 +145,7 @@ def test_networks_of_an_ensemble_draw_in_one_call_what_each_draws_alone(engine):
 
 
 @engines
+@pytest.mark.usefixtures("only_new_garbage")
 def test_a_field_with_noise_is_looked_through_once_and_again_when_it_has_changed(engine):
     torch.manual_seed(0)
     field, x = FIELDS["of each unit"](3, 5), torch.randn(TIME, BATCH, 3, requires_grad=True)

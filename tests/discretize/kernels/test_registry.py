@@ -77,7 +77,8 @@ def forget():
         table.clear()
 
 
-@pytest.mark.parametrize("call", CALLS)
+# The slow run adds the derivatives that an implicit method reads, whose programs test_stiff_solves.py has every day.
+@pytest.mark.parametrize("call", [*CALLS[:-1], pytest.param(by_implicit_method, marks=pytest.mark.slow)])
 def test_a_call_that_waits_has_a_kernel_at_once(call):
     states, stats = call(Own(), fused="always")
     assert stats["engine"] == "compiled", stats
@@ -284,6 +285,7 @@ def test_kernels_that_were_used_last_are_kept(monkeypatch):
     assert made == [1.0, 2.0, 1.0, 2.0]
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_a_field_that_was_run_by_a_kernel_is_not_kept_alive():
     for call in (by_rnn, by_integrate):
         field = Own()

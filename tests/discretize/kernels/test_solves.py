@@ -288,6 +288,7 @@ def test_calls_without_a_kernel_are_solved_in_torch_and_say_why(monkeypatch):
     assert "CTRNN_FUSED is 0" in why()
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_an_interrupted_solve_gives_its_memory_back(monkeypatch):
     field, xs = made("gated"), normal(6, 4, 3).requires_grad_()
     tasks = []

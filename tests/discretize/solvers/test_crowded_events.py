@@ -67,7 +67,12 @@ def of_sample(found, sample):
 @pytest.mark.parametrize(
     ("peak", "method", "tolerances", "off"),
     [
-        *[(30.0, "dopri5", {"rtol": 1e-7, "atol": 1e-9}, 2e-6), (1e9, "tsit5", {}, 2e-5)],  # the slow run has every method
+        (
+            30.0,
+            "dopri5",
+            {"rtol": 1e-7, "atol": 1e-9},
+            2e-6,
+        ),  # the slow run has every method; higher peaks are in the next test too
         *(
             pytest.param(peak, method, tolerances, off, marks=pytest.mark.slow)
             for peak in (30.0, 1e3, 1e6, 1e9)
@@ -137,22 +142,22 @@ def test_a_delayed_neuron_next_to_the_end_of_its_solution_ends_at_its_peak():
         return h**2 + 1 + 0 * past[0]
 
     end = Event(lambda t, h: h[:, 0] - 1e9, 1, terminal=True)
-    solved = integrate(neuron, None, starts([0.0], [-1.0]), [0.0, 3.0], delays=1.2, events=end, method="tsit5")
-    assert_close(solved.events[0].times, math.pi / 2 - torch.atan(starts(0.0, -1.0)), rtol=0, atol=2e-5)
+    solved = integrate(neuron, None, starts([0.0], [0.5]), [0.0, 1.7], delays=1.2, events=end, method="tsit5")
+    assert_close(solved.events[0].times, math.pi / 2 - torch.atan(starts(0.0, 0.5)), rtol=0, atol=2e-5)
     for sample, time in enumerate(solved.events[0].times):
         assert 1e4 < float(solved.hs[-1, sample, 0]) < 1e14
-        assert_close(solved(3.0)[sample], solved.hs[-1, sample], rtol=0, atol=0)
+        assert_close(solved(1.7)[sample], solved.hs[-1, sample], rtol=0, atol=0)
         assert 1e3 < float(solved(time - 1e-9)[sample, 0]) < 1e14
 
 
 def test_neurons_next_to_the_ends_of_their_solutions_fire_as_if_alone():
     h0 = starts([0.0, 1.0], [-2.0, -1.0], [1.0, 2.0])
-    how = {"events": spike(1e9), "method": "tsit5", "fused": False, "rtol": 1e-5}
+    how = {"events": spike(1e6), "method": "tsit5", "fused": False, "rtol": 1e-4}
     together = integrate(quadratic, None, h0, [0.0, 1.7], **how)
     for sample, fires in enumerate((1, 0, 2)):
         alone = integrate(quadratic, None, h0[sample : sample + 1], [0.0, 1.7], **how).events[0].times
         assert len(alone) == fires
-        assert_close(of_sample(together.events[0], sample), alone, rtol=0, atol=1e-5)
+        assert_close(of_sample(together.events[0], sample), alone, rtol=0, atol=1e-4)
 
 
 # The slow run adds the way back, on which the test of peaks above ends every day.
@@ -168,10 +173,11 @@ def test_a_solution_that_ends_without_an_event_is_an_error_beside_one_that_fires
 
 @pytest.mark.parametrize(
     ("peak", "method"),
+    # In the units of a neuron, where it has been reset too; the next test has one such neuron every day.
     [
-        (20.0, "dopri5"),  # the slow run has the lower peak, and every method
-        *(pytest.param(0.0, m, marks=pytest.mark.slow) for m in ("dopri5", "dopri8", "tsit5", "bosh3", "rodas5p")),
-        *(pytest.param(20.0, m, marks=pytest.mark.slow) for m in ("dopri8", "tsit5", "bosh3", "rodas5p")),
+        pytest.param(peak, m, marks=pytest.mark.slow)
+        for peak in (0.0, 20.0)
+        for m in ("dopri5", "dopri8", "tsit5", "bosh3", "rodas5p")
     ],
 )
 def test_an_exponential_neuron_fires_when_its_integral_says(peak, method):
@@ -218,8 +224,8 @@ def test_an_exponential_neuron_fires_when_scipy_says(peak, method):
 
 def test_the_time_of_a_spike_has_the_gradient_of_its_closed_form():
     v = starts([0.5]).requires_grad_()
-    fire = Event(lambda t, h: h[:, 0] - 100, 1, reset=lambda t, h: 0.2 + 0 * h)
-    times = integrate(lambda t, h: h**2 + 1, None, v, [0.0, 2.6], events=fire, rtol=1e-5, atol=1e-6).events[0].times
+    fire = Event(lambda t, h: h[:, 0] - 10, 1, reset=lambda t, h: 0.2 + 0 * h)
+    times = integrate(lambda t, h: h**2 + 1, None, v, [0.0, 2.6], events=fire, rtol=1e-4, atol=1e-5).events[0].times
     assert len(times) == 2
     for time in times:  # atan(peak) - atan(v), and a period later
         (slope,) = torch.autograd.grad(time, v, retain_graph=True)

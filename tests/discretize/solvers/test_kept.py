@@ -42,7 +42,7 @@ def solve(h0, path=ctrnn.HeldPath, **settings):
 )
 def test_the_others_have_the_states_and_gradients_they_have_alone(method, gradient):
     h0, alone0 = H0.clone().requires_grad_(), H0[GOOD].clone().requires_grad_()
-    settings = {"method": method, "gradient": gradient, "rtol": 1e-3, "atol": 1e-3}
+    settings = {"method": method, "gradient": gradient, "rtol": 1e-2, "atol": 1e-2}
     solved, field = solve(h0, on_failure="keep", **settings)
     alone, theirs = solve(alone0, **settings)
     assert_close(solved.hs[:, GOOD], alone.hs, rtol=0, atol=1e-12)

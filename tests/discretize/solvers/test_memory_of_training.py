@@ -56,13 +56,14 @@ def first(module):
     return lambda x: module(x)[0]
 
 
+FEW_STEPS = {"rtol": 1e-2, "atol": 1e-2}
 WAYS = {
     "a solve": lambda: first(solved()),
-    "a solve step by step": lambda: first(solved(fused=False)),
+    "a solve step by step": lambda: first(solved(fused=False, **FEW_STEPS)),
     "of steps of fixed length": lambda: first(solved(method="rk4", max_step=0.5)),
     "implicit": lambda: first(solved(method="rodas5p")),
-    "in blocks": lambda: first(solved(gradient=Checkpointed(1000))),
-    "by the adjoint": lambda: first(solved(gradient=Adjoint())),
+    "in blocks": lambda: first(solved(gradient=Checkpointed(1000), **FEW_STEPS)),
+    "by the adjoint": lambda: first(solved(gradient=Adjoint(), **FEW_STEPS)),
     "at times": lambda: on_a_path(between=False),
     "between times": lambda: on_a_path(between=True),
     "to times": lambda: times_learned,
