@@ -7,6 +7,7 @@ import pytest
 import torch
 import torchcde
 from fake_device import DEVICE, FakeDevice
+from problems import thinned
 from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -236,7 +237,8 @@ def check(run, **device):
     assert_close(tree_leaves(there), tree_leaves(here), rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", CASES)
+# The slow run adds that what is longest here takes float64 on a device that has it; every day it runs on one without.
+@pytest.mark.parametrize("name", thinned(CASES, CASES.keys() - {"delays", "events"}))
 def test_a_device_gives_what_the_cpu_does(name):
     check(CASES[name])
 

@@ -245,7 +245,7 @@ EXTRAS = {"lengths": [7, 2, 5, 1], "ts": torch.arange(8.0) * 0.3, "reset": torch
 
 
 @by_kernels_too
-@pytest.mark.parametrize(("key", "name"), crossed(EXTRAS, ("gated", "dopri5", "layers", "midpoint")))
+@pytest.mark.parametrize(("key", "name"), crossed(EXTRAS, ("gated", "dopri5", "layers", "both")))
 def test_lengths_stamps_and_resets_are_for_all_networks(name, key):
     extra, modules = {key: EXTRAS[key]}, networks_of(name)
     many, x = ensemble(modules), torch.randn(7, 4, 3)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from conformance import ROUNDING
-from own_fields import Own, Powers
+from own_fields import Own, Powers, Soft
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.testing import assert_close
@@ -62,9 +62,9 @@ def test_what_has_no_node_in_a_graph_says_why():
 
 
 def test_a_compiled_module_of_a_field_of_ones_own_is_the_same_in_one_graph():
-    field = Own()
-    field.to_gates.requires_grad_(False)
-    rnn, x, h_0 = DiscreteRNN(field, dt=0.3, substeps=2, allow_overshoot=True), torch.randn(5, 3, 3), torch.randn(3, 10)
+    field = Soft().double()
+    field.of_x.requires_grad_(False)
+    rnn, x, h_0 = DiscreteRNN(field, dt=0.3, substeps=2, allow_overshoot=True), torch.randn(5, 3, 3), torch.randn(3, 5)
     compiled, found = torch.compile(rnn, fullgraph=True, backend="aot_eager"), []
     stepped = DiscreteRNN(field, dt=0.3, substeps=2, allow_overshoot=True, fused=False)
     for module in (compiled, stepped):
@@ -76,7 +76,7 @@ def test_a_compiled_module_of_a_field_of_ones_own_is_the_same_in_one_graph():
     for mine, theirs in zip(*found, strict=True):
         assert_close(mine, theirs, **CLOSE)
     with torch.no_grad():
-        field.scale.mul_(2)  # weights are read at every call
+        field.of_h.weight.mul_(2)  # weights are read at every call
         assert_close(compiled(x)[0], stepped(x)[0], **CLOSE)
 
 

@@ -40,9 +40,9 @@ LANGUAGE = {
 }
 
 
-@pytest.mark.parametrize("name", thinned([*FIELDS, *OTHERS], ["lstm", "axes"]))
+@pytest.mark.parametrize("name", thinned([*FIELDS, *OTHERS], ["leaky", "axes"]))
 def test_the_text_is_python_of_known_names(name):
-    module = StepModule((FIELDS | OTHERS)[name]().double(), ExponentialEuler() if name == "lstm" else Euler())
+    module = StepModule((FIELDS | OTHERS)[name]().double(), ExponentialEuler() if name in ("leaky", "lstm") else Euler())
     program = program_of(module, {"x": True, "dt": True}, torch.float64, kernels.writer(torch.float64))
     check_names(program.written.text)
 

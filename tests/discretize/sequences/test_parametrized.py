@@ -44,7 +44,7 @@ CALLS = {
     "unroll": lambda f, x: unroll(DiscreteCell(f), x).hs,
     "sequence": lambda f, x: DiscreteRNN(f)(x)[0],
     "steps": lambda f, x: DiscreteRNN(f, Heun())(x)[0],
-    "fixed steps": lambda f, x: ContinuousRNN(f, "rk4")(x)[0],
+    "fixed steps": lambda f, x: ContinuousRNN(f, "midpoint")(x)[0],
     "adaptive steps": lambda f, x: ContinuousRNN(f, "bosh3", 1e-2, 1e-2)(x)[0],
     "compiled solve": lambda f, x: ContinuousRNN(f)(x)[0],
     "checkpointed": lambda f, x: ContinuousRNN(f, "dopri5", 1e-2, 1e-2, gradient=Checkpointed(1000))(x)[0],

@@ -92,7 +92,7 @@ def test_on_the_stiff_side_states_stay_where_the_equation_keeps_them(step, rate)
         assert hs.abs().max() <= 1.0
 
 
-@implicit
+@pytest.mark.parametrize("step", [discretize.BackwardEuler(), pytest.param(discretize.Trapezoid(), marks=pytest.mark.slow)])
 def test_an_equation_without_a_solution_is_an_error_that_names_sample_and_unit(step):
     class Away(ctrnn.VectorField):
         """dh/dt = 1 + h^2, which no implicit step of length 1 from h = 0 can follow."""
