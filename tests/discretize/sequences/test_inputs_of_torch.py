@@ -93,7 +93,10 @@ def test_forward(torchs, kind, training, subtests):
     assert count >= 16
 
 
-@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])  # torch has no packed inputs for the LSTM; the tests of layers have
+# The slow run adds the other kind, packed and unpacked by the same code.
+@pytest.mark.parametrize(
+    "kind", [pytest.param(nn.RNN, marks=pytest.mark.slow), nn.GRU]
+)  # torch has no packed inputs for the LSTM; the tests of layers have
 def test_forward_of_packed_sequences(torchs, kind, subtests):
     for theirs, ours, args, _ in inputs(torchs, kind, with_packed_sequence=True):
         with subtests.test(module=str(theirs), sizes=sizes(args)):
@@ -101,7 +104,8 @@ def test_forward_of_packed_sequences(torchs, kind, subtests):
             assert_close(tensors(found), tensors(wanted), **ROUNDING)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# The slow run adds the others, whose inputs and states are read by the same code.
+@pytest.mark.parametrize("kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[:2]), nn.LSTM])
 def test_non_contiguous_tensors(torchs, kind, subtests):
     def scattered(x):
         wide = torch.stack([x, torch.full_like(x, torch.nan)], -1)

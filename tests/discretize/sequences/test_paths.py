@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import crossed
 from torch.testing import assert_close
 
 import ctrnn
@@ -11,7 +12,7 @@ WITHIN = {"rtol": 0, "atol": 1e-10}
 KINDS = {"linear": ctrnn.LinearPath, "hermite": ctrnn.HermitePath}
 
 
-@pytest.mark.parametrize(("word", "own"), [("linear", False), ("hermite", True), ("hermite", False), ("linear", True)])
+@pytest.mark.parametrize(("word", "own"), crossed(KINDS, [False, True]))  # the slow run has the other pairs, here and below
 def test_output_k_is_the_solution_at_stamp_k(word, own):
     field, x, h_0 = ctrnn.gru(2, 3), torch.randn(5, 4, 2), torch.randn(4, 3)
     ts = torch.cumsum(0.2 + torch.rand(5, 4), 0) if own else torch.cumsum(0.2 + torch.rand(5), 0)
@@ -25,8 +26,7 @@ def test_output_k_is_the_solution_at_stamp_k(word, own):
     assert f"path='{word}'" in repr(rnn)
 
 
-@pytest.mark.parametrize("word", KINDS)
-@pytest.mark.parametrize("stamped", [False, True])
+@pytest.mark.parametrize(("word", "stamped"), crossed(KINDS, [True, False]))
 def test_sequences_end_and_begin_anew_as_alone(word, stamped):
     rnn, x, lengths = ContinuousRNN(ctrnn.gated(2, 3), path=word), torch.randn(6, 3, 2), [6, 2, 4]
     ts = torch.cumsum(0.2 + torch.rand(6, 3), 0)

@@ -31,7 +31,10 @@ def starts(*rows, dtype=torch.float64):
 
 @pytest.mark.parametrize(
     ("kept", "height", "dtype"),
-    [(0.3, 1.0, torch.float64), (0.01, 0.0, torch.float32), (0.01, 1.0, torch.float64), (0.0, 0.0, torch.float64)],
+    [  # the slow run adds a ball that hops more often before it rests
+        pytest.param(0.3, 1.0, torch.float64, marks=pytest.mark.slow),
+        *[(0.01, 0.0, torch.float32), (0.01, 1.0, torch.float64), (0.0, 0.0, torch.float64)],
+    ],
 )
 def test_a_ball_that_comes_to_rest_is_an_error_that_says_so(kept, height, dtype):
     first = math.sqrt(2 * (1 + height) / 9.81)

@@ -281,7 +281,8 @@ LATE = {
 }
 
 
-@pytest.mark.parametrize("kind", LATE)
+# The slow run adds an implicit method, whose gradient to a delay comes by the same way.
+@pytest.mark.parametrize("kind", [*list(LATE)[:-1], pytest.param("by rodas5p", marks=pytest.mark.slow)])
 def test_the_gradient_of_a_delay_is_a_central_difference(kind):
     how = LATE[kind]
     field, loss = late(**how)

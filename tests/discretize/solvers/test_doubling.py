@@ -174,7 +174,7 @@ def test_a_sample_takes_the_steps_that_it_takes_alone():
 @pytest.mark.parametrize(
     "call",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),  # which adds nothing to the others but that there is nothing else
         {"ts": torch.rand(5, 3, generator=torch.Generator().manual_seed(1), **TWICE).cumsum(0)},
         {"lengths": torch.tensor([4, 1, 3])},
         {"reset": torch.eye(4, 3, dtype=torch.bool)},

@@ -53,7 +53,8 @@ def test_every_method_that_torchdiffeq_has_solves_a_driven_cell(name):
     assert rnn.stats["nfe"] > 0
 
 
-@pytest.mark.parametrize("name", ["dopri5", "bosh3", "rk4", "implicit_adams"])
+# The slow run adds another pair of orders, by the same code as the first.
+@pytest.mark.parametrize("name", ["dopri5", pytest.param("bosh3", marks=pytest.mark.slow), "rk4", "implicit_adams"])
 def test_it_is_torchdiffeq_called_by_hand_sample_by_sample_to_rounding(name):
     field, x = ctrnn.gru(2, 4), torch.randn(6, 3, 2, requires_grad=True)
     how = {"rtol": 1e-5, "atol": 1e-7, **({"max_step": 0.25} if name in FIXED else {})}

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 import torch
+from cases import crossed
 from problems import LinearField
 from scipy.optimize import root
 from torch.testing import assert_close
@@ -56,8 +57,7 @@ def test_an_affine_field_is_solved_in_closed_form(step):
     assert cost == step.cost(field)
 
 
-@implicit
-@pytest.mark.parametrize("check", [torch.autograd.gradcheck, torch.autograd.gradgradcheck])
+@pytest.mark.parametrize(("step", "check"), crossed(IMPLICIT, [torch.autograd.gradcheck, torch.autograd.gradgradcheck]))
 def test_first_and_second_derivatives_are_those_of_the_solution(step, check):
     cell = discretize.DiscreteCell(ctrnn.gated(1, 2, rate="softplus"), step, dt=2.0)
     names = [name for name, _ in cell.named_parameters()]
