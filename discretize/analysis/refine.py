@@ -246,7 +246,7 @@ def _held(
     """
     field = copy.deepcopy(part.field).double()
     stepped = DiscreteRNN(field, part.step, dt=end.dt, substeps=part.substeps, allow_overshoot=True)
-    exact = ContinuousRNN(field, "dopri5", max(rtol, 1e-6), 10 * atol)
+    exact = ContinuousRNN(field, "dopri5", max(rtol, 1e-6), 10 * atol, max_num_steps=1000 * MOST)
     found: list[tuple[float, ...]] = []
     for rnn in (stepped, exact):
         before: tuple[float, ...] = ()
@@ -279,11 +279,16 @@ def _held_for(rnn: DiscreteRNN | ContinuousRNN, end: _End, h: Tensor, samples: i
     x = end.x[:SEQUENCES].double()
     edges = end.dt * torch.arange(LOOK + 1, dtype=torch.float64, device=x.device)
     moved = h.new_full((len(h),), math.inf)
-    for _ in range(samples // LOOK):
+    once = isinstance(rnn, ContinuousRNN)  # one sample that lasts, which ends no step of the solver
+    for _ in range(1 if once else samples // LOOK):
         there = h.isfinite().all(-1)
         if not bool(there.any()):
             break
-        states, h_n = rnn(x[there].expand(LOOK, -1, -1), h[there][None], edges)
+        if once:
+            solved = rnn.trajectory(x[there][None], h[there][None], edges[[0, -1]] * (samples // LOOK))
+            states, h_n = solved(solved.ts[-1] - edges[:-1]), solved.hs[-1:]
+        else:
+            states, h_n = rnn(x[there].expand(LOOK, -1, -1), h[there][None], edges)
         moved = torch.full_like(moved, math.inf).masked_scatter(there, _movement(states))
         h = torch.full_like(h, math.nan).masked_scatter(there[:, None], h_n[0])
     return tuple(moved.where(h.isfinite().all(-1), math.inf).tolist()), h
