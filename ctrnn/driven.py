@@ -80,7 +80,7 @@ class Driven(AnsweredInit, nn.Module):
         start, end = max(p.interval[0] for p in paths), min(p.interval[1] for p in paths)
         if not start < end:
             raise ValueError(f"`path` on {self.path.interval} and `speed` on {paths[-1].interval} have no time in common.")
-        return torch.cat([p.knots.detach() for p in paths]).clamp(start, end).unique()
+        return knots if self.speed is None else torch.cat([p.knots.detach() for p in paths]).clamp(start, end).unique()
 
     @property
     def interval(self) -> tuple[float, float]:

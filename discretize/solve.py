@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -404,7 +404,6 @@ class Solve:
     stored: torch.dtype | None
     noise: BrownianPath | None
     h0: Tensor
-    wanted: set[int]
     kept: dict[int, Tensor]
 
     def __init__(
@@ -423,7 +422,7 @@ class Solve:
         self.stats: dict[str, Any] = {}
         self.engine: Engine = self._new_engine()
         self.state: SolverState = self.engine.start(self.chain, len(h0))
-        self.wanted, self.kept = self.chain.wanted(), {0: h0}
+        self.kept = {0: h0}  # of steps
         self.kernel: Solved | None = None  # what a kernel gave
         self.why: str | None = None  # no engine that comes before the one that ran
         self.log: EdgeLog | None = None  # for the adjoint
@@ -443,15 +442,12 @@ class Solve:
                 h = self._at_end()
             except Failure as failure:
                 self._count()
-                self.kept = {edge: h for edge, h in self.kept.items() if failure.edge is None or edge <= failure.edge}
                 failure = _named(failure, self.driven.field)
                 if self.settings.on_failure == "keep" and (self.chain.own or self.chain.own_times):
                     return self._without_failed()
-                raise SolverError(failure, self._trajectory(f"failed: {failure.cause}")) from None
+                raise SolverError(failure, self._trajectory(f"failed: {failure.cause}", failure.edge)) from None
         self._count()
-        # One row of states for every requested time, as they came, where no two sequences ask for times of their own.
-        as_they_came = self.kernel is not None and not self.chain.own and self.chain.requested is None
-        solved = self._trajectory("completed", self.kernel.hs if self.kernel and as_they_came else None)
+        solved = self._trajectory("completed")
         if isinstance(self.engine, AdaptiveEngine | DoublingEngine):
             self._warn_of_forced_steps(self.engine)
         if isinstance(self.engine, AdaptiveEngine):
@@ -528,7 +524,6 @@ class Solve:
                 self.why = found
 
     def _take(self, kernel: Solved) -> Tensor:
-        self.kept |= dict(zip(kernel.edges, kernel.hs.unbind(0), strict=True))
         if kernel.failure is not None:
             raise kernel.failure
         return kernel.hs[-1].to(self.h0.dtype)
@@ -539,6 +534,11 @@ class Solve:
             if isinstance(gradient, Checkpointed) and graph:
                 return CheckpointedSolve(self.engine, self.chain, gradient.bytes, self.stats).run(h0, state, at_edge)
             return self.engine.solve(self.chain, h0, state, at_edge)
+
+    @cached_property
+    def wanted(self) -> frozenset[int]:
+        """The edges whose states are kept."""
+        return frozenset(self.chain.wanted().tolist())
 
     def _at_edge(self, edge: int, h: Tensor) -> None:
         if edge in self.wanted:
@@ -600,9 +600,15 @@ class Solve:
         }
         self.stats.update(self.engine.counts.stats(str(self.settings.method)) | ran)
 
-    def _trajectory(self, status: str, hs: Tensor | None = None) -> Trajectory:
-        if hs is None:
-            hs = self.chain.states({edge: h.to(self.h0.dtype) for edge, h in self.kept.items()})
+    def _trajectory(self, status: str, last: int | None = None) -> Trajectory:
+        """Return the states at the requested times, up to the last edge."""
+        if self.kernel is not None:
+            edges, hs = self.kernel.edges, self.kernel.hs if self.chain.requested is None else self.kernel.hs.to(self.h0.dtype)
+        else:
+            edges = np.array(sorted(self.kept))
+            hs = torch.stack([self.kept[edge].to(self.h0.dtype) for edge in edges.tolist()])
+        reached = len(edges) if last is None else int((edges <= last).sum())
+        hs = self.chain.states(edges[:reached], hs[:reached], by_kernel=self.kernel is not None)
         ts = self.times[: len(hs)]
         solved = Trajectory(ts if self.direction > 0 else -ts, hs, self.stats, status, self._between(hs))
         return _rounded(solved, self.stored)

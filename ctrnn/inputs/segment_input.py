@@ -7,12 +7,34 @@ before the solve.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from ctrnn.inputs.path import Data, Path
 
-__all__ = ["SegmentInput", "select"]
+__all__ = ["Rows", "SegmentInput", "select"]
+
+BLOCK = 256  # rows that are taken apart at once
+
+
+class Rows:
+    """Takes tensors of equal length apart into rows, a block of them when one is first read: kernels read none.
+
+    A row at a time would cost a gradient of full size for each.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._parts = [x.split(BLOCK) for x in tensors]
+        self._blocks: dict[int, list[Data]] = {}
+
+    def __getitem__(self, j: int) -> Data:
+        number, row = divmod(j, BLOCK)
+        if number not in self._blocks:
+            with torch.enable_grad():  # the first caller may want none
+                self._blocks[number] = list(zip(*(parts[number].unbind(0) for parts in self._parts), strict=True))
+        return self._blocks[number][row]
 
 
 class SegmentInput:
@@ -29,12 +51,15 @@ class SegmentInput:
 
     def __init__(self, path: Path, pieces: Tensor) -> None:
         self.path, self.pieces, self.steady, self.own_times = path, pieces, path.steady, path.own_times
-        # Taken apart once: a row at a time would cost a gradient of full size for each.
-        self._by_segment: Sequence[Data] = list(zip(*(x.unbind(0) for x in path.gather(pieces)), strict=True))
+
+    @cached_property
+    def _rows(self) -> Rows:
+        with torch.enable_grad():
+            return Rows(self.path.gather(self.pieces))
 
     def data(self, j: int) -> Data:
         """Return the data of segment j."""
-        return self._by_segment[j]
+        return self._rows[j]
 
     def learned(self, j: int) -> list[Tensor]:
         """Return the data of segment j that require a gradient."""

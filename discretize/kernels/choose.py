@@ -112,9 +112,16 @@ def run_fixed(chain: Chain, engine: FixedEngine, h0: Tensor, fused: Fused) -> So
         assert why is not None
         return why
     ends = states if laid.ends is None else states[laid.ends.to(states.device)]
-    edges = sorted(chain.wanted())
+    edges = chain.wanted()
     hs = torch.cat([h0[None], ends])
-    return Solved(edges, hs if len(edges) == len(hs) else hs[edges], engine.after(chain, ends), chain, lambda: None, name)
+    return Solved(
+        edges,
+        hs if len(edges) == len(hs) else hs[edges],
+        engine.after(chain, ends),
+        chain,
+        lambda: None,
+        name,
+    )
 
 
 def run_solve(request: SolveRequest, fused: Fused) -> tuple[Solved | str, str | None]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,7 +41,7 @@ class Solved:
     """The states at the edges that were wanted, as far as all samples got, and why not further; hs (edges, batch, state).
     `chain`: as the kernel read it; `steps`: those taken on it, None if they were not kept; `engine`: what solved."""
 
-    edges: list[int]
+    edges: np.ndarray
     hs: Tensor
     failure: Failure | None
     chain: Chain

@@ -19,7 +19,7 @@ from torch import Tensor
 from ctrnn import Driven, Path, VectorField, checks
 from ctrnn.forward import jacobian_of
 from ctrnn.inputs.path import piece_numbers
-from ctrnn.inputs.segment_input import SegmentInput, select
+from ctrnn.inputs.segment_input import Rows, SegmentInput, select
 from discretize.steps.algebra.jacobian import JacobianCheck, checked_jacobian, jacobian_cost, over_matrices
 
 __all__ = ["Chain", "RightHandSide", "Segment", "chain_of"]
@@ -51,10 +51,9 @@ class Chain:
         self.own_times: bool = self.path.own_times and (self.speed is None or self.speed.own_times)
         self.edges, self.places, self.requested = edges, places, requested
         self.own, self.differentiable = edges.dim() > 1, edges.requires_grad
-        lengths = np.array(edges.detach().diff(dim=0).tolist())  # not .numpy(), which torch.func's tensors have not
-        self.lengths: np.ndarray = lengths.reshape(len(edges) - 1, edges.shape[1] if self.own else 1)
+        self.lengths: np.ndarray = _numbers(edges.detach().diff(dim=0)).reshape(len(edges) - 1, edges.shape[1] if self.own else 1)
         self.jacobian_check: JacobianCheck = JacobianCheck()
-        self._edges: dict[torch.device, tuple[Tensor, ...]] = {}
+        self._edges: dict[torch.device, Rows] = {}
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -62,13 +61,15 @@ class Chain:
     def segment(self, j: int, rows: Tensor | None = None) -> Segment:
         return Segment(self, j, rows)
 
-    def edges_on(self, device: torch.device) -> tuple[Tensor, ...]:
-        """Return every edge, () or (batch, 1), moved to a device once and not at each evaluation."""
+    def ends_on(self, j: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the edges of segment j, () or (batch, 1), moved to a device once and not at each evaluation."""
         if device not in self._edges:
             with torch.enable_grad():  # the first caller may want none
                 edges = checks.time_on(self.edges, device)
-                self._edges[device] = (edges[..., None] if self.own else edges).unbind(0)
-        return self._edges[device]
+                edges = edges[..., None] if self.own else edges
+                self._edges[device] = Rows([edges[:-1], edges[1:]])
+        start, end = self._edges[device][j]
+        return start, end
 
     def arrival(self, edge: int, h: Tensor) -> Tensor:
         """Return dh/dt at an edge, on the segment that ends there; at the first edge, on the one that begins."""
@@ -76,6 +77,18 @@ class Chain:
             return self.segment(0)(torch.zeros((), dtype=checks.time_dtype(h.device), device=h.device), h)
         segment = self.segment(edge - 1)
         return segment(segment.length(segment.times_on(h.device)), h)
+
+    def arrivals(self, edges: np.ndarray, hs: Tensor) -> Tensor:
+        """Return dh/dt at several edges by one call, of a field that kernels run, whose samples do not act on one another."""
+        numbers, t = torch.from_numpy(np.maximum(edges - 1, 0)), self.edges[torch.from_numpy(edges)]
+        data = self.path.path.gather(self.path.pieces[numbers])
+        xs = self.path.path.evaluate(data, t[..., None] if self.own else t)
+        slopes = self.field.flow(xs.flatten(0, 1), hs.flatten(0, 1)).unflatten(0, hs.shape[:2])
+        if self.speed is None:
+            return slopes
+        pieces, path = self.speed.pieces[numbers], self.speed.path
+        speeds = path.evaluate(path.gather(pieces.flatten()), t.flatten()).reshape(len(t), -1, 1)
+        return speeds.to(device=hs.device, dtype=hs.dtype) * slopes
 
     def begun(self, h0: Tensor) -> Tensor:
         """Return the state that a solve starts from, with the gradient of the first time where the edges have none: to start
@@ -86,32 +99,43 @@ class Chain:
         later = (start - start.detach()).to(device=h0.device, dtype=h0.dtype)
         return h0 - self.arrival(0, h0) * (later[:, None] if self.own else later)
 
-    def wanted(self) -> set[int]:
-        """Return the edges whose states have to be kept."""
-        return set(self.places.unique().tolist())
+    def wanted(self) -> np.ndarray:
+        """Return the edges whose states have to be kept, in order; the first is 0."""
+        return _numbers(self.places.unique() if self.places.dim() > 1 else self.places)
 
-    def states(self, kept: dict[int, Tensor]) -> Tensor:
-        """Return the states at the requested times from those at their edges: (n, batch, state)."""
-        states = self._at_places(kept)
+    def states(self, edges: np.ndarray, hs: Tensor, by_kernel: bool) -> Tensor:
+        """Return the states at the requested times, (n, batch, state), from those at the wanted edges that the solve reached,
+        (edges, batch, state)."""
+        states = self._at_places(edges, hs)
         if self.requested is None or not len(self):
             return states
         # Where the edge is a knot or an equal time, its gradient is theirs; that of the requested time is dh/dt. As a number
         # the difference is 0.
-        slopes = self._at_places({edge: self.arrival(edge, h) for edge, h in kept.items()})
+        if by_kernel:
+            slopes = self.arrivals(edges, hs)
+        else:
+            slopes = torch.stack([self.arrival(edge, h) for edge, h in zip(edges.tolist(), hs, strict=True)])
+        slopes = self._at_places(edges, slopes)
         requested, places = self.requested[: len(states)], self.places[: len(states)]
         apart = requested - (self.edges.gather(0, places) if self.own else self.edges[places])
         apart = (apart - apart.detach()).to(device=states.device, dtype=states.dtype)
         return states + slopes * (apart[..., None] if self.own else apart[:, None, None])
 
-    def _at_places(self, kept: dict[int, Tensor]) -> Tensor:
-        if not self.own:
-            return torch.stack([kept[j] for j in self.places.tolist() if j in kept])
-        order = sorted(kept)
-        row_of = torch.zeros(order[-1] + 1, dtype=torch.long, device="cpu")
-        row_of[order] = torch.arange(len(order), device="cpu")
-        places = self.places[(self.places <= order[-1]).all(1)]
-        states = torch.stack([kept[j] for j in order])
-        return states[row_of[places].to(states.device), torch.arange(states.shape[1], device=states.device)]
+    def _at_places(self, edges: np.ndarray, hs: Tensor) -> Tensor:
+        if self.places.dim() == 1:  # shared times are places of their own
+            return hs
+        places = self.places[(self.places <= int(edges[-1])).all(1)].contiguous()
+        rows = torch.searchsorted(torch.from_numpy(edges), places)
+        if len(rows) == len(edges) and bool((rows == torch.arange(len(edges), device="cpu")[:, None]).all()):
+            return hs
+        return hs[rows.to(hs.device), torch.arange(hs.shape[1], device=hs.device)]
+
+
+def _numbers(x: Tensor) -> np.ndarray:
+    try:
+        return x.numpy()
+    except RuntimeError:  # torch.func's tensors have lists alone
+        return np.array(x.tolist())
 
 
 def _by_segment(path: Path, edges: Tensor) -> SegmentInput:
@@ -229,8 +253,7 @@ class Segment(RightHandSide):
 
     def ends(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return its start and end, () or (rows, 1), with the gradient of the edges."""
-        edges = self.chain.edges_on(device)
-        start, end = edges[self.number], edges[self.number + 1]
+        start, end = self.chain.ends_on(self.number, device)
         return select(start, self.rows), select(end, self.rows)
 
     def length(self, device: torch.device) -> Tensor:
@@ -257,6 +280,8 @@ def chain_of(driven: Driven, ts: Tensor, by_slope: bool = False) -> Chain:
 
 
 def _shared(knots: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:
+    if torch.equal(knots.detach(), ts.detach()):
+        return torch.cat([ts[:1], knots[1:-1], ts[-1:]]), torch.arange(len(ts), device="cpu")
     inside = (knots.detach() > ts[0].detach()) & (knots.detach() < ts[-1].detach())
     # Of equal times the first stays: a knot where there is one.
     every = torch.cat([ts[:1], knots[inside], ts[1:]])

@@ -61,14 +61,12 @@ class _BlockedRun:
 
     def __post_init__(self) -> None:
         self.chain, self.engine = self.request.chain, self.request.engine
-        self.edges = sorted(self.chain.wanted())
-        self.row_of = {edge: row for row, edge in enumerate(self.edges)}
+        self.edges: np.ndarray = self.chain.wanted()
 
     def forward(self, projected: Tensor, h0: Tensor, *weights: Tensor | None) -> Tensor:
         """(wanted edges, batch, state); those that were not reached are 0."""
         hs = h0.new_zeros(len(self.edges), *h0.shape)
-        if 0 in self.row_of:
-            hs[0] = h0.detach()
+        hs[0] = h0.detach()
         batch, h = len(h0), h0.detach()
         carried, a_step = (np.zeros(batch), np.zeros(batch, np.int64)), self._bytes_of_a_step(h0)
         segments = max(1, int(self.memory / (a_step * GUESS * batch)))
@@ -99,7 +97,9 @@ class _BlockedRun:
             assert last is not None
             check_same_states(run.end(run.forward(projected[rows], block.h0, *weights)), last, "gradient=Checkpointed")
             last = block.h0
-            of_hs = torch.stack([grad[self.row_of[e]] if e in self.row_of else torch.zeros_like(of_h) for e in self._ends(block)])
+            wanted = grad[self._wanted(block)]
+            of_hs = of_h.new_zeros(len(self._ends(block)), *of_h.shape)
+            of_hs[: len(wanted)] = wanted
             of_hs[-1] += of_h
             of_read, of_start, *found = run.backward(of_hs)
             assert of_read is not None
@@ -108,7 +108,7 @@ class _BlockedRun:
             of_h = of_start
             totals = [_sum(one, other) for one, other in zip(totals, found, strict=True)]
             self.request.stats["nfe_backward"] += run.engine.counts.evaluations
-        return [of_projected, of_h + grad[0] if 0 in self.row_of else of_h, *totals]
+        return [of_projected, of_h + grad[0], *totals]
 
     def _bytes_of_a_step(self, h0: Tensor) -> int:
         return ROOM * (h0.shape[1] * h0.element_size() + BYTES_OF_A_STEP)
@@ -118,15 +118,19 @@ class _BlockedRun:
         block.most = int(run.engine.counts.accepted.max())
         self.blocks.append(block)
         last = block.first + run.reached
-        for edge, h in zip(self._ends(block), found, strict=True):
-            if edge in self.row_of and edge <= last:
-                hs[self.row_of[edge]] = h
+        wanted = self._wanted(block, last)
+        hs[wanted] = found[: wanted.stop - wanted.start]
         self.engine.counts.add(run.engine.counts)
         self.failure, self.reached = run.failure(), last
 
-    def _ends(self, block: _Block) -> list[int]:
+    def _wanted(self, block: _Block, last: int | None = None) -> slice:
+        """Which of the wanted edges a block reaches, up to the last."""
+        return slice(*np.searchsorted(self.edges, (block.first, block.end if last is None else last), side="right").tolist())
+
+    def _ends(self, block: _Block) -> np.ndarray:
         """The edges of a block whose states are wanted, and its last."""
-        return sorted({edge for edge in self.edges if block.first < edge <= block.end} | {block.end})
+        wanted = self.edges[self._wanted(block)]
+        return wanted if len(wanted) and wanted[-1] == block.end else np.append(wanted, block.end)
 
     def _rows(self, block: _Block) -> slice:
         """The samples of the input that a block reads."""
@@ -149,7 +153,7 @@ class _BlockedRun:
         chain.edges = self.chain.edges[block.first : block.end + 1]
         chain.lengths = self.chain.lengths[block.first : block.end]
         chain._edges = {}
-        chain.places = torch.tensor(self._ends(block), device="cpu") - block.first
+        chain.places = torch.from_numpy(self._ends(block) - block.first)
         pieces = self.chain.path.pieces[block.first : block.end] - first
         chain.path = SegmentInput(path.unchecked(path.xs.detach()[rows], path.knots[first : last + 2]), pieces)
         chain.speeds = None if self.chain.speeds is None else self.chain.speeds[block.first : block.end]
@@ -201,5 +205,5 @@ def solved_within(model: Model, request: SolveRequest, tensors: Sequence[Any]) -
     except _TooLong:
         request.engine.start(chain, len(tensors[1]))
         return f"the steps of one interval alone take more than {request.memory:,.0f} bytes"
-    edges = [edge for edge in run.edges if edge <= run.reached]
+    edges = run.edges[run.edges <= run.reached]
     return Solved(edges, hs[: len(edges)], run.failure, chain, lambda: None, model.kernel.run.name)

@@ -98,7 +98,7 @@ def solved(model: Model, request: SolveRequest, tensors: Sequence[Any]) -> Solve
     keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size())
     run = model.kernel.run(model, request, keep)
     hs = _Solve.apply(run, *tensors)
-    edges = [edge for edge in run.edges if edge <= run.reached]
+    edges = run.edges[run.edges <= run.reached]
     return Solved(edges, hs if run.failed.cause == 0 else hs[: len(edges)], run.failure(), request.chain, run.steps, run.name)
 
 
@@ -126,7 +126,7 @@ class KernelRun:
     def __post_init__(self) -> None:
         self.chain: Chain = self.request.chain
         self.engine: AdaptiveEngine = self.request.engine
-        self.edges: list[int] = sorted(self.chain.wanted())
+        self.edges: np.ndarray = self.chain.wanted()
         self.arrays: dict[str, np.ndarray] = {}
         self.failed: Any = Report()
         self.row: int = 0
