@@ -15,6 +15,8 @@ from discretize.steps.zoneout import Zoneout as Zoneout
 from discretize.steps.stochastic import EulerMaruyama as EulerMaruyama, StratonovichHeun as StratonovichHeun
 from discretize.steps.stochastic import Milstein as Milstein, SRA1 as SRA1
 from discretize.steps.stochastic import ExponentialEulerMaruyama as ExponentialEulerMaruyama, StochasticStep as StochasticStep
+from discretize.solvers.tableaus import EmbeddedRungeKutta as EmbeddedRungeKutta, EmbeddedMethod as EmbeddedMethod
+from discretize.solvers.tableaus import Attempt as Attempt
 from discretize.solvers.doubling import StepDoubling as StepDoubling
 from discretize.noise.brownian import BrownianPath as BrownianPath
 from discretize.noise.generator import noise_keys as noise_keys

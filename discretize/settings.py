@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,8 +13,9 @@ from torch import Tensor
 from ctrnn import VectorField, checks
 from discretize.errors import SolverWarning, warn_user
 from discretize.kernels.eligibility import Fused, is_fused
+from discretize.methods import checked_method, unknown
 from discretize.noise.brownian import BrownianPath
-from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
+from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
 from discretize.solvers.checkpointing import Checkpointed
@@ -24,13 +24,14 @@ from discretize.solvers.doubling import DoublingEngine, StepDoubling
 from discretize.solvers.engine import Engine, OnAttempt
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
 from discretize.solvers.stochastic import StochasticEngine
+from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep, check_noise
 from discretize.steps.zoneout import Zoneout
 
 __all__ = ["MAX_NUM_STEPS", "Gradient", "Method", "Settings"]
 
-Method = str | Step | StepDoubling
+Method = str | Step
 Gradient = Checkpointed | Adjoint | None  # None: that of the steps taken, all of them kept
 
 MAX_NUM_STEPS = 100_000  # of a sample in one segment
@@ -39,13 +40,6 @@ ELSEWHERE = {
     "fehlberg2": "its errors here are 50 to 150 times the tolerance",
     "scipy_solver": "it leaves autograd and the device",
     **dict.fromkeys(("explicit_adams", "implicit_adams", "fixed_adams"), "its history of past steps ends at every knot"),
-}
-# What SciPy, MATLAB and Julia call the same method, or the nearest.
-SYNONYMS = {
-    **dict.fromkeys(("rk45", "ode45", "dp5", "rkf45"), "dopri5"),
-    **dict.fromkeys(("rk23", "ode23", "bs3"), "bosh3"),
-    **dict.fromkeys(("dop853", "dp8", "dopri853"), "dopri8"),
-    **dict.fromkeys(("radau", "bdf", "lsoda", "ode15s", "ode23s", "rodas4", "rodas5", "kvaerno5", "stiff"), "rodas5p"),
 }
 
 
@@ -90,15 +84,31 @@ class Settings:
         self._check_failures()
 
     @property
+    def step(self) -> Step | None:
+        """The step that the method is, by name or object; None for a method of torchdiffeq."""
+        return None if self.of_torchdiffeq else checked_method(self.method)
+
+    @property
+    def pair(self) -> EmbeddedMethod | None:
+        """The step that chooses its length by the error it estimates, for each sample; None for other methods."""
+        step = self.step
+        return step if isinstance(step, EmbeddedMethod) and not self.noisy else None
+
+    @property
+    def fixed(self) -> Step | None:
+        """The step map of steps of fixed length; None for other methods."""
+        return None if isinstance(self.step, EmbeddedMethod) else self.step
+
+    @property
     def adaptive(self) -> bool:
         """Whether the method chooses its steps by the tolerances."""
         by_torchdiffeq = self.of_torchdiffeq is not None and chooses_steps(self.of_torchdiffeq)
-        return self.steps_alone or by_torchdiffeq or isinstance(self.method, StepDoubling)
+        return by_torchdiffeq or isinstance(self.step, EmbeddedMethod)
 
     @property
     def steps_alone(self) -> bool:
-        """Whether it does so for each sample."""
-        return isinstance(self.method, str) and self.method in ADAPTIVE_METHODS
+        """Whether it does so for each sample, in a way that solves of one sample repeat."""
+        return self.pair is not None
 
     @property
     def of_torchdiffeq(self) -> str | None:
@@ -109,41 +119,30 @@ class Settings:
     @property
     def may_draw(self) -> bool:
         """Whether a field may draw random numbers: it is evaluated once a step, and never for that step again."""
-        once = self.method == "euler" or (isinstance(self.method, Step) and self.method.takes_one_evaluation)
-        return once and self.gradient is None
+        return self.fixed is not None and self.fixed.takes_one_evaluation and self.gradient is None
 
     def step_map(self) -> tuple[Step, int]:
         """Return the step map that follows a held input, and how many of its steps are in one unit of time."""
-        if self.adaptive or self.of_torchdiffeq:
+        if self.fixed is None:
             raise TypeError(
                 f"{self.method} looks at the values of the states, which torch.export has not; take steps of fixed length: "
                 f"method='rk4' or a step map, with `max_step`."
             )
-        assert self.follows is not None
-        return self.follows, int(num_steps(np.ones(()), self.max_step))
-
-    @property
-    def follows(self) -> Step | None:
-        """The step map whose steps of one length follow a held input; None for methods that choose their steps, or of others."""
-        return (
-            FIXED_METHODS.get(self.method)
-            if isinstance(self.method, str)
-            else self.method
-            if isinstance(self.method, Step)
-            else None
-        )
+        return self.fixed, int(num_steps(np.ones(()), self.max_step))
 
     @property
     def noisy(self) -> bool:
         """Whether the method is for fields with noise."""
-        return isinstance(self.method, StochasticStep | StepDoubling)
+        step = self.step
+        return isinstance(step.step if isinstance(step, StepDoubling) else step, StochasticStep)
 
     def check_noise(self, field: VectorField) -> None:
         """Refuse a field with noise under a method for equations without, and the other way round."""
-        if isinstance(self.method, StepDoubling):
-            self.method.check_noise(field)
+        step = self.step
+        if isinstance(step, StepDoubling):
+            step.check_noise(field)
         else:
-            check_noise(field, f"method={self.method!r}" if isinstance(self.method, str) else self.method)
+            check_noise(field, step if isinstance(step, StochasticStep) else f"method={self.method!r}")
 
     def engine(self, like: Tensor, stats: dict[str, Any], noise: BrownianPath | None = None) -> Engine:
         """Return the engine for states like this one; stats: where it counts evaluations of the backward pass; noise: the path
@@ -153,26 +152,22 @@ class Settings:
         return engine
 
     def _engine(self, like: Tensor, stats: dict[str, Any], noise: BrownianPath | None) -> Engine:
-        if isinstance(self.method, StochasticStep):
-            assert noise is not None
-            return StochasticEngine(self.method, self.max_step, noise)
-        longest = math.inf if self.max_step is None else self.max_step
-        if isinstance(self.method, StepDoubling):
-            assert noise is not None
-            atol = self.atol.to(like) if isinstance(self.atol, Tensor) else self.atol
-            bounds = (self.max_num_steps, self.min_step, longest, self.first_step)
-            return DoublingEngine(self.method.step, noise, self.rtol, atol, *bounds)
-        if not isinstance(self.method, str):
-            return StepEngine(self.method, self.max_step)
-        if self.of_torchdiffeq:
-            atol = self.atol.to(like) if isinstance(self.atol, Tensor) else self.atol
-            adjoint = isinstance(self.gradient, Adjoint)
-            return TorchdiffeqEngine(self.of_torchdiffeq, self.rtol, atol, self._options(), adjoint, stats)
-        if self.method in FIXED_METHODS:
-            return GridEngine(self.method, self.max_step)
+        step, longest = self.step, math.inf if self.max_step is None else self.max_step
         atol = self.atol.to(like) if isinstance(self.atol, Tensor) else self.atol
-        method, bounds = ADAPTIVE_METHODS[self.method], (self.max_num_steps, self.min_step, longest, self.first_step)
-        return AdaptiveEngine(StepControl(method, self.rtol, atol, *bounds))
+        if isinstance(step, StochasticStep):
+            assert noise is not None
+            return StochasticEngine(step, self.max_step, noise)
+        if isinstance(step, EmbeddedMethod):
+            bounds = (self.max_num_steps, self.min_step, longest, self.first_step)
+            if isinstance(step, StepDoubling) and isinstance(step.step, StochasticStep):
+                assert noise is not None
+                return DoublingEngine(step.step, noise, self.rtol, atol, *bounds)
+            return AdaptiveEngine(StepControl(step, self.rtol, atol, *bounds))
+        if step is None:
+            adjoint = isinstance(self.gradient, Adjoint)
+            return TorchdiffeqEngine(str(self.of_torchdiffeq), self.rtol, atol, self._options(), adjoint, stats)
+        by_name = isinstance(self.method, str) and self.method in FIXED_METHODS
+        return GridEngine(str(self.method), self.max_step) if by_name else StepEngine(step, self.max_step)
 
     def _options(self) -> dict[str, float]:
         """Return the bounds as options of torchdiffeq's method, by its names."""
@@ -225,10 +220,17 @@ class Settings:
                 f"`gradient=Adjoint()` solves the adjoint of the differential equation, and {self.method} makes steps that are "
                 "not its solution: the gradient would be wrong. Leave it out; gradients then are those of the steps."
             )
-        if self.steps_alone and ADAPTIVE_METHODS[str(self.method)].implicit:
+        if self.pair is None:  # of torchdiffeq
+            return
+        if self.pair.implicit:
             raise ValueError(
                 f"`gradient=Adjoint()` runs each step backwards, and over the long steps of {self.method} what forgets fast "
                 "would explode. Leave it out; `gradient=Checkpointed(bytes)` bounds what gradients then take."
+            )
+        if not self.pair.has_tableau:
+            raise ValueError(
+                f"`gradient=Adjoint()` adds up the stages of an explicit tableau, and {self.method} has none. Leave it out; "
+                "`gradient=Checkpointed(bytes)` bounds what gradients then take."
             )
 
     def check_reach(self, h0: Tensor) -> None:
@@ -274,26 +276,16 @@ def _tolerance(name: str, value: float | Tensor) -> float | Tensor:
 
 
 def _check_method(method: object) -> None:
-    if isinstance(method, Zoneout):
+    if isinstance(method, str) and method.startswith(PREFIX):
+        known = [PREFIX + name for name in torchdiffeq_methods()]
+        if method not in known:
+            raise ValueError(f"`method` {method!r} {unknown(method, known)} Methods of torchdiffeq: {', '.join(known)}.")
+        return
+    why = None
+    if isinstance(method, str) and method in ELSEWHERE:
+        why = f"is not offered, for {ELSEWHERE[method]}; {PREFIX + method!r} runs torchdiffeq's."
+    step = checked_method(method, why=why)
+    if isinstance(step.step if isinstance(step, StepDoubling) else step, Zoneout):
         raise TypeError(
             f"{method!r} keeps units at each step of a discrete cell, which solves nothing; take discretize.DiscreteRNN."
         )
-    if isinstance(method, Step | StepDoubling):
-        return
-    if isinstance(method, type) and issubclass(method, Step | StepDoubling):
-        raise TypeError(f"`method` must be an instance of a step map: `{method.__name__}()`, not the class.")
-    if not isinstance(method, str):
-        raise TypeError(f"`method` must be the name of a method or a step map, got {method!r}.")
-    of_torchdiffeq = method.startswith(PREFIX)
-    known = [PREFIX + name for name in torchdiffeq_methods()] if of_torchdiffeq else [*ADAPTIVE_METHODS, *FIXED_METHODS]
-    if method not in known:
-        _refuse_method(method, known)
-
-
-def _refuse_method(method: str, known: list[str]) -> NoReturn:
-    near = [SYNONYMS[low]] if (low := method.lower()) in SYNONYMS else difflib.get_close_matches(low, known, n=1)
-    if method in ELSEWHERE:
-        reason = f"is not offered, for {ELSEWHERE[method]}; {PREFIX + method!r} runs torchdiffeq's."
-    else:
-        reason = f"is not known; did you mean {near[0]!r}?" if near else "is not known."
-    raise ValueError(f"`method` {method!r} {reason} Methods: {', '.join(known)}, or a step map such as discretize.Euler().")

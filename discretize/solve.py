@@ -43,7 +43,7 @@ from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
 from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
 from discretize.solvers.delays import History, solve_delayed
 from discretize.solvers.diagnosis import STIFF_STEPS, slow_hint
-from discretize.solvers.doubling import DoublingEngine, StepDoubling
+from discretize.solvers.doubling import DoublingEngine
 from discretize.solvers.engine import Engine, SolverState, SolverStats
 from discretize.solvers.equation import NumbersRefused, as_driven_field, driven_in, increasing_times, joined, times_within
 from discretize.solvers.events import WINDOWS, Event, EventSolve, checked_events
@@ -232,7 +232,7 @@ def _solve_held(
     given: Any, field: VectorField, path: Path, h0: Tensor, times: Tensor, settings: Settings, seed: Cells | BrownianPath | None
 ) -> Trajectory | None:
     """Solve where the times that are asked for are the edges of held samples, and steps have one length; else return None."""
-    if settings.follows is None or type(path) is not HeldPath or not isinstance(h0, Tensor) or h0.dim() != 2:
+    if settings.fixed is None or type(path) is not HeldPath or not isinstance(h0, Tensor) or h0.dim() != 2:
         return None
     if times is not path.knots:
         differentiated = times.requires_grad or path.knots.requires_grad
@@ -317,7 +317,7 @@ def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: 
         # A function of time is asked at times of the solve only.
         other = moved(projected) if isinstance(given, VectorField) else driven.read_at((times[0] + times[-1]) / 2)
         found[training] = couples_samples(driven.field, projected, h, other, slope)
-    if found[training] and (settings.steps_alone or isinstance(settings.method, StepDoubling)):
+    if found[training] and (settings.steps_alone or (settings.adaptive and settings.noisy)):
         raise ValueError(f"`field` cannot be solved by {settings.method}, whose samples step on their own: {COUPLED}")
     if found[training] and not known:
         warn_user(f"In this solve {COUPLED}", UserWarning)
@@ -330,7 +330,7 @@ def _check_seed(seed: object, settings: Settings, direction: int, times: Tensor,
     """Refuse a seed without noise, and noise where there is none: backwards in time."""
     if not settings.noisy:
         check_no_seed(seed)
-    elif isinstance(settings.method, StepDoubling) and (times.requires_grad or knots.requires_grad):
+    elif settings.adaptive and (times.requires_grad or knots.requires_grad):
         raise ValueError(f"There are no gradients to times under {settings.method!r}; detach them, or take steps of one length.")
     elif direction < 0:
         raise ValueError(

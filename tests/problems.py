@@ -18,6 +18,7 @@ import ctrnn
 import discretize
 from ctrnn.cells.catalog import constructor_names
 from ctrnn.fields.rates import ConstantRate, FixedRate, SigmoidConstantRate
+from discretize.steps.catalog import steps
 
 NAMED_FIELDS: dict[str, Callable[..., ctrnn.VectorField]] = {
     "plain": ctrnn.plain,
@@ -41,13 +42,7 @@ NAMED_FIELDS: dict[str, Callable[..., ctrnn.VectorField]] = {
 PUBLISHED = [name for name in constructor_names() if name not in ("plain", "leaky", "gated", "gru", "lstm")]
 # One of each kind; the others are variants of them, for the long tests.
 KINDS = ("gated per unit", "gated power 2", "gated exponential", "gated network", "gru", "lstm")
-STEPS: dict[str, discretize.Step] = {
-    name: step()
-    for name in discretize.__all__
-    if isinstance(step := getattr(discretize, name), type) and issubclass(step, discretize.Step)
-    if step not in (discretize.Step, discretize.Zoneout)  # no step of an equation
-    if not issubclass(step, discretize.StochasticStep)  # for fields with noise, see test_stochastic.py
-}
+STEPS: dict[str, discretize.Step] = {name: step() for name, step in steps().items()}
 
 
 def thinned(names: Iterable[str], kept: Iterable[str] = KINDS) -> list:

@@ -83,8 +83,14 @@ IN_PYTHON = [
     (lambda: DiscreteRNN(FIELD)(X, (H, H)), ValueError, "a pair (h_0, c_0) is for fields on the state [h, c]"),
     (lambda: DiscreteRNN(FIELD)(X, lengths=[5, 6, 1, 2]), ValueError, "got 6 for sequence 1"),
     (lambda: DiscreteRNN(FIELD)(X, lengths=torch.ones(4)), TypeError, "`lengths` must be whole numbers, got torch.float"),
-    (lambda: DiscreteRNN(FIELD, step="euler"), TypeError, "`step` must be a step map such as discretize.Euler(), got 'euler'"),
-    (lambda: DiscreteRNN(FIELD, step=Euler), TypeError, "make an instance, `step()`"),
+    (
+        lambda: DiscreteRNN(FIELD, step="rk5"),
+        ValueError,
+        "`step` 'rk5' is not known; did you mean 'rk4'? Methods: adaptive",
+    ),
+    (lambda: DiscreteRNN(FIELD, step=0.1), TypeError, "`step` must be the name of a method or a step map, got 0.1. Methods: "),
+    (lambda: DiscreteRNN(FIELD, step=Euler), TypeError, "`step` must be an instance of a step map: `Euler()`, not the class"),
+    (lambda: DiscreteRNN(FIELD, step="torchdiffeq:rk4"), ValueError, "takes no single steps; take discretize.ContinuousRNN"),
     (lambda: DiscreteRNN(FIELD, substeps=0), ValueError, "`substeps` must be at least 1, got 0"),
     (lambda: DiscreteRNN(FIELD)(X, ts=PADDED), ValueError, "padding beyond the end of a sequence, give `lengths`"),
     (

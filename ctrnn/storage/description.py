@@ -110,6 +110,8 @@ def _described(value: object, known: dict[str, type], where: str, faults: list[s
 def _described_object(value: object, known: dict[str, type], where: str, faults: list[str]) -> Any:
     own = type_before_parametrizations(value) if isinstance(value, nn.Module) else type(value)
     name = _name_of(own, known)
+    if name is None and isinstance(word := getattr(value, "known_name", None), str):
+        return word  # which the constructor takes in place of the object
     if name is None:
         name = own.__name__
         known[name] = own

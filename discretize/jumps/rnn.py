@@ -205,8 +205,8 @@ class JumpRNN(SequenceModule):
         """Yield maps of the state over each of the times, (time,) or (time, batch)."""
         own = lengths.dim() > 1
         passes = (lengths.detach().any(-1) if own else lengths.detach().bool()).tolist()
-        step, run, times = self.settings.method, partial(self._solved, field), lengths
-        if isinstance(step, Step) and self.settings.max_step is None and self.settings.gradient is None:
+        step, run, times = self.settings.fixed, partial(self._solved, field), lengths
+        if step is not None and self.settings.max_step is None and self.settings.gradient is None:
             # One step, which `integrate` would take too, after checks that cost five times as much.
             run, times = (
                 partial(self._stepped, step, field, field.project(h[:, :0])),

@@ -164,7 +164,7 @@ def solve_held(
     Shape:   xs (time, batch, input), h0 (batch, state), edges (time + 1,) or (time + 1, batch) -> (time, batch, state).
     Returns: None for other solves, and for one that fails, of which a solve step by step says where.
     """
-    step = settings.follows
+    step = settings.fixed
     if step is None or settings.gradient is not None or settings.on_attempt is not None or settings.progress:
         return None
     if not len(h0) or h0.dtype in HALF or (isinstance(seed, BrownianPath) and edges.requires_grad):

@@ -14,7 +14,10 @@ from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
 from discretize.graphs import check_exported
+from discretize.methods import checked_method
 from discretize.sequences.overshoot import OvershootWatch
+from discretize.solvers.by_torchdiffeq import PREFIX
+from discretize.solvers.doubling import StepDoubling
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step, step_length
 from discretize.steps.stochastic import StochasticStep, check_noise
@@ -42,10 +45,10 @@ class DiscreteCell(AnsweredInit, nn.Module):
     step: Step
     dt: float
 
-    def __init__(self, field: VectorField, step: Step = Euler(), dt: float = 1.0, allow_overshoot: bool = False) -> None:
+    def __init__(self, field: VectorField, step: Step | str = Euler(), dt: float = 1.0, allow_overshoot: bool = False) -> None:
         super().__init__()
         self.field, self.step, self.dt = check_field(field), checked_step(step), checks.positive_number("dt", dt)
-        check_noise(field, step)
+        check_noise(field, self.step)
         self.watch: OvershootWatch = OvershootWatch(allow_overshoot)
 
     @answered
@@ -97,9 +100,12 @@ class DiscreteCell(AnsweredInit, nn.Module):
         return f"step={self.step!r}, dt={self.dt:g}"
 
 
-def checked_step(step: Step) -> Step:
-    """Refuse what is no step map."""
-    if not isinstance(step, Step):
-        hint = "; make an instance, `step()`" if isinstance(step, type) and issubclass(step, Step) else ""
-        raise TypeError(f"`step` must be a step map such as discretize.Euler(), got {step!r}{hint}.")
-    return step
+def checked_step(step: Step | str) -> Step:
+    """Return the step map that a name means, or an object is; refuse what is none."""
+    why = None
+    if isinstance(step, str) and step.startswith(PREFIX):
+        why = "solves, and takes no single steps; take discretize.ContinuousRNN(method=)."
+    found = checked_method(step, "step", why)
+    if isinstance(found, StepDoubling) and isinstance(found.step, StochasticStep):
+        raise TypeError(f"`step` {found!r} chooses its steps by their noise; take discretize.ContinuousRNN(method=).")
+    return found

@@ -133,7 +133,7 @@ class ContinuousRNN(FieldModule):
             step, substeps = self.settings.step_map()
             check_noise(field, "an exported graph")
             return scanned(field, step, xs, h0, 1.0, substeps)
-        if self.path == "held" and self.settings.follows is not None and not casts(field):
+        if self.path == "held" and self.settings.fixed is not None and not casts(field):
             seed, given = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
             times = gone_by(xs, ragged) if edges is None else edges
             check = partial(check_start, field, field, given, h0, times, self.settings)

@@ -68,7 +68,7 @@ class DiscreteRNN(FieldModule):
     def __init__(
         self,
         field: VectorField,
-        step: Step = Euler(),
+        step: Step | str = Euler(),
         dt: float = 1.0,
         substeps: int = 1,
         hold: str = "forward",
@@ -80,7 +80,7 @@ class DiscreteRNN(FieldModule):
         super().__init__(field, hold, open_interval, batch_first)
         self.watch: OvershootWatch = OvershootWatch(allow_overshoot)
         self.step, self.dt = checked_step(step), checks.positive_number("dt", dt)
-        check_noise(field, step)
+        check_noise(field, self.step)
         self.substeps, self.fused = checks.positive_size("substeps", substeps), is_fused("fused", fused)
         self.stats: dict[str, Any] = {}
 

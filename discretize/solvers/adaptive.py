@@ -27,7 +27,7 @@ from discretize.solvers.diagnosis import STIFF_STEPS, diagnosis, jump_hint, stif
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, column, waits_for
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain, RightHandSide
-from discretize.solvers.tableaus import EXPLICIT_PAIRS, Attempt, EmbeddedMethod
+from discretize.solvers.tableaus import EXPLICIT_PAIRS, Attempt, EmbeddedMethod, checked_attempt
 
 __all__ = ["ADAPTIVE_METHODS", "SHORTEST_STEP", "AdaptiveEngine", "StepRecord"]
 
@@ -201,11 +201,11 @@ class _SegmentSolve:
 
     def _attempt(self, tau: Numbers, dt: Numbers) -> Attempt:
         slope, h, method = self.slope, self.h, self.control.method
-        if self.start is None:
+        if self.start is None and method.reads_start:
             self.start = slope(self._time(tau), h)
             self.counts.call(1, len(h))
-        self.counts.call(method.cost(slope, h.shape[-1]), len(h))
-        return method.attempt(slope, self._time(tau), self._time(dt), h, self.start)
+        self.counts.call(method.attempt_cost(slope, h.shape[-1]), len(h))
+        return checked_attempt(method.attempt(slope, self._time(tau), self._time(dt), h, self.start), h, method)
 
     def _time(self, value: Numbers) -> Tensor:
         """Return numbers as a column; as shares of the segment's length where its edges have gradients."""

@@ -23,7 +23,7 @@ from discretize.errors import Failure, SolverError
 from discretize.solvers.adaptive import AdaptiveEngine, StepRecord
 from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, refuse_captured
 from discretize.solvers.engine import SolverState, SolverStats, column
-from discretize.solvers.segments import Chain, RightHandSide, Segment
+from discretize.solvers.segments import Chain, RightHandSide, Segment, Slope
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKutta
 from discretize.trajectory import Trajectory
 
@@ -153,6 +153,7 @@ class AdjointBackward:
         """Carry a back over a step; return it with the steps proposed to go on with."""
         control = self.engine.control
         atol = torch.cat([control.atol, control.atol]) if isinstance(control.atol, Tensor) else control.atol
+        assert isinstance(control.method, EmbeddedRungeKutta)
         control = replace(control, method=_FreshFirstStage(control.method), atol=atol, given_first_step=None)
         first = np.where(record.dt > 0, record.dt, 1.0)
         state = SolverState(0, np.zeros(len(record.dt)), first if step is None else np.maximum(step, 1e-3 * first))
@@ -252,15 +253,23 @@ class ReversedStep(RightHandSide):
 class _FreshFirstStage(EmbeddedMethod):
     """Computes the first slope of every step of a pair anew, so that all stages of a step are its own."""
 
-    def __init__(self, pair: EmbeddedMethod) -> None:
-        self.pair, self.name, self.order = pair, pair.name, pair.order
-        self.evaluations = pair.evaluations
+    order = evaluations = 0  # those of the pair
 
-    def attempt(self, slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def __init__(self, pair: EmbeddedRungeKutta) -> None:
+        self.pair = pair
+
+    @property
+    def error_order(self) -> int:
+        return self.pair.error_order
+
+    def attempt_cost(self, slope: Slope, state: int) -> int:
+        return self.pair.attempt_cost(slope, state)
+
+    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         return self.pair.attempt(slope, tau, dt, h, start)._replace(end=None)
 
 
 def _weights(method: EmbeddedMethod) -> tuple[float, ...]:
     """Return b, one weight for each stage."""
     assert isinstance(method, EmbeddedRungeKutta)
-    return tuple(method.b) if method.b is not None else (*method.a[-1], 0.0)
+    return (*method.weights, 0.0) if method.last_is_next else method.weights

@@ -243,7 +243,7 @@ class Continuation:
         states, slopes = [h], [length * start]
         for ahead in (dt / 2, dt):
             attempt = self.method.attempt(slope, tau, ahead, h, start)
-            self.counts.call(self.method.cost(slope, h.shape[-1]) + (attempt.end is None), len(h))
+            self.counts.call(self.method.attempt_cost(slope, h.shape[-1]) + (attempt.end is None), len(h))
             states.append(attempt.h)
             slopes.append(length * (slope(tau + ahead, attempt.h) if attempt.end is None else attempt.end))
         begin, half, end = slopes

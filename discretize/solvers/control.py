@@ -76,7 +76,7 @@ class StepControl:
             guess = np.where(np.isfinite(guess) & (guess > 0), guess, near)
             bend = size(slope(checks.time_on(column(guess), h.device), h + column(guess, h) * start) - start) / guess
             steepest = np.fmax(fast, bend * span) * span
-            by_error = np.where(steepest > 1e-15, (0.01 / steepest) ** (1 / self.method.order) * span, guess)
+            by_error = np.where(steepest > 1e-15, (0.01 / steepest) ** (1 / self.method.error_order) * span, guess)
         return np.where(by_error > 0, np.fmin(100 * guess, by_error), guess)
 
     def steps_to(self, remaining: Numbers, step: Numbers) -> Numbers:
@@ -108,7 +108,7 @@ class StepControl:
         """Return the step to try next, after one of dt was tried where `step` was proposed."""
         on = _functions_of(error)
         with np.errstate(all="ignore"):
-            factor = on.clip(SAFETY * error ** (-1 / self.method.order), SHRINK, GROW)
+            factor = on.clip(SAFETY * error ** (-1 / self.method.error_order), SHRINK, GROW)
         factor = on.where(held_back & accepted, on.clip(factor, None, 1.0), factor)
         # What is not finite is not accepted at any length, and must go on to shorter steps or to a failure.
         proposed = on.where(on.isfinite(error), on.clip(dt * factor, self.min_step, None), dt * factor)

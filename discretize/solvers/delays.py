@@ -110,11 +110,12 @@ def _check(times: Tensor, direction: int, settings: Settings) -> None:
         raise ValueError("`ts` goes back in time; an equation that reads its past runs forwards only.")
     if times.requires_grad:
         raise ValueError("There are no gradients to `ts` of an equation that reads its past; detach them.")
-    known = [name for name, method in ADAPTIVE_METHODS.items() if method.order <= INTERPOLATED]
-    if settings.method not in known:
+    if settings.pair is None or settings.pair.order > INTERPOLATED:
+        known = [name for name, method in ADAPTIVE_METHODS.items() if method.order <= INTERPOLATED]
         raise ValueError(
-            f"`method`={settings.method!r}: an equation that reads its past is solved by {', '.join(known)}; fixed steps "
-            "are those of DiscreteRNN, and dopri8's are longer than the polynomials between them are good for."
+            f"`method`={settings.method!r}: an equation that reads its past is solved by {', '.join(known)}, or a pair of your "
+            f"own of order {INTERPOLATED} or less; fixed steps are those of DiscreteRNN, and dopri8's are longer than the "
+            "polynomials between them are good for."
         )
     if settings.gradient is not None or settings.on_failure != "raise":
         raise ValueError("An equation that reads its past takes neither `gradient` nor `on_failure`; leave them out.")
@@ -179,7 +180,7 @@ class _DelayedSolve:
     ) -> None:
         self.h0, self.speed, self.asked = h0, speed, times
         self.times = times if times.dim() == 1 else times[[0, -1]].amax(1)  # of all; others are read between
-        self.method, self.solve, self.events = str(settings.method), solve, events
+        self.settings, self.solve, self.events = settings, solve, events
         self.crossed = [(EventTimes.none(h0),) * len(events)]  # in every block
         self.sides: np.ndarray | None = None  # of events, after the block before
         self.status = ["completed"] * len(h0)
@@ -281,7 +282,8 @@ class _DelayedSolve:
     def _lay_knots(self) -> None:
         inner = [float(t) for t in self.path.knots.detach().tolist() if self.start < t < self.end]
         of_history = [float(t) for t in self.past.history.knots.detach().tolist()[1:] if t < self.start]
-        levels = ADAPTIVE_METHODS[self.method].order
+        assert self.settings.pair is not None
+        levels = self.settings.pair.order
         self.jumps = breaking_points(self.lags, [*of_history, self.start], inner, self.start, self.end, levels)
         every = sorted({self.start, *inner, *self.jumps, self.end if self.end > self.start else self.start + 1})
         self.input = PastPath(self.path, self.past, self.lags, torch.tensor(every, dtype=torch.float64, device="cpu"))
@@ -304,7 +306,7 @@ class _DelayedSolve:
             raise ValueError(
                 f"`delays` become so short that a solve until t = {self.end:g} takes more than {MOST_BLOCKS:,} blocks."
             )
-        stats = (self.counts or SolverStats(max(1, len(h)))).stats(self.method) | {"engine_why": BY_STEPS}
+        stats = (self.counts or SolverStats(max(1, len(h)))).stats(str(self.settings.method)) | {"engine_why": BY_STEPS}
         if self.events:
             stats["status_of_samples"] = self.status
         hs = torch.stack([states.get(t, h) for t in asked])

@@ -1,10 +1,12 @@
-r"""Adaptive steps of fields with noise: a step is compared with its two halves, along one Brownian path for each sample.
+r"""Steps that are compared with their two halves; with noise along one Brownian path for each sample.
 
-    q = max_i |two_i - one_i| / ((atol + rtol max(|h_i|, |two_i|)) sqrt(dt / length of the segment))        accepted where q <= 1
+    without noise     error = |two - one| / (2^order - 1), an embedded method as any other
+    with noise        q = max_i |two_i - one_i| / ((atol + rtol max(|h_i|, |two_i|)) sqrt(dt / length of the segment))
+                      accepted where q <= 1
 
-Errors of single steps have random signs and add up as roots do: over a segment they come to about a tolerance. A step is one of
-the dyadic parts of its segment. One that is rejected is cut in two, and where both are passed they may be joined again: so no
-part of the path that was looked at is stepped over, and the path is read at the nodes of its tree.
+With noise errors of single steps have random signs and add up as roots do: over a segment they come to about a tolerance. A step
+is one of the dyadic parts of its segment. One that is rejected is cut in two, and where both are passed they may be joined again:
+so no part of the path that was looked at is stepped over, and the path is read at the nodes of its tree.
 
 Who chooses steps by the noise in them chooses noise: where Euler and Maruyama's step errs little w^2 is below dt in the mean, and
 the limit is that of another equation. Steps of strong order 1 take w^2 into account, or noise does not depend on h.
@@ -16,18 +18,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
-from discretize.errors import Failure
+from discretize.errors import Failure, StepError
+from discretize.methods import checked_method
 from discretize.noise.brownian import DEPTH, BrownianPath
 from discretize.solvers.control import most_steps
 from discretize.solvers.engine import Engine, SolverState, column
-from discretize.solvers.segments import Chain, RightHandSide, Segment
+from discretize.solvers.segments import Chain, RightHandSide, Segment, Slope
 from discretize.solvers.stochastic import driven_by
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod
+from discretize.steps.runge_kutta import ExplicitRungeKutta
+from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep, check_noise, depends_on_state
 
 __all__ = ["DoublingEngine", "StepDoubling"]
@@ -39,32 +46,87 @@ GROWS = 0.3  # below this share of the error that a step twice as long may have
 
 
 @dataclass(frozen=True)
-class StepDoubling:
-    r"""A method for `integrate` and `ContinuousRNN`: steps for noise that keep to rtol and atol, compared with their halves.
+class StepDoubling(EmbeddedMethod):
+    r"""A method that makes any step choose its length: a step is compared with two halves, whose states go on.
 
-    Every sample takes steps of its own, where its input can be read at its own times. States are those of the halves. The path is
-    the same at any tolerance: as they fall, states come to its solution.
+    Every sample takes steps of its own, where its input can be read at its own times. Without noise the error of the halves is
+    estimated as |two - one| / (2^order - 1), all else is as for an embedded pair: events, states between, gradients but by
+    `Adjoint()`. Where the input moves within a step, explicit Runge-Kutta steps read it at their stages; others hold it over each
+    half, and are of order 1 there. With noise the path is the same at any tolerance: as they fall, states come to its solution.
 
-    Args:    step: a `StochasticStep` of strong order 1 or more, or any for noise that does not depend on the state.
-    Raises:  TypeError for what is none.
-    Source:  see the first lines of this file.
+    Args:    step: any step map, by name or object; for a field with noise a `StochasticStep`, of strong order 1 or more where
+             its noise depends on the state.
+    Raises:  TypeError, ValueError for what is no step.
+    Source:  Hairer, Norsett and Wanner, Solving ODEs I, sec. II.4; with noise see the first lines of this file.
     """
 
-    step: StochasticStep
+    step: Step
+    reads_start: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.step, StochasticStep):
-            raise TypeError(f"`step` must be a step for noise, such as discretize.Milstein(), got {self.step!r}.")
+        object.__setattr__(self, "step", checked_method(self.step, "step"))
+        if not self.step.order:
+            raise TypeError(f"`step` must have an order, by which errors of halves are told, and {self.step!r} has none.")
+
+    @property
+    def order(self) -> int:  # type: ignore[override]
+        return self.step.order
+
+    @property
+    def error_order(self) -> int:
+        return self.step.order + 1
+
+    @property
+    def evaluations(self) -> int:  # type: ignore[override]
+        return 2 * self.step.evaluations
+
+    @property
+    def tangents(self) -> int:  # type: ignore[override]
+        return 2 * self.step.tangents
+
+    @property
+    def jacobians(self) -> int:  # type: ignore[override]
+        return 2 * self.step.jacobians
+
+    def attempt_cost(self, slope: Slope, state: int) -> int:
+        return super().attempt_cost(slope, state) * 3 // 2
 
     def check_noise(self, field: VectorField) -> None:
-        """Refuse a field without noise, and one whose noise steps of this kind would choose from."""
-        check_noise(field, self.step)
-        if self.step.strong_order < 1 and depends_on_state(field):
+        """Refuse noise under a step without and the other way round, and noise that steps of this kind would choose from."""
+        check_noise(field, self.step if isinstance(self.step, StochasticStep) else self)
+        if isinstance(self.step, StochasticStep) and self.step.strong_order < 1 and depends_on_state(field):
             raise ValueError(
                 f"{self!r} would choose steps by their noise, and with a step of strong order {self.step.strong_order:g} come to "
                 f"another equation: G of {type(field).__name__} depends on h. Take Milstein() or StratonovichHeun(), or steps of "
                 "one length."
             )
+
+    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+        lost = torch.zeros_like(dt, dtype=torch.bool)
+        while True:
+            try:
+                one, half = self._stepped(slope, tau, dt, h), self._stepped(slope, tau, dt / 2, h)
+                two = self._stepped(slope, tau + dt / 2, dt / 2, half)
+                break
+            except StepError as failure:  # a shorter step may have a solution; others go on without that sample
+                lost = lost.index_fill(0, torch.tensor(failure.sample if len(dt) > 1 else 0, device=dt.device), True)
+                dt = torch.where(lost, 0.0, dt)
+        order = self.order if slope.steady or isinstance(self.step, ExplicitRungeKutta) else 1
+        error = (two - one) / (2**order - 1)
+        return Attempt(two, torch.where(lost.to(h.device), math.inf, error) if bool(lost.any()) else error)
+
+    def _stepped(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+        assert isinstance(slope, Segment)
+        length = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
+        length = length.reshape(()) if len(length) == 1 else length
+        if isinstance(self.step, ExplicitRungeKutta):
+            return self.step.along(lambda share, u: slope(tau + share * dt, u), h, length)
+        t = slope.time(tau)
+        length = length if slope.chain.speed is None else length * slope.speed_at(t, h)
+        return self.step.advance(slope.chain.field, slope.input_at(t), h, length)
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        return self.step.advance(field, projected, self.step.advance(field, projected, h, dt / 2), dt / 2)
 
 
 class DoublingEngine(Engine):

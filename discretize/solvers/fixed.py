@@ -20,13 +20,14 @@ from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure, StepError
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, SolverStats, column, waits_for
 from discretize.solvers.segments import Chain, RightHandSide, Segment
-from discretize.steps.runge_kutta import ExplicitRungeKutta, ForwardEuler, Heun, Heun3, Midpoint, ThreeEighths
+from discretize.steps.euler import Euler
+from discretize.steps.runge_kutta import ExplicitRungeKutta, Heun, Heun3, Midpoint, ThreeEighths
 from discretize.steps.step import Step
 
 __all__ = ["FIXED_METHODS", "FixedEngine", "GridEngine", "StepEngine", "as_array", "count_steps", "num_steps"]
 
 FIXED_METHODS: dict[str, ExplicitRungeKutta] = {
-    "euler": ForwardEuler(),
+    "euler": Euler(),
     "midpoint": Midpoint(),
     "heun2": Heun(),
     "heun3": Heun3(),

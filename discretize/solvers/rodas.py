@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ctrnn.forward import jvp
-from discretize.solvers.segments import RightHandSide
+from discretize.solvers.segments import Slope
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, weighted
 
 __all__ = ["Rodas5P"]
@@ -64,12 +64,10 @@ class Rodas5P(EmbeddedMethod):
              J is that of Hairer and Wanner, Solving ODEs II, sec. IV.7.
     """
 
-    name: str = "rodas5p"
-    order: int = 5
-    evaluations: int = 7
-    implicit: bool = True
+    name, order = "rodas5p", 5
+    evaluations, jacobians = 8, 1
 
-    def attempt(self, slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         step = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
         first = slope(tau, h) if start is None else start
         jacobian = _jacobian(slope, tau, h)
@@ -86,8 +84,8 @@ class Rodas5P(EmbeddedMethod):
             us.append(solve(GAMMA * right))
         return Attempt(at + us[-1], us[-1], None)
 
-    def cost(self, slope: RightHandSide, state: int) -> int:
-        return self.evaluations + slope.jacobian_cost(state) + (0 if slope.steady else 1)
+    def attempt_cost(self, slope: Slope, state: int) -> int:
+        return super().attempt_cost(slope, state) + (not slope.steady)
 
 
 def _solver(step: Tensor, jacobian: Tensor) -> Callable[[Tensor], Tensor]:
@@ -101,7 +99,7 @@ def _solver(step: Tensor, jacobian: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda right: torch.linalg.lu_solve(factors, pivots, right[..., None])[..., 0]
 
 
-def _jacobian(slope: RightHandSide, tau: Tensor, h: Tensor) -> Tensor:
+def _jacobian(slope: Slope, tau: Tensor, h: Tensor) -> Tensor:
     try:
         return slope.jacobian(tau, h)
     except (RuntimeError, NotImplementedError) as error:
@@ -112,7 +110,7 @@ def _jacobian(slope: RightHandSide, tau: Tensor, h: Tensor) -> Tensor:
         ) from error
 
 
-def time_derivative(slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+def time_derivative(slope: Slope, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
     """Return df/dt at (tau, h): exact where the input is made of torch's functions of time, else by three points in the step."""
     if slope.differentiable_in_time:
         # If torch.func cannot differentiate the field, its time derivative is taken like that of a user's function.

@@ -20,9 +20,9 @@ from ctrnn import Driven, Path, VectorField, checks
 from ctrnn.forward import jacobian_of
 from ctrnn.inputs.path import piece_numbers
 from ctrnn.inputs.segment_input import Rows, SegmentInput, select
-from discretize.steps.algebra.jacobian import JacobianCheck, checked_jacobian, jacobian_cost, over_matrices
+from discretize.steps.algebra.jacobian import JacobianCheck, checked_jacobian, jacobian, jacobian_cost, over_matrices
 
-__all__ = ["Chain", "RightHandSide", "Segment", "chain_of"]
+__all__ = ["Chain", "HeldSlope", "RightHandSide", "Segment", "Slope", "chain_of"]
 
 
 class Chain:
@@ -142,16 +142,10 @@ def _by_segment(path: Path, edges: Tensor) -> SegmentInput:
     return SegmentInput(path, piece_numbers(path.knots.detach(), edges[:-1].detach()))
 
 
-class RightHandSide(ABC):
-    """dh/dt on an interval on which it is smooth, by tau, the time since its start, for all samples or for `rows` of them.
+class Slope(ABC):
+    """dh/dt as a method reads it. `steady`: tau does not matter; `differentiable_in_time`: torch.func can differentiate by it."""
 
-    `lengths`: as numbers, of all samples or one for all; `steady`: tau does not matter; `differentiable`: the length has a
-    gradient; `differentiable_in_time`: torch.func can differentiate it by tau. tau is () or (rows, 1), float64.
-    """
-
-    rows: Tensor | None = None
-    lengths: np.ndarray
-    steady = differentiable = differentiable_in_time = False
+    steady = differentiable_in_time = False
 
     @abstractmethod
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
@@ -164,6 +158,36 @@ class RightHandSide(ABC):
     def jacobian_cost(self, state: int) -> int:
         """Return how many evaluations a Jacobian of so many units takes."""
         return state
+
+
+class HeldSlope(Slope):
+    """A field whose projected input is held: dh/dt at any time."""
+
+    steady = True
+
+    def __init__(self, field: VectorField, projected: Tensor) -> None:
+        self.field, self.projected = field, projected
+
+    def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
+        return self.field.flow(self.projected, h)
+
+    def jacobian(self, tau: Tensor, h: Tensor) -> Tensor:
+        return jacobian(self.field, self.projected, h)
+
+    def jacobian_cost(self, state: int) -> int:
+        return jacobian_cost(self.field)
+
+
+class RightHandSide(Slope):
+    """dh/dt on an interval on which it is smooth, by tau, the time since its start, for all samples or for `rows` of them.
+
+    `lengths`: as numbers, of all samples or one for all; `differentiable`: the length has a gradient. tau is () or (rows, 1),
+    float64.
+    """
+
+    rows: Tensor | None = None
+    lengths: np.ndarray
+    differentiable = False
 
     @abstractmethod
     def of(self, rows: Tensor) -> RightHandSide:

@@ -13,17 +13,24 @@ Each sample may take a dt of its own; a dt of 0 leaves it where it is.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from discretize.solvers.segments import RightHandSide
+from ctrnn import VectorField, checks
+from discretize.solvers.segments import HeldSlope, Slope
+from discretize.steps.runge_kutta import ExplicitRungeKutta
+from discretize.steps.step import Step
 
-__all__ = ["EXPLICIT_PAIRS", "Attempt", "EmbeddedMethod", "EmbeddedRungeKutta", "weighted"]
+__all__ = ["EXPLICIT_PAIRS", "Attempt", "EmbeddedMethod", "EmbeddedRungeKutta", "checked_attempt", "weighted"]
+
+MOST_CHECKED = 8  # the highest order whose conditions are looked at: 200 trees up to there
+ROUNDED = 1e-10  # by which sums of printed coefficients may be off, as a share of what they add up
 
 
 class Attempt(NamedTuple):
@@ -31,62 +38,211 @@ class Attempt(NamedTuple):
 
     h: Tensor
     error: Tensor
-    end: Tensor | None
+    end: Tensor | None = None
 
 
-class EmbeddedMethod(ABC):
-    r"""Takes a step and estimates its error, of size O(dt^order) relative to the solution that goes on.
+class EmbeddedMethod(Step):
+    r"""A step that estimates its error. As `method=` it chooses steps by that; as `step=` it takes one, the error unread.
 
-    `evaluations` of the field in an attempt whose first slope is known; `implicit` methods also need a Jacobian.
+    A method of your own gives `order`, `evaluations` and `attempt`; one with a tableau is an `EmbeddedRungeKutta`.
 
-    Shape:   tau, dt (1, 1) or (batch, 1), float64; h, start (batch, state) -> (batch, state).
+    `order`: that of the states; `error_order`: the estimate is O(dt^error_order), `order` if it says nothing else;
+    `evaluations`, `tangents`, `jacobians`: as of every `Step`, the slope at its start and the estimate included;
+    `reads_start`: whether it reads the slope at its start, which is computed once for all attempts from there.
     """
 
-    name: str
-    order: int
-    evaluations: int
-    implicit = False
+    name: ClassVar[str] = ""
+    reads_start: ClassVar[bool] = True
 
     @abstractmethod
-    def attempt(self, slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
-        """Take one step from h at tau; `start` is dh/dt there."""
+    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+        r"""Take one step from h at tau, and estimate its error.
 
-    def cost(self, slope: RightHandSide, state: int) -> int:
-        """Return the evaluations of the field in an attempt, a derivative along a vector counting as one."""
-        return self.evaluations
+        Args:    slope: dh/dt, called as slope(tau, h), with `slope.jacobian(tau, h)`, and `slope.steady` where time does not
+                 matter; tau: time, counted from the start of a piece of the input; start: dh/dt at h, None where not known.
+        Shape:   tau, dt (1, 1) or (batch, 1), float64: write `dt.to(h)` beside states; h, start (batch, state) -> (batch, state).
+        """
+
+    @property
+    def error_order(self) -> int:
+        """The power of dt that the estimate falls with."""
+        return self.order
+
+    @property
+    def implicit(self) -> bool:
+        """Whether it reads Jacobians, as methods for stiff fields do."""
+        return self.jacobians > 0
+
+    @property
+    def has_tableau(self) -> bool:
+        """Whether `attempt` is that of an explicit tableau, which kernels and the adjoint read."""
+        return False
+
+    def attempt_cost(self, slope: Slope, state: int) -> int:
+        """Return the evaluations of the field in an attempt whose start is known, a derivative along a vector counting as one."""
+        derivatives = self.tangents + (self.jacobians * slope.jacobian_cost(state) if self.jacobians else 0)
+        return self.evaluations - self.reads_start + derivatives
+
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        length = dt if isinstance(dt, Tensor) else h.new_tensor(dt)
+        length = length if length.dim() else length.reshape([1] * h.dim())
+        return self.attempt(HeldSlope(field, projected), torch.zeros_like(length), length, h, None).h
 
 
-@dataclass(frozen=True)
-class EmbeddedRungeKutta(EmbeddedMethod):
-    r"""Takes the steps of an explicit Runge-Kutta pair, given its tableau.
+class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
+    r"""An explicit Runge-Kutta pair by its tableau; a pair of your own is a class with these numbers.
 
-    Args:    name, order; c: nodes of the stages after the first; a: their rows; b: weights, or None where the last row is
-             b and so its slope the next step's first; e: b less the weights of the companion.
-    Source:  Butcher's notation.
+    `order`: of the solution that goes on, by b. `a`: the rows of the stages after the first, of 1, 2, ... numbers; `b`: a weight
+    for each stage, or None where they are the last row of a, whose slope then is the next step's first; `e`: b less the
+    companion's weights; `c`: the nodes of the stages after the first, or None for the sums of their rows.
+
+    Raises:  TypeError, ValueError where numbers are missing or too many, rows do not add up to c, conditions of order do not hold
+             up to `order`, or e does not vanish as the step does.
+    Source:  Butcher's notation; Hairer, Norsett and Wanner, Solving ODEs I, sec. II.2 and II.4.
     """
 
-    name: str
-    order: int
-    c: Sequence[float]
+    family = ""
     a: Sequence[Sequence[float]]
-    b: Sequence[float] | None
+    b: Sequence[float] | None = None
+    c: Sequence[float] | None = None
     e: Sequence[float]
+
+    stages: tuple[tuple[float, ...], ...]  # type: ignore[misc]
+    weights: tuple[float, ...]  # type: ignore[misc]
+    nodes: tuple[float, ...]
+    last_is_next: bool
+
+    def __init__(self) -> None:
+        _check_numbers(self)
+        self.a = rows = tuple(tuple(map(float, row)) for row in self.a)
+        self.e = tuple(map(float, self.e))
+        b = (*rows[-1], 0.0) if self.b is None else tuple(map(float, self.b))
+        self.nodes = tuple(map(sum, rows) if self.c is None else map(float, self.c))
+        self.last_is_next = b == (*rows[-1], 0.0)
+        # What the step itself reads: the last slope is then for the error and the next step alone.
+        self.stages, self.weights = ((), *rows[:-1]) if self.last_is_next else ((), *rows), rows[-1] if self.last_is_next else b
+        _check_order(self)
 
     @property
     def evaluations(self) -> int:  # type: ignore[override]
-        return len(self.c)
+        return len(self.stages)
 
-    def attempt(self, slope: RightHandSide, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    @cached_property
+    def error_order(self) -> int:
+        """The least number of vertices of a tree on which e does not vanish."""
+        trees, e = enumerate(_trees(self._matrix(), MOST_CHECKED + 1), 1), np.array(self.e)
+        return next((n for n, of_n in trees if not all(_sums_to(0.0, e, tree) for tree in of_n)), self.order)
+
+    @property
+    def has_tableau(self) -> bool:
+        return type(self).attempt is EmbeddedRungeKutta.attempt
+
+    def attempt_cost(self, slope: Slope, state: int) -> int:
+        return len(self.a)
+
+    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         step = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
         ks = [slope(tau, h) if start is None else start]
         following = h
-        for c, row in zip(self.c, self.a, strict=True):
+        for c, row in zip(self.nodes, self.a, strict=True):
             following = torch.addcmul(h, step, weighted(row, ks))
             ks.append(slope(tau if slope.steady else tau + c * dt, following))
-        last_is_next = self.b is None
-        if self.b is not None:
-            following = torch.addcmul(h, step, weighted(self.b, ks))
-        return Attempt(following, step * weighted(self.e, ks), ks[-1] if last_is_next else None)
+        if not self.last_is_next:
+            following = torch.addcmul(h, step, weighted(self.weights, ks))
+        return Attempt(following, step * weighted(self.e, ks), ks[-1] if self.last_is_next else None)
+
+    def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
+        return Step.stability(self, z, leak)  # stages beyond the order have terms of their own
+
+    def _matrix(self) -> np.ndarray:
+        """Return a, (stages, stages)."""
+        a = np.zeros((len(self.a) + 1, len(self.a) + 1))
+        for i, row in enumerate(self.a, 1):
+            a[i, :i] = row
+        return a
+
+
+def checked_attempt(attempt: Attempt, h: Tensor, method: EmbeddedMethod) -> Attempt:
+    """Refuse what a method of a user gives that is no step from h."""
+    if not isinstance(attempt, Attempt):
+        got = type(attempt).__name__
+        raise TypeError(f"{method!r}: `attempt` must return a discretize.Attempt(h, error, end=None), got {got}.")
+    for name, given in zip(Attempt._fields, attempt, strict=True):
+        if given is None and name == "end":
+            continue
+        if not isinstance(given, Tensor) or given.shape != h.shape or given.dtype != h.dtype:
+            got = f"{tuple(given.shape)} of {given.dtype}" if isinstance(given, Tensor) else type(given).__name__
+            raise TypeError(
+                f"{method!r}: `{name}` of an attempt must be like the states, {tuple(h.shape)} of {h.dtype}, got {got}; `dt` is "
+                "float64, write `dt.to(h)` beside states."
+            )
+    return attempt
+
+
+GIVEN = {"order": "the order of the states", "a": "the rows of its stages", "e": "the weights of its error"}
+
+
+def _check_numbers(pair: EmbeddedRungeKutta) -> None:
+    """Refuse a tableau whose numbers are missing, too many or not finite, or whose rows do not add up to its nodes."""
+    kind = type(pair).__name__
+    for name, what in GIVEN.items():
+        if getattr(pair, name, None) is None:
+            raise TypeError(f"{kind} is a pair by its tableau and gives no `{name}`, {what}; set it in the class.")
+    stages = len(pair.a) + 1
+    if checks.positive_size("order", pair.order) > stages:
+        raise ValueError(f"{kind}: {stages} explicit stages have no `order` above {stages}, got {pair.order}.")
+    lengths = {f"row {i} of `a`": (row, i) for i, row in enumerate(pair.a, 1)} | {"`e`": (pair.e, stages)}
+    lengths |= {} if pair.b is None else {"`b`": (pair.b, stages)}
+    lengths |= {} if pair.c is None else {"`c`": (pair.c, stages - 1)}
+    for name, (numbers, count) in lengths.items():
+        if len(numbers) != count:
+            without = "; the first stage has no row and no node"
+            raise ValueError(f"{kind}: {name} must have {count} numbers for {stages} stages, got {len(numbers)}{without}.")
+        if not np.isfinite(np.array(numbers, dtype=float)).all():
+            raise ValueError(f"{kind}: {name} must be finite, got {tuple(numbers)}.")
+        if not any(numbers) and name != "`c`":
+            raise ValueError(f"{kind}: all numbers of {name} are 0.")
+    for i, (row, node) in enumerate(zip(pair.a, () if pair.c is None else pair.c, strict=False), 1):
+        if abs(sum(row) - node) > ROUNDED * sum(map(abs, row)):
+            raise ValueError(f"{kind}: row {i} of `a` adds up to {sum(row):.10g}, and its node in `c` is {node:.10g}.")
+
+
+def _check_order(pair: EmbeddedRungeKutta) -> None:
+    """Refuse weights of another order than is declared, and an error that does not vanish as the step does."""
+    kind, b, e = type(pair).__name__, np.zeros(len(pair.a) + 1), np.array(pair.e)
+    b[: len(pair.weights)] = pair.weights
+    for n, trees in enumerate(_trees(pair._matrix(), min(pair.order, MOST_CHECKED)), 1):
+        if not all(_sums_to(1 / tree[1], b, tree) for tree in trees):
+            weights = "the last row of `a`" if pair.b is None else "`b`"
+            reached = f"{weights} meets the conditions of order {n - 1} only"
+            raise ValueError(f"{kind}: {reached}, and `order` is {pair.order}; a number is mistaken.")
+        if n == 1 and not _sums_to(0.0, e, trees[0]):
+            raise ValueError(f"{kind}: `e` adds up to {e.sum():.10g}, and must to 0: it is b less the companion's weights.")
+
+
+Tree = tuple[np.ndarray, int]
+
+
+def _trees(a: np.ndarray, most: int) -> Iterator[list[Tree]]:
+    """Yield the rooted trees of 1, 2, ... vertices: what a and |a| make of each at the stages, (2, stages, 1), and its density.
+
+    Source:  Hairer, Norsett and Wanner, Solving ODEs I, sec. II.2, theorem 2.13.
+    """
+    both = np.stack([a, abs(a)])
+    forests: list[list[Tree]] = [[(np.ones((2, len(a), 1)), 1)], *([] for _ in range(most - 1))]  # trees without their root
+    for vertices in range(1, most + 1):
+        trees = [(phi, vertices * density) for phi, density in forests[vertices - 1]]
+        yield trees
+        for phi, density in trees:
+            hung = both @ phi
+            for more in range(vertices, most):
+                forests[more] += [(hung * other, density * others) for other, others in forests[more - vertices]]
+
+
+def _sums_to(value: float, weights: np.ndarray, tree: Tree) -> bool:
+    """Return whether the weighted sum of a tree is that, but for the rounding of what it adds up."""
+    exact, sizes = tree[0][..., 0]
+    return bool(abs(weights @ exact - value) <= ROUNDED * (abs(weights) @ sizes))
 
 
 def weighted(weights: Sequence[float], ks: Sequence[Tensor]) -> Tensor:
@@ -103,50 +259,47 @@ def _less(b: tuple[float, ...], companion: tuple[float, ...]) -> tuple[float, ..
     return tuple(x - y for x, y in zip(b, companion, strict=True))
 
 
-ADAPTIVE_HEUN = EmbeddedRungeKutta("adaptive_heun", 2, c=(1,), a=((1,),), b=(1 / 2, 1 / 2), e=(-1 / 2, 1 / 2))
+class AdaptiveHeun(EmbeddedRungeKutta):
+    name, order = "adaptive_heun", 2
+    c, a, b, e = (1,), ((1,),), (1 / 2, 1 / 2), (-1 / 2, 1 / 2)
 
-BOSH3 = EmbeddedRungeKutta(
-    "bosh3",
-    3,
-    c=(1 / 2, 3 / 4, 1),
-    a=((1 / 2,), (0, 3 / 4), (2 / 9, 1 / 3, 4 / 9)),
-    b=None,
-    e=_less((2 / 9, 1 / 3, 4 / 9, 0), (7 / 24, 1 / 4, 1 / 3, 1 / 8)),
-)
 
-DOPRI5 = EmbeddedRungeKutta(
-    "dopri5",
-    5,
-    c=(1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1),
-    a=(
+class Bosh3(EmbeddedRungeKutta):
+    name, order = "bosh3", 3
+    c = (1 / 2, 3 / 4, 1)
+    a = ((1 / 2,), (0, 3 / 4), (2 / 9, 1 / 3, 4 / 9))
+    e = _less((2 / 9, 1 / 3, 4 / 9, 0), (7 / 24, 1 / 4, 1 / 3, 1 / 8))
+
+
+class Dopri5(EmbeddedRungeKutta):
+    name, order = "dopri5", 5
+    c = (1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1)
+    a = (
         (1 / 5,),
         (3 / 40, 9 / 40),
         (44 / 45, -56 / 15, 32 / 9),
         (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
         (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
         (35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
-    ),
-    b=None,
-    e=_less(
+    )
+    e = _less(
         (35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0),
         (1951 / 21600, 0, 22642 / 50085, 451 / 720, -12231 / 42400, 649 / 6300, 1 / 60),
-    ),
-)
+    )
 
-TSIT5 = EmbeddedRungeKutta(
-    "tsit5",
-    5,
-    c=(0.161, 0.327, 0.9, 0.9800255409045097, 1, 1),
-    a=(
+
+class Tsit5(EmbeddedRungeKutta):
+    name, order = "tsit5", 5
+    c = (0.161, 0.327, 0.9, 0.9800255409045097, 1, 1)
+    a = (
         (0.161,),
         (-0.008480655492356989, 0.335480655492357),
         (2.8971530571054935, -6.359448489975075, 4.3622954328695815),
         (5.325864828439257, -11.748883564062828, 7.4955393428898365, -0.09249506636175525),
         (5.86145544294642, -12.92096931784711, 8.159367898576159, -0.071584973281401, -0.028269050394068383),
         (0.09646076681806523, 0.01, 0.4798896504144996, 1.379008574103742, -3.290069515436081, 2.324710524099774),
-    ),
-    b=None,
-    e=(
+    )
+    e = (
         -0.00178001105222577714,
         -0.0008164344596567469,
         0.007880878010261995,
@@ -154,8 +307,8 @@ TSIT5 = EmbeddedRungeKutta(
         0.5823571654525552,
         -0.45808210592918697,
         0.015151515151515152,
-    ),
-)
+    )
+
 
 _PRINCE_DORMAND = (
     14005451 / 335480064,
@@ -172,14 +325,15 @@ _PRINCE_DORMAND = (
     -528747749 / 2220607170,
     1 / 4,
 )
-DOPRI8 = EmbeddedRungeKutta(
-    "dopri8",
-    8,
-    c=(
+
+
+class Dopri8(EmbeddedRungeKutta):
+    name, order = "dopri8", 8
+    c = (
         1 / 18, 1 / 12, 1 / 8, 5 / 16, 3 / 8, 59 / 400, 93 / 200, 5490023248 / 9719169821, 13 / 20, 1201146811 / 1299019798, 1,
         1,
-    ),
-    a=(
+    )  # fmt: skip
+    a = (
         (1 / 18,),
         (1 / 48, 1 / 16),
         (1 / 32, 0, 3 / 32),
@@ -212,15 +366,17 @@ DOPRI8 = EmbeddedRungeKutta(
             11173962825 / 925320556, -13158990841 / 6184727034, 3936647629 / 1978049680, -160528059 / 685178525,
             248638103 / 1413531060, 0,
         ),
-    ),
-    b=_PRINCE_DORMAND,
-    e=_less(
+    )  # fmt: skip
+    b = _PRINCE_DORMAND
+    e = _less(
         _PRINCE_DORMAND,
         (
             13451932 / 455176623, 0, 0, 0, 0, -808719846 / 976000145, 1757004468 / 5645159321, 656045339 / 265891186,
             -3867574721 / 1518517206, 465885868 / 322736535, 53011238 / 667516719, 2 / 45, 0,
         ),
-    ),
-)  # fmt: skip
+    )  # fmt: skip
 
-EXPLICIT_PAIRS = {pair.name: pair for pair in (ADAPTIVE_HEUN, BOSH3, DOPRI5, TSIT5, DOPRI8)}
+
+EXPLICIT_PAIRS: dict[str, EmbeddedRungeKutta] = {
+    pair.name: pair for pair in (AdaptiveHeun(), Bosh3(), Dopri5(), Tsit5(), Dopri8())
+}

@@ -6,17 +6,20 @@ The symplectic one moves the two parts of a state one after the other, as publis
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from ctrnn import VectorField
 from ctrnn.forward import jvp
+from discretize.steps.runge_kutta import ExplicitRungeKutta
 from discretize.steps.step import Step
 
 __all__ = ["Euler", "SymplecticEuler", "Taylor2"]
 
 
-class Euler(Step):
+class Euler(ExplicitRungeKutta):
     r"""h + dt F(h), F(h) = field(x, h). Gate g; R(z) = 1 + z.
 
     Shape:   as `Step`.
@@ -31,6 +34,8 @@ class Euler(Step):
     error = "dt^2/2 * F' F"
     order = 1
     evaluations = 1
+    stages: ClassVar[tuple[tuple[float, ...], ...]] = ((),)
+    weights: ClassVar[tuple[float, ...]] = (1,)
 
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         return h + dt * field.flow(projected, h)

@@ -15,7 +15,7 @@ from torch import Tensor
 from ctrnn import VectorField
 from discretize.steps.step import Step
 
-__all__ = ["ExplicitRungeKutta", "ForwardEuler", "Heun", "Heun3", "Midpoint", "RungeKutta4", "ThreeEighths"]
+__all__ = ["ExplicitRungeKutta", "Heun", "Heun3", "Midpoint", "RungeKutta4", "ThreeEighths"]
 
 
 class ExplicitRungeKutta(Step):
@@ -99,19 +99,6 @@ class RungeKutta4(ExplicitRungeKutta):
     evaluations = 4
     stages: ClassVar[tuple[tuple[float, ...], ...]] = ((), (1 / 2,), (0, 1 / 2), (0, 0, 1))
     weights: ClassVar[tuple[float, ...]] = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
-
-
-class ForwardEuler(ExplicitRungeKutta):
-    r"""h + dt F(h) as a tableau, `method="euler"` of `integrate`.
-
-    Shape:   as `Step`.
-    Source:  as `Euler`.
-    """
-
-    order = 1
-    evaluations = 1
-    stages: ClassVar[tuple[tuple[float, ...], ...]] = ((),)
-    weights: ClassVar[tuple[float, ...]] = (1,)
 
 
 class Heun3(ExplicitRungeKutta):

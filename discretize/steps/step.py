@@ -91,6 +91,13 @@ class Step(AnsweredInit, ABC):
         """Whether a step evaluates the field once, and differentiates nothing."""
         return (self.evaluations, self.tangents, self.jacobians) == (1, 0, 0)
 
+    @property
+    def known_name(self) -> str | None:
+        """The name by which `step=` and `method=` know an object of this class, if they do: a file may have it instead."""
+        from discretize.methods import method_names  # noqa: PLC0415 - knows all steps
+
+        return next((name for name, meant in method_names().items() if type(meant) is type(self)), None)
+
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         r"""Return R(z), the factor of one step on dh/dt = lambda h, z = lambda dt.
 

@@ -1,6 +1,5 @@
 """A class that descends from a known one and computes something else is not taken for it: it is followed, or refused."""
 
-import inspect
 import types
 
 import pytest
@@ -12,6 +11,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from ctrnn.own_code import computes_as, own_code
+from discretize.steps.catalog import steps
 
 EXACT = {"rtol": 0, "atol": 1e-13}
 
@@ -156,9 +156,7 @@ class Same(ctrnn.VectorField):
         return self.inner.flow(projected, h) + torch.sin(3 * h)
 
 
-STEPS = [getattr(discretize, name) for name in discretize.__all__ if name not in ("Step", "Zoneout")]
-STEPS = [kind for kind in STEPS if inspect.isclass(kind) and issubclass(kind, discretize.Step) and not inspect.isabstract(kind)]
-STEPS = [kind for kind in STEPS if not issubclass(kind, discretize.StochasticStep)]
+STEPS = [*steps().values()]
 
 
 @pytest.fixture

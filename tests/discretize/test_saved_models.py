@@ -22,6 +22,7 @@ import discretize
 from ctrnn.storage.files import write_atomically
 from ctrnn.storage.model import FORMAT
 from ctrnn.storage.tensors import read_tensors, write_tensors
+from discretize.steps.catalog import steps
 
 SIZES = st.integers(1, 4)
 WEIGHTS = st.fixed_dictionaries({"bias": st.booleans(), "dtype": st.sampled_from([torch.float32, torch.float64, torch.bfloat16])})
@@ -45,9 +46,7 @@ FIELDS = st.one_of(
     named(ctrnn.gru, decay=DECAYS, num_layers=LAYERS),
     named(ctrnn.lstm, decay=DECAYS, num_layers=LAYERS),
 )  # fmt: skip
-STEPS = [getattr(discretize, name) for name in discretize.__all__ if name != "Zoneout"]
-STEPS = [kind() for kind in STEPS if inspect.isclass(kind) and issubclass(kind, discretize.Step) and not inspect.isabstract(kind)]
-STEPS = [step for step in STEPS if not isinstance(step, discretize.StochasticStep)]  # those are for fields with noise
+STEPS = [kind() for kind in steps().values()]
 STEPS += [discretize.Zoneout(discretize.Euler(), 0.25), discretize.Zoneout(discretize.Heun(), (0.0, 0.5))]
 MODULES = (
     lambda field: field,

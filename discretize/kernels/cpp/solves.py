@@ -35,7 +35,6 @@ from discretize.kernels.cpp.programs import (
 from discretize.kernels.cpp.rows import Written, written
 from discretize.kernels.cpp.solving import (
     ALL_STEPS,
-    EXPLICIT_METHODS,
     KernelRun,
     Model,
     SolveKernel,
@@ -72,7 +71,6 @@ from discretize.solvers.segments import Chain, chain_of
 from discretize.steps.algebra.jacobian import declares_jacobian
 
 __all__ = [
-    "METHODS",
     "Needs",
     "SolveEngine",
     "disagreement",
@@ -83,7 +81,6 @@ __all__ = [
 ]
 
 MOST_UNITS_IN_LANES = 6  # of a field that is computed for samples side by side
-METHODS = (*EXPLICIT_METHODS, "rodas5p")
 SOLVES = Source(SOURCES / "solves.cpp")
 LANE_SOLVES = Source(SOURCES / "solves.cpp", flags=("-O1",))  # as fast as by -O3
 
@@ -144,10 +141,9 @@ def _library(lanes: bool, needs: Needs, dtype: torch.dtype) -> tuple[Source, dic
 
 
 class SolveEngine(NamedTuple):
-    """A way to run written kernels: for which methods; `reason` why it has none for tensors like this one; what writes a program
+    """A way to run written kernels: `reason` why it has none for tensors like this one; what writes a program
     down, the best first; what makes a kernel of it; and `libraries` that kernels of any field need."""
 
-    methods: Sequence[str]
     reason: Callable[[Tensor], str | None]
     writers: Callable[[FlowModule, Needs, torch.dtype], Sequence[Writer[Any]]]
     made: Callable[[FlowModule, torch.dtype, Needs, Program[Any], Recorder], SolveKernel | str]
@@ -157,7 +153,7 @@ class SolveEngine(NamedTuple):
 def solve_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> Solved | str:
     """The solve by a kernel that is written for the field's code, or why there is none. Raises: MemoryError."""
     chain, h0, engine, stored = request.chain, request.h0, request.engine, request.stored
-    why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine, how.methods) or how.reason(h0)
+    why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine) or how.reason(h0)
     if why is None and engine.control.method.implicit and declares_jacobian(chain.field):
         why = "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
     if why:
@@ -269,4 +265,4 @@ def _libraries(write: Writer[Written], needs: Needs, dtype: torch.dtype) -> Libr
     return [_library(lanes, needs, dtype), *([] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]})])]
 
 
-solve = partial(solve_by, SolveEngine(METHODS, device_reason, _writers, _made, _libraries))
+solve = partial(solve_by, SolveEngine(device_reason, _writers, _made, _libraries))

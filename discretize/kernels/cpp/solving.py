@@ -42,7 +42,6 @@ from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKu
 
 __all__ = [
     "ALL_STEPS",
-    "EXPLICIT_METHODS",
     "KernelRun",
     "Model",
     "SolveKernel",
@@ -52,7 +51,6 @@ __all__ = [
     "states_by_engine",
 ]
 
-EXPLICIT_METHODS = ("dopri5", "tsit5", "dopri8")
 ALL_STEPS = 2**62
 SLICE = 0.2  # seconds in the kernel, after which Ctrl-C is heeded and progress is shown
 
@@ -102,10 +100,11 @@ def solved(model: Model, request: SolveRequest, tensors: Sequence[Any]) -> Solve
     return Solved(edges, hs if run.failed.cause == 0 else hs[: len(edges)], run.failure(), request.chain, run.steps, run.name)
 
 
-def no_kernel(chain: Chain, engine: AdaptiveEngine, methods: Sequence[str]) -> str | None:
-    """What keeps a solve from a kernel for these methods, whatever its field."""
-    if engine.control.method.name not in methods:
-        return f"{engine.control.method.name} has no kernel; {', '.join(methods)} have"
+def no_kernel(chain: Chain, engine: AdaptiveEngine) -> str | None:
+    """What keeps a solve from a kernel, whatever its field."""
+    method = engine.control.method
+    if not method.has_tableau and type(method) is not Rodas5P:
+        return f"{method!r} has no kernel; pairs by an explicit tableau and rodas5p have"
     if isinstance(engine.control.atol, Tensor):
         return "an `atol` for each unit has no kernel"
     return None if len(chain) else "there is nothing to solve"
@@ -229,7 +228,7 @@ class KernelRun:
             projected=address(self.projected),
             h0=address(self.h0),
             **numbers,
-            order=method.order,
+            order=method.error_order,
             rtol=control.rtol,
             atol=float(control.atol),
             min_step=control.min_step,
@@ -267,24 +266,21 @@ class KernelRun:
     def _tableau_arrays(self, method: EmbeddedMethod) -> dict[str, Any]:
         """The Butcher tableau, padded with zeros; and the numbers of `Problem` that go with it."""
         assert isinstance(method, EmbeddedRungeKutta)
-        stages = len(method.c)
-        a = _padded(method.a, stages)
-        weights = np.zeros((2, stages + 1))
-        for to, values in zip(weights, (method.b or (), method.e), strict=True):
-            to[: len(values)] = values
-        self.used: int = stages + (method.b is not None)  # slopes that the end of a step depends on
-        self.arrays |= {"c": np.array(method.c, dtype=np.float64), "a": a, "e": weights[1]}
-        if method.b is not None:
-            self.arrays["b"] = weights[0]
+        stages = len(method.nodes)
+        self.used: int = stages + (not method.last_is_next)  # slopes that the end of a step depends on
+        self.arrays |= {"c": np.array(method.nodes, dtype=np.float64), "a": _padded(method.a, stages)}
+        self.arrays["e"] = np.array(method.e, dtype=np.float64)
+        if not method.last_is_next:
+            self.arrays["b"] = np.array(method.weights, dtype=np.float64)
         return {"stages": stages}
 
     def _rosenbrock_arrays(self, method: Rodas5P) -> dict[str, Any]:
         stages = len(rodas.NODES)
         self.arrays |= {"c": np.array(rodas.NODES), "e": np.array(rodas.FROM_TIME)}
         self.arrays |= {"a": _padded(rodas.STAGES, stages), "b": _padded(rodas.COUPLINGS, stages)}
-        cost = method.cost(self.chain.segment(0), self.chain.field.state_size)
+        cost = method.attempt_cost(self.chain.segment(0), self.chain.field.state_size)
         self.used = cost + 1 + stages  # all of a step again, and a derivative along what each stage was solved for
-        return {"stages": stages, "gamma": rodas.GAMMA, "jacobian_cost": cost - method.evaluations}
+        return {"stages": stages, "gamma": rodas.GAMMA, "jacobian_cost": cost - (method.evaluations - 1)}
 
     def _progress(self) -> None:
         self.request.show(math.floor(self.library.ctrnn_solve_progress(self.task.pointer) * len(self.chain)))

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ctrnn.inputs.polynomial import PolynomialPath
 from discretize.kernels.cpp.programs import Report
-from discretize.kernels.cpp.solves import METHODS, Needs, SolveEngine, disagreement, solve_by, total
+from discretize.kernels.cpp.solves import Needs, SolveEngine, disagreement, solve_by, total
 from discretize.kernels.cpp.solving import ALL_STEPS, KernelRun
 from discretize.kernels.pieces import projected_of
 from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Weights, Writer
@@ -198,11 +198,10 @@ class TritonRun(KernelRun):
         method = self.engine.control.method
         assert isinstance(method, EmbeddedRungeKutta)
         self.stages: int = self._tableau_arrays(method)["stages"]
-        stages, self.last_is_next = self.stages, method.b is None
+        stages, self.last_is_next = self.stages, method.last_is_next
         table = np.zeros((stages + 4, stages + 2))
-        table[1 : stages + 1, :stages], table[1 : stages + 1, -1] = self.arrays["a"], method.c
-        end = method.a[-1] if method.b is None else method.b
-        table[stages + 1, : len(end)], table[stages + 2, : len(method.e)] = end, method.e
+        table[1 : stages + 1, :stages], table[1 : stages + 1, -1] = self.arrays["a"], method.nodes
+        table[stages + 1, : len(method.weights)], table[stages + 2, : len(method.e)] = method.weights, method.e
         table[stages + 3, [0, -1]] = 1
         columns = np.zeros((self.used, self.used + 1))
         columns[:, : self.used] = table[: self.used, : self.used].T
@@ -212,7 +211,7 @@ class TritonRun(KernelRun):
 
     def _read_settings(self) -> None:
         control = self.engine.control
-        settings = [control.rtol, float(control.atol), 1 / control.method.order, control.min_step, control.max_step]
+        settings = [control.rtol, float(control.atol), 1 / control.method.error_order, control.min_step, control.max_step]
         most = (control.max_num_steps, self.most or control.most_steps(len(self.chain)))
         self.settings: Tensor = torch.tensor(settings, dtype=torch.float64, device=self.h0.device)
         self.limits: Tensor = torch.tensor([min(each, ALL_STEPS) for each in most], device=self.h0.device)
@@ -310,4 +309,4 @@ def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[W
     return (recorder(0) if needs.implicit else solve_writer(dtype),)
 
 
-solve_triton = partial(solve_by, SolveEngine(METHODS, triton_reason, _writers, _made))
+solve_triton = partial(solve_by, SolveEngine(triton_reason, _writers, _made))

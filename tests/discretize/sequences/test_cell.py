@@ -110,7 +110,7 @@ def cell():
     ("call", "error", "words"),
     [
         (lambda: DiscreteCell(nn.RNNCell(3, 5)), TypeError, "`field` must be a ctrnn.VectorField, got RNNCell"),
-        (lambda: DiscreteCell(ctrnn.plain(3, 5), step=Euler), TypeError, r"make an instance, `step\(\)`"),
+        (lambda: DiscreteCell(ctrnn.plain(3, 5), step=Euler), TypeError, r"must be an instance of a step map: `Euler\(\)`"),
         (lambda: DiscreteCell(ctrnn.plain(3, 5), dt=0.0), ValueError, "`dt` must be positive"),
         (lambda: cell()(torch.full((4, 3), torch.nan)), ValueError, "`x` must be finite"),
         (lambda: cell()(torch.zeros(4, 3), torch.full((4, 5), torch.inf)), ValueError, "`h` must be finite"),

@@ -230,7 +230,11 @@ class _Rough(Well):
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        (lambda: StepDoubling(discretize.Euler()), "must be a step for noise"),
+        (
+            lambda: ContinuousRNN(Well(1), method=StepDoubling(discretize.Euler())),
+            r"StepDoubling\(.*is for equations without",
+        ),
+        (lambda: StepDoubling(discretize.Zoneout(discretize.Euler(), 0.1)), "must have an order"),
         (lambda: ContinuousRNN(ctrnn.plain(1, 1), method=StepDoubling(discretize.SRA1())), "this has none"),
         (lambda: ContinuousRNN(Well(1), method=StepDoubling), "must be an instance"),
         (
