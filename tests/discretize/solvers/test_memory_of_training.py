@@ -48,7 +48,7 @@ def times_learned(x):
 
 
 def observed():
-    model = ode_rnn(2, 4)
+    model = ode_rnn(2, 2)
     return lambda x: model(x, ts=torch.arange(6.0))[0]
 
 
