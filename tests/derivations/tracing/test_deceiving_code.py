@@ -455,10 +455,9 @@ def test_a_weight_with_the_name_of_a_state_is_not_taken_for_it():
         verify(cell, [h[0] * h[0], h[1] * h[0]])
 
 
-def test_what_a_refused_branch_recorded_so_far_is_not_printed(capfd, caplog):
+def test_what_a_refused_branch_recorded_so_far_is_not_printed(capfd):
     with pytest.raises(ValueError, match="branches on the values"):
         verify(Cell(twice_if(lambda self, h: h.max().item() > 1)), h)
     with pytest.raises(ValueError, match="torch cannot record the code"):
         symbolic(Cell(lambda self, x, h: h @ self.w[None]))
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
     assert capfd.readouterr() == ("", "")
