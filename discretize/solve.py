@@ -55,7 +55,17 @@ from discretize.trajectory import Trajectory
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-__all__ = ["check_start", "integrate", "solve"]
+__all__ = [
+    "Solve",
+    "check_solve",
+    "check_start",
+    "in_float32",
+    "integrate",
+    "named",
+    "solve",
+    "stored_dtype",
+    "warn_of_atol",
+]
 
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
 LOOKS = 64  # at times between, where all states asked for are below `atol`
@@ -154,12 +164,12 @@ def integrate(
 
         def block(driven: Driven, first: bool, h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
             if first:
-                _check_solve(driven.field, driven, times, h, by_steps)
+                check_solve(driven.field, driven, times, h, by_steps)
             part = Solve(driven, h, times, by_steps)
             return part.run(), part.engine.counts
 
         solved = solve_delayed(field, path, h0, ts, settings, speed, delays, history, block, happens)  # type: ignore[arg-type]
-        _warn_of_atol(solved, settings)
+        warn_of_atol(solved, settings)
         return solved
     if history is not None:
         raise TypeError("`history` is for a ctrnn.DelayedField, or an equation with `delays`; this one reads no past.")
@@ -194,10 +204,10 @@ def solve(
     _check_seed(seed, settings, direction, times, path.knots)
     if casts(field):  # under autocast, which samples and functions of time may not have in the field's dtype
         path = path.map(partial(Tensor.to, dtype=field.dtype), affine=True)
-    if stored := _stored_dtype(settings, state):
+    if stored := stored_dtype(settings, state):
         if happens:
             raise TypeError(f"`events` are found in float32 or float64, and `h0` is {stored}.")
-        field, path, state = _in_float32(field, path, state)
+        field, path, state = in_float32(field, path, state)
     with without_autocast(field.device):
         if settings.noisy and not isinstance(seed, BrownianPath | Cells):
             seed = Cells(fresh_keys(seed, len(state)), 0)  # drawn once
@@ -207,7 +217,7 @@ def solve(
         driven = driven_in(direction, field, path, speed, state)
         _ = driven.projected  # here, in the caller's mode: checks run without gradients
         times = times_within(driven, times)
-        _check_solve(given, driven, times, state, settings)
+        check_solve(given, driven, times, state, settings)
         if happens:
 
             def to_next_stops(h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
@@ -224,7 +234,7 @@ def solve(
             solved = Solve(driven, state, times, settings, stored, noise).run()
         else:
             solved = _rounded(_empty_trajectory(driven, state, times, settings), stored)
-    _warn_of_atol(solved, settings)
+    warn_of_atol(solved, settings)
     return solved if shapes is None else replace(solved, shapes=shapes)
 
 
@@ -258,11 +268,11 @@ def _solve_held(
 def check_start(given: Any, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor, settings: Settings) -> None:
     """Evaluate the field once at the start of held samples, and refuse what cannot be stepped so."""
     driven = Driven(field, HeldPath.unchecked(xs[:1], edges[:2]), None, len(h0))
-    _check_solve(given, driven, edges[:2], h0, settings)
+    check_solve(given, driven, edges[:2], h0, settings)
 
 
 @torch.no_grad()
-def _warn_of_atol(solved: Trajectory, settings: Settings) -> None:
+def warn_of_atol(solved: Trajectory, settings: Settings) -> None:
     """Warn where all states are smaller than the error they may have, unless steps are bounded, or no accuracy is asked for."""
     if not settings.adaptive or settings.max_step is not None or settings.rtol >= 1:
         return
@@ -286,7 +296,7 @@ def _warn_of_atol(solved: Trajectory, settings: Settings) -> None:
     )
 
 
-def _check_solve(given: Any, driven: Driven, times: Tensor, state: Tensor, settings: Settings) -> None:
+def check_solve(given: Any, driven: Driven, times: Tensor, state: Tensor, settings: Settings) -> None:
     """Evaluate the field once at the start, and refuse what cannot be solved so; `given`: the field as it came."""
     check_batched_state(driven.field, state, driven.batch)
     checks.is_finite("h0", state)
@@ -363,14 +373,14 @@ def _empty_trajectory(driven: Driven, h0: Tensor, times: Tensor, settings: Setti
     return Trajectory(driven.direction * times, hs, stats, between=lambda t: hs[:1].expand(len(t), *h0.shape))
 
 
-def _stored_dtype(settings: Settings, h0: object) -> torch.dtype | None:
+def stored_dtype(settings: Settings, h0: object) -> torch.dtype | None:
     """Return the half precision that a solve in float32 has to store; None for other solves, or without such kernels."""
     if not settings.steps_alone or not isinstance(h0, Tensor) or h0.dtype not in HALF:
         return None
     return h0.dtype if takes_triton(h0.device) else None
 
 
-def _in_float32(field: VectorField, path: Path, h0: Tensor) -> tuple[VectorField, Path, Tensor]:
+def in_float32(field: VectorField, path: Path, h0: Tensor) -> tuple[VectorField, Path, Tensor]:
     """Convert to float32. Raises TypeError, ValueError where field, path and state are not of one dtype."""
     from discretize.kernels.record.program import weights_of, with_weights  # noqa: PLC0415 - of kernels
 
@@ -417,7 +427,7 @@ class Solve:
     ) -> None:
         self.driven, self.times, self.settings, self.stored, self.noise = driven, times, settings, stored, noise
         self.direction: int = driven.direction
-        self.chain: Chain = chain_of(driven, times, by_slope=settings.adaptive)
+        self.chain: Chain = self._segments()
         self.h0 = h0 = self.chain.begun(h0)
         self.stats: dict[str, Any] = {}
         self.engine: Engine = self._new_engine()
@@ -430,19 +440,19 @@ class Solve:
             self.log = EdgeLog()
             self.log.add(h0, self.state, self.engine.counts)
 
+    def _segments(self) -> Chain:
+        return chain_of(self.driven, self.times, by_slope=self.settings.adaptive)
+
     def run(self) -> Trajectory:
         with _bar(len(self.chain), self.settings.progress) as self.bar:
             self._try_kernel(self.settings.fused)
             if self.stored and self.kernel is None:
-                raise TypeError(
-                    f"`h0` is {self.stored}, too coarse for steps chosen by their error but in a kernel for GPUs, and there is "
-                    f"none: {self.why}. Use float32 or float64, or fixed steps."
-                )
+                raise self._too_coarse()
             try:
                 h = self._at_end()
             except Failure as failure:
                 self._count()
-                failure = _named(failure, self.driven.field)
+                failure = named(failure, self.driven.field)
                 if self.settings.on_failure == "keep" and (self.chain.own or self.chain.own_times):
                     return self._without_failed()
                 raise SolverError(failure, self._trajectory(f"failed: {failure.cause}", failure.edge)) from None
@@ -457,6 +467,12 @@ class Solve:
                 hs = adjoint.attach(solved.hs.detach(), self.h0)
                 return replace(solved, hs=hs, between=self._between(hs))
         return solved
+
+    def _too_coarse(self) -> TypeError:
+        return TypeError(
+            f"`h0` is {self.stored}, too coarse for steps chosen by their error but in a kernel for GPUs, and there is none: "
+            f"{self.why}. Use float32 or float64, or fixed steps."
+        )
 
     def _at_end(self) -> Tensor:
         """Return the states at the end, by steps that give way to a kernel where they take long, or by the one there is."""
@@ -673,7 +689,7 @@ def _show(bar: tqdm[NoReturn] | None, edge: int) -> None:
         bar.update(edge - bar.n)
 
 
-def _named(failure: Failure, field: VectorField) -> Failure:
+def named(failure: Failure, field: VectorField) -> Failure:
     """Name a weight that is not finite as the cause: whatever it reaches, the input's projection too, is so then."""
     for name, parameter in field.named_parameters():
         bad = parameter.detach()[~torch.isfinite(parameter.detach())]

@@ -7,8 +7,6 @@ r"""Between observations the field runs on its own; at each one the state jumps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import torch
@@ -23,13 +21,15 @@ from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_field
 from ctrnn.fields.noise import check_no_noise
 from ctrnn.inputs.held import Hold
+from discretize.graphs import whole
+from discretize.jumps.between import SolveBetween, StepBetween
 from discretize.jumps.jump import CellJump, GRUBayes, Jump
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.module import Lengths, SequenceModule, Sequences, Start
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import number_of_times, sample_edges, sample_stamps
 from discretize.settings import Gradient, Settings
-from discretize.solve import solve
+from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 from discretize.steps.stochastic import check_noise
 
@@ -67,7 +67,8 @@ class JumpRNN(SequenceModule):
              own sequence.
              observed: booleans like x, False where a value is missing, which then may be nan; all by default, or x has twice as
              many features, [values, 1 where seen, else 0], as cells without jumps read them.
-             rnn.jumps(...) gives the states before and after; `rnn.stats` counts all solves of the last call.
+             rnn.jumps(...) gives the states before and after; `rnn.stats` is what the last call did, from the first observation
+             to the last, as `Trajectory.stats`.
     Shape:   as for `DiscreteRNN`.
     Raises:  TypeError, ValueError for what does not fit; SolverError for a solve that fails.
     Source:  Rubanova, Chen and Duvenaud 2019; De Brouwer, Simm, Arany and Moreau 2019.
@@ -180,20 +181,21 @@ class JumpRNN(SequenceModule):
         return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)
 
     def _jumps(self, xs: Tensor, h: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Jumps:
-        self.stats = {"nfe": 0, "num_steps": 0, "engine": "steps"}
         edges = (gone_by(xs, ragged) - 1).clamp(min=0) if edges is None else edges
         # Dropout's masks are drawn once for the whole sequence.
         field, before, after = masked(with_computed_weights(self.field), (len(h),)), [], []
         values, observed = xs.chunk(2, -1)
         seen = observed.any(-1, keepdim=True)
         seen = seen if ragged is None else seen & ragged.read[..., None]
-        going = self._between(field, h, edges.diff(dim=0))
-        for x, mask, any_seen, between in zip(values, observed, seen, going, strict=True):
-            h = between(h)
+        steps = self._between(field, h, edges)
+        for k, (x, mask, any_seen) in enumerate(zip(values, observed, seen, strict=True)):
+            h = steps.over(k, h)
             before.append(h)
             h = torch.where(any_seen, self._jumped(x, mask, h), h)
             after.append(h)
-        return Jumps(torch.stack(before), torch.stack(after))
+        found = Jumps(torch.stack(before), torch.stack(after))
+        self.stats = steps.finish(torch.cat(found))
+        return found
 
     def _jumped(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:
         following: Tensor = self.jump(x, observed, h)
@@ -201,29 +203,13 @@ class JumpRNN(SequenceModule):
             raise ValueError(f"The jump gives {tuple(following.shape)} for a state of shape {tuple(h.shape)}; it must be like h.")
         return following
 
-    def _between(self, field: VectorField, h: Tensor, lengths: Tensor) -> Iterator[Callable[[Tensor], Tensor]]:
-        """Yield maps of the state over each of the times, (time,) or (time, batch)."""
-        own = lengths.dim() > 1
-        passes = (lengths.detach().any(-1) if own else lengths.detach().bool()).tolist()
-        step, run, times = self.settings.fixed, partial(self._solved, field), lengths
+    def _between(self, field: VectorField, h: Tensor, edges: Tensor) -> StepBetween | SolveBetween:
+        step = self.settings.fixed
+        if not len(h):
+            return StepBetween(field, h, edges, Euler())
         if step is not None and self.settings.max_step is None and self.settings.gradient is None:
-            # One step, which `integrate` would take too, after checks that cost five times as much.
-            run, times = (
-                partial(self._stepped, step, field, field.project(h[:, :0])),
-                (lengths[..., None] if own else lengths).to(h),
-            )
-        return (partial(run, time) if some else _same for some, time in zip(passes, times, strict=True))
-
-    def _stepped(self, step: Step, field: VectorField, projected: Tensor, dt: Tensor, h: Tensor) -> Tensor:
-        following, cost = step.counted(field, projected, h, dt)
-        self.stats["nfe"] += cost
-        self.stats["num_steps"] += 1
-        return following
-
-    def _solved(self, field: VectorField, length: Tensor, h: Tensor) -> Tensor:
-        solved = solve(field, None, h, torch.stack([torch.zeros_like(length), length]), self.settings)
-        self.stats = {**solved.stats, **{key: self.stats[key] + solved.stats[key] for key in ("nfe", "num_steps")}}
-        return solved.hs[-1]
+            return StepBetween(field, h, edges, step)
+        return whole(SolveBetween)(field, h, edges, self.settings)
 
     def extra_repr(self) -> str:
         return f"method={self.settings.method!r}, batch_first={self.batch_first}"
@@ -266,10 +252,6 @@ class HeldJumpRNN(JumpRNN):
         read = xs if ragged is None else xs * ragged.read.to(xs)[..., None]
         found = super()._jumps(torch.cat([read, torch.zeros_like(xs[:1])]), h, torch.cat([edges[:1], edges]), None)
         return Jumps(found.before[1:], found.after[:-1])
-
-
-def _same(h: Tensor) -> Tensor:
-    return h
 
 
 class _Reader(VectorField):

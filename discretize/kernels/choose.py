@@ -24,9 +24,10 @@ from discretize.solvers.segments import Chain
 from discretize.steps.step import Step
 
 if TYPE_CHECKING:
+    from discretize.kernels.cpp.solves import SolvePlan
     from discretize.kernels.graphs import Node
 
-__all__ = ["node_in_graph", "run_fixed", "run_in_graph", "run_sequence", "run_solve", "solve_by_steps"]
+__all__ = ["node_in_graph", "plan_solve", "run_fixed", "run_in_graph", "run_sequence", "run_solve", "solve_by_steps"]
 
 
 def run_sequence(
@@ -126,14 +127,20 @@ def run_fixed(chain: Chain, engine: FixedEngine, h0: Tensor, fused: Fused) -> So
 
 def run_solve(request: SolveRequest, fused: Fused) -> tuple[Solved | str, str | None]:
     """Solve by a kernel, or say why there is none; and why not by the one in Triton, where that comes first."""
+    found, why = plan_solve(request, fused)
+    return (found if isinstance(found, str) else found.run(request)), why
+
+
+def plan_solve(request: SolveRequest, fused: Fused) -> tuple[SolvePlan | str, str | None]:
+    """Choose the kernel of a solve; return as `run_solve`."""
     if why := setting_reason(fused):
         return why, None
-    from discretize.kernels.cpp.solves import solve  # noqa: PLC0415 - see above
-    from discretize.kernels.triton.solves import solve_triton  # noqa: PLC0415
+    from discretize.kernels.cpp.solves import plan  # noqa: PLC0415 - see above
+    from discretize.kernels.triton.solves import plan_triton  # noqa: PLC0415
 
     on_gpu, whys = takes_triton(request.h0.device), dict[str, None]()
-    for run in [*([solve_triton] if on_gpu else []), *([] if request.stored else [solve])]:
-        found = run(request, fused)
+    for choose in [*([plan_triton] if on_gpu else []), *([] if request.stored else [plan])]:
+        found = choose(request, fused)
         if not isinstance(found, str):
             return found, next(iter(whys), None)
         whys[found] = None

@@ -10,6 +10,7 @@ warp theorem sequence b runs along it at the speed (length of its segment j). On
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -61,6 +62,16 @@ class Chain:
     def segment(self, j: int, rows: Tensor | None = None) -> Segment:
         return Segment(self, j, rows)
 
+    def part(self, first: int, end: int) -> Chain:
+        """Return the segments from `first` to before `end`, and want the state at their end."""
+        found, apart = copy.copy(self), slice(first, end)
+        found.edges, found.lengths, found._edges = self.edges[first : end + 1], self.lengths[apart], {}
+        found.places, found.requested = torch.tensor([end - first], device="cpu"), None
+        found.path = SegmentInput(self.path.path, self.path.pieces[apart])
+        found.speed = None if self.speed is None else SegmentInput(self.speed.path, self.speed.pieces[apart])
+        found.speeds = None if self.speeds is None else self.speeds[apart]
+        return found
+
     def ends_on(self, j: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return the edges of segment j, () or (batch, 1), moved to a device once and not at each evaluation."""
         if device not in self._edges:
@@ -100,7 +111,7 @@ class Chain:
         return h0 - self.arrival(0, h0) * (later[:, None] if self.own else later)
 
     def wanted(self) -> np.ndarray:
-        """Return the edges whose states have to be kept, in order; the first is 0."""
+        """Return the edges whose states have to be kept, in order."""
         return _numbers(self.places.unique() if self.places.dim() > 1 else self.places)
 
     def states(self, edges: np.ndarray, hs: Tensor, by_kernel: bool) -> Tensor:

@@ -8,7 +8,6 @@ So states are those of the solve in one piece to the bit, and gradients up to th
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -66,7 +65,8 @@ class _BlockedRun:
     def forward(self, projected: Tensor, h0: Tensor, *weights: Tensor | None) -> Tensor:
         """(wanted edges, batch, state); those that were not reached are 0."""
         hs = h0.new_zeros(len(self.edges), *h0.shape)
-        hs[0] = h0.detach()
+        if self.edges[0] == 0:
+            hs[0] = h0.detach()
         batch, h = len(h0), h0.detach()
         carried, a_step = (np.zeros(batch), np.zeros(batch, np.int64)), self._bytes_of_a_step(h0)
         segments = max(1, int(self.memory / (a_step * GUESS * batch)))
@@ -108,7 +108,7 @@ class _BlockedRun:
             of_h = of_start
             totals = [_sum(one, other) for one, other in zip(totals, found, strict=True)]
             self.request.stats["nfe_backward"] += run.engine.counts.evaluations
-        return [of_projected, of_h + grad[0], *totals]
+        return [of_projected, of_h + grad[0] if self.edges[0] == 0 else of_h, *totals]
 
     def _bytes_of_a_step(self, h0: Tensor) -> int:
         return ROOM * (h0.shape[1] * h0.element_size() + BYTES_OF_A_STEP)
@@ -148,15 +148,11 @@ class _BlockedRun:
 
     def _run(self, block: _Block, keep: int) -> KernelRun:
         """Prepare the solve of a block alone."""
-        chain, rows, path = copy.copy(self.chain), self._rows(block), projected_of(self.chain)
+        chain, rows, path = self.chain.part(block.first, block.end), self._rows(block), projected_of(self.chain)
         first, last = self._pieces(block)
-        chain.edges = self.chain.edges[block.first : block.end + 1]
-        chain.lengths = self.chain.lengths[block.first : block.end]
-        chain._edges = {}
         chain.places = torch.from_numpy(self._ends(block) - block.first)
-        pieces = self.chain.path.pieces[block.first : block.end] - first
+        pieces = chain.path.pieces - first
         chain.path = SegmentInput(path.unchecked(path.xs.detach()[rows], path.knots[first : last + 2]), pieces)
-        chain.speeds = None if self.chain.speeds is None else self.chain.speeds[block.first : block.end]
         engine = AdaptiveEngine(self.engine.control)
         engine.start(chain, len(block.h0))
         request = replace(self.request, chain=chain, engine=engine, show=self._show_from(block.first), stats={"nfe_backward": 0})

@@ -73,9 +73,10 @@ from discretize.steps.algebra.jacobian import declares_jacobian
 __all__ = [
     "Needs",
     "SolveEngine",
+    "SolvePlan",
     "disagreement",
-    "solve",
-    "solve_by",
+    "plan",
+    "plan_by",
     "steps_counted",
     "total",
 ]
@@ -150,8 +151,23 @@ class SolveEngine(NamedTuple):
     libraries: Callable[[Writer[Any], Needs, torch.dtype], Libraries] = lambda *_: ()
 
 
-def solve_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> Solved | str:
-    """The solve by a kernel that is written for the field's code, or why there is none. Raises: MemoryError."""
+@dataclass(frozen=True)
+class SolvePlan:
+    """A kernel for solves along a chain, and the tensors that it reads, but for the state."""
+
+    model: Model
+    chain: Chain
+    projected: Tensor
+    weights: Sequence[Tensor]
+
+    def run(self, request: SolveRequest, first: int = 0, end: int | None = None) -> Solved | str:
+        """Solve along the plan's chain, or its segments from `first` to before `end`; or say why not. Raises: MemoryError."""
+        chain = self.chain if end is None else self.chain.part(first, end)
+        return solved_within(self.model, replace(request, chain=chain), [self.projected, request.h0, *self.weights])
+
+
+def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan | str:
+    """Find the kernel that is written for a field's code, or why there is none."""
     chain, h0, engine, stored = request.chain, request.h0, request.engine, request.stored
     why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine) or how.reason(h0)
     if why is None and engine.control.method.implicit and declares_jacobian(chain.field):
@@ -170,7 +186,7 @@ def solve_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> Solved | 
     weights, kernel = _found(how, module, Needs.of(chain, engine, projected, stored), h0.dtype, uses, wait)
     if isinstance(kernel, str):
         return kernel
-    return solved_within(Model(kernel, module), replace(request, chain=chain), [projected, h0, *weights])
+    return SolvePlan(Model(kernel, module), chain, projected, weights)
 
 
 def steps_counted(chain: Chain, engine: object) -> AbstractContextManager[None]:
@@ -265,4 +281,4 @@ def _libraries(write: Writer[Written], needs: Needs, dtype: torch.dtype) -> Libr
     return [_library(lanes, needs, dtype), *([] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]})])]
 
 
-solve = partial(solve_by, SolveEngine(device_reason, _writers, _made, _libraries))
+plan = partial(plan_by, SolveEngine(device_reason, _writers, _made, _libraries))

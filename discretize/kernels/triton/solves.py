@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ctrnn.inputs.polynomial import PolynomialPath
 from discretize.kernels.cpp.programs import Report
-from discretize.kernels.cpp.solves import Needs, SolveEngine, disagreement, solve_by, total
+from discretize.kernels.cpp.solves import Needs, SolveEngine, disagreement, plan_by, total
 from discretize.kernels.cpp.solving import ALL_STEPS, KernelRun
 from discretize.kernels.pieces import projected_of
 from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Weights, Writer
@@ -35,7 +35,7 @@ from discretize.solvers.continuation import KeptSteps
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.tableaus import EmbeddedRungeKutta
 
-__all__ = ["StiffRun", "TritonRun", "TritonSolveKernel", "recorder", "solve_triton"]
+__all__ = ["StiffRun", "TritonRun", "TritonSolveKernel", "plan_triton", "recorder"]
 
 
 @dataclass(frozen=True)
@@ -309,4 +309,4 @@ def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[W
     return (recorder(0) if needs.implicit else solve_writer(dtype),)
 
 
-solve_triton = partial(solve_by, SolveEngine(triton_reason, _writers, _made))
+plan_triton = partial(plan_by, SolveEngine(triton_reason, _writers, _made))

@@ -19,7 +19,7 @@ from discretize.kernels.triton import kernels
 from discretize.kernels.triton import solves as solve_run
 from discretize.kernels.triton.functions import preamble
 from discretize.kernels.triton.rosenbrock import ELIMINATION, units_of
-from discretize.kernels.triton.solves import solve_triton
+from discretize.kernels.triton.solves import plan_triton
 
 SAME = 1e-9  # the same steps, sums in another order; tanh and powers by other formulas
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
@@ -245,14 +245,14 @@ def test_what_is_not_taken_says_why(subtests):
     }
     for why, settings in cases.items():
         with subtests.test(why):
-            whys, run = [], solve_triton
+            whys, run = [], plan_triton
 
             def noted(*call, run=run, whys=whys):
                 whys.append(run(*call))
                 return whys[-1]
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("discretize.kernels.triton.solves.solve_triton", noted)
+                patch.setattr("discretize.kernels.triton.solves.plan_triton", noted)
                 solved = integrate(field, path, h0, torch.arange(3.0), **TIGHT | settings)
             assert solved.stats["engine"] != "triton"
             assert why in whys[0]
