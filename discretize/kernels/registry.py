@@ -2,11 +2,12 @@ r"""Make a kernel for a module's code once, and remember it by all that the code
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -16,6 +17,7 @@ from threading import Lock, Thread, current_thread
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+from torch import Tensor
 from torch.random import fork_rng
 
 from ctrnn import VectorField
@@ -31,10 +33,25 @@ from discretize.kernels.record.stored import Recorder, is_stored, program_key
 from discretize.kernels.record.watched import Unwatched
 from discretize.kernels.record.zones import Unknown
 
-__all__ = ["ROUNDING", "Known", "Uses", "by_steps", "kernel_of", "known", "remember", "uses_of"]
+__all__ = [
+    "LEAST",
+    "ROUNDING",
+    "Known",
+    "Uses",
+    "by_steps",
+    "difference",
+    "kernel_of",
+    "known",
+    "remember",
+    "time_unit",
+    "uses_of",
+    "wrong_by",
+]
 
-# Relative to the largest number of each result.
+# Relative to the largest number of each result, or to what LEAST of it comes from what goes in, if that is more.
 ROUNDING = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float32: 1e-3, torch.float64: 1e-9}
+LEAST = {dtype: min(1.0, 1e3 * torch.finfo(dtype).eps / rounding) for dtype, rounding in ROUNDING.items()}
+USUAL = 1e2  # units of time, or parts of one, in which fields that count in it move by as much as their states are
 BACKWARD = 1.0  # times as long as a call by steps: its backward pass
 MOST_KEPT = 256  # kernels that a process remembers
 MOST_IN_VAIN = 8  # kernels of fields of the same parts that served fewer than LEAST_USE calls each
@@ -286,6 +303,42 @@ def _in_a_thread(work: Callable[[], T]) -> T:
         raise
 
 
+def difference(mine: Tensor, theirs: Tensor, least: float = 0.0) -> float:
+    """Return how far two results are apart, each of the last axis relative to its largest number in the second, or `least`."""
+    if not theirs.numel():
+        return 0.0
+    mine, theirs = (x.detach().reshape(-1, x.shape[-1] if x.dim() else 1) for x in (mine, theirs))
+    same = (mine == theirs) | (mine.isnan() & theirs.isnan())
+    apart = torch.where(same, 0.0, (mine - theirs).abs()).nan_to_num(math.inf, math.inf)
+    size = theirs.abs().nan_to_num(0.0, 0.0, 0.0).amax(0).clamp(min=least)
+    return float(torch.where(apart > 0, apart / size, 0.0).max())
+
+
+def wrong_by(
+    mine: Sequence[Tensor], theirs: Sequence[Tensor], h0: Tensor, sought: Sequence[Tensor], cotangent: float, dtype: torch.dtype
+) -> float:
+    """Return how far a kernel's results are from the steps': states, and gradients to what is sought.
+
+    A state counts by how far it has moved, each unit by itself, a gradient by its largest number. Sums that cancel leave the
+    rounding of their summands: the least size of a result is a share of the start, or of the loss for each unit of a tensor.
+    """
+    h0 = h0.detach()
+    start = float(h0.abs().max())
+    (hs, *gradients), (true, *expected) = ([x.detach().to(h0.dtype) for x in each] for each in (mine, theirs))
+    off = [difference(hs - h0, true - h0, LEAST[dtype] * start)]
+    loss = cotangent * float((true - h0).abs().nan_to_num(0.0, 0.0, 0.0).max())
+    for one, other, by in zip(gradients, expected, sought, strict=True):
+        size = float(by.detach().abs().max()) if by.numel() else 0.0
+        off.append(difference(one.reshape(-1, 1), other.reshape(-1, 1), LEAST[dtype] * loss / (size or start)))
+    return max(off)
+
+
+def time_unit(slope: Tensor, h: Tensor) -> float:
+    """Return the time in which a field moves by as much as its states are; 1 where it is about that, or not known."""
+    unit = float(h.detach().abs().max()) / (float(slope.detach().abs().max()) or math.nan)
+    return unit if 0 < unit < math.inf and not 1 / USUAL < unit < USUAL else 1.0
+
+
 def _is_the_same_alone(module: StepModule | FlowModule, dtype: torch.dtype) -> bool:
     """Whether code, which is recorded for batches of two or more, gives a sample the same numbers when it is alone."""
     dice = torch.Generator().manual_seed(0)
@@ -300,4 +353,5 @@ def _is_the_same_alone(module: StepModule | FlowModule, dtype: torch.dtype) -> b
         torch.autograd.grad(together.sum(), samples, allow_unused=True)
     with torch.no_grad():
         alone = torch.cat([module(*(sample[k : k + 1] for sample in samples)) for k in range(3)])
-    return torch.allclose(together, alone, ROUNDING[dtype], ROUNDING[dtype], equal_nan=True)
+    together = together.detach()
+    return difference(alone, together, LEAST[dtype] * float(together.abs().nan_to_num(0.0, 0.0, 0.0).max())) <= ROUNDING[dtype]

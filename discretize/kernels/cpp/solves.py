@@ -63,7 +63,7 @@ from discretize.kernels.record.program import (
     weights_of,
 )
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.registry import ROUNDING, Uses, by_steps, kernel_of, known, remember, uses_of
+from discretize.kernels.registry import ROUNDING, Uses, by_steps, kernel_of, known, remember, time_unit, uses_of, wrong_by
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
@@ -247,8 +247,11 @@ def disagreement(kernel: SolveKernel, module: FlowModule, dtype: torch.dtype, ne
         weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
         tensors = [projected.to(needs.stored or dtype).requires_grad_(needs.x), h0.requires_grad_(), *weights]
         kind = LinearPath if needs.drift else HeldPath
-        path = kind.unchecked(projected.detach(), torch.arange(2 if needs.drift else 3, dtype=torch.float64, device="cpu") / 4)
-        chain = chain_of(Driven(WrittenField(module, weights), path), path.knots)
+        field = WrittenField(module, weights)
+        unit = time_unit(field.flow(projected[0], h0), h0)
+        knots = torch.arange(2 if needs.drift else 3, dtype=torch.float64, device="cpu") / 4 * unit
+        path = kind.unchecked(projected.detach(), knots)
+        chain = chain_of(Driven(field, path), path.knots)
         method = ADAPTIVE_METHODS["rodas5p" if needs.implicit else "dopri5"]
         engine = AdaptiveEngine(StepControl(method, 1e-2, 1e-2, max_num_steps=100))
         run = kernel.run(Model(kernel, module), SolveRequest(chain, h0, engine, _ignored, {"nfe_backward": 0}), ALL_STEPS)
@@ -262,8 +265,7 @@ def disagreement(kernel: SolveKernel, module: FlowModule, dtype: torch.dtype, ne
         with torch.enable_grad():
             again = states_by_engine(run, *tensors)
             gradients = torch.autograd.grad(again.sum(), sought, allow_unused=True, materialize_grads=True)
-    pairs = [(one, other) for one, other in zip(mine, (again, *gradients), strict=True) if one.numel()]
-    worst = max(float((one - other).detach().abs().max() / (1 + other.detach().abs().max())) for one, other in pairs)
+    worst = wrong_by(mine, (again, *gradients), h0, sought, 1.0, needs.stored or dtype)
     return None if worst <= ROUNDING[needs.stored or dtype] else f"its kernel differs from torch by {worst:.2g} on a few numbers"
 
 
