@@ -113,10 +113,11 @@ def integrate(
              sample by itself. h0: the state at ts[0]; for an f(t, h) perhaps several tensors (batch, ...), then h and dh/dt are
              tuples, and the result's `parts`. ts: times in the path's interval, increasing, or decreasing to run backwards;
              shared, or for every sequence its own, which then may repeat.
-             method: dopri5, tsit5, dopri8, bosh3, adaptive_heun, or rodas5p for stiff fields, whose estimated error per
+             method: dopri5, tsit5, dopri8, bosh3, adaptive_heun, or rodas5p for stiff fields, a pair of your own
+             (`EmbeddedRungeKutta`, `EmbeddedMethod`) or a `StepDoubling` of any step, whose estimated error per
              step is held below (rtol |h| + atol) / 8 in every unit of every sample, so that the result is within a few
-             tolerances; or euler, midpoint, heun2, heun3 or rk4, or a step map, with equal steps between knots and
-             requested times; for a field with noise a step map for it, or a `StepDoubling` of one, which chooses its steps; or
+             tolerances; or euler, midpoint, heun2, heun3 or rk4, or a step map by object or name, with equal steps between
+             knots and requested times; for a field with noise a step map for it, or a `StepDoubling` of one; or
              "torchdiffeq:NAME", any method of the installed torchdiffeq, from knot to knot, all samples by the same steps, with
              `rtol`, `atol` and gradient=Adjoint() (its `odeint_adjoint`) as it takes them.
              atol: a number, or (state,), one for each unit.
@@ -129,7 +130,7 @@ def integrate(
              max_num_steps: attempted by a sample between two knots or requested times; over the whole solve that and 1000
              more for each of these segments. min_step: steps this short are accepted whatever their error, with a warning.
              Both for adaptive methods.
-             fused: solve by dopri5, tsit5, dopri8, rodas5p and steps of fixed length in a compiled kernel, which takes the same
+             fused: solve by explicit pairs, rodas5p and steps of fixed length in a compiled kernel, which takes the same
              steps: True, "always" or False, as for `DiscreteRNN`; the environment variable CTRNN_FUSED=0 turns that off
              everywhere.
              seed: of the noise of a field that has some, whose method is a step for noise, as `EulerMaruyama()`: a whole number,

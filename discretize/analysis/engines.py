@@ -30,7 +30,7 @@ from ctrnn.inputs.samples import checked_samples
 from discretize.errors import SolverError, SolverWarning
 from discretize.kernels.eligibility import Fused, takes_triton
 from discretize.kernels.sequences import run_triton, run_written
-from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.cell import DiscreteCell, checked_step
 from discretize.sequences.unroll import unroll
 from discretize.solve import integrate
 from discretize.steps.euler import Euler
@@ -109,7 +109,13 @@ def _off_in_words(off: float) -> str:
 
 @answered
 def verify_engines(
-    field: VectorField, xs: Tensor, h0: Tensor | None = None, *, step: Step | None = None, dt: float = 1.0, method: str = "dopri5"
+    field: VectorField,
+    xs: Tensor,
+    h0: Tensor | None = None,
+    *,
+    step: Step | str | None = None,
+    dt: float = 1.0,
+    method: str = "dopri5",
 ) -> EngineReport:
     r"""Run a sequence and a solve of a field by every engine that there is, and compare states and gradients with the steps.
 
@@ -131,7 +137,7 @@ def verify_engines(
     tolerance = ROUNDING.get(xs.dtype)
     if tolerance is None:
         raise TypeError(f"`xs` must be float32 or float64, which engines are compared in, got {xs.dtype}.")
-    step, dt = Euler() if step is None else step, checks.positive_number("dt", dt)
+    step, dt = Euler() if step is None else checked_step(step), checks.positive_number("dt", dt)
     size = _sizes(field, step, dt, xs, h)
     results = _compared("sequence", field, xs, h, size, _sequences(field, step, dt, xs.device))
     return EngineReport((*results, *_compared("solve", field, xs, h, size, _solves(field, dt, method, size))), tolerance)

@@ -31,15 +31,15 @@ REGIONS = ("monotone", "overshooting", "marginal", "divergent")
 MONOTONE, OVERSHOOTING, MARGINAL, DIVERGENT = range(len(REGIONS))
 
 
-def regions(step: Step, g: Tensor) -> Tensor:
+def regions(step: Step | str, g: Tensor) -> Tensor:
     r"""Return the region of each g dt, as an index into `REGIONS`: by R(-g dt), and so for any step map.
 
-    Args:    step: a step map; g: the leak times the length of the step, >= 0, without unit.
+    Args:    step: a step map, by object or name; g: the leak times the length of the step, >= 0, without unit.
     Shape:   g (...) -> (...), whole numbers. Where R is not a number the step has diverged. g = 0 counts as monotone.
     Raises:  TypeError, ValueError for what is no step map or holds negative numbers.
     Source:  docs/derivations.md, results 3 and 6.
     """
-    checked_step(step)
+    step = checked_step(step)
     if not bool((checks.is_tensor("g", g) >= 0).all()):
         raise ValueError("`g` must be at least 0: it is a leak times the length of a step.")
     return regions_of_factors(step.stability(-g), g)
@@ -69,7 +69,7 @@ class Growth:
 
 
 @torch.no_grad()
-def growth(step: Step, field: VectorField, x: Tensor, h: Tensor, dt: float) -> Growth:
+def growth(step: Step | str, field: VectorField, x: Tensor, h: Tensor, dt: float) -> Growth:
     r"""Compute the Jacobian of the step map at a state, its spectral radius, and its norm, which bounds it.
 
     Args:    as for `step(field, x, h, dt)`.
@@ -80,12 +80,13 @@ def growth(step: Step, field: VectorField, x: Tensor, h: Tensor, dt: float) -> G
     check_input(check_field(field), x)
     check_state(field, h)
     check_same_leading_axes(x, h)
-    check_noise(field, checked_step(step))
+    step = checked_step(step)
+    check_noise(field, step)
     check_drawn(step)
     projected, length = field.project(x), checks.positive_number("dt", dt)
 
     def advance(u: Tensor) -> Tensor:
-        return checked_step(step).advance(field, projected, u, length)
+        return step.advance(field, projected, u, length)
 
     units = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)
     # Per unit, because implicit steps cannot converge for several tangents at once.

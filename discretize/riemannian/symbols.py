@@ -43,11 +43,12 @@ class SymbolModel(AnsweredInit, nn.Module):
 
     field: VectorField
     step: Step
+    cell: DiscreteCell
 
-    def __init__(self, field: VectorField, step: Step = Euler()) -> None:
+    def __init__(self, field: VectorField, step: Step | str = Euler()) -> None:
         super().__init__()
-        self.field, self.step = check_field(field), step
-        self.cell: DiscreteCell = DiscreteCell(field, step)
+        self.field, self.cell = check_field(field), DiscreteCell(field, step)
+        self.step = self.cell.step
         check_no_noise(field, "a `SymbolModel`")
         checks.positive_size("input_size", field.input_size)
         settings = {"dtype": field.dtype, "device": field.device}

@@ -28,9 +28,10 @@ __all__ = ["DiscreteCell", "checked_step"]
 class DiscreteCell(AnsweredInit, nn.Module):
     r"""h <- step(field, x, h, dt).
 
-    Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: > 0, in units of time; allow_overshoot:
-             do not warn of steps that multiply what they should forget by more than 1, as Euler's with rate times dt above 2;
-             `cell.watch.largest` is the largest rate times dt seen, see overshoot.py for the calls that are looked at.
+    Args:    field: a `VectorField`, shared, not copied; step: a one-step map, or its name; dt: > 0, in units of time;
+             allow_overshoot: do not warn of steps that multiply what they should forget by more than 1, as Euler's with rate
+             times dt above 2; `cell.watch.largest` is the largest rate times dt seen, see overshoot.py for the calls that are
+             looked at.
     Call:    cell(x, h=None, dt=None, w=None, z=None). With dt, a number or a length for each sample, this call takes that; w, z:
              increments of the noise, as a `StochasticStep` takes them. Masks of a `ctrnn.Dropout` in the field are drawn at each
              call; `ctrnn.draw_masks` keeps them over many.

@@ -33,7 +33,8 @@ __all__ = ["DiscreteRNN"]
 class DiscreteRNN(FieldModule):
     r"""The field unrolled by a step map: output k is the state after sample k.
 
-    Args:    field: a `VectorField`, shared, not copied; step: a one-step map; dt: time a sample takes where no `ts` says
+    Args:    field: a `VectorField`, shared, not copied; step: a one-step map, or the name of one, such as "rk4" or
+             "exponential-euler", see docs/steps.md; dt: time a sample takes where no `ts` says
              otherwise; substeps: equal steps a sample is read in; hold: "forward", a stamp in `ts` is where its sample begins to
              act, or "backward", where it has acted since the stamp before and nothing depends on what comes later;
              open_interval: how long the last sample acts, or backward the first, where `ts` are stamps, see `ctrnn.inputs.held`;

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
+from discretize.methods import checked_method
 from discretize.steps.step import Step
 
 __all__ = ["Zoneout", "check_drawn"]
@@ -39,11 +40,9 @@ class Zoneout(Step, nn.Module):
 
     order = 0  # its expectation is the step of a field that is slower by 1 - p
 
-    def __init__(self, step: Step, p: float | Sequence[float]) -> None:
+    def __init__(self, step: Step | str, p: float | Sequence[float]) -> None:
         nn.Module.__init__(self)
-        if not isinstance(step, Step):
-            raise TypeError(f"`step` must be a step map such as discretize.Euler(), got {step!r}.")
-        self.step = step
+        self.step = step = checked_method(step, "step")
         several = isinstance(p, Sequence) and not isinstance(p, str)
         if several and not p:
             raise ValueError(f"`p` must be one probability or several, for equal parts of the state, got {p!r}.")

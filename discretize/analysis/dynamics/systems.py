@@ -132,7 +132,7 @@ class Flow(Dynamics):
     Shape:   x (input,), or p (n,) -> (n, input). As `Dynamics`.
     """
 
-    def stepped(self, step: Step, dt: float | Callable[[Tensor], Tensor] = 1.0) -> Map:
+    def stepped(self, step: Step | str, dt: float | Callable[[Tensor], Tensor] = 1.0) -> Map:
         """Return the map that a step makes of it."""
         return Map(self.field, step, self.x, dt, self.weights)
 
@@ -163,7 +163,7 @@ class Map(Dynamics):
     def __init__(
         self,
         field: VectorField | Function,
-        step: Step | None = None,
+        step: Step | str | None = None,
         x: Tensor | Callable[[Tensor], Tensor] | None = None,
         dt: float | Callable[[Tensor], Tensor] = 1.0,
         weights: Weights | None = None,
@@ -174,7 +174,7 @@ class Map(Dynamics):
             raise ValueError("`step` is None, and a field is no map; give a step map, such as discretize.Euler().")
         self.step: Step | None = None if step is None else checked_step(step)
         if isinstance(field, VectorField):
-            check_noise(field, step)
+            check_noise(field, self.step)
             check_no_noise(field, "a `Map`")
         if not callable(dt):
             step_length(dt, dt.unsqueeze(-1) if isinstance(dt, Tensor) else torch.empty(0))
