@@ -46,8 +46,9 @@ from discretize.solvers.diagnosis import STIFF_STEPS, slow_hint
 from discretize.solvers.doubling import DoublingEngine
 from discretize.solvers.engine import Engine, SolverState, SolverStats
 from discretize.solvers.equation import NumbersRefused, as_driven_field, driven_in, increasing_times, joined, times_within
-from discretize.solvers.events import WINDOWS, Event, EventSolve, checked_events
-from discretize.solvers.fixed import FixedEngine
+from discretize.solvers.event_solve import WINDOWS, EventSolve
+from discretize.solvers.events import Event, checked_events
+from discretize.solvers.fixed import FixedEngine, OwnStep, num_steps
 from discretize.solvers.segments import Chain, chain_of
 from discretize.solvers.stochastic import solve_path
 from discretize.trajectory import Trajectory
@@ -142,7 +143,9 @@ def integrate(
              before ts[0]: a state, held; a path; a function t -> (batch, state), or another `Trajectory`; None: h0, held. It
              need not end in h0. All is solved by the method of steps, with knots where jumps are seen again; gradients go to
              delays and the history too. Adaptive methods, forwards in time, events without `reset`.
-             events: `Event`s, found to the tolerance of the solve, sample by sample; the result's `events` has what they crossed.
+             events: `Event`s, found to the tolerance of the solve, sample by sample; of fixed steps between their ends, a step
+             to a time within one being the same step, shorter; after a stop steps begin anew. The result's `events` has what
+             they crossed.
              on_failure: "raise" a SolverError, or "keep" the other samples, their states and gradients whole: of one that
              failed, states from then on are nan, none has a gradient, and `stats["status_of_samples"]` says why. For adaptive
              methods where samples step on their own.
@@ -165,7 +168,7 @@ def integrate(
 
         def block(driven: Driven, first: bool, h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
             if first:
-                check_solve(driven.field, driven, times, h, by_steps)
+                check_solve(driven.field, driven, times, h, by_steps, by_steps.may_draw)
             part = Solve(driven, h, times, by_steps)
             return part.run(), part.engine.counts
 
@@ -205,9 +208,9 @@ def solve(
     _check_seed(seed, settings, direction, times, path.knots)
     if casts(field):  # under autocast, which samples and functions of time may not have in the field's dtype
         path = path.map(partial(Tensor.to, dtype=field.dtype), affine=True)
+    if happens and isinstance(state, Tensor) and state.dtype in HALF:
+        raise TypeError(f"`events` do not go with `h0` of {state.dtype}: they are found in float32 or float64. Convert it.")
     if stored := stored_dtype(settings, state):
-        if happens:
-            raise TypeError(f"`events` are found in float32 or float64, and `h0` is {stored}.")
         field, path, state = in_float32(field, path, state)
     with without_autocast(field.device):
         if settings.noisy and not isinstance(seed, BrownianPath | Cells):
@@ -218,18 +221,22 @@ def solve(
         driven = driven_in(direction, field, path, speed, state)
         _ = driven.projected  # here, in the caller's mode: checks run without gradients
         times = times_within(driven, times)
-        check_solve(given, driven, times, state, settings)
+        check_solve(given, driven, times, state, settings, settings.may_draw and not happens)
         if happens:
 
             def to_next_stops(h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
                 part = Solve(driven, h, times, replace(settings, progress=False))
                 part.direction = 1  # its times are those that are asked for
+                if isinstance(part.engine, FixedEngine) and not torch.is_grad_enabled():
+                    part.engine.log = StepLog()  # a look
                 return part.run(), part.engine.counts
 
             def failures(h: Tensor, times: Tensor) -> dict[int, Failure]:
                 return Solve(driven, h, times, replace(settings, progress=False)).failures()
 
-            solved = EventSolve(to_next_stops, happens, state, times, direction, windows, failures=failures).run()
+            known = {"failures": failures} if settings.adaptive else {"steps_in": partial(num_steps, max_step=settings.max_step)}
+            knots = [path.knots for path in (driven.path, driven.speed) if path is not None]
+            solved = EventSolve(to_next_stops, happens, state, times, direction, windows, knots=knots, **known).run()
         elif driven.batch:
             noise = solve_path(seed, driven.path.knots, channels, state) if settings.noisy else None
             solved = Solve(driven, state, times, settings, stored, noise).run()
@@ -269,7 +276,7 @@ def _solve_held(
 def check_start(given: Any, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor, settings: Settings) -> None:
     """Evaluate the field once at the start of held samples, and refuse what cannot be stepped so."""
     driven = Driven(field, HeldPath.unchecked(xs[:1], edges[:2]), None, len(h0))
-    check_solve(given, driven, edges[:2], h0, settings)
+    check_solve(given, driven, edges[:2], h0, settings, settings.may_draw)
 
 
 @torch.no_grad()
@@ -297,12 +304,13 @@ def warn_of_atol(solved: Trajectory, settings: Settings) -> None:
     )
 
 
-def check_solve(given: Any, driven: Driven, times: Tensor, state: Tensor, settings: Settings) -> None:
-    """Evaluate the field once at the start, and refuse what cannot be solved so; `given`: the field as it came."""
+def check_solve(given: Any, driven: Driven, times: Tensor, state: Tensor, settings: Settings, may_draw: bool) -> None:
+    """Evaluate the field once at the start, and refuse what cannot be solved so; `given`: the field as it came; may_draw: whether
+    it may draw random numbers."""
     check_batched_state(driven.field, state, driven.batch)
     checks.is_finite("h0", state)
     with nullcontext() if isinstance(given, VectorField) else NumbersRefused():
-        slope = driven.check_flow(times[0], state, settings.may_draw)
+        slope = driven.check_flow(times[0], state, may_draw)
         _check_samples(given, driven, times, state, slope, settings)
     if settings.adaptive or settings.of_torchdiffeq:
         check_values(slope, f"{settings.method} {'chooses' if settings.adaptive else 'takes'} its steps", VMAPPED)
@@ -350,19 +358,21 @@ def _check_seed(seed: object, settings: Settings, direction: int, times: Tensor,
 
 
 def _check_event_solve(settings: Settings) -> None:
-    if settings.noisy:
-        raise ValueError(
-            f"`events` are found between the states of smooth solutions, and {settings.method!r} is of one with noise."
-        )
-    if settings.of_torchdiffeq:
-        raise ValueError(
-            f"`events` are found sample by sample, and {settings.method} steps all at once; take method='dopri5', or for one "
-            "event of the whole batch torchdiffeq's own `odeint_event`, whose function may be `ctrnn.Driven(field, path)`."
-        )
-    if not settings.adaptive:
-        raise ValueError(f"`events` are found on steps that a method chooses; {settings.method} chooses none, dopri5 does.")
-    if settings.gradient is not None or settings.on_failure != "raise":
-        raise ValueError("`events` go with the gradient of the steps taken and on_failure='raise' alone; leave both out.")
+    """Refuse what events do not go with, in one form of words."""
+    refused = {
+        f"{settings.method!r}": settings.noisy
+        and "a path with noise crosses 0 again and again in no time. Read its states at `ts`.",
+        f"method={str(settings.method)!r}": settings.of_torchdiffeq
+        and "it steps all samples at once, and events are found sample by sample. Take method='dopri5', or for one event of the "
+        "whole batch torchdiffeq's own `odeint_event`, whose function may be `ctrnn.Driven(field, path)`.",
+        f"gradient={settings.gradient!r}": settings.gradient is not None
+        and "in this version, the times of events have gradients by the steps taken alone. Leave `gradient` out.",
+        f"on_failure={settings.on_failure!r}": settings.on_failure != "raise"
+        and "in this version, a sample that fails may do so after its events. Leave `on_failure` out.",
+    }
+    for what, why in refused.items():
+        if why:
+            raise ValueError(f"`events` do not go with {what}: {why}")
 
 
 def _empty_trajectory(driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> Trajectory:
@@ -522,7 +532,9 @@ class Solve:
         elif settings.on_attempt is not None:
             self.why = "every step that is tried is called back"
         elif isinstance(self.engine, FixedEngine):
-            if isinstance(settings.gradient, Checkpointed):
+            if self.engine.log is not None:
+                self.why = "events are looked for on steps taken one by one"
+            elif isinstance(settings.gradient, Checkpointed):
                 self.why = f"`gradient`={settings.gradient} takes fixed steps one by one"
             elif isinstance(found := run_fixed(self.chain, self.engine, self.h0, fused), Solved):
                 self.kernel, self.why = found, None
@@ -637,12 +649,13 @@ class Solve:
 
     def _continuation(self) -> Continuation | None:
         """Return the steps that were taken, if they were kept."""
-        if not isinstance(self.engine, AdaptiveEngine) or self.engine.log is None:
+        if not isinstance(self.engine, AdaptiveEngine | FixedEngine) or self.engine.log is None:
             return None
+        method = self.engine.control.method if isinstance(self.engine, AdaptiveEngine) else OwnStep(self.engine)
         # A kernel's samples step on their own, whatever drives them.
         chain, log = (self.chain, self.engine.log) if self.kernel is None else (self.kernel.chain, self.kernel)
         steps = log.steps()
-        return None if steps is None else Continuation(self.engine.control.method, chain, steps)
+        return None if steps is None else Continuation(method, chain, steps)
 
     def _solve_on(self, h: Tensor, ts: Tensor) -> Tensor:
         """Solve on from a known state, with the same settings."""

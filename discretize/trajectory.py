@@ -111,7 +111,8 @@ class Trajectory:
     def _step_ends(self, sample: int, times: Tensor) -> Tensor | None:
         """The ends of the steps that a sample took, in order; None where they were not kept."""
         if (steps := self._continuation()) is not None:
-            return torch.cat([torch.from_numpy(steps.begins_of(sample)), times[-1:]])
+            begins = torch.from_numpy(steps.begins_of(sample))
+            return torch.cat([begins[begins < times[-1]], times[-1:]])
         if pieces := getattr(self.between, "pieces", ()):  # whose times may be these negative
             ends = [piece._step_ends(sample, piece.ts[:, sample].detach()) for piece in pieces]
             known = [each for each in ends if each is not None]
@@ -157,9 +158,9 @@ class Trajectory:
         """The state at t, with the weights of the solve, whatever has become of them since.
 
         Where the steps were kept, by one step of the method from the step that t is in: of the order of the method. Of fixed
-        steps and solves of more than 64 MiB of states, and for gradients that the steps do not have: solved on from the last
-        known state, with the same settings. At `ts` it is `hs`; where an event has reset it, the state after that. Gradients are
-        those of `hs`, and flow where it has one.
+        steps without events, of solves of more than 64 MiB of states, and for gradients that the steps do not have: solved on
+        from the last known state, with the same settings. At `ts` it is `hs`; where an event has reset it, the state after that.
+        Gradients are those of `hs`, and flow where it has one.
 
         Raises:  ValueError for times outside [ts[0], ts[-1]], and where the solve is not at hand: for runs of discrete cells,
                  and copies from other processes; RuntimeError for gradients after weights were written into.

@@ -82,7 +82,7 @@ class SolveBetween(Solve):
         with without_autocast(field.device):
             driven = driven_in(1, field, path, None, h0)
             _ = driven.projected  # here, in the caller's mode: checks run without gradients
-            check_solve(given, driven, edges, h0, settings)
+            check_solve(given, driven, edges, h0, settings, settings.may_draw)
             super().__init__(driven, h0, edges, settings, stored)
         if isinstance(self.engine, AdaptiveEngine):
             self.engine.log, self.engine.most = None, math.inf  # bounded interval by interval

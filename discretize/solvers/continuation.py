@@ -150,6 +150,7 @@ class Continuation:
         final = self.order[np.append(last, True)] if len(self.order) else self.order
         self.ends[final] = edges[-1, steps.sample[final]] if chain.own else edges[-1]
         self.together: bool = not (chain.own or chain.own_times)
+        self.one_by_one: bool = not method.interpolated or method.implicit or method.order > INTERPOLATED
 
     def __call__(self, times: Tensor) -> Tensor:
         return self._shared(times) if self.together else self._own(times)
@@ -158,6 +159,16 @@ class Continuation:
         """Return the times at which a sample's steps began."""
         mine = 0 if self.together else sample
         return self.begins[self.order[self.first[mine] : self.first[mine + 1]]]
+
+    def before_failure(self) -> Continuation:
+        """Return that of the steps of each sample after which another one began, in a state that is finite."""
+        numbers, rows = self.steps.place[self.order].T
+        finite = [torch.isfinite(h).all(1).cpu().numpy() for h in self.steps.states]
+        begins = np.array([finite[number][row] for number, row in zip(numbers, rows, strict=True)], dtype=bool)
+        same = np.append(np.diff(self.steps.sample[self.order]) == 0, False)
+        kept = np.sort(self.order[begins & same & np.append(begins[1:], False)])
+        columns = (getattr(self.steps, name)[kept] for name in ("sample", "segment", "tau", "place"))
+        return Continuation(self.method, self.chain, KeptSteps(*columns, self.steps.states))
 
     def last_states(self, h: Tensor) -> Tensor:
         """Return the states at the begins of each sample's last step, of one that has taken none that of h (batch, state)."""
@@ -172,6 +183,28 @@ class Continuation:
     def state_before(self, sample: int, number: int) -> Tensor:
         """Return the state at the begin of one of the steps of a sample, (1, state)."""
         return self.steps.before(self.order[[self.first[sample] + number]])
+
+    def step_into(self, time: float, sample: int) -> int:
+        """Return the step of a sample that a time is in; at an end, the one that ends there."""
+        mine = self.order[self.first[sample] : self.first[sample + 1]]
+        return int(mine[max(1, int(np.searchsorted(self.begins[mine], time))) - 1])
+
+    def stepping(
+        self, times: Tensor, samples: Tensor, begins: Tensor, h: Tensor, elsewhere: Tensor
+    ) -> Callable[[Tensor], Tensor]:
+        """Return what gives the states at times (m,), the lengths of steps into these being tensors; each is near one of `times`.
+
+        begins (m,), h (m, state): when the steps begin and the states there, for their gradients; `elsewhere` (m,): where the
+        numbers, too, are to be these.
+        """
+        steps = np.array([self.step_into(*each) for each in zip(times.tolist(), samples.tolist(), strict=True)], dtype=int)
+        begin = torch.from_numpy(self.begins[steps])
+        later = torch.where(elsewhere, begins - begin, begins - begins.detach())
+        begun = torch.where(elsewhere[:, None].to(h.device), h, self.steps.before(steps) + (h - h.detach()))
+        tau, begin = torch.from_numpy(self.steps.tau[steps]) + later, begin + later
+        # Anew: what it has read of its input may have been read without gradients.
+        afresh = Continuation(self.method, Chain(self.chain.driven, self.chain.edges, self.chain.places), self.steps)
+        return lambda at: afresh._each(afresh._moved, steps, samples.numpy(), at - begin, tau, begun)[0]
 
     def _shared(self, times: Tensor) -> Tensor:
         distinct, place = times.unique(return_inverse=True)
@@ -188,10 +221,10 @@ class Continuation:
         steps = np.stack([self._step_of(mine.numpy(), row) for row, mine in enumerate(times.unbind(1))], 1).reshape(-1)
         passed, samples = times.reshape(-1).numpy() - self.begins[steps], np.arange(len(steps)) % batch
         distinct, place = np.unique(steps, return_inverse=True)
-        if self.method.implicit or self.method.order > INTERPOLATED or PER_STEP * len(distinct) > len(steps):
-            return self._each(self._moved, steps, samples, passed)[0].reshape(len(times), batch, -1)
+        if self.one_by_one or PER_STEP * len(distinct) > len(steps):
+            return self._each(self._moved, steps, samples, torch.from_numpy(passed))[0].reshape(len(times), batch, -1)
         whole = self.ends[distinct] - self.begins[distinct]
-        nodes = self._each(self._nodes, distinct, self.steps.sample[distinct], whole)
+        nodes = self._each(self._nodes, distinct, self.steps.sample[distinct], torch.from_numpy(whole))
         share = torch.from_numpy(passed / np.where(whole > 0, whole, 1.0)[place]).to(nodes[0])
         weights = zip(nodes, quintic(share).unbind(1), strict=True)
         rows = torch.from_numpy(place).to(share.device)
@@ -209,7 +242,7 @@ class Continuation:
                 found.append(torch.stack(self._nodes(int(self.steps.segment[k]), None, tau, dt, h), 1))
             begin, length = (torch.from_numpy(x)[:, None].expand(-1, batch) for x in (begins, lengths))
             return Pieces(begin, length, torch.stack(found))
-        columns = self._each(self._nodes, self.order, self.steps.sample[self.order], lengths)
+        columns = self._each(self._nodes, self.order, self.steps.sample[self.order], torch.from_numpy(lengths))
         counts = np.diff(self.first)
         row, sample = np.arange(len(begins)) - np.repeat(self.first[:-1], counts), np.repeat(np.arange(batch), counts)
         size = (int(counts.max()), batch)
@@ -222,15 +255,22 @@ class Continuation:
         return Pieces(torch.from_numpy(begun), torch.from_numpy(lasts), nodes)
 
     def _each(
-        self, ahead: Callable[..., tuple[Tensor, ...]], steps: np.ndarray, samples: np.ndarray, dt: np.ndarray
+        self,
+        ahead: Callable[..., tuple[Tensor, ...]],
+        steps: np.ndarray,
+        samples: np.ndarray,
+        dt: Tensor,
+        tau: Tensor | None = None,
+        h: Tensor | None = None,
     ) -> list[Tensor]:
         """Go dt ahead from where these steps of these samples began, by one call for each segment."""
-        h = self.steps.before(steps)
+        h = self.steps.before(steps) if h is None else h
+        tau = torch.from_numpy(self.steps.tau[steps]) if tau is None else tau
         found, places = [], []
         for segment, here in self._by_segment(steps):
-            tau, length = (checks.time_on(torch.from_numpy(x)[here, None], h.device) for x in (self.steps.tau[steps], dt))
+            begin, length = (checks.time_on(x[here, None], h.device) for x in (tau, dt))
             rows = torch.from_numpy(samples)[here].to(h.device)
-            found.append(ahead(segment, rows, tau, length, h.index_select(0, here.to(h.device))))
+            found.append(ahead(segment, rows, begin, length, h.index_select(0, here.to(h.device))))
             places.append(here)
         back = torch.cat(places).argsort().to(h.device)
         return [torch.cat(column).index_select(0, back) for column in zip(*found, strict=True)]

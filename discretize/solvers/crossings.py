@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from discretize.errors import Failure
-from discretize.solvers.continuation import INTERPOLATED, Continuation, Pieces
+from discretize.solvers.continuation import Continuation, Pieces
 
 __all__ = ["ROUNDINGS", "Flips", "Function", "Look"]
 
@@ -114,8 +114,7 @@ class Look:
 
     def states(self, times: np.ndarray, samples: np.ndarray) -> Tensor:
         """Return the states of samples at times, (m,), (m,) -> (m, state)."""
-        method = self.steps.method
-        if not method.implicit and method.order <= INTERPOLATED:
+        if not self.steps.one_by_one:
             if self._pieces is None:
                 self._pieces = self.steps.pieces()
             return self._pieces.at(torch.from_numpy(samples), torch.from_numpy(times))

@@ -32,7 +32,8 @@ from discretize.solvers.continuation import INTERPOLATED, MOST_BYTES, Continuati
 from discretize.solvers.detached import once_only
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import driven_in, increasing_times
-from discretize.solvers.events import Event, EventSolve, EventTimes
+from discretize.solvers.event_solve import EventSolve
+from discretize.solvers.events import Event, EventTimes
 from discretize.solvers.past import SAME, Lag, Past, PastPath, breaking_points
 from discretize.trajectory import Trajectory
 

@@ -18,8 +18,10 @@ from ctrnn import Path, checks
 from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure, StepError
+from discretize.solvers.continuation import StepLog
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, SolverStats, column, waits_for
-from discretize.solvers.segments import Chain, RightHandSide, Segment
+from discretize.solvers.segments import Chain, RightHandSide, Segment, Slope
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 from discretize.steps.euler import Euler
 from discretize.steps.runge_kutta import ExplicitRungeKutta, Heun, Heun3, Midpoint, ThreeEighths
 from discretize.steps.step import Step
@@ -88,6 +90,7 @@ class FixedEngine(Engine):
         super().__init__()
         self.max_step = max_step
         self.unseen: list[tuple[Segment, Tensor]] = []  # segments whose last states were not looked at
+        self.log: StepLog | None = None  # of steps of a chain whose samples have times of their own
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         self.unseen = []
@@ -185,6 +188,7 @@ class FixedEngine(Engine):
         if len(steps) == 1:
             dt = segment.length(times if self.on_device else torch.device("cpu")) / int(steps[0])
             for i in range(int(steps[0])):
+                self._note(segment, steps, i, h)
                 before, h = h, self.step(segment, i * dt, dt, h)
                 if self.on_attempt is not None:
                     self.on_attempt(segment.when(float(i * dt), 0), before, float(dt), True)
@@ -192,12 +196,37 @@ class FixedEngine(Engine):
         own = column(steps).to(times, non_blocking=True)
         dt = segment.length(times) / own
         for i in range(int(steps.max())):
+            self._note(segment, steps, i, h)
             h = self.step(segment, torch.clamp(own, max=i) * dt, torch.where(own > i, dt, 0.0), h)
         return h
+
+    def _note(self, segment: Segment, steps: np.ndarray, number: int, h: Tensor) -> None:
+        """Keep the step of that number, of each sample that takes as many."""
+        if self.log is not None:
+            took = (number < steps) & (segment.lengths > 0)
+            self.log.add(segment.number, None, number * (segment.lengths / steps), took, h)
 
     @abstractmethod
     def step(self, segment: Segment, begin: Tensor, dt: Tensor, h: Tensor) -> Tensor:
         """Take one step from `begin`, a time since the segment's start; dt () or (batch, 1), 0 for a sequence that waits."""
+
+
+class OwnStep(EmbeddedMethod):
+    """Goes from where a step of fixed length begins to a time in it: by the engine's step, for less than its length.
+
+    Args:    engine: of the solve.
+    """
+
+    reads_start = interpolated = False
+
+    def __init__(self, engine: FixedEngine) -> None:
+        self.engine, self.order, self.evaluations = engine, engine.map.order, engine.map.evaluations  # type: ignore[misc]
+
+    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+        assert isinstance(slope, Segment)
+        with self.engine.counting_apart():
+            following = self.engine.step(slope, tau, dt, h)
+        return Attempt(following, torch.zeros_like(following), None)
 
 
 class GridEngine(FixedEngine):

@@ -48,11 +48,13 @@ class EmbeddedMethod(Step):
 
     `order`: that of the states; `error_order`: the estimate is O(dt^error_order), `order` if it says nothing else;
     `evaluations`, `tangents`, `jacobians`: as of every `Step`, the slope at its start and the estimate included;
-    `reads_start`: whether it reads the slope at its start, which is computed once for all attempts from there.
+    `reads_start`: whether it reads the slope at its start, which is computed once for all attempts from there; `interpolated`:
+    whether states and slopes along a step may be joined by a polynomial, and need not each be a step of their own.
     """
 
     name: ClassVar[str] = ""
     reads_start: ClassVar[bool] = True
+    interpolated: ClassVar[bool] = True
 
     @abstractmethod
     def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:

@@ -265,7 +265,7 @@ def test_what_is_not_taken_says_why(subtests):
     for words, settings in {
         "there is none: `fused` is False. Use float32": {"fused": False},
         "takes its own backward pass": {"gradient": discretize.Adjoint()},
-        "`events` are found in float32 or float64": {"events": discretize.Event(lambda t, h: h[:, 0])},
+        "`events` do not go with `h0` of": {"events": discretize.Event(lambda t, h: h[:, 0])},
         "float64": {"path": ctrnn.HeldPath(path.xs.double())},
     }.items():
         with subtests.test(words), pytest.raises((TypeError, ValueError), match=words):

@@ -10,8 +10,8 @@ from torch import nn
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import Adjoint, Event, SolverError, integrate
-from discretize.solvers import events
+from discretize import Adjoint, EulerMaruyama, Event, SolverError, integrate
+from discretize.solvers import event_solve
 
 TIGHT = {"rtol": 1e-7, "atol": 1e-7}
 EXACT = {"rtol": 0, "atol": 1e-6}  # ten tolerances
@@ -324,8 +324,16 @@ WRONG = {
     "times of others": (lambda: integrate(rising, None, ZERO, torch.zeros(3, 2), events=ONE), ValueError, "`ts` has times for 2"),
     "nan at the start": (lambda: integrate(FREE, None, ZERO / 0, [0.0, 1.0], events=ONE), ValueError, "`h0`"),
     "no event": (lambda: solve(events=[3]), TypeError, "`events` must be discretize.Event"),
-    "fixed steps": (lambda: solve(events=ONE, method="rk4"), ValueError, "rk4 chooses none, dopri5 does"),
-    "an adjoint": (lambda: solve(events=ONE, gradient=Adjoint()), ValueError, "leave both out"),
+    "an adjoint": (lambda: solve(events=ONE, gradient=Adjoint()), ValueError, r"do not go with gradient=Adjoint\(\): in"),
+    "failures": (lambda: solve(events=ONE, on_failure="keep"), ValueError, "`events` do not go with on_failure='keep': in this"),
+    "torchdiffeq": (
+        lambda: solve(events=ONE, method="torchdiffeq:rk4"), ValueError, "`events` do not go with method='torchdiffeq:rk4': it",
+    ),
+    "noise": (lambda: solve(events=ONE, method=EulerMaruyama()), ValueError, r"do not go with EulerMaruyama\(\): a path"),
+    "half precision": (
+        lambda: integrate(rising, None, torch.zeros(1, 1, dtype=torch.bfloat16), [0.0, 1.0], events=ONE, method="rk4"),
+        TypeError, "`events` do not go with `h0` of torch.bfloat16",
+    ),
     "a direction": (lambda: Event(lambda t, h: h, 2), ValueError, "`direction` must be 1, rising"),
     "no function": (lambda: Event(3), TypeError, "must be functions of t and h"),
     "an end with a reset": (lambda: Event(lambda t, h: h, terminal=True, reset=lambda t, h: h), ValueError, "has no `reset`"),
@@ -389,7 +397,7 @@ def test_the_line_of_a_solve_backwards_in_time_is_that_of_the_mirrored_one():
 
 
 def test_stops_without_end_are_an_error(monkeypatch):
-    monkeypatch.setattr(events, "MOST_STOPS", 2)
+    monkeypatch.setattr(event_solve, "MOST_STOPS", 2)
     with pytest.raises(
         SolverError, match="event 0 stops the sample more than 2 times between two requested times: 3 times in all"
     ):
