@@ -26,7 +26,7 @@ from discretize.steps.euler import Euler
 from discretize.steps.runge_kutta import ExplicitRungeKutta, Heun, Heun3, Midpoint, ThreeEighths
 from discretize.steps.step import Step
 
-__all__ = ["FIXED_METHODS", "FixedEngine", "GridEngine", "StepEngine", "as_array", "count_steps", "num_steps"]
+__all__ = ["FIXED_METHODS", "FixedEngine", "GridEngine", "OwnStep", "StepEngine", "as_array", "count_steps", "num_steps"]
 
 FIXED_METHODS: dict[str, ExplicitRungeKutta] = {
     "euler": Euler(),

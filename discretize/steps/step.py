@@ -20,7 +20,9 @@ from ctrnn.fields.noise import check_no_noise
 from ctrnn.own_code import without_derived
 from discretize.steps.algebra.jacobian import jacobian_cost
 
-__all__ = ["Step", "mode", "step_length"]
+__all__ = ["NAMED", "Step", "mode", "step_length"]
+
+NAMED: dict[type[Step], str] = {}  # by the classes of steps, what discretize/methods.py calls them
 
 
 class Step(AnsweredInit, ABC):
@@ -94,9 +96,7 @@ class Step(AnsweredInit, ABC):
     @property
     def known_name(self) -> str | None:
         """The name by which `step=` and `method=` know an object of this class, if they do: a file may have it instead."""
-        from discretize.methods import method_names  # noqa: PLC0415 - knows all steps
-
-        return next((name for name, meant in method_names().items() if type(meant) is type(self)), None)
+        return NAMED.get(type(self))
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         r"""Return R(z), the factor of one step on dh/dt = lambda h, z = lambda dt.
