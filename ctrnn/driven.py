@@ -111,7 +111,7 @@ class Driven(AnsweredInit, nn.Module):
         time = checks.as_times("t", t, differentiable=True)
         if time.dim():
             raise ValueError(f"`t` must be one time, got shape {tuple(time.shape)}; call once for each.")
-        check_no_noise(self.field, "a solver that calls `Driven` for dh/dt")
+        check_no_noise(self.field, "bare slope", "Driven")
         check_batched_state(self.field, h, self.batch, "h")
         for end, beyond in zip(self.interval, (torch.lt, torch.gt), strict=True):
             time = torch.where(beyond(time, end), end, time)

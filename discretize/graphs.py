@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
+from ctrnn.combinations import refuse
 from discretize import compat
 from discretize.steps.step import Step
 
@@ -57,7 +58,7 @@ def check_values(value: Tensor, what: str, advice: str) -> None:
 def check_exported(step: Step) -> None:
     """Refuse a step that torch.export cannot trace."""
     if step.tangents or step.jacobians:
-        raise TypeError(f"{step!r} differentiates the field, which torch.export cannot; take a step that only evaluates it.")
+        refuse("derivatives", "export", repr(step), "torch.export")
 
 
 def scanned(field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float, substeps: int) -> Tensor:

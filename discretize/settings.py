@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
+from ctrnn.combinations import Trait, check_pairs, refuse
+from ctrnn.fields.noise import check_no_noise
 from discretize.errors import SolverWarning, warn_user
 from discretize.kernels.eligibility import Fused, is_fused
 from discretize.methods import checked_method, unknown
@@ -19,6 +21,7 @@ from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
 from discretize.solvers.checkpointing import Checkpointed
+from discretize.solvers.continuation import INTERPOLATED
 from discretize.solvers.control import ERROR_MARGIN, StepControl
 from discretize.solvers.doubling import DoublingEngine, StepDoubling
 from discretize.solvers.engine import Engine, OnAttempt
@@ -26,7 +29,7 @@ from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_
 from discretize.solvers.stochastic import StochasticEngine
 from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.steps.step import Step
-from discretize.steps.stochastic import StochasticStep, check_noise
+from discretize.steps.stochastic import StochasticStep
 from discretize.steps.zoneout import Zoneout
 
 __all__ = ["MAX_NUM_STEPS", "Gradient", "Method", "Settings"]
@@ -79,9 +82,10 @@ class Settings:
         for name in ("max_step", "first_step"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, checks.positive_number(name, value))
-        self._check_steps()
         self._check_gradient()
         self._check_failures()
+        check_pairs(self.traits)
+        self._check_steps()
 
     @property
     def step(self) -> Step | None:
@@ -123,11 +127,8 @@ class Settings:
 
     def step_map(self) -> tuple[Step, int]:
         """Return the step map that follows a held input, and how many of its steps are in one unit of time."""
-        if self.fixed is None:
-            raise TypeError(
-                f"{self.method} looks at the values of the states, which torch.export has not; take steps of fixed length: "
-                f"method='rk4' or a step map, with `max_step`."
-            )
+        check_pairs(self.traits | {"export": "torch.export"})
+        assert self.fixed is not None
         return self.fixed, int(num_steps(np.ones(()), self.max_step))
 
     @property
@@ -136,13 +137,39 @@ class Settings:
         step = self.step
         return isinstance(step.step if isinstance(step, StepDoubling) else step, StochasticStep)
 
+    @property
+    def traits(self) -> dict[Trait, str]:
+        """What the method and its settings are to the table of `ctrnn.combinations`, and what the user calls each."""
+        method, pair = f"method={self.method!r}", self.pair
+        kinds: dict[Trait, bool] = {
+            "noise step": self.noisy,
+            "torchdiffeq": bool(self.of_torchdiffeq),
+            "smooth method": not self.noisy and not self.of_torchdiffeq,
+            "fixed steps": not self.adaptive,
+            "doubling": self.adaptive and self.noisy,
+            "own steps": self.adaptive and not self.of_torchdiffeq,
+            "implicit": pair is not None and pair.implicit,
+            "no tableau": pair is not None and not pair.has_tableau,
+            "long steps": pair is not None and pair.order > INTERPOLATED,
+        }
+        found = {trait: method for trait, there in kinds.items() if there}
+        if self.gradient is not None:
+            found[self.gradient.trait] = f"gradient={self.gradient!r}"
+        if self.on_failure == "keep":
+            found["keeps failed"] = "on_failure='keep'"
+        if self.first_step:
+            found["first step"] = "first_step"
+        if self.min_step:
+            found["shortest step"] = "min_step"
+        return found
+
     def check_noise(self, field: VectorField) -> None:
         """Refuse a field with noise under a method for equations without, and the other way round."""
         step = self.step
-        if isinstance(step, StepDoubling):
-            step.check_noise(field)
+        if step is None or (isinstance(self.method, str) and not self.noisy):
+            check_no_noise(field, "torchdiffeq" if step is None else "smooth method", f"method={self.method!r}")
         else:
-            check_noise(field, step if isinstance(step, StochasticStep) else f"method={self.method!r}")
+            step.check_noise(field)
 
     def engine(self, like: Tensor, stats: dict[str, Any], noise: BrownianPath | None = None) -> Engine:
         """Return the engine for states like this one; stats: where it counts evaluations of the backward pass; noise: the path
@@ -186,8 +213,6 @@ class Settings:
         for name in ("first_step", "min_step"):
             if not getattr(self, name):
                 continue
-            if not self.adaptive:
-                raise ValueError(f"`{name}` is for methods that choose their steps, and {self.method} does not; set `max_step`.")
             if self.of_torchdiffeq and name not in options_of(self.of_torchdiffeq):
                 raise ValueError(f"`{name}` is none of the options that torchdiffeq's {self.of_torchdiffeq} has; leave it out.")
         if self.max_step is not None and self.first_step is not None and self.first_step > self.max_step:
@@ -198,39 +223,11 @@ class Settings:
     def _check_failures(self) -> None:
         if self.on_failure not in ("raise", "keep"):
             raise ValueError(f"`on_failure` must be 'raise' or 'keep', got {self.on_failure!r}.")
-        if self.on_failure == "keep" and (not self.steps_alone or isinstance(self.gradient, Adjoint)):
-            raise ValueError(
-                "`on_failure='keep'` is for methods that choose their steps, and without `Adjoint()`; others step all together."
-            )
 
     def _check_gradient(self) -> None:
         if not isinstance(self.gradient, Checkpointed | Adjoint | None):
             raise TypeError(
                 f"`gradient` must be None, discretize.Checkpointed(bytes) or discretize.Adjoint(), got {self.gradient!r}."
-            )
-        if not isinstance(self.gradient, Adjoint):
-            return
-        if self.noisy:
-            raise ValueError(
-                f"`gradient=Adjoint()` runs the solution backwards, and {self.method!r} is of one with noise. Leave it out, or "
-                "take `gradient=Checkpointed(bytes)`."
-            )
-        if not self.adaptive:
-            raise ValueError(
-                f"`gradient=Adjoint()` solves the adjoint of the differential equation, and {self.method} makes steps that are "
-                "not its solution: the gradient would be wrong. Leave it out; gradients then are those of the steps."
-            )
-        if self.pair is None:  # of torchdiffeq
-            return
-        if self.pair.implicit:
-            raise ValueError(
-                f"`gradient=Adjoint()` runs each step backwards, and over the long steps of {self.method} what forgets fast "
-                "would explode. Leave it out; `gradient=Checkpointed(bytes)` bounds what gradients then take."
-            )
-        if not self.pair.has_tableau:
-            raise ValueError(
-                f"`gradient=Adjoint()` adds up the stages of an explicit tableau, and {self.method} has none. Leave it out; "
-                "`gradient=Checkpointed(bytes)` bounds what gradients then take."
             )
 
     def check_reach(self, h0: Tensor) -> None:
@@ -286,6 +283,4 @@ def _check_method(method: object) -> None:
         why = f"is not offered, for {ELSEWHERE[method]}; {PREFIX + method!r} runs torchdiffeq's."
     step = checked_method(method, why=why)
     if isinstance(step.step if isinstance(step, StepDoubling) else step, Zoneout):
-        raise TypeError(
-            f"{method!r} keeps units at each step of a discrete cell, which solves nothing; take discretize.DiscreteRNN."
-        )
+        refuse("zoneout", "solve", repr(method), "method=")

@@ -20,6 +20,7 @@ from torch import Tensor
 from ctrnn import Driven, HeldPath, Path, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.calls import ORDERS
+from ctrnn.combinations import Trait, check_pairs
 from ctrnn.extras import needed_by
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import Delay, DelayedField
@@ -71,6 +72,7 @@ __all__ = [
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
 LOOKS = 64  # at times between, where all states asked for are below `atol`
 BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "delay": 0.2}  # tqdm's, on stderr
+CALLED: dict[Trait, str] = {"backwards": "decreasing ts", "moving times": "ts with a gradient", "events": "events"}
 VMAPPED = (
     "the samples of a batch step on their own in one call, and `torch.func.jacrev` of their losses has a gradient for each; or "
     "take fixed steps: method='rk4', say, or a step map"
@@ -159,12 +161,11 @@ def integrate(
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
     if delays is not None or isinstance(field, DelayedField):
-        if seed is not None:
-            raise ValueError("An equation that reads its past is solved without noise; leave `seed` out.")
         by_steps = replace(settings, fused=False, progress=False)
         happens = checked_events(events, None, 1) if events else ()
-        if happens:
-            _check_event_solve(settings)
+        times, direction = increasing_times(ts)
+        reads: dict[Trait, str] = {"delays": type(field).__name__ if delays is None else "delays"}
+        _check_call(settings, reads | ({} if seed is None else {"noise": "seed"}), direction, times.requires_grad, happens)
 
         def block(driven: Driven, first: bool, h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
             if first:
@@ -199,13 +200,14 @@ def solve(
     times, direction = increasing_times(ts)
     given, (state, shapes) = field, joined(h0)
     happens = checked_events(events, shapes, direction) if events else ()
-    if happens:
-        _check_event_solve(settings)
     field, path = as_driven_field(field, path, state, shapes, direction * times, speed)
     settings.check_noise(field)
     channels, field = field.noise_channels, with_computed_weights(field)
     state, path = cast_for(field, state), as_path(path)
-    _check_seed(seed, settings, direction, times, path.knots)
+    if not settings.noisy:
+        check_no_seed(seed)
+    drawn: dict[Trait, str] = {"noise": type(field).__name__} if channels else {}
+    _check_call(settings, drawn, direction, times.requires_grad or path.knots.requires_grad, happens)
     if casts(field):  # under autocast, which samples and functions of time may not have in the field's dtype
         path = path.map(partial(Tensor.to, dtype=field.dtype), affine=True)
     if happens and isinstance(state, Tensor) and state.dtype in HALF:
@@ -336,8 +338,9 @@ def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: 
         # A function of time is asked at times of the solve only.
         other = moved(projected) if isinstance(given, VectorField) else driven.read_at((times[0] + times[-1]) / 2)
         found[training] = couples_samples(driven.field, projected, h, other, slope)
-    if found[training] and (settings.steps_alone or (settings.adaptive and settings.noisy)):
-        raise ValueError(f"`field` cannot be solved by {settings.method}, whose samples step on their own: {COUPLED}")
+    if found[training]:
+        coupled: dict[Trait, str] = {"coupled samples": "field"}
+        check_pairs(coupled | settings.traits)
     if found[training] and not known:
         warn_user(f"In this solve {COUPLED}", UserWarning)
 
@@ -345,34 +348,11 @@ def _check_samples(given: Any, driven: Driven, times: Tensor, h: Tensor, slope: 
 _couples: MutableMapping[Any, dict[bool, bool]] = WeakKeyDictionary()  # of fields and functions: in training or not, its samples
 
 
-def _check_seed(seed: object, settings: Settings, direction: int, times: Tensor, knots: Tensor) -> None:
-    """Refuse a seed without noise, and noise where there is none: backwards in time."""
-    if not settings.noisy:
-        check_no_seed(seed)
-    elif settings.adaptive and (times.requires_grad or knots.requires_grad):
-        raise ValueError(f"There are no gradients to times under {settings.method!r}; detach them, or take steps of one length.")
-    elif direction < 0:
-        raise ValueError(
-            "`ts` goes back in time, and a field with noise runs forwards only: what it came from is no function of where it is."
-        )
-
-
-def _check_event_solve(settings: Settings) -> None:
-    """Refuse what events do not go with, in one form of words."""
-    refused = {
-        f"{settings.method!r}": settings.noisy
-        and "a path with noise crosses 0 again and again in no time. Read its states at `ts`.",
-        f"method={str(settings.method)!r}": settings.of_torchdiffeq
-        and "it steps all samples at once, and events are found sample by sample. Take method='dopri5', or for one event of the "
-        "whole batch torchdiffeq's own `odeint_event`, whose function may be `ctrnn.Driven(field, path)`.",
-        f"gradient={settings.gradient!r}": settings.gradient is not None
-        and "in this version, the times of events have gradients by the steps taken alone. Leave `gradient` out.",
-        f"on_failure={settings.on_failure!r}": settings.on_failure != "raise"
-        and "in this version, a sample that fails may do so after its events. Leave `on_failure` out.",
-    }
-    for what, why in refused.items():
-        if why:
-            raise ValueError(f"`events` do not go with {what}: {why}")
+def _check_call(settings: Settings, field: dict[Trait, str], direction: int, moving: bool, events: tuple[Event, ...]) -> None:
+    """Refuse what does not go together in one call; field: its noise or its delays; moving: whether times have gradients."""
+    called: dict[Trait, bool] = {"backwards": direction < 0, "moving times": moving, "events": bool(events)}
+    if field or any(called.values()):
+        check_pairs(field | {trait: CALLED[trait] for trait, there in called.items() if there} | settings.traits)
 
 
 def _empty_trajectory(driven: Driven, h0: Tensor, times: Tensor, settings: Settings) -> Trajectory:

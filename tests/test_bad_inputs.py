@@ -123,7 +123,7 @@ IN_PYTHON = [
     (lambda: integrate(lambda t, h: h if t < 1 else -h, None, H, TS), TypeError, "write torch.where(t < 0.5, a, b)"),
     (lambda: integrate(lambda t, h: h if t < 1 else -h, None, H[:1], TS), TypeError, "write torch.where(t < 0.5, a, b)"),
     (lambda: integrate(lambda t, h: math.sin(t) * h, None, H[:1], TS), TypeError, "torch.sin(t)"),
-    (lambda: integrate(lambda t, h: h.mean() - h, None, H + TS[:4, None], TS), ValueError, "whose samples step on their own"),
+    (lambda: integrate(lambda t, h: h.mean() - h, None, H + TS[:4, None], TS), ValueError, "each sample steps on its own"),
     (lambda: integrate(lambda t, h: -h, H, TS), TypeError, "`ts`. It is called as integrate(field, path, h0, ts)"),
     (lambda: integrate(lambda t, h: -h, H, TS, None), TypeError, "a function f(t, h) as integrate(f, None, h0, ts)."),
     # Misspelt, missing and superfluous arguments, of functions, classes and modules.

@@ -400,7 +400,7 @@ def test_the_code_that_the_compiler_of_torch_writes_gives_the_same(kind):
 REFUSED = [
     (
         lambda x: torch.export.export(DiscreteCell(field(), Taylor2()), (x[0],)),
-        "Taylor2() differentiates the field, which torch.export cannot",
+        "`Taylor2()` does not go with `torch.export`: torch refuses it",
     ),
     (
         lambda x: torch.export.export(DiscreteRNN(field()), (x, None, torch.arange(TIME))),

@@ -123,7 +123,7 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     Source:  as `from_torch`.
     """
     if isinstance(field, VectorField):
-        check_no_noise(field, "torch's cell")
+        check_no_noise(field, "torch module", "to_torch")
     kind = _kind(field)
     if computed := [name for name, part in field.named_modules() if parametrize.is_parametrized(part)]:
         raise TypeError(

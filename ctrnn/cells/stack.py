@@ -115,7 +115,7 @@ def _checked(fields: Iterable[VectorField]) -> list[VectorField]:
     for k, field in enumerate(layers):
         if not isinstance(field, VectorField):
             raise TypeError(f"`fields[{k}]` must be a ctrnn.VectorField, got {type(field).__name__}.")
-        check_no_noise(field, "a layer of a `Stack`, which puts noise around the whole, `ctrnn.Noisy(stack, noise)`,")
+        check_no_noise(field, "layer of a stack", "Stack")
     for k, (below, above) in enumerate(pairwise(layers)):
         if above.input_size != below.hidden_size:
             raise ValueError(

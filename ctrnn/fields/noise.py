@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.calls import AnsweredInit
+from ctrnn.combinations import Trait, refuse
 from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.parts import affine
 from ctrnn.formulas import formula_of
@@ -265,19 +266,14 @@ def noise_channels(field: VectorField) -> int:
     return own
 
 
-def check_no_noise(field: VectorField, what: object) -> None:
+def check_no_noise(field: VectorField, run: Trait, name: str) -> None:
     r"""Refuse a field with noise where it would be run as if it had none.
 
-    Args:    what: what runs it, in words or as a step map.
+    Args:    run: what runs it, as `ctrnn.combinations` has it; name: what the user calls that.
     Raises:  ValueError naming both.
     """
     if noise_channels(field):
-        raise ValueError(
-            f"The field has noise, {type(field).__name__}, and {what if isinstance(what, str) else repr(what)} is for equations "
-            "without: take a step for noise, `discretize.EulerMaruyama()`, `StratonovichHeun()`, `Milstein()`, `SRA1()` or "
-            "`ExponentialEulerMaruyama()`, in a cell, `DiscreteRNN`, `ContinuousRNN` or `integrate`; or the field without its "
-            "noise, `.field`."
-        )
+        refuse("noise", run, type(field).__name__, name)
 
 
 def _without_numbers(field: VectorField) -> bool:

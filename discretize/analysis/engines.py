@@ -130,7 +130,7 @@ def verify_engines(
     Shape:   xs (time, batch, input), h0 (batch, state).
     Raises:  TypeError, ValueError for what does not fit.
     """
-    check_no_noise(check_field(field), "`verify_engines`")
+    check_no_noise(check_field(field), "analysis", "verify_engines")
     check_input(field, checked_samples(xs), "xs")
     h = xs.new_zeros(xs.shape[1], field.state_size) if h0 is None else h0
     check_batched_state(field, h, xs.shape[1])

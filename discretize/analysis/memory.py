@@ -52,7 +52,7 @@ def state_jacobians(
     """
     if not isinstance(rnn, DiscreteRNN | ContinuousRNN):
         raise TypeError(f"`rnn` must be a discretize.DiscreteRNN or ContinuousRNN, got {type(rnn).__name__}.")
-    check_no_noise(rnn.field, "`state_jacobians`")
+    check_no_noise(rnn.field, "analysis", "state_jacobians")
     if any(isinstance(part, Dropout) and part.training and part.p + part.inputs > 0 for part in rnn.modules()):
         raise ValueError("`rnn` drops other units at each call, in training; there are derivatives of `rnn.eval()`.")
     if isinstance(rnn, DiscreteRNN):

@@ -94,7 +94,7 @@ class Monitor(AnsweredInit):
         if taken:
             raise ValueError(f"`model` is watched already, in {', '.join(taken) or 'itself'}; `remove` that monitor first.")
         for part in watched.values():
-            check_no_noise(part.field, "a `Monitor`")
+            check_no_noise(part.field, "analysis", "Monitor")
         self.records: dict[str, Record] = {}
         self._undo: list[Callable[[], None]] = []
         for name, part in watched.items():

@@ -181,7 +181,7 @@ def refine(
     if kept:
         raise ValueError(f"`model` is on {kept.pop()}, which has no float64, in which steps are compared; move it to the CPU.")
     for rnn in parts:
-        check_no_noise(rnn.field, "`refine`")
+        check_no_noise(rnn.field, "refine", "refine")
     checks.positive_size("halvings", halvings)
     levels = [2**k for k in range(halvings + 1)]
     training = {part: part.training for part in model.modules()}

@@ -22,7 +22,6 @@ from ctrnn.fields.field import check_field, check_input, check_same_leading_axes
 from ctrnn.forward import jvp
 from discretize.sequences.cell import checked_step
 from discretize.steps.step import Step
-from discretize.steps.stochastic import check_noise
 from discretize.steps.zoneout import check_drawn
 
 __all__ = ["DIVERGENT", "MONOTONE", "OVERSHOOTING", "REGIONS", "Growth", "growth", "regions", "regions_of_factors"]
@@ -81,7 +80,7 @@ def growth(step: Step | str, field: VectorField, x: Tensor, h: Tensor, dt: float
     check_state(field, h)
     check_same_leading_axes(x, h)
     step = checked_step(step)
-    check_noise(field, step)
+    step.check_noise(field)
     check_drawn(step)
     projected, length = field.project(x), checks.positive_number("dt", dt)
 

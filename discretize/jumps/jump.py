@@ -51,7 +51,7 @@ class CellJump(Jump):
             raise TypeError(f"`cell` must be a discretize.DiscreteCell, got {type(cell).__name__}.")
         if cell.field.input_size % 2:
             raise ValueError(f"`cell` reads {cell.field.input_size} features; it needs two for each value, which and whether.")
-        check_no_noise(cell.field, "a jump")
+        check_no_noise(cell.field, "jumps", "CellJump")
         self.cell, self.input_size, self.state_size = cell, cell.field.input_size // 2, cell.field.state_size
 
     def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor:

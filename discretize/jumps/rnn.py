@@ -31,7 +31,6 @@ from discretize.sequences.stamps import number_of_times, sample_edges, sample_st
 from discretize.settings import Gradient, Settings
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
-from discretize.steps.stochastic import check_noise
 
 __all__ = ["HeldJumpRNN", "JumpRNN", "JumpSettings", "Jumps", "gru_ode_bayes", "ode_rnn"]
 
@@ -103,10 +102,10 @@ class JumpRNN(SequenceModule):
                 f"`jump` maps {jump.state_size} units, `field` keeps {field.state_size}; make one as wide as the other."
             )
         checks.same_settings([("field", field), ("jump", jump)])
-        check_no_noise(field, "a `JumpRNN`")
+        check_no_noise(field, "jumps", "JumpRNN")
         self.field, self.jump = field, jump
         self.settings: Settings = Settings(method, rtol, atol, max_step, gradient)
-        check_noise(field, method)
+        self.settings.check_noise(field)
         self.stats: dict[str, Any] = {}
 
     @answered

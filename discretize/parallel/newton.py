@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from ctrnn import VectorField, checks
+from ctrnn.combinations import refuse
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.dropout import masked
 from ctrnn.fields.noise import check_no_noise
@@ -27,7 +28,6 @@ from discretize.parallel.scan import recurrence, reversed_recurrence
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.unroll import checked_call, trajectory_of
 from discretize.solvers.engine import SolverStats
-from discretize.steps.zoneout import Zoneout
 from discretize.trajectory import Trajectory
 
 __all__ = ["unroll_parallel"]
@@ -62,9 +62,9 @@ def unroll_parallel(
         raise ValueError(f'`method` must be "newton" or "quasi", got {method!r}.')
     if not 0 <= damping <= 1:
         raise ValueError(f"`damping` must be between 0 and 1, got {damping}.")
-    if isinstance(cell.step, Zoneout):
-        raise ValueError("Zoneout draws at each evaluation, and Newton's method needs many of one step; use `unroll`.")
-    check_no_noise(cell.field, "`unroll_parallel`")
+    if cell.step.draws:
+        refuse("zoneout", "parallel", repr(cell.step), "unroll_parallel")
+    check_no_noise(cell.field, "parallel", "unroll_parallel")
     tolerance = 64 * torch.finfo(h.dtype).eps if tolerance is None else checks.positive_number("tolerance", tolerance)
     sequence = _Sequence(masked(with_computed_weights(cell.field), (xs.shape[1],)), cell, xs, h)
     found = sequence.solved(method == "quasi", damping, tolerance, checks.positive_size("max_iterations", max_iterations))

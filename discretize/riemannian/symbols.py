@@ -49,7 +49,7 @@ class SymbolModel(AnsweredInit, nn.Module):
         super().__init__()
         self.field, self.cell = check_field(field), DiscreteCell(field, step)
         self.step = self.cell.step
-        check_no_noise(field, "a `SymbolModel`")
+        check_no_noise(field, "symbols", "SymbolModel")
         checks.positive_size("input_size", field.input_size)
         settings = {"dtype": field.dtype, "device": field.device}
         self.read_out: nn.Linear = nn.utils.skip_init(nn.Linear, field.hidden_size, field.input_size, **settings)

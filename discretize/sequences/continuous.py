@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from ctrnn import HeldPath, HermitePath, LinearPath, VectorField, checks
 from ctrnn.autocast import casts
 from ctrnn.calls import answered
+from ctrnn.fields.noise import check_no_noise
 from ctrnn.inputs.held import FORWARD
 from discretize.graphs import scanned, whole
 from discretize.kernels.eligibility import Fused
@@ -24,7 +25,6 @@ from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
 from discretize.solve import check_start, solve
-from discretize.steps.stochastic import check_noise
 from discretize.trajectory import Trajectory
 
 __all__ = ["ContinuousRNN"]
@@ -131,7 +131,7 @@ class ContinuousRNN(FieldModule):
             if self.path != "held":
                 raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
             step, substeps = self.settings.step_map()
-            check_noise(field, "an exported graph")
+            check_no_noise(field, "export", "torch.export")
             return scanned(field, step, xs, h0, 1.0, substeps)
         if self.path == "held" and self.settings.fixed is not None and not casts(field):
             seed, given = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
+from ctrnn.fields.noise import check_no_noise
 from discretize.graphs import scanned
 from discretize.kernels.choose import node_in_graph, run_in_graph
 from discretize.kernels.eligibility import Fused, is_fused, transform_reason
@@ -108,7 +109,7 @@ class DiscreteRNN(FieldModule):
 
     def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
-            check_noise(field, "an exported graph")
+            check_no_noise(field, "export", "torch.export")
             return scanned(field, self.step, xs, h0, self.dt, self.substeps)
         if torch.compiler.is_dynamo_compiling():
             node = node_in_graph(self.field, self.step, xs, self.fused)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.combinations import Trait
 from discretize.errors import Failure, SolverError
 from discretize.solvers.adaptive import AdaptiveEngine, StepRecord
 from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, refuse_captured
@@ -41,6 +42,8 @@ class Adjoint:
 
     Source:  Chen et al. 2018, Neural ordinary differential equations, app. B.
     """
+
+    trait: ClassVar[Trait] = "adjoint"
 
 
 @dataclass

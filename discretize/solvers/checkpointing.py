@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.combinations import Trait
 from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, refuse_captured
 from discretize.solvers.engine import Engine, SolverState
 from discretize.solvers.segments import Chain
@@ -37,6 +38,8 @@ class Checkpointed:
     """
 
     bytes: float
+
+    trait: ClassVar[Trait] = "checkpointed"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bytes", checks.positive_number("bytes", self.bytes))

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
+from ctrnn.combinations import check_pairs
 from discretize.errors import Failure, StepError
 from discretize.methods import checked_method
 from discretize.noise.brownian import DEPTH, BrownianPath
@@ -35,7 +36,7 @@ from discretize.solvers.stochastic import driven_by
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 from discretize.steps.runge_kutta import ExplicitRungeKutta
 from discretize.steps.step import Step
-from discretize.steps.stochastic import StochasticStep, check_noise, depends_on_state
+from discretize.steps.stochastic import StochasticStep, noise_traits
 
 __all__ = ["DoublingEngine", "StepDoubling"]
 
@@ -93,13 +94,9 @@ class StepDoubling(EmbeddedMethod):
 
     def check_noise(self, field: VectorField) -> None:
         """Refuse noise under a step without and the other way round, and noise that steps of this kind would choose from."""
-        check_noise(field, self.step if isinstance(self.step, StochasticStep) else self)
-        if isinstance(self.step, StochasticStep) and self.step.strong_order < 1 and depends_on_state(field):
-            raise ValueError(
-                f"{self!r} would choose steps by their noise, and with a step of strong order {self.step.strong_order:g} come to "
-                f"another equation: G of {type(field).__name__} depends on h. Take Milstein() or StratonovichHeun(), or steps of "
-                "one length."
-            )
+        self.step.check_noise(field)
+        if isinstance(self.step, StochasticStep) and self.step.strong_order < 1:
+            check_pairs({**noise_traits(field), "rough steps": repr(self)})
 
     def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         lost = torch.zeros_like(dt, dtype=torch.bool)

@@ -53,6 +53,8 @@ class Step(AnsweredInit, ABC):
     evaluations: ClassVar[int]
     tangents: ClassVar[int] = 0
     jacobians: ClassVar[int] = 0
+    noisy: ClassVar[bool] = False  # whether it is for fields with noise
+    draws: bool = False  # whether a call draws random numbers of its own
 
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
@@ -61,8 +63,12 @@ class Step(AnsweredInit, ABC):
         without_derived(cls, Step, ["advance"], ["stability", "counted", *said])
 
     def __call__(self, field: VectorField, x: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
-        check_no_noise(check_field(field), self)
+        self.check_noise(check_field(field))
         return self.checked(field, x, h, dt)
+
+    def check_noise(self, field: VectorField) -> None:
+        """Refuse a field with noise under a step without, and the other way round. Raises: ValueError naming both."""
+        check_no_noise(field, "smooth method", repr(self))
 
     def checked(self, field: VectorField, x: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         """Step as the call does, whether the field has noise or not."""

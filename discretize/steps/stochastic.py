@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
+from ctrnn.combinations import Trait, check_pairs, refuse
 from ctrnn.fields.field import check_like_field
-from ctrnn.fields.noise import Noisy, check_no_noise, noise_channels
+from ctrnn.fields.noise import Noisy, noise_channels
 from ctrnn.forward import jvp
 from discretize.noise.increments import GivenIncrements, NoiseInput
 from discretize.steps.algebra.phi import phi
@@ -31,7 +32,7 @@ __all__ = [
     "StochasticStep",
     "StratonovichHeun",
     "check_noise",
-    "depends_on_state",
+    "noise_traits",
 ]
 
 
@@ -48,6 +49,7 @@ class StochasticStep(Step):
     Call:    step(field, x, h, dt, w, z=None), increments (..., channels); modules and solvers draw them, see `BrownianPath`.
     """
 
+    noisy = True
     calculus: ClassVar[str] = "Ito"
     strong_order: ClassVar[float]
     reads_integral: ClassVar[bool] = False
@@ -60,11 +62,17 @@ class StochasticStep(Step):
         driven, x = self.with_increments(field, x, h, w, z)
         return self.checked(driven, x, h, dt)
 
+    def check_noise(self, field: VectorField) -> None:
+        if not noise_channels(field):
+            refuse("no noise", "noise step", type(field).__name__, repr(self))
+        if self.of != "any":
+            check_pairs({**noise_traits(field), ("diagonal step" if self.of == "diagonal" else "additive step"): repr(self)})
+
     def with_increments(
         self, field: VectorField, x: Tensor, h: Tensor, w: Tensor | None, z: Tensor | None
     ) -> tuple[NoiseInput, Tensor]:
         """Put increments beside the input that they go with; return the field that reads both. Raises: as the call."""
-        check_noise(field, self)
+        self.check_noise(field)
         given = [each for each in (w, z) if each is not None]
         if len(given) != 1 + self.reads_integral:
             takes = "w and z" if self.reads_integral else "w"
@@ -222,45 +230,25 @@ class ExponentialEulerMaruyama(StochasticStep):
         return 1 + phi(1, -leak) * z
 
 
-def check_noise(field: VectorField, step: object) -> None:
-    r"""Refuse a field with noise under what is not made for it, and the other way round.
-
-    Args:    step: a step map, or what else runs the field, in words.
-    Raises:  ValueError naming both.
-    """
-    if not isinstance(step, StochasticStep):
-        check_no_noise(field, step)
-        return
-    if not noise_channels(field):
-        raise ValueError(f"{step!r} is for a field with noise, and this has none; `ctrnn.Noisy(field, ctrnn.Noise(0.1))` has.")
-    _check_kind(field, step)
+def check_noise(field: VectorField, step: Step) -> None:
+    """Refuse a field with noise under a step without, and the other way round. Raises: ValueError naming both."""
+    step.check_noise(field)
 
 
 @torch.no_grad()
-def _check_kind(field: VectorField, step: StochasticStep) -> None:
-    """Whether the noise depends on the state as the step takes it to, by numbers: of states that differ in some units."""
-    if step.of == "any" or torch.empty(0, device=field.device).is_meta:  # nor is it checked again when a model is loaded
-        return
+def noise_traits(field: VectorField) -> dict[Trait, str]:
+    """Return how the noise of a field depends on its state, by numbers: of states that differ in some units; nothing where there
+    are no numbers yet, on the meta device, from which a model that was checked before is loaded."""
+    if torch.empty(0, device=field.device).is_meta:
+        return {}
     changed, bits = _changes(field)
-    if step.of == "diagonal" and changed.dim() > bits.dim():
-        raise ValueError(f"{step!r} is for diagonal noise, and G of {type(field).__name__} is a matrix; take StratonovichHeun().")
-    if step.of == "additive":
-        if bool(changed.any()):
-            raise ValueError(
-                f"{step!r} is for additive noise, and G of {type(field).__name__} depends on h; take StratonovichHeun()."
-            )
-        return
-    if bool((changed & ~bits).any()):
-        raise ValueError(
-            f"{step!r} is for diagonal noise, and G of a unit of {type(field).__name__} depends on others; take "
-            "StratonovichHeun()."
-        )
-
-
-@torch.no_grad()
-def depends_on_state(field: VectorField) -> bool:
-    """Return whether the noise of a field depends on its state, by numbers; False where it has none yet, on the meta device."""
-    return not torch.empty(0, device=field.device).is_meta and bool(_changes(field)[0].any())
+    matrix = changed.dim() > bits.dim()
+    found: dict[Trait, bool] = {
+        "matrix noise": matrix,
+        "noise of the state": bool(changed.any()),
+        "noise across units": not matrix and bool((changed & ~bits).any()),
+    }
+    return {trait: type(field).__name__ for trait, there in found.items() if there}
 
 
 def _changes(field: VectorField) -> tuple[Tensor, Tensor]:

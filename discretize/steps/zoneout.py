@@ -56,6 +56,10 @@ class Zoneout(Step, nn.Module):
             return torch.lerp(following, h, p)
         return torch.where(torch.rand_like(h) < p, h, following)
 
+    @property
+    def draws(self) -> bool:  # type: ignore[override]
+        return self.training and any(self._parts())
+
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         """Return the stability of the expected step at the smallest p, the worst case."""
         p = min(self._parts())
@@ -79,5 +83,5 @@ class Zoneout(Step, nn.Module):
 
 def check_drawn(step: Step | None) -> None:
     """Refuse a step that draws at each evaluation where its derivatives are asked for: each would be of another map."""
-    if isinstance(step, Zoneout) and step.training and any(step._parts()):
+    if step is not None and step.draws:
         raise ValueError(f"{step!r} draws at each evaluation, in training; `step.eval()` has derivatives, of its expectation.")

@@ -76,7 +76,7 @@ def run(system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, p
     Shape:   h0 (n, state), size (state,) -> (pieces + 1, n, state).
     """
     length = checks.positive_number("length", length)
-    check_no_noise_in(system, "a run of a `Flow`")
+    check_no_noise_in(system, "basins")
     if not isinstance(system, Flow):
         if not length.is_integer():
             raise ValueError(f"`length` of a map is how often it is applied, a whole number, got {length}.")

@@ -92,7 +92,7 @@ def lyapunov(
     Source:  Benettin, Galgani, Giorgilli and Strelcyn 1980, Lyapunov characteristic exponents, part 2, Meccanica 15.
     """
     check_starts(system, h0, "h0")
-    check_no_noise_in(system, "`lyapunov`")
+    check_no_noise_in(system, "lyapunov")
     if (intervals is None) == (xs is None):
         raise ValueError("Give `intervals`, how many are averaged, or `xs`, whose inputs are read one an interval.")
     given = checks.positive_size("intervals", intervals) if xs is None else _inputs(system, xs, len(h0))  # type: ignore[arg-type]

@@ -25,7 +25,6 @@ from ctrnn.fields.noise import check_no_noise
 from discretize.sequences.cell import checked_step
 from discretize.solvers.equation import Equation
 from discretize.steps.step import Step, step_length
-from discretize.steps.stochastic import check_noise
 from discretize.steps.zoneout import check_drawn
 
 __all__ = ["Dynamics", "Flow", "Map", "as_parameters", "at_rest", "check_no_noise_in", "check_system", "derivative", "jacobian"]
@@ -173,9 +172,9 @@ class Map(Dynamics):
         if step is None and isinstance(field, VectorField):
             raise ValueError("`step` is None, and a field is no map; give a step map, such as discretize.Euler().")
         self.step: Step | None = None if step is None else checked_step(step)
-        if isinstance(field, VectorField):
-            check_noise(field, self.step)
-            check_no_noise(field, "a `Map`")
+        if isinstance(field, VectorField) and self.step is not None:
+            check_no_noise(field, "map", "Map")
+            self.step.check_noise(field)
         if not callable(dt):
             step_length(dt, dt.unsqueeze(-1) if isinstance(dt, Tensor) else torch.empty(0))
         self.dt, self.iterates = dt, checks.positive_size("iterates", iterates)
@@ -301,4 +300,4 @@ def check_system(system: object) -> None:
 def check_no_noise_in(system: Dynamics, what: str) -> None:
     """Refuse a system with noise where it is run in time; where it rests is that of its field without."""
     if isinstance(system.field, VectorField):
-        check_no_noise(system.field, what)
+        check_no_noise(system.field, "analysis", what)

@@ -351,7 +351,7 @@ def test_noise_that_comes_to_depend_on_the_state_is_refused_at_the_next_call(mak
     call(x, seed=0)
     with torch.no_grad():
         field.strength.fill_(0.5)
-    with pytest.raises(ValueError, match="is for additive noise"):
+    with pytest.raises(ValueError, match=r"^`FromNothing` does not go with `SRA1\(\)`: mathematics refuses it"):
         call(x, seed=0)
 
 
@@ -392,7 +392,7 @@ def quiet():
 
 NO_NOISE = "`seed` is of noise, and here is none; a field has it by `ctrnn.Noisy"
 NOT_FOR_NOISE = (
-    r"The field has noise, Noisy, and Euler\(\) is for equations without: take a step for noise, `discretize.EulerMaruyama\(\)`"
+    r"`Noisy` does not go with `Euler\(\)`: mathematics refuses it, .*; take a step for noise, `discretize.EulerMaruyama\(\)`"
 )
 
 
@@ -412,14 +412,14 @@ NOT_FOR_NOISE = (
         (lambda: packed(path()), ValueError, "`seed` is a path, whose samples are not in the order of a PackedSequence"),
         (lambda: run(0, step=Euler()), ValueError, NOT_FOR_NOISE),
         (lambda: cell(step=Euler()), ValueError, NOT_FOR_NOISE),
-        (lambda: run(0, quiet()), ValueError, r"EulerMaruyama\(\) is for a field with noise, and this has none"),
-        (lambda: run(0, Multiplied(), SRA1()), ValueError, r"SRA1\(\) is for additive noise, and G of Multiplied depends on h"),
+        (lambda: run(0, quiet()), ValueError, r"does not go with `EulerMaruyama\(\)`: .* there is no noise to draw"),
+        (lambda: run(0, Multiplied(), SRA1()), ValueError, r"`Multiplied` .* `SRA1\(\)`: .* G depends on h"),
         (
             lambda: run(0, one_for_all(), Milstein()),
             ValueError,
-            r"Milstein\(\) is for diagonal noise, and G of Noisy is a matrix",
+            r"`Noisy` does not go with `Milstein\(\)`: .* G is a matrix",
         ),
-        (lambda: run(0, Multiplied(True), Milstein()), ValueError, "G of a unit of Multiplied depends on others"),
+        (lambda: run(0, Multiplied(True), Milstein()), ValueError, "`Multiplied` does not go with .* G depends on others"),
         (lambda: run(0, Around()), ValueError, "The field has noise in a part, Noisy in Around, which does not hand it on"),
         (cell, TypeError, r"takes the increments of the noise, w of shape \(..., 5\)"),
         (lambda: cell(zeros(3, 5), step=SRA1()), TypeError, "takes the increments of the noise, w and z of shape"),

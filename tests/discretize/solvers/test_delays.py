@@ -549,8 +549,8 @@ REFUSED = {
     "and have become .nan": lambda: of_delay(math.nan),
     "jumps at times that require a gradient": with_learned_knots,
     "positive numbers": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.arange(2.0), delays=[0.0]),
-    "runs forwards only": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.tensor([1.0, 0.0]), delays=1.0),
-    "is solved by adaptive_heun": lambda: discretize.integrate(
+    "decreasing ts": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.tensor([1.0, 0.0]), delays=1.0),
+    "take adaptive_heun": lambda: discretize.integrate(
         fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, method="dopri8"
     ),
     "more than 100,000 times": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1e-6),

@@ -87,7 +87,7 @@ def test_any_step_will_do_where_noise_does_not_depend_on_the_state(step: discret
 
 
 def test_noise_that_depends_on_the_state_needs_a_step_that_takes_it_into_account():
-    with pytest.raises(ValueError, match=r"StepDoubling.*strong order 0.5 come to another equation.*Milstein"):
+    with pytest.raises(ValueError, match=r"StepDoubling.*strong order 0.5.* come to another equation.*Milstein"):
         solved(Geometric(), StepDoubling(discretize.EulerMaruyama()), 0.1)
     with pytest.raises(ValueError, match="depends on h"):
         ContinuousRNN(Geometric(), method=StepDoubling(discretize.ExponentialEulerMaruyama()))
@@ -232,16 +232,19 @@ class _Rough(Well):
     [
         (
             lambda: ContinuousRNN(Well(1), method=StepDoubling(discretize.Euler())),
-            r"StepDoubling\(.*is for equations without",
+            "its steps follow a slope",
         ),
         (lambda: StepDoubling(discretize.Zoneout(discretize.Euler(), 0.1)), "must have an order"),
-        (lambda: ContinuousRNN(ctrnn.plain(1, 1), method=StepDoubling(discretize.SRA1())), "this has none"),
+        (lambda: ContinuousRNN(ctrnn.plain(1, 1), method=StepDoubling(discretize.SRA1())), "there is no noise to draw"),
         (lambda: ContinuousRNN(Well(1), method=StepDoubling), "must be an instance"),
         (
             lambda: solved(Well(), StepDoubling(discretize.SRA1()), 0.1, gradient=discretize.Adjoint()),
-            "runs the solution backwards",
+            "its adjoint is that of equations without noise",
         ),
-        (lambda: solved(Well(), StepDoubling(discretize.SRA1()), 0.1, END.clone().requires_grad_()), "no gradients to times"),
+        (
+            lambda: solved(Well(), StepDoubling(discretize.SRA1()), 0.1, END.clone().requires_grad_()),
+            "no gradients to times; take steps of one length",
+        ),
         (lambda: solved(Well(), StepDoubling(discretize.SRA1()), 0.1, on_failure="keep"), "on_failure"),
         (
             lambda: solved(Well(), StepDoubling(discretize.SRA1()), 0.1, events=discretize.Event(lambda t, h: h[:, 0])),

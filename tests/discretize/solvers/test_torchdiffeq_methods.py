@@ -179,5 +179,5 @@ def test_what_it_cannot_do_is_refused_in_words(method, how, words):
 
 def test_it_finds_no_events_and_names_what_does():
     call = lambda t, h: -h, None, torch.ones(1, 1), torch.tensor([0.0, 1.0])
-    with pytest.raises(ValueError, match=r"steps all at once.*method='dopri5'.*odeint_event"):
+    with pytest.raises(ValueError, match=r"steps all samples at once.*method='dopri5'.*odeint_event"):
         integrate(*call, method="torchdiffeq:dopri5", events=discretize.Event(lambda t, h: h[:, 0]))

@@ -86,7 +86,7 @@ def test_modules_draw_at_each_step_and_follow_train_and_eval():
         (
             lambda: ContinuousRNN(ctrnn.gru(2, 5), Zoneout(Euler(), 0.5)),
             TypeError,
-            "which solves nothing; take discretize.DiscreteRNN",
+            "solves nothing; take `discretize.DiscreteRNN`",
         ),
     ],
 )
