@@ -21,13 +21,17 @@ from ctrnn import VectorField, checks
 from ctrnn.combinations import refuse
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.dropout import masked
-from ctrnn.fields.noise import check_no_noise
 from ctrnn.forward import jacobian_of, jvp
 from discretize.errors import SolverWarning, warn_user
+from discretize.noise.brownian import BrownianPath
+from discretize.noise.generator import Seed, check_no_seed
+from discretize.noise.increments import ADDRESS, GivenIncrements
 from discretize.parallel.scan import recurrence, reversed_recurrence
 from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.noise import addressed, given_samples
 from discretize.sequences.unroll import checked_call, trajectory_of
 from discretize.solvers.engine import SolverStats
+from discretize.steps.stochastic import StochasticStep
 from discretize.trajectory import Trajectory
 
 __all__ = ["unroll_parallel"]
@@ -42,13 +46,15 @@ def unroll_parallel(
     damping: float = 0.0,
     tolerance: float | None = None,
     max_iterations: int = 100,
+    seed: Seed | BrownianPath = None,
 ) -> Trajectory:
     r"""Run a cell as `unroll` does, to a tolerance, by Newton's method over the whole sequence.
 
     Args:    cell, xs, h0: as for `unroll`; method: "newton" with all of the step's Jacobian, or "quasi" with its diagonal;
              damping: 0 to 1, what is taken off the Jacobian, with which products of many stay bounded where the step expands;
              tolerance: of |h_k+1 - f(x_k, h_k)| of each unit, relative to the largest |h| that it has had in its sample so far,
-             64 roundings if not given; max_iterations: after them the rest is computed step by step, with a `SolverWarning`.
+             64 roundings if not given; max_iterations: after them the rest is computed step by step, with a `SolverWarning`;
+             seed: of the noise, as for `unroll`: the same path.
     Gives:   a trajectory, with "iterations", "residual", so measured, and "sequential_samples" among its `stats`. Its gradient is
              that of the recurrence at these states, by one reversed scan with the full Jacobians, (time, batch, state, state)
              in memory.
@@ -64,18 +70,33 @@ def unroll_parallel(
         raise ValueError(f"`damping` must be between 0 and 1, got {damping}.")
     if cell.step.draws:
         refuse("zoneout", "parallel", repr(cell.step), "unroll_parallel")
-    check_no_noise(cell.field, "parallel", "unroll_parallel")
     tolerance = 64 * torch.finfo(h.dtype).eps if tolerance is None else checks.positive_number("tolerance", tolerance)
-    sequence = _Sequence(masked(with_computed_weights(cell.field), (xs.shape[1],)), cell, xs, h)
+    field = masked(with_computed_weights(cell.field), (xs.shape[1],))
+    sequence = _Sequence(*_with_noise(field, cell, xs, seed), cell, h)
     found = sequence.solved(method == "quasi", damping, tolerance, checks.positive_size("max_iterations", max_iterations))
     hs = torch.cat([h[None], sequence.with_gradient(found)])
-    return trajectory_of(cell, sequence.field, xs, hs, sequence.counts, {"engine": f"parallel, {method}"} | sequence.report)
+    return trajectory_of(cell, field, xs, hs, sequence.counts, {"engine": f"parallel, {method}"} | sequence.report)
+
+
+def _with_noise(field: VectorField, cell: DiscreteCell, xs: Tensor, seed: Seed | BrownianPath) -> tuple[VectorField, Tensor]:
+    """Put the increments of each step beside its sample, drawn once: Newton's method evaluates a step many times."""
+    if not cell.step.noisy:
+        check_no_seed(seed)
+        return field, xs
+    assert isinstance(cell.step, StochasticStep)
+    cell.step.check_noise(cell.field)  # G may have been 0 before it was learned
+    own, integral = field.input_size, cell.step.reads_integral
+    every = addressed(seed, xs, field, cell.step, cell.dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu"))
+    if isinstance(seed, BrownianPath):
+        return GivenIncrements(field, integral), torch.cat([xs, every[..., own + ADDRESS :].to(xs)], -1)
+    laid = given_samples(field, xs, every[..., own : own + ADDRESS], cell.dt, 1, integral)
+    return laid.field, laid.xs
 
 
 class _Sequence:
     """Solves the equations of one sequence, and gives the solution its gradient."""
 
-    def __init__(self, field: VectorField, cell: DiscreteCell, xs: Tensor, h0: Tensor) -> None:
+    def __init__(self, field: VectorField, xs: Tensor, cell: DiscreteCell, h0: Tensor) -> None:
         self.field, self.cell, self.h0 = field, cell, h0
         self.projected, self.counts = field.project(xs), SolverStats()
         self.report: dict[str, Any] = {}

@@ -20,7 +20,6 @@ from ctrnn.fields.probes import COUPLED, couples_samples, moved
 from discretize.errors import StepWarning, warn_user
 from discretize.kernels.eligibility import tracing_reason
 from discretize.steps.step import Step
-from discretize.steps.stochastic import StochasticStep
 
 __all__ = ["OvershootWatch"]
 
@@ -92,7 +91,7 @@ class OvershootWatch:
         if self.allowed or self.warned or g_dt <= 1 or not _growth(step, g_dt) > 1 + ROUNDING:
             return
         self.warned = True
-        other = "ExponentialEulerMaruyama" if isinstance(step, StochasticStep) else "ExponentialEuler"
+        other = "ExponentialEulerMaruyama" if step.noisy else "ExponentialEuler"
         unit = "Are `dt` or `ts` in another unit than the field's time constants, milliseconds say? " if g_dt >= FAR else ""
         warn_user(
             f"{step!r} takes steps with g dt up to {g_dt:.4g}, rate times length, where it multiplies the distance to what the "

@@ -115,3 +115,25 @@ def test_units_of_any_sizes_are_solved(method, sizes):
     steps = discretize.unroll(cell, xs, h0, fused=False)
     assert_close(found.hs / s, steps.hs / s, rtol=0, atol=1e-4)  # 64 roundings of float32, and what the step keeps of them
     assert found.stats["iterations"] > 0
+
+
+@pytest.mark.parametrize("step", [discretize.EulerMaruyama(), discretize.Milstein(), discretize.SRA1()])
+@pytest.mark.parametrize("by", ["keys", "path"])
+def test_states_and_gradients_with_noise_are_those_of_the_steps_along_the_same_path(step, by):
+    field = ctrnn.Noisy(ctrnn.gated(2, 3), ctrnn.Noise(0.3)).double()
+    cell, xs = discretize.DiscreteCell(field, step, dt=0.5), torch.randn(12, 4, 2)
+    keys = discretize.noise_keys(1, 4)
+    seed = keys if by == "keys" else discretize.BrownianPath(keys, torch.tensor([0.0, 2.5, 6.0]), 3)
+    runs = [run(cell, xs, seed=seed).hs for run in (discretize.unroll, discretize.unroll_parallel)]
+    assert_close(runs[1], runs[0], rtol=0, atol=1e-12)
+    stepped, solved = (torch.autograd.grad(hs.sin().sum(), list(field.parameters())) for hs in runs)
+    for one, other in zip(solved, stepped, strict=True):
+        assert_close(one, other, rtol=1e-10, atol=1e-11)
+
+
+def test_zoneout_that_draws_nothing_is_run_for_all_times_at_once():
+    cell, xs = discretize.DiscreteCell(ctrnn.gru(2, 3), discretize.Zoneout(discretize.Euler(), 0.3).eval()), torch.randn(8, 2, 2)
+    assert_close(discretize.unroll_parallel(cell, xs).hs, discretize.unroll(cell, xs).hs, rtol=0, atol=1e-12)
+    cell.step.train()
+    with pytest.raises(ValueError, match="it draws at each evaluation"):
+        discretize.unroll_parallel(cell, xs)

@@ -61,7 +61,6 @@ RUN_WITHOUT: dict[str, Callable[[], object]] = {
     "ContinuousRNN": lambda: discretize.ContinuousRNN(noisy()),
     "JumpRNN": lambda: discretize.JumpRNN(noisy(0), discretize.CellJump(discretize.DiscreteCell(ctrnn.gru(2, 3, **TWICE)))),
     "CellJump": lambda: discretize.CellJump(cell()),
-    "unroll_parallel": lambda: discretize.unroll_parallel(cell(), sequence()),
     "SymbolModel": lambda: discretize.SymbolModel(noisy(), discretize.EulerMaruyama()),
     "Map": lambda: discretize.Map(noisy(0), discretize.EulerMaruyama()),
     "lyapunov": lambda: discretize.lyapunov(discretize.Flow(noisy(0)), torch.zeros(1, 3, **TWICE), intervals=20),
