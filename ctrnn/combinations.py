@@ -22,10 +22,10 @@ Trait = Literal[
     "smooth method", "noise step", "diagonal step", "additive step", "fixed steps", "own steps", "implicit", "torchdiffeq",
     "no tableau", "long steps", "rough steps", "doubling", "zoneout", "derivatives",
     # of how a solve is set up
-    "adjoint", "checkpointed", "keeps failed", "first step", "shortest step", "moving times", "backwards", "events", "resets",
+    "adjoint", "checkpointed", "keeps failed", "first step", "shortest step", "moving times", "backwards", "events", "solve",
     # of what runs the field, or looks at it
-    "solve", "module", "cell", "parallel", "layers", "ensemble", "refine", "at rest", "export", "file", "vmap", "jumps",
-    "symbols", "analysis", "map", "torch module", "layer of a stack", "bare slope",
+    "module", "cell", "parallel", "refine", "at rest", "export", "jumps", "symbols", "analysis", "map", "torch module",
+    "layer of a stack", "bare slope",
 ]  # fmt: skip
 
 
@@ -102,7 +102,6 @@ REFUSED: dict[tuple[Trait, Trait], Refusal] = {
         "this version", "steps that are chosen along a path have no gradients to times", "steps of one length, or `ts.detach()`"
     ),
     ("noise", "delays"): Refusal("this version", "equations that read their past are solved without noise", "one of the two"),
-    ("noise", "parallel"): Refusal("this version", "all times at once are solved for without noise", "`discretize.unroll`"),
     ("noise", "refine"): Refusal("this version", "it compares with a solution without noise", WITHOUT_NOISE),
     ("noise", "export"): Refusal("this version", "an exported graph draws no noise", WITHOUT_NOISE),
     ("noise", "analysis"): Refusal("this version", "it looks at steps without noise", WITHOUT_NOISE),
@@ -181,8 +180,8 @@ REFUSED: dict[tuple[Trait, Trait], Refusal] = {
     ),
     ("keeps failed", "noise step"): Refusal("this version", "steps for noise end where one sample fails", "'raise'"),
     ("keeps failed", "adjoint"): Refusal("this version", "the adjoint runs all samples back from the end", PLAIN_GRADIENT),
-    ("first step", "fixed steps"): Refusal("mathematics", "it is for methods that choose their steps", "`max_step`"),
-    ("shortest step", "fixed steps"): Refusal("mathematics", "it is for methods that choose their steps", "`max_step`"),
+    ("first step", "fixed steps"): Refusal("mathematics", "all of its steps are of one length", "`max_step`"),
+    ("shortest step", "fixed steps"): Refusal("mathematics", "all of its steps are of one length", "`max_step`"),
     # Steps
     ("zoneout", "solve"): Refusal(
         "mathematics",

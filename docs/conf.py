@@ -19,8 +19,8 @@ trees = {
     "learn/index": "learn/first you-have-a-ctrnn learn/irregular learn/gru learn/prove papers learn/exact-or-stepped learn/* "
     "fitting slurm notebooks/* gallery",
     "do/index": "do/* discretization steps sequences solves dynamics training torch latent-sde torchdiffeq",
-    "look-up/index": "look-up/* names api/command cells tasks notation derivations studies promises references "
-    "project/readme project/changelog project/contributing",
+    "look-up/index": "look-up/* names api/command what-goes-with-what cells tasks notation derivations studies promises "
+    "references project/readme project/changelog project/contributing",
     "understand/index": "understand/* time-steps noise delays timescales symbols riemannian neuroscience speed kernels judges",
     "papers": "papers/*",
 }
