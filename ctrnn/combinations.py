@@ -24,7 +24,7 @@ Trait = Literal[
     # of how a solve is set up
     "adjoint", "checkpointed", "keeps failed", "first step", "shortest step", "moving times", "backwards", "events", "solve",
     # of what runs the field, or looks at it
-    "module", "cell", "parallel", "refine", "at rest", "export", "jumps", "symbols", "analysis", "map", "torch module",
+    "module", "cell", "parallel", "at rest", "export", "jumps", "symbols", "analysis", "map", "torch module",
     "layer of a stack", "bare slope",
 ]  # fmt: skip
 
@@ -102,7 +102,6 @@ REFUSED: dict[tuple[Trait, Trait], Refusal] = {
         "this version", "steps that are chosen along a path have no gradients to times", "steps of one length, or `ts.detach()`"
     ),
     ("noise", "delays"): Refusal("this version", "equations that read their past are solved without noise", "one of the two"),
-    ("noise", "refine"): Refusal("this version", "it compares with a solution without noise", WITHOUT_NOISE),
     ("noise", "export"): Refusal("this version", "an exported graph draws no noise", WITHOUT_NOISE),
     ("noise", "analysis"): Refusal("this version", "it looks at steps without noise", WITHOUT_NOISE),
     ("noise", "map"): Refusal(

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import Relaxation, VectorField, checks, timescales
-from ctrnn.fields.noise import check_no_noise
 from ctrnn.fields.rates import InputFreeRate
 from ctrnn.own_code import computes_as
 from discretize.errors import SolverError, SolverWarning
@@ -37,6 +36,7 @@ ORDER_WITHIN = 0.35
 WAIT, LOOK, MOST = 500, 250, 16_000  # samples for which the last inputs are held at first, are looked at, and in all
 SEQUENCES = 16  # for which they are held
 SETTLED, TINY = 0.1, 1e-9  # relative change between looks of what has settled, and a movement that is none, of the spread
+FINER = 16  # times as many steps as the last refinement has, which stand for the solution of a field with noise
 CALL = ("x", "h_0", "ts", "lengths", "reset")
 STILL, LEFT = 0.01, 0.05  # of the spread of the states, what counts as rest; of a movement, what counts as nothing left of it
 
@@ -69,7 +69,7 @@ class Refinement:
     drift: tuple[float, ...]
     largest: tuple[float, ...]
     orders: tuple[float, ...]
-    order: int
+    order: float
     spread: float
     rounding: float
     metrics: tuple[float, ...] | None
@@ -169,6 +169,9 @@ def refine(
 ) -> Refinement:
     r"""Run a model on data with its step as it is, halved again and again, and solved exactly; its weights stay.
 
+    A field with noise is run along one path, by finer and finer steps; the finest stand for the solution, whose order is the
+    step's strong one, and nothing is held.
+
     Args:    model: a `DiscreteRNN`, or a module with some in it, called as model(*data); metric: a number for what the model
              returns, such as the loss or accuracy of its task; halvings: of the step; rtol, atol: of the exact solution.
     Returns: a `Refinement`; its `verdict` is in words, `print` shows the table too.
@@ -180,23 +183,22 @@ def refine(
     kept = {p.device for part in parts for p in part.parameters() if checks.time_dtype(p.device) != torch.float64}
     if kept:
         raise ValueError(f"`model` is on {kept.pop()}, which has no float64, in which steps are compared; move it to the CPU.")
-    for rnn in parts:
-        check_no_noise(rnn.field, "refine", "refine")
     checks.positive_size("halvings", halvings)
     levels = [2**k for k in range(halvings + 1)]
+    dice = torch.get_rng_state()  # all runs draw the same
     training = {part: part.training for part in model.modules()}
     model.eval()  # else dropout would differ from run to run
     try:
-        with _solved(parts, rtol, atol) as timed:
-            exact, result = _run(model, parts, data)
+        with _solved(parts, rtol, atol, FINER * levels[-1]) as timed:
+            exact, result = _run(model, parts, data, dice)
         exact_metric = None if metric is None else float(metric(result))
         runs: list[tuple[list[Tensor], Any]] = []
         ends: list[_End] = []
         for n in levels:
             with _refined(parts, n), _ends_of(parts[0], ends if n == 1 else []):
-                runs.append(_run(model, parts, data))
+                runs.append(_run(model, parts, data, dice))
         spread = _spread(exact)
-        held = _held(parts[0], ends[0], rtol, atol, spread) if len(parts) == len(ends) == 1 else None
+        held = _held(parts[0], ends[0], rtol, atol, spread) if len(parts) == len(ends) == 1 and not parts[0].noisy else None
     finally:
         for part, was in training.items():
             part.training = was
@@ -207,7 +209,7 @@ def refine(
         drift=tuple(drift),
         largest=tuple(max(float(part.abs().nan_to_num(math.inf).max()) for part in parts_off) for parts_off in off),
         orders=tuple(_observed(a, b) for a, b in pairwise(drift)),
-        order=min(part.step.order for part in parts),
+        order=min(part.step.path_order for part in parts),
         spread=spread,
         rounding=_rounding(exact, rtol, atol),
         metrics=None if metric is None else tuple(float(metric(result)) for _, result in runs),
@@ -345,9 +347,10 @@ def _spread(states: list[Tensor]) -> float:
     return _root_mean_square([part.double() - part.double().mean(0) for part in states])
 
 
-def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[object, ...]) -> tuple[list[Tensor], Any]:
+def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[object, ...], dice: Tensor) -> tuple[list[Tensor], Any]:
     """Return the states (samples, hidden) of each part that it was in after a sample, of all its calls, and what the model
-    returns."""
+    returns; dice: the state of torch's generator, from which noise has its keys."""
+    torch.set_rng_state(dice)
     outputs: dict[int, list[Tensor]] = {id(part): [] for part in parts}
 
     def keep(part: nn.Module, given: tuple[Any, ...], named: dict[str, Any], output: tuple[Any, Tensor]) -> None:
@@ -385,11 +388,12 @@ def _refined(parts: list[DiscreteRNN], n: int) -> Iterator[None]:
 
 
 @contextmanager
-def _solved(parts: list[DiscreteRNN], rtol: float, atol: float) -> Iterator[list[DiscreteRNN]]:
-    """Make the parts give the exact states of their field over held samples; yields those that are called with times."""
+def _solved(parts: list[DiscreteRNN], rtol: float, atol: float, finest: int) -> Iterator[list[DiscreteRNN]]:
+    """Make the parts give the exact states of their field over held samples, or with noise those of so many times as many steps
+    along the same path; yields those that are called with times."""
     timed: list[DiscreteRNN] = []
-    with ExitStack() as undo:
-        for part in parts:
+    with _refined([part for part in parts if part.noisy], finest), ExitStack() as undo:
+        for part in (part for part in parts if not part.noisy):
             part._states = _solver(part, rtol, atol, timed)  # type: ignore[method-assign]
             undo.callback(part.__dict__.pop, "_states")
         yield timed

@@ -95,6 +95,11 @@ class Step(AnsweredInit, ABC):
         return self.evaluations + self.tangents + self.jacobians * jacobian_cost(field)
 
     @property
+    def path_order(self) -> float:
+        """The order in which single states, or paths, come to those of the equation."""
+        return self.order
+
+    @property
     def takes_one_evaluation(self) -> bool:
         """Whether a step evaluates the field once, and differentiates nothing."""
         return (self.evaluations, self.tangents, self.jacobians) == (1, 0, 0)

@@ -90,6 +90,10 @@ class StochasticStep(Step):
                 )
         return GivenIncrements(field, self.reads_integral), torch.cat([x, *given], -1)
 
+    @property
+    def path_order(self) -> float:
+        return self.strong_order
+
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         if not isinstance(field, NoiseInput):
             raise TypeError(f"{self!r} needs the increments of the noise; call it as step(field, x, h, dt, w).")

@@ -260,3 +260,37 @@ def test_the_last_inputs_are_held_for_as_long_as_the_last_sample_took(batch_firs
     stepped, exact = torch.tensor(found.held, dtype=torch.float64)
     assert_close(exact, (xs[-1, :, 0] / 2).sqrt(), rtol=0.015, atol=0.0)
     assert_close(stepped, ((xs[-1, :, 0] + (1 - math.sqrt(1 - 0.16)) / 0.4) / 2).sqrt(), rtol=0.015, atol=0.0)
+
+
+class Geometric(ctrnn.VectorField):
+    """dh = -h dt + h/2 dW, of which h = h_0 e^(-9/8 t + W/2), in Ito's sense."""
+
+    def flow(self, projected, h):
+        return -h
+
+    def diffusion(self, projected, h):
+        return 0.5 * h
+
+
+@pytest.mark.parametrize(("step", "order"), [(discretize.EulerMaruyama(), 0.5), (discretize.Milstein(), 1.0)])
+def test_with_noise_drifts_are_those_along_one_path_and_fall_at_the_strong_order(step, order):
+    keys, times, h_0 = discretize.noise_keys(2, 200), torch.arange(5.0), torch.ones(1, 200, 1)
+    rnn, xs = discretize.DiscreteRNN(Geometric(0, 1), step, dt=0.25), torch.zeros(4, 200, 0)
+    found = refine(rnn, xs, h_0, None, None, None, keys)
+    w = discretize.BrownianPath(keys, times / 4, 1).increments(times / 4)[0].cumsum(0)
+    exact = torch.exp(-9 / 8 * times[1:, None, None] / 4 + w / 2)
+    off = (rnn(xs, h_0, seed=keys)[0] - exact).square().mean().sqrt()
+    assert found.drift[0] == pytest.approx(float(off), rel=0.05)  # the finest steps stand for the solution
+    assert found.order == order
+    assert found.converges
+    assert found.orders[-1] == pytest.approx(order, abs=0.15)  # of 200 paths, and 16 times finer steps
+    assert found.held is None
+
+
+def test_without_keys_all_refinements_draw_the_same_noise_and_the_next_ones_another():
+    field = ctrnn.Noisy(ctrnn.leaky(2, 4), ctrnn.Noise(0.5))
+    rnn, xs = discretize.DiscreteRNN(field, discretize.EulerMaruyama(), dt=0.1), torch.randn(8, 3, 2)
+    one, two = (refine(rnn, xs, halvings=2) for _ in range(2))
+    assert one.drift[0] > 1.8 * one.drift[1] > 0  # of noise that does not depend on the state, order 1
+    assert one.drift[0] != two.drift[0]
+    assert rnn.substeps == 1

@@ -66,7 +66,6 @@ RUN_WITHOUT: dict[str, Callable[[], object]] = {
     "lyapunov": lambda: discretize.lyapunov(discretize.Flow(noisy(0)), torch.zeros(1, 3, **TWICE), intervals=20),
     "basins": lambda: discretize.basins(discretize.Flow(noisy(0)), torch.zeros(1, 3, **TWICE), [], length=1.0),
     "verify_engines": lambda: discretize.verify_engines(noisy(), sequence(), step=discretize.EulerMaruyama()),
-    "refine": lambda: discretize.refine(discretize.DiscreteRNN(noisy(), discretize.EulerMaruyama()), sequence()),
     "Monitor": lambda: discretize.Monitor(cell()),
     "state_jacobians": lambda: discretize.state_jacobians(
         discretize.DiscreteRNN(noisy(), discretize.EulerMaruyama()), sequence()
