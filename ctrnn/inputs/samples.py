@@ -65,7 +65,8 @@ def recorded(xs: Tensor, name: str = "xs") -> Tensor:
         raise ValueError(
             f"`{name}` must be (time, batch, feature), got shape {tuple(xs.shape)}; add an axis with `{name}[:, None]`."
         )
-    if not len(xs):  # a batch of 0 is one, as in torch.nn; no features are those of a field without an input
+    # A batch of 0 is one, as in torch.nn; no features are those of a field without an input. Not `len`: torch.export fixes that.
+    if not xs.shape[0]:
         raise ValueError(f"`{name}` is empty: shape {tuple(xs.shape)}; give at least one sample.")
     return xs
 
