@@ -17,7 +17,7 @@ __all__ = ["REFUSED", "Refusal", "Trait", "Who", "check_pairs", "refuse", "refus
 Who = Literal["mathematics", "torch", "torchdiffeq", "this version"]
 Trait = Literal[
     # of a field
-    "noise", "no noise", "matrix noise", "noise across units", "noise of the state", "delays", "coupled samples",
+    "noise", "no noise", "matrix noise", "noise across units", "noise of the state", "uneven parts", "delays", "coupled samples",
     # of a method, and of a step
     "smooth method", "noise step", "diagonal step", "additive step", "fixed steps", "own steps", "implicit", "torchdiffeq",
     "no tableau", "long steps", "rough steps", "doubling", "zoneout", "derivatives",
@@ -102,7 +102,11 @@ REFUSED: dict[tuple[Trait, Trait], Refusal] = {
         "this version", "steps that are chosen along a path have no gradients to times", "steps of one length, or `ts.detach()`"
     ),
     ("noise", "delays"): Refusal("this version", "equations that read their past are solved without noise", "one of the two"),
-    ("noise", "export"): Refusal("this version", "an exported graph draws no noise", WITHOUT_NOISE),
+    ("uneven parts", "export"): Refusal(
+        "this version",
+        "a graph draws the noise of 1, 2, 4, 8, ... equal parts of a sample",
+        "as many `substeps`, or steps so long",
+    ),
     ("noise", "analysis"): Refusal("this version", "it looks at steps without noise", WITHOUT_NOISE),
     ("noise", "map"): Refusal(
         "mathematics", "a point of rest is one of states, and noise leaves none where it is", WITHOUT_NOISE

@@ -12,10 +12,13 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
+from ctrnn.combinations import refuse
+from discretize.graphs import scanned
 from discretize.kernels.eligibility import HALF
 from discretize.noise.brownian import MOST_PARTS, BrownianPath, Cells, cell_terms, is_power_of_two
 from discretize.noise.generator import Seed, fresh_keys, key_columns, keys_of, normals, other_keys
 from discretize.noise.increments import GivenIncrements, KeyedIncrements, NoiseInput
+from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "addressed",
     "given_samples",
     "keyed_samples",
+    "scanned_along",
     "shared",
 ]
 
@@ -71,7 +75,7 @@ def address_columns(keys: Tensor, xs: Tensor) -> Tensor:
 def _address(keys: Tensor, xs: Tensor, first: Tensor | int) -> list[Tensor]:
     time, batch = xs.shape[:2]
     ends = torch.as_tensor(first, device="cpu") + time
-    if not checks.holds(ends < 1 << 24):
+    if not torch.compiler.is_exporting() and not checks.holds(ends < 1 << 24):  # a graph is for any time
         raise ValueError(
             f"There is noise for sequences of less than {1 << 24} samples, got {int(ends.max())}; take pieces with other seeds."
         )
@@ -100,6 +104,22 @@ def keyed_samples(field: VectorField, xs: Tensor, dt: float | Tensor, substeps: 
     lengths = [root.new_zeros(()), root, root * _as(dt, xs)][: 2 + integral]
     every = torch.cat([xs, *(torch.broadcast_to(each, sizes) for each in lengths)], -1)
     return NoisySamples(KeyedIncrements(field, substeps, integral), every, dt)
+
+
+def scanned_along(field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float, substeps: int) -> Tensor:
+    """The state after each sample, for torch.export, with noise or without, which a graph draws from the keys it is given.
+
+    Shape:   xs (time, batch, input), or with noise (time, batch, input + 4), with an address -> (time, batch, state).
+    """
+    if not step.noisy:
+        return scanned(field, step, xs, h0, dt, substeps)
+    assert isinstance(step, StochasticStep)
+    if not is_power_of_two(substeps):
+        refuse("uneven parts", "export", f"substeps={substeps}", "torch.export")
+    laid = keyed_samples(field, xs, dt, substeps, step.reads_integral)
+    assert isinstance(laid.field, KeyedIncrements)
+    parts = torch.stack([laid.field.at_part(laid.xs, part) for part in range(substeps)], 1)
+    return scanned(laid.field, step, parts.flatten(0, 1), h0, dt / substeps, 1)[substeps - 1 :: substeps]
 
 
 def given_samples(

@@ -12,12 +12,11 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from ctrnn import HeldPath, HermitePath, LinearPath, VectorField, checks
 from ctrnn.autocast import casts
 from ctrnn.calls import answered
-from ctrnn.fields.noise import check_no_noise
 from ctrnn.inputs.held import FORWARD
-from discretize.graphs import scanned, whole
+from discretize.graphs import whole
 from discretize.kernels.eligibility import Fused
 from discretize.loop.held import solve_held
-from discretize.loop.noise import address_columns
+from discretize.loop.noise import address_columns, scanned_along
 from discretize.noise.brownian import BrownianPath, Cells
 from discretize.noise.generator import Seed, fresh_keys, keys_of
 from discretize.sequences.module import FieldModule, Lengths, Sequences, Start, check_no_lengths
@@ -131,8 +130,7 @@ class ContinuousRNN(FieldModule):
             if self.path != "held":
                 raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
             step, substeps = self.settings.step_map()
-            check_no_noise(field, "export", "torch.export")
-            return scanned(field, step, xs, h0, 1.0, substeps)
+            return scanned_along(field, step, xs, h0, 1.0, substeps)
         if self.path == "held" and self.settings.fixed is not None and not casts(field):
             seed, given = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
             times = gone_by(xs, ragged) if edges is None else edges

@@ -95,8 +95,11 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
             return self._run(*x)
         plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None and seed is None
         if torch.compiler.is_exporting():
-            if not plain:
-                raise ValueError("`ts`, `lengths` and `reset` are read as numbers, which torch.export has not; leave them out.")
+            if not (plain or (isinstance(seed, Tensor) and (ts, lengths, reset) == (None, None, None))):
+                raise ValueError(
+                    "`ts`, `lengths` and `reset` are read as numbers, which torch.export has not; leave them out, and give keys "
+                    "as `seed`."
+                )
         elif torch.compiler.is_dynamo_compiling() and not (plain and self._fits_a_graph(x)):
             from discretize.compiling import run_uncompiled  # noqa: PLC0415 - loads the compiler
 

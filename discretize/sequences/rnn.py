@@ -10,12 +10,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
-from ctrnn.fields.noise import check_no_noise
-from discretize.graphs import scanned
 from discretize.kernels.choose import node_in_graph, run_in_graph
 from discretize.kernels.eligibility import Fused, is_fused, transform_reason
 from discretize.loop.held import run_held
-from discretize.loop.noise import addressed
+from discretize.loop.noise import addressed, scanned_along
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
 from discretize.sequences.cell import checked_step
@@ -99,7 +97,7 @@ class DiscreteRNN(FieldModule):
 
     def _addressed(self, xs: Tensor, seed: Seed | BrownianPath, edges: Tensor | None) -> Tensor:
         assert isinstance(self.step, StochasticStep)
-        times = self.dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu") if edges is None else edges
+        times = self.dt * torch.arange(xs.shape[0] + 1, dtype=torch.float64, device="cpu") if edges is None else edges
         return addressed(seed, xs, self.field, self.step, times, self.substeps)
 
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
@@ -109,8 +107,7 @@ class DiscreteRNN(FieldModule):
 
     def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
-            check_no_noise(field, "export", "torch.export")
-            return scanned(field, self.step, xs, h0, self.dt, self.substeps)
+            return scanned_along(field, self.step, xs, h0, self.dt, self.substeps)
         if torch.compiler.is_dynamo_compiling():
             node = node_in_graph(self.field, self.step, xs, self.fused)
             assert not isinstance(node, str)

@@ -65,7 +65,7 @@ class StochasticStep(Step):
     def check_noise(self, field: VectorField) -> None:
         if not noise_channels(field):
             refuse("no noise", "noise step", type(field).__name__, repr(self))
-        if self.of != "any":
+        if self.of != "any" and not torch.compiler.is_exporting():  # numbers, which a graph has not
             check_pairs({**noise_traits(field), ("diagonal step" if self.of == "diagonal" else "additive step"): repr(self)})
 
     def with_increments(

@@ -76,6 +76,7 @@ TRAITS: dict[Trait, str] = {
     "matrix noise": "noise that units share, a matrix G",
     "noise across units": "noise of a unit that depends on other units",
     "noise of the state": "noise that depends on the state",
+    "uneven parts": "noise in 3, 5, 6, 7, ... steps a sample",
     "delays": "a field with delays",
     "coupled samples": "a field in which samples of a batch act on one another",
     "smooth method": "a step or method made for equations without noise",

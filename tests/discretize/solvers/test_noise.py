@@ -363,11 +363,44 @@ def test_what_cannot_be_solved_with_noise_is_refused_in_words(run: Callable[[], 
         run()
 
 
+def of_layers() -> discretize.Layers:
+    return discretize.Layers(
+        [discretize.DiscreteRNN(noisy(), discretize.EulerMaruyama()), discretize.DiscreteRNN(ctrnn.gru(3, 3, **TWICE))]
+    )
+
+
 @pytest.mark.slow
-def test_an_exported_graph_refuses_noise_by_name():
-    rnn = discretize.DiscreteRNN(noisy(), discretize.EulerMaruyama())
-    with pytest.raises(ValueError, match=r"^`\w+` does not go with `.*`: (mathematics|torch|this version) refuses it, for "):
-        torch.export.export(rnn, (sequence(),))
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: discretize.DiscreteRNN(noisy(), discretize.SRA1(), substeps=4),
+        lambda: discretize.ContinuousRNN(noisy(), method=discretize.StratonovichHeun(), max_step=0.5),
+        of_layers,
+    ],
+    ids=["substeps", "ContinuousRNN", "Layers"],
+)
+def test_an_exported_graph_draws_the_noise_of_the_keys_it_is_given(make: Callable[[], torch.nn.Module]):
+    module, sizes = make(), {0: torch.export.Dim("time"), 1: torch.export.Dim("batch")}
+    shapes, keys = {"x": sizes, "seed": {0: sizes[1]}}, discretize.noise_keys(4, 3)
+    program = torch.export.export(module, (torch.randn(3, 2, 2, **TWICE),), {"seed": keys[:2]}, dynamic_shapes=shapes).module()
+    xs = torch.randn(7, 3, 2, **TWICE)
+    assert_close(program(xs, seed=keys), module(xs, seed=keys), rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_an_exported_graph_without_keys_draws_others_at_each_call():
+    program = torch.export.export(discretize.DiscreteRNN(noisy(), discretize.EulerMaruyama()), (sequence(),)).module()
+    assert not torch.equal(program(sequence())[0], program(sequence())[0])
+
+
+@pytest.mark.parametrize(
+    ("substeps", "seed", "words"),
+    [(3, torch.tensor([1]), r"`substeps=3` does not go with `torch.export`"), (1, 5, "give keys as `seed`")],
+)
+def test_noise_that_a_graph_cannot_draw_is_refused(substeps: int, seed: int | Tensor, words: str):
+    rnn = discretize.DiscreteRNN(noisy(), discretize.EulerMaruyama(), substeps=substeps)
+    with pytest.raises(ValueError, match=words):
+        torch.export.export(rnn, (sequence(),), {"seed": seed})
 
 
 @pytest.mark.parametrize("size", [1e-6, 1.0])
