@@ -28,7 +28,7 @@ from discretize.noise.generator import Seed, check_no_seed
 from discretize.noise.increments import ADDRESS, GivenIncrements
 from discretize.parallel.scan import recurrence, reversed_recurrence
 from discretize.sequences.cell import DiscreteCell
-from discretize.sequences.noise import addressed, given_samples
+from discretize.loop.noise import addressed, given_samples
 from discretize.sequences.unroll import checked_call, trajectory_of
 from discretize.solvers.engine import SolverStats
 from discretize.steps.stochastic import StochasticStep
