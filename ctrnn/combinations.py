@@ -17,7 +17,8 @@ __all__ = ["REFUSED", "Refusal", "Trait", "Who", "check_pairs", "refuse", "refus
 Who = Literal["mathematics", "torch", "torchdiffeq", "this version"]
 Trait = Literal[
     # of a field
-    "noise", "no noise", "matrix noise", "noise across units", "noise of the state", "uneven parts", "delays", "coupled samples",
+    "noise", "no noise", "matrix noise", "noise across units", "noise of the state", "uneven parts", "delays",
+    "stepped past", "coupled samples",
     # of a method, and of a step
     "smooth method", "noise step", "diagonal step", "additive step", "fixed steps", "own steps", "implicit", "torchdiffeq",
     "no tableau", "long steps", "rough steps", "doubling", "zoneout", "derivatives",
@@ -119,21 +120,15 @@ REFUSED: dict[tuple[Trait, Trait], Refusal] = {
         "this version", "a layer does not hand its noise on", "noise around the whole, `ctrnn.Noisy(stack, noise)`"
     ),
     # Delays
-    ("delays", "module"): Refusal("this version", "a sequence module keeps one state, and not those before it", INTEGRATE),
-    ("delays", "cell"): Refusal("this version", "a cell keeps one state, and not those before it", INTEGRATE),
-    ("delays", "parallel"): Refusal("this version", "it solves steps from one state, not from those before it", INTEGRATE),
-    ("delays", "at rest"): Refusal(
-        "this version",
-        "points of rest are those of one state",
-        "`ctrnn.DelayLine(field, dt)`, a field of its past states",
-    ),
     ("delays", "backwards"): Refusal(
         "mathematics", "the state before the start is given, and that after the end would have to be", "`ts` that increase"
     ),
     ("delays", "torchdiffeq"): Refusal("torchdiffeq", "it hands no steps on that the past could be read from", DELAY_METHODS),
-    ("delays", "fixed steps"): Refusal("this version", "steps of one length keep no polynomials of the past", DELAY_METHODS),
     ("delays", "long steps"): Refusal(
         "mathematics", "its steps are longer than the polynomials between them, of degree 5, are good for", DELAY_METHODS
+    ),
+    ("stepped past", "events"): Refusal(
+        "this version", "between steps of one length that read the past events are not looked for", DELAY_METHODS
     ),
     ("delays", "adjoint"): Refusal("this version", "its adjoint is that of equations without a past", PLAIN_GRADIENT),
     ("delays", "checkpointed"): Refusal("this version", "the past is kept whole while gradients are wanted", PLAIN_GRADIENT),

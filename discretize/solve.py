@@ -6,7 +6,7 @@ joins it to one right-hand side; `Solve` runs that, by a kernel or by the steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
@@ -20,7 +20,7 @@ from torch import Tensor
 from ctrnn import Driven, HeldPath, Path, TimePath, VectorField, checks
 from ctrnn.autocast import cast_for, casts, without_autocast
 from ctrnn.calls import ORDERS
-from ctrnn.combinations import Trait, check_pairs
+from ctrnn.combinations import Trait, check_pairs, refuse
 from ctrnn.extras import needed_by
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import Delay, DelayedField
@@ -34,6 +34,7 @@ from discretize.kernels.choose import run_fixed, run_solve, solve_by_steps
 from discretize.kernels.eligibility import HALF, Fused, takes_triton
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.solved import Solved, SolveRequest
+from discretize.loop.delayed import solve_stepped
 from discretize.loop.held import solve_held
 from discretize.noise.brownian import BrownianPath, Cells
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
@@ -65,6 +66,7 @@ __all__ = [
     "integrate",
     "named",
     "solve",
+    "solve_with_past",
     "stored_dtype",
     "warn_of_atol",
 ]
@@ -143,8 +145,9 @@ def integrate(
              delays: of an equation f(t, h, past), past[k] the state delay k ago: positive numbers, a tensor of them, which may
              require a gradient, or functions t -> d(t). A `DelayedField` has its own. history: what such a field or equation was
              before ts[0]: a state, held; a path; a function t -> (batch, state), or another `Trajectory`; None: h0, held. It
-             need not end in h0. All is solved by the method of steps, with knots where jumps are seen again; gradients go to
-             delays and the history too. Adaptive methods, forwards in time, events without `reset`.
+             need not end in h0. Adaptive methods solve all by the method of steps, with knots where jumps are seen again; steps
+             of fixed length read between the states they ended with. Gradients go to delays and the history too. Forwards in
+             time, events without `reset`.
              events: `Event`s, found to the tolerance of the solve, sample by sample; of fixed steps between their ends, a step
              to a time within one being the same step, shorter; after a stop steps begin anew. The result's `events` has what
              they crossed.
@@ -161,24 +164,46 @@ def integrate(
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
     if delays is not None or isinstance(field, DelayedField):
-        by_steps = replace(settings, fused=False, progress=False)
-        happens = checked_events(events, None, 1) if events else ()
-        times, direction = increasing_times(ts)
-        reads: dict[Trait, str] = {"delays": type(field).__name__ if delays is None else "delays"}
-        _check_call(settings, reads | ({} if seed is None else {"noise": "seed"}), direction, times.requires_grad, happens)
-
-        def block(driven: Driven, first: bool, h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
-            if first:
-                check_solve(driven.field, driven, times, h, by_steps, by_steps.may_draw)
-            part = Solve(driven, h, times, by_steps)
-            return part.run(), part.engine.counts
-
-        solved = solve_delayed(field, path, h0, ts, settings, speed, delays, history, block, happens)  # type: ignore[arg-type]
-        warn_of_atol(solved, settings)
-        return solved
+        drawn: dict[Trait, str] = {} if seed is None else {"noise": "seed"}
+        return solve_with_past(field, path, h0, ts, settings, speed, events, delays, history, drawn)
     if history is not None:
         raise TypeError("`history` is for a ctrnn.DelayedField, or an equation with `delays`; this one reads no past.")
     return solve(field, path, h0, ts, settings, speed, events, seed=seed)
+
+
+def solve_with_past(
+    field: DelayedField | Callable[..., Any],
+    path: Path | None,
+    h0: Any,
+    ts: Tensor,
+    settings: Settings,
+    speed: Path | Callable | None = None,
+    events: Event | Sequence[Event] = (),
+    delays: float | Sequence[Delay] | Tensor | None = None,
+    history: History = None,
+    noise: Mapping[Trait, str] | None = None,
+) -> Trajectory:
+    """Solve as `integrate` does a field with delays, with settings that were checked before; noise: that was asked for."""
+    by_steps = replace(settings, fused=settings.fused and not settings.adaptive, progress=False)
+    happens = checked_events(events, None, 1) if events else ()
+    times, direction = increasing_times(ts)
+    reads: dict[Trait, str] = {"delays": type(field).__name__ if delays is None else "delays", **(noise or {})}
+    _check_call(settings, reads, direction, times.requires_grad, happens)
+    if happens and not settings.adaptive:
+        refuse("stepped past", "events", f"method={settings.method!r} with delays", "events")
+
+    def check(driven: Driven, times: Tensor, h: Tensor) -> None:
+        check_solve(driven.field, driven, times, h, by_steps, by_steps.may_draw)
+
+    def block(driven: Driven, first: bool, h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
+        if first:
+            check(driven, times, h)
+        part = Solve(driven, h, times, by_steps)
+        return part.run(), part.engine.counts
+
+    solved = solve_delayed(field, path, h0, ts, by_steps, speed, delays, history, check, block, solve_stepped, happens)
+    warn_of_atol(solved, settings)
+    return solved
 
 
 @whole

@@ -11,29 +11,36 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.calls import AnsweredInit
-from ctrnn.fields.field import VectorField
+from ctrnn.fields.field import VectorField, check_field
 
-__all__ = ["Delay", "DelayLine", "DelayedField", "WithPast"]
+__all__ = ["Delay", "DelayLine", "DelayedField", "Settled", "WithPast", "check_steppable"]
 
 Delay = float | Callable[[Tensor], Tensor]
+_longest: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()  # of fields, as last seen: a graph has no numbers
 
 
 class DelayedField(AnsweredInit, nn.Module, ABC):
     r"""Defines dh/dt = F(x(t), h(t), h(t - d_1), ..., h(t - d_k)); subclasses give `flow`, and may give `project`.
 
     A network with delays on its connections has a matrix for each of a few delays, and adds up what they make of the past.
+    Sequence modules, `unroll` and `integrate` run it as any field; a `DiscreteCell` of it is for `unroll` alone, which knows the
+    past.
 
     Args:    input_size, hidden_size, state_size: as of a `VectorField`; delays: positive numbers in units of time, or functions
              of time, t -> d(t), of which t - d(t) increases; learn: the numbers are a parameter, `delays`, else a buffer.
     Shape:   flow: projected (..., projected), h (..., state), past a tuple, past[k] = h(t - d_k) (..., state) -> (..., state).
     Raises:  TypeError, ValueError for what are no such delays, and for a `flow` with other arguments.
     """
+
+    noise_channels = 0
 
     def __init__(
         self,
@@ -69,19 +76,34 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
             raise ValueError(f"`delays` must be positive numbers of units of time, one or more, got {delays!r}.")
         if not isinstance(delays, Tensor):
             numbers = numbers.to(torch.get_default_device())  # where parameters are made
-        if checks.is_flag("learn", learn):
+        self.learn: bool = checks.is_flag("learn", learn)
+        if self.learn:
             self.delays: nn.Parameter = nn.Parameter(numbers.detach().clone())
         else:
             self.register_buffer("delays", numbers)
+        if not self.of_time and not numbers.is_meta:
+            _longest[self] = float(numbers.detach().max())
 
     @property
     def count(self) -> int:
         """Return the number of delays."""
         return len(self.of_time) or len(self.delays)
 
+    def numbers(self) -> list[float]:
+        """Return the delays as numbers. Raises: ValueError for those that are learned and have become no delays."""
+        found: list[float] = self.delays.detach().tolist()
+        if not all(0 < delay < math.inf for delay in found):
+            raise ValueError(f"`delays` must be positive numbers of units of time, and have become {found}.")
+        _longest[self] = max(found, default=0.0)
+        return found
+
     def project(self, x: Tensor) -> Tensor:
         """Compute what depends on x alone: (..., input) -> (..., projected)."""
         return x
+
+    def visible(self, state: Tensor) -> Tensor:
+        """Return the units that outputs are read from: (..., state) -> (..., hidden)."""
+        return state[..., : self.hidden_size]
 
     @abstractmethod
     def flow(self, projected: Tensor, h: Tensor, past: tuple[Tensor, ...]) -> Tensor:
@@ -92,14 +114,18 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
 
     def initial_state(self, batch: int) -> Tensor:
         """Return the zero state (batch, state), of the parameters' dtype and device."""
-        device = next((p.device for name, p in self.named_parameters() if name != "delays"), None)
-        return torch.zeros(checks.positive_size("batch", batch), self.state_size, dtype=self.dtype, device=device)
+        return torch.zeros(checks.positive_size("batch", batch), self.state_size, dtype=self.dtype, device=self.device)
 
     @property
     def dtype(self) -> torch.dtype | None:
         """The dtype of its parameters but the delays, which are times; None without any."""
         others = (p.dtype for name, p in self.named_parameters() if name != "delays")
         return next((dtype for dtype in others if dtype.is_floating_point), None)
+
+    @property
+    def device(self) -> torch.device | None:
+        """The device of its parameters but the delays; None without any."""
+        return next((p.device for name, p in self.named_parameters() if name != "delays"), None)
 
     def extra_repr(self) -> str:
         delays = f"{len(self.of_time)} functions of time" if self.of_time else f"{[round(d, 6) for d in self.delays.tolist()]}"
@@ -136,6 +162,33 @@ class WithPast(VectorField):
         return self.field.flow(projected[..., :-known], h, past)
 
 
+class Settled(VectorField):
+    """Computes the dh/dt of a field whose state has always been what it is: F(x, h, h, ..., h), which is 0 where it rests."""
+
+    def __init__(self, field: DelayedField) -> None:
+        super().__init__(field.input_size, field.hidden_size, field.state_size)
+        self.field: DelayedField = field
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        return self.field.dtype
+
+    @property
+    def device(self) -> torch.device | None:
+        return self.field.device
+
+    def project(self, x: Tensor) -> Tensor:
+        return self.field.project(x)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return self.field.flow(projected, h, (h,) * self.field.count)
+
+
+def check_steppable(value: object) -> VectorField:
+    """Check a field that may read its past, as sequence modules take it: they give it one, and read it as any field otherwise."""
+    return cast("VectorField", value) if isinstance(value, DelayedField) else check_field(value)
+
+
 class DelayLine(VectorField):
     r"""Turns a delayed cell into a vector field, on a state of h and m of its earlier states, `spacing` apart. With u_0 = h,
 
@@ -166,7 +219,15 @@ class DelayLine(VectorField):
         states = 1 + math.ceil(most / spacing - 1e-9)
         super().__init__(field.input_size, field.hidden_size, states * field.state_size)
         self.field, self.spacing, self.states = field, spacing, states
-        self.check_delays()
+        if not torch.compiler.is_exporting():
+            self.check_delays()
+
+    @classmethod
+    def of_graph(cls, field: DelayedField, spacing: float) -> DelayLine:
+        """Make the line of a graph that torch.export traces, in which delays have no numbers; with a state to spare."""
+        if field not in _longest:
+            raise ValueError("The delays of `field` were loaded and not used yet; call the model once before it is exported.")
+        return cls(field, spacing, _longest[field] + spacing)
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -194,11 +255,14 @@ class DelayLine(VectorField):
         return self.field.project(x)
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
-        width, weights = self.field.state_size, self.weights().to(h)
-        line = h.unflatten(-1, (self.states, width))
-        past = tuple((each[:, None] * line).sum(-2) for each in weights.unbind())
-        slope = self.field.flow(projected, h[..., :width], past)
+        width = self.field.state_size
+        slope = self.field.flow(projected, h[..., :width], self.past(h))
         return torch.cat([slope, (h[..., :-width] - h[..., width:]) / self.spacing], -1)
+
+    def past(self, h: Tensor) -> tuple[Tensor, ...]:
+        """Return what each delay reads of a state."""
+        line = h.unflatten(-1, (self.states, self.field.state_size))
+        return tuple((each[:, None] * line).sum(-2) for each in self.weights().to(h).unbind())
 
     def state_of(self, history: Tensor | Callable[[Tensor], Tensor], start: float = 0.0) -> Tensor:
         """Return the state that a history leaves: (batch, state), held before, or a function of time."""

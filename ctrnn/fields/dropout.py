@@ -97,7 +97,7 @@ def masked(field: VectorField, samples: tuple[int, ...], generator: torch.Genera
     """Do as `draw_masks` for samples of any leading axes; return the field itself where there is nothing to draw."""
     if not _has_dropout(field):
         return field
-    like = next(field.parameters(), torch.zeros(()))
+    like = torch.zeros((), dtype=field.dtype, device=field.device)  # of which delays are none
     done: dict[int, nn.Module] = {}
 
     def copied(module: nn.Module) -> nn.Module:

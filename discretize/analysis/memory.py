@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
 from ctrnn.fields.dropout import Dropout
+from ctrnn.fields.field import check_field
 from ctrnn.fields.noise import check_no_noise
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.rnn import DiscreteRNN
@@ -52,7 +53,8 @@ def state_jacobians(
     """
     if not isinstance(rnn, DiscreteRNN | ContinuousRNN):
         raise TypeError(f"`rnn` must be a discretize.DiscreteRNN or ContinuousRNN, got {type(rnn).__name__}.")
-    check_no_noise(rnn.field, "analysis", "state_jacobians")
+    # With delays a state is not all that the next one knows.
+    check_no_noise(check_field(rnn.field), "analysis", "state_jacobians")
     if any(isinstance(part, Dropout) and part.training and part.p + part.inputs > 0 for part in rnn.modules()):
         raise ValueError("`rnn` drops other units at each call, in training; there are derivatives of `rnn.eval()`.")
     if isinstance(rnn, DiscreteRNN):

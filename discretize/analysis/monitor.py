@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
 from ctrnn.calls import AnsweredInit
+from ctrnn.fields.field import check_field
 from ctrnn.fields.noise import check_no_noise
 from discretize.analysis.record import Record
 from discretize.analysis.stability import DIVERGENT, OVERSHOOTING, REGIONS
@@ -94,7 +95,8 @@ class Monitor(AnsweredInit):
         if taken:
             raise ValueError(f"`model` is watched already, in {', '.join(taken) or 'itself'}; `remove` that monitor first.")
         for part in watched.values():
-            check_no_noise(part.field, "analysis", "Monitor")
+            # With delays nothing is known of what is forgotten.
+            check_no_noise(check_field(part.field), "analysis", "Monitor")
         self.records: dict[str, Record] = {}
         self._undo: list[Callable[[], None]] = []
         for name, part in watched.items():

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import Relaxation, VectorField, checks, timescales
+from ctrnn.fields.delayed import DelayedField
 from ctrnn.fields.rates import InputFreeRate
 from ctrnn.own_code import computes_as
 from discretize.errors import SolverError, SolverWarning
@@ -61,8 +62,8 @@ class Refinement:
     tau and steps that are all as long, else None; `held`: (under the steps, in the equation) how much the states of each of the
     first 16 sequences still move, a root mean square deviation in time, once the last inputs have been held for 1500 samples,
     or up to 16,000 where that still changes, inf of those that leave all bounds or still double then, nan in the equation of
-    those that had left them before; None for models with several `DiscreteRNN`s, or called with lengths, resets or
-    packed sequences.
+    those that had left them before; None for models with several `DiscreteRNN`s or with delays, or called with lengths,
+    resets or packed sequences.
     """
 
     substeps: tuple[int, ...]
@@ -197,8 +198,9 @@ def refine(
         for n in levels:
             with _refined(parts, n), _ends_of(parts[0], ends if n == 1 else []):
                 runs.append(_run(model, parts, data, dice))
-        spread = _spread(exact)
-        held = _held(parts[0], ends[0], rtol, atol, spread) if len(parts) == len(ends) == 1 and not parts[0].noisy else None
+        # Noise, and a past, go on from more than a state.
+        spread, more = _spread(exact), parts[0].noisy or isinstance(parts[0].field, DelayedField)
+        held = _held(parts[0], ends[0], rtol, atol, spread) if len(parts) == len(ends) == 1 and not more else None
     finally:
         for part, was in training.items():
             part.training = was
@@ -401,7 +403,7 @@ def _solved(parts: list[DiscreteRNN], rtol: float, atol: float, finest: int) -> 
 
 def _solver(part: DiscreteRNN, rtol: float, atol: float, timed: list[DiscreteRNN]) -> Callable[..., Tensor]:
     # The same weights in float64: float32 has no room for what is left after a few halvings.
-    exact = ContinuousRNN(part.field, "dopri8", rtol, atol)
+    exact = ContinuousRNN(part.field, "tsit5" if isinstance(part.field, DelayedField) else "dopri8", rtol, atol)
 
     def states(field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if edges is not None:

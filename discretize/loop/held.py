@@ -26,6 +26,7 @@ from discretize.noise.increments import ADDRESS, GivenIncrements
 from discretize.settings import Settings
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.fixed import as_array, count_steps, num_steps
+from discretize.steps.along import step_along
 from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep
 
@@ -74,16 +75,7 @@ def _along(
 ) -> Tensor:
     """Step through the samples, one after another."""
     first()
-    states, lengths = [], [dt] * len(xs)
-    if isinstance(dt, Tensor):
-        lengths = list((dt if dt.shape[1] > 1 else dt[:, 0, 0]).unbind(0))
-    for projected, length in zip(field.project(xs).unbind(0), lengths, strict=True):
-        look()
-        for _ in range(substeps):
-            h, cost = step.counted(field, projected, h, length / substeps)
-            counts.call(cost, len(h))
-        states.append(h)
-    return torch.stack(states)
+    return step_along(field, step, field.project(xs), h, dt, substeps, look, counts.call)
 
 
 def _run_noisy(

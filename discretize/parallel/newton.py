@@ -20,17 +20,20 @@ from torch.autograd.function import FunctionCtx
 from ctrnn import VectorField, checks
 from ctrnn.combinations import refuse
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.delayed import DelayedField
 from ctrnn.fields.dropout import masked
 from ctrnn.forward import jacobian_of, jvp
 from discretize.errors import SolverWarning, warn_user
+from discretize.loop.delayed import step_with_past
+from discretize.loop.noise import addressed, given_samples
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed
 from discretize.noise.increments import ADDRESS, GivenIncrements
 from discretize.parallel.scan import recurrence, reversed_recurrence
 from discretize.sequences.cell import DiscreteCell
-from discretize.loop.noise import addressed, given_samples
 from discretize.sequences.unroll import checked_call, trajectory_of
 from discretize.solvers.engine import SolverStats
+from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep
 from discretize.trajectory import Trajectory
 
@@ -71,11 +74,25 @@ def unroll_parallel(
     if cell.step.draws:
         refuse("zoneout", "parallel", repr(cell.step), "unroll_parallel")
     tolerance = 64 * torch.finfo(h.dtype).eps if tolerance is None else checks.positive_number("tolerance", tolerance)
-    field = masked(with_computed_weights(cell.field), (xs.shape[1],))
-    sequence = _Sequence(*_with_noise(field, cell, xs, seed), cell, h)
-    found = sequence.solved(method == "quasi", damping, tolerance, checks.positive_size("max_iterations", max_iterations))
-    hs = torch.cat([h[None], sequence.with_gradient(found)])
-    return trajectory_of(cell, field, xs, hs, sequence.counts, {"engine": f"parallel, {method}"} | sequence.report)
+    field, parts = masked(with_computed_weights(cell.field), (xs.shape[1],)), list[_Sequence]()
+    settings = (method == "quasi", damping, tolerance, checks.positive_size("max_iterations", max_iterations))
+
+    def run(field: VectorField, step: Step, xs: Tensor, h: Tensor, dt: float, *_: object) -> tuple[Tensor, dict[str, Any]]:
+        parts.append(_Sequence(field, step, dt, xs, h))
+        return parts[-1].with_gradient(parts[-1].solved(*settings)), {"engine": f"parallel, {method}", "engine_why": None}
+
+    if isinstance(field, DelayedField):  # as far as the past is known, all times at once
+        check_no_seed(seed)
+        edges = cell.dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
+        states, ran, _ = step_with_past(field, cell.step, xs, h, edges, cell.dt, 1, False, run)
+    else:
+        reads, given = _with_noise(field, cell, xs, seed)
+        states, ran = run(reads, cell.step, given, h, cell.dt)
+    ran |= {name: sum(part.report[name] for part in parts) for name in ("iterations", "sequential_samples")}
+    ran["residual"] = max(part.report["residual"] for part in parts)
+    for part in parts[1:]:
+        parts[0].counts.add(part.counts)
+    return trajectory_of(cell, field, xs, torch.cat([h[None], states]), parts[0].counts, ran)
 
 
 def _with_noise(field: VectorField, cell: DiscreteCell, xs: Tensor, seed: Seed | BrownianPath) -> tuple[VectorField, Tensor]:
@@ -96,22 +113,22 @@ def _with_noise(field: VectorField, cell: DiscreteCell, xs: Tensor, seed: Seed |
 class _Sequence:
     """Solves the equations of one sequence, and gives the solution its gradient."""
 
-    def __init__(self, field: VectorField, xs: Tensor, cell: DiscreteCell, h0: Tensor) -> None:
-        self.field, self.cell, self.h0 = field, cell, h0
+    def __init__(self, field: VectorField, step: Step, dt: float, xs: Tensor, h0: Tensor) -> None:
+        self.field, self.step, self.dt, self.h0 = field, step, dt, h0
         self.projected, self.counts = field.project(xs), SolverStats()
         self.report: dict[str, Any] = {}
 
     def steps(self, begin: int) -> Callable[[Tensor], Tensor]:
         """Return f of all samples from `begin` on."""
         projected = self.projected[begin:]
-        return lambda h: self.cell.step.advance(self.field, projected, h, self.cell.dt)
+        return lambda h: self.step.advance(self.field, projected, h, self.dt)
 
     @torch.no_grad()
     def solved(self, diagonal: bool, damping: float, tolerance: float, most: int) -> Tensor:
         """Return the states after each sample; those that satisfy their equations, from the first on, are not computed again."""
         batch, total = len(self.h0), len(self.projected)
         hs, right, iterations = self.h0.expand(total + 1, *self.h0.shape).clone(), 0, 0
-        cost = self.cell.step.cost(self.field)
+        cost = self.step.cost(self.field)
         while True:
             step, before = self.steps(right), hs[right:-1]
             ahead = step(before)
@@ -140,7 +157,7 @@ class _Sequence:
         if not rest:
             return
         for k in range(right, right + rest):
-            hs[k + 1] = self.cell.step.advance(self.field, self.projected[k], hs[k], self.cell.dt)
+            hs[k + 1] = self.step.advance(self.field, self.projected[k], hs[k], self.dt)
         self.counts.call(cost * rest, hs.shape[1])
         warn_user(
             f"Newton's method had the first {right} of {right + rest} samples when its iterations ended; the other {rest} were "

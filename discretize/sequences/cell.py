@@ -11,8 +11,9 @@ from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import AnsweredInit, answered, torch_name
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.delayed import DelayedField, check_steppable
 from ctrnn.fields.dropout import masked
-from ctrnn.fields.field import check_field, check_input, check_same_leading_axes, check_state
+from ctrnn.fields.field import check_input, check_same_leading_axes, check_state
 from discretize.graphs import check_exported
 from discretize.methods import checked_method
 from discretize.sequences.overshoot import OvershootWatch
@@ -28,10 +29,10 @@ __all__ = ["DiscreteCell", "checked_step"]
 class DiscreteCell(AnsweredInit, nn.Module):
     r"""h <- step(field, x, h, dt).
 
-    Args:    field: a `VectorField`, shared, not copied; step: a one-step map, or its name; dt: > 0, in units of time;
-             allow_overshoot: do not warn of steps that multiply what they should forget by more than 1, as Euler's with rate
-             times dt above 2; `cell.watch.largest` is the largest rate times dt seen, see overshoot.py for the calls that are
-             looked at.
+    Args:    field: a `VectorField`, shared, not copied, or for `unroll` a `DelayedField`; step: a one-step map, or its name;
+             dt: > 0, in units of time; allow_overshoot: do not warn of steps that multiply what they should forget by more than
+             1, as Euler's with rate times dt above 2; `cell.watch.largest` is the largest rate times dt seen, see overshoot.py
+             for the calls that are looked at.
     Call:    cell(x, h=None, dt=None, w=None, z=None). With dt, a number or a length for each sample, this call takes that; w, z:
              increments of the noise, as a `StochasticStep` takes them. Masks of a `ctrnn.Dropout` in the field are drawn at each
              call; `ctrnn.draw_masks` keeps them over many.
@@ -48,7 +49,7 @@ class DiscreteCell(AnsweredInit, nn.Module):
 
     def __init__(self, field: VectorField, step: Step | str = Euler(), dt: float = 1.0, allow_overshoot: bool = False) -> None:
         super().__init__()
-        self.field, self.step, self.dt = check_field(field), checked_step(step), checks.positive_number("dt", dt)
+        self.field, self.step, self.dt = check_steppable(field), checked_step(step), checks.positive_number("dt", dt)
         check_noise(field, self.step)
         self.watch: OvershootWatch = OvershootWatch(allow_overshoot)
 
@@ -61,6 +62,11 @@ class DiscreteCell(AnsweredInit, nn.Module):
         w: Tensor | None = None,
         z: Tensor | None = None,
     ) -> Tensor:
+        if isinstance(self.field, DelayedField):
+            raise TypeError(
+                "A call of a cell is given one state, and its field reads earlier ones; `discretize.unroll(cell, xs, h0)` and "
+                "`DiscreteRNN` keep them."
+            )
         x, h = cast_for(self.field, x), cast_for(self.field, h)
         check_input(self.field, x)
         if x.dim() not in (1, 2):

@@ -19,7 +19,7 @@ from ctrnn import checks
 from discretize.errors import StampWarning, warn_user
 from discretize.kernels.eligibility import tracing_reason
 
-__all__ = ["end_of_call", "look_at_start"]
+__all__ = ["end_of_call", "keep_end", "look_at_past", "look_at_start"]
 
 NEAR = 1e-3  # of the interval that was taken: stamps of a steady clock, rounded
 
@@ -69,6 +69,31 @@ def look_at_start(module: nn.Module, h0: Tensor, edges: Tensor, taken: bool, joi
         ),
         StampWarning,
     )
+
+
+_states: WeakKeyDictionary[nn.Module, tuple[Tensor, int]] = WeakKeyDictionary()  # at the ends of calls, of fields with delays
+
+
+def look_at_past(module: nn.Module, h0: Tensor) -> None:
+    """Look at a call of a field with delays that begins with the states h0: what was before them is not known."""
+    h_n, version = _states.get(module, (None, 0))
+    if h_n is None or module in _told or tracing_reason() is not None or checks.is_captured(h0.device):
+        return
+    if h_n._version != version or h_n.shape != h0.shape or not torch.equal(h_n, h0.detach()):
+        return
+    _told.add(module)
+    warn_user(
+        "This call goes on from the states that the last one ended with, and its field has delays: what was before is taken to "
+        "be these states, held, and not what the last call passed. Read the sequence in one call, or solve on by "
+        "`ContinuousRNN.trajectory(x, h_0, ts, history=...)` or `integrate(..., history=...)` from the trajectory before.",
+        UserWarning,
+    )
+
+
+def keep_end(module: nn.Module, h_n: Tensor) -> None:
+    """Keep the states at the end of a call, for `look_at_past`."""
+    if tracing_reason() is None and not h_n.is_inference():
+        _states[module] = (h_n.detach(), h_n._version)
 
 
 def end_of_call(module: nn.Module, h_n: Tensor, edges: Tensor, taken: bool) -> None:

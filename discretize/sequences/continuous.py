@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from ctrnn import HeldPath, HermitePath, LinearPath, VectorField, checks
+from ctrnn import HeldPath, HermitePath, LinearPath, Path, VectorField, checks
 from ctrnn.autocast import casts
 from ctrnn.calls import answered
+from ctrnn.fields.delayed import DelayedField
+from ctrnn.fields.dropout import masked
 from ctrnn.inputs.held import FORWARD
 from discretize.graphs import whole
 from discretize.kernels.eligibility import Fused
+from discretize.loop.delayed import scanned_with_past
 from discretize.loop.held import solve_held
 from discretize.loop.noise import address_columns, scanned_along
 from discretize.noise.brownian import BrownianPath, Cells
 from discretize.noise.generator import Seed, fresh_keys, keys_of
+from discretize.sequences.clocks import solve_by_clock
 from discretize.sequences.module import FieldModule, Lengths, Sequences, Start, check_no_lengths
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
-from discretize.solve import check_start, solve
+from discretize.solve import check_start, solve, solve_with_past
+from discretize.solvers.past import History
 from discretize.trajectory import Trajectory
 
 __all__ = ["ContinuousRNN"]
@@ -34,10 +39,11 @@ PATHS: dict[str, Any] = {"held": HeldPath, "linear": LinearPath, "hermite": Herm
 class ContinuousRNN(FieldModule):
     r"""The field integrated exactly over held samples: output k is the state after sample k has been read.
 
-    Args:    field: a `VectorField`, shared, not copied; method, rtol, atol, max_step, gradient, max_num_steps,
-             min_step, first_step, progress, fused, on_failure as for `integrate`; hold, open_interval, batch_first as for
-             `DiscreteRNN`. path: "held"; or "linear" or "hermite", through the samples at their stamps, which are the knots: `ts`
-             has one for each sample, output k is the state at ts[k], the first one is h_0, and nothing that comes later is seen.
+    Args:    field: a `VectorField` or a `DelayedField`, shared, not copied; method, rtol, atol, max_step, gradient,
+             max_num_steps, min_step, first_step, progress, fused, on_failure as for `integrate`; hold, open_interval,
+             batch_first as for `DiscreteRNN`. path: "held"; or "linear" or "hermite", through the samples at their stamps,
+             which are the knots: `ts` has one for each sample, output k is the state at ts[k], the first one is h_0, and
+             nothing that comes later is seen.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, seed=None), as for `DiscreteRNN`; without ts a sample takes 1.
              seed: keys, a whole number or None, by which noise is that of a `DiscreteRNN` with as short steps.
              rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
@@ -86,15 +92,17 @@ class ContinuousRNN(FieldModule):
         ts: Tensor | None = None,
         lengths: Lengths = None,
         seed: Seed | BrownianPath = None,
+        history: History = None,
     ) -> Trajectory:
         """The solve behind `rnn(x, h_0, ts, lengths, seed=seed)`: whole states at the edges of the samples, hs (time + 1, batch,
         state), or at their stamps where the path goes through them; time first, and by `trajectory(t)` at any times between,
-        shared or (n, batch). One sequence is a batch of one."""
+        shared or (n, batch). One sequence is a batch of one. history: what a `ctrnn.DelayedField` was before, as for
+        `integrate`: the trajectory of the chunk before, say."""
         if isinstance(x, PackedSequence):
             check_no_lengths(lengths)
             x, lengths = pad_packed_sequence(x, self.batch_first)
         given, _ = self._read(x, h_0, ts, lengths)
-        return self._solved(self.field, self._with_noise(given, seed), given.h0[0], given.edges, given.ragged)
+        return self._solved(self.field, self._with_noise(given, seed), given.h0[0], given.edges, given.ragged, history)
 
     @property
     def noisy(self) -> bool:  # type: ignore[override]
@@ -107,11 +115,25 @@ class ContinuousRNN(FieldModule):
             raise ValueError("`seed` is a path; give keys, or a whole number, or take `integrate`, which reads paths.")
         return torch.cat([given.xs, address_columns(fresh_keys(seed, given.xs.shape[1]), given.xs)], -1)
 
-    def _solved(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Trajectory:
+    def _solved(
+        self,
+        field: VectorField,
+        xs: Tensor,
+        h0: Tensor,
+        edges: Tensor | None,
+        ragged: Ragged | None,
+        history: History = None,
+    ) -> Trajectory:
         seed, xs = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
         path = PATHS[self.path].unchecked(xs, self._knots(xs, ragged) if edges is None else edges)
         if len(path.knots) < 2:
             raise ValueError(f"A {self.path} path needs at least two samples, got 1.")
+        if isinstance(field, DelayedField):
+            solved = self._solved_with_past(field, path, xs, h0, history)
+            self.stats = solved.stats
+            return solved
+        if history is not None:
+            raise TypeError("`history` is for a ctrnn.DelayedField; this field reads no past.")
         solved = solve(field, path, h0, path.knots, self.settings, seed=seed)
         self.stats = solved.stats
         return solved
@@ -125,13 +147,30 @@ class ContinuousRNN(FieldModule):
             return Cells(fresh_keys(None, xs.shape[1]), 0)
         return Cells(keys_of(address[0, :, :-1]), address[0, :, -1].long().cpu())
 
+    def _solved_with_past(self, field: DelayedField, path: Path, xs: Tensor, h0: Tensor, history: History) -> Trajectory:
+        if path.knots.dim() == 1 or not self.settings.adaptive:
+            return solve_with_past(field, path, h0, path.knots, self.settings, history=history)
+        if history is not None:
+            raise ValueError(
+                "`history` is for sequences that share their times, and each of these has its own; solve them one by one."
+            )
+        if masked(self.field, (1,)) is not self.field:  # each solve draws the masks of its own sequences
+            field = cast("DelayedField", self.field)
+
+        def solve_together(field: DelayedField, path: Path, h: Tensor, clock: Tensor) -> Trajectory:
+            return solve_with_past(field, path, h, clock, self.settings)
+
+        return solve_by_clock(field, PATHS[self.path], xs, h0, path.knots, solve_together)
+
     def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
             if self.path != "held":
                 raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
             step, substeps = self.settings.step_map()
+            if isinstance(field, DelayedField):
+                return scanned_with_past(field, step, xs, h0, 1.0, substeps)
             return scanned_along(field, step, xs, h0, 1.0, substeps)
-        if self.path == "held" and self.settings.fixed is not None and not casts(field):
+        if self.path == "held" and self.settings.fixed is not None and not (casts(field) or isinstance(field, DelayedField)):
             seed, given = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
             times = gone_by(xs, ragged) if edges is None else edges
             check = partial(check_start, field, field, given, h0, times, self.settings)

@@ -145,6 +145,10 @@ class Layers(SequenceModule):
     def noisy(self) -> bool:  # type: ignore[override]
         return any(module.noisy for row in self._rows() for module in row)
 
+    @property
+    def reads_past(self) -> bool:  # type: ignore[override]
+        return any(module.reads_past for row in self._rows() for module in row)
+
     def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
         if not self.noisy:
             return super()._with_noise(given, seed)

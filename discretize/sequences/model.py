@@ -48,7 +48,8 @@ class SequenceModel(AnsweredInit, nn.Module):
         if encoder is not None and not isinstance(encoder, nn.Module):
             raise TypeError(f"`encoder` must be a torch.nn.Module, got {type(encoder).__name__}.")
         self.encoder, self.rnn, self.output_size = encoder, rnn, checks.positive_size("output_size", output_size)
-        width, like = (1 + rnn.bidirectional) * rnn.hidden_size, next(rnn.parameters(), torch.empty(0))
+        weights = (p for name, p in rnn.named_parameters() if not name.endswith("delays"))  # which are times, in float64
+        width, like = (1 + rnn.bidirectional) * rnn.hidden_size, next(weights, torch.empty(0))
         # What torch.nn.Linear draws, from a generator of our own. Not by `skip_init`, which loads SymPy, a second.
         self.read_out: nn.Linear = nn.Linear(width, self.output_size, dtype=like.dtype, device="meta")
         for name, parameter in list(self.read_out.named_parameters()):

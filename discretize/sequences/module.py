@@ -14,13 +14,14 @@ from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import AnsweredInit, answered, torch_name
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.delayed import DelayedField, check_steppable
 from ctrnn.fields.dropout import masked
-from ctrnn.fields.field import check_field, check_input, check_like_field, check_state
+from ctrnn.fields.field import check_input, check_like_field, check_state
 from ctrnn.inputs.held import Hold
 from ctrnn.inputs.samples import checked_samples
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
-from discretize.sequences.chunks import end_of_call, look_at_start
+from discretize.sequences.chunks import end_of_call, keep_end, look_at_past, look_at_start
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, packed_as, padded
 from discretize.sequences.stamps import number_of_times, sample_edges
@@ -54,6 +55,7 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
     reads_at_the_end = False  # of a sample's interval, and not all the while
     joins_chunks = "Give the last time of the chunk before in front of them: edges, `ts[k - 1 : k + n]`."
     noisy = False  # whether a call draws noise, and xs has columns of its address
+    reads_past = False  # whether a field has delays, and goes on from more than a state
 
     def __init__(self, hold: str, open_interval: float | None, batch_first: bool) -> None:
         super().__init__()
@@ -110,8 +112,12 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         begins, ends = (False, False) if given.edges is None else self._taken(ts, given.xs)
         if h_0 is not None and given.edges is not None:
             look_at_start(self, given.h0, given.edges, begins, self.joins_chunks)
+        if h_0 is not None and self.reads_past:
+            look_at_past(self, given.h0)
         given = given._replace(xs=self._with_noise(given, seed))
         output, h_n = self._run_pieces(given, reset, batched)
+        if self.reads_past:
+            keep_end(self, h_n)
         if given.edges is not None and given.ragged is None:
             end_of_call(self, h_n, given.edges, ends)
         if not batched:
@@ -269,11 +275,15 @@ class FieldModule(SequenceModule):
 
     def __init__(self, field: VectorField, hold: str, open_interval: float | None, batch_first: bool) -> None:
         super().__init__(hold, open_interval, batch_first)
-        self.field: VectorField = check_field(field)
+        self.field: VectorField = check_steppable(field)
 
     @property
     def _reader(self) -> VectorField:
         return self.field
+
+    @property
+    def reads_past(self) -> bool:  # type: ignore[override]
+        return isinstance(self.field, DelayedField)
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         states = self._states(masked(with_computed_weights(self.field), (xs.shape[1],)), xs, h0[0], edges, ragged)

@@ -10,8 +10,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
+from ctrnn.fields.delayed import DelayedField, Settled
 from discretize.kernels.choose import node_in_graph, run_in_graph
 from discretize.kernels.eligibility import Fused, is_fused, transform_reason
+from discretize.loop.delayed import scanned_with_past, step_with_past
 from discretize.loop.held import run_held
 from discretize.loop.noise import addressed, scanned_along
 from discretize.noise.brownian import BrownianPath
@@ -32,10 +34,11 @@ __all__ = ["DiscreteRNN"]
 class DiscreteRNN(FieldModule):
     r"""The field unrolled by a step map: output k is the state after sample k.
 
-    Args:    field: a `VectorField`, shared, not copied; step: a one-step map, or the name of one, such as "rk4" or
-             "exponential-euler", see docs/steps.md; dt: time a sample takes where no `ts` says
-             otherwise; substeps: equal steps a sample is read in; hold: "forward", a stamp in `ts` is where its sample begins to
-             act, or "backward", where it has acted since the stamp before and nothing depends on what comes later;
+    Args:    field: a `VectorField`, or a `DelayedField`, whose past is h_0 before the first sample; shared, not copied; step: a
+             one-step map, or the name of one, such as "rk4" or "exponential-euler", see docs/steps.md; dt: time a sample takes
+             where no `ts` says otherwise; substeps: equal steps a sample is read in; hold: "forward", a stamp in `ts` is where
+             its sample begins to act, or "backward", where it has acted since the stamp before and nothing depends on what
+             comes later;
              open_interval: how long the last sample acts, or backward the first, where `ts` are stamps, see `ctrnn.inputs.held`;
              batch_first: axes of x, output and ts, as in torch.nn; fused: run the whole sequence by a
              kernel, which is the same to rounding and faster: True, where one is there, or will pay, by what calls of this code,
@@ -101,12 +104,14 @@ class DiscreteRNN(FieldModule):
         return addressed(seed, xs, self.field, self.step, times, self.substeps)
 
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
-        if isinstance(self.step, StochasticStep):
+        if isinstance(self.step, StochasticStep) or isinstance(self.field, DelayedField):
             return False
         return isinstance(x, Tensor) and not isinstance(node_in_graph(self.field, self.step, x, self.fused), str)
 
     def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
         if torch.compiler.is_exporting():
+            if isinstance(field, DelayedField):
+                return scanned_with_past(field, self.step, xs, h0, self.dt, self.substeps)
             return scanned_along(field, self.step, xs, h0, self.dt, self.substeps)
         if torch.compiler.is_dynamo_compiling():
             node = node_in_graph(self.field, self.step, xs, self.fused)
@@ -114,6 +119,12 @@ class DiscreteRNN(FieldModule):
             self.stats = {"engine": "compiled", "engine_why": None}
             return run_in_graph(node, self.field, xs, h0, self.dt, self.substeps)
         dt, given, counts = self._durations(xs, edges, ragged), xs, self._counts(xs, edges, ragged)
+        if isinstance(field, DelayedField):
+            times = self.dt * gone_by(xs, ragged) if edges is None else edges
+            states, ran, _ = step_with_past(field, self.step, xs, h0, times, dt, self.substeps, self.fused)
+            counts.call(len(xs) * self.substeps * self.step.cost(Settled(field)), len(h0))
+            self.stats = counts.stats(repr(self.step)) | ran
+            return states
         if isinstance(self.step, StochasticStep):
             # Without an address in a stack of layers, each of which draws its own.
             given = xs if xs.shape[-1] > field.input_size else self._addressed(xs, None, edges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,11 +11,13 @@ from torch import Tensor
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.fields.computed import with_computed_weights
+from ctrnn.fields.delayed import DelayedField, Settled
 from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.samples import checked_samples
 from discretize.graphs import whole
 from discretize.kernels.eligibility import Fused, is_fused, transform_reason
+from discretize.loop.delayed import step_with_past
 from discretize.loop.held import run_held
 from discretize.loop.noise import addressed
 from discretize.noise.brownian import BrownianPath
@@ -40,6 +43,7 @@ def unroll(
     Source:  Tallec and Ollivier 2018, eq. (2).
     """
     xs, h = checked_call(cell, xs, h0)
+    between = None
     field, counts = masked(with_computed_weights(cell.field), (xs.shape[1],)), SolverStats()
     if isinstance(cell.step, StochasticStep):
         if transform_reason() is None:  # G may have been 0 before it was learned
@@ -48,8 +52,14 @@ def unroll(
     else:
         check_no_seed(seed)
         given = xs
-    states, engine = run_held(field, cell.step, given, h, cell.dt, 1, is_fused("fused", fused), counts)
-    return trajectory_of(cell, field, xs, torch.cat([h[None], states]), counts, engine)
+    if isinstance(field, DelayedField):
+        edges = cell.dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
+        states, engine, past = step_with_past(field, cell.step, xs, h, edges, cell.dt, 1, is_fused("fused", fused))
+        between = past.between
+        counts.call(len(xs) * cell.step.cost(Settled(field)), len(h))
+    else:
+        states, engine = run_held(field, cell.step, given, h, cell.dt, 1, is_fused("fused", fused), counts)
+    return replace(trajectory_of(cell, field, xs, torch.cat([h[None], states]), counts, engine), between=between)
 
 
 def checked_call(cell: DiscreteCell, xs: Tensor, h0: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -69,7 +79,7 @@ def trajectory_of(
     cell: DiscreteCell, field: VectorField, xs: Tensor, hs: Tensor, counts: SolverStats, ran: dict[str, Any]
 ) -> Trajectory:
     """Return the run of a cell as a trajectory, hs (T + 1, batch, state); warn if its steps overshoot."""
-    if every := cell.watch.due(cell.step, cell.field, cell.dt, hs[-1], len(xs)):
+    if not isinstance(field, DelayedField) and (every := cell.watch.due(cell.step, cell.field, cell.dt, hs[-1], len(xs))):
         cell.watch.look(cell.step, field, xs, hs[0], hs[1:], cell.dt, every)
     counts.accepted += len(xs)
     counts.smaller(cell.dt, 0.0)

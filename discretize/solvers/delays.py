@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import Driven, FunctionPath, HeldPath, Path, TimePath, checks
+from ctrnn import Driven, HeldPath, Path, TimePath, checks
 from ctrnn.autocast import without_autocast
 from ctrnn.clocks.warp import as_speed
 from ctrnn.fields.computed import with_computed_weights
@@ -27,20 +27,18 @@ from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.splines import as_path
 from discretize.errors import SolverError
 from discretize.settings import Settings
-from discretize.solvers.adaptive import ADAPTIVE_METHODS
-from discretize.solvers.continuation import INTERPOLATED, MOST_BYTES, Continuation, Pieces
+from discretize.solvers.continuation import MOST_BYTES, Continuation, Pieces
 from discretize.solvers.detached import once_only
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import driven_in, increasing_times
 from discretize.solvers.event_solve import EventSolve
 from discretize.solvers.events import Event, EventTimes
-from discretize.solvers.past import SAME, Lag, Past, PastPath, breaking_points
+from discretize.solvers.past import SAME, Beginning, History, Lag, Past, PastPath, breaking_points, check_knots, lags_of
 from discretize.trajectory import Trajectory
 
 __all__ = ["History", "solve_delayed"]
 
 Block = Callable[[Driven, bool, Tensor, Tensor], tuple[Trajectory, SolverStats]]
-History = Tensor | Path | Trajectory | Callable[[Tensor], Tensor] | None
 MOST_BLOCKS = 100_000
 JUMP = 1e-6  # of what is on both sides: a smaller difference may be rounding
 BY_STEPS = "the past is no polynomial that kernels read"
@@ -75,13 +73,15 @@ def solve_delayed(
     speed: Path | Callable | None,
     delays: float | Sequence[Delay] | Tensor | None,
     history: History,
+    check: Callable[[Driven, Tensor, Tensor], None],
     solve: Block,
+    stepped: Callable[..., Trajectory],
     events: tuple[Event, ...] = (),
 ) -> Trajectory:
-    """Solve as `integrate` does a field that reads its past; solve: (right-hand side, whether it is the first, state, times) ->
-    the block from the first to the last of these times."""
-    times, direction = increasing_times(ts)
-    _check(times, direction, settings)
+    """Solve as `integrate` does a field that reads its past; check: refuses what cannot be solved so; solve: (right-hand side,
+    whether it is the first, state, times) -> the block from the first to the last of these times; stepped: solves by steps of
+    fixed length."""
+    times, _ = increasing_times(ts)
     if not isinstance(h0, Tensor) or h0.dim() != 2:
         came = tuple(h0.shape) if isinstance(h0, Tensor) else type(h0).__name__
         raise ValueError(f"`h0` must be (batch, state), got {came}.")
@@ -101,25 +101,29 @@ def solve_delayed(
             "`reset` of an Event makes a jump that delays see again, in every sample at another time; let it be `terminal`, and "
             "solve on from there with `history` the trajectory."
         )
-    if times.dim() > 1 and bool((times[0] != times[0, 0]).any()):
-        raise ValueError("`ts` begins at other times for other sequences; with delays all begin together.")
+    own_starts = times.dim() > 1 and bool((times[0] != times[0, 0]).any())
+    if own_starts and (settings.adaptive or history is not None):
+        raise ValueError(
+            "`ts` begins at other times for other sequences; with delays all begin together, but for steps of fixed length "
+            "without `history`."
+        )
+    path = _path_of(field, path, h0, times)
+    if not settings.adaptive:
+        begin = Beginning(h0, float(times[0].min()), lags_of(field))
+        return stepped(field, path, h0, times, settings, speed, None if history is None else begin.history(history), check)
     return _DelayedSolve(field, path, h0, times, settings, speed, history, solve, events).run()
 
 
-def _check(times: Tensor, direction: int, settings: Settings) -> None:
-    if direction < 0:
-        raise ValueError("`ts` goes back in time; an equation that reads its past runs forwards only.")
-    if times.requires_grad:
-        raise ValueError("There are no gradients to `ts` of an equation that reads its past; detach them.")
-    if settings.pair is None or settings.pair.order > INTERPOLATED:
-        known = [name for name, method in ADAPTIVE_METHODS.items() if method.order <= INTERPOLATED]
-        raise ValueError(
-            f"`method`={settings.method!r}: an equation that reads its past is solved by {', '.join(known)}, or a pair of your "
-            f"own of order {INTERPOLATED} or less; fixed steps are those of DiscreteRNN, and dopri8's are longer than the "
-            "polynomials between them are good for."
-        )
-    if settings.gradient is not None or settings.on_failure != "raise":
-        raise ValueError("An equation that reads its past takes neither `gradient` nor `on_failure`; leave them out.")
+def _path_of(field: DelayedField, path: Path | None, h0: Tensor, times: Tensor) -> Path:
+    start, end = float(times[0].min()), float(times[-1].max())
+    ends = torch.tensor([start, end if end > start else start + 1], dtype=torch.float64, device="cpu")
+    if path is not None:
+        return as_path(path)
+    if isinstance(field, _Function):
+        return TimePath(ends, len(h0), h0.dtype, h0.device)
+    if field.input_size:
+        raise ValueError(f"`path` is None, and the field has {field.input_size} inputs; give the path they come from.")
+    return HeldPath.unchecked(h0.new_zeros(1, len(h0), 0), ends)
 
 
 class _Once(torch.autograd.Function):
@@ -144,13 +148,6 @@ def _of_time(delay: Callable[[Tensor], Tensor], t: Tensor) -> Tensor:
     return _once(found) if isinstance(found, Tensor) else found  # refused by who reads it
 
 
-def _check_knots(name: str, path: Path) -> None:
-    if path.steady and path.knots.requires_grad and torch.is_grad_enabled():
-        raise ValueError(
-            f"`{name}` jumps at times that require a gradient, which a solve with delays does not have; detach them."
-        )
-
-
 def _without(
     solve: Callable[..., tuple[Trajectory, SolverStats]], h: Tensor, within: list[float]
 ) -> tuple[Trajectory, SolverStats, list[Trajectory]]:
@@ -170,7 +167,7 @@ class _DelayedSolve:
     def __init__(
         self,
         field: DelayedField,
-        path: Path | None,
+        path: Path,
         h0: Tensor,
         times: Tensor,
         settings: Settings,
@@ -189,26 +186,15 @@ class _DelayedSolve:
         self.start, self.end = float(self.times[0]), float(self.times[-1])
         known: Sequence[Any] = [partial(_of_time, delay) for delay in field.of_time]
         self.lags = [Lag(number, d) for number, d in enumerate(known or _once(field.delays.cpu().to(torch.float64)).unbind())]
-        if not field.of_time and not bool(((field.delays > 0) & field.delays.isfinite()).all()):
-            raise ValueError(f"`delays` must be positive numbers of units of time, and have become {field.delays.tolist()}.")
-        if not field.of_time and (self.end - self.start) / float(field.delays.detach().min()) > MOST_BLOCKS:
-            shortest = float(field.delays.detach().min())
+        if not field.of_time and (self.end - self.start) / (shortest := min(field.numbers())) > MOST_BLOCKS:
             raise ValueError(
                 f"`delays` are as short as {shortest:g}, and a solve goes from one to the next: more than {MOST_BLOCKS:,} "
                 f"times until t = {self.end:g}. Leave so short a delay out, or take DiscreteRNN."
             )
-        ends = torch.tensor(
-            [self.start, self.end if self.end > self.start else self.start + 1], dtype=torch.float64, device="cpu"
-        )
-        if path is None and isinstance(field, _Function):
-            path = TimePath(ends, len(h0), h0.dtype, h0.device)
-        elif path is None:
-            if field.input_size:
-                raise ValueError(f"`path` is None, and the field has {field.input_size} inputs; give the path they come from.")
-            path = HeldPath.unchecked(h0.new_zeros(1, len(h0), 0), ends)
-        self._read(field, as_path(path))
+        self.begin = Beginning(h0, self.start, self.lags)
+        self._read(field, path)
         checks.within("ts", times, *self.path.interval)
-        self.past = Past(self.start, h0, history=self._history(history))
+        self.past = Past(self.start, h0, history=self.begin.history(history))
         self.counts: SolverStats | None = None
         self._lay_knots()
 
@@ -216,69 +202,17 @@ class _DelayedSolve:
         """Project the input, by masks and computed weights of the whole solve, not of a block."""
         if path.knots.dim() > 1:
             raise ValueError("Every sequence of `path` has times of its own; where a field has delays, solve them one by one.")
-        _check_knots("path", path)
+        check_knots("path", path)
         x = path(path.knots[:1].detach())
         check_like_field("path", x, WithPast(field))
         if x.shape[-1] != field.input_size:
             raise ValueError(f"`path` has {x.shape[-1]} features, the field reads {field.input_size}.")
-        self._check_batch("path", path)
+        self.begin.check_batch("path", path)
         every = masked(with_computed_weights(WithPast(field)), (len(self.h0),))
         assert isinstance(every, WithPast)
         self.path = for_many(path, len(self.h0)).map(every.field.project)
         columns = self.path(self.path.knots[:1].detach()).shape[-1]
         self.field = WithPast(every.field, columns)
-
-    def _check_batch(self, name: str, path: Path) -> None:
-        if path.batch not in (1, len(self.h0)):
-            raise ValueError(f"`{name}` has {path.batch} sequences, and `h0` has {len(self.h0)} samples.")
-
-    def _history(self, given: History) -> Path:
-        begin, h0 = self._earliest(self.start), self.h0
-        ends = torch.tensor([begin, self.start], dtype=torch.float64, device="cpu")
-        if given is None or (isinstance(given, Tensor) and given.dim() > 0):
-            held = h0 if given is None else given
-            if held.shape not in (h0.shape, h0.shape[1:], (1, h0.shape[1])) or held.dtype != h0.dtype:
-                came = f"{tuple(held.shape)}, {held.dtype}"
-                raise ValueError(f"`history` must be a state like h0, {tuple(h0.shape)}, {h0.dtype}, got {came}.")
-            checks.is_finite("history", held)
-            return HeldPath.unchecked(held.expand_as(h0)[None], ends)
-        if isinstance(given, Trajectory):
-            given = self._going_on(given, ends)
-        if not isinstance(given, Path):
-            if not callable(given):
-                raise TypeError(f"`history` must be a state, a path, or a function of time, got {type(given).__name__}.")
-            given = FunctionPath(given, ends, h0.shape[1])
-        _check_knots("history", given)
-        first, last = given.interval
-        margin = 4 * torch.finfo(torch.float64).eps * max(abs(begin), abs(self.start))
-        if first > begin + margin or last < self.start - margin:
-            raise ValueError(
-                f"`history` is known on [{first:g}, {last:g}], and the longest delay reads it on [{begin:g}, {self.start:g}]."
-            )
-        states = given.at(0, given.knots[0].detach())
-        if states.shape[-1] != h0.shape[1] or states.dtype != h0.dtype:
-            came = f"{states.shape[-1]} of {states.dtype}"
-            raise ValueError(f"`history` must give states like h0, {h0.shape[1]} units of {h0.dtype}, got {came}.")
-        self._check_batch("history", given)
-        return for_many(given, len(h0))
-
-    def _going_on(self, earlier: Trajectory, ends: Tensor) -> Path:
-        """The path of another solve; of one with delays it has slopes, which learned delays need."""
-        known = earlier.ts.detach()
-        start, stop = float(known[0].max()), float(known[-1].min())
-        if isinstance(solve := getattr(earlier.between, "__self__", None), _DelayedSolve):
-            return solve.past.until(stop, float(ends[0]))
-        if torch.is_grad_enabled() and any(lag.shift(self.start) is not None for lag in self.lags):
-            raise ValueError(
-                "`history` is of a solve without delays, whose slope in time has no graph, and delays are learned; give a path "
-                "or a function of time."
-            )
-        return FunctionPath(earlier, (start, stop), self.h0.shape[1])
-
-    def _earliest(self, t: float) -> float:
-        at = torch.tensor(t, dtype=torch.float64, device="cpu")
-        with torch.no_grad():
-            return float(min(lag.before(at) for lag in self.lags))
 
     def _lay_knots(self) -> None:
         inner = [float(t) for t in self.path.knots.detach().tolist() if self.start < t < self.end]
@@ -357,7 +291,7 @@ class _DelayedSolve:
         self.past.add(begin, end, Pieces.joined(pieces))
         states |= dict(zip(within[1:], solved.hs[1:].unbind(0), strict=True))
         if not solved.hs.requires_grad and self.past.size > MOST_BYTES:
-            self.past.forget(self._earliest(end))
+            self.past.forget(self.begin.earliest(end))
         return self._moved(solved.hs[-1], end)
 
     def _with_events(

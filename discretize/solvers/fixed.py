@@ -150,24 +150,30 @@ class FixedEngine(Engine):
 
     def _read(self, chain: Chain, h0: Tensor, steps: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return what each step reads, and how long it is; steps (segments, 1) or (segments, batch)."""
+        numbers, begin, dt = self.grid(chain, steps)
+        xs, speed = self.read(chain, h0, numbers, begin)
+        if speed is not None:
+            dt = dt * speed.reshape(len(dt), -1)
+        return xs, dt[..., None].to(device=h0.device, dtype=h0.dtype)
+
+    def grid(self, chain: Chain, steps: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """Return each step's segment, (steps,), when it begins and how long it is, (steps, 1) or (steps, batch)."""
         most = steps.max(1)
         numbers = torch.from_numpy(np.repeat(np.arange(len(most)), most))
         number = torch.from_numpy(np.arange(len(numbers)) - np.repeat(most.cumsum() - most, most))[:, None]
         own = torch.from_numpy(steps)[numbers]
         edges = chain.edges if chain.own else chain.edges[:, None]
         dt = (edges.diff(dim=0) / torch.from_numpy(steps))[numbers]
-        begin = edges[numbers] + torch.minimum(number, own) * dt
-        dt = torch.where(own > number, dt, 0.0)
+        return numbers, edges[numbers] + torch.minimum(number, own) * dt, torch.where(own > number, dt, 0.0)
+
+    def read(self, chain: Chain, h0: Tensor, numbers: Tensor, times: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the input and the clock's speed at a time in each of these segments."""
 
         def read(input: SegmentInput, path: Path) -> Tensor:
-            data = path.gather(input.pieces[numbers])
-            return path.evaluate(data, begin[..., None] if chain.own else begin[:, 0])
+            return path.evaluate(path.gather(input.pieces[numbers]), times[..., None] if chain.own else times[:, 0])
 
         xs = read(chain.path, for_many(chain.driven.path, len(h0)))
-        if chain.speed is not None:
-            speed = read(chain.speed, chain.speed.path)
-            dt = dt * speed.reshape(len(dt), -1)
-        return xs, dt[..., None].to(device=h0.device, dtype=h0.dtype)
+        return xs, None if chain.speed is None else read(chain.speed, chain.speed.path)
 
     def after(self, chain: Chain, ends: Tensor) -> Failure | None:
         """Count the steps of a solve that has run as a sequence; refuse states at the ends of segments that are not finite."""

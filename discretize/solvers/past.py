@@ -20,12 +20,18 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.extras import needed_by
+from ctrnn.fields.delayed import DelayedField
 from ctrnn.forward import jvp
+from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.function import FunctionPath
+from ctrnn.inputs.held import HeldPath
 from ctrnn.inputs.path import Data, GatheredPath, Path, piece_numbers
 from discretize.solvers.continuation import Pieces
+from discretize.trajectory import Trajectory
 
-__all__ = ["SAME", "Lag", "Past", "PastPath", "breaking_points"]
+__all__ = ["SAME", "Beginning", "History", "Lag", "Past", "PastPath", "breaking_points", "check_knots", "lags_of"]
+
+History = Tensor | Path | Trajectory | Callable[[Tensor], Tensor] | None
 
 SAME = 1e-13  # of the largest time: knots no further apart are one
 
@@ -248,6 +254,77 @@ class PastPath(GatheredPath):
         return jvp(lambda at: self.evaluate(data, at), (t,), (torch.ones_like(t),))[1]
 
 
+def check_knots(name: str, path: Path) -> None:
+    if path.steady and path.knots.requires_grad and torch.is_grad_enabled():
+        raise ValueError(
+            f"`{name}` jumps at times that require a gradient, which a solve with delays does not have; detach them."
+        )
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Makes a path of what a user says was before the start of a solve from h0 (batch, state)."""
+
+    h0: Tensor
+    start: float
+    lags: Sequence[Lag]
+
+    def earliest(self, t: float) -> float:
+        """Return the earliest time that is read at t."""
+        at = torch.tensor(t, dtype=torch.float64, device="cpu")
+        with torch.no_grad():
+            return float(min(lag.before(at) for lag in self.lags))
+
+    def check_batch(self, name: str, path: Path) -> None:
+        if path.batch not in (1, len(self.h0)):
+            raise ValueError(f"`{name}` has {path.batch} sequences, and `h0` has {len(self.h0)} samples.")
+
+    def history(self, given: History) -> Path:
+        begin, h0 = self.earliest(self.start), self.h0
+        ends = torch.tensor([begin, self.start], dtype=torch.float64, device="cpu")
+        if given is None or (isinstance(given, Tensor) and given.dim() > 0):
+            held = h0 if given is None else given
+            if held.shape not in (h0.shape, h0.shape[1:], (1, h0.shape[1])) or held.dtype != h0.dtype:
+                came = f"{tuple(held.shape)}, {held.dtype}"
+                raise ValueError(f"`history` must be a state like h0, {tuple(h0.shape)}, {h0.dtype}, got {came}.")
+            checks.is_finite("history", held)
+            return HeldPath.unchecked(held.expand_as(h0)[None], ends)
+        if isinstance(given, Trajectory):
+            given = self._going_on(given, ends)
+        if not isinstance(given, Path):
+            if not callable(given):
+                raise TypeError(f"`history` must be a state, a path, or a function of time, got {type(given).__name__}.")
+            given = FunctionPath(given, ends, h0.shape[1])
+        check_knots("history", given)
+        first, last = given.interval
+        margin = 4 * torch.finfo(torch.float64).eps * max(abs(begin), abs(self.start))
+        if first > begin + margin or last < self.start - margin:
+            raise ValueError(
+                f"`history` is known on [{first:g}, {last:g}], and the longest delay reads it on [{begin:g}, {self.start:g}]."
+            )
+        states = given.at(0, given.knots[0].detach())
+        if states.shape[-1] != h0.shape[1] or states.dtype != h0.dtype:
+            came = f"{states.shape[-1]} of {states.dtype}"
+            raise ValueError(f"`history` must give states like h0, {h0.shape[1]} units of {h0.dtype}, got {came}.")
+        self.check_batch("history", given)
+        return for_many(given, len(h0))
+
+    def _going_on(self, earlier: Trajectory, ends: Tensor) -> Path:
+        """The path of another solve; of one with delays it has slopes, which learned delays need."""
+        known = earlier.ts.detach()
+        start, stop = float(known[0].max()), float(known[-1].min())
+        run = getattr(earlier.between, "__self__", None)
+        if until := getattr(run, "until", None) or getattr(getattr(run, "past", None), "until", None):
+            passed: Path = until(stop, float(ends[0]))
+            return passed
+        if torch.is_grad_enabled() and any(lag.shift(self.start) is not None for lag in self.lags):
+            raise ValueError(
+                "`history` is of a solve without delays, whose slope in time has no graph, and delays are learned; give a path "
+                "or a function of time."
+            )
+        return FunctionPath(earlier, (start, stop), self.h0.shape[1])
+
+
 def breaking_points(
     lags: Sequence[Lag], jumps: Sequence[float], inner: Sequence[float], start: float, end: float, levels: int
 ) -> dict[float, list[Lag]]:
@@ -276,3 +353,11 @@ def breaking_points(
                     found[same].append(lag)
         seen = later
     return found
+
+
+def lags_of(field: DelayedField) -> list[Lag]:
+    """Return the delays of a field. Raises: ValueError for those that are learned and have become no delays."""
+    if field.of_time:
+        return [Lag(number, delay) for number, delay in enumerate(field.of_time)]
+    field.numbers()
+    return [Lag(number, delay) for number, delay in enumerate(field.delays.cpu().to(torch.float64).unbind())]

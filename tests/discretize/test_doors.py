@@ -118,13 +118,11 @@ class Delayed(ctrnn.DelayedField):
 DELAYED, X, H = Delayed(1, 2, 1.0), torch.zeros(1).double(), torch.zeros(1, 2).double()
 LONG = torch.zeros(5, 1, 1)
 REFUSED = {
-    "Flow": lambda f: discretize.fixed_points(Flow(f, X), H),
     "Map": lambda f: discretize.fixed_points(Map(f, discretize.Euler(), X), H),
+    "state_jacobians": lambda f: discretize.state_jacobians(DiscreteRNN(f), LONG),
+    "Monitor": lambda f: discretize.Monitor(DiscreteRNN(f)),
+    "Flow.stepped": lambda f: Flow(f, X).stepped(discretize.Euler()),
     "Map of a function": lambda f: Map(f, None, X),
-    "lyapunov": lambda f: discretize.lyapunov(Flow(f, X), H),
-    "DiscreteCell": DiscreteCell,
-    "DiscreteRNN": DiscreteRNN,
-    "ContinuousRNN": ContinuousRNN,
     "verify_engines": lambda f: discretize.verify_engines(f, LONG),
     "timescales": ctrnn.timescales,
 }
@@ -136,6 +134,24 @@ def test_a_field_that_reads_its_past_is_refused_with_what_takes_it(door):
         TypeError, match=r"`field` must be a ctrnn.VectorField, got Delayed; it reads its own past: `discretize.int"
     ):
         REFUSED[door](DELAYED)
+
+
+RUN_OF_STATES = {
+    "lyapunov": lambda f: discretize.lyapunov(Flow(f, X), H),
+    "periodic_orbits": lambda f: discretize.periodic_orbits(Flow(f, X), 2, H),
+    "continuation": lambda f: discretize.continuation(Flow(f, lambda p: p[:, None]), H[0], 0.0, (0.0, 1.0)),
+}
+
+
+@pytest.mark.parametrize("door", RUN_OF_STATES)
+def test_what_takes_a_state_for_all_that_a_flow_knows_refuses_a_field_that_reads_its_past(door):
+    with pytest.raises(TypeError, match="the state is a history, and `fixed_points` finds"):
+        RUN_OF_STATES[door](DELAYED)
+
+
+def test_a_call_of_a_cell_knows_no_past_and_says_what_does():
+    with pytest.raises(TypeError, match=r"is given one state, and its field reads earlier ones; `discretize\.unroll"):
+        DiscreteCell(DELAYED)(X)
 
 
 OTHERS = {

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks, timescales
 from ctrnn.fields.field import check_state
+from discretize.analysis.dynamics.delayed_modes import delayed_modes
 from discretize.analysis.dynamics.roots import ROUNDINGS, descend, newton, with_derivatives
 from discretize.analysis.dynamics.sizes import powers_of_two, sizes
-from discretize.analysis.dynamics.systems import Dynamics, Flow, as_parameters, at_rest, check_system, jacobian
+from discretize.analysis.dynamics.systems import Dynamics, Flow, as_parameters, at_rest, check_system, jacobian, parts_at_rest
 
 __all__ = ["FixedPoints", "as_limits", "check_starts", "distinct", "fixed_points", "near", "rest"]
 
@@ -141,11 +142,13 @@ def fixed_points(
              tolerance: points that are no further apart than this in any unit, relative to |h_i| or to the unit's size, where
              that is larger, are one; slow: a speed |F|, per unit of time, or |step(h) - h|; 0 for fixed points only.
     Shape:   starts (..., state), p a number or (m,) -> a `FixedPoints` of k points.
+             Of a `DelayedField` a point rests with a past that is as it is; its modes are infinitely many, and as many are given
+             as it has units, those that grow fastest. `jacobian` is that of the field with this past.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Sussillo and Barak 2013, "Opening the black box", for slow points; of the derivatives, the implicit function theorem.
     """
     starts = starts.reshape(-1, starts.shape[-1]) if isinstance(starts, Tensor) and starts.dim() > 2 else starts
-    check_starts(system, starts)
+    check_starts(system, starts, takes_delays=True)
     starts = starts.detach()
     checks.positive_number("tolerance", tolerance)
     speed = checks.non_negative_number("slow", slow)
@@ -205,7 +208,10 @@ def _described(system: Dynamics, h: Tensor, p: Tensor, index: Tensor, fixed: Ten
         jacobian(system, *part) for part in zip(*(each.split(max(1, TOGETHER // h.shape[-1])) for each in (h, p)), strict=True)
     ]
     matrix = torch.cat(parts)
-    values, vectors = torch.linalg.eig(matrix)
+    if system.delayed is None:
+        values, vectors = torch.linalg.eig(matrix)
+    else:
+        values, vectors = delayed_modes(system.delayed, *parts_at_rest(system, h, p))
     rates, speed = system.growth(values), system.residual(h, p).norm(dim=-1)
     rates = torch.where(rates.abs() <= ROUNDINGS * torch.finfo(h.dtype).eps * values.abs(), 0.0, rates)
     return FixedPoints(h, p, index, matrix, values, vectors, rates, system.period(values), speed, fixed, _unit(system))
@@ -214,7 +220,7 @@ def _described(system: Dynamics, h: Tensor, p: Tensor, index: Tensor, fixed: Ten
 @torch.no_grad()
 def _unit(system: Dynamics) -> float | None:
     """Return the time constant that all units of a flow share, if they do."""
-    if not isinstance(system, Flow) or not isinstance(system.field, VectorField):
+    if not isinstance(system, Flow) or not isinstance(system.field, VectorField) or system.delayed is not None:
         return None
     try:
         times = timescales(system.field)
@@ -242,9 +248,11 @@ def near(h: Tensor, size: Tensor, tolerance: float) -> Tensor:
     return max(tolerance, ROUNDINGS * torch.finfo(h.dtype).eps) * torch.maximum(h.abs(), size)
 
 
-def check_starts(system: Dynamics, starts: Tensor, name: str = "starts", *, one: bool = False) -> None:
+def check_starts(
+    system: Dynamics, starts: Tensor, name: str = "starts", *, one: bool = False, takes_delays: bool = False
+) -> None:
     """Check a flow or a map, and finite states of it: (n, state), at least one, or a single (state,)."""
-    check_system(system)
+    check_system(system, takes_delays)
     states = checks.is_tensor(name, starts)
     if states.dim() != (1 if one else 2) or not states.numel() or not states.is_floating_point():
         wanted = "one state (state,)" if one else "states (n, state), one or more,"

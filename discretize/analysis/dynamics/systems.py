@@ -19,7 +19,7 @@ from torch.func import functional_call, vmap
 
 from ctrnn import VectorField, checks
 from ctrnn.calls import AnsweredInit
-from ctrnn.fields.delayed import DelayedField
+from ctrnn.fields.delayed import DelayedField, Settled
 from ctrnn.fields.field import check_field, check_input, check_state
 from ctrnn.fields.noise import check_no_noise
 from discretize.sequences.cell import checked_step
@@ -27,7 +27,18 @@ from discretize.solvers.equation import Equation
 from discretize.steps.step import Step, step_length
 from discretize.steps.zoneout import check_drawn
 
-__all__ = ["Dynamics", "Flow", "Map", "as_parameters", "at_rest", "check_no_noise_in", "check_system", "derivative", "jacobian"]
+__all__ = [
+    "Dynamics",
+    "Flow",
+    "Map",
+    "as_parameters",
+    "at_rest",
+    "check_no_noise_in",
+    "check_system",
+    "derivative",
+    "jacobian",
+    "parts_at_rest",
+]
 
 Function = Callable[[Tensor, Tensor], Tensor]
 Weights = Callable[[Tensor], Mapping[str, Tensor]]
@@ -48,6 +59,11 @@ class Dynamics(AnsweredInit, ABC):
     def __init__(
         self, field: VectorField | Function, x: Tensor | Callable[[Tensor], Tensor] | None = None, weights: Weights | None = None
     ) -> None:
+        self.delayed: DelayedField | None = None  # then the field is that of a past which is as the state
+        if isinstance(self, Flow) and isinstance(field, DelayedField):
+            if field.of_time or weights is not None:
+                raise TypeError("Points of rest of a field with delays are those of delays that are numbers, without `weights`.")
+            self.delayed, field = field, Settled(field)
         if not callable(field) or isinstance(field, DelayedField):
             check_field(field)
         self.field, self.x, self.weights = field, x, weights
@@ -126,14 +142,15 @@ class Dynamics(AnsweredInit, ABC):
 class Flow(Dynamics):
     r"""dh/dt = F(x, h), the input held.
 
-    Args:    field: a `ctrnn.VectorField`, or a function f(x, h) -> dh/dt; x: the input, or a function of the parameter; not
-             given, a function's input is the parameter; weights: p -> {name: value}, parameters of the field that p moves.
+    Args:    field: a `ctrnn.VectorField`, or a function f(x, h) -> dh/dt, or for `fixed_points` a `ctrnn.DelayedField`; x: the
+             input, or a function of the parameter; not given, a function's input is the parameter; weights: p -> {name: value},
+             parameters of the field that p moves.
     Shape:   x (input,), or p (n,) -> (n, input). As `Dynamics`.
     """
 
     def stepped(self, step: Step | str, dt: float | Callable[[Tensor], Tensor] = 1.0) -> Map:
         """Return the map that a step makes of it."""
-        return Map(self.field, step, self.x, dt, self.weights)
+        return Map(self.field if self.delayed is None else self.delayed, step, self.x, dt, self.weights)  # type: ignore[arg-type]
 
     def growth(self, eigenvalues: Tensor) -> Tensor:
         return eigenvalues.real
@@ -292,9 +309,31 @@ def _weights_at(p: Tensor, weights: Callable[[Tensor], object], field: nn.Module
     return given
 
 
-def check_system(system: object) -> None:
+def check_system(system: object, takes_delays: bool = False) -> None:
     if not isinstance(system, Dynamics):
         raise TypeError(f"`system` must be a discretize.Flow or discretize.Map, got {type(system).__name__}.")
+    if system.delayed is not None and not takes_delays:
+        raise TypeError(
+            "`field` must be a ctrnn.VectorField: of one that reads its own past the state is a history, and `fixed_points` "
+            "finds where it rests; in this version nothing else that takes a `Flow` takes it. `discretize.integrate` solves it, "
+            "and `ctrnn.DelayLine(field, dt)` is a field of its states."
+        )
+
+
+def parts_at_rest(system: Dynamics, h: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how dh/dt of a field with delays reads the present, (n, state, state), and each past, (n, delays, state, state)."""
+    field, units = system.delayed, h.shape[-1]
+    assert field is not None
+    reads = torch.cat([h] * (1 + field.count), -1)
+    one = torch.eye(reads.shape[-1], dtype=h.dtype, device=h.device).expand(len(h), -1, -1)
+    at = p.repeat(reads.shape[-1])
+
+    def slope(u: Tensor) -> Tensor:
+        now, *past = u.split(units, -1)
+        return field.flow(field.project(system._input(at, now)), now, tuple(past))
+
+    found = derivative(slope, reads, one)[1].unflatten(-1, (1 + field.count, units))
+    return found[..., 0, :], found[..., 1:, :].transpose(1, 2)
 
 
 def check_no_noise_in(system: Dynamics, what: str) -> None:

@@ -604,7 +604,7 @@ REFUSED = {
     "has delays of its own": lambda: discretize.integrate(
         Net(), ctrnn.HeldPath(torch.ones(2, 1, 2)), torch.ones(1, 3), torch.arange(2.0), delays=1.0
     ),
-    "it reads its own past": lambda: discretize.DiscreteRNN(Net()),
+    "it reads its own past": lambda: ctrnn.timescales(Net()),
     "give `longest`": lambda: ctrnn.DelayLine(Net(), 0.1, longest=0.5),
 }
 
