@@ -116,7 +116,7 @@ def test_a_solve_that_fails_says_what_the_engine_says():
     field, h0, said = Cubic(0.0, 0.5), torch.ones(2, 2, dtype=torch.float64, requires_grad=True), []  # h = (1 - t)^(-1/2)
     for fused in (True, False):
         with pytest.raises(SolverError) as raised:
-            integrate(field, None, h0, [0.0, 0.5, 2.0], fused=fused, rtol=1e-2, atol=1e-2, **STIFF)
+            integrate(field, None, h0, [0.0, 0.5, 2.0], fused=fused, rtol=1e-1, atol=1e-1, **STIFF)
         said.append(str(raised.value))
         assert raised.value.trajectory.stats["engine"] == ("compiled" if fused else "steps")
     assert "t = 1" in said[0]
