@@ -274,7 +274,7 @@ def test_solves_of_several_fields_along_every_input_by_every_method(name, method
 @engines
 def test_stiff_solves(engine):
     # Four seconds are those of four libraries. Other inputs are read by the slow test below.
-    check_solve(engine, Soft(), "learned clock" if engine == "compiled" else "held", "rodas5p")
+    check_solve(engine, Soft(), "smooth clock" if engine == "compiled" else "held", "rodas5p")
 
 
 @slow

@@ -28,7 +28,7 @@ class Forgets(ctrnn.VectorField):
         return -h
 
 
-# The slow run adds the stiff method, whose kernel reads such a clock in test_conformance.py every day.
+# The slow run adds the stiff method, whose kernel reads another clock in test_conformance.py every day.
 @pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow)])
 def test_what_only_forgets_forgets_by_its_clock(method):
     """dh/dt = -c'(t) h has h = h0 exp(-c(t)): c is the area under the speed, a straight line between learned points."""

@@ -145,11 +145,11 @@ def test_a_delayed_neuron_next_to_the_end_of_its_solution_ends_at_its_peak():
         return h**2 + 1 + 0 * past[0]
 
     end = Event(lambda t, h: h[:, 0] - 1e9, 1, terminal=True)
-    solved = integrate(neuron, None, starts([0.0], [0.5]), [0.0, 1.7], delays=1.2, events=end, method="tsit5")
-    assert_close(solved.events[0].times, math.pi / 2 - torch.atan(starts(0.0, 0.5)), rtol=0, atol=2e-5)
+    solved = integrate(neuron, None, starts([0.0], [-1.0]), [0.0, 3.0], delays=1.2, events=end, method="tsit5")
+    assert_close(solved.events[0].times, math.pi / 2 - torch.atan(starts(0.0, -1.0)), rtol=0, atol=2e-5)
     for sample, time in enumerate(solved.events[0].times):
         assert 1e4 < float(solved.hs[-1, sample, 0]) < 1e14
-        assert_close(solved(1.7)[sample], solved.hs[-1, sample], rtol=0, atol=0)
+        assert_close(solved(3.0)[sample], solved.hs[-1, sample], rtol=0, atol=0)
         assert 1e3 < float(solved(time - 1e-9)[sample, 0]) < 1e14
 
 
