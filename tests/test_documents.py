@@ -61,6 +61,7 @@ def cases():
             yield pytest.param(page, marks=pytest.mark.slow, id=f"{page.name}, by kernels")
 
 
+# Pages that train a model take seconds, and the first one that runs kernels or optimizers imports torch's compiler.
 @pytest.mark.parametrize("page", [*cases()])
 def test_code_prints_what_the_page_shows(page, tmp_path, monkeypatch, few_settings):
     monkeypatch.chdir(tmp_path)

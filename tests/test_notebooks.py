@@ -21,6 +21,7 @@ def kinds_and_texts(output):
     return {kind: text if kind in EXACT else None for kind, text in output["data"].items()}
 
 
+# Takes seconds where nothing has imported SymPy and torch's compiler before.
 @pytest.mark.usefixtures("few_settings")
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)
 def test_cells_show_what_the_notebook_says(file):

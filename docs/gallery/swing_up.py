@@ -38,9 +38,9 @@ class Swinger(ctrnn.VectorField):
 
 
 @torch.no_grad()
-def heights(run: torch.nn.Module, angles: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def heights(run: torch.nn.Module, angles: torch.Tensor, seconds: float = SECONDS) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the height of each network, from -1 to 1, over the second half, from its worst start; and all angles."""
-    starts, count = torch.zeros(len(angles), UNITS + 2), round(SECONDS / DT)
+    starts, count = torch.zeros(len(angles), UNITS + 2), round(seconds / DT)
     starts[:, UNITS] = angles
     angle = run(torch.zeros(count, len(angles), 1), starts, ts=DT * torch.arange(count + 1))[0][..., UNITS]
     height = -torch.cos(angle[..., count // 2 :, :])
@@ -48,13 +48,15 @@ def heights(run: torch.nn.Module, angles: torch.Tensor) -> tuple[torch.Tensor, t
 
 
 @torch.no_grad()
-def evolved(population: int, generations: int, seed: int, select: bool = True) -> tuple[torch.nn.Module, torch.Tensor]:
+def evolved(
+    population: int, generations: int, seed: int, seconds: float, select: bool = True
+) -> tuple[torch.nn.Module, torch.Tensor]:
     """Let the best tenth have all children, the best one unchanged; return the last population, and the best of each."""
     dice = generator(seed, "evolution")
     many = ensemble([DiscreteRNN(Swinger(dice), Heun(), dt=DT, allow_overshoot=True) for _ in range(population)])
     best = torch.empty(generations)
     for k in range(generations):
-        fitness, _ = heights(many, PUSHED)
+        fitness, _ = heights(many, PUSHED, seconds)
         best[k] = fitness.max()
         ranked = fitness.argsort(descending=True)[: population // 10] if select else torch.randperm(population, generator=dice)
         parents = ranked[torch.randint(len(ranked), (population,), generator=dice)]
@@ -67,15 +69,15 @@ def evolved(population: int, generations: int, seed: int, select: bool = True) -
 
 
 def main(small: bool = False) -> Found:
-    population, generations, runs = (20, 2, 2) if small else (1000, 100, 4)
-    found = [evolved(population, generations, seed) for seed in range(runs)]
-    _, control = evolved(population, generations, 0, select=False)
+    population, generations, runs, seconds = (10, 1, 1, 2.0) if small else (1000, 100, 4, SECONDS)
+    found = [evolved(population, generations, seed, seconds) for seed in range(runs)]
+    _, control = evolved(population, generations, 0, seconds, select=False)
     many, best = max(found, key=lambda run: float(run[1][-1]))
-    winner = int(heights(many, PUSHED)[0].argmax())
-    height, angle = heights(many, torch.linspace(-1, 1, 21))
+    winner = int(heights(many, PUSHED, seconds)[0].argmax())
+    height, angle = heights(many, torch.linspace(-1, 1, 21), seconds)
     numbers = {"height, evolved": float(best[-1]), "runs of four above 0.9": sum(float(run[-1] > 0.9) for _, run in found)}
     numbers |= {"height, without selection": float(control[-20:].mean()), "from other starts": float(height[winner])}
-    numbers |= {"height, solved exactly": float(heights(ContinuousRNN(many[winner].field), PUSHED)[0])}
+    numbers |= {"height, solved exactly": float(heights(ContinuousRNN(many[winner].field), PUSHED, seconds)[0])}
     with plots.style():
         figure, (left, right) = plots.panels(2, 4.4)
         for k, (_, run) in enumerate(found):

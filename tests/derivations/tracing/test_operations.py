@@ -283,6 +283,7 @@ def numbers(system, module, x, h):
     return {letter: Float(value, 20) for letter, value in zip(letters, values, strict=True)}
 
 
+# The first to ask for the table, whose operations take seconds to record.
 def test_every_reading_gives_torch_s_numbers(table):
     module, system = table
     for _ in range(2):

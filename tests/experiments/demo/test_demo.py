@@ -107,6 +107,7 @@ def main_on(tmp_path, monkeypatch, played):
     return main
 
 
+# The first to ask for the page, which takes seconds to make.
 def test_the_page_goes_from_the_theorem_through_training_to_the_many_proofs(made):
     keys = ["theorem", "recording", "clocks", "trained", "steps", "breakdown", "equations"]
     assert [section.attrs["id"] for section in made.page.all("section")] == keys
