@@ -240,6 +240,25 @@ def test_no_rhythm_is_looked_for_where_the_last_inputs_are_not_known():
     assert refine(Twice(), xs, halvings=1).held is None
 
 
+class Fading(ctrnn.VectorField):
+    """dh/dt = -h / 2000."""
+
+    def __init__(self):
+        super().__init__(1, 2)
+
+    def flow(self, projected, h):
+        return -h / 2000 + 0 * projected
+
+
+def test_what_still_moves_is_looked_at_in_the_last_of_the_samples_that_inputs_are_held_for():
+    h_0, at = torch.tensor([[[3.0, 4.0]]]), torch.arange(101.0, 151.0)  # of 150, in which so slow a movement changes little
+    found = refine(discretize.DiscreteRNN(Fading()), torch.zeros(4, 1, 1), h_0, halvings=1)
+    size = 5 / math.sqrt(2)  # of both units
+    stepped, exact = (1 - 1 / 2000) ** (4 + at), (1 - 1 / 2000) ** 4 * torch.exp(-at / 2000)
+    for movement, course in zip(found.held, (stepped, exact), strict=True):
+        assert movement[0] == pytest.approx(size * float(course.std()), rel=2e-3)  # 50 samples sooner it is 2.5 % more
+
+
 @holds_long
 def test_a_rhythm_that_fades_slowly_is_waited_for():
     # After the first 150 samples, 15 units of time, the equation has most of its movement left, by e^(-0.02 t).
