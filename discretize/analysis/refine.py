@@ -252,7 +252,7 @@ def _held(
     stepped = DiscreteRNN(field, part.step, dt=end.dt, substeps=part.substeps, allow_overshoot=True)
     exact = ContinuousRNN(field, "dopri5", max(rtol, 1e-6), 10 * atol, max_num_steps=1000 * MOST)
     found: list[tuple[float, ...]] = []
-    for rnn in (stepped, exact):
+    for rnn, none in ((stepped, TINY), (exact, max(rtol, 1e-6))):  # at rest a solve moves within its tolerance
         before: tuple[float, ...] = ()
         h, gone, wait = end.h[:SEQUENCES].double(), 0, WAIT
         while True:
@@ -263,7 +263,7 @@ def _held(
             except SolverError:  # a state that leaves all bounds, long after the data
                 return None
             gone += wait
-            if before and all(_alike(*pair, TINY * spread) for pair in zip(before, moved, strict=True)):
+            if before and all(_alike(*pair, none * spread) for pair in zip(before, moved, strict=True)):
                 break
             if gone + 2 * wait > MOST:  # what still doubles, and is more than all states were, is on its way to infinity
                 grows = zip(before or moved, moved, strict=True)
