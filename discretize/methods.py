@@ -15,7 +15,7 @@ import discretize
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
 from discretize.solvers.fixed import FIXED_METHODS
 from discretize.steps.catalog import dashed, step_names, stochastic_step_names
-from discretize.steps.step import NAMED, Step
+from discretize.steps.step import Step
 
 __all__ = ["checked_method", "method_names", "unknown"]
 
@@ -26,7 +26,6 @@ SYNONYMS = {
     **dict.fromkeys(("dop853", "dp8", "dopri853"), "dopri8"),
     **dict.fromkeys(("radau", "bdf", "lsoda", "ode15s", "ode23s", "rodas4", "rodas5", "kvaerno5", "stiff"), "rodas5p"),
 }
-NAMED |= {type(step): name for name, step in {**ADAPTIVE_METHODS, **FIXED_METHODS}.items()}
 
 
 @functools.cache

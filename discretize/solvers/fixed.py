@@ -29,11 +29,7 @@ from discretize.steps.step import Step
 __all__ = ["FIXED_METHODS", "FixedEngine", "GridEngine", "OwnStep", "StepEngine", "as_array", "count_steps", "num_steps"]
 
 FIXED_METHODS: dict[str, ExplicitRungeKutta] = {
-    "euler": Euler(),
-    "midpoint": Midpoint(),
-    "heun2": Heun(),
-    "heun3": Heun3(),
-    "rk4": ThreeEighths(),
+    step.name: step for step in (Euler(), Midpoint(), Heun(), Heun3(), ThreeEighths())
 }
 
 

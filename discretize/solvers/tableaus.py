@@ -52,7 +52,6 @@ class EmbeddedMethod(Step):
     whether states and slopes along a step may be joined by a polynomial, and need not each be a step of their own.
     """
 
-    name: ClassVar[str] = ""
     reads_start: ClassVar[bool] = True
     interpolated: ClassVar[bool] = True
 

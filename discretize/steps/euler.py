@@ -26,6 +26,7 @@ class Euler(ExplicitRungeKutta):
     Source:  Tallec and Ollivier 2018, "the Taylor expansion with discretization step dt = 1", eqs. (2), (5), (8), (10).
     """
 
+    name = "euler"
     title = "Euler"
     family = "Taylor and Runge-Kutta"
     equation = "h' = h + dt F(h)"

@@ -54,6 +54,7 @@ class Midpoint(ExplicitRungeKutta):
     Source:  Hairer, Norsett and Wanner 1993, sec. II.1 (Runge 1895).
     """
 
+    name = "midpoint"
     title = "the midpoint rule"
     equation = "h' = h + dt F(h + dt/2 * F(h))"
     gate = "g - g^2/2"
@@ -72,6 +73,7 @@ class Heun(ExplicitRungeKutta):
     Source:  Hairer, Norsett and Wanner 1993, sec. II.1 (Heun 1900).
     """
 
+    name = "heun2"
     title = "Heun's rule"
     equation = "h' = h + dt/2 * (F(h) + F(h + dt F(h)))"
     gate = "g - g^2/2"
@@ -108,6 +110,7 @@ class Heun3(ExplicitRungeKutta):
     Source:  Hairer, Norsett and Wanner 1993, sec. II.1, table 1.1 (Heun 1900).
     """
 
+    name = "heun3"
     order = 3
     evaluations = 3
     stages: ClassVar[tuple[tuple[float, ...], ...]] = ((), (1 / 3,), (0, 2 / 3))
@@ -121,6 +124,7 @@ class ThreeEighths(ExplicitRungeKutta):
     Source:  Hairer, Norsett and Wanner 1993, sec. II.1, table 1.2 (Kutta 1901).
     """
 
+    name = "rk4"
     order = 4
     evaluations = 4
     stages: ClassVar[tuple[tuple[float, ...], ...]] = ((), (1 / 3,), (-1 / 3, 1), (1, -1, 1))

@@ -20,9 +20,7 @@ from ctrnn.fields.noise import check_no_noise
 from ctrnn.own_code import without_derived
 from discretize.steps.algebra.jacobian import jacobian_cost
 
-__all__ = ["NAMED", "Step", "mode", "step_length"]
-
-NAMED: dict[type[Step], str] = {}  # by the classes of steps, what discretize/methods.py calls them
+__all__ = ["Step", "mode", "step_length"]
 
 
 class Step(AnsweredInit, ABC):
@@ -42,6 +40,7 @@ class Step(AnsweredInit, ABC):
     Raises:  TypeError, ValueError for x, h or dt that do not fit; StepError where an equation cannot be solved.
     """
 
+    name: ClassVar[str] = ""  # as `method=`, where that is not the dashed name of the class
     title: ClassVar[str] = ""
     family: ClassVar[str] = ""
     equation: ClassVar[str] = ""
@@ -106,8 +105,9 @@ class Step(AnsweredInit, ABC):
 
     @property
     def known_name(self) -> str | None:
-        """The name by which `step=` and `method=` know an object of this class, if they do: a file may have it instead."""
-        return NAMED.get(type(self))
+        """The name by which `step=` and `method=` know an object of this very class, which a file may have in its place."""
+        own = vars(type(self)).get("name") if type(self).__module__.startswith("discretize.") else None
+        return own if isinstance(own, str) else None
 
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         r"""Return R(z), the factor of one step on dh/dt = lambda h, z = lambda dt.

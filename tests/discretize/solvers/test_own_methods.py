@@ -224,6 +224,15 @@ def test_a_name_means_the_same_step_in_a_cell_a_sequence_and_a_solve(name: str):
         assert_close(stepped, solved, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("step", ["rk4", "heun3", "dopri5", "rodas5p", "etdrk4", Fehlberg(), StepDoubling("rk4")])
+def test_steps_by_name_and_of_ones_own_come_back_from_a_file(step: Any, tmp_path: Any):
+    model, known = DiscreteRNN(field(), step), {"Fehlberg": Fehlberg}
+    ctrnn.save(tmp_path / "model", model, known=known)
+    loaded = ctrnn.load(tmp_path / "model", known=known)
+    assert repr(loaded.step) == repr(model.step)
+    assert torch.equal(loaded(samples())[0], model(samples())[0])
+
+
 @pytest.mark.parametrize("kind", [OwnDopri5, Fehlberg, Coded])
 def test_the_order_of_a_pair_as_a_step_is_its_own(kind: type[EmbeddedMethod]):
     own, x = field(), samples(2, 1)
