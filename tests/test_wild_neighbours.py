@@ -79,7 +79,7 @@ def test_solves(method, size, kind):
     def run(field, h0, xs, mine):
         path, ts = ctrnn.LinearPath(xs, torch.arange(6.0)), torch.tensor([0.0, 1.5, 5.0])
         how = {"rtol": 1e-6, "atol": 1e-8, "max_step": 0.1 if method in ("euler", "rk4") or "2" in method else None}
-        return mine(discretize.integrate(field, path, h0, ts, method=method, fused=False, **how).hs)
+        return mine(discretize.integrate(field, path, h0, ts, fused=False, **METHODS[method], **how).hs)
 
     compared(run, kind, size, 2e-5, Bounded())
 

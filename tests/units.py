@@ -77,6 +77,6 @@ class Late(ctrnn.DelayedField):
 METHODS = {
     name: {"method": name}
     for name in ("dopri5", "tsit5", "dopri8", "bosh3", "adaptive_heun", "rodas5p", "euler", "midpoint", "heun2", "heun3", "rk4")
-}
+} | {f"doubled {name}": {"method": discretize.StepDoubling(name)} for name in ("rk4",)}
 OF_TORCHDIFFEQ = {f"torchdiffeq:{name}": {"method": f"torchdiffeq:{name}"} for name in ("dopri5", "bosh3", "rk4")}
 GRADIENTS = {"plain": None, "checkpointed": discretize.Checkpointed(bytes=2e4), "adjoint": discretize.Adjoint()}
