@@ -152,6 +152,11 @@ class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
             following = torch.addcmul(h, step, weighted(self.weights, ks))
         return Attempt(following, step * weighted(self.e, ks), ks[-1] if self.last_is_next else None)
 
+    def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+        # A class that overrides `attempt` is followed there.
+        kind: type[ExplicitRungeKutta | EmbeddedMethod] = ExplicitRungeKutta if self.has_tableau else EmbeddedMethod
+        return kind.advance(self, field, projected, h, dt)
+
     def stability(self, z: Tensor, leak: Tensor | None = None) -> Tensor:
         return Step.stability(self, z, leak)  # stages beyond the order have terms of their own
 
@@ -187,7 +192,8 @@ def _check_numbers(pair: EmbeddedRungeKutta) -> None:
     """Refuse a tableau whose numbers are missing, too many or not finite, or whose rows do not add up to its nodes."""
     kind = type(pair).__name__
     for name, what in GIVEN.items():
-        if getattr(pair, name, None) is None:
+        given = getattr(pair, name, None)
+        if given is None or (name == "a" and not len(given)):
             raise TypeError(f"{kind} is a pair by its tableau and gives no `{name}`, {what}; set it in the class.")
     stages = len(pair.a) + 1
     if checks.positive_size("order", pair.order) > stages:
@@ -196,6 +202,8 @@ def _check_numbers(pair: EmbeddedRungeKutta) -> None:
     lengths |= {} if pair.b is None else {"`b`": (pair.b, stages)}
     lengths |= {} if pair.c is None else {"`c`": (pair.c, stages - 1)}
     for name, (numbers, count) in lengths.items():
+        if not hasattr(numbers, "__len__"):
+            raise TypeError(f"{kind}: {name} must be a row of numbers, got {numbers!r}.")
         if len(numbers) != count:
             without = "; the first stage has no row and no node"
             raise ValueError(f"{kind}: {name} must have {count} numbers for {stages} stages, got {len(numbers)}{without}.")

@@ -233,6 +233,22 @@ def test_steps_by_name_and_of_ones_own_come_back_from_a_file(step: Any, tmp_path
     assert torch.equal(loaded(samples())[0], model(samples())[0])
 
 
+class Halved(OwnDopri5):
+    """Its attempt is another one than its tableau's."""
+
+    def attempt(self, slope, tau, dt, h, start):
+        return Attempt(h + dt.to(h) / 2 * slope(tau, h), 0 * h)
+
+
+def test_a_pair_whose_attempt_is_overridden_is_followed_by_every_door():
+    own, x = field(), samples(2, 1)
+    expected = own.flow(own.project(x[0]), torch.zeros(2, 4, **TWICE)) / 2
+    for module in (DiscreteRNN(own, Halved()), ContinuousRNN(own, Halved(), fused="always", first_step=1.0)):
+        assert_close(module(x)[0][0], expected, rtol=0, atol=1e-15)
+    with pytest.raises(ValueError, match=r"Adjoint.*does not go with method=Halved"):
+        ContinuousRNN(own, Halved(), gradient=discretize.Adjoint())
+
+
 @pytest.mark.parametrize("kind", [OwnDopri5, Fehlberg, Coded])
 def test_the_order_of_a_pair_as_a_step_is_its_own(kind: type[EmbeddedMethod]):
     own, x = field(), samples(2, 1)
@@ -250,6 +266,8 @@ def broken(**numbers: Any) -> type[EmbeddedRungeKutta]:
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
+        ({"a": ()}, "gives no `a`"),
+        ({"a": (1.0,)}, "row 1 of `a` must be a row of numbers, got 1.0"),
         ({"a": None}, "Mine is a pair by its tableau and gives no `a`, the rows of its stages"),
         ({"e": None}, "gives no `e`"),
         ({"order": None}, "gives no `order`"),
