@@ -326,7 +326,9 @@ def _shared(knots: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _own(knots: list[Tensor], ts: Tensor) -> tuple[Tensor, Tensor]:
-    every = torch.cat([ts[:1], *(_clamped(k, ts[0], ts[-1]) for k in knots), ts[1:]])
+    # Where a knot is the last time, the edge is that time, as where times are shared: see `_shared`.
+    within = (torch.where(k.detach() < ts[-1].detach(), _clamped(k, ts[0], ts[-1]), ts[-1]) for k in knots)
+    every = torch.cat([ts[:1], *within, ts[1:]])
     values, order = every.detach().sort(dim=0, stable=True)
     new = torch.cat([torch.ones_like(values[:1], dtype=torch.bool), values.diff(dim=0) > 0])
     # Equal times are the first of them, gradient and all: no segment between them, and the next begins where they are.

@@ -127,3 +127,11 @@ def test_samples_are_left_out_under_a_given_speed_too(monkeypatch):
     for i in range(4):
         alone = integrate(field, ctrnn.HeldPath(xs[:, i : i + 1]), h0[i : i + 1], ts[:, i], speed=speed, **EXACT).hs
         assert_close(together[:, i : i + 1], alone, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
+@pytest.mark.parametrize("method", ["euler", "rk4", Euler()])
+def test_the_last_time_of_a_field_without_input_moves_the_steps_that_lead_to_it(method, own):
+    field, h0, ts = ctrnn.gru(0, 3), torch.randn(2, 3), torch.tensor([0.0, 0.7, 1.9])
+    ts = (torch.stack([ts, 1.3 * ts], 1) if own else ts).requires_grad_()
+    assert torch.autograd.gradcheck(lambda ts: integrate(field, None, h0, ts, method=method).hs, ts, fast_mode=True)
