@@ -248,8 +248,11 @@ def are_times(
     With `axes` = 2 they may be (n, batch), for every sequence its own, which then need not be `strict`. `given`: the dtype that
     they came in, where it is not that of the value.
     """
-    times = as_times(name, value, differentiable)
-    given = given or dtype_of(value)
+    return increasing(name, as_times(name, value, differentiable), axes, strict, given or dtype_of(value))
+
+
+def increasing(name: str, times: Tensor, axes: int, strict: bool, given: torch.dtype) -> Tensor:
+    """Check times that `as_times` gave, as `are_times` does."""
     if not 1 <= times.dim() <= axes:
         if axes == 1:
             raise ValueError(f"`{name}` must have one dimension, shared by the whole batch, got shape {tuple(times.shape)}.")
@@ -277,8 +280,12 @@ def are_times(
 def are_stamps(name: str, value: object, axes: int = 1, strict: bool = True, given: torch.dtype | None = None) -> Tensor:
     """Check the times of samples, or of states, as `are_times`; they may require a gradient, and a `StampWarning` says where the
     dtype that they came in has rounded them."""
-    times = are_times(name, value, axes, True, strict, given)
-    say_if_rounded(name, times.detach(), given or dtype_of(value))
+    return increasing_stamps(name, as_times(name, value, True), axes, strict, given or dtype_of(value))
+
+
+def increasing_stamps(name: str, times: Tensor, axes: int, strict: bool, given: torch.dtype) -> Tensor:
+    """Check times that `as_times` gave, as `are_stamps` does."""
+    say_if_rounded(name, increasing(name, times, axes, strict, given).detach(), given)
     return times
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ from ctrnn.inputs.path import Path, piece_numbers
 from ctrnn.inputs.splines import Spline, as_path
 
 __all__ = ["Driven"]
+
+PLAIN = (Tensor, int, float, str, type(None))  # in which there are no parameters, of attributes that are none
 
 
 class Driven(AnsweredInit, nn.Module):
@@ -56,7 +58,7 @@ class Driven(AnsweredInit, nn.Module):
         check_field(field)
         self.path, self.speed = as_path(path), as_speed(speed)
         path = self.path
-        check_input(field, path(path.knots[:1].detach())[0], "path")
+        check_input(field, path.example, "path")
         self.batch: int = path.batch if batch is None or path.batch != 1 else batch
         self.field: VectorField = masked(field, (self.batch,))
         # With masks each sequence has its own input; else it is spread once projected, one product for all.
@@ -64,6 +66,15 @@ class Driven(AnsweredInit, nn.Module):
         self.knots: Tensor = self._common_knots()
         for number, parameter in enumerate(dict.fromkeys(_parameters_in([self.path, self.speed]))):
             self.register_parameter(f"learned_{number}", parameter)
+
+    @classmethod
+    def unchecked(cls, field: VectorField, path: Path) -> Self:
+        """Make one for callers that did the checks and drew the masks, with a state for each sequence of the path."""
+        driven = cls.__new__(cls)
+        nn.Module.__init__(driven)
+        driven.path = driven._input = path
+        driven.speed, driven.batch, driven.field, driven.knots = None, path.batch, field, path.knots.detach()
+        return driven
 
     @cached_property
     def projected(self) -> Path:
@@ -76,11 +87,13 @@ class Driven(AnsweredInit, nn.Module):
             if self.speed is not None:
                 raise ValueError("`path` has times for every sequence, and `speed` one clock for all; give one of them.")
             return knots
-        paths = [self.path] if self.speed is None else [self.path, self.speed]
+        if self.speed is None:
+            return knots
+        paths = [self.path, self.speed]
         start, end = max(p.interval[0] for p in paths), min(p.interval[1] for p in paths)
         if not start < end:
             raise ValueError(f"`path` on {self.path.interval} and `speed` on {paths[-1].interval} have no time in common.")
-        return knots if self.speed is None else torch.cat([p.knots.detach() for p in paths]).clamp(start, end).unique()
+        return torch.cat([p.knots.detach() for p in paths]).clamp(start, end).unique()
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -105,7 +118,10 @@ class Driven(AnsweredInit, nn.Module):
 
     def read_at(self, t: Tensor) -> Tensor:
         """Return the projected input, (batch, projected), at t () or (batch,)."""
-        return self.projected(t.detach()) if t.dim() == 0 else self.projected(t.detach()[None])[0]
+        t, path = t.detach(), self.projected
+        if t.dim():
+            return path(t[None])[0]
+        return path(t) if path.knots.dim() > 1 else path.at(int(piece_numbers(path.knots.detach(), t)), t)
 
     def forward(self, t: float | Tensor, h: Tensor) -> Tensor:
         time = checks.as_times("t", t, differentiable=True)
@@ -165,6 +181,7 @@ def _parameters_in(given: Any) -> Iterator[nn.Parameter]:
         yield from _parameters_in(list(vars(given).values()))
     elif isinstance(given, list | tuple):
         for each in given:
-            yield from _parameters_in(each)
+            if not isinstance(each, PLAIN) or isinstance(each, nn.Parameter):
+                yield from _parameters_in(each)
     elif isinstance(getattr(given, "__self__", None), nn.Module | Path | Warp):  # a method
         yield from _parameters_in(given.__self__)

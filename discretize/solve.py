@@ -66,6 +66,7 @@ __all__ = [
     "integrate",
     "named",
     "solve",
+    "solve_samples",
     "solve_with_past",
     "stored_dtype",
     "warn_of_atol",
@@ -248,8 +249,10 @@ def solve(
         driven = driven_in(direction, field, path, speed, state)
         _ = driven.projected  # here, in the caller's mode: checks run without gradients
         times = times_within(driven, times)
-        check_solve(given, driven, times, state, settings, settings.may_draw and not happens)
+        _check_start(driven, times, state, settings)
+        check = partial(_check_flow, given, driven, times, state, settings, settings.may_draw and not happens)
         if happens:
+            check()
 
             def to_next_stops(h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
                 part = Solve(driven, h, times, replace(settings, progress=False))
@@ -266,8 +269,9 @@ def solve(
             solved = EventSolve(to_next_stops, happens, state, times, direction, windows, knots=knots, **known).run()
         elif driven.batch:
             noise = solve_path(seed, driven.path.knots, channels, state) if settings.noisy else None
-            solved = Solve(driven, state, times, settings, stored, noise).run()
+            solved = Solve(driven, state, times, settings, stored, noise, check=check).run()
         else:
+            check()
             solved = _rounded(_empty_trajectory(driven, state, times, settings), stored)
     warn_of_atol(solved, settings)
     return solved if shapes is None else replace(solved, shapes=shapes)
@@ -306,9 +310,35 @@ def check_start(given: Any, field: VectorField, xs: Tensor, h0: Tensor, edges: T
     check_solve(given, driven, edges[:2], h0, settings, settings.may_draw)
 
 
+@whole
+def solve_samples(field: VectorField, path: Path, h0: Tensor, settings: Settings) -> Trajectory:
+    """Solve along all knots of a path, without noise, what a sequence module has checked: samples, states and times, masks drawn
+    and weights computed. Of the states those at the knots alone may be asked for."""
+
+    def check() -> None:
+        settings.check_noise(field)
+        _check_flow(field, driven, times, state, settings, settings.may_draw)
+
+    driven_field, state = field, h0
+    if stored := stored_dtype(settings, state):
+        driven_field, path, state = in_float32(field, path, state)
+    times = path.knots
+    with without_autocast(field.device):
+        driven = Driven.unchecked(driven_field, path)
+        _ = driven.projected  # as in `solve`
+        _check_settings(driven, times, state, settings)
+        part = Solve(driven, state, times, settings, stored, dense=False, check=check)
+        solved = part.run()
+        warn_of_atol(solved, settings, part.with_states_between)
+    return solved
+
+
 @torch.no_grad()
-def warn_of_atol(solved: Trajectory, settings: Settings) -> None:
-    """Warn where all states are smaller than the error they may have, unless steps are bounded, or no accuracy is asked for."""
+def warn_of_atol(solved: Trajectory, settings: Settings, again: Callable[[Trajectory], Trajectory] | None = None) -> None:
+    """Warn where all states are smaller than the error they may have, unless steps are bounded, or no accuracy is asked for.
+
+    again: gives the states between those of a solve that was not asked for them.
+    """
     if not settings.adaptive or settings.max_step is not None or settings.rtol >= 1:
         return
     atol = settings.atol.to(solved.hs) if isinstance(settings.atol, Tensor) else settings.atol
@@ -319,6 +349,7 @@ def warn_of_atol(solved: Trajectory, settings: Settings) -> None:
     # The last state first: of most solves it is enough.
     if not (solved.hs.numel() and are_below(solved.hs[-1]) and are_below(solved.hs)) or not bool(solved.hs.any()):
         return
+    solved = solved if again is None or solved.between is not None else again(solved)
     start, end = solved.ts.detach()[0], solved.ts.detach()[-1]
     shares = torch.linspace(0, 1, LOOKS, dtype=torch.float64, device="cpu").reshape(-1, *[1] * start.dim())
     if solved.between is not None and not are_below(solved(start + (end - start) * shares)):  # as after a pulse, at rest again
@@ -332,15 +363,27 @@ def warn_of_atol(solved: Trajectory, settings: Settings) -> None:
 
 
 def check_solve(given: Any, driven: Driven, times: Tensor, state: Tensor, settings: Settings, may_draw: bool) -> None:
-    """Evaluate the field once at the start, and refuse what cannot be solved so; `given`: the field as it came; may_draw: whether
-    it may draw random numbers."""
-    check_batched_state(driven.field, state, driven.batch)
-    checks.is_finite("h0", state)
+    """Refuse what cannot be solved so; `given`: the field as it came; may_draw: whether it may draw random numbers."""
+    _check_start(driven, times, state, settings)
+    _check_flow(given, driven, times, state, settings, may_draw)
+
+
+def _check_flow(given: Any, driven: Driven, times: Tensor, state: Tensor, settings: Settings, may_draw: bool) -> None:
+    """Evaluate the field once at the start; a kernel that is there for its code has been through that."""
     with nullcontext() if isinstance(given, VectorField) else NumbersRefused():
         slope = driven.check_flow(times[0], state, may_draw)
         _check_samples(given, driven, times, state, slope, settings)
     if settings.adaptive or settings.of_torchdiffeq:
         check_values(slope, f"{settings.method} {'chooses' if settings.adaptive else 'takes'} its steps", VMAPPED)
+
+
+def _check_start(driven: Driven, times: Tensor, state: Tensor, settings: Settings) -> None:
+    check_batched_state(driven.field, state, driven.batch)
+    checks.is_finite("h0", state)
+    _check_settings(driven, times, state, settings)
+
+
+def _check_settings(driven: Driven, times: Tensor, state: Tensor, settings: Settings) -> None:
     settings.check_reach(state)
     moves = [driven.path.knots, *([times] if isinstance(settings.gradient, Adjoint) or not settings.adaptive else [])]
     if settings.gradient is not None and any(t.requires_grad for t in moves):
@@ -420,7 +463,9 @@ class Solve:
     r"""Runs a solve that was checked, and gives it its gradient, statistics and warnings.
 
     Args:    driven: field, path and speed; h0 (batch, state); times: the requested ones; settings: how. stored: a dtype in which
-             the states are given back, and a kernel stores what it can; noise: the path of a method for fields with noise.
+             the states are given back, and a kernel stores what it can; noise: the path of a method for fields with noise; dense:
+             whether the states between the times may be asked for, for which steps and weights are kept; check: of the field,
+             made where no kernel is known for it.
     Raises:  SolverError, with the states so far, for a solve that fails; TypeError where there is no such kernel.
     """
 
@@ -440,21 +485,24 @@ class Solve:
         settings: Settings,
         stored: torch.dtype | None = None,
         noise: BrownianPath | None = None,
+        dense: bool = True,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.driven, self.times, self.settings, self.stored, self.noise = driven, times, settings, stored, noise
         self.direction: int = driven.direction
+        self.dense = dense
+        self.check: Callable[[], None] = _once(check)  # no method: kernels' graphs keep it
         self.chain: Chain = self._segments()
         self.h0 = h0 = self.chain.begun(h0)
         self.stats: dict[str, Any] = {}
         self.engine: Engine = self._new_engine()
-        self.state: SolverState = self.engine.start(self.chain, len(h0))
         self.kept = {0: h0}  # of steps
         self.kernel: Solved | None = None  # what a kernel gave
         self.why: str | None = None  # no engine that comes before the one that ran
         self.log: EdgeLog | None = None  # for the adjoint
         if isinstance(settings.gradient, Adjoint) and settings.steps_alone and torch.is_grad_enabled():
             self.log = EdgeLog()
-            self.log.add(h0, self.state, self.engine.counts)
+            self.log.add(h0, self.engine.start(self.chain, len(h0)), self.engine.counts)
 
     def _segments(self) -> Chain:
         return chain_of(self.driven, self.times, by_slope=self.settings.adaptive)
@@ -468,6 +516,7 @@ class Solve:
                 h = self._at_end()
             except Failure as failure:
                 self._count()
+                self.dense = True  # what was reached is looked at
                 failure = named(failure, self.driven.field)
                 if self.settings.on_failure == "keep" and (self.chain.own or self.chain.own_times):
                     return self._without_failed()
@@ -481,7 +530,7 @@ class Solve:
             if self.log is not None:
                 adjoint = AdjointBackward(self.engine, self.chain, self.log, self.stats)
                 hs = adjoint.attach(solved.hs.detach(), self.h0)
-                return replace(solved, hs=hs, between=self._between(hs))
+                return replace(solved, hs=hs, between=self._between(hs) if self.dense else None)
         return solved
 
     def _too_coarse(self) -> TypeError:
@@ -493,7 +542,8 @@ class Solve:
     def _at_end(self) -> Tensor:
         """Return the states at the end, by steps that give way to a kernel where they take long, or by the one there is."""
         if self.kernel is None:
-            self.state = self.engine.start(self.chain, len(self.h0))  # a kernel may have begun and given up
+            self.check()
+            self.state: SolverState = self.engine.start(self.chain, len(self.h0))  # a kernel may have begun and given up
             engine = self.engine
             engine.look = partial(self._look, Stopwatch(), torch.is_grad_enabled())
             try:
@@ -511,7 +561,6 @@ class Solve:
             return False
         if isinstance(self.why, Waiting):
             engine, self.engine = self.engine, self._new_engine()
-            self.engine.start(self.chain, len(self.h0))
             with torch.set_grad_enabled(graph):
                 self._try_kernel("always")
             if self.kernel is not None:
@@ -522,7 +571,8 @@ class Solve:
     def _new_engine(self) -> Engine:
         engine = self.settings.engine(self.h0, self.stats, self.noise)
         # Gradients to times move the steps: a state between is then solved for.
-        keeps = self.settings.gradient is None and not self.chain.differentiable and self.chain.requested is None
+        keeps = self.dense and self.settings.gradient is None
+        keeps = keeps and not self.chain.differentiable and self.chain.requested is None
         if keeps and isinstance(engine, AdaptiveEngine):
             engine.log = StepLog()
         return engine
@@ -537,6 +587,8 @@ class Solve:
         elif settings.on_attempt is not None:
             self.why = "every step that is tried is called back"
         elif isinstance(self.engine, FixedEngine):
+            self.check()
+            self.engine.start(self.chain, len(self.h0))
             if self.engine.log is not None:
                 self.why = "events are looked for on steps taken one by one"
             elif isinstance(settings.gradient, Checkpointed):
@@ -550,7 +602,8 @@ class Solve:
             memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
             # Not a method: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
             show = partial(_show, self.bar)
-            request = SolveRequest(self.chain, self.h0, self.engine, show, self.stats, memory, self.stored)
+            how = (show, self.stats, memory, self.stored, self.dense, self.check)
+            request = SolveRequest(self.chain, self.h0, self.engine, *how)
             found, self.why = run_solve(request, fused)
             if isinstance(found, Solved):
                 self.kernel = found
@@ -644,8 +697,12 @@ class Solve:
         reached = len(edges) if last is None else int((edges <= last).sum())
         hs = self.chain.states(edges[:reached], hs[:reached], by_kernel=self.kernel is not None)
         ts = self.times[: len(hs)]
-        solved = Trajectory(ts if self.direction > 0 else -ts, hs, self.stats, status, self._between(hs))
-        return _rounded(solved, self.stored)
+        between = self._between(hs) if self.dense else None
+        return _rounded(Trajectory(ts if self.direction > 0 else -ts, hs, self.stats, status, between), self.stored)
+
+    def with_states_between(self, solved: Trajectory) -> Trajectory:
+        """Return what `run` gave with the states between its times, of the field as it is now."""
+        return replace(solved, between=self._between(solved.hs))
 
     def _between(self, hs: Tensor) -> Callable[[Tensor], Tensor]:
         has_graph = self.kernel is None
@@ -693,6 +750,17 @@ class Solve:
         if hint and steps > WARN_STEPS and not engine.warned:
             warn_user(f"The solve took {steps} steps. {hint}", SolverWarning)
         return hint
+
+
+def _once(work: Callable[[], None] | None) -> Callable[[], None]:
+    """Do something at the first call alone."""
+    left = [work] if work else []
+
+    def run() -> None:
+        while left:
+            left.pop()()
+
+    return run
 
 
 def _bar(edges: int, shown: bool) -> AbstractContextManager[tqdm[NoReturn] | None]:

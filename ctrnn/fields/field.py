@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import NoReturn
 
@@ -162,15 +162,18 @@ class VectorField(AnsweredInit, nn.Module, ABC):
     @property
     def dtype(self) -> torch.dtype | None:
         """The parameters' dtype; None for a field without parameters."""
-        return next((p.dtype for p in self._tensors() if p.is_floating_point()), None)
+        # The first of them answers, and every call of the field asks: no list, and no generator of one's own.
+        for tensor in chain(self.parameters(), self.buffers()):
+            if tensor.is_floating_point():
+                return tensor.dtype
+        return None
 
     @property
     def device(self) -> torch.device | None:
         """The parameters' device; None for a field without parameters."""
-        return next((p.device for p in self._tensors()), None)
-
-    def _tensors(self) -> Iterator[Tensor]:
-        return chain(self.parameters(), self.buffers())  # the first of them answers, and every call of the field asks
+        for tensor in chain(self.parameters(), self.buffers()):
+            return tensor.device
+        return None
 
     @property
     def equations(self) -> tuple[str, ...]:
@@ -306,15 +309,16 @@ def check_like_field(name: str, value: Tensor, field: VectorField) -> None:
     if not value.is_floating_point():
         wanted = field.dtype or torch.get_default_dtype()
         raise TypeError(f"`{name}` must be floating point, got {value.dtype}; convert it with `{name}.to({wanted})`.")
-    if field.dtype is not None and value.dtype != field.dtype:
+    dtype, device = field.dtype, field.device
+    if dtype is not None and value.dtype != dtype:
         raise TypeError(
-            f"`{name}` is {value.dtype}, the field's parameters are {field.dtype}; "
-            f"convert one of them, for instance `{name}.to({field.dtype})`."
+            f"`{name}` is {value.dtype}, the field's parameters are {dtype}; "
+            f"convert one of them, for instance `{name}.to({dtype})`."
         )
-    if field.device is not None and value.device != field.device:
+    if device is not None and value.device != device:
         raise ValueError(
-            f"`{name}` is on {value.device}, the field's parameters are on {field.device}; "
-            f"move one of them, for instance `{name}.to('{field.device}')`."
+            f"`{name}` is on {value.device}, the field's parameters are on {device}; "
+            f"move one of them, for instance `{name}.to('{device}')`."
         )
 
 

@@ -93,6 +93,11 @@ class Path(AnsweredInit, ABC):
         return self.knots.shape[1] if self.knots.dim() > 1 else len(self.at(0, self.knots[0].detach()))
 
     @property
+    def example(self) -> Tensor:
+        """A value of the path, (batch, feature), which tells what all are like."""
+        return self(self.knots[:1].detach())[0]
+
+    @property
     def interval(self) -> tuple[float, float]:
         """First and last time; of sequences with times of their own, those they have in common."""
         return float(self.knots[0].detach().max()), float(self.knots[-1].detach().min())

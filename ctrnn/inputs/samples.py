@@ -25,6 +25,14 @@ class SampledPath(GatheredPath):
         self.xs, self.knots = xs, knots
 
     @property
+    def batch(self) -> int:  # type: ignore[override]
+        return self.xs.shape[1]
+
+    @property
+    def example(self) -> Tensor:
+        return self.xs[0] if type(self).__module__.startswith("ctrnn.") else super().example
+
+    @property
     def is_made_of_samples(self) -> bool:
         """Return whether samples and knots alone give the values; not so if a subclass overrides how they are evaluated."""
         kind = next(kind for kind in type(self).__mro__ if kind.__module__.startswith("ctrnn."))

@@ -83,9 +83,10 @@ class SolveBetween(Solve):
             driven = driven_in(1, field, path, None, h0)
             _ = driven.projected  # here, in the caller's mode: checks run without gradients
             check_solve(given, driven, edges, h0, settings, settings.may_draw)
-            super().__init__(driven, h0, edges, settings, stored)
+            super().__init__(driven, h0, edges, settings, stored, dense=False)
+        self.engine.start(self.chain, len(h0))
         if isinstance(self.engine, AdaptiveEngine):
-            self.engine.log, self.engine.most = None, math.inf  # bounded interval by interval
+            self.engine.most = math.inf  # bounded interval by interval
         self.some: Sequence[bool] = self.chain.lengths.any(1).tolist()  # type: ignore[assignment]
         self.rang, self.watch = False, Stopwatch()
         self.engine.look = self._rings
@@ -156,7 +157,7 @@ class SolveBetween(Solve):
     def _request(self, chain: Chain, h: Tensor, engine: AdaptiveEngine) -> SolveRequest:
         gradient = self.settings.gradient
         memory = gradient.bytes if isinstance(gradient, Checkpointed) else None
-        return SolveRequest(chain, h, engine, _unseen, self.stats, memory, self.stored)
+        return SolveRequest(chain, h, engine, _unseen, self.stats, memory, self.stored, self.dense)
 
     def _over(self, k: int, h: Tensor) -> Tensor:
         if self.rang and isinstance(self.why, Waiting):
@@ -187,7 +188,7 @@ class SolveBetween(Solve):
 
     def _by_adjoint(self, k: int, h: Tensor) -> Tensor:
         """Solve by itself, for the backward pass of each interval is its own."""
-        part = Solve(self.driven, h, self.times[k : k + 2].detach(), self.settings)
+        part = Solve(self.driven, h, self.times[k : k + 2].detach(), self.settings, dense=False)
         part.stats = self.stats
         try:
             return part.run().hs[-1]

@@ -43,6 +43,7 @@ Fused = bool | Literal["always"]  # whether kernels are taken; "always": and bui
 VARIABLE = "CTRNN_FUSED"
 COUNTS = (torch.bool, torch.int32, torch.int64)  # masks and indices, of any field
 TANGENTS = "derivatives are taken in forward mode"
+TRANSFORMED = "it runs inside a transform of torch.func"
 WHOLE, HALF = (torch.float32, torch.float64), (torch.float16, torch.bfloat16)
 
 
@@ -86,8 +87,8 @@ def tracing_reason(networks: bool = False) -> str | None:
         return "it is traced by torch.jit"
     if why := compat.missing(compat.CHECKS):
         return why
-    if not (networks and maps_networks()) and (why := transform_reason()):
-        return why
+    if compat.transforms_are_active() and not (networks and maps_networks()):
+        return TRANSFORMED
     # That of `torch.set_default_device` changes none.
     functions = compat.function_modes() and any(type(mode) is not compat.DeviceContext for mode in compat.function_mode_stack())
     kind = "dispatch" if compat.dispatch_modes() else "function" if functions else None
@@ -97,7 +98,7 @@ def tracing_reason(networks: bool = False) -> str | None:
 def transform_reason() -> str | None:
     """Why a transform of torch.func rules kernels out; None too where this torch cannot tell, and refuses by itself."""
     is_active = compat.missing(["transforms_are_active"]) is None and compat.transforms_are_active()
-    return "it runs inside a transform of torch.func" if is_active else None
+    return TRANSFORMED if is_active else None
 
 
 def tensor_reason(tensors: Iterable[Tensor]) -> str | None:

@@ -24,7 +24,8 @@ class SolveRequest:
 
     Args:    show: called now and then with the number of segments done; stats: where evaluations made again for gradients are
              counted; memory: bytes for the steps that gradients need, None for all of them; stored: the dtype of what is kept,
-             None for that of the solve.
+             None for that of the solve; dense: whether steps are kept for the states between; check: called before a
+             kernel is made that is not known.
     """
 
     chain: Chain
@@ -34,6 +35,8 @@ class SolveRequest:
     stats: dict[str, Any]
     memory: float | None = None
     stored: torch.dtype | None = None
+    dense: bool = True
+    check: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)

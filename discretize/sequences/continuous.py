@@ -27,7 +27,7 @@ from discretize.sequences.module import FieldModule, Lengths, Sequences, Start, 
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
-from discretize.solve import check_start, solve, solve_with_past
+from discretize.solve import check_start, solve, solve_samples, solve_with_past
 from discretize.solvers.past import History
 from discretize.trajectory import Trajectory
 
@@ -123,6 +123,7 @@ class ContinuousRNN(FieldModule):
         edges: Tensor | None,
         ragged: Ragged | None,
         history: History = None,
+        checked: bool = False,
     ) -> Trajectory:
         seed, xs = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
         path = PATHS[self.path].unchecked(xs, self._knots(xs, ragged) if edges is None else edges)
@@ -134,6 +135,10 @@ class ContinuousRNN(FieldModule):
             return solved
         if history is not None:
             raise TypeError("`history` is for a ctrnn.DelayedField; this field reads no past.")
+        if checked and not self.noisy and len(h0):
+            solved = solve_samples(field, path, h0, self.settings)
+            self.stats = solved.stats
+            return solved
         solved = solve(field, path, h0, path.knots, self.settings, seed=seed)
         self.stats = solved.stats
         return solved
@@ -177,7 +182,7 @@ class ContinuousRNN(FieldModule):
             if found := solve_held(field, given, h0, times, self.settings, seed, check):
                 states, self.stats = found
                 return states
-        return self._solved(field, xs, h0, edges, ragged).hs[-len(xs) :]
+        return self._solved(field, xs, h0, edges, ragged, checked=True).hs[-len(xs) :]
 
     def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
         if self.path == "held":

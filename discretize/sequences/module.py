@@ -279,7 +279,7 @@ class FieldModule(SequenceModule):
 
     @property
     def _reader(self) -> VectorField:
-        return self.field
+        return self._modules["field"]  # type: ignore[return-value] - not by names, which are looked up in Python at every call
 
     @property
     def reads_past(self) -> bool:  # type: ignore[override]

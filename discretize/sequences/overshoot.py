@@ -130,7 +130,7 @@ def _is_elsewhere(numbers: float | Tensor) -> bool:
 
 def _versions(field: VectorField) -> list[tuple[int, int]]:
     """The field's tensors, and how often torch has written into each; 0 where it does not count, as of inference."""
-    return [(id(tensor), 0 if tensor.is_inference() else tensor._version) for tensor in field._tensors()]
+    return [(id(tensor), 0 if tensor.is_inference() else tensor._version) for tensor in (*field.parameters(), *field.buffers())]
 
 
 def _growth(step: Step, g_dt: float) -> float:

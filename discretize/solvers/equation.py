@@ -149,8 +149,7 @@ def increasing_times(ts: object) -> tuple[Tensor, int]:
     steps = given.detach().diff(dim=0)
     strictly = given.dim() == 1
     back = bool(steps.numel()) and bool((steps < 0).all() if strictly else (steps <= 0).all() and (steps < 0).any())
-    of = checks.dtype_of(ts)
-    return checks.are_stamps("ts", -given if back else given, 2, strict=False, given=of), -1 if back else 1
+    return checks.increasing_stamps("ts", -given if back else given, 2, False, checks.dtype_of(ts)), -1 if back else 1
 
 
 def driven_in(direction: int, field: VectorField, path: Path, speed: Path | Callable[..., Any] | None, h0: Tensor) -> Driven:

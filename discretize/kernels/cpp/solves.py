@@ -40,12 +40,12 @@ from discretize.kernels.cpp.solving import (
     SolveKernel,
     WrittenField,
     no_kernel,
+    solved,
     states_by_engine,
 )
 from discretize.kernels.eligibility import (
     Fused,
     device_reason,
-    setting_reason,
     tangent_reason,
     tensor_reason,
     tracing_reason,
@@ -163,27 +163,29 @@ class SolvePlan:
     def run(self, request: SolveRequest, first: int = 0, end: int | None = None) -> Solved | str:
         """Solve along the plan's chain, or its segments from `first` to before `end`; or say why not. Raises: MemoryError."""
         chain = self.chain if end is None else self.chain.part(first, end)
-        return solved_within(self.model, replace(request, chain=chain), [self.projected, request.h0, *self.weights])
+        run = solved if request.memory is None else solved_within
+        return run(self.model, replace(request, chain=chain), [self.projected, request.h0, *self.weights])
 
 
 def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan | str:
     """Find the kernel that is written for a field's code, or why there is none."""
     chain, h0, engine, stored = request.chain, request.h0, request.engine, request.stored
-    why = setting_reason(fused) or tracing_reason() or no_kernel(chain, engine) or how.reason(h0)
+    why = tracing_reason() or no_kernel(chain, engine) or how.reason(h0)
     if why is None and engine.control.method.implicit and declares_jacobian(chain.field):
         why = "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
     if why:
         return why
-    uses, wait = _uses(chain, engine), waits_for_kernels(fused) or stored is not None  # and then there is no other engine
+    wait = waits_for_kernels(fused) or stored is not None  # and then there is no other engine
     read = readable(chain, engine, any_flow=True)
     if isinstance(read, str):
         return read
+    uses = partial(_uses, chain, engine)
     chain, projected = read, projected_of(read).xs
     module = FlowModule(chain.field, projected.shape[-1])
     if why := tensor_reason([h0, projected]):
         return why
     projected = projected.to(stored) if stored and reads_samples(chain) else projected
-    weights, kernel = _found(how, module, Needs.of(chain, engine, projected, stored), h0.dtype, uses, wait)
+    weights, kernel = _found(how, module, Needs.of(chain, engine, projected, stored), h0.dtype, uses, wait, request.check)
     if isinstance(kernel, str):
         return kernel
     return SolvePlan(Model(kernel, module), chain, projected, weights)
@@ -199,13 +201,20 @@ def _uses(chain: Chain, engine: AdaptiveEngine) -> Uses:
 
 
 def _found(
-    how: SolveEngine, module: FlowModule, needs: Needs, dtype: torch.dtype, uses: Uses, wait: bool
+    how: SolveEngine,
+    module: FlowModule,
+    needs: Needs,
+    dtype: torch.dtype,
+    uses_of_code: Callable[[], Uses],
+    wait: bool,
+    check: Callable[[], None],
 ) -> tuple[tuple[Tensor, ...], Any]:
     """The tensors of a module, and the kernel of its code, or why there is none."""
     request = (how, module.columns, needs, dtype, torch.get_default_dtype())
     if entry := known(module.field, request, wait):
         return entry.attributes.tensors, tangent_reason(entry.attributes.tensors) or entry.kernel
-    guards = Guards(module.field)
+    check()
+    guards, uses = Guards(module.field), uses_of_code()
     attributes = attributes_of(module, guards=guards)
     if isinstance(attributes, str):
         return (), attributes

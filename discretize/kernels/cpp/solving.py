@@ -14,6 +14,7 @@ import ctypes
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -77,15 +78,15 @@ class Model:
     """A field as a kernel solves it: the `module` whose weights are given, each once, with its settings at the call."""
 
     module: FlowModule
-    settings: ModuleSettings
 
     def __init__(self, kernel: SolveKernel, module: FlowModule) -> None:
         self.kernel: Any = kernel  # of the kind that its `run` takes
-        self.module, self.settings = module, ModuleSettings(module)
+        self.module = module
+        self.settings: ModuleSettings | None = ModuleSettings(module) if torch.is_grad_enabled() else None
 
     def field(self, *weights: Any) -> VectorField:
         """The same in torch, of the projected input."""
-        with self.settings.restored():
+        with nullcontext() if self.settings is None else self.settings.restored():
             return WrittenField(self.module, weights)
 
 
@@ -93,7 +94,7 @@ def solved(model: Model, request: SolveRequest, tensors: Sequence[Any]) -> Solve
     """The solve by that model's kernel; tensors: the projected input, h0, and the weights that the model takes."""
     h0 = tensors[1]
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size())
+    keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size()) if request.dense else 0
     run = model.kernel.run(model, request, keep)
     hs = _Solve.apply(run, *tensors)
     edges = run.edges[run.edges <= run.reached]
