@@ -18,7 +18,7 @@ Who = Literal["mathematics", "torch", "torchdiffeq", "this version"]
 Trait = Literal[
     # of a field
     "noise", "no noise", "matrix noise", "noise across units", "noise of the state", "uneven parts", "delays",
-    "stepped past", "coupled samples",
+    "stepped past", "past of a module", "coupled samples",
     # of a method, and of a step
     "smooth method", "noise step", "diagonal step", "additive step", "fixed steps", "own steps", "implicit", "torchdiffeq",
     "no tableau", "long steps", "rough steps", "doubling", "zoneout", "derivatives",
@@ -127,7 +127,7 @@ REFUSED: dict[tuple[Trait, Trait], Refusal] = {
     ("delays", "long steps"): Refusal(
         "mathematics", "its steps are longer than the polynomials between them, of degree 5, are good for", DELAY_METHODS
     ),
-    ("stepped past", "events"): Refusal(
+    ("stepped past", "past of a module", "events"): Refusal(
         "this version", "between steps of one length that read the past events are not looked for", DELAY_METHODS
     ),
     ("delays", "adjoint"): Refusal("this version", "its adjoint is that of equations without a past", PLAIN_GRADIENT),
@@ -157,6 +157,10 @@ REFUSED: dict[tuple[Trait, Trait], Refusal] = {
         "method='dopri5', or for one event of the whole batch torchdiffeq's own `odeint_event`, whose function may be "
         "`ctrnn.Driven(field, path)`",
     ),
+    ("past of a module", "events"): Refusal(
+        "this version", "a sequence module solves delays without events", "`discretize.integrate`, which finds them"
+    ),
+    ("events", "export"): Refusal("torch", "they are found by the values of the states, which torch.export has not", "no events"),
     ("events", "adjoint"): Refusal("this version", "times of events have the gradients of the steps alone", PLAIN_GRADIENT),
     ("events", "checkpointed"): Refusal("this version", "times of events have the gradients of the steps alone", PLAIN_GRADIENT),
     ("events", "keeps failed"): Refusal("this version", "each event restarts its sample", "`on_failure='raise'`"),

@@ -589,9 +589,7 @@ class Solve:
         elif isinstance(self.engine, FixedEngine):
             self.check()
             self.engine.start(self.chain, len(self.h0))
-            if self.engine.log is not None:
-                self.why = "events are looked for on steps taken one by one"
-            elif isinstance(settings.gradient, Checkpointed):
+            if isinstance(settings.gradient, Checkpointed):
                 self.why = f"`gradient`={settings.gradient} takes fixed steps one by one"
             elif isinstance(found := run_fixed(self.chain, self.engine, self.h0, fused), Solved):
                 self.kernel, self.why = found, None

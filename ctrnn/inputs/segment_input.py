@@ -61,6 +61,20 @@ class SegmentInput:
         """Return the data of segment j."""
         return self._rows[j]
 
+    @cached_property
+    def _every(self) -> Data:
+        pieces = self.pieces if self.pieces.dim() > 1 else self.pieces[:, None].expand(-1, self.path.batch)
+        with torch.enable_grad():  # the first caller may want none
+            return self.path.gather(pieces)
+
+    def at_places(self, numbers: Tensor, rows: Tensor, t: Tensor) -> Tensor:
+        """Evaluate at places in several segments: numbers, rows (m,), t (m, 1) -> (m, feature)."""
+        data = []
+        for x in self._every:
+            there, whose = numbers.to(x.device), rows.to(x.device)
+            data.append(x[there, whose] if x.dim() > 1 and x.shape[1] > 1 else x[there, 0] if x.dim() > 1 else x[there, None])
+        return self.path.evaluate(data, t)
+
     def learned(self, j: int) -> list[Tensor]:
         """Return the data of segment j that require a gradient."""
         return [x for x in self.data(j) if x.requires_grad]

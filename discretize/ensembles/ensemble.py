@@ -214,6 +214,8 @@ class Ensemble(AnsweredInit, nn.Module):
         for part in self.stacked.modules():
             if getattr(getattr(part, "settings", None), "adaptive", False):
                 return f"networks run one after another: {part.settings.method} chooses the steps of each by its states"  # type: ignore[union-attr]
+            if getattr(part, "events", ()):
+                return "networks run one after another: events are found by the numbers of each"
         return None
 
 

@@ -25,7 +25,11 @@ from discretize.kernels.record.attributes import LIBRARIES, PLAIN, Attributes, a
 
 __all__ = ["SharedState", "buffers_of", "checked_networks", "overlap", "parameter_names", "tensors_of"]
 
-LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | {"stats", "watch"}  # torch's, and what a module notes of its calls
+LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | {
+    "stats",
+    "crossed",
+    "watch",
+}  # torch's, and what a module notes of its calls
 TABLES = ("_parameters", "_buffers", "_modules", *HOOKS)
 SIMPLE = frozenset({*PLAIN, bool})
 

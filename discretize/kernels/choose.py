@@ -120,7 +120,7 @@ def run_fixed(chain: Chain, engine: FixedEngine, h0: Tensor, fused: Fused) -> So
         hs if len(edges) == len(hs) else hs[edges],
         engine.after(chain, ends),
         chain,
-        lambda: None,
+        partial(engine.kept, chain, h0, states),
         name,
     )
 

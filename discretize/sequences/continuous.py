@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ctrnn import HeldPath, HermitePath, LinearPath, Path, VectorField, checks
 from ctrnn.autocast import casts
 from ctrnn.calls import answered
+from ctrnn.combinations import check_pairs, refuse
 from ctrnn.fields.delayed import DelayedField
 from ctrnn.fields.dropout import masked
 from ctrnn.inputs.held import FORWARD
@@ -28,6 +30,7 @@ from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
 from discretize.solve import check_start, solve, solve_samples, solve_with_past
+from discretize.solvers.events import Event, EventTimes, checked_events
 from discretize.solvers.past import History
 from discretize.trajectory import Trajectory
 
@@ -44,9 +47,12 @@ class ContinuousRNN(FieldModule):
              batch_first as for `DiscreteRNN`. path: "held"; or "linear" or "hermite", through the samples at their stamps,
              which are the knots: `ts` has one for each sample, output k is the state at ts[k], the first one is h_0, and
              nothing that comes later is seen.
+             events: as for `integrate`, of each sequence; a `g` or `reset` that is a torch.nn.Module is a part of this one. With
+             a `reset` of the state units spike; after `terminal` a sequence keeps its state.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, seed=None), as for `DiscreteRNN`; without ts a sample takes 1.
              seed: keys, a whole number or None, by which noise is that of a `DiscreteRNN` with as short steps.
-             rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`.
+             rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`, and
+             `rnn.crossed` what its events crossed, an `EventTimes` each: samples are sequences, times those of `ts`.
     Shape:   as for `DiscreteRNN`.
     Raises:  TypeError, ValueError for what does not fit; SolverError for a solve that fails.
     Source:  Tallec and Ollivier 2018, eqs. (3), (4), (7).
@@ -71,6 +77,7 @@ class ContinuousRNN(FieldModule):
         fused: Fused = True,
         on_failure: str = "raise",
         open_interval: float | None = None,
+        events: Event | Sequence[Event] = (),
     ) -> None:
         super().__init__(field, hold, open_interval, batch_first)
         self.path: str = checks.one_of("path", path, PATHS)
@@ -82,6 +89,14 @@ class ContinuousRNN(FieldModule):
         self.settings: Settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
         self.settings.check_noise(field)
         self.stats: dict[str, Any] = {}
+        self.events: tuple[Event, ...] = checked_events(events, None, 1) if events else ()
+        self.crossed: tuple[EventTimes, ...] = ()
+        if self.events:
+            past = {"past of a module": type(field).__name__} if isinstance(field, DelayedField) else {}
+            check_pairs({**past, "events": "events"} | self.settings.traits)
+        parts = [part for event in self.events for part in (event.g, event.reset) if isinstance(part, nn.Module)]
+        if parts:
+            self.event_parts: nn.ModuleList = nn.ModuleList(dict.fromkeys(parts))
 
     @answered
     @whole
@@ -103,6 +118,9 @@ class ContinuousRNN(FieldModule):
             x, lengths = pad_packed_sequence(x, self.batch_first)
         given, _ = self._read(x, h_0, ts, lengths)
         return self._solved(self.field, self._with_noise(given, seed), given.h0[0], given.edges, given.ragged, history)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"crossed": ()}  # which may have a graph, as no copy has
 
     @property
     def noisy(self) -> bool:  # type: ignore[override]
@@ -135,12 +153,12 @@ class ContinuousRNN(FieldModule):
             return solved
         if history is not None:
             raise TypeError("`history` is for a ctrnn.DelayedField; this field reads no past.")
-        if checked and not self.noisy and len(h0):
+        if checked and not (self.noisy or self.events) and len(h0):
             solved = solve_samples(field, path, h0, self.settings)
             self.stats = solved.stats
             return solved
-        solved = solve(field, path, h0, path.knots, self.settings, seed=seed)
-        self.stats = solved.stats
+        solved = solve(field, path, h0, path.knots, self.settings, events=self.events, seed=seed)
+        self.stats, self.crossed = solved.stats, solved.events
         return solved
 
     def _cells(self, xs: Tensor, field: VectorField) -> Cells | None:
@@ -171,11 +189,13 @@ class ContinuousRNN(FieldModule):
         if torch.compiler.is_exporting():
             if self.path != "held":
                 raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
+            if self.events:
+                refuse("events", "export", "events", "torch.export")
             step, substeps = self.settings.step_map()
             if isinstance(field, DelayedField):
                 return scanned_with_past(field, step, xs, h0, 1.0, substeps)
             return scanned_along(field, step, xs, h0, 1.0, substeps)
-        if self.path == "held" and self.settings.fixed is not None and not (casts(field) or isinstance(field, DelayedField)):
+        if self._is_plain(field):
             seed, given = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
             times = gone_by(xs, ragged) if edges is None else edges
             check = partial(check_start, field, field, given, h0, times, self.settings)
@@ -184,10 +204,21 @@ class ContinuousRNN(FieldModule):
                 return states
         return self._solved(field, xs, h0, edges, ragged, checked=True).hs[-len(xs) :]
 
+    def _is_plain(self, field: VectorField) -> bool:
+        """Whether a call may be steps of one length over held samples."""
+        plain = self.path == "held" and self.settings.fixed is not None and not self.events
+        return plain and not (casts(field) or isinstance(field, DelayedField))
+
     def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
         if self.path == "held":
             return super()._edges(ts, xs, ragged, batched)
         return sample_stamps(ts, xs, ragged, batched, self.batch_first)
+
+    def _clock(self, xs: Tensor, ragged: Ragged | None) -> Tensor | None:
+        return self._knots(xs, ragged) if self.events else None
+
+    def _ran(self, sequence: Tensor, starts: Tensor | None = None) -> None:
+        self.crossed = tuple(event.of(sequence, starts) for event in self.crossed)
 
     def _taken(self, ts: object, xs: Tensor) -> tuple[bool, bool]:
         return super()._taken(ts, xs) if self.path == "held" else (True, False)
@@ -202,6 +233,7 @@ class ContinuousRNN(FieldModule):
         given = {name: value for name, value in vars(self.settings).items() if not _same(value, getattr(usual, name))}
         named = {"method": self.settings.method, "rtol": self.settings.rtol, "atol": self.settings.atol} | given
         named |= {} if self.path == "held" else {"path": self.path}
+        named |= {"events": len(self.events)} if self.events else {}
         return ", ".join([*(f"{name}={value!r}" for name, value in named.items()), super().extra_repr()])
 
 

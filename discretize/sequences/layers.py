@@ -180,6 +180,11 @@ class Layers(SequenceModule):
             xs = torch.cat(outputs, -1) if len(outputs) > 1 else output
         return xs, torch.cat(ends)
 
+    def _ran(self, sequence: Tensor, starts: Tensor | None = None) -> None:
+        for row in self._rows():
+            for module in row:
+                module._ran(sequence, starts)
+
     @property
     def _reader(self) -> VectorField:
         return self._rows()[0][0].field

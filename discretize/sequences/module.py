@@ -130,8 +130,9 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         if reset is None or not xs.shape[1]:
             return self._run(*given)
         pieces = Pieces(reset, xs, ragged, batched, self.batch_first)
-        cut = pieces.samples(xs)
+        cut, edges = pieces.samples(xs), self._clock(xs, ragged) if edges is None else edges
         output, h_n = self._run(cut, pieces.starts(h0), pieces.edges(edges, self.reads_at_the_end), pieces.ragged(cut))
+        self._ran(pieces.sequence, pieces.start if edges is None else None)
         return pieces.joined(output), pieces.ends(h_n)
 
     def _run_packed(
@@ -156,6 +157,8 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         if isinstance(reset, Tensor) and reset.dim() == 2 and reset.shape[axis] == len(ragged.lengths):
             reset = reset if x.sorted_indices is None else reset.index_select(axis, x.sorted_indices.to(reset.device))
         output, h_n = self._run_pieces(given, reset, True)
+        if x.sorted_indices is not None:
+            self._ran(x.sorted_indices.cpu())
         return packed_as(x, output, ragged), h_n if x.unsorted_indices is None else h_n.index_select(1, x.unsorted_indices)
 
     def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
@@ -214,6 +217,13 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
 
     def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
         return sample_edges(ts, xs, ragged, batched, self.batch_first, self.hold, self)
+
+    def _clock(self, xs: Tensor, ragged: Ragged | None) -> Tensor | None:
+        """Return the edges of a call without `ts` whose sequences are cut, of a module that tells the time."""
+        return None
+
+    def _ran(self, sequence: Tensor, starts: Tensor | None = None) -> None:
+        """Called after a run whose batch was another one: which sequence each of its samples is, and at which time it begins."""
 
     def _taken(self, ts: object, xs: Tensor) -> tuple[bool, bool]:
         """Whether the edges in front of the first sample and behind the last one were taken from stamps, and nobody said them."""

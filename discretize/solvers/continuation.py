@@ -10,7 +10,7 @@ many times are asked for in one step, a polynomial through three such states, an
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,13 +20,14 @@ from torch import Tensor
 from ctrnn import VectorField, checks
 from discretize.solvers.detached import ParameterSnapshot
 from discretize.solvers.engine import SolverStats
-from discretize.solvers.segments import Chain
+from discretize.solvers.segments import Chain, Places, Segment
 from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.trajectory import Trajectory
 
 __all__ = ["INTERPOLATED", "MOST_BYTES", "Continuation", "KeptSteps", "Pieces", "StatesBetween", "StatesBetweenStops", "StepLog"]
 
 INTERPOLATED = 5  # the highest order of which a polynomial of degree 5 is no worse than a step
+AT_ONCE = 2**22  # numbers of states that are computed in one call
 PER_STEP = 2  # times in a step from which on that takes fewer evaluations
 MOST_BYTES = 2**26  # of states at the begins of steps; a solve that took more keeps none, and is solved on
 
@@ -44,17 +45,15 @@ class KeptSteps:
     tau: np.ndarray
     place: np.ndarray
     states: list[Tensor]
+    _every: Tensor | None = None
 
     def before(self, steps: np.ndarray) -> Tensor:
         """Return the states before these steps, (n,) -> (n, state)."""
-        numbers, rows = self.place[steps].T
-        order = np.argsort(numbers, kind="stable")
-        back = torch.from_numpy(np.argsort(order, kind="stable"))
-        found = []
-        for number in np.unique(numbers):
-            state = self.states[number]
-            found.append(state.index_select(0, torch.from_numpy(rows[numbers == number]).to(state.device)))
-        return torch.cat(found).index_select(0, back.to(found[0].device))
+        if self._every is None:
+            with torch.enable_grad():  # the first caller may want none
+                self._every = torch.cat(self.states)
+        first = np.cumsum([0, *map(len, self.states)])[self.place[steps, 0]]
+        return self._every.index_select(0, torch.from_numpy(first + self.place[steps, 1]).to(self._every.device))
 
 
 @dataclass
@@ -212,7 +211,8 @@ class Continuation:
         for k, t in zip(self._step_of(distinct.numpy(), 0), distinct.tolist(), strict=True):
             tau = torch.tensor([[self.steps.tau[k]]], dtype=torch.float64, device="cpu")
             h = self.steps.states[self.steps.place[k, 0]]
-            states += self._moved(int(self.steps.segment[k]), None, tau, torch.tensor([[t - self.begins[k]]], device="cpu"), h)
+            segment = self.chain.segment(int(self.steps.segment[k]))
+            states += self._moved(segment, tau, torch.tensor([[t - self.begins[k]]], device="cpu"), h)
         place, samples = place.to(states[0].device), torch.arange(times.shape[1], device=states[0].device)
         return torch.stack(states)[place, samples]
 
@@ -239,7 +239,7 @@ class Continuation:
             for k, whole in zip(self.order, lengths, strict=True):
                 tau, dt = (torch.tensor([[x]], dtype=torch.float64, device="cpu") for x in (self.steps.tau[k], whole))
                 h = self.steps.states[self.steps.place[k, 0]]
-                found.append(torch.stack(self._nodes(int(self.steps.segment[k]), None, tau, dt, h), 1))
+                found.append(torch.stack(self._nodes(self.chain.segment(int(self.steps.segment[k])), tau, dt, h), 1))
             begin, length = (torch.from_numpy(x)[:, None].expand(-1, batch) for x in (begins, lengths))
             return Pieces(begin, length, torch.stack(found))
         columns = self._each(self._nodes, self.order, self.steps.sample[self.order], torch.from_numpy(lengths))
@@ -263,21 +263,20 @@ class Continuation:
         tau: Tensor | None = None,
         h: Tensor | None = None,
     ) -> list[Tensor]:
-        """Go dt ahead from where these steps of these samples began, by one call for each segment."""
+        """Go dt ahead from where these steps of these samples began."""
         h = self.steps.before(steps) if h is None else h
         tau = torch.from_numpy(self.steps.tau[steps]) if tau is None else tau
-        found, places = [], []
-        for segment, here in self._by_segment(steps):
+        numbers, rows, found = torch.from_numpy(self.steps.segment[steps]), torch.from_numpy(samples), []
+        for here in torch.arange(len(steps), device="cpu").split(max(1, AT_ONCE // h.shape[1])):
             begin, length = (checks.time_on(x[here, None], h.device) for x in (tau, dt))
-            rows = torch.from_numpy(samples)[here].to(h.device)
-            found.append(ahead(segment, rows, begin, length, h.index_select(0, here.to(h.device))))
-            places.append(here)
-        back = torch.cat(places).argsort().to(h.device)
-        return [torch.cat(column).index_select(0, back) for column in zip(*found, strict=True)]
+            found.append(
+                ahead(Places(self.chain, numbers[here], rows[here]), begin, length, h.index_select(0, here.to(h.device)))
+            )
+        return [torch.cat(column) for column in zip(*found, strict=True)]
 
-    def _nodes(self, segment: int, rows: Tensor | None, tau: Tensor, dt: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    def _nodes(self, slope: Segment, tau: Tensor, dt: Tensor, h: Tensor) -> tuple[Tensor, ...]:
         """Return the states where steps begin, how far they move halfway and to the end, and dt times the slopes at the three."""
-        slope, length = self.chain.segment(segment, rows), dt.to(h)
+        length = dt.to(h)
         start = slope(tau, h)
         self.counts.call(1, len(h))
         states, slopes = [h], [length * start]
@@ -295,13 +294,8 @@ class Continuation:
         ]
         return h, begin, moved[0], half, moved[1], end
 
-    def _by_segment(self, steps: np.ndarray) -> Iterator[tuple[int, Tensor]]:
-        segments = self.steps.segment[steps]
-        for segment in np.unique(segments):
-            yield int(segment), torch.from_numpy(np.flatnonzero(segments == segment))
-
-    def _moved(self, segment: int, rows: Tensor | None, tau: Tensor, dt: Tensor, h: Tensor) -> tuple[Tensor]:
-        return (self.method.attempt(self.chain.segment(segment, rows), tau, dt, h, None).h,)
+    def _moved(self, slope: Segment, tau: Tensor, dt: Tensor, h: Tensor) -> tuple[Tensor]:
+        return (self.method.attempt(slope, tau, dt, h, None).h,)
 
     def _step_of(self, times: np.ndarray, sample: int) -> np.ndarray:
         """Return the step of a sample that each time is in; at an end, the one that begins there."""

@@ -247,16 +247,18 @@ def arrive(
     ends = begins.detach() > graph.reach[samples]
     begins = torch.where(ends, graph.reach[samples], begins)
     step_to = look.steps.stepping(times, samples, begins, h, ends)
-    leaves = torch.where(ends, begins.detach(), times).requires_grad_()
-    reached, apart = step_to(leaves), torch.zeros_like(times)
+    at, apart = torch.where(ends, begins.detach(), times), torch.zeros_like(times)
+    reached, leaves = step_to(at), at.clone().requires_grad_()
+    # Without what comes before, whose graph is long.
+    along = look.steps.stepping(times, samples, begins.detach(), h.detach(), ends)(leaves)
     for number, event in enumerate(events):
         here = torch.tensor([place for place, one in enumerate(crossings) if one.event == number], dtype=torch.long, device="cpu")
         if not len(here):
             continue
-        values = event(leaves[here, None], reached[here.to(h.device)])
-        if not values.requires_grad:  # g is a constant there, after a jump: the time has no gradient
+        values, moving = event(at[here, None], reached[here.to(h.device)]), event(leaves[here, None], along[here.to(h.device)])
+        if not (values.requires_grad and moving.requires_grad):  # g is a constant there, after a jump: the time has no gradient
             continue
-        (slopes,) = torch.autograd.grad(values.sum(), leaves, retain_graph=True)
+        (slopes,) = torch.autograd.grad(moving.sum(), leaves, retain_graph=True)
         apart = apart.index_put((here,), CrossingTime.apply(apart[here], slopes[here], values))
-    after = step_to(leaves.detach() + apart)
+    after = step_to(at + apart) if apart.requires_grad else reached
     return times + apart, states + (after - after.detach())

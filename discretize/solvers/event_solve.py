@@ -42,6 +42,7 @@ MOST_AT_ONCE = 100  # of a sample at one time: each may lead to the next, as in 
 WINDOWS = 16  # the first window is that part of the whole time
 NARROWEST = 2.0**-20  # of the whole time: a window whose steps are too many to keep still
 SAME = 4 * np.finfo(float).eps  # of a time: times as near are one
+FARTHER = 1.5  # times as far as to the last stop: the next window
 RESOLVED = 64  # roundings of time that a step must last for events to be read in it
 STUCK = 2.0**-30  # of a window: steps as short as solves come to where solutions end
 
@@ -93,7 +94,8 @@ class EventSolve:
         self.counts: SolverStats = SolverStats(max(1, len(h0)))
         self.stats: dict[str, Any] = self.counts.stats("")
         self.length: float = max((self.asked[-1] - self.asked[0]).tolist(), default=0.0)
-        self.window: float = self.length / windows if self.length and any(event.stops for event in events) else math.inf
+        stops = self.length and any(event.stops for event in events)
+        self.window: Tensor = torch.full_like(self.asked[0], self.length / windows if stops else math.inf)  # of each sample
         self.widest: float = math.inf  # a window whose steps can be kept
         self.reach: Tensor = torch.full_like(self.asked[0], math.inf)  # how far a sample whose solve has failed is solved next
         every = torch.cat([*(each if each.dim() > 1 else each[:, None].expand(-1, len(h0)) for each in knots), self.times])
@@ -177,7 +179,7 @@ class EventSolve:
             self.t = self.t.index_put((samples,), at[last])
             self.h = end.index_put((samples.to(end.device),), states[last])
             # It is about as far to the next stop.
-            self.window = max(*(one.time - float(since[one.sample]) for one in stopped), self.window / 4)
+            self.window[samples] = torch.maximum(FARTHER * (ends - since), self.window / 4)[samples].clamp(max=self.widest)
             self.reach[samples] = math.inf
             self._stop(stopped, since)
             self._keep_after(whose, ends)
@@ -229,7 +231,7 @@ class EventSolve:
                         raise failure
                     self.reach[sample] = last / STUCK**0.5
                 h, t = look.state, torch.from_numpy(look.end)
-                self.window = min(2 * self.window, self.widest)
+                self.window = (2 * self.window).clamp(max=self.widest)
                 goal = torch.where(torch.tensor([self._stopped(each) for each in mine], device="cpu"), t, goal)
                 if not bool((self.reach.isfinite() & (t < goal)).any()):
                     break
@@ -237,7 +239,7 @@ class EventSolve:
 
     def _until(self, t: Tensor, goal: Tensor) -> Tensor:
         """Return the ends of the next window; of fixed steps where they end anyway."""
-        until = torch.minimum(goal, t + self.reach.clamp(max=self.window))
+        until = torch.minimum(goal, t + torch.minimum(self.reach, self.window))
         return until if self.steps is None else torch.minimum(goal, self.steps.ends(t, until[None], up=True)[0])
 
     def _take(self, crossings: list[Crossing], mine: list[list[Crossing]]) -> None:
@@ -274,8 +276,9 @@ class EventSolve:
                 break
             if failure:
                 raise failure
-            self.window = self.widest = float((until - t).max()) / 2
-            if self.window < NARROWEST * self.length or bool((self._until(t, goal) == until).all()):
+            self.widest = float((until - t).max()) / 2
+            self.window = self.window.clamp(max=self.widest)
+            if self.widest < NARROWEST * self.length or bool((self._until(t, goal) == until).all()):
                 raise ValueError(
                     "`events` are looked for on the steps of a solve, and these were too many to keep; ask for more `ts`."
                 )

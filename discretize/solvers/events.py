@@ -104,6 +104,13 @@ class EventTimes(NamedTuple):
             h.new_zeros(0, h.shape[1]),
         )
 
+    def of(self, sequence: Tensor, starts: Tensor | None) -> EventTimes:
+        """Return those of a batch whose samples (pieces,) are pieces of others, in time, which begin at these times."""
+        times = self.times if starts is None else self.times + starts[self.samples]
+        samples = sequence[self.samples]
+        order = samples.argsort(stable=True)
+        return EventTimes(samples[order], times[order], self.states[order.to(self.states.device)])
+
 
 def checked_events(events: object, shapes: Shapes | None, direction: int) -> tuple[Event, ...]:
     """Check the events, and return each as one of `direction` t and of the whole state (batch, state), where that has parts of

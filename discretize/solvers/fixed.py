@@ -18,7 +18,7 @@ from ctrnn import Path, checks
 from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure, StepError
-from discretize.solvers.continuation import StepLog
+from discretize.solvers.continuation import MOST_BYTES, KeptSteps, StepLog
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, SolverStats, column, waits_for
 from discretize.solvers.segments import Chain, RightHandSide, Segment, Slope
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod
@@ -140,7 +140,7 @@ class FixedEngine(Engine):
         steps = num_steps(chain.lengths, self.max_step)
         taken = steps[chain.lengths > 0]
         still = chain.path.steady and (chain.speed is None or chain.speed.steady)
-        if still and taken.size and (taken == taken[0]).all():
+        if still and taken.size and (taken == taken[0]).all() and (self.log is None or taken[0] == 1):
             return StepSequence(*self._read(chain, h0, np.ones_like(steps)), int(taken[0]), None)
         return StepSequence(*self._read(chain, h0, steps), 1, torch.from_numpy(steps.max(1).cumsum() - 1))
 
@@ -170,6 +170,20 @@ class FixedEngine(Engine):
 
         xs = read(chain.path, for_many(chain.driven.path, len(h0)))
         return xs, None if chain.speed is None else read(chain.speed, chain.speed.path)
+
+    def kept(self, chain: Chain, h0: Tensor, states: Tensor) -> KeptSteps | None:
+        """Return the steps of a solve that has run as a sequence, of samples with times of their own; None if none are kept."""
+        if self.log is None or states.numel() * states.element_size() > MOST_BYTES:
+            return None
+        steps = num_steps(chain.lengths, self.max_step)
+        most = steps.max(1)
+        numbers = np.repeat(np.arange(len(most)), most)
+        number = (np.arange(len(numbers)) - np.repeat(most.cumsum() - most, most))[:, None]
+        row, sample = np.nonzero((number < steps[numbers]) & (chain.lengths[numbers] > 0))
+        segment = numbers[row]
+        tau = number[row, 0] * (chain.lengths[segment, sample] / steps[segment, sample])
+        place = np.stack([np.zeros_like(row), row * len(h0) + sample], 1)  # the state before is that after the row before
+        return KeptSteps(sample, segment, tau, place, [torch.cat([h0[None], states]).flatten(0, 1)])
 
     def after(self, chain: Chain, ends: Tensor) -> Failure | None:
         """Count the steps of a solve that has run as a sequence; refuse states at the ends of segments that are not finite."""

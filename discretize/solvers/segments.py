@@ -23,7 +23,7 @@ from ctrnn.inputs.path import piece_numbers
 from ctrnn.inputs.segment_input import Rows, SegmentInput, select
 from discretize.steps.algebra.jacobian import JacobianCheck, checked_jacobian, jacobian, jacobian_cost, over_matrices
 
-__all__ = ["Chain", "HeldSlope", "RightHandSide", "Segment", "Slope", "chain_of"]
+__all__ = ["Chain", "HeldSlope", "Places", "RightHandSide", "Segment", "Slope", "chain_of"]
 
 
 class Chain:
@@ -294,6 +294,29 @@ class Segment(RightHandSide):
     def length(self, device: torch.device) -> Tensor:
         start, end = self.ends(device)
         return end - start
+
+
+class Places(Segment):
+    """The right-hand side at places in several segments of a chain, each of a row: their numbers, and whose they are, (rows,)."""
+
+    def __init__(self, chain: Chain, numbers: Tensor, rows: Tensor) -> None:
+        super().__init__(chain, 0, rows)
+        self.numbers: Tensor = numbers
+        edges = chain.edges
+        self._ends = tuple((edges[each, rows] if chain.own else edges[each])[:, None] for each in (numbers, numbers + 1))
+
+    def input_at(self, t: Tensor) -> Tensor:
+        assert self.rows is not None
+        return self.chain.path.at_places(self.numbers, self.rows, t)
+
+    def speed_at(self, t: Tensor, h: Tensor) -> Tensor:
+        assert self.chain.speed is not None
+        assert self.rows is not None
+        return self.chain.speed.at_places(self.numbers, self.rows, t).to(device=h.device, dtype=h.dtype, non_blocking=True)
+
+    def ends(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        start, end = (checks.time_on(each, device) for each in self._ends)
+        return start, end
 
 
 def chain_of(driven: Driven, ts: Tensor, by_slope: bool = False) -> Chain:
