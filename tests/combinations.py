@@ -131,22 +131,17 @@ def stepped(
 ) -> Tensor:
     """The states (time + 1, batch, state) of Euler's steps, `parts` for each sample; edges (time + 1,) or (time + 1, batch)."""
     xs = one.xs if xs is None else xs
-    h, states = one.h0, [one.h0]
-    dt = edges.diff(dim=0).reshape(len(xs), -1, 1) / parts
-    drawn = None
-    if one.noisy:
-        share = torch.arange(parts, dtype=torch.float64) / parts
-        fine = edges[:-1, None] + share.reshape(-1, *[1] * (edges.dim() - 1)) * edges.diff(dim=0)[:, None]
-        path = discretize.BrownianPath(keys, edges, one.field.noise_channels)
-        drawn = path.increments(torch.cat([fine.flatten(0, 1), edges[-1:]]))[0]
-    for k, x in enumerate(xs):
-        for part in range(parts):
-            moved = h + dt[k] * speeds[k] * slope(one, x, h, _before(states, edges, k))
-            if drawn is not None:
-                moved = moved + speeds[k] ** 0.5 * one.field.diffuse(one.field.project(x), h, drawn[k * parts + part])
-            h = moved
-        states.append(h)
-    return torch.stack(states)
+    share = torch.arange(parts, dtype=torch.float64).reshape(-1, *[1] * (edges.dim() - 1)) / parts
+    fine = torch.cat([(edges[:-1, None] + share * edges.diff(dim=0)[:, None]).flatten(0, 1), edges[-1:]])
+    states, dt = [one.h0], fine.diff(dim=0).reshape(len(fine) - 1, -1, 1)
+    drawn = discretize.BrownianPath(keys, edges, one.field.noise_channels).increments(fine)[0] if one.noisy else None
+    for j in range(len(dt)):
+        (x, speed), h = (xs[j // parts], speeds[j // parts]), states[-1]
+        moved = h + dt[j] * speed * slope(one, x, h, _before(states, fine, j))
+        if drawn is not None:
+            moved = moved + speed**0.5 * one.field.diffuse(one.field.project(x), h, drawn[j])
+        states.append(moved)
+    return torch.stack(states[::parts])
 
 
 def _before(states: list[Tensor], edges: Tensor, k: int) -> Tensor:
