@@ -16,6 +16,7 @@ from ctrnn.storage.files import write_atomically
 from discretize import KernelWarning, SolverWarning
 from experiments.bench.output.page import PARTS, document
 from experiments.bench.parts.cells import cell_rows, ensemble_rows, layer_rows
+from experiments.bench.parts.doors import door_rows
 from experiments.bench.parts.first_use import first_rows
 from experiments.bench.parts.growth import cell_growth, solve_growth
 from experiments.bench.parts.memory import memory_rows
@@ -102,6 +103,8 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
         yield from cell_rows(session, sizes, fields)
     for sizes in scale.tutorial:
         yield from tutorial_rows(session, sizes)
+    for sizes in scale.doors:
+        yield from door_rows(session, sizes)
     for sizes in scale.layers:
         yield from layer_rows(session, sizes)
     for sizes in scale.ensembles:

@@ -16,7 +16,7 @@ OWN = ("gated, in code of one's own", "minimal gated unit", "LEM", "coRNN")
 
 @dataclass(frozen=True)
 class Scale:
-    """Cells: sizes and the fields compared there; layers, ensembles, noise, tutorial: sizes; a solve: time, batch, hidden;
+    """Cells: sizes and the fields compared there; layers, ensembles, noise, tutorial, doors: sizes; a solve: time, batch, hidden;
     sweeps around their bases; the batch with a stiff sample; lengths for memory, and long ones for our solves alone."""
 
     rounds: int
@@ -25,6 +25,7 @@ class Scale:
     ensembles: tuple[CellSizes, ...]
     noise: tuple[CellSizes, ...]
     tutorial: tuple[CellSizes, ...]
+    doors: tuple[CellSizes, ...]
     solve: tuple[int, int, int]
     methods: tuple[str, ...]
     peer_solves: tuple[str, ...]  # how their names begin
@@ -55,6 +56,7 @@ SMOKE = Scale(
     ensembles=(CellSizes(6, 2, 2, 4),),
     noise=(CellSizes(6, 2, 2, 4),),
     tutorial=(CellSizes(6, 2, 2, 4),),
+    doors=(CellSizes(6, 2, 2, 4),),
     networks=2,
     solve=(3, 2, 4),
     methods=("tsit5",),
@@ -81,6 +83,7 @@ SMALL = Scale(
     ensembles=(CellSizes(100, 8, 10, 32),),
     noise=(CellSizes(100, 32, 10, 64),),
     tutorial=(CellSizes(100, 16, 3, 64),),
+    doors=(CellSizes(300, 32, 10, 64), CellSizes(30, 1, 10, 64)),
     solve=(30, 32, 64),
     methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5", "diffrax tsit5"),
@@ -104,6 +107,7 @@ FULL = Scale(
     ensembles=(CellSizes(100, 8, 10, 32), CellSizes(500, 32, 10, 32)),
     noise=(CellSizes(500, 32, 10, 64),),
     tutorial=(CellSizes(100, 16, 3, 64), CellSizes(500, 16, 3, 64)),
+    doors=(CellSizes(300, 32, 10, 64), CellSizes(30, 1, 10, 64)),
     solve=(100, 32, 64),
     methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq", "torchode tsit5", "diffrax"),

@@ -93,6 +93,24 @@ def _beside_the_first(what: str, rows: pd.DataFrame) -> Iterator[str]:
     yield markdown(["sizes", what, "forward", "ratio", "with backward", "ratio"], lines)
 
 
+def _beside_the_cheapest(rows: pd.DataFrame) -> Iterator[str]:
+    """A line for each door and size: the median, the largest, and the ratio to the door that is the cheapest."""
+    if rows.empty:
+        return
+    lines = []
+    for problem, same in rows.groupby("problem", sort=False):
+        at = {work: own.set_index("candidate")["values"] for work, own in same.groupby("work", sort=False)}
+        cheapest = {work: min(own, key=_median) for work, own in at.items()}
+        for name in dict.fromkeys(same["candidate"]):
+            line = [problem, str(name)]
+            for work in WORKS:
+                own = at[work][name]
+                line += [_seconds(_median(own)), _seconds(max(filter(None, own))), _ratio(own, cheapest[work])]
+            lines.append(line)
+    works = ["forward", "largest", "ratio", "with backward", "largest", "ratio"]
+    yield markdown(["sizes", "door", *works], lines)
+
+
 def _ensembles(rows: pd.DataFrame) -> Iterator[str]:
     """A line for each field and size: seconds in a loop and in one call, and the ratio; beside torch's in a loop."""
     if rows.empty:
@@ -208,6 +226,7 @@ def _spread(values: Values) -> str:
 PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
     "cells": ("Discrete cells", _cells),
     "tutorial": ("The network of a tutorial", partial(_beside_the_first, "candidate")),
+    "doors": ("The same run by every door", _beside_the_cheapest),
     "layers": ("Layers, in both directions, packed", partial(_beside_the_first, "module")),
     "ensembles": ("Many networks", _ensembles),
     "noise": ("Noise", partial(_beside_the_first, "candidate")),
