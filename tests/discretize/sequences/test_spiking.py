@@ -220,12 +220,12 @@ def test_layers_models_and_ensembles_run_layers_that_spike():
 
 @pytest.mark.parametrize("settings", [{"gradient": Adjoint()}, {"on_failure": "keep"}, {"method": "torchdiffeq:dopri5"}], ids=str)
 def test_what_events_do_not_go_with_is_refused_where_the_layer_is_made(settings):
-    with pytest.raises(ValueError, match="`events` do not go with"):
+    with pytest.raises(ValueError, match="`events` does not go with"):
         layer(**settings)
 
 
 def test_an_exported_layer_has_no_events():
-    with pytest.raises(ValueError, match="`events` do not go with an exported graph"):
+    with pytest.raises(ValueError, match="`events` does not go with `torch.export`"):
         torch.export.export(layer(method=Euler()), (current(3, 2, 1),))
 
 
