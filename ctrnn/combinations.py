@@ -25,7 +25,7 @@ Trait = Literal[
     # of how a solve is set up
     "adjoint", "checkpointed", "keeps failed", "first step", "shortest step", "moving times", "backwards", "events", "solve",
     # of what runs the field, or looks at it
-    "module", "cell", "parallel", "at rest", "export", "jumps", "symbols", "analysis", "map", "torch module",
+    "parallel", "export", "jumps", "symbols", "analysis", "map", "torch module",
     "layer of a stack", "bare slope",
 ]  # fmt: skip
 
@@ -48,8 +48,7 @@ A_STEP_FOR_NOISE = (
 )
 WITHOUT_NOISE = "the field without its noise, `.field`"
 PLAIN_GRADIENT = "`gradient=None`, the gradient of the steps that were taken"
-INTEGRATE = "`discretize.integrate`, or `ctrnn.DelayLine(field, dt)`, a field of its past states"
-DELAY_METHODS = "adaptive_heun, bosh3, dopri5, tsit5 or rodas5p"
+DELAY_METHODS = "adaptive_heun, bosh3, dopri5, tsit5, rodas5p, or steps of one length"
 
 NOISE_AND_ADJOINT = Refusal(
     "this version",
@@ -127,8 +126,8 @@ REFUSED: dict[tuple[Trait, Trait], Refusal] = {
     ("delays", "long steps"): Refusal(
         "mathematics", "its steps are longer than the polynomials between them, of degree 5, are good for", DELAY_METHODS
     ),
-    ("stepped past", "past of a module", "events"): Refusal(
-        "this version", "between steps of one length that read the past events are not looked for", DELAY_METHODS
+    ("stepped past", "events"): Refusal(
+        "this version", "between steps of one length that read the past events are not looked for", "dopri5"
     ),
     ("delays", "adjoint"): Refusal("this version", "its adjoint is that of equations without a past", PLAIN_GRADIENT),
     ("delays", "checkpointed"): Refusal("this version", "the past is kept whole while gradients are wanted", PLAIN_GRADIENT),

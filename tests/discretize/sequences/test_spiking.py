@@ -225,7 +225,7 @@ def test_what_events_do_not_go_with_is_refused_where_the_layer_is_made(settings)
 
 
 def test_an_exported_layer_has_no_events():
-    with pytest.raises(ValueError, match="`events` does not go with `torch.export`"):
+    with pytest.raises(ValueError, match=r"`events` does not go with `torch.export`"):
         torch.export.export(layer(method=Euler()), (current(3, 2, 1),))
 
 
