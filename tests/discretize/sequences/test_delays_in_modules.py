@@ -150,6 +150,14 @@ def test_a_step_may_be_longer_than_a_delay_where_it_reads_where_it_begins():
         DiscreteRNN(field, RungeKutta4())(x)
 
 
+def test_what_is_read_at_the_end_of_a_step_is_the_state_there_to_the_bit():
+    field, x, h0, _ = given()
+    solved = discretize.unroll(DiscreteCell(field, RungeKutta4(), 0.1), x, h0)
+    assert_close(solved(solved.ts), solved.hs, rtol=0, atol=0)
+    later = solved.ts + 1e-15  # as a difference of times may be
+    assert_close(solved.between(later), solved.hs, rtol=0, atol=0)
+
+
 def test_delays_that_are_functions_of_time_are_stepped():
     # h' = (exp(t / 2) h(t / 2) + h) / 2 is exp(t).
     def f(t, h, past):
@@ -199,7 +207,8 @@ def test_a_sequence_does_not_see_its_neighbours_lengths_times_and_resets(module,
 
 @pytest.mark.parametrize("path", ["linear", "hermite"])
 def test_paths_through_samples_with_lengths_are_those_of_each_alone(path):
-    field, x, h0, ts = given()
+    field, x, h0, ts = given(delays=(0.75,))
+    ts = ts[:, [0, 0, 2]]
     rnn = ContinuousRNN(field, rtol=1e-3, atol=1e-4, path=path)
     with torch.no_grad():
         output, _ = rnn(x, h0, ts[:6], LENGTHS)
@@ -230,6 +239,16 @@ def test_sequences_on_one_clock_are_solved_together_and_states_between_are_those
             assert_close(solved(times[None])[0, b], alone(times[b : b + 1])[0, 0], rtol=0, atol=1e-6)
             assert_close(solved.hs[-1, b], alone.hs[-1, 0], rtol=0, atol=1e-6)
     assert len(solved.stats["steps_of_samples"]) == 3
+
+
+def test_delays_are_learned_from_sequences_of_several_lengths():
+    field, x, h0, _ = given(delays=(0.75,))
+    rnn = ContinuousRNN(field, rtol=1e-3, atol=1e-4)
+    together = rnn(x, h0[None], None, [2, 1, 2])[1].sum()
+    alone = sum(rnn(x[:n, b], h0[b])[1].sum() for b, n in enumerate([2, 1, 2]))
+    mine, theirs = (torch.autograd.grad(total, [field.delays, field.weights[1]]) for total in (together, alone))
+    assert_close(mine, theirs, rtol=0, atol=1e-9)
+    assert mine[0].abs() > 1e-3
 
 
 def test_the_exact_module_is_the_solve_along_its_samples():
@@ -299,7 +318,7 @@ def test_a_delay_of_whole_steps_has_the_gradient_of_a_longer_one():
 @pytest.mark.parametrize("step", [Euler(), RungeKutta4()], ids=repr)
 def test_blocks_of_steps_with_delays_run_in_a_kernel(step):
     # Three seconds, to compile the kernel and its gradient.
-    field, x, h0, _ = given()
+    field, x, h0, _ = given(delays=(0.6, 1.0))
     found = []
     for fused in ("always", False):
         rnn = DiscreteRNN(field, step, dt=0.25, fused=fused)
@@ -365,6 +384,22 @@ def test_a_chunk_goes_on_from_the_trajectory_of_the_chunk_before(method):
     assert_close(rest.hs, whole.hs[3:], rtol=0, atol=1e-4 if method == "dopri5" else 1e-12)
     mine, theirs = (torch.autograd.grad(each.hs[-1].sum(), field.delays, retain_graph=True)[0] for each in (rest, whole))
     assert_close(mine, theirs, rtol=0, atol=1e-3 if method == "dopri5" else 1e-12)
+
+
+def test_a_chunk_may_be_shorter_than_a_delay():
+    field, x, h0, _ = given(delays=(2.3,))
+    rnn = ContinuousRNN(field, "rk4", max_step=0.5)
+    before = rnn.trajectory(x[:1], h0)
+    for k in range(1, 5):
+        before = rnn.trajectory(x[k : k + 1], before.hs[-1], torch.tensor([k, k + 1.0]), history=before)
+    assert_close(before.hs[-1], rnn.trajectory(x[:5], h0).hs[-1], rtol=0, atol=1e-12)
+
+
+def test_the_state_at_the_start_is_h0_and_not_the_end_of_the_history():
+    # Steps of 1 with a delay of 1: the first reads the history, 5, the second h0.
+    ts = torch.arange(3.0)
+    hs = discretize.integrate(Fading(), None, torch.ones(1, 1), ts, method="euler", history=torch.full((1, 1), 5.0)).hs
+    assert hs.flatten().tolist() == [1.0, -4.0, -5.0]
 
 
 @torch.no_grad()
