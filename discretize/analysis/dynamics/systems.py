@@ -150,7 +150,7 @@ class Flow(Dynamics):
 
     def stepped(self, step: Step | str, dt: float | Callable[[Tensor], Tensor] = 1.0) -> Map:
         """Return the map that a step makes of it."""
-        return Map(self.field if self.delayed is None else self.delayed, step, self.x, dt, self.weights)  # type: ignore[arg-type]
+        return Map(self.field if self.delayed is None else self.delayed, step, self.x, dt, self.weights)
 
     def growth(self, eigenvalues: Tensor) -> Tensor:
         return eigenvalues.real
