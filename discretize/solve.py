@@ -373,8 +373,12 @@ def _check_flow(given: Any, driven: Driven, times: Tensor, state: Tensor, settin
     with nullcontext() if isinstance(given, VectorField) else NumbersRefused():
         slope = driven.check_flow(times[0], state, may_draw)
         _check_samples(given, driven, times, state, slope, settings)
+    _check_readable(slope, settings)
+
+
+def _check_readable(value: Tensor, settings: Settings) -> None:
     if settings.adaptive or settings.of_torchdiffeq:
-        check_values(slope, f"{settings.method} {'chooses' if settings.adaptive else 'takes'} its steps", VMAPPED)
+        check_values(value, f"{settings.method} {'chooses' if settings.adaptive else 'takes'} its steps", VMAPPED)
 
 
 def _check_start(driven: Driven, times: Tensor, state: Tensor, settings: Settings) -> None:
@@ -384,6 +388,7 @@ def _check_start(driven: Driven, times: Tensor, state: Tensor, settings: Setting
 
 
 def _check_settings(driven: Driven, times: Tensor, state: Tensor, settings: Settings) -> None:
+    _check_readable(state, settings)
     settings.check_reach(state)
     moves = [driven.path.knots, *([times] if isinstance(settings.gradient, Adjoint) or not settings.adaptive else [])]
     if settings.gradient is not None and any(t.requires_grad for t in moves):

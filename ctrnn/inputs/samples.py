@@ -25,7 +25,7 @@ class SampledPath(GatheredPath):
         self.xs, self.knots = xs, knots
 
     @property
-    def batch(self) -> int:  # type: ignore[override]
+    def batch(self) -> int:
         return self.xs.shape[1]
 
     @property

@@ -480,7 +480,8 @@ def _disagreement(
     ):
         gradients = torch.autograd.grad((states * weight).sum(), sought, allow_unused=True, materialize_grads=True)
         answers.append([states.detach(), *gradients])
-    worst = wrong_by(*answers, h0, sought, float(weight.abs().max()), stored)
+    mine, theirs = answers
+    worst = wrong_by(mine, theirs, h0, sought, float(weight.abs().max()), stored)
     if worst <= ROUNDING[stored]:
         return None
     return f"its kernel differs from the steps one by one by {worst:.2g} on a few numbers"

@@ -289,7 +289,8 @@ class FieldModule(SequenceModule):
 
     @property
     def _reader(self) -> VectorField:
-        return self._modules["field"]  # type: ignore[return-value] - not by names, which are looked up in Python at every call
+        # Not `self.field`, which is looked for in Python at every call.
+        return self._modules["field"]  # type: ignore[return-value]
 
     @property
     def reads_past(self) -> bool:  # type: ignore[override]
