@@ -233,6 +233,27 @@ def test_steps_by_name_and_of_ones_own_come_back_from_a_file(step: Any, tmp_path
     assert torch.equal(loaded(samples())[0], model(samples())[0])
 
 
+class Family(EmbeddedRungeKutta):
+    """Steps of first order, their second stage at t."""
+
+    order = 1
+    e = (1.0, -1.0)
+
+    def __init__(self, t: float) -> None:
+        self.a, self.b = ((t,),), (1 - 0.3 / t, 0.3 / t)
+        super().__init__()
+
+
+def test_kernels_of_pairs_of_one_class_tell_their_numbers_apart():
+    states = []
+    for t in (0.5, 0.8):
+        model = DiscreteRNN(field(), Family(t), fused="always")
+        states.append(model(samples())[0])
+        assert model.stats["engine"] == "compiled"
+        assert_close(states[-1], DiscreteRNN(field(), Family(t), fused=False)(samples())[0], rtol=0, atol=1e-14)
+    assert float((states[0] - states[1]).detach().abs().max()) > 1e-4
+
+
 class Halved(OwnDopri5):
     """Its attempt is another one than its tableau's."""
 

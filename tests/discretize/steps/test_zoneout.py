@@ -78,7 +78,7 @@ def test_modules_draw_at_each_step_and_follow_train_and_eval():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Zoneout(Euler, 0.5), TypeError, "`step` must be a step map"),
+        (lambda: Zoneout(Euler, 0.5), TypeError, "`step` must be an instance of a step map"),
         (lambda: Zoneout(Euler(), 1.5), ValueError, "`p` must be a probability"),
         (lambda: Zoneout(Euler(), ()), ValueError, "`p` must be one probability or several"),
         (lambda: Zoneout(Euler(), "0.5"), TypeError, "`p` must be a number"),
