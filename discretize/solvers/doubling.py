@@ -99,18 +99,22 @@ class StepDoubling(EmbeddedMethod):
             check_pairs({**noise_traits(field), "rough steps": repr(self)})
 
     def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
-        lost = torch.zeros_like(dt, dtype=torch.bool)
+        lost: Tensor | None = None  # samples whose step has no solution
         while True:
             try:
                 one, half = self._stepped(slope, tau, dt, h), self._stepped(slope, tau, dt / 2, h)
                 two = self._stepped(slope, tau + dt / 2, dt / 2, half)
                 break
             except StepError as failure:  # a shorter step may have a solution; others go on without that sample
-                lost = lost.index_fill(0, torch.tensor(failure.sample if len(dt) > 1 else 0, device=dt.device), True)
+                row = failure.sample if len(dt) > 1 else 0
+                lost = torch.zeros_like(dt, dtype=torch.bool) if lost is None else lost
+                if bool(lost[row]):  # not even a step of length 0: the field is not finite there
+                    return Attempt(h, torch.full_like(h, math.inf))
+                lost = lost.index_fill(0, torch.tensor(row, device=dt.device), True)
                 dt = torch.where(lost, 0.0, dt)
         order = self.order if slope.steady or isinstance(self.step, ExplicitRungeKutta) else 1
         error = (two - one) / (2**order - 1)
-        return Attempt(two, torch.where(lost.to(h.device), math.inf, error) if bool(lost.any()) else error)
+        return Attempt(two, error if lost is None else torch.where(lost.to(h.device), math.inf, error))
 
     def _stepped(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
         assert isinstance(slope, Segment)

@@ -352,6 +352,16 @@ class Stuck(discretize.BackwardEuler):
         return super().advance(field, projected, h, dt)
 
 
+def test_a_field_that_is_nan_ends_a_solve_by_implicit_steps():
+    def broken_off(t: Tensor, h: Tensor) -> Tensor:
+        return torch.where(h > 0.5, -h, torch.nan)
+
+    with pytest.raises(discretize.SolverError):
+        integrate(
+            broken_off, None, torch.ones(2, 1, **TWICE), [0.0, 2.0], method=StepDoubling("backward-euler"), rtol=0.1, atol=0.1
+        )
+
+
 def test_a_step_without_a_solution_is_tried_again_shorter_and_leaves_its_neighbours_alone():
     def decay(t: Tensor, h: Tensor) -> Tensor:
         return -h
