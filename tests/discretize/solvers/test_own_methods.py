@@ -352,14 +352,16 @@ class Stuck(discretize.BackwardEuler):
         return super().advance(field, projected, h, dt)
 
 
-def test_a_field_that_is_nan_ends_a_solve_by_implicit_steps():
-    def broken_off(t: Tensor, h: Tensor) -> Tensor:
-        return torch.where(h > 0.5, -h, torch.nan)
+class Never(discretize.BackwardEuler):
+    """Has no solution for any length, as where the field is nan."""
 
-    with pytest.raises(discretize.SolverError):
-        integrate(
-            broken_off, None, torch.ones(2, 1, **TWICE), [0.0, 2.0], method=StepDoubling("backward-euler"), rtol=0.1, atol=0.1
-        )
+    def advance(self, field, projected, h, dt):
+        raise discretize.StepError("no solution", "Shorten it.", 0, 0)
+
+
+def test_a_step_without_a_solution_of_any_length_ends_the_solve():
+    with pytest.raises(discretize.SolverError, match="stopped at t = 0, sample 0"):
+        integrate(rotation, None, ONE.expand(2, 2), [0.0, 2.0], method=StepDoubling(Never()))
 
 
 def test_a_step_without_a_solution_is_tried_again_shorter_and_leaves_its_neighbours_alone():
