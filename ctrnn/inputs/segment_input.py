@@ -48,6 +48,7 @@ class SegmentInput:
     pieces: Tensor
     steady: bool
     own_times: bool
+    _every: Data | None = None
 
     def __init__(self, path: Path, pieces: Tensor) -> None:
         self.path, self.pieces, self.steady, self.own_times = path, pieces, path.steady, path.own_times
@@ -61,14 +62,13 @@ class SegmentInput:
         """Return the data of segment j."""
         return self._rows[j]
 
-    @cached_property
-    def _every(self) -> Data:
-        pieces = self.pieces if self.pieces.dim() > 1 else self.pieces[:, None].expand(-1, self.path.batch)
-        with torch.enable_grad():  # the first caller may want none
-            return self.path.gather(pieces)
-
-    def at_places(self, numbers: Tensor, rows: Tensor, t: Tensor) -> Tensor:
-        """Evaluate at places in several segments: numbers, rows (m,), t (m, 1) -> (m, feature)."""
+    def at_places(self, numbers: Tensor, rows: Tensor, t: Tensor, batch: int | None = None) -> Tensor:
+        """Evaluate at places in several segments: numbers, rows (m,), t (m, 1) -> (m, feature); batch: of a path of sequences."""
+        if self._every is None:
+            own = self.pieces.dim() > 1 or batch is None
+            pieces = self.pieces if own else self.pieces[:, None].expand(-1, batch)
+            with torch.enable_grad():  # the first caller may want none
+                self._every = self.path.gather(pieces)
         data = []
         for x in self._every:
             there, whose = numbers.to(x.device), rows.to(x.device)

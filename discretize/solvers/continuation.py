@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -166,8 +166,8 @@ class Continuation:
         begins = np.array([finite[number][row] for number, row in zip(numbers, rows, strict=True)], dtype=bool)
         same = np.append(np.diff(self.steps.sample[self.order]) == 0, False)
         kept = np.sort(self.order[begins & same & np.append(begins[1:], False)])
-        columns = (getattr(self.steps, name)[kept] for name in ("sample", "segment", "tau", "place"))
-        return Continuation(self.method, self.chain, KeptSteps(*columns, self.steps.states))
+        columns = {name: getattr(self.steps, name)[kept] for name in ("sample", "segment", "tau", "place")}
+        return Continuation(self.method, self.chain, replace(self.steps, **columns))
 
     def last_states(self, h: Tensor) -> Tensor:
         """Return the states at the begins of each sample's last step, of one that has taken none that of h (batch, state)."""

@@ -307,7 +307,7 @@ class Places(Segment):
 
     def input_at(self, t: Tensor) -> Tensor:
         assert self.rows is not None
-        return self.chain.path.at_places(self.numbers, self.rows, t)
+        return self.chain.path.at_places(self.numbers, self.rows, t, self.chain.driven.batch)
 
     def speed_at(self, t: Tensor, h: Tensor) -> Tensor:
         assert self.chain.speed is not None
