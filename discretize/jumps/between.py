@@ -21,8 +21,9 @@ from discretize.kernels.choose import plan_solve, solve_by_steps
 from discretize.kernels.eligibility import Fused
 from discretize.kernels.price import Stopwatch, Waiting
 from discretize.kernels.solved import SolveRequest
+from discretize.loop.checking import check_solve, in_float32, stored_dtype, warn_of_atol
+from discretize.loop.solving import Solve, named
 from discretize.settings import Settings
-from discretize.solve import Solve, check_solve, in_float32, named, stored_dtype, warn_of_atol
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve

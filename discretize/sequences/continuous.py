@@ -19,6 +19,7 @@ from ctrnn.fields.dropout import masked
 from ctrnn.inputs.held import FORWARD
 from discretize.graphs import whole
 from discretize.kernels.eligibility import Fused
+from discretize.loop.checking import check_start
 from discretize.loop.delayed import scanned_with_past
 from discretize.loop.held import solve_held
 from discretize.loop.noise import address_columns, scanned_along
@@ -29,7 +30,7 @@ from discretize.sequences.module import FieldModule, Lengths, Sequences, Start, 
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
-from discretize.solve import check_start, solve, solve_samples, solve_with_past
+from discretize.solve import solve, solve_samples, solve_with_past
 from discretize.solvers.events import Event, EventTimes, checked_events
 from discretize.solvers.past import History
 from discretize.trajectory import Trajectory
