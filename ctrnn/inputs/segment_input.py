@@ -65,8 +65,8 @@ class SegmentInput:
     def at_places(self, numbers: Tensor, rows: Tensor, t: Tensor, batch: int | None = None) -> Tensor:
         """Evaluate at places in several segments: numbers, rows (m,), t (m, 1) -> (m, feature); batch: of a path of sequences."""
         if self._every is None:
-            own = self.pieces.dim() > 1 or batch is None
-            pieces = self.pieces if own else self.pieces[:, None].expand(-1, batch)
+            as_is = batch is None or self.pieces.dim() > 1
+            pieces = self.pieces if as_is else self.pieces[:, None].expand(-1, batch or 0)
             with torch.enable_grad():  # the first caller may want none
                 self._every = self.path.gather(pieces)
         data = []
