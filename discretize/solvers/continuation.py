@@ -22,9 +22,8 @@ from discretize.solvers.detached import ParameterSnapshot
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.segments import Chain, Places, Segment
 from discretize.solvers.tableaus import EmbeddedMethod
-from discretize.trajectory import Trajectory
 
-__all__ = ["INTERPOLATED", "MOST_BYTES", "Continuation", "KeptSteps", "Pieces", "StatesBetween", "StatesBetweenStops", "StepLog"]
+__all__ = ["INTERPOLATED", "MOST_BYTES", "Continuation", "KeptSteps", "Pieces", "StatesBetween", "StepLog"]
 
 INTERPOLATED = 5  # the highest order of which a polynomial of degree 5 is no worse than a step
 AT_ONCE = 2**22  # numbers of states that are computed in one call
@@ -425,37 +424,3 @@ class StatesBetween:
         solved = self.solve(self.hs[0], torch.cat([known[:1], ordered]))[1:]
         back = order.argsort(dim=0)[len(known) - 1 :].to(solved.device)
         return solved[back, torch.arange(solved.shape[1], device=solved.device)]
-
-
-class StatesBetweenStops:
-    r"""Computes states of a solve with stops: those of the last piece that has begun; after its end a sample stays there.
-
-    Args:    last: the states at the end (batch, state); pieces: solves, each from where the one before stopped each sample;
-             over (batch,): from when on samples stay there, infinity if they do not; direction: -1
-             where their times are the user's negative.
-    Shape:   times (m,), or (m, batch) -> (m, batch, state).
-    """
-
-    last: Tensor
-    pieces: Sequence[Trajectory]
-    over: Tensor
-    direction: int
-
-    def __init__(self, last: Tensor, pieces: Sequence[Trajectory], over: Tensor, direction: int = 1) -> None:
-        self.last, self.pieces, self.over, self.direction = last, pieces, over, direction
-
-    def __call__(self, times: Tensor) -> Tensor:
-        times = times if self.direction > 0 else -times
-        asked = times if times.dim() > 1 else times[:, None].expand(-1, len(self.last))
-        states = self.last.expand(len(asked), *self.last.shape)
-        begun = asked.new_full(asked.shape, -1).long()  # the number of the piece
-        for number, piece in enumerate(self.pieces):
-            begun[(piece.ts[0].detach() <= asked) & (asked < self.over)] = number
-        for number, piece in enumerate(self.pieces):
-            mine = begun == number
-            rows = mine.any(1)
-            if bool(rows.any()):
-                found = piece(asked[rows].clamp(piece.ts[0].detach(), piece.ts[-1].detach()))
-                here = mine[rows].to(found.device)[..., None]
-                states = states.index_put((rows.to(found.device).nonzero()[:, 0],), torch.where(here, found, states[rows]))
-        return states

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from discretize.errors import Failure, SolverError
-from discretize.solvers.continuation import StatesBetween, StatesBetweenStops
+from discretize.solvers.continuation import StatesBetween
 from discretize.solvers.crossings import ROUNDINGS, Look
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.event_graph import Crossing, Graph, GraphBetween, GraphSolve, StepGrid, Window
@@ -398,6 +398,40 @@ class EventSolve:
         samples, times, states = (torch.cat(column) for column in zip(*found, strict=True))
         order = samples.argsort(stable=True)  # of one sample they are in time
         return EventTimes(samples[order], self.direction * times[order], states[order.to(states.device)])
+
+
+class StatesBetweenStops:
+    r"""Computes states of a solve with stops: those of the last piece that has begun; after its end a sample stays there.
+
+    Args:    last: the states at the end (batch, state); pieces: solves, each from where the one before stopped each sample;
+             over (batch,): from when on samples stay there, infinity if they do not; direction: -1
+             where their times are the user's negative.
+    Shape:   times (m,), or (m, batch) -> (m, batch, state).
+    """
+
+    last: Tensor
+    pieces: Sequence[Trajectory]
+    over: Tensor
+    direction: int
+
+    def __init__(self, last: Tensor, pieces: Sequence[Trajectory], over: Tensor, direction: int = 1) -> None:
+        self.last, self.pieces, self.over, self.direction = last, pieces, over, direction
+
+    def __call__(self, times: Tensor) -> Tensor:
+        times = times if self.direction > 0 else -times
+        asked = times if times.dim() > 1 else times[:, None].expand(-1, len(self.last))
+        states = self.last.expand(len(asked), *self.last.shape)
+        begun = asked.new_full(asked.shape, -1).long()  # the number of the piece
+        for number, piece in enumerate(self.pieces):
+            begun[(piece.ts[0].detach() <= asked) & (asked < self.over)] = number
+        for number, piece in enumerate(self.pieces):
+            mine = begun == number
+            rows = mine.any(1)
+            if bool(rows.any()):
+                found = piece(asked[rows].clamp(piece.ts[0].detach(), piece.ts[-1].detach()))
+                here = mine[rows].to(found.device)[..., None]
+                states = states.index_put((rows.to(found.device).nonzero()[:, 0],), torch.where(here, found, states[rows]))
+        return states
 
 
 def _array(values: Tensor) -> np.ndarray:
