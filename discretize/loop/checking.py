@@ -31,6 +31,7 @@ __all__ = [
     "check_call",
     "check_flow",
     "check_settings",
+    "check_setup",
     "check_solve",
     "check_start",
     "in_float32",
