@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -22,10 +22,6 @@ from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.equation import NumbersRefused
 from discretize.solvers.events import Event
 from discretize.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    pass
-
 
 __all__ = [
     "check_call",
