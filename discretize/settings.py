@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,16 @@ class Settings:
     on_failure: str = "raise"
     on_attempt: OnAttempt | None = None
     on_backward_attempt: OnAttempt | None = None
+    # What follows from the method: each call asks for it many times.
+    of_torchdiffeq: str | None = field(init=False, repr=False, compare=False)  # the name of a method of torchdiffeq
+    step: Step | None = field(init=False, repr=False, compare=False)  # that the method is; None for one of torchdiffeq
+    noisy: bool = field(init=False, repr=False, compare=False)  # whether it is for fields with noise
+    pair: EmbeddedMethod | None = field(
+        init=False, repr=False, compare=False
+    )  # the step, if each sample chooses its length
+    fixed: Step | None = field(init=False, repr=False, compare=False)  # the step map of steps of fixed length
+    adaptive: bool = field(init=False, repr=False, compare=False)  # whether it chooses its steps by the tolerances
+    steps_alone: bool = field(init=False, repr=False, compare=False)  # whether it does so for each sample
 
     def __post_init__(self) -> None:
         _check_method(self.method)
@@ -82,43 +92,29 @@ class Settings:
         for name in ("max_step", "first_step"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, checks.positive_number(name, value))
+        self._read_method()
         self._check_gradient()
         self._check_failures()
         check_pairs(self.traits)
         self._check_steps()
 
-    @property
-    def step(self) -> Step | None:
-        """The step that the method is, by name or object; None for a method of torchdiffeq."""
-        return None if self.of_torchdiffeq else checked_method(self.method)
-
-    @property
-    def pair(self) -> EmbeddedMethod | None:
-        """The step that chooses its length by the error it estimates, for each sample; None for other methods."""
-        step = self.step
-        return step if isinstance(step, EmbeddedMethod) and not self.noisy else None
-
-    @property
-    def fixed(self) -> Step | None:
-        """The step map of steps of fixed length; None for other methods."""
-        return None if isinstance(self.step, EmbeddedMethod) else self.step
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether the method chooses its steps by the tolerances."""
-        by_torchdiffeq = self.of_torchdiffeq is not None and chooses_steps(self.of_torchdiffeq)
-        return by_torchdiffeq or isinstance(self.step, EmbeddedMethod)
-
-    @property
-    def steps_alone(self) -> bool:
-        """Whether it does so for each sample, in a way that solves of one sample repeat."""
-        return self.pair is not None
-
-    @property
-    def of_torchdiffeq(self) -> str | None:
-        """The name of a method of torchdiffeq, None for others."""
+    def _read_method(self) -> None:
         named = isinstance(self.method, str) and self.method.startswith(PREFIX)
-        return str(self.method).removeprefix(PREFIX) if named else None
+        other = str(self.method).removeprefix(PREFIX) if named else None
+        step = None if named else checked_method(self.method)
+        noisy = isinstance(step.step if isinstance(step, StepDoubling) else step, StochasticStep)
+        pair = step if isinstance(step, EmbeddedMethod) and not noisy else None
+        read = {
+            "of_torchdiffeq": other,
+            "step": step,
+            "noisy": noisy,
+            "pair": pair,
+            "fixed": None if isinstance(step, EmbeddedMethod) else step,
+            "adaptive": isinstance(step, EmbeddedMethod) or (other is not None and chooses_steps(other)),
+            "steps_alone": pair is not None,
+        }
+        for name, value in read.items():
+            object.__setattr__(self, name, value)
 
     @property
     def may_draw(self) -> bool:
@@ -130,12 +126,6 @@ class Settings:
         check_pairs(self.traits | {"export": "torch.export"})
         assert self.fixed is not None
         return self.fixed, int(num_steps(np.ones(()), self.max_step))
-
-    @property
-    def noisy(self) -> bool:
-        """Whether the method is for fields with noise."""
-        step = self.step
-        return isinstance(step.step if isinstance(step, StepDoubling) else step, StochasticStep)
 
     @property
     def traits(self) -> dict[Trait, str]:

@@ -105,7 +105,7 @@ class Case(NamedTuple):
 
 @functools.cache
 def case(kind: str) -> Case:
-    with torch.random.fork_rng(), torch.device("cpu"):
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(5)
         field = FIELDS[kind]().double()
         xs = torch.randn(TIME, BATCH, INPUT, dtype=torch.float64)
@@ -252,7 +252,7 @@ def layers_expected(one: Case) -> Tensor:
 @functools.cache
 def second(one: Case) -> Any:
     """A layer that reads the first one, on a state as wide."""
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         hidden = one.field.hidden_size
         if one.field.state_size == hidden:
@@ -322,7 +322,7 @@ def _seen(one: Case, states: Tensor) -> Tensor:
 
 def at_rest(one: Case) -> Tensor:
     """How fast the field is at the points that are found, and how many are missing."""
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)
         starts = torch.randn(8, one.field.state_size, dtype=torch.float64)
     x = torch.tensor([1.0, 0.0], dtype=torch.float64)

@@ -69,8 +69,6 @@ ALLOWED = Counter(
         "settings.py _check_method": 3,
         "parallel/newton.py unroll_parallel": 1,
         # what a method is to the settings: their traits are read from these
-        "settings.py adaptive": 1,
-        "settings.py noisy": 2,
         # which engine runs a method, and what it keeps
         "settings.py _engine": 6,
         "kernels/choose.py solve_by_steps": 2,
@@ -90,8 +88,6 @@ ALLOWED = Counter(
         "loop/held.py run_held": 1,
         "loop/held.py solve_held": 1,
         "methods.py checked_method": 3,
-        "settings.py fixed": 1,
-        "settings.py pair": 1,
         "solve.py to_next_stops": 1,
         "solvers/doubling.py _stepped": 1,
         "solvers/doubling.py attempt": 1,
@@ -103,6 +99,7 @@ ALLOWED = Counter(
         "loop/solving.py _new_engine": 1,
         "loop/solving.py _try_kernel": 5,
         "loop/solving.py run": 2,
+        "settings.py _read_method": 5,
         # steps that read noise beside their input
         "sequences/cell.py forward": 1,
         "sequences/rnn.py _fits_a_graph": 1,

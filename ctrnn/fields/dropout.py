@@ -97,7 +97,9 @@ def masked(field: VectorField, samples: tuple[int, ...], generator: torch.Genera
     """Do as `draw_masks` for samples of any leading axes; return the field itself where there is nothing to draw."""
     if not _has_dropout(field):
         return field
-    like = torch.zeros((), dtype=field.dtype, device=field.device)  # of which delays are none
+    # A weight, not a tensor made anew: under `torch.func.vmap` masks are drawn for each network. Delays are none, in float64.
+    weights = (weight for weight in field.parameters() if weight.dtype == field.dtype)
+    like = next(weights, torch.zeros((), dtype=field.dtype, device=field.device))
     done: dict[int, nn.Module] = {}
 
     def copied(module: nn.Module) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any, cast
 
@@ -231,7 +232,8 @@ class ContinuousRNN(FieldModule):
 
     def extra_repr(self) -> str:
         usual = Settings()
-        given = {name: value for name, value in vars(self.settings).items() if not _same(value, getattr(usual, name))}
+        named = {each.name: getattr(self.settings, each.name) for each in fields(usual) if each.init}
+        given = {name: value for name, value in named.items() if not _same(value, getattr(usual, name))}
         named = {"method": self.settings.method, "rtol": self.settings.rtol, "atol": self.settings.atol} | given
         named |= {} if self.path == "held" else {"path": self.path}
         named |= {"events": len(self.events)} if self.events else {}

@@ -201,7 +201,7 @@ class EventSolve:
             begin += len(window.times)
             span = torch.stack([window.times[0], torch.from_numpy(window.look.end).minimum(ends)])
             between = window.solved.between if graph is None else GraphBetween(window.solved.between, graph.solved)
-            self.pieces.append(replace(window.solved, ts=span, hs=window.hs[[0, -1]], between=between))
+            self.pieces.append(replace(window.solved, ts=span, hs=torch.stack([window.hs[0], window.hs[-1]]), between=between))
 
     def _keep_after(self, whose: list[int], ends: Tensor) -> None:
         """Keep the states after stops, for requested times there, and of samples that have ended for all that follow."""

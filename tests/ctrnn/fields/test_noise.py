@@ -175,7 +175,7 @@ def test_noise_of_a_part_is_counted_where_it_is_handed_on_and_refused_where_it_i
     assert noise_channels(HandsOn()) == 3
     with pytest.raises(ValueError, match="noise in a part, Noisy in Inner, which does not hand it on"):
         noise_channels(Inner())
-    with pytest.raises(ValueError, match="a layer of a `Stack`, which puts noise around the whole"):
+    with pytest.raises(ValueError, match="take noise around the whole"):
         ctrnn.Stack([HandsOn().inner, ctrnn.leaky(3, 3)])
 
 

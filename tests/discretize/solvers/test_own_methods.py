@@ -171,7 +171,7 @@ def test_other_gradients_agree_where_they_are_had(name: str, gradient: Any):
         return [*torch.autograd.grad(model(samples(2, 4))[0].square().sum(), [*own.parameters()])]
 
     if isinstance(gradient, discretize.Adjoint) and not OWN[name].has_tableau:
-        with pytest.raises(ValueError, match=r"`gradient=Adjoint\(\)` adds up the stages of an explicit tableau"):
+        with pytest.raises(ValueError, match="it adds up the stages of an explicit tableau"):
             found(gradient)
         return
     exact = isinstance(gradient, discretize.Checkpointed)
@@ -266,7 +266,7 @@ def test_a_pair_whose_attempt_is_overridden_is_followed_by_every_door():
     expected = own.flow(own.project(x[0]), torch.zeros(2, 4, **TWICE)) / 2
     for module in (DiscreteRNN(own, Halved()), ContinuousRNN(own, Halved(), fused="always", first_step=1.0)):
         assert_close(module(x)[0][0], expected, rtol=0, atol=1e-15)
-    with pytest.raises(ValueError, match=r"Adjoint.*does not go with method=Halved"):
+    with pytest.raises(ValueError, match=r"Adjoint.*does not go with `method=Halved"):
         ContinuousRNN(own, Halved(), gradient=discretize.Adjoint())
 
 
@@ -338,8 +338,8 @@ def test_an_equation_that_reads_its_past_takes_a_pair_of_ones_own():
     how: dict[str, Any] = {"delays": 1.0, "rtol": 1e-8, "atol": 1e-8}
     solved = integrate(f, None, start, [0.0, 2.0], method=OwnDopri5(), **how)
     assert float(solved.hs[-1]) == pytest.approx(1 - 2 + 1 / 2, abs=1e-7)  # 1 - t + (t - 1)^2 / 2 on [1, 2]
-    with pytest.raises(ValueError, match="a pair of your own of order 5 or less"):
-        integrate(f, None, start, [0.0, 2.0], method="rk4", **how)
+    with pytest.raises(ValueError, match="its steps are longer than the polynomials"):
+        integrate(f, None, start, [0.0, 2.0], method="dopri8", **how)
 
 
 class Stuck(discretize.BackwardEuler):
