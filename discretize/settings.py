@@ -71,9 +71,7 @@ class Settings:
     of_torchdiffeq: str | None = field(init=False, repr=False, compare=False)  # the name of a method of torchdiffeq
     step: Step | None = field(init=False, repr=False, compare=False)  # that the method is; None for one of torchdiffeq
     noisy: bool = field(init=False, repr=False, compare=False)  # whether it is for fields with noise
-    pair: EmbeddedMethod | None = field(
-        init=False, repr=False, compare=False
-    )  # the step, if each sample chooses its length
+    pair: EmbeddedMethod | None = field(init=False, repr=False, compare=False)  # the step, if each sample chooses its length
     fixed: Step | None = field(init=False, repr=False, compare=False)  # the step map of steps of fixed length
     adaptive: bool = field(init=False, repr=False, compare=False)  # whether it chooses its steps by the tolerances
     steps_alone: bool = field(init=False, repr=False, compare=False)  # whether it does so for each sample

@@ -77,7 +77,15 @@ class Graph:
             if not (here := [place for place, crossing in enumerate(every) if crossing.window == number]):
                 continue
             crossings, index = [every[place] for place in here], torch.tensor(here, device="cpu")
-            arrived = arrive(window.look, events, crossings, self, self.places[index], times[index], states[here])
+            arrived = arrive(
+                window.look,
+                events,
+                crossings,
+                self,
+                self.places[index],
+                times[index],
+                states.index_select(0, index.to(states.device)),
+            )
             moved, reached = moved.index_put((index,), arrived[0]), reached.index_put((index.to(end.device),), arrived[1])
         return rows, end, until, moved, reached
 

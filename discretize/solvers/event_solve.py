@@ -168,7 +168,13 @@ class EventSolve:
         self._keep(ends, rows, graph)
         for number, found in enumerate(self.found):
             if here := [place for place, crossing in enumerate(every) if crossing.event == number]:
-                found.append((torch.tensor([every[place].sample for place in here], device="cpu"), times[here], states[here]))
+                found.append(
+                    (
+                        torch.tensor([every[place].sample for place in here], device="cpu"),
+                        times[here],
+                        _at(states, here),
+                    )
+                )
         self.h, self.t = end, until
         if whose:
             stopped = [one for one in every if self.events[one.event].stops]
@@ -177,7 +183,7 @@ class EventSolve:
             at = at.index_put((torch.tensor(again, device="cpu"),), times[again]) if again else at
             samples = torch.tensor(whose, device="cpu")
             self.t = self.t.index_put((samples,), at[last])
-            self.h = end.index_put((samples.to(end.device),), states[last])
+            self.h = end.index_put((samples.to(end.device),), _at(states, last))
             # It is about as far to the next stop.
             self.window[samples] = torch.maximum(FARTHER * (ends - since), self.window / 4)[samples].clamp(max=self.widest)
             self.reach[samples] = math.inf
@@ -334,10 +340,14 @@ class EventSolve:
             if not (here := [place for place, crossing in enumerate(every) if crossing.window == number]):
                 continue
             look, samples = window.look, np.array([every[place].sample for place in here])
-            states[here] = look.states(times[here].numpy(), samples).to(states)
+            found = look.states(times[here].numpy(), samples).to(states)
+            states = states.index_copy(0, torch.tensor(here, device="cpu").to(states.device), found)
             if look.beyond is not None:
                 whose, time, state = look.beyond
-                states[[place for place in here if every[place].sample == whose and every[place].time == time]] = state
+                these = [place for place in here if every[place].sample == whose and every[place].time == time]
+                states = states.index_copy(
+                    0, torch.tensor(these, device="cpu").long().to(states.device), state.expand(len(these), -1)
+                )
         return times, states
 
     def _stop(self, stopped: list[Crossing], since: Tensor) -> None:
@@ -398,6 +408,11 @@ class EventSolve:
         samples, times, states = (torch.cat(column) for column in zip(*found, strict=True))
         order = samples.argsort(stable=True)  # of one sample they are in time
         return EventTimes(samples[order], self.direction * times[order], states[order.to(states.device)])
+
+
+def _at(states: Tensor, rows: list[int]) -> Tensor:
+    """Return these rows: a list would be an index on the CPU, which not every device takes."""
+    return states.index_select(0, torch.tensor(rows, device="cpu").to(states.device))
 
 
 class StatesBetweenStops:
