@@ -19,7 +19,7 @@ from ctrnn.fields.delayed import DelayedField
 from ctrnn.fields.dropout import masked
 from ctrnn.inputs.held import FORWARD
 from discretize.graphs import whole
-from discretize.kernels.eligibility import Fused
+from discretize.kernels.eligibility import Fused, transform_reason
 from discretize.loop.checking import check_start
 from discretize.loop.delayed import scanned_with_past
 from discretize.loop.held import solve_held
@@ -198,6 +198,8 @@ class ContinuousRNN(FieldModule):
                 return scanned_with_past(field, step, xs, h0, 1.0, substeps)
             return scanned_along(field, step, xs, h0, 1.0, substeps)
         if self._is_plain(field):
+            if transform_reason() is None:  # G may have been 0 before it was learned
+                self.settings.check_noise(field)
             seed, given = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
             times = gone_by(xs, ragged) if edges is None else edges
             check = partial(check_start, field, field, given, h0, times, self.settings)

@@ -12,6 +12,7 @@ import ctrnn
 from discretize import (
     SRA1,
     BrownianPath,
+    ContinuousRNN,
     DiscreteCell,
     DiscreteRNN,
     Euler,
@@ -344,7 +345,14 @@ def unrolled(cell):
     return lambda x, seed: unroll(cell, x, seed=seed)
 
 
-@pytest.mark.parametrize("make", [DiscreteRNN, lambda *given: unrolled(DiscreteCell(*given))], ids=["module", "unroll"])
+MADE = {
+    "DiscreteRNN": DiscreteRNN,
+    "unroll": lambda *given: unrolled(DiscreteCell(*given)),
+    "ContinuousRNN": lambda field, step: ContinuousRNN(field, method=step, fused="always"),
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
 def test_noise_that_comes_to_depend_on_the_state_is_refused_at_the_next_call(make):
     field, x = FromNothing(), torch.randn(3, 2, 1)
     call = make(field, SRA1())
