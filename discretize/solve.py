@@ -43,13 +43,14 @@ from discretize.loop.solving import Solve, rounded
 from discretize.noise.brownian import BrownianPath, Cells
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
-from discretize.solvers.continuation import StatesBetween, StepLog
+from discretize.solvers.continuation import StatesBetween
 from discretize.solvers.delays import History, solve_delayed
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import as_driven_field, driven_in, increasing_times, joined, times_within
 from discretize.solvers.event_solve import WINDOWS, EventSolve
 from discretize.solvers.events import Event, checked_events
 from discretize.solvers.fixed import FixedEngine, num_steps
+from discretize.solvers.kept import StepLog
 from discretize.solvers.stochastic import solve_path
 from discretize.trajectory import Trajectory
 

@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from ctrnn.fields.computed import with_computed_weights
 from discretize.kernels.cpp.rows import Written
+from discretize.kernels.cpp.sequences import CompiledKernel
 from discretize.kernels.eligibility import autocast_reason, device_reason, setting_reason, tensor_reason, transform_reason
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.program import Program, StepModule
-from discretize.kernels.sequences import CompiledKernel, derivatives_reason, kernel_for
+from discretize.kernels.sequences import derivatives_reason, kernel_for
 from discretize.steps.step import Step
 
 __all__ = ["Node", "node_for", "run_in_graph"]

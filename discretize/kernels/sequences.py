@@ -6,10 +6,8 @@ same code, find the kernel in the process or on disk. Compared with the steps on
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple, Protocol
@@ -19,20 +17,13 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from discretize.kernels import reference
-from discretize.kernels.build import Source, library
+from discretize.kernels.build import Source
 from discretize.kernels.cpp.programs import (
     PRODUCTS,
     REALS,
-    SOURCES,
-    GivenProgram,
-    ProgramStructure,
-    Sums,
-    SumsStructure,
-    address,
-    functions_of,
-    strides,
 )
-from discretize.kernels.cpp.rows import Written, written
+from discretize.kernels.cpp.rows import written
+from discretize.kernels.cpp.sequences import STEPS, CompiledKernel
 from discretize.kernels.eligibility import (
     Fused,
     device_reason,
@@ -55,29 +46,10 @@ from discretize.noise.increments import KeyedIncrements, NoiseInput
 from discretize.solvers.detached import ModuleSettings
 from discretize.steps.step import Step
 
-__all__ = ["CompiledKernel", "derivatives_reason", "kernel_for", "run_triton", "run_written", "steps_counted"]
+__all__ = ["derivatives_reason", "kernel_for", "run_triton", "run_written", "steps_counted"]
 
-# -O2: their loops are in what is compiled for the field, and in products.
-STEPS = Source(SOURCES / "steps.cpp", flags=("-O2",))
 # On a GPU, where one multiprocessor reads them all at each step of 16 samples: as fast as the steps in float32 on an H200.
 MOST_WEIGHTS = 2**21
-
-
-class SequenceStructure(Structure):
-    """`CtrnnSequence` of kernels/steps.cpp, field by field."""
-
-    _fields_ = [
-        *((name, c_size_t) for name in ("time", "batch", "inputs", "state", "substeps", "threads", "rests", "counted")),
-        *((name, c_void_p) for name in ("x", "h0", "dt")),
-        *((name, c_size_t) for name in ("dt_time", "dt_batch")),
-        ("program", POINTER(ProgramStructure)),
-    ]
-
-
-class Gradients(Structure):
-    """`CtrnnGradients`."""
-
-    _fields_ = [*((name, c_void_p) for name in ("of_hs", "x", "h0", "dt")), ("sums", POINTER(SumsStructure))]
 
 
 def steps_counted(field: VectorField, step: Step) -> AbstractContextManager[None]:
@@ -263,111 +235,6 @@ def _kernel(
 
     libraries = [(source, {"REAL": REALS[dtype]}) for source in engine.libraries]
     return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype), libraries, **how)
-
-
-class CompiledKernel:
-    """A program and its library."""
-
-    program: Program[Written]
-    moves: Mapping[str, bool]
-    functions: dict[str, int]
-
-    def __init__(self, program: Program[Written], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
-        self.program, self.moves, self.functions = program, moves, functions_of(program, dtype)
-        self.library, self._kept = library(STEPS, {"REAL": REALS[dtype]}), dict[int, int]()
-        self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(SequenceStructure)], c_size_t
-        self.library.ctrnn_steps_forwards.argtypes = [POINTER(SequenceStructure), c_size_t, c_void_p, c_void_p]
-        self.library.ctrnn_steps_backwards.argtypes = [POINTER(SequenceStructure), c_size_t, c_void_p, POINTER(Gradients)]
-        self.library.ctrnn_steps_forwards.restype = self.library.ctrnn_steps_backwards.restype = c_int
-
-    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]) -> _Call:
-        return _Call(self, substeps, rests, xs, h0, dt, weights)
-
-    def kept_of(self, state: int) -> int:
-        """How many numbers are kept of a step and a sample for the backward pass."""
-        if state not in self._kept:
-            widths = (c_size_t * len(self.program.written.kept))(*self.program.written.kept)
-            program = ProgramStructure(kept_values=len(widths), kept_widths=ctypes.addressof(widths))
-            self._kept[state] = int(
-                self.library.ctrnn_steps_kept(SequenceStructure(state=state, program=ctypes.pointer(program)))
-            )
-        return self._kept[state]
-
-
-class _Call:
-    """The numbers of a call, laid out as the kernel reads them; of several networks h0 and weights have a first axis for them,
-    and xs and dt if they differ."""
-
-    kernel: CompiledKernel
-    substeps: int
-    weights: list[Tensor]
-    xs: Tensor
-    h0: Tensor
-    count: int
-    steps: int
-
-    def __init__(
-        self,
-        kernel: CompiledKernel,
-        substeps: int,
-        rests: bool,
-        xs: Tensor,
-        h0: Tensor,
-        dt: float | Tensor,
-        weights: Sequence[Tensor],
-    ) -> None:
-        self.kernel, self.substeps, self.weights = kernel, substeps, [weight.detach() for weight in weights]
-        self.xs, self.h0 = (tensor.detach().contiguous() for tensor in (xs, h0))
-        self.dt: Tensor = dt.detach() if isinstance(dt, Tensor) else xs.new_full((), dt)
-        self.networks, self.count, self.steps = h0.shape[:-2], h0.shape[:-2].numel(), xs.shape[-3] * substeps
-        self.given: GivenProgram = GivenProgram(kernel.program, kernel.functions, self.weights, *self.networks)
-        at, dt_network, dt_time, dt_batch = strides(self.dt)
-        samples = _parts(self.xs, self.count) if xs.dim() > 3 else [address(self.xs)] * self.count
-        places = zip(samples, _parts(self.h0, self.count), self.given.structures, strict=True)
-        counted = kernel.program.written.counted
-        size, sizes = self.dt.element_size(), (*xs.shape[-3:], h0.shape[-1], substeps, torch.get_num_threads(), rests)
-        sizes = *sizes, 0 if counted is None else counted + 1
-        self.sequences = (SequenceStructure * self.count)(
-            *(
-                SequenceStructure(*sizes, x, h, at + k * dt_network * size, dt_time, dt_batch, ctypes.pointer(program))
-                for k, (x, h, program) in enumerate(places)
-            )
-        )
-
-    def forward(self, keep: bool) -> tuple[Tensor, Tensor | None]:
-        """The states after samples, (time, batch, state), and what the backward pass reads; of networks, if there are several."""
-        (time, batch, _), steps = self.xs.shape[-3:], self.steps
-        states = self.xs.new_empty(*self.networks, time, *self.h0.shape[-2:])
-        width = self.kernel.kept_of(self.h0.shape[-1])
-        kept = self.xs.new_empty(*self.networks, steps, batch, width) if keep else None
-        if self.kernel.library.ctrnn_steps_forwards(self.sequences, self.count, states.data_ptr(), address(kept)):
-            raise MemoryError(f"There is no memory for {steps} steps of {batch} samples; take shorter pieces or smaller batches.")
-        return states, kept
-
-    def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
-        """The gradients to x, h0, dt and the weights."""
-        grad, (_, batch, inputs), steps = grad.contiguous(), self.xs.shape[-3:], self.steps
-        of_x = self.xs.new_empty(*self.networks, steps, batch, inputs) if needed[0] else None
-        of_dt = self.xs.new_empty(*self.networks, steps, batch) if needed[2] else None
-        of_h0, sums = torch.empty_like(self.h0), Sums(self.kernel.program, self.xs, *self.networks)
-        rows = zip(*(_parts(tensor, self.count) for tensor in (grad, of_x, of_h0, of_dt)), sums.structures, strict=True)
-        to = (Gradients * self.count)(*(Gradients(*places, ctypes.pointer(each)) for *places, each in rows))
-        if self.kernel.library.ctrnn_steps_backwards(self.sequences, self.count, kept.data_ptr(), to):
-            raise MemoryError(f"There is no memory for the gradients of {steps} steps of {batch} samples; take smaller batches.")
-        if of_x is not None:
-            of_x = of_x.unflatten(-3, (-1, self.substeps)).sum(-3) if self.substeps > 1 else of_x
-            of_x = of_x.sum_to_size(self.xs.shape)
-        if of_dt is not None:
-            of_dt = of_dt.unflatten(-2, (-1, self.substeps)).sum(-2)[..., None].sum_to_size(self.dt.shape)
-        return [of_x, of_h0, of_dt, *sums.gradients(self.weights)]
-
-
-def _parts(tensor: Tensor | None, count: int) -> list[int | None]:
-    """Where each of so many equal parts of a tensor lies."""
-    if tensor is None:
-        return [None] * count
-    assert tensor.is_contiguous()
-    return [tensor.data_ptr() + k * (tensor.numel() // count) * tensor.element_size() for k in range(count)]
 
 
 _COMPILED = _Engine("compiled", device_reason, CompiledKernel, lambda dtype: written, True, (STEPS, PRODUCTS))

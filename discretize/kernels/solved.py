@@ -12,7 +12,7 @@ from torch import Tensor
 
 from discretize.errors import Failure
 from discretize.solvers.adaptive import AdaptiveEngine
-from discretize.solvers.continuation import KeptSteps
+from discretize.solvers.kept import KeptSteps
 from discretize.solvers.segments import Chain
 
 __all__ = ["SolveRequest", "Solved"]

@@ -25,11 +25,12 @@ from discretize.settings import Settings
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
 from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
-from discretize.solvers.continuation import Continuation, StatesBetween, StepLog
+from discretize.solvers.continuation import Continuation, StatesBetween
 from discretize.solvers.diagnosis import STIFF_STEPS, slow_hint
 from discretize.solvers.doubling import DoublingEngine
 from discretize.solvers.engine import Engine, SolverState
 from discretize.solvers.fixed import FixedEngine, OwnStep
+from discretize.solvers.kept import StepLog
 from discretize.solvers.segments import Chain, chain_of
 from discretize.trajectory import Trajectory
 

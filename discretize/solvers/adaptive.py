@@ -21,10 +21,10 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.fields.probes import has_two_answers
 from discretize.errors import Failure, SolverWarning, warn_user
-from discretize.solvers.continuation import StepLog
 from discretize.solvers.control import Numbers, Place, Round, StepControl
 from discretize.solvers.diagnosis import STIFF_STEPS, diagnosis, jump_hint, stiff_hint
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, column, waits_for
+from discretize.solvers.kept import StepLog
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain, RightHandSide
 from discretize.solvers.tableaus import EXPLICIT_PAIRS, Attempt, EmbeddedMethod, checked_attempt

@@ -27,12 +27,13 @@ from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.splines import as_path
 from discretize.errors import SolverError
 from discretize.settings import Settings
-from discretize.solvers.continuation import MOST_BYTES, Continuation, Pieces
+from discretize.solvers.continuation import Continuation, Pieces
 from discretize.solvers.detached import once_only
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import driven_in, increasing_times
 from discretize.solvers.event_solve import EventSolve
 from discretize.solvers.events import Event, EventTimes
+from discretize.solvers.kept import MOST_BYTES
 from discretize.solvers.past import SAME, Beginning, History, Lag, Past, PastPath, breaking_points, check_knots, lags_of
 from discretize.trajectory import Trajectory
 

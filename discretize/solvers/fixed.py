@@ -18,8 +18,8 @@ from ctrnn import Path, checks
 from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure, StepError
-from discretize.solvers.continuation import MOST_BYTES, KeptSteps, StepLog
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, SolverStats, column, waits_for
+from discretize.solvers.kept import MOST_BYTES, KeptSteps, StepLog
 from discretize.solvers.segments import Chain, RightHandSide, Segment, Slope
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 from discretize.steps.euler import Euler

@@ -34,9 +34,9 @@ from discretize.kernels.record.program import FlowModule, with_weights
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers import rodas
 from discretize.solvers.adaptive import AdaptiveEngine
-from discretize.solvers.continuation import MOST_BYTES, KeptSteps
 from discretize.solvers.detached import ModuleSettings
 from discretize.solvers.diagnosis import diagnosis
+from discretize.solvers.kept import MOST_BYTES, KeptSteps
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKutta

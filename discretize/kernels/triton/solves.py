@@ -31,7 +31,7 @@ from discretize.kernels.triton.passes import WEIGHTS
 from discretize.kernels.triton.rosenbrock import MOST_UNITS, units_of
 from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, Recorded, SolveText, solve_writer, stiff_text
 from discretize.solvers import rodas
-from discretize.solvers.continuation import KeptSteps
+from discretize.solvers.kept import KeptSteps
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.tableaus import EmbeddedRungeKutta
 

@@ -9,7 +9,8 @@ from torch import nn
 
 import ctrnn
 from discretize import ContinuousRNN, DiscreteRNN
-from discretize.kernels import registry, sequences
+from discretize.kernels import registry
+from discretize.kernels.cpp import sequences as compiled
 from discretize.kernels.cpp.solving import KernelRun
 
 UNITS = [1e-9, 1.0, 1e9]  # of the field: what it gives
@@ -37,7 +38,7 @@ def each_kernel_is_made_anew(monkeypatch):
 
 def break_states(monkeypatch, wrong):
     """Has kernels move states by so many times what they should."""
-    solve, step = KernelRun.forward, sequences._Call.forward
+    solve, step = KernelRun.forward, compiled._Call.forward
 
     def solved(run, projected, h0, *weights):
         return h0.detach() + wrong * (solve(run, projected, h0, *weights) - h0.detach())
@@ -47,18 +48,18 @@ def break_states(monkeypatch, wrong):
         return call.h0 + wrong * (states - call.h0), kept
 
     monkeypatch.setattr(KernelRun, "forward", solved)
-    monkeypatch.setattr(sequences._Call, "forward", stepped)
+    monkeypatch.setattr(compiled._Call, "forward", stepped)
 
 
 def break_gradients(monkeypatch, wrong):
     """Has kernels give so many times the gradient to the matrix."""
-    solve, step = KernelRun.backward, sequences._Call.backward
+    solve, step = KernelRun.backward, compiled._Call.backward
 
     def changed(found):
         return [*found[:-2], wrong * found[-2], found[-1]]
 
     monkeypatch.setattr(KernelRun, "backward", lambda run, grad: changed(solve(run, grad)))
-    monkeypatch.setattr(sequences._Call, "backward", lambda call, *given: changed(step(call, *given)))
+    monkeypatch.setattr(compiled._Call, "backward", lambda call, *given: changed(step(call, *given)))
 
 
 RUNS = {"steps": DiscreteRNN, "solve": ContinuousRNN}

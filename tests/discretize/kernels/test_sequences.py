@@ -26,6 +26,7 @@ from discretize import ContinuousRNN, DiscreteRNN, Euler, ExponentialEuler, Kern
 from discretize.kernels import eligibility, sequences
 from discretize.kernels import registry as written_kernels
 from discretize.kernels.build import Unavailable
+from discretize.kernels.cpp import sequences as compiled
 from discretize.kernels.record import stored
 from discretize.kernels.record.program import FlowModule, program_of
 
@@ -361,8 +362,8 @@ def wrong_text(monkeypatch):
 
 
 def wrong_gradients(monkeypatch):
-    right = sequences._Call.backward
-    monkeypatch.setattr(sequences._Call, "backward", lambda call, kept, grad, *rest: right(call, kept, 1.001 * grad, *rest))
+    right = compiled._Call.backward
+    monkeypatch.setattr(compiled._Call, "backward", lambda call, kept, grad, *rest: right(call, kept, 1.001 * grad, *rest))
 
 
 @pytest.mark.records
