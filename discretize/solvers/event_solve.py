@@ -168,13 +168,8 @@ class EventSolve:
         self._keep(ends, rows, graph)
         for number, found in enumerate(self.found):
             if here := [place for place, crossing in enumerate(every) if crossing.event == number]:
-                found.append(
-                    (
-                        torch.tensor([every[place].sample for place in here], device="cpu"),
-                        times[here],
-                        _at(states, here),
-                    )
-                )
+                samples = torch.tensor([every[place].sample for place in here], device="cpu")
+                found.append((samples, times[here], _at(states, here)))
         self.h, self.t = end, until
         if whose:
             stopped = [one for one in every if self.events[one.event].stops]
