@@ -83,7 +83,7 @@ def test_euler_steps_read_the_states_that_earlier_steps_ended_with(delays, own):
 DOORS = {
     "ContinuousRNN": lambda f, step, x, h0: ContinuousRNN(f, step, max_step=0.25)(x, h0)[0],
     "integrate": lambda f, step, x, h0: discretize.integrate(
-        f, ctrnn.HeldPath(x), h0, torch.arange(7.0), method=step, max_step=0.25
+        f, ctrnn.HeldPath(x), h0, torch.arange(4.0), method=step, max_step=0.25
     ).hs[1:],
     "unroll": lambda f, step, x, h0: discretize.unroll(DiscreteCell(f, step, 0.25), x.repeat_interleave(4, 0), h0).hs[4::4],
     "unroll_parallel": lambda f, step, x, h0: discretize.unroll_parallel(
@@ -100,7 +100,7 @@ STEPS = [Euler(), discretize.Midpoint(), RungeKutta4(), discretize.ExponentialEu
 @pytest.mark.parametrize("step", STEPS, ids=repr)
 @pytest.mark.parametrize("door", DOORS)
 def test_a_run_with_delays_is_the_same_by_every_door(door, step):
-    field, x, h0, _ = given()
+    field, x, h0, _ = given(time=3)
     if door == "ContinuousRNN" and isinstance(step, Euler | discretize.Midpoint):
         step = {"Euler()": "euler", "Midpoint()": "midpoint"}[repr(step)]
     there = DOORS[door](field, step, x, h0)
@@ -183,7 +183,7 @@ def test_delays_that_are_functions_of_time_are_stepped():
 MODULES = {
     "euler": lambda f, **how: DiscreteRNN(f, dt=0.5, **how),
     "substeps": lambda f, **how: DiscreteRNN(f, RungeKutta4(), dt=0.9, substeps=2, **how),
-    "adaptive": lambda f, **how: ContinuousRNN(f, rtol=1e-3, atol=1e-4, **how),
+    "adaptive": lambda f, **how: ContinuousRNN(f, rtol=1e-2, atol=1e-2, **how),
     "rk4": lambda f, **how: ContinuousRNN(f, "rk4", max_step=0.3, **how),
 }
 
@@ -209,7 +209,7 @@ def test_a_sequence_does_not_see_its_neighbours_lengths_times_and_resets(module,
 def test_paths_through_samples_with_lengths_are_those_of_each_alone(path):
     field, x, h0, ts = given(delays=(0.75,))
     ts = ts[:, [0, 0, 2]]
-    rnn = ContinuousRNN(field, rtol=1e-3, atol=1e-4, path=path)
+    rnn = ContinuousRNN(field, rtol=1e-2, atol=1e-2, path=path)
     with torch.no_grad():
         output, _ = rnn(x, h0, ts[:6], LENGTHS)
         for b, length in enumerate(LENGTHS):
@@ -230,20 +230,20 @@ def test_packed_sequences_are_those_with_lengths(module):
 def test_sequences_on_one_clock_are_solved_together_and_states_between_are_those_of_each():
     field, x, h0, ts = given()
     ts = ts[:, [0, 0, 2]]
-    rnn = ContinuousRNN(field, rtol=1e-6, atol=1e-7)
+    rnn = ContinuousRNN(field, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         solved = rnn.trajectory(x, h0, ts, LENGTHS)
         times = ts[0] + 0.4 * (ts[3] - ts[0])
         for b, length in enumerate(LENGTHS):
             alone = rnn.trajectory(x[:length, b : b + 1], h0[b : b + 1], ts[: length + 1, b])
-            assert_close(solved(times[None])[0, b], alone(times[b : b + 1])[0, 0], rtol=0, atol=1e-6)
-            assert_close(solved.hs[-1, b], alone.hs[-1, 0], rtol=0, atol=1e-6)
+            assert_close(solved(times[None])[0, b], alone(times[b : b + 1])[0, 0], rtol=0, atol=1e-4)
+            assert_close(solved.hs[-1, b], alone.hs[-1, 0], rtol=0, atol=1e-4)
     assert len(solved.stats["steps_of_samples"]) == 3
 
 
 def test_delays_are_learned_from_sequences_of_several_lengths():
     field, x, h0, _ = given(delays=(0.75,))
-    rnn = ContinuousRNN(field, rtol=1e-3, atol=1e-4)
+    rnn = ContinuousRNN(field, rtol=1e-2, atol=1e-2)
     together = rnn(x, h0[None], None, [2, 1, 2])[1].sum()
     alone = sum(rnn(x[:n, b], h0[b])[1].sum() for b, n in enumerate([2, 1, 2]))
     mine, theirs = (torch.autograd.grad(total, [field.delays, field.weights[1]]) for total in (together, alone))
@@ -252,9 +252,9 @@ def test_delays_are_learned_from_sequences_of_several_lengths():
 
 
 def test_the_exact_module_is_the_solve_along_its_samples():
-    field, x, h0, _ = given(delays=(0.75,))
-    theirs = discretize.integrate(field, ctrnn.HeldPath(x), h0, torch.arange(7.0), rtol=1e-3, atol=1e-3)
-    assert_close(ContinuousRNN(field, rtol=1e-3, atol=1e-3)(x, h0)[0], theirs.hs[1:], rtol=0, atol=0)
+    field, x, h0, _ = given(time=3, delays=(0.75,))
+    theirs = discretize.integrate(field, ctrnn.HeldPath(x), h0, torch.arange(4.0), rtol=1e-2, atol=1e-2)
+    assert_close(ContinuousRNN(field, rtol=1e-2, atol=1e-2)(x, h0)[0], theirs.hs[1:], rtol=0, atol=0)
 
 
 # Gradients.
@@ -277,7 +277,7 @@ def test_gradients_to_inputs_states_times_weights_and_delays_are_central_differe
         )
 
     sources = [each.detach().requires_grad_() for each in (x, h0, ts, field.delays, field.weights[1])]
-    assert torch.autograd.gradcheck(run, sources, eps=1e-7, atol=1e-5, rtol=1e-4)
+    assert torch.autograd.gradcheck(run, sources, eps=1e-7, atol=1e-5, rtol=1e-4, fast_mode=True)
 
 
 class _Called(torch.nn.Module):
@@ -300,7 +300,7 @@ def test_gradients_to_the_history_are_central_differences(method):
             field, path, h0, torch.arange(4.0), method=method, max_step=0.5, history=lambda t: held + slope * t, fused=False
         ).hs
 
-    assert torch.autograd.gradcheck(run, [held, slope])
+    assert torch.autograd.gradcheck(run, [held, slope], fast_mode=True)
 
 
 def test_a_delay_of_whole_steps_has_the_gradient_of_a_longer_one():
@@ -315,9 +315,9 @@ def test_a_delay_of_whole_steps_has_the_gradient_of_a_longer_one():
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("step", [Euler(), RungeKutta4()], ids=repr)
+@pytest.mark.parametrize("step", [pytest.param(Euler(), marks=pytest.mark.slow), RungeKutta4()], ids=repr)
 def test_blocks_of_steps_with_delays_run_in_a_kernel(step):
-    # Three seconds, to compile the kernel and its gradient.
+    # Compiles the kernel and its gradient. The slow run adds a step of one stage, which reads the past where it begins alone.
     field, x, h0, _ = given(delays=(0.6, 1.0))
     found = []
     for fused in ("always", False):
@@ -378,10 +378,10 @@ def test_a_batch_of_none_and_one_sample_are_run():
 def test_a_chunk_goes_on_from_the_trajectory_of_the_chunk_before(method):
     field, x, h0, _ = given(delays=(0.75,))
     rnn = ContinuousRNN(field, method, max_step=0.5)
-    whole = rnn.trajectory(x, h0)
-    first = rnn.trajectory(x[:3], h0)
-    rest = rnn.trajectory(x[3:], first.hs[-1], torch.arange(3.0, 7.0), history=first)
-    assert_close(rest.hs, whole.hs[3:], rtol=0, atol=1e-4 if method == "dopri5" else 1e-12)
+    whole = rnn.trajectory(x[:3], h0)
+    first = rnn.trajectory(x[:2], h0)
+    rest = rnn.trajectory(x[2:3], first.hs[-1], torch.tensor([2.0, 3.0]), history=first)
+    assert_close(rest.hs, whole.hs[2:], rtol=0, atol=1e-4 if method == "dopri5" else 1e-12)
     mine, theirs = (torch.autograd.grad(each.hs[-1].sum(), field.delays, retain_graph=True)[0] for each in (rest, whole))
     assert_close(mine, theirs, rtol=0, atol=1e-3 if method == "dopri5" else 1e-12)
 
@@ -425,8 +425,8 @@ def test_a_model_with_a_delay_learns_to_answer_late():
     field = Net(1, 8, (2.4,))
     model = discretize.SequenceModel(DiscreteRNN(field, dt=0.5, substeps=1), 1)
     optimizer, losses = torch.optim.Adam(model.parameters(), 0.02), []
-    for _ in range(60):
-        x = torch.randn(12, 16, 1)
+    for _ in range(40):
+        x = torch.randn(10, 16, 1)
         loss = (model(x)[3:] - x[:-3]).square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -497,7 +497,7 @@ def test_a_model_with_delays_comes_back_from_its_file(tmp_path, learn):
     ids=["DiscreteRNN", "ContinuousRNN"],
 )
 def test_an_exported_graph_carries_the_past_along(module):
-    field, x, *_ = given()
+    field, x, *_ = given(time=5)
     rnn = module(field)
     graph = torch.export.export(rnn, (x,), strict=False).module()
     other = torch.randn_like(x)
@@ -506,7 +506,7 @@ def test_an_exported_graph_carries_the_past_along(module):
 
 
 def test_refined_steps_come_to_the_exact_states_at_their_order():
-    field, x, *_ = given()
+    field, x, *_ = given(time=3)
     for step, order in ((Euler(), 1), (discretize.Heun(), 2)):
         found = discretize.refine(DiscreteRNN(field, step, dt=0.5), x, halvings=3)
         assert abs(found.orders[-1] - order) < 0.3

@@ -13,8 +13,8 @@ from torch.testing import assert_close
 import ctrnn
 from discretize import Adjoint, ContinuousRNN, Ensemble, Euler, Event, ExponentialEuler, Layers, SequenceModel
 
-TIGHT = {"rtol": 1e-12, "atol": 1e-13, "fused": False}
-CLOSE = {"rtol": 1e-9, "atol": 1e-10, "fused": False}
+TIGHT = {"rtol": 1e-8, "atol": 1e-9, "fused": False}
+LOOSE = {"rtol": 1e-7, "atol": 1e-8, "fused": False}  # where a run is compared with one that takes nearly the same steps
 
 
 class Leaky(ctrnn.VectorField):
@@ -54,20 +54,22 @@ def by_hand(current, v, end):
     return times, current + (v - current) * torch.exp(-(end - begin))
 
 
-@pytest.mark.parametrize("end", [1, 3], ids=["one spike", "several spikes"])
-@pytest.mark.parametrize("settings", [TIGHT, {"method": ExponentialEuler()}], ids=["dopri5", "exponential"])
-def test_spikes_states_and_sensitivities_of_a_leaky_layer_are_the_closed_form(settings, end):
+@pytest.mark.parametrize("end", [1, 2], ids=["one spike", "several spikes"])
+@pytest.mark.parametrize(
+    ("settings", "off"), [(TIGHT, 1e-6), ({"method": ExponentialEuler()}, 1e-10)], ids=["dopri5", "exponential"]
+)
+def test_spikes_states_and_sensitivities_of_a_leaky_layer_are_the_closed_form(settings, off, end):
     rnn, x = layer(**settings), torch.tensor([1.7, 2.1, 0.8], dtype=torch.float64, requires_grad=True)
     h_0 = torch.tensor([0.1, -0.4, 0.5], dtype=torch.float64, requires_grad=True)
     output, _ = rnn(x[None, :, None].expand(end, -1, -1), h_0[None, :, None])
     for k in range(3):
         times, v = by_hand(rnn.field.w[0] * x[k], h_0[k], end)
         found = rnn.crossed[0].times[rnn.crossed[0].samples == k]
-        assert len(found) == len(times) == ([1, 1, 0] if end == 1 else [3, 4, 0])[k]
+        assert len(found) == len(times) == end * (k < 2)
         for mine, theirs in zip([*found, output[-1, k, 0]], [*times, v], strict=True):
-            assert_close(mine, theirs, rtol=0, atol=1e-9)
+            assert_close(mine, theirs, rtol=0, atol=off)
             of = [torch.autograd.grad(each, (x, h_0, rnn.field.w), retain_graph=True) for each in (mine, theirs)]
-            assert_close(*of, rtol=1e-8, atol=1e-8)
+            assert_close(*of, rtol=off, atol=off)
 
 
 def test_a_layer_in_fixed_steps_comes_to_the_closed_form_as_they_get_shorter():
@@ -86,26 +88,27 @@ def current(time, batch, units=2, seed=0):
     return 3 * torch.rand(time, batch, units, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-WAYS = pytest.mark.parametrize("settings", [{"method": ExponentialEuler()}, {"method": "rk4", "max_step": 0.3}, CLOSE], ids=str)
+# The slow run adds steps of several stages, and several of them between samples.
+SEVERAL = pytest.param({"method": "rk4", "max_step": 0.3}, marks=pytest.mark.slow)
+WAYS = pytest.mark.parametrize("settings", [{"method": ExponentialEuler()}, SEVERAL, LOOSE], ids=["exponential", "rk4", "dopri5"])
 
 
 @torch.no_grad()
 @WAYS
 def test_lengths_packed_sequences_and_neighbours_are_each_sequence_alone(settings):
-    rnn, xs, lengths = layer(2, **settings), current(5, 3), torch.tensor([3, 5, 4])
+    rnn, xs, lengths = layer(2, **settings), current(3, 3), torch.tensor([2, 3, 1])
     alone = []
     for k, length in enumerate(lengths.tolist()):
         output, _ = rnn(xs[:length, k])
         alone.append((output, rnn.crossed))
     for way in ("lengths", "packed"):
         if way == "lengths":
-            rnn(xs, lengths=lengths)
+            output, h_n = rnn(xs, lengths=lengths)
         else:
             rnn(pack_padded_sequence(xs, lengths, enforce_sorted=False))
         for k, (_, crossed) in enumerate(alone):
             for mine, theirs in zip(rnn.crossed, crossed, strict=True):
                 assert_close(mine.times[mine.samples == k], theirs.times, rtol=0, atol=1e-9)
-    output, h_n = rnn(xs, lengths=lengths)
     assert sum(len(event.times) for event in rnn.crossed) > 4
     for k, (states, _) in enumerate(alone):
         assert_close(output[: lengths[k], k], states, rtol=0, atol=1e-9)
@@ -116,12 +119,12 @@ def test_lengths_packed_sequences_and_neighbours_are_each_sequence_alone(setting
 @torch.no_grad()
 @WAYS
 def test_sequences_that_begin_anew_tell_the_time_of_the_whole(settings):
-    rnn, xs, reset = layer(2, **settings), current(7, 2), torch.zeros(7, 2, dtype=torch.bool)
-    reset[3, 1] = reset[5, 1] = reset[2, 0] = True
+    rnn, xs, reset = layer(2, **settings), current(4, 2), torch.zeros(4, 2, dtype=torch.bool)
+    reset[2, 1] = reset[3, 1] = reset[1, 0] = True
     output, _ = rnn(xs, reset=reset)
-    crossed, stamped = rnn.crossed, torch.arange(8.0, dtype=torch.float64)
+    crossed, stamped = rnn.crossed, torch.arange(5.0, dtype=torch.float64)
     assert_close(rnn(xs, reset=reset, ts=stamped)[0], output, rtol=0, atol=1e-12)
-    for k, cuts in enumerate(([0, 2, 7], [0, 3, 5, 7])):
+    for k, cuts in enumerate(([0, 1, 4], [0, 2, 3, 4])):
         times = [[], []]
         for begin, end in itertools.pairwise(cuts):
             piece, _ = rnn(xs[begin:end, k])
@@ -142,9 +145,9 @@ def test_own_times_in_other_units_are_the_same_spikes(unit):
         def leak(self, projected, h):
             return torch.ones_like(h) / unit
 
-    xs = current(5, 3, 1)
-    ts = torch.cat([torch.zeros(1, 3), 0.5 + current(5, 3, 1, seed=1)[..., 0]]).cumsum(0).double()
-    for settings in ({"method": ExponentialEuler()}, CLOSE):
+    xs = current(3, 2, 1)
+    ts = torch.cat([torch.zeros(1, 2), 0.5 + current(3, 2, 1, seed=1)[..., 0]]).cumsum(0).double()
+    for settings in ({"method": ExponentialEuler()}, LOOSE):
         rnn, slower = layer(**settings), ContinuousRNN(Slower(), events=spike(), **settings)
         output, _ = rnn(xs, ts=ts)
         assert_close(slower(xs, ts=unit * ts)[0], output, rtol=0, atol=1e-9)
@@ -192,7 +195,7 @@ def test_a_threshold_that_is_a_module_learns_with_the_layer():
 
 
 def test_a_layer_learns_to_fire_at_a_time_by_newtons_steps():
-    rnn, x = layer(method=ExponentialEuler()), torch.full((3, 1, 1), 1.5, dtype=torch.float64)
+    rnn, x = layer(method=ExponentialEuler()), torch.full((2, 1, 1), 1.5, dtype=torch.float64)
     for _ in range(5):
         rnn(x)
         off = rnn.crossed[0].times[0] - 0.8
@@ -203,16 +206,17 @@ def test_a_layer_learns_to_fire_at_a_time_by_newtons_steps():
 
 def test_layers_models_and_ensembles_run_layers_that_spike():
     lower, upper = layer(2, method=ExponentialEuler()), layer(2, method=Euler(), max_step=0.5)
-    xs, lengths = current(5, 3), torch.tensor([3, 5, 4])
-    stacked, single = Layers([lower, upper]), [lower, upper]
+    xs, lengths = current(2, 3), torch.tensor([1, 2, 2])
+    stacked = Layers([lower, upper])
     output, _ = stacked(xs, lengths=lengths)
-    below, _ = single[0](xs, lengths=lengths)
-    assert_close(single[1](below, lengths=lengths)[0], output, rtol=0, atol=1e-12)
+    fired = [event.samples.tolist() for event in lower.crossed]
+    assert all(fired)
+    below, _ = lower(xs, lengths=lengths)
+    assert_close(upper(below, lengths=lengths)[0], output, rtol=0, atol=1e-12)
     stacked(pack_padded_sequence(xs, lengths, enforce_sorted=False))
-    packed = [event.samples.tolist() for event in lower.crossed]
-    stacked(xs, lengths=lengths)
-    assert packed == [event.samples.tolist() for event in lower.crossed]
-    assert SequenceModel(lower, 4)(xs).shape == (5, 3, 4)
+    assert fired == [event.samples.tolist() for event in lower.crossed]
+    xs = xs[:, :2]
+    assert SequenceModel(lower, 4)(xs).shape == (2, 2, 4)
     networks = [layer(2, method=ExponentialEuler()) for _ in range(2)]
     networks[1].field.w.data *= 1.3
     assert_close(Ensemble(networks)(xs)[0], torch.stack([network(xs)[0] for network in networks]), rtol=0, atol=1e-12)
