@@ -14,7 +14,8 @@ from discretize.kernels.cpp import sequences as compiled
 from discretize.kernels.cpp.solving import KernelRun
 
 UNITS = [1e-9, 1.0, 1e9]  # of the field: what it gives
-DTYPES = [torch.float64, torch.float32]
+# The slow run adds float64, whose rounding is further from what is found wrong here.
+DTYPES = [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)]
 
 
 class Scaled(ctrnn.VectorField):
@@ -92,4 +93,4 @@ class TestUnits:
 @pytest.mark.parametrize("run", RUNS)
 def test_slow_units_are_looked_at_beside_fast_ones(run, monkeypatch):
     break_states(monkeypatch, torch.tensor([1.01, 1.0, 1.0]))
-    assert "its kernel differs from" in (engine(run, Scaled(1e-9, mixed=True))["engine_why"] or "")
+    assert "its kernel differs from" in (engine(run, Scaled(1e-9, mixed=True).float())["engine_why"] or "")

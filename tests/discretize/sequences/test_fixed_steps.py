@@ -70,7 +70,7 @@ USUAL = {"Euler", "RungeKutta4", "BackwardEuler"}  # one stage, several, and one
 
 
 def with_gradients(door, step, fused):
-    field, xs, h0 = a_field(), samples().requires_grad_(), torch.full((BATCH, 4), 0.2, requires_grad=True)
+    field, xs, h0 = a_field(), samples(3).requires_grad_(), torch.full((BATCH, 4), 0.2, requires_grad=True)
     states, stats = door(field, step, xs, h0, fused)
     return states, torch.autograd.grad(states.square().sum(), [xs, h0, *field.parameters()]), stats
 
@@ -109,7 +109,12 @@ def draws(door, step, fused):
     return states, torch.autograd.grad(states.square().sum(), [xs, *field.parameters()], allow_unused=True), stats
 
 
-NOISE_STEPS = [discretize.EulerMaruyama(), discretize.SRA1(), discretize.ExponentialEulerMaruyama()]
+# The slow run adds a step that reads the leak besides.
+NOISE_STEPS = [
+    discretize.EulerMaruyama(),
+    discretize.SRA1(),
+    pytest.param(discretize.ExponentialEulerMaruyama(), marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("step", NOISE_STEPS)

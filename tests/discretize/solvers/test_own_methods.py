@@ -65,7 +65,7 @@ class Coded(EmbeddedMethod):
 OWN = {"tableau": Fehlberg(), "dopri5 again": OwnDopri5(), "code": Coded(), "doubled rk4": StepDoubling("rk4")}
 OWN |= {"doubled exponential": StepDoubling("etdrk4"), "doubled implicit": StepDoubling("trapezoid")}
 FALLS = {"tableau": 5, "dopri5 again": 5, "code": 2, "doubled rk4": 5, "doubled exponential": 5, "doubled implicit": 3}
-LOOSE = {"code": 1e-4, "doubled implicit": 1e-3}
+LOOSE = {"code": 1e-3, "doubled implicit": 1e-2}
 
 
 def field(seed: int = 0) -> ctrnn.VectorField:
@@ -88,7 +88,7 @@ def test_the_tableau_of_dopri5_takes_the_steps_of_dopri5(fused: Any):
     runs = {}
     for method in ("dopri5", OwnDopri5()):
         model = ContinuousRNN(field(), method, 1e-6, 1e-8, fused=fused)
-        states, _ = model(samples())
+        states, _ = model(samples(2, 3))
         gradients = torch.autograd.grad(states.square().sum(), [*model.parameters()])
         runs[str(method)] = states, gradients, model.stats
     (ours, by_ours, stats), (own, by_own, own_stats) = runs.values()
@@ -103,7 +103,7 @@ def test_the_tableau_of_dopri5_takes_the_steps_of_dopri5(fused: Any):
 def test_a_method_of_ones_own_meets_its_tolerance_beside_scipy(name: str):
     # Van der Pol's equation, driven by the time, which exponential and implicit steps hold: there they are of order 1.
     held = name in ("doubled exponential", "doubled implicit")
-    tolerance = 1e-3 if held else LOOSE.get(name, 1e-6)
+    tolerance = 1e-2 if held else LOOSE.get(name, 1e-6)
 
     def swing(t: Any, h: Any) -> Any:
         return np.array([h[1], (1 - h[0] ** 2) * h[1] - h[0] + math.sin(t)])
@@ -121,9 +121,9 @@ def test_a_method_of_ones_own_meets_its_tolerance_beside_scipy(name: str):
 @pytest.mark.parametrize("name", OWN)
 def test_steps_fall_with_the_order_of_a_method_of_ones_own(name: str):
     # An error of a step that falls as dt^p: tolerances 2^p times as small take twice the steps.
-    method, order, tight = OWN[name], FALLS[name], 1e-3 * LOOSE.get(name, 1e-5)
+    method, order, tight = OWN[name], FALLS[name], 1e-2 * LOOSE.get(name, 1e-5)
     assert method.error_order == order
-    ends = [0.0, 2.0 if method.order > 2 else 0.2]
+    ends = [0.0, 2.0 if method.order > 2 else 0.4]
     few, many = (
         integrate(rotation, None, ONE, ends, method=method, rtol=t, atol=t).stats["num_accepted_steps"]
         for t in (tight, tight / 2**order)
@@ -152,10 +152,10 @@ def test_states_between_events_and_batches_are_those_of_the_solution(name: str):
 
 @pytest.mark.parametrize("name", OWN)
 def test_gradients_of_a_method_of_ones_own_are_those_of_its_steps(name: str):
-    own, x = field(), samples(2, 2)
+    own, x = field(), samples(2, 1)
 
     def run(h0: Tensor, x: Tensor) -> Tensor:
-        return integrate(own, ctrnn.HeldPath(x), h0, [0.0, 2.0], method=OWN[name], rtol=1e-2, atol=1e-2, fused=False).hs[-1]
+        return integrate(own, ctrnn.HeldPath(x), h0, [0.0, 1.0], method=OWN[name], rtol=1e-2, atol=1e-2, fused=False).hs[-1]
 
     starts = torch.zeros(2, 4, **TWICE).requires_grad_()
     assert torch.autograd.gradcheck(run, (starts, x.requires_grad_()), atol=1e-6, fast_mode=True)
@@ -164,11 +164,11 @@ def test_gradients_of_a_method_of_ones_own_are_those_of_its_steps(name: str):
 @pytest.mark.parametrize("gradient", [discretize.Checkpointed(20_000), discretize.Adjoint()])
 @pytest.mark.parametrize("name", ["tableau", "dopri5 again", "code", "doubled rk4"])
 def test_other_gradients_agree_where_they_are_had(name: str, gradient: Any):
-    own, tolerance = field(), 1e-4 if name == "code" else 1e-8
+    own, tolerance = field(), 1e-3 if name == "code" else 1e-7
 
     def found(gradient: Any) -> list[Tensor]:
         model = ContinuousRNN(own, OWN[name], tolerance, tolerance, gradient=gradient, fused=False)
-        return [*torch.autograd.grad(model(samples(2, 4))[0].square().sum(), [*own.parameters()])]
+        return [*torch.autograd.grad(model(samples(2, 2))[0].square().sum(), [*own.parameters()])]
 
     if isinstance(gradient, discretize.Adjoint) and not OWN[name].has_tableau:
         with pytest.raises(ValueError, match="it adds up the stages of an explicit tableau"):
@@ -181,7 +181,7 @@ def test_other_gradients_agree_where_they_are_had(name: str, gradient: Any):
 def test_an_input_that_moves_is_read_at_the_stages_of_explicit_steps_and_held_by_others():
     # h' = x(t) - h along x = t; an exponential step holds x over each half, so its error is told as that of order 1.
     line = ctrnn.LinearPath(torch.tensor([0.0, 4.0], **TWICE)[:, None, None], torch.tensor([0.0, 4.0], **TWICE))
-    for step, tolerance, allowed in (("rk4", 1e-7, 1), ("heun", 1e-5, 3), ("exponential-euler", 1e-3, 10), ("etdrk4", 1e-3, 10)):
+    for step, tolerance, allowed in (("rk4", 1e-6, 1), ("heun", 1e-4, 3), ("exponential-euler", 1e-2, 10), ("etdrk4", 1e-2, 10)):
         how: dict[str, Any] = {"method": StepDoubling(step), "rtol": tolerance, "atol": tolerance}
         solved = integrate(_Ramp(), line, torch.ones(1, 1, **TWICE), [0.0, 4.0], **how)
         assert float((solved.hs[-1] - (3 + 2 * math.exp(-4))).abs()) < allowed * tolerance, step
@@ -215,12 +215,12 @@ def test_a_name_means_the_same_step_in_a_cell_a_sequence_and_a_solve(name: str):
     noisy = isinstance(discretize.methods.checked_method(name), discretize.StochasticStep)
     own = ctrnn.Noisy(field(), ctrnn.Noise(0.1)).double() if noisy else field()
     seed = {"seed": 3} if noisy else {}
-    stepped, _ = DiscreteRNN(own, name, substeps=4)(samples(), **seed)
+    stepped, _ = DiscreteRNN(own, name, substeps=4)(samples(2, 3), **seed)
     if isinstance(discretize.methods.checked_method(name), EmbeddedMethod):
-        solved, _ = ContinuousRNN(own, name, 1e-4, 1e-5)(samples())
+        solved, _ = ContinuousRNN(own, name, 1e-4, 1e-5)(samples(2, 3))
         assert_close(stepped, solved, rtol=0, atol=1e-2 if name == "adaptive_heun" else 1e-3)
     else:
-        solved, _ = ContinuousRNN(own, name, max_step=0.25)(samples(), **seed)
+        solved, _ = ContinuousRNN(own, name, max_step=0.25)(samples(2, 3), **seed)
         assert_close(stepped, solved, rtol=0, atol=1e-12)
 
 
