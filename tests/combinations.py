@@ -1,7 +1,7 @@
 r"""Eight kinds of field and twenty ways to run them, each run beside a second reading of its mathematics.
 
 stepped    h <- h + dt F(x_k, h) + G w_k, a loop that reads the field's `flow` and the path's increments
-solved     Runge-Kutta's method of order 4 in 16 steps a sample; a past of two samples: the pieces [0, 2], [2, 4], ... side by
+solved     Runge-Kutta's method of order 4 in 8 steps a sample; a past of two samples: the pieces [0, 2], [2, 4], ... side by
            side, each of which is the past of the next one
 """
 
@@ -23,7 +23,7 @@ from discretize.noise.generator import other_keys
 
 TIME, BATCH, INPUT, UNITS = 4, 2, 2, 3
 DELAY = 2  # in samples: fixed steps of a sample read a state that they have
-FINE = 16  # steps a sample of the second reading
+FINE = 8  # steps a sample of the second reading
 SAMPLES, SPEEDS = torch.arange(TIME + 1.0, dtype=torch.float64), (0.5, 1.5, 1.0, 0.8)
 KEYS = discretize.noise_keys(3, BATCH)
 OWN = torch.stack([SAMPLES / 2, SAMPLES], 1)  # the times of each sequence
@@ -93,7 +93,7 @@ class Case(NamedTuple):
     @property
     def solving(self) -> dict[str, Any]:
         """Settings of a solve: to a tolerance, or by short steps along a path of noise."""
-        return {"method": EulerMaruyama(), "max_step": 0.25} if self.noisy else {"rtol": 1e-6, "atol": 1e-7}
+        return {"method": EulerMaruyama(), "max_step": 0.25} if self.noisy else {"rtol": 1e-5, "atol": 1e-6}
 
     @property
     def seeded(self) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class Run(NamedTuple):
     off: float
 
 
-ROUNDING, TOLERANCE = 1e-10, 1e-5
+ROUNDING, TOLERANCE = 1e-10, 1e-4
 
 
 def of_output(output: Tensor, end: Tensor) -> Tensor:
@@ -337,7 +337,7 @@ def exported(one: Case) -> Tensor:
         sizes = {0: torch.export.Dim("time"), 1: torch.export.Dim("batch")}
         shapes = {"x": sizes, "h_0": {0: sizes[1]}} | {name: {0: sizes[1]} for name in one.seeded}
         # On fewer samples than it runs on: a graph is of any time.
-        program = torch.export.export(one.rnn(), (one.xs[:-1], one.h0), one.seeded, dynamic_shapes=shapes)
+        program = torch.export.export(one.rnn(), (one.xs[:2], one.h0), one.seeded, dynamic_shapes=shapes)
     return of_output(*program.module()(one.xs, one.h0, **one.seeded))
 
 

@@ -65,7 +65,7 @@ class Coded(EmbeddedMethod):
 OWN = {"tableau": Fehlberg(), "dopri5 again": OwnDopri5(), "code": Coded(), "doubled rk4": StepDoubling("rk4")}
 OWN |= {"doubled exponential": StepDoubling("etdrk4"), "doubled implicit": StepDoubling("trapezoid")}
 FALLS = {"tableau": 5, "dopri5 again": 5, "code": 2, "doubled rk4": 5, "doubled exponential": 5, "doubled implicit": 3}
-LOOSE = {"code": 1e-3, "doubled implicit": 1e-2}
+LOOSE = {"code": 1e-3, "doubled implicit": 1e-3}
 
 
 def field(seed: int = 0) -> ctrnn.VectorField:
@@ -103,7 +103,7 @@ def test_the_tableau_of_dopri5_takes_the_steps_of_dopri5(fused: Any):
 def test_a_method_of_ones_own_meets_its_tolerance_beside_scipy(name: str):
     # Van der Pol's equation, driven by the time, which exponential and implicit steps hold: there they are of order 1.
     held = name in ("doubled exponential", "doubled implicit")
-    tolerance = 1e-2 if held else LOOSE.get(name, 1e-6)
+    tolerance = 1e-3 if held else LOOSE.get(name, 1e-6)
 
     def swing(t: Any, h: Any) -> Any:
         return np.array([h[1], (1 - h[0] ** 2) * h[1] - h[0] + math.sin(t)])
@@ -111,8 +111,8 @@ def test_a_method_of_ones_own_meets_its_tolerance_beside_scipy(name: str):
     def ours(t: Tensor, h: Tensor) -> Tensor:
         return torch.stack([h[:, 1], (1 - h[:, 0] ** 2) * h[:, 1] - h[:, 0] + torch.sin(t[:, 0])], 1)
 
-    ends = [0.0, 1.0, 2.0]
-    theirs = solve_ivp(swing, (0.0, 2.0), [1.0, 0.5], t_eval=ends, rtol=1e-11, atol=1e-12).y.T
+    ends = [0.0, 0.5, 1.0]
+    theirs = solve_ivp(swing, (0.0, 1.0), [1.0, 0.5], t_eval=ends, rtol=1e-11, atol=1e-12).y.T
     solved = integrate(ours, None, torch.tensor([[1.0, 0.5]], **TWICE), ends, method=OWN[name], rtol=tolerance, atol=tolerance)
     assert_close(solved.hs[:, 0], torch.from_numpy(theirs), rtol=0, atol=(20 if held else 3) * tolerance)
     assert solved.stats["num_steps"] > 4
@@ -123,7 +123,7 @@ def test_steps_fall_with_the_order_of_a_method_of_ones_own(name: str):
     # An error of a step that falls as dt^p: tolerances 2^p times as small take twice the steps.
     method, order, tight = OWN[name], FALLS[name], 1e-2 * LOOSE.get(name, 1e-5)
     assert method.error_order == order
-    ends = [0.0, 2.0 if method.order > 2 else 0.4]
+    ends = [0.0, 2.0 if method.order > 2 else 0.2]
     few, many = (
         integrate(rotation, None, ONE, ends, method=method, rtol=t, atol=t).stats["num_accepted_steps"]
         for t in (tight, tight / 2**order)
@@ -181,7 +181,7 @@ def test_other_gradients_agree_where_they_are_had(name: str, gradient: Any):
 def test_an_input_that_moves_is_read_at_the_stages_of_explicit_steps_and_held_by_others():
     # h' = x(t) - h along x = t; an exponential step holds x over each half, so its error is told as that of order 1.
     line = ctrnn.LinearPath(torch.tensor([0.0, 4.0], **TWICE)[:, None, None], torch.tensor([0.0, 4.0], **TWICE))
-    for step, tolerance, allowed in (("rk4", 1e-6, 1), ("heun", 1e-4, 3), ("exponential-euler", 1e-2, 10), ("etdrk4", 1e-2, 10)):
+    for step, tolerance, allowed in (("rk4", 1e-6, 1), ("heun", 1e-4, 3), ("exponential-euler", 1e-3, 10), ("etdrk4", 1e-3, 10)):
         how: dict[str, Any] = {"method": StepDoubling(step), "rtol": tolerance, "atol": tolerance}
         solved = integrate(_Ramp(), line, torch.ones(1, 1, **TWICE), [0.0, 4.0], **how)
         assert float((solved.hs[-1] - (3 + 2 * math.exp(-4))).abs()) < allowed * tolerance, step
