@@ -26,9 +26,9 @@ from discretize import (
     ExponentialEuler,
     Step,
     integrate,
-    solve,
     unroll,
 )
+from discretize.loop import solving
 
 NAMED = problems.NAMED_FIELDS
 # |h|^r h has no second derivative at 0 for r <= 1, and no solver's error estimate holds across that corner.
@@ -446,7 +446,7 @@ def test_progress_is_a_bar_on_a_terminal_and_nothing_elsewhere(monkeypatch, caps
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setitem(solve.BAR, "delay", 0)  # shown at once, however short the solve
+    monkeypatch.setitem(solving.BAR, "delay", 0)  # shown at once, however short the solve
     call(progress=True, fused=False)
     assert "integrate" in terminal.getvalue()
 
