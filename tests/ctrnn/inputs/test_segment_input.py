@@ -97,3 +97,27 @@ def test_data_that_require_a_gradient_get_it(kind, count):
     path = kind(xs, TS)
     theirs = sum((w * path.piece(k)(t)).sum() for w, k, t in zip(weights, PIECES.tolist(), times, strict=True))
     assert_close(torch.autograd.grad(ours, xs), torch.autograd.grad(theirs, xs), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("read", ["one segment", "places"])
+def test_what_is_first_read_without_gradients_has_them_later(read):
+    xs = torch.randn(4, 2, 2, requires_grad=True)
+    segments, number, at = SegmentInput(ctrnn.HeldPath(xs), torch.arange(4)), torch.tensor([1, 1]), torch.full((2, 1), 1.5)
+
+    def total():
+        return (segments.at(1, at[0, 0]) if read == "one segment" else segments.at_places(number, torch.arange(2), at)).sum()
+
+    with torch.no_grad():
+        total()
+    (found,) = torch.autograd.grad(total(), xs)
+    assert_close(found, torch.eye(4)[1][:, None, None].expand(4, 2, 2), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("kind", [ctrnn.HeldPath, ctrnn.LinearPath])
+def test_places_in_several_segments_are_each_its_own_segment(kind, batch):
+    segments = SegmentInput(kind(torch.randn(5, batch, 2)), torch.arange(4))
+    numbers, rows = torch.tensor([2, 0, 3, 2]), torch.tensor([0, 2, 1, 1]) % batch
+    times = (numbers + 0.25)[:, None]
+    expected = [segments.at(j, t)[row] for j, t, row in zip(numbers.tolist(), times[:, 0], rows.tolist(), strict=True)]
+    assert_close(segments.at_places(numbers, rows, times, batch), torch.stack(expected), rtol=0, atol=1e-14)
