@@ -257,3 +257,46 @@ def test_a_run_that_diverges_names_the_first_state_that_is_not_finite_by_a_kerne
         assert error.value.trajectory.stats["engine"] == ("compiled" if fused else "steps")
     assert said[0] == said[1]
     assert "sample 0" in said[0][0]
+
+
+def test_samples_of_uneven_lengths_take_as_many_steps_as_each_needs():
+    field, xs, h, expected = a_field(), samples(), torch.zeros(BATCH, 4), []
+    for x, length, needs in zip(xs, edges().diff().tolist(), [2, 2, 4, 1, 3, 2], strict=True):
+        for _ in range(needs):
+            h = h + length / needs * field.flow(field.project(x), h)
+        expected.append(h)
+    states, _ = ContinuousRNN(field, method=Euler(), max_step=0.25)(xs, ts=edges())
+    assert_close(states, torch.stack(expected), rtol=1e-12, atol=1e-13)
+
+
+def test_even_times_that_are_learned_have_their_gradient_by_both_modules():
+    found = []
+    for rnn in (DiscreteRNN(a_field(), Euler()), ContinuousRNN(a_field(), method=Euler())):
+        ts = torch.arange(TIME + 1.0).requires_grad_()
+        found += torch.autograd.grad(rnn(samples(), ts=ts)[0].square().sum(), ts)
+    assert_close(found[0], found[1], rtol=1e-12, atol=1e-13)
+    assert found[0].abs().min() > 1e-6
+
+
+@pytest.mark.parametrize("step", NOISE_STEPS)
+def test_noise_moves_no_sequence_that_is_over(step):
+    rnn = ContinuousRNN(noisy_field(), method=step, max_step=1 / SUBSTEPS, fused=False)
+    hs = rnn.trajectory(samples(), lengths=[6, 2, 4], seed=3).hs
+    for b, end in enumerate([6, 2, 4]):
+        assert_close(hs[end:, b], hs[end, b].expand(len(hs) - end, -1), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("method", ["midpoint", "rk4"])
+def test_a_method_that_sees_its_clock_move_takes_no_kernel_for_held_samples_either(method):
+    warp = ctrnn.SmoothWarp.random(3.5, 3.0, generator=torch.Generator().manual_seed(5))
+    path, ts = ctrnn.HeldPath(samples(), edges()), torch.linspace(0, 3.5, 9)
+    how = {"method": method, "max_step": 0.2, "speed": warp.speed}
+    solves = [integrate(a_field(), path, torch.zeros(BATCH, 4), ts, fused=fused, **how) for fused in ("always", False)]
+    assert_close(solves[0].hs, solves[1].hs, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("fused", ["always", False])
+def test_a_solve_backwards_tells_its_shortest_step_by_the_users_time(fused):
+    path, ts = ctrnn.HeldPath(samples(), edges()), edges().flip(0)
+    stats = integrate(a_field(), path, torch.zeros(BATCH, 4), ts, method=Euler(), fused=fused).stats
+    assert (stats["smallest_step"], stats["smallest_step_at"]) == (0.25, 2.25)
