@@ -77,3 +77,11 @@ def test_nothing_that_comes_later_changes_an_output(word):
 def test_what_goes_with_held_samples_alone_is_refused_in_words(call, words):
     with pytest.raises(ValueError, match=words):
         call(ctrnn.gated(2, 3), torch.randn(4, 1, 2))
+
+
+@pytest.mark.parametrize("word", KINDS)
+def test_a_trajectory_without_stamps_stays_where_a_sequence_has_ended(word):
+    rnn, x = ContinuousRNN(ctrnn.gated(2, 3), path=word), torch.randn(5, 2, 2)
+    solved, alone = rnn.trajectory(x, lengths=[5, 3]), rnn.trajectory(x[:3, 1:])
+    assert solved.ts[:, 1].tolist() == [0, 1, 2, 2, 2]
+    assert_close(solved.hs[2:, 1], alone.hs[-1:, 0].expand(3, -1), **WITHIN)
