@@ -587,3 +587,27 @@ def test_steps_for_noise_and_stages_that_are_exported_are_refused():
         DiscreteRNN(Net(), discretize.EulerMaruyama())
     with pytest.raises(TypeError, match="which this version does not export"):
         torch.export.export(DiscreteRNN(Net(), RungeKutta4(), dt=0.3), (torch.randn(4, 1, 2),), strict=False)
+
+
+@pytest.mark.parametrize("step", [Euler(), RungeKutta4()])
+@pytest.mark.parametrize("delay", [1.0, 2.0])
+def test_a_delay_that_ends_at_states_moves_what_came_before_them(delay, step):
+    field, x, h0, _ = given(delays=(delay,))
+    rnn = DiscreteRNN(field, step, fused=False)
+    end = rnn(x, h0)[1].sum()
+    (slope,) = torch.autograd.grad(end, field.delays)
+    with torch.no_grad():
+        field.delays += 1e-6
+        assert_close(slope.sum(), (rnn(x, h0)[1].sum() - end) / 1e-6, rtol=0, atol=1e-5)
+
+
+def test_solves_of_several_clocks_tell_the_counts_of_each():
+    field, h0, ts = Fading(2.0), torch.ones(2, 1), torch.tensor([[0.0, 5.0], [1.0, 5.1], [2.0, 5.2], [3.0, 5.3]])
+    rnn = ContinuousRNN(field)
+    together = rnn.trajectory(torch.zeros(3, 2, 0), h0, ts).stats
+    long, short = (rnn.trajectory(torch.zeros(3, 1, 0), h0[:1], ts[:, b]).stats for b in range(2))
+    assert short["smallest_step"] < long["smallest_step"]
+    for name in ("smallest_step", "smallest_step_at"):
+        assert together[name] == short[name]
+    assert together["steps_of_samples"] == [*long["steps_of_samples"], *short["steps_of_samples"]]
+    assert together["nfe"] == long["nfe"] + short["nfe"]
