@@ -181,3 +181,10 @@ def test_tolerances_of_units_go_through_modules_and_the_adjoint(make):
 def test_tolerances_that_do_not_fit_are_refused(atol, words):
     with pytest.raises(ValueError, match=f"`atol`.*{words}"):
         ContinuousRNN(ctrnn.gated(3, 5), atol=atol)(torch.randn(4, 2, 3))
+
+
+def test_steps_may_be_bounded_to_one_length():
+    stats = integrate(
+        lambda t, h: -h, None, torch.ones(1, 1), [0.0, 1.0], max_step=0.25, min_step=0.25, first_step=0.25, rtol=1e-2
+    ).stats
+    assert (stats["num_steps"], stats["smallest_step"]) == (4, 0.25)

@@ -11,9 +11,9 @@ from discretize.solvers import adaptive
 EXACT = {"method": "dopri8", "rtol": 1e-10, "atol": 1e-12}
 
 
-def is_the_slope(f, times, width=1e-5):
+def is_the_slope(f, times, moved=1.0, width=1e-5):
     """In a random direction, by a central difference, whose own error is width^2 / 6 of the third derivative."""
-    leaf, towards = times.clone().requires_grad_(), torch.randn_like(times)
+    leaf, towards = times.clone().requires_grad_(), torch.randn_like(times) * moved
     (gradient,) = torch.autograd.grad(f(leaf), leaf)
     with torch.no_grad():
         after, before = (f(times + sign * width * towards) for sign in (1, -1))
@@ -135,3 +135,23 @@ def test_the_last_time_of_a_field_without_input_moves_the_steps_that_lead_to_it(
     field, h0, ts = ctrnn.gru(0, 3), torch.randn(2, 3), torch.tensor([0.0, 0.7, 1.9])
     ts = (torch.stack([ts, 1.3 * ts], 1) if own else ts).requires_grad_()
     assert torch.autograd.gradcheck(lambda ts: integrate(field, None, h0, ts, method=method).hs, ts, fast_mode=True)
+
+
+def test_knots_have_their_gradient_where_the_same_times_are_asked_for(setting):
+    field, xs, h0 = setting
+    knots = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.5])
+    is_the_slope(
+        lambda k: integrate(field, ctrnn.HeldPath(xs, k), h0, knots.detach(), **EXACT).hs[-1].square().sum(),
+        knots,
+        torch.tensor([0.0, 1.0, 1.0, 1.0, 0.0]),
+    )
+
+
+@pytest.mark.parametrize("method", ["rk4", Euler()])
+def test_blocks_of_fixed_steps_refuse_times_that_would_have_no_gradient(setting, method):
+    field, xs, h0 = setting
+    ts, how = torch.arange(5.0).requires_grad_(), {"method": method, "gradient": Checkpointed(1e6)}
+    with pytest.raises(ValueError, match=r"has no gradients to times; detach them"):
+        integrate(field, ctrnn.HeldPath(xs), h0, ts, **how)
+    with pytest.raises(ValueError, match=r"has no gradients to"):
+        ContinuousRNN(field, **how)(xs, h0, ts)
