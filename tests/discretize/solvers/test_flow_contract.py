@@ -314,3 +314,21 @@ def test_a_flow_of_other_arguments_is_refused_by_whatever_calls_it(subtests):
 def test_the_time_of_the_first_sample_is_not_taken_for_that_of_all():
     with pytest.raises(ValueError, match="changes with the other samples"):
         integrate(lambda t, h: -t[0] * h, None, torch.ones(3, 2), torch.arange(3.0))
+
+
+class Meeting(VectorField):
+    """Samples act on one another in training."""
+
+    def __init__(self):
+        super().__init__(0, 2)
+
+    def flow(self, projected, h):
+        return (h.mean(0) if self.training else 0) - h
+
+
+def test_samples_that_begin_to_act_on_one_another_are_seen_at_the_next_solve():
+    field, h0 = Meeting().eval(), torch.rand(3, 2)
+    integrate(field, None, h0, [0.0, 1.0])
+    field.train()
+    with pytest.raises(ValueError, match="other samples of the batch"):
+        integrate(field, None, h0, [0.0, 1.0])

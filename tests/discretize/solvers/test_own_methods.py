@@ -20,6 +20,7 @@ import ctrnn
 import discretize
 from discretize import Attempt, ContinuousRNN, DiscreteRNN, EmbeddedMethod, EmbeddedRungeKutta, StepDoubling, integrate
 from discretize.methods import method_names
+from discretize.solvers.segments import chain_of
 from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
 TWICE: dict[str, Any] = {"dtype": torch.float64}
@@ -378,3 +379,36 @@ def test_a_step_without_a_solution_is_tried_again_shorter_and_leaves_its_neighbo
     assert_close(solved.hs[:, :1], alone.hs, rtol=0, atol=1e-13)
     assert solved.stats["rejected_steps_of_samples"][1] > 0
     assert solved.stats["steps_of_samples"][0] == alone.stats["steps_of_samples"][0]
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["adaptive_heun", "bosh3", "dopri5", "dopri8", StepDoubling(discretize.Euler()), StepDoubling(discretize.RungeKutta4())],
+)
+def test_calls_of_the_field_are_counted_as_they_are_made(method: Any):
+    calls = []
+
+    class Counted(ctrnn.VectorField):
+        def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+            calls.append(len(h))
+            return 0.1 * h.sin() - h
+
+    solved = integrate(Counted(0, 1), None, torch.ones(1, 1), [0.0, 1.0], method=method, rtol=0.1, atol=0.1, fused=False)
+    assert len(calls) == 1 + solved.stats["nfe"]  # one looks whether it is a field
+
+
+class Ramp(ctrnn.VectorField):
+    """dh/dt = x."""
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return projected + 0 * h
+
+
+@pytest.mark.parametrize("step", [discretize.Trapezoid(), discretize.ExponentialEuler()])
+def test_halves_that_hold_a_moving_input_are_judged_by_order_1(step: discretize.Step):
+    # dh/dt = t: two halves that hold it come to dt^2 / 4, which is as far from the solution dt^2 / 2.
+    path, ts = ctrnn.LinearPath(torch.tensor([[[0.0]], [[4.0]]]), torch.tensor([0.0, 4.0])), torch.tensor([0.0, 4.0])
+    segment = chain_of(ctrnn.Driven(Ramp(1, 1), path, None, 1), ts).segment(0)
+    dt, zero = torch.full((1, 1), 0.5), torch.zeros(1, 1)
+    h, error, _ = StepDoubling(step).attempt(segment, zero, dt, zero, None)
+    assert_close((h, error), (dt**2 / 4, dt**2 / 4))
