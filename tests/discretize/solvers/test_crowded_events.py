@@ -312,3 +312,19 @@ def test_a_crowding_sample_leaves_its_neighbours_as_they_are():
     times, hops = solved.events[0].times[solved.events[0].samples == 0], 2 * first * 0.95 ** torch.arange(1, 100)
     expected = first + torch.cat([torch.zeros(1), hops]).cumsum(0)
     assert_close(times, expected[expected < 0.2], rtol=0, atol=1e-8)
+
+
+def test_what_crosses_zero_as_another_event_stops_the_sample_is_found_once():
+    # Three events at one time, the last two as rounding has it before or after the first, whose reset does not move them.
+    at = torch.rand(40, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.1
+
+    def f(t, h):
+        return torch.tensor([1.0, 1.0, 0.0], dtype=h.dtype).expand_as(h)
+
+    events = [
+        Event(lambda t, h: h[:, 0] - h[:, 2], 1, reset=lambda t, h: torch.cat([h[:, :1] - 10, h[:, 1:]], 1)),
+        Event(lambda t, h: 3 * h[:, 1] - 3 * h[:, 2], 1),
+        Event(lambda t, h: t.reshape(-1) - h[:, 2], 1),
+    ]
+    found = integrate(f, None, torch.cat([0 * at, 0 * at, at], 1), [0.0, 2.0], events=events).events
+    assert all(one.samples.tolist() == list(range(40)) for one in found)

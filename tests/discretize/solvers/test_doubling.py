@@ -285,3 +285,22 @@ def test_a_try_that_left_the_domain_leaves_no_nan_in_the_gradient():
         field.k -= 2e-5
         below = run()
     assert_close(found, (above - below) / 2e-5, rtol=1e-5, atol=0)
+
+
+class Integrated(ctrnn.VectorField):
+    """dh_1 = h_2 dt, dh_2 = dW: SRA1 reads the integral of W, and its steps are exact."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 2)
+
+    def flow(self, projected: Tensor, h: Tensor) -> Tensor:
+        return torch.stack([h[:, 1], 0 * h[:, 1]], 1)
+
+    def diffusion(self, projected: Tensor, h: Tensor) -> Tensor:
+        return torch.tensor([0.0, 1.0], dtype=h.dtype).expand_as(h)
+
+
+def test_a_step_that_is_exact_along_its_path_is_as_its_halves():
+    start = torch.zeros(5, 2, **TWICE)
+    how = {"method": StepDoubling(discretize.SRA1()), "seed": SEED, "rtol": 1e-9, "atol": 1e-9}
+    assert integrate(Integrated(), None, start, END, **how).stats["num_rejected_steps"] == 0
