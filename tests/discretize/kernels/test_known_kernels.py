@@ -14,6 +14,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import ContinuousRNN, SolverError, SolverWarning, integrate
+from discretize.kernels.sequences import _known_by
 
 OURS = tuple(str(Path(package.__file__).parent) for package in (ctrnn, discretize))
 
@@ -119,11 +120,11 @@ class Integral(ctrnn.VectorField):
 
 @pytest.mark.parametrize("fused", ["always", False])
 def test_states_between_samples_tell_whether_all_are_below_the_tolerance(fused):
-    # From 1 to -1 in a straight line: h = t - t t, which is 0 at both samples and 1/4 between them.
+    # From 1 to -1 in a straight line: h = t - t t, which is 0 at both samples and 1/4 between them, whenever it begins.
     rnn = ContinuousRNN(Integral(), path="linear", fused=fused)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SolverWarning)
-        output, _ = rnn(torch.tensor([[[1.0]], [[-1.0 + 1e-9]]]))
+        output, _ = rnn(torch.tensor([[[1.0]], [[-1.0 + 1e-9]]]), ts=torch.tensor([7.0, 8.0]))
     assert output.abs().max() < 1e-7
     with pytest.warns(SolverWarning, match="stay below"):
         rnn(1e-9 * torch.randn(4, 1, 1))
@@ -155,3 +156,28 @@ def test_a_trajectory_of_a_module_is_that_of_integrate():
     whole, solved = rnn.trajectory(x), integrate(field, ctrnn.HeldPath(x, ts), h0, ts, fused="always")
     for time in (0.5, 3.25, 5.0):
         assert_close(whole(time), solved(time), rtol=0, atol=0)
+
+
+class Told(discretize.Step):
+    """Euler's step, and something it is told."""
+
+    order = evaluations = 1
+
+    def __init__(self, told):
+        self.told = told
+
+    def advance(self, field, projected, h, dt):
+        return h + dt * field.flow(projected, h)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        (discretize.Euler(), discretize.RungeKutta4(), False),
+        (discretize.Euler(), discretize.Euler(), True),
+        *((Told(1), Told(told), False) for told in (2, 1.0, True)),
+        (Told(1), Told(1), True),
+    ],
+)
+def test_steps_are_known_by_their_class_and_numbers(one, other, alike):
+    assert (_known_by(one) == _known_by(other)) is alike

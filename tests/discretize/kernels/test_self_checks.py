@@ -94,3 +94,12 @@ class TestUnits:
 def test_slow_units_are_looked_at_beside_fast_ones(run, monkeypatch):
     break_states(monkeypatch, torch.tensor([1.01, 1.0, 1.0]))
     assert "its kernel differs from" in (engine(run, Scaled(1e-9, mixed=True).float())["engine_why"] or "")
+
+
+def test_a_gradient_is_as_wrong_as_it_is_beside_what_its_tensor_can_do_to_the_loss():
+    h0, hs, true = torch.ones(2, 1), torch.full((3, 2, 1), 2.0), torch.zeros(2, 2)
+    off = [
+        registry.wrong_by([hs, true + 1e-7], [hs, true], h0, [torch.full((2, 2), size)], 1.0, torch.float64) for size in (1e-9, 1)
+    ]
+    assert off[0] < 1e-10  # a loss of 1 by numbers of 1e-9: gradients are 1e9
+    assert off[1] > 1e-5
