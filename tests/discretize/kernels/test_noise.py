@@ -222,3 +222,14 @@ def test_kernels_add_up_the_numbers_of_a_key_a_cell_and_a_unit(engine):
     ran(rnn.stats, engine)
     keys, cells = noise_keys(11, 3).to(found.device), torch.arange(4)[:, None]
     assert_close(found, math.sqrt(0.25) * normals(keys, cells, torch.zeros(1, dtype=torch.int64), 9, DOUBLE).cumsum(0))
+
+
+def test_calls_of_one_field_with_other_substeps_take_kernels_of_their_own():
+    with kernels_for_all("compiled"):
+        field, xs = Growing(2, 3).double(), torch.randn(TIME, 3, 2, dtype=DOUBLE)
+        for substeps in (1, 2, 1):
+            rnn = discretize.DiscreteRNN(field, EulerMaruyama(), substeps=substeps, fused="always")
+            states = [rnn(xs, seed=3)[0] for _ in range(3)][-1]  # what is known of a field is found from the third call on
+            assert rnn.stats["engine"] == "compiled"
+            expected = discretize.DiscreteRNN(field, EulerMaruyama(), substeps=substeps, fused=False)(xs, seed=3)[0]
+            assert_close(states, expected, rtol=1e-11, atol=1e-12)

@@ -300,3 +300,13 @@ def test_a_solve_backwards_tells_its_shortest_step_by_the_users_time(fused):
     path, ts = ctrnn.HeldPath(samples(), edges()), edges().flip(0)
     stats = integrate(a_field(), path, torch.zeros(BATCH, 4), ts, method=Euler(), fused=fused).stats
     assert (stats["smallest_step"], stats["smallest_step_at"]) == (0.25, 2.25)
+
+
+def test_times_have_the_same_gradient_along_a_path_whether_they_are_the_knots_or_equal_to_them():
+    seed, found = discretize.BrownianPath(7, torch.tensor([0.0, 2.5, 8.0]), 4, BATCH), []
+    for same in (True, False):
+        path = ctrnn.HeldPath(samples(), torch.arange(TIME + 1.0).requires_grad_())
+        ts = path.knots if same else path.knots.clone()
+        solved = integrate(noisy_field(), path, torch.zeros(BATCH, 4), ts, method=discretize.EulerMaruyama(), seed=seed)
+        found += torch.autograd.grad(solved.hs.square().sum(), path.knots)
+    assert_close(found[0], found[1], rtol=1e-12, atol=1e-13)

@@ -223,3 +223,17 @@ def test_a_field_that_draws_at_each_call_has_no_events():
 
     with pytest.raises(ValueError, match="random"):
         integrate(Drawing(), ctrnn.HeldPath(torch.zeros(2, 1, 1)), torch.zeros(1, 1), [0.0, 2.0], method="euler", events=fire())
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("method", [Euler(), "rk4"])
+def test_crossings_on_the_steps_of_a_kernel_are_those_of_steps_one_by_one(method):
+    xs, found = 2 * torch.randn(12, 3, 1, dtype=torch.float64), []
+    path, h0, cross = ctrnn.HeldPath(xs), torch.zeros(3, 1, dtype=torch.float64), Event(lambda t, h: h[:, 0] - 0.2)
+    for fused in ("always", False):
+        with torch.no_grad():
+            solved = integrate(Neuron(), path, h0, torch.arange(13.0), method=method, max_step=0.25, events=cross, fused=fused)
+        found.append((solved.events[0].times, solved.events[0].states))
+        assert solved.stats["engine"] == ("compiled" if fused else "steps")
+    assert len(found[0][0]) > 3
+    assert_close(found[0], found[1], rtol=0, atol=1e-12)
