@@ -257,6 +257,10 @@ def test_a_run_that_diverges_names_the_first_state_that_is_not_finite_by_a_kerne
         assert error.value.trajectory.stats["engine"] == ("compiled" if fused else "steps")
     assert said[0] == said[1]
     assert "sample 0" in said[0][0]
+    finite = [torch.ones(())]
+    while finite[-1].isfinite():
+        finite.append(finite[-1] + finite[-1] ** 3)
+    assert said[0][1] == len(finite) - 1  # the start, and all states that are finite
 
 
 def test_samples_of_uneven_lengths_take_as_many_steps_as_each_needs():
