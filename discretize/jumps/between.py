@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctrnn import VectorField
+from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for, without_autocast
 from discretize.errors import Failure, SolverError
 from discretize.kernels.choose import plan_solve, solve_by_steps
@@ -29,6 +29,7 @@ from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
 from discretize.solvers.engine import SolverState, SolverStats
 from discretize.solvers.equation import as_driven_field, driven_in
+from discretize.solvers.fixed import FixedEngine
 from discretize.solvers.segments import Chain
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
@@ -39,13 +40,15 @@ __all__ = ["SolveBetween", "StepBetween"]
 
 
 class StepBetween:
-    r"""Takes one step over each interval, which a solve would take too, after checks that cost five times as much.
+    r"""Takes one step over each interval, which a solve would take too.
 
     Args:    field: without input, its masks drawn; h0 (batch, state); edges (intervals + 1,) or (intervals + 1, batch); step.
+    Raises:  SolverError for states that are not finite, once all steps are taken.
     """
 
     def __init__(self, field: VectorField, h0: Tensor, edges: Tensor, step: Step) -> None:
         self.field, self.step, self.projected = field, step, field.project(h0[:, :0])
+        self.edges: Tensor = edges.detach()
         lengths = edges.diff(dim=0) if edges.dim() > 1 else edges.diff()[:, None]
         self.passes: Tensor = lengths.detach() > 0
         self.lengths = (lengths[..., None] if edges.dim() > 1 else lengths[:, 0]).to(h0).unbind(0)
@@ -61,9 +64,20 @@ class StepBetween:
         return following
 
     def finish(self, hs: Tensor) -> dict[str, Any]:
-        """Return the stats of all intervals."""
+        """Return the stats of all intervals; hs: the states at their ends, and then others."""
         self.counts.accepted += self.passes.sum(0).numpy() if self.passes.shape[1] else 0
-        return self.counts.stats(str(self.step)) | {"engine_why": ONE}
+        stats, ends = self.counts.stats(str(self.step)) | {"engine_why": ONE}, hs.detach()[: len(self.some)]
+        if not checks.holds(torch.isfinite(ends.sum())) and not checks.holds(torch.isfinite(ends)):
+            raise self._not_finite(ends, stats)
+        return stats
+
+    def _not_finite(self, ends: Tensor, stats: dict[str, Any]) -> SolverError:
+        k, sample, unit = torch.nonzero(~torch.isfinite(ends))[0].tolist()
+        own = sample if self.edges.dim() > 1 else ...
+        length, times = float(self.edges.diff(dim=0)[k, own]), self.edges[1 : k + 1]
+        cause = f"the state became {float(ends[k, sample, unit])} with steps of {length:.3g}"
+        failure = Failure(cause, FixedEngine.hint, float(self.edges[k + 1, own]), sample, unit)
+        return SolverError(named(failure, self.field), Trajectory(times, ends[:k], stats, f"failed: {cause}"))
 
 
 class SolveBetween(Solve):

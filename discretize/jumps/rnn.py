@@ -24,6 +24,7 @@ from ctrnn.inputs.held import Hold
 from discretize.graphs import whole
 from discretize.jumps.between import SolveBetween, StepBetween
 from discretize.jumps.jump import CellJump, GRUBayes, Jump
+from discretize.loop.checking import check_start
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.module import Lengths, SequenceModule, Sequences, Start
 from discretize.sequences.ragged import Ragged, gone_by
@@ -207,6 +208,7 @@ class JumpRNN(SequenceModule):
         if not len(h):
             return StepBetween(field, h, edges, Euler())
         if step is not None and self.settings.max_step is None and self.settings.gradient is None:
+            check_start(self.field, field, h[None, :, :0], h, edges, self.settings)
             return StepBetween(field, h, edges, step)
         return whole(SolveBetween)(field, h, edges, self.settings)
 

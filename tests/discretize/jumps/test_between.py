@@ -163,3 +163,32 @@ def test_single_steps_take_any_field_as_cells_do():
     rnn = JumpRNN(ctrnn.NetworkField(Drawn(), 1), Put(), method=discretize.Euler())
     output, _ = rnn(torch.ones(3, 1, 1))
     assert output.isfinite().all()
+
+
+class Explosive(ctrnn.VectorField):
+    def __init__(self, draws=False):
+        super().__init__(0, 4)
+        self.draws = draws
+
+    def flow(self, projected, h):
+        return torch.exp(400 * h) if not self.draws else torch.rand_like(h) - h
+
+
+@pytest.mark.parametrize("method", ["euler", "rk4", RungeKutta4()], ids=str)
+@pytest.mark.parametrize("stamps", ["shared", "own"])
+def test_states_of_one_step_that_are_not_finite_end_the_solve_where_they_became_so(method, stamps):
+    rnn, (x, _, ts) = JumpRNN(Explosive(), GRUBayes(2, 4, 2, 3), method), given(stamps)
+    h_0 = torch.full((BATCH, 4), -10.0)
+    h_0[1, 2] = 2.0  # whose exponential is too large
+    with pytest.raises(SolverError, match="sample 1, unit 2: the state became") as error:
+        rnn(x, h_0, torch.cat([ts[:1] - 1.0, ts]))
+    assert error.value.time == (ts[0, 1] if stamps == "own" else ts[0])
+    assert len(error.value.trajectory) == 0
+
+
+@pytest.mark.parametrize("method", ["rk4", RungeKutta4()], ids=str)
+def test_a_field_that_draws_at_each_call_takes_no_steps_of_several_calls(method):
+    x, _, ts = given("shared")
+    with pytest.raises(ValueError, match="draws random numbers each time"):
+        JumpRNN(Explosive(draws=True), GRUBayes(2, 4, 2, 3), method)(x, ts=ts)
+    assert JumpRNN(Explosive(draws=True), GRUBayes(2, 4, 2, 3), "euler")(x, ts=ts)[0].isfinite().all()
