@@ -256,7 +256,7 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         check_state(self._reader, h_0, "h_0")
         shapes = [(number, batch, width), (batch, width)] if batched else [(number, width), (width,)]
         shapes = shapes if number == 1 else shapes[:1]
-        if tuple(h_0.shape) not in shapes:
+        if not any(h_0.shape == shape for shape in shapes):  # sizes may be symbols of torch.compile
             raise ValueError(f"`h_0` must have shape {' or '.join(map(str, shapes))}, got {tuple(h_0.shape)}.")
         checks.is_finite("h_0", h_0)
         return h_0.reshape(number, batch, width)
