@@ -133,22 +133,17 @@ class Continuation:
         mine = self.order[self.first[sample] : self.first[sample + 1]]
         return int(mine[max(1, int(np.searchsorted(self.begins[mine], time))) - 1])
 
-    def stepping(
-        self, times: Tensor, samples: Tensor, begins: Tensor, h: Tensor, elsewhere: Tensor
-    ) -> Callable[[Tensor], Tensor]:
+    def stepping(self, times: Tensor, samples: Tensor, begins: Tensor, h: Tensor) -> Callable[[Tensor], Tensor]:
         """Return what gives the states at times (m,), the lengths of steps into these being tensors; each is near one of `times`.
 
-        begins (m,), h (m, state): when the steps begin and the states there, for their gradients; `elsewhere` (m,): where the
-        numbers, too, are to be these.
+        begins (m,), h (m, state): when the steps begin and the states there. They may be of another solve to the same tolerance,
+        which near the end of a solution is far from this one: a derivative is along one of the two.
         """
         steps = np.array([self.step_into(*each) for each in zip(times.tolist(), samples.tolist(), strict=True)], dtype=int)
-        begin = torch.from_numpy(self.begins[steps])
-        later = torch.where(elsewhere, begins - begin, begins - begins.detach())
-        begun = torch.where(elsewhere[:, None].to(h.device), h, self.steps.before(steps) + (h - h.detach()))
-        tau, begin = torch.from_numpy(self.steps.tau[steps]) + later, begin + later
+        tau = torch.from_numpy(self.steps.tau[steps]) + (begins - torch.from_numpy(self.begins[steps]))
         # Anew: what it has read of its input may have been read without gradients.
         afresh = Continuation(self.method, Chain(self.chain.driven, self.chain.edges, self.chain.places), self.steps)
-        return lambda at: afresh._each(afresh._moved, steps, samples.numpy(), at - begin, tau, begun)[0]
+        return lambda at: afresh._each(afresh._moved, steps, samples.numpy(), at - begins, tau, h)[0]
 
     def _shared(self, times: Tensor) -> Tensor:
         distinct, place = times.unique(return_inverse=True)

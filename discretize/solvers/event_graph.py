@@ -254,11 +254,11 @@ def arrive(
     begins, h = graph.times[row, samples], graph.hs[row.to(states.device), samples.to(states.device)]
     ends = begins.detach() > graph.reach[samples]
     begins = torch.where(ends, graph.reach[samples], begins)
-    step_to = look.steps.stepping(times, samples, begins, h, ends)
+    step_to = look.steps.stepping(times, samples, begins, h)
     at, apart = torch.where(ends, begins.detach(), times), torch.zeros_like(times)
     reached, leaves = step_to(at), at.clone().requires_grad_()
     # Without what comes before, whose graph is long.
-    along = look.steps.stepping(times, samples, begins.detach(), h.detach(), ends)(leaves)
+    along = look.steps.stepping(times, samples, begins.detach(), h.detach())(leaves)
     for number, event in enumerate(events):
         here = torch.tensor([place for place, one in enumerate(crossings) if one.event == number], dtype=torch.long, device="cpu")
         if not len(here):
