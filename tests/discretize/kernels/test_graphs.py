@@ -89,3 +89,10 @@ def test_an_attribute_that_changes_after_tracing_is_refused():
         compiled(x)
     field.power = 2
     assert_close(compiled(x)[0], expected, rtol=0, atol=0)
+
+
+def test_sizes_that_are_symbols_may_be_as_many_as_units():
+    torch._dynamo.reset()
+    rnn, x, h_0 = DiscreteRNN(ctrnn.gated(2, 5), fused="always"), torch.randn(7, 5, 2), torch.randn(1, 5, 5)
+    output, _ = torch.compile(rnn, backend="eager", dynamic=True)(x, h_0)
+    assert_close(output, rnn(x, h_0)[0], rtol=1e-12, atol=1e-13)
