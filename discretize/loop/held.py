@@ -51,31 +51,20 @@ def run_held(
     Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
     """
     samples = len(xs)
+
+    def along(field: VectorField, xs: Tensor, dt: float | Tensor, substeps: int, look: Callable[[], None]) -> Tensor:
+        first()
+        return step_along(field, step, field.project(xs), h0, dt, substeps, look, counts.call)
+
     if isinstance(step, StochasticStep):
-        states, ran = _run_noisy(field, step, xs, h0, dt, substeps, fused, counts, first)
+        states, ran = _run_noisy(field, step, xs, h0, dt, substeps, fused, along)
     else:
-        by_steps = partial(_along, field, step, xs, h0, dt, substeps, counts, first)
+        by_steps = partial(along, field, xs, dt, substeps)
         states, ran = run_sequence(field, step, xs, h0, dt, substeps, fused, by_steps)
     if ran["engine"] != "steps":  # not of steps that a kernel has taken over from
         counts.evaluations, counts.work = 0, 0
         counts.call(samples * substeps * step.cost(field), len(h0))
     return states, ran
-
-
-def _along(
-    field: VectorField,
-    step: Step,
-    xs: Tensor,
-    h: Tensor,
-    dt: float | Tensor,
-    substeps: int,
-    counts: SolverStats,
-    first: Callable[[], object],
-    look: Callable[[], None],
-) -> Tensor:
-    """Step through the samples, one after another."""
-    first()
-    return step_along(field, step, field.project(xs), h, dt, substeps, look, counts.call)
 
 
 def _run_noisy(
@@ -86,8 +75,7 @@ def _run_noisy(
     dt: float | Tensor,
     substeps: int,
     fused: Fused,
-    counts: SolverStats,
-    first: Callable[[], object],
+    along: Callable[[VectorField, Tensor, float | Tensor, int, Callable[[], None]], Tensor],
 ) -> tuple[Tensor, dict[str, Any]]:
     own, integral = field.input_size, step.reads_integral
     samples, address, rest = xs[..., :own].to(h0.dtype), xs[..., own : own + ADDRESS], xs[..., own + ADDRESS :]
@@ -101,7 +89,7 @@ def _run_noisy(
 
     def by_steps(laid: NoisySamples | None, look: Callable[[], None]) -> Tensor:
         given = ahead() if laid is None else laid
-        return _along(given.field, step, given.xs, h0, given.dt, 1, counts, first, look)
+        return along(given.field, given.xs, given.dt, 1, look)
 
     if is_power_of_two(substeps) and not rest.shape[-1] and h0.dtype not in HALF:
         keyed = keyed_samples(field, xs.to(h0.dtype), dt, substeps, integral)
