@@ -81,7 +81,7 @@ class StepBetween:
 
 
 class SolveBetween(Solve):
-    r"""Solves interval by interval, as it is told: a state at the begin of one -> the state at its end.
+    r"""Solves one interval at a time: `over(k, h)` takes the state h at the begin of interval k to its end.
 
     Args:    field: without input, its masks drawn; h0 (batch, state); edges (intervals + 1,) or (intervals + 1, batch), which may
              repeat and require a gradient; settings. `stats`: of all intervals, after `finish`.

@@ -152,7 +152,7 @@ def _found(
 
 
 def _known_by(step: Step) -> object:
-    """What tells a step from others: its class and numbers, so that one made anew for each call is found; else itself."""
+    """Return a key of the step: its class and numbers, by which one made anew for each call is found; else the object's own."""
     own = list(vars(step).items())
     if any(type(value) not in (*PLAIN, bool) for _, value in own):
         return id(step)

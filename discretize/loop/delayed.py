@@ -325,7 +325,7 @@ class SteppedPast:
     def until(self, stop: float, begin: float) -> FunctionPath:
         """Return what was passed until `stop` as the history of a solve that reads it from `begin` on."""
         if self.edges.shape[1] > 1:
-            raise ValueError("`history` is of a run in which each sequence has times of its own; solve them one by one.")
+            raise ValueError("`history` is a trajectory whose sequences have times of their own; solve each sequence by itself.")
         start = float(self.edges[0].detach())
         known = [] if self.history is None else [max(begin, self.history.interval[0])]
         return FunctionPath(

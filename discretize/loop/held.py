@@ -104,7 +104,7 @@ def _run_noisy(
 
 
 class Counted(NamedTuple):
-    """How long samples last and how many steps they take, (samples, 1) or (samples, batch), and when they begin and end."""
+    """Holds the lengths of samples and the steps they take, (samples, 1) or (samples, batch), and the edges between them."""
 
     lengths: np.ndarray
     steps: np.ndarray
@@ -117,12 +117,12 @@ class Counted(NamedTuple):
 
     @property
     def substeps(self) -> int | None:
-        """How many steps every sample takes; None where some take more than others."""
+        """Return the number of steps that every sample takes; None where some take more than others."""
         taken = self.steps[self.lengths > 0]
         return int(taken[0]) if taken.size and (taken == taken[0]).all() else None
 
     def durations(self, like: Tensor) -> float | Tensor:
-        """How long each sample lasts: one number, or (samples, 1, 1), or (samples, batch, 1)."""
+        """Return the lengths of samples as steps take them: one number, or (samples, 1, 1), or (samples, batch, 1)."""
         if not self.edges.requires_grad and (self.lengths == self.lengths[0, 0]).all():
             return float(self.lengths[0, 0])
         return self.edges.diff(dim=0).reshape(len(self.lengths), -1, 1).to(like)

@@ -209,7 +209,7 @@ class ContinuousRNN(FieldModule):
         return self._solved(field, xs, h0, edges, ragged, checked=True).hs[-len(xs) :]
 
     def _is_plain(self, field: VectorField) -> bool:
-        """Whether a call may be steps of one length over held samples."""
+        """Return whether a call may be steps of one length over held samples."""
         plain = self.path == "held" and self.settings.fixed is not None and not self.events
         return plain and not (casts(field) or isinstance(field, DelayedField))
 

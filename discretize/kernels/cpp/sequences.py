@@ -66,7 +66,7 @@ class CompiledKernel:
         return _Call(self, substeps, rests, xs, h0, dt, weights)
 
     def kept_of(self, state: int) -> int:
-        """How many numbers are kept of a step and a sample for the backward pass."""
+        """Return how many numbers the backward pass needs of a step and a sample."""
         if state not in self._kept:
             widths = (c_size_t * len(self.program.written.kept))(*self.program.written.kept)
             program = ProgramStructure(kept_values=len(widths), kept_widths=ctypes.addressof(widths))
@@ -145,7 +145,7 @@ class _Call:
 
 
 def _parts(tensor: Tensor | None, count: int) -> list[int | None]:
-    """Where each of so many equal parts of a tensor lies."""
+    """Return the addresses of so many equal parts of a tensor."""
     if tensor is None:
         return [None] * count
     assert tensor.is_contiguous()

@@ -102,7 +102,7 @@ def solved(model: Model, request: SolveRequest, tensors: Sequence[Any]) -> Solve
 
 
 def no_kernel(chain: Chain, engine: AdaptiveEngine) -> str | None:
-    """What keeps a solve from a kernel, whatever its field."""
+    """Return why a solve has no kernel, whatever its field; None where it may have one."""
     method = engine.control.method
     if not method.has_tableau and type(method) is not Rodas5P:
         return f"{method!r} has no kernel; pairs by an explicit tableau and rodas5p have"
