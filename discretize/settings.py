@@ -23,7 +23,7 @@ from discretize.solvers.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses
 from discretize.solvers.checkpointing import Checkpointed
 from discretize.solvers.continuation import INTERPOLATED
 from discretize.solvers.control import ERROR_MARGIN, StepControl
-from discretize.solvers.doubling import DoublingEngine, StepDoubling
+from discretize.solvers.doubling import DyadicControl, PathDoubling, StepDoubling
 from discretize.solvers.engine import Engine, OnAttempt
 from discretize.solvers.fixed import FIXED_METHODS, GridEngine, StepEngine, num_steps
 from discretize.solvers.stochastic import StochasticEngine
@@ -176,7 +176,7 @@ class Settings:
             bounds = (self.max_num_steps, self.min_step, longest, self.first_step)
             if isinstance(step, StepDoubling) and isinstance(step.step, StochasticStep):
                 assert noise is not None
-                return DoublingEngine(step.step, noise, self.rtol, atol, *bounds)
+                return AdaptiveEngine(DyadicControl(PathDoubling(step.step, noise), self.rtol, atol, *bounds))
             return AdaptiveEngine(StepControl(step, self.rtol, atol, *bounds))
         if step is None:
             adjoint = isinstance(self.gradient, Adjoint)

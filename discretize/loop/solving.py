@@ -27,7 +27,6 @@ from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
 from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
 from discretize.solvers.continuation import Continuation, StatesBetween
 from discretize.solvers.diagnosis import STIFF_STEPS, slow_hint
-from discretize.solvers.doubling import DoublingEngine
 from discretize.solvers.engine import Engine, SolverState
 from discretize.solvers.fixed import FixedEngine, OwnStep
 from discretize.solvers.kept import StepLog
@@ -108,9 +107,8 @@ class Solve:
                 raise SolverError(failure, self._trajectory(f"failed: {failure.cause}", failure.edge)) from None
         self._count()
         solved = self._trajectory("completed")
-        if isinstance(self.engine, AdaptiveEngine | DoublingEngine):
-            self._warn_of_forced_steps(self.engine)
         if isinstance(self.engine, AdaptiveEngine):
+            self._warn_of_forced_steps(self.engine)
             self.stats["hint"] = self._hint(self.engine, h)
             if self.log is not None:
                 adjoint = AdjointBackward(self.engine, self.chain, self.log, self.stats)
@@ -158,14 +156,14 @@ class Solve:
         # Gradients to times move the steps: a state between is then solved for.
         keeps = self.dense and self.settings.gradient is None
         keeps = keeps and not self.chain.differentiable and self.chain.requested is None
-        if keeps and isinstance(engine, AdaptiveEngine):
+        if keeps and self.settings.pair and isinstance(engine, AdaptiveEngine):
             engine.log = StepLog()
         return engine
 
     def _try_kernel(self, fused: Fused) -> None:
         """Run the whole solve by a compiled kernel, if there is one."""
         settings = self.settings
-        if settings.of_torchdiffeq or isinstance(self.engine, DoublingEngine):
+        if settings.of_torchdiffeq or not (settings.fixed or settings.pair):
             self.why = "torchdiffeq has no kernels" if settings.of_torchdiffeq else "solves with noise have no kernel"
         elif isinstance(settings.gradient, Adjoint):
             self.why = f"`gradient`={settings.gradient} takes its own backward pass"
@@ -308,7 +306,7 @@ class Solve:
             settings = replace(self.settings, progress=False)
             return Solve(self.driven, h.to(self.h0.dtype), ts, settings, noise=self.noise).run().hs
 
-    def _warn_of_forced_steps(self, engine: AdaptiveEngine | DoublingEngine) -> None:
+    def _warn_of_forced_steps(self, engine: AdaptiveEngine) -> None:
         if engine.counts.forced_at is None:
             return
         at, error = engine.counts.forced_at
@@ -329,7 +327,7 @@ class Solve:
         typical = float(spans[row % len(spans)]) / max(1, int(counts.accepted[row]))
         start = torch.zeros((), dtype=checks.time_dtype(h.device), device=h.device)
         last = chain.segment(len(chain) - 1)
-        hint = slow_hint(engine.control.method.implicit, last, start, h.detach(), row % len(h), typical)
+        hint = slow_hint(engine.control.stiffness_shortens, last, start, h.detach(), row % len(h), typical)
         if hint and steps > WARN_STEPS and not engine.warned:
             warn_user(f"The solve took {steps} steps. {hint}", SolverWarning)
         return hint

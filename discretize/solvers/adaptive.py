@@ -29,11 +29,10 @@ from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain, RightHandSide
 from discretize.solvers.tableaus import EXPLICIT_PAIRS, Attempt, EmbeddedMethod, checked_attempt
 
-__all__ = ["ADAPTIVE_METHODS", "SHORTEST_STEP", "AdaptiveEngine", "StepRecord"]
+__all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine", "StepRecord"]
 
 ADAPTIVE_METHODS: dict[str, EmbeddedMethod] = {**EXPLICIT_PAIRS, "rodas5p": Rodas5P()}
 
-SHORTEST_STEP = 1e-14  # as a fraction of the segment: below it the state no longer moves in float64
 LOOKED_AT = 2_000  # steps of a sample in one segment: the field is looked at for random numbers and jumps
 # To leave out the samples that have landed costs a few copies. With one stiff sample among 16 to 256 it took between 0.4
 # and 1.0 of the time, from 960 units spared on.
@@ -94,8 +93,9 @@ class _SegmentSolve:
         step = np.zeros(len(state.tau)) if state.step is None else state.step
         # One that begins later than others guesses by its own first segment, whoever is beside it.
         if (begins := (step == 0) & (self.length > 0)).any():
-            step = np.where(begins, self.control.first_step(self.slope, h, self.length), step)
-            self.counts.call(0 if self.control.given_first_step else 2, len(h))
+            first, calls = self.control.first_step(self.slope, h, self.length)
+            step = np.where(begins, first, step)
+            self.counts.call(calls, len(h))
         state.step = step
         if state.held_back is None or state.tried is None:
             state.held_back, state.tried = np.zeros(len(state.tau), dtype=bool), np.zeros(len(state.tau), dtype=np.int64)
@@ -134,7 +134,7 @@ class _SegmentSolve:
         """Return how many rounds to compute before reading from the device: as many as the proposed steps leave, and none that
         has to be read by itself. The number doubles each time, for the first step is a guess and soon grows."""
         watched = self.on_step is not None or self.on_attempt is not None
-        one_by_one = watched or self.state.failed is not None or self.undone > 0
+        one_by_one = watched or self.control.whole or self.state.failed is not None or self.undone > 0
         device = self.slope.times_on(self.h.device)
         # Steps are chosen in float64, on the CPU where the device has none.
         if one_by_one or not waits_for(device) or checks.time_dtype(device) != torch.float64:
@@ -143,7 +143,8 @@ class _SegmentSolve:
         live = first.live
         tried, attempted = (self._mine(counts)[live] for counts in (self.tried, self.counts.attempted))
         unlooked = LOOKED_AT - tried[tried <= LOOKED_AT]
-        spare = (most, self.control.max_num_steps - tried.max(), self.most - attempted.max(), *unlooked, first.steps[live].max())
+        ahead = np.rint((first.length - first.place.tau)[live] / first.dt[live])
+        spare = (most, self.control.max_num_steps - tried.max(), self.most - attempted.max(), *unlooked, ahead.max())
         rounds = int(max(1, min(self.state.unseen, *spare)))
         self.state.unseen = min(2 * self.state.unseen, MOST_UNSEEN)
         return rounds
@@ -189,7 +190,7 @@ class _SegmentSolve:
             self._leave_behind(failure.sample, failure)
             return
         attempt = self._attempt(tau, dt)
-        error = self.control.error(attempt, self.h, len(tau))
+        error = self.control.error(attempt, self.h, round)
         accepted = round.accepted(error)
         self._count(live, accepted, error, tau, dt)
         self._move(attempt, live, accepted, tau, dt, finite=bool(np.isfinite(error).all()))
@@ -263,7 +264,7 @@ class _SegmentSolve:
         worth = 2 * gone >= len(live) and gone * self.h.shape[-1] >= WORTH_LEAVING_OUT
         # What failed may be nan, and is not to be evaluated again.
         must = self.state.failed is not None and bool(self._mine(self.state.failed).any())
-        if self.shared or self.on_step is not None or not (worth or must):
+        if self.shared or self.control.whole or self.on_step is not None or not (worth or must):
             return
         here = torch.from_numpy(np.flatnonzero(live)).to(self.h.device)
         if self.rows is not None:
@@ -327,7 +328,7 @@ class _SegmentSolve:
             raise self._failure(row, float(tau[row]), float(step[row]), None)
 
     def _is_stuck(self, tau: np.ndarray, step: np.ndarray, held_back: np.ndarray) -> np.ndarray:
-        return ~(tau + step > tau) | (held_back & (step < SHORTEST_STEP * self._mine(self.length)))
+        return ~(tau + step > tau) | (held_back & (step < self.control.shortest * self._mine(self.length)))
 
     def _look_at_field(self, row: int, tau: np.ndarray, step: np.ndarray) -> None:
         """Stop if the field is random, warn if it jumps."""
@@ -347,7 +348,7 @@ class _SegmentSolve:
             return
         at = torch.tensor(tau[row], dtype=checks.time_dtype(self.h.device), device=self.h.device)
         typical = float(tau[row] / self._mine(self.tried)[row] if tau[row] > 0 else self._mine(self.step)[row])
-        if hint := stiff_hint(self.control.method.implicit, self.slope, at, self.h.detach(), row, typical):
+        if hint := stiff_hint(self.control.stiffness_shortens, self.slope, at, self.h.detach(), row, typical):
             self.engine.warned, sample = True, self._sample(row)
             where = f"t = {self.whole.when(float(tau[row]), sample):g}, sample {sample}"
             warn_user(f"The solve has taken {steps[row]} steps, and is at {where}. {hint}", SolverWarning)

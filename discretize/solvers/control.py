@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from discretize.solvers.engine import column
 from discretize.solvers.segments import RightHandSide
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 
-__all__ = ["ERROR_MARGIN", "GROW", "SAFETY", "SHRINK", "Numbers", "Place", "Round", "StepControl", "most_steps"]
+__all__ = ["ERROR_MARGIN", "GROW", "SAFETY", "SHORTEST_STEP", "SHRINK", "Numbers", "Place", "Round", "StepControl"]
 
 # Embedded error estimates are for small steps. At about one step a sample, which held inputs invite, dopri5 came out at up
 # to 52 tolerances without this margin and 15 with it, at 0.8 and 0.1 in the median, for 20 to 34 % more evaluations
@@ -27,6 +27,7 @@ __all__ = ["ERROR_MARGIN", "GROW", "SAFETY", "SHRINK", "Numbers", "Place", "Roun
 ERROR_MARGIN = 8.0
 MOST_ON_AVERAGE = 1_000  # steps a segment
 SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0
+SHORTEST_STEP = 1e-14  # as a fraction of the segment: below it the state no longer moves in float64
 
 Numbers = TypeVar("Numbers", np.ndarray, Tensor)  # one for each sample
 
@@ -38,8 +39,20 @@ class StepControl:
     Args:    rtol, atol: tolerances of each unit's local error, atol a number or (state,), for each unit its own;
              max_num_steps: of each sample in one segment; min_step: steps this short are accepted whatever their error;
              max_step: no step is longer; given_first_step: the first one to try, None for a guess.
+    Another rule overrides how long a step is, how large its error, and what comes after it. `margin`: of the error; `shortest`:
+    step, as a fraction of the segment; `whole`: an attempt is of the whole batch, and its error is read before the next;
+    `advice`: where no step is short enough.
+
     Source:  Hairer, Norsett and Wanner, Solving ODEs I, sec. II.4, for first step and control.
     """
+
+    margin: ClassVar[float] = ERROR_MARGIN
+    shortest: ClassVar[float] = SHORTEST_STEP
+    whole: ClassVar[bool] = False
+    advice: ClassVar[str] = (
+        "Loosen the tolerances, use float64, or look at the field there: its solution may end, or it has a jump, and jumps "
+        "belong at knots; `min_step` would step over it, with a warning."
+    )
 
     method: EmbeddedMethod
     rtol: float
@@ -50,20 +63,28 @@ class StepControl:
     given_first_step: float | None = None
 
     def most_steps(self, segments: int) -> int:
-        """Return the bound on steps of each sample over a whole solve."""
-        return most_steps(self.max_num_steps, segments)
+        """Return the bound on steps of each sample over a whole solve, which grows with the number of segments."""
+        return self.max_num_steps + MOST_ON_AVERAGE * segments
+
+    @property
+    def stiffness_shortens(self) -> bool:
+        """Whether a stiff field shortens the steps, and a method for it would not."""
+        return not self.method.implicit
+
+    def first_step(self, slope: RightHandSide, h: Tensor, length: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return each sample's first step, and how many evaluations that took; length (rows,), of the segment."""
+        if self.given_first_step is not None:
+            return np.full(len(length), self.given_first_step), 0
+        return self.guessed_step(slope, h, length)
 
     @torch.no_grad()
-    def first_step(self, slope: RightHandSide, h: Tensor, length: np.ndarray) -> np.ndarray:
-        """Guess each sample's first step from how fast the field is and how fast it changes, by two evaluations;
-        length (rows,), of the segment."""
+    def guessed_step(self, slope: RightHandSide, h: Tensor, length: np.ndarray) -> tuple[np.ndarray, int]:
+        """Guess the first step from how fast the field is and how fast it changes."""
         rows = len(length)
-        if self.given_first_step is not None:
-            return np.full(rows, self.given_first_step)
 
         def size(values: Tensor) -> np.ndarray:
             # The margin belongs to the size of the error, and so to what the tolerance is compared with.
-            return np.array((ERROR_MARGIN * _largest(values / (self.atol + self.rtol * h.abs()), rows)).tolist())
+            return np.array((self.margin * _largest(values / (self.atol + self.rtol * h.abs()), rows)).tolist())
 
         start = slope(torch.zeros((), dtype=checks.time_dtype(h.device), device=h.device), h)
         far, fast = size(h), size(start)
@@ -77,7 +98,14 @@ class StepControl:
             bend = size(slope(checks.time_on(column(guess), h.device), h + column(guess, h) * start) - start) / guess
             steepest = np.fmax(fast, bend * span) * span
             by_error = np.where(steepest > 1e-15, (0.01 / steepest) ** (1 / self.method.error_order) * span, guess)
-        return np.where(by_error > 0, np.fmin(100 * guess, by_error), guess)
+        return np.where(by_error > 0, np.fmin(100 * guess, by_error), guess), 2
+
+    def next_step(self, place: Place[Numbers], length: Numbers) -> tuple[Numbers, Numbers]:
+        """Return how long a step to try, and where it leads: the last to the end itself, whatever the sum rounds to."""
+        remaining = length - place.tau
+        steps = self.steps_to(remaining, place.step)
+        dt = remaining / steps
+        return dt, _functions_of(steps).where(steps == 1, length, place.tau + dt)
 
     def steps_to(self, remaining: Numbers, step: Numbers) -> Numbers:
         """Return how many equal steps lead to the end of a segment; at least one."""
@@ -88,9 +116,10 @@ class StepControl:
         bound = on.ceil(remaining / self.max_step * (1 - 1e-12))
         return on.clip(on.maximum(proposed, bound), 1.0, None)
 
-    def error(self, attempt: Attempt, h: Tensor, rows: int) -> np.ndarray:
+    def error(self, attempt: Attempt, h: Tensor, round: Round[np.ndarray]) -> np.ndarray:
         """Read `error_on_device` from the device."""
-        return np.array(self.error_on_device(attempt, h, rows).tolist())  # not .numpy(), which torch.func's tensors have not
+        # Not .numpy(), which torch.func's tensors have not.
+        return np.array(self.error_on_device(attempt, h, len(round.dt)).tolist())
 
     def error_on_device(self, attempt: Attempt, h: Tensor, rows: int) -> Tensor:
         """Return q of each sample, or one for all that step together: (rows,), float64; infinity if a state is not finite."""
@@ -98,15 +127,15 @@ class StepControl:
             start, end = h.detach(), attempt.h.detach()
             scale = self.atol + self.rtol * torch.maximum(start.abs(), end.abs())
             # end - end is nan where a step went to infinity, which by its own measure would be no error at all.
-            q = ERROR_MARGIN * _largest(attempt.error.detach() / scale + (end - end), rows)
+            q = self.margin * _largest(attempt.error.detach() / scale + (end - end), rows)
             return torch.where(torch.isnan(q), math.inf, q)
 
     def accepts(self, error: Numbers, dt: Numbers) -> Numbers:
         return (error <= 1) | (_functions_of(error).isfinite(error) & (dt <= self.min_step))
 
-    def following(self, error: Numbers, dt: Numbers, step: Numbers, accepted: Numbers, held_back: Numbers) -> Numbers:
-        """Return the step to try next, after one of dt was tried where `step` was proposed."""
-        on = _functions_of(error)
+    def following(self, error: Numbers, round: Round[Numbers], accepted: Numbers) -> Numbers:
+        """Return the step to try next."""
+        on, dt, (_, step, held_back) = _functions_of(error), round.dt, round.place
         with np.errstate(all="ignore"):
             factor = on.clip(SAFETY * error ** (-1 / self.method.error_order), SHRINK, GROW)
         factor = on.where(held_back & accepted, on.clip(factor, None, 1.0), factor)
@@ -114,11 +143,6 @@ class StepControl:
         proposed = on.where(on.isfinite(error), on.clip(dt * factor, self.min_step, None), dt * factor)
         # A step cut short by landing says little when its error is nothing; the one proposed before it still holds.
         return on.where(accepted & (factor >= GROW), on.maximum(proposed, step), proposed)
-
-
-def most_steps(max_num_steps: int, segments: int) -> int:
-    """Return the bound on steps of a sample over a whole solve, which grows with the number of segments."""
-    return max_num_steps + MOST_ON_AVERAGE * segments
 
 
 class Place(NamedTuple, Generic[Numbers]):
@@ -131,7 +155,7 @@ class Place(NamedTuple, Generic[Numbers]):
 
 @dataclass(frozen=True)
 class Round(Generic[Numbers]):
-    """Describes a step of each sample: of dt, the first of so many equal `steps` to the end; those not `live` have arrived.
+    """Describes a step of each sample: of dt, to `end`, of a segment of that length; those not `live` have arrived.
 
     The numbers are NumPy's, or tensors on the device of the states, where they need not be read to go on.
     """
@@ -140,24 +164,22 @@ class Round(Generic[Numbers]):
     place: Place[Numbers]
     length: Numbers
     live: Numbers
-    steps: Numbers
     dt: Numbers
+    end: Numbers
 
     @classmethod
     def of(cls, control: StepControl, place: Place[Numbers], length: Numbers) -> Round[Numbers]:
-        live, remaining = place.tau < length, length - place.tau
-        steps = control.steps_to(remaining, place.step)
-        return cls(control, place, length, live, steps, _functions_of(steps).where(live, remaining / steps, 0.0))
+        live, (dt, end) = place.tau < length, control.next_step(place, length)
+        return cls(control, place, length, live, _functions_of(dt).where(live, dt, 0.0), end)
 
     def accepted(self, error: Numbers) -> Numbers:
         return self.live & self.control.accepts(error, self.dt)
 
     def after(self, error: Numbers, accepted: Numbers) -> Place[Numbers]:
-        """Return the places after the step. Who arrives is at the end, whatever the sum of the steps rounds to."""
-        where, (tau, step, held_back) = _functions_of(error).where, self.place
-        following = where(self.live, self.control.following(error, self.dt, step, accepted, held_back), step)
-        there = where(accepted, where(self.steps == 1, self.length, tau + self.dt), tau)
-        return Place(there, following, self.live & ~accepted)
+        """Return the places after the step."""
+        where, (tau, step, _) = _functions_of(error).where, self.place
+        following = where(self.live, self.control.following(error, self, accepted), step)
+        return Place(where(accepted, self.end, tau), following, self.live & ~accepted)
 
 
 def _functions_of(numbers: Numbers) -> Any:

@@ -49,7 +49,7 @@ def diagnosis(
         cause, hint = RANDOM, DRAW_ONCE
     elif too_many is not None:
         cause = f"{too_many} (the last one was {step:.3g} long)"
-        hint = slow_hint(control.method.implicit, segment, at, h, sample, step) or (
+        hint = slow_hint(control.stiffness_shortens, segment, at, h, sample, step) or (
             "Loosen the tolerances, raise `max_num_steps` (for each segment), or slow the field down: steps this short mean "
             "fast changes."
         )
@@ -65,10 +65,7 @@ def diagnosis(
     else:
         atol = float(control.atol[unit] if isinstance(control.atol, Tensor) else control.atol)
         cause = f"no step down to {step:.3g} meets rtol={control.rtol:g}, atol={atol:g}"
-        hint = (
-            "Loosen the tolerances, use float64, or look at the field there: its solution may end, or it has a jump, and "
-            "jumps belong at knots; `min_step` would step over it, with a warning."
-        )
+        hint = control.advice
     absolute = sample if segment.rows is None else int(segment.rows[sample])
     return Failure(cause, hint, segment.when(tau, absolute), absolute, unit)
 
@@ -101,11 +98,11 @@ def _rows(values: Tensor, row: int | None) -> Tensor:
     return values if row is None else values[row : row + 1]
 
 
-def slow_hint(implicit: bool, segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
+def slow_hint(stiffness_shortens: bool, segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
     """Say why steps are this short: a random or a jumping field, or stiffness; None if none of these."""
     if has_two_answers(lambda: segment(at, h), h.device):
         return f"{RANDOM[0].upper()}{RANDOM[1:]}. {DRAW_ONCE}"
-    return jump_hint(segment, at, h, sample, step) or stiff_hint(implicit, segment, at, h, sample, step)
+    return jump_hint(segment, at, h, sample, step) or stiff_hint(stiffness_shortens, segment, at, h, sample, step)
 
 
 @torch.no_grad()
@@ -147,9 +144,9 @@ def jump_hint(segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: 
     )
 
 
-def stiff_hint(implicit: bool, segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
+def stiff_hint(stiffness_shortens: bool, segment: RightHandSide, at: Tensor, h: Tensor, sample: int, step: float) -> str | None:
     """Say what to try where stability of an explicit method, and not the solution, asks for steps of this length."""
-    if implicit:
+    if not stiffness_shortens:
         return None
     rate = fastest_rate(segment, at, h, sample)
     if rate is None or step * rate < 1.0:

@@ -26,19 +26,20 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks
 from ctrnn.combinations import check_pairs
-from discretize.errors import Failure, StepError
+from discretize.errors import StepError
 from discretize.methods import checked_method
 from discretize.noise.brownian import DEPTH, BrownianPath
-from discretize.solvers.control import most_steps
-from discretize.solvers.engine import Engine, SolverState, column
-from discretize.solvers.segments import Chain, RightHandSide, Segment, Slope
+from discretize.solvers.control import Place, Round, StepControl
+from discretize.solvers.engine import column
+from discretize.solvers.fixed import as_array
+from discretize.solvers.segments import RightHandSide, Segment, Slope
 from discretize.solvers.stochastic import driven_by
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 from discretize.steps.runge_kutta import ExplicitRungeKutta
 from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep, noise_traits
 
-__all__ = ["DoublingEngine", "StepDoubling"]
+__all__ = ["DyadicControl", "PathDoubling", "StepDoubling"]
 
 FINEST = DEPTH - 1  # halvings of a segment to a step, whose halves are the path's finest cells
 FIRST = 6  # halvings of a segment to the first step, where none is given: of a long one the error may be small by chance
@@ -130,178 +131,87 @@ class StepDoubling(EmbeddedMethod):
         return self.step.advance(field, projected, self.step.advance(field, projected, h, dt / 2), dt / 2)
 
 
-class DoublingEngine(Engine):
-    r"""Carries states through the segments of a chain by steps that are compared with their halves.
+class PathDoubling(EmbeddedMethod):
+    r"""A step for noise by two halves, compared with the whole step; all read one Brownian path at the nodes of its tree.
 
-    Args:    step: the map; path: the Brownian motions; rtol, atol: tolerances; the rest as for `StepControl`.
-    Raises:  Failure where no step is short enough, or there are too many.
+    Args:    step: the map; path: the Brownian motions.
     """
 
-    map: StochasticStep
-    path: BrownianPath
-    rtol: float
-    atol: float | Tensor
-    max_num_steps: int
-    min_step: float
-    max_step: float
+    reads_start = interpolated = False
 
-    def __init__(
-        self,
-        step: StochasticStep,
-        path: BrownianPath,
-        rtol: float,
-        atol: float | Tensor,
-        max_num_steps: int,
-        min_step: float,
-        max_step: float,
-        first_step: float | None,
-    ) -> None:
-        super().__init__()
-        self.map, self.path, self.rtol, self.atol = step, path.remembering(), rtol, atol
-        self.max_num_steps, self.min_step, self.max_step = max_num_steps, min_step, max_step
-        self.first_step = first_step
-        self.rate: float = max(1.0, step.strong_order)  # q grows as dt to this power
-        self.most: float = math.inf
+    def __init__(self, step: StochasticStep, path: BrownianPath) -> None:
+        self.step, self.path = step, path.remembering()
+        self.order, self.evaluations = step.order, 2 * step.evaluations  # type: ignore[misc]
 
-    def start(self, chain: Chain, batch: int) -> SolverState:
-        self.most = most_steps(self.max_num_steps, len(chain))
-        return super().start(chain, batch)
+    def attempt_cost(self, slope: Slope, state: int) -> int:
+        assert isinstance(slope, Segment)
+        return 3 * self.step.cost(slope.chain.field)
 
-    def rows(self, chain: Chain, batch: int) -> int:
-        return batch if chain.own or chain.own_times else 1
+    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+        assert isinstance(slope, Segment)
+        length = np.broadcast_to(slope.lengths, len(tau))
+        begin, end = (_nodes(as_array(each.cpu())[:, 0], length) for each in (tau, tau + dt))
+        share = np.stack([begin, (begin + end) / 2, end]) / (1 << FINEST)
+        edges = slope.chain.edges.detach()[slope.number] + torch.from_numpy(share * length)
+        w, z = (each.to(h) for each in self.path.increments(edges[:, 0] if len(length) == 1 else edges))
+        half = column(length * (share[1] - share[0]), h)
+        t, middle = (slope.time(checks.time_on(column(length * each), tau.device)) for each in share[:2])
+        with torch.no_grad():
+            one = driven_by(self.step, slope, t, h, 2 * half, w[0] + w[1], z[0] + z[1] + half * w[0])
+        two = driven_by(self.step, slope, t, h, half, w[0], z[0])
+        two = driven_by(self.step, slope, middle, two, half, w[1], z[1])
+        return Attempt(two, two.detach() - one)
 
-    def segment(self, segment: RightHandSide, state: SolverState, h: Tensor, limit: float = math.inf) -> tuple[Tensor, int]:
-        assert isinstance(segment, Segment)
-        length, tries = np.broadcast_to(segment.lengths, state.tau.shape), 0
-        if state.step is None:
-            first = 0.5**FIRST * np.where(length > 0, length, length.max())
-            state.step = first if self.first_step is None else np.full(len(length), self.first_step)
-        if state.held_back is None or state.tried is None:
-            state.held_back, state.tried = np.zeros(len(state.tau), dtype=bool), np.zeros(len(state.tau), dtype=np.int64)
-        while tries < limit and (state.tau < length).any():
-            h, tries = self._round(segment, state, h, length), tries + 1
-        return h, tries
 
-    def _round(self, segment: Segment, state: SolverState, h: Tensor, length: np.ndarray) -> Tensor:
-        """Try a step of each sample."""
-        assert state.step is not None
-        assert state.held_back is not None
-        live, begin = state.tau < length, _places(state.tau, length)
-        level = np.maximum(_levels(length, np.minimum(state.step, self.max_step)), FINEST - _trailing_zeros(begin))
-        end = np.where(live, begin + (1 << (FINEST - level)), begin)
-        dt = length * ((end - begin) / (1 << FINEST))
-        self._check(segment, state, h, live)
-        two, one = self._attempt(segment, begin, end, h)
-        error = self._error(one, two, h, dt, length)
-        accepted = live & ((error <= 1) | (np.isfinite(error) & (dt <= self.min_step)))
-        stuck = live & ~accepted & (level == FINEST)
-        if stuck.any():
-            row = int(stuck.argmax())
-            raise self._failure(segment, state, two, row, f"no step down to {dt[row]:.3g} meets {self._tolerances()}")
-        self._count(segment, state, live, accepted, error, dt)
+class DyadicControl(StepControl):
+    """Controls steps that are dyadic parts of their segment: one that is rejected is cut, two that are passed may be joined."""
+
+    margin = 1.0
+    whole = True
+    shortest = 0.5**FINEST
+    advice = (
+        "Loosen the tolerances, raise `max_num_steps` (for each segment), give a `min_step`, below which steps are accepted "
+        "with a warning, or put knots at jumps of the input."
+    )
+    stiffness_shortens = False  # no method for stiff fields takes noise
+
+    @property
+    def rate(self) -> float:
+        """The power of dt that q grows with."""
+        assert isinstance(self.method, PathDoubling)
+        return max(1.0, self.method.step.strong_order)
+
+    def guessed_step(self, slope: RightHandSide, h: Tensor, length: np.ndarray) -> tuple[np.ndarray, int]:
+        return 0.5**FIRST * length, 0
+
+    def next_step(  # type: ignore[override]
+        self, place: Place[np.ndarray], length: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        begin = _nodes(place.tau, length)
+        level = np.maximum(_levels(length, np.minimum(place.step, self.max_step)), FINEST - _trailing_zeros(begin))
+        end = begin + (1 << (FINEST - level))
+        return length * ((end - begin) / (1 << FINEST)), np.where(end == 1 << FINEST, length, length * (end / (1 << FINEST)))
+
+    def error(self, attempt: Attempt, h: Tensor, round: Round[np.ndarray]) -> np.ndarray:
+        """Return q: errors of random signs add up as roots do."""
+        share = np.where(round.dt > 0, round.dt / np.where(round.length > 0, round.length, 1), 1)
+        return super().error(attempt, h, round) / np.sqrt(share)
+
+    def following(  # type: ignore[override]
+        self, error: np.ndarray, round: Round[np.ndarray], accepted: np.ndarray
+    ) -> np.ndarray:
+        dt, finest = round.dt, round.length * 0.5**FINEST
         with np.errstate(all="ignore"):
             cut = np.clip(np.ceil(np.log2(np.where(np.isfinite(error), error, np.inf)) / self.rate), 1, MOST_CUT)
-        may_grow = (error <= GROWS * 0.5**self.rate) & ~state.held_back
+        may_grow = (error <= GROWS * 0.5**self.rate) & ~round.place.held_back
         # A step that its place cut short says little of the one proposed before.
-        following = np.where(may_grow, np.maximum(2 * dt, state.step), dt)
-        state.step = np.where(live, np.where(accepted, following, dt * 0.5**cut), state.step)
-        state.held_back = np.where(live, ~accepted, state.held_back)
-        state.tau = np.where(accepted, np.where(end == 1 << FINEST, length, length * (end / (1 << FINEST))), state.tau)
-        return self._taken(segment, begin, end, h, two, live, accepted)
-
-    def _attempt(self, segment: Segment, begin: np.ndarray, end: np.ndarray, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Step from one place of a segment to another one by two halves, and by one step; places (rows,), in its finest parts."""
-        device = segment.times_on(h.device)
-        length = np.broadcast_to(segment.lengths, begin.shape)
-        share = np.stack([begin, (begin + end) / 2, end]) / (1 << FINEST)
-        edges = segment.chain.edges.detach()[segment.number] + torch.from_numpy(share * length)
-        w, z = self.path.increments(edges[:, 0] if len(begin) == 1 else edges)
-        w, z = w.to(h), z.to(h)
-        half = column(length * (share[1] - share[0]), h)
-        t, middle = (segment.time(checks.time_on(column(length * each), device)) for each in share[:2])
-        with torch.no_grad():
-            one = driven_by(self.map, segment, t, h, 2 * half, w[0] + w[1], z[0] + z[1] + half * w[0])
-        two = driven_by(self.map, segment, t, h, half, w[0], z[0])
-        two = driven_by(self.map, segment, middle, two, half, w[1], z[1])
-        self.counts.call(3 * self.map.cost(segment.chain.field), len(h))
-        return two, one
-
-    def _taken(
-        self,
-        segment: Segment,
-        begin: np.ndarray,
-        end: np.ndarray,
-        h: Tensor,
-        two: Tensor,
-        live: np.ndarray,
-        accepted: np.ndarray,
-    ) -> Tensor:
-        """The states after a round."""
-        if not accepted.any():
-            return h
-        if (accepted == live).all():
-            return two
-        if not bool(torch.isfinite(two.detach()).all()):
-            # Steps that led to nan would leave nan in the gradients of their neighbours: none for them this time.
-            two, _ = self._attempt(segment, begin, np.where(accepted, end, begin), h)
-        return torch.where(column(accepted, h, torch.bool), two, h)
-
-    @torch.no_grad()
-    def _error(self, one: Tensor, two: Tensor, h: Tensor, dt: np.ndarray, length: np.ndarray) -> np.ndarray:
-        """Return q of each row, infinity where a state is not finite."""
-        scale = self.atol + self.rtol * torch.maximum(h.abs(), two.abs())
-        sizes = ((two - one).abs() / scale + (two - two)).amax(-1).to(checks.time_dtype(h.device))
-        sizes = torch.where(torch.isnan(sizes), math.inf, sizes)
-        found = np.array((sizes if len(dt) > 1 else sizes.amax(0, keepdim=True)).tolist())
-        return found / np.sqrt(np.where(dt > 0, dt / np.where(length > 0, length, 1), 1))
-
-    def _count(
-        self, segment: Segment, state: SolverState, live: np.ndarray, accepted: np.ndarray, error: np.ndarray, dt: np.ndarray
-    ) -> None:
-        assert state.tried is not None
-        state.tried = state.tried + live
-        self.counts.accepted += accepted
-        self.counts.rejected += live & ~accepted
-        if accepted.any():
-            row = int(np.where(accepted, dt, np.inf).argmin())
-            self.counts.smaller(float(dt[row]), segment.when(float(state.tau[row]), row))
-        forced = accepted & (error > 1)
-        if forced.any():
-            row = int(forced.argmax())
-            self.counts.force(int(forced.sum()), segment.when(float(state.tau[row]), row), float(error[row]))
-
-    def _check(self, segment: Segment, state: SolverState, h: Tensor, live: np.ndarray) -> None:
-        assert state.tried is not None
-        for tried, most, where in (
-            (state.tried, self.max_num_steps, ""),
-            (self.counts.attempted, self.most, " on the whole way"),
-        ):
-            if (live & (tried >= most)).any():
-                row = int(np.where(live, tried, -1).argmax())
-                raise self._failure(segment, state, h, row, f"{tried[row]} steps{where} were not enough")
-
-    def _failure(self, segment: Segment, state: SolverState, h: Tensor, row: int, cause: str) -> Failure:
-        mine = h.detach() if len(state.tau) == 1 else h.detach()[row : row + 1]
-        finite = torch.isfinite(mine)
-        at = (mine.abs() if bool(finite.all()) else ~finite).reshape(-1).float().argmax()
-        sample, unit = divmod(int(at), mine.shape[-1])
-        if not bool(finite.all()):
-            cause = f"the state became {float(mine[sample, unit])}; {cause}"
-        return Failure(
-            cause=cause,
-            hint="Loosen the tolerances, raise `max_num_steps` (for each segment), give a `min_step`, below which steps are "
-            "accepted with a warning, or put knots at jumps of the input.",
-            time=segment.when(float(state.tau[row]), row),
-            sample=sample if len(state.tau) == 1 else row,
-            unit=unit,
-        )
-
-    def _tolerances(self) -> str:
-        atol = float(self.atol.min()) if isinstance(self.atol, Tensor) else self.atol
-        return f"rtol={self.rtol:g}, atol={atol:g}"
+        grown = np.where(may_grow, np.maximum(2 * dt, round.place.step), dt)
+        # Where the finest part is rejected there is none to try, and a length below it says so.
+        shorter = np.where(dt > finest, np.maximum(dt * 0.5**cut, finest), np.nextafter(finest, 0))
+        return np.where(accepted, grown, shorter)
 
 
-def _places(tau: np.ndarray, length: np.ndarray) -> np.ndarray:
+def _nodes(tau: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Return how many of a segment's finest parts were passed: (rows,)."""
     return np.rint(tau / np.where(length > 0, length, 1) * (1 << FINEST)).astype(np.int64)
 

@@ -38,8 +38,7 @@ from discretize.kernels.triton.rosenbrock import (
     units_of,
 )
 from discretize.kernels.triton.writing import Place, all_given, expanded, operands_of
-from discretize.solvers.adaptive import SHORTEST_STEP
-from discretize.solvers.control import ERROR_MARGIN, GROW, SAFETY, SHRINK
+from discretize.solvers.control import ERROR_MARGIN, GROW, SAFETY, SHORTEST_STEP, SHRINK
 
 __all__ = ["COUNTS", "NUMBERS", "Recorded", "SolveText", "solve_writer", "stiff_text"]
 
