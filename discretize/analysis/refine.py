@@ -18,19 +18,32 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ctrnn import Relaxation, VectorField, checks, timescales
 from ctrnn.fields.delayed import DelayedField
 from ctrnn.fields.rates import InputFreeRate
 from ctrnn.own_code import computes_as
+from discretize.analysis.stability import growth
 from discretize.errors import SolverError, SolverWarning
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.module import Sequences
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.rnn import DiscreteRNN
 
-__all__ = ["Refinement", "refine"]
+__all__ = [
+    "CLOSE",
+    "FINER",
+    "STILL",
+    "VISIBLE",
+    "Held",
+    "Refinement",
+    "refine",
+    "root_mean_square",
+    "run_with",
+    "solved",
+    "refined",
+]
 
 CLOSE, VISIBLE = 0.01, 0.1  # of the spread of the states
 ORDER_WITHIN = 0.35
@@ -63,7 +76,8 @@ class Refinement:
     first 16 sequences still move, a root mean square deviation in time, once the last inputs have been held for 1500 samples,
     or up to 16,000 where that still changes, inf of those that leave all bounds or still double then, nan in the equation of
     those that had left them before; None for models with several `DiscreteRNN`s or with delays, or called with lengths,
-    resets or packed sequences.
+    resets or packed sequences. `factors`: by how much a step multiplies a small difference where the equation came to rest, the
+    eigenvalue of largest size, nan where it did not.
     """
 
     substeps: tuple[int, ...]
@@ -77,6 +91,7 @@ class Refinement:
     exact_metric: float | None
     step: tuple[float, float] | None = None
     held: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    factors: tuple[complex, ...] | None = None
 
     @property
     def share(self) -> float:
@@ -104,19 +119,29 @@ class Refinement:
         """Say of sequences that do not come to rest while their input is held whether the equation's do."""
         pairs = [] if self.held is None else list(zip(*self.held, strict=True))
         lost = [exact for stepped, exact in pairs if math.isinf(stepped) and not math.isnan(exact)]
-        moving = [(stepped, exact) for stepped, exact in pairs if STILL * self.spread < stepped < math.inf and exact < math.inf]
+        factors = self.factors or (math.nan,) * len(pairs)
+        moving = [
+            (stepped, exact, factor)
+            for (stepped, exact), factor in zip(pairs, factors, strict=True)
+            if STILL * self.spread < stepped < math.inf and exact < math.inf
+        ]
         return " ".join(filter(None, [_lost_in_words(lost, len(pairs)), self._moving_in_words(moving, len(pairs))]))
 
     @staticmethod
-    def _moving_in_words(moving: list[tuple[float, float]], sequences: int) -> str:
+    def _moving_in_words(moving: list[tuple[float, float, complex]], sequences: int) -> str:
         if not moving:
             return ""
-        rest = sum(exact <= LEFT * stepped for stepped, exact in moving)
+        at_rest = [factor for stepped, exact, factor in moving if exact <= LEFT * stepped]
         moves = f"With the last inputs held {len(moving)} of {sequences} sequences go on moving"
-        if rest:
-            which = "all" if rest == len(moving) else f"{rest}"
-            return f"{moves}; in the equation {which} of these come to rest, and their rhythm is the step's."
-        size = sum(exact for _, exact in moving) / sum(stepped for stepped, _ in moving)
+        if at_rest:
+            which = "all" if len(at_rest) == len(moving) else f"{len(at_rest)}"
+            swings = [factor.real for factor in at_rest if factor.real < -1 and not factor.imag]
+            why = "their rhythm is the step's"
+            if swings:
+                whose = "" if len(swings) == len(at_rest) else f", for {len(swings)},"
+                why = f"the step swings past it{whose} ever further: there it multiplies a difference by {min(swings):.3g}"
+            return f"{moves}; in the equation {which} of these come to rest, and {why}."
+        size = sum(exact for _, exact, _ in moving) / sum(stepped for stepped, _, _ in moving)
         return f"{moves}, in the equation {size:.2f} times as far."
 
     def _drift_in_words(self) -> str:
@@ -167,6 +192,7 @@ def refine(
     halvings: int = 4,
     rtol: float = 1e-8,
     atol: float = 1e-9,
+    held_states: list[Held] | None = None,
 ) -> Refinement:
     r"""Run a model on data with its step as it is, halved again and again, and solved exactly; its weights stay.
 
@@ -174,7 +200,8 @@ def refine(
     step's strong one, and nothing is held.
 
     Args:    model: a `DiscreteRNN`, or a module with some in it, called as model(*data); metric: a number for what the model
-             returns, such as the loss or accuracy of its task; halvings: of the step; rtol, atol: of the exact solution.
+             returns, such as the loss or accuracy of its task; halvings: of the step; rtol, atol: of the exact solution;
+             held_states: a list that takes where the states are once the last inputs were held, if they were.
     Returns: a `Refinement`; its `verdict` is in words, `print` shows the table too.
     Raises:  TypeError, ValueError for what cannot be refined; SolverError where there is no exact solution.
     """
@@ -190,22 +217,24 @@ def refine(
     training = {part: part.training for part in model.modules()}
     model.eval()  # else dropout would differ from run to run
     try:
-        with _solved(parts, rtol, atol, FINER * levels[-1]) as timed:
-            exact, result = _run(model, parts, data, dice)
+        with solved(parts, rtol, atol, FINER * levels[-1]) as timed:
+            exact, result = run_with(model, parts, data, dice)
         exact_metric = None if metric is None else float(metric(result))
         runs: list[tuple[list[Tensor], Any]] = []
         ends: list[_End] = []
         for n in levels:
-            with _refined(parts, n), _ends_of(parts[0], ends if n == 1 else []):
-                runs.append(_run(model, parts, data, dice))
+            with refined(parts, n), _ends_of(parts[0], ends if n == 1 else []):
+                runs.append(run_with(model, parts, data, dice))
         # Noise, and a past, go on from more than a state.
         spread, more = _spread(exact), parts[0].noisy or isinstance(parts[0].field, DelayedField)
         held = _held(parts[0], ends[0], rtol, atol, spread) if len(parts) == len(ends) == 1 and not more else None
     finally:
         for part, was in training.items():
             part.training = was
+    if held is not None and held_states is not None:
+        held_states.append(held)
     off = [[(a - b).double() for a, b in zip(states, exact, strict=True)] for states, _ in runs]
-    drift = [_root_mean_square(parts_off) for parts_off in off]
+    drift = [root_mean_square(parts_off) for parts_off in off]
     return Refinement(
         substeps=tuple(levels),
         drift=tuple(drift),
@@ -217,8 +246,22 @@ def refine(
         metrics=None if metric is None else tuple(float(metric(result)) for _, result in runs),
         exact_metric=exact_metric,
         step=None if timed else _step_lengths(parts),
-        held=held,
+        held=None if held is None else (held.stepped, held.exact),
+        factors=None if held is None else held.factors,
     )
+
+
+@dataclass(frozen=True)
+class Held:
+    """How much the states of a few sequences move under the steps and in the equation while their inputs are held, and where they
+    are then, (sequences, state); `factors`: see `Refinement`; x (sequences, input), and dt, the time of a sample."""
+
+    stepped: tuple[float, ...]
+    exact: tuple[float, ...]
+    factors: tuple[complex, ...]
+    states: tuple[Tensor, Tensor]
+    x: Tensor
+    dt: float
 
 
 @contextmanager
@@ -241,9 +284,7 @@ def _ends_of(part: DiscreteRNN, ends: list[_End]) -> Iterator[None]:
         hook.remove()
 
 
-def _held(
-    part: DiscreteRNN, end: _End, rtol: float, atol: float, spread: float
-) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+def _held(part: DiscreteRNN, end: _End, rtol: float, atol: float, spread: float) -> Held | None:
     """Return how much the states of a few sequences move, by the part's steps and exactly, while the last inputs are held.
 
     They are held for twice as long, up to `MOST` samples, as long as what moves still gets less or more.
@@ -251,7 +292,7 @@ def _held(
     field = copy.deepcopy(part.field).double()
     stepped = DiscreteRNN(field, part.step, dt=end.dt, substeps=part.substeps, allow_overshoot=True)
     exact = ContinuousRNN(field, "dopri5", max(rtol, 1e-6), 10 * atol, max_num_steps=1000 * MOST)
-    found: list[tuple[float, ...]] = []
+    found, states = list[tuple[float, ...]](), list[Tensor]()
     for rnn, none in ((stepped, TINY), (exact, max(rtol, 1e-6))):  # at rest a solve moves within its tolerance
         before: tuple[float, ...] = ()
         h, gone, wait = end.h[:SEQUENCES].double(), 0, WAIT
@@ -271,8 +312,16 @@ def _held(
                 break
             before, wait = moved, 2 * wait
         found.append(moved)
+        states.append(h)
     there = end.h[:SEQUENCES].isfinite().all(-1).tolist()
-    return found[0], tuple(moved if known else math.nan for moved, known in zip(found[1], there, strict=True))
+    exactly = tuple(moved if known else math.nan for moved, known in zip(found[1], there, strict=True))
+    x, rests = end.x[:SEQUENCES].double(), torch.tensor([moved <= LEFT * STILL * spread for moved in exactly])
+    factors = torch.full((len(x),), math.nan, dtype=torch.complex128, device=x.device)
+    if bool(rests.any()):
+        at = rests.to(x.device)
+        modes = torch.linalg.eigvals(growth(part.step, field, x[at], states[1][at], end.dt / part.substeps).jacobian)
+        factors[at] = modes.gather(1, modes.abs().argmax(1, keepdim=True))[:, 0]
+    return Held(found[0], exactly, tuple(factors.tolist()), (states[0], states[1]), x, end.dt)
 
 
 def _held_for(rnn: DiscreteRNN | ContinuousRNN, end: _End, h: Tensor, samples: int) -> tuple[tuple[float, ...], Tensor]:
@@ -304,7 +353,7 @@ def _alike(before: float, after: float, none: float) -> bool:
 
 def _rounding(exact: list[Tensor], rtol: float, atol: float) -> float:
     """Return what a drift may be that is none: of the states' size, and of the tolerances of the solve."""
-    eps, size = max(torch.finfo(part.dtype).eps for part in exact), _root_mean_square([part.double() for part in exact])
+    eps, size = max(torch.finfo(part.dtype).eps for part in exact), root_mean_square([part.double() for part in exact])
     return (100 * eps + 10 * rtol) * size + 10 * atol
 
 
@@ -340,24 +389,28 @@ def _observed(coarse: float, fine: float) -> float:
     return math.log2(coarse / fine) if coarse > 0 and fine > 0 else math.inf
 
 
-def _root_mean_square(tensors: list[Tensor]) -> float:
+def root_mean_square(tensors: list[Tensor]) -> float:
     found = math.sqrt(sum(float(t.square().sum()) for t in tensors) / sum(t.numel() for t in tensors))
     return math.inf if math.isnan(found) else found
 
 
 def _spread(states: list[Tensor]) -> float:
-    return _root_mean_square([part.double() - part.double().mean(0) for part in states])
+    return root_mean_square([part.double() - part.double().mean(0) for part in states])
 
 
-def _run(model: nn.Module, parts: list[DiscreteRNN], data: tuple[object, ...], dice: Tensor) -> tuple[list[Tensor], Any]:
+def run_with(
+    model: nn.Module, parts: list[DiscreteRNN], data: tuple[object, ...], dice: Tensor, over_time: bool = False
+) -> tuple[list[Tensor], Any]:
     """Return the states (samples, hidden) of each part that it was in after a sample, of all its calls, and what the model
-    returns; dice: the state of torch's generator, from which noise has its keys."""
+    returns; over_time: as (time, batch, hidden), nan beyond the end of a sequence; dice: the state of torch's generator, from
+    which noise has its keys."""
     torch.set_rng_state(dice)
     outputs: dict[int, list[Tensor]] = {id(part): [] for part in parts}
 
     def keep(part: nn.Module, given: tuple[Any, ...], named: dict[str, Any], output: tuple[Any, Tensor]) -> None:
         at = dict(zip(CALL, given, strict=False)) | named
-        outputs[id(part)].append(_after_samples(at["x"], at.get("lengths"), output[0], bool(part.batch_first)))
+        after = _by_time if over_time else _after_samples
+        outputs[id(part)].append(after(at["x"], at.get("lengths"), output[0], bool(part.batch_first)))
 
     with ExitStack() as hooks:
         for part in parts:
@@ -380,8 +433,18 @@ def _after_samples(x: Any, lengths: Any, output: Tensor | PackedSequence, batch_
     return states.flatten(0, 1) if lengths is None else states[Ragged.of(lengths, states).read]
 
 
+def _by_time(x: Any, lengths: Any, output: Tensor | PackedSequence, batch_first: bool) -> Tensor:
+    """Return an output as (time, batch, hidden), nan beyond the end of a sequence."""
+    if isinstance(output, PackedSequence):
+        return pad_packed_sequence(output, padding_value=math.nan)[0]
+    if isinstance(x, Sequences):
+        return output if x.ragged is None else output.masked_fill(~x.ragged.read[..., None], math.nan)
+    states = output[:, None] if output.dim() == 2 else output.transpose(0, 1) if batch_first else output
+    return states if lengths is None else states.masked_fill(~Ragged.of(lengths, states).read[..., None], math.nan)
+
+
 @contextmanager
-def _refined(parts: list[DiscreteRNN], n: int) -> Iterator[None]:
+def refined(parts: list[DiscreteRNN], n: int) -> Iterator[None]:
     with ExitStack() as undo:
         for part in parts:
             undo.callback(setattr, part, "substeps", part.substeps)
@@ -390,11 +453,11 @@ def _refined(parts: list[DiscreteRNN], n: int) -> Iterator[None]:
 
 
 @contextmanager
-def _solved(parts: list[DiscreteRNN], rtol: float, atol: float, finest: int) -> Iterator[list[DiscreteRNN]]:
+def solved(parts: list[DiscreteRNN], rtol: float, atol: float, finest: int) -> Iterator[list[DiscreteRNN]]:
     """Make the parts give the exact states of their field over held samples, or with noise those of so many times as many steps
     along the same path; yields those that are called with times."""
     timed: list[DiscreteRNN] = []
-    with _refined([part for part in parts if part.noisy], finest), ExitStack() as undo:
+    with refined([part for part in parts if part.noisy], finest), ExitStack() as undo:
         for part in (part for part in parts if not part.noisy):
             part._states = _solver(part, rtol, atol, timed)  # type: ignore[method-assign]
             undo.callback(part.__dict__.pop, "_states")

@@ -24,7 +24,17 @@ from discretize.sequences.cell import checked_step
 from discretize.steps.step import Step
 from discretize.steps.zoneout import check_drawn
 
-__all__ = ["DIVERGENT", "MONOTONE", "OVERSHOOTING", "REGIONS", "Growth", "growth", "regions", "regions_of_factors"]
+__all__ = [
+    "DIVERGENT",
+    "MONOTONE",
+    "OVERSHOOTING",
+    "REGIONS",
+    "Growth",
+    "growth",
+    "jacobian_of_step",
+    "regions",
+    "regions_of_factors",
+]
 
 REGIONS = ("monotone", "overshooting", "marginal", "divergent")
 MONOTONE, OVERSHOOTING, MARGINAL, DIVERGENT = range(len(REGIONS))
@@ -82,16 +92,19 @@ def growth(step: Step | str, field: VectorField, x: Tensor, h: Tensor, dt: float
     step = checked_step(step)
     step.check_noise(field)
     check_drawn(step)
-    projected, length = field.project(x), checks.positive_number("dt", dt)
-
-    def advance(u: Tensor) -> Tensor:
-        return step.advance(field, projected, u, length)
-
-    units = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)
-    # Per unit, because implicit steps cannot converge for several tangents at once.
-    columns = [jvp(advance, (h,), (unit.expand_as(h).contiguous(),))[1] for unit in units]
-    jacobian = torch.stack(columns, -1)
+    jacobian = jacobian_of_step(step, field, field.project(x), h, checks.positive_number("dt", dt))
     finite = torch.isfinite(jacobian).all(-1).all(-1)
     radius = torch.full(finite.shape, torch.inf, dtype=h.dtype, device=h.device)
     radius[finite] = torch.linalg.eigvals(jacobian[finite]).abs().amax(-1)
     return Growth(jacobian, radius, jacobian.abs().sum(-1).amax(-1).nan_to_num(torch.inf))
+
+
+def jacobian_of_step(step: Step, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
+    """Return the derivative of a step map in the state it begins in: (..., state, state)."""
+
+    def advance(u: Tensor) -> Tensor:
+        return step.advance(field, projected, u, dt)
+
+    units = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)
+    # Per unit, because implicit steps cannot converge for several tangents at once.
+    return torch.stack([jvp(advance, (h,), (unit.expand_as(h).contiguous(),))[1] for unit in units], -1)

@@ -1,0 +1,61 @@
+r"""What becomes of states while their last inputs are held: rest, a cycle or chaos, under the steps and in the equation.
+
+Of what moves on, a state very near it is followed too and drawn back to it again and again: the mean of the logarithms of how far
+it goes is the largest Lyapunov exponent. The equation is stepped finely here, so that rounding alone parts the two.
+
+Source:  Benettin, Galgani and Strelcyn 1976, "Kolmogorov entropy and numerical experiments", Physical Review A 14.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ctrnn import VectorField
+from discretize.analysis.refine import STILL, Held
+from discretize.methods import checked_method
+from discretize.sequences.rnn import DiscreteRNN
+
+__all__ = ["CHAOS", "CYCLE", "FATES", "NO_BOUND", "REST", "fates"]
+
+FATES = ("rest", "cycle", "chaos", "no bound")
+REST, CYCLE, CHAOS, NO_BOUND = FATES
+FINE = 16  # Runge-Kutta steps of order 4 in one of the model's samples, which stand for the equation
+BLOCKS, UNCOUNTED, BLOCK = 80, 16, 4  # stretches of so many samples, of which the first are not counted
+NEAR = 1e-6  # of the spread
+SURE = 3.0  # standard errors above 0
+
+
+def fates(held: Held, field: VectorField, part: DiscreteRNN, spread: float) -> tuple[list[str], list[str]]:
+    """Return what becomes of each sequence under the steps of a module and in its equation, in the words of `FATES`; field: its
+    own, in float64."""
+    stepped = DiscreteRNN(field, part.step, dt=held.dt, substeps=part.substeps, allow_overshoot=True)
+    finely = DiscreteRNN(field, checked_method("rk4"), dt=held.dt, substeps=FINE * part.substeps)
+    return tuple(  # type: ignore[return-value]
+        _fates(*run, held.x, spread) for run in ((held.stepped, held.states[0], stepped), (held.exact, held.states[1], finely))
+    )
+
+
+def _fates(moved: tuple[float, ...], states: Tensor, rnn: DiscreteRNN, x: Tensor, spread: float) -> list[str]:
+    found = [NO_BOUND if not math.isfinite(size) else REST if size <= STILL * spread else CYCLE for size in moved]
+    going = [k for k, fate in enumerate(found) if fate == CYCLE and bool(states[k].isfinite().all())]
+    for k, chaotic in zip(going, _are_chaotic(rnn, states[going], x[going], spread) if going else (), strict=True):
+        found[k] = CHAOS if chaotic else CYCLE
+    return found
+
+
+def _are_chaotic(rnn: DiscreteRNN, h: Tensor, x: Tensor, spread: float) -> list[bool]:
+    """Whether the largest Lyapunov exponent of each is above 0, by more than its error may be."""
+    away = torch.randn(h.shape, generator=torch.Generator().manual_seed(0), dtype=h.dtype).to(h.device)
+    near, xs, logs = NEAR * spread, torch.cat([x, x]).expand(BLOCK, -1, -1), list[Tensor]()
+    for _ in range(BLOCKS):
+        away = near * away / away.norm(dim=1, keepdim=True)
+        h, other = rnn(xs, torch.cat([h, h + away])[None])[1][0].chunk(2)
+        away = other - h
+        logs.append((away.norm(dim=1) / near).log())
+    counted = torch.stack(logs[UNCOUNTED:])
+    # Over the whole run a difference has to grow more than e-fold.
+    least = (SURE * counted.std(0) / math.sqrt(len(counted))).clamp(min=1 / len(counted))
+    return (counted.mean(0) > least).tolist()

@@ -1,0 +1,91 @@
+"""The same weights under other steps: how far states are from the equation's, the score, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from discretize.analysis.refine import Refinement, refined, root_mean_square, run_with
+from discretize.errors import SolverError, StepError
+from discretize.methods import checked_method
+from discretize.sequences.rnn import DiscreteRNN
+
+__all__ = ["STEPS", "Substitute", "substitutes"]
+
+STEPS = ("euler", "exponential-euler", "frozen-backward-euler", "backward-euler", "rk4")
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """A step of so many in a sample under a model's weights. `share`: how far its states are from the equation's, as a share of
+    their spread; `score`: the metric; `evaluations` of the field in a sample; `refused`: why it does not go, else empty."""
+
+    step: str
+    substeps: int
+    share: float
+    score: float | None
+    evaluations: int
+    refused: str = ""
+
+
+def own_steps(parts: list[DiscreteRNN], refinement: Refinement) -> list[Substitute]:
+    """Return what a refinement knows of a model's own steps, more and more of them."""
+    cost, name = sum(part.step.cost(part.field) * part.substeps for part in parts), ", ".join({repr(part.step) for part in parts})
+    scores = refinement.metrics or (None,) * len(refinement.substeps)
+    spread = refinement.spread
+    return [
+        Substitute(name, n, off / spread if spread else math.inf * (off > 0), score, cost * n)
+        for n, off, score in zip(refinement.substeps, refinement.drift, scores, strict=True)
+    ]
+
+
+def substitutes(
+    model: nn.Module,
+    parts: list[DiscreteRNN],
+    exact: list[Tensor],
+    spread: float,
+    metric: Callable[[Any], float] | None,
+    steps: Sequence[str],
+    substeps: Sequence[int],
+    dice: Tensor,
+) -> list[Substitute]:
+    """Run a model under each of the steps but its own; exact: the states of each part under the equation; spread: of these."""
+    found = []
+    for name in steps:
+        step = checked_method(name, "steps")
+        if all(repr(part.step) == repr(step) for part in parts):
+            continue
+        for n in substeps:
+            with ExitStack() as undo, torch.no_grad():
+                for part in parts:
+                    undo.callback(setattr, part, "step", part.step)
+                    undo.callback(setattr, part.watch, "allowed", part.watch.allowed)
+                    part.step, part.watch.allowed = step, True
+                cost = sum(step.cost(part.field) * part.substeps * n for part in parts)
+                try:
+                    with refined(parts, n):
+                        states, result = run_with(model, parts, (), dice)
+                except (SolverError, StepError, TypeError, ValueError) as error:
+                    found.append(Substitute(name, n, math.nan, None, cost, str(error).split("\n")[0]))
+                    continue
+                off = root_mean_square([(a - b).double() for a, b in zip(states, exact, strict=True)])
+                score = None if metric is None else float(metric(result))
+                found.append(Substitute(name, n, off / spread if spread else math.inf * (off > 0), score, cost))
+    return found
+
+
+class Called(nn.Module):
+    """A model that is called with what it was given once."""
+
+    def __init__(self, model: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        super().__init__()
+        self.model, self.given, self.named = model, given, named
+
+    def forward(self) -> Any:
+        return self.model(*self.given, **self.named)

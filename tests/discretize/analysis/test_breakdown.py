@@ -1,0 +1,249 @@
+r"""Tests the report on a trained model against closed forms.
+
+linear    dh/dt = g (x w - h), held input      Euler's factor 1 - g dt, the equation's e^(-g dt), exactly
+one unit  dh/dt = g (tanh(w h + x) - h)        rests in the equation; under Euler's step a cycle or chaos where w is far below 0
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import DiscreteRNN, breakdown
+
+TWICE = {"dtype": torch.float64}
+
+
+class Linear(ctrnn.VectorField):
+    def __init__(self, *rates: float, size: float = 1.0) -> None:
+        super().__init__(len(rates), len(rates))
+        self.rates = torch.nn.Parameter(torch.tensor(rates, **TWICE))
+        self.size = size
+
+    def flow(self, projected, h):
+        return self.rates * (self.size * projected - h)
+
+    def leak(self, projected, h):
+        return self.rates.expand_as(h)
+
+
+class OneUnit(ctrnn.VectorField):
+    def __init__(self, g: float, w: float, offset: float = 0.0) -> None:
+        super().__init__(1, 1)
+        self.g, self.w, self.offset = g, w, offset
+        self.none = torch.nn.Parameter(torch.zeros((), **TWICE))
+
+    def flow(self, projected, h):
+        return self.g * (torch.tanh(self.w * h + projected + self.offset) - h)
+
+    def leak(self, projected, h):
+        return torch.full_like(h, self.g)
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch):
+    """Inputs are held for a shorter time, and one other step is tried."""
+    for name, samples in (("WAIT", 50), ("LOOK", 50), ("MOST", 400)):
+        monkeypatch.setattr(f"discretize.analysis.refine.{name}", samples)
+
+
+def looked_at(model, batch=None, *args, **settings):
+    return breakdown(model, inputs() if batch is None else batch, *args, **{"halvings": 1, "steps": ()} | settings)
+
+
+def inputs(time=40, batch=3, width=2):
+    return torch.randn(time, batch, width, generator=torch.Generator().manual_seed(0), **TWICE)
+
+
+@pytest.fixture(scope="module")
+def of_linear():
+    return breakdown(DiscreteRNN(Linear(0.3, 1.5), dt=0.8), inputs(), steps=["exponential-euler"])
+
+
+def test_factors_of_a_linear_field_are_those_of_its_step_and_of_its_equation(of_linear):
+    modes = of_linear.modes
+    assert_close(modes.stepped, torch.tensor([1 - 0.24, 1 - 1.2]).to(modes.stepped).expand_as(modes.stepped))
+    expected = torch.tensor([math.exp(-0.24), math.exp(-1.2)], **TWICE)
+    assert_close(modes.exact, expected.to(modes.exact).expand_as(modes.exact))
+
+
+def test_growth_over_several_steps_is_the_product_of_their_factors(of_linear):
+    powers = torch.arange(1, 9, **TWICE)
+    assert_close(of_linear.modes.growth_stepped, (0.76**powers).expand_as(of_linear.modes.growth_stepped))
+    assert_close(of_linear.modes.growth_exact, torch.exp(-0.24 * powers).expand_as(of_linear.modes.growth_exact))
+
+
+def test_rate_times_step_and_where_it_is_above_one_are_known_by_unit(of_linear):
+    assert_close(of_linear.g_dt, torch.tensor([0.24, 1.2], **TWICE).expand(40, 2))
+    assert of_linear.above.tolist() == [[0.0, 0.0], [1.0, 0.0]]
+
+
+def test_distances_by_time_and_unit_are_those_of_a_loop(of_linear):
+    xs, dt, rates = inputs(), 0.8, torch.tensor([0.3, 1.5], **TWICE)
+    stepped, exact, off, states = torch.zeros(3, 2, **TWICE), torch.zeros(3, 2, **TWICE), [], []
+    for x in xs:
+        stepped = stepped + dt * rates * (x - stepped)
+        exact = x + (exact - x) * torch.exp(-rates * dt)
+        off.append(stepped - exact)
+        states.append(exact)
+    squares, exact = torch.stack(off).square(), torch.stack(states).flatten(0, 1)
+    spread = (exact - exact.mean(0)).square().mean().sqrt()
+    close = {"rtol": 1e-5, "atol": 1e-8}
+    assert_close(of_linear.over_time, squares.mean((1, 2)).sqrt() / spread, **close)
+    assert_close(of_linear.by_unit, squares.mean((0, 1)).sqrt() / spread, **close)
+    assert_close(of_linear.by_sequence, squares.mean((0, 2)).sqrt() / spread, **close)
+
+
+def test_an_exponential_step_of_a_linear_field_is_the_equation_and_is_what_is_advised(of_linear):
+    exponential = next(other for other in of_linear.others if other.step == "exponential-euler" and other.substeps == 1)
+    assert exponential.share < 1e-6
+    assert "'exponential-euler' brings these weights within 1 %" in of_linear.advice
+
+
+def test_growth_that_is_not_normal_is_seen_where_every_mode_decays():
+    class Shear(ctrnn.VectorField):
+        def __init__(self):
+            super().__init__(2, 2)
+            self.matrix = torch.nn.Parameter(torch.tensor([[-0.5, 8.0], [0.0, -0.5]], **TWICE))
+
+        def flow(self, projected, h):
+            return h @ self.matrix.mT + projected
+
+    found = looked_at(DiscreteRNN(Shear(), dt=0.5), inputs())
+    step = torch.eye(2, **TWICE) + 0.5 * Shear().matrix.detach()
+    norms = torch.stack([torch.linalg.matrix_norm(torch.matrix_power(step, k), 2) for k in range(1, 9)])
+    assert_close(found.modes.growth_stepped, norms.expand_as(found.modes.growth_stepped))
+    assert found.modes.largest[0] == pytest.approx(0.75)
+    assert found.g_dt is None
+    assert "declares no rate" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("w", "g", "fate"),
+    [(-1.0, 0.1, "rest"), (-4.0, 0.9, "cycle")],
+    ids=["a weak loop rests", "a strong one cycles"],
+)
+def test_a_unit_that_rests_in_its_equation_is_told_from_what_its_step_makes_of_it(w, g, fate):
+    found = looked_at(DiscreteRNN(OneUnit(g, w)), 0.1 * inputs(20, 2, 1))
+    assert set(zip(*found.held, strict=True)) == {(fate, "rest")}
+    assert (found.verdict == "the step's") == (fate != "rest")
+    if fate == "cycle":
+        # at h = 0 and near it Euler's factor is 1 + g (w - 1), up to what the input moves
+        assert "a step multiplies a difference by -3" in str(found)
+        assert "rhythm" not in str(found)
+
+
+def test_chaos_that_is_the_steps_is_called_chaos():
+    # dh/dt = g (tanh(w h + b) - h) with one unit has no chaos; its Euler step has at w = -12, b = 3, g = 0.95
+    found = looked_at(DiscreteRNN(OneUnit(0.95, -12.0, 3.0)), 0.01 * inputs(20, 2, 1))
+    h, logs = 0.3, []
+    for k in range(4000):
+        t = math.tanh(-12 * h + 3)
+        logs.append(math.log(abs(0.05 + 0.95 * -12 * (1 - t * t)) + 1e-300))
+        h = 0.05 * h + 0.95 * t
+        if k == 1000:
+            logs = []
+    expected = "chaos" if sum(logs) / len(logs) > 0.05 else "cycle"
+    assert {stepped for stepped, _ in zip(*found.held, strict=True)} == {expected}
+    assert {exact for _, exact in zip(*found.held, strict=True)} == {"rest"}
+
+
+def test_a_step_that_leaves_all_bounds_diverges():
+    found = looked_at(DiscreteRNN(Linear(3.0), dt=1.0), torch.ones(400, 2, 1, **TWICE), halvings=2)
+    assert found.verdict == "diverges"
+    assert "no bound under the steps and to rest in the equation" in str(found)
+
+
+def test_small_steps_are_the_equation():
+    found = looked_at(DiscreteRNN(Linear(0.3, 0.5), dt=0.01), inputs())
+    assert found.verdict == "its equation"
+    assert found.advice.startswith("Nothing")
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_the_report_does_not_hang_on_the_unit_of_the_states(size):
+    plain = looked_at(DiscreteRNN(Linear(0.3, 1.5), dt=0.8), inputs())
+    field = Linear(0.3, 1.5, size=size)
+    with torch.no_grad():
+        found = looked_at(DiscreteRNN(field, dt=0.8), inputs())
+    assert found.verdict == plain.verdict
+    assert_close(found.by_unit, plain.by_unit, rtol=1e-5, atol=0)
+    assert found.held == plain.held
+
+
+def test_what_is_beyond_the_end_of_a_sequence_decides_nothing():
+    xs, lengths = inputs(), torch.tensor([40, 25, 10])
+    wild = xs.clone()
+    wild[25:, 1], wild[10:, 2] = 1e6, -1e6
+    model = DiscreteRNN(Linear(0.3, 1.5), dt=0.8)
+    plain, other = (looked_at(model, discretize.Batch(x, lengths=lengths)) for x in (xs, wild))
+    assert_close(plain.over_time, other.over_time)
+    assert_close(plain.by_unit, other.by_unit)
+    assert_close(plain.g_dt, other.g_dt)
+    alone = looked_at(model, xs[:10, 2:])
+    assert float(plain.by_sequence[2]) * plain.refinement.spread == pytest.approx(
+        float(alone.by_sequence[0]) * alone.refinement.spread, rel=1e-5
+    )
+
+
+def test_whole_targets_are_scored_by_accuracy_and_numbers_by_their_squared_error():
+    torch.manual_seed(0)
+    model = discretize.SequenceModel(DiscreteRNN(ctrnn.gated(2, 5, **TWICE)), 3)
+    xs, classes = inputs(), torch.randint(0, 3, (40, 3))
+    outputs = model(xs).detach()
+    found = looked_at(model, xs, classes)
+    assert found.refinement.metrics[0] == pytest.approx(float((outputs.argmax(-1) == classes).double().mean()))
+    numbers = torch.randn(40, 3, 3, **TWICE)
+    found = looked_at(model, xs, numbers)
+    assert found.refinement.metrics[0] == pytest.approx(float((outputs - numbers).square().mean()))
+    assert model.training
+
+
+def test_a_noisy_model_is_compared_by_its_moments_along_the_same_paths():
+    torch.manual_seed(0)
+
+    class Shaken(Linear):
+        def diffusion(self, projected, h):
+            return torch.full_like(h, 0.5)
+
+    model = DiscreteRNN(Shaken(1.0), step=discretize.EulerMaruyama(), dt=0.5)
+    found = looked_at(model, torch.zeros(200, 64, 1, **TWICE))
+    # Euler and Maruyama's variance at rest is s^2 / (2 g) / (1 - g dt / 2)
+    ratio = [(1 - 0.5 / 2 / (2 * 16)) / (1 - 0.5 / 2 / n) for n in (1, 2)]
+    assert [moments.variance[0] for moments in found.noise] == pytest.approx(ratio, rel=0.05)
+    assert found.modes is None
+    assert "variances" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"model": ctrnn.plain(2, 3)}, ValueError, "no discretize.DiscreteRNN in it"),
+        ({"model": 3}, TypeError, "model"),
+        ({"targets": [1, 2]}, TypeError, "targets"),
+        ({"targets": torch.zeros(3, dtype=torch.int64)}, TypeError, "give a `metric`"),
+        ({"metric": 3}, TypeError, "must be a function"),
+        (
+            {"batch": discretize.Batch(inputs(), torch.zeros(40, 3), lengths=torch.tensor([40, 3, 3]))},
+            ValueError,
+            "beyond an end",
+        ),
+    ],
+    ids=["no steps", "no model", "a list", "a module that returns two things", "no function", "padded"],
+)
+def test_what_does_not_fit_is_refused_in_words(given, error, words):
+    call = {"model": DiscreteRNN(Linear(0.3, 1.5)), "batch": inputs()} | given
+    with pytest.raises(error, match=words):
+        looked_at(**call)
+
+
+def test_the_figure_has_a_panel_for_all_that_is_known(of_linear):
+    pytest.importorskip("matplotlib")
+    figure = of_linear.figure()
+    labels = {(ax.get_xlabel(), ax.get_ylabel()) for ax in figure.axes}
+    assert {("step", "g dt"), ("steps", "growth of a difference"), ("unit", "states apart, of their spread")} <= labels
