@@ -163,18 +163,33 @@ def prove(
     return DONE if run(cell, equations, seconds, [word for words in set for word in words]) else FAILED
 
 
-def breakdown(*, out: Folder = Path("out/breakdown"), input: Input = None, rate: Rate = None) -> int:
-    """Draw where the Taylor step stops being the field, and what to take instead; writes DIR/index.html.
+def breakdown(
+    *,
+    run: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="(default: no trained model)")] = None,
+    model: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,
+    data: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(required with --model)")] = None,
+    out: Folder = Path("out/breakdown"),
+    input: Input = None,
+    rate: Rate = None,
+) -> int:
+    """Draw where the Taylor step stops being the field, and what to take instead; or say of a trained model whether it is its
+    equation or its step. Writes DIR/index.html.
 
     Args:
-        out: Folder for index.html, breakdown.csv and the figures.
-        input: Your own recording, .npy or .csv: one column a channel, one row a sample.
+        run: Folder of a run of `ctrnn train`, whose model is looked at on sequences of its test.
+        model: A model of your own, written by ctrnn.save.
+        data: Tensors for it, .safetensors: xs, and perhaps targets, counts, ts and lengths, as a discretize.Batch has them.
+        out: Folder for index.html, the numbers and the figures.
+        input: Your own recording, .npy or .csv: one column a channel, one row a sample; not for a trained model.
         rate: Samples per second of your recording.
     """
+    if run is not None or model is not None or data is not None:
+        _breakdown_of_trained(run, model, data, out, input, rate)
+        return DONE
     recording, command = _recording("breakdown", out, input, rate)
-    from experiments.breakdown.run import run  # noqa: PLC0415
+    from experiments.breakdown.run import run as draw  # noqa: PLC0415
 
-    return DONE if run(out, recording, command) else FAILED
+    return DONE if draw(out, recording, command) else FAILED
 
 
 def train(
@@ -362,6 +377,24 @@ def _run(words: list[str]) -> int:
             print(settings)
         return exit_.code if isinstance(exit_.code, int) else WRONG_USAGE
     return found
+
+
+def _breakdown_of_trained(
+    run: Path | None, model: Path | None, data: Path | None, out: Path, input: Path | None, rate: float | None
+) -> None:
+    if input is not None or rate is not None:
+        raise UsageError("--input and --rate are for a recording that is played to fields; a trained model has its own data.")
+    if (run is None) == (model is None) or (model is None) != (data is None):
+        raise UsageError("Give --run RUN, or --model FILE and --data FILE.")
+    from experiments.breakdown.trained import of_files, of_run  # noqa: PLC0415
+
+    command = typed("breakdown", run=run, model=model, data=data, out=out)
+    if run is not None:
+        of_run(run, out, command)
+        return
+    assert model is not None
+    assert data is not None
+    of_files(model, data, out, command)
 
 
 def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, str]:

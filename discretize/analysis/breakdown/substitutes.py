@@ -61,7 +61,7 @@ def substitutes(
         step = checked_method(name, "steps")
         if all(repr(part.step) == repr(step) for part in parts):
             continue
-        for n in substeps:
+        for n in substeps[:1] if step.jacobians else substeps:  # iterations of implicit steps are dear
             with ExitStack() as undo, torch.no_grad():
                 for part in parts:
                     undo.callback(setattr, part, "step", part.step)

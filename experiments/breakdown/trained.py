@@ -1,0 +1,128 @@
+r"""`ctrnn breakdown --run RUN`: of a trained model on its data, whether it is its equation or its step.
+
+DIR/index.html    the page      DIR/breakdown.txt    the same in words      DIR/steps.csv    the table of steps
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pandas as pd
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+import ctrnn
+from ctrnn.storage.files import write_atomically
+from discretize import Batch, Breakdown, ContinuousRNN, DiscreteRNN, SolverError, breakdown
+from discretize.analysis.breakdown.figure import drawn
+from discretize.analysis.breakdown.substitutes import STEPS
+from experiments.data.untrusted import check_file
+from experiments.files import not_writable, ready_folder
+from experiments.reports.colours import COLOURS
+from experiments.reports.report import Section, facts, page, progress, say
+from experiments.reports.svg import with_colours
+from experiments.runs.folder import load
+from experiments.usage import UsageError
+
+__all__ = ["of_files", "of_run"]
+
+SEQUENCES = 32  # of the test
+OTHERS = STEPS
+NAMES = ("xs", "targets", "counts", "ts", "lengths")
+PACKAGES = ("ctrnn", "torch")
+
+
+def of_run(folder: Path, out: Path, command: str) -> None:
+    """Look at the model of a run on sequences of its test. Raises: UsageError for a folder without one, or without steps."""
+    model, configuration = load(folder)
+    task, training = configuration.task, configuration.training
+    if not isinstance(model.rnn, DiscreteRNN | ContinuousRNN):
+        raise UsageError(f"{folder} holds a model of {type(model.rnn).__name__}, which has no steps of its own to look at.")
+    how = f"trained by {configuration.integrator}"
+    if isinstance(model.rnn, ContinuousRNN):
+        model, how = model.under(DiscreteRNN(model.field)), f"{how}, and stepped by Euler here"
+    size = min(SEQUENCES, training.evaluation)
+    batch = next(iter(task.evaluation("test", size, size, training.seed)))
+    with torch.no_grad():
+        measures = task.measures(model(batch.xs, ts=batch.ts, lengths=batch.lengths), batch)
+    name = "accuracy" if "accuracy" in measures else "loss"
+
+    def metric(outputs: torch.Tensor, _: object) -> float:
+        return task.measures(outputs, batch)[name] if name in measures else float(task.loss(outputs, batch))
+
+    credit = f"{batch.size} sequences of the test of {configuration.task_name}"
+    _write(model, batch, metric, name, f"{folder.name}, {how}", credit, out, command)
+
+
+def of_files(model: Path, data: Path, out: Path, command: str) -> None:
+    """Look at a model that `ctrnn.save` wrote, on tensors of one file. Raises: UsageError for what cannot be read."""
+    check_file(model)
+    check_file(data)
+    try:
+        found, tensors = ctrnn.load(model), load_file(data)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise UsageError(str(error)) from None
+    if "xs" not in tensors or not tensors.keys() <= set(NAMES):
+        raise UsageError(
+            f"{data} must hold `xs` (time, batch, input), and perhaps {', '.join(NAMES[1:])}, as a discretize.Batch has them; it "
+            f"holds {', '.join(tensors) or 'nothing'}."
+        )
+    targets = tensors.get("targets")
+    name = "" if targets is None else "mean squared error" if targets.is_floating_point() else "accuracy"
+    _write(found, Batch(tensors.pop("xs"), **tensors), None, name, model.name, data.name, out, command)
+
+
+def _write(
+    model: nn.Module,
+    batch: Batch,
+    metric: Callable[..., float] | None,
+    name: str,
+    what: str,
+    credit: str,
+    out: Path,
+    command: str,
+) -> None:
+    ready_folder(out)
+    start = perf_counter()
+    with progress("the same weights at shorter steps, under others, and solved"):
+        try:
+            found = breakdown(model, batch, metric=metric, steps=OTHERS)
+        except (TypeError, ValueError, SolverError) as error:
+            raise UsageError(str(error)) from None
+    took = perf_counter() - start
+    say(f"{found}\n")
+    section = _section(found, name, what)
+    files = {
+        "breakdown.txt": f"{found}\n",
+        "steps.csv": pd.DataFrame([vars(other) for other in found.others]).to_csv(index=False, lineterminator="\n"),
+        "breakdown.svg": with_colours(section.svgs[0]),
+    }
+    made = facts(command, credit, {"looking": took}, PACKAGES)
+    files["index.html"] = page([section], made, "breakdown/trained_page.html.jinja")
+    try:
+        for file, text in files.items():
+            write_atomically(out / file, text)
+    except OSError as error:
+        raise not_writable(out, error) from None
+    say(f"{out / 'index.html'}, in {took:.0f} s")
+
+
+def _section(found: Breakdown, name: str, what: str) -> Section:
+    scored = found.refinement.metrics is not None
+    rows: list[list[Any]] = []
+    for other in found.others:
+        share = "refused" if other.refused else f"{other.share:.2%}" if other.share < float("inf") else "diverges"
+        rows.append(
+            [other.step, other.substeps, other.evaluations, share, *([f"{other.score:.4g}"] if other.score is not None else [])]
+        )
+    # One panel below the other, in the colours that the page puts in place of these.
+    figure = drawn(found, {name: placeholder for name, (placeholder, *_) in COLOURS.items()}, "none", 1)
+    head = ["Step", "Substeps", "Evaluations", "States apart", *([name] if scored else [])]
+    return Section.from_template(
+        "breakdown/trained.html.jinja", "trained", {"trained": figure}, found=found, rows=rows, head=head, what=what
+    )
