@@ -1,0 +1,1 @@
+"""Of a trained model: whether it is its equation or its step."""

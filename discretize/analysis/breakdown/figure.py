@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +20,6 @@ from discretize.analysis.drawing import ShownFigure
 from discretize.analysis.refine import CLOSE, VISIBLE
 from discretize.analysis.style import COLOURS, WIDTH, settings
 
-if TYPE_CHECKING:
-    from discretize.analysis.breakdown.report import Breakdown
-
 __all__ = ["drawn"]
 
 LIGHT = {name: light for name, (light, _) in COLOURS.items()}
@@ -33,8 +30,8 @@ MOST_POINTS, MOST_COLUMNS = 1_000, 100  # that are drawn of factors, and of step
 Colours = Mapping[str, str]
 
 
-def drawn(found: Breakdown, colours: Colours = LIGHT, paper: str = LIGHT["paper"], columns: int = 2) -> ShownFigure:
-    """Draw what is known, a panel each; colours: by the names of `style.COLOURS`."""
+def drawn(found: Any, colours: Colours = LIGHT, paper: str = LIGHT["paper"], columns: int = 2) -> ShownFigure:
+    """Draw what a `Breakdown` knows, a panel each; colours: by the names of `style.COLOURS`."""
     panels = [_distances, _over_time, _by_unit]
     panels += [] if found.modes is None else [_factors, _growth]
     panels += [] if found.g_dt is None else [_rates, _regions]
@@ -56,7 +53,7 @@ def _plain_numbers(*axes: Axis) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-def _distances(ax: Axes, found: Breakdown, colours: Colours) -> None:
+def _distances(ax: Axes, found: Any, colours: Colours) -> None:
     steps = list(dict.fromkeys(other.step for other in found.others)) or [found.step]
     for step, colour, mark in zip(steps, cycle(("ink", "blue", "orange", "green", "purple")), cycle(MARKS), strict=False):
         rows = [(o.evaluations, o.share) for o in found.others if o.step == step and 0 < o.share < math.inf]
@@ -73,20 +70,20 @@ def _distances(ax: Axes, found: Breakdown, colours: Colours) -> None:
     ax.legend()
 
 
-def _over_time(ax: Axes, found: Breakdown, colours: Colours) -> None:
+def _over_time(ax: Axes, found: Any, colours: Colours) -> None:
     ax.plot(found.over_time.cpu().numpy(), color=colours["blue"])
     ax.set(xlabel="sample", ylabel="states apart, of their spread", ylim=(0, None))
     ax.set_title(f"By time, stepped by {found.step}")
 
 
-def _by_unit(ax: Axes, found: Breakdown, colours: Colours) -> None:
+def _by_unit(ax: Axes, found: Any, colours: Colours) -> None:
     ax.bar(range(len(found.by_unit)), found.by_unit.cpu().numpy(), color=colours["blue"])
     ax.set(xlabel="unit", ylabel="states apart, of their spread")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_title("By unit")
 
 
-def _factors(ax: Axes, found: Breakdown, colours: Colours) -> None:
+def _factors(ax: Axes, found: Any, colours: Colours) -> None:
     assert found.modes is not None
     turn = torch.linspace(0, 2 * math.pi, 200)
     ax.plot(turn.cos(), turn.sin(), color=colours["muted"], linewidth=0.8)
@@ -102,7 +99,7 @@ def _factors(ax: Axes, found: Breakdown, colours: Colours) -> None:
     ax.legend(loc="upper left")
 
 
-def _growth(ax: Axes, found: Breakdown, colours: Colours) -> None:
+def _growth(ax: Axes, found: Any, colours: Colours) -> None:
     assert found.modes is not None
     for growth, colour, name in (
         (found.modes.growth_exact, "orange", "equation"),
@@ -118,7 +115,7 @@ def _growth(ax: Axes, found: Breakdown, colours: Colours) -> None:
     ax.legend()
 
 
-def _rates(ax: Axes, found: Breakdown, colours: Colours) -> None:
+def _rates(ax: Axes, found: Any, colours: Colours) -> None:
     assert found.g_dt is not None
     finite = found.g_dt.double().cpu().nan_to_num(0.0, 0.0, 0.0)
     for share, dash in ((0.5, (0, (4, 2))), (0.9, (0, (2, 1))), (1.0, "-")):
@@ -131,7 +128,7 @@ def _rates(ax: Axes, found: Breakdown, colours: Colours) -> None:
     ax.legend()
 
 
-def _regions(ax: Axes, found: Breakdown, colours: Colours) -> None:
+def _regions(ax: Axes, found: Any, colours: Colours) -> None:
     assert found.g_dt is not None
     finite = found.g_dt.double().cpu().nan_to_num(0.0)
     parts = finite.tensor_split(min(len(finite), MOST_COLUMNS))

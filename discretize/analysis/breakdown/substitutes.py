@@ -16,7 +16,7 @@ from discretize.errors import SolverError, StepError
 from discretize.methods import checked_method
 from discretize.sequences.rnn import DiscreteRNN
 
-__all__ = ["STEPS", "Substitute", "substitutes"]
+__all__ = ["STEPS", "Called", "Substitute", "own_steps", "substitutes"]
 
 STEPS = ("euler", "exponential-euler", "frozen-backward-euler", "backward-euler", "rk4")
 
