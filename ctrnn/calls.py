@@ -35,7 +35,6 @@ IN_LAYERS = (
 IN_MODULE = "That is for a sequence module: `discretize.DiscreteRNN(field, batch_first=True)`."
 # What a name of elsewhere is here, where the function has the argument named first.
 RENAMED = {
-    "dt": ("max_step", "now `max_step`, the longest step"),
     "memory": ("gradient", "now `gradient=discretize.Checkpointed(bytes)`"),
     "adjoint": ("gradient", "now `gradient=discretize.Adjoint()`"),
     "tol": ("rtol", "here `rtol` and `atol`"),
@@ -52,6 +51,8 @@ HABITS = {
     "method": "Methods that choose their steps are for `discretize.ContinuousRNN` and `integrate`.",
     "step": "A step map may be the `method` of a solve; discrete modules are `discretize.DiscreteRNN`.",
     "seed": "Random numbers come from a `generator`, torch.Generator().manual_seed(seed).",
+    "dt": "How long a sample lasts is said to the sequence module, `discretize.ContinuousRNN(field, dt=0.2)`, or by times: "
+    "`ctrnn.HeldPath(xs, ts)`. The longest step of a solve is `max_step`.",
     "device": "It runs where the field's parameters are: move those, `.to(device)`.",
     "dtype": "It computes in the dtype of the field's parameters: convert those, `.to(dtype)`.",
 }

@@ -28,6 +28,7 @@ from discretize.parallel.scan import linear_recurrence as linear_recurrence
 from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN
 from discretize.sequences.continuous import ContinuousRNN as ContinuousRNN
 from discretize.sequences.model import SequenceModel as SequenceModel
+from discretize.units import unit as unit
 from discretize.sequences.layers import Layers as Layers
 from discretize.sequences.batches import Batch as Batch, Collate as Collate
 from discretize.riemannian.symbols import SymbolModel as SymbolModel

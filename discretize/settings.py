@@ -119,11 +119,11 @@ class Settings:
         """Whether a field may draw random numbers: it is evaluated once a step, and never for that step again."""
         return self.fixed is not None and self.fixed.takes_one_evaluation and self.gradient is None
 
-    def step_map(self) -> tuple[Step, int]:
-        """Return the step map that follows a held input, and how many of its steps are in one unit of time."""
+    def step_map(self, dt: float) -> tuple[Step, int]:
+        """Return the step map that follows a held input, and how many of its steps a sample takes that lasts so long."""
         check_pairs(self.traits | {"export": "torch.export"})
         assert self.fixed is not None
-        return self.fixed, int(num_steps(np.ones(()), self.max_step))
+        return self.fixed, int(num_steps(np.full((), dt), self.max_step))
 
     @property
     def traits(self) -> dict[Trait, str]:

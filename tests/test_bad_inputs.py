@@ -102,7 +102,7 @@ IN_PYTHON = [
     (lambda: ContinuousRNN(FIELD, method="rk45"), ValueError, "`method` 'rk45' is not known; did you mean"),
     (lambda: ContinuousRNN(FIELD, method=None), TypeError, "`method` must be the name of a method or a step map, got None"),
     (lambda: ContinuousRNN(FIELD, rtol=math.nan), ValueError, "`rtol` must be finite, got nan"),
-    (lambda: ContinuousRNN(FIELD, dt=0.1), TypeError, "`dt` is now `max_step`, the longest step"),
+    (lambda: ContinuousRNN(FIELD, dt=-0.1), ValueError, "`dt` must be"),
     (lambda: ContinuousRNN(FIELD, gradient="adjoint"), TypeError, "discretize.Adjoint(), got 'adjoint'"),
     (lambda: ContinuousRNN(gated(2, 3).half())(X.half()), TypeError, "too coarse for steps chosen by their error"),
     (lambda: ContinuousRNN(NoTensor(2, 3))(X), TypeError, "The field's `flow` gives NoneType, not a tensor"),
@@ -146,7 +146,11 @@ IN_PYTHON = [
     (lambda: DiscreteCell(FIELD)(X[0], H, h=H), TypeError, "`DiscreteCell` was given `h` twice, by position and by name."),
     (lambda: integrate(FIELD, PATH, H, TS, 1e-3), TypeError, "`integrate` takes field, path, h0, ts by position, got 5"),
     (lambda: integrate(FIELD, PATH, H, TS, tol=1e-3), TypeError, "`tol` is here `rtol` and `atol`."),
-    (lambda: integrate(FIELD, PATH, H, TS, dt=0.1), TypeError, "`dt` is now `max_step`, the longest step"),
+    (
+        lambda: integrate(FIELD, PATH, H, TS, dt=0.1),
+        TypeError,
+        "The longest step of a solve is `max_step`",
+    ),
     (lambda: ctrnn.Gated, AttributeError, "module 'ctrnn' has no attribute 'Gated'; did you mean 'gated'?"),
     # What torch calls it, and what it is called elsewhere.
     (lambda: ctrnn.gru(2, 3, batch_first=True), TypeError, "`discretize.DiscreteRNN(field, batch_first=True)`"),

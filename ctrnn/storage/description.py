@@ -267,6 +267,7 @@ def _arguments(kind: type) -> list[str]:
 KEPT: dict[str, Callable[[Any], Any]] = {
     "args": list,
     "allow_overshoot": lambda module: module.watch.allowed,
+    "dt": lambda module: None if getattr(module, "_counts_samples", False) else module.dt,
     "hold": lambda module: module.hold.direction,
     "open_interval": lambda module: module.hold.open_interval,
     "outputs": lambda affine: affine.projected_size,

@@ -27,6 +27,7 @@ __all__ = ["SharedState", "buffers_of", "checked_networks", "overlap", "paramete
 
 LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | {
     "stats",
+    "dt_given",
     "crossed",
     "watch",
 }  # torch's, and what a module notes of its calls

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -196,13 +196,15 @@ def cfc(
     hold: str = "forward",
     open_interval: float | None = None,
     batch_first: bool = False,
+    dt: float | None = None,
     **backbone: Unpack[BackboneSettings],
 ) -> HeldJumpRNN:
     r"""Return a closed-form continuous-time network. Between samples only phases move, and one Euler step is exact.
 
     Args:    input_size, hidden_size, mode, and activation, units, layers, dropout, wiring, as for `CfCJump`; hold, open_interval,
-             batch_first as for `HeldJumpRNN`.
+             batch_first, dt as for `HeldJumpRNN`.
     Source:  Hasani et al. 2022.
     """
     jump = CfCJump(input_size, hidden_size, mode, **backbone)
-    return HeldJumpRNN(jump.field, jump, method=Euler(), hold=hold, open_interval=open_interval, batch_first=batch_first)
+    held: Any = {"hold": hold, "open_interval": open_interval, "batch_first": batch_first, "dt": dt}
+    return HeldJumpRNN(jump.field, jump, method=Euler(), **held)

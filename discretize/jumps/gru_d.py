@@ -87,12 +87,18 @@ class GRUDJump(Jump):
 
 
 def gru_d(
-    input_size: int, hidden_size: int, mean: Tensor | None = None, gap: float = 1.0, *, batch_first: bool = False
+    input_size: int,
+    hidden_size: int,
+    mean: Tensor | None = None,
+    gap: float = 1.0,
+    *,
+    batch_first: bool = False,
+    dt: float | None = None,
 ) -> JumpRNN:
     r"""Return GRU-D. Between observations only the time passes, and one Euler step is exact.
 
-    Args:    input_size, hidden_size, mean, gap as for `GRUDJump`; batch_first as for `JumpRNN`.
+    Args:    input_size, hidden_size, mean, gap as for `GRUDJump`; batch_first, dt as for `JumpRNN`.
     Source:  Che, Purushotham, Cho, Sontag and Liu 2018.
     """
     jump = GRUDJump(input_size, hidden_size, mean, gap)
-    return JumpRNN(Elapsed(input_size, hidden_size), jump, Euler(), batch_first=batch_first)
+    return JumpRNN(Elapsed(input_size, hidden_size), jump, Euler(), batch_first=batch_first, dt=dt)

@@ -52,6 +52,7 @@ class JumpSettings(TypedDict, total=False):
     max_step: float | None
     gradient: Gradient
     batch_first: bool
+    dt: float | None
 
 
 class JumpRNN(SequenceModule):
@@ -60,11 +61,12 @@ class JumpRNN(SequenceModule):
     Nothing depends on what comes later. An observation of which no value was seen does not move the state.
 
     Args:    field: F, a `VectorField` of `input_size=0`, solved exactly, or by steps; jump: a `Jump` on its state; method, rtol,
-             atol, max_step, gradient as for `integrate`; batch_first: axes of x, output, observed and ts, as in torch.nn.
+             atol, max_step, gradient as for `integrate`; batch_first: axes of x, output, observed and ts, as in torch.nn; dt: the
+             time between observations where no `ts` says it, 1 if not given.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, observed=None), as for `DiscreteRNN`. ts: the times of the
              observations, the first of them that of h_0; or one more, in front, for h_0: of a chunk of a longer sequence the time
-             of the observation before it. Without ts they are 0, 1, .... An observation that is `reset` is the first one of its
-             own sequence.
+             of the observation before it. Without ts they are 0, dt, 2 dt, .... An observation that is `reset` is the first one
+             of its own sequence.
              observed: booleans like x, False where a value is missing, which then may be nan; all by default, or x has twice as
              many features, [values, 1 where seen, else 0], as cells without jumps read them.
              rnn.jumps(...) gives the states before and after; `rnn.stats` is what the last call did, from the first observation
@@ -90,8 +92,10 @@ class JumpRNN(SequenceModule):
         gradient: Gradient = None,
         *,
         batch_first: bool = False,
+        dt: float | None = None,
     ) -> None:
         super().__init__("forward", None, batch_first)
+        self._last_for(dt)
         if check_field(field).input_size:
             raise ValueError(
                 f"`field` has {field.input_size} inputs, and nothing to read between observations; take input_size=0."
@@ -164,6 +168,21 @@ class JumpRNN(SequenceModule):
         stamps = sample_stamps(ts, xs, ragged, batched, self.batch_first)
         return torch.cat([stamps[:1], stamps])
 
+    def _counted(self, xs: Tensor, ragged: Ragged | None) -> Tensor:
+        return self.dt * (gone_by(xs, ragged) - 1).clamp(min=0)
+
+    def _settings(self) -> dict[str, Any]:
+        return {name: value for name, value in super()._settings().items() if name not in ("hold", "open_interval")}
+
+    def _as_solved(self, settings: dict[str, Any]) -> JumpRNN:
+        own = {name: getattr(self.settings, name) for name in ("method", "rtol", "atol", "max_step", "gradient")}
+        return type(self)(self.field, self.jump, **self._settings() | own | settings)
+
+    def _as_stepped(self, settings: dict[str, Any]) -> JumpRNN:
+        rest = {name: value for name, value in settings.items() if name != "step"}
+        method = settings.get("step", Euler() if self.settings.fixed is None else self.settings.method)
+        return self._as_solved({"method": method, "max_step": None, **rest})
+
     def _taken(self, ts: object, xs: Tensor) -> tuple[bool, bool]:
         return number_of_times(ts, self.batch_first) == len(xs), False
 
@@ -181,7 +200,7 @@ class JumpRNN(SequenceModule):
         return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)
 
     def _jumps(self, xs: Tensor, h: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Jumps:
-        edges = (gone_by(xs, ragged) - 1).clamp(min=0) if edges is None else edges
+        edges = self._counted(xs, ragged) if edges is None else edges
         # Dropout's masks are drawn once for the whole sequence.
         field, before, after = masked(with_computed_weights(self.field), (len(h),)), [], []
         values, observed = xs.chunk(2, -1)
@@ -213,7 +232,8 @@ class JumpRNN(SequenceModule):
         return whole(SolveBetween)(field, h, edges, self.settings)
 
     def extra_repr(self) -> str:
-        return f"method={self.settings.method!r}, batch_first={self.batch_first}"
+        dt = "" if self._counts_samples else f"dt={self.dt:g}, "
+        return f"method={self.settings.method!r}, {dt}{super().extra_repr()}"
 
 
 class HeldJumpRNN(JumpRNN):
@@ -221,7 +241,7 @@ class HeldJumpRNN(JumpRNN):
 
     Args:    field, jump as for `JumpRNN`; hold, open_interval as for `DiscreteRNN`; the rest as for `JumpRNN`, by name.
     Call:    as for `JumpRNN`, with ts as for `DiscreteRNN`: edges, or stamps from which, or up to which, a sample acts; without
-             ts each acts for 1. rnn.jumps(...) gives the states after each jump, and before the next one.
+             ts each acts for dt. rnn.jumps(...) gives the states after each jump, and before the next one.
     Shape:   as for `DiscreteRNN`.
     Raises:  as `JumpRNN`.
     """
@@ -241,6 +261,8 @@ class HeldJumpRNN(JumpRNN):
         self.hold: Hold = Hold(hold, open_interval)
 
     _edges = SequenceModule._edges
+    _counted = SequenceModule._counted
+    _settings = SequenceModule._settings
     _taken = SequenceModule._taken
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
@@ -249,7 +271,7 @@ class HeldJumpRNN(JumpRNN):
 
     def _jumps(self, xs: Tensor, h: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Jumps:
         """Jump as a `JumpRNN` does, up to a last observation of nothing, which moves no state."""
-        edges = gone_by(xs, ragged) if edges is None else edges
+        edges = self._counted(xs, ragged) if edges is None else edges
         read = xs if ragged is None else xs * ragged.read.to(xs)[..., None]
         found = super()._jumps(torch.cat([read, torch.zeros_like(xs[:1])]), h, torch.cat([edges[:1], edges]), None)
         return Jumps(found.before[1:], found.after[:-1])

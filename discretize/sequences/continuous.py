@@ -46,12 +46,13 @@ class ContinuousRNN(FieldModule):
 
     Args:    field: a `VectorField` or a `DelayedField`, shared, not copied; method, rtol, atol, max_step, gradient,
              max_num_steps, min_step, first_step, progress, fused, on_failure as for `integrate`; hold, open_interval,
-             batch_first as for `DiscreteRNN`. path: "held"; or "linear" or "hermite", through the samples at their stamps,
+             batch_first as for `DiscreteRNN`; dt: how long a sample lasts where no `ts` says it, as there, 1 if not given:
+             tolerances choose the steps. path: "held"; or "linear" or "hermite", through the samples at their stamps,
              which are the knots: `ts` has one for each sample, output k is the state at ts[k], the first one is h_0, and
              nothing that comes later is seen.
              events: as for `integrate`, of each sequence; a `g` or `reset` that is a torch.nn.Module is a part of this one. With
              a `reset` of the state units spike; after `terminal` a sequence keeps its state.
-    Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, seed=None), as for `DiscreteRNN`; without ts a sample takes 1.
+    Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, seed=None), as for `DiscreteRNN`.
              seed: keys, a whole number or None, by which noise is that of a `DiscreteRNN` with as short steps.
              rnn.trajectory(...) gives the solve itself; `rnn.stats` is what the last call did, as `Trajectory.stats`, and
              `rnn.crossed` what its events crossed, an `EventTimes` each: samples are sequences, times those of `ts`.
@@ -70,6 +71,7 @@ class ContinuousRNN(FieldModule):
         gradient: Gradient = None,
         path: str = "held",
         *,
+        dt: float | None = None,
         hold: str = "forward",
         batch_first: bool = False,
         max_num_steps: int = MAX_NUM_STEPS,
@@ -81,7 +83,7 @@ class ContinuousRNN(FieldModule):
         open_interval: float | None = None,
         events: Event | Sequence[Event] = (),
     ) -> None:
-        super().__init__(field, hold, open_interval, batch_first)
+        super().__init__(field, hold, open_interval, batch_first, dt)
         self.path: str = checks.one_of("path", path, PATHS)
         if path != "held":
             self.joins_chunks: str = "Begin with the last sample of the chunk before, and its stamp: `x[k - 1 : k + n]`."
@@ -146,7 +148,7 @@ class ContinuousRNN(FieldModule):
         checked: bool = False,
     ) -> Trajectory:
         seed, xs = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
-        path = PATHS[self.path].unchecked(xs, self._knots(xs, ragged) if edges is None else edges)
+        path = PATHS[self.path].unchecked(xs, self._counted(xs, ragged) if edges is None else edges)
         if len(path.knots) < 2:
             raise ValueError(f"A {self.path} path needs at least two samples, got 1.")
         if isinstance(field, DelayedField):
@@ -193,15 +195,15 @@ class ContinuousRNN(FieldModule):
                 raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
             if self.events:
                 refuse("events", "export", "events", "torch.export")
-            step, substeps = self.settings.step_map()
+            step, substeps = self.settings.step_map(self.dt)
             if isinstance(field, DelayedField):
-                return scanned_with_past(field, step, xs, h0, 1.0, substeps)
-            return scanned_along(field, step, xs, h0, 1.0, substeps)
+                return scanned_with_past(field, step, xs, h0, self.dt, substeps)
+            return scanned_along(field, step, xs, h0, self.dt, substeps)
         if self._is_plain(field):
             if transform_reason() is None:  # G may have been 0 before it was learned
                 self.settings.check_noise(field)
             seed, given = self._cells(xs, field), xs[..., : field.input_size].to(h0.dtype)
-            times = gone_by(xs, ragged) if edges is None else edges
+            times = self._counted(xs, ragged) if edges is None else edges
             check = partial(check_start, field, field, given, h0, times, self.settings)
             if found := solve_held(field, given, h0, times, self.settings, seed, check):
                 states, self.stats = found
@@ -219,7 +221,7 @@ class ContinuousRNN(FieldModule):
         return sample_stamps(ts, xs, ragged, batched, self.batch_first)
 
     def _clock(self, xs: Tensor, ragged: Ragged | None) -> Tensor | None:
-        return self._knots(xs, ragged) if self.events else None
+        return self._counted(xs, ragged) if self.events else None
 
     def _ran(self, sequence: Tensor, starts: Tensor | None = None) -> None:
         self.crossed = tuple(event.of(sequence, starts) for event in self.crossed)
@@ -227,16 +229,18 @@ class ContinuousRNN(FieldModule):
     def _taken(self, ts: object, xs: Tensor) -> tuple[bool, bool]:
         return super()._taken(ts, xs) if self.path == "held" else (True, False)
 
-    def _knots(self, xs: Tensor, ragged: Ragged | None) -> Tensor:
-        """Without `ts`: the samples gone by at each edge, or their numbers."""
-        edges = gone_by(xs, ragged)
-        return edges if self.path == "held" else torch.minimum(edges[:-1], edges[-1] - 1)
+    def _counted(self, xs: Tensor, ragged: Ragged | None) -> Tensor:
+        if self.path == "held":
+            return super()._counted(xs, ragged)
+        gone = gone_by(xs, ragged)
+        return self.dt * torch.minimum(gone[:-1], gone[-1] - 1)
 
     def extra_repr(self) -> str:
         usual = Settings()
         named = {each.name: getattr(self.settings, each.name) for each in fields(usual) if each.init}
         given = {name: value for name, value in named.items() if not _same(value, getattr(usual, name))}
         named = {"method": self.settings.method, "rtol": self.settings.rtol, "atol": self.settings.atol} | given
+        named |= {} if self._counts_samples else {"dt": self.dt}
         named |= {} if self.path == "held" else {"path": self.path}
         named |= {"events": len(self.events)} if self.events else {}
         return ", ".join([*(f"{name}={value!r}" for name, value in named.items()), super().extra_repr()])

@@ -7,6 +7,7 @@ r"""Stack sequence modules as torch.nn.LSTM stacks its layers: each reads the wh
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
@@ -19,7 +20,7 @@ from torch.nn.functional import dropout
 from ctrnn import VectorField, checks
 from ctrnn.calls import answered
 from ctrnn.inputs.held import FORWARD
-from discretize.errors import warn_user
+from discretize.errors import TimeUnitWarning, warn_user
 from discretize.loop.noise import address_columns, address_of
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, fresh_keys
@@ -75,6 +76,7 @@ class Layers(SequenceModule):
         self.num_layers, self.bidirectional = len(rows), len(rows[0]) == 2
         self.num_states: int = self.num_layers * len(rows[0])
         self.dropout, self.pair = checks.probability("dropout", dropout), checks.is_flag("pair", pair)
+        _say_if_lengths_differ(self._clocked())
         field = self._reader
         if self.pair and field.state_size != 2 * field.hidden_size:
             raise ValueError(f"`pair` is for fields on [h, c]; these keep {field.state_size} units, {field.hidden_size} visible.")
@@ -189,12 +191,51 @@ class Layers(SequenceModule):
     def _reader(self) -> VectorField:
         return self._rows()[0][0].field
 
+    @property
+    def dt(self) -> float:  # type: ignore[override]
+        """How long a sample lasts without `ts`. Raises: ValueError where that differs from module to module."""
+        if len(lengths := {module.dt for module in self._clocked()}) > 1:
+            said = " and ".join(f"{dt:g}" for dt in sorted(lengths))
+            raise ValueError(f"In these layers a sample lasts {said}; ask `layers.layers[l][d].dt`.")
+        return lengths.pop()
+
+    @property
+    def dt_given(self) -> bool:  # type: ignore[override]
+        return any(module.dt_given for module in self._clocked())
+
+    @property
+    def _counts_samples(self) -> bool:
+        return all(module._counts_samples for module in self._clocked())
+
+    def _clocked(self) -> list[Rnn]:
+        return [module for row in self._rows() for module in row]
+
+    def _made_of(self, modules: list[Rnn]) -> Layers:
+        found, left = copy.copy(self), iter(modules)
+        found._modules = dict(self._modules)
+        found.layers = nn.ModuleList(nn.ModuleList(next(left) for _ in row) for row in self._rows())
+        return found
+
+    def _counted(self, xs: Tensor, ragged: Ragged | None) -> Tensor:
+        return self._clocked()[-1]._counted(xs, ragged)
+
     def _rows(self) -> list[list[Rnn]]:
         return [list(row) for row in self.layers]  # type: ignore[call-overload]
 
     def extra_repr(self) -> str:
         given = f"dropout={self.dropout:g}, " if self.dropout else ""
         return f"{given}{'pair=True, ' if self.pair else ''}{super().extra_repr()}"
+
+
+def _say_if_lengths_differ(modules: list[Rnn]) -> None:
+    """Warn of a module that counts samples among others that were told how long one lasts."""
+    told = [module.dt for module in modules if not module._counts_samples]
+    if told and len(told) < len(modules) and told != [1.0] * len(told):
+        warn_user(
+            f"Some of `layers` have dt={told[0]:g}, others none, so that a sample lasts {told[0]:g} in the first and 1 in the "
+            "others; give `dt` to all.",
+            TimeUnitWarning,
+        )
 
 
 def _turned(xs: Tensor, ragged: Ragged | None) -> Tensor:

@@ -6,6 +6,7 @@ outputs_k = W h_k + b          h_k the state after sample k, driven by encoder(x
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,10 @@ from ctrnn import VectorField, checks
 from ctrnn.calls import AnsweredInit
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
+from discretize.sequences.clocked import on_the_clock_of, other_tensor
 from discretize.sequences.module import SequenceModule
+from discretize.settings import Method
+from discretize.steps.step import Step
 
 __all__ = ["SequenceModel"]
 
@@ -76,8 +80,58 @@ class SequenceModel(AnsweredInit, nn.Module):
         """The vector field, without its step or solver; of a model of one layer."""
         return self.rnn.field
 
-    def under(self, rnn: SequenceModule) -> SequenceModel:
-        """The same encoder and read-out, shared, around another sequence module, of the same field say."""
+    def under(self, rnn: SequenceModule, *, other_weights: bool = False) -> SequenceModel:
+        r"""Return the same encoder and read-out, shared, around another sequence module of the same field.
+
+        A sample lasts as long as here: an rnn that was given no `dt` takes this model's, in a copy that shares the field, and no
+        `open_interval`, this one's. One that was given another `dt`, `hold` or `batch_first` reads the same data otherwise: it is
+        used as it is, and that is said. Without such a word: `solved` and `stepped`, which keep all that is not given.
+
+        Args:    rnn: a `DiscreteRNN`, `ContinuousRNN`, `Layers` or `JumpRNN`; other_weights: whether it may be of another field,
+                 with weights of its own.
+        Raises:  TypeError, ValueError for what is none, for other sizes, and for another field's weights.
+        """
+        if not isinstance(rnn, SequenceModule):
+            raise TypeError(f"`rnn` must be a discretize.DiscreteRNN, ContinuousRNN or Layers, got {type(rnn).__name__}.")
+        reads = (1 + rnn.bidirectional) * rnn.hidden_size
+        width = getattr(self.read_out, "in_features", reads)  # a read-out may have been replaced
+        if reads != width or rnn.input_size != self.rnn.input_size:
+            raise ValueError(
+                f"`rnn` reads {rnn.input_size} features and gives {reads}, the model's own {self.rnn.input_size} and {width}; "
+                "take one of the model's field, `model.field`."
+            )
+        if not checks.is_flag("other_weights", other_weights) and (name := other_tensor(rnn, self.rnn)):
+            raise ValueError(
+                f"`rnn` is of another field than the model's: its `{name}` is not among the trained weights. Make it of "
+                "`model.field`; if other weights are meant, say `other_weights=True`."
+            )
+        return self._around(on_the_clock_of(self.rnn, rnn))
+
+    def solved(self, method: Method | None = None, **settings: Any) -> SequenceModel:
+        r"""Return the model with its equation solved: the same weights, shared, on the same data.
+
+        Samples last as long as here, and act as here (`dt`, `hold`, `open_interval`, `batch_first`).
+
+        Args:    method, and settings: as for `ContinuousRNN`, such as rtol=1e-8; what is not given is as here, if this model is
+                 solved already. dt: how long a sample lasts, of data recorded at another rate.
+        Raises:  TypeError, ValueError for what does not go with the field.
+        """
+        return self._around(self.rnn.solved(method, **settings))
+
+    def stepped(self, step: Step | str | None = None, **settings: Any) -> SequenceModel:
+        r"""Return the model by steps of one length: the same weights, shared, on the same data, as `solved`.
+
+        Args:    step, by default the model's own, or `Euler`; settings: as for `DiscreteRNN`, such as substeps=4; dt: how long a
+                 sample lasts, of data recorded at another rate.
+        Raises:  TypeError, ValueError for what does not go with the field, or with steps: events, paths through the samples.
+        """
+        return self._around(self.rnn.stepped(step, **settings))
+
+    def output_times(self, xs: Tensor, ts: Tensor | None = None, lengths: Tensor | None = None) -> Tensor:
+        """Return the times to which the outputs of a call belong, as `DiscreteRNN.output_times`."""
+        return self.rnn.output_times(xs, ts, lengths)
+
+    def _around(self, rnn: SequenceModule) -> SequenceModel:
         moved = SequenceModel.__new__(SequenceModel)
         nn.Module.__init__(moved)
         moved.encoder, moved.rnn, moved.read_out, moved.output_size = self.encoder, rnn, self.read_out, self.output_size

@@ -22,10 +22,11 @@ from ctrnn.inputs.samples import checked_samples
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.sequences.chunks import end_of_call, keep_end, look_at_past, look_at_start
+from discretize.sequences.clocked import Clocked
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, packed_as, padded
 from discretize.sequences.stamps import number_of_times, sample_edges
-from discretize.units import look_at_intervals
+from discretize.units import look_at_intervals, look_at_lengths
 
 __all__ = ["FieldModule", "Lengths", "SequenceModule", "Sequences", "Start", "check_no_lengths"]
 
@@ -43,7 +44,7 @@ class Sequences(NamedTuple):
     ragged: Ragged | None
 
 
-class SequenceModule(AnsweredInit, nn.Module, ABC):
+class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     """(x, h_0, ts, lengths) -> (output, h_n), with the axes of `torch.nn.RNN`; subclasses say how the states come about."""
 
     hold: Hold
@@ -194,7 +195,7 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
         xs, ragged, batched = self._time_first(x, lengths)
         edges = None if ts is None or not xs.shape[1] else self._edges(ts, xs, ragged, batched)
         if edges is not None:
-            look_at_intervals(getattr(self, "field", self._reader), edges)
+            self._look_at(edges)
         return Sequences(xs, self._start(h_0, xs, batched), edges, ragged), batched
 
     def _read_packed(self, x: PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, Ragged]:
@@ -207,9 +208,13 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
             h0, given = h0.index_select(1, x.sorted_indices), Ragged.of(ragged.lengths[x.unsorted_indices.cpu()], xs)
         if ts is not None:
             edges = self._edges(ts, xs, given, True)
-            look_at_intervals(getattr(self, "field", self._reader), edges)
+            self._look_at(edges)
             edges = edges if x.sorted_indices is None else edges[:, x.sorted_indices.cpu()]
         return Sequences(xs, h0, edges, ragged), ragged
+
+    def _look_at(self, edges: Tensor) -> None:
+        look_at_intervals(getattr(self, "field", self._reader), edges)
+        look_at_lengths(self._clocked(), edges)
 
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
         """Whether torch.compile is to look into a call without `ts`, `lengths` and `reset`, or else to run it as it is."""
@@ -283,8 +288,9 @@ class SequenceModule(AnsweredInit, nn.Module, ABC):
 class FieldModule(SequenceModule):
     """One field read forwards; subclasses say how its states come about."""
 
-    def __init__(self, field: VectorField, hold: str, open_interval: float | None, batch_first: bool) -> None:
+    def __init__(self, field: VectorField, hold: str, open_interval: float | None, batch_first: bool, dt: float | None) -> None:
         super().__init__(hold, open_interval, batch_first)
+        self._last_for(dt)
         self.field: VectorField = check_steppable(field)
 
     @property

@@ -35,10 +35,10 @@ class DiscreteRNN(FieldModule):
     r"""The field unrolled by a step map: output k is the state after sample k.
 
     Args:    field: a `VectorField`, or a `DelayedField`, whose past is h_0 before the first sample; shared, not copied; step: a
-             one-step map, or the name of one, such as "rk4" or "exponential-euler", see docs/steps.md; dt: time a sample takes
-             where no `ts` says otherwise; substeps: equal steps a sample is read in; hold: "forward", a stamp in `ts` is where
-             its sample begins to act, or "backward", where it has acted since the stamp before and nothing depends on what
-             comes later;
+             one-step map, or the name of one, such as "rk4" or "exponential-euler", see docs/steps.md; dt: how long
+             a sample lasts where no `ts` says it, 1 if not given; substeps: equal steps a sample is read in; hold: "forward", a
+             stamp in `ts` is where its sample begins to act, or "backward", where it has acted since the stamp before and
+             nothing depends on what comes later;
              open_interval: how long the last sample acts, or backward the first, where `ts` are stamps, see `ctrnn.inputs.held`;
              batch_first: axes of x, output and ts, as in torch.nn; fused: run the whole sequence by a
              kernel, which is the same to rounding and faster: True, where one is there, or will pay, by what calls of this code,
@@ -65,14 +65,13 @@ class DiscreteRNN(FieldModule):
     """
 
     step: Step
-    dt: float
     substeps: int
 
     def __init__(
         self,
         field: VectorField,
         step: Step | str = Euler(),
-        dt: float = 1.0,
+        dt: float | None = None,
         substeps: int = 1,
         hold: str = "forward",
         batch_first: bool = False,
@@ -80,9 +79,9 @@ class DiscreteRNN(FieldModule):
         allow_overshoot: bool = False,
         open_interval: float | None = None,
     ) -> None:
-        super().__init__(field, hold, open_interval, batch_first)
+        super().__init__(field, hold, open_interval, batch_first, dt)
         self.watch: OvershootWatch = OvershootWatch(allow_overshoot)
-        self.step, self.dt = checked_step(step), checks.positive_number("dt", dt)
+        self.step = checked_step(step)
         check_noise(field, self.step)
         self.substeps, self.fused = checks.positive_size("substeps", substeps), is_fused("fused", fused)
         self.stats: dict[str, Any] = {}
