@@ -34,7 +34,7 @@ def trained(field: ctrnn.VectorField, many: bool, steps: int) -> SequenceModel:
 def error(model: SequenceModel, c: float, given: bool, count: int) -> float:
     """Return the mean square error at the speed c, in the variance of what is asked for."""
     xs, targets = played(torch.full((count,), c), generator(1, "test"))
-    off = model.under(DiscreteRNN(model.field, dt=c * DT if given else DT, **HOW))(xs).detach() - targets
+    off = model.stepped(dt=c * DT if given else DT)(xs).detach() - targets
     return float(off[20:].square().mean() / targets.square().mean())
 
 

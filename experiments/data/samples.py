@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+import discretize
 from ctrnn import checks
 from experiments.data.columns import Columns
 from experiments.data.numerals import is_numeral
@@ -50,7 +51,7 @@ def in_order(
         raise UsageError(f"{path}: every sequence has one row; which rows belong together is said by sequence=COLUMN.")
     if (gaps == 0).any():
         _refuse_one_time(table, rows, times, sequence, time)
-    median = float(np.median(gaps))
+    median = discretize.unit(np.concatenate([np.append(times[k], np.nan) for k in rows]), samples=1)
     one = unit or median
     regular = "" if np.allclose(gaps, median, rtol=1e-3, atol=0) else f" in the median, from {gaps.min():.4g} to {gaps.max():.4g}"
     unordered = "" if all((np.diff(k) > 0).all() for k in rows) else "; rows were put in the order of time"
