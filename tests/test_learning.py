@@ -214,4 +214,4 @@ def test_every_parameter_of_every_model_that_is_trained_learns(name, hold):
     settings = FieldSettings(hidden=HIDDEN, exponents="learned")
     model = Configuration(task, name, "exponential-euler", settings, integrator).untrained_model().double()
     batch = task.batch(BATCH, generator(0, name))
-    assert stands_still(model, lambda: task.loss(model(batch.xs, batch.ts), batch)) == []
+    assert stands_still(model, lambda: task.loss(model(batch.xs, ts=batch.ts), batch)) == []

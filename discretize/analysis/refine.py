@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -193,13 +194,15 @@ def refine(
     rtol: float = 1e-8,
     atol: float = 1e-9,
     held_states: list[Held] | None = None,
+    **named: object,
 ) -> Refinement:
     r"""Run a model on data with its step as it is, halved again and again, and solved exactly; its weights stay.
 
     A field with noise is run along one path, by finer and finer steps; the finest stand for the solution, whose order is the
     step's strong one, and nothing is held.
 
-    Args:    model: a `DiscreteRNN`, or a module with some in it, called as model(*data); metric: a number for what the model
+    Args:    model: a `DiscreteRNN`, or a module with some in it, called as model(*data, **named), so
+             with `ts=` or `lengths=` where these are given; metric: a number for what the model
              returns, such as the loss or accuracy of its task; halvings: of the step; rtol, atol: of the exact solution;
              held_states: a list that takes where the states are once the last inputs were held, if they were.
     Returns: a `Refinement`; its `verdict` is in words, `print` shows the table too.
@@ -213,18 +216,18 @@ def refine(
         raise ValueError(f"`model` is on {kept.pop()}, which has no float64, in which steps are compared; move it to the CPU.")
     checks.positive_size("halvings", halvings)
     levels = [2**k for k in range(halvings + 1)]
-    dice = torch.get_rng_state()  # all runs draw the same
+    dice, call = torch.get_rng_state(), partial(model, *data, **named)  # all runs draw the same
     training = {part: part.training for part in model.modules()}
     model.eval()  # else dropout would differ from run to run
     try:
         with solved(parts, rtol, atol, FINER * levels[-1]) as timed:
-            exact, result = run_with(model, parts, data, dice)
+            exact, result = run_with(parts, call, dice)
         exact_metric = None if metric is None else float(metric(result))
         runs: list[tuple[list[Tensor], Any]] = []
         ends: list[_End] = []
         for n in levels:
             with refined(parts, n), _ends_of(parts[0], ends if n == 1 else []):
-                runs.append(run_with(model, parts, data, dice))
+                runs.append(run_with(parts, call, dice))
         # Noise, and a past, go on from more than a state.
         spread, more = _spread(exact), parts[0].noisy or isinstance(parts[0].field, DelayedField)
         held = _held(parts[0], ends[0], rtol, atol, spread) if len(parts) == len(ends) == 1 and not more else None
@@ -399,7 +402,7 @@ def _spread(states: list[Tensor]) -> float:
 
 
 def run_with(
-    model: nn.Module, parts: list[DiscreteRNN], data: tuple[object, ...], dice: Tensor, over_time: bool = False
+    parts: list[DiscreteRNN], call: Callable[[], Any], dice: Tensor, over_time: bool = False
 ) -> tuple[list[Tensor], Any]:
     """Return the states (samples, hidden) of each part that it was in after a sample, of all its calls, and what the model
     returns; over_time: as (time, batch, hidden), nan beyond the end of a sequence; dice: the state of torch's generator, from
@@ -415,7 +418,7 @@ def run_with(
     with ExitStack() as hooks:
         for part in parts:
             hooks.callback(part.register_forward_hook(keep, with_kwargs=True).remove)
-        result = model(*data)
+        result = call()
     if not all(outputs.values()):
         raise ValueError("`model` did not call all of its DiscreteRNNs on this data; give data that runs them.")
     return [torch.cat(outputs[id(part)]) for part in parts], result

@@ -282,12 +282,14 @@ class _Call:
     def __init__(self, ensemble: Ensemble, arguments: tuple[object, ...], keywords: dict[str, Any], each: list[str]) -> None:
         self.arguments, self.keywords = arguments, keywords
         parameters = inspect.signature(ensemble.stacked.forward).parameters
-        places = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY]
+        places = [name for name, p in parameters.items() if p.kind not in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)]
         known = [*parameters, *(key for key in keywords if key not in parameters)]
         for name in each:
             if name not in known:
                 raise ValueError(f"`each` names {name!r}, which is no argument of the modules; these are {', '.join(known)}.")
         named = [*zip(places, arguments, strict=False), *keywords.items()]
+        if len(arguments) > len(places) and (nameless := [name for name in each if name not in dict(named)]):
+            raise ValueError(f"`each` names {nameless[0]!r}, which is given by position; give it by name.")
         for name, value in named:
             _check_leaves(name, value, len(ensemble) if name in each else None)
         own = {name for name, value in named if name in each and value is not None}

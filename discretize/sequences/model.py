@@ -12,15 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
-from ctrnn.calls import AnsweredInit
+from ctrnn.calls import AnsweredInit, answered
+from discretize.errors import warn_user
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
 from discretize.sequences.clocked import on_the_clock_of, other_tensor
-from discretize.sequences.module import SequenceModule
+from discretize.sequences.module import Lengths, SequenceModule, Start
 from discretize.settings import Method
 from discretize.steps.step import Step
 
 __all__ = ["SequenceModel"]
+
+PLACES = ("ts", "lengths", "seed", "h_0")  # by position after xs until version 0.2, where a sequence module has h_0 first
 
 
 class SequenceModel(AnsweredInit, nn.Module):
@@ -29,7 +32,8 @@ class SequenceModel(AnsweredInit, nn.Module):
     Args:    rnn: a `DiscreteRNN`, `ContinuousRNN`, `Layers` or `JumpRNN`, shared; output_size: numbers read out after every
              sample; encoder: a module of each sample, (..., features) -> (..., input), before the rnn; generator: for the
              read-out's weights, which start as those of torch.nn.Linear.
-    Call:    model(xs, ts=None, lengths=None, seed=None, h_0=None), as for the rnn; xs in any dtype, read in the model's.
+    Call:    model(xs, h_0=None, ts=None, lengths=None, reset=None, seed=None), as for the rnn, all but xs by name; xs in any
+             dtype, read in the model's. By position a second argument is `ts`, as it was, with a FutureWarning.
     Shape:   xs (time, batch, features) -> (time, batch, output_size); batch-first if the rnn is.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Tallec and Ollivier 2018, sec. 3.
@@ -61,18 +65,23 @@ class SequenceModel(AnsweredInit, nn.Module):
             nn.init.uniform_(drawn, -1 / math.sqrt(width), 1 / math.sqrt(width), generator=generator)
             setattr(self.read_out, name, drawn)
 
+    @answered
     def forward(
         self,
         xs: Tensor,
+        *by_position: Any,
+        h_0: Start = None,
         ts: Tensor | None = None,
-        lengths: Tensor | None = None,
+        lengths: Lengths = None,
+        reset: Tensor | None = None,
         seed: Seed | BrownianPath = None,
-        h_0: Tensor | None = None,
     ) -> Tensor:
-        xs = xs.to(next(self.read_out.parameters(), xs))
-        given = {"seed": seed, "h_0": h_0}
+        given = {"h_0": h_0, "ts": ts, "lengths": lengths, "reset": reset, "seed": seed}
+        if by_position:
+            given = _named(by_position, given)
         more = {name: value for name, value in given.items() if value is not None}  # models that jump have no noise
-        states, _ = self.rnn(xs if self.encoder is None else self.encoder(xs), ts=ts, lengths=lengths, **more)
+        xs = xs.to(next(self.read_out.parameters(), xs))
+        states, _ = self.rnn(xs if self.encoder is None else self.encoder(xs), **more)
         return self.read_out(states)
 
     @property
@@ -136,3 +145,19 @@ class SequenceModel(AnsweredInit, nn.Module):
         nn.Module.__init__(moved)
         moved.encoder, moved.rnn, moved.read_out, moved.output_size = self.encoder, rnn, self.read_out, self.output_size
         return moved.train(self.training)
+
+
+def _named(by_position: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name, of which some came by position: said is what each of them was taken for."""
+    if len(by_position) > len(PLACES):
+        raise TypeError(f"`SequenceModel` takes xs by position, got {1 + len(by_position)} arguments; give the others by name.")
+    taken = dict(zip(PLACES, by_position, strict=False))
+    if twice := next((name for name in taken if named[name] is not None), None):
+        raise TypeError(f"`SequenceModel` was given `{twice}` twice, by position and by name.")
+    said = ", ".join(f"{name}=" for name in taken)
+    warn_user(
+        f"A SequenceModel takes all but xs by name; what came by position was read as {said} and will be refused in the next "
+        "version. (Sequence modules, as torch's, have h_0 there.)",
+        FutureWarning,
+    )
+    return named | taken

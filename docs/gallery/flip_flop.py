@@ -42,7 +42,7 @@ def main(small: bool = False) -> Found:
     with plots.style():
         figure = Figure(figsize=(plots.WIDTH, 4), layout="constrained")
         ax = figure.add_subplot(projection="3d")
-        for path in model(batch.xs, batch.ts).detach().unbind(1):
+        for path in model(batch.xs, ts=batch.ts).detach().unbind(1):
             ax.plot(*path.T, color=plots.MUTED, linewidth=0.4, alpha=0.6)
         for way in ways.flatten(1, 2).unbind(1):
             ax.plot(*way.T, color=plots.ORANGE)

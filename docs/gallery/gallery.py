@@ -64,7 +64,7 @@ def psychometric(model: SequenceModel, task: Decision, trials: int) -> Psychomet
     for k, c in enumerate((0.025, 0.05, 0.1, 0.2, 0.4)):
         batch = replace(task, coherences=(c,)).batch(2 * trials, generator(1, "psychometric", k))
         sign = batch.targets.sum(0)[:, 0].sign()
-        chosen = (model(batch.xs, batch.ts) * batch.targets.abs()).sum(0)[:, 0] > 0
+        chosen = (model(batch.xs, ts=batch.ts) * batch.targets.abs()).sum(0)[:, 0] > 0
         signed += [-c, c]
         shares += [float(chosen[sign == each].double().mean()) for each in (-1, 1)]
     c, p = torch.tensor(signed, dtype=torch.float64), torch.tensor(shares, dtype=torch.float64)

@@ -191,7 +191,7 @@ def _stepped(model: SequenceModel, configuration: Configuration, batch: Batch, r
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", StepWarning)
-                verdict = refine(model, few.xs, few.ts, few.lengths, metric=metric).verdict
+                verdict = refine(model, few.xs, ts=few.ts, lengths=few.lengths, metric=metric).verdict
         except (SolverError, ValueError, TypeError) as error:
             verdict = f"Not known: {error}"
     largest = result.get("largest_g_dt") if configuration.integrator == "euler" else None

@@ -136,7 +136,7 @@ def evaluate(
     r"""Measure a model on the task's evaluation batches, which the seed alone determines, as it does the noise of a model that
     has some: means over what counts.
 
-    Args:    model: called model(xs, ts, lengths); split, sequences, seed, batch: as for `Task.evaluation`.
+    Args:    model: called model(xs, ts=, lengths=); split, sequences, seed, batch: as for `Task.evaluation`.
     """
     sums: dict[str, float] = {}
     weights = 0.0
@@ -156,7 +156,8 @@ def answers(model: nn.Module, task: Task, split: str, sequences: int, seed: int,
     for k, drawn in enumerate(task.evaluation(split, sequences, batch, seed)):
         examples = drawn.to(device)
         if task.weight(examples):
-            yield examples, model(examples.xs, examples.ts, examples.lengths, **_noise(model, examples.size, seed, split, k))
+            noise = _noise(model, examples.size, seed, split, k)
+            yield examples, model(examples.xs, ts=examples.ts, lengths=examples.lengths, **noise)
 
 
 def _noise(model: nn.Module, size: int, seed: int, *names: str | int) -> dict[str, Tensor]:
@@ -172,7 +173,7 @@ LOOKED_AT = {"longest", "modes", "size"}  # of a watch, by which it says where t
 class Training(Loop):
     r"""Trains a model on a task by gradient descent; `state` is all that changes in it.
 
-    Args:    model: called model(xs, ts, lengths), trained in place; processes: that share each batch; batch_at: makes the batch
+    Args:    model: called model(xs, ts=, lengths=), trained in place; processes: that share each batch; batch_at: makes the batch
              of a step, by default drawn from the task by the seed and the step.
     Raises:  UsageError for a device that is not there, names of frozen parameters that fit none, and a measure to keep by that
              the task does not have.
@@ -273,7 +274,7 @@ class Training(Loop):
     def _answered(self, part: Batch, noise: dict[str, Any]) -> tuple[Tensor, Tensor | float]:
         if self.settings.likelihood:
             return outputs_and_surprise(self.model, part)
-        return self.model(part.xs, part.ts, part.lengths, **noise), 0.0
+        return self.model(part.xs, ts=part.ts, lengths=part.lengths, **noise), 0.0
 
     def note_engine(self, engine: str) -> None:
         """Record the engine of a step, and print where a run goes on by another one."""

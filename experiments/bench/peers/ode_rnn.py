@@ -60,7 +60,7 @@ def epoch_seconds(models: Sequence[nn.Module], task: Patients, batch: int = 64, 
         for k, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
             begin = time.perf_counter()
             optimizer.zero_grad()
-            task.loss(model(each.xs, each.ts, each.lengths), each).backward()
+            task.loss(model(each.xs, ts=each.ts, lengths=each.lengths), each).backward()
             optimizer.step()
             seconds[k] += time.perf_counter() - begin
     return [found * steps / len(read) for found in seconds]

@@ -251,7 +251,7 @@ def ranked(model: SequenceModel, task: Patients) -> list[int]:
     (batch,) = task.evaluation("test", task.count("test"), 1, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StepWarning)  # what Euler's step does over gaps of hours is asked here
-        last = batch.last(model(batch.xs.to(next(model.parameters()).dtype), batch.ts, batch.lengths))
+        last = batch.last(model(batch.xs.to(next(model.parameters()).dtype), ts=batch.ts, lengths=batch.lengths))
     return _ranks(last[:, 1] - last[:, 0])
 
 

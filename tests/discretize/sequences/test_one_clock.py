@@ -254,6 +254,25 @@ def test_output_times_are_turned_as_the_outputs_are():
     assert SequenceModel(first, 1).output_times(torch.zeros(3, 1)).tolist() == [1.0, 2.0, 3.0]
 
 
+def test_a_model_is_called_as_its_rnn_is_and_by_position_as_before_with_a_word():
+    x, ts = samples(5), torch.tensor([0.0, 0.5, 1.5, 2.0, 3.0])
+    model = SequenceModel(DiscreteRNN(gru()), 2)
+    given = {"h_0": torch.ones(1, 2, 4, dtype=torch.float64), "lengths": [5, 3], "reset": torch.rand(5, 2) < 0.3}
+    states = model.rnn(x, given["h_0"], ts, given["lengths"], given["reset"])[0]
+    assert torch.equal(model(x, ts=ts, **given), model.read_out(states))
+    with pytest.warns(FutureWarning, match="takes all but xs by name; what came by position was read as ts=, lengths= and"):
+        assert torch.equal(model(x, ts, [5, 3]), model(x, ts=ts, lengths=[5, 3]))
+    with pytest.warns(FutureWarning, match="ts="), pytest.raises(ValueError, match="`ts` has 2 times"):
+        model(x[:1].expand(6, 2, 1), torch.zeros(2, 4)[:, 0].cumsum(0) + torch.arange(2))  # no state in silence
+    with pytest.raises(TypeError, match="`ts` twice"):
+        model(x, ts, ts=ts)
+    with pytest.raises(TypeError, match="takes no `tss`; did you mean `ts`"):
+        model(x, tss=ts)
+    many = discretize.ensemble([model, model])
+    with pytest.raises(ValueError, match="`each` names 'ts', which is given by position"):
+        many(x, torch.stack([ts, ts]), each="ts")
+
+
 def test_events_are_at_times_of_the_clock():
     event = discretize.Event(lambda t, h: h[:, 0] - 1)
     rnn = ContinuousRNN(Watch(), dt=0.3, events=event)

@@ -30,7 +30,7 @@ def test_ode_rnn_written_with_torchdiffeq_gives_the_same_outputs(task, ours, the
     by_hand.net.load_state_dict(own.rnn.field.net.state_dict())
     by_hand.cell.load_state_dict(ctrnn.to_torch(own.rnn.jump.cell.field).state_dict())
     by_hand.read_out.load_state_dict(own.read_out.state_dict())
-    found, expected = own(batch.xs, batch.ts, batch.lengths), by_hand(batch.xs, batch.ts, batch.lengths)
+    found, expected = own(batch.xs, ts=batch.ts, lengths=batch.lengths), by_hand(batch.xs, batch.ts, batch.lengths)
     assert_close(batch.last(found), batch.last(expected), rtol=0, atol=tolerance)
 
 

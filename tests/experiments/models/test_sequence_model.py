@@ -123,7 +123,7 @@ def test_what_is_seen_beside_what_was_expected_is_a_part_of_the_loss(task, setti
                     count += 1
     outputs, surprise = outputs_and_surprise(model, batch)
     inside = slice(None) if batch.lengths is None else torch.arange(len(outputs))[:, None] < batch.lengths
-    assert_close(outputs[inside], model(batch.xs, batch.ts, batch.lengths)[inside], rtol=0, atol=1e-12)
+    assert_close(outputs[inside], model(batch.xs, ts=batch.ts, lengths=batch.lengths)[inside], rtol=0, atol=1e-12)
     assert_close(surprise, total / count, rtol=1e-10, atol=0)
     losses = {}
     for each in (plain, chosen):

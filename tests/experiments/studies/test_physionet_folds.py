@@ -108,10 +108,10 @@ def test_models_see_no_later_sample_and_without_times_no_stamp():
         later = xs.clone()
         later[4:] = 1.0
         clocks = [ts, torch.cat([ts[:4], ts[4:] + 1])] if task.clock_given else [None, None]
-        first, second = (model(given, stamps)[:4] for given, stamps in zip((xs, later), clocks, strict=True))
+        first, second = (model(given, ts=stamps)[:4] for given, stamps in zip((xs, later), clocks, strict=True))
         assert_close(first, second, rtol=0, atol=1e-12, msg=name)
         if task.clock_given:
-            assert not torch.allclose(model(xs, ts)[4:], model(xs, clocks[1])[4:]), name
+            assert not torch.allclose(model(xs, ts=ts)[4:], model(xs, ts=clocks[1])[4:]), name
 
 
 @torch.no_grad()
@@ -152,7 +152,7 @@ def test_longer_gaps_are_taken_to_be_that_long():
     ts = batch.ts.clone()
     for k in range(1, len(ts)):
         ts[k] = ts[k - 1] + (batch.ts[k] - batch.ts[k - 1]).clamp(max=0.5)
-    last = batch.last(model(batch.xs.float(), ts, batch.lengths))
+    last = batch.last(model(batch.xs.float(), ts=ts, lengths=batch.lengths))
     found = ranked(model, dataclasses.replace(task, clock_given=True, longest=0.5))
     assert found == (2 * rankdata(last[:, 1] - last[:, 0])).astype(int).tolist()
     assert not torch.equal(ts, batch.ts)

@@ -80,12 +80,12 @@ def test_forward_reads_the_stamp_of_what_it_is_to_forecast_and_backward_does_not
     later[4:] += 0.5
     for hold in ("forward", "backward"):
         model = configuration("forecast", "gru", integrator, hidden=4, hold=hold).untrained_model().double()
-        outputs, others = model(batch.xs, batch.ts), model(batch.xs, later)
+        outputs, others = model(batch.xs, ts=batch.ts), model(batch.xs, ts=later)
         assert torch.equal(outputs[:3], others[:3])
         assert torch.allclose(outputs[3], others[3]) == (hold == "backward")
         assert not torch.allclose(outputs[4], others[4])
         fine = under(model, "exact", IntegratorSettings(rtol=1e-6, atol=1e-8))
-        assert torch.allclose(fine(batch.xs, batch.ts)[3], fine(batch.xs, later)[3]) == (hold == "backward")
+        assert torch.allclose(fine(batch.xs, ts=batch.ts)[3], fine(batch.xs, ts=later)[3]) == (hold == "backward")
 
 
 def test_settings_that_make_no_process_are_refused():
