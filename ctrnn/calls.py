@@ -143,6 +143,6 @@ def torch_name(module: object, name: str) -> str:
     if name.startswith(("weight_", "bias_")) or name in ("all_weights", "flatten_parameters", "reset_parameters"):
         return (
             f"`{kind}` has no `{name}`: its weights are those of its field, `field.named_parameters()`; with torch's names they "
-            "are in the module that `discretize.to_torch` or `ctrnn.to_torch` makes."
+            "are in the module that `discretize.layers_to_torch` or `ctrnn.to_torch` makes."
         )
     return f"`{kind}` has no attribute `{name}`."

@@ -28,12 +28,14 @@ from discretize.parallel.scan import linear_recurrence as linear_recurrence
 from discretize.sequences.rnn import DiscreteRNN as DiscreteRNN
 from discretize.sequences.continuous import ContinuousRNN as ContinuousRNN
 from discretize.sequences.model import SequenceModel as SequenceModel
+from discretize.sequences.twins import solved as solved, stepped as stepped
 from discretize.units import unit as unit
 from discretize.sequences.layers import Layers as Layers
 from discretize.sequences.batches import Batch as Batch, Collate as Collate
 from discretize.riemannian.symbols import SymbolModel as SymbolModel
 from discretize.riemannian.ascent import RiemannianAscent as RiemannianAscent
 from discretize.ensembles.ensemble import ensemble as ensemble, Ensemble as Ensemble
+from discretize.sequences.conversion import layers_from_torch as layers_from_torch, layers_to_torch as layers_to_torch
 from discretize.sequences.conversion import from_torch as from_torch, to_torch as to_torch
 from discretize.sequences.foreign import from_ctrnn as from_ctrnn
 from discretize.jumps.rnn import HeldJumpRNN as HeldJumpRNN

@@ -183,7 +183,7 @@ def _kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.L
 
 
 def _check_settings(module: nn.Module) -> None:
-    layers = "Layers in torch's order, each reading the one below, are sequence modules: `discretize.from_torch`."
+    layers = "Layers in torch's order, each reading the one below, are sequence modules: `discretize.layers_from_torch`."
     settings: list[tuple[str, Any, str]] = [
         ("num_layers", 1, layers), ("bidirectional", False, layers), ("proj_size", 0, "No field has a projected state."),
     ]  # fmt: skip

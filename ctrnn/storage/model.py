@@ -42,6 +42,8 @@ def save(path: str | os.PathLike[str] | None, model: nn.Module, known: Known | N
     Raises:  TypeError for what a file cannot name, or say, with the way out, and where what `load` would make of it differs from
              the model in a class, an attribute, a flag or a hook; OSError.
     """
+    if isinstance(path, nn.Module):
+        raise TypeError("`save` takes the path first, `ctrnn.save(path, model)`; torch.save takes what it saves first.")
     named = _checked(known)
     words = _words(checks.instance("model", model, nn.Module), named)
     weights, shared = _weights(model)

@@ -19,12 +19,12 @@ from discretize.sequences.layers import Layers
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.euler import Euler
 
-__all__ = ["from_torch", "to_torch"]
+__all__ = ["from_torch", "layers_from_torch", "layers_to_torch", "to_torch"]
 
 KINDS = {nn.RNN: nn.RNNCell, nn.GRU: nn.GRUCell, nn.LSTM: nn.LSTMCell}
 
 
-def from_torch(module: nn.RNNBase) -> Layers:
+def layers_from_torch(module: nn.RNNBase) -> Layers:
     r"""The module as unit Euler steps of fields, on a copy of its weights: call it like the module, for the same results.
 
     Layers, directions, dropout, batch_first, bias, dtype and device are the module's; so is its mode, training or not. Of an
@@ -51,12 +51,12 @@ def from_torch(module: nn.RNNBase) -> Layers:
 
 
 @torch.no_grad()
-def to_torch(module: Layers | DiscreteRNN) -> nn.RNN | nn.GRU | nn.LSTM:
+def layers_to_torch(module: Layers | DiscreteRNN) -> nn.RNN | nn.GRU | nn.LSTM:
     r"""The torch module that unit Euler steps of plain, gru or lstm fields are, on a copy of their weights.
 
     Args:    module: `Layers` of `DiscreteRNN`s, or one, whose step is `Euler` itself, with dt = 1 and one substep.
     Raises:  TypeError for fields that torch has no module for, or not all of one kind; ValueError for other steps.
-    Source:  as `from_torch`.
+    Source:  as `layers_from_torch`.
     """
     if not computes_as(module, Layers, DiscreteRNN):
         hint = "; `ctrnn.to_torch` makes a cell of a field" if isinstance(module, ctrnn.VectorField) else ""
@@ -88,6 +88,16 @@ def to_torch(module: Layers | DiscreteRNN) -> nn.RNN | nn.GRU | nn.LSTM:
             row.copy_(torch.zeros_like(row) if own is None else own)
             row.requires_grad_(own is None or own.requires_grad)
     return made.train(module.training)
+
+
+def from_torch(module: nn.RNNBase) -> Layers:
+    """Return `layers_from_torch(module)`, which had this name, as a cell's field has it in `ctrnn.from_torch`."""
+    return layers_from_torch(module)
+
+
+def to_torch(module: Layers | DiscreteRNN) -> nn.RNN | nn.GRU | nn.LSTM:
+    """Return `layers_to_torch(module)`, which had this name, as a field's cell has it in `ctrnn.to_torch`."""
+    return layers_to_torch(module)
 
 
 def _suffixes(module: nn.RNNBase) -> Iterator[str]:

@@ -231,7 +231,7 @@ def _field(found: _Found, form: str, nonlinearity: str) -> ctrnn.VectorField:
 
 def _found(network: object) -> _Found:
     if isinstance(network, nn.RNNBase | nn.RNNCellBase):
-        raise TypeError("`network` is one of torch's own; `discretize.from_torch` reads it, `ctrnn.from_torch` a cell.")
+        raise TypeError("`network` is one of torch's own; `discretize.layers_from_torch` reads it, `ctrnn.from_torch` a cell.")
     if isinstance(network, nn.Module):
         kept = network.state_dict(keep_vars=True).items()  # with whether they learn
         arrays = _Arrays({name: tensor for name, tensor in kept if isinstance(tensor, Tensor)})

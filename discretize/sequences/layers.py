@@ -270,7 +270,7 @@ def _checked_row(k: int, row: object) -> list[Rnn]:
         if not isinstance(module, Rnn):
             raise TypeError(
                 f"`layers[{k}]` must be made of discretize.DiscreteRNN or ContinuousRNN, got {type(module).__name__}; "
-                "`discretize.from_torch` takes the layers of a torch module."
+                "`discretize.layers_from_torch` takes the layers of a torch module."
             )
         if module.batch_first:
             raise ValueError(f"`layers[{k}]` is batch-first; modules inside are time-first: give batch_first=True to `Layers`.")

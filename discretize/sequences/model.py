@@ -16,8 +16,8 @@ from ctrnn.calls import AnsweredInit, answered
 from discretize.errors import warn_user
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
-from discretize.sequences.clocked import on_the_clock_of, other_tensor
 from discretize.sequences.module import Lengths, SequenceModule, Start
+from discretize.sequences.twins import on_the_clock_of, other_tensor, solved, stepped
 from discretize.settings import Method
 from discretize.steps.step import Step
 
@@ -125,7 +125,7 @@ class SequenceModel(AnsweredInit, nn.Module):
                  solved already. dt: how long a sample lasts, of data recorded at another rate.
         Raises:  TypeError, ValueError for what does not go with the field.
         """
-        return self._around(self.rnn.solved(method, **settings))
+        return self._around(solved(self.rnn, method, **settings))
 
     def stepped(self, step: Step | str | None = None, **settings: Any) -> SequenceModel:
         r"""Return the model by steps of one length: the same weights, shared, on the same data, as `solved`.
@@ -134,7 +134,7 @@ class SequenceModel(AnsweredInit, nn.Module):
                  sample lasts, of data recorded at another rate.
         Raises:  TypeError, ValueError for what does not go with the field, or with steps: events, paths through the samples.
         """
-        return self._around(self.rnn.stepped(step, **settings))
+        return self._around(stepped(self.rnn, step, **settings))
 
     def output_times(self, xs: Tensor, ts: Tensor | None = None, lengths: Tensor | None = None) -> Tensor:
         """Return the times to which the outputs of a call belong, as `DiscreteRNN.output_times`."""

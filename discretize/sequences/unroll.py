@@ -34,7 +34,9 @@ __all__ = ["checked_call", "trajectory_of", "unroll"]
 def unroll(
     cell: DiscreteCell, xs: Tensor, h0: Tensor | None = None, fused: Fused = True, seed: Seed | BrownianPath = None
 ) -> Trajectory:
-    r"""h_k+1 = cell(x_k, h_k).
+    r"""h_k+1 = cell(x_k, h_k): the states before and after every sample, one more than sequence modules give.
+
+    `hs[0]` is h0, and `hs[1:]` are the states behind the outputs of `DiscreteRNN(cell.field, cell.step, cell.dt)(xs)`.
 
     Args:    cell: a `DiscreteCell`; xs: samples; h0: the state before the first one, zero if not given; fused: as for
              `DiscreteRNN`, with "engine" and "engine_why" among the `stats`; seed: of the noise, as for `DiscreteRNN`.

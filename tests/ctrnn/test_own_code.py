@@ -56,7 +56,7 @@ OTHERS = {
 @pytest.mark.parametrize("kind", [*CELLS, *SEQUENCES])
 def test_a_torch_module_with_code_of_its_own_is_refused(kind, other):
     module = OTHERS[other](kind)
-    readers = [ctrnn.from_torch] if kind in CELLS else [ctrnn.from_torch, discretize.from_torch]
+    readers = [ctrnn.from_torch] if kind in CELLS else [ctrnn.from_torch, discretize.layers_from_torch]
     for read in readers:
         with pytest.raises(TypeError, match=f"which changes what {kind.__name__} computes by .*: code is not read"):
             read(module)
@@ -109,7 +109,7 @@ def test_a_subclass_with_methods_more_or_another_mode_is_what_it_descends_from(k
 def test_an_rnn_computes_by_its_mode_and_is_read_so():
     rnn, x = nn.RNN(2, 3), torch.randn(5, 4, 2)
     rnn.nonlinearity = "relu"  # which torch's forward does not look at
-    assert_close(discretize.from_torch(rnn)(x)[0], rnn(x)[0], **EXACT)
+    assert_close(discretize.layers_from_torch(rnn)(x)[0], rnn(x)[0], **EXACT)
 
 
 @pytest.mark.parametrize("kind", [*CELLS, *SEQUENCES])
@@ -123,7 +123,7 @@ def test_frozen_weights_and_the_mode_come_along_and_back(kind, frozen):
     flags = {name.rpartition(".")[2]: weight.requires_grad for name, weight in field.named_parameters()}
     expected = {"weight_x": "weight_ih", "weight_h": "weight_hh", "bias": "bias_ih", "bias_h": "bias_hh"}
     assert flags == {ours: expected[ours] not in frozen for ours in flags}
-    again = ctrnn.to_torch(field) if kind in CELLS else discretize.to_torch(discretize.from_torch(module))
+    again = ctrnn.to_torch(field) if kind in CELLS else discretize.layers_to_torch(discretize.layers_from_torch(module))
     assert not again.training
     assert [weight.requires_grad for weight in again.parameters()] == [weight.requires_grad for weight in module.parameters()]
 

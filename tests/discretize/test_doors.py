@@ -101,7 +101,7 @@ def test_samples_of_no_features_are_padded():
     [
         (lambda field: DiscreteRNN(field)(XS.new_zeros(6, 2, 1)), "the field reads 0 input features"),
         (lambda field: DiscreteRNN(ctrnn.gated(1, 3))(XS), "the field reads 1 input features"),
-        (lambda field: discretize.to_torch(DiscreteRNN(ctrnn.gru(0, 3))), "torch has no module without one"),
+        (lambda field: discretize.layers_to_torch(DiscreteRNN(ctrnn.gru(0, 3))), "torch has no module without one"),
     ],
     ids=["one too many", "one too few", "to torch"],
 )
@@ -160,7 +160,7 @@ OTHERS = {
     "Layers": (lambda f: discretize.Layers([f]), r"`layers\[0\]` must be made of discretize.DiscreteRNN or ContinuousRNN"),
     "refine": (lambda f: discretize.refine(f, LONG), "`model` has no discretize.DiscreteRNN in it"),
     "state_jacobians": (lambda f: discretize.state_jacobians(f, LONG), "`rnn` must be a discretize.DiscreteRNN or Cont"),
-    "to_torch": (discretize.to_torch, "`module` must be a discretize.Layers or DiscreteRNN"),
+    "to_torch": (discretize.layers_to_torch, "`module` must be a discretize.Layers or DiscreteRNN"),
 }
 
 

@@ -195,7 +195,7 @@ SLOW_CASES = {
     "layers": trained(lambda: discretize.Layers([gated()(), DiscreteRNN(ctrnn.gru(3, 3))]), *X),
     "a stack": trained(lambda: DiscreteRNN(ctrnn.Stack([ctrnn.gated(2, 3), ctrnn.gated(3, 3)])), *X),
     "a model": trained(lambda: discretize.SequenceModel(gated()(), 2), *X),
-    "from torch": trained(lambda: discretize.from_torch(torch.nn.LSTM(2, 3)), *X),
+    "from torch": trained(lambda: discretize.layers_from_torch(torch.nn.LSTM(2, 3)), *X),
     "ode_rnn": trained(lambda: discretize.ode_rnn(2, 3, rtol=1e-4, atol=1e-4), *X, ts=torch.tensor([0.0, 1.0, 2.5, 3.0])),
     "gru_ode_bayes": trained(lambda: discretize.gru_ode_bayes(2, 3, rtol=1e-4, atol=1e-4), *X),
     "gru_d": trained(

@@ -378,7 +378,7 @@ def keeping(make):
         (keeping(lambda module: (k for k in range(3))), "`kept`, a generator, cannot be copied"),
         (keeping(lambda module: module.weight * 2), "`kept`, a Tensor, cannot be copied"),
         (lambda: nn.LazyLinear(3), "`weight` has no size yet; call the module once before"),
-        (lambda: nn.Sequential(nn.LSTM(3, 3)), "`0` is one of torch's, .*`discretize.from_torch` gives the same network"),
+        (lambda: nn.Sequential(nn.LSTM(3, 3)), "`0` is one of torch's, .*`discretize.layers_from_torch` gives the same network"),
     ],
 )
 @pytest.mark.parametrize("count", [1, 2])

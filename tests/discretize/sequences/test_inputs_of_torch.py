@@ -60,9 +60,9 @@ def inputs(torchs, kind, **settings):
         theirs = kind(*made.args, **made.kwargs, dtype=settings["dtype"]).train(settings["training"])
         if theirs.proj_size:
             with pytest.raises(ValueError, match="proj_size=2; no field here has a projected state"):
-                discretize.from_torch(theirs)
+                discretize.layers_from_torch(theirs)
             continue
-        yield theirs, discretize.from_torch(theirs), given.forward_input.args, given.reference_fn
+        yield theirs, discretize.layers_from_torch(theirs), given.forward_input.args, given.reference_fn
 
 
 def arguments(args):
@@ -180,6 +180,6 @@ def test_errors_at_the_call_are_errors_here_too(torchs, kind):
             with pytest.raises(sample.error_type):
                 theirs(*given.forward_input.args)
             with pytest.raises((TypeError, ValueError), match=r"float32, the field's parameters are torch\.float64"):
-                discretize.from_torch(theirs)(*given.forward_input.args)
+                discretize.layers_from_torch(theirs)(*given.forward_input.args)
             count += 1
     assert count

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from discretize import ContinuousRNN, DiscreteRNN, Euler, ExponentialEuler, Layers
+from discretize import ContinuousRNN, DiscreteRNN, Euler, ExponentialEuler, Layers, layers_from_torch, layers_to_torch
 
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 KINDS = [nn.RNN, nn.GRU, nn.LSTM]
@@ -75,14 +75,14 @@ def gradients_as_torch_has_them(theirs, gradients):
         parameter.copy_(gradient)
         if name.startswith("bias_hh"):
             parameter[: 2 * theirs.hidden_size if isinstance(theirs, nn.GRU) else None] = 0
-    return [p.detach() for p in discretize.from_torch(theirs).parameters()]
+    return [p.detach() for p in layers_from_torch(theirs).parameters()]
 
 
 @settings(max_examples=20)
 @given(problems())
 def test_a_converted_module_has_the_states_and_gradients_of_the_torch_module(problem):
     theirs, x, start, lengths, packs = problem
-    ours = discretize.from_torch(theirs)
+    ours = layers_from_torch(theirs)
     results, by_inputs, by_weights = called(ours, x, start, lengths, packs)
     expected, expected_by_inputs, expected_by_weights = called(theirs, x, start, lengths, packs)
     expected_by_weights = gradients_as_torch_has_them(theirs, expected_by_weights)
@@ -95,7 +95,7 @@ def test_a_converted_module_has_the_states_and_gradients_of_the_torch_module(pro
 @given(problems())
 def test_there_and_back_gives_the_same_torch_module(problem):
     theirs, x, start, _, _ = problem
-    again = discretize.to_torch(discretize.from_torch(theirs))
+    again = layers_to_torch(layers_from_torch(theirs))
     assert type(again) is type(theirs)
     for name in ("mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional"):
         assert getattr(again, name) == getattr(theirs, name)
@@ -110,7 +110,7 @@ def test_a_packed_sequence_keeps_its_order(kind, enforce_sorted):
     theirs = kind(3, 5, num_layers=2, bidirectional=True)
     lengths = [6, 4, 4, 1] if enforce_sorted else [4, 1, 6, 4]
     x = pack_padded_sequence(torch.randn(6, 4, 3), lengths, enforce_sorted=enforce_sorted)
-    output, h_n = discretize.from_torch(theirs)(x)
+    output, h_n = layers_from_torch(theirs)(x)
     expected, expected_n = theirs(x)
     assert isinstance(output, PackedSequence)
     for name in ("batch_sizes", "sorted_indices", "unsorted_indices"):
@@ -125,7 +125,7 @@ def test_a_packed_sequence_keeps_its_order(kind, enforce_sorted):
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_one_sequence_without_a_batch_axis_is_read_as_torch_reads_it(kind, bidirectional):
     theirs = kind(3, 5, num_layers=2, bidirectional=bidirectional)
-    ours, x = discretize.from_torch(theirs), torch.randn(7, 3)
+    ours, x = layers_from_torch(theirs), torch.randn(7, 3)
     _, states = theirs(torch.randn(7, 3))
     for start in (None, states):
         (output, h_n), (expected, expected_n) = ours(x, start), theirs(x, start)
@@ -138,7 +138,7 @@ def test_one_sequence_without_a_batch_axis_is_read_as_torch_reads_it(kind, bidir
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_dropout_falls_between_layers_in_training_only_as_in_torch(bidirectional, batch_first):
     theirs = nn.GRU(3, 5, num_layers=3, dropout=0.4, bidirectional=bidirectional, batch_first=batch_first)
-    ours, x = discretize.from_torch(theirs), torch.randn(7, 4, 3)
+    ours, x = layers_from_torch(theirs), torch.randn(7, 4, 3)
     outputs = []
     for rnn in (theirs, ours):
         torch.manual_seed(7)
@@ -146,7 +146,7 @@ def test_dropout_falls_between_layers_in_training_only_as_in_torch(bidirectional
     assert_close(outputs[0], outputs[1], **ROUNDING)  # torch draws its masks for whole layers, and so do we
     assert not torch.equal(ours(x)[0], ours(x)[0])
     assert_close(ours.eval()(x)[0], theirs.eval()(x)[0], **ROUNDING)
-    assert not discretize.from_torch(theirs).training
+    assert not layers_from_torch(theirs).training
 
 
 def test_layers_are_their_modules_one_after_another():
@@ -164,7 +164,7 @@ def test_layers_are_their_modules_one_after_another():
 
 def test_layers_know_their_sizes_as_modules_of_torch_do():
     theirs = nn.LSTM(3, 5, num_layers=2, bidirectional=True)
-    ours = discretize.from_torch(theirs)
+    ours = layers_from_torch(theirs)
     for name in ("input_size", "hidden_size", "num_layers", "bidirectional", "batch_first", "dropout"):
         assert getattr(ours, name) == getattr(theirs, name)
     one = DiscreteRNN(ctrnn.gated(3, 5))
@@ -172,7 +172,7 @@ def test_layers_know_their_sizes_as_modules_of_torch_do():
 
 
 def test_the_final_states_of_layers_are_a_start_for_their_next_call():
-    ours, x = discretize.from_torch(nn.LSTM(3, 5, num_layers=2)), torch.randn(8, 2, 3)
+    ours, x = layers_from_torch(nn.LSTM(3, 5, num_layers=2)), torch.randn(8, 2, 3)
     first, states = ours(x[:4])
     second, last = ours(x[4:], states)
     whole, whole_last = ours(x)
@@ -186,7 +186,7 @@ def test_layers_of_sizes_take_the_weights_of_the_torch_module_that_was_called_wi
     theirs = nn.GRU(3, 5, num_layers=2, bidirectional=True, batch_first=True)
     ours = Layers.of(ctrnn.gru, 3, 5, num_layers=2, bidirectional=True, batch_first=True)
     assert len({id(parameter) for parameter in ours.parameters()}) == 4 * len([*ours.layers[0][0].parameters()])
-    ours.load_state_dict(discretize.from_torch(theirs).state_dict())
+    ours.load_state_dict(layers_from_torch(theirs).state_dict())
     x = torch.randn(4, 7, 3)
     for one, other in zip(ours(x), theirs(x), strict=True):
         assert_close(one, other, **ROUNDING)
@@ -194,7 +194,7 @@ def test_layers_of_sizes_take_the_weights_of_the_torch_module_that_was_called_wi
 
 def test_one_module_becomes_a_torch_module_of_one_layer():
     ours, x = DiscreteRNN(ctrnn.lstm(3, 5), Euler(), batch_first=True), torch.randn(4, 7, 3)
-    theirs = discretize.to_torch(ours)
+    theirs = layers_to_torch(ours)
     assert isinstance(theirs, nn.LSTM)
     assert_close(theirs(x)[0], ours(x)[0], **ROUNDING)
 
@@ -202,9 +202,16 @@ def test_one_module_becomes_a_torch_module_of_one_layer():
 def test_dropout_of_a_single_layer_of_torch_is_left_out_without_a_word():
     with pytest.warns(UserWarning, match="num_layers greater than 1"):  # torch's own
         theirs = nn.GRU(3, 5, dropout=0.5)
-    ours, x = discretize.from_torch(theirs), torch.randn(7, 4, 3)  # a warning is an error here
+    ours, x = layers_from_torch(theirs), torch.randn(7, 4, 3)  # a warning is an error here
     assert ours.dropout == 0
     assert_close(ours(x)[0], theirs(x)[0], **ROUNDING)
+
+
+def test_the_names_before_go_on_working():
+    theirs, x = nn.GRU(3, 5), torch.randn(7, 4, 3)
+    ours = discretize.from_torch(theirs)
+    assert_close(ours(x)[0], theirs(x)[0], **ROUNDING)
+    assert_close(discretize.to_torch(ours)(x)[0], theirs(x)[0], **ROUNDING)
 
 
 @pytest.mark.parametrize("frozen", ["weight_ih_l0", "weight_hh_l1_reverse", "bias_ih_l1"])
@@ -212,12 +219,12 @@ def test_frozen_weights_stay_frozen_to_torch_and_back(frozen):
     theirs = nn.GRU(3, 5, num_layers=2, bidirectional=True)
     for name, weight in theirs.named_parameters():  # of two biases that add, one is frozen if both are
         weight.requires_grad_(name not in (frozen, frozen.replace("bias_ih", "bias_hh")))
-    ours = discretize.from_torch(theirs)
+    ours = layers_from_torch(theirs)
     frozen_here = [weight for weight in ours.parameters() if not weight.requires_grad]
     field = ours.layers[int(frozen.split("_l")[1][0])][frozen.endswith("reverse")].field
     assert frozen_here
     assert {id(weight) for weight in frozen_here} <= {id(weight) for weight in field.parameters()}
-    again = discretize.to_torch(ours)
+    again = layers_to_torch(ours)
     learned = {name for name, weight in again.named_parameters() if weight.requires_grad}
     assert learned == {name for name, weight in theirs.named_parameters() if weight.requires_grad}
 
@@ -252,7 +259,7 @@ def test_gradients_of_both_directions_reach_the_times():
 
 
 def test_what_stands_beyond_an_end_is_not_looked_at_in_any_direction():
-    layers = discretize.from_torch(nn.LSTM(2, 3, num_layers=2, bidirectional=True))
+    layers = layers_from_torch(nn.LSTM(2, 3, num_layers=2, bidirectional=True))
     x = torch.randn(4, 2, 2)
     before = layers(x, lengths=[4, 2])
     x[2:, 1] = torch.nan
@@ -316,21 +323,21 @@ def test_layers_of_sizes_are_those_made_by_hand_and_saved_as_these(tmp_path, set
         (lambda: Layers([rnn()], dropout=2.0), ValueError, "`dropout` must be a probability"),
         (lambda: Layers([rnn()], pair=True), ValueError, r"`pair` is for fields on \[h, c\]"),
         (lambda: Layers([rnn(), rnn(5)])(torch.randn(4, 2, 3), torch.zeros(2, 5)), ValueError, r"shape \(2, 2, 5\), got"),
-        (lambda: discretize.from_torch(nn.GRUCell(3, 5)), TypeError, "`ctrnn.from_torch` makes a field of a cell"),
-        (lambda: discretize.from_torch(nn.Linear(3, 5)), TypeError, "`module` must be an nn.RNN, nn.GRU or nn.LSTM, got Linear"),
-        (lambda: discretize.from_torch(nn.LSTM(3, 5, proj_size=2)), ValueError, "proj_size=2; no field here has a projected"),
-        (lambda: discretize.to_torch(ctrnn.gru(3, 5)), TypeError, "`ctrnn.to_torch` makes a cell of a field"),
-        (lambda: discretize.to_torch(rnn()), TypeError, "torch has a cell for plain, gru and lstm fields only"),
-        (lambda: discretize.to_torch(Layers([ContinuousRNN(ctrnn.gru(3, 5))])), TypeError, "solves where torch's modules step"),
-        (lambda: discretize.to_torch(DiscreteRNN(ctrnn.gru(3, 5), dt=0.5)), ValueError, "other steps than torch's"),
+        (lambda: layers_from_torch(nn.GRUCell(3, 5)), TypeError, "`ctrnn.from_torch` makes a field of a cell"),
+        (lambda: layers_from_torch(nn.Linear(3, 5)), TypeError, "`module` must be an nn.RNN, nn.GRU or nn.LSTM, got Linear"),
+        (lambda: layers_from_torch(nn.LSTM(3, 5, proj_size=2)), ValueError, "proj_size=2; no field here has a projected"),
+        (lambda: layers_to_torch(ctrnn.gru(3, 5)), TypeError, "`ctrnn.to_torch` makes a cell of a field"),
+        (lambda: layers_to_torch(rnn()), TypeError, "torch has a cell for plain, gru and lstm fields only"),
+        (lambda: layers_to_torch(Layers([ContinuousRNN(ctrnn.gru(3, 5))])), TypeError, "solves where torch's modules step"),
+        (lambda: layers_to_torch(DiscreteRNN(ctrnn.gru(3, 5), dt=0.5)), ValueError, "other steps than torch's"),
         (
-            lambda: discretize.to_torch(Layers([DiscreteRNN(ctrnn.gru(3, 5)), DiscreteRNN(ctrnn.plain(5, 5))])),
+            lambda: layers_to_torch(Layers([DiscreteRNN(ctrnn.gru(3, 5)), DiscreteRNN(ctrnn.plain(5, 5))])),
             TypeError,
             "fields of several kinds, GRUCell, RNNCell",
         ),
         (lambda: ctrnn.from_torch(nn.LSTM(3, 5, proj_size=2)), ValueError, r"proj_size=2.*No field has a projected state"),
         (lambda: ctrnn.plain(3, 5, "selu"), ValueError, "`nonlinearity` must be one of 'tanh', 'relu', got 'selu'"),
-        (lambda: ctrnn.from_torch(nn.GRU(3, 5, num_layers=2)), ValueError, r"num_layers=2.*`discretize.from_torch`"),
+        (lambda: ctrnn.from_torch(nn.GRU(3, 5, num_layers=2)), ValueError, r"num_layers=2.*`discretize.layers_from_torch`"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_words(make, error, message):

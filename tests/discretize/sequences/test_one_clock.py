@@ -78,14 +78,14 @@ def test_doors_agree_in_any_unit_of_time(unit):
     expected = DiscreteRNN(ctrnn.leaky(1, 3, tau=1.0, dtype=torch.float64, generator=drawn()), dt=0.2)(x)[0]
     edges = dt * torch.arange(13, dtype=torch.float64)
     rnn = DiscreteRNN(field, dt=dt)
-    for stepped in (rnn, ContinuousRNN(field, "euler", dt=dt), rnn.solved(discretize.Euler()), Layers([rnn])):
+    for stepped in (rnn, ContinuousRNN(field, "euler", dt=dt), discretize.solved(rnn, discretize.Euler()), Layers([rnn])):
         assert_close(stepped(x)[0], expected, rtol=0, atol=1e-12)
         assert_close(stepped(x, ts=edges)[0], expected, rtol=0, atol=1e-12)
-    solved = rnn.solved(**EXACT)(x)[0]
+    solved = discretize.solved(rnn, **EXACT)(x)[0]
     path = ctrnn.HeldPath(x, edges)
     exact = discretize.integrate(field, path, x.new_zeros(2, 3), edges, method="dopri8", rtol=1e-12, atol=1e-14)
     assert_close(solved, exact.hs[1:], rtol=0, atol=1e-9)
-    assert_close(Layers([rnn]).solved(**EXACT)(x)[0], solved, rtol=0, atol=0)
+    assert_close(discretize.solved(Layers([rnn]), **EXACT)(x)[0], solved, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("path", ["held", "linear"])
@@ -168,17 +168,18 @@ def test_twins_by_solved_and_stepped_keep_field_clock_and_axes(rnn):
 def test_twins_of_layers_and_jumps_keep_their_clocks_too():
     layers = Layers.of(ctrnn.gru, 1, 4, 2, bidirectional=True, dt=0.2, dropout=0.5, dtype=torch.float64).eval()
     x, ts = samples(), 0.2 * torch.arange(13, dtype=torch.float64)
-    solved = layers.solved(rtol=1e-8)
+    solved = discretize.solved(layers, rtol=1e-8)
     assert_close(solved(x)[0], solved(x, ts=ts)[0], rtol=0, atol=1e-9)
-    assert_close(solved.stepped()(x)[0], layers(x)[0], rtol=0, atol=0)
+    assert_close(discretize.stepped(solved)(x)[0], layers(x)[0], rtol=0, atol=0)
     assert (solved.dt, solved.dropout, solved.training) == (0.2, 0.5, False)
     jumps = discretize.ode_rnn(1, 4, dt=0.2)
     with torch.no_grad():
         solved = SequenceModel(jumps, 1).solved(rtol=1e-6)
         assert_close(solved(x.float()), solved(x.float(), ts=ts[:-1]))
-    assert (jumps.stepped("heun").dt, jumps.stepped("heun").settings.method) == (0.2, "heun")
+    stepped = discretize.stepped(jumps, "heun")
+    assert (stepped.dt, stepped.settings.method) == (0.2, "heun")
     held = discretize.cfc(1, 4, dt=0.2, hold="backward", open_interval=0.1)
-    assert held.stepped().hold == held.hold
+    assert discretize.stepped(held).hold == held.hold
 
 
 def test_layers_of_which_some_were_told_a_length_are_said():
@@ -191,17 +192,17 @@ def test_layers_of_which_some_were_told_a_length_are_said():
 
 @pytest.mark.parametrize("name", ["hold", "open_interval", "batch_first"])
 def test_twins_refuse_what_they_keep(name):
-    for twin in ("solved", "stepped"):
-        with pytest.raises(TypeError, match=f"`{twin}` keeps `{name}`"):
-            getattr(DiscreteRNN(gru()), twin)(**{name: True})
+    for twin in (discretize.solved, discretize.stepped):
+        with pytest.raises(TypeError, match=f"`{twin.__name__}` keeps `{name}`"):
+            twin(DiscreteRNN(gru()), **{name: True})
 
 
 def test_steps_refuse_events_and_paths_that_they_cannot_follow():
     event = discretize.Event(lambda t, h: h[:, 0] - 9)
     for rnn in (ContinuousRNN(gru(), path="linear"), ContinuousRNN(gru(), events=event)):
         with pytest.raises(ValueError, match=r"holds its samples and finds no events.*`solved\(method=discretize.Euler\(\)\)`"):
-            rnn.stepped()
-        assert rnn.solved(discretize.Euler()).path == rnn.path
+            discretize.stepped(rnn)
+        assert discretize.solved(rnn, discretize.Euler()).path == rnn.path
 
 
 def test_times_beside_a_length_that_was_set_are_said_once_unless_they_say_the_same():

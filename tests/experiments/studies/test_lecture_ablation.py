@@ -172,7 +172,7 @@ def test_the_gates_are_those_that_torch_has_on_the_same_data():
     """The forget gate written out from the weights, beside states that the module gave."""
     run = next(run for run in study.runs("smoke") if run.point["model"] == "lstm")
     model, xs = run.configuration.untrained_model(), unseen(run.configuration, 30)
-    lstm = discretize.to_torch(model.rnn)
+    lstm = discretize.layers_to_torch(model.rnn)
     with torch.no_grad():
         hs = torch.cat([torch.zeros(1, xs.shape[1], lstm.hidden_size), lstm(xs)[0][:-1]])
         forget = (xs @ lstm.weight_ih_l0.t() + hs @ lstm.weight_hh_l0.t() + lstm.bias_ih_l0 + lstm.bias_hh_l0).chunk(4, -1)[1]

@@ -305,7 +305,7 @@ def test_as_it_is_a_cell_is_that_of_torch_and_read_twice_it_is_that_on_samples_t
     monkeypatch.delenv(DATA, raising=False)
     run = next(run for run in SamplingRates().runs("smoke") if run.point["on"] == 1 and run.point["cell"] == cell)
     model, task = run.configuration.untrained_model().double(), run.configuration.task
-    theirs = discretize.to_torch(model.rnn)
+    theirs = discretize.layers_to_torch(model.rnn)
     batch = next(iter(played(task, 2.0, 8, 0)))
     twice = under(model, "euler", IntegratorSettings(substeps=2))
     for network, given, xs in ((model, False, batch.xs), (twice, True, batch.xs.repeat_interleave(2, 0))):
