@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ctrnn import VectorField
     from ctrnn.inputs.held import Hold
 
-__all__ = ["Clocked"]
+__all__ = ["Clocked", "copied"]
 
 
 class Clocked:
@@ -73,7 +73,7 @@ class Clocked:
 
     def _lasting(self, lengths: list[float]) -> Self:
         """Return a copy, of the same field, whose samples last so long: a length for each of `_clocked`."""
-        modules = [copy.copy(module) for module in self._clocked()]
+        modules = [copied(module) for module in self._clocked()]
         for module, dt in zip(modules, lengths, strict=True):
             module._last_for(dt)
         found: Self = self._made_of(modules)
@@ -84,3 +84,10 @@ class Clocked:
         hold = self.hold
         given = {"hold": hold.direction, "open_interval": hold.open_interval, "batch_first": self.batch_first}
         return given | ({} if self._counts_samples else {"dt": self.dt})
+
+
+def copied(module: Any) -> Any:
+    """Copy a module, its tables of parts and hooks too, and none of its parts."""
+    found = copy.copy(module)
+    vars(found).update({key: value.copy() for key, value in vars(found).items() if isinstance(value, dict)})
+    return found

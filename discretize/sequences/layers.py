@@ -7,7 +7,6 @@ r"""Stack sequence modules as torch.nn.LSTM stacks its layers: each reads the wh
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
@@ -24,6 +23,7 @@ from discretize.errors import TimeUnitWarning, warn_user
 from discretize.loop.noise import address_columns, address_of
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, fresh_keys
+from discretize.sequences.clocked import copied
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.module import SequenceModule, Sequences
 from discretize.sequences.ragged import Ragged
@@ -192,12 +192,10 @@ class Layers(SequenceModule):
         return self._rows()[0][0].field
 
     @property
-    def dt(self) -> float:  # type: ignore[override]
-        """How long a sample lasts without `ts`. Raises: ValueError where that differs from module to module."""
-        if len(lengths := {module.dt for module in self._clocked()}) > 1:
-            said = " and ".join(f"{dt:g}" for dt in sorted(lengths))
-            raise ValueError(f"In these layers a sample lasts {said}; ask `layers.layers[l][d].dt`.")
-        return lengths.pop()
+    def dt(self) -> float | None:  # type: ignore[override]
+        """How long a sample lasts without `ts`; None where that differs from module to module."""
+        lengths = {module.dt for module in self._clocked()}
+        return lengths.pop() if len(lengths) == 1 else None
 
     @property
     def dt_given(self) -> bool:  # type: ignore[override]
@@ -211,8 +209,7 @@ class Layers(SequenceModule):
         return [module for row in self._rows() for module in row]
 
     def _made_of(self, modules: list[Rnn]) -> Layers:
-        found, left = copy.copy(self), iter(modules)
-        found._modules = dict(self._modules)
+        found, left = copied(self), iter(modules)
         found.layers = nn.ModuleList(nn.ModuleList(next(left) for _ in row) for row in self._rows())
         return found
 

@@ -5,7 +5,6 @@ A twin keeps how long samples last (`dt`), when they act (`hold`, `open_interval
 
 from __future__ import annotations
 
-import copy
 from dataclasses import fields
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from ctrnn.storage.comparison import named_tensors
 from discretize.errors import TimeUnitWarning, warn_user
+from discretize.sequences.clocked import copied
 from discretize.sequences.continuous import ContinuousRNN
 from discretize.sequences.module import SequenceModule
 from discretize.sequences.rnn import DiscreteRNN
@@ -102,7 +102,7 @@ def on_the_clock_of(mine: SequenceModule, rnn: Any) -> Any:
     if here.direction != there.direction:
         other.append(f"hold={there.direction!r}, the model's {here.direction!r}")
     elif there.open_interval is None and here.open_interval is not None and getattr(rnn, "path", "held") == "held":
-        rnn = copy.copy(rnn)
+        rnn = copied(rnn)
         rnn.hold = here
     if mine.batch_first != rnn.batch_first:
         other.append(f"batch_first={rnn.batch_first}, the model's {mine.batch_first}")
