@@ -227,6 +227,7 @@ def test_steps_refuse_events_and_paths_that_they_cannot_follow():
         assert discretize.solved(rnn, discretize.Euler()).path == rnn.path
 
 
+@pytest.mark.filterwarnings("error::discretize.TimeUnitWarning")
 def test_times_beside_a_length_that_was_set_are_said_once_unless_they_say_the_same():
     x = samples(4)
     for rnn in (DiscreteRNN(gru(), dt=0.2), Layers([ContinuousRNN(gru(), dt=0.2)])):
