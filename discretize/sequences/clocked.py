@@ -68,7 +68,7 @@ class Clocked:
         xs = x[:, None] if not batched else x.transpose(0, 1) if self.batch_first else x
         ragged = None if lengths is None else Ragged.of(lengths, xs)
         times: Tensor = self._counted(xs, ragged) if ts is None else self._edges(ts, xs, ragged, batched)  # type: ignore[attr-defined]
-        times = times[-len(xs) :]
+        times = times[len(times) - len(xs) :]
         return times.mT if self.batch_first and times.dim() == 2 else times
 
     def _lasting(self, lengths: list[float]) -> Self:
