@@ -66,6 +66,7 @@ def of_low_rank(field):
 ALONE = {"field": lambda: ctrnn.gru(0, HIDDEN)}  # of what jumps
 GIVEN = {  # where a name means something else
     "ctrnn.from_torch": {"module": lambda: nn.GRUCell(INPUTS, HIDDEN)},
+    "discretize.from_torch": {"module": lambda: nn.GRU(INPUTS, HIDDEN, num_layers=2)},
     "discretize.layers_from_torch": {"module": lambda: nn.GRU(INPUTS, HIDDEN, num_layers=2)},
     "ctrnn.LowRankReduction": {"field": lambda: of_low_rank(ctrnn.leaky(INPUTS, HIDDEN))},
     "discretize.JumpRNN": ALONE,
