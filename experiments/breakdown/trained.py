@@ -45,7 +45,7 @@ def of_run(folder: Path, out: Path, command: str) -> None:
         raise UsageError(f"{folder} holds a model of {type(model.rnn).__name__}, which has no steps of its own to look at.")
     how = f"trained by {configuration.integrator}"
     if isinstance(model.rnn, ContinuousRNN):
-        model, how = model.under(DiscreteRNN(model.field)), f"{how}, and stepped by Euler here"
+        model, how = model.stepped("euler"), f"{how}, and stepped by Euler here"
     size = min(SEQUENCES, training.evaluation)
     batch = next(iter(task.evaluation("test", size, size, training.seed)))
     with torch.no_grad():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from discretize.analysis.refine import refined, run_with
 from discretize.sequences.rnn import DiscreteRNN
@@ -32,12 +34,12 @@ class Moments:
         )
 
 
-def moments(model: nn.Module, part: DiscreteRNN, halvings: int, finest: Tensor, dice: Tensor) -> tuple[Moments, ...]:
+def moments(part: DiscreteRNN, call: Callable[[], Any], halvings: int, finest: Tensor, dice: Tensor) -> tuple[Moments, ...]:
     """Return them for 1, 2, 4, ... times as many steps; finest (time, batch, hidden): states of the finest, nan beyond an end."""
     known, found = _statistics(finest), []
     for n in (2**k for k in range(halvings + 1)):
         with refined([part], n):
-            (states, *_), _ = run_with(model, [part], (), dice, over_time=True)
+            (states, *_), _ = run_with([part], call, dice, over_time=True)
         mean, variance, slow, fast = (a for a in _statistics(states))
         moves = known[1] > 0
         ratio = (variance / known[1])[moves]

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +27,7 @@ from ctrnn.extras import needed_by
 from discretize.analysis.breakdown.held import CHAOS, CYCLE, NO_BOUND, REST, fates
 from discretize.analysis.breakdown.modes import Modes, modes_along
 from discretize.analysis.breakdown.moments import Moments, moments
-from discretize.analysis.breakdown.substitutes import STEPS, Called, Substitute, own_steps, substitutes
+from discretize.analysis.breakdown.substitutes import STEPS, Substitute, own_steps, substitutes
 from discretize.analysis.breakdown.taken import StepsTaken, watched
 from discretize.analysis.refine import CLOSE, FINER, VISIBLE, Refinement, refine, root_mean_square, run_with, solved
 from discretize.errors import StepWarning
@@ -212,17 +213,18 @@ def breakdown(
     checks.instance("model", model, nn.Module)
     if isinstance(batch, Batch):
         targets = batch.targets if targets is None else targets
-        times = {name: value for name, value in (("ts", batch.ts), ("lengths", batch.lengths)) if value is not None}
-        called = Called(model, (batch.xs,), times)
+        data: tuple[Any, ...] = (batch.xs,)
+        named = {name: value for name, value in (("ts", batch.ts), ("lengths", batch.lengths)) if value is not None}
     else:
-        called = Called(model, batch if isinstance(batch, tuple) else (batch,), {})
+        data, named = batch if isinstance(batch, tuple) else (batch,), {}
+    call = partial(model, *data, **named)
     parts = [part for part in model.modules() if isinstance(part, DiscreteRNN)]
     if not parts:
         raise ValueError(
             "`model` has no discretize.DiscreteRNN in it, so that there are no steps to look at. For the weights of a model that "
             "is solved: `model.under(discretize.DiscreteRNN(model.field))`."
         )
-    score = _metric(targets, metric, called, parts)
+    score = _metric(targets, metric, padded="lengths" in named or len(data) > 2)
     training = {part: part.training for part in model.modules()}
     kept: list[Any] = []
     with warnings.catch_warnings():
@@ -232,20 +234,20 @@ def breakdown(
             dice = torch.get_rng_state()
             noisy = any(part.noisy for part in parts)
             with nullcontext(StepsTaken()) if noisy else watched(parts[0]) as taken:
-                stepped, _ = run_with(called, parts, (), dice, over_time=True)
+                stepped, _ = run_with(parts, call, dice, over_time=True)
             with solved(parts, COARSE, ATOL, 1):
-                coarse, _ = run_with(called, parts, (), dice)
+                coarse, _ = run_with(parts, call, dice)
             size = root_mean_square([states.double() for states in coarse])
             atol = ATOL * size if 0 < size < math.inf else ATOL
-            refinement = refine(called, metric=score, halvings=halvings, rtol=RTOL, atol=atol, held_states=kept)
+            refinement = refine(model, *data, metric=score, halvings=halvings, rtol=RTOL, atol=atol, held_states=kept, **named)
             torch.set_rng_state(dice)
             with solved(parts, RTOL, atol, FINER << halvings):
-                exact, _ = run_with(called, parts, (), dice, over_time=True)
-                flat, _ = run_with(called, parts, (), dice)
-            noise = moments(called, parts[0], halvings, exact[0], dice) if noisy else None
+                exact, _ = run_with(parts, call, dice, over_time=True)
+                flat, _ = run_with(parts, call, dice)
+            noise = moments(parts[0], call, halvings, exact[0], dice) if noisy else None
             others = own_steps(parts, refinement)
             if not noisy:
-                others += substitutes(called, parts, flat, refinement.spread, score, steps, SUBSTEPS, dice)
+                others += substitutes(parts, call, flat, refinement.spread, score, steps, SUBSTEPS, dice)
         finally:
             for part, was in training.items():
                 part.training = was
@@ -274,9 +276,7 @@ def breakdown(
     )
 
 
-def _metric(
-    targets: Any, metric: Callable[..., float] | None, called: Called, parts: list[DiscreteRNN]
-) -> Callable[[Any], float] | None:
+def _metric(targets: Any, metric: Callable[..., float] | None, padded: bool) -> Callable[[Any], float] | None:
     """Return what scores the model's outputs."""
     if metric is not None:
         if not callable(metric):
@@ -285,7 +285,7 @@ def _metric(
     if targets is None:
         return None
     checks.is_tensor("targets", targets)
-    if called.named.get("lengths") is not None or len(called.given) > 2:
+    if padded:
         raise ValueError(
             "`targets` of sequences of different lengths need a `metric`: what counts beyond an end is not known here."
         )

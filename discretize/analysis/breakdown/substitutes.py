@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from discretize.analysis.refine import Refinement, refined, root_mean_square, run_with
 from discretize.errors import SolverError, StepError
 from discretize.methods import checked_method
 from discretize.sequences.rnn import DiscreteRNN
 
-__all__ = ["STEPS", "Called", "Substitute", "own_steps", "substitutes"]
+__all__ = ["STEPS", "Substitute", "own_steps", "substitutes"]
 
 STEPS = ("euler", "exponential-euler", "frozen-backward-euler", "backward-euler", "rk4")
 
@@ -46,8 +46,8 @@ def own_steps(parts: list[DiscreteRNN], refinement: Refinement) -> list[Substitu
 
 
 def substitutes(
-    model: nn.Module,
     parts: list[DiscreteRNN],
+    call: Callable[[], Any],
     exact: list[Tensor],
     spread: float,
     metric: Callable[[Any], float] | None,
@@ -55,7 +55,7 @@ def substitutes(
     substeps: Sequence[int],
     dice: Tensor,
 ) -> list[Substitute]:
-    """Run a model under each of the steps but its own; exact: the states of each part under the equation; spread: of these."""
+    """Run a call under each of the steps but its own; exact: the states of each part under the equation; spread: of these."""
     found = []
     for name in steps:
         step = checked_method(name, "steps")
@@ -70,7 +70,7 @@ def substitutes(
                 cost = sum(step.cost(part.field) * part.substeps * n for part in parts)
                 try:
                     with refined(parts, n):
-                        states, result = run_with(model, parts, (), dice)
+                        states, result = run_with(parts, call, dice)
                 except (SolverError, StepError, TypeError, ValueError) as error:
                     found.append(Substitute(name, n, math.nan, None, cost, str(error).split("\n")[0]))
                     continue
@@ -78,14 +78,3 @@ def substitutes(
                 score = None if metric is None else float(metric(result))
                 found.append(Substitute(name, n, off / spread if spread else math.inf * (off > 0), score, cost))
     return found
-
-
-class Called(nn.Module):
-    """A model that is called with what it was given once."""
-
-    def __init__(self, model: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        super().__init__()
-        self.model, self.given, self.named = model, given, named
-
-    def forward(self) -> Any:
-        return self.model(*self.given, **self.named)

@@ -106,19 +106,27 @@ def test_an_exponential_step_of_a_linear_field_is_the_equation_and_is_what_is_ad
 
 
 def test_growth_that_is_not_normal_is_seen_where_every_mode_decays():
+    upper, lower = (torch.tensor(rows, **TWICE) for rows in ([[-0.5, 8.0], [0.0, -0.5]], [[-0.2, 0.0], [3.0, -0.2]]))
+
     class Shear(ctrnn.VectorField):
+        """The matrix is the one or the other, as the input says, and they do not commute."""
+
         def __init__(self):
             super().__init__(2, 2)
-            self.matrix = torch.nn.Parameter(torch.tensor([[-0.5, 8.0], [0.0, -0.5]], **TWICE))
+            self.none = torch.nn.Parameter(torch.zeros((), **TWICE))
 
         def flow(self, projected, h):
-            return h @ self.matrix.mT + projected
+            return torch.where(projected[..., :1] > 0, h @ upper.mT, h @ lower.mT) + projected
 
-    found = looked_at(DiscreteRNN(Shear(), dt=0.5), inputs())
-    step = torch.eye(2, **TWICE) + 0.5 * Shear().matrix.detach()
-    norms = torch.stack([torch.linalg.matrix_norm(torch.matrix_power(step, k), 2) for k in range(1, 9)])
-    assert_close(found.modes.growth_stepped, norms.expand_as(found.modes.growth_stepped))
-    assert found.modes.largest[0] == pytest.approx(0.75)
+    xs = torch.ones(8, 1, 2, **TWICE)
+    xs[4:] = -1
+    found = looked_at(DiscreteRNN(Shear(), dt=0.5), xs)
+    product, norms = torch.eye(2, **TWICE), []
+    for matrix in [upper] * 4 + [lower] * 4:
+        product = (torch.eye(2, **TWICE) + 0.5 * matrix) @ product
+        norms.append(torch.linalg.matrix_norm(product, 2))
+    assert_close(found.modes.growth_stepped, torch.stack(norms)[None])
+    assert found.modes.largest[0] == pytest.approx(0.9)
     assert found.g_dt is None
     assert "declares no rate" in str(found)
 
@@ -185,6 +193,7 @@ def test_what_is_beyond_the_end_of_a_sequence_decides_nothing():
     assert_close(plain.over_time, other.over_time)
     assert_close(plain.by_unit, other.by_unit)
     assert_close(plain.g_dt, other.g_dt)
+    assert plain.above.tolist() == [[0.0, 0.0], [1.0, 0.0]]
     alone = looked_at(model, xs[:10, 2:])
     assert float(plain.by_sequence[2]) * plain.refinement.spread == pytest.approx(
         float(alone.by_sequence[0]) * alone.refinement.spread, rel=1e-5
