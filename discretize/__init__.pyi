@@ -60,6 +60,9 @@ from discretize.analysis.engines import EngineReport as EngineReport, verify_eng
 from discretize.analysis.memory import state_jacobians as state_jacobians, input_gradients as input_gradients
 from discretize.analysis.likelihood import path_log_likelihood as path_log_likelihood, path_log_ratio as path_log_ratio
 from discretize.analysis.likelihood import path_divergence as path_divergence
+from discretize.fitting.fit import fit as fit
+from discretize.fitting.result import Fit as Fit
+from discretize.fitting.profile import Profile as Profile
 from discretize.analysis.decay_laws import decay_law as decay_law, DecayLaw as DecayLaw
 from discretize.analysis.dynamics.systems import Flow as Flow, Map as Map
 from discretize.analysis.dynamics.fixed_points import fixed_points as fixed_points, FixedPoints as FixedPoints

@@ -38,6 +38,7 @@ __all__ = [
     "Text",
     "Weights",
     "Writer",
+    "jvp_in_reverse",
     "program_of",
     "weights_of",
     "with_weights",
@@ -95,7 +96,7 @@ class StateJVP(FlowModule):
 
     def forward(self, projected: Tensor, h: Tensor) -> Tensor:
         h, direction = h.chunk(2, -1)
-        return _jvp(lambda u: self.field.flow(projected, u), h, direction)
+        return jvp_in_reverse(lambda u: self.field.flow(projected, u), h, direction)
 
 
 class InputJVP(FlowModule):
@@ -107,7 +108,7 @@ class InputJVP(FlowModule):
 
     def forward(self, projected: Tensor, h: Tensor) -> Tensor:
         projected, direction = projected.chunk(2, -1)
-        return _jvp(lambda u: self.field.flow(u, h), projected, direction)
+        return jvp_in_reverse(lambda u: self.field.flow(u, h), projected, direction)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +231,7 @@ def _row(read: Zones, node: Any, width: int) -> Value:
     return value if value.width == width else read.values.make("spread", [value], width)
 
 
-def _jvp(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> Tensor:
+def jvp_in_reverse(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> Tensor:
     """By two derivatives in reverse, (d/dq) (q df/dh) . v: forward mode torch does not record at a batch of unknown size."""
     with torch.enable_grad():
         at = at if at.requires_grad else at.detach().requires_grad_()

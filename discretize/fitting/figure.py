@@ -1,0 +1,88 @@
+"""Figures of fits and profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+
+from discretize.analysis.drawing import ShownFigure
+from discretize.analysis.style import COLOURS, WIDTH, settings
+
+if TYPE_CHECKING:
+    from discretize.fitting.profile import Profile
+    from discretize.fitting.result import Fit
+
+__all__ = ["drawn_fit", "drawn_profile"]
+
+LIGHT = {name: light for name, (light, _) in COLOURS.items()}
+LINES = [LIGHT[name] for name in ("blue", "orange", "green", "purple", "ink")]
+FINE = 400  # times of a line
+
+
+def drawn_fit(fit: Fit, units: Mapping[str, str]) -> ShownFigure:
+    """Draw a panel for each output, one for the states that are not seen, and one for what is left.
+
+    Raises:  ValueError for units of what is not there.
+    """
+    problem = fit.search.problem
+    hidden = [k for k, _ in enumerate(problem.states) if k not in problem.observe]
+    known = {"time", *problem.outputs, *problem.states}
+    if set(units) - known:
+        raise ValueError(f"`units` has {sorted(set(units) - known)}; it may have {sorted(known)}.")
+    heights = [1.7] * len(problem.outputs) + [1.3] * bool(hidden) + [1.3]
+    with rc_context(settings(LIGHT, LIGHT["paper"])):  # type: ignore[arg-type]
+        figure = ShownFigure(figsize=(WIDTH, sum(heights) + 0.5), layout="constrained")
+        axes = list(figure.subplots(len(heights), 1, sharex=True, height_ratios=heights))
+        for k, (series, colour) in enumerate(zip(problem.series, cycle(LINES), strict=False)):
+            fine = torch.linspace(float(series.ts[0]), float(series.ts[-1]), FINE, dtype=torch.float64)
+            states = fit(fine, k)
+            lines, left = fit.seen(fine, k, states), series.values - fit.seen(series.ts, k, fit(series.ts, k))
+            for i, name in enumerate(problem.outputs):
+                dots = LINES[i % len(LINES)] if len(problem.series) == 1 else colour
+                axes[i].plot(series.ts, series.values[:, i], "o", color=dots, markersize=2.5)
+                axes[i].plot(fine, lines[:, i], color=dots)
+                axes[-1].plot(series.ts, left[:, i] / fit.noise[name], "o", color=dots, markersize=2.5)
+            for state, line in zip(hidden, cycle(("-", "--", ":")), strict=False):
+                label = problem.states[state] if k == 0 else None
+                axes[-2].plot(fine, states[:, state], color=LIGHT["ink"] if len(problem.series) == 1 else colour, linestyle=line, label=label)
+        for ax, name in zip(axes, problem.outputs, strict=False):
+            ax.set_ylabel(_label(name, units))
+        if hidden:
+            names = [_label(problem.states[k], units) for k in hidden]
+            axes[-2].set_ylabel(names[0] if len(names) == 1 else "not seen")
+            if len(names) > 1:
+                axes[-2].legend()
+        axes[-1].axhline(0, color=LIGHT["muted"], linewidth=0.8)
+        axes[-1].set_ylabel("residual / noise")
+        axes[-1].set_xlabel(_label("time", units))
+        axes[0].set_title("values (dots) and fit (lines)")
+        return figure
+
+
+def drawn_profile(profile: Profile, unit: str) -> ShownFigure:
+    """Draw chi2 over a parameter, the level, and the interval."""
+    with rc_context(settings(LIGHT, LIGHT["paper"])):  # type: ignore[arg-type]
+        figure = ShownFigure(figsize=(WIDTH, 2.4), layout="constrained")
+        ax: Axes = figure.subplots()
+        order = np.argsort(np.append(profile.values, profile.best))
+        x, y = np.append(profile.values, profile.best)[order], np.append(profile.chi2, 0.0)[order]
+        ax.plot(x, y, "o-", color=LIGHT["blue"], markersize=2.5)
+        ax.axhline(profile.threshold, color=LIGHT["muted"], linewidth=0.8, linestyle="--")
+        ax.set_ylim(-0.1 * profile.threshold, 3 * profile.threshold)
+        for end in profile.interval:
+            if end is not None:
+                ax.axvline(end, color=LIGHT["orange"], linewidth=0.8)
+        ax.set_xlabel(_label(profile.name, {profile.name: unit} if unit else {}))
+        ax.set_ylabel("growth of chi2")
+        ax.set_title(f"the dashed line is passed at {profile.level:.0%}")
+        return figure
+
+
+def _label(name: str, units: Mapping[str, str]) -> str:
+    return f"{name} ({units[name]})" if name in units else name

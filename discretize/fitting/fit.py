@@ -1,0 +1,123 @@
+r"""Fit an equation's parameters to data by least squares over its solutions.
+
+    minimize  sum_k ((seen(h(t_k)) - value_k) / noise)^2      over parameters and initial states within their bounds
+
+SciPy's `least_squares` is the outer loop; residuals and Jacobians are batched solves, all starts in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctrnn import checks
+from ctrnn.extras import needed_by
+from discretize.errors import SolverWarning, warn_user
+from discretize.fitting.problem import Problem, as_problem
+from discretize.fitting.result import Fit
+from discretize.fitting.run import Search, scales_of
+from discretize.fitting.shooting import Shooting, Solver
+from discretize.fitting.series import of_one
+from discretize.fitting.unknowns import drawn
+from discretize.settings import Method, Settings
+
+__all__ = ["fit"]
+
+
+def fit(
+    f: Callable[..., Any],
+    data: object,
+    params: Mapping[str, tuple[Any, Any, Any]],
+    *,
+    h0: Mapping[str, Any] | None = None,
+    observe: Sequence[str] | Mapping[str, str | Callable[..., Any]] | None = None,
+    noise: float | Sequence[float] | Mapping[str, float] | None = None,
+    starts: int = 1,
+    pieces: int = 1,
+    seed: int = 0,
+    method: Method = "dopri5",
+    rtol: float = 1e-6,
+    max_step: float | None = None,
+    max_num_steps: int = 10_000,
+    fused: bool | str = True,
+    max_nfev: int = 100,
+) -> Fit:
+    r"""Fit parameters of dh/dt = f(t, h, **params), and initial states, to series that were measured.
+
+    Args:    f: as for `integrate`, and after t and h the parameters by name, numbers to it; or a module of (t, h), whose
+             weights are parameters too; or a `VectorField` without input.
+             data: (ts, values), or a list of such series, each with times of its own, increasing, the first that of its
+             initial state; nan, or masked, where nothing was measured. After the values perhaps a dict of known numbers of this
+             series, which f takes by name: the voltage of a clamp, say.
+             params: name: (start, low, high); a bound may be None or infinite. A start that is an array is so many parameters.
+             h0: state: its known number, a tensor of one for each series, or (start, low, high), fitted for each series; in
+             the order of h, which names the states. None: each is measured, and is fitted from its first value on.
+             observe: what is measured: None, each state; names of states; or output: name of a state, or a function
+             (t, h, **params) -> (batch,). Other states are not seen.
+             noise: standard deviation, for all outputs, in their order, or by name, in their units; None: estimated for each
+             output from what the fit leaves.
+             starts: so many searches in one batch, from the given start and others, drawn by `seed` between the bounds, on a
+             logarithmic scale where both are positive. The best end counts.
+             pieces: above 1, multiple shooting: each series in so many pieces with starts of their own, which are drawn
+             together; then all is searched from there as one piece.
+             method, rtol, max_step, max_num_steps, fused: of the solves, as for `integrate`; `atol` follows from the size of each
+             state. max_nfev: steps of a search.
+    Shape:   ts (n,), values (n, outputs), or (n,) of one.
+    Raises:  TypeError, ValueError for what does not fit; SolverError where the equation cannot be solved at any start. Warns
+             with SolverWarning where the search has not ended.
+    Source:  Bock 1983, "Recent advances in parameter identification techniques for O.D.E.", for multiple shooting.
+    """
+    with needed_by("discretize.fit"):
+        import scipy.optimize  # noqa: F401, PLC0415 - of an extra
+    starts, pieces = checks.positive_size("starts", starts), checks.positive_size("pieces", pieces)
+    max_nfev, rtol = checks.positive_size("max_nfev", max_nfev), checks.positive_number("rtol", rtol)
+    settings: dict[str, Any] = {"method": method, "max_step": max_step, "max_num_steps": max_num_steps, "fused": fused}
+    if Settings(rtol=rtol, **settings).steps_alone:
+        settings["on_failure"] = "keep"
+    problem = as_problem(f, data, params, h0, observe)
+    levels = _noise(noise, problem.outputs)
+    if problem.count < len(problem.unknowns) + (levels is None):
+        raise ValueError(
+            f"The data are {problem.count} numbers, too few for {len(problem.unknowns)} unknowns"
+            f"{' and the noise' if levels is None else ''}: {', '.join(each.name for each in problem.unknowns)}."
+        )
+    trials = drawn(problem.unknowns, starts, checks.size("seed", seed))
+    solver = Solver(torch.ones(len(problem.states), dtype=torch.float64), rtol, settings)
+    _settle(problem, solver)
+    solver = replace(solver, scales=scales_of(problem, solver, trials))
+    search = Search(problem, solver, levels, max_nfev)
+    optimum = search.run(trials, pieces)
+    if not optimum.converged:
+        warn_user(f"The fit has not ended after {max_nfev} steps; raise `max_nfev`, or see `fit.stats`.", SolverWarning)
+    return Fit.of(search, optimum, one=of_one(data))
+
+
+def _settle(problem: Problem, solver: Solver) -> None:
+    """Have f and what is observed called for three samples that differ, at the start of the first series."""
+    sizes = np.array([each.size for each in problem.unknowns])
+    first = torch.as_tensor(np.array([each.start for each in problem.unknowns]) / sizes)
+    shooting = Shooting(problem, solver, sizes)
+    h0, q = (each[:, 0] for each in shooting.rows_of(first.repeat(3, 1)))
+    apart = 1 + 1e-3 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+    t, h, q = shooting.ts[:1, :1].expand(3, 1), h0 * apart, q * apart * shooting.q_sizes
+    with torch.no_grad():
+        for named in (problem.equation, *(at for at in problem.observe if not isinstance(at, int))):
+            named.settle(t, h, q)
+
+
+def _noise(given: Any, outputs: Sequence[str]) -> np.ndarray | None:
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        if given.keys() != set(outputs):
+            raise ValueError(f"`noise` names {', '.join(given)}, what is measured is {', '.join(outputs)}.")
+        given = [given[name] for name in outputs]
+    each = [given] * len(outputs) if isinstance(given, int | float) or (isinstance(given, Tensor) and not given.dim()) else given
+    if len(each) != len(outputs):
+        raise ValueError(f"`noise` must be one number, or one for each of {', '.join(outputs)}, got {len(each)}.")
+    return np.array([checks.positive_number(f"noise of {name}", level) for name, level in zip(outputs, each, strict=True)])
