@@ -55,7 +55,7 @@ def in_a_row(words):
 
 
 MANY = 8  # values of a case that would say no more than how many there are
-WITHOUT_KERNELS = {"analysis", "jumps", "steps"}  # folders of discretize that are not about them
+WITHOUT_KERNELS = {"analysis", "fitting", "jumps", "steps"}  # folders of discretize that are not about them
 
 
 def takes_kernels(item):

@@ -50,7 +50,13 @@ def drawn_fit(fit: Fit, units: Mapping[str, str]) -> ShownFigure:
                 axes[-1].plot(series.ts, left[:, i] / fit.noise[name], "o", color=dots, markersize=2.5)
             for state, line in zip(hidden, cycle(("-", "--", ":")), strict=False):
                 label = problem.states[state] if k == 0 else None
-                axes[-2].plot(fine, states[:, state], color=LIGHT["ink"] if len(problem.series) == 1 else colour, linestyle=line, label=label)
+                axes[-2].plot(
+                    fine,
+                    states[:, state],
+                    color=LIGHT["ink"] if len(problem.series) == 1 else colour,
+                    linestyle=line,
+                    label=label,
+                )
         for ax, name in zip(axes, problem.outputs, strict=False):
             ax.set_ylabel(_label(name, units))
         if hidden:

@@ -55,8 +55,8 @@ def fit(
              initial state; nan, or masked, where nothing was measured. After the values perhaps a dict of known numbers of this
              series, which f takes by name: the voltage of a clamp, say.
              params: name: (start, low, high); a bound may be None or infinite. A start that is an array is so many parameters.
-             h0: state: its known number, a tensor of one for each series, or (start, low, high), fitted for each series; in
-             the order of h, which names the states. None: each is measured, and is fitted from its first value on.
+             h0: state: its known number, a tensor of one for each series, (start, low, high), fitted for each series, or the
+             name of a parameter, which all series start from; in the order of h, which names the states. None: each is measured, and is fitted from its first value on.
              observe: what is measured: None, each state; names of states; or output: name of a state, or a function
              (t, h, **params) -> (batch,). Other states are not seen.
              noise: standard deviation, for all outputs, in their order, or by name, in their units; None: estimated for each

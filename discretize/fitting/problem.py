@@ -23,7 +23,7 @@ class Problem:
 
     unknowns: numbers of the parameters first, then initial states, series by series; shapes: of parameters and constants;
     states, outputs: their names; observe: for each output the index of its state, or its function; start: known initial states
-    (series, state), nan where fitted; start_at: the index of the unknown there, -1 where known; constants (series, numbers).
+    (series, state), nan where fitted; start_at: the index of the unknown there, perhaps a parameter, -1 where known; constants (series, numbers).
     """
 
     equation: Named
@@ -37,11 +37,7 @@ class Problem:
     start_at: Tensor
     constants: Tensor
     arrays: dict[str, tuple[int, tuple[int, ...]]]  # of parameters: where their numbers begin, and the shape
-
-    @property
-    def params(self) -> int:
-        """How many numbers the parameters are."""
-        return len(self.unknowns) - int((self.start_at >= 0).sum())
+    params: int  # how many numbers they are
 
     @property
     def count(self) -> int:
@@ -74,7 +70,7 @@ def as_problem(f: Any, data: object, params: object, h0: object, observe: object
         raise ValueError(f"{sorted(clash)} are both in `params` and constants of the data; keep one.")
     shapes |= {name: () for name in series[0].constants}
     functions = observe if isinstance(observe, Mapping) else {}
-    _check_all_taken(f, functions, shapes)
+    _check_all_taken(f, functions, shapes, {at for at in (h0 or {}).values() if isinstance(at, str)})  # type: ignore[attr-defined]
     width = len(states)
     seen = [
         states.index(at) if isinstance(at, str) else Named(at, shapes, name, 1)
@@ -86,7 +82,18 @@ def as_problem(f: Any, data: object, params: object, h0: object, observe: object
     start, start_at = _starts(h0, states, series, unknowns)
     constants = torch.tensor([list(one.constants.values()) for one in series], dtype=torch.float64).reshape(len(series), -1)
     return Problem(
-        Named(f, shapes, "f", width), unknowns, shapes, states, outputs, seen, series, start, start_at, constants, arrays
+        Named(f, shapes, "f", width),
+        unknowns,
+        shapes,
+        states,
+        outputs,
+        seen,
+        series,
+        start,
+        start_at,
+        constants,
+        arrays,
+        ends[-1],
     )
 
 
@@ -113,7 +120,9 @@ def _output_names(observe: object, states: list[str] | None) -> list[str] | None
     if isinstance(observe, str) or not isinstance(observe, Mapping | Sequence) or not observe:
         raise TypeError(f"`observe` must be names of states, or a dict, output: f(t, h, **params), got {observe!r}.")
     if states is None:
-        raise ValueError("`observe` says that not each state is measured; then `h0` must name all states and say where they start.")
+        raise ValueError(
+            "`observe` says that not each state is measured; then `h0` must name all states and say where they start."
+        )
     functions = isinstance(observe, Mapping)
     for name in observe:
         at = observe[name] if functions else name  # type: ignore[call-overload]
@@ -122,12 +131,14 @@ def _output_names(observe: object, states: list[str] | None) -> list[str] | None
     return list(observe)
 
 
-def _check_all_taken(f: Any, functions: Mapping[str, Any], shapes: Shapes) -> None:
+def _check_all_taken(f: Any, functions: Mapping[str, Any], shapes: Shapes, starts: set[str]) -> None:
     taken = arguments_of(f, shapes, "f").union(*(arguments_of(at, shapes, n) for n, at in functions.items() if callable(at)))
     for name in shapes:
-        if name not in taken:
+        if name not in taken | starts:
             weights = f"; its weights are {', '.join(weights_of(f))}" if weights_of(f) else ""
-            raise ValueError(f"`f` takes no `{name}`{weights}; each parameter and constant is an argument after t and h, by name.")
+            raise ValueError(
+                f"`f` takes no `{name}`{weights}; each parameter and constant is an argument after t and h, by name."
+            )
 
 
 def _starts(h0: Any, states: list[str], series: list[Series], unknowns: list[Unknown]) -> tuple[Tensor, Tensor]:
@@ -140,8 +151,15 @@ def _starts(h0: Any, states: list[str], series: list[Series], unknowns: list[Unk
             given = (_first(one.values[:, i], state), None, None) if h0 is None else h0[state]
             if isinstance(given, Tensor) and given.dim():
                 if given.shape != (len(series),):
-                    raise ValueError(f"`h0` of {state!r} must be a number for each of {len(series)} series, got {tuple(given.shape)}.")
+                    raise ValueError(
+                        f"`h0` of {state!r} must be a number for each of {len(series)} series, got {tuple(given.shape)}."
+                    )
                 given = given[k]
+            if isinstance(given, str):
+                if given not in known:
+                    raise ValueError(f"`h0` of {state!r} is {given!r}, which is no number in `params`: {', '.join(known)}.")
+                at[k, i] = known.index(given)
+                continue
             if not isinstance(given, tuple | list):
                 start[k, i] = checks.finite_number(f"h0 of {state}", given)
                 continue

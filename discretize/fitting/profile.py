@@ -100,7 +100,9 @@ def _held(fit: Fit, at: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return costs, np.stack(found) * best.sizes
 
 
-def _made(name: str, values: np.ndarray, costs: np.ndarray, found: np.ndarray, level: float, threshold: float, best: float) -> Profile:
+def _made(
+    name: str, values: np.ndarray, costs: np.ndarray, found: np.ndarray, level: float, threshold: float, best: float
+) -> Profile:
     sides = [(values[values < best][::-1], costs[values < best][::-1]), (values[values > best], costs[values > best])]
     low, high = (_crossing(best, *side, threshold) for side in sides)
     return Profile(name, values, costs, found, (low, high), level, threshold, best)

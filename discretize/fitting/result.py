@@ -64,7 +64,8 @@ class Fit:
         )
         errors = dict(zip(found.identified, np.sqrt(found.covariance.diagonal()), strict=True))
         relative = [
-            {names[c]: float(direction[c] / abs(optimum.x[c] or 1)) for c in np.flatnonzero(direction)} for direction in found.directions
+            {names[c]: float(direction[c] / abs(optimum.x[c] or 1)) for c in np.flatnonzero(direction)}
+            for direction in found.directions
         ]
         combinations = [{name: by / max(map(abs, each.values())) for name, by in each.items()} for each in relative]
         numbers = dict(zip(names, (optimum.x * sizes).tolist(), strict=True))
@@ -134,7 +135,10 @@ class Fit:
         if unknown:
             raise ValueError(f"{', '.join(sorted(unknown))}: none of the fitted {', '.join(self.params)}.")
         x = torch.stack([torch.as_tensor(params.get(name, value), dtype=torch.float64) for name, value in self.params.items()])
-        shooting, noise = Shooting(self.search.problem, self.search.solver, self.optimum.sizes), torch.as_tensor(self.optimum.noise)
+        shooting, noise = (
+            Shooting(self.search.problem, self.search.solver, self.optimum.sizes),
+            torch.as_tensor(self.optimum.noise),
+        )
         u = (x / torch.as_tensor(self.optimum.sizes))[None]
         squares = shooting.residuals(u, noise, torch.ones_like(self.search.solver.scales)).square().sum()
         return -squares / 2 - (noise[shooting.entries[:, 2]] * math.sqrt(2 * math.pi)).log().sum()
@@ -156,17 +160,31 @@ class Fit:
             from discretize.fitting.figure import drawn_fit  # noqa: PLC0415 - Matplotlib
         return drawn_fit(self, units or {})
 
+    def _hardly(self, name: str, error: float) -> str:
+        """Say where an error is as large as the number, and with which other one it goes."""
+        if error < abs(self.params[name]) or len(self.identified) < 2:
+            return ""
+        row = self.correlations[self.identified.index(name)].tolist()
+        most = max((each for each in self.identified if each != name), key=lambda each: abs(row[self.identified.index(each)]))
+        return f"   hardly known: correlation {row[self.identified.index(most)]:+.3f} with {most}"
+
     def __str__(self) -> str:
         width = max(map(len, self.params))
         lines = []
         for name, value in self.params.items():
             error = self.stderr[name]
-            known = f"{value:<10.4g} ± {error:.2g}" if error is not None else f"{value:<10.4g}   not known: {self.why[name]}"
+            known = (
+                f"{value:<10.4g} ± {error:.2g}{self._hardly(name, error)}"
+                if error is not None
+                else f"{value:<10.4g}   not known: {self.why[name]}"
+            )
             lines.append(f"{name:<{width}}  {known}")
         levels = ", ".join(f"{name} {level:.3g}" for name, level in self.noise.items())
         estimated = "" if self.search.noise is not None else ", estimated"
         ended = "" if self.stats["converged"] else "\nThe search has not ended; see `stats`."
-        return "\n".join([*lines, f"chi2 {self.chi2:.4g} of {self.degrees} degrees of freedom; noise{estimated}: {levels}"]) + ended
+        return (
+            "\n".join([*lines, f"chi2 {self.chi2:.4g} of {self.degrees} degrees of freedom; noise{estimated}: {levels}"]) + ended
+        )
 
 
 def _why(name: str, why: str, combinations: list[dict[str, float]]) -> str:

@@ -72,7 +72,9 @@ class Search:
         noise = self._noise_of(single, best.x, noise)
         residuals = self.ask(single, noise)("residuals", best.x[None])[0]
         stats = {**self.counts, "chi2_of_starts": ends.tolist(), "message": best.message}
-        return Optimum(best.x, sizes, noise, residuals, self.ask(single, noise)("jacobian", best.x[None])[0], best.status > 0, stats)
+        return Optimum(
+            best.x, sizes, noise, residuals, self.ask(single, noise)("jacobian", best.x[None])[0], best.status > 0, stats
+        )
 
     def from_starts(
         self, shooting: Shooting, starts: np.ndarray, noise: np.ndarray, gap: float = 1.0, held: int | None = None

@@ -53,15 +53,16 @@ def as_series(data: object, outputs: Sequence[str] | None) -> list[Series]:
 def _series(given: tuple[Any, ...], whose: str, outputs: Sequence[str] | None) -> Series:
     ts = checks.are_times(f"ts{whose}", given[0])
     try:
-        plain = given[1].detach().cpu() if isinstance(given[1], Tensor) else np.ma.asanyarray(given[1]).astype(float)
-        values = torch.as_tensor(np.ma.filled(plain, np.nan), dtype=torch.float64)
+        values = given[1].detach().cpu().double() if isinstance(given[1], Tensor) else torch.as_tensor(_filled(given[1]))
     except (TypeError, ValueError) as error:
         raise TypeError(f"Values{whose} must be an array of numbers (time, outputs), got {_kind(given[1])} ({error}).") from None
     values = values[:, None] if values.dim() == 1 else values
     wanted = (len(ts), values.shape[-1] if outputs is None else len(outputs))
     if tuple(values.shape) != wanted:
         names = "" if outputs is None else f", a column for each of {', '.join(map(repr, outputs))}"
-        raise ValueError(f"Values{whose} must be {wanted}, a row for each of its {len(ts)} times{names}, got {tuple(values.shape)}.")
+        raise ValueError(
+            f"Values{whose} must be {wanted}, a row for each of its {len(ts)} times{names}, got {tuple(values.shape)}."
+        )
     if bool(values.isinf().any()):
         raise ValueError(f"Values{whose} must be finite, or nan where nothing was measured, got inf.")
     if len(ts) < 2:
@@ -70,6 +71,11 @@ def _series(given: tuple[Any, ...], whose: str, outputs: Sequence[str] | None) -
     if not isinstance(constants, Mapping) or not all(isinstance(name, str) for name in constants):
         raise TypeError(f"Constants{whose} must be a dict of numbers by name, got {_kind(constants)}.")
     return Series(ts, values, {name: checks.finite_number(f"{name}{whose}", value) for name, value in constants.items()})
+
+
+def _filled(values: Any) -> np.ndarray:
+    """Return numbers as an array, nan where they are masked."""
+    return np.asarray(values.astype(float).filled(np.nan) if isinstance(values, np.ma.MaskedArray) else values, dtype=float)
 
 
 def _kind(value: object) -> str:

@@ -23,6 +23,7 @@ from discretize.solve import integrate
 
 __all__ = ["Shooting", "Solver"]
 
+
 @dataclass(frozen=True)
 class Solver:
     """How rows are solved: scales (state,), the size of each state, in which states are counted; and what `integrate` takes."""
@@ -83,11 +84,14 @@ class Shooting:
         """List (row, unknown) of all pairs of which the one moves with the other, and the pairs of entry and direction."""
         params = self.problem.params
         r, c = torch.meshgrid(torch.arange(len(self.rows)), torch.arange(params), indexing="ij")
-        starts = (self.at >= 0).nonzero()
+        starts = (self.at >= params).nonzero()
         starts_at = self.at[*starts.T]
         self.directions = torch.cat([torch.stack([r.flatten(), c.flatten()], 1), torch.stack([starts[:, 0], starts_at], 1)])
         self.s0 = torch.zeros(len(self.directions), len(self.problem.states), dtype=torch.float64)
         self.s0[range(r.numel(), len(self.directions)), starts[:, 1]] = 1.0
+        r_shared, i_shared = ((self.at >= 0) & (self.at < params)).nonzero().T  # starts that are parameters
+        shared = self.at[r_shared, i_shared]
+        self.s0[r_shared * params + shared, i_shared] = self.sizes[shared] / self.solver.scales[i_shared]
         self.e = torch.zeros(len(self.directions), len(self.q_sizes), dtype=torch.float64)
         self.e[range(r.numel()), c.flatten()] = 1.0
         # A start moves by the scale of its state in the solve, and by its own size in the Jacobian.

@@ -33,7 +33,9 @@ class Unknown:
 def as_unknown(name: str, given: object) -> Unknown:
     """Check one (start, low, high)."""
     if not isinstance(given, tuple | list) or len(given) != 3:
-        raise TypeError(f"`{name}` must be (start, low, high), got {given!r}; a known number is bound, or a constant of the data.")
+        raise TypeError(
+            f"`{name}` must be (start, low, high), got {given!r}; a known number is bound, or a constant of the data."
+        )
     start = checks.finite_number(f"start of {name}", given[0])
     low, high = (-math.inf if given[1] is None else float(given[1])), (math.inf if given[2] is None else float(given[2]))
     if not low < high:

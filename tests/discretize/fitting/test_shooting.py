@@ -1,0 +1,65 @@
+"""Residuals and their Jacobian, against differences, in all that can be combined."""
+
+import numpy as np
+import pytest
+import torch
+
+from discretize.fitting.fit import _settle
+from discretize.fitting.problem import as_problem
+from discretize.fitting.search import together
+from discretize.fitting.shooting import Shooting, Solver
+
+
+def chain(t, h, k, W, v):
+    a, b = h[:, :1], h[:, 1:]
+    return torch.cat([-k * a + v * torch.sin(t), W[0] * a - W[1] * b], 1)
+
+
+def seen(t, h, k, gain):
+    return gain * h[:, 0] * h[:, 1] + k * t[:, 0]
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_the_jacobian_is_that_of_differences_of_the_residuals(pieces):
+    ts = torch.linspace(1, 3, 7)
+    data = [
+        (ts, torch.rand(7, 2).where(torch.rand(7, 2) < 0.8, torch.nan), {"v": 0.5}),
+        (ts[:4] / 2, torch.rand(4, 2), {"v": -2.0}),
+    ]
+    params = {"k": (0.7, 0, 2), "W": ([1.0, 0.4], 0, 3), "gain": (20.0, 1, 90), "begin": (0.3, 0, 1)}
+    problem = as_problem(chain, data, params, {"a": (1.5, 0, 9), "b": "begin"}, {"product": seen, "b": "b"})
+    solver = Solver(torch.tensor([2.0, 0.1]), 1e-6, {"method": "rk4"})  # whose sensitivities are exactly the derivatives of its steps
+    sizes = np.array([each.size for each in problem.unknowns])
+    _settle(problem, solver)
+    assert problem.equation.form == "single"
+    shooting = Shooting(problem, solver, sizes, pieces)
+    x = torch.as_tensor(shooting.begin(np.array([each.start for each in problem.unknowns])[None] / sizes))
+    u = x * (1 + 0.1 * torch.rand(2, x.shape[1]))
+    noise, gap = torch.tensor([0.1, 3.0]), torch.tensor([0.2, 0.7])
+    found = shooting.jacobian(u, noise, gap)
+    for c in range(u.shape[1]):
+        e = 1e-5 * torch.eye(u.shape[1])[c]
+        difference = (shooting.residuals(u + e, noise, gap) - shooting.residuals(u - e, noise, gap)) / 2e-5
+        torch.testing.assert_close(found[:, :, c], difference, rtol=1e-6, atol=1e-6)
+
+
+def test_questions_of_all_that_still_run_are_answered_at_once():
+    sizes = []
+
+    def answer(kind, x):
+        sizes.append(len(x))
+        return 2 * x
+
+    def job(count):
+        return lambda ask: [float(ask("double", np.array([k + 0.5]))[0]) for k in range(count)]
+
+    assert together(answer, [job(1), job(3), job(2)]) == [[1.0], [1.0, 3.0, 5.0], [1.0, 3.0]]
+    assert sizes == [3, 2, 1]
+
+
+def test_what_goes_wrong_in_an_answer_ends_all_jobs():
+    def answer(kind, x):
+        raise ValueError("no answer")
+
+    with pytest.raises(ValueError, match="no answer"):
+        together(answer, [lambda ask: ask("it", np.zeros(1))] * 3)
