@@ -21,8 +21,8 @@ from discretize.errors import SolverWarning, warn_user
 from discretize.fitting.problem import Problem, as_problem
 from discretize.fitting.result import Fit
 from discretize.fitting.run import Search, scales_of
-from discretize.fitting.shooting import Shooting, Solver
 from discretize.fitting.series import of_one
+from discretize.fitting.shooting import Shooting, Solver
 from discretize.fitting.unknowns import drawn
 from discretize.settings import Method, Settings
 
@@ -56,7 +56,8 @@ def fit(
              series, which f takes by name: the voltage of a clamp, say.
              params: name: (start, low, high); a bound may be None or infinite. A start that is an array is so many parameters.
              h0: state: its known number, a tensor of one for each series, (start, low, high), fitted for each series, or the
-             name of a parameter, which all series start from; in the order of h, which names the states. None: each is measured, and is fitted from its first value on.
+             name of a parameter, which all series start from; in the order of h, which names the states. None: each is
+             measured, and is fitted from its first value on.
              observe: what is measured: None, each state; names of states; or output: name of a state, or a function
              (t, h, **params) -> (batch,). Other states are not seen.
              noise: standard deviation, for all outputs, in their order, or by name, in their units; None: estimated for each

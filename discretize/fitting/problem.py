@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ class Problem:
 
     unknowns: numbers of the parameters first, then initial states, series by series; shapes: of parameters and constants;
     states, outputs: their names; observe: for each output the index of its state, or its function; start: known initial states
-    (series, state), nan where fitted; start_at: the index of the unknown there, perhaps a parameter, -1 where known; constants (series, numbers).
+    (series, state), nan where fitted; start_at: the index of the unknown there, perhaps a parameter, -1 where known; constants
+    (series, numbers).
     """
 
     equation: Named
@@ -49,7 +50,7 @@ class Problem:
         return torch.cat([h[:, at : at + 1] if isinstance(at, int) else at(t, h, q) for at in self.observe], 1)
 
 
-def as_problem(f: Any, data: object, params: object, h0: object, observe: object) -> Problem:
+def as_problem(f: Any, data: object, params: Any, h0: Any, observe: object) -> Problem:
     """Check what `fit` is given."""
     if not callable(f):
         raise TypeError(f"`f` must be a function f(t, h, **params) or a module, got {type(f).__name__}.")
@@ -68,13 +69,13 @@ def as_problem(f: Any, data: object, params: object, h0: object, observe: object
     clash = shapes.keys() & series[0].constants.keys()
     if clash:
         raise ValueError(f"{sorted(clash)} are both in `params` and constants of the data; keep one.")
-    shapes |= {name: () for name in series[0].constants}
+    shapes |= dict.fromkeys(series[0].constants, ())
     functions = observe if isinstance(observe, Mapping) else {}
-    _check_all_taken(f, functions, shapes, {at for at in (h0 or {}).values() if isinstance(at, str)})  # type: ignore[attr-defined]
+    _check_all_taken(f, functions, shapes, {at for at in (h0 or {}).values() if isinstance(at, str)})
     width = len(states)
     seen = [
-        states.index(at) if isinstance(at, str) else Named(at, shapes, name, 1)
-        for name, at in (functions or {name: name for name in outputs}).items()
+        Named(at, shapes, name, 1) if callable(at) else states.index(at or name)
+        for name, at in (functions or dict.fromkeys(outputs)).items()
     ]
     unknowns = [number for each in numbers.values() for number in each]
     ends = torch.tensor([0, *map(len, numbers.values())]).cumsum(0).tolist()
@@ -123,10 +124,9 @@ def _output_names(observe: object, states: list[str] | None) -> list[str] | None
         raise ValueError(
             "`observe` says that not each state is measured; then `h0` must name all states and say where they start."
         )
-    functions = isinstance(observe, Mapping)
     for name in observe:
-        at = observe[name] if functions else name  # type: ignore[call-overload]
-        if not (callable(at) and functions) and at not in states:
+        at = observe[name] if isinstance(observe, Mapping) else name
+        if at not in states and not (callable(at) and isinstance(observe, Mapping)):
             raise ValueError(f"`observe` has {at!r}, which is no state; these are {', '.join(map(repr, states))}.")
     return list(observe)
 
@@ -178,7 +178,7 @@ def _first(values: Tensor, state: str) -> float:
     return float(there[0])
 
 
-def _of_data(name: str, given: tuple[float, None, None], values: Tensor) -> Unknown:
+def _of_data(name: str, given: Sequence[Any], values: Tensor) -> Unknown:
     """Return the unknown that starts where the data do; at 0 it counts in their largest."""
     largest = float(values.nan_to_num(0).abs().max())
     if given[0] or not largest:

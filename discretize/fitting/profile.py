@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,8 +28,8 @@ WIDER, TIMES = 2.0, 4  # by what, and how often, a range grows that does not hol
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Values of one parameter (n,), what chi2 grows by there, in units of its variance (n,), all parameters (n, unknowns), and the
-    interval of this level: None where the values, or the bounds, end before it does."""
+    """Values of one parameter (n,), what chi2 grows by there (n,), all parameters there (n, unknowns), and the interval of
+    this level: None where the values, or the bounds, end before it does."""
 
     name: str
     values: np.ndarray

@@ -84,7 +84,7 @@ class Search:
         for bound, name in zip(bounds, ("low", "high"), strict=True):
             known = np.array([getattr(each, name) for each in self.problem.unknowns])
             bound[: len(known)] = known / shooting.sizes.numpy()[: len(known)]
-        return least_squares_from(self.ask(shooting, noise, gap), starts, *bounds, self.max_nfev, held)
+        return least_squares_from(self.ask(shooting, noise, gap), starts, bounds[0], bounds[1], self.max_nfev, held)
 
     def _in_pieces(self, starts: np.ndarray, sizes: np.ndarray, noise: np.ndarray, pieces: int) -> np.ndarray:
         """Return where searches over pieces end, in units; of those that cannot begin, the start."""

@@ -12,6 +12,8 @@ import numpy as np
 
 __all__ = ["Ask", "least_squares_from", "together"]
 
+PRECISION = 1e-8  # share of chi2, and of the unknowns in their sizes, by which the last step changes them
+
 Ask = Callable[[str, np.ndarray], np.ndarray]  # a question of one start -> its answer
 Answer = Callable[[str, np.ndarray], np.ndarray]  # the same question of several, stacked -> answers, stacked
 
@@ -84,9 +86,16 @@ def least_squares_from(
             if not free.any():
                 return OptimizeResult(x=start, cost=np.square(first).sum() / 2)
             result = least_squares(
-                lambda x: first if np.array_equal(whole(x), start) else ask("residuals", whole(x)), start[free], lambda x: ask("jacobian", whole(x))[:, free],
-                bounds=(low[free], high[free]), x_scale="jac", gtol=None, ftol=1e-8, xtol=1e-8, max_nfev=max_nfev,
-            )  # fmt: skip
+                lambda x: first if np.array_equal(whole(x), start) else ask("residuals", whole(x)),
+                start[free],
+                lambda x: ask("jacobian", whole(x))[:, free],
+                bounds=(low[free], high[free]),
+                x_scale="jac",
+                ftol=PRECISION,
+                xtol=PRECISION,
+                gtol=None,  # of no unit
+                max_nfev=max_nfev,
+            )
             result.x = whole(result.x)
             return result
 

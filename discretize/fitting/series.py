@@ -75,7 +75,8 @@ def _series(given: tuple[Any, ...], whose: str, outputs: Sequence[str] | None) -
 
 def _filled(values: Any) -> np.ndarray:
     """Return numbers as an array, nan where they are masked."""
-    return np.asarray(values.astype(float).filled(np.nan) if isinstance(values, np.ma.MaskedArray) else values, dtype=float)
+    plain = np.ma.filled(values.astype(float), np.nan) if isinstance(values, np.ma.MaskedArray) else values
+    return np.asarray(plain, dtype=float)
 
 
 def _kind(value: object) -> str:

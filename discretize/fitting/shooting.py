@@ -10,6 +10,7 @@ and its own start. All unknowns u are counted in their sizes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Shooting:
             (k, int(i), int(j))
             for k, one in enumerate(problem.series)
             for cuts in [np.linspace(0, len(one.ts) - 1, min(pieces, len(one.ts) - 1) + 1).astype(int)]
-            for i, j in zip(cuts, cuts[1:], strict=False)
+            for i, j in pairwise(cuts)
         ]
         longest, count = max(j - i for _, i, j in self.rows) + 1, len(self.rows)
         self.ts = torch.stack([_padded(problem.series[k].ts[i : j + 1], longest) for k, i, j in self.rows], 1)

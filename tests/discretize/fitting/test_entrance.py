@@ -29,7 +29,11 @@ BAD = {
     "no size": ({"params": {"k": (0.0, None, None)}}, ValueError, "`k` starts at 0 and has no two bounds"),
     "no parameters": ({"params": {}}, TypeError, "`params` must be a dict"),
     "too few": ({"data": (TS[:2], Y[:2] * torch.nan), "h0": {"y": 1.0}}, ValueError, "All values of 'y' are nan"),
-    "few": ({"data": (TS, torch.tensor([1.0, *4 * [torch.nan]]))}, ValueError, "The data are 1 numbers, too few for 1 unknowns and"),
+    "few": (
+        {"data": (TS, torch.tensor([1.0, *4 * [torch.nan]]))},
+        ValueError,
+        "The data are 1 numbers, too few for 1 unknowns and",
+    ),
     "times": ({"data": (TS.flip(0), Y)}, ValueError, "`ts` must increase strictly"),
     "shape": ({"data": (TS, torch.ones(5, 2))}, ValueError, r"Values must be \(5, 1\), a row for each of its 5 times, a column"),
     "inf": ({"data": (TS, Y / 0)}, ValueError, "Values must be finite, or nan"),

@@ -28,7 +28,9 @@ def test_the_jacobian_is_that_of_differences_of_the_residuals(pieces):
     ]
     params = {"k": (0.7, 0, 2), "W": ([1.0, 0.4], 0, 3), "gain": (20.0, 1, 90), "begin": (0.3, 0, 1)}
     problem = as_problem(chain, data, params, {"a": (1.5, 0, 9), "b": "begin"}, {"product": seen, "b": "b"})
-    solver = Solver(torch.tensor([2.0, 0.1]), 1e-6, {"method": "rk4"})  # whose sensitivities are exactly the derivatives of its steps
+    solver = Solver(
+        torch.tensor([2.0, 0.1]), 1e-6, {"method": "rk4"}
+    )  # whose sensitivities are exactly the derivatives of its steps
     sizes = np.array([each.size for each in problem.unknowns])
     _settle(problem, solver)
     assert problem.equation.form == "single"
