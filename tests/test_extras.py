@@ -60,6 +60,7 @@ CALLS = {
     "discretize.integrate(f, None, h0, ts, events=discretize.Event(lambda t, h: h[:, 0]))": (
         "integrate(events=...) needs SciPy: pip install 'ctrnn-ode[lab]'"
     ),
+    "discretize.fit(f, (ts, ts), {'k': (1, 0, 2)})": "discretize.fit needs SciPy: pip install 'ctrnn-ode[lab]'",
     "discretize.integrate(f, None, h0, ts, progress=True)": ("integrate(progress=True) needs tqdm: pip install 'ctrnn-ode[lab]'"),
     "discretize.integrate(f, None, h0, ts, method='torchdiffeq:dopri8')": (
         "`method` names one of torchdiffeq's, which cannot be used here: it needs torchdiffeq: pip install 'ctrnn-ode[all]'."

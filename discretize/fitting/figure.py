@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from discretize.analysis.drawing import ShownFigure
-from discretize.analysis.style import COLOURS, WIDTH, settings
+from discretize.analysis.style import COLOURS, DASHES, WIDTH, settings
 
 if TYPE_CHECKING:
     from discretize.fitting.profile import Profile
@@ -32,42 +33,45 @@ def drawn_fit(fit: Fit, units: Mapping[str, str]) -> ShownFigure:
     """
     problem = fit.search.problem
     hidden = [k for k, _ in enumerate(problem.states) if k not in problem.observe]
-    known = {"time", *problem.outputs, *problem.states}
+    known = {"time", *problem.outputs, *problem.states, *problem.series[0].constants}
     if set(units) - known:
         raise ValueError(f"`units` has {sorted(set(units) - known)}; it may have {sorted(known)}.")
     heights = [1.7] * len(problem.outputs) + [1.3] * bool(hidden) + [1.3]
     with rc_context(settings(LIGHT, LIGHT["paper"])):  # type: ignore[arg-type]
-        figure = ShownFigure(figsize=(WIDTH, sum(heights) + 0.5), layout="constrained")
+        figure = ShownFigure(figsize=(WIDTH, sum(heights) + 1.0), layout="constrained")
         axes = list(figure.subplots(len(heights), 1, sharex=True, height_ratios=heights))
+        handles = []
         for k, (series, colour) in enumerate(zip(problem.series, cycle(LINES), strict=False)):
             fine = torch.linspace(float(series.ts[0]), float(series.ts[-1]), FINE, dtype=torch.float64)
             states = fit(fine, k)
+            if len(problem.series) > 1:
+                own = ", ".join(f"{name} {value:g} {units.get(name, '')}".strip() for name, value in series.constants.items())
+                handles.append(Line2D([], [], color=colour, label=own or f"series {k}"))
             lines, left = fit.seen(fine, k, states), series.values - fit.seen(series.ts, k, fit(series.ts, k))
             for i, name in enumerate(problem.outputs):
                 dots = LINES[i % len(LINES)] if len(problem.series) == 1 else colour
                 axes[i].plot(series.ts, series.values[:, i], "o", color=dots, markersize=2.5)
                 axes[i].plot(fine, lines[:, i], color=dots)
                 axes[-1].plot(series.ts, left[:, i] / fit.noise[name], "o", color=dots, markersize=2.5)
-            for state, line in zip(hidden, cycle(("-", "--", ":")), strict=False):
-                label = problem.states[state] if k == 0 else None
-                axes[-2].plot(
-                    fine,
-                    states[:, state],
-                    color=LIGHT["ink"] if len(problem.series) == 1 else colour,
-                    linestyle=line,
-                    label=label,
-                )
+            for state, line in zip(hidden, cycle(DASHES), strict=False):
+                shade = LIGHT["ink"] if len(problem.series) == 1 else colour
+                axes[-2].plot(fine, states[:, state], color=shade, linestyle=line)
         for ax, name in zip(axes, problem.outputs, strict=False):
             ax.set_ylabel(_label(name, units))
         if hidden:
             names = [_label(problem.states[k], units) for k in hidden]
             axes[-2].set_ylabel(names[0] if len(names) == 1 else "not seen")
             if len(names) > 1:
-                axes[-2].legend()
+                handles += [
+                    Line2D([], [], color=LIGHT["ink"], linestyle=line, label=name)
+                    for name, line in zip(names, cycle(DASHES), strict=False)
+                ]
         axes[-1].axhline(0, color=LIGHT["muted"], linewidth=0.8)
         axes[-1].set_ylabel("residual / noise")
         axes[-1].set_xlabel(_label("time", units))
         axes[0].set_title("values (dots) and fit (lines)")
+        if handles:
+            figure.legend(handles=handles, loc="outside lower left", ncols=3, handlelength=2.2, columnspacing=1.2)
         return figure
 
 

@@ -146,7 +146,7 @@ class Fit:
     def profile(self, name: str, values: Sequence[float] | None = None, level: float = 0.95) -> Profile:
         r"""Hold one parameter at values, fit all others, and see what that costs: an interval that needs no normal law.
 
-        Args:    name: of a fitted number; values: where to hold it; None: up to 4 standard errors to both sides, and further where
+        Args:    name: of a fitted number; values: where to hold it; None: up to 4 standard errors to both sides, further where
                  that costs less than the level asks, within its bounds; level: of the interval.
         Raises:  ValueError for another name, values outside the bounds, and one without a standard error or two bounds.
         """

@@ -2,7 +2,7 @@ r"""Standard errors of a fit, and which parameters its data do not tell.
 
     J = d residuals / du,   its columns of length 1:   J = U S V^T
     covariance = V S^-2 V^T        without the singular values that are 0 as far as the solve is exact
-    a row of V^T of such a value   a direction along which the data do not change
+    a row of V^T of such a value   a direction along which the data do not change, once its entries are in sizes again
 
 A parameter that moves along such a direction has no standard error; the others have theirs, which do not hang on it.
 """
@@ -16,7 +16,7 @@ import numpy as np
 __all__ = ["Uncertainty", "uncertainty"]
 
 TRUSTED = 100  # times the tolerance of the solve: a singular value is then known to 1 %
-MOVES = 0.01  # share of a parameter in a direction of length 1
+MOVES = 0.01  # part of itself by which a parameter changes where others do by all of theirs
 AT_BOUND = 0.01  # standard errors, all else held
 
 
@@ -33,7 +33,10 @@ class Uncertainty:
 def uncertainty(
     J: np.ndarray, residuals: np.ndarray, level: float, rtol: float, u: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
 ) -> Uncertainty:
-    """Judge a fit by its Jacobian (m, unknowns); level: the length of what the residuals would be if the model gave 0."""
+    """Judge a fit by its Jacobian (m, unknowns), of u, whose sizes are 1.
+
+    level: the length of what the residuals would be if the model gave 0.
+    """
     trusted = max(TRUSTED * rtol, len(J) * np.finfo(float).eps)
     lengths = np.linalg.norm(J, axis=0)
     why: dict[int, str] = {}
@@ -50,10 +53,11 @@ def uncertainty(
     _, S, V = np.linalg.svd(J[:, kept] / lengths[kept], full_matrices=True)
     S = np.concatenate([S, np.zeros(len(kept) - len(S))])
     null = trusted * S[0] >= S
-    free = np.linalg.norm(V[null], axis=0) > MOVES
-    directions = [np.zeros(len(u)) for _ in range(int(null.sum()))]
-    for direction, sparse in zip(directions, _sparse(V[null]), strict=True):
-        direction[kept] = sparse / lengths[kept]
+    moves = np.linalg.qr((V[null] / lengths[kept]).T)[0].T  # in sizes, each of length 1
+    free = np.linalg.norm(moves, axis=0) > MOVES
+    directions = [np.zeros(len(u)) for _ in moves]
+    for direction, sparse in zip(directions, _sparse(moves), strict=True):
+        direction[kept] = sparse
     for c in kept[free]:
         why[int(c)] = "it is not identified by itself"
     covariance = (V[~null].T / S[~null] ** 2) @ V[~null]

@@ -13,6 +13,7 @@ from torch import nn
 import ctrnn
 import discretize
 from discretize.errors import SolverError, SolverWarning
+from discretize.fitting.uncertainty import uncertainty
 
 T = torch.linspace(0, 2, 6, dtype=torch.float64)
 NOISE = torch.tensor([0.3, -1.1, 0.6, 0.9, -0.2, -0.8], dtype=torch.float64) / 20
@@ -93,6 +94,15 @@ def test_a_product_is_named_and_has_no_standard_errors_while_what_else_is_there_
     assert not {"nan", "inf"} & set(str(fit).split())
 
 
+def test_a_parameter_that_is_known_badly_is_not_taken_for_one_that_does_not_move():
+    J = np.stack([np.ones(9), np.linspace(0, 1, 9), 1e-2 * np.linspace(0, 1, 9) ** 2, np.linspace(0, 1, 9) ** 3], 1)
+    J[:, 0] = J[:, 1] + J[:, 2]  # (1, -1, -1, 0) changes nothing, and the third hardly counts in it
+    found = uncertainty(J, np.zeros(9), 1.0, 1e-6, np.ones(4), (np.zeros(4), np.full(4, 9.0)))
+    assert found.identified == [3]
+    (direction,) = found.directions
+    np.testing.assert_allclose(direction / direction[0], [1, -1, -1, 0], atol=1e-6)
+
+
 def test_a_parameter_that_does_nothing_is_said_to():
     fit = fitted(lambda t, h, k, c: -k * h + 0 * c, params={"k": (1, 0, 10), "c": (1, 0, 2)}, noise=0.05, max_step=0.1)
     assert fit.why == {"c": "the data do not change with it"}
@@ -115,7 +125,9 @@ def test_series_have_times_gaps_and_constants_of_their_own(gaps):
     ts, values, constants = data[0]
     missing = torch.arange(6) == 4
     seen = values.where(~missing, torch.nan) if gaps == "nan" else np.ma.masked_array(values.numpy(), missing.numpy())
-    fit = fitted(lambda t, h, k, v: -k * v * h, [(ts, seen, constants), data[1]], {"k": (1, 0, 5)}, h0={"y": 2.0}, noise=0.05, max_step=0.1)
+    fit = fitted(
+        lambda t, h, k, v: -k * v * h, [(ts, seen, constants), data[1]], {"k": (1, 0, 5)}, h0={"y": 2.0}, noise=0.05, max_step=0.1
+    )
     v, t = torch.cat([torch.ones(5), 3 * torch.ones(4)]), torch.cat([ts[~missing], data[1][0]])
     y = torch.cat([values[~missing], data[1][1]])
     best, covariance = curve_fit(lambda _, k: 2 * np.exp(-k * (v * t).numpy()), t.numpy(), y.numpy(), [1.0], sigma=0.05 + 0 * y,
