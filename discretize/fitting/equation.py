@@ -19,7 +19,7 @@ from torch.func import functional_call, vmap
 from ctrnn import VectorField
 from discretize.kernels.record.program import jvp_in_reverse
 
-__all__ = ["Named", "RowEquation", "Sensitivities", "arguments_of"]
+__all__ = ["Named", "RowEquation", "Sensitivities", "Shapes", "arguments_of", "weights_of"]
 
 Shapes = dict[str, tuple[int, ...]]  # of parameters by name, in the order of their numbers in q
 FORMS = ("columns", "flat", "single")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,24 +14,21 @@ from matplotlib.lines import Line2D
 
 from discretize.analysis.drawing import ShownFigure
 from discretize.analysis.style import COLOURS, DASHES, WIDTH, settings
-
-if TYPE_CHECKING:
-    from discretize.fitting.profile import Profile
-    from discretize.fitting.result import Fit
+from discretize.fitting.problem import Problem
 
 __all__ = ["drawn_fit", "drawn_profile"]
 
 LIGHT = {name: light for name, (light, _) in COLOURS.items()}
 LINES = [LIGHT[name] for name in ("blue", "orange", "green", "purple", "ink")]
 FINE = 400  # times of a line
+Solved = Callable[[torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]  # times, series -> states and outputs at them
 
 
-def drawn_fit(fit: Fit, units: Mapping[str, str]) -> ShownFigure:
+def drawn_fit(problem: Problem, noise: Mapping[str, float], solved: Solved, units: Mapping[str, str]) -> ShownFigure:
     """Draw a panel for each output, one for the states that are not seen, and one for what is left.
 
     Raises:  ValueError for units of what is not there.
     """
-    problem = fit.search.problem
     hidden = [k for k, _ in enumerate(problem.states) if k not in problem.observe]
     known = {"time", *problem.outputs, *problem.states, *problem.series[0].constants}
     if set(units) - known:
@@ -40,20 +37,20 @@ def drawn_fit(fit: Fit, units: Mapping[str, str]) -> ShownFigure:
     with rc_context(settings(LIGHT, LIGHT["paper"])):  # type: ignore[arg-type]
         figure = ShownFigure(figsize=(WIDTH, sum(heights) + 1.0), layout="constrained")
         axes = list(figure.subplots(len(heights), 1, sharex=True, height_ratios=heights))
-        handles = []
+        handles, dashes = [], list[Any](DASHES)
         for k, (series, colour) in enumerate(zip(problem.series, cycle(LINES), strict=False)):
             fine = torch.linspace(float(series.ts[0]), float(series.ts[-1]), FINE, dtype=torch.float64)
-            states = fit(fine, k)
+            states, lines = solved(fine, k)
+            left = series.values - solved(series.ts, k)[1]
             if len(problem.series) > 1:
                 own = ", ".join(f"{name} {value:g} {units.get(name, '')}".strip() for name, value in series.constants.items())
                 handles.append(Line2D([], [], color=colour, label=own or f"series {k}"))
-            lines, left = fit.seen(fine, k, states), series.values - fit.seen(series.ts, k, fit(series.ts, k))
             for i, name in enumerate(problem.outputs):
                 dots = LINES[i % len(LINES)] if len(problem.series) == 1 else colour
                 axes[i].plot(series.ts, series.values[:, i], "o", color=dots, markersize=2.5)
                 axes[i].plot(fine, lines[:, i], color=dots)
-                axes[-1].plot(series.ts, left[:, i] / fit.noise[name], "o", color=dots, markersize=2.5)
-            for state, line in zip(hidden, cycle(DASHES), strict=False):
+                axes[-1].plot(series.ts, left[:, i] / noise[name], "o", color=dots, markersize=2.5)
+            for state, line in zip(hidden, cycle(dashes), strict=False):
                 shade = LIGHT["ink"] if len(problem.series) == 1 else colour
                 axes[-2].plot(fine, states[:, state], color=shade, linestyle=line)
         for ax, name in zip(axes, problem.outputs, strict=False):
@@ -64,7 +61,7 @@ def drawn_fit(fit: Fit, units: Mapping[str, str]) -> ShownFigure:
             if len(names) > 1:
                 handles += [
                     Line2D([], [], color=LIGHT["ink"], linestyle=line, label=name)
-                    for name, line in zip(names, cycle(DASHES), strict=False)
+                    for name, line in zip(names, cycle(dashes), strict=False)
                 ]
         axes[-1].axhline(0, color=LIGHT["muted"], linewidth=0.8)
         axes[-1].set_ylabel("residual / noise")
@@ -75,22 +72,22 @@ def drawn_fit(fit: Fit, units: Mapping[str, str]) -> ShownFigure:
         return figure
 
 
-def drawn_profile(profile: Profile, unit: str) -> ShownFigure:
-    """Draw chi2 over a parameter, the level, and the interval."""
+def drawn_profile(
+    name: str, unit: str, x: np.ndarray, y: np.ndarray, threshold: float, level: float, ends: tuple[float | None, float | None]
+) -> ShownFigure:
+    """Draw chi2 over a parameter, the threshold of a level, and the ends of the interval."""
     with rc_context(settings(LIGHT, LIGHT["paper"])):  # type: ignore[arg-type]
         figure = ShownFigure(figsize=(WIDTH, 2.4), layout="constrained")
         ax: Axes = figure.subplots()
-        order = np.argsort(np.append(profile.values, profile.best))
-        x, y = np.append(profile.values, profile.best)[order], np.append(profile.chi2, 0.0)[order]
         ax.plot(x, y, "o-", color=LIGHT["blue"], markersize=2.5)
-        ax.axhline(profile.threshold, color=LIGHT["muted"], linewidth=0.8, linestyle="--")
-        ax.set_ylim(-0.1 * profile.threshold, 3 * profile.threshold)
-        for end in profile.interval:
+        ax.axhline(threshold, color=LIGHT["muted"], linewidth=0.8, linestyle="--")
+        ax.set_ylim(-0.1 * threshold, 3 * threshold)
+        for end in ends:
             if end is not None:
                 ax.axvline(end, color=LIGHT["orange"], linewidth=0.8)
-        ax.set_xlabel(_label(profile.name, {profile.name: unit} if unit else {}))
+        ax.set_xlabel(_label(name, {name: unit} if unit else {}))
         ax.set_ylabel("growth of chi2")
-        ax.set_title(f"the dashed line is passed at {profile.level:.0%}")
+        ax.set_title(f"the dashed line is passed at {level:.0%}")
         return figure
 
 

@@ -14,11 +14,11 @@ import torch
 from ctrnn import checks
 from ctrnn.extras import needed_by
 from discretize.errors import SolverWarning
+from discretize.fitting.run import Optimum, Search
 from discretize.fitting.shooting import Shooting
 
 if TYPE_CHECKING:
     from discretize.analysis.drawing import ShownFigure
-    from discretize.fitting.result import Fit
 
 __all__ = ["Profile", "profiled"]
 
@@ -44,58 +44,56 @@ class Profile:
         """Draw chi2 over the parameter, with the level; unit: of the parameter."""
         with needed_by("profile.plot"):
             from discretize.fitting.figure import drawn_profile  # noqa: PLC0415 - Matplotlib
-        return drawn_profile(self, unit)
+        x, y = np.append(self.values, self.best), np.append(self.chi2, 0.0)
+        order = x.argsort()
+        return drawn_profile(self.name, unit, x[order], y[order], self.threshold, self.level, self.interval)
 
 
-def profiled(fit: Fit, name: str, values: Sequence[float] | None, level: float) -> Profile:
-    """Make the profile of `Fit.profile`."""
+def profiled(
+    search: Search, best: Optimum, name: str, error: float | None, along: np.ndarray, values: Sequence[float] | None, level: float
+) -> Profile:
+    """Make the profile of `Fit.profile`; along: how all unknowns move with this one, in sizes, while chi2 is a parabola."""
     from scipy.stats import chi2, f  # noqa: PLC0415 - of an extra
 
     checks.probability("level", level)
-    names, unknowns = list(fit.params), fit.search.problem.unknowns
-    at = names.index(name)
-    low, high = unknowns[at].low, unknowns[at].high
-    known = fit.search.noise is not None
-    threshold = float(chi2.ppf(level, 1) if known else f.ppf(level, 1, fit.degrees))
-    best, error = fit.params[name], fit.stderr[name]
+    unknowns = search.problem.unknowns
+    at = [each.name for each in unknowns].index(name)
+    low, high, middle = unknowns[at].low, unknowns[at].high, float(best.x[at] * best.sizes[at])
+    degrees = search.problem.count - len(unknowns)
+    threshold = float(chi2.ppf(level, 1) if search.noise is not None else f.ppf(level, 1, degrees))
     if values is not None:
-        given = np.asarray(values, dtype=float)
-        if given.ndim != 1 or not len(given) or not ((given >= low) & (given <= high)).all():
+        grid = np.sort(np.asarray(values, dtype=float))
+        if grid.ndim != 1 or not len(grid) or not ((grid >= low) & (grid <= high)).all():
             raise ValueError(f"`values` of {name} must be numbers between its bounds, {low:g} and {high:g}, got {values}.")
-        costs, found = _held(fit, at, np.sort(given))
-        return _made(name, np.sort(given), costs, found, level, threshold, best)
+        return _made(name, grid, *_held(search, best, at, along, grid), level, threshold, middle)
     if error is None and not math.isfinite(high - low):
-        raise ValueError(f"{name!r} has no standard error ({fit.why[name]}) and no two bounds; say at which `values`.")
-    reach = [REACH * error, REACH * error] if error is not None else [best - low, high - best]
+        raise ValueError(f"{name!r} has no standard error and no two bounds; say at which `values`.")
+    reach = [REACH * error, REACH * error] if error is not None else [middle - low, high - middle]
     for _ in range(TIMES):
-        ends = max(low, best - reach[0]), min(high, best + reach[1])
-        sides = [np.linspace(ends[0], best, POINTS + 1)[:-1], np.linspace(best, ends[1], POINTS + 1)[1:]]
-        grid = np.unique(np.concatenate([side[side != best] for side in sides]))
-        costs, found = _held(fit, at, grid)
+        ends = max(low, middle - reach[0]), min(high, middle + reach[1])
+        sides = [np.linspace(ends[0], middle, POINTS + 1), np.linspace(middle, ends[1], POINTS + 1)]
+        grid = np.unique(np.concatenate(sides))
+        grid = grid[grid != middle]
+        costs, found = _held(search, best, at, along, grid)
         short = [side for side, k in ((0, 0), (1, -1)) if costs[k] < threshold and ends[side] not in (low, high)]
         if not short:
             break
         for side in short:
             reach[side] *= WIDER
-    return _made(name, grid, costs, found, level, threshold, best)
+    return _made(name, grid, costs, found, level, threshold, middle)
 
 
-def _held(fit: Fit, at: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _held(search: Search, best: Optimum, at: int, along: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return by how much chi2 grows (values,), and all parameters (values, unknowns)."""
-    search, best = fit.search, fit.optimum
     shooting = Shooting(search.problem, search.solver, best.sizes)
-    trials = np.tile(best.x, (len(values), 1))
+    trials = best.x + along * (values / best.sizes[at] - best.x[at])[:, None]
     trials[:, at] = values / best.sizes[at]
-    moved = [fit.identified.index(name) if name in fit.identified else None for name in fit.params]
-    if moved[at] is not None:  # where the others are best while chi2 is a parabola
-        for c, k in enumerate(moved):
-            if k is not None and c != at:
-                slope = float(fit.covariance[k, moved[at]] / fit.covariance[moved[at], moved[at]])
-                trials[:, c] += slope * (trials[:, at] - best.x[at]) * best.sizes[at] / best.sizes[c]
+    bounds = np.array([[each.low, each.high] for each in search.problem.unknowns]).T / best.sizes
+    trials = np.clip(trials, *bounds)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore", SolverWarning)
         results = search.from_starts(shooting, trials, best.noise, held=at)
-    costs = np.array([np.inf if result is None else 2 * result.cost - fit.chi2 for result in results])
+    costs = np.array([np.inf if result is None else 2 * result.cost - np.square(best.residuals).sum() for result in results])
     found = [trial if result is None else result.x for trial, result in zip(trials, results, strict=True)]
     return costs, np.stack(found) * best.sizes
 

@@ -152,13 +152,23 @@ class Fit:
         """
         if name not in self.params:
             raise ValueError(f"`name` must be one of {', '.join(self.params)}, got {name!r}.")
-        return profiled(self, name, values, level)
+        sizes, along = self.optimum.sizes, np.zeros(len(self.params))
+        kept = [list(self.params).index(each) for each in self.identified]
+        if name in self.identified:
+            k = self.identified.index(name)
+            along[kept] = (self.covariance[k] / self.covariance[k, k]).numpy() * sizes[kept[k]] / sizes[kept]
+        return profiled(self.search, self.optimum, name, self.stderr[name], along, values, level)
 
     def plot(self, units: Mapping[str, str] | None = None) -> ShownFigure:
         """Draw values and fitted states over time, and what is left in noise levels; units: of "time", states and outputs."""
         with needed_by("fit.plot"):
             from discretize.fitting.figure import drawn_fit  # noqa: PLC0415 - Matplotlib
-        return drawn_fit(self, units or {})
+
+        def solved(ts: Tensor, series: int) -> tuple[Tensor, Tensor]:
+            states = self(ts, series)
+            return states, self.seen(ts, series, states)
+
+        return drawn_fit(self.search.problem, self.noise, solved, units or {})
 
     def _hardly(self, name: str, error: float) -> str:
         """Say where an error is as large as the number, and with which other one it goes."""
