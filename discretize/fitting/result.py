@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Fit"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     r"""What `fit` found.
 
@@ -48,8 +48,8 @@ class Fit:
     states: Any
     residuals: Any
     stats: dict[str, Any]
-    search: Search = field(repr=False)
-    optimum: Optimum = field(repr=False)
+    search: Search
+    optimum: Optimum
 
     @classmethod
     def of(cls, search: Search, optimum: Optimum, one: bool) -> Fit:
@@ -60,7 +60,13 @@ class Fit:
         shooting = Shooting(problem, search.solver, sizes)
         values = shooting.values.numpy() / optimum.noise[shooting.entries[:, 2]]
         found = uncertainty(
-            optimum.J, optimum.residuals, float(np.linalg.norm(values)), search.solver.rtol, optimum.x, (bounds[0], bounds[1])
+            optimum.J,
+            optimum.residuals,
+            float(np.linalg.norm(values)),
+            search.solver.rtol,
+            optimum.x,
+            np.array([each.size for each in problem.unknowns]) / sizes,
+            (bounds[0], bounds[1]),
         )
         errors = dict(zip(found.identified, np.sqrt(found.covariance.diagonal()), strict=True))
         relative = [
@@ -178,7 +184,7 @@ class Fit:
         most = max((each for each in self.identified if each != name), key=lambda each: abs(row[self.identified.index(each)]))
         return f"   hardly known: correlation {row[self.identified.index(most)]:+.3f} with {most}"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         width = max(map(len, self.params))
         lines = []
         for name, value in self.params.items():

@@ -19,6 +19,7 @@ __all__ = ["Optimum", "Search", "scales_of"]
 
 GAPS = (1.0, 0.1)  # between pieces, one after the other, in noise levels
 SPREAD = 0.1  # noise levels that are not known, to begin with, in what an output varies by; gaps of states that are not seen
+SMALLEST = 1e-4  # size of an unknown, in that of its start: one that ends at 0 has no size of its own
 ROUNDS, SAME = 20, 1e-4  # of sizes and noise levels; how much these change in the last one
 
 
@@ -59,14 +60,16 @@ class Search:
         costs = np.array([np.inf if result is None else result.cost for result in results])
         if not np.isfinite(costs).any():
             self._say_why(single, starts[0] / sizes)
-        best = results[int(costs.argmin())]
+        best, first = results[int(costs.argmin())], sizes
         ends = np.sort(2 * costs)
         for _ in range(ROUNDS):
             x = best.x * sizes
-            sizes, before = np.where(x == 0, sizes, np.abs(x)), noise
+            sizes, before = np.maximum(np.abs(x), SMALLEST * first), noise
             noise = self._noise_of(single, best.x, noise)
             single = Shooting(self.problem, self.solver, sizes)
-            (best,) = self.from_starts(single, (x / sizes)[None], noise)
+            (again,) = self.from_starts(single, (x / sizes)[None], noise)
+            assert again is not None, "the search ended here before"
+            best = again
             if self.noise is not None or len(noise) == 1 or np.allclose(noise, before, rtol=SAME, atol=0):
                 break
         noise = self._noise_of(single, best.x, noise)
@@ -118,20 +121,24 @@ class Search:
             return self.noise
         raw, output = self.ask(shooting, np.ones_like(noise))("residuals", x[None])[0], shooting.entries[:, 2].numpy()
         mean = np.array([np.square(raw[output == k]).mean() for k in range(len(noise))])
-        return np.maximum(np.sqrt(mean / (1 - len(x) / len(raw))), self.solver.rtol * _spread(self.problem))
+        return np.maximum(np.sqrt(mean / (1 - len(x) / len(raw))), self.solver.rtol * _largest(self.problem))
 
     def _say_why(self, shooting: Shooting, x: np.ndarray) -> None:
         """Raise the error of a solve that fails at the start."""
         self.solver.settings.pop("on_failure", None)
         shooting.solve(torch.as_tensor(x)[None])
-        raise ValueError("The states or what is observed of them are not finite at the start of the fit; give another start.")
+        raise ValueError("What is observed of the states, or a derivative of it, is not finite at the start; give another one.")
 
 
 def _spread(problem: Problem) -> np.ndarray:
     """Return what each output varies by in all series, or, where it does not, its size."""
     values = torch.cat([one.values for one in problem.series]).numpy()
-    wide = np.nanmax(values, 0) - np.nanmin(values, 0)
-    return np.where(wide > 0, wide, np.where(np.nanmax(np.abs(values), 0) > 0, np.nanmax(np.abs(values), 0), 1.0))
+    wide, largest = np.nanmax(values, 0) - np.nanmin(values, 0), _largest(problem)
+    return np.where(wide > 0, wide, np.where(largest > 0, largest, 1.0))
+
+
+def _largest(problem: Problem) -> np.ndarray:
+    return np.nanmax(np.abs(torch.cat([one.values for one in problem.series]).numpy()), 0)
 
 
 def scales_of(problem: Problem, solver: Solver, starts: np.ndarray) -> Tensor:

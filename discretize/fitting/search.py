@@ -65,7 +65,7 @@ def together(answer: Answer, jobs: list[Callable[[Ask], Any]]) -> list[Any]:
 def least_squares_from(
     answer: Answer, starts: np.ndarray, low: np.ndarray, high: np.ndarray, max_nfev: int, held: int | None = None
 ) -> list[Any]:
-    """Run SciPy's `least_squares` from each start (starts, unknowns); of one whose first residuals are not finite, None.
+    """Run SciPy's `least_squares` from each start (starts, unknowns); None for one whose residuals or derivatives are not finite.
 
     A step to where the solve fails, and residuals are nan, is taken back by SciPy and halved. held: an unknown that stays.
     """
@@ -80,22 +80,31 @@ def least_squares_from(
             return found
 
         def run(ask: Ask) -> Any:
+            def jacobian(x: np.ndarray) -> np.ndarray:
+                found = ask("jacobian", whole(x))[:, free]
+                if not np.isfinite(found).all():
+                    raise FloatingPointError
+                return found
+
             first = ask("residuals", start)
             if not np.isfinite(first).all():
                 return None
             if not free.any():
                 return OptimizeResult(x=start, cost=np.square(first).sum() / 2)
-            result = least_squares(
-                lambda x: first if np.array_equal(whole(x), start) else ask("residuals", whole(x)),
-                start[free],
-                lambda x: ask("jacobian", whole(x))[:, free],
-                bounds=(low[free], high[free]),
-                x_scale="jac",
-                ftol=PRECISION,
-                xtol=PRECISION,
-                gtol=None,  # of no unit
-                max_nfev=max_nfev,
-            )
+            try:
+                result = least_squares(
+                    lambda x: first if np.array_equal(whole(x), start) else ask("residuals", whole(x)),
+                    start[free],
+                    jacobian,
+                    bounds=(low[free], high[free]),
+                    x_scale="jac",
+                    ftol=PRECISION,
+                    xtol=PRECISION,
+                    gtol=None,  # of no unit
+                    max_nfev=max_nfev,
+                )
+            except FloatingPointError:
+                return None
             result.x = whole(result.x)
             return result
 

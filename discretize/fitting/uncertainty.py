@@ -31,16 +31,22 @@ class Uncertainty:
 
 
 def uncertainty(
-    J: np.ndarray, residuals: np.ndarray, level: float, rtol: float, u: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
+    J: np.ndarray,
+    residuals: np.ndarray,
+    level: float,
+    rtol: float,
+    u: np.ndarray,
+    first: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray],
 ) -> Uncertainty:
-    """Judge a fit by its Jacobian (m, unknowns), of u, whose sizes are 1.
+    """Judge a fit by its Jacobian (m, unknowns), of u in sizes.
 
-    level: the length of what the residuals would be if the model gave 0.
+    level: the length of what the residuals would be if the model gave 0; first: the sizes that the unknowns had at the start.
     """
     trusted = max(TRUSTED * rtol, len(J) * np.finfo(float).eps)
     lengths = np.linalg.norm(J, axis=0)
     why: dict[int, str] = {}
-    for c in np.flatnonzero(lengths <= trusted * level):
+    for c in np.flatnonzero(lengths * np.maximum(first, 1) <= trusted * level):
         why[int(c)] = "the data do not change with it"
     gradient = J.T @ residuals
     for bound, sign, words in ((bounds[0], 1, "lower"), (bounds[1], -1, "upper")):

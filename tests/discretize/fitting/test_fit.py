@@ -97,7 +97,7 @@ def test_a_product_is_named_and_has_no_standard_errors_while_what_else_is_there_
 def test_a_parameter_that_is_known_badly_is_not_taken_for_one_that_does_not_move():
     J = np.stack([np.ones(9), np.linspace(0, 1, 9), 1e-2 * np.linspace(0, 1, 9) ** 2, np.linspace(0, 1, 9) ** 3], 1)
     J[:, 0] = J[:, 1] + J[:, 2]  # (1, -1, -1, 0) changes nothing, and the third hardly counts in it
-    found = uncertainty(J, np.zeros(9), 1.0, 1e-6, np.ones(4), (np.zeros(4), np.full(4, 9.0)))
+    found = uncertainty(J, np.zeros(9), 1.0, 1e-6, np.ones(4), np.ones(4), (np.zeros(4), np.full(4, 9.0)))
     assert found.identified == [3]
     (direction,) = found.directions
     np.testing.assert_allclose(direction / direction[0], [1, -1, -1, 0], atol=1e-6)
@@ -107,6 +107,15 @@ def test_a_parameter_that_does_nothing_is_said_to():
     fit = fitted(lambda t, h, k, c: -k * h + 0 * c, params={"k": (1, 0, 10), "c": (1, 0, 2)}, noise=0.05, max_step=0.1)
     assert fit.why == {"c": "the data do not change with it"}
     assert fit.stderr["k"] == pytest.approx(of_decay().stderr["k"], rel=1e-4)
+
+
+def test_a_parameter_that_is_0_in_data_without_noise_is_known_all_the_same():
+    data = (T, 2 * torch.exp(-1.3 * T))
+    fit = fitted(
+        lambda t, h, k, c: c - k * h, data, {"k": (1, 0, 10), "c": (0.3, -2, 2)}, h0={"y": 2.0}, noise=0.05, max_step=0.1
+    )
+    assert abs(fit.params["c"]) < 1e-3
+    assert fit.identified == ["k", "c"]
 
 
 def test_a_parameter_at_its_bound_is_said_to_be_there():
