@@ -82,6 +82,15 @@ class Named(nn.Module):
         scalars = all(not shape for *_, shape in self.taken.values())
         self.form = next((form for form in FORMS[:2] if scalars and self._agrees(form, t, h, q, torch.stack(alone))), "single")
 
+        if self.form == "single":
+            try:
+                self(t, h, q)
+            except RuntimeError as error:
+                raise TypeError(
+                    f"`{self.name}` cannot be called for a batch: write torch.where(k > 1, a, b) in place of `if k > 1`, "
+                    f"and torch's functions, torch.exp(k), in place of those of numbers ({str(error).partition('. ')[0]})."
+                ) from error
+
     def _agrees(self, form: str, t: Tensor, h: Tensor, q: Tensor, alone: Tensor) -> bool:
         self.form = form
         try:

@@ -18,6 +18,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.extras import needed_by
 from discretize.errors import SolverWarning, warn_user
+from discretize.fitting.device import on_the_cpu
 from discretize.fitting.problem import Problem, as_problem
 from discretize.fitting.result import Fit
 from discretize.fitting.run import Search, scales_of
@@ -29,6 +30,7 @@ from discretize.settings import Method, Settings
 __all__ = ["fit"]
 
 
+@on_the_cpu
 def fit(
     f: Callable[..., Any],
     data: object,
@@ -93,9 +95,14 @@ def fit(
     solver = replace(solver, scales=scales_of(problem, solver, trials))
     search = Search(problem, solver, levels, max_nfev)
     optimum = search.run(trials, pieces)
-    if not optimum.converged:
-        warn_user(f"The fit has not ended after {max_nfev} steps; raise `max_nfev`, or see `fit.stats`.", SolverWarning)
-    return Fit.of(search, optimum, one=of_one(data))
+    found = Fit.of(search, optimum, one=of_one(data))
+    if not found.stats["converged"]:
+        warn_user(
+            f"The search has not ended in a minimum ({optimum.stats['message']}); raise `max_nfev`, now {max_nfev}, or give "
+            "another start, several `starts`, or `pieces`.",
+            SolverWarning,
+        )
+    return found
 
 
 def _settle(problem: Problem, solver: Solver) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ctrnn import checks
 from ctrnn.extras import needed_by
+from discretize.fitting.device import on_the_cpu
 from discretize.fitting.profile import Profile, profiled
 from discretize.fitting.run import Optimum, Search
 from discretize.fitting.shooting import Shooting
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from discretize.analysis.drawing import ShownFigure
 
 __all__ = ["Fit"]
+
+ENDED = 0.01  # of chi2, that a step to where it would be smallest if it were a parabola still would save
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,7 +91,7 @@ class Fit:
             noise=dict(zip(problem.outputs, optimum.noise.tolist(), strict=True)),
             states=None,
             residuals=None,
-            stats={**optimum.stats, "converged": optimum.converged},
+            stats={**optimum.stats, "converged": optimum.converged and found.decrement < ENDED},
             search=search,
             optimum=optimum,
         )
@@ -111,9 +114,12 @@ class Fit:
             for name, (at, shape) in self.search.problem.arrays.items()
         }
 
+    @on_the_cpu
     def __call__(self, ts: Any, series: int = 0) -> Tensor:
         """Solve for the states (n, state) at other times, increasing from the first one of the series or later, also beyond its
         last."""
+        if not 0 <= checks.size("series", series) < len(self.search.problem.series):
+            raise ValueError(f"`series` must be below {len(self.search.problem.series)}, got {series}.")
         problem, times = self.search.problem, checks.are_times("ts", ts)
         first = problem.series[series].ts[:1]
         if bool(times[0] < first[0]):
@@ -135,6 +141,7 @@ class Fit:
         h0, q = shooting.rows_of(torch.as_tensor(self.optimum.x)[None])
         return h0[:, series], q[:, series], shooting.equation
 
+    @on_the_cpu
     def log_likelihood(self, params: Mapping[str, float | Tensor]) -> Tensor:
         """Return the log density of the data at these parameters, all else as fitted; differentiable, say for NUTS."""
         unknown = set(params) - self.params.keys()
@@ -149,6 +156,7 @@ class Fit:
         squares = shooting.residuals(u, noise, torch.ones_like(self.search.solver.scales)).square().sum()
         return -squares / 2 - (noise[shooting.entries[:, 2]] * math.sqrt(2 * math.pi)).log().sum()
 
+    @on_the_cpu
     def profile(self, name: str, values: Sequence[float] | None = None, level: float = 0.95) -> Profile:
         r"""Hold one parameter at values, fit all others, and see what that costs: an interval that needs no normal law.
 
@@ -165,6 +173,7 @@ class Fit:
             along[kept] = (self.covariance[k] / self.covariance[k, k]).numpy() * sizes[kept[k]] / sizes[kept]
         return profiled(self.search, self.optimum, name, self.stderr[name], along, values, level)
 
+    @on_the_cpu
     def plot(self, units: Mapping[str, str] | None = None) -> ShownFigure:
         """Draw values and fitted states over time, and what is left in noise levels; units: of "time", states and outputs."""
         with needed_by("fit.plot"):
@@ -197,7 +206,7 @@ class Fit:
             lines.append(f"{name:<{width}}  {known}")
         levels = ", ".join(f"{name} {level:.3g}" for name, level in self.noise.items())
         estimated = "" if self.search.noise is not None else ", estimated"
-        ended = "" if self.stats["converged"] else "\nThe search has not ended; see `stats`."
+        ended = "" if self.stats["converged"] else "\nThe search has not ended in a minimum; see `stats`."
         return (
             "\n".join([*lines, f"chi2 {self.chi2:.4g} of {self.degrees} degrees of freedom; noise{estimated}: {levels}"]) + ended
         )

@@ -19,6 +19,7 @@ __all__ = ["Optimum", "Search", "scales_of"]
 
 GAPS = (1.0, 0.1)  # between pieces, one after the other, in noise levels
 SPREAD = 0.1  # noise levels that are not known, to begin with, in what an output varies by; gaps of states that are not seen
+INSIDE = 0.01  # sizes, from a bound to a start: from the bound itself SciPy's steps are too short to leave it
 SMALLEST = 1e-4  # size of an unknown, in that of its start: one that ends at 0 has no size of its own
 ROUNDS, SAME = 20, 1e-4  # of sizes and noise levels; how much these change in the last one
 
@@ -53,6 +54,9 @@ class Search:
 
     def _run(self, starts: np.ndarray, pieces: int) -> Optimum:
         sizes, noise = np.array([each.size for each in self.problem.unknowns]), self._first_noise()
+        low, high = (np.array([getattr(each, side) for each in self.problem.unknowns]) for side in ("low", "high"))
+        inside = INSIDE * np.minimum(sizes, high - low)
+        starts = np.clip(starts, low + inside, high - inside)
         if pieces > 1:
             starts = self._in_pieces(starts, sizes, noise, pieces)
         single = Shooting(self.problem, self.solver, sizes)

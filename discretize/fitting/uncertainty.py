@@ -28,6 +28,7 @@ class Uncertainty:
     covariance: np.ndarray
     why: dict[int, str]
     directions: list[np.ndarray]  # in sizes
+    decrement: float  # of chi2, by a step to where it would be smallest if it were a parabola
 
 
 def uncertainty(
@@ -55,7 +56,7 @@ def uncertainty(
                 why[int(c)] = f"it is at its {words} bound"
     kept = np.array([c for c in range(len(u)) if c not in why], dtype=int)
     if not len(kept):
-        return Uncertainty([], np.empty((0, 0)), why, [])
+        return Uncertainty([], np.empty((0, 0)), why, [], 0.0)
     _, S, V = np.linalg.svd(J[:, kept] / lengths[kept], full_matrices=True)
     S = np.concatenate([S, np.zeros(len(kept) - len(S))])
     null = trusted * S[0] >= S
@@ -68,7 +69,8 @@ def uncertainty(
         why[int(c)] = "it is not identified by itself"
     covariance = (V[~null].T / S[~null] ** 2) @ V[~null]
     covariance = covariance / lengths[kept] / lengths[kept][:, None]
-    return Uncertainty([int(c) for c in kept[~free]], covariance[np.ix_(~free, ~free)], why, directions)
+    decrement = float(gradient[kept] @ covariance @ gradient[kept])
+    return Uncertainty([int(c) for c in kept[~free]], covariance[np.ix_(~free, ~free)], why, directions, decrement)
 
 
 def _sparse(basis: np.ndarray) -> np.ndarray:

@@ -49,6 +49,7 @@ BAD = {
     "noise 0": ({"noise": 0.0}, ValueError, "`noise of y` must be positive"),
     "starts": ({"starts": 4, "params": {"k": (1, None, None)}}, ValueError, "no parameter has two"),
     "wrong dh/dt": ({"f": lambda t, h, k: torch.cat([h, h], 1)}, ValueError, r"`f` gives \(1, 2\) for h of shape \(1, 1\)"),
+    "a branch": ({"f": lambda t, h, k: -k * h if k > 0 else h}, TypeError, "`f` cannot be called for a batch: write torch.where"),
     "rtol": ({"rtol": -1.0}, ValueError, "`rtol` must be positive"),
 }
 

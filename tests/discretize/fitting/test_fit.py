@@ -267,8 +267,21 @@ def test_a_figure_has_units_a_panel_for_what_is_not_seen_and_what_is_left():
         fit.plot({"volt": "mV"})
 
 
+def test_a_start_on_its_bound_leaves_it():
+    fit = fitted(params={"k": (0.0, 0, 10)}, noise=0.05, max_step=0.1)
+    assert fit.params["k"] == pytest.approx(of_decay().params["k"], rel=1e-4)
+
+
+def test_numbers_are_on_the_cpu_whatever_the_default_device_is():
+    with torch.device("meta"):
+        fit = fitted(noise=0.05, max_step=0.1)
+        states = fit(T)
+    assert fit.params == pytest.approx(of_decay().params)
+    assert states.device.type == "cpu"
+
+
 def test_a_search_that_has_not_ended_warns():
-    with pytest.warns(SolverWarning, match="has not ended after 1 steps"):
+    with pytest.warns(SolverWarning, match="has not ended in a minimum"):
         fit = fitted(max_nfev=1)
     assert "has not ended" in str(fit)
 
