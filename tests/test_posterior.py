@@ -8,7 +8,8 @@ pytest.importorskip("pyro", reason="pip install '.[bayes]'")
 pytestmark = [pytest.mark.slow, pytest.mark.kernels]  # by steps it takes a quarter of an hour
 
 
-def test_the_posterior_on_the_page_is_as_wide_as_the_standard_errors():
+def test_the_posterior_on_the_page_is_as_wide_as_the_standard_errors(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where the page draws
     blocks = pages.code_of("fitting.md", end="\n## Through jumps\n")
     assert blocks[-1][0] == "py"
     torch.set_default_dtype(torch.float32)
