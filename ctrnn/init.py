@@ -84,14 +84,17 @@ def chrono_(module: M, t_max: float, *, t_min: float = 2.0, generator: torch.Gen
     that its code has: see `ctrnn.timescales`.
 
     Args:    module: a field of which every layer has a gate or a learned rate, named, published or your own, or nn.LSTM,
-             nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max: 1 < t_min <= t_max, in samples; generator: where T comes from,
-             torch's own of the CPU if not given.
+             nn.LSTMCell, nn.GRU, nn.GRUCell; t_min, t_max: 1 < t_min <= t_max, in samples, or 0 < t_min where no rate is a
+             sigmoid: softplus and exponential ones have no bound; generator: where T comes from, torch's own of the CPU if not
+             given.
     Returns: the module.
     Raises:  TypeError for other modules; ValueError for a range that is none, a module without gates or without biases.
              Nothing has been changed then.
     Source:  Tallec and Ollivier 2018, sec. 2 and eq. (16), with u + 1 = T; rates of any size: docs/derivations.md, result 2.
     """
-    return _initialize(module, _uniform(*_range(t_min, t_max), generator))
+    low, high = _range(t_min, t_max, 0.0)
+    refused = f"`t_min` must be above 1, got {low:g}: a gate of 1/T = 1 or more has no finite bias where it is a sigmoid"
+    return _initialize(module, _uniform(low, high, generator), 1 / low, refused)
 
 
 @answered
@@ -101,15 +104,14 @@ def initial_rate_(module: M, alpha: float) -> M:
     For a sequence of T samples alpha = c/T, such as 25/T. All of a module is set that `chrono_` sets, of which this is the
     case t_min = t_max = 1/alpha.
 
-    Args:    module: as for `chrono_`; alpha: per sample, between 0 and 1.
+    Args:    module: as for `chrono_`; alpha: per sample, or another unit of time, above 0; below 1 where rates are sigmoids.
     Returns: the module.
-    Raises:  as `chrono_`; ValueError for an alpha that is not between 0 and 1.
+    Raises:  as `chrono_`; ValueError for an alpha that the rates cannot have.
     Source:  Ohno and Kumagai 2021, sec. VI, for the leaky cell; Tallec and Ollivier 2018, sec. 2, for gates.
     """
-    rate = checks.finite_number("alpha", alpha)
-    if not 0 < rate < 1:
-        raise ValueError(f"`alpha` must be strictly between 0 and 1, a rate per sample, got {rate:g}.")
-    return _initialize(module, lambda n: torch.full((n,), 1 / rate, dtype=torch.float64, device="cpu"))
+    rate = checks.positive_number("alpha", alpha)
+    refused = f"`alpha` must be strictly between 0 and 1, got {rate:g}: rates that are sigmoids are below 1"
+    return _initialize(module, lambda n: torch.full((n,), 1 / rate, dtype=torch.float64, device="cpu"), rate, refused)
 
 
 @answered
@@ -129,8 +131,11 @@ def recurrent_normal_(module: M, gain: float = 0.1, *, generator: torch.Generato
     scale = checks.non_negative_number("gain", gain)
     checks.is_generator(generator)
     recurrent = [(owner, name) for owner in _owners(module) for name in _recurrent_weights(owner)]
-    if not recurrent:
-        raise TypeError(f"`module` must be a field or module with recurrent weights, got {type(module).__name__}, without.")
+    if not recurrent or any(getattr(owner, name).dim() != 2 for owner, name in recurrent):
+        without = "whose units have one each" if recurrent else "without"
+        raise TypeError(
+            f"`module` must be a field or module with matrices of recurrent weights, got {type(module).__name__}, {without}."
+        )
     for owner, name in recurrent:
         weight = getattr(owner, name)
         _put(owner, name, torch.empty_like(weight).normal_(0.0, scale / math.sqrt(weight.shape[1]), generator=generator))
@@ -264,15 +269,21 @@ class Layer(NamedTuple):
 
 
 @torch.no_grad()
-def _initialize(module: M, draw: Draw) -> M:
+def _initialize(module: M, draw: Draw, largest: float = 0.5, refused: str = "") -> M:
+    """Set all biases by the times that `draw` gives; `largest`: the rate that none of them exceeds, and why it is refused."""
     layers = _layers(module, "module")
-    for layer in layers:  # all of them before any is changed
+    for layer in layers:
         for bias in layer.biases:
             _check_bias(bias)
-    for layer in layers:
+            if largest >= bias.bound:
+                kind = type(bias.owner).__name__
+                raise ValueError(f"{refused}, as those of `module`'s {kind}; softplus and exponential rates have no bound.")
+    values = []
+    for layer in layers:  # all of them before any is changed
         rates = 1 / draw(layer.units)
-        for bias in layer.biases:
-            _set(bias, rates)
+        values += [(bias, bias.of_rate(rates)) for bias in layer.biases]
+    for bias, new in values:
+        _set(bias, new)
     return module
 
 
@@ -315,7 +326,7 @@ def _of_rate(rate: Part, name: str) -> Layer:
         raise TypeError(f"`{name}` has the rate {type(rate).__name__}; how its bias sets a time scale is known for {known} only.")
     bias = getattr(rate, rate.argument)
     units = 0 if bias is None else bias.numel()
-    return Layer(units, (Entries(rate, rate.argument, slice(None), rate.activation.inverse),))
+    return Layer(units, (Entries(rate, rate.argument, slice(None), rate.activation.inverse, rate.activation.bound),))
 
 
 def _of_leak(field: VectorField, name: str) -> list[Layer]:
@@ -343,7 +354,7 @@ def _of_highway(field: RHNField) -> Layer:
         log_kept = torch.log1p(-rate) / depth  # by each layer, the logarithm of 1 - t
         return torch.log(-torch.expm1(log_kept)) - log_kept
 
-    return Layer(field.hidden_size, tuple(Entries(layer, "bias", gates, of_rate) for layer in field.layers))
+    return Layer(field.hidden_size, tuple(Entries(layer, "bias", gates, of_rate, 1.0) for layer in field.layers))
 
 
 def _of_torchs_gru(owner: nn.Module, names: tuple[str, ...], units: int) -> Layer:
@@ -358,7 +369,7 @@ def _of_complement(rate: Tensor) -> Tensor:
 
 def _added(owner: nn.Module, names: tuple[str, ...], rows: slice, of_rate: Callable[[Tensor], Tensor]) -> tuple[Entries, ...]:
     """Set the first of biases that add, the others to zero."""
-    return tuple(Entries(owner, name, rows, torch.zeros_like if k else of_rate) for k, name in enumerate(names))
+    return tuple(Entries(owner, name, rows, torch.zeros_like if k else of_rate, 1.0) for k, name in enumerate(names))
 
 
 def _suffixes(module: nn.RNNBase | nn.RNNCellBase) -> list[str]:
@@ -385,9 +396,9 @@ def _check_bias(bias: Entries) -> None:
         )
 
 
-def _set(bias: Entries, rates: Tensor) -> None:
+def _set(bias: Entries, values: Tensor) -> None:
     new = getattr(bias.owner, bias.name).detach().clone(memory_format=torch.contiguous_format)
-    new.view(-1)[bias.rows] = bias.of_rate(rates).to(new)
+    new.view(-1)[bias.rows] = values.to(new)
     _put(bias.owner, bias.name, new)
 
 
@@ -406,10 +417,11 @@ def _fill(bias: Tensor, draw: Draw) -> Tensor:
     return bias.copy_(SIGMOID.inverse(1 / draw(bias.numel())).reshape(bias.shape))
 
 
-def _range(t_min: float, t_max: float) -> tuple[float, float]:
+def _range(t_min: float, t_max: float, least: float = 1.0) -> tuple[float, float]:
     low, high = checks.finite_number("t_min", t_min), checks.finite_number("t_max", t_max)
-    if low <= 1:
-        raise ValueError(f"`t_min` must be above 1, got {low:g}: a gate of 1/T = 1, which keeps nothing, has no finite bias.")
+    if low <= least:
+        why = ": a gate of 1/T = 1, which keeps nothing, has no finite bias" if least else ""
+        raise ValueError(f"`t_min` must be above {least:g}, got {low:g}{why}.")
     if high < low:
         raise ValueError(f"`t_max` must be at least `t_min`, got {high:g} and {low:g}.")
     return low, high

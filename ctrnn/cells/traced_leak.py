@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -53,6 +54,7 @@ class Entries(NamedTuple):
     name: str
     rows: slice | Tensor
     of_rate: Callable[[Tensor], Tensor]  # (rows,) -> (rows,), in float64
+    bound: float = math.inf  # that rates stay below
 
 
 @answered

@@ -303,14 +303,44 @@ GATED, BIAS = ctrnn.gated(3, 5), torch.zeros(3)
         (lambda: slow_decay_(BIAS, largest=1.5), ValueError, r"`largest` must be from 2 to 2\^53"),
         (lambda: slow_decay_(BIAS, largest=2.0**54), ValueError, r"`largest` must be from 2 to 2\^53"),
         (lambda: ctrnn.init.initial_rate_(GATED, 1.0), ValueError, "`alpha` must be strictly between 0 and 1"),
-        (lambda: ctrnn.init.initial_rate_(GATED, 0.0), ValueError, "`alpha` must be strictly between 0 and 1"),
-        (lambda: ctrnn.init.recurrent_normal_(nn.Linear(2, 3)), TypeError, "a field or module with recurrent weights"),
+        (lambda: ctrnn.init.initial_rate_(GATED, 0.0), ValueError, "`alpha` must be positive, got 0.0"),
+        (lambda: ctrnn.init.initial_rate_(ctrnn.lstm(3, 5), 1.5), ValueError, "below 1, as those of `module`'s Affine"),
+        (lambda: ctrnn.init.initial_rate_(ctrnn.rhn(3, 5), 1.0), ValueError, "rates that are sigmoids are below 1"),
+        (lambda: chrono_(ctrnn.gated(3, 5, rate="softplus"), 5.0, t_min=0.0), ValueError, "`t_min` must be above 0, got 0"),
+        (lambda: ctrnn.init.recurrent_normal_(nn.Linear(2, 3)), TypeError, "a field or module with matrices of recurrent"),
+        (lambda: ctrnn.init.recurrent_normal_(ctrnn.unicornn(3, 5)), TypeError, "whose units have one each"),
         (lambda: ctrnn.init.recurrent_normal_(GATED, -1.0), ValueError, "`gain` must be"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("gate", ["unit", "global"])
+@pytest.mark.parametrize(("rate", "bias"), [("softplus", math.log(math.expm1(4.0))), ("exponential", math.log(4.0))])
+def test_rates_above_1_are_those_of_gates_that_have_no_bound(gate, rate, bias):
+    field = ctrnn.init.initial_rate_(ctrnn.gated(3, 5, gate=gate, rate=rate, dtype=torch.float64), 4.0)
+    assert_close(field.rate.bias, torch.full_like(field.rate.bias, bias), rtol=1e-14, atol=0)
+    drawn = ctrnn.init.chrono_(field, 0.5, t_min=0.25, generator=torch.Generator().manual_seed(0))
+    times = ctrnn.timescales(drawn)
+    assert ((times >= 0.25) & (times <= 0.5)).all()
+
+
+def test_a_time_that_a_field_of_ones_own_cannot_have_leaves_all_layers_as_they_are():
+    class Slow(ctrnn.VectorField):  # its leak is below 1/2
+        def __init__(self):
+            super().__init__(3, 3)
+            self.b = nn.Parameter(torch.zeros(3))
+
+        def flow(self, x, h):
+            return torch.sigmoid(self.b) / 2 * (x - h)
+
+    stack = ctrnn.Stack([ctrnn.gated(3, 3), Slow()])
+    before = stack.fields[0].rate.bias.clone()
+    with pytest.raises(ValueError, match=r"no bias makes the leak 1/T for T = 1\.25"):
+        ctrnn.init.initial_rate_(stack, 0.8)
+    assert torch.equal(before, stack.fields[0].rate.bias)
 
 
 def weights_of(ks):
