@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
 
+import torch
+from torch import nn
+
 from ctrnn.user_warnings import StampWarning, warn_user
 from discretize.trajectory import Trajectory
 
 __all__ = [
+    "WEIGHTS_DIVERGED",
     "Failure",
     "KernelWarning",
     "SolverError",
@@ -16,6 +20,7 @@ __all__ = [
     "StepError",
     "StepWarning",
     "TimeUnitWarning",
+    "diverged_weight",
     "warn_user",
 ]
 
@@ -66,6 +71,18 @@ class SolverError(RuntimeError):
         kept = self.trajectory
         detached = replace(kept, ts=kept.ts.detach(), hs=kept.hs.detach(), between=None)
         return type(self), (self._failure, detached)
+
+
+WEIGHTS_DIVERGED = "Weights become so where training diverges: load them from before, and train at a smaller rate."
+
+
+def diverged_weight(field: nn.Module) -> str | None:
+    """Name a weight that is not finite, if there is one."""
+    for name, parameter in field.named_parameters():
+        bad = parameter.detach()[~torch.isfinite(parameter.detach())]
+        if len(bad):
+            return f"the field's parameter `{name}` holds {float(bad[0])}"
+    return None
 
 
 class SolverWarning(UserWarning):

@@ -196,6 +196,10 @@ class Settings:
         }
 
     def _check_steps(self) -> None:
+        if self.rtol >= 1:
+            raise ValueError(
+                f"`rtol` must be below 1, got {self.rtol:g}: it is a share of the state, and at 1 an error is as large as that."
+            )
         if self.rtol == 0 and bool((torch.as_tensor(self.atol, device="cpu") == 0).any()):
             raise ValueError("`rtol` and `atol` are both 0, and no step is that exact; give one of them, say rtol=1e-5.")
         for name in ("first_step", "min_step"):

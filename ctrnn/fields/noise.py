@@ -35,8 +35,8 @@ class Noise(AnsweredInit, nn.Module):
     r"""How strong the noise of a field is; `ctrnn.Noisy(field, noise)` is the field with it.
 
     Args:    sigma: of dh = F dt + sigma dW, per root of the unit of time, a parameter that is learned with the others: a number,
-             one for each unit, or a matrix (state, channels), by which several units share a Brownian motion; on: "state", or
-             "input", where it is one number, or one for each feature of x.
+             at least 0, one for each unit, or a matrix (state, channels), by which several units share a Brownian motion; on:
+             "state", or "input", where it is one number, or one for each feature of x.
              A unit that relaxes by tau dv = -v dt + ... and is to have the deviation s at rest needs s sqrt(2 / tau).
     Raises:  TypeError, ValueError for what does not fit.
     """
@@ -54,6 +54,8 @@ class Noise(AnsweredInit, nn.Module):
                 f"`sigma` on the {on} must be a number, one for each {'unit' if on == 'state' else 'feature'}"
                 f"{', or a matrix (state, channels)' if on == 'state' else ''}, got shape {tuple(given.shape)}."
             )
+        if given.dim() < 2 and not given.is_meta and bool((given < 0).any()):
+            raise ValueError(f"`sigma` must be at least 0, got {float(given.min()):g}: it is the size of what is drawn.")
         self.sigma: nn.Parameter = nn.Parameter(given)
 
     @torch.no_grad()

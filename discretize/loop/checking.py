@@ -45,11 +45,11 @@ VMAPPED = (
 
 @torch.no_grad()
 def warn_of_atol(solved: Trajectory, settings: Settings, again: Callable[[Trajectory], Trajectory] | None = None) -> None:
-    """Warn where all states are smaller than the error they may have, unless steps are bounded, or no accuracy is asked for.
+    """Warn where all states are smaller than the error they may have, unless steps are bounded.
 
     again: gives the states between those of a solve that was not asked for them.
     """
-    if not settings.adaptive or settings.max_step is not None or settings.rtol >= 1:
+    if not settings.adaptive or settings.max_step is not None:
         return
     atol = settings.atol.to(solved.hs) if isinstance(settings.atol, Tensor) else settings.atol
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from ctrnn import Driven, VectorField, checks
 from ctrnn.autocast import without_autocast
 from ctrnn.extras import needed_by
-from discretize.errors import Failure, SolverError, SolverWarning, warn_user
+from discretize.errors import WEIGHTS_DIVERGED, Failure, SolverError, SolverWarning, diverged_weight, warn_user
 from discretize.kernels.choose import run_fixed, run_solve, solve_by_steps
 from discretize.kernels.eligibility import Fused
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
@@ -359,12 +359,8 @@ def _show(bar: tqdm[NoReturn] | None, edge: int) -> None:
 
 def named(failure: Failure, field: VectorField) -> Failure:
     """Name a weight that is not finite as the cause: whatever it reaches, the input's projection too, is so then."""
-    for name, parameter in field.named_parameters():
-        bad = parameter.detach()[~torch.isfinite(parameter.detach())]
-        if len(bad):
-            hint = "Weights become so where training diverges: load them from before, and train at a smaller rate."
-            return replace(failure, cause=f"the field's parameter `{name}` holds {float(bad[0])}", hint=hint)
-    return failure
+    cause = diverged_weight(field)
+    return failure if cause is None else replace(failure, cause=cause, hint=WEIGHTS_DIVERGED)
 
 
 def rounded(solved: Trajectory, dtype: torch.dtype | None) -> Trajectory:

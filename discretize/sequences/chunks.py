@@ -19,9 +19,21 @@ from ctrnn import checks
 from discretize.errors import StampWarning, warn_user
 from discretize.kernels.eligibility import tracing_reason
 
-__all__ = ["end_of_call", "keep_end", "look_at_past", "look_at_start"]
+__all__ = ["end_of_call", "keep_end", "look_at_batch", "look_at_past", "look_at_start"]
 
 NEAR = 1e-3  # of the interval that was taken: stamps of a steady clock, rounded
+
+
+def look_at_batch(module: nn.Module, x: Tensor, batch: int) -> None:
+    """Look at a call with (time, input), of a module whose last batch had as many sequences as there are samples."""
+    if batch < 2 or module in _read_alone or tracing_reason() is not None or len(x) != batch:
+        return
+    _read_alone.add(module)
+    warn_user(
+        f"`x` has two axes, and is read as one sequence of {batch} samples, (time, input); the batch before had {batch} "
+        "sequences. If this is one sample of each, give it a time axis: `x.unsqueeze(1)` where batch_first, else `x[None]`.",
+        UserWarning,
+    )
 
 
 class _End(NamedTuple):
@@ -37,6 +49,7 @@ class _End(NamedTuple):
 
 _ends: WeakKeyDictionary[nn.Module, _End] = WeakKeyDictionary()
 _told: WeakSet[nn.Module] = WeakSet()
+_read_alone: WeakSet[nn.Module] = WeakSet()
 
 
 def look_at_start(module: nn.Module, h0: Tensor, edges: Tensor, taken: bool, joined: str) -> None:

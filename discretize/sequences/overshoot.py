@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks
 from ctrnn.fields.probes import COUPLED, couples_samples, moved
-from discretize.errors import StepWarning, warn_user
+from discretize.errors import WEIGHTS_DIVERGED, StepWarning, diverged_weight, warn_user
 from discretize.kernels.eligibility import tracing_reason
 from discretize.steps.step import Step
 
@@ -68,6 +68,8 @@ class OvershootWatch:
         weights = _versions(field)
         if not all_of_it and weights == self.weights:
             return 0
+        if size == math.inf:
+            self._look_at_weights(field)
         self.longest, self.size, self.step, self.weights = max(longest, self.longest), max(size, self.size), named, weights
         return 1 if all_of_it else -(-samples // SAMPLES)
 
@@ -100,6 +102,11 @@ class OvershootWatch:
             "silences this.",
             StepWarning,
         )
+
+    def _look_at_weights(self, field: VectorField) -> None:
+        """Warn of weights that are not finite, which solves refuse."""
+        if (cause := diverged_weight(field)) is not None:
+            warn_user(f"States of this call are not finite: {cause}. {WEIGHTS_DIVERGED}", UserWarning)
 
     def _look_at_samples(self, field: VectorField, projected: Tensor, h: Tensor) -> None:
         """Whether they act on one another, at the first step, once in training and once not."""

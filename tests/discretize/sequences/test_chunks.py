@@ -166,6 +166,17 @@ def test_a_chunk_that_begins_a_tenth_of_an_interval_late_does_not_meet():
         in_chunks(HELD["stepped"](), [4, 8], ts)
 
 
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_one_sample_of_a_batch_without_a_time_axis_is_said_once_to_be_read_as_a_sequence(batch_first):
+    rnn = DiscreteRNN(ctrnn.leaky(2, 4), batch_first=batch_first)
+    rnn(XS[0])  # no batch before
+    rnn(XS.transpose(0, 1) if batch_first else XS)
+    rnn(XS[:, 0])  # as many samples as there were before, and another batch
+    with pytest.warns(UserWarning, match="one sequence of 3 samples, .* the batch before had 3 sequences") as said:
+        assert len({rnn(x)[0].shape for x in XS[:2]}) == 1
+    assert len(said) == 1
+
+
 @every_held
 def test_chunks_with_one_stamp_more_meet(name):
     in_chunks(HELD[name](), [4, 4, 4], OWN, behind=1)  # a warning is an error here

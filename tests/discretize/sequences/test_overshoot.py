@@ -127,6 +127,17 @@ def test_it_is_said_once_and_looked_at_again_at_every_thousandth_call(monkeypatc
     assert cell.watch.largest == pytest.approx(2.718, abs=1e-3)
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_weights_that_became_nan_are_named_once(fused):
+    rnn, x = DiscreteRNN(ctrnn.gated(1, 2), fused=fused), torch.randn(4, 3, 1)
+    rnn(x)
+    with torch.no_grad():
+        rnn.field.rate.bias[1] = torch.nan
+    with pytest.warns(UserWarning, match="the field's parameter `rate.bias` holds nan. Weights become so where training") as said:
+        assert all(rnn(x)[0].isnan().any() for _ in range(3))
+    assert len(said) == 1
+
+
 def test_modules_that_look_are_copied_pickled_and_differentiated_as_before():
     rnn, x = DiscreteRNN(ctrnn.gated(1, 2)), torch.randn(4, 3, 1)
     for again in (copy.deepcopy(rnn), pickle.loads(pickle.dumps(rnn))):
