@@ -198,7 +198,7 @@ def train(
     field: Annotated[
         str, tyro.conf.arg(metavar="NAME", help=f"{', '.join(FIELDS.own)}; the last {len(JUMPS)} jump at their samples")
     ],
-    integrator: Name,
+    integrator: Name = "euler",
     out: Folder,
     set: Set = (),
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,

@@ -72,7 +72,8 @@ def settings_from(kind: type[T], values: Mapping[str, object], *, as_text: bool 
         try:
             keywords[key] = _read(value, hints[key], as_text)
         except (ValueError, OverflowError):
-            raise UsageError(f"{key} is {_in_words(hints[key])}, got {value!r}.") from None
+            words = _in_words(hints[key])
+            raise UsageError(f"{key} is {words if as_text else words.replace('none', 'None')}, got {value!r}.") from None
     try:
         return kind(**keywords)
     except (TypeError, ValueError) as error:

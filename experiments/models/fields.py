@@ -32,7 +32,7 @@ from experiments.registry import Registry
 from experiments.settings import Bounds, Checked
 from experiments.usage import UsageError
 
-__all__ = ["FIELDS", "JUMPS", "FieldSettings", "built_field", "no_time_scale"]
+__all__ = ["FIELDS", "JUMPS", "JUMPS_BY_TIME", "LEAKY", "WITH_A_POWER", "FieldSettings", "built_field", "no_time_scale"]
 
 if TYPE_CHECKING:
     import torch
@@ -224,6 +224,9 @@ OWN: dict[str, Builder] = {
 }
 JUMPS = {"gru-d": "gru_d", "ode-rnn": "ode_rnn", "gru-ode-bayes": "gru_ode_bayes", "cfc": "cfc"}  # names in discretize
 FIELDS = Registry("field", "ctrnn.fields", OWN | {name: f"discretize:{made}" for name, made in JUMPS.items()})
+JUMPS_BY_TIME = ("gru-d", "cfc")  # in which time alone moves the state from jump to jump
+LEAKY = ("leaky", "leaky-power", "leaky-power-autograd")
+WITH_A_POWER = ("leaky-power", "leaky-power-autograd", "gated-power", "gru-power", "lstm-power")
 STARTED = ("leaky", "leaky-power")  # with their time scales already
 WITH_A_NONLINEARITY = ("plain", "leaky", "additive")
 RADIUS = 1.5  # of recurrent weights under Dale's law

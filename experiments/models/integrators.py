@@ -47,9 +47,10 @@ class IntegratorSettings(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, tolerance in (("rtol", self.rtol), ("atol", self.atol)):
-            if not 0 < tolerance < math.inf:
-                raise ValueError(f"`{name}` must be a number above 0, got {tolerance:g}.")
+        for name, tolerance, most in (("rtol", self.rtol, 1.0), ("atol", self.atol, math.inf)):
+            if not 0 < tolerance < most:
+                below = f" and below {most:g}" if most < math.inf else ""
+                raise ValueError(f"`{name}` must be a number above 0{below}, got {tolerance:g}.")
 
 
 def integrator_name(step: Step) -> str:

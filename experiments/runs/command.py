@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from experiments.files import read_json
 from experiments.interruption import Interrupted
-from experiments.runs.configuration import SHARED, Configuration, by_key, configuration_from_words
+from experiments.runs.configuration import DEFAULTS, SHARED, Configuration, by_key, configuration_from_words
 from experiments.settings import assignments, described, setting_types
 from experiments.tasks.registry import task_named
 from experiments.usage import UsageError
@@ -54,6 +54,7 @@ def run(
     asked = dict(swept(task, words))
     runs = {name: configuration_from_words(task, field, integrator, each) for name, each in asked.items()}
     first = next(iter(runs.values()))
+    _refuse_unread(list(runs.values()))
     _refuse_twins(runs)
     for k, each in enumerate(runs.values()):
         if k == 0 or each.task != first.task:
@@ -68,9 +69,6 @@ def run(
         steps = " or ".join(map(str, sorted({configuration.training.steps for configuration in runs.values()})))
         how = "one after another" if workers == 1 else f"{workers} at a time"
         print(f"{len(runs)} runs of {steps} steps, {how}, in {folder}.", file=sys.stderr)
-    for sentence in first.without_effect():
-        if all(sentence in configuration.without_effect() for configuration in runs.values()):
-            print(f"ctrnn train: {sentence}", file=sys.stderr)
     finished: list[bool] = []
     try:
         each_run: Iterator[bool] = (_run_one(each, folder / name, resume, page, name) for name, each in runs.items())
@@ -95,13 +93,24 @@ def run(
     return all(finished)
 
 
+def _refuse_unread(runs: Sequence[Configuration]) -> None:
+    """Refuse settings that are not the default, and that no run reads. Raises: UsageError."""
+    unread = [configuration.without_effect() for configuration in runs]
+    for key in {key: None for each in unread for key in each}:
+        if all(key in each or run.settings()[key] == DEFAULTS[key] for each, run in zip(unread, runs, strict=True)):
+            raise UsageError(next(each[key] for each in unread if key in each))
+
+
 def _refuse_twins(runs: Mapping[str, Configuration]) -> None:
-    """Refuse two runs of the same values, as of seed=1,01. Raises: UsageError."""
+    """Refuse two runs of the same values, as of seed=1,01, or of others that neither reads. Raises: UsageError."""
     seen: dict[tuple[object, ...], str] = {}
     for name, configuration in runs.items():
-        values = tuple(configuration.settings().values())
+        values = tuple(configuration.as_read().settings().values())
         if values in seen:
-            raise UsageError(f"--set asks for one run twice, {seen[values]} and {name}; give each value once.")
+            why = "give each value once"
+            for sentence in configuration.without_effect().values():
+                why = f"in {name} {sentence[0].lower()}{sentence[1:].partition(':')[0]}; give it to a command of its own"
+            raise UsageError(f"--set asks for one run twice, {seen[values]} and {name}; {why}.")
         seen[values] = name
 
 

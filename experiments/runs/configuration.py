@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from experiments.models.fields import FIELDS, JUMPS, FieldSettings, built_field
+from experiments.models.fields import FIELDS, JUMPS, JUMPS_BY_TIME, LEAKY, WITH_A_POWER, FieldSettings, built_field
 from experiments.models.integrators import EXACT, FOR_NOISE, INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
 from experiments.models.jumps import jump_module
 from experiments.settings import Bounds, Checked, Count, assignments, setting_types, settings_from, words_of
@@ -23,6 +23,7 @@ from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError, check_word
 
 __all__ = [
+    "DEFAULTS",
     "MOST_THREADS",
     "OF_THE_END",
     "SHARED",
@@ -31,6 +32,7 @@ __all__ = [
     "by_key",
     "configuration",
     "configuration_from_words",
+    "shared_configuration",
 ]
 
 if TYPE_CHECKING:
@@ -111,8 +113,12 @@ class TrainingSettings(Checked):
             raise ValueError(
                 f"`warmup` must be fewer than the {self.steps} steps of `schedule` {self.schedule}, got {self.warmup}."
             )
-        if self.keep == "best" and self.evaluate_every > self.steps:
-            raise ValueError(f"`keep` is best, and there is no evaluation in {self.steps} steps; `evaluate_every` is too large.")
+        asked = {"keep": self.keep == "best", "schedule": self.schedule == "plateau", "patience": self.patience is not None}
+        if (name := next((name for name, looks in asked.items() if looks), None)) and self.evaluate_every > self.steps:
+            raise ValueError(
+                f"`{name}` is {getattr(self, name)}, and there is no evaluation in {self.steps} steps; `evaluate_every` is too "
+                "large."
+            )
 
 
 ALSO_CALLED = {"lr": "rate", "learning_rate": "rate", "batch_size": "batch", "hidden_size": "hidden"}  # what people type
@@ -120,23 +126,50 @@ RENAMED = {"told": "clock_given"}  # keys of earlier versions, as config.json of
 NAMES = ("task", "field", "integrator")
 SETTINGS = ("task_settings", "field_settings", "integrator_settings", "training")  # of the task, and of those in `SHARED`
 SHARED = FieldSettings, IntegratorSettings, TrainingSettings
+DEFAULTS = {setting.name: setting.default for kind in SHARED for setting in dataclasses.fields(kind)}
 DEFAULT_FIELD, DEFAULT_INTEGRATOR, DEFAULT_TRAINING = FieldSettings(), IntegratorSettings(), TrainingSettings()
 
 
-# Settings that some parts alone read: which, and whether those of a configuration are among them.
-READ_BY: dict[tuple[str, ...], tuple[str, Callable[[Configuration], bool]]] = {
-    ("method", "rtol", "atol"): (f"the integrator {EXACT}", lambda run: run.integrator == EXACT),
-    ("substeps",): ("step maps", lambda run: run.integrator != EXACT),
-    ("t_max", "t_min"): ("init=chrono", lambda run: run.field_settings.init == "chrono"),
-    ("exponent", "exponents"): ("fields with a power decay", lambda run: "power" in run.field),
-    ("one_alpha",): ("the field leaky", lambda run: run.field == "leaky"),
-    ("alpha",): (
+def _chooses_steps(run: Configuration) -> bool:
+    from discretize.settings import Settings  # noqa: PLC0415
+
+    try:
+        return Settings(run.integrator_settings.method).adaptive
+    except (TypeError, ValueError):  # which the model refuses, in its own words
+        return True
+
+
+# Settings that some runs alone read: whose they are, and whether a run is among these.
+READ_BY: list[tuple[tuple[str, ...], str, Callable[[Configuration], bool]]] = [
+    (("t_max", "t_min"), "init=chrono", lambda run: run.field_settings.init == "chrono"),
+    (
+        ("alpha",),
         "leaky fields that do not start by chrono, and init=constant",
-        lambda run: (
-            run.field_settings.init == "constant" or (run.field.startswith("leaky") and run.field_settings.init == "standard")
-        ),
+        lambda run: run.field_settings.init == "constant" or (run.field in LEAKY and run.field_settings.init == "standard"),
     ),
-}
+    (("one_alpha",), "the field leaky", lambda run: run.field == "leaky"),
+    (("exponent",), "fields with a power decay", lambda run: run.field in WITH_A_POWER),
+    (
+        ("exponents",),
+        "fields with a power decay that can learn it",
+        lambda run: run.field in WITH_A_POWER and run.field != "leaky-power-autograd",
+    ),
+    (("recurrent_gain", "nonlinearity", "dale"), "fields, not for models that jump", lambda run: run.field not in JUMPS),
+    (("method", "rtol", "atol"), f"the integrator {EXACT}", lambda run: run.integrator == EXACT),
+    (
+        ("method", "rtol", "atol"),
+        "what has an equation to solve; of this one a single step is exact",
+        lambda run: run.field not in JUMPS_BY_TIME,
+    ),
+    (("rtol", "atol"), "methods that choose their steps", _chooses_steps),
+    (("substeps",), "step maps", lambda run: run.integrator != EXACT),
+    (
+        ("hold",),
+        "fields, and for cfc; a state that jumps does so at the stamp",
+        lambda run: run.field not in JUMPS or run.field == "cfc",
+    ),
+    (("hold",), "tasks whose samples have stamps", lambda run: run.task.stamped),
+]
 
 
 @dataclass(frozen=True)
@@ -202,16 +235,23 @@ class Configuration:
         rnn = sequence_module(self.integrator, field, self.integrator_settings, self.task.open_interval)
         return SequenceModel(rnn, self.task.output_size, generator(seed, "read-out"))
 
-    def without_effect(self) -> list[str]:
-        """Return a sentence for each setting that is not the default, and is not read."""
-        kinds = {setting.name: setting.default for kind in SHARED for setting in dataclasses.fields(kind)}
-        given = self.settings()
-        return [
-            f"`{key}` = {words_of(given[key])} changes nothing here; it is for {who}."
-            for keys, (who, reads) in READ_BY.items()
-            for key in keys
-            if given[key] != kinds[key] and not reads(self)
-        ]
+    def without_effect(self) -> dict[str, str]:
+        """Return a sentence for each setting that is not the default, and is not read, by its key."""
+        given, sentences = self.settings(), dict[str, str]()
+        for keys, who, reads in READ_BY:
+            for key in keys:
+                if key not in sentences and given[key] != DEFAULTS[key] and not reads(self):
+                    sentences[key] = f"`{key}` = {words_of(given[key])} changes nothing here: it is for {who}. Leave it out."
+        return sentences
+
+    def as_read(self) -> Configuration:
+        """Return the same run with the default of each setting that is not read."""
+        unread = self.without_effect()
+        field, integrator = (
+            dataclasses.replace(part, **{key: DEFAULTS[key] for key in unread if hasattr(part, key)})
+            for part in (self.field_settings, self.integrator_settings)
+        )
+        return dataclasses.replace(self, field_settings=field, integrator_settings=integrator) if unread else self
 
     @property
     def task_name(self) -> str:
@@ -230,8 +270,8 @@ class Configuration:
         return self._names() | self.settings()
 
     def differences(self, other: Configuration) -> list[str]:
-        """Return the keys and names in which two configurations differ."""
-        ours, theirs = self.named(), other.named()
+        """Return the keys and names in which two configurations differ, what neither reads aside."""
+        ours, theirs = self.as_read().named(), other.as_read().named()
         return [key for key in ours if key in theirs and ours[key] != theirs[key]]
 
     def extends(self, other: Configuration) -> bool:
@@ -277,7 +317,7 @@ class Configuration:
 
 
 def configuration(
-    task: str | Task, field: str | Callable[..., VectorField], integrator: str | Step, **settings: object
+    task: str | Task, field: str | Callable[..., VectorField], integrator: str | Step = "euler", **settings: object
 ) -> Configuration:
     r"""Build a configuration from names or things, each setting given to the part that has it.
 
@@ -285,8 +325,24 @@ def configuration(
              `ctrnn.gated`; integrator: a name or a step map. A class that has no name gets its own, Parity that of "parity",
              for this process: another one has to use the same file again, `experiments.plugins.use([FILE])`.
              settings: of the task, field, integrator and training, by their keys, such as warp=20, hidden=64, steps=1000.
-    Raises:  UsageError for names, keys and values that are not known, with the nearest.
+    Raises:  UsageError for names, keys and values that are not known, with the nearest, and for settings that nothing reads.
     """
+    made = _from_things(task, field, integrator, settings)
+    for sentence in made.without_effect().values():
+        raise UsageError(sentence)
+    return made
+
+
+def shared_configuration(
+    task: str | Task, field: str | Callable[..., VectorField], integrator: str | Step, **settings: object
+) -> Configuration:
+    """Do as `configuration` for one run of a grid whose runs share settings: those that this one does not read are left out."""
+    return _from_things(task, field, integrator, settings).as_read()
+
+
+def _from_things(
+    task: str | Task, field: str | Callable[..., VectorField], integrator: str | Step, settings: Mapping[str, object]
+) -> Configuration:
     field = field if isinstance(field, str) else FIELDS.name_for(_named_thing("field", field))
     integrator = integrator if isinstance(integrator, str) else integrator_name(integrator)
     if isinstance(task, str):
@@ -326,7 +382,7 @@ def _routed(task: str, field: str, integrator: str, settings: Mapping[str, objec
     shared: Any = [settings_from(each, given[each], as_text=as_text) for each in SHARED]
     # Only now, as a task's file imports torch: a key that nothing above has is the task's, or wrong.
     kind = task_named(task)
-    if twice := homes.keys() & setting_types(kind).keys():
+    if twice := (homes.keys() | ALSO_CALLED.keys()) & setting_types(kind).keys():
         raise UsageError(f"the task {task} has a setting {min(twice)!r}, which every run has; give it another name.")
     return Configuration(settings_from(kind, given[object], as_text=as_text, others=homes), field, integrator, *shared)
 

@@ -9,8 +9,10 @@ result.json                   once it is completed: measures on the split "test"
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from experiments.runs.checkpoints import NEWEST, PREVIOUS, Checkpoints
 from experiments.runs.code import check_same_code
 from experiments.runs.configuration import Configuration
 from experiments.runs.stopping import StoppedError
+from experiments.settings import words_of
 from experiments.usage import UsageError
 
 __all__ = [
@@ -41,12 +44,16 @@ CONFIG, METRICS, RESULT, LOCK = "config.json", "metrics.csv", "result.json", ".l
 FILES = (CONFIG, METRICS, RESULT, LOCK, NEWEST, PREVIOUS)
 
 
-def load(folder: Path) -> tuple[SequenceModel, Configuration]:
+def load(folder: Path, plugins: Iterable[str] = ()) -> tuple[SequenceModel, Configuration]:
     r"""Load the trained model of a run, or what its newest checkpoint has of it, and its configuration.
 
-    Raises:  UsageError for a folder without a run or without a checkpoint; StoppedError where all of them are damaged, or do
-             not fit the configuration.
+    Args:    plugins: your files with the task or the field of the run, those of its --plugin; they are run.
+    Raises:  UsageError for a folder without a run or without a checkpoint, and for a task or field of a file that is not among
+             `plugins`; StoppedError where all of them are damaged, or do not fit the configuration.
     """
+    from experiments.plugins import use  # noqa: PLC0415 (the studies)
+
+    use(plugins)
     configuration, state = read_configuration(folder), Checkpoints(folder).load()
     if configuration is None or state is None:
         missing = CONFIG if configuration is None else NEWEST
@@ -95,7 +102,14 @@ def read_configuration(folder: Path) -> Configuration | None:
     try:
         return Configuration.from_json(found.get("configuration"))
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(f"{path}: {error}{_of_plugins(found)}") from error
+
+
+def _of_plugins(found: dict[str, Any]) -> str:
+    """Say which files of the user's a run was begun with, if it was."""
+    words = shlex.split(command) if isinstance(command := found.get("command"), str) else []
+    files = [file for word, file in pairwise(words) if word == "--plugin"]
+    return f" The run was begun with {' and '.join(files)}: in Python, load(folder, plugins={files})." if files else ""
 
 
 @contextmanager
@@ -141,7 +155,7 @@ def check_same_run(folder: Path, before: Configuration, configuration: Configura
     """
     if (keys := before.differences(configuration)) and not configuration.extends(before):
         ours, theirs = configuration.named(), before.named()
-        differences = ", ".join(f"{key} ({theirs.get(key)} there, {ours.get(key)} here)" for key in keys)
+        differences = ", ".join(f"{key} ({words_of(theirs.get(key))} there, {words_of(ours.get(key))} here)" for key in keys)
         raise UsageError(f"{folder} holds a run of other settings: {differences}. Give the same, or choose another --out DIR.")
     found = read_json(folder / CONFIG) or {}
     check_same_code(folder / CONFIG, configuration.files(), found.get("code"))

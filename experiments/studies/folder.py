@@ -221,9 +221,10 @@ def _refuse_change(folder: Path, key: str, before: object, now: object) -> None:
 
 
 def _as_of_now(configuration: object) -> Any:
-    """Add the settings that came since it was written, as they are by default; return it as it is if it is no configuration."""
+    """Add the settings that came since it was written, as they are by default, and those that nothing reads; return it as it is
+    if it is no configuration."""
     try:
-        plain = json.loads(json.dumps(Configuration.from_json(configuration).to_json()))
+        plain = json.loads(json.dumps(Configuration.from_json(configuration).as_read().to_json()))
     except UsageError:
         plain = configuration
     return plain

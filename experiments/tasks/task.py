@@ -79,6 +79,12 @@ class Task(Checked, ABC):
         samples."""
         return 1.0
 
+    @property
+    def stamped(self) -> bool:
+        """Return whether samples have stamps from which, or up to which, they may act; edges of intervals say both."""
+        drawn = self.batch(1, generator_of(0, "stamps"))
+        return drawn.ts is not None and len(drawn.ts) == len(drawn.xs)
+
     @abstractmethod
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         """Draw what `batch` gives, once its arguments are checked."""

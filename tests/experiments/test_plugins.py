@@ -95,6 +95,16 @@ def test_a_task_and_a_field_of_a_file_are_trained_and_gone_on_with(tmp_path, fil
     assert "there is no setting 'lenth'; did you mean 'length'?" in capsys.readouterr().err
 
 
+def test_a_run_of_a_file_is_loaded_with_it_in_another_process(tmp_path, file):
+    assert train(file, tmp_path / "run") == 0
+    for registry in (TASKS, FIELDS):  # as another process begins
+        registry._added.clear()
+    with pytest.raises(UsageError, match=r"there is no task 'odd-ones'.* The run was begun with .*mine\.py: in Python, load"):
+        load(tmp_path / "run")
+    model, recorded = load(tmp_path / "run", plugins=[file])
+    assert (type(recorded.task).__name__, type(model.field).__name__) == ("OddOnes", "Drawn")
+
+
 def test_without_the_file_its_names_are_not_known(tmp_path, file, capsys):
     assert main(["train", "--task", "odd-ones", "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err

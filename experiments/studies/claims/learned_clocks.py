@@ -17,7 +17,7 @@ import torch
 
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.seeds import generator
 from experiments.studies.claims.stop_and_go import NAMES, PAPERS
 from experiments.studies.clocks.learned_clocks import CLOCKS, at_change, on_held_symbols, under_other_clocks
@@ -194,7 +194,7 @@ class LearnedClocks(Study):
         every = max(10, sizes.steps // 5)
         times = {"steps": sizes.steps, "evaluate_every": every, "checkpoint_every": every, "evaluation": sizes.held_out}
         settings = task | model | times | sizes.learning | OTHERWISE.get(point.get("training", ""), {})
-        return configuration(**settings, seed=point["seed"], threads=1)
+        return shared_configuration(**settings, seed=point["seed"], threads=1)
 
     @torch.no_grad()
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:

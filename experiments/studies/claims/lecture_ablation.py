@@ -27,7 +27,7 @@ from discretize import ContinuousRNN, DiscreteRNN, SequenceModel
 from experiments.models.forgetting import forgetting, forgetting_times, times_of_gates
 from experiments.reports.forgetting_figure import forgetting_figure
 from experiments.reports.spreads import NotEnoughError, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.seeds import generator
 from experiments.studies.claims.tallec.fig7 import SHAKESPEARE
 from experiments.studies.results import Results, groups, where
@@ -162,7 +162,7 @@ class LectureAblation(Study):
             "frozen": frozen,
         }
         by_adam: dict[str, Any] = {"optimizer": "adam", "rate": 2e-3, "clip": 1.0, "threads": 1}
-        return configuration(**task, length=sizes.length, **model, t_max=sizes.t_max[point["task"]], **training, **by_adam)
+        return shared_configuration(**task, length=sizes.length, **model, t_max=sizes.t_max[point["task"]], **training, **by_adam)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """Return a row a unit: the time set, those measured before and after training, and what is left at every sample."""

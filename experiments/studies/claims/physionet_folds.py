@@ -29,7 +29,7 @@ from experiments.reports import plots
 from experiments.reports.bands import LOOKS
 from experiments.reports.plots import MUTED, PAPER
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.runs.folder import read_result
 from experiments.studies.resampling import ByFold, auroc_drawn, difference_drawn, fold_differences, mean_drawn, seed_deviation
 from experiments.studies.results import Results, where
@@ -337,7 +337,7 @@ class PhysioNetFolds(Study):
         every = {"evaluate_every": sizes.batches, "checkpoint_every": sizes.batches, "steps": sizes.epochs * sizes.batches}
         best = {"keep": "best", "keep_by": "auroc", "patience": sizes.patience, "evaluation": 10_000}
         adam = {"optimizer": "adam", "rate": 2e-3, "clip": 1.0, "batch": sizes.batch, "threads": 1}
-        return configuration("physionet", hidden=sizes.hidden, seed=point["seed"], **settings, **every, **best, **adam)
+        return shared_configuration("physionet", hidden=sizes.hidden, seed=point["seed"], **settings, **every, **best, **adam)
 
     def headline(self, record: Record) -> str:
         return f"AUROC {number(record['measures']['auroc'])}" if "auroc" in record["measures"] else ""

@@ -21,7 +21,7 @@ import torch
 from discretize import ContinuousRNN, DiscreteRNN, SequenceModel
 from experiments.data.uci_har import WINDOW
 from experiments.reports.spreads import NotEnoughError, Spread, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.seeds import generator
 from experiments.studies.claims.laws import MOMENTS, law_over, laws_in_words, recordings_in_pieces, simplify
 from experiments.studies.claims.training import once
@@ -126,7 +126,7 @@ class SlowMemory(Study):
             task = {"task": "har", "data": str(data_path("uci_har/"))}
         model = {"field": "leaky-power", "exponent": point["exponent"], "integrator": "euler", "hidden": sizes.hidden}
         start = {"alpha": point["c"] / (WINDOW if recorded else sizes.T), "recurrent_gain": 0.1, "seed": point["seed"]}
-        return configuration(
+        return shared_configuration(
             **task, **model, **start, **once(sizes.steps), batch=64, rate=1e-3, clip=1.0, evaluation=1000, threads=1
         )
 

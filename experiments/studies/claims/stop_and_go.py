@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from discretize import SequenceModel
 from experiments.reports.bands import log_dots
 from experiments.reports.spreads import NotEnoughError, number
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.seeds import generator
 from experiments.studies.clocks.oracle import STEPS, StopAndGo
 from experiments.studies.clocks.oracle_clocks import DTYPES, NO_ORACLE, SEQUENCES, SYMBOLS, differences_from_unwarped, symbols_of
@@ -141,6 +141,6 @@ def configuration_of(point: Point, sizes: Sizes, **task: Any) -> Configuration:
     every = max(10, sizes.steps // 5)
     model = {"field": point["cell"], "integrator": "euler", "hidden": sizes.hidden, "alpha": 0.5, "exponent": 0.5}
     training = {"steps": sizes.steps, "evaluate_every": every, "checkpoint_every": every, "evaluation": sizes.held_out}
-    return configuration(
+    return shared_configuration(
         task="recall", length=sizes.length, **task, **model, **training, **sizes.learning, seed=point["seed"], threads=1
     )

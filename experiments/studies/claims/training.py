@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.reports.spreads import spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.results import groups
 from experiments.studies.study import Point, Row, Sizes
 
@@ -64,7 +64,7 @@ def started(start: str, longest: float) -> dict[str, Any]:
 def by_adam(point: Point, sizes: Sizes, **settings: object) -> Configuration:
     """Configure a training by Adam with clipped gradients, evaluated once."""
     shared = {"optimizer": "adam", "clip": 1.0, "rate": sizes.rate, "evaluation": sizes.sequences, **once(sizes.steps)}
-    return configuration(hidden=sizes.hidden, seed=point["seed"], **{**shared, **settings})
+    return shared_configuration(hidden=sizes.hidden, seed=point["seed"], **{**shared, **settings})
 
 
 def by_plateaus(point: Point, sizes: Sizes, longest: int, **task: Any) -> Configuration:
@@ -76,7 +76,7 @@ def by_plateaus(point: Point, sizes: Sizes, longest: int, **task: Any) -> Config
     times = {"steps": sizes.steps, "batches": sizes.batches, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
     model = {"field": point["model"], "integrator": "euler", "hidden": sizes.hidden, **start}
     rate = point.get("rate") or sizes.rate
-    return configuration(**model, **task, length=sizes.length, seed=point["seed"], rate=rate, schedule="plateau", **times)
+    return shared_configuration(**model, **task, length=sizes.length, seed=point["seed"], rate=rate, schedule="plateau", **times)
 
 
 def learning_curve(folder: Path) -> list[Row]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from experiments.reports.spreads import NotEnoughError
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.training import MODELS
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Dots, Table
@@ -52,7 +52,7 @@ class Unwarped(Study):
         return grid(seed=range(sizes.seeds), model=MODELS)
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        return configuration(
+        return shared_configuration(
             task="recall",
             warping="uniform",
             warp=1,

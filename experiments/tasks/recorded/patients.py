@@ -72,7 +72,7 @@ class Patients(FromFiles):
              project's, scaled by "train".
     """
 
-    output_size, masked = 2, True
+    output_size, masked, stamped = 2, True, True
     measured: ClassVar[Sequence[str]] = ("loss", "accuracy", "auroc")
     holds = "the patients"
     grid: float = 0.1

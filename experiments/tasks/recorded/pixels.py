@@ -50,6 +50,8 @@ class Pixels(Recorded):
         if self.side not in SIDES:  # before the speed, which is bounded by it
             raise ValueError(f"`side` must be 28, 14 or 7, got {self.side}.")
         super().__post_init__()
+        if self.permutation and self.order != "permuted":
+            raise ValueError(f"`permutation` = {self.permutation} changes nothing here: it is for order=permuted. Leave it out.")
 
     @property
     def shortest(self) -> int:

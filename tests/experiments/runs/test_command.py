@@ -75,12 +75,61 @@ def test_a_run_leaves_its_folder_and_says_how_it_went(tmp_path, capsys):
     assert weights["rnn.field.rate.bias"].shape == (5,)
 
 
-def test_settings_that_nothing_reads_are_told_where_no_run_of_a_sweep_reads_them(tmp_path, capsys):
-    given = ["rtol=0.1", "init=standard,chrono", "t_max=50", "alpha=0.1", "steps=1", "hidden=5", "batch=2", "evaluation=2"]
+def test_the_integrator_is_euler_if_it_is_left_out(tmp_path, capsys):
+    assert main(["train", "--task", "recall", "--field", "gated", "--out", str(tmp_path), *SETTINGS]) == 0
+    assert "recall, gated under euler, 8 steps" in capsys.readouterr().out
+
+
+def test_a_sweep_may_give_what_one_of_its_runs_reads_and_what_is_as_it_would_be(tmp_path, capsys):
+    given = ["init=standard,chrono", "t_max=50", "alpha=0.1", "steps=1", "hidden=5", "batch=2", "evaluation=2"]
     assert main(typed(tmp_path, settings=["--set", *given])) == 0
-    said = capsys.readouterr().err
-    assert "`rtol` = 0.1 changes nothing here; it is for the integrator exact." in said
-    assert said.count("changes nothing") == 1  # chrono reads t_max, and alpha is as it would be
+    assert "changes nothing" not in capsys.readouterr().err
+
+
+# Of each: the field and the integrator, what is set, and what is said of it.
+UNREAD = [
+    (
+        "gru",
+        "euler",
+        "alpha=0.1,0.3,0.9",
+        "`alpha` = 0.3 changes nothing here: it is for leaky fields that do not start by chrono",
+    ),
+    ("gated", "euler", "rtol=0.1", "`rtol` = 0.1 changes nothing here: it is for the integrator exact. Leave it out."),
+    ("gated", "exact", "method=rk4 rtol=0.1", "`rtol` = 0.1 changes nothing here: it is for methods that choose their steps."),
+    ("gated", "exact", "substeps=3", "`substeps` = 3 changes nothing here: it is for step maps."),
+    ("lstm", "euler", "exponent=1.5", "`exponent` = 1.5 changes nothing here: it is for fields with a power decay."),
+    ("leaky-power-autograd", "euler", "exponents=learned", "it is for fields with a power decay that can learn it"),
+    ("leaky-power", "euler", "one_alpha=true", "`one_alpha` = true changes nothing here: it is for the field leaky."),
+    ("gated", "euler", "t_max=20", "`t_max` = 20.0 changes nothing here: it is for init=chrono."),
+    ("gated", "euler", "hold=backward", "`hold` = backward changes nothing here: it is for tasks whose samples have stamps."),
+    ("ode-rnn", "euler", "hold=backward", "`hold` = backward changes nothing here: it is for fields, and for cfc"),
+    ("gru-d", "euler", "dale=0.8", "`dale` = 0.8 changes nothing here: it is for fields, not for models that jump."),
+    ("cfc", "euler", "recurrent_gain=0.5", "`recurrent_gain` = 0.5 changes nothing here: it is for fields"),
+    ("gru-d", "exact", "atol=0.1", "`atol` = 0.1 changes nothing here: it is for what has an equation to solve"),
+    (
+        "gated",
+        "euler",
+        "init=standard,chrono t_max=20,30",
+        "init-standard-t_max-30 `t_max` = 30.0 changes nothing here; give it to",
+    ),
+    ("gated", "euler", "schedule=plateau steps=5", "`schedule` is plateau, and there is no evaluation in 5 steps"),
+]
+
+
+@pytest.mark.parametrize(("field", "integrator", "given", "words"), UNREAD, ids=[" ".join(each[:3]) for each in UNREAD])
+def test_settings_that_no_run_reads_are_refused(tmp_path, capsys, field, integrator, given, words):
+    run = ["train", "--task", "recall", "--field", field, "--integrator", integrator, "--out", str(tmp_path / "run")]
+    assert main([*run, "--set", *given.split()]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_was_begun_with_a_setting_that_nothing_reads_goes_on_without_it(tmp_path):
+    assert main(typed(tmp_path)) == 0
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["configuration"]["field_settings"]["alpha"] = 0.5  # as earlier versions let it be
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert main(typed(tmp_path, "--resume")) == 0
 
 
 def test_where_no_terminal_is_a_line_now_and_then_says_where_the_run_is(tmp_path, capsys, monkeypatch):

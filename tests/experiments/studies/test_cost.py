@@ -21,9 +21,9 @@ def small(**changed):
 
 
 def test_runs_that_differ_in_seed_and_starts_only_are_alike():
-    same = [{}, {"seed": 1}, {"rate": 0.1}, {"clip": 1.0}, {"init": "chrono", "t_max": 9.0}, {"alpha": 0.3}]
+    same = [{}, {"seed": 1}, {"rate": 0.1}, {"clip": 1.0}, {"init": "chrono", "t_max": 9.0}, {"init": "constant", "alpha": 0.3}]
     assert len({kind_of(small(**changed)) for changed in same}) == 1
-    other = [{}, {"hidden": 5}, {"batch": 3}, {"steps": 11}, {"evaluation": 7}, {"exponent": 1.0}, {"substeps": 2}]
+    other = [{}, {"hidden": 5}, {"batch": 3}, {"steps": 11}, {"evaluation": 7}, {"substeps": 2}]
     assert len({kind_of(small(**changed)) for changed in other}) == len(other)
 
 

@@ -28,7 +28,7 @@ import discretize
 from ctrnn.storage.files import write_atomically
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, difference, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.seeds import generator
 from experiments.studies.claims.laws import laws_in_words
 from experiments.studies.claims.ohno.har import EPOCH, HAR, OHNO, T
@@ -186,7 +186,7 @@ class OhnoGradients(Study):
             network |= {**OHNO, "exponent": relaxing[model][0], "alpha": relaxing[model][1] / T}
         steps = epoch * epochs
         training = {"rate": 5e-3, "clip": 5.0, "batch": 100, "batches": epoch, "steps": steps, "evaluate_every": epoch}
-        return configuration(
+        return shared_configuration(
             **task, **network, **training, integrator="euler", seed=point["seed"], evaluation=sizes.held_out, threads=1
         )
 

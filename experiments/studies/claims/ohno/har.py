@@ -19,7 +19,7 @@ import torch
 import discretize
 from discretize import ContinuousRNN, DiscreteRNN, SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.seeds import generator
 from experiments.studies.claims.laws import MOMENTS, law_numbers, laws_in_words
 from experiments.studies.claims.training import curve_of_epochs, in_epochs
@@ -140,7 +140,7 @@ class OhnoHAR(Study):
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         network = {**OHNO, "exponent": point["exponent"], "hidden": sizes.hidden, "alpha": point["c"] / T}
         training = {"seed": point["seed"], "rate": point["rate"], "clip": point["clip"], "evaluation": sizes.held_out}
-        return configuration(
+        return shared_configuration(
             task="har",
             data=str(data_path(HAR)),
             classes="fastgrnn",

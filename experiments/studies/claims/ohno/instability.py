@@ -13,7 +13,7 @@ import torch
 
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.ohno.har import EPOCH, HAR, OHNO, T
 from experiments.studies.claims.training import once
 from experiments.studies.results import Results, where
@@ -79,7 +79,7 @@ class OhnoInstability(Study):
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         network = {**OHNO, "field": DERIVATIVES[point["derivative"]], "exponent": point["exponent"], "hidden": sizes.hidden}
         training = {"batch": 100, "batches": EPOCH, "seed": point["seed"], "rate": 5e-3, "clip": 5.0, "evaluation": 3000}
-        return configuration(
+        return shared_configuration(
             task="har",
             data=str(data_path(HAR)),
             classes="fastgrnn",

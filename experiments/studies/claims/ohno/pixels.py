@@ -12,7 +12,7 @@ import pandas as pd
 
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.ohno.har import OHNO, chosen, of_chosen
 from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, groups, where
@@ -109,7 +109,7 @@ class OhnoPixels(Study):
         task = {"task": "pixels", "data": str(data_path(MNIST)), "order": point["order"], "side": sizes.side}
         network = {**OHNO, "exponent": point["exponent"], "hidden": sizes.hidden, "alpha": point["c"] / sizes.side**2}
         training = {"seed": point["seed"], "rate": point["rate"], "clip": point["clip"], "evaluation": sizes.held_out}
-        return configuration(**task, **network, integrator="euler", **training, **in_epochs(EPOCH, sizes.epochs))
+        return shared_configuration(**task, **network, integrator="euler", **training, **in_epochs(EPOCH, sizes.epochs))
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return curve_of_epochs(folder)

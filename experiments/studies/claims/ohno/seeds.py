@@ -25,7 +25,7 @@ from experiments.reports.bands import LOOKS
 from experiments.reports.plots import INK, MUTED
 from experiments.reports.spreads import NotEnoughError, Spread, difference, number, spread
 from experiments.runs.checkpoints import NEWEST, read_state
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.ohno.har import EPOCH, GAIN, OHNO, PRINTED, T
 from experiments.studies.claims.ohno.har import HAR as FOLDER
 from experiments.studies.claims.training import curve_of_epochs, in_epochs
@@ -238,7 +238,7 @@ class OhnoSeeds(Study):
         training: dict[str, Any] = {"rate": 5e-3, "clip": 5.0, "evaluation": sizes.held_out, "threads": 1}
         epochs = in_epochs(EPOCH, vars(sizes)[point["part"]])
         task = {"task": "har", "data": str(data_path(FOLDER)), "classes": "fastgrnn"}
-        return configuration(**task, **network, **training, **epochs, seed=point["seed"])
+        return shared_configuration(**task, **network, **training, **epochs, seed=point["seed"])
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """Find the epoch whose weights were kept, and count for each person of the test windows how many are right.

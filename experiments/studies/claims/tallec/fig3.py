@@ -19,7 +19,7 @@ import pandas as pd
 
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.training import STARTS, learning_curve, started, thinned
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table, at_end, first, run_count
@@ -150,7 +150,9 @@ class TallecFigure3(Study):
         T, longest = point["T"], (1.5 if point["task"] == "copy" else 1.0) * point["T"]
         model = {"field": "lstm", "integrator": "euler", "hidden": sizes.hidden, **started(point["start"], longest)}
         training = {"steps": sizes.steps, "batch": sizes.batch, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
-        return configuration(task=point["task"], T=T, count=sizes.count, **model, **training, seed=point["seed"], threads=1)
+        return shared_configuration(
+            task=point["task"], T=T, count=sizes.count, **model, **training, seed=point["seed"], threads=1
+        )
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """Read the learning curve, beside the plateau of the task."""

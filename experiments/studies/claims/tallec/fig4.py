@@ -21,7 +21,7 @@ import pandas as pd
 
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.training import learning_curve, started, steps_in_words, steps_to, thinned
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table, at_end, run_count
@@ -130,7 +130,7 @@ class TallecFigure4(Study):
         T = point["T"]
         model = {"field": "lstm", "integrator": "euler", "hidden": sizes.hidden, "alpha": 2 / T, **started(point["start"], T)}
         training = {"steps": sizes.steps[T], "batch": 50, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
-        return configuration(task="adding", T=T, **model, **training, seed=point["seed"])
+        return shared_configuration(task="adding", T=T, **model, **training, seed=point["seed"])
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         """Read the learning curve: what the evaluations found on the way."""

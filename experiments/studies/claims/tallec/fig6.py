@@ -15,7 +15,7 @@ import pandas as pd
 
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.ohno.pixels import EPOCH, MNIST, ORDERS
 from experiments.studies.claims.training import STARTS, curve_of_epochs, in_epochs, started
 from experiments.studies.results import Results, best_settings, groups
@@ -106,7 +106,7 @@ class TallecFigure6(Study):
         task = {"task": "pixels", "data": str(data_path(MNIST)), "order": point["order"], "side": sizes.side}
         model = {"field": "lstm", "integrator": "euler", "hidden": sizes.hidden, **started(point["start"], sizes.side**2)}
         training = {"seed": point["seed"], "rate": point["rate"], "clip": 1.0, "evaluation": sizes.held_out, "threads": 1}
-        return configuration(**task, **model, **training, **in_epochs(EPOCH, sizes.epochs))
+        return shared_configuration(**task, **model, **training, **in_epochs(EPOCH, sizes.epochs))
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return curve_of_epochs(folder)

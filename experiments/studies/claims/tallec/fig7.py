@@ -14,7 +14,7 @@ import pandas as pd
 
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, difference, number, spread
-from experiments.runs.configuration import Configuration, configuration
+from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.training import STARTS, learning_curve, started
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
@@ -93,7 +93,7 @@ class TallecFigure7(Study):
         training = {"steps": sizes.steps, "batch": sizes.batch, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
         by_adam = {"optimizer": "adam", "rate": 1e-3, "clip": 1.0, "keep": "best", "seed": point["seed"], "threads": 1}
         model = {"field": point["model"], "integrator": "euler", "hidden": sizes.hidden}
-        return configuration(**task, **model, **start, **training, **by_adam)
+        return shared_configuration(**task, **model, **start, **training, **by_adam)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return learning_curve(folder)
