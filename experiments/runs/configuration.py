@@ -114,10 +114,9 @@ class TrainingSettings(Checked):
                 f"`warmup` must be fewer than the {self.steps} steps of `schedule` {self.schedule}, got {self.warmup}."
             )
         asked = {"keep": self.keep == "best", "schedule": self.schedule == "plateau", "patience": self.patience is not None}
-        if (name := next((name for name, looks in asked.items() if looks), None)) and self.evaluate_every > self.steps:
+        for key in [key for key, looks in asked.items() if looks and self.evaluate_every > self.steps]:
             raise ValueError(
-                f"`{name}` is {getattr(self, name)}, and there is no evaluation in {self.steps} steps; `evaluate_every` is too "
-                "large."
+                f"`{key}` is {getattr(self, key)}, and there is no evaluation in {self.steps} steps; `evaluate_every` is too large."
             )
 
 
@@ -126,7 +125,7 @@ RENAMED = {"told": "clock_given"}  # keys of earlier versions, as config.json of
 NAMES = ("task", "field", "integrator")
 SETTINGS = ("task_settings", "field_settings", "integrator_settings", "training")  # of the task, and of those in `SHARED`
 SHARED = FieldSettings, IntegratorSettings, TrainingSettings
-DEFAULTS = {setting.name: setting.default for kind in SHARED for setting in dataclasses.fields(kind)}
+DEFAULTS: dict[str, Any] = {setting.name: setting.default for kind in SHARED for setting in dataclasses.fields(kind)}
 DEFAULT_FIELD, DEFAULT_INTEGRATOR, DEFAULT_TRAINING = FieldSettings(), IntegratorSettings(), TrainingSettings()
 
 
@@ -247,11 +246,11 @@ class Configuration:
     def as_read(self) -> Configuration:
         """Return the same run with the default of each setting that is not read."""
         unread = self.without_effect()
-        field, integrator = (
-            dataclasses.replace(part, **{key: DEFAULTS[key] for key in unread if hasattr(part, key)})
-            for part in (self.field_settings, self.integrator_settings)
-        )
-        return dataclasses.replace(self, field_settings=field, integrator_settings=integrator) if unread else self
+        parts: Any = {
+            name: dataclasses.replace(part, **{key: DEFAULTS[key] for key in unread if hasattr(part, key)})
+            for name, part in (("field_settings", self.field_settings), ("integrator_settings", self.integrator_settings))
+        }
+        return dataclasses.replace(self, **parts) if unread else self
 
     @property
     def task_name(self) -> str:
@@ -349,7 +348,7 @@ def _from_things(
         return _routed(task, field, integrator, settings)
     name = TASKS.name_for(_named_thing("task", type(task)))
     own = setting_types(task_named(name))
-    return _routed(name, field, integrator, {key: getattr(task, key) for key in own} | settings)
+    return _routed(name, field, integrator, {key: getattr(task, key) for key in own} | dict(settings))
 
 
 def _named_thing(kind: str, thing: object) -> Any:

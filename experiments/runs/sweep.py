@@ -44,7 +44,7 @@ def compared(folder: Path, runs: Sequence[tuple[str, Configuration]], keys: Sequ
 
 def _row(folder: Path, name: str, configuration: Configuration, keys: Sequence[str]) -> dict[str, object]:
     given, result = configuration.settings(), read_result(folder / name)
-    row = {"folder": name, **{key: words_of(given[key]) for key in keys}}
+    row: dict[str, object] = {"folder": name, **{key: words_of(given[key]) for key in keys}}
     if result is None:
         return row
     best = {f"held-out {key}": value for key, value in (result.get("best") or {}).items() if key != "step"}
