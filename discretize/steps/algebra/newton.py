@@ -106,14 +106,16 @@ def _linearly_implicit(equation: _Equation, guess: Tensor) -> Tensor:
 def _newton(equation: _Equation, u: Tensor, unsolved: Tensor) -> tuple[Tensor, Tensor]:
     """Damped Newton iterations of the unsolved samples; and which are unsolved after them."""
     off, share = equation.residual(u), torch.ones_like(u[..., :1])
-    rounding, reached = ROUNDINGS * torch.finfo(u.dtype).eps, u.abs()
+    rounding, reached, least = ROUNDINGS * torch.finfo(u.dtype).eps, u.abs(), torch.finfo(u.dtype).tiny
+    # Below `least` numbers lose digits: a decayed state is solved to what is left of them.
     for _ in range(MOST_ITERATIONS):
         pull = equation.pull(u)
         factors, acts = equation.factors(pull), pull.abs()
         correction = _solved(factors, off)
         # What a correction leaves is about its square: one that is down to the root of a rounding is the last.
         small = correction.abs() <= (1e-3 * rounding) ** 0.5 * reached
-        last = (small | (off.abs() <= rounding * (equation.a.abs() + u.abs() + _times(acts, u.abs())))).all(-1, keepdim=True)
+        terms = (equation.a.abs() + u.abs() + _times(acts, u.abs())).clamp(min=least)
+        last = (small | (off.abs() <= rounding * terms)).all(-1, keepdim=True)
         share = torch.where(last, torch.ones_like(share), (2 * share).clamp(max=1.0))
         # A unit's size is what it has been on the way, or moves by, or is moved by the others: never theirs.
         size = reached.maximum(correction.abs()).maximum(_times(acts, correction.abs()))

@@ -129,3 +129,16 @@ def test_units_of_any_sizes_satisfy_their_own_equations(step, sizes):
     x, h = torch.randn(4, 1), torch.randn(4, 2)
     found = step(InUnits(1, 2), x.float(), h.float() * s, 1.5)
     assert_close((found / s).double(), step(Alone(1, 2), x.float().double(), h.float().double(), 1.5), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dt", [0.7, 4.92, 90.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_states_that_have_decayed_to_the_last_digits_there_are_can_be_stepped(dtype, dt):
+    field = ctrnn.plain(1, 1, dtype=dtype)
+    with torch.no_grad():
+        for name, weight in field.named_parameters():
+            weight.fill_(-1.5 if name.endswith("weight_h") else 0.0)
+    least = torch.finfo(dtype).tiny * torch.finfo(dtype).eps  # above 0
+    h = least * torch.arange(-40.0, 41.0, dtype=dtype)[:, None]
+    after = discretize.BackwardEuler()(field, torch.zeros_like(h), h, dt)
+    assert bool((after.abs() <= h.abs() + least).all())
