@@ -113,10 +113,10 @@ def recurrence_of(field: nn.Module) -> tuple[str, Formula] | None:
 def formula_of(module: nn.Module) -> Formula | None:
     """Return the formula of a part or field, with its braces filled in.
 
-    Return None if the class overrides what its base computes and gives no `formula` itself.
+    Return None if the class overrides what its base computes and gives no `formula` itself, nor the module one of its own.
     """
     for kind in type(module).__mro__:
-        if "formula" in vars(kind):
+        if "formula" in vars(module) or "formula" in vars(kind):
             given: Formula | str | None = module.formula  # type: ignore[assignment]
             return _filled(module, given) if isinstance(given, str) else given
         if COMPUTES & vars(kind).keys():

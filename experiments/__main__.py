@@ -72,18 +72,25 @@ Set = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.con
 Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 
 
-def demo(*, out: Folder = Path("out/demo"), input: Input = None, rate: Rate = None) -> int:
+def demo(
+    *,
+    out: Folder = Path("out/demo"),
+    input: Input = None,
+    rate: Rate = None,
+    verbose: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+) -> int:
     """Run the main job on a real recording; writes one page, DIR/index.html.
 
     Args:
         out: Folder for index.html and numbers.json.
         input: Your own recording, .npy or .csv: one column a channel, one row a sample.
         rate: Samples per second of your recording.
+        verbose: Print a line for each proof, not only for those that fail.
     """
     recording, command = _recording("demo", out, input, rate)
     from experiments.demo.run import run  # noqa: PLC0415
 
-    return DONE if run(out, recording, command) else FAILED
+    return DONE if run(out, recording, command, verbose) else FAILED
 
 
 def derive(

@@ -93,9 +93,10 @@ def theorem(recording: Recording, say: Callable[[str], None]) -> Section:
     )
 
 
-def section(recording: Recording, say: Callable[[str], None]) -> Section:
-    """Check everything, saying each verdict as it comes."""
-    rows, wrong = list(_said(checked(), say)), list(_said(misprinted(), say))
+def section(recording: Recording, say: Callable[[str], None], verbose: bool = False) -> Section:
+    """Check everything, saying each verdict as it comes, or those that are not as expected."""
+    rows = list(_said(checked(), say, None if verbose else True))
+    wrong = list(_said(misprinted(), say, None if verbose else False))
     held = sum(row.holds is True for row in rows)
     say(f"  {held} of {len(rows) + len(wrong)} hold{_corrected(wrong)}")
     return Section.from_template(
@@ -130,9 +131,11 @@ def typeset(words: str) -> Markup:
     return Markup(text)
 
 
-def _said(rows: Iterator[Row], say: Callable[[str], None]) -> Iterator[Row]:
+def _said(rows: Iterator[Row], say: Callable[[str], None], expected: bool | None = None) -> Iterator[Row]:
+    """Yield rows, and say those that do not end as expected, or all of them."""
     for row in rows:
-        say(f"  {f'{row.paper}, {row.label}':<46}  {row.verdict}")
+        if expected is None or row.holds is not expected:
+            say(f"  {f'{row.paper}, {row.label}':<46}  {row.verdict}")
         yield row
 
 

@@ -35,10 +35,11 @@ PLAN = "ctrnn demo: a theorem, a recording on five clocks, a cell trained both w
 PACKAGES = ("ctrnn", "torch", "torchdiffeq", "sympy", "matplotlib")
 
 
-def run(out: Path, recording: Recording, command: str) -> bool:
+def run(out: Path, recording: Recording, command: str, verbose: bool = False) -> bool:
     r"""Make the page; True if every check passed.
 
-    Args:    out: folder of index.html and numbers.json; recording: what is played; command: what was typed.
+    Args:    out: folder of index.html and numbers.json; recording: what is played; command: what was typed; verbose: whether the
+             terminal has a line for each proof, and not for those alone that fail.
     Raises:  UsageError for a folder that cannot be written.
     """
     ready_folder(out)
@@ -51,7 +52,7 @@ def run(out: Path, recording: Recording, command: str) -> bool:
         start, label = perf_counter(), f"{number}/{len(SECTIONS)}"
         say(f"{label} {words}")
         with progress(f"section {label}"):
-            section = make(recording, say)
+            section = make(recording, say, **({"verbose": verbose} if make is proofs.section else {}))
         say("")
         sections.append(section)
         seconds[section.key] = perf_counter() - start

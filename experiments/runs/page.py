@@ -125,8 +125,9 @@ def _smoothed(rows: Sequence[Mapping[str, str]], name: str) -> tuple[list[float]
 
 def _answered(task: Task, given: Sequence[tuple[Batch, Tensor]]) -> Section:
     """Show what the model says on the test: classes beside the right ones, or numbers."""
-    names = list(task.output_names) or [str(k + 1) for k in range(task.output_size)]
-    if given[0][0].targets.dtype.is_floating_point:
+    numbers = given[0][0].targets.dtype.is_floating_point
+    names = list(task.output_names) or [f"{'output ' * numbers}{k + 1}" for k in range(task.output_size)]
+    if numbers:
         return _numbers(given[0][0], task.in_target_units(given[0][1]), names)
     pairs = torch.cat([_of_classes(batch, outputs) for batch, outputs in given])
     count = len(names)

@@ -192,3 +192,15 @@ def shown():
     paths += [ctrnn.WarpedPath(ctrnn.DerivativePath(line), ctrnn.AffineWarp(2.0)), ctrnn.AffineWarp(2.0).speed]
     paths += [ctrnn.FunctionPath(lambda t: t.reshape(1, 1), (0.0, 2.0), 1), ctrnn.LinearPath(xs).map(torch.tanh)]
     return [*fields, *paths]
+
+
+def test_a_formula_that_a_field_of_ones_own_has_from_its_constructor_is_printed():
+    class Mine(ctrnn.VectorField):
+        def __init__(self, power):
+            super().__init__(2, 2)
+            self.formula = f"dh/dt = x - h^{power}"
+
+        def flow(self, x, h):
+            return x - h**3
+
+    assert "\n  dh/dt = x - h^3\n" in str(Mine(3))

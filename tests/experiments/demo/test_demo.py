@@ -202,7 +202,7 @@ def test_page_terminal_and_numbers_say_the_same_of_the_proofs(made):
     assert f"{len(identities)} of {len(identities) + 1} hold; 1 does not hold as printed, and holds as corrected" in said
     listed = [line for line in made.said if line.startswith(("  Tallec", "  Ohno", "  this project"))]
     assert [(step["label"], step["holds"]) for step in argument] == [("eq. 6", True), ("eq. 7", True), ("eq. 8", True)]
-    assert len(listed) == len(argument) + len(identities) + 1
+    assert len(listed) == len(argument)  # of the others those that fail, and here none does
     shown = [cells[0] for cells in cells_of(made, "equations")]
     assert all(any(identity["label"] in first for first in shown) for identity in identities)
 
@@ -374,6 +374,17 @@ def test_an_identity_that_does_not_hold_fails_and_is_named_on_the_page(tmp_path,
     monkeypatch.setattr(proofs, "misprinted", lambda: iter([]))
     assert main_on(proofs.section) == 1
     assert "label &lt;1&gt;" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("verbose", "lines"), [(False, ["second"]), (True, ["first", "second", "third"])])
+def test_the_terminal_has_the_proofs_that_fail_and_their_number_or_all_of_them(monkeypatch, verbose, lines):
+    first, second = (proofs.Row("this project", name, "", (), "", "", name == "first", 0.0) for name in ("first", "second"))
+    monkeypatch.setattr(proofs, "checked", lambda: iter([first, second]))
+    monkeypatch.setattr(proofs, "misprinted", lambda: iter([proofs.Row("this project", "third", "", (), "", "", False, 0.0)]))
+    said = []
+    proofs.section(None, said.append, verbose=verbose)
+    assert [line.split()[2] for line in said[:-1]] == lines
+    assert said[-1].startswith("  1 of 3 hold")
 
 
 def test_a_misprint_that_holds_fails(tmp_path, main_on, monkeypatch):
