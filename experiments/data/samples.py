@@ -12,6 +12,7 @@ import discretize
 from ctrnn import checks
 from experiments.data.columns import Columns
 from experiments.data.numerals import is_numeral
+from experiments.data.same_time import Joined
 from experiments.data.scales import scale
 from experiments.data.untrusted import quoted
 from experiments.usage import UsageError
@@ -23,10 +24,10 @@ NO_CLASS = -1  # where the target is missing
 
 
 def in_order(
-    table: Columns, sequence: str, time: str, unit: float, gap: float = 0.0
-) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, str]:
+    table: Columns, sequence: str, time: str, unit: float, gap: float = 0.0, same_time: str = ""
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, Joined, str]:
     r"""Return the rows of each sequence in the order of time, all rows' stamps in the model's unit, before which of the rows in
-    that order a piece begins, and words about them.
+    that order a piece begins, which rows of one time are joined, and words about them.
     """
     keys, path = np.zeros(len(table), int), table.path
     if sequence:
@@ -37,7 +38,8 @@ def in_order(
         order = np.argsort(keys, kind="stable")
         bounds = np.flatnonzero(np.diff(keys[order])) + 1
         rows = np.split(order, bounds)
-        return rows, np.arange(len(table), dtype=float), np.zeros(len(table), bool), "times: none, rows are 1 apart"
+        times, begins = np.arange(len(table), dtype=float), np.zeros(len(table), bool)
+        return rows, times, begins, Joined.none(len(table)), "times: none, rows are 1 apart"
     stamps = table.stamps(time)
     times, called = stamps.times, stamps.unit
     order = np.lexsort((times, keys))
@@ -46,6 +48,9 @@ def in_order(
     _say_if_rounded(table, keys, time)
     if stamps.clock:
         _check_clock(table, keys, times, time)
+    unordered = "" if all((np.diff(k) > 0).all() for k in rows) else "; rows were put in the order of time"
+    joined = Joined.of(rows, times, same_time) if same_time else Joined.none(len(table))
+    rows = [k[joined.stand[k]] for k in rows]
     gaps = np.concatenate([np.diff(times[k]) for k in rows])
     if not len(gaps):
         raise UsageError(f"{path}: every sequence has one row; which rows belong together is said by sequence=COLUMN.")
@@ -54,15 +59,16 @@ def in_order(
     median = discretize.unit(np.concatenate([np.append(times[k], np.nan) for k in rows]), samples=1)
     one = unit or median
     regular = "" if np.allclose(gaps, median, rtol=1e-3, atol=0) else f" in the median, from {gaps.min():.4g} to {gaps.max():.4g}"
-    unordered = "" if all((np.diff(k) > 0).all() for k in rows) else "; rows were put in the order of time"
     begins = np.zeros(len(table), bool)
     for k in rows if gap else ():
         begins[k[1:]] = np.diff(times[k]) > gap
     cut = f"; {int(begins.sum())} gap(s) of more than {gap:.4g}{called and ' ' + called} begin a new piece" if gap else ""
     read = f", read as {stamps.words}" if stamps.words else ""
     apart = f"{median:.4g}{called and ' ' + called} apart{regular}"
-    said = f"times: {time}{read}, {apart}; {one:.4g} of it is 1 for the model{cut}{unordered}"
-    return rows, times / one, begins, said
+    others = int((~joined.stand).sum())
+    same = f"; {others:,} row(s) were joined with another one of their time, by same_time={same_time}" if others else ""
+    said = f"times: {time}{read}, {apart}; {one:.4g} of it is 1 for the model{cut}{unordered}{same}"
+    return rows, times / one, begins, joined, said
 
 
 def _say_if_rounded(table: Columns, keys: np.ndarray, time: str) -> None:
@@ -101,23 +107,26 @@ def _refuse_one_time(table: Columns, rows: list[np.ndarray], times: np.ndarray, 
             turn = f"frame.pivot_table(index=[{index}], columns={name!r}, values=...).reset_index()"
             raise UsageError(
                 f"{same}, and {name} {quoted(one)} and {quoted(other)}; is a row a measurement? Then turn the table by pandas, "
-                f"{turn}, as docs/tasks.md shows; if not, keep one of them, or say by sequence=COLUMN what they are of."
+                f"{turn}, as docs/tasks.md shows; if not, say by sequence=COLUMN what they are of, or join them by "
+                "same_time=mean, first or last."
             )
-    raise UsageError(f"{same}; keep one, or say by sequence=COLUMN what they are of.")
+    raise UsageError(
+        f"{same}; say by sequence=COLUMN what they are of, or join them by same_time=mean, first or last, column by column."
+    )
 
 
-def features(table: Columns, inputs: Sequence[str], train: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def features(table: Columns, inputs: Sequence[str], train: np.ndarray, joined: Joined) -> tuple[np.ndarray, list[str]]:
     """Return what a model sees (rows, features), nan where missing, and words about it."""
     columns, words, missing = [], [], []
     for name in inputs:
         if table.is_numbers(name):
-            values, unit = table.numbers(name), table.unit(name)
+            values, unit = joined.values(table.numbers(name)), table.unit(name)
             mean, deviation = scale(values[train])
             columns.append((values - mean) / deviation)
             words.append(f"{name} ({unit})" if unit else name)
         else:
             column = table.words(name)
-            known = sorted(map(str, column.iloc[train].dropna().unique()))
+            known = sorted(map(str, column.iloc[joined.with_others(train)].dropna().unique()))
             if not known:
                 raise UsageError(f"{table.path}: {name} has no value in the rows of train; leave it out by inputs=...")
             if len(known) > MOST_WORDS:
@@ -126,9 +135,9 @@ def features(table: Columns, inputs: Sequence[str], train: np.ndarray) -> tuple[
                     f"{MOST_WORDS} are read as kinds; name what to see by inputs=..., or say that it is sequence, time or target."
                 )
             places = pd.Index(known, dtype=object).get_indexer(pd.Index(column, dtype=object))
-            columns += [np.where(places < 0, np.nan, places == kind) for kind in range(len(known))]
+            columns += [joined.values(np.where(places < 0, np.nan, places == kind)) for kind in range(len(known))]
             words.append(f"{name} (one of {len(known)})")
-        if absent := float(np.isnan(columns[-1]).mean()):
+        if absent := float(np.isnan(columns[-1][joined.stand]).mean()):
             missing.append(f"{name} {100 * absent:.3g} %")
     said = [f"inputs: {', '.join(words)}"]
     if missing:
@@ -136,18 +145,29 @@ def features(table: Columns, inputs: Sequence[str], train: np.ndarray) -> tuple[
     return np.stack(columns, 1).astype(np.float64), said
 
 
-def target_of(table: Columns, targets: tuple[str, ...], predict: str) -> tuple[tuple[str, ...], np.ndarray]:
+def target_of(table: Columns, targets: tuple[str, ...], predict: str, joined: Joined) -> tuple[tuple[str, ...], np.ndarray]:
     """Return the classes, if it is one, and what each row has of the targets: (rows,), or (rows, numbers)."""
     if predict == "class":
         words = table.words(targets[0])
         classes = tuple(sorted(words.dropna().unique()))
         if len(classes) < 2:
             raise UsageError(f"{table.path}: {targets[0]} is {quoted(classes[0]) if classes else 'missing'} in every row.")
-        return classes, pd.Index(classes, dtype=object).get_indexer(pd.Index(words, dtype=object)).astype(np.int64)
+        places = pd.Index(classes, dtype=object).get_indexer(pd.Index(words, dtype=object)).astype(np.float64)
+        places = np.where(places == NO_CLASS, np.nan, places)
+        found = joined.values(places)
+        if joined.how == "mean":  # of classes there is none
+            one, other = (joined._replace(how=how).values(places)[joined.stand] for how in ("min", "max"))
+            if (mixed := np.flatnonzero(joined.stand)[one < other]).size:
+                row, names = int(mixed[0]) + 1, [quoted(classes[int(k[one < other][0])]) for k in (one, other)]
+                raise UsageError(
+                    f"{table.path}: at the time of row {row} {targets[0]} is {names[0]} and {names[1]}, of which there is no "
+                    "mean; take same_time=first or same_time=last."
+                )
+        return classes, np.nan_to_num(found, nan=NO_CLASS).astype(np.int64)
     values = np.stack([table.numbers(name) for name in targets], 1)
     if predict == "count" and (wrong := [name for name, column in zip(targets, values.T, strict=True) if _no_counts(column)]):
         raise UsageError(f"{table.path}: {wrong[0]} is no count: it has numbers below 0, or no whole ones, or none above 0.")
-    return (), values
+    return (), joined.values(values)
 
 
 def _no_counts(column: np.ndarray) -> bool:

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 
 from ctrnn import checks
@@ -33,10 +32,11 @@ from experiments.digests import digest
 from experiments.seeds import generator as generator_of
 from experiments.settings import Bounds
 from experiments.tasks.baselines import TargetCounts
+from experiments.tasks.ranking import auroc
 from experiments.tasks.task import SPLITS, FromFiles, check_split
 from experiments.usage import UsageError
 
-__all__ = ["FOLDS", "VALUES", "Patients", "Records", "auroc"]
+__all__ = ["FOLDS", "VALUES", "Patients", "Records"]
 
 AT_THE_START = ("Age", "Gender", "Height", "ICUType")  # the weight is a value that is measured, too
 VALUES = len(AT_THE_START) + len(PARAMETERS)
@@ -157,18 +157,6 @@ class Patients(FromFiles):
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
         last = batch.last(outputs)
         return super().measures(outputs, batch) | {"auroc": auroc(last[:, 1] - last[:, 0], batch.targets)}
-
-
-def auroc(scores: Tensor, labels: Tensor) -> float:
-    r"""Compute the area under the ROC curve, from ranks; nan where only one class is there, or a score is nan.
-
-    Shape:   scores (n,), larger for class 1; labels (n,) of 0 and 1.
-    Source:  Mann and Whitney 1947; Hanley and McNeil 1982.
-    """
-    ranks = torch.from_numpy(rankdata(scores.cpu()))  # those of a tie have their mean rank
-    ones = int(labels.sum())
-    zeros = len(labels) - ones
-    return float(ranks[labels.cpu() == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros) if ones and zeros else math.nan
 
 
 @functools.lru_cache(1)

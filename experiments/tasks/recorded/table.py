@@ -28,10 +28,13 @@ from experiments.data.columns import Columns, Notation
 from experiments.data.mapped import digest_of
 from experiments.data.samples import NO_CLASS, features, in_order, target_of
 from experiments.data.scales import scales_of
+from experiments.data.suspicious import suspicious
 from experiments.data.table import read_table
 from experiments.data.untrusted import quoted
 from experiments.seeds import generator as generator_of
 from experiments.settings import Count
+from experiments.tasks.ranking import auprc, auroc
+from experiments.tasks.recorded.parts import dealt, whole_of
 from experiments.tasks.task import SPLITS, Batch, Task, check_split
 from experiments.usage import UsageError, nearest
 
@@ -40,8 +43,6 @@ __all__ = ["Table"]
 ASKED = {"class": "the class", "number": "the number", "count": "the count", "next": "the next value"}
 MOST_CLASSES = 20  # of whole numbers, that are classes if nothing else is said
 KEPT = 8  # tables that a process remembers
-FEWEST = 5  # sequences of which each part gets one
-SHARES = (0.7, 0.15, 0.15)  # of train, validation and test
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,10 @@ class Table(Task):
              as a whole in one part, "time", first, middle and last rows of each, "" for the first of these where there are five
              sequences, or a column that says train, validation or test; length: rows after which a sequence is cut, where a
              prediction is asked for at every row; unit: of time that is 1 for the model, 0 for the median time between rows; gap:
-             a time between rows after which a new piece begins, in the unit of the stamps, 0 for none; missing: cells that say
+             a time between rows after which a new piece begins, in the unit of the stamps, 0 for none; same_time: what becomes of
+             rows of one sequence and time, column by column: the mean, or the first or last value that is seen, "" to refuse
+             them;
+             missing: cells that say
              that nothing was seen, as -1, of one column as COLUMN:-1; words: columns that are words, though they look like
              numbers; decimal: the mark, point or comma, "" for what cells say; dates: day-first or month-first, "" for what cells
              say; clock: what 12:30 is, hh:mm or mm:ss; separator: comma, semicolon, tab, bar, space, or none for one column, ""
@@ -75,6 +79,7 @@ class Table(Task):
     length: Count = 200
     unit: float = 0.0
     gap: float = 0.0
+    same_time: Literal["", "mean", "first", "last"] = ""
     missing: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     decimal: Literal["", "point", "comma"] = ""
@@ -94,7 +99,7 @@ class Table(Task):
             raise ValueError(f"`unit` must be a time above 0, or 0 for the median time between rows, got {self.unit:g}.")
         if not 0 <= self.gap < np.inf:
             raise ValueError(f"`gap` must be a time above 0, or 0 for none, got {self.gap:g}.")
-        for name in ("unit", "gap"):
+        for name in ("unit", "gap", "same_time"):
             if getattr(self, name) and not self.time:
                 raise ValueError(f"`{name}` is for stamps, and `time` names no column of them.")
         if self.predict in ("class", "number", "count") and not self.target:
@@ -134,6 +139,8 @@ class Table(Task):
     @property
     def measured(self) -> Sequence[str]:  # type: ignore[override]
         found = self._found
+        if len(found.classes) == 2:
+            return "loss", "accuracy", "auroc", "auprc"
         return ("loss", "accuracy") if found.classes else ("loss", "mean_error") if len(found.targets) == 1 else ("loss",)
 
     @property
@@ -151,10 +158,12 @@ class Table(Task):
         return self.batch_of(split, torch.randint(len(self._found.parts[split]), (size,), generator=generator))
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
-        """Yield the split in order, each sequence once, at most so many; `seed` changes nothing."""
+        """Yield the split in order, each sequence once, at most so many; of two classes in one batch, for an AUROC is no mean
+        over batches. `seed` changes nothing."""
         check_split(split)
         count = min(checks.positive_size("sequences", sequences), len(self._found.parts[split]))
-        for which in torch.arange(count).split(checks.positive_size("size", size)):
+        size = checks.positive_size("size", size)
+        for which in torch.arange(count).split(count if len(self._found.classes) == 2 else size):
             yield self.batch_of(split, which)
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
@@ -189,8 +198,12 @@ class Table(Task):
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
         found, asked, loss = self._found, self._asked(outputs, batch), float(self.loss(outputs, batch))
         if found.classes:
-            seen = batch.targets != NO_CLASS
-            return {"loss": loss, "accuracy": float((asked.argmax(-1) == batch.targets)[seen].to(outputs.dtype).mean())}
+            said, right = asked[seen := batch.targets != NO_CLASS], batch.targets[seen]
+            known = {"loss": loss, "accuracy": float((said.argmax(-1) == right).to(outputs.dtype).mean())}
+            if len(found.classes) == 2:
+                scores = said[:, 1] - said[:, 0]
+                known |= {"auroc": auroc(scores, right), "auprc": auprc(scores, right)}
+            return known
         if len(found.targets) > 1:
             return {"loss": loss}
         said, right = self._seen(self.in_target_units(asked), batch)
@@ -283,20 +296,20 @@ def _read(task: Table, size: int, changed: int) -> _Found:
     notation = Notation(task.encoding, task.separator, task.decimal, task.dates, task.clock, task.missing, task.words)
     table, digest = read_table(path, notation), digest_of(path)
     inputs, targets, predict = _asked_for(task, table)
-    rows, times, begins, about_times = in_order(table, task.sequence, task.time, task.unit, task.gap)
-    classes, ys = target_of(table, targets, predict)
+    rows, times, begins, joined, about_times = in_order(table, task.sequence, task.time, task.unit, task.gap, task.same_time)
+    classes, ys = target_of(table, targets, predict, joined)
     at_the_end = predict != "next" and len(rows) > 1 and all(_is_one(ys[k]) for k in rows)
     if at_the_end and begins.any():
         raise UsageError(
             f"{path}: the target is of whole sequences, which gap={task.gap:g} would cut; say by sequence=COLUMN what a piece is."
         )
     labels = ys if at_the_end and predict == "class" else None
-    places, about_split = _split(task, table, rows, labels, at_the_end)
+    places, about_split = dealt(task, table, rows, labels, at_the_end)
     train = np.concatenate([rows[k][span] for split, k, span in places if split == "train"])
-    xs, about_inputs = features(table, inputs, train)
+    xs, about_inputs = features(table, inputs, train, joined)
     scales = np.zeros(len(targets)), np.ones(len(targets))
     if not classes:
-        asked = [_whole(ys[rows[k]]) for split, k, _ in places if split == "train"] if at_the_end else ys[train]
+        asked = [whole_of(ys[rows[k]]) for split, k, _ in places if split == "train"] if at_the_end else ys[train]
         scales = scales_of(np.asarray(asked))
     if predict in ("number", "next"):
         ys = (ys - scales[0]) / scales[1]
@@ -322,8 +335,9 @@ def _read(task: Table, size: int, changed: int) -> _Found:
         ),
         about_times,
         *about_inputs,
-        f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts['train'])}{absent}",
+        f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts)}{absent}",
         f"{about_split}{cut}: {', '.join(f'{len(parts[split])} {split}' for split in SPLITS)}",
+        *(f"careful: {each}" for each in (*suspicious(table, inputs, rows, train, joined), *_absent_classes(classes, parts))),
     ]
     counts = predict == "count"
     deviations = [1.0] * len(targets) if counts else scales[1].tolist()
@@ -372,17 +386,9 @@ def _pieces(
     for start in range(0, len(xs), len(xs) if at_the_end else length):
         some = slice(start, None if at_the_end else start + length)
         if seen[some].any():
-            stamps, target = times[some] - times[start], torch.as_tensor(_whole(ys) if at_the_end else asked[some])
+            stamps, target = times[some] - times[start], torch.as_tensor(whole_of(ys) if at_the_end else asked[some])
             last = None if before is None else before[some]
             yield _Sequence(torch.from_numpy(stamps), torch.from_numpy(xs[some]).float(), target, last)
-
-
-def _whole(ys: np.ndarray) -> np.ndarray:
-    """Return the target of a whole sequence: the first that is there, of each number."""
-    seen = ys != NO_CLASS if ys.ndim == 1 else ~np.isnan(ys)
-    first = seen.argmax(0)
-    found: np.ndarray = ys[first] if ys.ndim == 1 else ys[first, np.arange(ys.shape[1])]
-    return found
 
 
 def _looks_like(table: Columns, target: tuple[str, ...]) -> str:
@@ -408,76 +414,28 @@ def _span(numbers: Sequence[float]) -> str:
     return f"{least:,.4g}" if least == most else f"{least:,.4g} to {most:,.4g}"
 
 
-Place = tuple[str, int, slice]  # the part, the number of the sequence, and which of its rows
-
-
-def _split(
-    task: Table, table: Columns, rows: list[np.ndarray], labels: np.ndarray | None, whole: bool
-) -> tuple[list[Place], str]:
-    r"""Return which rows of which sequence are in which part, and words about it.
-
-    Args:    labels: the class of every row, where it is of whole sequences; whole: whether the target is of whole sequences.
-    """
-    way = task.split or ("sequence" if len(rows) >= FEWEST else "time")
-    if way == "time" and whole:
-        raise UsageError(
-            f"{task.data}: the target is of whole sequences, which split=time would put into every part; there are {len(rows)} "
-            f"of them, at least {FEWEST} are needed."
-        )
-    if way == "time":
-        return _by_time(rows), "split by time, the first 70 % of each sequence, then 15 % and 15 %"
-    if way == "sequence" and len(rows) < FEWEST:
-        raise UsageError(f"{task.data}: {len(rows)} sequence(s) are too few for three parts; take split=time.")
-    if way == "sequence":
-        classes = [0] * len(rows) if labels is None else [int(_whole(labels[k])) for k in rows]
-        last = max(classes) + 1  # sequences without a class come after the others
-        dealt = _by_sequence([last if one == NO_CLASS else one for one in classes])
-        return dealt, "split by sequence" + ", of each class as nearly as can be" * (labels is not None)
-    parts = table.words(way, names=True)
-    found = [place for k, here in enumerate(rows) for place in _as_said(task, parts.iloc[here], k)]
-    if whole and len(found) > len(rows):
-        raise UsageError(f"{task.data}: the target is of whole sequences, and {way} puts one sequence into several parts.")
-    if missing := sorted(set(SPLITS) - {split for split, _, _ in found}):
-        raise UsageError(f"{task.data}: {way} names no row for {' and '.join(missing)}.")
-    return found, f"split by the column {way}"
-
-
-def _by_time(rows: list[np.ndarray]) -> list[Place]:
-    ends = [np.round(np.cumsum([0.0, *SHARES]) * len(here)).astype(int).tolist() for here in rows]
-    spans = [(split, k, slice(*pair)) for k, each in enumerate(ends) for split, pair in zip(SPLITS, pairwise(each), strict=True)]
-    return [(split, k, span) for split, k, span in spans if span.start < span.stop]
-
-
-def _by_sequence(classes: Sequence[int]) -> list[Place]:
-    """Deal sequences, in an order of chance within each class, to the part that has the least of its share."""
-    order = torch.randperm(len(classes), generator=generator_of(0, "csv")).tolist()
-    order.sort(key=lambda k: classes[k])
-    taken, found = [0, 0, 0], []
-    for count, k in enumerate(order, 1):
-        part = max(range(len(SPLITS)), key=lambda j: SHARES[j] * count - taken[j])
-        taken[part] += 1
-        found.append((SPLITS[part], k, slice(None)))
-    return found
-
-
-def _as_said(task: Table, column: pd.Series, number: int) -> Iterator[Place]:
-    words = column.fillna("").str.lower().replace({"val": "validation", "valid": "validation"}).tolist()
-    if wrong := [word for word in words if word not in SPLITS]:
-        raise UsageError(f"{task.data}: {task.split} is to say train, validation or test in every row, got {quoted(wrong[0])}.")
-    changes = [place for place in range(1, len(words)) if words[place] != words[place - 1]]
-    for start, end in pairwise([0, *changes, len(words)]):
-        yield words[start], number, slice(start, end)
-
-
 def _about(
-    targets: tuple[str, ...], classes: tuple[str, ...], scales: tuple[np.ndarray, np.ndarray], train: Sequence[_Sequence]
+    targets: tuple[str, ...], classes: tuple[str, ...], scales: tuple[np.ndarray, np.ndarray], parts: dict[str, list[_Sequence]]
 ) -> str:
     if not classes:
         return ", ".join(f"{name} {mean:.4g} ± {deviation:.4g}" for name, mean, deviation in zip(targets, *scales, strict=True))
-    found = torch.cat([one.target.flatten() for one in train])
-    counts = torch.bincount(found[found != NO_CLASS], minlength=len(classes))
+    counts = sum(_counted(classes, parts).values())
     shares = [f"{name} {share:.3g} %" for name, share in zip(classes, (100 * counts / counts.sum()).tolist(), strict=True)]
     return f"{targets[0]}, {len(classes)} classes: {', '.join(shares[:MOST_CLASSES])}"
+
+
+def _counted(classes: tuple[str, ...], parts: dict[str, list[_Sequence]]) -> dict[str, Tensor]:
+    """Return how often each class is asked for in each part."""
+    found = {split: torch.cat([one.target.flatten() for one in some]) for split, some in parts.items()}
+    return {split: torch.bincount(some[some != NO_CLASS], minlength=len(classes)) for split, some in found.items()}
+
+
+def _absent_classes(classes: tuple[str, ...], parts: dict[str, list[_Sequence]]) -> Iterator[str]:
+    for split, counts in _counted(classes, parts).items() if classes else ():
+        if absent := [name for name, count in zip(classes, counts.tolist(), strict=True) if not count]:
+            verb = {"train": "learned", "validation": "evaluated", "test": "tested"}[split]
+            more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+            yield f"never {verb}: {', '.join(absent[:5])}{more}, which {'is' if len(absent) == 1 else 'are'} not in {split}"
 
 
 def _absent(ys: np.ndarray, rows: list[np.ndarray], whole: bool) -> str:

@@ -26,7 +26,8 @@ from experiments.studies.claims.physionet_folds import (
 )
 from experiments.studies.resampling import auroc_drawn, difference_drawn, mean_drawn, seed_deviation
 from experiments.studies.results import Results, where
-from experiments.tasks.recorded.patients import Patients, auroc
+from experiments.tasks.ranking import auroc
+from experiments.tasks.recorded.patients import Patients
 
 
 @pytest.fixture(scope="module")

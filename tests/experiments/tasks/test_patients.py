@@ -12,7 +12,8 @@ from torch.testing import assert_close
 
 from experiments.data.physionet2012 import PARAMETERS, read_deaths2012, read_physionet2012
 from experiments.seeds import generator
-from experiments.tasks.recorded.patients import FOLDS, VALUES, Patients, auroc
+from experiments.tasks.ranking import auroc
+from experiments.tasks.recorded.patients import FOLDS, VALUES, Patients
 from experiments.tasks.task import SPLITS
 from experiments.usage import UsageError
 

@@ -9,7 +9,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+import ctrnn
+import discretize
 from experiments.__main__ import main
+from experiments.runs.training import evaluate
+from experiments.tasks.ranking import auprc
 from experiments.tasks.recorded.table import Table
 from experiments.tasks.task import SPLITS
 from experiments.usage import UsageError
@@ -360,7 +364,7 @@ def test_a_table_is_looked_at_and_trained_on_at_the_prompt(tmp_path, capsys):
     assert not (tmp_path / "run").exists()
     for part in (
         "240 rows, 20 sequence(s) of 12 rows", "times: t, 2 apart in the median, from 1 to 3; 2 of it is 1 for the model",
-        "inputs: x, kind (one of 3)", "missing: x 14.2 %", "the class of each sequence, label, 2 classes: a 21.4 %, b 78.6 %",
+        "inputs: x, kind (one of 3)", "missing: x 14.2 %", "the class of each sequence, label, 2 classes: a 25 %, b 75 %",
         "14 train, 3 validation, 3 test",
     ):  # fmt: skip
         assert part in said
@@ -373,3 +377,77 @@ def test_a_table_is_looked_at_and_trained_on_at_the_prompt(tmp_path, capsys):
     frame(sequences=21).to_csv(path, index=False)
     assert main([*words, "--resume"]) == 2
     assert "holds a run on other data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["mean", "first", "last"])
+def test_rows_of_one_time_are_joined_column_by_column(how, tmp_path):
+    made = frame().drop(columns="kind")
+    made["y"] = DRAW.normal(size=len(made))
+    again = made[made.index % 5 == 1].assign(x=7.0, y=np.nan, label=lambda rows: rows["label"].where(rows.index % 2 == 0))
+    twice = pd.concat([made, again]).sample(frac=1, random_state=0)
+    once = twice.groupby(["who", "t"], sort=False).agg({"x": how, "y": how, "label": "first"}).reset_index()
+    given = {"sequence": "who", "time": "t", "target": ("label",)}
+    task = Table(data=written(twice, tmp_path, "twice.csv"), same_time=how, **given)
+    other = Table(data=written(once, tmp_path, "once.csv"), **given)
+    assert f"48 row(s) were joined with another one of their time, by same_time={how}" in task.look()
+    for split in SPLITS:
+        # Sequences are dealt by the order of the file, which is the same of both.
+        ours, theirs = whole(task, split), whole(other, split)
+        assert torch.equal(ours.targets, theirs.targets)
+        assert torch.equal(ours.ts, theirs.ts)
+        assert_close(ours.xs, theirs.xs)
+    with pytest.raises(UsageError, match="join them by same_time=mean, first or last"):
+        Table(data=task.data, **given).look()
+
+
+def test_classes_of_one_time_have_no_mean(tmp_path):
+    made = frame(6)
+    made.loc[1, "t"], made.loc[1, "label"] = made.loc[0, "t"], "b"
+    given = {"data": written(made, tmp_path), "sequence": "who", "time": "t", "target": ("label",)}
+    with pytest.raises(UsageError, match="at the time of row 1 label is 'a' and 'b', of which there is no mean"):
+        Table(same_time="mean", **given).look()
+    assert Table(same_time="last", **given).output_size == 2
+
+
+def test_ranks_of_two_classes_are_over_all_that_is_asked_whatever_the_batch(tmp_path):
+    task = Table(data=written(frame(), tmp_path), sequence="who", time="t", target=("label",))
+    assert task.measured == ("loss", "accuracy", "auroc", "auprc")
+    model = discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.gru(task.input_size, 3)), 2)
+    small, large = (evaluate(model, task, "train", 100, batch=size) for size in (3, 100))
+    assert small == large
+    batch = whole(task, "train")
+    last = batch.last(model(batch.xs, batch.ts, batch.lengths))
+    scores, right = (last[:, 1] - last[:, 0]).tolist(), batch.targets.tolist()
+    ones = [score for score, one in zip(scores, right, strict=True) if one]
+    zeros = [score for score, one in zip(scores, right, strict=True) if not one]
+    assert large["auroc"] == pytest.approx(np.mean([a > b for a in ones for b in zeros]))
+    precision = [sum(b >= a for b in ones) / sum(b >= a for b in scores) for a in ones]  # at each that is found
+    assert large["auprc"] == pytest.approx(np.mean(precision))
+
+
+def test_ties_count_together_in_the_precision():
+    scores, labels = torch.tensor([2.0, 2.0, 2.0, 1.0, 0.0]), torch.tensor([1, 0, 0, 1, 0])
+    assert auprc(scores, labels) == pytest.approx((1 / 3 + 2 / 4) / 2)
+    assert math.isnan(auprc(scores, torch.zeros(5)))
+
+
+# What is changed in a table, and the line that is said of it.
+CAREFUL = {
+    "constant": (lambda made: made.assign(x=3.5), "careful: x has one value in all rows of train, from which nothing is learned"),
+    "missing": (lambda made: made.assign(x=made["x"].fillna(-999)), "missing=x:-999"),
+    "rows": (lambda made: made.assign(n=range(len(made))), "careful: n counts rows, 1 more in each"),
+    "rows of each": (lambda made: made.assign(n=made.groupby("who").cumcount()), "careful: n counts rows, 1 more in each"),
+    "class": (
+        lambda made: made.assign(label=made["label"].where(made["who"] != "s3", "rare")),
+        "never tested: rare, which is not in test",
+    ),
+    "nothing": (lambda made: made, ""),
+}
+
+
+@pytest.mark.parametrize("name", CAREFUL)
+def test_what_is_hardly_meant_is_said(name, tmp_path):
+    change, words = CAREFUL[name]
+    said = Table(data=written(change(frame()), tmp_path), sequence="who", time="t", target=("label",)).look()
+    assert words in said
+    assert ("careful" in said) == bool(words)
