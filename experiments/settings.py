@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, ge
 from experiments.usage import UsageError, nearest
 
 __all__ = [
+    "CONSTANTS",
     "LARGEST",
     "Bounds",
     "Checked",
@@ -220,7 +221,7 @@ def _in_words(hint: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(map(_in_words, arguments))
     if origin is Literal:
-        return " or ".join(map(words_of, arguments))
+        return " or ".join([*filter(None, map(words_of, arguments)), *["empty"] * ("" in arguments)])
     if origin is tuple:
         several = f"{_in_words(arguments[0])} or several, with commas between"
         return several if arguments[-1] is ... else ",".join(map(_in_words, arguments))

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from experiments.files import read_json
 from experiments.interruption import Interrupted
 from experiments.runs.configuration import DEFAULTS, SHARED, Configuration, by_key, configuration_from_words
-from experiments.settings import assignments, described, setting_types
+from experiments.settings import CONSTANTS, assignments, described, setting_types
 from experiments.tasks.registry import task_named
 from experiments.usage import UsageError
 
@@ -166,7 +166,7 @@ def swept(task: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
     if not several:
         return [("", [f"{key}={text}" for key, text in given.items()])]
     for key, values in several.items():
-        if len({value.strip() for value in values}) < len(values) or not all(value.strip() for value in values):
+        if len({_constant(value) for value in values}) < len(values) or not all(value.strip() for value in values):
             raise UsageError(f"--set {key}={given[key]}: each value is given once, and none is empty.")
     if (count := math.prod(map(len, several.values()))) > MOST:  # before any of them is written out
         raise UsageError(f"--set asks for {count:,} runs, at most {MOST:,} are made at once.")
@@ -187,6 +187,11 @@ def _is_sequence(task: str, key: str) -> bool:
 
 def _holds_tuple(hint: object) -> bool:
     return hint is tuple or get_origin(hint) is tuple or any(_holds_tuple(each) for each in get_args(hint) if each is not ...)
+
+
+def _constant(value: str) -> str:
+    """Return a value in the one spelling that none, true and false have; others as they are."""
+    return value.strip().lower() if value.strip().lower() in CONSTANTS else value.strip()
 
 
 def _word(value: str) -> str:

@@ -116,7 +116,8 @@ class TrainingSettings(Checked):
         asked = {"keep": self.keep == "best", "schedule": self.schedule == "plateau", "patience": self.patience is not None}
         for key in [key for key, looks in asked.items() if looks and self.evaluate_every > self.steps]:
             raise ValueError(
-                f"`{key}` is {getattr(self, key)}, and there is no evaluation in {self.steps} steps; `evaluate_every` is larger."
+                f"`{key}` is {getattr(self, key)}, and there is no evaluation in {self.steps} steps: `evaluate_every` is "
+                f"{self.evaluate_every}."
             )
 
 

@@ -26,8 +26,11 @@ SHARES = (0.7, 0.15, 0.15)  # of train, validation and test
 class Dealt(Protocol):
     """Has the settings that are read here, of a task."""
 
-    data: str
-    split: str
+    @property
+    def data(self) -> str: ...
+
+    @property
+    def split(self) -> str: ...
 
 
 Place = tuple[str, int, slice]  # the part, the number of the sequence, and which of its rows

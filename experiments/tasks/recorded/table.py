@@ -419,7 +419,7 @@ def _about(
 ) -> str:
     if not classes:
         return ", ".join(f"{name} {mean:.4g} ± {deviation:.4g}" for name, mean, deviation in zip(targets, *scales, strict=True))
-    counts = sum(_counted(classes, parts).values())
+    counts = torch.stack(list(_counted(classes, parts).values())).sum(0)
     shares = [f"{name} {share:.3g} %" for name, share in zip(classes, (100 * counts / counts.sum()).tolist(), strict=True)]
     return f"{targets[0]}, {len(classes)} classes: {', '.join(shares[:MOST_CLASSES])}"
 

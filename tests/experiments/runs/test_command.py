@@ -112,7 +112,8 @@ UNREAD = [
         "init=standard,chrono t_max=20,30",
         "init-standard-t_max-30 `t_max` = 30.0 changes nothing here; give it to",
     ),
-    ("gated", "euler", "schedule=plateau steps=5", "`schedule` is plateau, and there is no evaluation in 5 steps"),
+    ("gated", "euler", "schedule=plateau steps=5", "there is no evaluation in 5 steps: `evaluate_every` is 100"),
+    ("gated", "euler", "clip=none,None", "--set clip=none,None: each value is given once"),
 ]
 
 
