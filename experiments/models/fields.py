@@ -32,7 +32,17 @@ from experiments.registry import Registry
 from experiments.settings import Bounds, Checked
 from experiments.usage import UsageError
 
-__all__ = ["FIELDS", "JUMPS", "JUMPS_BY_TIME", "LEAKY", "WITH_A_POWER", "FieldSettings", "built_field", "no_time_scale"]
+__all__ = [
+    "FIELDS",
+    "JUMPS",
+    "JUMPS_BY_TIME",
+    "LEAKY",
+    "WITH_A_POWER",
+    "FieldSettings",
+    "built_field",
+    "check_rates",
+    "no_time_scale",
+]
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +52,16 @@ if TYPE_CHECKING:
 MOST_UNITS = 1_000_000  # whose recurrent weights are 4 TB
 MOST_NOISE = 1e6
 SMALLEST, CLOSEST = 2.0**-126, 2.0**-24  # what single precision, that of the weights, still tells from 0, and from 1
+
+
+def check_rates(name: str, settings: FieldSettings) -> None:
+    """Refuse rates that are not below 1, of all fields of ours but those whose rates have no bound. Raises: UsageError."""
+    if name in UNBOUNDED or name not in OWN:
+        return
+    if settings.alpha > 1 - CLOSEST:
+        raise UsageError(f"`alpha` must be strictly between 0 and 1, in single precision too, got {settings.alpha:g}.")
+    if settings.t_min <= 1:
+        raise UsageError(f"`t_min` must be a time above 1 sample, got {settings.t_min:g}.")
 
 
 @dataclass(frozen=True)
@@ -75,10 +95,9 @@ class FieldSettings(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not SMALLEST <= self.alpha <= 1 - CLOSEST:
-            raise ValueError(f"`alpha` must be strictly between 0 and 1, in single precision too, got {self.alpha:g}.")
-        if not 1 < self.t_min < math.inf:
-            raise ValueError(f"`t_min` must be a time above 1 sample, got {self.t_min:g}.")
+        for name in ("alpha", "t_min"):
+            if not SMALLEST <= getattr(self, name) <= 1 / SMALLEST:
+                raise ValueError(f"`{name}` must be above 0, in single precision too, got {getattr(self, name):g}.")
         if self.t_max is not None and not self.t_min <= self.t_max <= 1 / SMALLEST:
             raise ValueError(
                 f"`t_max` must be a time of at least `t_min` = {self.t_min:g} samples, and at most {1 / SMALLEST:g}, got "
@@ -227,6 +246,7 @@ FIELDS = Registry("field", "ctrnn.fields", OWN | {name: f"discretize:{made}" for
 JUMPS_BY_TIME = ("gru-d", "cfc")  # in which time alone moves the state from jump to jump
 LEAKY = ("leaky", "leaky-power", "leaky-power-autograd")
 WITH_A_POWER = ("leaky-power", "leaky-power-autograd", "gated-power", "gru-power", "lstm-power")
+UNBOUNDED = ("gated-softplus", "gated-exponential")  # rates, of all others of ours below 1
 STARTED = ("leaky", "leaky-power")  # with their time scales already
 WITH_A_NONLINEARITY = ("plain", "leaky", "additive")
 RADIUS = 1.5  # of recurrent weights under Dale's law

@@ -219,7 +219,8 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool, page: boo
     if outcome.already:
         print(f"{folder} is finished; nothing was left to do.")
     measures = ", ".join(f"{name} {value:.4g}" for name, value in outcome.measures.items())
-    guesses = ", ".join(f"{name} {loss:.4g}" for name, loss in configuration.task.baselines().items())
+    compared = configuration.task.baselines() | ({"nn.GRU": outcome.beside["loss"]} if outcome.beside else {})
+    guesses = ", ".join(f"{name} {loss:.4g}" for name, loss in compared.items())
     beside = f" ({guesses})" if guesses else ""
     what = f"{configuration.task_name}, {configuration.field} under {configuration.integrator}"
     config = read_json(folder / CONFIG) or {}

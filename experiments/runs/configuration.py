@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from experiments.models.fields import FIELDS, JUMPS, JUMPS_BY_TIME, LEAKY, WITH_A_POWER, FieldSettings, built_field
+from experiments.models.fields import FIELDS, JUMPS, JUMPS_BY_TIME, LEAKY, WITH_A_POWER, FieldSettings, built_field, check_rates
 from experiments.models.integrators import EXACT, FOR_NOISE, INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
 from experiments.models.jumps import jump_module
 from experiments.settings import Bounds, Checked, Count, assignments, setting_types, settings_from, words_of
@@ -65,7 +65,9 @@ class TrainingSettings(Checked):
              that stay as they start, with * for any letters, "" for none; device: where model and batches are, "cpu", "cuda",
              or "auto" for the GPU where there is one; precision: of the products in training, "bfloat16" for torch's autocast;
              weights, and evaluations, stay in float32; likelihood: of gru-ode-bayes, how much weighs, beside the loss of the
-             task, how far the values seen are from those expected, in nats a value, see `experiments.models.jumps`.
+             task, how far the values seen are from those expected, in nats a value, see `experiments.models.jumps`; beside: what
+             else is trained in the same way, and measured on the test, to compare with, "nn-gru" for `torch.nn.GRU` of as many
+             units that reads the time since the sample before as one more number.
     Raises:  ValueError for numbers that train nothing, and for settings that nothing reads together.
     Source:  Tallec and Ollivier 2018, sec. 3; Ohno and Kumagai 2021, sec. VI-A, for "halved-twice" and "best".
     """
@@ -93,6 +95,7 @@ class TrainingSettings(Checked):
     label_smoothing: float = 0.0
     precision: Literal["float32", "bfloat16"] = "float32"
     likelihood: float = 0.0
+    beside: Literal["", "nn-gru"] = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -191,6 +194,7 @@ class Configuration:
     def __post_init__(self) -> None:
         FIELDS.check(self.field)
         check_word("integrator", self.integrator, INTEGRATORS)
+        check_rates(self.field, self.field_settings)
         self._check_noise()
 
     def _check_noise(self) -> None:

@@ -8,7 +8,6 @@ the run that was never interrupted, to the bit, on the same machine and number o
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +22,13 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
-from discretize import DiscreteRNN, SequenceModel, SolverError, StepError, compat, noise_keys
+from discretize import DiscreteRNN, SequenceModel, compat, noise_keys
 from discretize.settings import Settings
+from experiments.models.gap_gru import GapGRU
 from experiments.models.jumps import expects, outputs_and_surprise
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
+from experiments.runs.failures import failures_explained, refuse_non_finite
 from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
 from experiments.runs.loop import Evaluated, Loop, Progress
@@ -41,8 +42,6 @@ from experiments.usage import UsageError
 
 __all__ = ["Outcome", "Training", "answers", "evaluate", "train"]
 
-OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed", "bad_alloc")
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -50,7 +49,7 @@ class Outcome:
 
     Args:    measures: on the split "test"; seconds: that all steps took; steps: taken in all; already: whether the run was
              completed before, so that nothing was left to do; far_worse: in words, than a guess without memory, and what to
-             try; "" where it is not.
+             try; "" where it is not; beside: measures of what was trained to compare with, if anything was.
     """
 
     model: SequenceModel
@@ -60,6 +59,7 @@ class Outcome:
     already: bool = False
     status: Status = "completed"
     far_worse: str = ""
+    beside: dict[str, float] | None = None
 
 
 def train(
@@ -88,11 +88,11 @@ def train(
         return _carried_out(run, folder, NoRecord())
     about = run.threads, run.device.type, processes.size
     with held_folder(folder, configuration, resume), Record(folder, configuration, *about) as record:
-        return _carried_out(run, folder, record, progress, evaluated)
+        return _carried_out(run, folder, record, progress, evaluated, configuration)
 
 
 def _begun(configuration: Configuration, processes: Processes = ALONE) -> Training:
-    with _failures_explained(0):
+    with failures_explained(0):
         model = _with_kernels_at_once(configuration.untrained_model())
         return Training(model, configuration.task, configuration.training, processes)
 
@@ -103,6 +103,7 @@ def _carried_out(
     record: Record | NoRecord,
     progress: Progress | None = None,
     evaluated: Evaluated | None = None,
+    configuration: Configuration | None = None,
 ) -> Outcome:
     processes = run.processes
     with _torch_defaults(record.threads or run.threads, torch.float32):
@@ -116,6 +117,7 @@ def _carried_out(
         run.choose()
         measures = run.measured("test")
         worse = far_worse(run.task, measures["loss"], run.answers("test"))
+        beside = _beside(configuration) if configuration and run.settings.beside else None
         about: dict[str, Any] = {
             "seconds": run.seconds,
             "steps": run.step,
@@ -124,9 +126,25 @@ def _carried_out(
             "largest_g_dt": run.largest_g_dt(),
             **({"waited": run.waited.tolist()} if processes.size > 1 else {}),
             **({"far_worse": worse} if worse else {}),
+            **({"beside": beside} if beside else {}),
         }
         record.write_result({"status": "completed", "split": "test", "measures": measures, **about})
-    return Outcome(run.model, measures, run.seconds, run.step, far_worse=worse)
+    return Outcome(run.model, measures, run.seconds, run.step, far_worse=worse, beside=beside)
+
+
+def _beside(configuration: Configuration) -> dict[str, float] | None:
+    """Train what a run is compared with, in the same way, and measure it on "test"; None where that does not end well."""
+    task, settings = configuration.task, configuration.training
+    sizes = task.input_size, configuration.field_settings.hidden, task.output_size
+    other: Any = GapGRU(*sizes, generator(settings.seed, "beside"))
+    run = Training(other, task, replace(settings, frozen="", likelihood=0.0))
+    try:
+        run.run()
+        run.choose()
+        return run.measured("test")
+    except StoppedError as error:
+        print(f"{settings.beside}, which is trained beside the run, stopped: {error}", file=sys.stderr)
+        return None
 
 
 @torch.no_grad()
@@ -225,7 +243,7 @@ class Training(Loop):
         begun, loss, error = time.perf_counter(), torch.zeros(()), None
         self.optimizer.zero_grad()
         try:
-            with _failures_explained(self.step + 1):
+            with failures_explained(self.step + 1):
                 loss = self._backward([self.batch_at(k).to(self.device) for k in self._batches()])
         except StoppedError as stopped:
             error = stopped
@@ -235,7 +253,7 @@ class Training(Loop):
             self.watch.largest = largest
         loss = self.processes.sum_gradients(self.parameters, loss)
         norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-        _refuse_non_finite(self.step + 1, loss=loss.item(), gradient=norm.item())
+        refuse_non_finite(self.step + 1, loss=loss.item(), gradient=norm.item())
         if self.settings.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
         rate = self.rate * factor(self.settings, self.step)
@@ -315,10 +333,10 @@ class Training(Loop):
 
     def measured(self, split: str) -> dict[str, float]:
         self._count_calls()
-        with _failures_explained(self.step):
+        with failures_explained(self.step):
             found = evaluate(self.model, self.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch)
         found = self.processes.from_first(found)
-        _refuse_non_finite(self.step, **{f"{split} loss": found["loss"]})
+        refuse_non_finite(self.step, **{f"{split} loss": found["loss"]})
         return found
 
     def answers(self, split: str) -> Iterator[tuple[Batch, Tensor]]:
@@ -408,50 +426,8 @@ def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
     if not run.finished:
         return None
     run.choose()
-    worse = str(result.get("far_worse", ""))
-    return Outcome(run.model, result["measures"], result["seconds"], result["steps"], already=True, far_worse=worse)
-
-
-@contextmanager
-def _failures_explained(step: int) -> Iterator[None]:
-    """Turn errors of solves, steps and memory into a StoppedError that says what to try."""
-    try:
-        yield
-    except (SolverError, StepError) as error:
-        raise StoppedError(
-            # Its hint is for who calls the solver: a run has other settings.
-            f"step {step}: the solve failed, {error.cause}. In training that is most often a rate that has grown too large for "
-            f"the solver: try a smaller learning rate (--set rate=...), a bound on the gradient (--set clip=1), another --set "
-            f"method=... or looser tolerances (--set rtol=... atol=...), in another --out DIR.",
-            "diverged",
-            step,
-        ) from error
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
-            raise
-        raise StoppedError(
-            f"step {step}: there is not enough memory for it; what was saved before is kept. Try smaller sequences, fewer of "
-            f"them (--set batch=..., evaluation=...) or fewer units (--set hidden=...), in another --out DIR.",
-            "out of memory",
-            step,
-        ) from error
-
-
-def _refuse_non_finite(step: int, **numbers: float) -> None:
-    for name, number in numbers.items():
-        if not math.isfinite(number):
-            cure = "Try a smaller learning rate (--set rate=...) or a bound on the gradient (--set clip=1)"
-            if step == 1:
-                cure = (
-                    "Nothing was learned yet, so it is the model that leaves all bounds: try another --integrator (exact, or "
-                    "exponential-euler), shorter steps (--set substeps=4), shorter sequences, or smaller recurrent weights "
-                    "(--set recurrent_gain=...)"
-                )
-            raise StoppedError(
-                f"the {name} is {number:g} at step {step}; the last good state is kept. {cure}, in another --out DIR.",
-                "diverged",
-                step,
-            )
+    about: Any = {"far_worse": str(result.get("far_worse", "")), "beside": result.get("beside")}
+    return Outcome(run.model, result["measures"], result["seconds"], result["steps"], already=True, **about)
 
 
 @contextmanager

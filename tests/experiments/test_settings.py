@@ -247,3 +247,9 @@ def test_a_line_of_the_help_has_the_key_the_default_and_the_words(monkeypatch):
     assert [" ".join(line.split()) for line in described(Kind)] == [
         "size=3 in units; of two axes", "width=none its own", "name=a of it",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "bias"), [("gated-softplus", math.log(math.expm1(2.0))), ("gated-exponential", math.log(2.0))])
+def test_rates_above_1_are_set_where_they_have_no_bound(field, bias):
+    model = configuration_from_words("recall", field, "exact", ["init=constant", "alpha=2", "hidden=3"]).untrained_model()
+    assert model.field.rate.bias.tolist() == pytest.approx([bias] * 3)

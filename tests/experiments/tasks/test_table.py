@@ -12,7 +12,9 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from experiments.__main__ import main
+from experiments.models.gap_gru import GapGRU
 from experiments.runs.training import evaluate
+from experiments.seeds import generator
 from experiments.tasks.ranking import auprc
 from experiments.tasks.recorded.table import Table
 from experiments.tasks.task import SPLITS
@@ -451,3 +453,30 @@ def test_what_is_hardly_meant_is_said(name, tmp_path):
     said = Table(data=written(change(frame()), tmp_path), sequence="who", time="t", target=("label",)).look()
     assert words in said
     assert ("careful" in said) == bool(words)
+
+
+def test_a_gru_of_torch_that_reads_gaps_is_trained_and_measured_beside_a_run(tmp_path, capsys):
+    path = written(frame(), tmp_path)
+    words = ["train", "--task", "csv", "--field", "gru", "--integrator", "exponential-euler", "--out", str(tmp_path / "run")]
+    words += ["--set", f"data={path}", "sequence=who", "time=t", "target=label"]
+    words += ["--set", "steps=4", "batch=3", "hidden=4", "beside=nn-gru"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert f"nn.GRU {result['beside']['loss']:.4g})" in said
+    # Again by hand: the batches of the run, and RMSprop as it has it.
+    task = Table(data=path, sequence="who", time="t", target=("label",))
+    torch.set_default_dtype(torch.float32)
+    torch.set_num_threads(1)
+    model = GapGRU(task.input_size, 4, 2, generator(0, "beside"))
+    optimizer = torch.optim.RMSprop(model.parameters(), 1e-3, alpha=0.9)
+    for step in range(4):
+        batch = task.batch_at(step, 3, 0)
+        gaps = torch.cat([torch.zeros(1, batch.size), batch.ts.diff(dim=0).float()])[..., None]
+        states, _ = model.rnn(torch.cat([batch.xs, gaps], -1))
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(batch.last(model.read_out(states)), batch.targets).backward()
+        optimizer.step()
+    assert evaluate(model, task, "test", 1000)["loss"] == pytest.approx(result["beside"]["loss"], rel=1e-5)
+    assert main([*words, "--resume"]) == 0
+    assert f"nn.GRU {result['beside']['loss']:.4g})" in capsys.readouterr().out
