@@ -137,6 +137,8 @@ def recurrent_normal_(module: M, gain: float = 0.1, *, generator: torch.Generato
             f"`module` must be a field or module with matrices of recurrent weights, got {type(module).__name__}, {without}."
         )
     for owner, name in recurrent:
+        _check_settable(owner, name)
+    for owner, name in recurrent:
         weight = getattr(owner, name)
         _put(owner, name, torch.empty_like(weight).normal_(0.0, scale / math.sqrt(weight.shape[1]), generator=generator))
     return module
@@ -389,10 +391,15 @@ def _check_bias(bias: Entries) -> None:
             f"`module` has a {kind} whose `{name}` is no parameter but made anew at every call, as by a hook; set the time "
             "scales first, then put the hook on."
         )
-    if parametrized and not all(hasattr(step, "right_inverse") for step in getattr(owner.parametrizations, name)):
+    _check_settable(owner, name)
+
+
+def _check_settable(owner: nn.Module, name: str) -> None:
+    steps = getattr(owner.parametrizations, name) if parametrize.is_parametrized(owner, name) else ()
+    if not all(hasattr(step, "right_inverse") for step in steps):
         raise ValueError(
-            f"`module` has a {kind} whose `{name}` is parametrized without a right inverse, so that it cannot be set; "
-            "set the time scales first, then register the parametrization."
+            f"`module` has a {type(owner).__name__} whose `{name}` is parametrized without a right inverse, so that it cannot be "
+            "set; set it first, then register the parametrization."
         )
 
 

@@ -37,6 +37,7 @@ __all__ = ["MAX_NUM_STEPS", "Gradient", "Method", "Settings"]
 Method = str | Step
 Gradient = Checkpointed | Adjoint | None  # None: that of the steps taken, all of them kept
 
+RTOL, ATOL = 1e-5, 1e-7
 MAX_NUM_STEPS = 100_000  # of a sample in one segment
 
 ELSEWHERE = {
@@ -55,8 +56,8 @@ class Settings:
     """
 
     method: Method = "dopri5"
-    rtol: float = 1e-5
-    atol: float | Tensor = 1e-7
+    rtol: float = RTOL
+    atol: float | Tensor = ATOL
     max_step: float | None = None
     gradient: Gradient = None
     max_num_steps: int = MAX_NUM_STEPS
@@ -113,6 +114,19 @@ class Settings:
         }
         for name, value in read.items():
             object.__setattr__(self, name, value)
+
+    def say_unread(self) -> None:
+        """Warn of settings that were given, and that a method of steps of one length does not read."""
+        if self.adaptive or self.of_torchdiffeq:
+            return
+        given = {"rtol": self.rtol != RTOL, "atol": isinstance(self.atol, Tensor) or self.atol != ATOL}
+        given["max_num_steps"] = self.max_num_steps != MAX_NUM_STEPS
+        for name in [name for name, is_given in given.items() if is_given]:
+            warn_user(
+                f"`{name}` changes nothing here: it is for methods that choose their steps, and those of method={self.method!r} "
+                "are of one length; `max_step` bounds that.",
+                SolverWarning,
+            )
 
     @property
     def may_draw(self) -> bool:

@@ -139,6 +139,7 @@ def integrate(
     Source:  Hairer, Norsett and Wanner, Solving ODEs I; Tallec and Ollivier 2018, eq. (6), for the speed.
     """
     settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
+    settings.say_unread()
     if delays is not None or isinstance(field, DelayedField):
         drawn: dict[Trait, str] = {} if seed is None else {"noise": "seed"}
         return solve_with_past(field, path, h0, ts, settings, speed, events, delays, history, drawn)

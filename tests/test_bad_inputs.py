@@ -14,7 +14,7 @@ from torch import nn
 
 import ctrnn
 from ctrnn import HeldPath, gated, plain
-from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, integrate
+from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, SolverWarning, integrate
 from experiments.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -277,6 +277,16 @@ def test_mistakes_in_python_are_answered(call, kind, words):
     with pytest.raises(kind) as caught:
         call()
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [{"rtol": 1e-3}, {"atol": 1e-3}, {"max_num_steps": 5}])
+@pytest.mark.parametrize("method", ["rk4", Euler()])
+def test_settings_that_steps_of_one_length_do_not_read_are_said(method, given):
+    (name,) = given
+    with pytest.warns(SolverWarning, match=f"`{name}` changes nothing here: it is for methods that choose their steps"):
+        ContinuousRNN(FIELD, method=method, **given)
+    with pytest.warns(SolverWarning, match=f"`{name}` changes nothing here"):
+        integrate(FIELD, PATH, H, TS, method=method, **given)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")

@@ -26,6 +26,7 @@ from discretize.kernels.record.attributes import LIBRARIES, PLAIN, Attributes, a
 __all__ = ["SharedState", "buffers_of", "checked_networks", "overlap", "parameter_names", "tensors_of"]
 
 LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | {
+    "_batch_before",
     "stats",
     "dt_given",
     "crossed",

@@ -91,6 +91,7 @@ class ContinuousRNN(FieldModule):
                 raise ValueError(f"`hold` and `open_interval` are for held samples, and `path` is {path!r}.")
         bounds = (max_num_steps, min_step, first_step)
         self.settings: Settings = Settings(method, rtol, atol, max_step, gradient, *bounds, progress, fused, on_failure)
+        self.settings.say_unread()
         self.settings.check_noise(field)
         self.stats: dict[str, Any] = {}
         self.events: tuple[Event, ...] = checked_events(events, None, 1) if events else ()

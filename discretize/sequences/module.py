@@ -56,7 +56,7 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     reads_at_the_end = False  # of a sample's interval, and not all the while
     joins_chunks = "Give the last time of the chunk before in front of them: edges, `ts[k - 1 : k + n]`."
     noisy = False  # whether a call draws noise, and xs has columns of its address
-    _batch = 0  # of the last call that had one
+    _batch_before = 0  # how many sequences the last call had
     reads_past = False  # whether a field has delays, and goes on from more than a state
 
     def __init__(self, hold: str, open_interval: float | None, batch_first: bool) -> None:
@@ -245,11 +245,11 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         if x.dim() == 2:
             if lengths is not None:
                 raise ValueError("`lengths` are for a batch, and `x` is one sequence; cut it, `x[:length]`.")
-            look_at_batch(self, x, self._batch)
+            look_at_batch(self, x, self._batch_before)
             return checked_samples(x[:, None], "x"), None, False
         xs = x.transpose(0, 1) if self.batch_first else x
-        if not torch.compiler.is_compiling():
-            self.__dict__["_batch"] = xs.shape[1]
+        if not torch.compiler.is_compiling():  # where sizes are symbols
+            self.__dict__["_batch_before"] = xs.shape[1]
         if lengths is None or 0 in xs.shape:  # refused here, or a batch of 0
             return checked_samples(xs, "x"), None, True
         ragged = Ragged.of(lengths, xs)

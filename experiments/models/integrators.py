@@ -17,7 +17,16 @@ from discretize.steps.catalog import dashed, step_names, stochastic_step_names
 from experiments.settings import Checked, Count
 from experiments.usage import UsageError, check_word
 
-__all__ = ["EXACT", "FOR_NOISE", "INTEGRATORS", "IntegratorSettings", "integrator_name", "sequence_module", "under"]
+__all__ = [
+    "EXACT",
+    "FOR_NOISE",
+    "INTEGRATORS",
+    "IntegratorSettings",
+    "chooses_steps",
+    "integrator_name",
+    "sequence_module",
+    "under",
+]
 
 if TYPE_CHECKING:
     from ctrnn import VectorField
@@ -51,6 +60,16 @@ class IntegratorSettings(Checked):
             if not 0 < tolerance < most:
                 below = f" and below {most:g}" if most < math.inf else ""
                 raise ValueError(f"`{name}` must be a number above 0{below}, got {tolerance:g}.")
+
+
+def chooses_steps(method: str) -> bool:
+    """Return whether a method of a solver reads tolerances; True for one that there is not, which the solver refuses."""
+    from discretize.settings import Settings  # noqa: PLC0415 (torch)
+
+    try:
+        return Settings(method).adaptive
+    except (TypeError, ValueError):
+        return True
 
 
 def integrator_name(step: Step) -> str:
@@ -87,7 +106,9 @@ def sequence_module(
 
     check_word("integrator", name, INTEGRATORS)
     held: Any = {"hold": settings.hold, "open_interval": open_interval}
-    exact = {"method": settings.method, "rtol": settings.rtol, "atol": settings.atol}
+    exact: Any = {"method": settings.method}
+    if chooses_steps(settings.method):
+        exact |= {"rtol": settings.rtol, "atol": settings.atol}
     how: Any = exact if name == EXACT else {"method": getattr(discretize, INTEGRATORS[name])()}
     try:
         if isinstance(field, discretize.JumpRNN):

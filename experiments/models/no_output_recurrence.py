@@ -22,6 +22,9 @@ class _WithoutLastQuarter(nn.Module):
         kept = 3 * len(weight) // 4
         return torch.cat([weight[:kept], torch.zeros_like(weight[kept:])])
 
+    def right_inverse(self, weight: Tensor) -> Tensor:
+        return self(weight)
+
 
 def remove_output_recurrence(field: LSTMField) -> LSTMField:
     r"""Set the recurrent weights of the output gate to zero in place; they stay zero in training.

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from experiments.models.fields import FIELDS, JUMPS, JUMPS_BY_TIME, LEAKY, WITH_A_POWER, FieldSettings, built_field, check_rates
-from experiments.models.integrators import EXACT, FOR_NOISE, INTEGRATORS, IntegratorSettings, integrator_name, sequence_module
+from experiments.models.integrators import (
+    EXACT,
+    FOR_NOISE,
+    INTEGRATORS,
+    IntegratorSettings,
+    chooses_steps,
+    integrator_name,
+    sequence_module,
+)
 from experiments.models.jumps import jump_module
 from experiments.settings import Bounds, Checked, Count, assignments, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
@@ -133,15 +141,6 @@ DEFAULTS: dict[str, Any] = {setting.name: setting.default for kind in SHARED for
 DEFAULT_FIELD, DEFAULT_INTEGRATOR, DEFAULT_TRAINING = FieldSettings(), IntegratorSettings(), TrainingSettings()
 
 
-def _chooses_steps(run: Configuration) -> bool:
-    from discretize.settings import Settings  # noqa: PLC0415
-
-    try:
-        return Settings(run.integrator_settings.method).adaptive
-    except (TypeError, ValueError):  # which the model refuses, in its own words
-        return True
-
-
 # Settings that some runs alone read: whose they are, and whether a run is among these.
 READ_BY: list[tuple[tuple[str, ...], str, Callable[[Configuration], bool]]] = [
     (("t_max", "t_min"), "init=chrono", lambda run: run.field_settings.init == "chrono"),
@@ -164,7 +163,7 @@ READ_BY: list[tuple[tuple[str, ...], str, Callable[[Configuration], bool]]] = [
         "what has an equation to solve; of this one a single step is exact",
         lambda run: run.field not in JUMPS_BY_TIME,
     ),
-    (("rtol", "atol"), "methods that choose their steps", _chooses_steps),
+    (("rtol", "atol"), "methods that choose their steps", lambda run: chooses_steps(run.integrator_settings.method)),
     (("substeps",), "step maps", lambda run: run.integrator != EXACT),
     (
         ("hold",),

@@ -283,6 +283,15 @@ def test_a_module_without_gates_is_refused_and_then_nothing_was_changed():
     assert not changed(unset, half)
 
 
+def doubled(field):
+    class Twice(nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    parametrize.register_parametrization(next(part for part in field.modules() if hasattr(part, "weight_h")), "weight_h", Twice())
+    return field
+
+
 GATED, BIAS = ctrnn.gated(3, 5), torch.zeros(3)
 
 
@@ -309,6 +318,7 @@ GATED, BIAS = ctrnn.gated(3, 5), torch.zeros(3)
         (lambda: chrono_(ctrnn.gated(3, 5, rate="softplus"), 5.0, t_min=0.0), ValueError, "`t_min` must be above 0, got 0"),
         (lambda: ctrnn.init.recurrent_normal_(nn.Linear(2, 3)), TypeError, "a field or module with matrices of recurrent"),
         (lambda: ctrnn.init.recurrent_normal_(ctrnn.unicornn(3, 5)), TypeError, "whose units have one each"),
+        (lambda: ctrnn.init.recurrent_normal_(doubled(ctrnn.gru(3, 5))), ValueError, "without a right inverse, so that it can"),
         (lambda: ctrnn.init.recurrent_normal_(GATED, -1.0), ValueError, "`gain` must be"),
     ],
 )

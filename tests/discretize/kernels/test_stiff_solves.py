@@ -91,7 +91,7 @@ def test_the_order_of_stiff_solves_is_five():
     h0, errors = torch.tensor([[0.7, 0.4]], dtype=torch.float64, requires_grad=True), []
     exact = integrate(mild, None, h0, [0.0, 2.0], rtol=1e-10, atol=1e-11, method="dopri8", fused=False).hs[-1]
     for steps in (16, 32):
-        how = {"max_step": 2 / steps, "first_step": 2 / steps, "rtol": 1.0, "atol": 1e3}
+        how = {"max_step": 2 / steps, "first_step": 2 / steps, "rtol": 0.9, "atol": 1e3}
         solved = integrate(mild, None, h0, [0.0, 2.0], **how, **STIFF)
         assert (solved.stats["engine"], solved.stats["num_steps"]) == ("compiled", steps)
         errors.append(float((solved.hs[-1] - exact).detach().abs().max()))
@@ -101,7 +101,7 @@ def test_the_order_of_stiff_solves_is_five():
 def test_gradients_are_those_of_the_states_and_second_ones_are_too():
     field = Cubic(-20.0, 1.0)
     h0 = normal(2, 2).requires_grad_()
-    fixed = {"rtol": 1.0, "atol": 1e3, "max_step": 0.25, "first_step": 0.25}  # differences see the same steps
+    fixed = {"rtol": 0.9, "atol": 1e3, "max_step": 0.25, "first_step": 0.25}  # differences see the same steps
 
     def end(h0):
         solved = integrate(field, None, h0, [0.0, 0.5], **fixed, **STIFF)
@@ -129,7 +129,7 @@ def test_a_moving_equilibrium_costs_no_accuracy():
     # h = cos t however stiff: explicit methods and many implicit ones lose their order here.
     errors = []
     for steps in (8, 16, 32):
-        how = {"max_step": 2 / steps, "first_step": 2 / steps, "rtol": 1.0, "atol": 1e3}
+        how = {"max_step": 2 / steps, "first_step": 2 / steps, "rtol": 0.9, "atol": 1e3}
         solved = integrate(Equation(pulled), None, torch.ones(1, 1, dtype=torch.float64), [0.0, 2.0], **how, **STIFF)
         errors.append(float((solved.hs[-1] - math.cos(2)).abs().max()))
     assert solved.stats["engine"] == "compiled"
