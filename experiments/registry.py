@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
 from typing import Any
 
+from experiments.code_files import imported
 from experiments.usage import UsageError, nearest
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "add_from"]
 
 
 class Registry(Mapping[str, Any]):
@@ -93,3 +94,22 @@ class Registry(Mapping[str, Any]):
 
 def _hyphenated(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+", "-", name).strip("-").lower()
+
+
+def add_from(files: Iterable[str], registries: Mapping[str, Registry]) -> None:
+    r"""Run files, and add what they have by the names of these registries, TASKS = {"odd-ones": OddOnes}.
+
+    Raises:  UsageError for a file that cannot be run, or has nothing to add.
+    """
+    for file in files:
+        module = imported(file)
+        found = {table: getattr(module, table) for table in registries if hasattr(module, table)}
+        if not found:
+            raise UsageError(f"{file} has none of {', '.join(registries)}, dictionaries of what it adds, by name.")
+        for table, things in found.items():
+            if not isinstance(things, Mapping):
+                raise UsageError(f"{table} in {file} must be a dictionary of classes by name, got {type(things).__name__}.")
+            for name, thing in things.items():
+                if not callable(thing):
+                    raise UsageError(f"{table} in {file} has {name!r}, which is no class or function: {type(thing).__name__}.")
+                registries[table].add(str(name), thing, file)

@@ -20,11 +20,14 @@ from filelock import FileLock, Timeout
 
 from discretize import SequenceModel
 from experiments.files import check_no_links, not_writable, read_json
+from experiments.models.fields import FIELDS
+from experiments.registry import add_from
 from experiments.runs.checkpoints import NEWEST, PREVIOUS, Checkpoints
 from experiments.runs.code import check_same_code
 from experiments.runs.configuration import Configuration
 from experiments.runs.stopping import StoppedError
 from experiments.settings import words_of
+from experiments.tasks.registry import TASKS
 from experiments.usage import UsageError
 
 __all__ = [
@@ -51,9 +54,7 @@ def load(folder: Path, plugins: Iterable[str] = ()) -> tuple[SequenceModel, Conf
     Raises:  UsageError for a folder without a run or without a checkpoint, and for a task or field of a file that is not among
              `plugins`; StoppedError where all of them are damaged, or do not fit the configuration.
     """
-    from experiments.plugins import use  # noqa: PLC0415 (the studies)
-
-    use(plugins)
+    add_from(plugins, {"TASKS": TASKS, "FIELDS": FIELDS})
     configuration, state = read_configuration(folder), Checkpoints(folder).load()
     if configuration is None or state is None:
         missing = CONFIG if configuration is None else NEWEST
