@@ -41,13 +41,13 @@ class Joined(NamedTuple):
 
     def with_others(self, rows: np.ndarray) -> np.ndarray:
         """Return these rows, and those that they stand for."""
-        return np.flatnonzero(np.isin(self.by, rows))
+        return np.flatnonzero(np.isin(self.by, rows)) if self.how else rows
 
     def values(self, values: np.ndarray) -> np.ndarray:
         """Return values (rows,) or (rows, columns), nan where missing, with those of joined rows where one stands for them."""
-        shared = np.isin(self.by, self.by[~self.stand])
-        if not shared.any():
+        if not self.how or self.stand.all():
             return values
+        shared = np.isin(self.by, self.by[~self.stand])
         columns = pd.DataFrame(values[shared]).groupby(self.by[shared]).agg(self.how)
         found = values.copy()
         found[columns.index] = columns.to_numpy().reshape(-1, *values.shape[1:])

@@ -46,10 +46,9 @@ def _are(names: Sequence[str], one: str, several: str) -> str:
 
 def _counts(values: np.ndarray, rows: Sequence[np.ndarray]) -> bool:
     """Return whether values rise by 1 from row to row, of the table or of each sequence."""
-    if len(values) < 3:
-        return False
-    steps = [np.diff(values[k]) for k in rows]
-    return bool((np.diff(values) == 1).all() or (sum(map(len, steps)) > 1 and all((each == 1).all() for each in steps)))
+    ends = np.cumsum([len(k) for k in rows])[:-1] - 1
+    steps = np.delete(np.diff(values[np.concatenate(rows)]), ends)
+    return len(values) > 2 and bool((np.diff(values) == 1).all() or (len(steps) > 1 and (steps == 1).all()))
 
 
 def _sign(seen: np.ndarray) -> float | None:
