@@ -194,6 +194,8 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, bool]:
         """Check the user's arguments; return them and whether there was a batch."""
         xs, ragged, batched = self._time_first(x, lengths)
+        if not batched and ts is None:  # which would say of what the first axis is
+            look_at_batch(self, x, self._batch_before)
         edges = None if ts is None or not xs.shape[1] else self._edges(ts, xs, ragged, batched)
         if edges is not None:
             self._look_at(edges)
@@ -245,7 +247,6 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         if x.dim() == 2:
             if lengths is not None:
                 raise ValueError("`lengths` are for a batch, and `x` is one sequence; cut it, `x[:length]`.")
-            look_at_batch(self, x, self._batch_before)
             return checked_samples(x[:, None], "x"), None, False
         xs = x.transpose(0, 1) if self.batch_first else x
         if not torch.compiler.is_compiling():  # where sizes are symbols

@@ -172,6 +172,7 @@ def test_one_sample_of_a_batch_without_a_time_axis_is_said_once_to_be_read_as_a_
     rnn(XS[0])  # no batch before
     rnn(XS.transpose(0, 1) if batch_first else XS)
     rnn(XS[:, 0])  # as many samples as there were before, and another batch
+    rnn(XS[:BATCH, 0], ts=torch.arange(BATCH + 1.0))
     with pytest.warns(UserWarning, match="one sequence of 3 samples, .* the batch before had 3 sequences") as said:
         assert len({rnn(x)[0].shape for x in XS[:2]}) == 1
     assert len(said) == 1
