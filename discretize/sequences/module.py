@@ -194,7 +194,7 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, bool]:
         """Check the user's arguments; return them and whether there was a batch."""
         xs, ragged, batched = self._time_first(x, lengths)
-        if not batched and ts is None:  # which would say of what the first axis is
+        if not batched and ts is None and h_0 is None:  # which would say what the first axis is
             look_at_batch(self, x, self._batch_before)
         edges = None if ts is None or not xs.shape[1] else self._edges(ts, xs, ragged, batched)
         if edges is not None:
