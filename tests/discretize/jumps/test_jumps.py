@@ -124,7 +124,6 @@ def test_a_batch_of_nobody_jumps_too():
     assert discretize.ode_rnn(2, 3)(torch.zeros(4, 0, 2))[0].shape == (4, 0, 3)
 
 
-@pytest.mark.filterwarnings("ignore:`x` has two axes")  # one sequence alone, as long as the batch has sequences
 @pytest.mark.parametrize("lengths", [None, [5, 1, 3]])
 def test_what_was_not_seen_may_be_nan_and_changes_nothing(lengths):
     x, ts, observed = torch.randn(TIME, BATCH, 2), stamps(), torch.rand(TIME, BATCH, 2) < 0.5

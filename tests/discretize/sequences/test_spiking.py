@@ -116,7 +116,6 @@ def test_lengths_packed_sequences_and_neighbours_are_each_sequence_alone(setting
         assert not output[lengths[k] :, k].any()
 
 
-@pytest.mark.filterwarnings("ignore:`x` has two axes")  # pieces as long as the batch has sequences
 @torch.no_grad()
 @WAYS
 def test_sequences_that_begin_anew_tell_the_time_of_the_whole(settings):
