@@ -32,7 +32,7 @@ from discretize.solvers.continuation import StatesBetween
 from discretize.solvers.crossings import ROUNDINGS, Look
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.event_graph import Crossing, Graph, GraphBetween, GraphSolve, StepGrid, Window
-from discretize.solvers.events import Event, EventTimes
+from discretize.solvers.events import Event, EventTimes, as_array
 from discretize.trajectory import Trajectory
 
 __all__ = ["WINDOWS", "EventSolve"]
@@ -131,7 +131,7 @@ class EventSolve:
 
     def _signs(self, h: Tensor) -> np.ndarray:
         """Return the sign of each event, (events, batch)."""
-        return np.stack([np.sign(_array(event(self.t[:, None].detach(), h.detach()))) for event in self.events])
+        return np.stack([np.sign(as_array(event(self.t[:, None].detach(), h.detach()))) for event in self.events])
 
     def _refuse(self, number: int, sample: int, how: str) -> NoReturn:
         """Raise that an event stops a sample again and again."""
@@ -221,8 +221,7 @@ class EventSolve:
                 window, failure = self._look(h, t, goal)
                 self.windows.append(window)
                 look = window.look
-                every = [self._of(look, number, look.end >= ends) for number in range(len(self.events))]
-                self._take(sorted(crossing for each in every for crossing in each), mine)
+                self._take(sorted(self._flips(look, look.end >= ends)), mine)
                 self.reach *= 2
                 sample = None if failure is None else failure.sample
                 if failure and (sample is None or not self._stopped(mine[sample])):
@@ -285,7 +284,7 @@ class EventSolve:
                 )
         start = t.numpy()
         if failure is None:
-            return Window(Look(steps, start, until.numpy(), solved.hs[-1]), times, solved.hs, solved, first), None
+            return Window(Look(self.events, steps, start, until.numpy(), solved.hs[-1]), times, solved.hs, solved, first), None
         # Each sample has come to the begin of its last step at least; fixed steps go on in what is not finite.
         steps = steps if self.steps is None else steps.before_failure()
         begun = [steps.begins_of(sample) for sample in range(len(start))]
@@ -298,7 +297,8 @@ class EventSolve:
                 beyond = sample, float(begins[-1]), state[sample]
                 end[sample] = begins[place]
                 state = state.index_copy(0, torch.tensor([sample], device=state.device), steps.state_before(sample, place))
-        look, times = Look(steps, start, end, state, beyond), torch.cat([times[:-1].minimum(torch.from_numpy(end)), until[None]])
+        look = Look(self.events, steps, start, end, state, beyond)
+        times = torch.cat([times[:-1].minimum(torch.from_numpy(end)), until[None]])
         hs = torch.cat([h[None].expand(len(times) - 1, *h.shape), state[None]])
         later = (times > t) & (torch.arange(len(times), device="cpu") < len(times) - 1)[:, None]
         if bool(later.any()):
@@ -306,24 +306,25 @@ class EventSolve:
             hs = hs.index_put((row, whose), look.states(times[row, whose].numpy(), whose.numpy()).to(hs))
         return Window(look, times, hs, solved, first), failure
 
-    def _of(self, look: Look, number: int, last: np.ndarray) -> list[Crossing]:
-        """Find where an event crosses zero, each way, and keep where its samples are if they do not."""
-        flips = look.flips(self.events[number], self.sides[number], last)
-        came = self.left_at_zero[number]
-        if (falls := np.flatnonzero(flips.rests & (came != 0) & (flips.left == -came))).size:
-            self._refuse(number, int(falls[0]), "and leaves it at rest at g = 0, from where it is pushed on")
-        crossed = np.zeros(len(came), dtype=bool)
-        crossed[flips.samples] = True
-        begun = np.where(self.sides[number] == 0, flips.left, self.sides[number])
-        self.sides[number] = np.where(crossed, begun, flips.sides)
-        self.left_at_zero[number] = np.where(flips.left == 0, came, 0)
-        columns = (column.tolist() for column in (flips.times, flips.samples, flips.after))
-        found = [Crossing(time, sample, number, after) for time, sample, after in zip(*columns, strict=True)]
+    def _flips(self, look: Look, last: np.ndarray) -> list[Crossing]:
+        """Find where events cross zero, each way, and keep where samples are that do not."""
+        flips, came = look.flips(self.sides, last), self.left_at_zero
+        for number, sample in np.argwhere(flips.rests & (came != 0) & (flips.left == -came)).tolist():
+            self._refuse(number, sample, "and leaves it at rest at g = 0, from where it is pushed on")
+        crossed = np.zeros(came.shape, dtype=bool)
+        crossed[flips.events, flips.samples] = True
+        begun = np.where(self.sides == 0, flips.left, self.sides)
+        self.sides = np.where(crossed, begun, flips.sides)
+        self.left_at_zero = np.where(flips.left == 0, came, 0)
+        columns = (column.tolist() for column in (flips.times, flips.samples, flips.events, flips.after))
+        found = [Crossing(*each) for each in zip(*columns, strict=True)]
         if look.beyond is not None:
             sample, time, state = look.beyond
-            g = self.events[number].g(torch.full((1, 1), time).to(state), state[None]).reshape(-1)
-            if flips.sides[sample] and float(g.sign()) == -flips.sides[sample]:
-                found.append(Crossing(time, sample, number, float(-flips.sides[sample])))
+            at = torch.full((1, 1), time).to(state)
+            for number, event in enumerate(self.events):
+                side, there = flips.sides[number, sample], float(event.g(at, state[None]).reshape(-1).sign())
+                if side and there == -side:
+                    found.append(Crossing(time, sample, number, there))
         return found
 
     @torch.no_grad()
@@ -377,7 +378,7 @@ class EventSolve:
         at, reset = self.t[:, None].detach(), np.zeros(len(self.h), dtype=bool)
         reset[[crossing.sample for crossing in stopped if self.events[crossing.event].reset]] = True
         for number, event in enumerate(self.events):
-            was, now = _array(values[number]), _array(event(at, self.h.detach()))
+            was, now = as_array(values[number]), as_array(event(at, self.h.detach()))
             own = np.zeros(len(was))
             for crossing in stopped:
                 if crossing.event == number:
@@ -442,8 +443,3 @@ class StatesBetweenStops:
                 here = mine[rows].to(found.device)[..., None]
                 states = states.index_put((rows.to(found.device).nonzero()[:, 0],), torch.where(here, found, states[rows]))
         return states
-
-
-def _array(values: Tensor) -> np.ndarray:
-    found: np.ndarray = values.detach().cpu().double().numpy()
-    return found

@@ -22,7 +22,7 @@ from ctrnn.extras import needed_by
 from discretize.solvers.detached import once_only
 from discretize.solvers.equation import Shapes, joined, split
 
-__all__ = ["CrossingTime", "Event", "EventTimes", "checked_events"]
+__all__ = ["CrossingTime", "Event", "EventTimes", "as_array", "checked_events"]
 
 MOST_WAYS = 4  # in which states are moved by their rounding
 
@@ -72,15 +72,14 @@ class Event:
 
         Of two opposite ways the lesser counts: a jump of g at just this time is on one side, and no rounding.
         """
-        step, at, numbers = units * torch.finfo(h.dtype).eps, t.to(h), torch.arange(h.shape[1], device=h.device)
-        here, moved = self.g(at, h).reshape(-1), h.new_zeros(len(h))
         # Two units move apart in one of these, be g their difference.
-        for bit in range(max(1, min(MOST_WAYS, h.shape[1].bit_length()))):
-            ways = (1 - 2 * ((numbers >> bit) & 1)).to(h)
-            sides = [self.g(at * (1 + by), h * (1 + by * ways)).reshape(-1) for by in (step, -step)]
-            ahead, back = ((there - here).abs().nan_to_num(0.0, 0.0, 0.0) for there in sides)
-            moved = moved.maximum(ahead.minimum(back))
-        return _array(moved)
+        bits = torch.arange(max(1, min(MOST_WAYS, h.shape[1].bit_length())), device=h.device)[:, None]
+        ways = torch.cat([torch.ones_like(bits), 1 - 2 * ((torch.arange(h.shape[1], device=h.device) >> bits) & 1)], 1).to(h)
+        factors = 1 + units * torch.finfo(h.dtype).eps * torch.cat([0 * ways[:1], ways, -ways])  # of t, and of each unit
+        both = (factors[:, None] * torch.cat([t.to(h), h], 1)).flatten(0, 1)
+        here, moved = self.g(both[:, :1], both[:, 1:]).reshape(len(factors), -1).tensor_split([1])
+        sides = (moved - here).abs().nan_to_num(0.0, 0.0, 0.0)
+        return as_array(sides.unflatten(0, (2, -1)).amin(0).amax(0))
 
     @property
     def stops(self) -> bool:
@@ -153,6 +152,7 @@ class CrossingTime(torch.autograd.Function):
         return None, None, *once_only("events", [(-grad / slopes).to(values)], [grad, values])
 
 
-def _array(values: Tensor) -> np.ndarray:
+def as_array(values: Tensor) -> np.ndarray:
+    """Return numbers on the CPU in float64."""
     found: np.ndarray = values.detach().cpu().double().numpy()
     return found

@@ -10,7 +10,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import ctrnn
-from discretize import Adjoint, EulerMaruyama, Event, SolverError, integrate
+from discretize import Adjoint, EulerMaruyama, Event, ExponentialEuler, SolverError, integrate
 from discretize.solvers import event_solve
 
 TIGHT = {"rtol": 1e-7, "atol": 1e-7}
@@ -128,6 +128,44 @@ def test_an_event_at_a_time_is_at_that_time_to_rounding(time):
     event = Event(lambda t, h: t[..., 0] - time)
     solved = integrate(lambda t, h: torch.sin(t) - h, None, torch.ones(2, 1), [0.0, 9.3], events=[event])
     assert_close(solved.events[0].times, torch.full((2,), time), rtol=4.5e-16, atol=0)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_crossing_is_found_to_the_last_digit_of_the_states_by_few_looks(dtype, unit):
+    looks = []
+    cross = Event(lambda t, h: looks.append(t) or h[:, 0] - 0.25)
+    h0 = torch.zeros(1, 1, dtype=dtype)
+    found = integrate(lambda t, h: rising(t, h) / unit, None, h0, [0.0, unit], events=cross, fused=False).events[0].times
+    assert_close(found, torch.tensor([0.25 * unit], dtype=torch.float64), rtol=4 * torch.finfo(dtype).eps, atol=0)
+    assert len(looks) < 16  # down to the last digit of a time in float64 it takes 42 with states in float32
+
+
+@pytest.mark.parametrize("method", ["dopri5", ExponentialEuler()], ids=repr)
+def test_several_events_are_read_from_the_same_states(method):
+    calls = []
+
+    class Counted(ctrnn.VectorField):
+        def __init__(self):
+            super().__init__(1, 3)
+
+        def flow(self, projected, h):
+            calls.append(len(h))
+            return 1 - h
+
+        def leak(self, projected, h):
+            return torch.ones_like(h)
+
+    def solve(number):
+        calls.clear()
+        events = [Event(lambda t, h, k=k: h[:, 0] - 0.1 * k) for k in range(1, 1 + number)]
+        h0, path = torch.zeros(2, 3, dtype=torch.float64), ctrnn.HeldPath(torch.zeros(1, 2, 1, dtype=torch.float64))
+        found = integrate(Counted(), path, h0, [0.0, 1.0], method=method, events=events, fused=False).events
+        expected = [-math.log(1 - 0.1 * k) for k in range(1, 1 + number)]
+        assert_close(torch.stack([event.times for event in found])[:, 0].tolist(), expected, rtol=1e-5, atol=0)
+        return len(calls)
+
+    assert solve(6) <= 1.5 * solve(1)  # one batch of roots may take an iteration more than another
 
 
 @pytest.mark.parametrize(("height", "times"), [(1.0, []), (0.999, [math.asin(0.999), math.pi - math.asin(0.999)]), (1.001, [])])
