@@ -38,10 +38,9 @@ class Rows:
 
 
 class SegmentInput:
-    r"""Evaluates x(t) by the number of a segment.
+    r"""Gives what `path.evaluate` reads by the number of a segment.
 
     Args:    path; pieces: the piece of each segment, (segments,) shared by the batch, or (segments, batch).
-    Shape:   at(j, t, rows): t () or (rows, 1), float64 -> (rows, feature); rows None: all sequences.
     """
 
     path: Path
@@ -58,12 +57,16 @@ class SegmentInput:
         with torch.enable_grad():
             return Rows(self.path.gather(self.pieces))
 
-    def data(self, j: int) -> Data:
-        """Return the data of segment j."""
+    def whole(self, j: int) -> Data:
+        """Return the data of segment j for all sequences."""
         return self._rows[j]
 
-    def at_places(self, numbers: Tensor, rows: Tensor, t: Tensor, batch: int | None = None) -> Tensor:
-        """Evaluate at places in several segments: numbers, rows (m,), t (m, 1) -> (m, feature); batch: of a path of sequences."""
+    def data(self, j: int, rows: Tensor | None = None) -> Data:
+        """Return the data of segment j for these sequences, None: all."""
+        return self.whole(j) if rows is None else [select(x, rows) for x in self.whole(j)]
+
+    def data_at(self, numbers: Tensor, rows: Tensor, batch: int | None = None) -> Data:
+        """Return the data of places in several segments: numbers, rows (m,); batch: of a path of sequences."""
         if self._every is None:
             as_is = batch is None or self.pieces.dim() > 1
             pieces = self.pieces if as_is else self.pieces[:, None].expand(-1, batch or 0)
@@ -73,15 +76,11 @@ class SegmentInput:
         for x in self._every:
             there, whose = numbers.to(x.device), rows.to(x.device)
             data.append(x[there, whose] if x.dim() > 1 and x.shape[1] > 1 else x[there, 0] if x.dim() > 1 else x[there, None])
-        return self.path.evaluate(data, t)
+        return data
 
     def learned(self, j: int) -> list[Tensor]:
         """Return the data of segment j that require a gradient."""
-        return [x for x in self.data(j) if x.requires_grad]
-
-    def at(self, j: int, t: Tensor, rows: Tensor | None = None) -> Tensor:
-        data = self.data(j)
-        return self.path.evaluate(data if rows is None else [select(x, rows) for x in data], t)
+        return [x for x in self.whole(j) if x.requires_grad]
 
 
 def select(x: Tensor, rows: Tensor | None) -> Tensor:

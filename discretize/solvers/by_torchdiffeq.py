@@ -142,7 +142,7 @@ class TorchdiffeqEngine(Engine):
         learned = self.snapshot.learned
         # Detached: projected samples depend on weights that the flow may read too, which would be counted twice.
         chain, path = detached_chain(segment.chain)
-        path.data(segment.number)
+        path.whole(segment.number)
         start = h.detach().requires_grad_()
         targets = (start, *learned, *path.leaves[segment.number])
         filled = tuple(each for each in targets[1:] if each.numel())  # torchdiffeq makes views of each, which empty ones have not

@@ -48,9 +48,9 @@ class DetachedInput(SegmentInput):
         self._detached: dict[int, Data] = {}
         self.leaves: dict[int, list[Tensor]] = {}
 
-    def data(self, j: int) -> Data:
+    def whole(self, j: int) -> Data:
         if j not in self._detached:
-            self._detached[j] = [x.detach().requires_grad_() if x.requires_grad else x for x in self._given.data(j)]
+            self._detached[j] = [x.detach().requires_grad_() if x.requires_grad else x for x in self._given.whole(j)]
             self.leaves[j] = [x for x in self._detached[j] if x.requires_grad]
         return self._detached[j]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from ctrnn import Driven, Path, VectorField, checks
 from ctrnn.forward import jacobian_of
-from ctrnn.inputs.path import piece_numbers
+from ctrnn.inputs.path import Data, piece_numbers
 from ctrnn.inputs.segment_input import Rows, SegmentInput, select
 from discretize.steps.algebra.jacobian import JacobianCheck, checked_jacobian, jacobian, jacobian_cost, over_matrices
 
@@ -235,6 +236,16 @@ class Segment(RightHandSide):
     def __init__(self, chain: Chain, number: int, rows: Tensor | None = None) -> None:
         self.chain, self.number, self.rows, self.lengths = chain, number, rows, chain.lengths[number]
         self.steady, self.differentiable, self.differentiable_in_time = chain.steady, chain.differentiable, chain.own_times
+        self._ends_on: dict[torch.device, tuple[Tensor, Tensor]] = {}
+
+    @cached_property
+    def _reads(self) -> tuple[Data, Data]:
+        """What the input and the speed are made of here, gathered at the first evaluation."""
+        with torch.enable_grad():  # the first caller may want none
+            return self._gathered(self.chain.path), () if self.chain.speed is None else self._gathered(self.chain.speed)
+
+    def _gathered(self, path: SegmentInput) -> Data:
+        return path.data(self.number, self.rows)
 
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
         t = self._time_to_read(tau, h)
@@ -274,12 +285,12 @@ class Segment(RightHandSide):
 
     def input_at(self, t: Tensor) -> Tensor:
         """Return the projected input at the time t, () or (rows, 1)."""
-        return self.chain.path.at(self.number, t, self.rows)
+        return self.chain.path.path.evaluate(self._reads[0], t)
 
     def speed_at(self, t: Tensor, h: Tensor) -> Tensor:
         """Return c'(t), () or (rows, 1), in the dtype of h; of a chain with a speed."""
         assert self.chain.speed is not None
-        speed = self.chain.speed.at(self.number, t, self.rows)
+        speed = self.chain.speed.path.evaluate(self._reads[1], t)
         return speed.to(h.dtype) if speed.dim() == 0 else speed.to(device=h.device, dtype=h.dtype, non_blocking=True)
 
     def times_on(self, device: torch.device) -> torch.device:
@@ -288,6 +299,12 @@ class Segment(RightHandSide):
 
     def ends(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return its start and end, () or (rows, 1), with the gradient of the edges."""
+        if device not in self._ends_on:
+            with torch.enable_grad():
+                self._ends_on[device] = self._edges(device)
+        return self._ends_on[device]
+
+    def _edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
         start, end = self.chain.ends_on(self.number, device)
         return select(start, self.rows), select(end, self.rows)
 
@@ -302,21 +319,15 @@ class Places(Segment):
     def __init__(self, chain: Chain, numbers: Tensor, rows: Tensor) -> None:
         super().__init__(chain, 0, rows)
         self.numbers: Tensor = numbers
-        edges = chain.edges
-        self._ends = tuple((edges[each, rows] if chain.own else edges[each])[:, None] for each in (numbers, numbers + 1))
 
-    def input_at(self, t: Tensor) -> Tensor:
+    def _gathered(self, path: SegmentInput) -> Data:
         assert self.rows is not None
-        return self.chain.path.at_places(self.numbers, self.rows, t, self.chain.driven.batch)
+        return path.data_at(self.numbers, self.rows, self.chain.driven.batch if path is self.chain.path else None)
 
-    def speed_at(self, t: Tensor, h: Tensor) -> Tensor:
-        assert self.chain.speed is not None
-        assert self.rows is not None
-        return self.chain.speed.at_places(self.numbers, self.rows, t).to(device=h.device, dtype=h.dtype, non_blocking=True)
-
-    def ends(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        start, end = (checks.time_on(each, device) for each in self._ends)
-        return start, end
+    def _edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        edges, numbers = self.chain.edges, self.numbers
+        start, end = (edges[each, self.rows] if self.chain.own else edges[each] for each in (numbers, numbers + 1))
+        return checks.time_on(start[:, None], device), checks.time_on(end[:, None], device)
 
 
 def chain_of(driven: Driven, ts: Tensor, by_slope: bool = False) -> Chain:

@@ -50,8 +50,8 @@ def test_a_segment_is_its_piece_for_all_rows_and_for_some(path):
         for j, k in enumerate(pieces.tolist()):
             for t in inside(path, k):
                 expected = path.piece(k)(t)
-                assert torch.equal(segments.at(j, t), expected)
-                assert torch.equal(segments.at(j, t, ROWS), expected[ROWS])
+                assert torch.equal(path.evaluate(segments.data(j), t), expected)
+                assert torch.equal(path.evaluate(segments.data(j, ROWS), t), expected[ROWS])
 
 
 @every_path
@@ -62,12 +62,14 @@ def test_each_sequence_may_have_a_time_and_a_piece_of_its_own(path):
         for which in range(3):
             times = torch.stack([inside(path, k)[which] for k in row])[:, None]
             expected = torch.stack([path.piece(k)(t)[i] for i, (k, t) in enumerate(zip(row, times[:, 0], strict=True))])
-            assert_close(segments.at(j, times), expected, rtol=0, atol=1e-14)  # one or many times: lines round alike
-            assert_close(segments.at(j, times[ROWS], ROWS), expected[ROWS], rtol=0, atol=1e-14)
+            assert_close(
+                path.evaluate(segments.data(j), times), expected, rtol=0, atol=1e-14
+            )  # one or many times: lines round alike
+            assert_close(path.evaluate(segments.data(j, ROWS), times[ROWS]), expected[ROWS], rtol=0, atol=1e-14)
         k = int(PIECES[j])
         times = torch.stack([*inside(path, k), inside(path, k)[1]])[:, None]
         expected = torch.stack([path.piece(k)(t)[i] for i, t in enumerate(times[:, 0])])
-        assert_close(shared.at(j, times), expected, rtol=0, atol=1e-14)
+        assert_close(path.evaluate(shared.data(j), times), expected, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", [ctrnn.HeldPath, ctrnn.LinearPath, ctrnn.HermitePath])
@@ -93,7 +95,7 @@ def test_data_that_require_a_gradient_get_it(kind, count):
     weights = torch.randn(len(PIECES), BATCH, 2)
     segments = SegmentInput(path, PIECES)
     times = [inside(path, k)[1] for k in PIECES]
-    ours = sum((w * segments.at(j, t)).sum() for j, (w, t) in enumerate(zip(weights, times, strict=True)))
+    ours = sum((w * path.evaluate(segments.data(j), t)).sum() for j, (w, t) in enumerate(zip(weights, times, strict=True)))
     path = kind(xs, TS)
     theirs = sum((w * path.piece(k)(t)).sum() for w, k, t in zip(weights, PIECES.tolist(), times, strict=True))
     assert_close(torch.autograd.grad(ours, xs), torch.autograd.grad(theirs, xs), rtol=0, atol=1e-13)
@@ -102,10 +104,12 @@ def test_data_that_require_a_gradient_get_it(kind, count):
 @pytest.mark.parametrize("read", ["one segment", "places"])
 def test_what_is_first_read_without_gradients_has_them_later(read):
     xs = torch.randn(4, 2, 2, requires_grad=True)
-    segments, number, at = SegmentInput(ctrnn.HeldPath(xs), torch.arange(4)), torch.tensor([1, 1]), torch.full((2, 1), 1.5)
+    path, number, at = ctrnn.HeldPath(xs), torch.tensor([1, 1]), torch.full((2, 1), 1.5)
+    segments = SegmentInput(path, torch.arange(4))
 
     def total():
-        return (segments.at(1, at[0, 0]) if read == "one segment" else segments.at_places(number, torch.arange(2), at)).sum()
+        data = segments.data(1) if read == "one segment" else segments.data_at(number, torch.arange(2))
+        return path.evaluate(data, at).sum()
 
     with torch.no_grad():
         total()
@@ -116,8 +120,11 @@ def test_what_is_first_read_without_gradients_has_them_later(read):
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("kind", [ctrnn.HeldPath, ctrnn.LinearPath])
 def test_places_in_several_segments_are_each_its_own_segment(kind, batch):
-    segments = SegmentInput(kind(torch.randn(5, batch, 2)), torch.arange(4))
+    path = kind(torch.randn(5, batch, 2))
+    segments = SegmentInput(path, torch.arange(4))
     numbers, rows = torch.tensor([2, 0, 3, 2]), torch.tensor([0, 2, 1, 1]) % batch
     times = (numbers + 0.25)[:, None]
-    expected = [segments.at(j, t)[row] for j, t, row in zip(numbers.tolist(), times[:, 0], rows.tolist(), strict=True)]
-    assert_close(segments.at_places(numbers, rows, times, batch), torch.stack(expected), rtol=0, atol=1e-14)
+    expected = [
+        path.evaluate(segments.data(j), t)[row] for j, t, row in zip(numbers.tolist(), times[:, 0], rows.tolist(), strict=True)
+    ]
+    assert_close(path.evaluate(segments.data_at(numbers, rows, batch), times), torch.stack(expected), rtol=0, atol=1e-14)

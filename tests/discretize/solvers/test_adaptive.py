@@ -60,9 +60,9 @@ def test_every_knot_and_requested_time_is_the_end_of_a_step():
     assert chain.edges.tolist() == [0.2, 0.3, 1.1, 1.15, 2.0, 3.5]
     read = SegmentInput(path, torch.tensor([0, 1, 2, 3, 3]))  # the pieces of the segments
     for j, k in enumerate([0, 1, 2, 3, 3]):
-        assert torch.equal(read.at(j, ts[0]), path.xs[k])
+        assert torch.equal(path.evaluate(read.data(j), ts[0]), path.xs[k])
         # Projected with all samples at once: the same product, summed in another order.
-        assert_close(chain.path.at(j, ts[0]), field.project(path.xs[k]), rtol=1e-14, atol=1e-14)
+        assert_close(chain.segment(j).input_at(ts[0]), field.project(path.xs[k]), rtol=1e-14, atol=1e-14)
     assert chain.places.tolist() == [0, 1, 4, 5]
     solved = integrate(field, path, torch.zeros(1, 2), ts, rtol=1e-1, atol=1e-1)
     # At so loose a tolerance one step would do for each segment, and none may be longer than its segment.
