@@ -79,6 +79,8 @@ class Driven(AnsweredInit, nn.Module):
     @cached_property
     def projected(self) -> Path:
         """The path of the projected input, with the parameters as they are at its first use."""
+        if type(self.field).project is VectorField.project:  # x itself
+            return for_many(self._input, self.batch)
         return for_many(self._input.map(self.field.project, projects_affinely(self.field)), self.batch)
 
     def _common_knots(self) -> Tensor:

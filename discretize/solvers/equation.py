@@ -57,10 +57,6 @@ class Equation(VectorField):
         super().__init__(1, width)
         self.f, self.shapes = f, shapes
 
-    @affine
-    def project(self, x: Tensor) -> Tensor:
-        return x  # the time, which no units are made of
-
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         if self.shapes is None:
             found = self._checked(self.f(projected, h))
