@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -230,8 +231,9 @@ def solve(
         if happens:
             check()
 
-            def to_next_stops(h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
+            def to_next_stops(h: Tensor, times: Tensor, steps: np.ndarray | None) -> tuple[Trajectory, SolverStats]:
                 part = Solve(driven, h, times, replace(settings, progress=False))
+                part.engine.carried = steps
                 part.direction = 1  # its times are those that are asked for
                 if isinstance(part.engine, FixedEngine) and not torch.is_grad_enabled():
                     part.engine.log = StepLog()  # a look

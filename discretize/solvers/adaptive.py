@@ -70,7 +70,11 @@ class AdaptiveEngine(Engine):
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         self.most = self.control.most_steps(len(chain))
-        return super().start(chain, batch)
+        state = super().start(chain, batch)
+        if self.carried is not None:
+            together = self.carried[self.carried > 0].min(initial=math.inf, keepdims=True)
+            state.step = self.carried.copy() if len(state.tau) == batch else np.where(together < math.inf, together, 0.0)
+        return state
 
     def rows(self, chain: Chain, batch: int) -> int:
         return batch if chain.own or chain.own_times else 1

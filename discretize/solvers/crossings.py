@@ -101,6 +101,8 @@ class Look:
         self.samples: np.ndarray = np.repeat(np.arange(len(start)), [len(left) for left in lefts])
         self.left: np.ndarray = np.concatenate([*lefts, np.zeros(0)])
         self.right: np.ndarray = np.concatenate([*(np.append(a[1:], end[k : k + 1])[: len(a)] for k, a in enumerate(lefts)), []])
+        self.longest: np.ndarray = np.zeros(len(start))  # step of each sample
+        np.maximum.at(self.longest, self.samples, self.right - self.left)
         self.moves: np.ndarray = np.array([len(left) > 0 for left in lefts], dtype=bool)
         self._pieces: Pieces | None = None
 

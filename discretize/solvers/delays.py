@@ -301,7 +301,7 @@ class _DelayedSolve:
         """Solve until events end samples; one that has ended stays where it is."""
         times = torch.tensor(within, dtype=torch.float64, device="cpu")[:, None].minimum(self.ends.clamp(min=within[0]))
         solves: list[Trajectory] = []
-        found = EventSolve(solve, self.events, h, times, windows=1, at_numbers=solves, sides=self.sides)
+        found = EventSolve(lambda h, ts, _: solve(h, ts), self.events, h, times, windows=1, at_numbers=solves, sides=self.sides)
         solved, self.sides = found.run(), found.sides
         self.crossed.append(solved.events)
         self.ends = torch.where(found.over, found.t.detach(), self.ends)

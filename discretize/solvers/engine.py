@@ -103,12 +103,14 @@ class SolverStats:
 class Engine(ABC):
     """Carries states through the segments of a chain, and counts. `name`: in a solve's stats; `on_attempt` and
     `on_backward_attempt`: called after every step that was tried, of the solve and of its backward pass, where all samples
-    step together; `look`: called before every round of steps or segment of fixed ones, says once that the solve takes long."""
+    step together; `look`: called before every round of steps or segment of fixed ones, says once that the solve takes long;
+    `carried` (batch,): the steps to begin with, where they are chosen and the solve goes on from another; 0: to be guessed."""
 
     name = "steps"
     look: Callable[[], bool] | None = None
     on_attempt: OnAttempt | None = None
     on_backward_attempt: OnAttempt | None = None
+    carried: np.ndarray | None = None
 
     def __init__(self) -> None:
         self.counts: SolverStats = SolverStats()

@@ -50,18 +50,19 @@ STUCK = 2.0**-30  # of a window: steps as short as solves come to where solution
 class EventSolve:
     r"""Solves to the last requested time, and finds what happens on the way.
 
-    Args:    solve: (states, times (n, batch)) -> the solve from these, and what it counted; events; h0 (batch, state); ts (n,) or
-             (n, batch), increasing: the user's times, or where `direction` is -1 these negative. windows: how many of the first
-             one the whole time is; at_numbers: gets the solves from stop to stop that have a graph, whose states are then taken;
-             sides (events, batch): the sign that each event has had before, of a solve that goes on from another; failures: as
-             `solve` -> which samples such a solve fails for, and why; None: only the one of the error is known. knots (k,)
-             or (k, batch) each: of the input and its clock; steps_in: how many steps a length takes, of methods of fixed steps.
+    Args:    solve: (states, times (n, batch), steps) -> the solve from these, and what it counted; steps (batch,): to begin with,
+             the longest that samples took before, None for a guess; events; h0 (batch, state); ts (n,) or (n, batch), increasing:
+             the user's times, or where `direction` is -1 these negative. windows: how many of the first one the whole time is;
+             at_numbers: gets the solves from stop to stop that have a graph, whose states are then taken; sides (events, batch):
+             the sign that each event has had before, of a solve that goes on from another; failures: as `solve` -> which samples
+             such a solve fails for, and why; None: only the one of the error is known. knots (k,) or (k, batch) each: of the
+             input and its clock; steps_in: how many steps a length takes, of methods of fixed steps.
     Raises:  ValueError for events that give no numbers; SolverError, with the states so far, for solves and events that fail.
     """
 
     def __init__(
         self,
-        solve: Callable[[Tensor, Tensor], tuple[Trajectory, SolverStats]],
+        solve: Callable[[Tensor, Tensor, np.ndarray | None], tuple[Trajectory, SolverStats]],
         events: tuple[Event, ...],
         h0: Tensor,
         ts: Tensor,
@@ -78,6 +79,7 @@ class EventSolve:
         self.asked: Tensor = self.times.detach()
         self.t: Tensor = self.times[0]
         self.h: Tensor = h0
+        self.carried: np.ndarray | None = None
         self.over: Tensor = torch.zeros(len(h0), dtype=torch.bool, device="cpu")
         with torch.no_grad():
             self.sides: np.ndarray = self._signs(h0) if sides is None else sides.copy()
@@ -148,7 +150,7 @@ class EventSolve:
         )
 
     def _solved(self, h: Tensor, times: Tensor) -> Trajectory:
-        found, counts = self.solve(h, times)
+        found, counts = self.solve(h, times, self.carried)
         self.counts.add(counts)
         last = {key: found.stats[key] for key in ("nfe_backward", "hint", "engine", "engine_why")}
         self.stats = self.counts.stats(found.stats["method"]) | last
@@ -170,7 +172,7 @@ class EventSolve:
             if here := [place for place, crossing in enumerate(every) if crossing.event == number]:
                 samples = torch.tensor([every[place].sample for place in here], device="cpu")
                 found.append((samples, times[here], _at(states, here)))
-        self.h, self.t = end, until
+        self.h, self.t, self.carried = end, until, self.windows[-1].look.longest
         if whose:
             stopped = [one for one in every if self.events[one.event].stops]
             again = [place for place, one in zip(last, whose, strict=True) if self._goes_on(mine[one])]

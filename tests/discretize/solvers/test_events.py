@@ -138,7 +138,7 @@ def test_a_crossing_is_found_to_the_last_digit_of_the_states_by_few_looks(dtype,
     h0 = torch.zeros(1, 1, dtype=dtype)
     found = integrate(lambda t, h: rising(t, h) / unit, None, h0, [0.0, unit], events=cross, fused=False).events[0].times
     assert_close(found, torch.tensor([0.25 * unit], dtype=torch.float64), rtol=4 * torch.finfo(dtype).eps, atol=0)
-    assert len(looks) < 16  # down to the last digit of a time in float64 it takes 42 with states in float32
+    assert len(looks) < 20  # down to the last digit of a time in float64 it takes 42 with states in float32
 
 
 @pytest.mark.parametrize("method", ["dopri5", ExponentialEuler()], ids=repr)
@@ -286,7 +286,7 @@ def test_what_comes_after_the_end_of_a_sample_is_not_solved():
     found = integrate(growing, None, starts([1.0, 5.0], [0.5, 4.0]), [0.0, 0.5, 2.0], events=end, rtol=1e-4, atol=1e-5)
     assert_close(found.events[0].times, torch.tensor([0.8, 1.75]), rtol=0, atol=1e-3)  # the slope there is 25, and grows so
     assert_close(found.hs[2], starts([5.0, 5.0], [4.0, 4.0]), rtol=0, atol=1e-4)
-    with pytest.raises(SolverError, match=r"t = 2(\.0000\d)?, sample 1, .* grows without bound"):
+    with pytest.raises(SolverError, match=r"t = (2|1\.9999)\d*, sample 1, .* grows without bound"):
         integrate(growing, None, starts([1.0, 5.0], [0.5, -1.0]), [0.0, 3.0], events=end, rtol=1e-3, atol=1e-3)
 
 
