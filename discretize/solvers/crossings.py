@@ -38,16 +38,19 @@ BERNSTEIN = (
 MARGIN = 2.0  # of how far the polynomial is from g between its times
 FOLLOWED = 0.05  # of what g varies by in a part: as far as the polynomial may be off
 ROUNDINGS = 4  # by which a state may be off
+APART = 64  # roundings of a step: zeros as near may be one, as where a stage solves equations
 NARROW = 2.0**-26  # of a step: a dip of g in less is rounding, as its depth goes by the square
 MOST_PARTS = 2**13  # of a sample's steps that are to be halved at once
 NOISE = 1e3  # roundings: what changes sign so often and is no larger
 
 
 class Flips(NamedTuple):
-    """Holds changes of sign: times, samples, the events' numbers and the sign `after` (m,); `sides` (events, batch): that at the
-    end; `rests` (events, batch): whether g began at 0 and left that no faster than from rest, and `left` the side it went to."""
+    """Holds changes of sign: times, by how much rounding may move these, samples, the events' numbers and the sign `after` (m,);
+    `sides` (events, batch): that at the end; `rests` (events, batch): whether g began at 0 and left that no faster than from
+    rest, and `left` the side it went to."""
 
     times: np.ndarray
+    moves: np.ndarray
     samples: np.ndarray
     events: np.ndarray
     after: np.ndarray
@@ -142,7 +145,8 @@ class Look:
         """
         shape, none = sides.shape, np.zeros(0)
         if not len(self.left):
-            return Flips(none, none.astype(int), none.astype(int), none, sides, np.zeros(shape, dtype=bool), np.zeros(shape))
+            numbers = none.astype(int)
+            return Flips(none, none, numbers, numbers, none, sides, np.zeros(shape, dtype=bool), np.zeros(shape))
         events, batch = shape
         sides, moves, start = sides.reshape(-1), np.tile(self.moves, events), np.tile(self.start, events)
         parts, inner = self._steps()
@@ -153,7 +157,8 @@ class Look:
         level = np.where(unsure, begun, 0.0)  # what it is at the start is 0 but for rounding
         parts.fresh[first[unsure]] = True
         parts, inner = parts._replace(values=parts.values - level[parts.rows, None]), inner - level[parts.rows, None]
-        times, rows, values, signs, rests = self._read(parts, inner, level)
+        (times, rows, values, rounding, steps), rests = self._read(parts, inner, level)
+        signs = np.sign(values) * (np.abs(values) > rounding)
         first = np.searchsorted(rows, np.flatnonzero(moves))
         signs[first] = np.where(unsure, 0, sides)[moves]
         ends = np.append(first[1:], len(rows)) - 1
@@ -175,9 +180,14 @@ class Look:
         # Between the two g is rounding: its first change there, lest a bracket has a knot inside.
         to = np.array([i + 1 + np.argmax(values[i + 1 : j + 1] * signs[i] <= 0) for i, j in zip(a, b, strict=True)], dtype=int)
         found = self._zeros(times[to - 1], times[to], rows[a], signs[a], level)
+        # A state that passes 0 is rounded as what it moves by in a step is, and what moves it.
+        moves = np.maximum(2 * np.spacing(np.abs(found)), APART * torch.finfo(self.state.dtype).eps * steps[to])
+        with np.errstate(divide="ignore"):  # g is rounding from one to the next
+            by_rounding = (times[to] - times[to - 1]) * np.fmin(1, rounding[to] / np.abs(values[to] - values[to - 1]))
         whose = np.concatenate([at_start, rows[b]])
         return Flips(
             np.concatenate([start[at_start], found]),
+            np.concatenate([np.spacing(np.abs(start[at_start])), np.maximum(moves, by_rounding)]),
             whose % batch,
             whose // batch,
             np.concatenate([left[at_start], signs[b]]),
@@ -197,16 +207,21 @@ class Look:
         parts = _Parts(left, right, rows, steps, values[:, : len(FIVE)], rounding, np.zeros(len(rows), dtype=bool))
         return parts, values[:, len(FIVE) :]
 
-    def _read(self, parts: _Parts, inner: np.ndarray, level: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Read g on parts until each has one zero at most; return times, rows, values, signs, in order, and which rest."""
-        read, rests = [], np.zeros(len(level), dtype=bool)
+    def _read(self, parts: _Parts, inner: np.ndarray, level: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        """Read g on parts until each has one zero at most; return times, rows, g, its rounding and the steps' lengths, in order,
+        and which rest."""
+        read: list[list[np.ndarray]] = []
+        rests = np.zeros(len(level), dtype=bool)
         while True:
             length, nine = (parts.right - parts.left)[:, None], np.empty((len(parts.left), 9))
             nine[:, ::2], nine[:, 1::2] = parts.values, inner[:, : len(BETWEEN)]
             # The times are rounded too.
             moves = np.abs(np.diff(nine, axis=1)).max(1) / (length[:, 0] / 8) * np.spacing(np.abs(parts.left))
             rounding = parts.rounding + moves
-            known, flat = self._signs(parts, inner, rounding), (np.abs(nine) <= rounding[:, None]).all(1)
+            flat = (np.abs(nine) <= rounding[:, None]).all(1)
+            if not read:
+                parts = parts._replace(fresh=_first_off_zero(parts, flat))
+            known = self._signs(parts, inner, rounding)
             # Of a part at whose start g is 0 the side that it goes to is found where it is seen to be there.
             seen = (known[:, 1] != 0) & (np.sign(nine[:, 1]) == known[:, 1]) & (np.abs(nine[:, 1]) > rounding)
             done = (_most_changes(known) <= 1) & (seen | ~parts.fresh)
@@ -217,7 +232,7 @@ class Look:
             over = parts.of(done)
             times = over.left[:, None] + length[done] * np.arange(9) / 8
             times[:, -1] = over.right
-            columns = times, over.rows[:, None] + np.zeros(9, dtype=int), nine[done], rounding[done, None] + np.zeros(9)
+            columns = times, nine[done], *(np.tile(each[:, None], 9) for each in (over.rows, rounding[done], over.step))
             read.append([column.reshape(-1) for column in columns])
             if done.all():
                 break
@@ -225,10 +240,9 @@ class Look:
             times = parts.left[:, None] + (parts.right - parts.left)[:, None] * INNER
             rows = np.broadcast_to(parts.rows[:, None], times.shape)
             inner = self.values(times, rows) - level[rows]
-        times, rows, values, rounding = (np.concatenate(column) for column in zip(*read, strict=True))
+        times, values, rows, rounding, steps = (np.concatenate(column) for column in zip(*read, strict=True))
         order = np.lexsort((times, rows))
-        times, rows, values, rounding = (column[order] for column in (times, rows, values, rounding))
-        return times, rows, values, np.sign(values) * (np.abs(values) > rounding), rests
+        return [column[order] for column in (times, rows, values, rounding, steps)], rests
 
     def _signs(self, parts: _Parts, inner: np.ndarray, rounding: np.ndarray) -> np.ndarray:
         """Return the signs of Bernstein's coefficients, 0 where they are not known."""
@@ -259,7 +273,7 @@ class Look:
     def _zeros(self, left: np.ndarray, right: np.ndarray, rows: np.ndarray, signs: np.ndarray, level: np.ndarray) -> np.ndarray:
         """Return the first zero of g in each of these brackets, at whose left ends it has these signs.
 
-        They are to the last digit that times have, or states: `unit` is that much of a bracket, and times are counted in it.
+        They are to the last digit that times have, or states: `units` is that much of a bracket, and times are counted in it.
         """
         if not len(left):
             return left
@@ -284,6 +298,15 @@ class Look:
         # A state may be read with another sign by its rounding, and no root is found: the nearer end then.
         nearer = np.where(np.abs(found.f_bracket[0]) < np.abs(found.f_bracket[1]), *found.bracket)
         return at(np.where(np.isnan(found.x), nearer, found.x), every)
+
+
+def _first_off_zero(parts: _Parts, flat: np.ndarray) -> np.ndarray:
+    """Return the first steps of fresh rows that are not flat: before a knot nearby a step may be too short to leave 0."""
+    begins, off, rows = np.flatnonzero(parts.fresh), np.flatnonzero(~flat), np.append(parts.rows, -1)
+    place = np.append(off, len(flat))[np.searchsorted(off, begins)]
+    fresh = np.zeros_like(parts.fresh)
+    fresh[np.where(rows[place] == rows[begins], place, begins)] = True
+    return fresh
 
 
 def _most_changes(signs: np.ndarray) -> np.ndarray:

@@ -27,12 +27,14 @@ MOST_SHORT = 2.0**-8  # of the way to a stop: the gradient of its time is off by
 
 
 class Crossing(NamedTuple):
-    """Holds when a sample crosses zero of an event, the sign of g after it, and the number of the window it was found in."""
+    """Holds when a sample crosses zero of an event, the sign of g after it, by how much rounding may move the time, and the
+    number of the window it was found in."""
 
     time: float
     sample: int
     event: int
     after: float
+    moves: float
     window: int = 0
 
 

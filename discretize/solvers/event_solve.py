@@ -41,7 +41,6 @@ MOST_STOPS = 10_000  # of a sample between two requested times
 MOST_AT_ONCE = 100  # of a sample at one time: each may lead to the next, as in a row of balls
 WINDOWS = 16  # the first window is that part of the whole time
 NARROWEST = 2.0**-20  # of the whole time: a window whose steps are too many to keep still
-SAME = 4 * np.finfo(float).eps  # of a time: times as near are one
 FARTHER = 1.5  # times as far as to the last stop: the next window
 RESOLVED = 64  # roundings of time that a step must last for events to be read in it
 STUCK = 2.0**-30  # of a window: steps as short as solves come to where solutions end
@@ -247,9 +246,9 @@ class EventSolve:
     def _take(self, crossings: list[Crossing], mine: list[list[Crossing]]) -> None:
         """Add to each sample's crossings those up to what stops it, and those at the same time; keep the sides after them."""
         for crossing in crossings:
-            time, sample, number, after, _ = crossing
+            time, sample, number, after, moves, _ = crossing
             had = mine[sample]
-            if self._stopped(had) and time > had[-1].time + SAME * abs(time):
+            if self._stopped(had) and time > had[-1].time + had[-1].moves + moves:  # not the same but for rounding
                 continue
             self.sides[number, sample] = after
             event = self.events[number]
@@ -318,7 +317,7 @@ class EventSolve:
         begun = np.where(self.sides == 0, flips.left, self.sides)
         self.sides = np.where(crossed, begun, flips.sides)
         self.left_at_zero = np.where(flips.left == 0, came, 0)
-        columns = (column.tolist() for column in (flips.times, flips.samples, flips.events, flips.after))
+        columns = (column.tolist() for column in (flips.times, flips.samples, flips.events, flips.after, flips.moves))
         found = [Crossing(*each) for each in zip(*columns, strict=True)]
         if look.beyond is not None:
             sample, time, state = look.beyond
@@ -326,7 +325,7 @@ class EventSolve:
             for number, event in enumerate(self.events):
                 side, there = flips.sides[number, sample], float(event.g(at, state[None]).reshape(-1).sign())
                 if side and there == -side:
-                    found.append(Crossing(time, sample, number, there))
+                    found.append(Crossing(time, sample, number, there, np.spacing(abs(time))))
         return found
 
     @torch.no_grad()
@@ -395,7 +394,7 @@ class EventSolve:
     def _count_at_once(self, stopped: list[Crossing], since: Tensor) -> None:
         for crossing in stopped:
             sample, begun = crossing.sample, float(since[crossing.sample])
-            gone = crossing.time - begun > SAME * abs(crossing.time)
+            gone = crossing.time - begun > 2 * crossing.moves
             self.at_once[sample] = 1 if gone else self.at_once[sample] + 1
             if self.at_once[sample] > MOST_AT_ONCE:
                 self._refuse(crossing.event, sample, "again and again at one time")

@@ -337,3 +337,42 @@ def test_what_crosses_zero_as_another_event_stops_the_sample_is_found_once():
     ]
     found = integrate(f, None, torch.cat([0 * at, 0 * at, at], 1), [0.0, 2.0], events=events).events
     assert all(one.samples.tolist() == list(range(40)) for one in found)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 7.0, 3e6])
+@pytest.mark.parametrize("method", ["rk4", "rodas5p"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_two_ends_on_one_surface_in_other_units_both_happen(dtype, method, scale):
+    def swinging(t, h):
+        return torch.stack([h[:, 1], -h[:, 0]], 1)
+
+    levels = torch.linspace(-0.8, 0.8, 9, dtype=dtype)[:, None]
+    h0 = torch.cat([torch.ones_like(levels), 0 * levels, levels], 1)
+    ends = [
+        Event(lambda t, h: h[:, 0] - h[:, 2], terminal=True),
+        Event(lambda t, h: scale * h[:, 0] - scale * h[:, 2], terminal=True),
+    ]
+    settings = {"method": method, "fused": False} | ({"max_step": 0.1} if method == "rk4" else {})
+    solved = integrate(lambda t, h: torch.cat([swinging(t, h), 0 * h[:, :1]], 1), None, h0, [0.0, 3.0], events=ends, **settings)
+    assert [found.samples.tolist() for found in solved.events] == [list(range(9))] * 2
+    assert_close(solved.events[0].times, torch.arccos(levels[:, 0].double()), rtol=0, atol=1e-4)
+    assert_close(solved.events[1].times, solved.events[0].times, rtol=0, atol=0)
+
+
+def test_a_crossing_a_rounding_before_a_requested_time_is_gone_through():
+    onward = Event(lambda t, h: h[:, 0] - 0.5625, reset=lambda t, h: h)
+    settings = {"method": "rk4", "max_step": 0.3, "fused": False}
+    solved = integrate(rising, None, starts([0.0], dtype=torch.float32), [0.0, 0.5625, 3.0], events=onward, **settings)
+    assert_close(solved.events[0].times, torch.tensor([0.5625], dtype=torch.float64), rtol=0, atol=1e-7)
+    assert_close(solved.hs[-1].item(), 3.0, rtol=0, atol=1e-5)
+
+
+def test_what_rests_at_a_threshold_may_be_pushed_off_by_another_event():
+    def moving(t, h):  # a place, its speed and its acceleration
+        return torch.stack([h[:, 1], h[:, 2], 0 * h[:, 0]], 1)
+
+    lands = Event(lambda t, h: h[:, 0], -1, reset=lambda t, h: 0 * h)
+    pulls = Event(lambda t, h: t[:, 0] - 2, reset=lambda t, h: h - h.new_tensor([0.0, 0.0, 1.0]))
+    solved = integrate(moving, None, starts([1.0, -1.0, 0.0]), [0.0, 3.0], events=[lands, pulls], **TIGHT)
+    assert_close([event.times.tolist() for event in solved.events], [[1.0], [2.0]], rtol=0, atol=1e-9)
+    assert_close(solved.hs[-1, 0], starts([-0.5, -1.0, -1.0])[0], rtol=0, atol=1e-9)
