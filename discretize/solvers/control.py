@@ -75,7 +75,8 @@ class StepControl:
         """Return each sample's first step, and how many evaluations that took; length (rows,), of the segment."""
         if self.given_first_step is not None:
             return np.full(len(length), self.given_first_step), 0
-        return self.guessed_step(slope, h, length)
+        guess, calls = self.guessed_step(slope, h, length)
+        return np.fmax(guess, self.min_step), calls
 
     @torch.no_grad()
     def guessed_step(self, slope: RightHandSide, h: Tensor, length: np.ndarray) -> tuple[np.ndarray, int]:

@@ -277,7 +277,8 @@ def forward(
                 steepest = tl.where((bend > fast) | (fast != fast), bend, fast) * length
                 by_error = tl.where(steepest > 1e-15, tl.exp(inverse_order * tl.log(0.01 / steepest)) * length, dt)
                 by_error = tl.where(by_error < 100.0 * dt, by_error, 100.0 * dt)
-                step = tl.where(guessing, tl.where(by_error > 0.0, by_error, dt), step)
+                by_error = tl.where(by_error > 0.0, by_error, dt)
+                step = tl.where(guessing, tl.where(by_error < min_step, min_step, by_error), step)
             mode += 1
         going = tl.max(alive.to(tl.int32))
     inside = there

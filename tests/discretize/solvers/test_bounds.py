@@ -51,8 +51,19 @@ def test_the_first_step_is_the_one_that_is_given(method):
     assert stats["smallest_step_at"] == 0
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("method", ["dopri5", "rodas5p"])
+def test_a_guessed_first_step_is_not_below_the_shortest(method, unit):
+    settings = {"method": method, "fused": False, "min_step": 0.5 * unit, "max_step": 0.5 * unit}
+    with pytest.warns(SolverWarning, match="min_step"):
+        stats = integrate(lambda t, h: -h / unit, None, torch.ones(1, 1), [0.0, 10 * unit], **settings).stats
+    assert stats["num_steps"] == 20
+    assert stats["smallest_step"] == pytest.approx(0.5 * unit)
+
+
 @pytest.mark.kernels
-@pytest.mark.parametrize("bounds", [{"max_step": 0.1}, {"max_step": 0.3, "first_step": 0.05}])
+@pytest.mark.filterwarnings("ignore::discretize.SolverWarning")  # of the last
+@pytest.mark.parametrize("bounds", [{"max_step": 0.1}, {"max_step": 0.3, "first_step": 0.05}, {"min_step": 0.5}])
 def test_a_kernel_takes_the_bounded_steps_that_the_engine_takes(bounds):
     # The first takes three seconds, to compile the kernel of the tests below, too.
     field, path, ts = ctrnn.gated(2, 3), ctrnn.LinearPath(torch.randn(5, 4, 2)), torch.arange(5.0)

@@ -111,7 +111,7 @@ class SolverState {
             const double bend = solve.size(state(s), change) / guess;
             const double steepest = std::fmax(fast, bend * length) * length;
             const double by_error = steepest > 1e-15 ? std::pow(0.01 / steepest, 1 / solve.method.order) * length : guess;
-            slot.step = by_error > 0 ? std::fmin(100 * guess, by_error) : guess;
+            slot.step = std::fmax(by_error > 0 ? std::fmin(100 * guess, by_error) : guess, solve.given.min_step);
             slot.begun = true;
         }
     }
