@@ -127,7 +127,7 @@ class KernelRun:
         self.chain: Chain = self.request.chain
         self.engine: AdaptiveEngine = self.request.engine
         if self.carried is None and self.engine.carried is not None:
-            self.carried = self.engine.carried, np.zeros(len(self.h0), np.int64)
+            self.carried = self.engine.carried, np.zeros(len(self.engine.carried), np.int64)
         self.edges: np.ndarray = self.chain.wanted()
         self.arrays: dict[str, np.ndarray] = {}
         self.failed: Any = Report()

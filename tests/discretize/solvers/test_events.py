@@ -477,3 +477,19 @@ def test_an_end_that_is_far_costs_little_where_an_event_comes_soon():
     near, far = (integrate(swinging, None, starts([1.0, 0.0]), [0.0, end], events=down) for end in (16.0, 160.0))
     assert far.stats["num_steps"] < 5 * near.stats["num_steps"]
     assert_close(far.events[0].times, torch.tensor([math.pi / 3]), rtol=0, atol=1e-5)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("method", ["dopri5", "rodas5p"])
+def test_from_stop_to_stop_a_kernel_takes_the_steps_of_the_engine(method):
+    generator, dtype = torch.Generator().manual_seed(0), torch.float64
+    xs, h0, found = 4 * torch.randn(3, 2, 1, generator=generator, dtype=dtype), torch.zeros(2, 2, dtype=dtype), []
+    field, path = ctrnn.leaky(1, 2, dtype=dtype, generator=generator), ctrnn.HeldPath(xs)
+    fire = Event(lambda t, h: h[:, 0].abs() - 0.02, 1, reset=lambda t, h: 0 * h)
+    for fused in ("always", False):
+        with torch.no_grad():
+            solved = integrate(field, path, h0, [0.0, 3.0], events=fire, method=method, fused=fused)
+        found.append((solved.events[0].times, solved.hs, torch.tensor(solved.stats["steps_of_samples"])))
+        assert solved.stats["engine"] == ("compiled" if fused else "steps")
+    assert len(found[0][0]) > 3
+    assert_close(found[0], found[1], rtol=0, atol=1e-10)
