@@ -126,8 +126,8 @@ def integrate(
              of fixed length read between the states they ended with. Gradients go to delays and the history too. Forwards in
              time, events without `reset`.
              events: `Event`s, found to the tolerance of the solve, sample by sample; of fixed steps between their ends, a step
-             to a time within one being the same step, shorter; after a stop steps begin anew. The result's `events` has what
-             they crossed.
+             to a time within one being the same step, shorter; after a stop steps begin anew, adaptive ones with the longest
+             before it. Crossings nearer than rounding moves them are at one time. The result's `events` has what they crossed.
              on_failure: "raise" a SolverError, or "keep" the other samples, their states and gradients whole: of one that
              failed, states from then on are nan, none has a gradient, and `stats["status_of_samples"]` says why. For adaptive
              methods where samples step on their own.

@@ -376,3 +376,10 @@ def test_what_rests_at_a_threshold_may_be_pushed_off_by_another_event():
     solved = integrate(moving, None, starts([1.0, -1.0, 0.0]), [0.0, 3.0], events=[lands, pulls], **TIGHT)
     assert_close([event.times.tolist() for event in solved.events], [[1.0], [2.0]], rtol=0, atol=1e-9)
     assert_close(solved.hs[-1, 0], starts([-0.5, -1.0, -1.0])[0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_stays_at_zero_for_a_while_crosses_where_it_comes_there(dtype):
+    level = Event(lambda t, h: (h[:, 0] - 0.5).clamp(min=0) + (h[:, 0] - 0.3).clamp(max=0))
+    found = integrate(rising, None, starts([0.0], dtype=dtype), [0.0, 1.0], events=level, first_step=0.9, fused=False).events[0]
+    assert_close(found.times, starts([0.3])[0], rtol=0, atol=4 * torch.finfo(dtype).eps)
