@@ -493,3 +493,11 @@ def test_from_stop_to_stop_a_kernel_takes_the_steps_of_the_engine(method):
         assert solved.stats["engine"] == ("compiled" if fused else "steps")
     assert len(found[0][0]) > 3
     assert_close(found[0], found[1], rtol=0, atol=1e-10)
+
+
+def test_after_a_stop_steps_are_as_long_as_before_it():
+    fire = Event(lambda t, h: h[:, 0] - 1, 1, reset=lambda t, h: 0 * h)
+    h0, settings = torch.zeros(1, 1, dtype=torch.float64), {"rtol": 1e-3, "atol": 1e-3, "fused": False}
+    solved = integrate(lambda t, h: 1.7 - h, None, h0, [0.0, 9.0], events=fire, **settings)
+    assert len(solved.events[0].times) == 10
+    assert solved.stats["num_steps"] < 60  # 66 with a guess at each stop
