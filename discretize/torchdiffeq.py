@@ -224,7 +224,7 @@ class _Problem:
         if alone:
             _refuse_per_sample(given if method in FIXED_METHODS else None, method)
         self.layout, self.func = Layout.of(y0, alone), func
-        self.equation = Equation(CalledFlow(func, self.layout, params), self.layout.width, None)
+        self.equation = Equation(CalledFlow(func, self.layout, params, y0), self.layout.width, None)
         known = func.knots if isinstance(func, Driven) else None
         self.jumps, self.ends = torch.cat([_times(given.get("jump_t")), _times(known)]), _times(given.get("step_t"))
         if grid := given.get("grid_constructor"):

@@ -22,6 +22,7 @@ from ctrnn.clocks.warp import as_speed
 from ctrnn.fields.field import check_field, check_like_field
 from ctrnn.fields.parts import affine
 from ctrnn.inputs.derived import ReversedPath
+from discretize.solvers.captured import captured
 from discretize.trajectory import Trajectory
 
 __all__ = [
@@ -45,17 +46,18 @@ READ_AS_NUMBERS = (Tensor.__bool__, Tensor.__float__, Tensor.__int__, Tensor.__i
 class Equation(VectorField):
     r"""Reads the time as its input: dh/dt = f(t, h).
 
-    Args:    f: t (batch, 1), like h -> dh/dt, each sample by itself; a module's parameters are the field's. width: units of
-             the state; shapes: of its parts without the batch, where h is several tensors.
+    Args:    f: t (batch, 1), like h -> dh/dt, each sample by itself; a module's parameters are the field's, and so are those
+             of modules that a function closes over (`captured`), if these are `like` a state. width: units of the state;
+             shapes: of its parts without the batch, where h is several tensors.
     Raises:  TypeError, ValueError for what f gives that is no derivative.
     """
 
     f: Callable[..., Any]
     shapes: Shapes | None
 
-    def __init__(self, f: Callable[..., Any], width: int, shapes: Shapes | None) -> None:
+    def __init__(self, f: Callable[..., Any], width: int, shapes: Shapes | None, like: Tensor | None = None) -> None:
         super().__init__(1, width)
-        self.f, self.shapes = f, shapes
+        self.f, self.shapes = f if like is None else captured(f, like), shapes
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         if self.shapes is None:
@@ -131,7 +133,7 @@ def as_driven_field(
         came = str(tuple(h0.shape)) if isinstance(h0, Tensor) else type(h0).__name__
         raise ValueError(f"`h0` must be (batch, state), or several tensors (batch, ...), got {came}; one state is a batch of 1.")
     _check_arguments(field)
-    equation = Equation(field, h0.shape[-1], shapes)
+    equation = Equation(field, h0.shape[-1], shapes, h0)
     check_like_field("h0", cast_for(equation, h0), equation)
     ends = _ends(times)
     # One interval for all, as they may ask at times of their own.

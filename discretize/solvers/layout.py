@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from discretize.solvers.captured import captured
 
 __all__ = ["CalledFlow", "Function", "Layout", "State"]
 
@@ -82,12 +83,13 @@ class Layout:
 
 
 class CalledFlow(nn.Module):
-    """Calls func as the equation of a batch, t (batch, 1), h (batch, state); its parameters, and `params`, are to be learned."""
+    """Calls func as the equation of a batch, t (batch, 1), h (batch, state); its parameters, those
+    that it closes over (`captured`), and `params`, are to be learned."""
 
-    def __init__(self, func: Function, layout: Layout, params: Sequence[Tensor]) -> None:
+    def __init__(self, func: Function, layout: Layout, params: Sequence[Tensor], y0: State) -> None:
         super().__init__()
-        self.func, self.layout = func, layout
-        own = set(map(id, func.parameters())) if isinstance(func, nn.Module) else set()
+        self.func, self.layout = captured(func, y0[0] if isinstance(y0, tuple) else y0), layout
+        own = set(map(id, [*self.parameters(), *self.buffers()]))
         for k, param in enumerate({id(param): param for param in params if id(param) not in own}.values()):
             self.register_buffer(f"adjoint_param_{k}", checks.is_tensor("adjoint_params", param), persistent=False)
 

@@ -136,10 +136,20 @@ def test_the_adjoint_takes_tensors_by_name_and_refuses_those_that_nobody_named()
     w = torch.tensor(1.3, requires_grad=True)
     v, y0, t = w.sin(), torch.ones(2), torch.tensor([0.0, 1.0])  # v is no leaf, and is learned through
     found = ours.odeint_adjoint(lambda t, y: -v * y, y0, t, adjoint_params=(v, v))
-    (gradient,) = torch.autograd.grad(found[-1].sum(), w)
+    (gradient,) = torch.autograd.grad(found[-1].sum(), w, retain_graph=True)
     assert_close(gradient, -2 * math.exp(-math.sin(1.3)) * torch.tensor(math.cos(1.3)), rtol=0, atol=1e-6)
+    found = ours.odeint_adjoint(lambda t, y: -v * y, y0, t, adjoint_params=())  # found in the closure
+    assert_close(torch.autograd.grad(found[-1].sum(), w, retain_graph=True)[0], gradient, rtol=1e-12, atol=0)
+
+    class Hidden:
+        def __init__(self):
+            self.v = v
+
+        def __call__(self, t, y):
+            return -self.v * y
+
     with pytest.raises(ValueError, match=r"of shape \(\) that requires one is used besides"):
-        ours.odeint_adjoint(lambda t, y: -v * y, y0, t, adjoint_params=())
+        ours.odeint_adjoint(Hidden(), y0, t, adjoint_params=())
     net, y0 = Net(), torch.randn(2, 3)
     named = ours.odeint_adjoint(net, y0, t, adjoint_params=tuple(net.parameters()))
     by_itself = ours.odeint_adjoint(net, y0, t)

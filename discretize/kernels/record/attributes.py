@@ -32,6 +32,7 @@ from discretize import compat
 from discretize.kernels.record.guards import Guards, is_plain, layout
 from discretize.kernels.record.sources import PACKAGES
 from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, is_installed, refused, unwatched
+from discretize.solvers.captured import CapturedGlobals, all_globals
 
 __all__ = ["LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of", "beside_tensors"]
 
@@ -101,7 +102,8 @@ class _Reads:
         packages = ["", *accumulate(str(given.get("__package__") or "").split("."), "{}.{}".format)]  # of relative imports
         imported = [f"{package}.{name}".strip(".") for how, name in told if how == "IMPORT_NAME" for package in packages]
         names |= {*words} if "globals" in names else set()
-        return cls(given, tuple(sorted(names)), tuple(imported), (*code.co_names, *words))
+        names -= {*given} if isinstance(given, CapturedGlobals) else set()  # which are the module's
+        return cls(all_globals(given), tuple(sorted(names)), tuple(imported), (*code.co_names, *words))
 
     def now(self, guards: Guards) -> Iterator[Any]:
         guards.names(self.globals, self.names)
@@ -160,7 +162,7 @@ class GlobalReads:
             return None
         self.reads[code] = _Reads.of(code, frame.f_globals)
         self.attributes |= dict.fromkeys(self.reads[code].attributes)
-        return asked_in(code, frame.f_globals, frame.f_locals)
+        return asked_in(code, all_globals(frame.f_globals), frame.f_locals)
 
     def now(self, guards: Guards | None = None) -> Attributes | str:
         """Their current values, or why they cannot be compared. guards: collects what must stay."""
