@@ -18,6 +18,7 @@ from ctrnn.extras import needed_by
 from discretize.errors import WEIGHTS_DIVERGED, Failure, SolverError, SolverWarning, diverged_weight, warn_user
 from discretize.kernels.choose import run_fixed, run_solve, solve_by_steps
 from discretize.kernels.eligibility import Fused
+from discretize.kernels.record.counters import count_calls
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.noise.brownian import BrownianPath
@@ -188,6 +189,8 @@ class Solve:
             found, self.why = run_solve(request, fused)
             if isinstance(found, Solved):
                 self.kernel = found
+                field, start = self.driven.field, self.times[0]
+                count_calls(field, self.engine.counts.evaluations, lambda: field.flow(self.driven.read_at(start), self.h0))
             else:
                 self.why = found
 

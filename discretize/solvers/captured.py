@@ -110,6 +110,8 @@ class _Bound:
     function: Any
 
     def __call__(self, module: CapturedFunction) -> Any:
+        arguments: Any
+        keywords: Any
         arguments, keywords, function = (
             each(module) if isinstance(each, _Items | _Part | _Function | _Bound) else each
             for each in (self.arguments, self.keywords, self.function)

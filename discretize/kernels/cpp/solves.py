@@ -53,6 +53,7 @@ from discretize.kernels.eligibility import (
 )
 from discretize.kernels.pieces import projected_of, readable, reads_samples
 from discretize.kernels.record.attributes import attributes_of
+from discretize.kernels.record.counters import without_counters
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import (
     FlowModule,
@@ -181,7 +182,7 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
         return read
     uses = partial(_uses, chain, engine)
     chain, projected = read, projected_of(read).xs
-    module = FlowModule(chain.field, projected.shape[-1])
+    module = FlowModule(without_counters(chain.field), projected.shape[-1])
     if why := tensor_reason([h0, projected]):
         return why
     projected = projected.to(stored) if stored and reads_samples(chain) else projected
