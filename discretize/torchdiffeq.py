@@ -13,9 +13,11 @@ on fixed steps are solved by torchdiffeq itself.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +27,9 @@ from torch import Tensor, nn
 from ctrnn import Driven, TimePath, checks
 from ctrnn.extras import needed_by
 from discretize.errors import SolverWarning, warn_user
+from discretize.kernels.eligibility import refuse_steps
+from discretize.loop.rows import by_kernel, forbids_kernel, samples_of, steps_in_place_of
+from discretize.loop.solving import NoKernel
 from discretize.settings import Settings
 from discretize.solve import solve
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
@@ -48,7 +53,7 @@ FARTHER = [4.0**k for k in range(40)]  # how far is looked for an event, again a
 BYTES = 2.0**28  # that `odeint_adjoint` keeps of fixed steps
 CALLBACKS = ("callback_step", "callback_accept_step", "callback_reject_step")
 BOUNDS = ("min_step", "max_step", "first_step", "max_num_steps")  # of methods that choose their steps
-OPTIONS = {"per_sample", "jump_t", "step_t"}
+OPTIONS = {"per_sample", "jump_t", "step_t", "fused"}
 ADAPTIVE_OPTIONS, FIXED_OPTIONS = OPTIONS | {*BOUNDS}, OPTIONS | {"step_size", "grid_constructor", "interp"}
 REFUSED = {
     "norm": "the error is the largest over all units, so that tolerances hold in each",
@@ -78,6 +83,7 @@ def odeint(
              options: "jump_t", times at which func jumps, evaluated on both sides (the knots of a `ctrnn.Driven` are added);
              "step_t", times at which steps end; for adaptive methods "min_step", "max_step", "first_step", "max_num_steps"; for
              fixed steps "step_size" and "grid_constructor" (steps end at every time in t, so "interp" changes nothing);
+             "fused": True, a kernel where there is one (docs/torchdiffeq.md), "always" or False, as for `integrate`;
              "per_sample": True, each sample of y (batch, ...) takes its own steps: func then gets t as (batch, 1, ...), and
              sometimes only some of the samples, so it must treat each by itself.
              event_fn: (t, y) -> numbers; the solve ends where one of them is 0, and t gives the start and the direction only.
@@ -233,7 +239,8 @@ class _Problem:
         bounds["max_step"] = given.get("step_size", given.get("max_step"))
         if bounds["max_step"] == torch.inf:
             bounds["max_step"] = None
-        self.settings = Settings(method, *self._tolerances(rtol, atol, y0), **bounds)
+        self.params = params
+        self.settings = Settings(method, *self._tolerances(rtol, atol, y0), **bounds, fused=given.get("fused", True))
         self.rtol = float(rtol)  # as it was given
         forwards, backwards = self._callback(""), self._callback("_adjoint")
         self.settings = replace(self.settings, on_attempt=forwards, on_backward_attempt=backwards)
@@ -242,7 +249,7 @@ class _Problem:
         """Take gradients in bounded memory. Refuse settings of the backward pass that it would not follow."""
         if method not in (None, self.settings.method):
             raise ValueError(f"`adjoint_method` must be that of the solve here, {self.settings.method!r}, got {method!r}.")
-        asked_for = {} if atol is None else {"atol": (self._each("adjoint_atol", atol), self.settings.atol)}
+        asked_for = {} if atol is None else {"atol": (self.layout.tolerances("adjoint_atol", atol), self.settings.atol)}
         asked_for |= {} if rtol is None else {"rtol": (torch.as_tensor(rtol, device="cpu").double(), self.rtol)}
         for name, (asked, own) in asked_for.items():
             if bool((asked < torch.as_tensor(own, device="cpu")).any()):
@@ -253,8 +260,22 @@ class _Problem:
         self.settings = replace(self.settings, gradient=Adjoint() if explicit else Checkpointed(BYTES))
 
     def solution(self, t: Tensor, y0: State) -> State:
-        """Return y at the times t."""
-        return self.layout.split(self._states(t, self.layout.join(y0)))
+        """Return y at the times t, by a kernel if there is one for samples that y can be taken apart into."""
+        forbidden = forbids_kernel(self.settings, self.layout, len(self.jumps), t)
+        first, whys = None, [forbidden] if forbidden else []
+        for layout, equation in samples_of(self.func, y0, self.params) if not forbidden else ():
+            first, problem = first or equation, copy.copy(self)
+            problem.layout, problem.equation = layout, equation
+            problem.settings = replace(self.settings, atol=layout.tolerances_from(self.layout, self.settings.atol))
+            run = partial(by_kernel, func=self.func, layout=layout)
+            try:
+                return layout.split(problem._solved(t, layout.join(y0), run=run)[1])
+            except NoKernel as error:
+                whys.append(str(error))
+        if not self.layout.alone:
+            refuse_steps(self.settings.fused, "; ".join(whys))
+        with steps_in_place_of(first, self.settings.fused):
+            return self.layout.split(self._states(t, self.layout.join(y0)))
 
     def solution_to_event(self, t: Tensor, y0: State, event_fn: Function) -> tuple[Tensor, State]:
         """Return the time of the event, and y at the start and there."""
@@ -291,8 +312,10 @@ class _Problem:
     def _slope(self, t: Tensor, h: Tensor) -> Tensor:
         return self.equation.flow(t.to(h).expand(len(h), 1), h)
 
-    def _solved(self, t: Tensor, h0: Tensor, events: Any = (), **changes: Any) -> tuple[Trajectory, Tensor]:
-        """Solve; return that, and the states at the times t alone."""
+    def _solved(
+        self, t: Tensor, h0: Tensor, events: Any = (), run: Callable[..., Trajectory] | None = None, **changes: Any
+    ) -> tuple[Trajectory, Tensor]:
+        """Solve, by `run` if it is given; return that, and the states at the times t alone."""
         times = checks.as_times("t", t, differentiable=True)
         low, high = sorted(times.detach()[[0, -1]].tolist())
         ends = self.ends[(self.ends > low) & (self.ends < high) & ~torch.isin(self.ends, times.detach())].unique()
@@ -302,7 +325,8 @@ class _Problem:
         interval = torch.tensor([low, *jumps, high if high > low else low + 1], dtype=torch.float64, device="cpu")
         path = TimePath(interval, len(h0), h0.dtype, h0.device)
         settings = replace(self.settings, **changes)
-        solved = solve(self.equation, path, h0, every[order], settings, events=events, windows=1)
+        run = run or partial(solve, events=events, windows=1)
+        solved = run(self.equation, path, h0, every[order], settings)
         return solved, solved.hs[order.argsort()[: len(times)].to(h0.device)] if len(ends) else solved.hs
 
     def _to_event(self, t: Tensor, h0: Tensor, event_fn: Function) -> tuple[Tensor, Tensor]:
@@ -377,7 +401,7 @@ class _Problem:
         parts = y0 if isinstance(y0, tuple) else (y0,)
         if not isinstance(rtol, float | int | Tensor) or torch.as_tensor(rtol, device="cpu").numel() != 1:
             raise ValueError("`rtol` must be one number; `atol` may be one for each unit or each tensor of y0.")
-        each = self._each("atol", atol)
+        each = self.layout.tolerances("atol", atol)
         checks.non_negative_number("atol", float(each.min()))
         finest = ERROR_MARGIN * torch.finfo(parts[0].dtype).eps
         if isinstance(atol, float) and atol == ATOL:  # not asked for, and a unit near 0 would chase the rounding of what it was
@@ -390,14 +414,6 @@ class _Problem:
                 SolverWarning,
             )
         return max(asked, finest), float(each[0]) if one_for_all else each
-
-    def _each(self, name: str, atol: float | Tensor | Sequence[float | Tensor]) -> Tensor:
-        """Return an absolute tolerance for each unit of a state."""
-        shapes = self.layout.shapes
-        given = list(atol) if isinstance(atol, tuple | list) else [atol] * len(shapes)
-        if len(given) != len(shapes):
-            raise ValueError(f"`{name}` has {len(given)} tolerances, and y0 {len(shapes)} tensors.")
-        return torch.cat([_for_units(one, shape) for one, shape in zip(given, shapes, strict=True)])
 
     def _callback(self, suffix: str) -> OnAttempt | None:
         """Return what is called after each step, from the callbacks that func has by torchdiffeq's names, if it has any."""
@@ -418,15 +434,6 @@ class _Problem:
                     callback(*given, h.new_tensor(dt))
 
         return on_attempt
-
-
-def _for_units(tolerance: Any, shape: torch.Size) -> Tensor:
-    """Return a tolerance for each unit of a tensor of y0, as float64 numbers on the CPU."""
-    given = torch.as_tensor(tolerance, device="cpu").detach().double()
-    try:
-        return given.expand(shape).reshape(-1)
-    except RuntimeError:
-        raise ValueError(f"`atol` of shape {tuple(given.shape)} does not fit y0, {tuple(shape)}.") from None
 
 
 def _times(given: Tensor | None) -> Tensor:

@@ -125,7 +125,9 @@ class Path(AnsweredInit, ABC):
 
     def map(self, f: Callable[[Tensor], Tensor], affine: bool = False) -> Path:
         """Return the path f(x(t)), for an f that keeps the leading axes; `affine` if f(x) = A x + b."""
-        return MappedPath(self, f)
+        mapped = MappedPath(self, f)
+        mapped.degree = self.degree if affine else None
+        return mapped
 
     def __repr__(self) -> str:
         start, end = self.interval

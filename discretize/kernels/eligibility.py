@@ -27,6 +27,7 @@ __all__ = [
     "is_plain",
     "maps_networks",
     "networks_mapped",
+    "refuse_steps",
     "setting_reason",
     "takes_triton",
     "tangent_reason",
@@ -70,6 +71,12 @@ def setting_reason(fused: Fused) -> str | None:
     if setting == "0":
         return f"{VARIABLE} is 0"
     return None if fused else "`fused` is False"
+
+
+def refuse_steps(fused: Fused, why: str | None) -> None:
+    """Refuse to run by steps what was to run in a kernel, fused="always", unless CTRNN_FUSED turns kernels off."""
+    if fused == "always" and setting_reason(fused) is None:
+        raise ValueError(f"`fused`='always', and there is no kernel: {why}. With True, the default, steps run in its place.")
 
 
 def device_reason(like: Tensor) -> str | None:

@@ -18,8 +18,8 @@ from ctrnn.extras import needed_by
 from discretize.errors import WEIGHTS_DIVERGED, Failure, SolverError, SolverWarning, diverged_weight, warn_user
 from discretize.kernels.choose import run_fixed, run_solve, solve_by_steps
 from discretize.kernels.eligibility import Fused
-from discretize.kernels.record.counters import count_calls
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
+from discretize.kernels.record.counters import count_calls
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.noise.brownian import BrownianPath
 from discretize.settings import Settings
@@ -38,10 +38,14 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 
-__all__ = ["Solve", "named", "rounded"]
+__all__ = ["NoKernel", "Solve", "named", "rounded"]
 
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
 BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "delay": 0.2}  # tqdm's, on stderr
+
+
+class NoKernel(Exception):  # noqa: N818 - an answer
+    """Raised where a solve that is for a kernel alone has none, with the reason."""
 
 
 class Solve:
@@ -50,8 +54,8 @@ class Solve:
     Args:    driven: field, path and speed; h0 (batch, state); times: the requested ones; settings: how. stored: a dtype in which
              the states are given back, and a kernel stores what it can; noise: the path of a method for fields with noise; dense:
              whether the states between the times may be asked for, for which steps and weights are kept; check: of the field,
-             made where no kernel is known for it.
-    Raises:  SolverError, with the states so far, for a solve that fails; TypeError where there is no such kernel.
+             made where no kernel is known for it. needs_kernel: no steps are taken without one.
+    Raises:  SolverError, with the states so far, for a solve that fails; TypeError where there is no such kernel; NoKernel.
     """
 
     driven: Driven
@@ -72,10 +76,11 @@ class Solve:
         noise: BrownianPath | None = None,
         dense: bool = True,
         check: Callable[[], None] | None = None,
+        needs_kernel: bool = False,
     ) -> None:
         self.driven, self.times, self.settings, self.stored, self.noise = driven, times, settings, stored, noise
         self.direction: int = driven.direction
-        self.dense = dense
+        self.dense, self.needs_kernel = dense, needs_kernel
         self.check: Callable[[], None] = _once(check)  # no method: kernels' graphs keep it
         self.chain: Chain = self._segments()
         self.h0 = h0 = self.chain.begun(h0)
@@ -97,6 +102,8 @@ class Solve:
             self._try_kernel(self.settings.fused)
             if self.stored and self.kernel is None:
                 raise self._too_coarse()
+            if self.needs_kernel and self.kernel is None:
+                raise NoKernel(self.why)
             try:
                 h = self._at_end()
             except Failure as failure:

@@ -12,10 +12,29 @@ from torch import Tensor, nn
 from ctrnn import checks
 from discretize.solvers.captured import captured
 
-__all__ = ["CalledFlow", "Function", "Layout", "State"]
+__all__ = ["CalledFlow", "Function", "Layout", "State", "first_of", "parts_of"]
 
 State = Tensor | tuple[Tensor, ...]
 Function = Callable[[Tensor, Any], Any]
+
+
+def parts_of(y: Any) -> tuple[Any, ...]:
+    """Return the tensors of y, or of dy/dt, which may be one."""
+    return tuple(y) if isinstance(y, tuple | list) else (y,)
+
+
+def first_of(y: State) -> State:
+    """Return y at the first of its times."""
+    return tuple(part[0] for part in y) if isinstance(y, tuple) else y[0]
+
+
+def _for_units(tolerance: Any, shape: torch.Size) -> Tensor:
+    """Return a tolerance for each unit of a tensor of y0."""
+    given = torch.as_tensor(tolerance, device="cpu").detach().double()
+    try:
+        return given.expand(shape).reshape(-1)
+    except RuntimeError:
+        raise ValueError(f"`atol` of shape {tuple(given.shape)} does not fit y0, {tuple(shape)}.") from None
 
 
 @dataclass(frozen=True)
@@ -28,7 +47,7 @@ class Layout:
 
     @classmethod
     def of(cls, y0: State, alone: bool) -> Layout:
-        parts = y0 if isinstance(y0, tuple) else (y0,)
+        parts = parts_of(y0)
         for part in parts:
             if checks.is_tensor("y0", part).is_complex():
                 raise TypeError("`y0` is complex, and states here are real: solve for torch.view_as_real(y0), or by torchdiffeq.")
@@ -47,12 +66,12 @@ class Layout:
 
     def join(self, y: State) -> Tensor:
         """Return (batch, state)."""
-        parts = y if isinstance(y, tuple | list) else (y,)
+        parts = parts_of(y)
         return torch.cat([part.reshape(len(part) if self.alone else 1, -1) for part in parts], 1)
 
     def checked(self, found: Any, samples: int) -> Any:
         """Return what func gives for some samples, a derivative for each tensor of y. Raises: ValueError if it is none."""
-        parts = found if isinstance(found, tuple | list) else (found,)
+        parts = parts_of(found)
         came = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in parts]
         wanted = [(samples, *shape) if self.alone else tuple(shape) for shape in self.shapes]
         if came != wanted or isinstance(found, Tensor) == self.several:
@@ -69,17 +88,23 @@ class Layout:
         shaped = tuple(part.reshape(len(hs), *samples, *shape) for part, shape in zip(parts, self.shapes, strict=True))
         return shaped if self.several else shaped[0]
 
+    def tolerances(self, name: str, atol: Any) -> Tensor:
+        """Return an absolute tolerance for each unit of a state, as float64 numbers on the CPU."""
+        given = list(atol) if isinstance(atol, tuple | list) else [atol] * len(self.shapes)
+        if len(given) != len(self.shapes):
+            raise ValueError(f"`{name}` has {len(given)} tolerances, and y0 {len(self.shapes)} tensors.")
+        return torch.cat([_for_units(one, shape) for one, shape in zip(given, self.shapes, strict=True)])
+
+    def tolerances_from(self, whole: Layout, atol: float | Tensor) -> float | Tensor:
+        """Return those of the units of y, arranged as one sample, for the units of samples: the least of all samples counts."""
+        return self.join(first_of(whole.split(atol[None, None]))).amin(0) if isinstance(atol, Tensor) else atol
+
     def call(self, f: Function, t: Tensor, h: Tensor) -> list[Any]:
         """Call f(t, y) for the states h (m, state) at their times (m, 1): at once where they are alone, else one by one."""
         if self.alone:
-            y = self.split(h[None])
-            first = y[0][0] if self.several else y[0]
-            return [f(t.reshape(-1, *[1] * (first.dim() - 1)), tuple(part[0] for part in y) if self.several else first)]
-        return [f(time, self._first(row)) for time, row in zip(t[:, 0], h, strict=True)]
-
-    def _first(self, row: Tensor) -> State:
-        y = self.split(row[None, None])
-        return tuple(part[0] for part in y) if isinstance(y, tuple) else y[0]
+            y = first_of(self.split(h[None]))
+            return [f(t.reshape(-1, *[1] * (parts_of(y)[0].dim() - 1)), y)]
+        return [f(time, first_of(self.split(row[None, None]))) for time, row in zip(t[:, 0], h, strict=True)]
 
 
 class CalledFlow(nn.Module):
@@ -88,7 +113,7 @@ class CalledFlow(nn.Module):
 
     def __init__(self, func: Function, layout: Layout, params: Sequence[Tensor], y0: State) -> None:
         super().__init__()
-        self.func, self.layout = captured(func, y0[0] if isinstance(y0, tuple) else y0), layout
+        self.func, self.layout = captured(func, parts_of(y0)[0]), layout
         own = set(map(id, [*self.parameters(), *self.buffers()]))
         for k, param in enumerate({id(param): param for param in params if id(param) not in own}.values()):
             self.register_buffer(f"adjoint_param_{k}", checks.is_tensor("adjoint_params", param), persistent=False)

@@ -383,7 +383,7 @@ def test_nothing_of_torchdiffeq_is_loaded_until_it_has_to_solve(monkeypatch):
     ("how", "message"),
     [
         ({"options": {"norm": torch.max}}, "'norm': ...} has no meaning here: the error is the largest over all units"),
-        ({"options": {"step_size": 0.1}}, "'step_size': ...} has no meaning here: dopri5 knows first_step, jump_t"),
+        ({"options": {"step_size": 0.1}}, "'step_size': ...} has no meaning here: dopri5 knows first_step, fused, jump_t"),
         ({"method": "rk4", "options": {"perturb": True}}, "'perturb': ...} has no meaning here: name the times"),
         ({"method": "rk5"}, 'Invalid method "rk5"'),
         (

@@ -181,8 +181,8 @@ class Problem(Structure):
         *((name, c_void_p) for name in ("model", "projected", "h0")),
         *((name, c_void_p) for name in ("lengths", "pieces", "share", "share_rate", "speeds", "places")),
         *((name, c_size_t) for name in ("stages", "jacobian_cost")),
-        *((name, c_void_p) for name in ("c", "a", "b", "e")),
-        *((name, c_double) for name in ("gamma", "order", "rtol", "atol", "min_step", "max_step", "first_step")),
+        *((name, c_void_p) for name in ("c", "a", "b", "e", "atol")),
+        *((name, c_double) for name in ("gamma", "order", "rtol", "min_step", "max_step", "first_step")),
         *((name, c_int64) for name in ("max_num_steps", "most_steps")),
         *((name, c_void_p) for name in ("steps", "taken", "hs")),
     ]

@@ -144,12 +144,14 @@ def _library(lanes: bool, needs: Needs, dtype: torch.dtype) -> tuple[Source, dic
 
 class SolveEngine(NamedTuple):
     """A way to run written kernels: `reason` why it has none for tensors like this one; what writes a program
-    down, the best first; what makes a kernel of it; and `libraries` that kernels of any field need."""
+    down, the best first; what makes a kernel of it; `libraries` that kernels of any field need; and whether `atol` may be one
+    for each unit."""
 
     reason: Callable[[Tensor], str | None]
     writers: Callable[[FlowModule, Needs, torch.dtype], Sequence[Writer[Any]]]
     made: Callable[[FlowModule, torch.dtype, Needs, Program[Any], Recorder], SolveKernel | str]
     libraries: Callable[[Writer[Any], Needs, torch.dtype], Libraries] = lambda *_: ()
+    each_atol: bool = True
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,8 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     """Find the kernel that is written for a field's code, or why there is none."""
     chain, h0, engine, stored = request.chain, request.h0, request.engine, request.stored
     why = tracing_reason() or no_kernel(chain, engine) or how.reason(h0)
+    if why is None and isinstance(engine.control.atol, Tensor) and not how.each_atol:
+        why = "an `atol` for each unit has no kernel on GPUs"
     if why is None and engine.control.method.implicit and declares_jacobian(chain.field):
         why = "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
     if why:

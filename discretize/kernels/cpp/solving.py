@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 ALL_STEPS = 2**62
+REPORT = np.dtype(Report)  # which takes long to find out
 SLICE = 0.2  # seconds in the kernel, after which Ctrl-C is heeded and progress is shown
 
 
@@ -106,8 +107,6 @@ def no_kernel(chain: Chain, engine: AdaptiveEngine) -> str | None:
     method = engine.control.method
     if not method.has_tableau and type(method) is not Rodas5P:
         return f"{method!r} has no kernel; pairs by an explicit tableau and rodas5p have"
-    if isinstance(engine.control.atol, Tensor):
-        return "an `atol` for each unit has no kernel"
     return None if len(chain) else "there is nothing to solve"
 
 
@@ -215,6 +214,8 @@ class KernelRun:
         method = control.method
         self._segment_arrays()
         numbers = self._rosenbrock_arrays(method) if isinstance(method, Rodas5P) else self._tableau_arrays(method)
+        atol = torch.as_tensor(control.atol, dtype=torch.float64, device="cpu")
+        self.arrays["atol"] = np.ascontiguousarray(atol.expand(self.chain.field.state_size).numpy())
         if self.carried is not None:
             self.arrays |= dict(zip(("steps", "taken"), self.carried, strict=True))
         arrays = {name: array.ctypes.data for name, array in self.arrays.items()}
@@ -233,7 +234,6 @@ class KernelRun:
             **numbers,
             order=method.error_order,
             rtol=control.rtol,
-            atol=float(control.atol),
             min_step=control.min_step,
             max_step=control.max_step,
             first_step=control.given_first_step or 0.0,
@@ -292,7 +292,7 @@ class KernelRun:
         """Adds every sample's steps to the statistics; evaluations of the one that took most, and of all."""
         counts = self.engine.counts
         reports = self._reports(batch)
-        said = np.ctypeslib.as_array(reports)
+        said = np.frombuffer(reports, REPORT)
         counts.accepted[:], counts.rejected[:] = said["accepted"], said["rejected"]
         taken = counts.attempted + (0 if self.carried is None else self.carried[1])
         self.following = said["step"].copy(), taken

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, NoReturn, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -76,9 +77,18 @@ def _twin(module: Module, made: dict[int, nn.Module]) -> Module:
 
 
 def _counted_by(kind: type) -> frozenset[str]:
-    """The attributes that a class's methods count up."""
+    """The attributes that a class's methods count up, as the class was when it was met first."""
+    if kind not in _known:
+        _known[kind] = _found_in(kind)
+    return _known[kind]
+
+
+def _found_in(kind: type) -> frozenset[str]:
     methods = (method for each in kind.__mro__ if _may_count(each) for method in vars(each).values())
     return frozenset[str]().union(*(_counted_in(method.__code__) for method in methods if isinstance(method, FunctionType)))
+
+
+_known: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()
 
 
 def _may_count(kind: type) -> bool:

@@ -309,4 +309,4 @@ def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[W
     return (recorder(0) if needs.implicit else solve_writer(dtype),)
 
 
-plan_triton = partial(plan_by, SolveEngine(triton_reason, _writers, _made))
+plan_triton = partial(plan_by, SolveEngine(triton_reason, _writers, _made, each_atol=False))

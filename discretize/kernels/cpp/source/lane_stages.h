@@ -88,7 +88,10 @@ class Stages {
   public:
     Stages(Solve& solve, std::vector<Slot>& slots)
         : solve(solve), n(solve.model), slots(slots), inputs(solve), h(solve, n.width), y(h), fresh(h), step(solve, 1), size(step),
-          power(step), k(solve.method.stages + 1, h), row(n.state), read_segment(slots.size()) {}
+          power(step), atol(h), k(solve.method.stages + 1, h), row(n.state), read_segment(slots.size()) {
+        for (std::size_t i = 0; i < n.width; ++i)
+            for (std::size_t s = 0; s < slots.size(); ++s) atol.at(i, s) = real(solve.given.atol[i]);
+    }
 
     void begin() {}
     void end() {}
@@ -164,7 +167,7 @@ class Stages {
     const Model& n;
     std::vector<Slot>& slots;
     Inputs inputs;
-    Lanes h, y, fresh, step, size, power;
+    Lanes h, y, fresh, step, size, power, atol;
     std::vector<Lanes> k;
     Numbers row;
     std::vector<std::size_t> read_segment;
@@ -195,13 +198,13 @@ class Stages {
     }
 
     void judge() {
-        const vec atol = splat(real(solve.given.atol)), rtol = splat(real(solve.given.rtol));
+        const vec rtol = splat(real(solve.given.rtol));
         const Lanes nothing(solve, 1);
         Lanes &largest = size, &finite = power;
         largest = finite = nothing;
         each_sum(solve.method.error, step, k, [&](std::size_t p, std::size_t s, vec error) {
             const vec before = absolute(load(h.data() + p)), after = absolute(load(y.data() + p));
-            const vec q = absolute(error) / (atol + rtol * (before < after ? after : before));
+            const vec q = absolute(error) / (load(atol.data() + p) + rtol * (before < after ? after : before));
             const vec until = load(largest.data() + s);
             store(largest.data() + s, q > until ? q : until);
             // 0, or nan where the error or a state is not finite

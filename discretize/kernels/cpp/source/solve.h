@@ -52,7 +52,7 @@ extern "C" {
 // 1 of a held input, 2 of a straight one, where it is and where it goes; or, where `chebyshev`, the coefficients of a polynomial.
 // `share` and `share_rate`: how far through its piece a segment begins, and how fast it goes; null for held inputs.
 // `speeds` (.., speed_terms): how fast the clock goes, as a polynomial in each segment; null for 1. `places` (segments + 1,): where the state
-// at that edge goes in hs (wanted, batch, state), or -1. c, a, b, e: as the method reads them, `gamma` where it is implicit;
+// at that edge goes in hs (wanted, batch, state), or -1. c, a, b, e: as the method reads them, `atol` (state,); `gamma` where it is implicit;
 // `jacobian_cost` in evaluations of the field. `steps`, `taken` (batch,): where this is the rest of a solve, each sample's next
 // step, 0 for a guess, and how many it took before; else null.
 struct CtrnnProblem {
@@ -64,8 +64,8 @@ struct CtrnnProblem {
     const double *share, *share_rate, *speeds;
     const std::int64_t* places;
     std::size_t stages, jacobian_cost;
-    const double *c, *a, *b, *e;
-    double gamma, order, rtol, atol, min_step, max_step, first_step;
+    const double *c, *a, *b, *e, *atol;
+    double gamma, order, rtol, min_step, max_step, first_step;
     std::int64_t max_num_steps, most_steps;
     const double* steps;
     const std::int64_t* taken;
@@ -231,11 +231,11 @@ struct Solve {
         }
         return real(2 / given.lengths[i] * total);
     }
-    // max over units of margin |value| / (atol + rtol |state|); nan where any is
+    // max over units of margin |value| / (atol_i + rtol |state|); nan where any is
     template <class States, class Values> double size(States state, Values value) const {
         double largest = 0;
         for (std::size_t i = 0; i < model.width; ++i) {
-            const double q = std::fabs(double(value(i))) / (given.atol + given.rtol * std::fabs(double(state(i))));
+            const double q = std::fabs(double(value(i))) / (given.atol[i] + given.rtol * std::fabs(double(state(i))));
             if (!(q <= largest)) largest = std::isnan(q) || std::isnan(largest) ? NAN : q;
         }
         return ERROR_MARGIN * largest;
