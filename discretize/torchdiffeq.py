@@ -42,7 +42,7 @@ from discretize.solvers.engine import OnAttempt
 from discretize.solvers.equation import Equation
 from discretize.solvers.events import CrossingTime, Event
 from discretize.solvers.fixed import FIXED_METHODS
-from discretize.solvers.layout import CalledFlow, Function, Layout, State
+from discretize.solvers.layout import CalledFlow, Function, Layout, State, first_of, parts_of
 from discretize.trajectory import Trajectory
 
 __all__ = ["SOLVERS", "odeint", "odeint_adjoint", "odeint_event"]  # noqa: F822 - made when it is asked for
@@ -331,44 +331,52 @@ class _Problem:
 
     def _to_event(self, t: Tensor, h0: Tensor, event_fn: Function) -> tuple[Tensor, Tensor]:
         """Return the time of the event, () or (batch,), and the states (2, batch, state) at the start and there."""
-        start, direction = t[0].double().cpu(), 1.0 if t[1] > t[0] else -1.0
-        g = self._event_values(event_fn, start.detach(), h0.detach())
+        g = self._event_values(event_fn, t[0].detach().double().cpu(), h0.detach())
         if g is None:
             return t[0], torch.stack([h0, h0])
-        if self.settings.gradient is not None:
-            return self._to_event_by_adjoint(t, h0, event_fn, g)
+        if self.layout.alone:
+            if self.settings.gradient is not None:
+                raise ValueError("`odeint_adjoint` finds no events of samples that step on their own; take `odeint`.")
+            times, states = self._look(t, h0, g)
+            return times, torch.stack([h0, states])
+        with torch.no_grad():
+            look = copy.copy(self)
+            look.settings = replace(self.settings, gradient=None, fused=False)
+            (at,), there = look._look(t.detach(), h0.detach(), g)
+        if not torch.is_grad_enabled():
+            return at, torch.stack([h0, there])
+        h = self._graph_to(at, t[0], h0, there)
+        slope, moving = self._slope(at, there), at.detach().double().requires_grad_()
+        value = g(moving.reshape(1, 1), there + slope * (moving - at).to(there))
+        if not value.requires_grad:  # g is a constant there, after a jump: the time has no gradient
+            return at, torch.stack([h0, h])
+        (by_time,) = torch.autograd.grad(value.sum(), moving)
+        event_t = CrossingTime.apply(at.reshape(1), by_time.reshape(1), g(at.reshape(1, 1), h))[0]
+        return event_t, torch.stack([h0, h + slope * (event_t - at).to(h)])
+
+    def _graph_to(self, at: Tensor, begin: Tensor, h0: Tensor, there: Tensor) -> Tensor:
+        """Return the states `there`, at a time, with the gradients of a solve to them from `begin`."""
+        # To start later is to start from further back.
+        h = h0 - self._slope(begin, h0) * (begin - begin.detach()).to(h0) if begin.requires_grad else h0
+        if bool(at != begin):
+            ends = torch.stack([begin.detach(), at])
+            y = parts_of(self.solution(ends, first_of(self.layout.split(h[None]))))
+            h = self.layout.join(tuple(part[1] for part in y))
+        return there + (h - h.detach())
+
+    def _look(self, t: Tensor, h0: Tensor, g: Function) -> tuple[Tensor, Tensor]:
+        """Return when the event happens, (batch,), and the states there."""
+        start, direction = t[0].double().cpu(), 1.0 if t[1] > t[0] else -1.0
         begin, h, end = start, h0, start.detach()
         for span in FARTHER:
             end = end + direction * span
             solved = self._solved(torch.stack([begin, end]), h, Event(g, terminal=True))[0]
             (crossed,) = solved.events
             if len(crossed.samples) == len(h0):
-                break
+                return crossed.times.to(t) if t.is_floating_point() else crossed.times, crossed.states
             if not self.layout.alone:  # samples that are alone begin again, for some have ended
                 begin, h = end, solved.hs[-1]
-        else:
-            raise ValueError(f"`event_fn` has not become 0 up to t = {float(end):g}.")
-        times = crossed.times.to(t) if t.is_floating_point() else crossed.times
-        return times if self.layout.alone else times[0], torch.stack([h0, crossed.states])
-
-    def _to_event_by_adjoint(self, t: Tensor, h0: Tensor, event_fn: Function, g: Function) -> tuple[Tensor, Tensor]:
-        """Find the time without a graph, solve to it by the adjoint, and give it the gradient of an implicit function."""
-        if self.layout.alone:
-            raise ValueError("`odeint_adjoint` finds no events of samples that step on their own; take `odeint`.")
-        gradient, self.settings = self.settings.gradient, replace(self.settings, gradient=None)
-        with torch.no_grad():
-            at, _ = self._to_event(t, h0, event_fn)
-        self.settings = replace(self.settings, gradient=gradient)
-        h = self._states(torch.stack([t[0], at]), h0)[1]
-        if not torch.is_grad_enabled():
-            return at, torch.stack([h0, h])
-        slope, moving = self._slope(at, h), at.detach().double().requires_grad_()
-        value = g(moving.reshape(1, 1), h.detach() + slope * (moving - at).to(h))
-        if not value.requires_grad:  # g is a constant there, after a jump: the time has no gradient
-            return at, torch.stack([h0, h])
-        (by_time,) = torch.autograd.grad(value.sum(), moving)
-        event_t = CrossingTime.apply(at.reshape(1), by_time.reshape(1), g(at.reshape(1, 1), h))[0]
-        return event_t, torch.stack([h0, h + slope * (event_t - at).to(h)])
+        raise ValueError(f"`event_fn` has not become 0 up to t = {float(end):g}.")
 
     def _event_values(self, event_fn: Function, start: Tensor, h0: Tensor) -> Function | None:
         """Return g of an `Event`, t (m, 1), h (m, state) -> (m,); None if it is 0 at the start.
