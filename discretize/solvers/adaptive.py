@@ -27,7 +27,7 @@ from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, column, 
 from discretize.solvers.kept import StepLog
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain, RightHandSide
-from discretize.solvers.tableaus import EXPLICIT_PAIRS, Attempt, EmbeddedMethod, checked_attempt
+from discretize.solvers.tableaus import EXPLICIT_PAIRS, Attempt, EmbeddedMethod, checked_attempt, slopes_of
 
 __all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine", "StepRecord"]
 
@@ -180,7 +180,9 @@ class _SegmentSolve:
             if not (accepted[k] == live[k]).all():
                 self.last = attempts[k]
             if self.log is not None and accepted[k].any():
-                self.log.add(self.state.segment, self.rows, tau[k], accepted[k], states[k])
+                self.log.add(
+                    self.state.segment, self.rows, tau[k], accepted[k], states[k], slopes_of(attempts[k], self.control.method)
+                )
         self._set_place(Place(seen[-1, 0], seen[-1, 1], seen[-1, 2] > 0))
         return True
 
@@ -229,7 +231,9 @@ class _SegmentSolve:
             self.last = attempt
             return
         if self.log is not None:
-            self.log.add(self.state.segment, self.rows, tau, accepted, self.h)
+            # What is not finite leaves nan in the gradients of its neighbours.
+            slopes = slopes_of(attempt, self.control.method) if finite else None
+            self.log.add(self.state.segment, self.rows, tau, accepted, self.h, slopes)
         self._step_on(attempt, live, accepted, tau, dt, finite)
         if self.on_step is not None:
             taken = np.where(accepted, dt, 0.0)

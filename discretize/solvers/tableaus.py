@@ -27,9 +27,19 @@ from discretize.solvers.segments import HeldSlope, Slope
 from discretize.steps.runge_kutta import ExplicitRungeKutta
 from discretize.steps.step import Step
 
-__all__ = ["EXPLICIT_PAIRS", "Attempt", "EmbeddedMethod", "EmbeddedRungeKutta", "checked_attempt", "weighted"]
+__all__ = [
+    "EXPLICIT_PAIRS",
+    "Attempt",
+    "EmbeddedMethod",
+    "EmbeddedRungeKutta",
+    "StagedAttempt",
+    "checked_attempt",
+    "slopes_of",
+    "weighted",
+]
 
 MOST_CHECKED = 8  # the highest order whose conditions are looked at: 200 trees up to there
+DENSE = 4  # the order of states within a step by `d`
 ROUNDED = 1e-10  # by which sums of printed coefficients may be off, as a share of what they add up
 
 
@@ -39,6 +49,12 @@ class Attempt(NamedTuple):
     h: Tensor
     error: Tensor
     end: Tensor | None = None
+
+
+class StagedAttempt(Attempt):
+    """Holds dh/dt at all stages, too."""
+
+    slopes: tuple[Tensor, ...]
 
 
 class EmbeddedMethod(Step):
@@ -95,10 +111,12 @@ class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
 
     `order`: of the solution that goes on, by b. `a`: the rows of the stages after the first, of 1, 2, ... numbers; `b`: a weight
     for each stage, or None where they are the last row of a, whose slope then is the next step's first; `e`: b less the
-    companion's weights; `c`: the nodes of the stages after the first, or None for the sums of their rows.
+    companion's weights; `c`: the nodes of the stages after the first, or None for the sums of their rows. `d`, of pairs of order
+    4 or 5 whose last row is b: states within a step are, to order 4, those of the cubic through both ends and slopes, and
+    dt s^2 (1 - s)^2 sum d_i k_i, s the share of the step; None where they are computed by steps of their own.
 
     Raises:  TypeError, ValueError where numbers are missing or too many, rows do not add up to c, conditions of order do not hold
-             up to `order`, or e does not vanish as the step does.
+             up to `order`, or e does not vanish as the step does, or states by d have another order than 4.
     Source:  Butcher's notation; Hairer, Norsett and Wanner, Solving ODEs I, sec. II.2 and II.4.
     """
 
@@ -107,6 +125,7 @@ class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
     b: Sequence[float] | None = None
     c: Sequence[float] | None = None
     e: Sequence[float]
+    d: Sequence[float] | None = None
 
     stages: tuple[tuple[float, ...], ...]  # type: ignore[misc]
     weights: tuple[float, ...]  # type: ignore[misc]
@@ -150,7 +169,20 @@ class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
             ks.append(slope(tau if slope.steady else tau + c * dt, following))
         if not self.last_is_next:
             following = torch.addcmul(h, step, weighted(self.weights, ks))
-        return Attempt(following, step * weighted(self.e, ks), ks[-1] if self.last_is_next else None)
+        found = StagedAttempt(following, step * weighted(self.e, ks), ks[-1] if self.last_is_next else None)
+        found.slopes = tuple(ks)
+        return found
+
+    def between(self, share: float, ks: Sequence[Tensor]) -> Tensor:
+        """Return (h(tau + share dt) - h) / dt to order 4, of the slopes at all stages; of pairs with `d`."""
+        return weighted(tuple(self._between(share)), ks)
+
+    def _between(self, s: float) -> np.ndarray:
+        b, d = np.array((*self.weights, 0.0)), np.array(self.d)
+        weights = b * (3 - 2 * s) * s**2 + d * (s * (1 - s)) ** 2
+        weights[0] += s * (1 - s) ** 2
+        weights[-1] -= s**2 * (1 - s)
+        return weights
 
     def advance(self, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:
         # A class that overrides `attempt` is followed there.
@@ -166,6 +198,12 @@ class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
         for i, row in enumerate(self.a, 1):
             a[i, :i] = row
         return a
+
+
+def slopes_of(attempt: Attempt, method: EmbeddedMethod) -> tuple[Tensor, ...] | None:
+    """Return the slopes at the stages of a step, of methods by which states within it follow from them; else None."""
+    dense = isinstance(method, EmbeddedRungeKutta) and method.d is not None and method.has_tableau
+    return attempt.slopes if dense and isinstance(attempt, StagedAttempt) else None
 
 
 def checked_attempt(attempt: Attempt, h: Tensor, method: EmbeddedMethod) -> Attempt:
@@ -200,6 +238,7 @@ def _check_numbers(pair: EmbeddedRungeKutta) -> None:
         raise ValueError(f"{kind}: {stages} explicit stages have no `order` above {stages}, got {pair.order}.")
     lengths = {f"row {i} of `a`": (row, i) for i, row in enumerate(pair.a, 1)} | {"`e`": (pair.e, stages)}
     lengths |= {} if pair.b is None else {"`b`": (pair.b, stages)}
+    lengths |= {} if pair.d is None else {"`d`": (pair.d, stages)}
     lengths |= {} if pair.c is None else {"`c`": (pair.c, stages - 1)}
     for name, (numbers, count) in lengths.items():
         if not hasattr(numbers, "__len__"):
@@ -225,6 +264,9 @@ def _check_order(pair: EmbeddedRungeKutta) -> None:
             weights = "the last row of `a`" if pair.b is None else "`b`"
             reached = f"{weights} meets the conditions of order {n - 1} only"
             raise ValueError(f"{kind}: {reached}, and `order` is {pair.order}; a number is mistaken.")
+        within = pair.d is not None and n <= DENSE
+        if within and not (pair.last_is_next and all(_sums_to(0.3**n / tree[1], pair._between(0.3), tree) for tree in trees)):
+            raise ValueError(f"{kind}: states within a step by `d` are not of order {DENSE}; a number is mistaken.")
         if n == 1 and not _sums_to(0.0, e, trees[0]):
             raise ValueError(f"{kind}: `e` adds up to {e.sum():.10g}, and must to 0: it is b less the companion's weights.")
 
@@ -295,6 +337,16 @@ class Dopri5(EmbeddedRungeKutta):
         (35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0),
         (1951 / 21600, 0, 22642 / 50085, 451 / 720, -12231 / 42400, 649 / 6300, 1 / 60),
     )
+    # Of `contd5` in Hairer's DOPRI5; Hairer, Norsett and Wanner, Solving ODEs I, sec. II.6.
+    d = (
+        -12715105075 / 11282082432,
+        0,
+        87487479700 / 32700410799,
+        -10690763975 / 1880347072,
+        701980252875 / 199316789632,
+        -1453857185 / 822651844,
+        69997945 / 29380423,
+    )
 
 
 class Tsit5(EmbeddedRungeKutta):
@@ -316,6 +368,16 @@ class Tsit5(EmbeddedRungeKutta):
         0.5823571654525552,
         -0.45808210592918697,
         0.015151515151515152,
+    )
+    # The coefficients of s^4 in the weights that Tsitouras 2011 gives for states within a step.
+    d = (
+        -1.0530884977290216,
+        0.1017,
+        2.490627285651252793,
+        -16.54810288924490272,
+        47.37952196281928122,
+        -34.87065786149660974,
+        2.5,
     )
 
 
