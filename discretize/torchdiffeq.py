@@ -17,7 +17,7 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
 
@@ -26,7 +26,6 @@ from torch import Tensor, nn
 
 from ctrnn import Driven, TimePath, checks
 from ctrnn.extras import needed_by
-from discretize.errors import SolverWarning, warn_user
 from discretize.kernels.eligibility import refuse_steps
 from discretize.loop.rows import by_kernel, forbids_kernel, samples_of, steps_in_place_of
 from discretize.loop.solving import NoKernel
@@ -37,18 +36,16 @@ from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.by_torchdiffeq import torchdiffeq_methods
 from discretize.solvers.checkpointing import Checkpointed
 from discretize.solvers.continuation import INTERPOLATED
-from discretize.solvers.control import ERROR_MARGIN
 from discretize.solvers.engine import OnAttempt
 from discretize.solvers.equation import Equation
 from discretize.solvers.events import CrossingTime, Event
 from discretize.solvers.fixed import FIXED_METHODS
-from discretize.solvers.layout import CalledFlow, Function, Layout, State, first_of, parts_of
+from discretize.solvers.layout import ATOL, RTOL, CalledFlow, Function, Layout, State, first_of, parts_of
 from discretize.trajectory import Trajectory
 
 __all__ = ["SOLVERS", "odeint", "odeint_adjoint", "odeint_event"]  # noqa: F822 - made when it is asked for
 
 HERE = {**ADAPTIVE_METHODS, **FIXED_METHODS}
-RTOL, ATOL = 1e-7, 1e-9  # torchdiffeq's defaults
 FARTHER = [4.0**k for k in range(40)]  # how far is looked for an event, again and again
 BYTES = 2.0**28  # that `odeint_adjoint` keeps of fixed steps
 CALLBACKS = ("callback_step", "callback_accept_step", "callback_reject_step")
@@ -230,7 +227,6 @@ class _Problem:
         if alone:
             _refuse_per_sample(given if method in FIXED_METHODS else None, method)
         self.layout, self.func = Layout.of(y0, alone), func
-        self.equation = Equation(CalledFlow(func, self.layout, params, y0), self.layout.width, None)
         known = func.knots if isinstance(func, Driven) else None
         self.jumps, self.ends = torch.cat([_times(given.get("jump_t")), _times(known)]), _times(given.get("step_t"))
         if grid := given.get("grid_constructor"):
@@ -239,11 +235,17 @@ class _Problem:
         bounds["max_step"] = given.get("step_size", given.get("max_step"))
         if bounds["max_step"] == torch.inf:
             bounds["max_step"] = None
-        self.params = params
-        self.settings = Settings(method, *self._tolerances(rtol, atol, y0), **bounds, fused=given.get("fused", True))
+        self.params, self.like = params, parts_of(y0)[0]
+        self.settings = Settings(method, *self.layout.bounds(rtol, atol, y0), **bounds, fused=given.get("fused", True))
         self.rtol = float(rtol)  # as it was given
         forwards, backwards = self._callback(""), self._callback("_adjoint")
-        self.settings = replace(self.settings, on_attempt=forwards, on_backward_attempt=backwards)
+        if forwards or backwards:
+            self.settings = replace(self.settings, on_attempt=forwards, on_backward_attempt=backwards)
+
+    @cached_property
+    def equation(self) -> Equation:
+        """All of y as the one sample of a batch, or samples as they are."""
+        return Equation(CalledFlow(self.func, self.layout, self.params, self.like), self.layout.width, None)
 
     def solve_backwards_by(self, rtol: Any, atol: Any, method: str | None, options: Mapping[str, Any] | None) -> None:
         """Take gradients in bounded memory. Refuse settings of the backward pass that it would not follow."""
@@ -266,7 +268,8 @@ class _Problem:
         for layout, equation in samples_of(self.func, y0, self.params) if not forbidden else ():
             first, problem = first or equation, copy.copy(self)
             problem.layout, problem.equation = layout, equation
-            problem.settings = replace(self.settings, atol=layout.tolerances_from(self.layout, self.settings.atol))
+            if isinstance(self.settings.atol, Tensor):
+                problem.settings = replace(self.settings, atol=layout.tolerances_from(self.layout, self.settings.atol))
             run = partial(by_kernel, func=self.func, layout=layout)
             try:
                 return layout.split(problem._solved(t, layout.join(y0), run=run)[1])
@@ -398,30 +401,6 @@ class _Problem:
             raise ValueError(f"`event_fn` must give numbers, got {begun[0].tolist()} at t = {float(start):g}.")
         signs = begun.sign()
         return (lambda t, h: (values(t, h) * signs).amin(1)) if bool((signs != 0).all()) else None
-
-    def _tolerances(
-        self, rtol: float | Tensor, atol: float | Tensor | Sequence[float | Tensor], y0: State
-    ) -> tuple[float, float | Tensor]:
-        """Return rtol, at least what the dtype of y0 can tell apart, and atol as one number or one for each unit of a state.
-
-        torchdiffeq's defaults, 1e-7 and 1e-9, are below that in float32; of another rtol it is said, and another atol is kept.
-        """
-        parts = y0 if isinstance(y0, tuple) else (y0,)
-        if not isinstance(rtol, float | int | Tensor) or torch.as_tensor(rtol, device="cpu").numel() != 1:
-            raise ValueError("`rtol` must be one number; `atol` may be one for each unit or each tensor of y0.")
-        each = self.layout.tolerances("atol", atol)
-        checks.non_negative_number("atol", float(each.min()))
-        finest = ERROR_MARGIN * torch.finfo(parts[0].dtype).eps
-        if isinstance(atol, float) and atol == ATOL:  # not asked for, and a unit near 0 would chase the rounding of what it was
-            each = each.maximum(finest * self.layout.join(y0).detach().abs().amin(0).to(each))
-        one_for_all = bool((each == each[0]).all())
-        asked = checks.non_negative_number("rtol", float(rtol))
-        if 0 < asked < finest and asked != RTOL:
-            warn_user(
-                f"`rtol`={asked:g} is below what {parts[0].dtype} can tell apart; {finest:.1e} is taken. Use float64 for less.",
-                SolverWarning,
-            )
-        return max(asked, finest), float(each[0]) if one_for_all else each
 
     def _callback(self, suffix: str) -> OnAttempt | None:
         """Return what is called after each step, from the callbacks that func has by torchdiffeq's names, if it has any."""

@@ -193,12 +193,14 @@ def kernel_of(
     guards: Guards,
     uses: Uses,
     wait: bool,
+    check: Callable[[], None] = lambda: None,
 ) -> Kernel | str:
     r"""The kernel of a module's code, made of its program by `make` where there is none yet, or why there is none.
 
     Args:    make: is given a recorder too, for programs of other modules of the same code; attributes: of the module; wanted,
              dtype, write: as for `program_of`; libraries: what it needs of any code, which is made meanwhile; guards: collects
-             what was looked at; uses: of this code; wait: for the kernel, whatever calls have taken so far.
+             what was looked at; uses: of this code; wait: for the kernel, whatever calls have taken so far;
+             check: called before one is made.
     """
     if current_thread() in _recording:  # a field that calls another one, which is recorded: whoever waits for that has the lock
         guards.refused = True
@@ -220,6 +222,7 @@ def kernel_of(
             if uses.in_vain(key):
                 guards.refused = True
                 return "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
+            check()
             _keep(_made, key, _attempt(module, wanted, dtype, make, attributes, write, libraries))
             uses.seconds = 0.0
             guards.refused = True  # what was looked at before the code ran; the next call looks again

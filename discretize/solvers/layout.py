@@ -10,10 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import checks
+from discretize.errors import SolverWarning, warn_user
 from discretize.solvers.captured import captured
+from discretize.solvers.control import ERROR_MARGIN
 
-__all__ = ["CalledFlow", "Function", "Layout", "State", "first_of", "parts_of"]
+__all__ = ["ATOL", "RTOL", "CalledFlow", "Function", "Layout", "State", "first_of", "parts_of"]
 
+RTOL, ATOL = 1e-7, 1e-9  # torchdiffeq's defaults
 State = Tensor | tuple[Tensor, ...]
 Function = Callable[[Tensor, Any], Any]
 
@@ -87,6 +90,30 @@ class Layout:
         samples = (hs.shape[1],) if self.alone else ()
         shaped = tuple(part.reshape(len(hs), *samples, *shape) for part, shape in zip(parts, self.shapes, strict=True))
         return shaped if self.several else shaped[0]
+
+    def bounds(
+        self, rtol: float | Tensor, atol: float | Tensor | Sequence[float | Tensor], y0: State
+    ) -> tuple[float, float | Tensor]:
+        """Return rtol, at least what the dtype of y0 can tell apart, and atol as one number or one for each unit of a state.
+
+        torchdiffeq's defaults, 1e-7 and 1e-9, are below that in float32; of another rtol it is said, and another atol is kept.
+        """
+        parts = parts_of(y0)
+        if not isinstance(rtol, float | int | Tensor) or torch.as_tensor(rtol, device="cpu").numel() != 1:
+            raise ValueError("`rtol` must be one number; `atol` may be one for each unit or each tensor of y0.")
+        each = self.tolerances("atol", atol)
+        checks.non_negative_number("atol", float(each.min()))
+        finest = ERROR_MARGIN * torch.finfo(parts[0].dtype).eps
+        if isinstance(atol, float) and atol == ATOL:  # not asked for, and a unit near 0 would chase the rounding of what it was
+            each = each.maximum(finest * self.join(y0).detach().abs().amin(0).to(each))
+        one_for_all = bool((each == each[0]).all())
+        asked = checks.non_negative_number("rtol", float(rtol))
+        if 0 < asked < finest and asked != RTOL:
+            warn_user(
+                f"`rtol`={asked:g} is below what {parts[0].dtype} can tell apart; {finest:.1e} is taken. Use float64 for less.",
+                SolverWarning,
+            )
+        return max(asked, finest), float(each[0]) if one_for_all else each
 
     def tolerances(self, name: str, atol: Any) -> Tensor:
         """Return an absolute tolerance for each unit of a state, as float64 numbers on the CPU."""

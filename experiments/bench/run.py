@@ -17,6 +17,7 @@ from discretize import KernelWarning, SolverWarning
 from experiments.bench.output.page import PARTS, document
 from experiments.bench.parts.cells import cell_rows, ensemble_rows, layer_rows
 from experiments.bench.parts.doors import door_rows
+from experiments.bench.parts.drop_in import drop_in_rows
 from experiments.bench.parts.first_use import first_rows
 from experiments.bench.parts.growth import cell_growth, solve_growth
 from experiments.bench.parts.memory import memory_rows
@@ -105,6 +106,8 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
         yield from tutorial_rows(session, sizes)
     for sizes in scale.doors:
         yield from door_rows(session, sizes)
+    for programs in scale.drop_in:
+        yield from drop_in_rows(session, programs)
     for sizes in scale.layers:
         yield from layer_rows(session, sizes)
     for sizes in scale.ensembles:

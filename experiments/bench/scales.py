@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from experiments.bench.parts.cells import FIELDS, CellSizes
+from experiments.bench.parts.drop_in import DropInSizes
 from experiments.bench.parts.growth import Sweep
 from experiments.bench.parts.problems import StiffSizes
 
@@ -16,8 +17,9 @@ OWN = ("gated, in code of one's own", "minimal gated unit", "LEM", "coRNN")
 
 @dataclass(frozen=True)
 class Scale:
-    """Cells: sizes and the fields compared there; layers, ensembles, noise, tutorial, doors: sizes; a solve: time, batch, hidden;
-    sweeps around their bases; the batch with a stiff sample; lengths for memory, and long ones for our solves alone."""
+    """Cells: sizes and the fields compared there; layers, ensembles, noise, tutorial, doors, drop_in: sizes; a solve: time,
+    batch, hidden; sweeps around their bases; the batch with a stiff sample; lengths for memory, and long ones for our solves
+    alone."""
 
     rounds: int
     cells: tuple[tuple[CellSizes, tuple[str, ...]], ...]
@@ -26,6 +28,7 @@ class Scale:
     noise: tuple[CellSizes, ...]
     tutorial: tuple[CellSizes, ...]
     doors: tuple[CellSizes, ...]
+    drop_in: tuple[DropInSizes, ...]
     solve: tuple[int, int, int]
     methods: tuple[str, ...]
     peer_solves: tuple[str, ...]  # how their names begin
@@ -57,6 +60,7 @@ SMOKE = Scale(
     noise=(CellSizes(6, 2, 2, 4),),
     tutorial=(CellSizes(6, 2, 2, 4),),
     doors=(CellSizes(6, 2, 2, 4),),
+    drop_in=(DropInSizes(2, 3, 4),),
     networks=2,
     solve=(3, 2, 4),
     methods=("tsit5",),
@@ -84,6 +88,7 @@ SMALL = Scale(
     noise=(CellSizes(100, 32, 10, 64),),
     tutorial=(CellSizes(100, 16, 3, 64),),
     doors=(CellSizes(300, 32, 10, 64), CellSizes(30, 1, 10, 64)),
+    drop_in=(DropInSizes(64, 60, 1000),),
     solve=(30, 32, 64),
     methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5", "diffrax tsit5"),
@@ -108,6 +113,7 @@ FULL = Scale(
     noise=(CellSizes(500, 32, 10, 64),),
     tutorial=(CellSizes(100, 16, 3, 64), CellSizes(500, 16, 3, 64)),
     doors=(CellSizes(300, 32, 10, 64), CellSizes(30, 1, 10, 64)),
+    drop_in=(DropInSizes(64, 60, 1000),),
     solve=(100, 32, 64),
     methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq", "torchode tsit5", "diffrax"),

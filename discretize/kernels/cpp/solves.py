@@ -218,7 +218,6 @@ def _found(
     request = (how, module.columns, needs, dtype, torch.get_default_dtype())
     if entry := known(module.field, request, wait):
         return entry.attributes.tensors, tangent_reason(entry.attributes.tensors) or entry.kernel
-    check()
     guards, uses = Guards(module.field), uses_of_code()
     attributes = attributes_of(module, guards=guards)
     if isinstance(attributes, str):
@@ -229,7 +228,7 @@ def _found(
     make = partial(how.made, module, dtype, needs)
     for write in how.writers(module, needs, dtype):
         libraries = how.libraries(write, needs, dtype)
-        kernel = kernel_of(module, attributes, vars(needs), dtype, make, write, libraries, guards, uses, wait)
+        kernel = kernel_of(module, attributes, vars(needs), dtype, make, write, libraries, guards, uses, wait, check)
         if not isinstance(kernel, str):
             break
     remember(module.field, request, guards, attributes, kernel, uses)

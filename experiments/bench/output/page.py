@@ -227,6 +227,7 @@ PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
     "cells": ("Discrete cells", _cells),
     "tutorial": ("The network of a tutorial", partial(_beside_the_first, "candidate")),
     "doors": ("The same run by every door", _beside_the_cheapest),
+    "drop-in": ("Programs of torchdiffeq's users", partial(_beside_the_first, "module")),
     "layers": ("Layers, in both directions, packed", partial(_beside_the_first, "module")),
     "ensembles": ("Many networks", _ensembles),
     "noise": ("Noise", partial(_beside_the_first, "candidate")),

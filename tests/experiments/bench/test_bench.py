@@ -463,8 +463,8 @@ def test_the_figure_names_axes_candidates_and_machine(record, tmp_path):
 @pytest.mark.parametrize("name", SCALES)
 def test_every_scale_measures_every_part(name):
     scale = vars(SCALES[name])
-    parts = ["cells", "layers", "ensembles", "noise", "tutorial", "doors", "solve", "cell_sweeps", "solve_sweeps", "starts"]
-    assert all(scale[part] for part in [*parts, "stiffness", "stiff", "lengths"])
+    parts = ["cells", "layers", "ensembles", "noise", "tutorial", "doors", "drop_in", "solve", "cell_sweeps", "solve_sweeps"]
+    assert all(scale[part] for part in [*parts, "starts", "stiffness", "stiff", "lengths"])
 
 
 def test_own_solves_are_of_fields_of_cells():
