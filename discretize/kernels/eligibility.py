@@ -74,8 +74,9 @@ def setting_reason(fused: Fused) -> str | None:
 
 
 def refuse_steps(fused: Fused, why: str | None) -> None:
-    """Refuse to run by steps what was to run in a kernel, fused="always", unless CTRNN_FUSED turns kernels off."""
-    if fused == "always" and setting_reason(fused) is None:
+    """Refuse to run by steps what was to run in a kernel, fused="always", unless CTRNN_FUSED turns kernels off, or torch has to
+    see single operations."""
+    if fused == "always" and setting_reason(fused) is None and tracing_reason() is None:
         raise ValueError(f"`fused`='always', and there is no kernel: {why}. With True, the default, steps run in its place.")
 
 
