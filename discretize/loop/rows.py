@@ -23,7 +23,6 @@ from discretize.kernels.eligibility import Fused, setting_reason, tracing_reason
 from discretize.loop.checking import check_setup, warn_of_atol
 from discretize.loop.solving import NoKernel, Solve
 from discretize.settings import Settings
-from discretize.solvers.adjoint import Adjoint
 from discretize.solvers.checkpointing import Checkpointed
 from discretize.solvers.equation import Equation, driven_in, increasing_times, times_within
 from discretize.solvers.layout import CalledFlow, Function, Layout, State, first_of, parts_of
@@ -101,7 +100,7 @@ def by_kernel(
     if why := setting_reason(settings.fused) or tracing_reason():
         raise NoKernel(why)
     times, direction = increasing_times(ts)
-    if isinstance(settings.gradient, Adjoint):  # of the steps, in bounded memory, is quicker and no less exact
+    if settings.gradient is not None:  # that of the steps, in bounded memory, is quicker than the adjoint, and no less exact
         settings = replace(settings, gradient=Checkpointed(2.0**28))
 
     @torch.no_grad()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -223,9 +224,9 @@ class Continuation:
         """Return the states where steps begin, how far they move halfway and to the end, and dt times the slopes at the three.
 
         ks: the slopes at the stages of these steps, where they were kept."""
-        length, pair = dt.to(h), self.method
-        if isinstance(pair, EmbeddedRungeKutta) and pair.d is not None and pair.has_tableau:
-            return self._nodes_of(pair, slope, tau, dt, h, ks)
+        length = dt.to(h)
+        if self.method.dense:
+            return self._nodes_of(cast("EmbeddedRungeKutta", self.method), slope, tau, dt, h, ks)
         start = slope(tau, h)
         self.counts.call(1, len(h))
         states, slopes = [h], [length * start]

@@ -95,6 +95,11 @@ class EmbeddedMethod(Step):
         """Whether `attempt` is that of an explicit tableau, which kernels and the adjoint read."""
         return False
 
+    @property
+    def dense(self) -> bool:
+        """Whether states within a step follow from the slopes at its stages."""
+        return False
+
     def attempt_cost(self, slope: Slope, state: int) -> int:
         """Return the evaluations of the field in an attempt whose start is known, a derivative along a vector counting as one."""
         derivatives = self.tangents + (self.jacobians * slope.jacobian_cost(state) if self.jacobians else 0)
@@ -157,6 +162,10 @@ class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
     def has_tableau(self) -> bool:
         return type(self).attempt is EmbeddedRungeKutta.attempt
 
+    @property
+    def dense(self) -> bool:
+        return self.d is not None and self.has_tableau
+
     def attempt_cost(self, slope: Slope, state: int) -> int:
         return len(self.a)
 
@@ -202,8 +211,7 @@ class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
 
 def slopes_of(attempt: Attempt, method: EmbeddedMethod) -> tuple[Tensor, ...] | None:
     """Return the slopes at the stages of a step, of methods by which states within it follow from them; else None."""
-    dense = isinstance(method, EmbeddedRungeKutta) and method.d is not None and method.has_tableau
-    return attempt.slopes if dense and isinstance(attempt, StagedAttempt) else None
+    return getattr(attempt, "slopes", None) if method.dense else None
 
 
 def checked_attempt(attempt: Attempt, h: Tensor, method: EmbeddedMethod) -> Attempt:

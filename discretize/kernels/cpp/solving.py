@@ -292,7 +292,7 @@ class KernelRun:
         """Adds every sample's steps to the statistics; evaluations of the one that took most, and of all."""
         counts = self.engine.counts
         reports = self._reports(batch)
-        said = np.frombuffer(reports, REPORT)
+        said = np.frombuffer(memoryview(reports), REPORT)
         counts.accepted[:], counts.rejected[:] = said["accepted"], said["rejected"]
         taken = counts.attempted + (0 if self.carried is None else self.carried[1])
         self.following = said["step"].copy(), taken

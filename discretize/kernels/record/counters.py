@@ -33,8 +33,8 @@ class Count:
     def _read(self, *_: object) -> NoReturn:
         raise Unknown("its code reads a number that it counts up")
 
-    __bool__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _read  # type: ignore[assignment]
-    __int__ = __float__ = __index__ = __mod__ = __mul__ = __sub__ = __neg__ = __str__ = __format__ = _read  # type: ignore[assignment]
+    __bool__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _read
+    __int__ = __float__ = __index__ = __mod__ = __mul__ = __sub__ = __neg__ = __str__ = __format__ = _read
     __hash__ = object.__hash__
 
 
