@@ -27,6 +27,7 @@ Trait = Literal[
     # of what runs the field, or looks at it
     "parallel", "export", "jumps", "symbols", "analysis", "map", "torch module",
     "layer of a stack", "bare slope",
+    "live step", "two directions", "joined samples", "terminal events",
 ]  # fmt: skip
 
 
@@ -133,6 +134,25 @@ REFUSED: dict[tuple[Trait, Trait], Refusal] = {
     ("delays", "checkpointed"): Refusal("this version", "the past is kept whole while gradients are wanted", PLAIN_GRADIENT),
     ("delays", "keeps failed"): Refusal("this version", "all samples go from block to block together", "`on_failure='raise'`"),
     ("delays", "moving times"): Refusal("this version", "blocks have no gradients to `ts`", "`ts.detach()`"),
+    # Streams
+    ("delays", "live step"): Refusal(
+        "this version",
+        "a step is given one state, and this field reads earlier ones",
+        "chunks, `ContinuousRNN.trajectory(x, h_0, ts, history=...)` or `integrate(..., history=...)` from the trajectory before",
+    ),
+    ("two directions", "live step"): Refusal(
+        "mathematics", "one of them begins at the end of a sequence, which has not come", "layers of one direction"
+    ),
+    ("joined samples", "live step"): Refusal(
+        "mathematics",
+        "its path leads from a sample to the next one, which has not come",
+        "path='held', or a call with the two samples and their stamps",
+    ),
+    ("terminal events", "live step"): Refusal(
+        "this version",
+        "a step does not know that the sequence has ended in one before",
+        "events that are not terminal, and end the loop when `rnn.crossed` has one",
+    ),
     # Gradients
     ("adjoint", "fixed steps"): Refusal(
         "mathematics",

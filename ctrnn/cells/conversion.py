@@ -23,7 +23,7 @@ from ctrnn.fields.rates import FixedRate, GateRate
 from ctrnn.fields.relaxation import Relaxation
 from ctrnn.own_code import computes_as, nearest, own_code
 
-__all__ = ["check_torchs_own", "from_torch", "nonlinearity_of", "to_torch"]
+__all__ = ["check_torchs_own", "from_torch", "nonlinearity_of", "to_torch", "torch_kind"]
 
 KINDS = (
     (named.plain, nn.RNNCell, nn.RNN),
@@ -124,7 +124,9 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     """
     if isinstance(field, VectorField):
         check_no_noise(field, "torch module", "to_torch")
-    kind = _kind(field)
+    if (kind := torch_kind(field)) is None:
+        came = f"this one:\n{field}" if isinstance(field, VectorField) else f"{type(field).__name__}, which is no field"
+        raise TypeError(f"torch has a cell for plain, gru and lstm fields only, not for {came}")
     if computed := [name for name, part in field.named_modules() if parametrize.is_parametrized(part)]:
         raise TypeError(
             f"`field` computes weights of its `{computed[0]}` by a parametrization, which torch's cell would not have. Make it "
@@ -168,7 +170,8 @@ def _learns(parts: list[Tensor | None]) -> bool:
     return learn != {False}
 
 
-def _kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.LSTMCell]:
+def torch_kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.LSTMCell] | None:
+    """Return the class of torch's cell that is the unit Euler step of a field; None where torch has none."""
     if computes_as(field, LSTMField) and computes_as(field.decay, LinearDecay) and computes_as(field.gates, Affine):
         return nn.LSTMCell
     if computes_as(field, Relaxation) and computes_as(field.decay, LinearDecay):
@@ -178,8 +181,7 @@ def _kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.L
         affine = (candidate.reset, candidate.pull) if computes_as(candidate, ResetCandidate) else ()
         if affine and all(computes_as(part, Affine) for part in affine) and computes_as(rate, GateRate):
             return nn.GRUCell
-    came = f"this one:\n{field}" if isinstance(field, VectorField) else f"{type(field).__name__}, which is no field"
-    raise TypeError(f"torch has a cell for plain, gru and lstm fields only, not for {came}")
+    return None
 
 
 def _check_settings(module: nn.Module) -> None:

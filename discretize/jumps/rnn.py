@@ -139,6 +139,19 @@ class JumpRNN(SequenceModule):
         found = self._jumps(xs, h0[0], edges, ragged)
         return Jumps(*(states.transpose(0, 1) for states in found)) if self.batch_first else found
 
+    def live_step(  # type: ignore[override]
+        self,
+        x: Tensor,
+        state: Start = None,
+        dt: float | Tensor | None = None,
+        *,
+        reset: Tensor | bool | None = None,
+        observed: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Read one observation of a stream, as `DiscreteRNN.live_step`; dt: how long after the one before, by default 1, and none
+        for the first one, `state=None` or reset; observed: booleans like x."""
+        return super().live_step(self._masked(x, observed), state, dt, reset=reset)
+
     def _masked(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """Return [x, observed], with 0 for what was not seen."""
         if isinstance(x, PackedSequence):

@@ -17,6 +17,7 @@ from torch.autograd.forward_ad import unpack_dual
 
 from discretize import compat
 from discretize.errors import KernelWarning, warn_user
+from discretize.kernels.price import may_build
 
 __all__ = [
     "HALF",
@@ -57,7 +58,7 @@ def is_fused(name: str, value: Fused) -> Fused:
 
 def waits_for_kernels(fused: Fused) -> bool:
     """Whether a first call builds its kernel: it is told to, or no call may have other last bits than the one before."""
-    return fused == "always" or (bool(fused) and torch.are_deterministic_algorithms_enabled())
+    return fused == "always" or (bool(fused) and torch.are_deterministic_algorithms_enabled() and may_build())
 
 
 def setting_reason(fused: Fused) -> str | None:
@@ -70,6 +71,8 @@ def setting_reason(fused: Fused) -> str | None:
         raise ValueError(f"The environment variable {VARIABLE} must be 0 (step by step, everywhere) or 1, got {setting!r}.")
     if setting == "0":
         return f"{VARIABLE} is 0"
+    if fused is True and not may_build() and torch.are_deterministic_algorithms_enabled():
+        return "torch is deterministic, and a live step waits for no kernel"
     return None if fused else "`fused` is False"
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
-__all__ = ["PRICE", "KernelReady", "Stopwatch", "Waiting"]
+__all__ = ["PRICE", "KernelReady", "Stopwatch", "Waiting", "may_build", "without_building"]
 
 PRICE = 4.0  # seconds that a kernel takes to build
 
@@ -25,7 +28,24 @@ class Stopwatch:
         self.end: float = time.perf_counter() + PRICE
 
     def rings(self) -> bool:
-        if time.perf_counter() < self.end:
+        if time.perf_counter() < self.end or not may_build():
             return False
         self.end = math.inf
         return True
+
+
+@contextmanager
+def without_building() -> Iterator[None]:
+    """Take kernels that are there, and build none, however much time steps have taken: of a stream that must not wait."""
+    token = _may_build.set(False)
+    try:
+        yield
+    finally:
+        _may_build.reset(token)
+
+
+def may_build() -> bool:
+    return _may_build.get()
+
+
+_may_build: ContextVar[bool] = ContextVar("_may_build", default=True)

@@ -98,6 +98,8 @@ class Uses:
 
     def waiting(self) -> Waiting | None:
         """Why these calls have not paid for a kernel yet."""
+        if not price.may_build():
+            return Waiting('a live step builds no kernel; calls of whole sequences do, and fused="always"')
         if self.seconds >= price.PRICE:
             return None
         return Waiting(

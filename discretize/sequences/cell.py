@@ -16,6 +16,7 @@ from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_input, check_same_leading_axes, check_state
 from discretize.graphs import check_exported
 from discretize.methods import checked_method
+from discretize.sequences.live import cell_step
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.solvers.by_torchdiffeq import PREFIX
 from discretize.solvers.doubling import StepDoubling
@@ -86,6 +87,21 @@ class DiscreteCell(AnsweredInit, nn.Module):
         elif w is not None or z is not None:
             raise ValueError(f"`w` and `z` are increments of noise, and {self.step!r} is a step without.")
         return self.following(x, h, self.dt if dt is None else step_length(dt, h), field)
+
+    def live_step(
+        self, x: Tensor, state: Tensor | None = None, dt: float | Tensor | None = None, *, reset: Tensor | bool | None = None
+    ) -> tuple[Tensor, Tensor]:
+        r"""Read one sample of a stream: `output, state = cell.live_step(x, state)`, `cell(x, state)` and what is seen of it.
+
+        Arguments are looked at in full at the first call, and whenever something about them or the cell has changed; numbers
+        that are not finite then only.
+
+        Args:    x, state, dt: as x, h and dt of a call; reset: True where a sequence begins anew, from 0.
+        Shape:   x (batch, input) or (input,); state (batch, state) or (state,); reset (batch,) -> output (batch, hidden) or
+                 (hidden,); state.
+        Raises:  TypeError, ValueError for what does not fit.
+        """
+        return cell_step(self, x, state, dt, reset)
 
     def following(self, x: Tensor, h: Tensor, length: float | Tensor | None = None, field: VectorField | None = None) -> Tensor:
         """One step, without checking the arguments; `field`: the cell's own with its masks drawn, if they are."""

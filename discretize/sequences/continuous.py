@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from ctrnn import HeldPath, HermitePath, LinearPath, Path, VectorField, checks
 from ctrnn.autocast import casts
 from ctrnn.calls import answered
-from ctrnn.combinations import check_pairs, refuse
+from ctrnn.combinations import Trait, check_pairs, refuse
 from ctrnn.fields.delayed import DelayedField
 from ctrnn.fields.dropout import masked
 from ctrnn.inputs.held import FORWARD
@@ -27,6 +27,7 @@ from discretize.loop.noise import address_columns, scanned_along
 from discretize.noise.brownian import BrownianPath, Cells
 from discretize.noise.generator import Seed, fresh_keys, keys_of
 from discretize.sequences.clocks import solve_by_clock
+from discretize.sequences.live import LiveMap
 from discretize.sequences.module import FieldModule, Lengths, Sequences, Start, check_no_lengths
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
@@ -215,6 +216,22 @@ class ContinuousRNN(FieldModule):
         """Return whether a call may be steps of one length over held samples."""
         plain = self.path == "held" and self.settings.fixed is not None and not self.events
         return plain and not (casts(field) or isinstance(field, DelayedField))
+
+    live_settings = ("settings", "path", "events", "dt")
+
+    def _live_map(self) -> LiveMap | None:
+        one = self.settings
+        if one.fixed is None or self.noisy or self.events or one.gradient is not None or one.on_attempt or one.progress:
+            return None
+        return LiveMap(one.fixed, getattr(self, "dt", None) or 1.0, 1, one.max_step, checked=True)
+
+    def _live_traits(self) -> dict[Trait, str]:
+        traits = super()._live_traits()
+        if self.path != "held":
+            traits["joined samples"] = f"path={self.path!r}"
+        if any(event.terminal for event in self.events):
+            traits["terminal events"] = "terminal"
+        return traits
 
     def _edges(self, ts: Tensor, xs: Tensor, ragged: Ragged | None, batched: bool) -> Tensor:
         if self.path == "held":

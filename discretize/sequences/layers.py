@@ -17,7 +17,10 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from ctrnn import VectorField, checks
+from ctrnn.autocast import cast_for
 from ctrnn.calls import answered
+from ctrnn.combinations import Trait
+from ctrnn.fields.field import check_state
 from ctrnn.inputs.held import FORWARD
 from discretize.errors import TimeUnitWarning, warn_user
 from discretize.loop.noise import address_columns, address_of
@@ -25,7 +28,7 @@ from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, fresh_keys
 from discretize.sequences.clocked import copied
 from discretize.sequences.continuous import ContinuousRNN
-from discretize.sequences.module import SequenceModule, Sequences
+from discretize.sequences.module import SequenceModule, Sequences, Start
 from discretize.sequences.ragged import Ragged
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.sequences.stamps import reversed_edges
@@ -131,7 +134,42 @@ class Layers(SequenceModule):
     @answered
     def forward(self, x: Any, h_0: Any = None, ts: Any = None, lengths: Any = None, reset: Any = None, seed: Any = None) -> Any:
         output, h_n = super().forward(x, h_0, ts, lengths, reset, seed)
-        return output, tuple(part.contiguous() for part in h_n.chunk(2, -1)) if self.pair else h_n
+        return output, self._paired(h_n)
+
+    def live_step(
+        self,
+        x: Tensor,
+        state: Start = None,
+        dt: float | Tensor | None = None,
+        *,
+        reset: Tensor | bool | None = None,
+        seed: Seed = None,
+        place: int | Tensor | None = None,
+    ) -> tuple[Tensor, Any]:
+        """As `SequenceModule.live_step`, layer by layer; the state is a pair if `pair`."""
+        if self.noisy or self.bidirectional or seed is not None or place is not None:
+            output, after = super().live_step(x, state, dt, reset=reset, seed=seed, place=place)
+            return output, self._paired(after)
+        if isinstance(state, tuple | list):
+            state = self._joined([cast_for(self._reader, part) for part in state])
+        if isinstance(state, Tensor) and (state.dim() == 0 or len(state) != self.num_layers):
+            check_state(self._reader, state, "state")
+            raise ValueError(f"`state` must have {self.num_layers} layers on its first axis, got shape {tuple(state.shape)}.")
+        ends = []
+        for k, layer in enumerate(self.layers):
+            x = dropout(x, self.dropout, self.training) if k and self.dropout else x
+            x, end = layer[0].live_step(x, state if state is None else state[k : k + 1], dt, reset=reset)  # type: ignore[index]
+            ends.append(end)
+        return x, self._paired(torch.cat(ends))
+
+    def _paired(self, state: Tensor) -> Tensor | tuple[Tensor, ...]:
+        return tuple(part.contiguous() for part in state.chunk(2, -1)) if self.pair else state
+
+    def _live_traits(self) -> dict[Trait, str]:
+        traits: dict[Trait, str] = {"two directions": "bidirectional=True"} if self.bidirectional else {}
+        for row in self._rows():
+            traits.update(row[0]._live_traits())
+        return traits
 
     @property
     def stats(self) -> dict[str, Any]:

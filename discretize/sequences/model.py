@@ -84,6 +84,29 @@ class SequenceModel(AnsweredInit, nn.Module):
         states, _ = self.rnn(xs if self.encoder is None else self.encoder(xs), **more)
         return self.read_out(states)
 
+    def live_step(
+        self,
+        x: Tensor,
+        state: Start = None,
+        dt: float | Tensor | None = None,
+        *,
+        reset: Tensor | bool | None = None,
+        seed: Seed = None,
+        place: int | Tensor | None = None,
+    ) -> tuple[Tensor, Any]:
+        r"""Read one sample of a stream: `output, state = model.live_step(x, state)`, the output read out, the state the rnn's.
+
+        Args:    as for `DiscreteRNN.live_step`.
+        Shape:   x (batch, features) or (features,) -> output (batch, output_size) or (output_size,); state.
+        Raises:  TypeError, ValueError for what does not fit.
+        """
+        x = x.to(self.read_out.weight)
+        if self.encoder is not None:
+            x = self.encoder(x)
+        noise = {} if seed is None and place is None else {"seed": seed, "place": place}
+        output, state = self.rnn.live_step(x, state, dt, reset=reset, **noise)
+        return self.read_out(output), state
+
     @property
     def field(self) -> VectorField:
         """The vector field, without its step or solver; of a model of one layer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import AnsweredInit, answered, torch_name
+from ctrnn.combinations import Trait
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import DelayedField, check_steppable
 from ctrnn.fields.dropout import masked
@@ -23,8 +24,9 @@ from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.sequences.chunks import end_of_call, keep_end, look_at_batch, look_at_past, look_at_start
 from discretize.sequences.clocked import Clocked
+from discretize.sequences.live import LiveMap, live_step
 from discretize.sequences.pieces import Pieces
-from discretize.sequences.ragged import Ragged, packed_as, padded
+from discretize.sequences.ragged import Ragged, Sequences, packed_as, padded
 from discretize.sequences.stamps import number_of_times, sample_edges
 from discretize.units import look_at_intervals, look_at_lengths
 
@@ -32,16 +34,6 @@ __all__ = ["FieldModule", "Lengths", "SequenceModule", "Sequences", "Start", "ch
 
 Start = Tensor | tuple[Tensor, Tensor] | None
 Lengths = Tensor | Sequence[int] | None
-
-
-class Sequences(NamedTuple):
-    """A call that has been checked: samples (time, batch, input), starts (num_states, batch, state), and as `sample_edges`
-    and `Ragged` have them when samples begin and end and which sequences are over."""
-
-    xs: Tensor
-    h0: Tensor
-    edges: Tensor | None
-    ragged: Ragged | None
 
 
 class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
@@ -126,6 +118,41 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
             return output[:, 0], h_n[:, 0]
         output = output if given.ragged is None else given.ragged.output(output)
         return (output.transpose(0, 1) if self.batch_first else output), h_n
+
+    def live_step(
+        self,
+        x: Tensor,
+        state: Start = None,
+        dt: float | Tensor | None = None,
+        *,
+        reset: Tensor | bool | None = None,
+        seed: Seed = None,
+        place: int | Tensor | None = None,
+    ) -> tuple[Tensor, Any]:
+        r"""Read one sample of a stream: `output, state = rnn.live_step(x, state)`, as a call over a sequence would.
+
+        Arguments are looked at in full at the first call, and whenever something about them or the module has changed; numbers
+        that are not finite then only. Gradients flow where torch records them. Hooks of the module are for its calls.
+
+        Args:    x: the sample; state: that after the sample before, or a call's h_n, None at the beginning; dt: how long the
+                 sample acts, a number or one for each sequence, by default as long as in a call without `ts`; reset: True
+                 where a sequence begins anew, from 0, before it reads the sample; seed, place: of the noise, together: the
+                 keys of a call, or a whole number, and the number of the sample in its sequence. Without, noise is drawn anew.
+        Shape:   x (batch, input) or (input,); state as the h_n of a call; dt (batch,) or (batch, 1) if no number; reset (batch,)
+                 -> output (batch, features) or (features,); state.
+        Raises:  TypeError, ValueError for what does not fit, and for modules of which a sample depends on what comes later.
+        """
+        return live_step(self, x, state, dt, reset, seed, place)
+
+    live_settings: tuple[str, ...] = ()  # the names of what a live step depends on, beside the field
+
+    def _live_map(self) -> LiveMap | None:
+        """Return how a sample is stepped through; None where a step is run as a sequence of one sample."""
+        return None
+
+    def _live_traits(self) -> dict[Trait, str]:
+        """Return what may keep a module from a stream."""
+        return {}
 
     def _run_pieces(self, given: Sequences, reset: Tensor | None, batched: bool) -> tuple[Tensor, Tensor]:
         xs, h0, edges, ragged = given
@@ -256,19 +283,19 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         ragged = Ragged.of(lengths, xs)
         return checked_samples(ragged.samples(xs), "x"), ragged, True
 
-    def _start(self, h_0: Start, xs: Tensor, batched: bool) -> Tensor:
+    def _start(self, h_0: Start, xs: Tensor, batched: bool, name: str = "h_0") -> Tensor:
         number, batch, width = self.num_states, xs.shape[1], self._reader.state_size
         if h_0 is None:
             return xs.new_zeros(number, batch, width)
         if isinstance(h_0, tuple | list):
             h_0 = self._joined([cast_for(self._reader, part) for part in h_0])
         h_0 = cast_for(self._reader, h_0)
-        check_state(self._reader, h_0, "h_0")
+        check_state(self._reader, h_0, name)
         shapes = [(number, batch, width), (batch, width)] if batched else [(number, width), (width,)]
         shapes = shapes if number == 1 else shapes[:1]
         if not any(h_0.shape == shape for shape in shapes):  # sizes may be symbols of torch.compile
-            raise ValueError(f"`h_0` must have shape {' or '.join(map(str, shapes))}, got {tuple(h_0.shape)}.")
-        checks.is_finite("h_0", h_0)
+            raise ValueError(f"`{name}` must have shape {' or '.join(map(str, shapes))}, got {tuple(h_0.shape)}.")
+        checks.is_finite(name, h_0)
         return h_0.reshape(number, batch, width)
 
     def _joined(self, pair: list[Tensor]) -> Tensor:
@@ -306,6 +333,9 @@ class FieldModule(SequenceModule):
     @property
     def reads_past(self) -> bool:  # type: ignore[override]
         return isinstance(self.field, DelayedField)
+
+    def _live_traits(self) -> dict[Trait, str]:
+        return {"delays": type(self.field).__name__} if self.reads_past else {}
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         states = self._states(masked(with_computed_weights(self.field), (xs.shape[1],)), xs, h0[0], edges, ragged)

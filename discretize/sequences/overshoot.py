@@ -73,6 +73,14 @@ class OvershootWatch:
         self.longest, self.size, self.step, self.weights = max(longest, self.longest), max(size, self.size), named, weights
         return 1 if all_of_it else -(-samples // SAMPLES)
 
+    def glance(self, length: float | Tensor) -> bool:
+        """Whether `due` is to be asked about a single step: of one in fifty, and of any that may be the longest; counts
+        the others."""
+        if isinstance(length, Tensor) or length > self.longest * (1 + ROUNDING) or self.calls % OFTEN == 0:
+            return True
+        self.calls += 1
+        return False
+
     @torch.no_grad()
     def look(
         self, step: Step, field: VectorField, xs: Tensor, h0: Tensor, states: Tensor, dt: float | Tensor, every: int = 1

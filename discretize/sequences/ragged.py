@@ -9,12 +9,13 @@ What stands in x beyond an end is never looked at, a step over no time leaves a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-__all__ = ["Ragged", "gone_by", "packed_as", "padded"]
+__all__ = ["Ragged", "Sequences", "gone_by", "packed_as", "padded"]
 
 
 @dataclass(frozen=True)
@@ -88,3 +89,13 @@ def _checked(lengths: object, time: int, batch: int) -> Tensor:
         k = int(torch.nonzero(wrong)[0])
         raise ValueError(f"`lengths` must be from 1 to the {time} samples of `x`, got {int(given[k])} for sequence {k}.")
     return given
+
+
+class Sequences(NamedTuple):
+    """A call that has been checked: samples (time, batch, input), starts (num_states, batch, state), and as `sample_edges`
+    and `Ragged` have them when samples begin and end and which sequences are over."""
+
+    xs: Tensor
+    h0: Tensor
+    edges: Tensor | None
+    ragged: Ragged | None

@@ -19,6 +19,7 @@ from discretize.loop.noise import addressed, scanned_along
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
 from discretize.sequences.cell import checked_step
+from discretize.sequences.live import LiveMap
 from discretize.sequences.module import FieldModule, Sequences
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.ragged import Ragged, gone_by
@@ -101,6 +102,11 @@ class DiscreteRNN(FieldModule):
         assert isinstance(self.step, StochasticStep)
         times = self.dt * torch.arange(xs.shape[0] + 1, dtype=torch.float64, device="cpu") if edges is None else edges
         return addressed(seed, xs, self.field, self.step, times, self.substeps)
+
+    live_settings = ("step", "dt", "substeps")
+
+    def _live_map(self) -> LiveMap | None:
+        return None if self.noisy else LiveMap(self.step, self.dt, self.substeps, watch=self.watch)
 
     def _fits_a_graph(self, x: Tensor | PackedSequence) -> bool:
         if isinstance(self.step, StochasticStep) or isinstance(self.field, DelayedField):

@@ -113,6 +113,10 @@ TRAITS: dict[Trait, str] = {
     "torch module": "`to_torch`",
     "layer of a stack": "a layer of a `Stack`",
     "bare slope": "`Driven`, called by a solver of others",
+    "live step": "`live_step`",
+    "two directions": "layers that read both ways",
+    "joined samples": "`path='linear'`, `path='hermite'`",
+    "terminal events": "an event with `terminal=True`",
 }
 
 
