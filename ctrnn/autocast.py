@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["cast_for", "casts", "without_autocast"]
+__all__ = ["cast_for", "casts", "device_kind", "without_autocast"]
 
 Value = TypeVar("Value")
 CAST = (torch.float32, torch.bfloat16, torch.float16)  # not float64, which torch leaves as it is
@@ -28,7 +28,7 @@ class HasDtype(Protocol):
 
 def casts(field: HasDtype) -> bool:
     """Return whether autocast is active for a field, in whose dtype tensors then are read."""
-    return field.dtype in CAST and torch.is_autocast_enabled(_kind(field.device))
+    return field.dtype in CAST and torch.is_autocast_enabled(device_kind(field.device))
 
 
 def cast_for(field: HasDtype, value: Value) -> Value:
@@ -40,8 +40,9 @@ def cast_for(field: HasDtype, value: Value) -> Value:
 
 def without_autocast(device: torch.device | None) -> torch.autocast:
     """Turn autocast off, for solves."""
-    return torch.autocast(_kind(device), enabled=False)
+    return torch.autocast(device_kind(device), enabled=False)
 
 
-def _kind(device: torch.device | None) -> str:
+def device_kind(device: torch.device | None) -> str:
+    """Return the type of a device as autocast knows it."""
     return "cpu" if device is None or device.type == "meta" else device.type

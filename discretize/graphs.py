@@ -1,8 +1,8 @@
-r"""Support torch.compile, export and jit.trace: sequences are traced, solves are not.
+r"""Support torch.compile, export and jit.trace: steps of fixed length are traced, solves are not.
 
 torch.compile      a cell, and a sequence that one compiled kernel computes; solves and sequences by steps are run as they are
-torch.export       steps of fixed length, by `scan`: time and batch may be of any length
-torch.jit.trace    a cell, and a sequence of the length it was traced with
+torch.export       steps of fixed length, by `scan`: time and batch may be of any length; a live step
+torch.jit.trace    a cell, and a live step of a module that takes steps of fixed length
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ctrnn.combinations import refuse
 from discretize import compat
 from discretize.steps.step import Step
 
-__all__ = ["check_exported", "check_values", "scanned", "whole"]
+__all__ = ["check_exported", "check_not_traced", "check_values", "scanned", "whole"]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -44,6 +44,15 @@ def whole(function: Callable[Given, Result]) -> Callable[Given, Result]:
         return function(*args, **keywords)
 
     return entrance
+
+
+def check_not_traced() -> None:
+    """Refuse a sequence under torch.jit.trace, whose graph would be of as many steps as the traced one has samples."""
+    if torch.jit.is_tracing():
+        raise TypeError(
+            "torch.jit.trace would keep the number of samples of this one call for all that follow. Trace a module that calls "
+            "`live_step`, which reads one sample, or a `DiscreteCell`; torch.export takes sequences of any length."
+        )
 
 
 def check_values(value: Tensor, what: str, advice: str) -> None:

@@ -16,12 +16,11 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
-from ctrnn.autocast import cast_for, casts
+from ctrnn.autocast import cast_for, casts, device_kind
 from ctrnn.combinations import check_pairs, refuse
 from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import DelayedField
@@ -29,6 +28,7 @@ from ctrnn.fields.dropout import Dropout, masked
 from ctrnn.fields.field import check_input, check_state
 from ctrnn.inputs.samples import checked_samples
 from ctrnn.own_code import HOOKS
+from discretize import compat
 from discretize.kernels.eligibility import transform_reason
 from discretize.kernels.price import without_building
 from discretize.noise.brownian import BrownianPath
@@ -36,7 +36,7 @@ from discretize.noise.generator import Seed
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.ragged import Sequences
 from discretize.sequences.unit_steps import unit_step
-from discretize.solvers.fixed import num_steps
+from discretize.solvers.fixed import num_steps_of
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step, step_length
 from discretize.units import look_at_intervals
@@ -66,7 +66,7 @@ class LiveMap(NamedTuple):
         """Return how many steps a sample takes; None where each sample of a batch takes its own."""
         if self.max_step is None:
             return self.substeps
-        return None if isinstance(length, Tensor) else int(num_steps(np.asarray(length), self.max_step))
+        return None if isinstance(length, Tensor) else num_steps_of(length, self.max_step)
 
 
 class _Plan:
@@ -78,7 +78,7 @@ class _Plan:
     def __init__(self, module: nn.Module, field: VectorField, given: LiveMap, names: tuple[str, ...], lead: bool) -> None:
         self.field, self.map, self.lead = field, given, lead
         self.inputs, self.width, self.dtype = field.input_size, field.state_size, field.dtype
-        self.kind = "cpu" if field.device is None else field.device.type
+        self.kind = device_kind(field.device)
         self.names, self.settings = names, [*map(vars(module).get, names)]
         modules = [*field.modules()]
         self.modules, self.kinds = modules, [*map(type, modules)]
@@ -93,6 +93,9 @@ class _Plan:
         self.unit = unit_step(field) if is_euler and is_unit else None
         self.length: float | Tensor = given.dt  # of the last sample, and in how many steps
         self.count = given.count(given.dt)
+        self.sample = self.state = torch.Size()
+        # Asked at every step, and looked up once. A torch that cannot tell refuses by itself.
+        self.is_transformed = bool if compat.missing(["transforms_are_active"]) else compat.transforms_are_active
 
     def take(self, module: nn.Module, x: Tensor, state: Any, dt: Any) -> tuple[Tensor, Tensor] | None:
         """Return the output and the state after a sample; None where this plan is not for it."""
@@ -100,12 +103,11 @@ class _Plan:
             return None
         sample = x.shape
         if (
-            not 0 < len(sample) < 3
-            or sample[-1] != self.inputs
-            or state.shape != ((1, *sample[:-1], self.width) if self.lead else (*sample[:-1], self.width))
+            ((sample != self.sample or state.shape != self.state) and not self.fits(sample, state.shape))
             or x.dtype is not self.dtype
             or state.dtype is not self.dtype
             or torch.is_autocast_enabled(self.kind)
+            or self.is_transformed()
             or not self.holds(module)
         ):
             return None
@@ -118,6 +120,14 @@ class _Plan:
         except RuntimeError:  # of torch, which the checks then say in words, or of a step that has no solution
             return None
         return found and (found[0][0], found[1] if self.lead else found[1][0])
+
+    def fits(self, sample: torch.Size, state: torch.Size) -> bool:
+        """Return whether these are the shapes of a sample and of a state, which then are known."""
+        right = (1, *sample[:-1], self.width) if self.lead else (*sample[:-1], self.width)
+        if not 0 < len(sample) < 3 or sample[-1] != self.inputs or state != right:
+            return False
+        self.sample, self.state = sample, state
+        return True
 
     def holds(self, module: nn.Module) -> bool:
         """Return whether the field has the parts that it had, and the module its settings."""

@@ -20,6 +20,7 @@ from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_input, check_like_field, check_state
 from ctrnn.inputs.held import Hold
 from ctrnn.inputs.samples import checked_samples
+from discretize.graphs import check_not_traced
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.sequences.chunks import end_of_call, keep_end, look_at_batch, look_at_past, look_at_start
@@ -89,6 +90,7 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         if isinstance(x, Sequences):
             return self._run(*x)
+        check_not_traced()
         plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None and seed is None
         if torch.compiler.is_exporting():
             if not (plain or (isinstance(seed, Tensor) and (ts, lengths, reset) == (None, None, None))):

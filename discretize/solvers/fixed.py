@@ -26,7 +26,20 @@ from discretize.steps.euler import Euler
 from discretize.steps.runge_kutta import ExplicitRungeKutta, Heun, Heun3, Midpoint, ThreeEighths
 from discretize.steps.step import Step
 
-__all__ = ["FIXED_METHODS", "FixedEngine", "GridEngine", "OwnStep", "StepEngine", "as_array", "count_steps", "num_steps"]
+__all__ = [
+    "FIXED_METHODS",
+    "FixedEngine",
+    "GridEngine",
+    "OwnStep",
+    "StepEngine",
+    "as_array",
+    "count_steps",
+    "num_steps",
+    "num_steps_of",
+]
+
+# Segments are differences of times: 0.30000000000000004 is three steps of 0.1, not four.
+LESS = 1 - 1e-12
 
 FIXED_METHODS: dict[str, ExplicitRungeKutta] = {
     step.name: step for step in (Euler(), Midpoint(), Heun(), Heun3(), ThreeEighths())
@@ -37,8 +50,12 @@ def num_steps(lengths: np.ndarray, max_step: float | None) -> np.ndarray:
     """Return how many equal steps segments take."""
     if max_step is None:
         return np.ones(np.shape(lengths), dtype=np.int64)
-    # Segments are differences of times: 0.30000000000000004 is three steps of 0.1, not four.
-    return np.ceil(np.asarray(lengths) / max_step * (1 - 1e-12)).astype(np.int64).clip(1)
+    return np.ceil(np.asarray(lengths) / max_step * LESS).astype(np.int64).clip(1)
+
+
+def num_steps_of(length: float, max_step: float | None) -> int:
+    """Return how many equal steps one segment takes, in Python's numbers, which torch.compile follows."""
+    return 1 if max_step is None else max(1, math.ceil(length / max_step * LESS))
 
 
 def as_array(numbers: Tensor) -> np.ndarray:
