@@ -62,7 +62,7 @@ class LiveMap(NamedTuple):
     checked: bool = False
     watch: OvershootWatch | None = None
 
-    def count(self, length: float | Tensor) -> int | None:
+    def steps_in(self, length: float | Tensor) -> int | None:
         """Return how many steps a sample takes; None where each sample of a batch takes its own."""
         if self.max_step is None:
             return self.substeps
@@ -92,16 +92,23 @@ class _Plan:
         is_unit = (given.dt, given.substeps, given.max_step, given.checked) == UNIT
         self.unit = unit_step(field) if is_euler and is_unit else None
         self.length: float | Tensor = given.dt  # of the last sample, and in how many steps
-        self.count = given.count(given.dt)
+        self.count = given.steps_in(given.dt)
+        is_plain = type(field).visible is VectorField.visible and "visible" not in vars(field)
+        sees_all = is_plain and field.hidden_size == field.state_size
+        self.visible = None if sees_all else field.visible
         self.sample = self.state = torch.Size()
         # Asked at every step, and looked up once. A torch that cannot tell refuses by itself.
         self.is_transformed = bool if compat.missing(["transforms_are_active"]) else compat.transforms_are_active
 
     def take(self, module: nn.Module, x: Tensor, state: Any, dt: Any) -> tuple[Tensor, Tensor] | None:
         """Return the output and the state after a sample; None where this plan is not for it."""
-        if type(x) is not Tensor or type(state) is not Tensor:
+        if type(x) is not Tensor:
             return None
         sample = x.shape
+        if state is None:
+            state = x.new_zeros((1, *sample[:-1], self.width) if self.lead else (*sample[:-1], self.width))
+        elif type(state) is not Tensor:
+            return None
         if (
             ((sample != self.sample or state.shape != self.state) and not self.fits(sample, state.shape))
             or x.dtype is not self.dtype
@@ -148,22 +155,24 @@ class _Plan:
             return self.unit(x, h, whole)
         length = self.map.dt if dt is None else dt if type(dt) is float and 0 < dt < math.inf else step_length(dt, h)
         if length is not self.length:
-            self.length, self.count = length, self.map.count(length)
+            self.length, self.count = length, self.map.steps_in(length)
         if self.count is None:
             return None
         after = advance(self.field, self.map, x, h, length, self.count)
         if self.map.checked and not checks.holds(torch.isfinite(after.sum())):
             return None
-        return self.field.visible(after), torch.stack((after,)) if whole.dim() > 2 else after.clone()
+        kept = torch.stack((after,)) if whole.dim() > 2 else after.clone()
+        return after if self.visible is None else self.visible(after), kept
 
 
 def advance(field: VectorField, given: LiveMap, x: Tensor, h: Tensor, length: float | Tensor, count: int) -> Tensor:
     """Return the state after a sample, (batch, input), (batch, state) -> (batch, state), without checking the arguments."""
-    projected, after, part = field.project(x), h, length if count == 1 else length / count
-    for _ in range(count):
-        after = given.step.advance(field, projected, after, part)
-    if given.watch is not None and given.watch.glance(part) and given.watch.due(given.step, field, part, after):
-        given.watch.look_at(given.step, field, projected, h, part)
+    step, watch, projected, part = given.step, given.watch, field.project(x), length if count == 1 else length / count
+    after = step.advance(field, projected, h, part)
+    for _ in range(count - 1):
+        after = step.advance(field, projected, after, part)
+    if watch is not None and watch.glance(part) and watch.due(step, field, part, after):
+        watch.look_at(step, field, projected, h, part)
     return after
 
 
@@ -183,7 +192,7 @@ def live_step(
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return _traced_step(module, x, state, dt, reset)
     plan = _plans.get(module)
-    if plan is not None and seed is None and place is None:
+    if plan is not None and seed is None and place is None and (reset is None or state is not None):
         found = plan.take(module, x, state if reset is None else _begun(state, reset), dt)
         if found is not None:
             return found
@@ -212,11 +221,11 @@ def _traced_step(module: SequenceModule, x: Tensor, state: Any, dt: Any, reset: 
         )
     given, batched, anew = _read(module, x, state, reset)
     if (known := module._live_map()) is None:
-        length = None if dt is None else checks.positive_number("dt", dt)
-        output, h_n = module._run(given.xs, given.h0, _edges(module, length, state is None, anew), None)
+        edges = _edges(module, None if dt is None else checks.positive_number("dt", dt), state is None, anew)
+        output, h_n = module._run(given.xs, given.h0, edges, None)
         return (output[0], h_n) if batched else (output[0, 0], h_n[:, 0])
     length = known.dt if dt is None else _traced_length(dt, given.h0[0])
-    if (count := known.count(length)) is None:
+    if (count := known.steps_in(length)) is None:
         raise TypeError(f"`dt` is a tensor, and a graph cannot read how many steps of {known.max_step:g} it is; give a number.")
     field = masked(with_computed_weights(module._reader), (given.xs.shape[1],))
     after = advance(field, known, given.xs[0], given.h0[0], length, count)
@@ -236,7 +245,7 @@ def cell_step(
     """See `DiscreteCell.live_step`."""
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
     plan = None if traced else _plans.get(cell)
-    if plan is not None:
+    if plan is not None and (reset is None or state is not None):
         found = plan.take(cell, x, state if reset is None else _begun(state, reset), dt)
         if found is not None:
             return found
@@ -301,6 +310,7 @@ def _begun(state: Any, reset: Any) -> Any:
     if not isinstance(state, Tensor):
         return None
     anew = _anew(reset, tuple(state.shape[:-1])[-1:])
+    assert anew is not None
     return torch.where(anew.to(state.device)[..., None], 0.0, state)
 
 

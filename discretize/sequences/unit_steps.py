@@ -10,6 +10,7 @@ Weights are read from the field at every call and never copied, so that whoever 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +23,8 @@ from ctrnn.fields.candidates import ReluCandidate
 __all__ = ["UnitStep", "unit_step"]
 
 # x (batch, input), h (batch, state), and the tensor that h is all of: (1, batch, state) or h itself
-# -> what is seen, (batch, hidden), and the state, shaped like that tensor, in memory of its own.
+# -> what is seen, (batch, hidden), and the state, shaped like that tensor, in memory of its own. RuntimeError where the field is
+# no longer that of the cell.
 UnitStep = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 linear = torch._C._nn.linear  # torch.nn.functional's, without a look at what overrides it
 
@@ -31,10 +33,12 @@ def unit_step(field: VectorField) -> UnitStep | None:
     """Return the function of a field that torch has a cell for; None for others, and where weights are no parameters."""
     kind = torch_kind(field)
     given: Any = field
+    made: Callable[..., UnitStep]
     if kind is nn.LSTMCell:
         made, parts = _lstm, [given.gates]
     elif kind is nn.RNNCell:
-        made, parts = _relu if isinstance(given.candidate, ReluCandidate) else _tanh, [given.candidate]
+        cell = torch.rnn_relu_cell if isinstance(given.candidate, ReluCandidate) else torch.rnn_tanh_cell
+        made, parts = partial(_plain, cell), [given.candidate, given.rate]
     elif kind is nn.GRUCell:
         made, parts = _gru, [given.candidate.reset, given.rate, given.candidate.pull, given.candidate]
     else:
@@ -50,19 +54,12 @@ def _like(following: Tensor, whole: Tensor) -> Tensor:
     return torch.stack((following,)) if whole.dim() > 2 else following.clone()
 
 
-def _tanh(part: nn.Module) -> UnitStep:
+def _plain(cell: Callable[..., Tensor], candidate: nn.Module, rate: Any) -> UnitStep:
     def step(x: Tensor, h: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
-        w: Any = part._parameters
-        following = torch.rnn_tanh_cell(x, h, w["weight_x"], w["weight_h"], w.get("bias"))
-        return following, _like(following, whole)
-
-    return step
-
-
-def _relu(part: nn.Module) -> UnitStep:
-    def step(x: Tensor, h: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
-        w: Any = part._parameters
-        following = torch.rnn_relu_cell(x, h, w["weight_x"], w["weight_h"], w.get("bias"))
+        if rate.alpha != 1.0:
+            raise RuntimeError("The rate is no longer 1.")
+        w: Any = candidate._parameters
+        following = cell(x, h, w["weight_x"], w["weight_h"], w.get("bias"))
         return following, _like(following, whole)
 
     return step

@@ -20,6 +20,7 @@ from experiments.bench.parts.doors import door_rows
 from experiments.bench.parts.drop_in import drop_in_rows
 from experiments.bench.parts.first_use import first_rows
 from experiments.bench.parts.growth import cell_growth, solve_growth
+from experiments.bench.parts.live import live_rows
 from experiments.bench.parts.memory import memory_rows
 from experiments.bench.parts.noise import noise_rows
 from experiments.bench.parts.problems import Delayed, Problem, Starts
@@ -108,6 +109,8 @@ def _rows(session: Session, scale: Scale) -> Iterator[Row]:
         yield from door_rows(session, sizes)
     for programs in scale.drop_in:
         yield from drop_in_rows(session, programs)
+    for sizes in scale.live:
+        yield from live_rows(session, sizes)
     for sizes in scale.layers:
         yield from layer_rows(session, sizes)
     for sizes in scale.ensembles:

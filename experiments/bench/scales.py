@@ -17,7 +17,7 @@ OWN = ("gated, in code of one's own", "minimal gated unit", "LEM", "coRNN")
 
 @dataclass(frozen=True)
 class Scale:
-    """Cells: sizes and the fields compared there; layers, ensembles, noise, tutorial, doors, drop_in: sizes; a solve: time,
+    """Cells: sizes and the fields compared there; layers, ensembles, noise, tutorial, doors, drop_in, live: sizes; a solve: time,
     batch, hidden; sweeps around their bases; the batch with a stiff sample; lengths for memory, and long ones for our solves
     alone."""
 
@@ -29,6 +29,7 @@ class Scale:
     tutorial: tuple[CellSizes, ...]
     doors: tuple[CellSizes, ...]
     drop_in: tuple[DropInSizes, ...]
+    live: tuple[CellSizes, ...]
     solve: tuple[int, int, int]
     methods: tuple[str, ...]
     peer_solves: tuple[str, ...]  # how their names begin
@@ -61,6 +62,7 @@ SMOKE = Scale(
     tutorial=(CellSizes(6, 2, 2, 4),),
     doors=(CellSizes(6, 2, 2, 4),),
     drop_in=(DropInSizes(2, 3, 4),),
+    live=(CellSizes(6, 1, 2, 4),),
     networks=2,
     solve=(3, 2, 4),
     methods=("tsit5",),
@@ -89,6 +91,7 @@ SMALL = Scale(
     tutorial=(CellSizes(100, 16, 3, 64),),
     doors=(CellSizes(300, 32, 10, 64), CellSizes(30, 1, 10, 64)),
     drop_in=(DropInSizes(64, 60, 1000),),
+    live=(CellSizes(30, 1, 16, 64),),
     solve=(30, 32, 64),
     methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq dopri5, `jump_t`", "torchdiffeq dopri8, a call", "torchode tsit5", "diffrax tsit5"),
@@ -114,6 +117,7 @@ FULL = Scale(
     tutorial=(CellSizes(100, 16, 3, 64), CellSizes(500, 16, 3, 64)),
     doors=(CellSizes(300, 32, 10, 64), CellSizes(30, 1, 10, 64)),
     drop_in=(DropInSizes(64, 60, 1000),),
+    live=(CellSizes(30, 1, 16, 64),),
     solve=(100, 32, 64),
     methods=("tsit5", "dopri8"),
     peer_solves=("torchdiffeq", "torchode tsit5", "diffrax"),

@@ -10,6 +10,7 @@ it was measured.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -109,6 +110,20 @@ def _beside_the_cheapest(rows: pd.DataFrame) -> Iterator[str]:
             lines.append(line)
     works = ["forward", "largest", "ratio", "with backward", "largest", "ratio"]
     yield markdown(["sizes", "door", *works], lines)
+
+
+def _live(rows: pd.DataFrame) -> Iterator[str]:
+    """A line for each candidate: microseconds of a step, with quartiles, and the ratio to torch's cell."""
+    if rows.empty:
+        return
+    lines = []
+    for problem, same in rows.groupby("problem", sort=False):
+        at = dict(zip(same["candidate"], same["values"], strict=True))
+        for name, beside in zip(same["candidate"], same["beside"], strict=True):
+            low, median, high, _ = quartiles(at[name]) or (math.nan,) * 4
+            took = f"{1e6 * median:.1f} ({1e6 * low:.1f}–{1e6 * high:.1f})"
+            lines.append([problem, str(name), took, _ratio(at[name], at[beside]) if beside in at else NONE])
+    yield markdown(["sizes", "step", "µs", "times torch's cell"], lines)
 
 
 def _ensembles(rows: pd.DataFrame) -> Iterator[str]:
@@ -228,6 +243,7 @@ PARTS: dict[str, tuple[str, Callable[[pd.DataFrame], Iterator[str]]]] = {
     "tutorial": ("The network of a tutorial", partial(_beside_the_first, "candidate")),
     "doors": ("The same run by every door", _beside_the_cheapest),
     "drop-in": ("Programs of torchdiffeq's users", partial(_beside_the_first, "module")),
+    "live": ("One sample at a time", _live),
     "layers": ("Layers, in both directions, packed", partial(_beside_the_first, "module")),
     "ensembles": ("Many networks", _ensembles),
     "noise": ("Noise", partial(_beside_the_first, "candidate")),
