@@ -100,7 +100,7 @@ class SequenceModel(AnsweredInit, nn.Module):
         Shape:   x (batch, features) or (features,) -> output (batch, output_size) or (output_size,); state.
         Raises:  TypeError, ValueError for what does not fit.
         """
-        x = x.to(self.read_out.weight)
+        x = checks.is_tensor("x", x).to(next(self.read_out.parameters(), x))
         if self.encoder is not None:
             x = self.encoder(x)
         noise = {} if seed is None and place is None else {"seed": seed, "place": place}
