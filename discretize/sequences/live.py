@@ -75,9 +75,11 @@ class _Plan:
     `names` are of what the module keeps beside the field, and a step depends on.
     """
 
-    def __init__(self, module: nn.Module, field: VectorField, given: LiveMap, names: tuple[str, ...], lead: bool) -> None:
+    def __init__(
+        self, module: nn.Module, field: VectorField, given: LiveMap, names: tuple[str, ...], lead: bool, dtype: torch.dtype
+    ) -> None:
         self.field, self.map, self.lead = field, given, lead
-        self.inputs, self.width, self.dtype = field.input_size, field.state_size, field.dtype
+        self.inputs, self.width, self.dtype = field.input_size, field.state_size, dtype
         self.kind = device_kind(field.device)
         self.names, self.settings = names, [*map(vars(module).get, names)]
         modules = [*field.modules()]
@@ -203,7 +205,7 @@ def live_step(
     if edges is not None:
         look_at_intervals(getattr(module, "field", module._reader), edges)
     if (known := module._live_map()) is not None and _may_be_planned(field := module._reader):
-        plan = _plans[module] = _Plan(module, field, known, module.live_settings, lead=True)
+        plan = _plans[module] = _Plan(module, field, known, module.live_settings, True, given.h0.dtype)
         # By the plan at once: the same stream has the same bits again.
         found = plan.take(module, given.xs[0] if batched else given.xs[0, 0], given.h0 if batched else given.h0[:, 0], dt)
         if found is not None:
@@ -259,7 +261,9 @@ def cell_step(
         state = state if anew is None else _begun(state, anew)
     after = cell.forward(x, state, dt)
     if not traced and not cell.step.noisy and _may_be_planned(field):
-        plan = _plans[cell] = _Plan(cell, field, LiveMap(cell.step, cell.dt, watch=cell.watch), ("step", "dt"), lead=False)
+        plan = _plans[cell] = _Plan(
+            cell, field, LiveMap(cell.step, cell.dt, watch=cell.watch), ("step", "dt"), False, after.dtype
+        )
         start = after.new_zeros(after.shape) if state is None else state
         if (found := plan.take(cell, x, start, dt)) is not None:
             return found

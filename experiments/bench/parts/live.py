@@ -33,6 +33,8 @@ MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {"no_grad": torch.
 class Balanced(ctrnn.VectorField):
     """Excitation and inhibition in code of one's own: tau dh/dt = relu(Wx x + |W| s relu(h) + b) - h, s the sign of a unit."""
 
+    sign: Tensor
+
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
         self.read = nn.Linear(input_size, hidden_size)

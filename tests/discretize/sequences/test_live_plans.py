@@ -70,6 +70,18 @@ def test_a_weight_that_a_parametrization_begins_to_compute_is_computed():
     assert_close(streamed(module, xs), module(xs), rtol=0, atol=1e-13)
 
 
+def test_a_hook_in_the_field_is_refused_and_code_of_an_object_is_run_though_a_plan_was_made_before():
+    module, x = MODULES["DiscreteRNN of gru"](), samples()[0]
+    module.live_step(x)
+    hook = module.field.rate.register_forward_hook(lambda *_: None)
+    with pytest.raises(TypeError, match="has a hook"):
+        module.live_step(x)
+    hook.remove()
+    module.live_step(x)
+    module.field.rate.function = lambda argument: torch.full_like(argument, 0.5)
+    assert_close(module.live_step(x), tuple(each.squeeze(0) if k == 0 else each for k, each in enumerate(module(x[None]))))
+
+
 class Doubled(nn.Module):
     def forward(self, w):
         return 2 * w
@@ -117,10 +129,12 @@ def test_batches_may_change_from_step_to_step_and_modes_too():
         x = samples(batch)
         assert_close(streamed(module, x), module(x), rtol=0, atol=1e-13)
     x = samples()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found, wanted = streamed(module.float(), x.bfloat16())[0], module(x.bfloat16())[0]
-    assert found.dtype == torch.float32
-    assert_close(found, wanted, rtol=0, atol=0.05)
+    streamed(module.float(), x.float())
+    for dtype in (torch.bfloat16, torch.float32):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found, wanted = streamed(module, x.to(dtype))[0], module(x.to(dtype))[0]
+        assert found.dtype == torch.float32
+        assert_close(found, wanted, rtol=0, atol=0.05)
     assert_close(streamed(module.double(), x), module(x), rtol=0, atol=1e-13)
 
 
@@ -176,7 +190,7 @@ def test_a_traced_step_is_the_step(name):
 def test_a_step_is_mapped_by_vmap():
     for name in ("DiscreteRNN of gru", "DiscreteRNN of gated"):
         module, xs = MODULES[name](), samples()
-        _, state = module(xs)
+        _, state = streamed(module, xs)
         states = torch.stack([state, 2 * state])
         found = torch.func.vmap(lambda h, module=module, x=xs[0]: module.live_step(x, h)[0])(states)
         assert_close(found, torch.stack([module.live_step(xs[0], h)[0] for h in states]), rtol=0, atol=1e-14)
@@ -214,6 +228,7 @@ def test_a_state_that_is_not_finite_is_an_error_of_a_solve():
     module = ContinuousRNN(Halved(INPUT, INPUT), method="euler")
     _, state = module.live_step(samples()[0])
     module.field.scale = 1e308
+    assert live._plans[module].unit is None
     with pytest.raises(discretize.SolverError, match="inf"):
         module.live_step(torch.full((BATCH, INPUT), 10.0), state)
 
