@@ -93,12 +93,12 @@ class _Plan:
         is_euler = given.step.known_name == Euler.name and not vars(given.step)
         is_unit = (given.dt, given.substeps, given.max_step, given.checked) == UNIT
         self.unit = unit_step(field) if is_euler and is_unit else None
-        self.length: float | Tensor = given.dt  # of the last sample, and in how many steps
-        self.count = given.steps_in(given.dt)
+        # How long the last sample was, and in how many steps; one object, for threads may share a module.
+        self.last: tuple[float | Tensor, int | None] = given.dt, given.steps_in(given.dt)
         is_plain = type(field).visible is VectorField.visible and "visible" not in vars(field)
         sees_all = is_plain and field.hidden_size == field.state_size
         self.visible = None if sees_all else field.visible
-        self.sample = self.state = torch.Size()
+        self.shapes = torch.Size(), torch.Size()  # of the last sample and its state
         # Asked at every step, and looked up once. A torch that cannot tell refuses by itself.
         self.is_transformed = bool if compat.missing(["transforms_are_active"]) else compat.transforms_are_active
 
@@ -112,7 +112,7 @@ class _Plan:
         elif type(state) is not Tensor:
             return None
         if (
-            ((sample != self.sample or state.shape != self.state) and not self.fits(sample, state.shape))
+            ((sample, state.shape) != self.shapes and not self.fits(sample, state.shape))
             or x.dtype is not self.dtype
             or state.dtype is not self.dtype
             or torch.is_autocast_enabled(self.kind)
@@ -135,7 +135,7 @@ class _Plan:
         right = (1, *sample[:-1], self.width) if self.lead else (*sample[:-1], self.width)
         if not 0 < len(sample) < 3 or sample[-1] != self.inputs or state != right:
             return False
-        self.sample, self.state = sample, state
+        self.shapes = sample, state
         return True
 
     def holds(self, module: nn.Module) -> bool:
@@ -156,11 +156,13 @@ class _Plan:
         if dt is None and self.unit is not None:
             return self.unit(x, h, whole)
         length = self.map.dt if dt is None else dt if type(dt) is float and 0 < dt < math.inf else step_length(dt, h)
-        if length is not self.length:
-            self.length, self.count = length, self.map.steps_in(length)
-        if self.count is None:
+        known, count = self.last
+        if length is not known:
+            count = self.map.steps_in(length)
+            self.last = length, count
+        if count is None:
             return None
-        after = advance(self.field, self.map, x, h, length, self.count)
+        after = advance(self.field, self.map, x, h, length, count)
         if self.map.checked and not checks.holds(torch.isfinite(after.sum())):
             return None
         kept = torch.stack((after,)) if whole.dim() > 2 else after.clone()

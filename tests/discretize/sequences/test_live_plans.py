@@ -128,14 +128,20 @@ def test_batches_may_change_from_step_to_step_and_modes_too():
     for batch in (1, 3, None, 2, 3):
         x = samples(batch)
         assert_close(streamed(module, x), module(x), rtol=0, atol=1e-13)
-    x = samples()
-    streamed(module.float(), x.float())
+    xs = samples()
+    assert_close(streamed(module.float(), xs.float()), module(xs.float()), rtol=0, atol=1e-5)
+    assert_close(streamed(module.double(), xs), module(xs), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["DiscreteRNN of gru", "DiscreteRNN of lstm", "DiscreteRNN of plain", "DiscreteRNN of gated"])
+def test_under_autocast_states_keep_the_dtype_of_the_field(name):
+    module, xs = MODULES[name]().float(), samples()
+    streamed(module, xs.float())
     for dtype in (torch.bfloat16, torch.float32):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            found, wanted = streamed(module, x.to(dtype))[0], module(x.to(dtype))[0]
-        assert found.dtype == torch.float32
+            found, wanted = streamed(module, xs.to(dtype)), module(xs.to(dtype))
+        assert found[0].dtype == found[1].dtype == torch.float32
         assert_close(found, wanted, rtol=0, atol=0.05)
-    assert_close(streamed(module.double(), x), module(x), rtol=0, atol=1e-13)
 
 
 def test_a_model_reads_out_and_returns_its_state():
