@@ -94,7 +94,7 @@ class _Plan:
         is_unit = (given.dt, given.substeps, given.max_step, given.checked) == UNIT
         self.unit = unit_step(field) if is_euler and is_unit else None
         # How long the last sample was, and in how many steps; one object, for threads may share a module.
-        self.last: tuple[float | Tensor, int | None] = given.dt, given.steps_in(given.dt)
+        self.last: tuple[float, int | None] = given.dt, given.steps_in(given.dt)
         is_plain = type(field).visible is VectorField.visible and "visible" not in vars(field)
         sees_all = is_plain and field.hidden_size == field.state_size
         self.visible = None if sees_all else field.visible
@@ -159,7 +159,8 @@ class _Plan:
         known, count = self.last
         if length is not known:
             count = self.map.steps_in(length)
-            self.last = length, count
+            if not isinstance(length, Tensor):  # which may hold a graph
+                self.last = length, count
         if count is None:
             return None
         after = advance(self.field, self.map, x, h, length, count)
