@@ -98,7 +98,7 @@ class ContinuousRNN(FieldModule):
         self.events: tuple[Event, ...] = checked_events(events, None, 1) if events else ()
         self.crossed: tuple[EventTimes, ...] = ()
         if self.events:
-            past = {"past of a module": type(field).__name__} if isinstance(field, DelayedField) else {}
+            past: dict[Trait, str] = {"past of a module": type(field).__name__} if isinstance(field, DelayedField) else {}
             check_pairs({**past, "events": "events"} | self.settings.traits)
         parts = [part for event in self.events for part in (event.g, event.reset) if isinstance(part, nn.Module)]
         if parts:
