@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from itertools import chain
 from operator import is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -41,12 +41,9 @@ from discretize.steps.euler import Euler
 from discretize.steps.step import Step, step_length
 from discretize.units import look_at_intervals
 
-if TYPE_CHECKING:
-    from discretize.sequences.cell import DiscreteCell
-    from discretize.sequences.module import SequenceModule
-
 __all__ = ["LiveMap", "cell_step", "live_step"]
 
+Module = Any  # a `SequenceModule` or `DiscreteCell`, which import this file
 UNIT = (1.0, 1, None, False)  # one step of length 1
 MOST = 1 << 24  # samples of a sequence with noise, which float32 counts
 
@@ -185,7 +182,7 @@ _plans: WeakKeyDictionary[nn.Module, _Plan] = WeakKeyDictionary()
 
 
 def live_step(
-    module: SequenceModule,
+    module: Module,
     x: Tensor,
     state: Any,
     dt: float | Tensor | None,
@@ -218,7 +215,7 @@ def live_step(
     return (output[0], h_n) if batched else (output[0, 0], h_n[:, 0])
 
 
-def _traced_step(module: SequenceModule, x: Tensor, state: Any, dt: Any, reset: Any) -> tuple[Tensor, Any]:
+def _traced_step(module: Module, x: Tensor, state: Any, dt: Any, reset: Any) -> tuple[Tensor, Any]:
     """Take a step at whose operations torch looks, and of which it keeps no number that was read from a tensor."""
     if module.noisy:
         raise TypeError(
@@ -245,7 +242,7 @@ def _traced_length(dt: float | Tensor, h: Tensor) -> float | Tensor:
 
 
 def cell_step(
-    cell: DiscreteCell, x: Tensor, state: Tensor | None, dt: float | Tensor | None, reset: Tensor | bool | None
+    cell: Module, x: Tensor, state: Tensor | None, dt: float | Tensor | None, reset: Tensor | bool | None
 ) -> tuple[Tensor, Tensor]:
     """See `DiscreteCell.live_step`."""
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
@@ -283,7 +280,7 @@ def _may_be_planned(field: VectorField) -> bool:
     )
 
 
-def _read(module: SequenceModule, x: Tensor, state: Any, reset: Any) -> tuple[Sequences, bool, Tensor | None]:
+def _read(module: Module, x: Tensor, state: Any, reset: Any) -> tuple[Sequences, bool, Tensor | None]:
     """Check a sample and the state before it; return them as a sequence, whether there was a batch, and which begin anew."""
     check_pairs({**module._live_traits(), "live step": "live_step"})
     x = cast_for(module._reader, x)
@@ -321,7 +318,7 @@ def _begun(state: Any, reset: Any) -> Any:
     return torch.where(anew.to(state.device)[..., None], 0.0, state)
 
 
-def _edges(module: SequenceModule, length: float | Tensor | None, starts: bool, anew: Tensor | None) -> Tensor | None:
+def _edges(module: Module, length: float | Tensor | None, starts: bool, anew: Tensor | None) -> Tensor | None:
     """Return when a sample begins and ends, (2,) or (2, batch), in float64 on the CPU; None where the module knows that."""
     if length is None and not module.reads_at_the_end:
         return None
@@ -334,7 +331,7 @@ def _edges(module: SequenceModule, length: float | Tensor | None, starts: bool, 
     return torch.stack([torch.zeros_like(lengths), lengths])
 
 
-def _with_noise(module: SequenceModule, xs: Tensor, seed: Any, place: Any) -> Tensor:
+def _with_noise(module: Module, xs: Tensor, seed: Any, place: Any) -> Tensor:
     """Put the noise of a step beside its samples (1, batch, input); return them."""
     if isinstance(seed, BrownianPath):
         raise ValueError("`seed` is a path, which is read at the times of a whole sequence; give keys, or a whole number.")
