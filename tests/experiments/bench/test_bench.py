@@ -463,7 +463,19 @@ def test_the_figure_names_axes_candidates_and_machine(record, tmp_path):
 @pytest.mark.parametrize("name", SCALES)
 def test_every_scale_measures_every_part(name):
     scale = vars(SCALES[name])
-    parts = ["cells", "layers", "ensembles", "noise", "tutorial", "doors", "drop_in", "live", "solve", "cell_sweeps", "solve_sweeps"]
+    parts = [
+        "cells",
+        "layers",
+        "ensembles",
+        "noise",
+        "tutorial",
+        "doors",
+        "drop_in",
+        "live",
+        "solve",
+        "cell_sweeps",
+        "solve_sweeps",
+    ]
     assert all(scale[part] for part in [*parts, "starts", "stiffness", "stiff", "lengths"])
 
 
