@@ -147,6 +147,7 @@ class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
         # What the step itself reads: the last slope is then for the error and the next step alone.
         self.stages, self.weights = ((), *rows[:-1]) if self.last_is_next else ((), *rows), rows[-1] if self.last_is_next else b
         _check_order(self)
+        _ = self.error_order  # now, for what a call adds to an object is refused in an ensemble
 
     @property
     def evaluations(self) -> int:  # type: ignore[override]
