@@ -269,10 +269,9 @@ def _without_project(field: VectorField, projected: Tensor) -> str:
 
 def _writes(projected: Tensor, h: Tensor) -> int:
     """Count how often torch has written into them; 0 where it does not count."""
-    # Under `torch.inference_mode` torch does not count, and says so by an exception, which takes as long as a small cell's step.
-    if torch.compiler.is_compiling() or projected.is_inference() or h.is_inference():
+    if torch.compiler.is_compiling():
         return 0
-    return projected._version + h._version
+    return sum(0 if tensor.is_inference() else tensor._version for tensor in (projected, h))
 
 
 def check_field(value: object) -> VectorField:
