@@ -13,8 +13,9 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
-__all__ = ["CHECKS", "PRIVATE", "RECORDING", "Missing", "exchanged", "missing", "require", "told_compiling"]
+__all__ = ["CHECKS", "PRIVATE", "RECORDING", "Missing", "exchanged", "missing", "require", "takes_tangents", "told_compiling"]
 
 # By their names here: where they are, and what they are for.
 CHECKS = {
@@ -27,6 +28,7 @@ CHECKS = {
     "dispatch_modes": ("torch._C._len_torch_dispatch_stack", "tells whether a mode looks at single operations"),
     "function_modes": ("torch._C._len_torch_function_stack", "tells whether a mode looks at single functions"),
     "function_mode_stack": ("torch.overrides._get_current_function_mode_stack", "tells which modes those are"),
+    "dual_level": ("torch.autograd.forward_ad._current_level", "tells whether derivatives are taken in forward mode"),
     "DeviceContext": ("torch.utils._device.DeviceContext", "is the one of torch.set_default_device, which changes nothing"),
     **{
         f"global_{when}_hooks": (f"torch.nn.modules.module._global_{when}_hooks", "keeps hooks on all modules")
@@ -90,6 +92,11 @@ def require(names: Iterable[str]) -> None:
     """Raises `Missing`."""
     if why := missing(names):
         raise Missing(why)
+
+
+def takes_tangents() -> bool:
+    """Whether a tensor may have a tangent: a number of torch's that changes, and is read anew."""
+    return forward_ad._current_level >= 0
 
 
 @contextmanager

@@ -31,6 +31,7 @@ LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | {
     "dt_given",
     "crossed",
     "watch",
+    "_plan",
 }  # torch's, and what a module notes of its calls
 TABLES = ("_parameters", "_buffers", "_modules", *HOOKS)
 SIMPLE = frozenset({*PLAIN, bool})

@@ -25,6 +25,7 @@ __all__ = [
     "autocast_reason",
     "device_reason",
     "is_fused",
+    "is_ordinary",
     "is_plain",
     "maps_networks",
     "networks_mapped",
@@ -138,6 +139,13 @@ def autocast_reason(xs: Tensor) -> str | None:
     if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) in HALF:
         return f"autocast to {torch.get_autocast_dtype(device)} is on"
     return None
+
+
+def is_ordinary(device: torch.device, fused: Fused) -> bool:
+    """Whether nothing around a call, neither a mode of torch nor a setting, keeps it from a compiled kernel."""
+    if tracing_reason() or compat.takes_tangents() or torch.is_autocast_enabled(device.type):
+        return False
+    return setting_reason(fused) is None and not takes_triton(device)
 
 
 def is_plain(tensor: Tensor) -> bool:

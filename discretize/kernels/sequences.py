@@ -40,13 +40,22 @@ from discretize.kernels.record.attributes import PLAIN, Attributes, attributes_o
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.registry import ROUNDING, by_steps, kernel_of, known, remember, time_unit, uses_of, wrong_by
+from discretize.kernels.registry import ROUNDING, Known, by_steps, kernel_of, known, remember, time_unit, uses_of, wrong_by
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, triton_reason, writer
 from discretize.noise.increments import KeyedIncrements, NoiseInput
 from discretize.solvers.detached import ModuleSettings
 from discretize.steps.step import Step
 
-__all__ = ["derivatives_reason", "kernel_for", "run_triton", "run_written", "steps_counted"]
+__all__ = [
+    "derivatives_reason",
+    "kernel_for",
+    "key_of",
+    "known_kernel",
+    "run_triton",
+    "run_written",
+    "states_of",
+    "steps_counted",
+]
 
 # On a GPU, where one multiprocessor reads them all at each step of 16 samples: as fast as the steps in float32 on an H200.
 MOST_WEIGHTS = 2**21
@@ -117,15 +126,22 @@ def _run_written(
     if isinstance(kernel, str):
         return None, {"engine": "steps", "engine_why": kernel}
     number = None if isinstance(dt, Tensor) else dt
-    states = _states(kernel, field, step, substeps, number, xs, h0, lengths, *weights)
+    states = states_of(kernel, partial(StepModule, field, step), substeps, number, xs, h0, lengths, *weights)
     return states, {"engine": engine.name, "engine_why": None}
+
+
+def known_kernel(field: VectorField, step: Step, xs: Tensor, h0: Tensor) -> Known | None:
+    """The compiled kernel that has run steps of one length, with all that was looked at for it."""
+    wanted = {"x": xs.requires_grad, "dt": False, "stored": False}
+    found = known(field, _request(_COMPILED, step, wanted, h0), wait=False)
+    return None if found is None or isinstance(found.kernel, str) else found
 
 
 def _found(
     engine: _Engine, field: VectorField, step: Step, wanted: dict[str, bool], h0: Tensor, wait: bool
 ) -> tuple[tuple[Tensor, ...], SequenceKernel | str]:
     """The tensors of a field and a step, and the kernel of their code, or why there is none."""
-    request = (engine.name, _known_by(step), *wanted.values(), h0.dtype, h0.device, torch.get_default_dtype())
+    request = _request(engine, step, wanted, h0)
     mapped, owner = maps_networks(), field
     if isinstance(field, NoiseInput):  # which lives for a call; the field that it drives is remembered
         owner, request = field.field, (*request, *field.kind)
@@ -151,7 +167,11 @@ def _found(
     return weights, kernel
 
 
-def _known_by(step: Step) -> object:
+def _request(engine: _Engine, step: Step, wanted: dict[str, bool], h0: Tensor) -> tuple[Any, ...]:
+    return (engine.name, key_of(step), *wanted.values(), h0.dtype, h0.device, torch.get_default_dtype())
+
+
+def key_of(step: Step) -> object:
     """Return a key of the step: its class and numbers, by which one made anew for each call is found; else the object's own."""
     own = list(vars(step).items())
     if any(type(value) not in (*PLAIN, bool) for _, value in own):
@@ -159,9 +179,12 @@ def _known_by(step: Step) -> object:
     return type(step), *((name, type(value), value) for name, value in own)
 
 
-def _states(kernel: SequenceKernel, field: VectorField, step: Step, substeps: int, number: float | None, *inputs: Any) -> Tensor:
-    if maps_networks() or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)):
-        states: Tensor = _Steps.apply(kernel, StepModule(field, step), substeps, number, *inputs)[0]
+def states_of(
+    kernel: SequenceKernel, code: Callable[[], StepModule], substeps: int, number: float | None, *inputs: Any
+) -> Tensor:
+    """The states after samples, of xs, h0, dt, where `number` is none, and the tensors of `code`."""
+    if (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)) or maps_networks():
+        states: Tensor = _Steps.apply(kernel, code(), substeps, number, *inputs)[0]
         return states
     xs, h0, dt, *weights = inputs
     return kernel.call(substeps, True, xs, h0, dt if number is None else number, weights).forward(keep=False)[0]
@@ -295,7 +318,7 @@ class _Steps(torch.autograd.Function):
         for k, axis in enumerate(axes[4:]):
             if axis is None and k not in (0, 2):  # samples and step lengths may be shared
                 given[k] = given[k].expand(info.batch_size, *given[k].shape)
-        return (_states(kernel, module.field, module.step, substeps, number, *given),), (0,)
+        return (states_of(kernel, lambda: module, substeps, number, *given),), (0,)
 
 
 def _states_by_steps(

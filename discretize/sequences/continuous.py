@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,9 @@ from discretize.solve import solve, solve_samples, solve_with_past
 from discretize.solvers.events import Event, EventTimes, checked_events
 from discretize.solvers.past import History
 from discretize.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from discretize.kernels.plan import Plan
 
 __all__ = ["ContinuousRNN"]
 
@@ -126,7 +130,7 @@ class ContinuousRNN(FieldModule):
         return self._solved(self.field, self._with_noise(given, seed), given.h0[0], given.edges, given.ragged, history)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"crossed": ()}  # which may have a graph, as no copy has
+        return super().__getstate__() | {"crossed": ()}  # which may have a graph, as no copy has
 
     @property
     def noisy(self) -> bool:  # type: ignore[override]
@@ -209,8 +213,18 @@ class ContinuousRNN(FieldModule):
             check = partial(check_start, field, field, given, h0, times, self.settings)
             if found := solve_held(field, given, h0, times, self.settings, seed, check):
                 states, self.stats = found
+                if edges is None and ragged is None and not (self.noisy or field.noise_channels):
+                    step, substeps = self.settings.step_map()
+                    self._plan_for(field, step, given, h0, 1.0, substeps, self.settings.fused)
                 return states
         return self._solved(field, xs, h0, edges, ragged, checked=True).hs[-len(xs) :]
+
+    def _planned(self, plan: Plan, xs: Tensor, h0: Tensor) -> Tensor | None:
+        states = plan.states(xs, h0)
+        if not math.isfinite(states.detach().sum().item()):
+            return None
+        self.stats = plan.told(xs)
+        return states
 
     def _is_plain(self, field: VectorField) -> bool:
         """Return whether a call may be steps of one length over held samples."""

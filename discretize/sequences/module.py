@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from ctrnn.fields.field import check_input, check_like_field, check_state
 from ctrnn.inputs.held import Hold
 from ctrnn.inputs.samples import checked_samples
 from discretize.graphs import check_not_traced
+from discretize.kernels.eligibility import Fused
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.sequences.chunks import end_of_call, keep_end, look_at_batch, look_at_past, look_at_start
@@ -29,7 +30,11 @@ from discretize.sequences.live import LiveMap, live_step
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, Sequences, packed_as, padded
 from discretize.sequences.stamps import number_of_times, sample_edges
+from discretize.steps.step import Step
 from discretize.units import look_at_intervals, look_at_lengths
+
+if TYPE_CHECKING:
+    from discretize.kernels.plan import Plan
 
 __all__ = ["FieldModule", "Lengths", "SequenceModule", "Sequences", "Start", "check_no_lengths"]
 
@@ -92,6 +97,8 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
             return self._run(*x)
         check_not_traced()
         plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None and seed is None
+        if plain and not torch.compiler.is_compiling() and (ran := self._as_planned(x, h_0)) is not None:
+            return ran
         if torch.compiler.is_exporting():
             if not (plain or (isinstance(seed, Tensor) and (ts, lengths, reset) == (None, None, None))):
                 raise ValueError(
@@ -155,6 +162,10 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     def _live_traits(self) -> dict[Trait, str]:
         """Return what may keep a module from a stream."""
         return {}
+
+    def _as_planned(self, x: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
+        """Run a call as one before it was, without deciding anew; None for one that is not like it, or is to be refused."""
+        return None
 
     def _run_pieces(self, given: Sequences, reset: Tensor | None, batched: bool) -> tuple[Tensor, Tensor]:
         xs, h0, edges, ragged = given
@@ -322,6 +333,9 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
 class FieldModule(SequenceModule):
     """One field read forwards; subclasses say how its states come about."""
 
+    stats: dict[str, Any]
+    _plan: Plan | None = None
+
     def __init__(self, field: VectorField, hold: str, open_interval: float | None, batch_first: bool, dt: float | None) -> None:
         super().__init__(hold, open_interval, batch_first)
         self._last_for(dt)
@@ -339,7 +353,42 @@ class FieldModule(SequenceModule):
     def _live_traits(self) -> dict[Trait, str]:
         return {"delays": type(self.field).__name__} if self.reads_past else {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_plan"}
+
+    def _as_planned(self, x: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
+        if self._plan is None or x.dim() not in (2, 3):
+            return None
+        xs = x[:, None] if x.dim() == 2 else x.transpose(0, 1) if self.batch_first else x
+        if (ran := self._by_plan(xs, h_0)) is None or (x.dim() == 3 and not self.batch_first):
+            return ran
+        output, h_n = ran
+        return (output[:, 0], h_n[:, 0]) if x.dim() == 2 else (output.transpose(0, 1), h_n)
+
+    def _by_plan(self, xs: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
+        plan = None if torch.compiler.is_compiling() else self._plan
+        if plan is None or not plan.fits(self, xs) or (h0 := plan.start(xs, h_0)) is None:
+            return None
+        states = self._planned(plan, xs, h0)
+        return None if states is None else (plan.field.visible(states), states[-1:].clone())
+
+    def _planned(self, plan: Plan, xs: Tensor, h0: Tensor) -> Tensor | None:
+        """The state after each sample of a call that a plan fits; None where something is to be said of it."""
+        return None
+
+    def _plan_for(self, field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float, substeps: int, fused: Fused) -> None:
+        """Keep how a call has run, without `ts` and `lengths`, for others like it."""
+        plan = None
+        if self.stats["engine"] == "compiled" and field is self.field:
+            from discretize.kernels.plan import plan_of  # noqa: PLC0415 - loads kernels
+
+            plan = plan_of(self, field, step, xs, h0, dt, substeps, fused, self.stats)
+        if plan is not self._plan:
+            self._plan = plan
+
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
+        if edges is None and ragged is None and (ran := self._by_plan(xs, h0)):
+            return ran
         states = self._states(masked(with_computed_weights(self.field), (xs.shape[1],)), xs, h0[0], edges, ragged)
         # A copy: whoever masks the output must not change the state to go on from.
         return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)

@@ -51,10 +51,15 @@ class OvershootWatch:
         to look at every n-th sample."""
         if torch.compiler.is_compiling():  # which would compile anew for each number of calls
             return 0
-        self.calls += 1
         if tracing_reason() is not None or checks.is_captured(last.device) or last.is_meta:
+            self.calls += 1
             return 0
-        often, named = self.calls % OFTEN == 1, repr(step)
+        return self.counted(repr(step), field, lengths, last, samples)
+
+    def counted(self, named: str, field: VectorField, lengths: float | Tensor, last: Tensor, samples: int = 1) -> int:
+        """As `due`, of a call whose numbers can be read; named: the step map."""
+        self.calls += 1
+        often = self.calls % OFTEN == 1
         longest, size = (_largest(numbers) if often or not _is_elsewhere(numbers) else 0.0 for numbers in (lengths, last))
         all_of_it = (
             self.calls % EVERY == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from discretize.solvers.fixed import as_array, count_steps
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep, check_noise
+
+if TYPE_CHECKING:
+    from discretize.kernels.plan import Plan
 
 __all__ = ["DiscreteRNN"]
 
@@ -140,6 +143,14 @@ class DiscreteRNN(FieldModule):
         if every := self.watch.due(self.step, self.field, lengths / self.substeps, states[-1], len(xs)):
             length = dt.detach() if isinstance(dt, Tensor) else dt
             self.watch.look(self.step, field, xs, h0, states, length / self.substeps, every)
+        if edges is None and ragged is None and not self.noisy:
+            self._plan_for(field, self.step, xs, h0, self.dt, self.substeps, self.fused)
+        return states
+
+    def _planned(self, plan: Plan, xs: Tensor, h0: Tensor) -> Tensor:
+        states, self.stats, length = plan.states(xs, h0), plan.told(xs), self.dt / self.substeps
+        if every := self.watch.counted(self.stats["method"], plan.field, length, states[-1], len(xs)):
+            self.watch.look(self.step, plan.field, xs, h0, states, length, every)
         return states
 
     def _counts(self, xs: Tensor, edges: Tensor | None, ragged: Ragged | None) -> SolverStats:
