@@ -623,8 +623,9 @@ def test_threads_run_one_plan_at_once():
 
 def test_steps_that_overshoot_are_warned_of_after_planned_calls_too():
     rnn = DiscreteRNN(planned(field=ctrnn.leaky(2, 3, dtype=torch.float64)).field)
-    rnn(X[:2])
     with torch.no_grad():
+        rnn.field.rate.log_alpha.fill_(0.0)
+        rnn(X[:2])
         assert runs_by_plan(rnn, X[:2])
         rnn.field.rate.log_alpha.fill_(1.0)
         for _ in range(48):
