@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 import torch
@@ -53,9 +54,15 @@ from discretize.solvers.events import Event, checked_events
 from discretize.solvers.fixed import FixedEngine, num_steps
 from discretize.solvers.kept import StepLog
 from discretize.solvers.stochastic import solve_path
+from discretize.steps.step import Step, key_of
 from discretize.trajectory import Trajectory
 
+if TYPE_CHECKING:
+    from discretize.kernels.plan import Plan
+
 __all__ = ["integrate", "solve", "solve_samples", "solve_with_past"]
+
+NUMBERS = frozenset({bool, int, float, str, type(None)})
 
 
 @whole
@@ -139,14 +146,21 @@ def integrate(
              tolerances near the rounding of the dtype.
     Source:  Hairer, Norsett and Wanner, Solving ODEs I; Tallec and Ollivier 2018, eq. (6), for the speed.
     """
-    settings = Settings(method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
+    given = (method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
+    plain = speed is seed is delays is history is None and not events
+    if plain and (solved := _as_planned(field, path, h0, ts, given)) is not None:
+        return solved
+    settings = Settings(*given)
     settings.say_unread()
     if delays is not None or isinstance(field, DelayedField):
         drawn: dict[Trait, str] = {} if seed is None else {"noise": "seed"}
         return solve_with_past(field, path, h0, ts, settings, speed, events, delays, history, drawn)
     if history is not None:
         raise TypeError("`history` is for a ctrnn.DelayedField, or an equation with `delays`; this one reads no past.")
-    return solve(field, path, h0, ts, settings, speed, events, seed=seed)
+    solved = solve(field, path, h0, ts, settings, speed, events, seed=seed)
+    if plain:
+        _keep_plan(field, path, h0, solved, settings, given)
+    return solved
 
 
 def solve_with_past(
@@ -269,7 +283,22 @@ def _solve_held(
     check_batched_state(field, h0, len(h0) if path.xs.shape[1] == 1 else path.xs.shape[1])
     checks.is_finite("h0", h0)
     field, xs = masked(field, (len(h0),)), path.xs.expand(-1, len(h0), -1)
-    found = solve_held(field, xs, h0, times, settings, seed, partial(check_start, given, field, xs, h0, times, settings))
+    check = partial(check_start, given, field, xs, h0, times, settings)
+    return _along_samples(field, path, xs, h0, times, settings, seed, check)
+
+
+def _along_samples(
+    field: VectorField,
+    path: Path,
+    xs: Tensor,
+    h0: Tensor,
+    times: Tensor,
+    settings: Settings,
+    seed: Cells | BrownianPath | None,
+    check: Callable[[], object],
+    plan: Plan | None = None,
+) -> Trajectory | None:
+    found = solve_held(field, xs, h0, times, settings, seed, check, plan)
     if found is None:
         return None
 
@@ -280,6 +309,53 @@ def _solve_held(
 
     hs = torch.cat([h0[None], found[0]])
     return Trajectory(times, hs, found[1], between=StatesBetween(field, times, hs, solve_on, lambda: None, False))
+
+
+class _Planned(NamedTuple):
+    """How a field that lives is solved with settings that were checked."""
+
+    plan: Plan
+    settings: Settings
+    field: ref[VectorField]
+
+
+_planned = dict[tuple[int, object], _Planned]()  # by the ids of fields and what was given
+
+
+def _key_of(given: Sequence[object]) -> object:
+    """What was given as settings, as a key; None for what may change, as tensors do."""
+    method, *others = given
+    kinds = [*map(type, others)]
+    return (key_of(method) if isinstance(method, Step) else method, *others, *kinds) if NUMBERS.issuperset(kinds) else None
+
+
+def _keep_plan(field: object, path: object, h0: object, solved: Trajectory, settings: Settings, given: Sequence[object]) -> None:
+    """Keep how a field was solved, for others like it."""
+    if settings.fixed is None or solved.stats["engine"] != "compiled" or (key := _key_of(given)) is None:
+        return
+    if isinstance(field, VectorField) and type(path) is HeldPath and isinstance(h0, Tensor):
+        from discretize.kernels.plan import plan_of_field  # noqa: PLC0415 - loads kernels
+
+        if (plan := plan_of_field(field, settings.fixed, path.xs, h0, settings.fused)) is not None:
+            place = id(field), key
+            _planned[place] = _Planned(plan, settings, ref(field, lambda _: _planned.pop(place, None)))
+
+
+def _as_planned(field: object, path: object, h0: object, ts: object, given: Sequence[object]) -> Trajectory | None:
+    """Solve as before by fixed steps from sample to sample, without deciding anew; None for what is not like that."""
+    if not _planned or type(path) is not HeldPath or torch.compiler.is_compiling() or (key := _key_of(given)) is None:
+        return None
+    plan, settings, owner = _planned.get((id(field), key), (None, None, None))
+    if plan is None or settings is None or owner is None or owner() is not field or not plan.fits(field, xs := path.xs):
+        return None
+    knots = path.knots
+    if not (type(h0) is type(ts) is Tensor and h0.dim() == 2 and ts.dtype == torch.float64 and ts.device == knots.device):
+        return None
+    if ts.requires_grad or knots.requires_grad or knots.dim() > 1 or ts.shape != knots.shape or not torch.equal(ts, knots):
+        return None
+    if (h := plan.start(field, xs, h0)) is None:
+        return None
+    return _along_samples(field, path, xs, h, ts.clone(), settings, None, lambda: None, plan)
 
 
 @whole

@@ -36,7 +36,7 @@ from discretize.kernels.eligibility import (
     waits_for_kernels,
     whole,
 )
-from discretize.kernels.record.attributes import PLAIN, Attributes, attributes_of
+from discretize.kernels.record.attributes import Attributes, attributes_of
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
 from discretize.kernels.record.stored import Recorder
@@ -44,12 +44,11 @@ from discretize.kernels.registry import ROUNDING, Known, by_steps, kernel_of, kn
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, triton_reason, writer
 from discretize.noise.increments import KeyedIncrements, NoiseInput
 from discretize.solvers.detached import ModuleSettings
-from discretize.steps.step import Step
+from discretize.steps.step import Step, key_of
 
 __all__ = [
     "derivatives_reason",
     "kernel_for",
-    "key_of",
     "known_kernel",
     "run_triton",
     "run_written",
@@ -169,14 +168,6 @@ def _found(
 
 def _request(engine: _Engine, step: Step, wanted: dict[str, bool], h0: Tensor) -> tuple[Any, ...]:
     return (engine.name, key_of(step), *wanted.values(), h0.dtype, h0.device, torch.get_default_dtype())
-
-
-def key_of(step: Step) -> object:
-    """Return a key of the step: its class and numbers, by which one made anew for each call is found; else the object's own."""
-    own = list(vars(step).items())
-    if any(type(value) not in (*PLAIN, bool) for _, value in own):
-        return id(step)
-    return type(step), *((name, type(value), value) for name, value in own)
 
 
 def states_of(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from discretize.solvers.fixed import as_array, count_steps, num_steps
 from discretize.steps.along import step_along
 from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep
+
+if TYPE_CHECKING:
+    from discretize.kernels.plan import Plan
 
 __all__ = ["run_held", "solve_held"]
 
@@ -136,11 +139,12 @@ def solve_held(
     settings: Settings,
     seed: Cells | BrownianPath | None,
     check: Callable[[], object],
+    plan: Plan | None = None,
 ) -> tuple[Tensor, dict[str, Any]] | None:
     r"""Solve by steps of one length for the states at the ends of held samples; return the statistics of a solve too.
 
     Args:    edges: when samples begin and end, increasing, in float64; seed: of a `StochasticStep`; check: refuses a field that
-             cannot be stepped.
+             cannot be stepped; plan: one that fits.
     Shape:   xs (time, batch, input), h0 (batch, state), edges (time + 1,) or (time + 1, batch) -> (time, batch, state).
     Returns: None for other solves, and for one that fails, of which a solve step by step says where.
     """
@@ -156,10 +160,14 @@ def solve_held(
     if isinstance(step, StochasticStep):
         assert seed is not None
         xs = addressed(seed, xs, field, step, edges.detach(), substeps)
-    try:
-        states, ran = run_held(field, step, xs, h0, counted.durations(h0), substeps, settings.fused, counts, check)
-    except StepError:
-        return None
+    if plan is not None:
+        states, ran = plan.states(field, xs, h0, counted.durations(h0), substeps), {"engine": "compiled", "engine_why": None}
+        counts.call(len(xs) * substeps * step.cost(field), len(h0))
+    else:
+        try:
+            states, ran = run_held(field, step, xs, h0, counted.durations(h0), substeps, settings.fused, counts, check)
+        except StepError:
+            return None
     found = states.detach()
     if not checks.holds(torch.isfinite(found.sum())) and not checks.holds(torch.isfinite(found)):
         return None

@@ -39,7 +39,7 @@ from discretize.solvers.past import History
 from discretize.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from discretize.kernels.plan import Plan
+    from discretize.kernels.plan import ModulePlan
 
 __all__ = ["ContinuousRNN"]
 
@@ -213,17 +213,17 @@ class ContinuousRNN(FieldModule):
             check = partial(check_start, field, field, given, h0, times, self.settings)
             if found := solve_held(field, given, h0, times, self.settings, seed, check):
                 states, self.stats = found
-                if edges is None and ragged is None and not (self.noisy or field.noise_channels):
+                if edges is None and ragged is None and not self.noisy:
                     step, substeps = self.settings.step_map()
                     self._plan_for(field, step, given, h0, 1.0, substeps, self.settings.fused)
                 return states
         return self._solved(field, xs, h0, edges, ragged, checked=True).hs[-len(xs) :]
 
-    def _planned(self, plan: Plan, xs: Tensor, h0: Tensor) -> Tensor | None:
-        states = plan.states(xs, h0)
+    def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | None:
+        states, stats = plan.run(xs, h0)
         if not math.isfinite(states.detach().sum().item()):
             return None
-        self.stats = plan.told(xs)
+        self.stats = stats
         return states
 
     def _is_plain(self, field: VectorField) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -34,7 +35,7 @@ from discretize.steps.step import Step
 from discretize.units import look_at_intervals, look_at_lengths
 
 if TYPE_CHECKING:
-    from discretize.kernels.plan import Plan
+    from discretize.kernels.plan import ModulePlan
 
 __all__ = ["FieldModule", "Lengths", "SequenceModule", "Sequences", "Start", "check_no_lengths"]
 
@@ -334,7 +335,7 @@ class FieldModule(SequenceModule):
     """One field read forwards; subclasses say how its states come about."""
 
     stats: dict[str, Any]
-    _plan: Plan | None = None
+    _plan: ModulePlan | None = None
 
     def __init__(self, field: VectorField, hold: str, open_interval: float | None, batch_first: bool, dt: float | None) -> None:
         super().__init__(hold, open_interval, batch_first)
@@ -367,12 +368,13 @@ class FieldModule(SequenceModule):
 
     def _by_plan(self, xs: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
         plan = None if torch.compiler.is_compiling() else self._plan
-        if plan is None or not plan.fits(self, xs) or (h0 := plan.start(xs, h_0)) is None:
+        if plan is None or not (plan.is_of(self) and plan.fits(plan.field, xs)) or not math.isfinite(xs.detach().sum().item()):
             return None
-        states = self._planned(plan, xs, h0)
-        return None if states is None else (plan.field.visible(states), states[-1:].clone())
+        if (h0 := plan.start(plan.field, xs, h_0)) is None or (states := self._planned(plan, xs, h0)) is None:
+            return None
+        return plan.field.visible(states), states[-1:].clone()
 
-    def _planned(self, plan: Plan, xs: Tensor, h0: Tensor) -> Tensor | None:
+    def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | None:
         """The state after each sample of a call that a plan fits; None where something is to be said of it."""
         return None
 

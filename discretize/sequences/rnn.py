@@ -30,7 +30,7 @@ from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep, check_noise
 
 if TYPE_CHECKING:
-    from discretize.kernels.plan import Plan
+    from discretize.kernels.plan import ModulePlan
 
 __all__ = ["DiscreteRNN"]
 
@@ -147,8 +147,8 @@ class DiscreteRNN(FieldModule):
             self._plan_for(field, self.step, xs, h0, self.dt, self.substeps, self.fused)
         return states
 
-    def _planned(self, plan: Plan, xs: Tensor, h0: Tensor) -> Tensor:
-        states, self.stats, length = plan.states(xs, h0), plan.told(xs), self.dt / self.substeps
+    def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor:
+        (states, self.stats), length = plan.run(xs, h0), self.dt / self.substeps
         if every := self.watch.counted(self.stats["method"], plan.field, length, states[-1], len(xs)):
             self.watch.look(self.step, plan.field, xs, h0, states, length, every)
         return states

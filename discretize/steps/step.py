@@ -20,7 +20,9 @@ from ctrnn.fields.noise import check_no_noise
 from ctrnn.own_code import without_derived
 from discretize.steps.algebra.jacobian import jacobian_cost
 
-__all__ = ["Step", "mode", "step_length"]
+__all__ = ["Step", "key_of", "mode", "step_length"]
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class Step(AnsweredInit, ABC):
@@ -127,6 +129,14 @@ class Step(AnsweredInit, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def key_of(step: Step) -> object:
+    """Return a key of the step: its class and numbers, by which one made anew for each call is found; else the object's own."""
+    own = list(vars(step).items())
+    if any(type(value) not in PLAIN for _, value in own):
+        return id(step)
+    return type(step), *((name, type(value), value) for name, value in own)
 
 
 def step_length(dt: float | Tensor, h: Tensor) -> float | Tensor:
