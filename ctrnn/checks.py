@@ -154,14 +154,19 @@ def is_captured(device: torch.device) -> bool:
 
 def is_finite(name: str, value: Tensor, advice: str = "fill or drop such values first") -> None:
     """Refuse nan and inf, and name the first."""
-    # The sum alone costs a twentieth; it is finite only if all are, and where it overflows each is looked at.
-    total = value.detach().sum()
-    if not (_read(total, lambda: cmath.isfinite(total.item())) or holds(torch.isfinite(value))):
+    if not are_finite(value):
         where = tuple(int(i) for i in torch.nonzero(~torch.isfinite(value))[0])
         raise ValueError(
             f"`{name}` must be finite, got {float(value[where].detach())} at index {where} of shape "
             f"{tuple(value.shape)}; {advice}."
         )
+
+
+def are_finite(value: Tensor) -> bool:
+    """Return whether all numbers are finite; True where they cannot be read."""
+    # The sum alone costs a twentieth; it is finite only if all are, and where it overflows each is looked at.
+    total = value.detach().sum()
+    return _read(total, lambda: cmath.isfinite(total.item())) or holds(torch.isfinite(value))
 
 
 def same_settings(modules: Iterable[tuple[str, nn.Module]]) -> None:

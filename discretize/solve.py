@@ -308,7 +308,10 @@ def _along_samples(
             return Solve(driven_in(1, field, path, None, h), h.to(h0.dtype), ts, settings, noise=noise).run().hs
 
     hs = torch.cat([h0[None], found[0]])
-    return Trajectory(times, hs, found[1], between=StatesBetween(field, times, hs, solve_on, lambda: None, False))
+    between = StatesBetween(field, times, hs, solve_on, lambda: None, False, None if plan is None else plan.kept)
+    if plan is not None:
+        plan.kept = between.snapshot.found
+    return Trajectory(times, hs, found[1], between=between)
 
 
 class _Planned(NamedTuple):

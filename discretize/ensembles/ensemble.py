@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +21,19 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import checks
 from ctrnn.calls import AnsweredInit
+from ctrnn.own_code import HOOKS
 from discretize import compat
 from discretize.ensembles.shared import SharedState, buffers_of, checked_networks, overlap, parameter_names, tensors_of
 from discretize.kernels.eligibility import is_plain, networks_mapped, transform_reason
 from discretize.kernels.record.recording import copied_with
+from discretize.sequences.rnn import DiscreteRNN
+
+if TYPE_CHECKING:
+    from discretize.kernels.plan import ModulePlan
 
 __all__ = ["Ensemble", "ensemble"]
+
+MOST_UNPLANNED = 4  # of which no other is tried to be planned: it takes as long as a call
 
 
 class Ensemble(AnsweredInit, nn.Module):
@@ -63,7 +71,10 @@ class Ensemble(AnsweredInit, nn.Module):
             return run_uncompiled(Ensemble.forward, self, *arguments, each=each, **keywords)
         if not isinstance(each, Iterable):
             raise TypeError(f'`each` must be names of arguments, as in `each="x"`, got {each!r}.')
-        call = _Call(self, arguments, keywords, [each] if isinstance(each, str) else list(each))
+        each = [each] if isinstance(each, str) else list(each)
+        if len(arguments) == 1 and not keywords and (ran := self._as_planned(arguments[0], each)) is not None:
+            return ran
+        call = _Call(self, arguments, keywords, each)
         if self._refused:
             raise ValueError(self._refused)
         self._why = self._alone()
@@ -80,7 +91,42 @@ class Ensemble(AnsweredInit, nn.Module):
         if self._why is not None:
             output, buffers = self._one_by_one(call)
         self._keep(buffers)
+        if self._why is None and len(arguments) == 1 and not keywords and (plan := self._plan_for(*arguments)):
+            self._plan = plan
         return output
+
+    def _plan_for(self, x: object) -> ModulePlan | None:
+        """How later calls like one that has run may run, without `vmap`: all networks in one run of a compiled kernel."""
+        rnn = self.stacked
+        if not isinstance(rnn, DiscreteRNN) or rnn.noisy or rnn.stats.get("engine") != "compiled":
+            return None
+        if not isinstance(x, Tensor) or x.dim() < 3 or self._unplanned == MOST_UNPLANNED:
+            return None
+        from discretize.kernels.plan import plan_of_networks  # noqa: PLC0415 - loads kernels
+
+        xs = x.transpose(-3, -2) if rnn.batch_first else x
+        plan = plan_of_networks(rnn, rnn.field, rnn.step, xs, len(self), rnn.dt, rnn.substeps, rnn.fused, rnn.stats)
+        self._unplanned = 0 if plan else self._unplanned + 1
+        return plan
+
+    def _as_planned(self, x: object, each: list[str]) -> tuple[Tensor, Tensor] | None:
+        """Run a call as one before it was; None for one that is not like it, or is to be refused."""
+        plan, rnn, axes = self._plan, self.stacked, 4 if each else 3
+        if plan is None or each not in ([], ["x"]) or self._refused or type(x) is not Tensor or x.dim() != axes:
+            return None
+        if (each and len(x) != len(self)) or torch.compiler.is_compiling() or any(vars(rnn)[name] for name in HOOKS):
+            return None
+        xs = x.transpose(-3, -2) if rnn.batch_first else x
+        if not (plan.is_of(rnn) and plan.fits(plan.field, xs) and math.isfinite(xs.detach().sum().item())):
+            return None
+        h0 = xs.new_zeros(len(self), xs.shape[-2], plan.field.state_size)
+        states, rnn.stats = plan.run(xs, h0)
+        rnn.watch.calls += 1
+        output = states[..., : plan.field.hidden_size]
+        return output.transpose(1, 2) if rnn.batch_first else output, states[:, -1:].clone()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_plan"}
 
     def _together(self, call: _Call) -> tuple[Any, _Buffers]:
         given, after = self._with_own_buffers(self._weights()), _Buffers()
@@ -206,6 +252,8 @@ class Ensemble(AnsweredInit, nn.Module):
     def extra_repr(self) -> str:
         return f"{len(self)} networks"
 
+    _plan: ModulePlan | None = None
+    _unplanned: int = 0  # calls in a row
     _why: str | None = None  # the networks ran one by one
     _refused: str | None = None
 

@@ -27,16 +27,19 @@ from ctrnn.own_code import own_code
 from discretize.kernels.eligibility import Fused, is_ordinary
 from discretize.kernels.record.program import StepModule
 from discretize.kernels.registry import Known
-from discretize.kernels.sequences import known_kernel, states_of
+from discretize.kernels.sequences import kernel_of_networks, known_kernel, states_of
+from discretize.solvers.detached import Found
 from discretize.steps.step import Step
 
-__all__ = ["ModulePlan", "Plan", "plan_of", "plan_of_field"]
+__all__ = ["ModulePlan", "Plan", "plan_of", "plan_of_field", "plan_of_networks"]
 
 NOTES = ("stats", "crossed", "_plan")  # what a module notes of its calls
 
 
 class Plan:
     """How a field is run over samples, steps of one length by a compiled kernel; does not keep the field alive."""
+
+    kept: Found | None = None  # of the field, what the guards look at too
 
     def __init__(self, found: Known, step: Step, xs: Tensor, fused: Fused) -> None:
         self.found, self.step, self.fused, self.input = found, step, fused, _layout(xs)
@@ -104,10 +107,11 @@ class ModulePlan(Plan):
 
     def run(self, xs: Tensor, h0: Tensor) -> tuple[Tensor, dict[str, Any]]:
         """The state after each sample, and what `stats` tells of the call."""
-        calls, steps = len(xs) * self.calls, len(xs) * self.substeps
+        time, batch, _ = xs.shape[-3:]
+        calls, steps = time * self.calls, time * self.substeps
         told = {
             "nfe": calls,
-            "nfe_samples": calls * xs.shape[1],
+            "nfe_samples": calls * batch,
             "nfe_backward": 0,
             "num_steps": steps,
             "num_accepted_steps": steps,
@@ -135,8 +139,7 @@ def plan_of(
              the call.
     Shape:   xs (time, batch, input), h0 (batch, state).
     """
-    ours = next(kind for kind in type(module).__mro__ if kind.__module__.startswith("discretize."))
-    found = None if own_code(module, ours) else _kernel(field, step, xs, h0, fused)
+    found = _kernel(field, step, xs, h0, fused) if _is_ours(module) else None
     return None if found is None else ModulePlan(module, field, found, step, xs, dt, substeps, fused, stats)
 
 
@@ -144,6 +147,36 @@ def _kernel(field: VectorField, step: Step, xs: Tensor, h0: Tensor, fused: Fused
     if type(xs) is not Tensor or not is_ordinary(xs.device, fused) or xs.dtype != h0.dtype or noise_channels(field):
         return None
     return known_kernel(field, step, xs, h0)
+
+
+def plan_of_networks(
+    module: nn.Module,
+    field: VectorField,
+    step: Step,
+    xs: Tensor,
+    networks: int,
+    dt: float,
+    substeps: int,
+    fused: Fused,
+    stats: dict[str, Any],
+) -> ModulePlan | None:
+    """Plan calls of an ensemble, whose weights are stacked in the module, and whose outputs are the states' first units."""
+    probe = xs.new_zeros(2, 3, field.state_size)
+    try:
+        shown = field.visible(probe)
+    except Exception:  # which reads weights of one network
+        return None
+    if shown.data_ptr() != probe.data_ptr() or shown.stride() != probe.stride() or shown.shape != (2, 3, field.hidden_size):
+        return None
+    if not _is_ours(module) or not is_ordinary(xs.device, fused) or noise_channels(field):
+        return None
+    found = kernel_of_networks(field, step, xs, xs.new_empty(networks, xs.shape[-2], field.state_size))
+    return None if found is None else ModulePlan(module, field, found, step, xs, dt, substeps, fused, stats)
+
+
+def _is_ours(module: nn.Module) -> bool:
+    """Whether a module is of this project, or of a class or object that changes nothing of it."""
+    return own_code(module, next(kind for kind in type(module).__mro__ if kind.__module__.startswith("discretize."))) is None
 
 
 def plan_of_field(field: VectorField, step: Step, xs: Tensor, h0: Tensor, fused: Fused) -> Plan | None:

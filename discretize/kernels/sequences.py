@@ -6,6 +6,8 @@ same code, find the kernel in the process or on disk. Compared with the steps on
 
 from __future__ import annotations
 
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -49,6 +51,7 @@ from discretize.steps.step import Step, key_of
 __all__ = [
     "derivatives_reason",
     "kernel_for",
+    "kernel_of_networks",
     "known_kernel",
     "run_triton",
     "run_written",
@@ -166,6 +169,21 @@ def _found(
     return weights, kernel
 
 
+def kernel_of_networks(field: VectorField, step: Step, xs: Tensor, h0: Tensor) -> Known | None:
+    """As `known_kernel`, for networks whose weights are stacked in one field, looked for anew."""
+    module, guards, uses = StepModule(field, step), Guards(field), uses_of(field, StepModule, type(step))
+    stacked = attributes_of(module, guards=guards)
+    if isinstance(stacked, str) or tensor_reason([h0, *stacked.tensors]):
+        return None
+    first = with_weights(module, [_first(weight, 0) for weight in stacked.tensors])
+    wanted, attributes = {"x": xs.requires_grad, "dt": False, "stored": False}, attributes_of(first)
+    assert not isinstance(attributes, str)
+    kernel = _kernel(_COMPILED, first, attributes, wanted, h0.dtype, h0.device, guards=guards, uses=uses, wait=False)
+    if isinstance(kernel, str) or guards.refused:
+        return None
+    return Known(stacked, kernel, guards.complete(), uses, OrderedDict(), weakref.ref(field))
+
+
 def _request(engine: _Engine, step: Step, wanted: dict[str, bool], h0: Tensor) -> tuple[Any, ...]:
     return (engine.name, key_of(step), *wanted.values(), h0.dtype, h0.device, torch.get_default_dtype())
 
@@ -183,13 +201,13 @@ def states_of(
 
 def _first_network(module: StepModule, weights: tuple[Tensor, ...]) -> StepModule:
     """A copy of the module of an ensemble's networks with the weights of the first, as it is alone."""
-    firsts = []
-    for weight in weights:
-        stacked, axis = whole(weight)
-        first = stacked.detach() if axis is None else stacked.detach().select(axis, 0).clone()
-        # All that learn as parameters: inside of a transform of torch no other tensor can be told to.
-        firsts.append(nn.Parameter(first, stacked.requires_grad) if first.is_floating_point() else first)
-    return with_weights(module, firsts)
+    return with_weights(module, [_first(*whole(weight)) for weight in weights])
+
+
+def _first(stacked: Tensor, axis: int | None) -> Tensor:
+    first = stacked.detach() if axis is None else stacked.detach().select(axis, 0).clone()
+    # All that learn as parameters: inside of a transform of torch no other tensor can be told to.
+    return nn.Parameter(first, stacked.requires_grad) if first.is_floating_point() else first
 
 
 def _run_stored(

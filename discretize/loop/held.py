@@ -156,20 +156,23 @@ def solve_held(
     counted = Counted.of(edges, settings.max_step)
     if (substeps := counted.substeps) is None:
         return None
-    counts = SolverStats(counted.lengths.shape[1])
+    counts, durations = SolverStats(counted.lengths.shape[1]), counted.durations(h0)
     if isinstance(step, StochasticStep):
         assert seed is not None
         xs = addressed(seed, xs, field, step, edges.detach(), substeps)
     if plan is not None:
-        states, ran = plan.states(field, xs, h0, counted.durations(h0), substeps), {"engine": "compiled", "engine_why": None}
+        states, ran = plan.states(field, xs, h0, durations, substeps), {"engine": "compiled", "engine_why": None}
         counts.call(len(xs) * substeps * step.cost(field), len(h0))
     else:
         try:
-            states, ran = run_held(field, step, xs, h0, counted.durations(h0), substeps, settings.fused, counts, check)
+            states, ran = run_held(field, step, xs, h0, durations, substeps, settings.fused, counts, check)
         except StepError:
             return None
-    found = states.detach()
-    if not checks.holds(torch.isfinite(found.sum())) and not checks.holds(torch.isfinite(found)):
+    if not checks.are_finite(states):
         return None
-    count_steps(counts, counted.lengths, counted.steps, edges.detach())
+    if isinstance(durations, float):  # of all samples
+        counts.accepted += len(xs) * substeps
+        counts.smaller(durations / substeps, float(edges.detach().reshape(-1)[0]))
+    else:
+        count_steps(counts, counted.lengths, counted.steps, edges.detach())
     return states, counts.stats(str(settings.method)) | ran

@@ -380,13 +380,11 @@ class FieldModule(SequenceModule):
 
     def _plan_for(self, field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float, substeps: int, fused: Fused) -> None:
         """Keep how a call has run, without `ts` and `lengths`, for others like it."""
-        plan = None
         if self.stats["engine"] == "compiled" and field is self.field:
             from discretize.kernels.plan import plan_of  # noqa: PLC0415 - loads kernels
 
-            plan = plan_of(self, field, step, xs, h0, dt, substeps, fused, self.stats)
-        if plan is not self._plan:
-            self._plan = plan
+            if plan := plan_of(self, field, step, xs, h0, dt, substeps, fused, self.stats):
+                self._plan = plan
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         if edges is None and ragged is None and (ran := self._by_plan(xs, h0)):

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
-from discretize.solvers.detached import ParameterSnapshot
+from discretize.solvers.detached import Found, ParameterSnapshot
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.kept import KeptSteps
 from discretize.solvers.segments import Chain, Places, Segment
@@ -315,7 +315,7 @@ class StatesBetween:
 
     Args:    field; ts, hs: the known times, (n,) or (n, batch), and states; solve: (state, times) -> the states at the times,
              the first of which is the state's own; continuation: makes one of the steps, None where there is none.
-             differentiable: whether the steps have the graph of the solve.
+             differentiable: whether the steps have the graph of the solve; found: as for `ParameterSnapshot`.
     Shape:   times (m,), or (m, batch) -> (m, batch, state).
     Raises:  RuntimeError where gradients are wanted and weights were written into since the solve.
     """
@@ -335,8 +335,9 @@ class StatesBetween:
         solve: Callable[[Tensor, Tensor], Tensor],
         continuation: Callable[[], Continuation | None],
         differentiable: bool,
+        found: Found | None = None,
     ) -> None:
-        self.snapshot, self.ts, self.hs = ParameterSnapshot(field, copied=True), ts, hs
+        self.snapshot, self.ts, self.hs = ParameterSnapshot(field, copied=True, found=found), ts, hs
         self.solve, self.continuation, self.differentiable = solve, functools.cache(continuation), differentiable
 
     def __call__(self, times: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from discretize.solvers.segments import Chain
 
 __all__ = [
     "DetachedInput",
+    "Found",
     "ModuleSettings",
     "ParameterSnapshot",
     "check_same_states",
@@ -89,6 +90,9 @@ class ModuleSettings:
                     own[name] += now - old  # the code counts its calls
 
 
+Found = tuple[ModuleSettings, dict[str, Tensor]]
+
+
 class ParameterSnapshot:
     r"""Keeps the parameters, buffers and settings a field has now, for work to be done later.
 
@@ -97,9 +101,12 @@ class ParameterSnapshot:
     `check_same_states`.
     """
 
-    def __init__(self, field: VectorField, copied: bool = False) -> None:
-        self._caller, self._settings = _Caller(field), ModuleSettings(field)
-        self._tensors = dict([*self._caller.named_parameters(), *self._caller.named_buffers()])
+    def __init__(self, field: VectorField, copied: bool = False, found: Found | None = None) -> None:
+        """found: the settings and tensors of an earlier one, which are known to be the same objects still."""
+        if found is None:
+            found = ModuleSettings(field), dict([*field.named_parameters("field"), *field.named_buffers("field")])
+        self._field, self.found = field, found
+        self._settings, self._tensors = found
         self._versions = {name: _version(tensor) for name, tensor in self._tensors.items()}
         self._copies = {name: tensor.detach().clone() for name, tensor in self._tensors.items()} if copied else {}
         self.learned: list[Tensor] = [tensor for tensor in self._tensors.values() if tensor.requires_grad]
@@ -138,7 +145,7 @@ class ParameterSnapshot:
 
     def _run(self, work: Callable[[], Result], tensors: dict[str, Tensor]) -> Result:
         with without_autocast(next((tensor.device for tensor in tensors.values()), None)), self._settings.restored():
-            return torch.func.functional_call(self._caller, tensors, (work,))
+            return torch.func.functional_call(_Caller(self._field), tensors, (work,))
 
 
 class _WithGradients(torch.autograd.Function):

@@ -298,7 +298,6 @@ def test_a_monitor_sees_planned_modules_while_it_watches():
         rnn(X)
     (record,) = monitor.records.values()
     assert record.counts.sum() == X.shape[0] * X.shape[1] * 3
-    rnn(X)
     assert runs_by_plan(rnn, X)
 
 
@@ -517,7 +516,6 @@ def test_kernels_that_are_turned_off_are_off(monkeypatch):
     with pytest.raises(ValueError, match="CTRNN_FUSED must be 0"):
         rnn(X)
     monkeypatch.delenv("CTRNN_FUSED")
-    rnn(X)
     assert runs_by_plan(rnn, X)
 
 
