@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
-from discretize.kernels.eligibility import Fused, setting_reason, takes_triton
+from discretize.kernels.eligibility import Fused, is_ordinary, setting_reason, takes_triton
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import AdaptiveEngine
@@ -78,6 +78,8 @@ def _by_kernel(
         return None, "steps", why
     from discretize.kernels import sequences  # noqa: PLC0415 - see above
 
+    if is_ordinary(h0.device, fused) and (states := sequences.run_known(field, step, xs, h0, dt, substeps)) is not None:
+        return states, "compiled", None
     whys = dict[str, None]()
     engines: list[Any] = [*([sequences.run_triton] if takes_triton(h0.device) else []), sequences.run_written]
     with without_autocast(field.device):

@@ -142,8 +142,8 @@ def autocast_reason(xs: Tensor) -> str | None:
 
 
 def is_ordinary(device: torch.device, fused: Fused) -> bool:
-    """Whether nothing around a call, neither a mode of torch nor a setting, keeps it from a compiled kernel."""
-    if tracing_reason() or compat.takes_tangents() or torch.is_autocast_enabled(device.type):
+    """Whether nothing around a call, neither a mode of torch nor a setting, keeps it from a compiled kernel, on the CPU."""
+    if device.type != "cpu" or tracing_reason() or compat.takes_tangents() or torch.is_autocast_enabled(device.type):
         return False
     return setting_reason(fused) is None and not takes_triton(device)
 

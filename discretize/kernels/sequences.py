@@ -53,6 +53,7 @@ __all__ = [
     "kernel_for",
     "kernel_of_networks",
     "known_kernel",
+    "run_known",
     "run_triton",
     "run_written",
     "states_of",
@@ -132,9 +133,21 @@ def _run_written(
     return states, {"engine": engine.name, "engine_why": None}
 
 
-def known_kernel(field: VectorField, step: Step, xs: Tensor, h0: Tensor) -> Known | None:
-    """The compiled kernel that has run steps of one length, with all that was looked at for it."""
-    wanted = {"x": xs.requires_grad, "dt": False, "stored": False}
+def run_known(field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor | None:
+    """The state after each sample by the compiled kernel of an earlier call, in no mode of torch; None where there is none."""
+    lengths, number = (dt, None) if isinstance(dt, Tensor) else (None, dt)
+    for each in (xs, h0, *(() if lengths is None else (lengths,))):
+        if type(each) is not Tensor or each.dtype != h0.dtype or each.device != h0.device or not each.numel():
+            return None
+    if (found := known_kernel(field, step, xs, h0, lengths is not None and lengths.requires_grad)) is None:
+        return None
+    code = partial(StepModule, field, step)
+    return states_of(found.kernel, code, substeps, number, xs, h0, lengths, *found.attributes.tensors)
+
+
+def known_kernel(field: VectorField, step: Step, xs: Tensor, h0: Tensor, moves: bool = False) -> Known | None:
+    """The compiled kernel that has run such steps, with all that was looked at for it; moves: whether times have gradients."""
+    wanted = {"x": xs.requires_grad, "dt": moves, "stored": False}
     found = known(field, _request(_COMPILED, step, wanted, h0), wait=False)
     return None if found is None or isinstance(found.kernel, str) else found
 

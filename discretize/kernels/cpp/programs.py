@@ -148,6 +148,9 @@ def _of_networks(function: Callable[..., object], networks: int | None, *given: 
     """What a function of a program's weights gives, for all networks at once."""
     if networks is None:
         return function(*given)
+    if networks == 1:
+        first = ([each[0] if isinstance(each, Tensor) else each for each in some] for some in given)
+        return compat.tree_map_only(Tensor, lambda one: one[None], function(*first))
     structures = list[Any]()
 
     def one(given: Sequence[Sequence[object]], _: Tensor) -> list[Tensor]:

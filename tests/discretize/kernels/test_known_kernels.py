@@ -14,7 +14,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import ContinuousRNN, SolverError, SolverWarning, integrate
-from discretize.kernels.sequences import _known_by
+from discretize.steps.step import key_of
 
 OURS = tuple(str(Path(package.__file__).parent) for package in (ctrnn, discretize))
 
@@ -180,4 +180,4 @@ class Told(discretize.Step):
     ],
 )
 def test_steps_are_known_by_their_class_and_numbers(one, other, alike):
-    assert (_known_by(one) == _known_by(other)) is alike
+    assert (key_of(one) == key_of(other)) is alike
