@@ -265,13 +265,14 @@ def increasing(name: str, times: Tensor, axes: int, strict: bool, given: torch.d
     if times.numel() == 0:
         raise ValueError(f"`{name}` is empty; give at least one time.")
     steps = times.detach().diff(dim=0)
-    wrong = steps <= 0 if strict or times.dim() == 1 else steps < 0
-    if bool(wrong.any()):
+    strictly = strict or times.dim() == 1
+    if steps.numel() and not ((least := float(steps.min())) > 0 or (least == 0 and not strictly)):
+        wrong = steps <= 0 if strictly else steps < 0
         at = tuple(torch.nonzero(wrong)[0].tolist())
         what = "repeats" if steps[at] == 0 else "goes back"
         k, whose = at[0], f" in sequence {at[1]}" if len(at) > 1 else ""
         before, after = times.detach()[at], times.detach()[(k + 1, *at[1:])]
-        wanted = "increase strictly," if strict or times.dim() == 1 else "increase, or repeat,"
+        wanted = "increase strictly," if strictly else "increase, or repeat,"
         hint = " Where that is padding beyond the end of a sequence, give `lengths`." if whose and steps[at] == 0 else ""
         if steps[at] == 0 and given.is_floating_point and given != torch.float64 and before:
             rounded = f" In {given} times are multiples of {float(_spacing(before, given)):g} there; make them so:"
@@ -305,12 +306,13 @@ def say_if_rounded(name: str, times: Tensor, dtype: torch.dtype) -> None:
     Shape: (n,) or (n, batch), increasing; a sequence that is over repeats its last one. Times that use the last bit of the
     largest are taken for rounded, but where they are all as far apart: 0, 1, 2, ... are not.
     """
-    steps, largest = times.diff(dim=0), times[[0, -1]].abs().amax(0)
+    if not (dtype.is_floating_point and times.shape[0] > 1 and times.numel()):
+        return
+    steps = times.diff(dim=0)
     # Most often the largest of all says it, in a third of the time.
-    if not (dtype.is_floating_point and steps.numel()):
+    if float(steps.min()) >= COARSE * torch.finfo(dtype).eps * max(float(times[k].abs().max()) for k in (0, -1)):
         return
-    if float(steps.min()) >= COARSE * torch.finfo(dtype).eps * float(largest.max()):
-        return
+    largest = times[[0, -1]].abs().amax(0)
     spacing = _spacing(largest, dtype)
     taken = steps > 0  # a sequence that is over stands still
     coarse = 2 * ((steps < COARSE * spacing) & taken).sum(0) > taken.sum(0)

@@ -112,21 +112,26 @@ class Counted(NamedTuple):
     lengths: np.ndarray
     steps: np.ndarray
     edges: Tensor
+    equal: bool  # whether all lengths are
 
     @classmethod
     def of(cls, edges: Tensor, max_step: float | None) -> Counted:
         lengths = as_array(edges.diff(dim=0)).reshape(len(edges) - 1, -1)
-        return cls(lengths, num_steps(lengths, max_step), edges)
+        if equal := bool((lengths == lengths[0, 0]).all()):
+            return cls(lengths, np.broadcast_to(num_steps(lengths[:1, :1], max_step), lengths.shape), edges, equal)
+        return cls(lengths, num_steps(lengths, max_step), edges, equal)
 
     @property
     def substeps(self) -> int | None:
         """Return the number of steps that every sample takes; None where some take more than others."""
+        if self.equal and self.lengths[0, 0] > 0:
+            return int(self.steps[0, 0])
         taken = self.steps[self.lengths > 0]
         return int(taken[0]) if taken.size and (taken == taken[0]).all() else None
 
     def durations(self, like: Tensor) -> float | Tensor:
         """Return the lengths of samples as steps take them: one number, or (samples, 1, 1), or (samples, batch, 1)."""
-        if not self.edges.requires_grad and (self.lengths == self.lengths[0, 0]).all():
+        if self.equal and not self.edges.requires_grad:
             return float(self.lengths[0, 0])
         return self.edges.diff(dim=0).reshape(len(self.lengths), -1, 1).to(like)
 
