@@ -91,7 +91,8 @@ class ModulePlan(Plan):
         stats: dict[str, Any],
     ) -> None:
         super().__init__(found, step, xs, fused)
-        self.field, self.dt, self.substeps, self.stats, self.calls = field, dt, substeps, dict(stats), stats["nfe"] // len(xs)
+        self.field, self.dt, self.substeps, self.stats = field, dt, substeps, dict(stats)
+        self.calls: int = stats["nfe"] // stats["num_steps"] * substeps  # of the field, for a sample
         self.kind, settings = type(module), {name: value for name, value in vars(module).items() if name not in NOTES}
         self.names, self.values = [*settings], [*settings.values()]
 

@@ -90,8 +90,11 @@ def test_a_planned_ensemble_has_the_axes_and_settings_of_its_networks(settings):
     assert_close(together(x), looped(together, x), rtol=0, atol=1e-12)
 
 
-def test_a_planned_ensemble_tells_what_ran():
-    together, rnn = made(), DiscreteRNN(ctrnn.gated(2, 3), fused="always")
+@pytest.mark.parametrize(("first", "each"), [(X, ()), (XS, "x")], ids=["shared samples", "samples of each"])
+def test_a_planned_ensemble_tells_what_ran(first, each):
+    together, rnn = made(substeps=2, step="midpoint"), DiscreteRNN(ctrnn.gated(2, 3), "midpoint", substeps=2, fused="always")
+    together._plan = None
+    together(first, each=each)
     rnn(X)
     assert runs_by_plan(together, X)
     assert together.stacked.stats == rnn.stats
