@@ -121,6 +121,8 @@ def tensor_reason(tensors: Iterable[Tensor]) -> str | None:
             return f"{type(tensor).__name__} is a tensor of a kind of its own"
         if unpack_dual(tensor).tangent is not None:
             return TANGENTS
+        if tensor.is_neg():  # which `contiguous` leaves as it is where it is one number
+            return "a tensor is the imaginary part of a conjugate, whose numbers lie in memory with the other sign"
         if tensor.dtype in HALF or tensor.device.type == "meta":
             return f"there is none for {tensor.dtype} on {tensor.device}"
         if tensor.device != first.device or (tensor.dtype != first.dtype and tensor.dtype not in COUNTS):

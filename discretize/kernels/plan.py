@@ -50,6 +50,7 @@ class Plan:
         return (
             type(xs) is Tensor
             and xs.numel() > 0
+            and not xs.is_neg()
             and _layout(xs) == self.input
             and is_ordinary(xs.device, self.fused)
             and len(own := vars(self.step)) == len(self.numbers)
@@ -64,8 +65,11 @@ class Plan:
             return xs.new_zeros(batch, width)
         if type(h_0) is not Tensor or h_0.shape not in ((1, batch, width), (batch, width)) or h_0.dtype != xs.dtype:
             return None
-        same = h_0.device == xs.device and h_0.layout == xs.layout and math.isfinite(h_0.detach().sum().item())
-        return h_0.reshape(batch, width) if same else None
+        if (h_0.device, h_0.layout, h_0.is_neg()) != (xs.device, xs.layout, False) or not math.isfinite(
+            h_0.detach().sum().item()
+        ):
+            return None
+        return h_0.reshape(batch, width)
 
     def states(self, field: VectorField, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor:
         """The state after each sample: (time, batch, input), (batch, state), dt one or (time, 1, 1) -> (time, batch, state)."""

@@ -137,7 +137,7 @@ def run_known(field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float 
     """The state after each sample by the compiled kernel of an earlier call, in no mode of torch; None where there is none."""
     lengths, number = (dt, None) if isinstance(dt, Tensor) else (None, dt)
     for each in (xs, h0, *(() if lengths is None else (lengths,))):
-        if type(each) is not Tensor or each.dtype != h0.dtype or each.device != h0.device or not each.numel():
+        if type(each) is not Tensor or each.dtype != h0.dtype or each.device != h0.device or not each.numel() or each.is_neg():
             return None
     if (found := known_kernel(field, step, xs, h0, lengths is not None and lengths.requires_grad)) is None:
         return None

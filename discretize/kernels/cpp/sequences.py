@@ -128,7 +128,7 @@ class _Call:
 
     def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
         """The gradients to x, h0, dt and the weights."""
-        grad, (_, batch, inputs), steps = grad.contiguous(), self.xs.shape[-3:], self.steps
+        grad, (_, batch, inputs), steps = grad.resolve_neg().contiguous(), self.xs.shape[-3:], self.steps
         of_x = self.xs.new_empty(*self.networks, steps, batch, inputs) if needed[0] else None
         of_dt = self.xs.new_empty(*self.networks, steps, batch) if needed[2] else None
         of_h0, sums = torch.empty_like(self.h0), Sums(self.kernel.program, self.xs, *self.networks)

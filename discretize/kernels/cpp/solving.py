@@ -146,7 +146,7 @@ class KernelRun:
 
     def backward(self, grad: Tensor) -> list[Tensor | None]:
         """The gradients to the inputs."""
-        grad = grad.contiguous()
+        grad = grad.resolve_neg().contiguous()
         of_projected, of_h0 = torch.zeros_like(self.projected), torch.empty_like(self.h0)
         pointers = map(address, (grad, of_projected, of_h0))
         way = _Task(self.library, self.library.ctrnn_return_open(self.task.pointer, *pointers))

@@ -131,7 +131,7 @@ class _Call:
 
     def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
         """The gradients to x, h0, dt and the weights."""
-        (time, batch, inputs), text, xs = self.xs.shape, self.kernel.text, self.xs
+        (time, batch, inputs), text, xs, grad = self.xs.shape, self.kernel.text, self.xs, grad.resolve_neg()
         of_x, of_dt = (like.new_empty(time, self.substeps, batch, width) for like, width in ((xs, inputs), (self.h0, 1)))
         operands = xs.new_empty(time, self.substeps, batch, text.operands)
         of_h0, scratch = torch.empty_like(self.h0), self.h0.new_empty(batch, text.backward.scratch)

@@ -95,7 +95,7 @@ class TritonRun(KernelRun):
 
     def backward(self, grad: Tensor) -> list[Tensor | None]:
         """The gradients to the inputs."""
-        text, like, (batch, state) = self.text, self.h0, self.h0.shape
+        text, like, (batch, state), grad = self.text, self.h0, self.h0.shape, grad.resolve_neg()
         of_projected, of_h0 = torch.zeros_like(self.projected, dtype=like.dtype), torch.zeros_like(like)
         edges = torch.full((batch,), len(self.chain) + 1, dtype=torch.int64, device=like.device)
         # One turn more than there are steps, for what is wanted at the start.
