@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = ["integrate", "solve", "solve_samples", "solve_with_past"]
 
 NUMBERS = frozenset({bool, int, float, str, type(None)})
+MOST_PLANNED = 256  # fields and settings that a process remembers
 
 
 @whole
@@ -336,12 +337,16 @@ def _keep_plan(field: object, path: object, h0: object, solved: Trajectory, sett
     """Keep how a field was solved, for others like it."""
     if settings.fixed is None or solved.stats["engine"] != "compiled" or (key := _key_of(given)) is None:
         return
-    if isinstance(field, VectorField) and type(path) is HeldPath and isinstance(h0, Tensor):
+    if not (isinstance(field, VectorField) and type(path) is HeldPath and isinstance(h0, Tensor)):
+        return
+    if path.knots.dim() == 1 and path.xs.shape[:2] == (len(solved.hs) - 1, len(h0)):  # from sample to sample, each of its own
         from discretize.kernels.plan import plan_of_field  # noqa: PLC0415 - loads kernels
 
         if (plan := plan_of_field(field, settings.fixed, path.xs, h0, settings.fused)) is not None:
             place = id(field), key
             _planned[place] = _Planned(plan, settings, ref(field, lambda _: _planned.pop(place, None)))
+            if len(_planned) > MOST_PLANNED:
+                _planned.pop(next(iter(_planned)))
 
 
 def _as_planned(field: object, path: object, h0: object, ts: object, given: Sequence[object]) -> Trajectory | None:
