@@ -22,10 +22,10 @@ from torch.nn.utils.parametrize import ParametrizationList, type_before_parametr
 
 from ctrnn.own_code import HOOKS
 
-__all__ = ["difference", "named_tensors", "overlap"]
+__all__ = ["NOTES", "difference", "named_tensors", "overlap"]
 
 TABLES = frozenset(vars(nn.Module())) - {"training", *HOOKS}
-NOTES = {"_batch_before", "stats", "watch"}  # of calls, in our modules
+NOTES = {"_batch_before", "_plan", "_unplanned", "_why", "crossed", "stats", "watch"}  # of calls, in our modules
 NOT_KEPT = {ParametrizationList: {"unsafe"}, nn.RNNBase: {"_flat_weight_refs"}}  # how it was registered; references for torch
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 MOST_SHOWN = 80  # characters of a value

@@ -19,20 +19,14 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from ctrnn.own_code import HOOKS
+from ctrnn.storage.comparison import NOTES
 from ctrnn.storage.comparison import overlap as share_memory
 from discretize.kernels.eligibility import is_plain
 from discretize.kernels.record.attributes import LIBRARIES, PLAIN, Attributes, attributes_of
 
 __all__ = ["SharedState", "buffers_of", "checked_networks", "overlap", "parameter_names", "tensors_of"]
 
-LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | {
-    "_batch_before",
-    "stats",
-    "dt_given",
-    "crossed",
-    "watch",
-    "_plan",
-}  # torch's, and what a module notes of its calls
+LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | NOTES | {"dt_given"}  # torch's, and what a module notes of its calls
 TABLES = ("_parameters", "_buffers", "_modules", *HOOKS)
 SIMPLE = frozenset({*PLAIN, bool})
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from ctrnn.fields.noise import noise_channels
 from ctrnn.own_code import own_code
+from ctrnn.storage.comparison import NOTES
 from discretize.kernels.eligibility import Fused, is_ordinary
 from discretize.kernels.record.program import StepModule
 from discretize.kernels.registry import Known
@@ -32,8 +33,6 @@ from discretize.solvers.detached import Found
 from discretize.steps.step import Step
 
 __all__ = ["ModulePlan", "Plan", "plan_of", "plan_of_field", "plan_of_networks"]
-
-NOTES = ("stats", "crossed", "_plan")  # what a module notes of its calls
 
 
 class Plan:

@@ -211,6 +211,12 @@ def test_a_copy_plans_for_itself(copied):
     assert_close(together(X), looped(together, X), rtol=0, atol=1e-12)
 
 
+def test_an_ensemble_that_has_run_is_saved_and_comes_back(tmp_path):
+    together = made()
+    ctrnn.save(tmp_path / "model", together)
+    assert_close(ctrnn.load(tmp_path / "model")(X), together(X), rtol=0, atol=1e-12)
+
+
 def test_a_planned_ensemble_runs_inside_of_vmap_and_without_gradients():
     together = made()
     xs = torch.stack([X, 2 * X])

@@ -610,6 +610,13 @@ def test_a_copy_plans_for_itself(make, copied):
     assert_close(rnn(X), by_steps(rnn, X), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_a_planned_module_is_saved_and_comes_back(make, tmp_path):
+    rnn = make(field=ctrnn.gated(2, 3, dtype=torch.float64))
+    ctrnn.save(tmp_path / "model", rnn)
+    assert_close(ctrnn.load(tmp_path / "model")(X), rnn(X), rtol=0, atol=1e-12)
+
+
 def test_a_module_that_is_not_used_any_more_goes_with_its_plan():
     rnn = planned()
     gone = weakref.ref(rnn), weakref.ref(rnn.field)
