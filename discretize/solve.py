@@ -320,7 +320,7 @@ class _Planned(NamedTuple):
 
     plan: Plan
     settings: Settings
-    field: ref[VectorField]
+    field: ref[VectorField]  # whose end is the plan's
 
 
 _planned = dict[tuple[int, object], _Planned]()  # by the ids of fields and what was given
@@ -353,17 +353,15 @@ def _as_planned(field: object, path: object, h0: object, ts: object, given: Sequ
     """Solve as before by fixed steps from sample to sample, without deciding anew; None for what is not like that."""
     if not _planned or type(path) is not HeldPath or torch.compiler.is_compiling() or (key := _key_of(given)) is None:
         return None
-    plan, settings, owner = _planned.get((id(field), key), (None, None, None))
-    if plan is None or settings is None or owner is None or owner() is not field or not plan.fits(field, xs := path.xs):
+    kept, knots = _planned.get((id(field), key)), path.knots
+    if kept is None or not isinstance(field, VectorField) or not kept.plan.fits(field, path.xs):
         return None
-    knots = path.knots
     if not (type(h0) is type(ts) is Tensor and h0.dim() == 2 and ts.dtype == torch.float64 and ts.device == knots.device):
         return None
     if ts.requires_grad or knots.requires_grad or knots.dim() > 1 or ts.shape != knots.shape or not torch.equal(ts, knots):
         return None
-    if (h := plan.start(field, xs, h0)) is None:
-        return None
-    return _along_samples(field, path, xs, h, ts.clone(), settings, None, lambda: None, plan)
+    h = kept.plan.start(field, path.xs, h0)
+    return h if h is None else _along_samples(field, path, path.xs, h, ts.clone(), kept.settings, None, lambda: None, kept.plan)
 
 
 @whole

@@ -111,7 +111,8 @@ class Ensemble(AnsweredInit, nn.Module):
 
     def _as_planned(self, x: object, each: list[str]) -> tuple[Tensor, Tensor] | None:
         """Run a call as one before it was; None for one that is not like it, or is to be refused."""
-        plan, rnn, axes = self._plan, self.stacked, 4 if each else 3
+        plan, axes = self._plan, 4 if each else 3
+        rnn: Any = self.stacked
         if plan is None or each not in ([], ["x"]) or self._refused or type(x) is not Tensor or x.dim() != axes:
             return None
         if (each and len(x) != len(self)) or torch.compiler.is_compiling() or any(vars(rnn)[name] for name in HOOKS):

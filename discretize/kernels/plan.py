@@ -116,7 +116,6 @@ class ModulePlan(Plan):
         told = {
             "nfe": calls,
             "nfe_samples": calls * batch,
-            "nfe_backward": 0,
             "num_steps": steps,
             "num_accepted_steps": steps,
             "steps_of_samples": [steps],
