@@ -98,12 +98,7 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
             return self._run(*x)
         check_not_traced()
         plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None and seed is None
-        if (
-            plain
-            and isinstance(x, Tensor)
-            and not torch.compiler.is_compiling()
-            and (ran := self._as_planned(x, h_0)) is not None
-        ):
+        if plain and isinstance(x, Tensor) and not torch.compiler.is_compiling() and (ran := self._as_planned(x, h_0)):
             return ran
         if torch.compiler.is_exporting():
             if not (plain or (isinstance(seed, Tensor) and (ts, lengths, reset) == (None, None, None))):

@@ -166,8 +166,14 @@ def test_hooks_of_the_networks_run():
     assert seen == [1]
 
 
-def test_what_is_not_the_state_itself_is_shown_as_the_field_does():
-    together = made(field=Scaled)
+class Narrow(Scaled):
+    def visible(self, h):
+        return h[..., :2]
+
+
+@pytest.mark.parametrize("field", [Scaled, Narrow])
+def test_what_is_not_the_state_itself_is_shown_as_the_field_does(field):
+    together = made(field=field)
     assert together._plan is None
     assert_close(together(X), looped(together, X), rtol=0, atol=1e-12)
 

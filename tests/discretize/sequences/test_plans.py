@@ -524,6 +524,22 @@ def test_under_autocast_states_are_in_the_dtype_of_the_field():
         rnn(X.bfloat16())
 
 
+class LowRank(ctrnn.VectorField):
+    def __init__(self):
+        super().__init__(2, 3)
+        self.left, self.right = (nn.Parameter(torch.rand(size, dtype=torch.float32)) for size in ((3, 2), (2, 3)))
+
+    def flow(self, projected, h):
+        return torch.tanh(h @ (self.left @ self.right) + projected[..., :1]) - h
+
+
+def test_products_of_weights_are_not_rounded_under_autocast():
+    rnn, x = planned(field=LowRank(), x=X.float()), X.float()
+    expected = by_steps(rnn, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_close(rnn(x), expected, rtol=0, atol=1e-5)
+
+
 def test_kernels_that_are_turned_off_are_off(monkeypatch):
     rnn = planned()
     monkeypatch.setenv("CTRNN_FUSED", "0")
