@@ -627,6 +627,15 @@ def test_a_copy_plans_for_itself(make, copied):
 
 
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_who_writes_on_a_planned_output_does_not_change_the_state_to_go_on_from(make):
+    rnn = make()
+    with torch.no_grad():
+        (output, h_n), expected = rnn(X), by_steps(rnn, X)[1]
+        output.zero_()
+    assert_close(h_n, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_a_planned_module_is_saved_and_comes_back(make, tmp_path):
     rnn = make(field=ctrnn.gated(2, 3, dtype=torch.float64))
     ctrnn.save(tmp_path / "model", rnn)
