@@ -54,7 +54,7 @@ from discretize.solvers.events import Event, checked_events
 from discretize.solvers.fixed import FixedEngine, num_steps
 from discretize.solvers.kept import StepLog
 from discretize.solvers.stochastic import solve_path
-from discretize.steps.step import Step, key_of
+from discretize.steps.step import key_of
 from discretize.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def _key_of(given: Sequence[object]) -> object:
     """What was given as settings, as a key; None for what may change, as tensors do."""
     method, *others = given
     kinds = [*map(type, others)]
-    return (key_of(method) if isinstance(method, Step) else method, *others, *kinds) if NUMBERS.issuperset(kinds) else None
+    return (key_of(method), *others, *kinds) if NUMBERS.issuperset(kinds) else None
 
 
 def _keep_plan(field: object, path: object, h0: object, solved: Trajectory, settings: Settings, given: Sequence[object]) -> None:

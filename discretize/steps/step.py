@@ -131,9 +131,9 @@ class Step(AnsweredInit, ABC):
         return f"{type(self).__name__}()"
 
 
-def key_of(step: Step) -> object:
-    """Return a key of the step: its class and numbers, by which one made anew for each call is found; else the object's own."""
-    own = list(vars(step).items())
+def key_of(step: object) -> object:
+    """Return a key of a step, or of its name: class and numbers, by which one made anew is found; else the object's own."""
+    own = list(getattr(step, "__dict__", {"": step}).items())
     if any(type(value) not in PLAIN for _, value in own):
         return id(step)
     return type(step), *((name, type(value), value) for name, value in own)
