@@ -146,6 +146,12 @@ def test_other_settings_are_seen(settings):
         assert found.stats["num_steps"] == expected.stats["num_steps"]
 
 
+def test_other_steps_by_name_are_seen():
+    field = planned(method="euler")
+    found, expected = (run(field, method="rk4", fused=fused) for fused in (True, False))
+    assert_close(found.hs, expected.hs, rtol=0, atol=1e-12)
+
+
 def test_fewer_times_and_times_within_samples_are_solved_for():
     field = planned()
     path = ctrnn.HeldPath(XS, TS)
