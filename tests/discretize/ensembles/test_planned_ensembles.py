@@ -190,6 +190,7 @@ NAN[1, 2, 0] = torch.nan
         ((X.float(),), (), "`x` is torch.float32"),
         ((X,), "x", "needs a tensor with a first axis of 3 networks"),
         ((XS[:2],), "x", "needs a tensor with a first axis of 3 networks"),
+        ((XS,), "y", "`each` names 'y'"),
         ((X,), "y", "`each` names 'y'"),
         ((X.tolist(),), (), "`x` must be a torch.Tensor"),
     ],

@@ -64,7 +64,9 @@ def test_a_planned_solve_is_the_solve_step_by_step_at_whatever_times(ts, max_ste
     field = planned(max_step=max_step)
     # Else some samples take more steps than others, and there is no kernel.
     assert runs_by_plan(field, ts=ts, max_step=max_step) == (max_step is None or ts is not UNEVEN)
-    same(field, ts=ts, max_step=max_step)
+    told = same(field, ts=ts, max_step=max_step).stats
+    shortest = int(ts.diff().argmin())  # the first of those
+    assert (told["smallest_step_at"], told["smallest_step"]) == (ts[shortest], min(ts.diff()[shortest], max_step or torch.inf))
 
 
 def test_a_planned_solve_has_the_gradients_of_the_steps():
