@@ -233,10 +233,11 @@ def solve(
     if stored := stored_dtype(settings, state):
         field, path, state = in_float32(field, path, state)
     with without_autocast(field.device):
-        if settings.noisy and not isinstance(seed, BrownianPath | Cells):
-            seed = Cells(fresh_keys(seed, len(state)), 0)  # drawn once
+        drawing: BrownianPath | Cells | None = seed if isinstance(seed, BrownianPath | Cells) else None
+        if settings.noisy and drawing is None:
+            drawing = Cells(fresh_keys(seed, len(state)), 0)  # drawn once
         plain = direction > 0 and speed is None and not happens
-        if plain and (solved := _solve_held(given, field, path, state, ts if ts is path.knots else times, settings, seed)):
+        if plain and (solved := _solve_held(given, field, path, state, ts if ts is path.knots else times, settings, drawing)):
             return solved
         driven = driven_in(direction, field, path, speed, state)
         _ = driven.projected  # here, in the caller's mode: checks run without gradients
@@ -261,7 +262,7 @@ def solve(
             knots = [path.knots for path in (driven.path, driven.speed) if path is not None]
             solved = EventSolve(to_next_stops, happens, state, times, direction, windows, knots=knots, **known).run()
         elif driven.batch:
-            noise = solve_path(seed, driven.path.knots, channels, state) if settings.noisy else None
+            noise = solve_path(drawing, driven.path.knots, channels, state) if settings.noisy else None
             solved = Solve(driven, state, times, settings, stored, noise, check=check).run()
         else:
             check()

@@ -214,8 +214,8 @@ class ContinuousRNN(FieldModule):
             if found := solve_held(field, given, h0, times, self.settings, seed, check):
                 states, self.stats = found
                 if edges is None and ragged is None and not self.noisy:
-                    step, substeps = self.settings.step_map()
-                    self._plan_for(field, step, given, h0, 1.0, substeps, self.settings.fused)
+                    step, substeps = self.settings.step_map(self.dt)
+                    self._plan_for(field, step, given, h0, self.dt, substeps, self.settings.fused)
                 return states
         return self._solved(field, xs, h0, edges, ragged, checked=True).hs[-len(xs) :]
 
@@ -237,7 +237,7 @@ class ContinuousRNN(FieldModule):
         one = self.settings
         if one.fixed is None or self.noisy or self.events or one.gradient is not None or one.on_attempt or one.progress:
             return None
-        return LiveMap(one.fixed, getattr(self, "dt", None) or 1.0, 1, one.max_step, checked=True)
+        return LiveMap(one.fixed, self.dt, 1, one.max_step, checked=True)
 
     def _live_traits(self) -> dict[Trait, str]:
         traits = super()._live_traits()

@@ -427,12 +427,6 @@ def a_module_of_inference(rnn):
         return found, by_steps(rnn, X)[0]
 
 
-def traced(rnn):
-    module = torch.jit.trace(rnn, (X,), check_trace=False)
-    rnn.field.of_h.weight.data.mul_(2)
-    return module(X)[0], by_steps(rnn, X)[0]
-
-
 def exported(rnn):
     program = torch.export.export(rnn, (X,))
     return program.module()(OTHER[:5])[0], by_steps(rnn, OTHER[:5])[0]
@@ -450,7 +444,7 @@ def strided(rnn):
 
 WAYS = [
     *(called_with_others, mapped, pushed, pushed_of_a_weight, pushed_of_a_start, without_gradients, of_inference),
-    *(a_module_of_inference, traced, exported, expanded, strided),
+    *(a_module_of_inference, exported, expanded, strided),
 ]
 
 
