@@ -233,9 +233,7 @@ def solve(
     if stored := stored_dtype(settings, state):
         field, path, state = in_float32(field, path, state)
     with without_autocast(field.device):
-        drawing: BrownianPath | Cells | None = seed if isinstance(seed, BrownianPath | Cells) else None
-        if settings.noisy and drawing is None:
-            drawing = Cells(fresh_keys(seed, len(state)), 0)  # drawn once
+        drawing = _drawn_once(seed, settings, state)
         plain = direction > 0 and speed is None and not happens
         if plain and (solved := _solve_held(given, field, path, state, ts if ts is path.knots else times, settings, drawing)):
             return solved
@@ -269,6 +267,13 @@ def solve(
             solved = rounded(_empty_trajectory(driven, state, times, settings), stored)
     warn_of_atol(solved, settings)
     return solved if shapes is None else replace(solved, shapes=shapes)
+
+
+def _drawn_once(seed: Seed | BrownianPath | Cells, settings: Settings, h0: Tensor) -> BrownianPath | Cells | None:
+    """Return the noise of a solve, None for one without."""
+    if isinstance(seed, BrownianPath | Cells):
+        return seed
+    return Cells(fresh_keys(seed, len(h0)), 0) if settings.noisy else None
 
 
 def _solve_held(

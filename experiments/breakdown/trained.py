@@ -74,7 +74,8 @@ def of_files(model: Path, data: Path, out: Path, command: str) -> None:
         )
     targets = tensors.get("targets")
     name = "" if targets is None else "mean squared error" if targets.is_floating_point() else "accuracy"
-    _write(found, Batch(tensors.pop("xs"), **tensors), None, name, model.name, data.name, out, command)
+    parts: dict[str, Any] = dict(tensors)
+    _write(found, Batch(**parts), None, name, model.name, data.name, out, command)
 
 
 def _write(

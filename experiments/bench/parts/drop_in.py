@@ -75,8 +75,9 @@ class Spiral(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(2, 50), nn.Tanh(), nn.Linear(50, 2))
-        for layer in (self.net[0], self.net[2]):
+        layers = nn.Linear(2, 50), nn.Linear(50, 2)
+        self.net = nn.Sequential(layers[0], nn.Tanh(), layers[1])
+        for layer in layers:
             nn.init.normal_(layer.weight, mean=0, std=0.1)
             nn.init.zeros_(layer.bias)
 
@@ -87,6 +88,13 @@ class Spiral(nn.Module):
 
 class Ball(nn.Module):
     """The ball of bouncing_ball.py: (height, speed, logarithm of the radius)."""
+
+    gravity: nn.Parameter
+    height: nn.Parameter
+    speed: nn.Parameter
+    absorption: nn.Parameter
+    log_radius: nn.Parameter
+    t0: nn.Parameter
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +111,9 @@ class Ball(nn.Module):
 
     def bounces(self, module: ModuleType, bounces: int = 4) -> Tensor:
         """The times of the first bounces, and where the last one is."""
-        t, state, times = self.t0, (self.height, self.speed, self.log_radius), list[Tensor]()
+        t: Tensor = self.t0
+        state: tuple[Tensor, ...] = (self.height, self.speed, self.log_radius)
+        times: list[Tensor] = []
         for _ in range(bounces):
             t, found = module.odeint_event(self, state, t, event_fn=self.touches, atol=1e-8, rtol=1e-8)
             height, speed, log_radius = (part[-1] for part in found)
