@@ -79,9 +79,10 @@ def fit(
         import scipy.optimize  # noqa: F401, PLC0415 - of an extra
     starts, pieces = checks.positive_size("starts", starts), checks.positive_size("pieces", pieces)
     max_nfev, rtol = checks.positive_size("max_nfev", max_nfev), checks.positive_number("rtol", rtol)
-    settings: dict[str, Any] = {"method": method, "max_step": max_step, "max_num_steps": max_num_steps, "fused": fused}
-    if Settings(rtol=rtol, **settings).steps_alone:
-        settings["on_failure"] = "keep"
+    settings: dict[str, Any] = {"method": method, "max_step": max_step, "fused": fused}
+    how = Settings(rtol=rtol, max_num_steps=max_num_steps, **settings)
+    settings |= {"max_num_steps": max_num_steps} if how.adaptive else {}
+    settings |= {"on_failure": "keep"} if how.steps_alone else {}
     problem = as_problem(f, data, params, h0, observe)
     levels = _noise(noise, problem.outputs)
     if problem.count < len(problem.unknowns) + (levels is None):

@@ -20,6 +20,7 @@ from torch import Tensor
 from discretize.fitting.equation import RowEquation, Sensitivities
 from discretize.fitting.problem import Problem
 from discretize.kernels.record.program import jvp_in_reverse
+from discretize.settings import Settings
 from discretize.solve import integrate
 
 __all__ = ["Shooting", "Solver"]
@@ -35,7 +36,11 @@ class Solver:
 
     def run(self, equation: RowEquation, z0: Tensor, ts: Tensor) -> Tensor:
         """Solve rows (rows, ...) at their own times (n, rows); states of those that fail are nan from there on."""
-        return integrate(equation, None, z0, ts, rtol=self.rtol, atol=self.rtol / 100, **self.settings).hs
+        return integrate(equation, None, z0, ts, **self._tolerances(), **self.settings).hs
+
+    def _tolerances(self) -> dict[str, float]:
+        """Return what methods that choose their steps read."""
+        return {"rtol": self.rtol, "atol": self.rtol / 100} if Settings(**self.settings).adaptive else {}
 
 
 class Shooting:

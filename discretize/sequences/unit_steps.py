@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from ctrnn import VectorField
 from ctrnn.cells.conversion import torch_kind
@@ -26,7 +27,6 @@ __all__ = ["UnitStep", "unit_step"]
 # -> what is seen, (batch, hidden), and the state, shaped like that tensor, in memory of its own. RuntimeError where the field is
 # no longer that of the cell.
 UnitStep = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-linear = torch._C._nn.linear  # torch.nn.functional's, without a look at what overrides it
 
 
 def unit_step(field: VectorField) -> UnitStep | None:

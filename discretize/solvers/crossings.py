@@ -199,7 +199,8 @@ class Look:
         length = (self.right - self.left)[:, None]
         events, times = len(self.events), self.left[:, None] + length * np.append(FIVE, INNER)
         at, states = torch.from_numpy(times), self.states(times.reshape(-1), np.repeat(self.samples, times.shape[1]))
-        ends = at[:, [0, len(FIVE) - 1]].reshape(-1, 1), states.unflatten(0, times.shape)[:, [0, len(FIVE) - 1]].flatten(0, 1)
+        whole = slice(0, len(FIVE), len(FIVE) - 1)  # where a step begins, and where it ends
+        ends = at[:, whole].reshape(-1, 1), states.unflatten(0, times.shape)[:, whole].flatten(0, 1)
         values = np.concatenate([as_array(event(at.reshape(-1, 1), states)).reshape(times.shape) for event in self.events])
         rounding = np.concatenate([event.rounding(*ends, ROUNDINGS).reshape(-1, 2).max(1) for event in self.events])
         left, right, steps = (np.tile(each, events) for each in (self.left, self.right, length[:, 0]))

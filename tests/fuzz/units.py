@@ -32,8 +32,8 @@ def _off(what: str, found: Tensor, expected: Tensor, allowed: float) -> Differen
 def _run(way: object, field: ctrnn.VectorField, xs: Tensor, h0: Tensor, c: float, atol: Tensor) -> Tensor:
     edges = torch.arange(len(xs) + 1.0, dtype=torch.float64) * c
     if isinstance(way, str):
-        path, how = ctrnn.HeldPath(xs, edges), {"max_step": 0.25 * c} if way == "rk4" else {"rtol": 1e-6}
-        return discretize.integrate(field, path, h0, edges, method=way, atol=atol, fused=False, **how).hs
+        path, how = ctrnn.HeldPath(xs, edges), {"max_step": 0.25 * c} if way == "rk4" else {"rtol": 1e-6, "atol": atol}
+        return discretize.integrate(field, path, h0, edges, method=way, fused=False, **how).hs
     cell = discretize.DiscreteCell(field, step=way, dt=0.3 * c, allow_overshoot=True)
     return discretize.unroll(cell, xs, h0, fused=False).hs
 

@@ -367,7 +367,7 @@ def call(**changes):
         ({"rtol": 10**400}, TypeError, "`rtol` must be one number"),
         ({"rtol": True}, TypeError, "`rtol` must be a number, got True"),
         ({"gradient": True}, TypeError, "`gradient` must be None, discretize.Checkpointed"),
-        ({"dt": 0.1}, TypeError, "`dt` is now `max_step`"),
+        ({"dt": 0.1}, TypeError, "`integrate` takes"),
         ({"adjoint": True}, TypeError, "`adjoint` is now `gradient=discretize.Adjoint()`"),
         ({"memory": 1e6}, TypeError, "`memory` is now `gradient=discretize.Checkpointed(bytes)`"),
         ({"path": ctrnn.HeldPath(torch.zeros(4, 5, 2)), "h0": zeros(5, 3)}, TypeError, "`path` is torch.float32"),

@@ -2,12 +2,14 @@
 
 import itertools
 import math
+import warnings
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 import discretize
+from discretize import SolverWarning
 from discretize.solvers.tableaus import EXPLICIT_PAIRS, EmbeddedRungeKutta
 
 SHARES = torch.linspace(0, 1, 23, dtype=torch.float64)
@@ -25,7 +27,9 @@ def solved(h, t, at):
 def one_step(method, dt, fused=False):
     ts = torch.tensor([0.5, 0.5 + dt], dtype=torch.float64)
     h0 = torch.tensor([[0.8], [1.1]], dtype=torch.float64)
-    found = discretize.integrate(bell, None, h0, ts, method=method, rtol=1e3, atol=1e3, first_step=dt, fused=fused)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SolverWarning)  # of an `atol` that any step meets
+        found = discretize.integrate(bell, None, h0, ts, method=method, rtol=0.9, atol=1e3, first_step=dt, fused=fused)
     assert found.stats["num_steps"] == 1
     return found, h0
 

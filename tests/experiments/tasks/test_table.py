@@ -418,7 +418,7 @@ def test_ranks_of_two_classes_are_over_all_that_is_asked_whatever_the_batch(tmp_
     small, large = (evaluate(model, task, "train", 100, batch=size) for size in (3, 100))
     assert small == large
     batch = whole(task, "train")
-    last = batch.last(model(batch.xs, batch.ts, batch.lengths))
+    last = batch.last(model(batch.xs, ts=batch.ts, lengths=batch.lengths))
     scores, right = (last[:, 1] - last[:, 0]).tolist(), batch.targets.tolist()
     ones = [score for score, one in zip(scores, right, strict=True) if one]
     zeros = [score for score, one in zip(scores, right, strict=True) if not one]
