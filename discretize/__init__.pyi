@@ -54,7 +54,8 @@ from discretize.solvers.adjoint import Adjoint as Adjoint
 from discretize.analysis.stability import regions as regions, REGIONS as REGIONS, growth as growth, Growth as Growth
 from discretize.analysis.monitor import Monitor as Monitor
 from discretize.analysis.record import Record as Record, LongStep as LongStep
-from discretize.analysis.refine import refine as refine, Refinement as Refinement
+from discretize.analysis.refine import refine as refine
+from discretize.analysis.refinement import Refinement as Refinement
 from discretize.analysis.breakdown.report import breakdown as breakdown, Breakdown as Breakdown
 from discretize.analysis.engines import EngineReport as EngineReport, verify_engines as verify_engines
 from discretize.analysis.memory import state_jacobians as state_jacobians, input_gradients as input_gradients

@@ -38,7 +38,7 @@ class Solver:
         """Solve rows (rows, ...) at their own times (n, rows); states of those that fail are nan from there on."""
         return integrate(equation, None, z0, ts, **self._tolerances(), **self.settings).hs
 
-    def _tolerances(self) -> dict[str, float]:
+    def _tolerances(self) -> dict[str, Any]:
         """Return what methods that choose their steps read."""
         return {"rtol": self.rtol, "atol": self.rtol / 100} if Settings(**self.settings).adaptive else {}
 

@@ -25,9 +25,10 @@ from discretize.solvers.control import Numbers, Place, Round, StepControl
 from discretize.solvers.diagnosis import STIFF_STEPS, diagnosis, jump_hint, stiff_hint
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, column, waits_for
 from discretize.solvers.kept import StepLog
+from discretize.solvers.pairs import EXPLICIT_PAIRS
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain, RightHandSide
-from discretize.solvers.tableaus import EXPLICIT_PAIRS, Attempt, EmbeddedMethod, checked_attempt, slopes_of
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod, checked_attempt, slopes_of
 
 __all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine", "StepRecord"]
 

@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from discretize.analysis.drawing import ShownFigure
-from discretize.analysis.refine import CLOSE, VISIBLE
+from discretize.analysis.refinement import CLOSE, VISIBLE
 from discretize.analysis.style import COLOURS, WIDTH, settings
 
 __all__ = ["drawn"]

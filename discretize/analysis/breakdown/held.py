@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.analysis.refine import STILL, Held
+from discretize.analysis.refine import Held
+from discretize.analysis.refinement import STILL
 from discretize.methods import checked_method
 from discretize.sequences.rnn import DiscreteRNN
 

@@ -29,7 +29,8 @@ from discretize.analysis.breakdown.modes import Modes, modes_along
 from discretize.analysis.breakdown.moments import Moments, moments
 from discretize.analysis.breakdown.substitutes import STEPS, Substitute, own_steps, substitutes
 from discretize.analysis.breakdown.taken import StepsTaken, watched
-from discretize.analysis.refine import CLOSE, FINER, VISIBLE, Refinement, refine, root_mean_square, run_with, solved
+from discretize.analysis.refine import FINER, refine, root_mean_square, run_with, solved
+from discretize.analysis.refinement import CLOSE, VISIBLE, Refinement
 from discretize.errors import StepWarning
 from discretize.sequences.batches import Batch
 from discretize.sequences.rnn import DiscreteRNN

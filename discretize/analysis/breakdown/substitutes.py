@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discretize.analysis.refine import Refinement, refined, root_mean_square, run_with
+from discretize.analysis.refine import refined, root_mean_square, run_with
+from discretize.analysis.refinement import Refinement
 from discretize.errors import SolverError, StepError
 from discretize.methods import checked_method
 from discretize.sequences.rnn import DiscreteRNN

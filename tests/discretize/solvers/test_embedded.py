@@ -17,9 +17,9 @@ from torchdiffeq._impl.dopri8 import _DOPRI8_TABLEAU
 
 import ctrnn
 from discretize import integrate
+from discretize.solvers.pairs import EXPLICIT_PAIRS
 from discretize.solvers.rodas import COUPLINGS, GAMMA, NODES, STAGES, Rodas5P, time_derivative
 from discretize.solvers.segments import RightHandSide
-from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
 PAIRS = EXPLICIT_PAIRS.values()
 every_pair = pytest.mark.parametrize("pair", PAIRS)

@@ -20,8 +20,8 @@ import ctrnn
 import discretize
 from discretize import Attempt, ContinuousRNN, DiscreteRNN, EmbeddedMethod, EmbeddedRungeKutta, StepDoubling, integrate
 from discretize.methods import method_names
+from discretize.solvers.pairs import EXPLICIT_PAIRS
 from discretize.solvers.segments import chain_of
-from discretize.solvers.tableaus import EXPLICIT_PAIRS
 
 TWICE: dict[str, Any] = {"dtype": torch.float64}
 DOPRI5 = type(EXPLICIT_PAIRS["dopri5"])

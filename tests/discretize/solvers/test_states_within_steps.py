@@ -10,7 +10,8 @@ from torch.testing import assert_close
 
 import discretize
 from discretize import SolverWarning
-from discretize.solvers.tableaus import EXPLICIT_PAIRS, EmbeddedRungeKutta
+from discretize.solvers.pairs import EXPLICIT_PAIRS
+from discretize.solvers.tableaus import EmbeddedRungeKutta
 
 SHARES = torch.linspace(0, 1, 23, dtype=torch.float64)
 
