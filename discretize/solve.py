@@ -329,7 +329,7 @@ class _Planned(NamedTuple):
     field: ref[VectorField]  # whose end is the plan's
 
 
-_planned = dict[tuple[int, object], _Planned]()  # by the ids of fields and what was given
+_planned = dict[tuple[int, bool, object], _Planned]()  # by the ids of fields, whether samples have a gradient, and what was given
 
 
 def _key_of(given: Sequence[object]) -> object:
@@ -349,7 +349,7 @@ def _keep_plan(field: object, path: object, h0: object, solved: Trajectory, sett
         from discretize.kernels.plan import plan_of_field  # noqa: PLC0415 - loads kernels
 
         if (plan := plan_of_field(field, settings.fixed, path.xs, h0, settings.fused)) is not None:
-            place = id(field), key
+            place = id(field), path.xs.requires_grad, key
             _planned[place] = _Planned(plan, settings, ref(field, lambda _: _planned.pop(place, None)))
             if len(_planned) > MOST_PLANNED:
                 _planned.pop(next(iter(_planned)))
@@ -359,7 +359,7 @@ def _as_planned(field: object, path: object, h0: object, ts: object, given: Sequ
     """Solve as before by fixed steps from sample to sample, without deciding anew; None for what is not like that."""
     if not _planned or type(path) is not HeldPath or torch.compiler.is_compiling() or (key := _key_of(given)) is None:
         return None
-    kept, knots = _planned.get((id(field), key)), path.knots
+    kept, knots = _planned.get((id(field), path.xs.requires_grad, key)), path.knots
     if kept is None or not isinstance(field, VectorField) or not kept.plan.fits(field, path.xs):
         return None
     if not (type(h0) is type(ts) is Tensor and h0.dim() == 2 and ts.dtype == torch.float64 and ts.device == knots.device):

@@ -88,7 +88,7 @@ class Refinement:
             why = "their rhythm is the step's"
             if swings:
                 whose = "" if len(swings) == len(at_rest) else f", for {len(swings)},"
-                why = f"the step swings past it{whose} ever further: there it multiplies a difference by {min(swings):.3g}"
+                why = f"the step swings past it{whose or ','} ever further: there it multiplies a difference by {min(swings):.3g}"
             return f"{moves}; in the equation {which} of these come to rest, and {why}."
         size = sum(exact for _, exact, _ in moving) / sum(stepped for stepped, _, _ in moving)
         return f"{moves}, in the equation {size:.2f} times as far."

@@ -92,7 +92,7 @@ class Ensemble(AnsweredInit, nn.Module):
             output, buffers = self._one_by_one(call)
         self._keep(buffers)
         if self._why is None and len(arguments) == 1 and not keywords and (plan := self._plan_for(*arguments)):
-            self._plan = plan
+            self._plan = plan.after(self._plan)
         return output
 
     def _plan_for(self, x: object) -> ModulePlan | None:
@@ -118,6 +118,7 @@ class Ensemble(AnsweredInit, nn.Module):
         if (each and len(x) != len(self)) or torch.compiler.is_compiling() or any(vars(rnn)[name] for name in HOOKS):
             return None
         xs = x.transpose(-3, -2) if rnn.batch_first else x
+        plan = plan.like(xs)
         if not (plan.is_of(rnn) and plan.fits(plan.field, xs) and math.isfinite(xs.detach().sum().item())):
             return None
         h0 = xs.new_zeros(len(self), xs.shape[-2], plan.field.state_size)

@@ -79,7 +79,20 @@ class Plan:
 
 
 class ModulePlan(Plan):
-    """That of a module, for calls without `ts` and `lengths`, whose samples have one length; stats: of the planned call."""
+    """That of a module, for calls without `ts` and `lengths`, whose samples have one length; stats: of the planned call.
+    `before`: of samples of another kind, as those with a gradient, which other calls may have again."""
+
+    before: ModulePlan | None = None
+
+    def after(self, before: ModulePlan | None) -> ModulePlan:
+        """Go on from the plan that was kept until now."""
+        if before is not None:
+            self.before, before.before = before if before.input != self.input else before.before, None
+        return self
+
+    def like(self, xs: Tensor) -> ModulePlan:
+        """Return the plan of samples like these, or this one."""
+        return self.before if self.before is not None and self.before.input == _layout(xs) else self
 
     def __init__(
         self,

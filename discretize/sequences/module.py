@@ -367,7 +367,7 @@ class FieldModule(SequenceModule):
         return (output[:, 0], h_n[:, 0]) if x.dim() == 2 else (output.transpose(0, 1), h_n)
 
     def _by_plan(self, xs: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
-        plan = None if torch.compiler.is_compiling() else self._plan
+        plan = None if torch.compiler.is_compiling() else self._plan and self._plan.like(xs)
         if plan is None or not (plan.is_of(self) and plan.fits(plan.field, xs)) or not math.isfinite(xs.detach().sum().item()):
             return None
         if (h0 := plan.start(plan.field, xs, h_0)) is None or (states := self._planned(plan, xs, h0)) is None:
@@ -384,7 +384,7 @@ class FieldModule(SequenceModule):
             from discretize.kernels.plan import plan_of  # noqa: PLC0415 - loads kernels
 
             if plan := plan_of(self, field, step, xs, h0, dt, substeps, fused, self.stats):
-                self._plan = plan
+                self._plan = plan.after(self._plan)
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         if edges is None and ragged is None and (ran := self._by_plan(xs, h0)):

@@ -102,6 +102,7 @@ def test_distances_by_time_and_unit_are_those_of_a_loop(of_linear):
 def test_an_exponential_step_of_a_linear_field_is_the_equation_and_is_what_is_advised(of_linear):
     exponential = next(other for other in of_linear.others if other.step == "exponential-euler" and other.substeps == 1)
     assert exponential.share < 1e-6
+    assert [other.evaluations for other in of_linear.others if other.step == "Euler()"] == [1, 2, 4, 8, 16]
     assert "'exponential-euler' brings these weights within 1 %" in of_linear.advice
 
 
@@ -144,6 +145,23 @@ def test_a_unit_that_rests_in_its_equation_is_told_from_what_its_step_makes_of_i
         # at h = 0 and near it Euler's factor is 1 + g (w - 1), up to what the input moves
         assert "a step multiplies a difference by -3" in str(found)
         assert "rhythm" not in str(found)
+
+
+def test_of_two_units_the_one_that_its_step_throws_past_rest_is_told_of():
+    class Two(OneUnit):
+        """The first unit decays, the second reads itself."""
+
+        def __init__(self):
+            super().__init__(0.9, -4.0)
+            self.input_size, self.hidden_size, self.state_size = 1, 2, 2
+
+        def flow(self, projected, h):
+            return torch.cat([-0.5 * h[..., :1], super().flow(projected, h[..., 1:])], -1)
+
+    verdict = discretize.refine(DiscreteRNN(Two()), 0.1 * inputs(20, 2, 1), halvings=1).verdict
+    assert "the step swings past it, ever further: there it multiplies a difference by -3" in verdict
+    rests = discretize.refine(DiscreteRNN(OneUnit(0.1, -1.0)), 0.1 * inputs(20, 2, 1), halvings=1).verdict
+    assert "swings" not in rests
 
 
 def test_chaos_that_is_the_steps_is_called_chaos():

@@ -458,6 +458,18 @@ def test_a_planned_module_is_called_in_any_way_that_another_is(way):
     assert_close(found, expected, rtol=0, atol=1e-11)
 
 
+def test_calls_with_and_without_a_gradient_to_the_samples_take_turns():
+    rnn, learned = planned(), X.clone().requires_grad_()
+    rnn(learned)
+    rnn(X)
+    plans = {id(rnn._plan), id(rnn._plan.before)}
+    for _ in range(2):
+        gradient = torch.autograd.grad(rnn(learned)[0].square().sum(), learned)[0]
+        assert_close(gradient, torch.autograd.grad(by_steps(rnn, learned)[0].square().sum(), learned)[0], rtol=0, atol=1e-11)
+        assert_close(rnn(X)[0], by_steps(rnn, X)[0], rtol=0, atol=1e-11)
+    assert {id(rnn._plan), id(rnn._plan.before)} == plans
+
+
 def negated(number):
     """One number that lies in memory with the other sign."""
     return torch.full((1, 1, 1), complex(0, number), dtype=torch.complex128).conj().imag
