@@ -460,6 +460,7 @@ def test_a_planned_module_is_called_in_any_way_that_another_is(way):
 
 def test_calls_with_and_without_a_gradient_to_the_samples_take_turns():
     rnn, learned = planned(), X.clone().requires_grad_()
+    DiscreteRNN(rnn.field, fused="always", allow_overshoot=True)(learned)
     rnn(learned)
     rnn(X)
     plans = {id(rnn._plan), id(rnn._plan.before)}
