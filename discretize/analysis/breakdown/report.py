@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import mse_loss
 
 from ctrnn import checks
 from ctrnn.extras import needed_by
@@ -213,11 +212,11 @@ def breakdown(
     """
     checks.instance("model", model, nn.Module)
     if isinstance(batch, Batch):
-        targets = batch.targets if targets is None else targets
+        counts, targets = batch.counts, batch.targets if targets is None else targets
         data: tuple[Any, ...] = (batch.xs,)
         named = {name: value for name, value in (("ts", batch.ts), ("lengths", batch.lengths)) if value is not None}
     else:
-        data, named = batch if isinstance(batch, tuple) else (batch,), {}
+        data, named, counts = batch if isinstance(batch, tuple) else (batch,), {}, None
     call = partial(model, *data, **named)
     parts = [part for part in model.modules() if isinstance(part, DiscreteRNN)]
     if not parts:
@@ -225,7 +224,7 @@ def breakdown(
             "`model` has no discretize.DiscreteRNN in it, so that there are no steps to look at. For the weights of a model that "
             "is solved: `model.under(discretize.DiscreteRNN(model.field))`."
         )
-    score = _metric(targets, metric, padded="lengths" in named or len(data) > 2)
+    score = _metric(targets, metric, counts, padded="lengths" in named or len(data) > 2)
     training = {part: part.training for part in model.modules()}
     kept: list[Any] = []
     with warnings.catch_warnings():
@@ -277,7 +276,9 @@ def breakdown(
     )
 
 
-def _metric(targets: Any, metric: Callable[..., float] | None, padded: bool) -> Callable[[Any], float] | None:
+def _metric(
+    targets: Any, metric: Callable[..., float] | None, counts: Tensor | None, padded: bool
+) -> Callable[[Any], float] | None:
     """Return what scores the model's outputs."""
     if metric is not None:
         if not callable(metric):
@@ -286,7 +287,7 @@ def _metric(targets: Any, metric: Callable[..., float] | None, padded: bool) -> 
     if targets is None:
         return None
     checks.is_tensor("targets", targets)
-    if padded:
+    if padded and counts is None:
         raise ValueError(
             "`targets` of sequences of different lengths need a `metric`: what counts beyond an end is not known here."
         )
@@ -301,8 +302,10 @@ def _metric(targets: Any, metric: Callable[..., float] | None, padded: bool) -> 
                 f"`targets` are {tuple(targets.shape)} and the outputs {tuple(outputs.shape)}; give a `metric`, or targets of "
                 f"shape {tuple(shape)}."
             )
-        if classes:
-            return float((outputs.argmax(-1) == targets).double().mean())
-        return float(mse_loss(outputs, targets.to(outputs)))
+        right = outputs.argmax(-1) == targets if classes else (outputs - targets.to(outputs)).square()
+        if counts is None:
+            return float(right.double().mean())
+        weights = counts.to(right.device).double().reshape(*counts.shape, *[1] * (right.dim() - counts.dim())).expand(right.shape)
+        return float((right.double() * weights).nan_to_num(0.0).sum() / weights.sum())
 
     return score

@@ -231,6 +231,21 @@ def test_whole_targets_are_scored_by_accuracy_and_numbers_by_their_squared_error
     assert model.training
 
 
+def test_a_score_is_of_what_counts():
+    torch.manual_seed(0)
+    model = discretize.SequenceModel(DiscreteRNN(ctrnn.gated(2, 5, **TWICE)), 3)
+    xs, classes, lengths = inputs(), torch.randint(0, 3, (40, 3)), torch.tensor([40, 25, 10])
+    counts = (torch.arange(40)[:, None] < lengths).double()
+    right = (model(xs, lengths=lengths).argmax(-1) == classes)[counts > 0].double().mean()
+    found = looked_at(model, discretize.Batch(xs, classes, counts, lengths=lengths))
+    assert found.refinement.metrics[0] == pytest.approx(float(right))
+    numbers = torch.randn(40, 3, 3, **TWICE)
+    off = (model(xs, lengths=lengths).detach() - numbers)[counts > 0].square().mean()
+    assert looked_at(model, discretize.Batch(xs, numbers, counts, lengths=lengths)).refinement.metrics[0] == pytest.approx(
+        float(off)
+    )
+
+
 def test_a_noisy_model_is_compared_by_its_moments_along_the_same_paths():
     torch.manual_seed(0)
 
