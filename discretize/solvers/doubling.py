@@ -39,7 +39,7 @@ from discretize.steps.runge_kutta import ExplicitRungeKutta
 from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep, noise_traits
 
-__all__ = ["DyadicControl", "PathDoubling", "StepDoubling"]
+__all__ = ["FINEST", "DyadicControl", "PathDoubling", "StepDoubling"]
 
 FINEST = DEPTH - 1  # halvings of a segment to a step, whose halves are the path's finest cells
 FIRST = 6  # halvings of a segment to the first step, where none is given: of a long one the error may be small by chance

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import ContinuousRNN, SolverError, SolverWarning, StepDoubling, integrate
+from discretize.solvers.control import Place, Round
+from discretize.solvers.doubling import FINEST, DyadicControl, PathDoubling
 
 TWICE: dict[str, Any] = {"dtype": torch.float64}
 SEED, BATCH = 5, 50
@@ -171,6 +174,41 @@ def test_a_sample_takes_the_steps_that_it_takes_alone():
     whole, other = run(list(range(6))), run([4, 1])
     assert_close(other.hs, whole.hs[:, [4, 1]], rtol=0, atol=1e-13)
     assert other.stats["steps_of_samples"] == [whole.stats["steps_of_samples"][k] for k in (4, 1)]
+
+
+def test_samples_that_have_landed_leave_the_paths_of_the_others_alone():
+    class Wide(Well):
+        """So many units that it would pay to go on without the samples that have landed."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden_size = self.state_size = 32
+
+    start, keys, ts = torch.linspace(0.1, 4, 64, **TWICE)[:, None].expand(64, 32), torch.arange(64), END[:, None].expand(2, 64)
+
+    def solved_of(rows: slice) -> discretize.Trajectory:
+        how: dict[str, Any] = {"method": StepDoubling(discretize.SRA1()), "rtol": 0.01, "atol": 0.01}
+        return integrate(Wide(), None, start[rows], ts[:, rows].contiguous(), seed=keys[rows], **how)
+
+    whole = solved_of(slice(None))
+    assert len(set(whole.stats["steps_of_samples"])) > 3
+    for row in (0, 40):
+        assert_close(solved_of(slice(row, row + 1)).hs[-1, 0], whole.hs[-1, row], rtol=0, atol=1e-12)
+
+
+def test_a_dyadic_step_is_cut_and_joined_by_its_error_and_its_place():
+    path = discretize.BrownianPath(torch.arange(5), END, 1, 5)
+    control = DyadicControl(PathDoubling(discretize.SRA1(), path), 0.1, 0.1, 100)
+    finest = 0.5**FINEST
+    step = np.array([1 / 8, 1 / 8, 1 / 64, 1 / 64, finest])
+    dt = np.array([1 / 64, 1 / 64, 1 / 64, 2 * finest, finest])  # the first two are cut short by their places
+    held_back = np.array([False, True, False, False, False])
+    error, ones = np.array([0.0, 0.0, 0.0, 1e9, 1e9]), np.ones(5)
+    round = Round(control, Place(np.zeros(5), step, held_back), ones, ones > 0, dt, dt)
+    following = control.following(error, round, error <= 1)
+    # The proposal before holds; after a rejection it does not grow; it doubles; it is cut to the finest part; there is none.
+    assert following[:4].tolist() == [1 / 8, 1 / 64, 1 / 32, finest]
+    assert following[4] < control.shortest == finest
 
 
 @pytest.mark.parametrize(
