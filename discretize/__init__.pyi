@@ -56,7 +56,8 @@ from discretize.analysis.monitor import Monitor as Monitor
 from discretize.analysis.record import Record as Record, LongStep as LongStep
 from discretize.analysis.refine import refine as refine
 from discretize.analysis.refinement import Refinement as Refinement
-from discretize.analysis.breakdown.report import breakdown as breakdown, Breakdown as Breakdown
+from discretize.analysis.breakdown.look import breakdown as breakdown
+from discretize.analysis.breakdown.report import Breakdown as Breakdown
 from discretize.analysis.engines import EngineReport as EngineReport, verify_engines as verify_engines
 from discretize.analysis.memory import state_jacobians as state_jacobians, input_gradients as input_gradients
 from discretize.analysis.likelihood import path_log_likelihood as path_log_likelihood, path_log_ratio as path_log_ratio

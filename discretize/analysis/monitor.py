@@ -24,7 +24,7 @@ from ctrnn.fields.field import check_field
 from ctrnn.fields.noise import check_no_noise
 from discretize.analysis.record import Record
 from discretize.analysis.stability import DIVERGENT, OVERSHOOTING, REGIONS
-from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.cell import DiscreteCell, put_step
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.step import Step
 
@@ -105,8 +105,8 @@ class Monitor(AnsweredInit):
     def _watch(self, name: str, part: DiscreteCell | DiscreteRNN, warn_from: int, every: int) -> None:
         step, record = part.step, Record(name or type(part).__name__, part.step, warn_from, every)
         self.records[name] = record
-        part.step = _Recorded(step, record)
-        self._undo.append(lambda: setattr(part, "step", step))
+        put_step(part, _Recorded(step, record))
+        self._undo.append(lambda: put_step(part, step))
         allowed, part.watch.allowed = part.watch.allowed, True  # this monitor says it
         self._undo.append(lambda: setattr(part.watch, "allowed", allowed))
         if isinstance(part, DiscreteRNN):  # a cell alone is called once a step, and knows of no sequence

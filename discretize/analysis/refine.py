@@ -35,18 +35,23 @@ from discretize.sequences.rnn import DiscreteRNN
 
 __all__ = [
     "FINER",
+    "Call",
     "Held",
+    "evaluated",
     "refine",
+    "refined",
+    "refined_and_held",
     "root_mean_square",
     "run_with",
     "solved",
-    "refined",
+    "stepped_parts",
 ]
 
 WAIT, LOOK, MOST = 500, 250, 16_000  # samples for which the last inputs are held at first, are looked at, and in all
 SEQUENCES = 16  # for which they are held
 SETTLED, TINY = 0.1, 1e-9  # relative change between looks of what has settled, and a movement that is none, of the spread
 FINER = 16  # times as many steps as the last refinement has, which stand for the solution of a field with noise
+Call = Callable[[], Any]  # of a model, on the data
 CALL = ("x", "h_0", "ts", "lengths", "reset")
 
 
@@ -66,7 +71,6 @@ def refine(
     halvings: int = 4,
     rtol: float = 1e-8,
     atol: float = 1e-9,
-    held_states: list[Held] | None = None,
     **named: object,
 ) -> Refinement:
     r"""Run a model on data with its step as it is, halved again and again, and solved exactly; its weights stay.
@@ -74,44 +78,63 @@ def refine(
     A field with noise is run along one path, by finer and finer steps; the finest stand for the solution, whose order is the
     step's strong one, and nothing is held.
 
-    Args:    model: a `DiscreteRNN`, or a module with some in it, called as model(*data, **named), so
-             with `ts=` or `lengths=` where these are given; metric: a number for what the model
-             returns, such as the loss or accuracy of its task; halvings: of the step; rtol, atol: of the exact solution;
-             held_states: a list that takes where the states are once the last inputs were held, if they were.
+    Args:    model: a `DiscreteRNN`, or a module with some in it, called as model(*data, **named), so with `ts=` or `lengths=`
+             where these are given; metric: a number for what the model returns, such as the loss or accuracy of its task;
+             halvings: of the step; rtol, atol: of the exact solution.
     Returns: a `Refinement`; its `verdict` is in words, `print` shows the table too.
     Raises:  TypeError, ValueError for what cannot be refined; SolverError where there is no exact solution.
     """
+    parts = stepped_parts(model)
+    with evaluated(model):
+        return refined_and_held(parts, partial(model, *data, **named), metric, halvings, rtol, atol)[0]
+
+
+def stepped_parts(model: nn.Module) -> list[DiscreteRNN]:
+    """Return the modules of a model whose steps are looked at, on a device that has float64."""
     parts = [part for part in checks.instance("model", model, nn.Module).modules() if isinstance(part, DiscreteRNN)]
     if not parts:
-        raise ValueError("`model` has no discretize.DiscreteRNN in it; wrap its field: `DiscreteRNN(field, step)`.")
+        raise ValueError(
+            "`model` has no discretize.DiscreteRNN in it, and no steps. The weights of one that is solved take steps by "
+            "`model.stepped()`, or `discretize.stepped(rnn)`; a field by `DiscreteRNN(field, step)`."
+        )
     kept = {p.device for part in parts for p in part.parameters() if checks.time_dtype(p.device) != torch.float64}
     if kept:
         raise ValueError(f"`model` is on {kept.pop()}, which has no float64, in which steps are compared; move it to the CPU.")
-    checks.positive_size("halvings", halvings)
-    levels = [2**k for k in range(halvings + 1)]
-    dice, call = torch.get_rng_state(), partial(model, *data, **named)  # all runs draw the same
+    return parts
+
+
+@contextmanager
+def evaluated(model: nn.Module) -> Iterator[None]:
+    """Evaluate a model within, whose dropout would differ from run to run; then each part is as it was."""
     training = {part: part.training for part in model.modules()}
-    model.eval()  # else dropout would differ from run to run
+    model.eval()
     try:
-        with solved(parts, rtol, atol, FINER * levels[-1]) as timed:
-            exact, result = run_with(parts, call, dice)
-        exact_metric = None if metric is None else float(metric(result))
-        runs: list[tuple[list[Tensor], Any]] = []
-        ends: list[_End] = []
-        for n in levels:
-            with refined(parts, n), _ends_of(parts[0], ends if n == 1 else []):
-                runs.append(run_with(parts, call, dice))
-        # Noise, and a past, go on from more than a state.
-        spread, more = _spread(exact), parts[0].noisy or isinstance(parts[0].field, DelayedField)
-        held = _held(parts[0], ends[0], rtol, atol, spread) if len(parts) == len(ends) == 1 and not more else None
+        yield
     finally:
         for part, was in training.items():
             part.training = was
-    if held is not None and held_states is not None:
-        held_states.append(held)
+
+
+def refined_and_held(
+    parts: list[DiscreteRNN], call: Call, metric: Callable[[Any], float] | None, halvings: int, rtol: float, atol: float
+) -> tuple[Refinement, Held | None]:
+    """Refine what `call` runs, and say what becomes of states once the last inputs are held, where that is known."""
+    levels = [2**k for k in range(checks.positive_size("halvings", halvings) + 1)]
+    dice = torch.get_rng_state()  # all runs draw the same
+    with solved(parts, rtol, atol, FINER * levels[-1]) as timed:
+        exact, result = run_with(parts, call, dice)
+    exact_metric = None if metric is None else float(metric(result))
+    runs: list[tuple[list[Tensor], Any]] = []
+    ends: list[_End] = []
+    for n in levels:
+        with refined(parts, n), _ends_of(parts[0], ends if n == 1 else []):
+            runs.append(run_with(parts, call, dice))
+    # Noise, and a past, go on from more than a state.
+    spread, more = _spread(exact), parts[0].noisy or isinstance(parts[0].field, DelayedField)
+    held = _held(parts[0], ends[0], rtol, atol, spread) if len(parts) == len(ends) == 1 and not more else None
     off = [[(a - b).double() for a, b in zip(states, exact, strict=True)] for states, _ in runs]
     drift = [root_mean_square(parts_off) for parts_off in off]
-    return Refinement(
+    found = Refinement(
         substeps=tuple(levels),
         drift=tuple(drift),
         largest=tuple(max(float(part.abs().nan_to_num(math.inf).max()) for part in parts_off) for parts_off in off),
@@ -125,12 +148,16 @@ def refine(
         held=None if held is None else (held.stepped, held.exact),
         factors=None if held is None else held.factors,
     )
+    return found, held
 
 
 @dataclass(frozen=True)
 class Held:
-    """How much the states of a few sequences move under the steps and in the equation while their inputs are held, and where they
-    are then, (sequences, state); `factors`: see `Refinement`; x (sequences, input), and dt, the time of a sample."""
+    """Holds what became of a few sequences whose last inputs were held, under the steps and in the equation.
+
+    `stepped`, `exact`: how much their states move; `factors`: see `Refinement`; `states`: where they are, (sequences, state); x
+    (sequences, input); dt: the time of a sample.
+    """
 
     stepped: tuple[float, ...]
     exact: tuple[float, ...]
@@ -261,9 +288,7 @@ def _spread(states: list[Tensor]) -> float:
     return root_mean_square([part.double() - part.double().mean(0) for part in states])
 
 
-def run_with(
-    parts: list[DiscreteRNN], call: Callable[[], Any], dice: Tensor, over_time: bool = False
-) -> tuple[list[Tensor], Any]:
+def run_with(parts: list[DiscreteRNN], call: Call, dice: Tensor, over_time: bool = False) -> tuple[list[Tensor], Any]:
     """Return the states (samples, hidden) of each part that it was in after a sample, of all its calls, and what the model
     returns; over_time: as (time, batch, hidden), nan beyond the end of a sequence; dice: the state of torch's generator, from
     which noise has its keys."""
@@ -281,7 +306,10 @@ def run_with(
         result = call()
     if not all(outputs.values()):
         raise ValueError("`model` did not call all of its DiscreteRNNs on this data; give data that runs them.")
-    return [torch.cat(outputs[id(part)]) for part in parts], result
+    states = [torch.cat(outputs[id(part)]) for part in parts]
+    if not all(part.numel() for part in states):
+        raise ValueError("`model` was called on no sequence at all, of which nothing can be told; give a batch of at least one.")
+    return states, result
 
 
 def _after_samples(x: Any, lengths: Any, output: Tensor | PackedSequence, batch_first: bool) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a refinement says: distances from the equation as steps are refined, a verdict in words."""
+"""A `Refinement` holds distances from the equation as steps are refined, and says in words what they mean."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Refinement:
             fate = f"and refining {self.substeps[-1]} times does not bring them in at order {self.order}"
             observed = f" (observed {self.orders[-1]:.2f})" if known else ""
             return f"Not known: {drift}, {fate}{observed}{metric}. Refine further, or take a step of higher order."
-        last = f"order {self.orders[-1]:.2f}" if known else "no order that could be told"
+        last = f"order {self.orders[-1]:.2f}" if known else "an order that is not known"
         if self.is_an_ode:
             falls = f"and fall at {last} as the step is refined" if self.drift[0] else "and are so at every step"
             return f"Yes: {drift}, {falls}{metric}."

@@ -24,7 +24,7 @@ from discretize.steps.euler import Euler
 from discretize.steps.step import Step, step_length
 from discretize.steps.stochastic import StochasticStep, check_noise
 
-__all__ = ["DiscreteCell", "checked_step"]
+__all__ = ["DiscreteCell", "checked_step", "put_step"]
 
 
 class DiscreteCell(AnsweredInit, nn.Module):
@@ -132,3 +132,10 @@ def checked_step(step: Step | str) -> Step:
     if isinstance(found, StepDoubling) and isinstance(found.step, StochasticStep):
         raise TypeError(f"`step` {found!r} chooses its steps by their noise; take discretize.ContinuousRNN(method=).")
     return found
+
+
+def put_step(module: nn.Module, step: Step) -> None:
+    """Give a module another step: one that is a module itself, as `Zoneout` is, stands in torch's table, and others do not."""
+    vars(module).pop("step", None)
+    module._modules.pop("step", None)
+    module.step = step  # type: ignore[assignment]

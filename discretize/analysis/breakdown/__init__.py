@@ -1,1 +1,1 @@
-"""Of a trained model: whether it is its equation or its step."""
+"""Look at a trained model on data, and say whether it is its equation or its step."""

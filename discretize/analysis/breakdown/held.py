@@ -1,4 +1,4 @@
-r"""What becomes of states while their last inputs are held: rest, a cycle or chaos, under the steps and in the equation.
+r"""Tell what becomes of states while their last inputs are held: rest, a cycle or chaos, under the steps and in the equation.
 
 Of what moves on, a state very near it is followed too and drawn back to it again and again: the mean of the logarithms of how far
 it goes is the largest Lyapunov exponent. The equation is stepped finely here, so that rounding alone parts the two.
@@ -48,7 +48,7 @@ def _fates(moved: tuple[float, ...], states: Tensor, rnn: DiscreteRNN, x: Tensor
 
 
 def _are_chaotic(rnn: DiscreteRNN, h: Tensor, x: Tensor, spread: float) -> list[bool]:
-    """Whether the largest Lyapunov exponent of each is above 0, by more than its error may be."""
+    """Return whether the largest Lyapunov exponent of each is above 0, by more than its error may be."""
     away = torch.randn(h.shape, generator=torch.Generator().manual_seed(0), dtype=h.dtype).to(h.device)
     near, xs, logs = NEAR * spread, torch.cat([x, x]).expand(BLOCK, -1, -1), list[Tensor]()
     for _ in range(BLOCKS):

@@ -1,4 +1,4 @@
-r"""What a step makes of small differences along the data, beside what the equation makes of them.
+r"""Compare what a step makes of small differences along the data with what the equation makes of them.
 
 step        M = d step / dh        its eigenvalues mu, 1 + dt lambda for Euler
 equation    exp(dt J)              exp(dt lambda), with J the Jacobian of dh/dt and lambda its eigenvalues

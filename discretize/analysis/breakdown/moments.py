@@ -1,15 +1,13 @@
-"""Moments and spectra of a field with noise as its step is refined, along the same paths."""
+"""Compare moments and spectra of a field with noise as its step is refined, along the same paths."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from discretize.analysis.refine import refined, run_with
+from discretize.analysis.refine import Call, refined, run_with
 from discretize.sequences.rnn import DiscreteRNN
 
 __all__ = ["Moments", "moments"]
@@ -17,7 +15,7 @@ __all__ = ["Moments", "moments"]
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of states over time and batch, against those of the finest steps. `mean`: how far it is, in standard deviations, of
+    """Holds moments of states over time and batch, against those of the finest steps. `mean`: how far it is, in standard deviations, of
     the furthest unit; `variance`: its ratio, the smallest and the largest over units; `power`: ratios of that of slow and of fast
     parts, below and above a quarter of a turn a sample, nan where there are none."""
 
@@ -34,7 +32,7 @@ class Moments:
         )
 
 
-def moments(part: DiscreteRNN, call: Callable[[], Any], halvings: int, finest: Tensor, dice: Tensor) -> tuple[Moments, ...]:
+def moments(part: DiscreteRNN, call: Call, halvings: int, finest: Tensor, dice: Tensor) -> tuple[Moments, ...]:
     """Return them for 1, 2, 4, ... times as many steps; finest (time, batch, hidden): states of the finest, nan beyond an end."""
     known, found = _statistics(finest), []
     for n in (2**k for k in range(halvings + 1)):

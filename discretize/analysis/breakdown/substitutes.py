@@ -1,4 +1,4 @@
-"""The same weights under other steps: how far states are from the equation's, the score, and what it costs."""
+"""Run the same weights under other steps: how far states are from the equation's, the score, and what it costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discretize.analysis.refine import refined, root_mean_square, run_with
+from discretize.analysis.breakdown.taken import stepping
+from discretize.analysis.refine import Call, refined, root_mean_square, run_with
 from discretize.analysis.refinement import Refinement
 from discretize.errors import SolverError, StepError
 from discretize.methods import checked_method
@@ -24,7 +25,7 @@ STEPS = ("euler", "exponential-euler", "frozen-backward-euler", "backward-euler"
 
 @dataclass(frozen=True)
 class Substitute:
-    """A step of so many in a sample under a model's weights. `share`: how far its states are from the equation's, as a share of
+    """Describes a step of so many in a sample under a model's weights. `share`: how far its states are from the equation's, as a share of
     their spread; `score`: the metric; `evaluations` of the field in a sample; `refused`: why it does not go, else empty."""
 
     step: str
@@ -48,7 +49,7 @@ def own_steps(parts: list[DiscreteRNN], refinement: Refinement) -> list[Substitu
 
 def substitutes(
     parts: list[DiscreteRNN],
-    call: Callable[[], Any],
+    call: Call,
     exact: list[Tensor],
     spread: float,
     metric: Callable[[Any], float] | None,
@@ -63,19 +64,19 @@ def substitutes(
         if all(repr(part.step) == repr(step) for part in parts):
             continue
         for n in substeps[:1] if step.jacobians else substeps:  # iterations of implicit steps are dear
-            with ExitStack() as undo, torch.no_grad():
+            try:
                 for part in parts:
-                    undo.callback(setattr, part, "step", part.step)
-                    undo.callback(setattr, part.watch, "allowed", part.watch.allowed)
-                    part.step, part.watch.allowed = step, True
+                    DiscreteRNN(part.field, step, allow_overshoot=True)  # refuses what does not go together
                 cost = sum(step.cost(part.field) * part.substeps * n for part in parts)
-                try:
-                    with refined(parts, n):
-                        states, result = run_with(parts, call, dice)
-                except (SolverError, StepError, TypeError, ValueError) as error:
-                    found.append(Substitute(name, n, math.nan, None, cost, str(error).split("\n")[0]))
-                    continue
-                off = root_mean_square([(a - b).double() for a, b in zip(states, exact, strict=True)])
-                score = None if metric is None else float(metric(result))
-                found.append(Substitute(name, n, off / spread if spread else math.inf * (off > 0), score, cost))
+                with ExitStack() as within, torch.no_grad():
+                    for part in parts:
+                        within.enter_context(stepping(part, step))
+                    within.enter_context(refined(parts, n))
+                    states, result = run_with(parts, call, dice)
+            except (SolverError, StepError, TypeError, ValueError) as error:
+                found.append(Substitute(name, n, math.nan, None, 0, str(error).split("\n")[0]))
+                continue
+            off = root_mean_square([(a - b).double() for a, b in zip(states, exact, strict=True)])
+            score = None if metric is None else float(metric(result))
+            found.append(Substitute(name, n, off / spread if spread else math.inf * (off > 0), score, cost))
     return found

@@ -1,4 +1,4 @@
-"""The steps that a model takes on its data: g dt of every unit, and the places in state space of a few sequences."""
+"""Keep the steps that a model takes on its data: g dt of every unit, and the places in state space of a few sequences."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
+from discretize.sequences.cell import put_step
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.step import Step
 
-__all__ = ["Place", "StepsTaken", "watched"]
+__all__ = ["Place", "StepsTaken", "stepping", "watched"]
 
 SEQUENCES = 16  # whose places are kept
 
 
 class Place(NamedTuple):
-    """What one step of a few sequences reads and gives: (sequences, ...); dt (sequences, 1), 0 of one that is over."""
+    """Holds what one step of a few sequences reads and gives: (sequences, ...); dt (sequences, 1), 0 of one that is over."""
 
     projected: Tensor
     h: Tensor
@@ -30,7 +31,7 @@ class Place(NamedTuple):
 
 @dataclass
 class StepsTaken:
-    """The steps of one module, in their order: g dt of each (batch, state), nan for a sequence that is over, and its places."""
+    """Holds the steps of one module, in their order: g dt of each (batch, state), nan for a sequence that is over, and its places."""
 
     g_dt: list[Tensor] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
@@ -59,9 +60,19 @@ class _Watched(Step):
 @contextmanager
 def watched(part: DiscreteRNN) -> Iterator[StepsTaken]:
     """Within, keep the steps that a module takes."""
-    taken, step, allowed = StepsTaken(), part.step, part.watch.allowed
-    part.step, part.watch.allowed = _Watched(step, taken), True  # this report says it
-    try:
+    taken = StepsTaken()
+    with stepping(part, _Watched(part.step, taken)):
         yield taken
+
+
+@contextmanager
+def stepping(part: DiscreteRNN, step: Step) -> Iterator[None]:
+    """Give a module another step within, of which no warning is raised: this report says it."""
+    own, allowed = part.step, part.watch.allowed
+    put_step(part, step)
+    part.watch.allowed = True
+    try:
+        yield
     finally:
-        part.step, part.watch.allowed = step, allowed
+        put_step(part, own)
+        part.watch.allowed = allowed

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ctrnn import VectorField, checks
+from ctrnn import DelayedField, VectorField, checks
 from ctrnn.forward import jvp
 
 __all__ = ["JacobianCheck", "checked_jacobian", "declares_jacobian", "jacobian", "jacobian_cost", "over_matrices"]
@@ -40,8 +40,10 @@ def checked_jacobian(field: VectorField, projected: Tensor, h: Tensor, check: Ja
     return found
 
 
-def jacobian_cost(field: VectorField) -> int:
+def jacobian_cost(field: VectorField | DelayedField) -> int:
     """Return the cost of a Jacobian in evaluations of the field: one for each direction, or one for the field's own."""
+    if isinstance(field, DelayedField):  # whose past is held
+        return field.state_size
     _check_bandwidths(field.bandwidths)
     if _own(field):
         return 1

@@ -244,6 +244,46 @@ def test_a_score_is_of_what_counts():
     )
 
 
+class Late(ctrnn.DelayedField):
+    """dh/dt = x - h(t - 1.5)."""
+
+    def __init__(self):
+        super().__init__(2, 2, [1.5])
+        self.none = torch.nn.Parameter(torch.zeros((), **TWICE))
+
+    def flow(self, projected, h, past):
+        return projected - past[0]
+
+
+def test_a_model_with_delays_is_run_by_other_steps_and_no_difference_is_followed():
+    found = looked_at(DiscreteRNN(Late(), dt=0.5), steps=["rk4", "backward-euler"])
+    assert (found.modes, found.g_dt, found.held) == (None, None, None)
+    best = next(other for other in found.others if other.step == "rk4" and other.substeps == 4)
+    assert best.share < 0.01 < found.refinement.share
+    assert not any(other.refused for other in found.others)
+
+
+@pytest.mark.parametrize("watch", [discretize.Monitor, looked_at])
+def test_a_step_that_is_a_module_is_watched_and_put_back(watch):
+    step = discretize.Zoneout(discretize.Euler(), 0.1)
+    model = DiscreteRNN(Linear(0.3, 1.5), step=step, allow_overshoot=True).eval()
+    if watch is looked_at:
+        assert looked_at(model).g_dt is not None
+    else:
+        with discretize.Monitor(model, warn="never") as monitor:
+            model(inputs())
+        assert monitor.records[""].largest.g_dt == pytest.approx(1.5)
+    assert model.step is step
+    assert "step" in dict(model.named_modules())
+
+
+def test_packed_sequences_are_looked_at_as_padded_ones():
+    xs, lengths = inputs(), torch.tensor([40, 25, 10])
+    model = DiscreteRNN(Linear(0.3, 1.5), dt=0.8)
+    packed = looked_at(model, torch.nn.utils.rnn.pack_padded_sequence(xs, lengths))
+    assert_close(packed.by_unit, looked_at(model, discretize.Batch(xs, lengths=lengths)).by_unit)
+
+
 def test_a_noisy_model_is_compared_by_its_moments_along_the_same_paths():
     torch.manual_seed(0)
 
@@ -268,13 +308,24 @@ def test_a_noisy_model_is_compared_by_its_moments_along_the_same_paths():
         ({"targets": [1, 2]}, TypeError, "targets"),
         ({"targets": torch.zeros(3, dtype=torch.int64)}, TypeError, "give a `metric`"),
         ({"metric": 3}, TypeError, "must be a function"),
+        ({"steps": ["nope"]}, ValueError, "`steps` 'nope' is not known"),
+        ({"batch": inputs()[:, :0]}, ValueError, "no sequence at all"),
         (
             {"batch": discretize.Batch(inputs(), torch.zeros(40, 3), lengths=torch.tensor([40, 3, 3]))},
             ValueError,
             "beyond an end",
         ),
     ],
-    ids=["no steps", "no model", "a list", "a module that returns two things", "no function", "padded"],
+    ids=[
+        "no steps",
+        "no model",
+        "a list",
+        "a module that returns two things",
+        "no function",
+        "no step",
+        "an empty batch",
+        "padded",
+    ],
 )
 def test_what_does_not_fit_is_refused_in_words(given, error, words):
     call = {"model": DiscreteRNN(Linear(0.3, 1.5)), "batch": inputs()} | given
