@@ -15,9 +15,11 @@ __all__ = ["Moments", "moments"]
 
 @dataclass(frozen=True)
 class Moments:
-    """Holds moments of states over time and batch, against those of the finest steps. `mean`: how far it is, in standard deviations, of
-    the furthest unit; `variance`: its ratio, the smallest and the largest over units; `power`: ratios of that of slow and of fast
-    parts, below and above a quarter of a turn a sample, nan where there are none."""
+    """Holds moments of states over time and batch, against those of the finest steps.
+
+    `mean`: how far it is, in standard deviations, of the furthest unit; `variance`: its ratio, the smallest and the largest over
+    units; `power`: ratios of that of slow and of fast parts, below and above a quarter of a turn a sample, nan where there are none.
+    """
 
     substeps: int
     mean: float

@@ -25,8 +25,11 @@ STEPS = ("euler", "exponential-euler", "frozen-backward-euler", "backward-euler"
 
 @dataclass(frozen=True)
 class Substitute:
-    """Describes a step of so many in a sample under a model's weights. `share`: how far its states are from the equation's, as a share of
-    their spread; `score`: the metric; `evaluations` of the field in a sample; `refused`: why it does not go, else empty."""
+    """Describes a step of so many in a sample under a model's weights.
+
+    `share`: how far its states are from the equation's, as a share of their spread; `score`: the metric; `evaluations`: of the
+    field in a sample; `refused`: why it does not go, else empty.
+    """
 
     step: str
     substeps: int

@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 @dataclass
 class StepsTaken:
-    """Holds the steps of one module, in their order: g dt of each (batch, state), nan for a sequence that is over, and its places."""
+    """Holds the steps of one module in their order: g dt of each (batch, state), nan for a sequence that is over; its places."""
 
     g_dt: list[Tensor] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
