@@ -18,7 +18,8 @@ class Moments:
     """Holds moments of states over time and batch, against those of the finest steps.
 
     `mean`: how far it is, in standard deviations, of the furthest unit; `variance`: its ratio, the smallest and the largest over
-    units; `power`: ratios of that of slow and of fast parts, below and above a quarter of a turn a sample, nan where there are none.
+    units; `power`: ratios of that of slow and of fast parts, below and above a quarter of a turn a sample, nan where there are
+    none.
     """
 
     substeps: int
