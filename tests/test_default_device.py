@@ -47,7 +47,22 @@ def driven(field):
     return odeint(ctrnn.Driven(field, ctrnn.LinearPath(XS, TS)), H0, TS, method="dopri5", **LOOSE)
 
 
+def live(kind):
+    def run(field):
+        rnn, outputs, state = kind(field), [], H0[None]
+        for x in XS:
+            output, state = rnn.live_step(x, state, 0.5)
+            outputs.append(output)
+        return torch.stack(outputs)
+
+    return run
+
+
 WAYS = {
+    "a stream": live(DiscreteRNN),
+    "a stream that is solved": live(partial(ContinuousRNN, **LOOSE)),
+    "a twin": lambda field: discretize.solved(DiscreteRNN(field, dt=0.5), **LOOSE)(XS, H0)[0],
+    "noise that chooses steps": noisy(solved(method=discretize.StepDoubling(discretize.SRA1()), rtol=0.1, atol=0.1, seed=3)),
     "steps": through(DiscreteRNN),
     "steps of each length": through(DiscreteRNN, lengths=[4, 2]),
     "steps at stamps": through(DiscreteRNN, discretize.ExponentialEuler(), ts=TS[:, None] * OF_EACH),
@@ -84,3 +99,16 @@ def test_states_and_gradients_on_one_device_do_not_depend_on_the_default_device(
             states.sum().backward()
         found.append([states, *(p.grad for p in mine.parameters())])
     assert_close(found[0], found[1], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_a_look_at_a_model_does_not_depend_on_the_default_device(noise):
+    field = ctrnn.gated(3, 4).double()
+    model = DiscreteRNN(ctrnn.Noisy(field, copy.deepcopy(NOISE)), discretize.EulerMaruyama()) if noise else DiscreteRNN(field)
+    found = []
+    for device in ("cpu", "meta"):
+        torch.manual_seed(0)
+        with torch.device(device):
+            found.append(discretize.breakdown(model, XS, halvings=1, steps=()))
+    assert_close(found[0].by_unit, found[1].by_unit)
+    assert (found[0].held, found[0].noise) == (found[1].held, found[1].noise)

@@ -218,7 +218,7 @@ def _held(part: DiscreteRNN, end: _End, rtol: float, atol: float, spread: float)
         states.append(h)
     there = end.h[:SEQUENCES].isfinite().all(-1).tolist()
     exactly = tuple(moved if known else math.nan for moved, known in zip(found[1], there, strict=True))
-    x, rests = end.x[:SEQUENCES].double(), torch.tensor([moved <= LEFT * STILL * spread for moved in exactly])
+    x, rests = end.x[:SEQUENCES].double(), torch.tensor([moved <= LEFT * STILL * spread for moved in exactly], device="cpu")
     factors = torch.full((len(x),), math.nan, dtype=torch.complex128, device=x.device)
     if bool(rests.any()):
         at = rests.to(x.device)

@@ -302,7 +302,7 @@ def _anew(reset: Any, samples: tuple[int, ...]) -> Tensor | None:
     """Check which samples begin anew."""
     if reset is None:
         return None
-    given = torch.as_tensor(reset)
+    given = torch.as_tensor(reset, device=None if isinstance(reset, Tensor) else "cpu")
     if given.dtype != torch.bool or given.shape not in ((), samples):
         came = f"{given.dtype} of shape {tuple(given.shape)}"
         raise ValueError(f"`reset` must be a boolean, or one for each sample, {samples}, got {came}.")
@@ -324,7 +324,7 @@ def _edges(module: Module, length: float | Tensor | None, starts: bool, anew: Te
         return None
     if length is None:  # an observation, so long after the one before; the first one of a sequence at once
         length = 0.0 if starts else getattr(module, "dt", None) or 1.0
-    lengths = torch.as_tensor(length).to("cpu", torch.float64)
+    lengths = torch.as_tensor(length, dtype=torch.float64, device="cpu")
     lengths = lengths.reshape(-1) if lengths.dim() else lengths
     if anew is not None and module.reads_at_the_end:
         lengths = torch.where(anew.cpu(), 0.0, lengths)
@@ -345,7 +345,7 @@ def _with_noise(module: Module, xs: Tensor, seed: Any, place: Any) -> Tensor:
     xs = module._with_noise(Sequences(xs, xs, None, None), seed)
     if place is None:
         return xs
-    places = torch.as_tensor(place)
+    places = torch.as_tensor(place, device=None if isinstance(place, Tensor) else "cpu")
     if places.dtype not in (torch.int32, torch.int64) or places.shape not in ((), xs.shape[1:2]):
         raise TypeError(f"`place` must be a whole number, or one for each sample, got {place!r}.")
     if not checks.holds((places >= 0) & (places < MOST)):

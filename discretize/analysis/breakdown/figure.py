@@ -85,8 +85,8 @@ def _by_unit(ax: Axes, found: Any, colours: Colours) -> None:
 
 def _factors(ax: Axes, found: Any, colours: Colours) -> None:
     assert found.modes is not None
-    turn = torch.linspace(0, 2 * math.pi, 200)
-    ax.plot(turn.cos(), turn.sin(), color=colours["muted"], linewidth=0.8)
+    turn = np.linspace(0, 2 * math.pi, 200)
+    ax.plot(np.cos(turn), np.sin(turn), color=colours["muted"], linewidth=0.8)
     for modes, colour, mark, name in (
         (found.modes.stepped, "blue", "x", "step"),
         (found.modes.exact, "orange", ".", "equation, exp(dt λ)"),

@@ -49,7 +49,7 @@ def _fates(moved: tuple[float, ...], states: Tensor, rnn: DiscreteRNN, x: Tensor
 
 def _are_chaotic(rnn: DiscreteRNN, h: Tensor, x: Tensor, spread: float) -> list[bool]:
     """Return whether the largest Lyapunov exponent of each is above 0, by more than its error may be."""
-    away = torch.randn(h.shape, generator=torch.Generator().manual_seed(0), dtype=h.dtype).to(h.device)
+    away = torch.randn(h.shape, generator=torch.Generator("cpu").manual_seed(0), dtype=h.dtype, device="cpu").to(h.device)
     near, xs, logs = NEAR * spread, torch.cat([x, x]).expand(BLOCK, -1, -1), list[Tensor]()
     for _ in range(BLOCKS):
         away = near * away / away.norm(dim=1, keepdim=True)

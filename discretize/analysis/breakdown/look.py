@@ -122,7 +122,7 @@ def _look(
 
 def _of_rates(taken: StepsTaken) -> tuple[Tensor | None, Tensor | None]:
     """Return the largest g dt over sequences, and the shares of a unit's steps above 1 and 2; None where no rate is declared."""
-    g_dt = torch.stack(taken.g_dt) if taken.g_dt else torch.zeros(1, 1, 1)
+    g_dt = torch.stack(taken.g_dt) if taken.g_dt else torch.zeros(1, 1, 1, device="cpu")
     if not bool((g_dt.nan_to_num(1.0) != 0).any()):
         return None, None
     live = ~g_dt.isnan()

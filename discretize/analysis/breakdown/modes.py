@@ -66,7 +66,7 @@ def modes_along(field: VectorField, step: Step, places: list[Place]) -> Modes | 
     starts, sequences = len(places) - longest + 1, len(places[0].h) if places else 0
     if not sequences:
         return None
-    chosen = torch.linspace(0, starts * sequences - 1, min(WINDOWS, starts * sequences)).round().long().unique()
+    chosen = torch.linspace(0, starts * sequences - 1, min(WINDOWS, starts * sequences), device="cpu").round().long().unique()
     begin, sample = (chosen // sequences).tolist(), (chosen % sequences).tolist()
     whole = [
         (k, b)

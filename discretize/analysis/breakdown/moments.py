@@ -28,8 +28,9 @@ class Moments:
     power: tuple[float, float]
 
     def __str__(self) -> str:
+        steps = "As stepped" if self.substeps == 1 else f"With {self.substeps} times as many steps"
         return (
-            f"With {self.substeps} times as many steps means are within {self.mean:.3g} standard deviations of those of the "
+            f"{steps} means are within {self.mean:.3g} standard deviations of those of the "
             f"finest, variances {self.variance[0]:.3g} to {self.variance[1]:.3g} of theirs, slow power {self.power[0]:.3g} and "
             f"fast power {self.power[1]:.3g}."
         )
@@ -57,5 +58,5 @@ def _statistics(states: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     apart = (states - mean).nan_to_num(0.0)
     variance = apart.square().sum((0, 1)) / (~states.isnan()).sum((0, 1)).clamp(min=1)
     power = torch.fft.rfft(apart, dim=0).abs().square().sum((1, 2))
-    fast = torch.fft.rfftfreq(len(states)) >= 0.25
-    return mean, variance, power[~fast.to(power.device)].sum(), power[fast.to(power.device)].sum()
+    fast = torch.fft.rfftfreq(len(states), device=power.device) >= 0.25
+    return mean, variance, power[~fast].sum(), power[fast].sum()
