@@ -9,7 +9,7 @@ import dis
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -46,20 +46,24 @@ def without_counters(module: Module) -> Module:
 @torch.no_grad()
 def count_calls(module: nn.Module, calls: int, call: Callable[[], object]) -> None:
     """Let a module's counters say that it was called so often, where a kernel was in its place; call: calls it once."""
-    before = [(own, name, own[name]) for own, name in _counters(module)]
+    before = [(part, name, getattr(part, name)) for part, name in _counters(module)]
     if before:
         call()
-    for own, name, old in before:
-        own[name] = old + calls * (own[name] - old)
+    for part, name, old in before:
+        vars(part)[name] = old + calls * (getattr(part, name) - old)
 
 
-def _counters(module: nn.Module) -> Iterator[tuple[dict[str, Any], str]]:
-    """The attributes of a module's parts that are counters, as where they are and their names."""
+def _counters(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """A module's parts with the names of their counters."""
     for part in module.modules():
-        own = vars(part)
-        for name in _counted_by(type(part)):
-            if type(own.get(name)) is int:
-                yield own, name
+        for name in _counters_of(part):
+            yield part, name
+
+
+def _counters_of(part: nn.Module) -> list[str]:
+    """The names of one part's own counters; what its class begins with, `nfe = 0` in its body, is its own with the first call."""
+    kind = type(part)
+    return [name for name in _counted_by(kind) if type(vars(part).get(name, getattr(kind, name, None))) is int]
 
 
 def _twin(module: Module, made: dict[int, nn.Module]) -> Module:
@@ -67,7 +71,7 @@ def _twin(module: Module, made: dict[int, nn.Module]) -> Module:
     if id(module) not in made:
         twin = made[id(module)] = object.__new__(type(module))
         vars(twin).update(vars(module))
-        counted = [name for name in _counted_by(type(module)) if type(vars(module).get(name)) is int]
+        counted = _counters_of(module)
         vars(twin).update(dict.fromkeys(counted, Count()))
         parts = {name: part and _twin(part, made) for name, part in module._modules.items()}
         vars(twin)["_modules"] = parts

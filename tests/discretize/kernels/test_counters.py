@@ -20,6 +20,16 @@ class Counted(nn.Module):
         return torch.tanh(self.layer(h))
 
 
+class OfClass(Counted):
+    """Begins to count from what the class says."""
+
+    calls = 3
+
+    def __init__(self):
+        super().__init__()
+        del self.calls
+
+
 class Twice(nn.Module):
     """Counts in a part, two at a time, and by an assignment."""
 
@@ -61,6 +71,13 @@ def test_counters_are_after_a_kernel_what_they_are_after_steps(kind, counts):
     for solved, counted, looks in zip(solves, found, checked, strict=True):
         assert counted == [each[name] * (solved.stats["nfe"] + looks) for name in counts]
     assert_close(solves[1].hs, solves[0].hs, rtol=1e-9, atol=1e-12)
+
+
+def test_a_counter_that_the_class_begins_is_counted_by_a_first_solve_in_a_kernel():
+    func = OfClass()
+    solved = solve(func, "always")
+    assert (solved.stats["engine"], func.calls) == ("compiled", 3 + solved.stats["nfe"] + 1)  # and one that compared the record
+    assert OfClass.calls == 3
 
 
 def _get(module, name):
