@@ -35,9 +35,9 @@ class Trajectory:
     "steps_of_samples" and of these "accepted_steps_of_samples" and "rejected_steps_of_samples", "status_of_samples" (where some
     failed and the others were kept), "smallest_step"
     (the smallest one taken, in units of time; None without steps), "smallest_step_at"
-    (where it began), "hint" (what would have been easier, or None), "engine" ("compiled", "triton" or "steps": docs/speed.md)
-    and "engine_why" (why nothing faster ran, or None). Samples in a compiled solve do not wait for one another, and "nfe" is
-    that of the one that took most.
+    (where it began), "hint" (what would have been easier, or None), "engine" ("compiled", "triton", "torch" or "steps":
+    docs/speed.md) and "engine_why" (why nothing faster ran, or None). Samples in a compiled solve do not wait for one another,
+    and "nfe" is that of the one that took most.
 
     Shape:   ts (n,), or (n, batch) where every sequence was asked for at times of its own, float64; hs (n, batch, state),
              hs[0] the initial state. trajectory(t): t () -> (batch, state); (m,) or (m, batch) -> (m, batch, state).

@@ -23,7 +23,7 @@ from ctrnn.fields.rates import FixedRate, GateRate
 from ctrnn.fields.relaxation import Relaxation
 from ctrnn.own_code import computes_as, nearest, own_code
 
-__all__ = ["check_torchs_own", "from_torch", "nonlinearity_of", "to_torch", "torch_kind"]
+__all__ = ["check_torchs_own", "from_torch", "nonlinearity_of", "to_torch", "torch_kind", "torch_weights"]
 
 KINDS = (
     (named.plain, nn.RNNCell, nn.RNN),
@@ -140,13 +140,8 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     if kind is nn.RNNCell:
         like["nonlinearity"] = "tanh" if isinstance(field.candidate, TanhCandidate) else "relu"
     cell = kind(field.input_size, field.hidden_size, has_bias, **like)
-    weight_x, weight_h, *biases = _parameters(cell)
-    weight_x.copy_(torch.cat([sign * affine.weight_x for affine, sign in stacked]))
-    weight_h.copy_(torch.cat([sign * affine.weight_h for affine, sign in stacked]))
-    outside = [None if affine.bias is None else sign * affine.bias for affine, sign in stacked]
-    for bias, parts in zip(biases, (outside, inside), strict=False):
-        for row, part in zip(bias.chunk(len(stacked)), parts, strict=True):
-            row.zero_() if part is None else row.copy_(part)
+    for weight, given in zip(_parameters(cell), torch_weights(field), strict=True):
+        weight.copy_(given)
     outer: list[Tensor | None] = [affine.bias for affine, _ in stacked]
     halves: list[list[Tensor | None]] = [
         [affine.weight_x for affine, _ in stacked],
@@ -157,6 +152,28 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     for weight, learning in zip(_parameters(cell), [*halves, second], strict=False):
         weight.requires_grad_(_learns(learning))
     return cell.train(field.training)
+
+
+def torch_weights(field: VectorField) -> list[Tensor]:
+    """Return weight_ih, weight_hh and, of a field that has biases, bias_ih and bias_hh, as the torch cell that `torch_kind` names
+    has them, in torch's order and signs: functions of the field's own weights, which have their gradients."""
+    stacked = _stacked(field)
+    inside = [_bias_inside(field, affine) for affine, _ in stacked]
+
+    def signed(name: str) -> list[Any]:
+        weights = [getattr(affine, name) for affine, _ in stacked]
+        return [weight if weight is None or sign > 0 else -weight for weight, (_, sign) in zip(weights, stacked, strict=True)]
+
+    weights, outside = [_joined(signed("weight_x")), _joined(signed("weight_h"))], signed("bias")
+    if any(bias is not None for bias in (*inside, *outside)):
+        rows = weights[0].shape[0] // len(stacked)
+        for parts in (outside, inside):
+            weights.append(_joined([weights[0].new_zeros(rows) if part is None else part for part in parts]))
+    return weights
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _learns(parts: list[Tensor | None]) -> bool:

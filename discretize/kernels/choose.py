@@ -1,4 +1,4 @@
-r"""Decide which engine runs a sequence or a solve: a kernel in Triton, one in C++, or steps in torch.
+r"""Decide which engine runs a sequence or a solve: a kernel in Triton, one in C++, torch's own function, or steps in torch.
 
 Kernels are imported where one may run, so that nothing of them is loaded where they are off.
 """
@@ -17,6 +17,7 @@ from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from discretize.kernels.eligibility import Fused, is_ordinary, setting_reason, takes_triton
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
+from discretize.kernels.shown import Reads, Shown
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.fixed import FixedEngine
@@ -39,7 +40,8 @@ def run_sequence(
     substeps: int,
     fused: Fused,
     by_steps: Callable[[Callable[[], None]], Tensor],
-) -> tuple[Tensor, dict[str, Any]]:
+    reads: Reads | None = None,
+) -> tuple[Any, dict[str, Any]]:
     r"""Compute the state after each sample; return "engine" and "engine_why" too: what ran, and why nothing faster did.
 
     Autocast does not reach into kernels: they are faster in the field's own dtype than steps are in half precision.
@@ -49,10 +51,16 @@ def run_sequence(
     Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
     Raises:  ValueError for a CTRNN_FUSED that says nothing.
     """
-    run = partial(_by_kernel, field, step, xs, h0, dt, substeps)
-    states, engine, why = run(fused)
-    if states is not None:
-        return states, {"engine": engine, "engine_why": why}
+    run, why = partial(_by_kernel, field, step, xs, h0, dt, substeps), None
+    own = partial(_torchs_own, field, step, xs, h0, dt, substeps, fused, reads)
+    shown = own(first=True) if reads is not None else None
+    if shown is None:
+        states, engine, why = run(fused)
+        if states is not None:
+            return states, {"engine": engine, "engine_why": why}
+        shown = own()
+    if shown is not None:
+        return shown, {"engine": "torch", "engine_why": why and str(why)}
     watch = Stopwatch() if isinstance(why, Waiting) else None
 
     def look() -> None:
@@ -68,6 +76,28 @@ def run_sequence(
     except KernelReady:
         assert states is not None
     return states, {"engine": engine, "engine_why": why and str(why)}
+
+
+def _torchs_own(
+    field: VectorField,
+    step: Step,
+    xs: Tensor,
+    h0: Tensor,
+    dt: float | Tensor,
+    substeps: int,
+    fused: Fused,
+    reads: Reads | None,
+    first: bool = False,
+) -> Tensor | Shown | None:
+    """By torch's function for such sequences, if there is one; first: only where it is quicker than a kernel."""
+    if setting_reason(fused):
+        return None
+    from discretize.kernels import torchs_own  # noqa: PLC0415 - see above
+
+    if first and not torchs_own.is_quicker(field, fused):
+        return None
+    with nullcontext() if first else _sequence_by_steps(field, step, fused):
+        return torchs_own.run_torchs_own(field, step, xs, h0, dt, substeps, fused, reads)
 
 
 def _by_kernel(

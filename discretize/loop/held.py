@@ -20,6 +20,7 @@ from ctrnn import VectorField, checks
 from discretize.errors import StepError
 from discretize.kernels.choose import run_sequence
 from discretize.kernels.eligibility import HALF, Fused
+from discretize.kernels.shown import Reads
 from discretize.loop.noise import NoisySamples, addressed, given_samples, keyed_samples, shared
 from discretize.noise.brownian import BrownianPath, Cells, is_power_of_two
 from discretize.noise.increments import ADDRESS, GivenIncrements
@@ -46,11 +47,13 @@ def run_held(
     fused: Fused,
     counts: SolverStats,
     first: Callable[[], object] = lambda: None,
-) -> tuple[Tensor, dict[str, Any]]:
+    reads: Reads | None = None,
+) -> tuple[Any, dict[str, Any]]:
     r"""Compute the state after each sample; return "engine" and "engine_why" too: what ran, and why nothing faster did.
 
     Args:    xs: of a `StochasticStep` with an address, as `discretize.loop.noise.addressed` gives them; counts: where calls
-             of the field are counted; first: called before steps are taken one by one, and by no kernel.
+             of the field are counted; first: called before steps are taken one by one, and by no kernel; reads: of a caller that
+             takes a `Shown` too.
     Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
     """
     samples = len(xs)
@@ -63,7 +66,7 @@ def run_held(
         states, ran = _run_noisy(field, step, xs, h0, dt, substeps, fused, along)
     else:
         by_steps = partial(along, field, xs, dt, substeps)
-        states, ran = run_sequence(field, step, xs, h0, dt, substeps, fused, by_steps)
+        states, ran = run_sequence(field, step, xs, h0, dt, substeps, fused, by_steps, reads)
     if ran["engine"] != "steps":  # not of steps that a kernel has taken over from
         counts.evaluations, counts.work = 0, 0
         counts.call(samples * substeps * step.cost(field), len(h0))

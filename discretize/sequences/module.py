@@ -23,6 +23,7 @@ from ctrnn.inputs.held import Hold
 from ctrnn.inputs.samples import checked_samples
 from discretize.graphs import check_not_traced
 from discretize.kernels.eligibility import Fused
+from discretize.kernels.shown import Shown
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.sequences.chunks import end_of_call, keep_end, look_at_batch, look_at_past, look_at_start
@@ -372,9 +373,9 @@ class FieldModule(SequenceModule):
             return None
         if (h0 := plan.start(plan.field, xs, h_0)) is None or (states := self._planned(plan, xs, h0)) is None:
             return None
-        return plan.field.visible(states), states[-1:].clone()
+        return states if isinstance(states, Shown) else (plan.field.visible(states), states[-1:].clone())
 
-    def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | None:
+    def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | Shown | None:
         """The state after each sample of a call that a plan fits; None where something is to be said of it."""
         return None
 
@@ -390,11 +391,13 @@ class FieldModule(SequenceModule):
         if edges is None and ragged is None and (ran := self._by_plan(xs, h0)):
             return ran
         states = self._states(masked(with_computed_weights(self.field), (xs.shape[1],)), xs, h0[0], edges, ragged)
+        if isinstance(states, Shown):
+            return states
         # A copy: whoever masks the output must not change the state to go on from.
         return self.field.visible(states), states[-1:].clone() if ragged is None else ragged.final(states)
 
     @abstractmethod
-    def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+    def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor | Shown:
         """(time, batch, input), (batch, state) -> the state after each sample, (time, batch, state); `field`, its masks drawn.
 
         `edges`: where samples begin and end, (time + 1,) or (time + 1, batch), if given; a sequence that is over stays.

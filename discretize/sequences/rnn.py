@@ -13,6 +13,7 @@ from ctrnn import VectorField, checks
 from ctrnn.fields.delayed import DelayedField, Settled
 from discretize.kernels.choose import node_in_graph, run_in_graph
 from discretize.kernels.eligibility import Fused, is_fused, transform_reason
+from discretize.kernels.shown import Reads, Shown
 from discretize.loop.delayed import scanned_with_past, step_with_past
 from discretize.loop.held import run_held
 from discretize.loop.noise import addressed, scanned_along
@@ -57,8 +58,8 @@ class DiscreteRNN(FieldModule):
              whole number, (batch,) keys that go with the samples (`discretize.noise_keys`), or None, drawn from torch's generator
              at each call. A sample's noise depends on its key and its place in the sequence alone, and more substeps refine the
              same path; another call is another path only by another seed. Or a `BrownianPath`, read at the times of the samples.
-             `rnn.stats` tells what the last call did, as `Trajectory.stats`: "engine", one of "compiled", "triton" and "steps",
-             "engine_why", why nothing faster ran, steps, and calls of the field.
+             `rnn.stats` tells what the last call did, as `Trajectory.stats`: "engine", one of "compiled", "triton", "torch"
+             and "steps", "engine_why", why nothing faster ran, steps, and calls of the field.
     Shape:   x (time, batch, input), or (time, input), or a PackedSequence; h_0 (1, batch, state), (batch, state), or a pair
              (h_0, c_0) for [h, c]; ts (time + 1,) edges or (time,) stamps, shared by the batch, or for every sequence its
              own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time; reset
@@ -116,7 +117,7 @@ class DiscreteRNN(FieldModule):
             return False
         return isinstance(x, Tensor) and not isinstance(node_in_graph(self.field, self.step, x, self.fused), str)
 
-    def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
+    def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor | Shown:
         if torch.compiler.is_exporting():
             if isinstance(field, DelayedField):
                 return scanned_with_past(field, self.step, xs, h0, self.dt, self.substeps)
@@ -137,21 +138,26 @@ class DiscreteRNN(FieldModule):
             # Without an address in a stack of layers, each of which draws its own.
             given = xs if xs.shape[-1] > field.input_size else self._addressed(xs, None, edges)
             xs = xs[..., : field.input_size].to(h0.dtype)
-        states, ran = run_held(field, self.step, given, h0, dt, self.substeps, self.fused, counts)
+        reads = Reads(self.dt, None if ragged is None else ragged.lengths) if edges is None else None
+        found, ran = run_held(field, self.step, given, h0, dt, self.substeps, self.fused, counts, reads=reads)
         self.stats = counts.stats(repr(self.step)) | ran
+        last = found.state[0] if isinstance(found, Shown) else found[-1]
         lengths = self.dt if edges is None else edges.detach().diff(dim=0)
-        if every := self.watch.due(self.step, self.field, lengths / self.substeps, states[-1], len(xs)):
+        if every := self.watch.due(self.step, self.field, lengths / self.substeps, last, len(xs)):
+            states = found.states() if isinstance(found, Shown) else found  # whose leaks read what is visible
             length = dt.detach() if isinstance(dt, Tensor) else dt
             self.watch.look(self.step, field, xs, h0, states, length / self.substeps, every)
         if edges is None and ragged is None and not self.noisy:
             self._plan_for(field, self.step, xs, h0, self.dt, self.substeps, self.fused)
-        return states
+        return found
 
-    def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor:
-        (states, self.stats), length = plan.run(xs, h0), self.dt / self.substeps
-        if every := self.watch.counted(self.stats["method"], plan.field, length, states[-1], len(xs)):
+    def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | Shown:
+        (found, self.stats), length = plan.shown(xs, h0) or plan.run(xs, h0), self.dt / self.substeps
+        last = found.state[0] if isinstance(found, Shown) else found[-1]
+        if every := self.watch.counted(self.stats["method"], plan.field, length, last, len(xs)):
+            states = found.states() if isinstance(found, Shown) else found
             self.watch.look(self.step, plan.field, xs, h0, states, length, every)
-        return states
+        return found
 
     def _counts(self, xs: Tensor, edges: Tensor | None, ragged: Ragged | None) -> SolverStats:
         """The steps of a call, whose calls of the field are still to be counted."""
