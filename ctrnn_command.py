@@ -5,19 +5,25 @@ import importlib.util
 import sys
 from pathlib import Path
 
-__all__ = ["main"]
+__all__ = ["main", "ours_first"]
 
 HERE = Path(__file__).resolve().parent
 
 
-def main() -> int:
+def ours_first() -> dict[str, Path]:
+    """Have Python import our packages, not what else has their names; return where that is, by name."""
     found = {name: _place(name) for name in ("ctrnn", "discretize", "derivations", "experiments")}
     if any(place != HERE / name for name, place in found.items()):
         sys.path.insert(0, str(HERE))
+    return {name: place for name, place in found.items() if place and place != HERE / name}
+
+
+def main() -> int:
+    hidden = ours_first()
     if sys.argv[1:2] == ["doctor"]:  # which needs nothing else, and tells what is missing
         from experiments.doctor import main as examine  # noqa: PLC0415
 
-        return examine(sys.argv[2:], {name: place for name, place in found.items() if place and place != HERE / name})
+        return examine(sys.argv[2:], hidden)
     from ctrnn.extras import MissingPackageError, needed_by  # noqa: PLC0415
 
     try:

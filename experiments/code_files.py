@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.usage import UsageError
 
-__all__ = ["SIZES", "called", "imported", "no_exit", "required"]
+__all__ = ["SIZES", "called", "file_of", "imported", "named_in", "no_exit", "required"]
 
 SIZES = ("input_size", "hidden_size")  # that a class of cells wants, and that are chosen where none are given
 
@@ -43,6 +43,17 @@ def imported(file: str) -> ModuleType:
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+def file_of(place: str) -> str:
+    """Return FILE.py of FILE.py:NAME, or of FILE.py itself."""
+    return place.rpartition(":")[0] if named_in(place) else place
+
+
+def named_in(place: str) -> str:
+    """Return NAME of FILE.py:NAME; "" of a file itself."""
+    file, _, name = place.rpartition(":")
+    return name if file.endswith(".py") and name.isidentifier() else ""
 
 
 def called(place: str, made_by: Callable[..., object], *arguments: object, **keywords: object) -> Any:

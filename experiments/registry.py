@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from experiments.code_files import imported
+from experiments.code_files import file_of, imported, named_in
 from experiments.usage import UsageError, nearest
 
-__all__ = ["Registry", "add_from"]
+__all__ = ["Registry", "add_from", "field_name"]
 
 
 class Registry(Mapping[str, Any]):
@@ -92,6 +93,12 @@ class Registry(Mapping[str, Any]):
         return name
 
 
+def field_name(place: str, fields: Registry) -> str:
+    """Return the name of the field that is FILE.py:NAME: NAME in small letters with hyphens, file.NAME where that is ours."""
+    name = _hyphenated(named_in(place))
+    return f"{_hyphenated(Path(file_of(place)).stem)}.{name}" if name in fields.own else name
+
+
 def _hyphenated(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+", "-", name).strip("-").lower()
 
@@ -99,10 +106,18 @@ def _hyphenated(name: str) -> str:
 def add_from(files: Iterable[str], registries: Mapping[str, Registry]) -> None:
     r"""Run files, and add what they have by the names of these registries, TASKS = {"odd-ones": OddOnes}.
 
+    FILE.py:NAME adds one field, that has no such dictionary, by the name that `field_name` gives.
+
     Raises:  UsageError for a file that cannot be run, or has nothing to add.
     """
     for file in files:
-        module = imported(file)
+        module, name = imported(file_of(file)), named_in(file)
+        if name:
+            if not callable(getattr(module, name, None)):
+                there = [known for known, thing in vars(module).items() if callable(thing) and known[:1] != "_"]
+                raise UsageError(f"{file_of(file)} has no class or function {nearest(name, there)}")
+            registries["FIELDS"].add(field_name(file, registries["FIELDS"]), getattr(module, name), file)
+            continue
         found = {table: getattr(module, table) for table in registries if hasattr(module, table)}
         if not found:
             raise UsageError(f"{file} has none of {', '.join(registries)}, dictionaries of what it adds, by name.")

@@ -16,6 +16,7 @@ from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
+from experiments.code_files import file_of
 from experiments.usage import UsageError
 
 __all__ = ["check_same_code", "digests_of"]
@@ -27,7 +28,7 @@ def digests_of(files: Iterable[str]) -> dict[str, str]:
     """Compute the sha256 of each file, and of each module of the user's that it imports, by names as in helpers/cells.py."""
     found: dict[Path, str] = {}
     for file in files:
-        path = Path(file).resolve()
+        path = Path(file_of(file)).resolve()
         found[path] = path.name
         _follow(path, [str(path.parent), *sys.path], found)
         for module in [*sys.modules.values()]:
@@ -106,7 +107,7 @@ def check_same_code(place: Path, files: Sequence[str], before: object) -> None:
         return
     now = digests_of(files)
     # What the code imports by words of its own, and has not yet, is looked for in its folder.
-    missing = [(name, Path(file).resolve().parent / name) for name in before.keys() - now.keys() for file in files]
+    missing = [(name, Path(file_of(file)).resolve().parent / name) for name in before.keys() - now.keys() for file in files]
     now |= {name: _digest(there) for name, there in missing if there.is_file()}
     if changed := sorted(name for name in before if now.get(name) != before[name]):
         raise UsageError(

@@ -24,7 +24,7 @@ from experiments.settings import CONSTANTS, assignments, described, setting_type
 from experiments.tasks.registry import task_named
 from experiments.usage import UsageError
 
-__all__ = ["begin", "run", "settings_help", "swept"]
+__all__ = ["begin", "refuse_unread", "run", "settings_help", "swept"]
 
 if TYPE_CHECKING:
     from experiments.runs.loop import Progress
@@ -54,7 +54,7 @@ def run(
     asked = dict(swept(task, words))
     runs = {name: configuration_from_words(task, field, integrator, each) for name, each in asked.items()}
     first = next(iter(runs.values()))
-    _refuse_unread(list(runs.values()))
+    refuse_unread(list(runs.values()))
     _refuse_twins(runs)
     for k, each in enumerate(runs.values()):
         if k == 0 or each.task != first.task:
@@ -93,7 +93,7 @@ def run(
     return all(finished)
 
 
-def _refuse_unread(runs: Sequence[Configuration]) -> None:
+def refuse_unread(runs: Sequence[Configuration]) -> None:
     """Refuse settings that are not the default, and that no run reads. Raises: UsageError."""
     unread = [configuration.without_effect() for configuration in runs]
     for key in {key: None for each in unread for key in each}:

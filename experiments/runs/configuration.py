@@ -40,6 +40,7 @@ __all__ = [
     "by_key",
     "configuration",
     "configuration_from_words",
+    "from_things",
     "shared_configuration",
 ]
 
@@ -330,7 +331,7 @@ def configuration(
              settings: of the task, field, integrator and training, by their keys, such as warp=20, hidden=64, steps=1000.
     Raises:  UsageError for names, keys and values that are not known, with the nearest, and for settings that nothing reads.
     """
-    made = _from_things(task, field, integrator, settings)
+    made = from_things(task, field, integrator, settings)
     for sentence in made.without_effect().values():
         raise UsageError(sentence)
     return made
@@ -340,12 +341,13 @@ def shared_configuration(
     task: str | Task, field: str | Callable[..., VectorField], integrator: str | Step, **settings: object
 ) -> Configuration:
     """Do as `configuration` for one run of a grid whose runs share settings: those that this one does not read are left out."""
-    return _from_things(task, field, integrator, settings).as_read()
+    return from_things(task, field, integrator, settings).as_read()
 
 
-def _from_things(
+def from_things(
     task: str | Task, field: str | Callable[..., VectorField], integrator: str | Step, settings: Mapping[str, object]
 ) -> Configuration:
+    """Do as `configuration`, and keep settings that nothing reads."""
     field = field if isinstance(field, str) else FIELDS.name_for(_named_thing("field", field))
     integrator = integrator if isinstance(integrator, str) else integrator_name(integrator)
     if isinstance(task, str):

@@ -40,7 +40,7 @@ from experiments.seeds import generator
 from experiments.tasks.task import Batch, Task
 from experiments.usage import UsageError
 
-__all__ = ["Outcome", "Training", "answers", "evaluate", "train"]
+__all__ = ["Outcome", "Training", "answers", "evaluate", "noise_of", "torch_defaults", "train", "with_kernels_at_once"]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def train(
 
 def _begun(configuration: Configuration, processes: Processes = ALONE) -> Training:
     with failures_explained(0):
-        model = _with_kernels_at_once(configuration.untrained_model())
+        model = with_kernels_at_once(configuration.untrained_model())
         return Training(model, configuration.task, configuration.training, processes)
 
 
@@ -106,7 +106,7 @@ def _carried_out(
     configuration: Configuration | None = None,
 ) -> Outcome:
     processes = run.processes
-    with _torch_defaults(record.threads or run.threads, torch.float32):
+    with torch_defaults(record.threads or run.threads, torch.float32):
         begin = record.restore() or (run.state() if processes.size > 1 else None)
         run.load(processes.from_first(begin), folder)
         run.run(record, progress, evaluated)
@@ -158,7 +158,7 @@ def evaluate(
     """
     sums: dict[str, float] = {}
     weights = 0.0
-    with _torch_defaults(torch.get_num_threads(), next(model.parameters()).dtype):
+    with torch_defaults(torch.get_num_threads(), next(model.parameters()).dtype):
         for examples, outputs in answers(model, task, split, sequences, seed, batch):
             weight = task.weight(examples)
             weights += weight
@@ -174,11 +174,11 @@ def answers(model: nn.Module, task: Task, split: str, sequences: int, seed: int,
     for k, drawn in enumerate(task.evaluation(split, sequences, batch, seed)):
         examples = drawn.to(device)
         if task.weight(examples):
-            noise = _noise(model, examples.size, seed, split, k)
+            noise = noise_of(model, examples.size, seed, split, k)
             yield examples, model(examples.xs, ts=examples.ts, lengths=examples.lengths, **noise)
 
 
-def _noise(model: nn.Module, size: int, seed: int, *names: str | int) -> dict[str, Tensor]:
+def noise_of(model: nn.Module, size: int, seed: int, *names: str | int) -> dict[str, Tensor]:
     """Return the keys of the noise of a batch, where the model has noise: a function of the run's seed and of names."""
     if not any(isinstance(part, VectorField) and part.noise_channels for part in model.modules()):
         return {}
@@ -275,7 +275,7 @@ class Training(Loop):
         whole = sum(map(task.weight, batches))
         self._count_calls()
         for k, batch in zip(self._batches(), batches, strict=True):
-            part, noise = batch, _noise(self.model, batch.size, self.settings.seed, "train", k)
+            part, noise = batch, noise_of(self.model, batch.size, self.settings.seed, "train", k)
             if self.processes.size > 1:
                 mine = self.processes.share(batch.size)
                 part, noise = task.part(batch, mine), {name: keys[mine] for name, keys in noise.items()}
@@ -385,7 +385,7 @@ def _device(settings: TrainingSettings, processes: Processes) -> torch.device:
     return torch.device(settings.device)
 
 
-def _with_kernels_at_once(model: SequenceModel) -> SequenceModel:
+def with_kernels_at_once(model: SequenceModel) -> SequenceModel:
     """Have kernels built at the first call: bits depend on the engine, which must not depend on how long steps took."""
     for part in model.modules():
         if isinstance(part, DiscreteRNN) and part.fused:
@@ -431,7 +431,7 @@ def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
 
 
 @contextmanager
-def _torch_defaults(threads: int, dtype: torch.dtype) -> Iterator[None]:
+def torch_defaults(threads: int, dtype: torch.dtype) -> Iterator[None]:
     """Set torch's number of threads, on which bits depend, and its default dtype, and set them back at the end."""
     before = torch.get_num_threads(), torch.get_default_dtype()
     torch.set_num_threads(threads)

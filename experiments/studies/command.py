@@ -16,7 +16,7 @@ from experiments.studies.registry import STUDIES, check_name, study_named
 from experiments.studies.study import SCALES
 from experiments.usage import UsageError, check_word, typed
 
-__all__ = ["COMMANDS", "Plugin"]
+__all__ = ["COMMANDS", "Data", "Plugin", "check_data", "check_on"]
 
 DONE, FAILED = 0, 1
 
@@ -75,8 +75,7 @@ def run(
     from experiments.studies.cost import seconds_in  # noqa: PLC0415
 
     most = None if budget is None else seconds_in(budget)
-    if on not in ("here", "ray") and not (on.startswith("ray:") and len(on) > len("ray:")):
-        raise UsageError(f"--on is here, ray or ray:ADDRESS; got {on!r}.")
+    check_on(on)
     from experiments.studies import runner  # noqa: PLC0415
 
     command = typed("study", "run", name, scale=scale, out=out, workers=workers, shard=shard, data=data)
@@ -194,11 +193,22 @@ def _checked(
     check_word("scale", scale, SCALES)
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is a number of processes, at least 1; got {workers}.")
+    check_data(data)
+    return address, (1, 1) if shard is None else _shard(shard)
+
+
+def check_data(data: Path | None) -> None:
+    """Take the folder of recordings, so that worker processes have it, too. Raises: UsageError for one that is not there."""
     if data is not None:
         if not data.is_dir():
             raise UsageError(f"--data is a folder; there is none at {data}.")
-        os.environ["CTRNN_DATA"] = str(data.resolve())  # by which worker processes have it, too
-    return address, (1, 1) if shard is None else _shard(shard)
+        os.environ["CTRNN_DATA"] = str(data.resolve())
+
+
+def check_on(on: str) -> None:
+    """Refuse what is no place to run. Raises: UsageError."""
+    if on not in ("here", "ray") and not (on.startswith("ray:") and len(on) > len("ray:")):
+        raise UsageError(f"--on is here, ray or ray:ADDRESS; got {on!r}.")
 
 
 def _shard(words: str) -> tuple[int, int]:

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 PROCESSOR_SECONDS = "processor seconds"  # of a run, in what a record says of how it was made
+MEASURED = "measured"  # what a run's configuration has beside those of `Configuration`
 CLAIM = ".claim"  # held by the process that works on a run
 PARTS: dict[str, type | tuple[type, ...]] = {
     "key": str,
@@ -59,7 +60,8 @@ def place_of(folder: Path, key: str) -> Path:
 
 def configuration_of(run: Run) -> dict[str, Any]:
     """Return a run's configuration as it is written, to be compared with what is read."""
-    plain: dict[str, Any] = json.loads(json.dumps(run.configuration.to_json()))
+    measured = {MEASURED: dict(run.measured)} if run.measured else {}
+    plain: dict[str, Any] = json.loads(json.dumps(run.configuration.to_json() | measured))
     return plain
 
 
@@ -76,7 +78,7 @@ def opened(
     before = described(folder)
     if (before["study"], before["scale"]) != (name, scale):
         raise UsageError(
-            f"{folder} holds the study {before['study']!r} at scale {before['scale']!r}, not {name!r} at {scale!r}; "
+            f"{folder} holds the study {before['study']!r}{_at(before['scale'], 'scale ')}, not {name!r}{_at(scale)}; "
             "choose another folder with --out DIR."
         )
     check_same_code(folder / "study.json", plugins, before.get("code"))
@@ -86,6 +88,10 @@ def opened(
     if command not in before["commands"] or expected != before["runs"]:
         commands = list(dict.fromkeys([*before["commands"], command]))
         write_json(folder / "study.json", {**before, "commands": commands, "runs": expected})
+
+
+def _at(scale: str, before: str = "") -> str:
+    return f" at {before}{scale!r}" if scale else ""  # a comparison has none
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -223,11 +229,14 @@ def _refuse_change(folder: Path, key: str, before: object, now: object) -> None:
 def _as_of_now(configuration: object) -> Any:
     """Add the settings that came since it was written, as they are by default, and those that nothing reads; return it as it is
     if it is no configuration."""
+    if not isinstance(configuration, dict):
+        return configuration
+    trained = {name: value for name, value in configuration.items() if name != MEASURED}
     try:
-        plain = json.loads(json.dumps(Configuration.from_json(configuration).as_read().to_json()))
+        plain = json.loads(json.dumps(Configuration.from_json(trained).as_read().to_json()))
     except UsageError:
-        plain = configuration
-    return plain
+        return configuration
+    return configuration | plain
 
 
 def _difference(before: object, now: object, path: str = "") -> tuple[str, Any, Any]:

@@ -28,7 +28,8 @@ def write(folder: Path, study: Study | None = None) -> str:
     claim, told = _claim(found), f"{found.word}. {found.sentence}"
     files = {f"{name}.svg": with_colours(svg) for name, svg in zip(found.figures, claim.svgs, strict=True)}
     files["table.md"] = f"{told}\n\n{found.tables}\n"
-    files["index.html"] = page([claim], _facts(found), "studies/page.html.jinja", found=found)
+    files["index.html"] = page([claim], _facts(found), found.study.templates[0], found=found)
+    files |= found.study.files(found.results)
     try:
         for name, text in files.items():
             write_atomically(folder / name, text)
@@ -39,7 +40,7 @@ def write(folder: Path, study: Study | None = None) -> str:
 
 def _claim(found: Report) -> Section:
     listed = [(name, cell_text(value)) for name, value in found.verdict.numbers.items()]
-    return Section.from_template("studies/claim.html.jinja", "claim", found.figures, found=found, listed=listed)
+    return Section.from_template(found.study.templates[1], "claim", found.figures, found=found, listed=listed)
 
 
 def _facts(found: Report) -> dict[str, str]:

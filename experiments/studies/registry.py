@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pkgutil import resolve_name
 
 from experiments.registry import Registry
@@ -60,8 +61,9 @@ def study_named(name: str) -> Study:
 
 
 def loaded(address: str) -> Study:
-    """Make the study at module:class, or of that name."""
-    found = (STUDIES.named(address) if address in STUDIES else resolve_name(address))()
+    """Make the study at module:class, perhaps with arguments in JSON behind it, or of that name."""
+    place, _, arguments = address.partition(" ")
+    found = (STUDIES.named(address) if address in STUDIES else resolve_name(place))(**json.loads(arguments or "{}"))
     if not isinstance(found, Study):
         raise TypeError(f"{address} is no Study.")
     if address in STUDIES and found.name != address:

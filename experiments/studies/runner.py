@@ -7,9 +7,11 @@ the last ones, unless the configuration has it. Without `--workers` there is one
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -26,7 +28,9 @@ from experiments.studies.study import Record, Run, Study
 from experiments.studies.worker import BUSY, FAILED, Ended
 from experiments.usage import UsageError
 
-__all__ = ["run", "tell_cost"]
+__all__ = ["INSIDE", "run", "tell_cost"]
+
+INSIDE = "inside"
 
 
 def run(
@@ -45,14 +49,16 @@ def run(
     Args:    address: the study's module:class;  scale: one of SCALES;  folder: its folder, perhaps begun;  command: what was
              typed;  workers: processes, None for one a core;  shard: (I, N) takes the runs I, I + N, ..., counted from 1;
              plugins: files of the user's, which each worker runs first; budget: seconds that all may take; on: "here", "ray",
-             or "ray:ADDRESS".
+             "ray:ADDRESS", or `INSIDE` for one run after another in this process.
     Raises:  UsageError for a folder that cannot be written or holds something else, where there is nothing to run, and for what
              will take longer than its budget.
     """
     study = loaded(address)
     runs, size, threads = _runs(study, scale), *_shares(workers)
-    pool_of: type[WorkerPool] | type[RayPool] = WorkerPool
-    if on != "here":
+    pool_of: type[WorkerPool] | type[RayPool] | type[InThisProcess] = WorkerPool
+    if on == INSIDE:
+        pool_of, size, threads = InThisProcess, 1, 1
+    elif on != "here":
         pool_of, threads = RayPool, 1
         room = connected(on.partition(":")[2] or None, threads)
         size = min(workers or room, room)
@@ -111,6 +117,23 @@ def _shares(workers: int | None) -> tuple[int, int]:
     return size, max(1, cores() // size)
 
 
+@dataclass
+class InThisProcess:
+    """Hands out work as `WorkerPool` does, to this process: one piece after another."""
+
+    size: int
+    work: Work
+    tick: Callable[[list[Any]], None] = lambda keys: None
+    every: float | None = None
+
+    def carry_out(self, keys: Sequence[object]) -> Generator[End, None, None]:
+        do = self.work.begun() if keys else None
+        for key in keys:
+            self.tick([key])
+            assert do is not None
+            yield End(key, do(key))
+
+
 class _Progress:
     """Prints a line a run on stdout, and a bar on stderr where that is a terminal."""
 
@@ -152,7 +175,7 @@ def _plan(
     study: Study, scale: str, runs: Sequence[Run], mine: Sequence[Run], missing: Sequence[str], size: int, threads: int
 ) -> str:
     which = f"{len(mine)} of its {len(runs)} runs" if len(mine) < len(runs) else f"{len(runs)} runs"
-    words = f"{study.name}, {scale}: {which}"
+    words = f"{', '.join(filter(None, (study.name, scale)))}: {which}"
     if not missing:
         return f"{words}, all done before."
     if len(missing) < len(mine):

@@ -14,7 +14,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -117,12 +117,13 @@ class Run:
     """Describes one training of a study. Its key names its folder: letters a to z, digits, points and hyphens.
 
     The configuration is what `Study.configuration` gives: a `Configuration`, or, of a study that has `carry_out` of its own,
-    whatever has `to_json()`.
+    whatever has `to_json()`. `measured` says what is measured after training, where the study does not say it once for all.
     """
 
     key: str
     point: Point
     configuration: Any
+    measured: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key):
@@ -153,6 +154,7 @@ class Study(ABC):
     may_diverge   whether a training whose loss is no longer finite is a result, not a failure
     needs         files and folders of `--data DIR`; what is trained on those that are absent is left out
     tables, figures   of the results
+    templates     of the page, and of the section in it
     """
 
     name: ClassVar[str]
@@ -167,6 +169,7 @@ class Study(ABC):
     needs: ClassVar[Sequence[str]] = ()
     tables: ClassVar[Sequence[Table]] = ()
     figures: ClassVar[Mapping[str, FigureSpec]] = {}
+    templates: ClassVar[tuple[str, str]] = ("studies/page.html.jinja", "studies/claim.html.jinja")
 
     @abstractmethod
     def points(self, sizes: Sizes) -> Iterable[Point]:
@@ -183,6 +186,10 @@ class Study(ABC):
     @abstractmethod
     def verdict(self, results: Results) -> Verdict:
         """Judge the claim. Raises: NotEnoughError where these results do not decide."""
+
+    def files(self, results: Results) -> dict[str, str]:
+        """Return files to be written beside the page, name -> text."""
+        return {}
 
     def markdown(self) -> str:
         """Write what is asked and claimed, as notebooks show it."""

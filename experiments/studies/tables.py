@@ -23,7 +23,7 @@ from experiments.studies.registry import study_named
 from experiments.studies.study import Record, Study
 from experiments.usage import UsageError
 
-__all__ = ["ABOUT_TABLES", "read_tables", "restore", "write_tables"]
+__all__ = ["ABOUT_TABLES", "csv_text", "read_tables", "restore", "write_tables"]
 
 ABOUT_TABLES = "tables.json"  # not study.json: tables may be written into the folder of the study itself
 ABOUT = ("study", "scale", "commands")
@@ -39,16 +39,17 @@ def write_tables(out: Path, asked: Mapping[str, Any], records: Sequence[Record],
     ]
     rows = [{"key": one["key"], **one["point"], **row} for one in records for row in one["rows"]]
     write_json(out / ABOUT_TABLES, {name: asked[name] for name in ABOUT})
-    _write(out / "runs.csv", runs, ["key", *axes], digits)
-    _write(out / "rows.csv", rows, ["key", *axes], digits)
+    for name, lines in (("runs.csv", runs), ("rows.csv", rows)):
+        (out / name).write_text(csv_text(lines, ["key", *axes], digits), encoding="utf-8", newline="")
 
 
-def _write(file: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], digits: int | None) -> None:
-    columns = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
-    with file.open("w", newline="", encoding="utf-8") as opened_file:
-        writer = csv.writer(opened_file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(row.get(name), digits) for name in columns] for row in rows)
+def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = (), digits: int | None = None) -> str:
+    """Write rows as text, those columns first."""
+    columns, text = list(dict.fromkeys([*columns, *(name for row in rows for name in row)])), io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(row.get(name), digits) for name in columns] for row in rows)
+    return text.getvalue()
 
 
 def _cell(value: Any, digits: int | None) -> Any:

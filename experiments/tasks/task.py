@@ -10,10 +10,11 @@ Time axes are (time, batch, feature). Numbers are of torch's default dtype, as t
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,9 @@ from torch import Tensor, nn
 from ctrnn import checks
 from discretize import Batch
 from experiments.seeds import generator as generator_of
-from experiments.settings import Checked, check_one_of
+from experiments.settings import Checked, check_one_of, setting_types
 from experiments.tasks import baselines
+from experiments.usage import UsageError
 
 __all__ = [
     "SPLITS",
@@ -125,6 +127,27 @@ class Task(Checked, ABC):
             ts if ts is None or ts.dim() == 1 else ts[:, sequences],
             None if lengths is None else lengths[sequences],
         )
+
+    @property
+    def has_speeds(self) -> bool:
+        """Return whether its sequences can be played faster and slower: by its settings `speed` and `clock_given`."""
+        return {"speed", "clock_given"} <= setting_types(type(self)).keys()
+
+    def at_speed(self, speed: float, clock_given: bool) -> Self:
+        """Return the same task, its sequences played so many times as fast; `clock_given`: batches say how long samples last.
+
+        Raises:  UsageError for a task whose sequences cannot be, and for a speed at which these cannot.
+        """
+        if not self.has_speeds:
+            raise UsageError(f"the sequences of {type(self).__name__} are not played at other speeds; leave --speeds out.")
+        return self._with(speed=speed, clock_given=clock_given)
+
+    def _with(self, **settings: object) -> Self:
+        try:
+            changed: Any = dataclasses.replace(cast(Any, self), **settings)
+        except (TypeError, ValueError) as error:
+            raise UsageError(str(error)) from error
+        return cast("Self", changed)
 
     def fingerprint(self) -> str | None:
         """Return a digest of the files that the task reads, by which other data are noticed; None where it reads none."""

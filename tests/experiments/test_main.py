@@ -45,9 +45,12 @@ def test_help_and_wrong_usage_answer_without_torch():
 
 def test_wrong_usage_is_2_and_names_what_is_near(capsys):
     cases = [
-        ([], "Expected one of {demo, derive, prove, breakdown, train, bench, doctor, study, docs}"),
+        ([], "Expected one of {demo, derive, prove, breakdown, train, compare, bench, doctor, study, docs}"),
         (["dmeo"], "there is no command 'dmeo'; did you mean 'demo'?"),
-        (["qqq"], "there is no command 'qqq'; there is demo, derive, prove, breakdown, train, bench, doctor, study, docs."),
+        (
+            ["qqq"],
+            "there is no command 'qqq'; there is demo, derive, prove, breakdown, train, compare, bench, doctor, study, docs.",
+        ),
         (["--verison"], "there is no option '--verison'; did you mean '--version'?"),
         (["demo", "--inptu", "x.csv"], "--input FILE"),
         (["demo", "extra"], "extra"),

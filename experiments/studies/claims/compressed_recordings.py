@@ -6,7 +6,6 @@ to be had there.
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,9 +16,17 @@ from discretize import SequenceModel
 from experiments.models.integrators import EXACT
 from experiments.reports.spreads import NotEnoughError, Spread, number, spread
 from experiments.runs.configuration import Configuration
-from experiments.studies.claims.recordings import SOURCES, check_learned, figure_at_speeds, folders_found, row_at, with_falls
+from experiments.studies.claims.recordings import (
+    SOURCES,
+    AccuracyAndGate,
+    check_learned,
+    figure_at_speeds,
+    folders_found,
+    with_falls,
+)
 from experiments.studies.claims.training import by_adam
 from experiments.studies.clocks.accuracies import run_as_trained
+from experiments.studies.clocks.crosswise import crosswise
 from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, ways_of
 from experiments.studies.results import Results, spreads, where
@@ -102,13 +109,8 @@ class CompressedRecordings(Study):
         task, training = run.configuration.task, run.configuration.training
         assert isinstance(task, Recorded)
         ways = {name: way for name, way in ways_of(model).items() if name in INTEGRATORS}
-        rows = []
-        for given in (True, False) if task.speed == 1 else (True,):
-            for name, way in ways.items():
-                for speed in SOURCES[run.configuration.task_name].speeds:
-                    played = dataclasses.replace(task, speed=speed, clock_given=given)
-                    rows.append({"way": name, "clock_given": given, "clock": speed, **row_at(played, way, training)})
-        return rows
+        clocks = (True, False) if task.speed == 1 else (True,)
+        return crosswise(task, ways, training, AccuracyAndGate, SOURCES[run.configuration.task_name].speeds, clocks)
 
     def verdict(self, results: Results) -> Verdict:
         rows = with_falls(run_as_trained(where(results.rows, clock_given=True, on=1.0)))

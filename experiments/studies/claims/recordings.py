@@ -19,15 +19,16 @@ from ctrnn import PowerDecay, Relaxation
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import TrainingSettings
+from experiments.studies.clocks.crosswise import crosswise
 from experiments.studies.clocks.figures import accuracy_over_clocks
-from experiments.studies.clocks.rollout import is_right, roll_out
+from experiments.studies.clocks.rollout import Rollout, is_right
 from experiments.studies.results import where
 from experiments.studies.study import Row, data_path
 from experiments.tasks.recorded.recordings import Recorded
+from experiments.tasks.task import Batch, Task
 
-__all__ = ["SOURCES", "check_learned", "figure_at_speeds", "folders_found", "row_at", "with_falls"]
+__all__ = ["AccuracyAndGate", "SOURCES", "check_learned", "figure_at_speeds", "folders_found", "row_at", "with_falls"]
 
-BATCH = 512  # sequences at once in the test
 LEARNED = 0.6  # of accuracy; that of both recordings is below 0.2 without looking
 
 
@@ -63,31 +64,44 @@ def folders_found() -> dict[str, Path]:
     return {name: folder for name, folder in found.items() if folder is not None}
 
 
-def row_at(task: Recorded, model: SequenceModel, training: TrainingSettings) -> Row:
-    """Measure what one way of running gives on the test split, at one speed; "steepest" is the largest c'g (r + 1)|h|^r."""
-    own_time, r = task.speed if task.clock_given else 1.0, _exponent(model)
-    good, count, losses, largest, steepest, medians, finite = 0, 0, 0.0, 0.0, 0.0, list[float](), True
-    for batch in task.evaluation("test", training.evaluation, BATCH, training.seed):
-        count += batch.size
-        found = roll_out(model, batch, own_time)
+class AccuracyAndGate:
+    """Sums up one way of running on the test split, at one speed; "steepest" is the largest c'g (r + 1)|h|^r."""
+
+    def __init__(self, task: Task, model: SequenceModel) -> None:
+        self.r = _exponent(model)
+        self.good, self.count, self.losses, self.largest, self.steepest, self.finite = 0, 0, 0.0, 0.0, 0.0, True
+        self.medians = list[float]()
+
+    def add(self, batch: Batch, found: Rollout | None, reference: Rollout | None) -> None:
+        self.count += batch.size
         if found is None:
-            finite = False
-            continue
-        last = batch.last(found.outputs)
-        good += int(is_right(last, batch.targets).sum())
-        losses += float(torch.nn.functional.cross_entropy(last, batch.targets, reduction="sum"))
-        largest = max(largest, float(found.g_dt.max()))
-        steepest = max(steepest, float((found.g_dt * found.before.abs() ** r).max()) * (r + 1) if r else largest)
-        medians.append(float(found.g_dt.median()))
-        finite = finite and found.finite
-    return {
-        "finite": finite,
-        "accuracy": good / count,
-        "loss": losses / count if finite else None,
-        "largest": largest if finite else None,
-        "steepest": steepest if finite else None,
-        "median": sorted(medians)[len(medians) // 2] if finite else None,
-    }
+            self.finite = False
+            return
+        last, r = batch.last(found.outputs), self.r
+        self.good += int(is_right(last, batch.targets).sum())
+        self.losses += float(torch.nn.functional.cross_entropy(last, batch.targets, reduction="sum"))
+        self.largest = max(self.largest, float(found.g_dt.max()))
+        steepest = float((found.g_dt * found.before.abs() ** r).max()) * (r + 1) if r else self.largest
+        self.steepest = max(self.steepest, steepest)
+        self.medians.append(float(found.g_dt.median()))
+        self.finite = self.finite and found.finite
+
+    def row(self) -> Row:
+        finite, medians = self.finite, sorted(self.medians)
+        return {
+            "finite": finite,
+            "accuracy": self.good / self.count,
+            "loss": self.losses / self.count if finite else None,
+            "largest": self.largest if finite else None,
+            "steepest": self.steepest if finite else None,
+            "median": medians[len(medians) // 2] if finite else None,
+        }
+
+
+def row_at(task: Recorded, model: SequenceModel, training: TrainingSettings) -> Row:
+    """Measure one way of running on the test split of a task, at its speed."""
+    (row,) = crosswise(task, {"": model}, training, AccuracyAndGate)
+    return {name: value for name, value in row.items() if name not in ("way", "clock_given", "clock")}
 
 
 def _exponent(model: SequenceModel) -> float:

@@ -7,8 +7,10 @@ A Taylor step of dh = g (f - h) keeps 1 - g dt of a state: below 0 from g dt = 1
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,13 +44,16 @@ FINE = IntegratorSettings(rtol=1e-5, atol=1e-7)  # so that what is left between 
 class Rollout:
     r"""Holds the outputs of a run, and what each unit began each sample with.
 
-    Shape:  outputs (time, batch, outputs); states (time, batch, hidden); g_dt, before (n,), over samples, sequences and units.
+    Shape:  outputs (time, batch, outputs); states (time, batch, hidden); g_dt, before (n,), over samples, sequences and units,
+            (0,) where no own time was said; evaluations: calls of the field; seconds: that the run took.
     """
 
     outputs: Tensor
     states: Tensor
     g_dt: Tensor
     before: Tensor
+    evaluations: int = 0
+    seconds: float = 0.0
 
     @property
     def finite(self) -> bool:
@@ -56,25 +61,32 @@ class Rollout:
 
 
 @torch.no_grad()
-def roll_out(model: SequenceModel, batch: Batch, own_time: float) -> Rollout | None:
-    """Run the model over a batch of which each sample takes so much own time; None where its solver cannot go on."""
+def roll_out(model: SequenceModel, batch: Batch, own_time: float | Tensor | None, **noise: Any) -> Rollout | None:
+    """Run the model over a batch of which each sample takes so much own time; None where its solver cannot go on.
+
+    Args:    own_time: of a sample, perhaps (time, batch or 1, 1); None for a run whose g dt is not asked for; noise: as the model
+             takes it.
+    """
     field = model.field
-    if not isinstance(field, ctrnn.Relaxation):
+    if own_time is not None and not isinstance(field, ctrnn.Relaxation):
         raise TypeError(f"the rate of a {type(field).__name__} is not known; it takes a ctrnn.Relaxation.")
-    xs = batch.xs.to(model.read_out.weight)
+    xs, begun = batch.xs.to(model.read_out.weight), time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SolverWarning)  # of costs, which are not measured here
             warnings.simplefilter("ignore", StepWarning)  # of g dt, which is
-            states, _ = model.rnn(xs, ts=batch.ts, lengths=batch.lengths)
+            states, _ = model.rnn(xs, ts=batch.ts, lengths=batch.lengths, **noise)
     except (SolverError, StepError):
         return None
+    cost = int(model.rnn.stats.get("nfe", 0)), time.perf_counter() - begun
+    if own_time is None or not isinstance(field, ctrnn.Relaxation):
+        return Rollout(model.read_out(states), states, states.new_zeros(0), states.new_zeros(0), *cost)
     before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
     g_dt = own_time * field.rate(xs, before).expand_as(states)
     if batch.lengths is not None:
         read = torch.arange(len(xs))[:, None] < batch.lengths
         g_dt, before = g_dt[read], before[read]
-    return Rollout(model.read_out(states), states, g_dt.flatten(), before.flatten())
+    return Rollout(model.read_out(states), states, g_dt.flatten(), before.flatten(), *cost)
 
 
 def ways_of(model: SequenceModel) -> dict[str, SequenceModel]:

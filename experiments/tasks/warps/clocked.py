@@ -86,6 +86,13 @@ class ClockedRecall(ClassAtEverySample):
         """Return the same task on this clock alone; from the same generator, the same symbols."""
         return dataclasses.replace(self, clocks=(clock,), counted=counted or self.counted)
 
+    @property
+    def has_speeds(self) -> bool:
+        return True
+
+    def at_speed(self, speed: float, clock_given: bool) -> Self:
+        return self._with(clocks=(speed,), clock_given=clock_given)
+
     def held(self, clock: float) -> int:
         """Return for how many samples a symbol is held."""
         return round(self.repeats / clock)

@@ -1,0 +1,90 @@
+r"""Arranges the records of a comparison: for each place of its table what every seed gave.
+
+place    field, trained, run as, whether the clock is given, speed          one cell of the crosswise table
+seed     a row that was measured; or why there is none: training diverged, or this run of it did
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from scipy.stats import t as student
+
+from experiments.reports.spreads import Spread
+from experiments.studies.results import Results
+
+__all__ = ["BY_RUN", "BY_TRAINING", "Layout", "Place", "Seeds", "cells", "interval", "where_in_words"]
+
+BY_TRAINING, BY_RUN = "training", "run"  # by which a number may be missing
+Seeds = dict[int, Mapping[str, Any]]  # seed -> what was measured; "lost" is BY_TRAINING, BY_RUN or ""
+
+
+class Place(NamedTuple):
+    """Names a cell of the crosswise table; the speed is None where the test is run as it is."""
+
+    field: str
+    trained: str
+    run_as: str
+    clock_given: bool
+    speed: float | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Says what a comparison is made of: its score and which way that is better, fields, ways, speeds and clocks."""
+
+    score: str
+    better: str
+    fields: tuple[str, ...]
+    ways: tuple[str, ...]
+    speeds: tuple[float, ...]
+    clocks: tuple[bool, ...]
+
+    def settings(self) -> Iterator[tuple[str, bool, float | None]]:
+        """Yield each field, clock and speed, in the order of the table."""
+        for field in self.fields:
+            for clock in self.clocks:
+                for speed in self.speeds or (None,):
+                    yield field, clock, speed
+
+    def places(self) -> Iterator[Place]:
+        for field, clock, speed in self.settings():
+            for trained in self.ways:
+                for run_as in self.ways:
+                    yield Place(field, trained, run_as, clock, speed)
+
+
+def cells(results: Results, layout: Layout) -> dict[Place, Seeds]:
+    """Return what every seed gave that is done, for all places of the table."""
+    found: dict[Place, Seeds] = {place: {} for place in layout.places()}
+    for record in results.records:
+        point = record["point"]
+        mine = {(row["run_as"], row["clock_given"], row["speed"]): row for row in record["rows"]}
+        for place, seeds in found.items():
+            if (place.field, place.trained) != (point["field"], point["trained"]):
+                continue
+            row = mine.get((place.run_as, place.clock_given, place.speed), {})
+            lost = BY_TRAINING if record["diverged"] is not None else "" if row.get("finite") else BY_RUN
+            seeds[point["seed"]] = {**row, "lost": lost}
+    return found
+
+
+def interval(values: list[float]) -> Spread:
+    """Take the mean with its 95 % interval by Student's t; the mean alone of one number, and of equal ones."""
+    mean, n = math.fsum(values) / len(values), len(values)
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, n - 1))
+    half = float(student.ppf(0.975, n - 1)) * deviation / math.sqrt(n) if n > 1 and deviation > 0 else 0.0
+    return Spread(mean, mean - half, mean + half, n)
+
+
+def where_in_words(layout: Layout, field: str, clock: bool, speed: float | None) -> str:
+    """Say where a difference is taken, as far as the comparison has several such places: "gated, clock hidden, c = 1/4"."""
+    parts = [field] * (len(layout.fields) > 1 and bool(field)) + ["clock given" if clock else "clock hidden"] * (
+        len(layout.clocks) > 1
+    )
+    parts += [f"c = {Fraction(speed).limit_denominator(1000)}"] if speed is not None and len(layout.speeds) > 1 else []
+    return ", ".join(parts)

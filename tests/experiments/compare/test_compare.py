@@ -1,0 +1,326 @@
+"""Comparisons: the same starts and batches, each model run each way, differences seed by seed; and what is typed wrong."""
+
+import dataclasses
+import itertools
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from pages import read
+
+from ctrnn_experiments import compare
+from discretize import Batch
+from experiments.__main__ import main
+from experiments.compare.cells import Layout
+from experiments.compare.comparison import Comparison, Crossed
+from experiments.compare.conclusion import conclusion
+from experiments.compare.differences import ALIKE, OTHERWISE, differences, holm, paired
+from experiments.compare.tables import CrosswiseTable, DifferencesTable, rows_csv
+from experiments.models.integrators import IntegratorSettings, under
+from experiments.reports.spreads import NotEnoughError
+from experiments.runs.folder import load
+from experiments.runs.training import evaluate
+from experiments.studies.clocks.rollout import Rollout
+from experiments.studies.registry import loaded
+from experiments.studies.results import Results
+from experiments.tasks.warps.clocked import ClockedRecall
+
+TASK = ClockedRecall(characters=3, repeats=4, alphabet=4)
+SMALL = {"steps": 2, "hidden": 3, "evaluation": 8, "batch": 4, "rate": 0.3}
+WAYS = ["euler", "euler dt=1/2", "exact"]
+
+
+def compared(folder, **given):
+    asked = {"integrator": ("euler", "exact"), "dt": (1, 0.5), "speeds": (1, 2), "seeds": 2, **SMALL, **given}
+    return compare(asked.pop("task", TASK), out=folder, **asked)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compare")
+    return folder, compared(folder)
+
+
+def measured(report, *but):
+    return [{name: value for name, value in row.items() if name not in but} for row in report.results.rows.to_dict("records")]
+
+
+# ---- what is run
+
+
+def test_each_is_trained_each_way_and_run_each_way_at_each_speed(whole):
+    rows = whole[1].results.rows
+    found = set(rows[["trained", "run_as", "speed", "seed"]].itertuples(index=False, name=None))
+    assert found == set(itertools.product(WAYS, WAYS, (1.0, 2.0), (0, 1)))
+    assert len(rows) == len(found)
+
+
+def test_all_ways_of_training_have_the_same_starts_and_the_same_batches(whole):
+    by_seed = [[run.configuration for run in whole[1].study.runs() if run.point["seed"] == seed] for seed in (0, 1)]
+    weights = [[torch.cat([p.flatten() for p in one.untrained_model().parameters()]) for one in same] for same in by_seed]
+    batches = [[one.task.batch_at(1, 4, one.training.seed).xs for one in same] for same in by_seed]
+    for kind in (weights, batches):
+        assert all(torch.equal(one, same[0]) for same in kind for one in same)
+        assert not torch.equal(kind[0][0], kind[1][0])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_score_is_that_of_the_same_weights_under_the_other_integrator(whole, way):
+    folder, report = whole
+    model, _ = load(folder / "runs" / "gated-euler-1")
+    name, settings = ("exact", IntegratorSettings(rtol=1e-5, atol=1e-7)) if way == "exact" else ("euler", None)
+    settings = settings or IntegratorSettings(substeps=1 + (way != "euler"))
+    played = dataclasses.replace(TASK, clocks=(2.0,))
+    expected = evaluate(under(model, name, settings), played, "test", 8, 1, 512)
+    row = report.results.rows.query("key == 'gated-euler-1' and speed == 2 and run_as == @way").iloc[0]
+    assert row["accuracy"] == expected["accuracy"]
+    assert row["loss"] == pytest.approx(expected["loss"], rel=1e-6)
+
+
+@torch.no_grad()
+def test_a_score_is_that_of_a_plain_loop_of_euler_steps(whole):
+    folder, report = whole
+    model, _ = load(folder / "runs" / "gated-exact-0")
+    rows = report.results.rows.query("key == 'gated-exact-0' and speed == 2")
+    found = rows.set_index("run_as")["loss"]
+    batch = next(iter(dataclasses.replace(TASK, clocks=(2.0,)).evaluation("test", 8, 512, 0)))
+    for way, n in (("euler", 1), ("euler dt=1/2", 2)):
+        h, losses = torch.zeros(8, 3, dtype=torch.float32), []
+        for k, x in enumerate(batch.xs):
+            dt = float(batch.ts[k + 1] - batch.ts[k]) / n
+            for _ in range(n):
+                h = h + dt * model.field(x.float(), h)
+            losses.append(torch.nn.functional.cross_entropy(model.read_out(h), batch.targets[k], reduction="none"))
+        counts = batch.counts if batch.counts is not None else torch.ones(len(losses), 8)
+        expected = float((torch.stack(losses) * counts).sum() / counts.sum())
+        assert found[way] == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_was_lost_is_done_again_with_the_same_numbers(whole, tmp_path):
+    folder, report = whole
+    again = tmp_path / "again"
+    shutil.copytree(folder, again)
+    shutil.rmtree(again / "runs" / "gated-exact-1")
+    (again / "runs" / "gated-euler-0" / "rows.json").unlink()  # trained, and killed as it was measured
+    time = ("seconds",)
+    assert measured(compared(again), *time) == measured(report, *time)
+
+
+def test_more_seeds_are_added_to_what_is_done_and_other_speeds_are_refused(whole, tmp_path, capsys):
+    again = tmp_path / "again"
+    shutil.copytree(whole[0], again)
+    assert len(compared(again, seeds=3).results.runs) == 9
+    assert "6 done before, 3 missing" in capsys.readouterr().err
+    with pytest.raises(Exception, match=r"measured.speeds is .*choose another folder"):
+        compared(again, speeds=(1, 4))
+
+
+def test_the_address_makes_the_same_comparison_in_another_process(whole):
+    made = loaded(whole[1].study.address)
+    assert [(one.key, one.configuration, one.measured) for one in made.runs()] == [
+        (one.key, one.configuration, one.measured) for one in whole[1].study.runs()
+    ]
+
+
+def test_page_table_and_rows_say_what_was_found(whole):
+    folder, report = whole
+    page, table = (folder / "index.html").read_text(), (folder / "table.md").read_text()
+    assert report.verdict.sentence in table
+    assert "accuracy (higher is better)" in page
+    read(page)  # whole, and loads nothing
+    lines = (folder / "rows.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(report.results.rows)
+
+
+# ---- how far states are apart
+
+
+def summed(scale=1.0, padded=0):
+    draw = torch.Generator().manual_seed(0)
+    exact, off = (scale * torch.randn(5 + padded, 4, 3, generator=draw, dtype=torch.float64) for _ in range(2))
+    lengths = torch.tensor([5, 3, 2, 5])
+    states = exact + 0.1 * off
+    xs = torch.zeros(5 + padded, 4, 1)
+    batch = Batch(xs, torch.zeros(4, dtype=torch.long), lengths=lengths)
+    one = Crossed(Counted(), None)
+    outputs = torch.zeros(5 + padded, 4, 2)
+    empty = torch.zeros(0)
+    one.add(batch, Rollout(outputs, states, empty, empty), Rollout(outputs, exact, empty, empty))
+    read = (torch.arange(5 + padded)[:, None] < lengths).numpy()
+    return one.row()["apart"], exact.numpy()[read], states.numpy()[read]
+
+
+class Counted:
+    def weight(self, batch):
+        return float(batch.size)
+
+    def measures(self, outputs, batch):
+        return {"loss": float(outputs.abs().mean())}
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_states_are_apart_by_a_share_of_their_spread_in_any_unit(scale):
+    apart, exact, states = summed(scale, padded=2)
+    expected = np.sqrt(((states - exact) ** 2).mean() / ((exact - exact.mean(0)) ** 2).mean())
+    assert apart == pytest.approx(expected, rel=1e-9)
+
+
+def test_what_is_not_finite_has_no_score():
+    one, empty = Crossed(Counted(), None), torch.zeros(0)
+    batch = Batch(torch.zeros(2, 3, 1), torch.zeros(3, dtype=torch.long))
+    one.add(batch, Rollout(torch.zeros(2, 3, 2), torch.zeros(2, 3, 1), empty, empty), None)
+    one.add(batch, Rollout(torch.full((2, 3, 2), math.nan), torch.zeros(2, 3, 1), empty, empty), None)
+    row = one.row()
+    assert row["finite"] is False
+    assert row["loss"] is None
+
+
+# ---- differences
+
+
+def test_a_paired_difference_is_that_of_scipy():
+    ours, theirs = [0.9, 0.8, 0.95, 0.85], [0.7, 0.75, 0.7, 0.8]
+    found, p = paired(ours, theirs)
+    theirs_test = scipy.stats.ttest_rel(ours, theirs)
+    low, high = theirs_test.confidence_interval(0.95)
+    assert (found.mean, found.low, found.high, p) == pytest.approx((0.1375, low, high, theirs_test.pvalue))
+
+
+@pytest.mark.parametrize(("apart", "ends"), [(0.0, (0.0, 0.0)), (0.25, (-math.inf, math.inf))])
+def test_differences_that_are_all_alike_are_no_test(apart, ends):
+    found, p = paired([0.5 + apart, 0.75 + apart], [0.5, 0.75])
+    assert math.isnan(p)
+    assert (found.low, found.high) == ends
+
+
+def test_p_values_are_adjusted_as_holm_did():
+    assert holm([0.01, 0.04, math.nan, 0.03]) == pytest.approx([0.03, 0.06, math.nan, 0.06], nan_ok=True)
+
+
+LAYOUT = Layout("loss", "lower", ("gated",), ("euler", "exact"), (1.0,), (True,))
+
+
+def records(scores, diverged=(), lost=()):
+    """Make records of euler and exact: scores[trained][run] is a list over seeds."""
+    made = []
+    for trained, by_run in scores.items():
+        for seed in range(len(next(iter(by_run.values())))):
+            gone = (trained, seed) in diverged
+            rows = [
+                {
+                    "run_as": run,
+                    "clock_given": True,
+                    "speed": 1.0,
+                    "finite": (trained, run, seed) not in lost,
+                    "loss": None if (trained, run, seed) in lost else values[seed],
+                    "apart": 0.5,
+                }
+                for run, values in by_run.items()
+            ]
+            about = {"key": f"gated-{trained}-{seed}", "point": {"field": "gated", "trained": trained, "seed": seed}}
+            more = {"measures": {}, "seconds": 1.0, "diverged": 7 if gone else None, "rows": [] if gone else rows}
+            made.append(about | more)
+    return Results(made)
+
+
+SCORES = {
+    "euler": {"euler": [1.0, 1.1, 0.9, 1.05], "exact": [2.0, 2.1, 1.95, 2.0]},
+    "exact": {"euler": [1.0, 1.2, 0.8, 1.0], "exact": [1.01, 1.09, 0.91, 1.04]},
+}
+
+
+def test_what_the_sentence_says_follows_from_the_differences():
+    found = {(each.family, each.ours): each for each in differences(records(SCORES), LAYOUT)}
+    assert found[OTHERWISE, "trained euler, run exact"].told_apart
+    assert not found[ALIKE, "euler"].told_apart
+    said = conclusion(records(SCORES), LAYOUT)
+    assert said.heading == "1 of 3 differences told apart"
+    assert "Trained and run one way: the one difference is not told apart" in said.sentence
+    assert "trained euler, run exact is above run euler by 1" in said.sentence
+
+
+@pytest.mark.parametrize(
+    ("gone", "cell"),
+    [
+        ({"diverged": [("euler", 2)]}, "× 1 of 4; the others 1.05 (0.93–1.17) [0.50]"),
+        ({"lost": [("euler", "euler", 2)]}, "× 1 of 4; the others 1.05 (0.93–1.17) [0.50]"),
+        ({"diverged": [("euler", k) for k in range(4)]}, "× 4 of 4"),
+    ],
+)
+def test_what_diverged_is_counted_and_never_averaged_away(gone, cell):
+    results = records(SCORES, **gone)
+    (line,) = [line for line in CrosswiseTable(LAYOUT).filled(results).lines if line[0] == "euler"]
+    assert line[1] == cell
+    (alike,) = [each for each in differences(results, LAYOUT) if each.family == ALIKE]
+    assert alike.measured is None
+    assert alike.lost
+    assert "diverged" in conclusion(results, LAYOUT).sentence
+    assert "on " in DifferencesTable(LAYOUT, ALIKE).filled(results).lines[0][1]
+
+
+def test_a_training_that_diverged_is_a_row():
+    rows = rows_csv(records(SCORES, diverged=[("euler", 2)])).splitlines()
+    assert len(rows) == 1 + 2 * 8 - 1
+    assert any(line.startswith('"gated-euler-2"') and ",7," in line for line in rows)
+
+
+def test_one_seed_has_no_differences():
+    with pytest.raises(NotEnoughError, match="--seeds 5"):
+        differences(records({name: {run: each[:1] for run, each in by.items()} for name, by in SCORES.items()}), LAYOUT)
+
+
+# ---- what is typed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--field", "gatd"], "there is no field 'gatd'; did you mean 'gated'?"),
+        (["--field", "gated,gated"], "--field has gated twice; each is compared once."),
+        (["--integrator", "euler,exct"], "there is no integrator 'exct'; did you mean 'exact'?"),
+        (["--integrator", "euler,euler"], "--integrator has euler twice; each is compared once."),
+        (["--integrator", "euler,"], "--integrator takes one word or several with commas between, none of them empty"),
+        (["--speeds", "1,2"], "the sequences of Recall are not played at other speeds; leave --speeds out."),
+        (["--dt", "0"], "--dt takes numbers above 0 with commas between, such as 1,1/2; got '0'."),
+        (["--dt", "2"], "--dt is how long a step is, as a share of its sample: 1, or 1 over a whole number, such as 1/2; got 2."),
+        (["--dt", "1,1.0"], "--dt has 1 twice; each is compared once."),
+        (["--seeds", "0"], "--seeds is how many, at least 1"),
+        (["--clock", "told"], "there is no clock 'told'; there is given, hidden."),
+        (["--score", "auroc"], "there is no score 'auroc'; did you mean 'accuracy'?"),
+        (["--set", "seed=3"], "a comparison has several values of seed: say which by --seeds, and leave out seed=3."),
+        (["--set", "substeps=2"], "a comparison has several values of substeps: say which by --dt, and leave out substeps=2."),
+        (["--set", "hiden=3"], "there is no setting 'hiden'; did you mean 'hidden'?"),
+        (["--set", "alpha=0.5"], "`alpha` = 0.5 changes nothing here"),
+        (["--workers", "0"], "--workers is a number of processes, at least 1; got 0."),
+        (["--on", "moon"], "--on is here, ray or ray:ADDRESS; got 'moon'."),
+        (["--field", "nowhere.py:Net"], "there is no file nowhere.py."),
+    ],
+)
+def test_what_is_typed_wrong_is_said_before_anything_is_trained(words, said, tmp_path, capsys):
+    assert main(["compare", "--task", "recall", "--out", str(tmp_path / "out"), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_fields_of_ones_own_come_from_a_file(tmp_path):
+    (tmp_path / "mine.py").write_text("import ctrnn\ndef Leaky(inputs, hidden):\n    return ctrnn.leaky(inputs, hidden)\n")
+    given = {"integrator": "euler", "seeds": 1, "speeds": (1,), "dt": 1}
+    report = compared(tmp_path / "out", field=["gated", f"{tmp_path / 'mine.py'}:Leaky"], **given)
+    assert list(report.results.rows["field"].unique()) == ["gated", "mine.leaky"]
+    assert report.verdict.heading == "Not decided yet"
+    assert "mine.py" in json.loads((tmp_path / "out" / "study.json").read_text())["code"]
+
+
+def test_a_folder_of_another_study_is_refused(tmp_path):
+    (tmp_path / "study.json").write_text(json.dumps({"study": "unwarped", "scale": "smoke", "commands": [], "runs": {}}))
+    with pytest.raises(Exception, match=r"holds the study 'unwarped' at scale 'smoke', not 'compare'; choose another folder"):
+        compared(tmp_path, seeds=1)
+
+
+def test_a_comparison_has_a_sentence_of_what_it_is(whole):
+    assert isinstance(whole[1].study, Comparison)
+    assert whole[1].study.about.startswith("Task clocked-recall, played 1, 2 times as fast; 3 units of gated; trained and run by")
