@@ -115,14 +115,17 @@ def _refuse_one_time(table: Columns, rows: list[np.ndarray], times: np.ndarray, 
     )
 
 
-def features(table: Columns, inputs: Sequence[str], train: np.ndarray, joined: Joined) -> tuple[np.ndarray, list[str]]:
-    """Return what a model sees (rows, features), nan where missing, and words about it."""
-    columns, words, missing = [], [], []
+def features(
+    table: Columns, inputs: Sequence[str], train: np.ndarray, joined: Joined
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return what a model sees (rows, features), nan where missing, which features are of words, and words about all."""
+    columns, of_words, words, missing = [], [], [], []
     for name in inputs:
         if table.is_numbers(name):
             values, unit = joined.values(table.numbers(name)), table.unit(name)
             mean, deviation = scale(values[train])
             columns.append((values - mean) / deviation)
+            of_words.append(False)
             words.append(f"{name} ({unit})" if unit else name)
         else:
             column = table.words(name)
@@ -136,13 +139,14 @@ def features(table: Columns, inputs: Sequence[str], train: np.ndarray, joined: J
                 )
             places = pd.Index(known, dtype=object).get_indexer(pd.Index(column, dtype=object))
             columns += [joined.values(np.where(places < 0, np.nan, places == kind)) for kind in range(len(known))]
+            of_words += len(known) * [True]
             words.append(f"{name} (one of {len(known)})")
         if absent := float(np.isnan(columns[-1][joined.stand]).mean()):
             missing.append(f"{name} {100 * absent:.3g} %")
     said = [f"inputs: {', '.join(words)}"]
     if missing:
         said.append(f"missing: {', '.join(missing)}; there a model sees 0, and beside every value whether it was seen")
-    return np.stack(columns, 1).astype(np.float64), said
+    return np.stack(columns, 1).astype(np.float64), np.array(of_words), said
 
 
 def target_of(table: Columns, targets: tuple[str, ...], predict: str, joined: Joined) -> tuple[tuple[str, ...], np.ndarray]:

@@ -11,113 +11,116 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from ctrnn import checks
 from discretize import Collate
-from experiments.data.columns import Columns, Notation
-from experiments.data.mapped import digest_of
-from experiments.data.samples import NO_CLASS, features, in_order, target_of
-from experiments.data.scales import scales_of
-from experiments.data.suspicious import suspicious
-from experiments.data.table import read_table
-from experiments.data.untrusted import quoted
+from experiments.data.samples import NO_CLASS
 from experiments.seeds import generator as generator_of
-from experiments.settings import Count
 from experiments.tasks.ranking import auprc, auroc
-from experiments.tasks.recorded.parts import dealt, whole_of
+from experiments.tasks.recorded.dataset import Dataset, TableSettings, dataset_of, span
+from experiments.tasks.recorded.pieces import Piece, factors_of, places
+from experiments.tasks.recorded.recordings import MOST_REPEATS
 from experiments.tasks.task import SPLITS, Batch, Task, check_split
-from experiments.usage import UsageError, nearest
+from experiments.usage import UsageError
 
 __all__ = ["Table"]
 
-ASKED = {"class": "the class", "number": "the number", "count": "the count", "next": "the next value"}
-MOST_CLASSES = 20  # of whole numbers, that are classes if nothing else is said
-KEPT = 8  # tables that a process remembers
-
 
 @dataclass(frozen=True)
-class Table(Task):
+class Table(TableSettings, Task):
     r"""Predict columns of a table.
 
-    Args:    data: FILE.csv, .tsv, .npz or .parquet, a column a variable and a row a sample; sequence: the column that says which
-             rows belong together, "" where all do; time: the column of stamps, numbers, dates or times of a clock, "" for rows
-             that are one apart; inputs: columns that a model sees, () for all that are not named otherwise; target: columns to
-             predict, one if it is a class; predict: "class", "number", "count", "next" for the target's values at the next row,
-             or "" for what the target looks like, and for the next inputs where there is none; split: "sequence", each sequence
-             as a whole in one part, "time", first, middle and last rows of each, "" for the first of these where there are five
-             sequences, or a column that says train, validation or test; length: rows after which a sequence is cut, where a
-             prediction is asked for at every row; unit: of time that is 1 for the model, 0 for the median time between rows; gap:
-             a time between rows after which a new piece begins, in the unit of the stamps, 0 for none; same_time: what becomes of
-             rows of one sequence and time, column by column: the mean, or the first or last value that is seen, "" to refuse
-             them;
-             missing: cells that say
-             that nothing was seen, as -1, of one column as COLUMN:-1; words: columns that are words, though they look like
-             numbers; decimal: the mark, point or comma, "" for what cells say; dates: day-first or month-first, "" for what cells
-             say; clock: what 12:30 is, hh:mm or mm:ss; separator: comma, semicolon, tab, bar, space, or none for one column, ""
-             for what cuts all rows alike; encoding: of text, "" for UTF-8 or what its first bytes say.
-    Raises:  UsageError for a file that cannot be read or has no such columns, when it is first needed; ValueError for settings
-             that nothing reads together. A task reads its file once, and so do all of the same settings while it does not change.
+    Args:    speed: at which sequences are played, 2 for a sample every second row, 0.5 for two samples a row; clock_given:
+             whether batches have the recording's time at each sample, where there are stamps or samples are no longer rows;
+             between: what samples between two rows show, held for the row before, backward for the row after, as goes with
+             hold=backward, or linear; warp: above 1, each eighth of a sequence is played at a speed of its own, drawn once for
+             all, up to so many times as fast or as slow.
+    Raises:  UsageError for a speed at which a table says nothing, when it is first needed; ValueError for one that is none.
     """
 
-    data: str = ""
-    sequence: str = ""
-    time: str = ""
-    inputs: tuple[str, ...] = ()
-    target: tuple[str, ...] = ()
-    predict: Literal["", "class", "number", "count", "next"] = ""
-    split: str = ""
-    length: Count = 200
-    unit: float = 0.0
-    gap: float = 0.0
-    same_time: Literal["", "mean", "first", "last"] = ""
-    missing: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    decimal: Literal["", "point", "comma"] = ""
-    dates: Literal["", "day-first", "month-first"] = ""
-    clock: Literal["", "hh:mm", "mm:ss"] = ""
-    separator: Literal["", "comma", "semicolon", "tab", "bar", "space", "none"] = ""
-    encoding: str = ""
+    speed: float = 1.0
+    clock_given: bool = True
+    between: Literal["held", "backward", "linear"] = "held"
+    warp: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("inputs", "target", "missing", "words"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-        if not isinstance(self.data, str) or not self.data:
-            raise ValueError(f"`data` must name a file, a table with a row a sample and a column a variable, got {self.data!r}.")
-        if not 0 <= self.unit < np.inf:
-            raise ValueError(f"`unit` must be a time above 0, or 0 for the median time between rows, got {self.unit:g}.")
-        if not 0 <= self.gap < np.inf:
-            raise ValueError(f"`gap` must be a time above 0, or 0 for none, got {self.gap:g}.")
-        for name in ("unit", "gap", "same_time"):
-            if getattr(self, name) and not self.time:
-                raise ValueError(f"`{name}` is for stamps, and `time` names no column of them.")
-        if self.predict in ("class", "number", "count") and not self.target:
-            raise ValueError(f"`predict` is {self.predict}, and `target` names no column.")
-        if self.predict == "class" and len(self.target) > 1:
-            raise ValueError(f"`target` must be one column where it is a class, got {', '.join(self.target)}.")
+        speed, warp = checks.positive_number("speed", self.speed), checks.positive_number("warp", self.warp)
+        if warp < 1 or warp / speed > MOST_REPEATS * (1 + 1e-9):
+            raise ValueError(
+                f"`speed` must be at least 1/{MOST_REPEATS}, and so must `speed` / `warp`, with a `warp` of at least 1; got "
+                f"speed={speed:g} and warp={warp:g}."
+            )
 
     @functools.cached_property
-    def _found(self) -> _Found:
+    def _found(self) -> Dataset:
+        table = TableSettings(**{setting.name: getattr(self, setting.name) for setting in fields(TableSettings)})
         try:
             about = Path(self.data).stat()
         except OSError:
-            return _read(self, 0, 0)  # which says what is wrong
-        return _read(self, about.st_size, about.st_mtime_ns)
+            return dataset_of(table, 0, 0)  # which says what is wrong
+        found = dataset_of(table, about.st_size, about.st_mtime_ns)
+        self._check_speed(found)
+        return found
+
+    @property
+    def _is_played(self) -> bool:
+        """Whether samples are others than the rows."""
+        return self.speed != 1 or self.warp != 1
+
+    def _check_speed(self, found: Dataset) -> None:
+        """Refuse speeds at which nothing is left to read or to ask."""
+        whole = self.warp == 1 and self.speed == round(self.speed)
+        if self.between == "linear" and not whole and not found.at_the_end:
+            raise UsageError(
+                f"{self.data}: with between=linear samples between two rows show what comes next, and here something is asked at "
+                "every row, before that is known; take between=held."
+            )
+        rows = [len(one.ts) for split in SPLITS for one in found.parts[split] if len(one.ts) > 1] or [2]
+        most, which = (min(rows), "shortest") if found.at_the_end else (max(rows), "longest")
+        fastest = self.speed * self.warp
+        if fastest > 1 and fastest > most - 1:
+            raise UsageError(
+                f"{self.data}: at speed {fastest:g} the {which} sequence, of {most} rows, would be a single sample; take a "
+                f"`speed` (times `warp`) of at most {most - 1}."
+            )
+
+    @functools.cached_property
+    def _asked_in(self) -> dict[str, list[int]]:
+        """Return the places of the pieces in which something is asked, of each split: at other speeds perhaps not of all."""
+        found, places = self._found, dict[str, list[int]]()
+        for split, parts in found.parts.items():
+            kept = list(range(len(parts)))
+            if self._is_played and not found.at_the_end:
+                targets = [self._piece(split, k).target for k in kept]
+                kept = [k for k in kept if bool((targets[k] != NO_CLASS if found.classes else ~targets[k].isnan()).any())]
+            if not kept:
+                raise UsageError(f"{self.data}: at speed {self.speed:g} nothing is asked in {split}.")
+            places[split] = kept
+        return places
+
+    def _piece(self, split: str, k: int) -> Piece:
+        """Return a sequence of a split, as it is played."""
+        found = self._found
+        one = found.parts[split][k]
+        if not self._is_played:
+            return one
+        at = places(len(one.ts), self.speed, factors_of(self.warp, generator_of(0, "warp", split, k)))
+        return one.played(at, self.between, found.of_words, found.at_the_end)
+
+    def _pieces(self, split: str) -> Iterator[Piece]:
+        return (self._piece(split, k) for k in self._asked_in[split])
 
     @property
     def input_size(self) -> int:
-        return self._found.features * (2 if self.masked else 1)
+        return len(self._found.of_words) * (2 if self.masked else 1)
 
     @property
     def output_size(self) -> int:
@@ -152,16 +155,22 @@ class Table(Task):
         return self._found.digest
 
     def look(self) -> str:
-        return self._found.words
+        words = self._found.words
+        if not self._is_played:
+            return words
+        samples = span([len(one.ts) for split in SPLITS for one in self._pieces(split)])
+        warped = f", each eighth of a sequence up to {self.warp:g} times as fast or slow" if self.warp > 1 else ""
+        how = f"between rows {self.between}, the clock {'given' if self.clock_given else 'not given'}"
+        return f"{words}\nplayed at speed {self.speed:g}{warped}; {how}; sequences of {samples} samples"
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
-        return self.batch_of(split, torch.randint(len(self._found.parts[split]), (size,), generator=generator))
+        return self.batch_of(split, torch.randint(len(self._asked_in[split]), (size,), generator=generator))
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
         """Yield the split in order, each sequence once, at most so many; of two classes in one batch, for an AUROC is no mean
         over batches. `seed` changes nothing."""
         check_split(split)
-        count = min(checks.positive_size("sequences", sequences), len(self._found.parts[split]))
+        count = min(checks.positive_size("sequences", sequences), len(self._asked_in[split]))
         size = checks.positive_size("size", size)
         for which in torch.arange(count).split(count if len(self._found.classes) == 2 else size):
             yield self.batch_of(split, which)
@@ -169,8 +178,9 @@ class Table(Task):
     def batch_of(self, split: str, which: Tensor) -> Batch:
         """Make a batch of these sequences of a split, by their places in it."""
         found = self._found
-        some = [found.parts[split][k] for k in which.tolist()]
-        read = [{"x": one.xs.to(torch.get_default_dtype())} | ({"ts": one.ts} if self.time else {}) for one in some]
+        some = [self._piece(split, self._asked_in[split][k]) for k in which.tolist()]
+        clocked = self.clock_given and bool(self.time or self._is_played)
+        read = [{"x": one.xs.to(torch.get_default_dtype())} | ({"ts": one.ts} if clocked else {}) for one in some]
         batch = Collate("mask" if found.masked else None)(read)
         if found.at_the_end:
             targets = torch.stack([one.target for one in some])
@@ -235,7 +245,7 @@ class Table(Task):
             rates = train.nanmean(0).log().clamp(min=-9.0).expand_as(test)
             return {"blind": float(_deviance(rates[~test.isnan()], test[~test.isnan()]))}
         known = {"blind": float(test[~test.isnan()].square().mean())}
-        before = [one.before for one in found.parts["test"] if one.before is not None]
+        before = [one.before for one in self._pieces("test") if one.before is not None]
         if before:  # where no value was seen before, the mean
             known["last value"] = float((torch.cat(before).nan_to_num(0.0) - test).square().nanmean())
         return known
@@ -252,197 +262,11 @@ class Table(Task):
         """Return all that is asked for in a split: classes (n,), or numbers (n, numbers), nan where nothing is."""
         found = self._found
         if found.classes:
-            targets = torch.cat([one.target.flatten() for one in found.parts[split]])
+            targets = torch.cat([one.target.flatten() for one in self._pieces(split)])
             return targets[targets != NO_CLASS]
-        return torch.cat([one.target.reshape(-1, len(found.targets)) for one in found.parts[split]])
+        return torch.cat([one.target.reshape(-1, len(found.targets)) for one in self._pieces(split)])
 
 
 def _deviance(logarithms: Tensor, counts: Tensor) -> Tensor:
     """Compute half of Poisson's mean deviance of counts from rates, given by their logarithms."""
     return (torch.xlogy(counts, counts) - counts * logarithms - counts + logarithms.exp()).mean()
-
-
-@dataclass(frozen=True, eq=False)
-class _Sequence:
-    """Holds stamps (n,), values (n, features), nan where missing, and the target, of the whole or (n,) or (n, numbers); of what
-    comes next, its values that were seen last."""
-
-    ts: Tensor
-    xs: Tensor
-    target: Tensor
-    before: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """Holds what a table was read as."""
-
-    parts: dict[str, list[_Sequence]]
-    features: int
-    masked: bool
-    classes: tuple[str, ...]
-    targets: tuple[str, ...]
-    deviations: list[float]
-    counts: bool
-    at_the_end: bool
-    words: str
-    digest: str
-
-
-@functools.lru_cache(KEPT)
-def _read(task: Table, size: int, changed: int) -> _Found:
-    """Read and split the table, and say in words what was understood; of a file of that size and time of change."""
-    path = Path(task.data)
-    notation = Notation(task.encoding, task.separator, task.decimal, task.dates, task.clock, task.missing, task.words)
-    table, digest = read_table(path, notation), digest_of(path)
-    inputs, targets, predict = _asked_for(task, table)
-    rows, times, begins, joined, about_times = in_order(table, task.sequence, task.time, task.unit, task.gap, task.same_time)
-    classes, ys = target_of(table, targets, predict, joined)
-    at_the_end = predict != "next" and len(rows) > 1 and all(_is_one(ys[k]) for k in rows)
-    if at_the_end and begins.any():
-        raise UsageError(
-            f"{path}: the target is of whole sequences, which gap={task.gap:g} would cut; say by sequence=COLUMN what a piece is."
-        )
-    labels = ys if at_the_end and predict == "class" else None
-    places, about_split = dealt(task, table, rows, labels, at_the_end)
-    train = np.concatenate([rows[k][span] for split, k, span in places if split == "train"])
-    xs, about_inputs = features(table, inputs, train, joined)
-    scales = np.zeros(len(targets)), np.ones(len(targets))
-    if not classes:
-        asked = [whole_of(ys[rows[k]]) for split, k, _ in places if split == "train"] if at_the_end else ys[train]
-        scales = scales_of(np.asarray(asked))
-    if predict in ("number", "next"):
-        ys = (ys - scales[0]) / scales[1]
-
-    parts: dict[str, list[_Sequence]] = {}
-    for split in SPLITS:
-        here = [rows[k][span] for part, k, span in places if part == split]
-        pieces = [piece for k in here for piece in _pieces(xs[k], ys[k], times[k], begins[k], at_the_end, predict, task.length)]
-        if not pieces:
-            raise UsageError(f"{path}: no sequence with a target is in {split}; {about_split}.")
-        order = torch.randperm(len(pieces), generator=generator_of(0, "csv", split)).tolist()
-        parts[split] = [pieces[k] for k in order]  # so that the first ones are as good as any
-    masked = any(bool(one.xs.isnan().any()) for split in SPLITS for one in parts[split])
-    of = "of each sequence" if at_the_end else "at every row"
-    absent = _absent(ys, rows, at_the_end)
-    cut = "" if at_the_end else f", in pieces of at most {task.length} rows"
-    words = [
-        f"{path.name}: {len(table):,} rows, {len(rows):,} sequence(s) of {_span([len(k) for k in rows])} rows",
-        *(
-            [f"above the names: {'; '.join(map(quoted, table.remarks[:3]))}{', …' * (len(table.remarks) > 3)}"]
-            if table.remarks
-            else []
-        ),
-        about_times,
-        *about_inputs,
-        f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts)}{absent}",
-        f"{about_split}{cut}: {', '.join(f'{len(parts[split])} {split}' for split in SPLITS)}",
-        *(f"careful: {each}" for each in (*suspicious(table, inputs, rows, train, joined), *_absent_classes(classes, parts))),
-    ]
-    counts = predict == "count"
-    deviations = [1.0] * len(targets) if counts else scales[1].tolist()
-    return _Found(parts, xs.shape[1], masked, classes, targets, deviations, counts, at_the_end, "\n".join(words), digest)
-
-
-def _asked_for(task: Table, table: Columns) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """Return the columns that a model sees, those that it predicts, and whether a class, a number or what comes next."""
-    by_column = task.split not in ("", "sequence", "time")
-    named = [task.sequence, task.time, task.split if by_column else "", *task.inputs, *task.target]
-    for name in filter(None, [*named, *task.words]):
-        if name not in table:
-            raise UsageError(f"{task.data}: there is no column {nearest(name, table.names)}")
-    predict = task.predict or _looks_like(table, task.target)
-    inputs = task.inputs or tuple(
-        name for name in table.names if name not in named or (predict == "next" and name in task.target)
-    )
-    if predict != "next" and (both := [name for name in task.target if name in task.inputs]):
-        raise UsageError(f"{task.data}: {both[0]} is to be predicted, and is among the inputs, where a model would read it off.")
-    targets = task.target or tuple(name for name in inputs if table.is_numbers(name))
-    if not inputs:
-        raise UsageError(f"{task.data}: no column is left for a model to see; there is {', '.join(table.names)}.")
-    if predict != "class" and not targets:
-        raise UsageError(f"{task.data}: there is no column of numbers to predict.")
-    for name in targets if predict != "class" else ():
-        if not table.is_numbers(name):
-            such = quoted(str(table.words(name).dropna().iloc[0]))
-            raise UsageError(f"{task.data}: {name} has words in it, such as {such}, and what is predicted is a number.")
-    return inputs, targets, predict
-
-
-def _pieces(
-    xs: np.ndarray, ys: np.ndarray, times: np.ndarray, begins: np.ndarray, at_the_end: bool, predict: str, length: int
-) -> Iterator[_Sequence]:
-    """Cut a sequence into pieces, where a new one begins too, and yield those in which something is asked for."""
-    if begins[1:].any():
-        for start, end in pairwise([0, *(1 + np.flatnonzero(begins[1:])).tolist(), len(xs)]):
-            some = slice(start, end)
-            yield from _pieces(xs[some], ys[some], times[some], np.zeros(end - start, bool), at_the_end, predict, length)
-        return
-    asked, before = ys, None
-    if predict == "next":
-        asked = np.concatenate([ys[1:], np.full_like(ys[:1], np.nan)])
-        before = torch.tensor(pd.DataFrame(ys).ffill().to_numpy())
-    seen = asked != NO_CLASS if predict == "class" else ~np.isnan(asked)
-    for start in range(0, len(xs), len(xs) if at_the_end else length):
-        some = slice(start, None if at_the_end else start + length)
-        if seen[some].any():
-            stamps, target = times[some] - times[start], torch.as_tensor(whole_of(ys) if at_the_end else asked[some])
-            last = None if before is None else before[some]
-            yield _Sequence(torch.from_numpy(stamps), torch.from_numpy(xs[some]).float(), target, last)
-
-
-def _looks_like(table: Columns, target: tuple[str, ...]) -> str:
-    if not target:
-        return "next"
-    if len(target) > 1:
-        return "number"
-    if not table.is_numbers(target[0]):
-        return "class"
-    values = table.numbers(target[0])
-    seen = np.unique(values[~np.isnan(values)])
-    return "class" if len(seen) <= MOST_CLASSES and (seen == seen.round()).all() else "number"
-
-
-def _is_one(ys: np.ndarray) -> bool:
-    """Return whether a sequence has one class, or one number of each target, where they are not missing."""
-    columns = (ys[ys != NO_CLASS],) if ys.ndim == 1 else (column[~np.isnan(column)] for column in ys.T)
-    return all(len(seen) == 0 or bool((seen == seen[0]).all()) for seen in columns)
-
-
-def _span(numbers: Sequence[float]) -> str:
-    least, most = min(numbers), max(numbers)
-    return f"{least:,.4g}" if least == most else f"{least:,.4g} to {most:,.4g}"
-
-
-def _about(
-    targets: tuple[str, ...], classes: tuple[str, ...], scales: tuple[np.ndarray, np.ndarray], parts: dict[str, list[_Sequence]]
-) -> str:
-    if not classes:
-        return ", ".join(f"{name} {mean:.4g} ± {deviation:.4g}" for name, mean, deviation in zip(targets, *scales, strict=True))
-    counts = torch.stack(list(_counted(classes, parts).values())).sum(0)
-    shares = [f"{name} {share:.3g} %" for name, share in zip(classes, (100 * counts / counts.sum()).tolist(), strict=True)]
-    return f"{targets[0]}, {len(classes)} classes: {', '.join(shares[:MOST_CLASSES])}"
-
-
-def _counted(classes: tuple[str, ...], parts: dict[str, list[_Sequence]]) -> dict[str, Tensor]:
-    """Return how often each class is asked for in each part."""
-    found = {split: torch.cat([one.target.flatten() for one in some]) for split, some in parts.items()}
-    return {split: torch.bincount(some[some != NO_CLASS], minlength=len(classes)) for split, some in found.items()}
-
-
-def _absent_classes(classes: tuple[str, ...], parts: dict[str, list[_Sequence]]) -> Iterator[str]:
-    for split, counts in _counted(classes, parts).items() if classes else ():
-        if absent := [name for name, count in zip(classes, counts.tolist(), strict=True) if not count]:
-            verb = {"train": "learned", "validation": "evaluated", "test": "tested"}[split]
-            more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
-            yield f"never {verb}: {', '.join(absent[:5])}{more}, which {'is' if len(absent) == 1 else 'are'} not in {split}"
-
-
-def _absent(ys: np.ndarray, rows: list[np.ndarray], whole: bool) -> str:
-    """Say how many targets are missing; of a whole sequence only where no row has it."""
-    gone = (ys == NO_CLASS)[:, None] if ys.ndim == 1 else np.isnan(ys)
-    if whole:
-        count, of = sum(bool(gone[k].all(0).any()) for k in rows), f"{len(rows):,} sequences"
-    else:
-        count, of = int(gone.any(1).sum()), f"{len(ys):,} rows"
-    return f"; missing in {count:,} of {of}, where nothing is asked" if count else ""
