@@ -15,6 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from ctrnn.lazy import place_of
 from ctrnn.user_warnings import StampWarning, warn_user
 
 K = TypeVar("K")
@@ -57,11 +58,10 @@ def can_make_weights(
 def instance(name: str, value: K, kind: type, hint: str = "") -> K:
     """Refuse what is no object of a public class; the hint says what to do."""
     if not isinstance(value, kind):
-        home = "torch.nn" if kind.__module__.startswith("torch.nn.") else kind.__module__.partition(".")[0]
         came = f"{type(value).__name__}{hint}"
         if isinstance(value, type):
             came = f"the class {value.__name__}; make one, `{value.__name__}(...)`"
-        raise TypeError(f"`{name}` must be a {home}.{kind.__name__}, got {came}.")
+        raise TypeError(f"`{name}` must be a {place_of(kind)}.{kind.__name__}, got {came}.")
     return value
 
 

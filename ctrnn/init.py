@@ -10,8 +10,8 @@ r"""Initialization: biases by which each unit forgets in T samples, T drawn at r
 In all of them T is the forgetting time of the field: where input and state are zero its rate is 1/T, and without a
 candidate the state falls to 1/e in T; `ctrnn.timescales` gives T back. The discrete cell with the sigmoid gate 1/T keeps
 1 - 1/T at every step and falls to 1/e a little earlier, in 1/log(T/(T - 1)) = T - 1/2 - 1/(12 T) - ... steps. For exactly T
-steps the bias is that of the softplus rate, since sigma(b) = 1 - e^-softplus(b): `chrono_(ctrnn.softplus_clock(field), ...)`
-sets it, for both readings share their weights. With inputs and states that are centred, but not zero, sigma(b) is the
+steps the bias is that of the softplus rate, since sigma(b) = 1 - e^-softplus(b): `chrono_(ctrnn.cells.softplus_clock(field),
+...)` sets it, for both readings share their weights. With inputs and states that are centred, but not zero, sigma(b) is the
 median of a gate, not its mean.
 
 `recurrent_normal_` draws recurrent weights, from a normal distribution with the standard deviation gain/sqrt(hidden);
@@ -170,8 +170,8 @@ def recurrent_balanced_(module: M, gain: float = 1.5, *, generator: torch.Genera
     the sum of those that excite it, which takes away the one eigenvalue that would grow with the number of units. Masks and
     diagonals of 0 are kept.
 
-    Args:    module: a field, or what contains one, whose recurrent weights `weight_h` all are square and under a `ctrnn.Dale`;
-             gain: positive; generator: torch's own of the weights' device if not given.
+    Args:    module: a field, or what contains one, whose recurrent weights `weight_h` all are square and under a
+             `ctrnn.parts.Dale`; gain: positive; generator: torch's own of the weights' device if not given.
     Returns: the module.
     Raises:  TypeError for a module without such weights, or with some of a low rank; ValueError for a gain that is none, and for
              masks that leave a matrix of which all eigenvalues are 0.
@@ -183,8 +183,8 @@ def recurrent_balanced_(module: M, gain: float = 1.5, *, generator: torch.Genera
     found = [(owner, name) for owner in _owners(module) for name in _recurrent_weights(owner)]
     if not found or not all(_is_under_dales_law(*each) for each in found):
         raise TypeError(
-            "`module` must have square recurrent weights, all with a `ctrnn.Dale(signs)` among their parametrizations and none "
-            f"with a `ctrnn.LowRank`; got a {type(module).__name__} without."
+            "`module` must have square recurrent weights, all with a `ctrnn.parts.Dale(signs)` among their parametrizations and "
+            f"none with a `ctrnn.parts.LowRank`; got a {type(module).__name__} without."
         )
     for owner, name in found:
         weight = getattr(owner, name)

@@ -213,7 +213,7 @@ def solve(
 ) -> Trajectory:
     """Solve as `integrate` does, with settings that were checked before; windows: see `EventSolve`."""
     if isinstance(path, Tensor):
-        got = f"`path` must be a ctrnn.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`."
+        got = f"`path` must be a ctrnn.inputs.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`."
         raise TypeError(f"{got} {ORDERS['integrate']}")
     times, direction = increasing_times(ts)
     given, (state, shapes) = field, joined(h0)

@@ -185,7 +185,7 @@ def breakdown(
     Args:
         run: Folder of a run of `ctrnn train`, whose model is looked at on sequences of its test.
         model: A model of your own, written by ctrnn.save.
-        data: Tensors for it, .safetensors: xs, and perhaps targets, counts, ts and lengths, as a discretize.Batch has them.
+        data: Tensors for it, .safetensors: xs, and perhaps targets, counts, ts, lengths, as discretize.sequences.Batch has them.
         out: Folder for index.html, the numbers and the figures.
         input: Your own recording, .npy or .csv: one column a channel, one row a sample; not for a trained model.
         rate: Samples per second of your recording.

@@ -98,7 +98,7 @@ IN_PYTHON = [
         TypeError,
         "ndarray of datetime64[s]: give numbers, in units of the field's time",
     ),
-    (lambda: ContinuousRNN(FIELD)(X * math.inf), ValueError, "`ctrnn.hold_missing` fills in the last one seen"),
+    (lambda: ContinuousRNN(FIELD)(X * math.inf), ValueError, "`ctrnn.inputs.hold_missing` fills in the last one seen"),
     (lambda: ContinuousRNN(FIELD, method="rk45"), ValueError, "`method` 'rk45' is not known; did you mean"),
     (lambda: ContinuousRNN(FIELD, method=None), TypeError, "`method` must be the name of a method or a step map, got None"),
     (lambda: ContinuousRNN(FIELD, rtol=math.nan), ValueError, "`rtol` must be finite, got nan"),
@@ -112,7 +112,11 @@ IN_PYTHON = [
     (lambda: ContinuousRNN(NoTensor(2, 3))(X), TypeError, "The field's `flow` gives NoneType, not a tensor"),
     (lambda: DiscreteRNN(TwoOfThree(2, 3))(X), ValueError, "gives shape (4, 2) for a state of shape (4, 3)"),
     (lambda: DiscreteRNN(InPlace(2, 3))(X), ValueError, "in place"),
-    (lambda: integrate(FIELD, X, H, TS), TypeError, "`path` must be a ctrnn.Path, got Tensor; wrap samples in `ctrnn.HeldPath`"),
+    (
+        lambda: integrate(FIELD, X, H, TS),
+        TypeError,
+        "`path` must be a ctrnn.inputs.Path, got Tensor; wrap samples in `ctrnn.HeldPath`",
+    ),
     (lambda: integrate(FIELD, PATH, H, TS[[0, 2, 1]]), ValueError, "`ts` must increase strictly, but goes back at index 2"),
     (lambda: integrate(FIELD, PATH, H, TS + 1), ValueError, "`ts` = 6.0 lies outside the interval [0.0, 5.0]"),
     (lambda: integrate(FIELD, PATH, H, TS[:0]), ValueError, "`ts` is empty; give at least one time"),
@@ -185,7 +189,11 @@ IN_PYTHON = [
     (lambda: ctrnn.to_torch(nn.GRU(2, 3)), TypeError, "plain, gru and lstm fields only, not for GRU, which is no field"),
     (lambda: ctrnn.from_torch(nn.GRU), TypeError, "got the class GRU."),
     (lambda: gated(2, 3, decay=ctrnn.PowerDecay), TypeError, "got the class PowerDecay; make one, `PowerDecay(...)`."),
-    (lambda: ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), 1.0, ctrnn.LinearDecay()), TypeError, "such as `ctrnn.FixedRate(1.0)`"),
+    (
+        lambda: ctrnn.Relaxation(ctrnn.TanhCandidate(2, 3), 1.0, ctrnn.LinearDecay()),
+        TypeError,
+        "such as `ctrnn.parts.FixedRate(1.0)`",
+    ),
 ]
 
 TRAIN = ["train", "--task", "recall", "--field", "gated", "--integrator", "euler"]

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from code_imports import FILES, PACKAGES, ROOT, imported_modules, names_imported, top, tree
 
+from ctrnn.lazy import places_of
+
 INITS = [file for file in FILES if file.name == "__init__.py"]
 OF_FEW_CALLS = ["torch._dynamo", "torch.fx.experimental.symbolic_shapes", "sympy", "scipy", "pandas", "torchdiffeq", "matplotlib"]
 HEAVY = ["torch", "torchdiffeq", "sympy", "scipy", "numpy", "matplotlib", "tyro", "pandas", "jinja2", "tqdm"]
@@ -196,9 +198,37 @@ def test_every_exported_name_resolves_and_no_other():
             _ = package.no_such_name
 
 
+@pytest.mark.parametrize("package", ["ctrnn", "discretize"])
+def test_names_have_one_place_and_those_of_modules_go_on_working_where_they_were(package):
+    top, places = importlib.import_module(package), places_of(str(ROOT / package / "__init__.py"))
+    first = [name for name, place in places.items() if place == package]
+    assert list(top.__all__) == first
+    assert 20 < len(first) < 40, "what a newcomer meets; the rule for a new name is in CONTRIBUTING.md"
+    rooms = {place for place in places.values() if place != package}
+    assert set(dir(top)) == {*first, *(room.partition(".")[2] for room in rooms), *(["init"] if package == "ctrnn" else [])}
+    stub = (ROOT / package / "__init__.pyi").read_text()
+    for name, place in places.items():
+        value = getattr(importlib.import_module(place), name)
+        assert name not in re.findall(r"\w+", stub) or getattr(top, name) is value
+        assert place == package or name in dir(importlib.import_module(place))
+
+
+def test_a_name_that_is_asked_for_in_another_place_is_told_where_it_is():
+    for place, name, told in (
+        ("ctrnn", "PowrDecay", "ctrnn.parts.PowerDecay"),
+        ("ctrnn.cells", "gru", "ctrnn.gru"),
+        ("discretize.steps", "ContinuousRNN", "discretize.ContinuousRNN"),
+        ("discretize.analysis", "fixd_points", "fixed_points"),
+    ):
+        with pytest.raises(AttributeError, match=rf"{place}' has no attribute '{name}'; did you mean '{told}'\?"):
+            getattr(importlib.import_module(place), name)
+
+
 def test_type_checkers_take_each_name_of_a_stub_as_exported():
     for stub in (file.with_suffix(".pyi") for file in INITS if file.with_suffix(".pyi").exists()):
         for node in tree(stub).body:
+            if isinstance(node, ast.Assign):  # a name before is the one of now, which is above
+                continue
             assert isinstance(node, ast.ImportFrom), ast.unparse(node)  # `import name as name`, PEP 484's form of a re-export
             assert all(alias.asname == alias.name for alias in node.names), ast.unparse(node)
 

@@ -3,6 +3,7 @@
 import inspect
 import re
 from dataclasses import dataclass
+from importlib import import_module
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.nn.utils.parametrize import register_parametrization
 
 import ctrnn
 import discretize
+from ctrnn.lazy import places_of
 from experiments.models.fields import FIELDS, FieldSettings
 from experiments.models.integrators import IntegratorSettings
 from experiments.runs.configuration import Configuration
@@ -18,7 +20,11 @@ from experiments.seeds import generator
 from experiments.tasks.task import Batch, ClassOfTheSequence
 
 TIME, BATCH, INPUTS, HIDDEN, STEPS = 4, 8, 3, 4, 2
-PUBLIC = {f"{package.__name__}.{name}": getattr(package, name) for package in (ctrnn, discretize) for name in package.__all__}
+PUBLIC = {
+    f"{package.__name__}.{name}": getattr(import_module(place), name)
+    for package in (ctrnn, discretize)
+    for name, place in places_of(package.__file__).items()
+}
 # What constructors ask for, by name.
 ARGUMENTS = {
     "input_size": lambda: INPUTS,
@@ -66,7 +72,6 @@ def of_low_rank(field):
 ALONE = {"field": lambda: ctrnn.gru(0, HIDDEN)}  # of what jumps
 GIVEN = {  # where a name means something else
     "ctrnn.from_torch": {"module": lambda: nn.GRUCell(INPUTS, HIDDEN)},
-    "discretize.from_torch": {"module": lambda: nn.GRU(INPUTS, HIDDEN, num_layers=2)},
     "discretize.layers_from_torch": {"module": lambda: nn.GRU(INPUTS, HIDDEN, num_layers=2)},
     "ctrnn.LowRankReduction": {"field": lambda: of_low_rank(ctrnn.leaky(INPUTS, HIDDEN))},
     "discretize.JumpRNN": ALONE,

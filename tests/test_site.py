@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import ctrnn
-import derivations
 import discretize
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,7 +144,5 @@ def test_pages_that_name_a_name_outside_of_snippets_are_found():
 
 
 def test_no_two_names_share_a_file_on_a_disk_without_capitals():
-    names = dict.fromkeys(
-        f"{package.__name__}.{name}" for package in (ctrnn, discretize, derivations) for name in package.__all__
-    )
+    names = READING["public_names"]()
     assert len({READING["file_of"](name, names).lower() for name in names}) == len(names)

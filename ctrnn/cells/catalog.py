@@ -8,10 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
 import ctrnn
-from ctrnn.lazy import homes_of
+from ctrnn.lazy import homes_of, places_of
 
 __all__ = ["constructor_names", "constructors", "variants"]
 
@@ -30,7 +31,8 @@ def constructor_names() -> list[str]:
 
 def constructors() -> dict[str, Constructor]:
     """Return all constructors of cells by name."""
-    return {name: getattr(ctrnn, name) for name in constructor_names()}
+    places = places_of(str(ctrnn.__file__))
+    return {name: getattr(import_module(places[name]), name) for name in constructor_names()}
 
 
 def variants() -> Iterator[tuple[str, str, Constructor]]:

@@ -33,7 +33,7 @@ class LowRankReduction(VectorField):
     and from others the difference falls as e^(-t/tau).
 
     Args:    field: `ctrnn.leaky`, `plain` or `additive`, with one time constant for all units, whose `weight_h` has a
-             `ctrnn.LowRank` and nothing after it.
+             `ctrnn.parts.LowRank` and nothing after it.
     Shape:   x (..., input), [k, u] (..., rank or rank + input) -> the same.
     Raises:  TypeError for a field of which this is not exact, with the reason.
     Source:  Mastrogiuseppe and Ostojic 2018, "Linking connectivity, dynamics, and computations in low-rank recurrent neural
@@ -111,7 +111,7 @@ def _checked(field: VectorField) -> Affine:
     is_constrained = parametrize.is_parametrized(field.candidate, "weight_h")
     constraints: Any = field.candidate.parametrizations.weight_h if is_constrained else ()  # type: ignore[union-attr]
     if [type(part) for part in constraints] != [LowRank]:
-        why = "whose `weight_h` is not a `ctrnn.LowRank` and nothing else; constraints after it take the rank away"
+        why = "whose `weight_h` is not a `ctrnn.parts.LowRank` and nothing else; constraints after it take the rank away"
     elif not isinstance(field.rate, InputFreeRate) or field.rate.flow(h[..., :0], h).numel() != 1:
         why = "whose units have rates of their own; k has one time constant only if all units share it"
     elif not computes_as(field.decay, LinearDecay):

@@ -42,7 +42,7 @@ class LSTMField(VectorField):
         super().__init__(input_size, hidden_size, 2 * hidden_size)
         self.gates: Affine = Affine(input_size, hidden_size, 4 * hidden_size, **settings)
         self.decay: Decay = LinearDecay() if decay is None else decay
-        checks.instance("decay", self.decay, Decay, "; make one, such as `ctrnn.PowerDecay(2.0)`")
+        checks.instance("decay", self.decay, Decay, "; make one, such as `ctrnn.parts.PowerDecay(2.0)`")
         read_sizes("gates", self.gates, decay=self.decay)
         checks.same_settings([("gates", self.gates), ("decay", self.decay)])
 

@@ -1,6 +1,6 @@
 r"""Constrains recurrent weights, as parametrizations of torch: signs by Dale's law, masks, rank, spectral radius.
 
-    torch.nn.utils.parametrize.register_parametrization(field.candidate, "weight_h", ctrnn.Dale(signs))
+    torch.nn.utils.parametrize.register_parametrization(field.candidate, "weight_h", ctrnn.parts.Dale(signs))
 
 A weight W_ij goes from unit j to unit i: Dale's law gives each column one sign. Several are applied in the order in which they
 are registered. Weights are computed once for a whole sequence or solve; kernels, equations and proofs read what comes out.

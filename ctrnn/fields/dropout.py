@@ -44,7 +44,7 @@ class Dropout(Part):
     def __init__(self, part: Part, p: float = 0.5, inputs: float = 0.0) -> None:
         super().__init__()
         if not isinstance(part, Part) or not hasattr(part, "input_size") or not hasattr(part, "hidden_size"):
-            raise TypeError(f"`part` must be a ctrnn.Part with `input_size` and `hidden_size`, got {type(part).__name__}.")
+            raise TypeError(f"`part` must be a ctrnn.parts.Part with `input_size` and `hidden_size`, got {type(part).__name__}.")
         self.part, self.p, self.inputs = part, checks.probability("p", p), checks.probability("inputs", inputs)
         if 1.0 in (self.p, self.inputs):
             raise ValueError("`p` and `inputs` must be below 1: a part that sees nothing learns nothing.")

@@ -281,8 +281,8 @@ def check_field(value: object) -> VectorField:
             hint = "take the field in it, `.field`."
         if hasattr(value, "delays"):
             hint = (
-                "it reads its own past: `discretize.integrate` and sequence modules run it, and `ctrnn.DelayLine(field, dt)` is "
-                "a field of its states."
+                "it reads its own past: `discretize.integrate` and sequence modules run it, and `ctrnn.cells.DelayLine(field, "
+                "dt)` is a field of its states."
             )
         raise TypeError(f"`field` must be a ctrnn.VectorField, got {type(value).__name__}; {hint}")
     return value

@@ -38,7 +38,7 @@ class LayerNorm(Part):
         super().__init__()
         if not isinstance(part, Affine):
             came = type(part).__name__
-            raise TypeError(f"`part` must be made of one ctrnn.Affine, as TanhCandidate and the gates are, got {came}.")
+            raise TypeError(f"`part` must be made of one ctrnn.parts.Affine, as TanhCandidate and the gates are, got {came}.")
         if part.overrides_flow:
             raise TypeError(
                 f"`part`, a {type(part).__name__}, overrides `flow`; the norm stands between the `preactivation` and the "

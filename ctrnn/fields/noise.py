@@ -302,6 +302,6 @@ def _check_linear(field: VectorField) -> None:
         raise ValueError(
             "`noise` is on the input, and the field is not linear in it: white noise inside of a nonlinearity has no limit as "
             "steps get shorter, the mean of tanh(1 + 0.3 sqrt(2/dt) xi) falls from 0.66 to 0.12 between dt 0.5 and 0.004. Give "
-            "the noise a correlation time, `ctrnn.ColoredInput(field, sigma, correlation_time)`; or hold it on the samples, "
+            "the noise a correlation time, `ctrnn.cells.ColoredInput(field, sigma, correlation_time)`; or hold it on samples, "
             '`xs + sigma * torch.randn_like(xs)`, whose interval no step changes; or put it on the state, `on="state"`.'
         )

@@ -18,8 +18,8 @@ __all__ = ["COUPLED", "DRAW_ONCE", "asked_apart", "couples_samples", "drawn", "h
 
 Answer = TypeVar("Answer")
 DRAW_ONCE = (
-    "For dropout call `field.eval()`, or take `ctrnn.Dropout`, whose masks are fixed for a solve; or take steps that each may "
-    "draw anew, as those of `discretize.DiscreteRNN`."
+    "For dropout call `field.eval()`, or take `ctrnn.parts.Dropout`, whose masks are fixed for a solve; or take steps that each "
+    "may draw anew, as those of `discretize.DiscreteRNN`."
 )
 
 

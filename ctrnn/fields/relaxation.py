@@ -19,7 +19,11 @@ from ctrnn.own_code import computes_as, described, nearest
 __all__ = ["Relaxation", "relaxation_formula", "softplus_clock"]
 
 
-EXAMPLES = {"rate": "`ctrnn.FixedRate(1.0)`", "decay": "`ctrnn.PowerDecay(2.0)`", "candidate": "`ctrnn.TanhCandidate(3, 5)`"}
+EXAMPLES = {
+    "rate": "`ctrnn.parts.FixedRate(1.0)`",
+    "decay": "`ctrnn.parts.PowerDecay(2.0)`",
+    "candidate": "`ctrnn.parts.TanhCandidate(3, 5)`",
+}
 
 
 class Relaxation(VectorField):

@@ -19,7 +19,7 @@ def hold_missing(
 ) -> tuple[Tensor, Tensor]:
     r"""Replace each missing value by the last observed one of its sequence and feature.
 
-        values, seen = ctrnn.hold_missing(xs)
+        values, seen = ctrnn.inputs.hold_missing(xs)
         path = ctrnn.LinearPath(torch.cat([values, seen], -1), ts)
 
     Gradients reach observed values, and `before` where that is a tensor; the others are not read.

@@ -55,8 +55,8 @@ class Path(AnsweredInit, ABC):
         if is_called_only or any(inherits_beside(cls, own, other, Path) for own, other in beside):
             raise TypeError(
                 f"The path {cls.__name__} would be solved as the one it descends from, whose pieces are read by `evaluate` and "
-                "`differentiate`; give both, of what `gather` collects, or descend from `ctrnn.Path` and give `knots`, `at` and "
-                "`slope`."
+                "`differentiate`; give both, of what `gather` collects, or descend from `ctrnn.inputs.Path` and give `knots`, "
+                "`at` and `slope`."
             )
         # Of other values these would be wrong.
         without_derived(cls, Path, ["evaluate", "gather"], ["map", "probe", "degree", "steady"])

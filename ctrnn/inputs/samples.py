@@ -59,7 +59,9 @@ class SampledPath(GatheredPath):
 
 def checked_samples(xs: Tensor, name: str = "xs") -> Tensor:
     """Check samples (time, batch, feature): floating point, finite, at least one in time."""
-    fill = "where values are missing, `ctrnn.hold_missing` fills in the last one seen, in a DataLoader `Collate(missing=...)`"
+    fill = (
+        "where values are missing, `ctrnn.inputs.hold_missing` fills in the last one seen, in a DataLoader `Collate(missing=...)`"
+    )
     checks.is_finite(name, recorded(xs, name), fill)
     return xs
 

@@ -45,7 +45,7 @@ def as_path(value: object) -> Path:
     if is_spline(value):
         return SplinePath(value)  # type: ignore[arg-type]
     hint = ", a function of time in `ctrnn.FunctionPath`" if callable(value) else ""
-    raise TypeError(f"`path` must be a ctrnn.Path, got {type(value).__name__}; wrap samples in `ctrnn.HeldPath`{hint}.")
+    raise TypeError(f"`path` must be a ctrnn.inputs.Path, got {type(value).__name__}; wrap samples in `ctrnn.HeldPath`{hint}.")
 
 
 def is_spline(value: object) -> bool:

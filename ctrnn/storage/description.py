@@ -1,7 +1,7 @@
 r"""A model as words and numbers, and back: its class by name, and what its constructor was given.
 
-    {"class": "ctrnn.PowerDecay", "exponent": 2.0}
-    {"class": "ctrnn.TanhCandidate", ..., "parametrizations": {"weight_h": [{"class": "ctrnn.ZeroDiagonal"}]}}
+    {"class": "ctrnn.parts.PowerDecay", "exponent": 2.0}
+    {"class": "ctrnn.parts.TanhCandidate", ..., "parametrizations": {"weight_h": [{"class": "ctrnn.parts.ZeroDiagonal"}]}}
 
 What a constructor takes by a name is looked up by that name on the object. So it is for every public class here, and for a class
 of a user that keeps what it is given, once it is `known`. "parts" are those that took the place of one that the constructor had
@@ -26,6 +26,7 @@ from ctrnn.fields.connectivity import Dale, Mask
 from ctrnn.fields.noise import ColoredInput, Noise
 from ctrnn.fields.parts import WeightSettings
 from ctrnn.fields.rates import LearnedConstant
+from ctrnn.lazy import places_of
 from ctrnn.storage.parametrizations import described_parametrizations, is_parametrized_within, register
 
 __all__ = ["ROOTS", "Known", "described", "rebuilt"]
@@ -232,14 +233,15 @@ def _class_of(name: object, known: Known) -> type:
 
 
 def _public(name: str) -> type | None:
-    """Return the class that a file means by a name such as "ctrnn.PowerDecay"."""
+    """Return the class that a file means by a name such as "ctrnn.parts.PowerDecay"."""
     package, _, short = name.rpartition(".")
     if package == "torch.nn":
         return getattr(nn, short) if short in OF_TORCH else None
     home = import_module(package) if package in ROOTS else None
-    if home is None or short not in home.__all__:
+    place = places_of(str(home.__file__)).get(short) if home else None
+    if home is None or place is None:
         return None
-    kind, roots = getattr(home, short), tuple(getattr(home, root) for root in ROOTS[package])
+    kind, roots = getattr(import_module(place), short), tuple(getattr(home, root) for root in ROOTS[package])
     return kind if isinstance(kind, type) and issubclass(kind, roots) else None
 
 

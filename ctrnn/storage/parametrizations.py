@@ -1,6 +1,6 @@
 r"""Says in words how weights are parametrized, and registers it again: this project's, some of torch's, and known classes.
 
-{"weight_h": [{"class": "ctrnn.Dale", ...}, {"torch": "weight_norm", "dim": 0}]}
+{"weight_h": [{"class": "ctrnn.parts.Dale", ...}, {"torch": "weight_norm", "dim": 0}]}
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def exact_in_law() -> Iterator[Entry]:
 
 
 def bridges() -> Iterator[Entry]:
-    """The tree of discretize.BrownianPath: of a cell of length D the increment w and H = z/D - w/2."""
+    """The tree of discretize.steps.BrownianPath: of a cell of length D the increment w and H = z/D - w/2."""
     D, r, q = (Symbol(name, positive=True) for name in "Drq")
     w, H, Z, N = normal = [Symbol(name, real=True) for name in "wHZN"]
     variances = diag(D, D / 12, D / 16, D / 12)

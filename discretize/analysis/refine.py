@@ -95,7 +95,7 @@ def stepped_parts(model: nn.Module) -> list[DiscreteRNN]:
     if not parts:
         raise ValueError(
             "`model` has no discretize.DiscreteRNN in it, and no steps. The weights of one that is solved take steps by "
-            "`model.stepped()`, or `discretize.stepped(rnn)`; a field by `DiscreteRNN(field, step)`."
+            "`model.stepped()`, or `discretize.sequences.stepped(rnn)`; a field by `DiscreteRNN(field, step)`."
         )
     kept = {p.device for part in parts for p in part.parameters() if checks.time_dtype(p.device) != torch.float64}
     if kept:

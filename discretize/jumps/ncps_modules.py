@@ -26,8 +26,8 @@ def from_ncps(module: nn.Module, hold: str = "forward", open_interval: float | N
     [h_0, 0, 0, 0].
 
     Args:    module: ncps.torch.LTC, CfC or CfCCell; hold, open_interval as for `DiscreteRNN`.
-    Returns: of an LTC a `DiscreteRNN` of `ctrnn.from_ncps(module)`, of a CfC a `HeldJumpRNN` as of `cfc`; time- or batch-first as
-             the module is.
+    Returns: of an LTC a `DiscreteRNN` of `ctrnn.cells.from_ncps(module)`, of a CfC a `HeldJumpRNN` as of `cfc`; time- or
+             batch-first as the module is.
     Raises:  ImportError without ncps; TypeError for other modules, and subclasses that override a method; ValueError for
              `mixed_memory`, `proj_size` and a wired CfC.
     Source:  Hasani et al. 2021 and 2022, as ncps 1.0 has them.
@@ -38,7 +38,7 @@ def from_ncps(module: nn.Module, hold: str = "forward", open_interval: float | N
         given |= {"substeps": module.rnn_cell._ode_unfolds}  # type: ignore[union-attr]
         return DiscreteRNN(ctrnn.from_ncps(module), FrozenBackwardEuler(), **given).train(module.training)
     if not isinstance(module, tuple(closed)):
-        hint = "; `ctrnn.from_ncps` reads an LTCCell" if "LTC" in type(module).__name__ else ""
+        hint = "; `ctrnn.cells.from_ncps` reads an LTCCell" if "LTC" in type(module).__name__ else ""
         raise TypeError(f"`module` must be an LTC, CfC or CfCCell of ncps.torch, got {type(module).__name__}{hint}.")
     check_ncps_own(module, *closed)
     jump = _jump(_cell(module))

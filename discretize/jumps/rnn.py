@@ -101,7 +101,9 @@ class JumpRNN(SequenceModule):
                 f"`field` has {field.input_size} inputs, and nothing to read between observations; take input_size=0."
             )
         if not isinstance(jump, Jump):
-            raise TypeError(f"`jump` must be a discretize.Jump, got {type(jump).__name__}; `CellJump(cell)` makes one of a cell.")
+            raise TypeError(
+                f"`jump` must be a discretize.jumps.Jump, got {type(jump).__name__}; `CellJump(cell)` makes one of a cell."
+            )
         if jump.state_size not in (None, field.state_size):
             raise ValueError(
                 f"`jump` maps {jump.state_size} units, `field` keeps {field.state_size}; make one as wide as the other."

@@ -87,7 +87,7 @@ class StagedStep(Step):
 
 
 class ShiftingStep(Step):
-    """Steps the first state of a `ctrnn.DelayLine` by a map that reads the past where it begins, and moves the others on."""
+    """Steps the first state of a `DelayLine` by a map that reads the past where it begins, and moves the others on."""
 
     order = 0  # that of its map
 

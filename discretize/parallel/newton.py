@@ -161,8 +161,8 @@ class _Sequence:
         self.counts.call(cost * rest, hs.shape[1])
         warn_user(
             f"Newton's method had the first {right} of {right + rest} samples when its iterations ended; the other {rest} were "
-            "computed step by step. The step may expand errors, as chaos does: `discretize.lyapunov` measures it; a `damping`, "
-            'method="newton" and more `max_iterations` may help, `unroll` will do.',
+            "computed step by step. The step may expand errors, as chaos does: `discretize.analysis.lyapunov` measures it; a "
+            '`damping`, method="newton" and more `max_iterations` may help, `unroll` will do.',
             SolverWarning,
         )
 

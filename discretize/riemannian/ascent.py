@@ -37,9 +37,9 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
     An optimizer of torch's, with two `param_groups`, read-out and transitions: each has a rate of its own, `lr`, and counts
     `accepted` and `rejected` updates. It backpropagates by itself, and needs no `backward()`.
 
-    Args:    model: a `SymbolModel` with the unit Euler step, of `ctrnn.glnn`, `ctrnn.gnn` or `ctrnn.plain`, or of a field all of
-             whose weights are those of `ctrnn.Affine`, as of `ctrnn.gated`, `ctrnn.gru` and `ctrnn.lstm`; of any field by the
-             natural metrics;
+    Args:    model: a `SymbolModel` with the unit Euler step, of `ctrnn.cells.glnn`, `ctrnn.cells.gnn` or `ctrnn.plain`, or of a
+             field all of whose weights are those of `ctrnn.parts.Affine`, as of `ctrnn.gated`, `ctrnn.gru` and `ctrnn.lstm`; of
+             any field by the natural metrics;
              metric: of the transitions, "rbpm" (of the first three), "ruop", or for comparison "natural" and
              "recurrent-natural", of all weights together at the cost of a cube, and "gradient", "frequency", "rms";
              reduction: "full", a matrix for each unit and symbol, at a cost quadratic in the edges of a unit; "quasi" and
@@ -86,7 +86,9 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
         else:
             trained = AffineLayers(model.field).parameters if network is None else network.edges.parameters
         if network is None and metric == "rbpm":
-            raise ValueError('`metric` "rbpm" is for ctrnn.glnn, ctrnn.gnn and ctrnn.plain; of other fields take "ruop".')
+            raise ValueError(
+                '`metric` "rbpm" is for ctrnn.cells.glnn, ctrnn.cells.gnn and ctrnn.plain; of other fields take "ruop".'
+            )
         self.reduction: str = checks.one_of("reduction", reduction, REDUCTIONS)
         self.read_out: str = checks.one_of("read_out", read_out, READ_OUTS)
         usual = 1.0 if dampened_by is None else SHARE

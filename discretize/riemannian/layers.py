@@ -102,7 +102,7 @@ class Rows:
 
 
 def rows_of(field: VectorField) -> Iterator[Rows]:
-    """Yield the rows of every `ctrnn.Affine`; those of the GRU's candidate that the reset gate multiplies come apart."""
+    """Yield the rows of every `ctrnn.parts.Affine`; those of the GRU's candidate that the reset gate multiplies come apart."""
     resets = [part for part in field.modules() if isinstance(part, ResetCandidate)]
     for reset in resets:
         yield Rows(reset, "preactivation", reset.pull.bias, reset.pull.weight_x, None)
@@ -115,7 +115,7 @@ def rows_of(field: VectorField) -> Iterator[Rows]:
 
 
 class AffineLayers:
-    """Raises: TypeError for a field with parameters besides those of `ctrnn.Affine`, ValueError without biases."""
+    """Raises: TypeError for a field with parameters besides those of `ctrnn.parts.Affine`, ValueError without biases."""
 
     def __init__(self, field: VectorField) -> None:
         self.layers: list[Rows] = list(rows_of(field))

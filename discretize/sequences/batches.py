@@ -79,7 +79,7 @@ class Collate(AnsweredInit):
 
     Args:    missing: what becomes of nan in x. None: it stays, and sequence modules refuse it. "mask": x is [values, seen], the
              value 0 and seen 0 where one is missing, as models that jump read it. "hold": the same with the last value seen in
-             place of a missing one, as `ctrnn.hold_missing` has it.
+             place of a missing one, as `ctrnn.inputs.hold_missing` has it.
              targets: "sequence", one for each sequence, all of one shape; or "sample", a row for each sample of x. Beyond the
              end of a sequence rows are 0, of whole numbers -100, which torch's cross_entropy leaves out, and `batch.counts`
              is 0 there. batch_first: axes, as in torch.nn.

@@ -35,8 +35,8 @@ class DiscreteCell(AnsweredInit, nn.Module):
              1, as Euler's with rate times dt above 2; `cell.watch.largest` is the largest rate times dt seen, see overshoot.py
              for the calls that are looked at.
     Call:    cell(x, h=None, dt=None, w=None, z=None). With dt, a number or a length for each sample, this call takes that; w, z:
-             increments of the noise, as a `StochasticStep` takes them. Masks of a `ctrnn.Dropout` in the field are drawn at each
-             call; `ctrnn.draw_masks` keeps them over many.
+             increments of the noise, as a `StochasticStep` takes them. Masks of a `ctrnn.parts.Dropout` in the field are drawn at
+             each call; `ctrnn.parts.draw_masks` keeps them over many.
     Shape:   x (batch, input) or (input,); h (batch, state) or (state,), zero if not given; dt at the call a number, (batch,)
              or (batch, 1), differentiated if it is a tensor that requires a gradient; w, z
              (batch, channels) -> as h.

@@ -19,7 +19,7 @@ from discretize.sequences.layers import Layers
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.euler import Euler
 
-__all__ = ["from_torch", "layers_from_torch", "layers_to_torch", "to_torch"]
+__all__ = ["layers_from_torch", "layers_to_torch"]
 
 KINDS = {nn.RNN: nn.RNNCell, nn.GRU: nn.GRUCell, nn.LSTM: nn.LSTMCell}
 
@@ -88,16 +88,6 @@ def layers_to_torch(module: Layers | DiscreteRNN) -> nn.RNN | nn.GRU | nn.LSTM:
             row.copy_(torch.zeros_like(row) if own is None else own)
             row.requires_grad_(own is None or own.requires_grad)
     return made.train(module.training)
-
-
-def from_torch(module: nn.RNNBase) -> Layers:
-    """Return `layers_from_torch(module)`, which had this name, as a cell's field has it in `ctrnn.from_torch`."""
-    return layers_from_torch(module)
-
-
-def to_torch(module: Layers | DiscreteRNN) -> nn.RNN | nn.GRU | nn.LSTM:
-    """Return `layers_to_torch(module)`, which had this name, as a field's cell has it in `ctrnn.to_torch`."""
-    return layers_to_torch(module)
 
 
 def _suffixes(module: nn.RNNBase) -> Iterator[str]:

@@ -82,8 +82,8 @@ def from_ctrnn(
 ) -> SequenceModel | DiscreteRNN:
     r"""Read a CTRNN of the tutorials (CTRNN, RNNNet, EIRNN), of nn4n, or of PsychRNN: the same outputs, on a copy of the weights.
 
-    Dale's law, masks and noise of the units come along as `ctrnn.Dale`, `Mask`, `ZeroDiagonal` and `Noise`; inputs and read-outs
-    are free where training goes on. The step is Euler's, with
+    Dale's law, masks and noise of the units come along as `ctrnn.parts.Dale`, `Mask`, `ZeroDiagonal` and `Noise`; inputs and
+    read-outs are free where training goes on. The step is Euler's, with
     dt = alpha tau; all others, and exact solutions, are of the same field: `model.field`.
 
     Args:    network: the module; or its state_dict, or arrays by their names, as `numpy.load("weights.npz")` has them; alpha:

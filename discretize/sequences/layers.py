@@ -2,7 +2,7 @@ r"""Stack sequence modules as torch.nn.LSTM stacks its layers: each reads the wh
 
     output_0 = x        output_l = [forward_l(output_l-1), backward_l(output_l-1)]        output = output_L
 
-`ctrnn.Stack` is another model: one field, whose layers move together, each a sample behind the one below.
+`ctrnn.cells.Stack` is another model: one field, whose layers move together, each a sample behind the one below.
 """
 
 from __future__ import annotations

@@ -55,11 +55,11 @@ class DiscreteRNN(FieldModule):
              after its own last sample: what stands in x and ts beyond is not looked at, the output there is 0 or not there, and
              h_n is the state at each sequence's own end. With reset, booleans, a sequence begins anew, from 0, before it reads
              that sample, as if it were cut there; samples act as long as without. seed: of the noise, for a step made for it: a
-             whole number, (batch,) keys that go with the samples (`discretize.noise_keys`), or None, drawn from torch's generator
-             at each call. A sample's noise depends on its key and its place in the sequence alone, and more substeps refine the
-             same path; another call is another path only by another seed. Or a `BrownianPath`, read at the times of the samples.
-             `rnn.stats` tells what the last call did, as `Trajectory.stats`: "engine", one of "compiled", "triton", "torch"
-             and "steps", "engine_why", why nothing faster ran, steps, and calls of the field.
+             whole number, (batch,) keys that go with the samples (`discretize.steps.noise_keys`), or None, drawn from torch's
+             generator at each call. A sample's noise depends on its key and its place in the sequence alone, and more substeps
+             refine the same path; another call is another path only by another seed. Or a `BrownianPath`, read at the times of
+             the samples. `rnn.stats` tells what the last call did, as `Trajectory.stats`: "engine", one of "compiled", "triton",
+             "torch" and "steps", "engine_why", why nothing faster ran, steps, and calls of the field.
     Shape:   x (time, batch, input), or (time, input), or a PackedSequence; h_0 (1, batch, state), (batch, state), or a pair
              (h_0, c_0) for [h, c]; ts (time + 1,) edges or (time,) stamps, shared by the batch, or for every sequence its
              own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time; reset

@@ -212,7 +212,7 @@ def checked_attempt(attempt: Attempt, h: Tensor, method: EmbeddedMethod) -> Atte
     """Refuse what a method of a user gives that is no step from h."""
     if not isinstance(attempt, Attempt):
         got = type(attempt).__name__
-        raise TypeError(f"{method!r}: `attempt` must return a discretize.Attempt(h, error, end=None), got {got}.")
+        raise TypeError(f"{method!r}: `attempt` must return a discretize.steps.Attempt(h, error, end=None), got {got}.")
     for name, given in zip(Attempt._fields, attempt, strict=True):
         if given is None and name == "end":
             continue

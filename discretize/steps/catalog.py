@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import discretize
+import discretize.steps
 from ctrnn.lazy import homes_of
 
 __all__ = ["dashed", "step_names", "steps", "stochastic_step_names", "stochastic_steps"]
@@ -20,7 +20,7 @@ NOISE = "discretize.steps.stochastic"
 
 def step_names() -> list[str]:
     """The names of the classes, in the order of the public names; nothing is loaded for it."""
-    homes = homes_of(str(discretize.__file__))
+    homes = homes_of(str(discretize.steps.__file__))
     return [
         name for name, home in homes.items() if home.startswith("discretize.steps.") and home != NOISE and name not in NO_MAPS
     ]
@@ -28,18 +28,18 @@ def step_names() -> list[str]:
 
 def stochastic_step_names() -> list[str]:
     """Of the steps for fields with noise."""
-    homes = homes_of(str(discretize.__file__))
+    homes = homes_of(str(discretize.steps.__file__))
     return [name for name, home in homes.items() if home == NOISE and name not in NO_MAPS]
 
 
 def steps() -> dict[str, type[Step]]:
     """All step maps by the names of their classes."""
-    return {name: getattr(discretize, name) for name in step_names()}
+    return {name: getattr(discretize.steps, name) for name in step_names()}
 
 
 def stochastic_steps() -> dict[str, type[StochasticStep]]:
     """Those for fields with noise by the names of their classes."""
-    return {name: getattr(discretize, name) for name in stochastic_step_names()}
+    return {name: getattr(discretize.steps, name) for name in stochastic_step_names()}
 
 
 def dashed(name: str) -> str:

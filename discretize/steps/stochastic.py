@@ -78,7 +78,7 @@ class StochasticStep(Step):
             takes = "w and z" if self.reads_integral else "w"
             raise TypeError(
                 f"{self!r} takes the increments of the noise, {takes} of shape (..., {field.noise_channels}): "
-                "`discretize.BrownianPath(...).increments(edges)` has them; sequence modules draw their own, `seed=`."
+                "`discretize.steps.BrownianPath(...).increments(edges)` has them; sequence modules draw their own, `seed=`."
             )
         for name, each in zip("wz", given, strict=False):
             check_like_field(name, checks.is_tensor(name, each), field)

@@ -4,7 +4,7 @@ r"""Zoneout: each step leaves some units where they were.
     evaluation    h <- p h + (1 - p) step(h)        its expectation, given h
 
 It belongs to steps: over n substeps a unit stays with probability p^n, and in the limit of short steps nothing of it is left but
-a slower clock. So it is no field, and no method of `integrate`. (Dropout, which is one, is `ctrnn.Dropout`.)
+a slower clock. So it is no field, and no method of `integrate`. (Dropout, which is one, is `ctrnn.parts.Dropout`.)
 """
 
 from __future__ import annotations

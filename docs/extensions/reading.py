@@ -19,6 +19,8 @@ from pathlib import Path
 from textwrap import dedent
 from types import FunctionType
 
+from ctrnn.lazy import places_of
+
 __all__ = ["DOCS", "MOVED", "ROOT", "argument_names", "file_of", "for_site", "heading_slug", "listed", "named_in"]
 __all__ += ["paragraphs", "public_methods", "public_names", "signature", "uses"]
 
@@ -42,8 +44,9 @@ class _Bare(str):
 
 def public_names() -> dict[str, object]:
     """Return each public object by its name with the package, in the order of learning."""
-    packages = [importlib.import_module(package) for package in PACKAGES]
-    names = {f"{package.__name__}.{name}": getattr(package, name) for package in packages for name in package.__all__}
+    files = [str(importlib.import_module(package).__file__) for package in PACKAGES]
+    places = [(place, name) for file in files for name, place in places_of(file).items()]
+    names = {f"{place}.{name}": getattr(importlib.import_module(place), name) for place, name in places}
     return {**names, "ctrnn.init": importlib.import_module("ctrnn.init")}
 
 
@@ -137,7 +140,7 @@ def used(code: str) -> set[str]:
         return set()
     found = [(node.module, name.name) for node in nodes if isinstance(node, ast.ImportFrom) for name in node.names]
     found += [(ast.unparse(node.value), node.attr) for node in nodes if isinstance(node, ast.Attribute)]
-    return {f"{package}.{name}" for package, name in found if package in PACKAGES}
+    return {f"{package}.{name}" for package, name in found if package.partition(".")[0] in PACKAGES}
 
 
 def uses(pages: list[Path]) -> dict[str, dict[str, list[str]]]:
@@ -153,8 +156,8 @@ def uses(pages: list[Path]) -> dict[str, dict[str, list[str]]]:
 
 def named_in(name: str, pages: dict[str, str]) -> list[str]:
     """Return the files, of these texts, that name it outside of snippets: with its package, or without if it has a capital."""
-    bare = name.partition(".")[2]
-    package = rf"(?:{name.partition('.')[0]}\.)" + "?" * (bare != bare.lower())
+    place, _, bare = name.rpartition(".")
+    package = rf"(?:{re.escape(place)}\.)" + "?" * (bare != bare.lower())
     return [file for file, text in pages.items() if re.search(rf"`{package}{re.escape(bare)}[`(]", FENCE.sub("", text))]
 
 

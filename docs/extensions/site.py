@@ -27,7 +27,7 @@ from experiments.studies.command import COMMANDS as STUDIES
 __all__ = ["setup"]
 
 NAMES = reading.public_names()
-BARE = {name.partition(".")[2]: name for name in reversed(NAMES)}  # of two packages the one that comes first to be learned
+BARE = {name.rpartition(".")[2]: name for name in reversed(NAMES)}  # of two packages the one that comes first to be learned
 TITLES = {page: file for file, page in reading.MOVED.items()}
 MADE = ("api/", "project/")  # folders of docs/ that are written here, and that git ignores
 

@@ -12,7 +12,8 @@ import torch
 from gallery import Found, show
 from torch import Tensor
 
-from discretize import Euler, Flow, LyapunovSpectrum, RungeKutta4, lyapunov
+from discretize import Euler, RungeKutta4
+from discretize.analysis import Flow, LyapunovSpectrum, lyapunov
 from experiments.reports import plots
 from experiments.seeds import generator
 

@@ -23,7 +23,7 @@ TASK, UNITS, EXCITE = Decision(), 50, 40
 def network(steps: int, recurrent: bool = True) -> SequenceModel:
     field = built_field("additive", 2, FieldSettings(hidden=UNITS, dale=EXCITE / UNITS), generator(0, "field"))
     if not recurrent:
-        register_parametrization(field.candidate, "weight_h", ctrnn.Mask(torch.zeros(UNITS, UNITS)))
+        register_parametrization(field.candidate, "weight_h", ctrnn.parts.Mask(torch.zeros(UNITS, UNITS)))
     return trained(TASK, field, steps, read=(torch.arange(UNITS) < EXCITE).float())
 
 

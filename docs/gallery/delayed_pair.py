@@ -47,7 +47,7 @@ def solved(delay: float, ts: Tensor, push: float) -> Tensor:
 
 def radius(delay: float) -> float:
     """The spectral radius of Euler's step along the line of past states, at rest."""
-    line = ctrnn.DelayLine(Pair(delay), DT)
+    line = ctrnn.cells.DelayLine(Pair(delay), DT)
     rest, still = torch.zeros(1, line.state_size, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
     jacobian = torch.func.jacrev(lambda h: Euler().advance(line, still, h, DT))(rest)[0, :, 0]
     return float(torch.linalg.eigvals(jacobian).abs().max())

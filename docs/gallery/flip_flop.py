@@ -10,7 +10,8 @@ from gallery import Found, show, states, trained
 from matplotlib.figure import Figure
 
 import ctrnn
-from discretize import FixedPoints, Flow, SequenceModel, fixed_points
+from discretize import SequenceModel
+from discretize.analysis import FixedPoints, Flow, fixed_points
 from experiments.reports import plots
 from experiments.seeds import generator
 from experiments.tasks.cognitive import FlipFlop

@@ -11,14 +11,15 @@ from gallery import Found, show
 from torch import Tensor
 
 import ctrnn
-from discretize import ContinuousRNN, DiscreteRNN, decay_law
+from discretize import ContinuousRNN, DiscreteRNN
+from discretize.analysis import decay_law
 from experiments.reports import plots
 
 DT = 0.5
 
 
 def unit(r: float) -> ctrnn.VectorField:
-    field = ctrnn.leaky(1, 1, tau=1.0, bias=False, decay=ctrnn.PowerDecay(r), dtype=torch.float64)
+    field = ctrnn.leaky(1, 1, tau=1.0, bias=False, decay=ctrnn.parts.PowerDecay(r), dtype=torch.float64)
     torch.nn.init.zeros_(field.candidate.weight_h)
     return field
 

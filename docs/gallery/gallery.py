@@ -35,7 +35,7 @@ def trained(
     """Train a field under Euler's step, and a linear read-out, of all units or those in `read`, by Adam, 64 trials a step."""
     model = SequenceModel(DiscreteRNN(field, dt=task.dt), task.output_size, generator(seed, "read-out"))
     if read is not None:
-        register_parametrization(model.read_out, "weight", ctrnn.Mask(read.expand_as(model.read_out.weight)))
+        register_parametrization(model.read_out, "weight", ctrnn.parts.Mask(read.expand_as(model.read_out.weight)))
     if steps:
         how = {"optimizer": "adam", "rate": rate, "schedule": "halved-twice", "clip": 1.0}
         Training(model, task, TrainingSettings(steps=steps, batch=64, seed=seed, evaluate_every=steps + 1, **how)).run()

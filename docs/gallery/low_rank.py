@@ -11,7 +11,8 @@ from gallery import Found, psychometric, show, states, trained
 from torch.nn.utils.parametrize import register_parametrization
 
 import ctrnn
-from discretize import DiscreteCell, Flow, SequenceModel, unroll
+from discretize import DiscreteCell, SequenceModel, unroll
+from discretize.analysis import Flow
 from experiments.reports import plots
 from experiments.seeds import generator
 from experiments.tasks.cognitive import Decision
@@ -27,7 +28,7 @@ def network(steps: int, constraint: torch.nn.Module) -> SequenceModel:
 
 def main(small: bool = False) -> Found:
     steps, trials = (5, 20) if small else (1500, 2000)
-    model, control = network(steps, ctrnn.LowRank(1)), network(steps, ctrnn.Mask(torch.zeros(UNITS, UNITS)))
+    model, control = network(steps, ctrnn.parts.LowRank(1)), network(steps, ctrnn.parts.Mask(torch.zeros(UNITS, UNITS)))
     slope, none = (psychometric(each, TASK, trials).slope for each in (model, control))
     shuffled = [copy.deepcopy(model) for _ in range(1 if small else SHUFFLES)]
     for k, n in enumerate(each.field.candidate.parametrizations.weight_h.original1.data for each in shuffled):
@@ -36,11 +37,11 @@ def main(small: bool = False) -> Found:
     mixed, largest, best = float(slopes.mean()), float(slopes.max()), TASK.stimulus**0.5 / TASK.input_noise
     numbers = {"slope, rank 1": slope, "slope, best observer": best, "slope, no recurrence": none}
     numbers |= {"size of slope, n shuffled, mean": mixed, "size of slope, n shuffled, largest": largest}
-    few, x, batch = ctrnn.LowRankReduction(model.field), torch.tensor([1.0, 0.0]), TASK.batch(24, generator(2, "shown"))
+    few, x, batch = ctrnn.cells.LowRankReduction(model.field), torch.tensor([1.0, 0.0]), TASK.batch(24, generator(2, "shown"))
     paths, kappa = unroll(DiscreteCell(few, dt=TASK.dt), batch.xs.float()).hs.detach(), torch.linspace(-8, 8, 101)
     line, up = torch.cat([kappa[:, None], x.expand(101, -1)], 1), (model.read_out.weight @ few.m).sign().item()
     numbers["kappa, 3 variables against 64 units"] = float((few.reduced(states(model, batch.xs)) - paths).detach().abs().max())
-    speeds = [Flow(ctrnn.LowRankReduction(each.field), x)(line).detach()[:, 0] for each in (model, shuffled[0])]
+    speeds = [Flow(ctrnn.cells.LowRankReduction(each.field), x)(line).detach()[:, 0] for each in (model, shuffled[0])]
     with plots.style():
         figure, (top, low) = plots.panels(2, 5.4)
         for sign, colour, dashes in ((1, plots.BLUE, plots.DASHES[0]), (-1, plots.ORANGE, plots.DASHES[1])):

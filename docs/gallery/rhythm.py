@@ -11,7 +11,8 @@ from gallery import Found, show
 from torch import Tensor
 
 import ctrnn
-from discretize import DiscreteRNN, Euler, Event, Flow, continuation, integrate
+from discretize import DiscreteRNN, Euler, Event, integrate
+from discretize.analysis import Flow, continuation
 from experiments.reports import plots
 
 DT, START = 0.2, torch.tensor([[1.0, 0.5]], dtype=torch.float64)

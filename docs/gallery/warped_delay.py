@@ -58,7 +58,7 @@ def main(small: bool = False) -> Found:
     def seen(t: Tensor) -> Tensor:
         return t - warp.inverse((warp(t.reshape(-1)) - DELAY).clamp(min=0)).reshape(t.shape)
 
-    def solved(delay: object, speed: ctrnn.Path | None, times: Tensor) -> Trajectory:
+    def solved(delay: object, speed: ctrnn.inputs.Path | None, times: Tensor) -> Trajectory:
         return integrate(MackeyGlass(0, 1, [delay]), None, h0, times, speed=speed, **how)
 
     clock = warp(ts)

@@ -11,9 +11,9 @@ from pathlib import Path
 from sympy import Rational
 
 import ctrnn
-from ctrnn.cells.catalog import variants
+from ctrnn.cells.catalog import constructors, variants
 from ctrnn.formulas import formula_of
-from ctrnn.lazy import homes_of
+from ctrnn.lazy import homes_of, places_of
 from ctrnn.storage.files import write_atomically
 from discretize import Step
 from discretize.steps.catalog import steps
@@ -55,9 +55,10 @@ def _cell(name: str, constructor: Callable[..., ctrnn.VectorField], first: bool)
     given = [f"{key}={_code(value)}" for key, value in constructor.keywords.items()] if isinstance(constructor, partial) else []
     words = ", ".join(["(...", *given]) + ")" if given else ""
     equations = "<br>".join(field.equations) if formula_of(field) else "below"
-    text = str(getattr(ctrnn, name).__doc__)
+    place = places_of(str(ctrnn.__file__))[name]
+    text = str(constructors()[name].__doc__)
     step = re.search(r"; its (.*? is .*?)[.:]\n", text)
-    return f"`ctrnn.{name}{words}`", equations, step[1] if step and first else "", _source(text) if first else ""
+    return f"`{place}.{name}{words}`", equations, step[1] if step and first else "", _source(text) if first else ""
 
 
 def _code(value: object) -> str:

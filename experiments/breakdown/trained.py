@@ -69,8 +69,8 @@ def of_files(model: Path, data: Path, out: Path, command: str) -> None:
         raise UsageError(str(error)) from None
     if "xs" not in tensors or not tensors.keys() <= set(NAMES):
         raise UsageError(
-            f"{data} must hold `xs` (time, batch, input), and perhaps {', '.join(NAMES[1:])}, as a discretize.Batch has them; it "
-            f"holds {', '.join(tensors) or 'nothing'}."
+            f"{data} must hold `xs` (time, batch, input), and perhaps {', '.join(NAMES[1:])}, as a discretize.sequences.Batch "
+            f"has them; it holds {', '.join(tensors) or 'nothing'}."
         )
     targets = tensors.get("targets")
     name = "" if targets is None else "mean squared error" if targets.is_floating_point() else "accuracy"

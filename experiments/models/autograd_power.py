@@ -2,7 +2,7 @@ r"""Writes the decay |h|^r h down as one would, and lets autograd differentiate 
 
     d/dh |h|^r h  =  |h|^r + r |h|^(r-1) sign(h) h        0 + inf * 0 at h = 0, where the limit is 0
 
-`ctrnn.PowerDecay` has the limit.
+`ctrnn.parts.PowerDecay` has the limit.
 """
 
 from __future__ import annotations

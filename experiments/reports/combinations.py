@@ -37,11 +37,11 @@ class Run(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     "gated": Kind("ctrnn.gated(2, 3)", "each unit moves towards a target, at a rate of its own; `torch.nn.GRU` is made so"),
-    "Stack": Kind("ctrnn.Stack([below, above])", "several layers as one field, which move together"),
+    "Stack": Kind("ctrnn.cells.Stack([below, above])", "several layers as one field, which move together"),
     "LSTM": Kind("ctrnn.lstm(2, 3)", "two states, of which one is seen"),
-    "GLNN": Kind("ctrnn.glnn(2, 3)", "connections chosen by the input; units do not forget by themselves"),
-    "coRNN": Kind("ctrnn.cornn(2, 3)", "coupled oscillators: positions, which are seen, and speeds"),
-    "controlled": Kind("ctrnn.ControlledField(f, 2, 3)", "a matrix f(h) times the input, no target and no rate"),
+    "GLNN": Kind("ctrnn.cells.glnn(2, 3)", "connections chosen by the input; units do not forget by themselves"),
+    "coRNN": Kind("ctrnn.cells.cornn(2, 3)", "coupled oscillators: positions, which are seen, and speeds"),
+    "controlled": Kind("ctrnn.cells.ControlledField(f, 2, 3)", "a matrix f(h) times the input, no target and no rate"),
     "noisy": Kind("ctrnn.Noisy(field, ctrnn.Noise(0.2))", "dh = F dt + G dW, by chance; run by steps made for noise", ("noise",)),
     "delayed": Kind("ctrnn.DelayedField", "reads its own earlier states, h(t - d), as well", ("delays",)),
 }
@@ -49,7 +49,7 @@ RUNS: dict[str, Run] = {
     "DiscreteRNN": Run("discretize.DiscreteRNN(field)(x, h_0)", "one step a sample, called like `torch.nn.GRU`"),
     "own ts": Run("discretize.DiscreteRNN(field)(x, h_0, ts=ts)", "the same, each sequence at times of its own"),
     "unroll": Run("discretize.unroll(cell, xs, h0)", "the same as a function, all states kept"),
-    "parallel": Run("discretize.unroll_parallel(cell, xs, h0)", "the same states for all times at once", ("parallel",)),
+    "parallel": Run("discretize.sequences.unroll_parallel(cell, xs, h0)", "the same states for all times at once", ("parallel",)),
     "ContinuousRNN": Run("discretize.ContinuousRNN(field)(x, h_0)", "solved between samples, to a tolerance"),
     "Adjoint": Run("discretize.integrate(..., gradient=Adjoint())", "gradients by the adjoint equation", ("adjoint",)),
     "Checkpointed": Run(
@@ -64,7 +64,7 @@ RUNS: dict[str, Run] = {
     "Layers": Run("discretize.Layers([lower, upper])", "sequence modules on top of one another"),
     "ensemble": Run("discretize.ensemble(modules)", "many networks in one call"),
     "refine": Run("discretize.refine(rnn, x)", "the same weights at shorter steps, and solved"),
-    "fixed_points": Run("discretize.fixed_points(Flow(field), starts)", "states that do not move"),
+    "fixed_points": Run("discretize.analysis.fixed_points(Flow(field), starts)", "states that do not move"),
     "export": Run("torch.export.export(rnn, (x,))", "a graph without Python", ("export",)),
     "save": Run("ctrnn.save(path, rnn)", "a file that holds the model"),
     "vmap": Run("torch.func.vmap(rnn)(x)", "mapped over sequences by torch"),

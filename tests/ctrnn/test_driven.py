@@ -171,7 +171,7 @@ def test_the_slope_of_a_bare_function_is_not_known():
         (
             lambda: Driven(ctrnn.plain(3, 5), torch.randn(5, 4, 3)),
             TypeError,
-            "`path` must be a ctrnn.Path, got Tensor; wrap samples in `ctrnn.HeldPath`",
+            "`path` must be a ctrnn.inputs.Path, got Tensor; wrap samples in `ctrnn.HeldPath`",
         ),
         (lambda: Driven(ctrnn.plain(2, 5), held()), ValueError, r"`path` has shape \(4, 3\), the field reads 2 input features"),
         (

@@ -19,6 +19,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
+from ctrnn.lazy import homes_of
 from ctrnn.storage.files import write_atomically
 from ctrnn.storage.model import FORMAT
 from ctrnn.storage.tensors import read_tensors, write_tensors
@@ -182,7 +183,7 @@ def test_every_public_class_can_be_saved(path, subtests):
             ctrnn.save(path, model.eval())
             assert_same(ctrnn.load(path), model)
         seen |= {type(part) for part in model.modules()}
-    public = {getattr(package, name) for package in (ctrnn, discretize) for name in package.__all__}
+    public = {getattr(package, name) for package in (ctrnn, discretize) for name in homes_of(package.__file__)}
     modules = {kind for kind in public if inspect.isclass(kind) and issubclass(kind, nn.Module) and not inspect.isabstract(kind)}
     for kind in modules - seen - {ctrnn.Driven, ctrnn.DelayLine}:  # which hold samples, or a field of one's own
         with subtests.test(kind=kind.__name__):
@@ -414,7 +415,7 @@ def rewritten(path, change):
         (lambda about: about["model"]["rate"].update(hidden_size=10**9), "no Relaxation can be made as it says"),
         (lambda about: about["model"].update(speed=3), "no Relaxation can be made as it says: `Relaxation` takes no `speed`"),
         (lambda about: about["model"]["candidate"].update(bias=False), "it has a tensor 'candidate.bias', and its model none"),
-        (lambda about: about["model"].update(decay=None), "`decay` must be a ctrnn.Decay, got NoneType"),
+        (lambda about: about["model"].update(decay=None), "`decay` must be a ctrnn.parts.Decay, got NoneType"),
     ],
 )  # fmt: skip
 def test_a_description_that_fits_nothing_is_refused_in_words(path, change, words):

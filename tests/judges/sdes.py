@@ -1,4 +1,4 @@
-r"""Equations with noise by torchsde and by diffrax, a step each, on the increments of a `discretize.BrownianPath`.
+r"""Equations with noise by torchsde and by diffrax, a step each, on the increments of a `discretize.steps.BrownianPath`.
 
     dh = (tanh(W h + U x + b) - h) dt + G dW,    G = s sqrt(1 + h^2), of which G G' = s^2 h, or numbers
 

@@ -40,7 +40,7 @@ class AdaptiveField(VectorField):
         parts: list[tuple[str, Part]] = [("drive", drive), ("rate", rate), ("adaptation", adaptation)]
         for name, part in parts:
             if not isinstance(part, Part):
-                raise TypeError(f"`{name}` must be a ctrnn.Part, got {type(part).__name__}.")
+                raise TypeError(f"`{name}` must be a ctrnn.parts.Part, got {type(part).__name__}.")
         inputs, hidden = read_sizes("drive", drive, rate=rate, adaptation=adaptation)
         super().__init__(inputs, hidden, 2 * hidden)
         checks.same_settings(parts)

@@ -59,7 +59,7 @@ def ssn(
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],
 ) -> Relaxation | Stack:
-    r"""tau dr/dt = -r + k [W r + Wx x + b]^n, the stabilized supralinear network; signs by `ctrnn.Dale`.
+    r"""tau dr/dt = -r + k [W r + Wx x + b]^n, the stabilized supralinear network; signs by `ctrnn.parts.Dale`.
 
     Args:    input_size, hidden_size: features and units; tau: time constants, a number or (hidden,), shorter for units that
              inhibit, 10 ms beside 20 ms; k, n: of the power law; learn_tau: whether tau is learned; num_layers: above 1, a

@@ -35,7 +35,7 @@ def basins(
 ) -> Tensor:
     r"""Return the index of the attractor that each start ends on; -1 where it is on none, or has left all bounds.
 
-    Args:    system: a `discretize.Flow` or `Map`; attractors: fixed points (state,), orbits, or points (k, state) on others;
+    Args:    system: a `Flow` or `Map`; attractors: fixed points (state,), orbits, or points (k, state) on others;
              p: the parameter, one or one for each start; length: time of a flow, applications of a map; tolerance: how near
              counts in each unit, relative to |h_i| of the point or to the unit's size, the median of |h_i| over the starts (as
              for `fixed_points`), where that is larger.

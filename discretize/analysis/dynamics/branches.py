@@ -79,14 +79,14 @@ def continuation(
     A step moves p by `step` at most, and a unit by a twentieth of its size at most: of the largest |h_i| so far, or of what it
     changes by along the first tangent while p changes by 20 `step`, where that is larger.
 
-    Args:    system: a `discretize.Flow` or `Map` with a parameter; for periodic orbits of a map, its iterate; h, p: where to
+    Args:    system: a `Flow` or `Map` with a parameter; for periodic orbits of a map, its iterate; h, p: where to
              begin; direction: 1 towards larger p, -1 towards smaller; step: the longest step, in units of p; steps: how many
              at most.
     Shape:   h (state,).
     Raises:  TypeError, ValueError for what does not fit, and where there is no fixed point near h.
     Source:  Keller 1977, Numerical solution of bifurcation and nonlinear eigenvalue problems.
     """
-    with needed_by("discretize.continuation"):
+    with needed_by("discretize.analysis.continuation"):
         import scipy  # noqa: F401, PLC0415 - asked for here, and not at the first bifurcation
     check_starts(system, h, "h", one=True)
     checks.positive_number("step", step)

@@ -81,7 +81,7 @@ def lyapunov(
     where that is 0. Fewer exponents than units begin with directions drawn once for all, so that none is missed that the first
     units do not feel.
 
-    Args:    system: a `discretize.Flow` or `Map`; p: its parameter, one or one for each; intervals: how many are averaged, at
+    Args:    system: a `Flow` or `Map`; p: its parameter, one or one for each; intervals: how many are averaged, at
              least 16; xs: inputs, held for an interval each, in place of the system's own: a driven trajectory; transient:
              intervals before the first that counts, a tenth of all if not given; count: how many exponents, all if not given;
              interval: of a flow, the time until its tangents are made orthonormal again; rtol, atol: of its solves, atol a

@@ -138,7 +138,7 @@ def fixed_points(
     No search finds all points: of the 161 found in 80 random networks Newton's method alone found 138, and 153 after the descent,
     in twice the time. Give many starts, and a small `slow` where each point counts.
 
-    Args:    system: a `discretize.Flow` or `Map`; starts: states, such as those of trajectories; p: one parameter or several;
+    Args:    system: a `Flow` or `Map`; starts: states, such as those of trajectories; p: one parameter or several;
              tolerance: points that are no further apart than this in any unit, relative to |h_i| or to the unit's size, where
              that is larger, are one; slow: a speed |F|, per unit of time, or |step(h) - h|; 0 for fixed points only.
     Shape:   starts (..., state), p a number or (m,) -> a `FixedPoints` of k points.

@@ -48,14 +48,14 @@ def periodic_orbits(
 ) -> list[PeriodicOrbit]:
     r"""Find the orbits of least period 1, 2, ..., `most` by Newton's method, from every start at every parameter.
 
-    Args:    system: a `discretize.Map`; most: the longest period; starts, p, tolerance: as for `fixed_points`. Long unstable
+    Args:    system: a `Map`; most: the longest period; starts, p, tolerance: as for `fixed_points`. Long unstable
              orbits need many starts: one is found from where the iterate is nearly linear around it.
     Shape:   starts (n, state), p a number or (m,).
     Raises:  TypeError, ValueError for what does not fit.
     """
     check_starts(system, starts)
     if not isinstance(system, Map):
-        raise TypeError("`system` is a flow; the periodic orbits found here are those of a discretize.Map.")
+        raise TypeError("`system` is a flow; the periodic orbits found here are those of a discretize.analysis.Map.")
     size = sizes(system, starts, p)
     found: list[PeriodicOrbit] = []
     for period in range(1, checks.positive_size("most", most) + 1):

@@ -44,13 +44,13 @@ def phase_plane(
 
     Of a flow there are stream lines, and dashed the curves on which a unit does not change; of a map, arrows to the next state.
 
-    Args:    system: a `discretize.Flow` or `Map`; limits: of each unit; p: the parameter; starts: of trajectories, (n, 2);
+    Args:    system: a `Flow` or `Map`; limits: of each unit; p: the parameter; starts: of trajectories, (n, 2);
              length: theirs, in time or applications; shade: the ground by the stable fixed point that it ends near
              after that length, white where near none; points: of the grid, a side.
     Returns: a matplotlib Figure, which notebooks show; `figure.savefig("plane.png")` keeps it.
     Raises:  TypeError, ValueError for what does not fit.
     """
-    with needed_by("discretize.phase_plane"):
+    with needed_by("discretize.analysis.phase_plane"):
         from matplotlib import rc_context  # noqa: PLC0415
 
         from discretize.analysis.drawing import ShownFigure  # noqa: PLC0415 - Matplotlib

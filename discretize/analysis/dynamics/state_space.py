@@ -77,13 +77,13 @@ def state_space(
     through the mean, where that plane holds nine tenths of the states' variance: beyond, an arrow would say little of the states
     that are drawn over it.
 
-    Args:    states: of trajectories; points: of `fixed_points`; system: the `discretize.Flow`; axes: two, in columns, such as the
+    Args:    states: of trajectories; points: of `fixed_points`; system: the `Flow`; axes: two, in columns, such as the
              weights of a read-out; the principal ones of the states, if not given.
     Shape:   states (time, state) or (time, n, state), axes (state, 2).
     Returns: a matplotlib Figure, which notebooks show.
     Raises:  TypeError, ValueError for what does not fit.
     """
-    with needed_by("discretize.state_space"):
+    with needed_by("discretize.analysis.state_space"):
         from matplotlib import rc_context  # noqa: PLC0415
 
         from discretize.analysis.drawing import ShownFigure  # noqa: PLC0415 - Matplotlib

@@ -311,12 +311,12 @@ def _weights_at(p: Tensor, weights: Callable[[Tensor], object], field: nn.Module
 
 def check_system(system: object, takes_delays: bool = False) -> None:
     if not isinstance(system, Dynamics):
-        raise TypeError(f"`system` must be a discretize.Flow or discretize.Map, got {type(system).__name__}.")
+        raise TypeError(f"`system` must be a discretize.analysis.Flow or discretize.analysis.Map, got {type(system).__name__}.")
     if system.delayed is not None and not takes_delays:
         raise TypeError(
             "`field` must be a ctrnn.VectorField: of one that reads its own past the state is a history, and `fixed_points` "
             "finds where it rests; in this version nothing else that takes a `Flow` takes it. `discretize.integrate` solves it, "
-            "and `ctrnn.DelayLine(field, dt)` is a field of its states."
+            "and `ctrnn.cells.DelayLine(field, dt)` is a field of its states."
         )
 
 

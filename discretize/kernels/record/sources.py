@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from ctrnn.lazy import homes_of
+from ctrnn.lazy import homes_of, public_names
 
 __all__ = ["PACKAGES", "files_behind", "module_of", "text_of"]
 
 # Found without importing the packages, for a file that imports a package depends on all of it.
-PACKAGES = {"ctrnn": Path(homes_of.__code__.co_filename).parent, "discretize": Path(__file__).parents[2]}
+PACKAGES = {"ctrnn": Path(public_names.__code__.co_filename).parent, "discretize": Path(__file__).parents[2]}
 SOURCES = (".py", ".h", ".cpp")
 OURS = rf"(?:{'|'.join(PACKAGES)})\b[\w.]*"
 IMPORT = re.compile(rf"^[ \t]*(?:from[ \t]+({OURS})[ \t]+import[ \t]+(\([^)]*\)|.*)|import[ \t]+(.*))", re.MULTILINE)
@@ -67,15 +67,9 @@ def _files_of(name: str) -> tuple[Path, ...]:
     package, _, word = name.rpartition(".")
     if word == "*":
         return *_modules(package), *(path for path in _place(package).rglob("*") if path.suffix in SOURCES)
-    if package in PACKAGES:
-        home = _homes(package).get(word, package)
-        return _modules(f"{package}.{word}" if home == package else home)
-    return _modules(name)
-
-
-@cache
-def _homes(package: str) -> dict[str, str]:
-    return homes_of(str(PACKAGES[package] / "__init__.py"))
+    stub = _place(package) / "__init__.pyi" if package else None
+    home = homes_of(str(stub.with_suffix(".py"))).get(word, package) if stub and stub.is_file() else package
+    return _modules(name if home == package else home)
 
 
 @cache

@@ -69,7 +69,7 @@ class Learner(ABC):
 
 @dataclass(frozen=True)
 class Method:
-    """`model`: of CELLS, or of LAYERS by Adam, whose is the `rate`; the rest as `discretize.RiemannianAscent` has it."""
+    """`model`: of CELLS, or of LAYERS by Adam, whose is the `rate`; the rest as `RiemannianAscent` has it."""
 
     model: str
     metric: str
@@ -87,7 +87,7 @@ class Method:
 
 
 class Ascending(Learner):
-    """By `discretize.RiemannianAscent`, in float64."""
+    """By `discretize.sequences.RiemannianAscent`, in float64."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if given.source is None:
         about.error("name a source, or a file by --show")
     if given.sample and METHODS[given.methods[-1]].rate is not None:
-        about.error("--sample is for discretize.SymbolModel; name another method last than one by Adam")
+        about.error("--sample is for discretize.sequences.SymbolModel; name another method last than one by Adam")
     source, runs = source_named(given.source, given.scale), []
     chosen = itertools.product(given.seeds, given.units, given.edges, given.methods)
     for seed, units, edges, method in chosen:

@@ -95,7 +95,7 @@ def test_potentials_are_reduced_up_to_rounding_and_refused_a_millionth_beside():
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: ctrnn.LowRankReduction(ctrnn.leaky(2, 4)), TypeError, "is not a `ctrnn.LowRank` and nothing else"),
+        (lambda: ctrnn.LowRankReduction(ctrnn.leaky(2, 4)), TypeError, "is not a `ctrnn.parts.LowRank` and nothing else"),
         (lambda: ctrnn.LowRankReduction(of_rank(1, ctrnn.leaky(2, 4), ctrnn.ZeroDiagonal())), TypeError, "take the rank away"),
         (lambda: ctrnn.LowRankReduction(of_rank(1, ctrnn.leaky(2, 4, per_unit=True))), TypeError, "rates of their own"),
         (lambda: ctrnn.LowRankReduction(of_rank(1, ctrnn.gated(2, 4))), TypeError, "rates of their own"),

@@ -120,7 +120,7 @@ def test_the_time_scale_of_a_cell_is_that_of_one_of_size_1():
 @pytest.mark.parametrize(
     ("decay", "error", "message"),
     [
-        (2.0, TypeError, r"`decay` must be a ctrnn.Decay, got float; make one, such as `ctrnn.PowerDecay\(2.0\)`"),
+        (2.0, TypeError, r"`decay` must be a ctrnn.parts.Decay, got float; make one, such as `ctrnn.parts.PowerDecay\(2.0\)`"),
         (ctrnn.PowerDecay(2.0, learnable=True, hidden_size=4), ValueError, "`decay` has hidden_size 4, `gates` has 5"),
         (ctrnn.PowerDecay(2.0, learnable=True, dtype=torch.float32), TypeError, "`decay` has parameters of torch.float32"),
     ],

@@ -138,7 +138,7 @@ def test_an_alpha_that_is_not_positive_and_finite_is_refused(alpha, per_unit):
         (lambda: ctrnn.leaky(3, 5, "slow"), TypeError, "`alpha` must be a number, got 'slow'"),
         (lambda: ctrnn.leaky(3, 5, torch.full((5,), 0.1)), TypeError, "`alpha` must be one number"),
         (lambda: ctrnn.gated(3, 5, "units"), ValueError, "`gate` must be one of 'unit', 'global'.*got 'units'"),
-        (lambda: ctrnn.gated(3, 5, decay=2.0), TypeError, "`decay` must be a ctrnn.Decay, got float"),
+        (lambda: ctrnn.gated(3, 5, decay=2.0), TypeError, "`decay` must be a ctrnn.parts.Decay, got float"),
         (lambda: ctrnn.plain(-1, 5), ValueError, "`input_size` must be at least 0, got -1"),
         (lambda: ctrnn.gru(3, -5), ValueError, "`hidden_size` must be at least 1, got -5"),
         (lambda: ctrnn.lstm(3, 5.0), TypeError, "`hidden_size` must be a whole number, got 5.0"),

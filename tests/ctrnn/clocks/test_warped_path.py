@@ -253,8 +253,8 @@ def test_a_clock_that_never_enters_the_path_is_refused(warp):
 @pytest.mark.parametrize(
     ("path", "warp", "message"),
     [
-        (lambda: torch.randn(5, 3, 2), lambda: AffineWarp(1.0), "`path` must be a ctrnn.Path, got Tensor"),
-        (lambda: numbered([0.0, 1.0]), lambda: AffineWarp(1.0).speed, "`warp` must be a ctrnn.Warp, got Speed"),
+        (lambda: torch.randn(5, 3, 2), lambda: AffineWarp(1.0), "`path` must be a ctrnn.inputs.Path, got Tensor"),
+        (lambda: numbered([0.0, 1.0]), lambda: AffineWarp(1.0).speed, "`warp` must be a ctrnn.inputs.Warp, got Speed"),
     ],
 )
 def test_what_is_no_path_or_clock_is_refused(path, warp, message):

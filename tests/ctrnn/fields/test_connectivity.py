@@ -238,8 +238,8 @@ def test_balanced_weights_excite_as_much_as_they_inhibit_and_have_the_radius(by)
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: ctrnn.additive(2, 4), TypeError, "all with a `ctrnn.Dale"),
-        (lambda: constrained(ctrnn.LowRank(2), ctrnn.Dale(SIGNS)), TypeError, "none with a `ctrnn.LowRank`"),
+        (lambda: ctrnn.additive(2, 4), TypeError, "all with a `ctrnn.parts.Dale"),
+        (lambda: constrained(ctrnn.LowRank(2), ctrnn.Dale(SIGNS)), TypeError, "none with a `ctrnn.parts.LowRank`"),
         (lambda: constrained(ctrnn.Dale(SIGNS), ctrnn.Mask(torch.zeros(4, 4))), ValueError, "all eigenvalues"),
     ],
 )

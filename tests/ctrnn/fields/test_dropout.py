@@ -217,11 +217,11 @@ def test_normalized_gates_and_candidates_make_a_field(module):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: ctrnn.Dropout(ctrnn.gated(3, 5)), TypeError, "`part` must be a ctrnn.Part with .* got Relaxation"),
+        (lambda: ctrnn.Dropout(ctrnn.gated(3, 5)), TypeError, "`part` must be a ctrnn.parts.Part with .* got Relaxation"),
         (lambda: ctrnn.Dropout(ctrnn.GateRate(3, 5), 1.0), ValueError, "must be below 1"),
         (lambda: ctrnn.draw_masks(nn.Linear(3, 5), 2), TypeError, "`field` must be a ctrnn.VectorField"),
         (lambda: DiscreteRNN(ctrnn.draw_masks(dropped(), 2))(torch.randn(5, 3, 3)), ValueError, r"are for \(2,\) samples, got x"),
-        (lambda: ctrnn.LayerNorm(ctrnn.ResetCandidate(3, 5)), TypeError, "`part` must be made of one ctrnn.Affine"),
+        (lambda: ctrnn.LayerNorm(ctrnn.ResetCandidate(3, 5)), TypeError, "`part` must be made of one ctrnn.parts.Affine"),
         (lambda: ctrnn.LayerNorm(ctrnn.GlobalGateRate(3, 5)), ValueError, "a GlobalGateRate, has one output"),
     ],
 )

@@ -122,7 +122,7 @@ class Scaled(ctrnn.VectorField):
 
 @pytest.mark.parametrize("make", [ctrnn.leaky, ctrnn.gated, ctrnn.gru, ctrnn.lstm, ctrnn.lem])
 def test_noise_on_an_input_inside_of_a_nonlinearity_is_refused_with_what_to_do(make):
-    with pytest.raises(ValueError, match=r"not linear in it: .* `ctrnn.ColoredInput\(field, sigma, correlation_time\)`.*hold it"):
+    with pytest.raises(ValueError, match=r"not linear in it: .* `ctrnn.cells.ColoredInput.*hold it"):
         ctrnn.Noisy(make(2, 3), ctrnn.Noise(0.1, on="input"))
 
 

@@ -69,10 +69,10 @@ class Pathless(ctrnn.Part):
         (
             lambda: (torch.nn.Linear(3, 5), ctrnn.FixedRate(), ctrnn.LinearDecay()),
             TypeError,
-            "`candidate` must be a ctrnn.Part, got Linear",
+            "`candidate` must be a ctrnn.parts.Part, got Linear",
         ),
-        (lambda: (candidate(), 0.1, ctrnn.LinearDecay()), TypeError, "`rate` must be a ctrnn.Part, got float"),
-        (lambda: (candidate(), ctrnn.FixedRate(), 2.0), TypeError, "`decay` must be a ctrnn.Decay, got float"),
+        (lambda: (candidate(), 0.1, ctrnn.LinearDecay()), TypeError, "`rate` must be a ctrnn.parts.Part, got float"),
+        (lambda: (candidate(), ctrnn.FixedRate(), 2.0), TypeError, "`decay` must be a ctrnn.parts.Decay, got float"),
         (
             lambda: (Pathless(), ctrnn.FixedRate(), ctrnn.LinearDecay()),
             TypeError,

@@ -74,7 +74,7 @@ def test_what_does_not_fit_is_refused():
         HermitePath(xs, torch.arange(6))
     with pytest.raises(ValueError, match=r"`ts` has times for 4 sequences, `xs` has 3"):
         HermitePath(xs, irregular(5, 4))
-    with pytest.raises(ValueError, match=r"`xs` must be finite, got nan .*`ctrnn.hold_missing`"):
+    with pytest.raises(ValueError, match=r"`xs` must be finite, got nan .*`ctrnn.inputs.hold_missing`"):
         HermitePath(xs * math.nan)
 
 

@@ -204,5 +204,5 @@ def test_splines_that_are_none_are_refused():
 
 @pytest.mark.parametrize("value", [torch.zeros(4, 3, 2), torchcde.CubicSpline, torch.nn.Linear(2, 2)])
 def test_what_is_neither_is_refused(value):
-    with pytest.raises(TypeError, match=r"`path` must be a ctrnn.Path, got \w+; wrap samples in `ctrnn.HeldPath`"):
+    with pytest.raises(TypeError, match=r"`path` must be a ctrnn.inputs.Path, got \w+; wrap samples in `ctrnn.HeldPath`"):
         as_path(value)

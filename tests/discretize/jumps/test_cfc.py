@@ -177,7 +177,7 @@ def test_states_after_a_jump_are_those_at_its_sample_and_stay_where_a_sequence_i
     ("make", "error", "words"),
     [
         (lambda: nn.GRU(3, 5), TypeError, "`module` must be an LTC, CfC or CfCCell of ncps.torch, got GRU."),
-        (lambda: LTCCell(FullyConnected(5), 3), TypeError, "got LTCCell; `ctrnn.from_ncps` reads an LTCCell"),
+        (lambda: LTCCell(FullyConnected(5), 3), TypeError, "got LTCCell; `ctrnn.cells.from_ncps` reads an LTCCell"),
         (lambda: CfC(3, 5, mixed_memory=True), ValueError, "mixed_memory=True, an LSTM before its cell"),
         (lambda: LTC(3, 5, mixed_memory=True), ValueError, "mixed_memory=True, an LSTM before its cell"),
         (lambda: CfC(3, 5, proj_size=2), ValueError, "has a `proj_size`; convert its `rnn_cell`"),

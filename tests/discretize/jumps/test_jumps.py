@@ -323,7 +323,7 @@ def test_the_input_decay_of_gru_d_starts_at_the_pace_of_the_gaps_that_are_given(
 WRONG = {
     "another width": (lambda: JumpRNN(ctrnn.gru(0, 3), GRUBayes(2, 4)), ValueError, "`jump` maps 4 units, `field` keeps 3"),
     "a driven field": (lambda: JumpRNN(ctrnn.gru(2, 3), Added(3)), ValueError, "`field` has 2 inputs, and nothing to read"),
-    "no jump": (lambda: JumpRNN(ctrnn.gru(0, 3), nn.GRUCell(2, 3)), TypeError, "a discretize.Jump, got GRUCell; `CellJump"),
+    "no jump": (lambda: JumpRNN(ctrnn.gru(0, 3), nn.GRUCell(2, 3)), TypeError, "a discretize.jumps.Jump, got GRUCell; `CellJump"),
     "no cell": (lambda: CellJump(ctrnn.gru(2, 3)), TypeError, "must be a discretize.DiscreteCell, got Relaxation"),
     "an odd cell": (lambda: CellJump(DiscreteCell(ctrnn.gru(3, 3))), ValueError, "two for each value"),
     "too many values": (lambda: impulses()(torch.zeros(4, 1, 3)), ValueError, "the jump reads 2 values"),

@@ -231,7 +231,7 @@ def ascent_of(field, *step):
 @pytest.mark.parametrize(
     ("error", "said", "call"),
     [
-        (TypeError, "must be a discretize.SymbolModel", lambda: discretize.RiemannianAscent(ctrnn.glnn(A, 4))),
+        (TypeError, "must be a discretize.sequences.SymbolModel", lambda: discretize.RiemannianAscent(ctrnn.glnn(A, 4))),
         (ValueError, "`bias=False`", lambda: ascent_of(ctrnn.glnn(A, 4, bias=False))),
         (ValueError, r"must step by discretize.Euler\(\)", lambda: ascent_of(ctrnn.glnn(A, 4), discretize.Heun())),
         (ValueError, "`metric` must be one of 'rbpm'", lambda: discretize.RiemannianAscent(begun(), "adam")),

@@ -324,7 +324,10 @@ class Bare(Coded):
 
 @pytest.mark.parametrize(
     ("method", "words"),
-    [(Wide(), r"Wide\(\): `h` of an attempt must be like the states.*dt.to\(h\)"), (Bare(), r"must return a discretize.Attempt")],
+    [
+        (Wide(), r"Wide\(\): `h` of an attempt must be like the states.*dt.to\(h\)"),
+        (Bare(), r"must return a discretize.steps.Attempt"),
+    ],
 )
 def test_an_attempt_that_is_no_step_from_the_states_is_refused(method: EmbeddedMethod, words: str):
     with pytest.raises(TypeError, match=words):

@@ -60,7 +60,7 @@ class OwnGenerator(Dropped):
 def test_a_random_field_is_refused_before_the_solve(method):
     # From h = 0, where dropout changes nothing: two answers that happen to agree are not taken for one.
     with pytest.raises(
-        ValueError, match=r"draws random numbers each time it is called.*`field.eval\(\)`, or take `ctrnn.Dropout`"
+        ValueError, match=r"draws random numbers each time it is called.*`field.eval\(\)`, or take `ctrnn.parts.Dropout`"
     ):
         ContinuousRNN(Dropped(), method)(X)
 

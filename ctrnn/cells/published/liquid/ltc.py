@@ -22,7 +22,7 @@ __all__ = ["LTCField", "ltc"]
 class LTCField(VectorField):
     r"""c dv/dt = g (r - v) + sum w s (e - v), on all units; the first ones are visible, as gain * v + shift.
 
-    Its fused solver is `discretize.FrozenBackwardEuler`, in six steps a sample.
+    Its fused solver is `discretize.steps.FrozenBackwardEuler`, in six steps a sample.
 
     Args:    from_inputs, from_units: `Synapses` to the same units; hidden_size: how many are visible, all if not given;
              generator: for c, g and r.
@@ -46,7 +46,7 @@ class LTCField(VectorField):
     ) -> None:
         for name, given in (("from_inputs", from_inputs), ("from_units", from_units)):
             if not isinstance(given, Synapses):
-                raise TypeError(f"`{name}` must be ctrnn.Synapses, got {type(given).__name__}.")
+                raise TypeError(f"`{name}` must be ctrnn.parts.Synapses, got {type(given).__name__}.")
         (inputs, reached), (sources, units) = from_inputs.wiring.shape, from_units.wiring.shape
         if not sources == units == reached:
             raise ValueError(

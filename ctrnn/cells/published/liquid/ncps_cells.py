@@ -21,8 +21,8 @@ __all__ = ["check_ncps_own", "from_ncps", "ncps_kinds"]
 def from_ncps(module: nn.Module) -> LTCField:
     r"""Return the field that an LTC of ncps steps, on a copy of its weights and its wiring (same dtype, device, gradients).
 
-    With `discretize.FrozenBackwardEuler`, in `ode_unfolds` steps a sample, it has the module's states; its visible units are the
-    motor neurons, mapped as there.
+    With `discretize.steps.FrozenBackwardEuler`, in `ode_unfolds` steps a sample, it has the module's states; its visible units
+    are the motor neurons, mapped as there.
 
     Args:    module: ncps.torch.LTCCell or LTC.
     Raises:  ImportError without ncps; TypeError for other modules, and subclasses that override a method; ValueError for weights
@@ -31,7 +31,7 @@ def from_ncps(module: nn.Module) -> LTCField:
     """
     kinds = ncps_kinds("LTCCell", "LTC")
     if not isinstance(module, kinds):
-        hint = "; `discretize.from_ncps` reads a CfC" if "CfC" in type(module).__name__ else ""
+        hint = "; `discretize.jumps.from_ncps` reads a CfC" if "CfC" in type(module).__name__ else ""
         raise TypeError(f"`module` must be an LTCCell or LTC of ncps.torch, got {type(module).__name__}{hint}.")
     check_ncps_own(module, *kinds)
     if getattr(module, "use_mixed", False):

@@ -1,6 +1,6 @@
 r"""Shows why training with |h|^r h diverges for r < 1: autograd's derivative at h = 0 is inf * 0, and a state may be 0.
 
-autograd    h.abs() ** r * h, differentiated by autograd        limit    the derivative 0 there, as `ctrnn.PowerDecay`
+autograd    h.abs() ** r * h, differentiated by autograd        limit    the derivative 0 there, as `ctrnn.parts.PowerDecay`
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def test_what_makes_no_such_unit_is_refused():
         ctrnn.adaptive(3, 5, rho=-1.0)
     with pytest.raises(ValueError, match="`beta` must be at least 0"):
         ctrnn.adaptive(3, 5, beta=-1.0)
-    with pytest.raises(TypeError, match=r"`rate` must be a ctrnn\.Part, got float"):
+    with pytest.raises(TypeError, match=r"`rate` must be a ctrnn\.parts\.Part, got float"):
         ctrnn.AdaptiveField(ctrnn.Affine(3, 5, 5), 0.5, ctrnn.FixedRate(0.1))
     drive, still = ctrnn.Affine(3, 5, 5), ctrnn.FixedRate(0.1)
     with pytest.raises(TypeError, match="`drive` must have `input_size` and `hidden_size`; FixedRate has not"):

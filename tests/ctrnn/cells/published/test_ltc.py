@@ -171,7 +171,7 @@ def test_in_a_stack_the_layer_above_reads_motor_neurons_as_mapped():
 
 
 def test_what_is_no_liquid_time_constant_is_refused_in_words(monkeypatch):
-    with pytest.raises(TypeError, match=r"an LTCCell or LTC of ncps.torch, got CfC; `discretize.from_ncps` reads a CfC"):
+    with pytest.raises(TypeError, match=r"an LTCCell or LTC of ncps.torch, got CfC; `discretize.jumps.from_ncps` reads a CfC"):
         ctrnn.from_ncps(CfC(3, 5))
     with pytest.raises(ValueError, match="an LSTM before its cell"):
         ctrnn.from_ncps(LTC(3, 5, mixed_memory=True))

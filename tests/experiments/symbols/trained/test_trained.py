@@ -95,7 +95,7 @@ def test_the_command_keeps_its_runs_and_lets_a_model_speak(tmp_path, capsys):
         main(["blocks", "--methods", "RNN, Adam 0.01", "--sample", "20"])
     with pytest.raises(SystemExit):
         main([])
-    assert "--sample is for discretize.SymbolModel" in capsys.readouterr().err
+    assert "--sample is for discretize.sequences.SymbolModel" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", ["LSTM, Adam 0.01", "gated, Adam 0.01"])
