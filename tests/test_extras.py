@@ -56,7 +56,7 @@ CALLS = {
     "discretize.plot(trajectory)": "discretize.plot needs Matplotlib: pip install 'ctrnn-ode[lab]'",
     "discretize.state_space(trajectory.hs)": "discretize.analysis.state_space needs Matplotlib: pip install 'ctrnn-ode[lab]'",
     "discretize.phase_plane(None, None)": "discretize.analysis.phase_plane needs Matplotlib: pip install 'ctrnn-ode[lab]'",
-    "discretize.continuation(None, None, 0, (0, 1))": "discretize.analysis.continuation needs SciPy: pip install 'ctrnn-ode[lab]'",
+    "discretize.continuation(None, None, 0, (0, 1))": "analysis.continuation needs SciPy: pip install 'ctrnn-ode[lab]'",
     "discretize.integrate(f, None, h0, ts, events=discretize.Event(lambda t, h: h[:, 0]))": (
         "integrate(events=...) needs SciPy: pip install 'ctrnn-ode[lab]'"
     ),

@@ -326,7 +326,7 @@ class Bare(Coded):
     ("method", "words"),
     [
         (Wide(), r"Wide\(\): `h` of an attempt must be like the states.*dt.to\(h\)"),
-        (Bare(), r"must return a discretize.steps.Attempt"),
+        (Bare(), "return a discretize.steps.Attempt"),
     ],
 )
 def test_an_attempt_that_is_no_step_from_the_states_is_refused(method: EmbeddedMethod, words: str):
