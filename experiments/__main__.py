@@ -65,7 +65,12 @@ def _number(kind: type[int] | type[float], metavar: str) -> PrimitiveConstructor
 
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 Input = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: an EEG)")]
-Rate = Annotated[float | None, _number(float, "HZ"), tyro.conf.arg(help_behavior_hint="(required with --input)")]
+Rate = Annotated[
+    float | None,
+    _number(float, "HZ"),
+    # tyro shows aliases first: `--rate` is the name before, which goes on working.
+    tyro.conf.arg(aliases=("--sampling-rate",), help_behavior_hint="(required with --input)"),
+]
 Output = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the terminal)")]
 Form = Annotated[str | None, tyro.conf.arg(metavar="FORM", help_behavior_hint="(default: by FILE's ending, or table)")]
 Set = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")]
@@ -443,7 +448,9 @@ def _breakdown_of_trained(
     run: Path | None, model: Path | None, data: Path | None, out: Path, input: Path | None, rate: float | None
 ) -> None:
     if input is not None or rate is not None:
-        raise UsageError("--input and --rate are for a recording that is played to fields; a trained model has its own data.")
+        raise UsageError(
+            "--input and --sampling-rate are for a recording that is played to fields; a trained model has its own data."
+        )
     if (run is None) == (model is None) or (model is None) != (data is None):
         raise UsageError("Give --run RUN, or --model FILE and --data FILE.")
     from experiments.breakdown.trained import of_files, of_run  # noqa: PLC0415
@@ -460,14 +467,14 @@ def _breakdown_of_trained(
 def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, str]:
     """Read the recording before torch is imported, so that a wrong file is refused at once; return it and the command."""
     if input is not None and rate is None:
-        raise UsageError("--input needs --rate too: how many samples per second is it?")
+        raise UsageError("--input needs --sampling-rate too: how many samples per second is it?")
     if rate is not None and input is None:
-        raise UsageError("--rate is for a recording of yours; name it with --input FILE.")
+        raise UsageError("--sampling-rate is for a recording of yours; name it with --input FILE.")
     if rate is not None and not (math.isfinite(rate) and rate > 0):
-        raise UsageError(f"--rate must be a number of samples per second above 0, got {rate:g}.")
+        raise UsageError(f"--sampling-rate must be a number of samples per second above 0, got {rate:g}.")
     from experiments.data.recording import load  # noqa: PLC0415
 
-    return load(input, rate), typed(command, out=out, input=input, rate=None if rate is None else f"{rate:g}")
+    return load(input, rate), typed(command, out=out, input=input, sampling_rate=None if rate is None else f"{rate:g}")
 
 
 def _refuse_foreign_packages() -> None:

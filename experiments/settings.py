@@ -1,6 +1,6 @@
 r"""Reads settings, as the prompt, a file and Python give them, as the types of dataclass fields.
 
-    KEY=VALUE      steps=1000   rate=1e-3   padded=true   init=chrono   sizes=1,2,3   clip=none
+    KEY=VALUE      steps=1000   lr=1e-3     padded=true   init=chrono   sizes=1,2,3   clip=none
 
 A value is an int, float, bool, str, one of a Literal's words, a tuple of such, or none where the type allows None. Nothing is
 evaluated. What a type does not say, the least and largest count, stands beside it: Annotated[int, Bounds(2)].
@@ -93,7 +93,7 @@ def setting_types(kind: type, *, with_bounds: bool = False) -> Mapping[str, Any]
 def described(kind: type) -> list[str]:
     r"""Return for each setting of a dataclass its key, its default, and the words for it in the docstring, its own or inherited.
 
-    Args:    rate: at which learning starts; rtol, atol: of the solver      ->    rate=0.001   at which learning starts
+    Args:    seed: of weights and data; rtol, atol: of the solver      ->    seed=0   of weights and data
     """
     known = {setting.name: setting for setting in fields(kind) if setting.init}
     words: dict[str, str] = {}

@@ -29,5 +29,5 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def typed(*words: str, **options: object) -> str:
     """Write what to type for a command with these options, leaving out those that are None."""
-    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    given = [word for name, value in options.items() if value is not None for word in (f"--{name.replace('_', '-')}", str(value))]
     return shlex.join(["ctrnn", *words, *given])

@@ -72,7 +72,9 @@ def _eeg() -> tuple[np.ndarray, tuple[str, ...], int]:
     size, expected = path.stat().st_size if path.is_file() else 0, 8 * EEG_SHAPE[0] * EEG_SHAPE[1]
     if size != expected:
         found = f"{size} bytes instead of {expected}" if path.is_file() else "no such file"
-        raise UsageError(f"matplotlib's sample EEG is not what it should be ({path}: {found}); give --input FILE --rate HZ.")
+        raise UsageError(
+            f"matplotlib's sample EEG is not what it should be ({path}: {found}); give --input FILE --sampling-rate HZ."
+        )
     return np.fromfile(path, dtype="<f8").reshape(EEG_SHAPE), _numbered(EEG_SHAPE[1]), EEG_SHAPE[0]
 
 

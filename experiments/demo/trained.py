@@ -150,7 +150,7 @@ def train(integrator: str) -> Trained:
     """STEPS batches, the same ones for both, from the same weights."""
     task, model = _task(), untrained(integrator)
     settings = TrainingSettings(
-        steps=STEPS, batch=BATCH, seed=SEED, optimizer="adam", rate=RATE, clip=CLIP, evaluate_every=STEPS + 1
+        steps=STEPS, batch=BATCH, seed=SEED, optimizer="adam", lr=RATE, clip=CLIP, evaluate_every=STEPS + 1
     )
     run = Training(model, task, settings, batch_at=lambda step: task.batch(BATCH, generator(SEED, "train", step)))
     with tqdm(total=STEPS, desc=f"training, {MODELS[integrator]}", leave=False, disable=None) as bar:

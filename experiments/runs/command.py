@@ -161,8 +161,9 @@ def swept(task: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
 
     Raises:  UsageError for what is no assignment, a value that stands twice, and more runs than anybody means.
     """
-    given = by_key(assignments(words))
-    several = {key: text.split(",") for key, text in given.items() if "," in text and not _is_sequence(task, key)}
+    given = assignments(words)  # by the words that were typed, which name folders
+    keys = dict(zip(given, by_key(given), strict=True))
+    several = {key: text.split(",") for key, text in given.items() if "," in text and not _is_sequence(task, keys[key])}
     if not several:
         return [("", [f"{key}={text}" for key, text in given.items()])]
     for key, values in several.items():
@@ -248,7 +249,7 @@ def _shown(steps: int, first: bool) -> Iterator[Progress]:
             nonlocal before, told
             if before is None:
                 before = bar.initial = bar.n = step - 1  # steps before a resumption took none of this time
-            about = f"loss {loss:.4g}, rate {rate:.2g}"
+            about = f"loss {loss:.4g}, lr {rate:.2g}"
             bar.set_postfix_str(about, refresh=False)
             bar.update()
             now = time.monotonic()

@@ -61,9 +61,9 @@ class TrainingSettings(Checked):
 
     Args:    steps: of the optimizer, in all; batch: sequences in one batch; accumulate: batches whose gradients make one step;
              seed: of weights and data; optimizer: "rmsprop", with a moving average of 0.9, "adam", "adamw" or "sgd", with a
-             momentum of 0.9; rate: at which learning starts; weight_decay: of adamw, on matrices only, for a bias or a rate is
-             no weight; schedule: "constant"; "plateau", halved at every evaluation that is no new lowest; "halved-twice", after
-             a half and three quarters of the steps; or "cosine", down to 0 after the last; warmup: steps in which the rate first
+             momentum of 0.9; lr: the learning rate at the start; weight_decay: of adamw, on matrices only, for a bias or a rate
+             is no weight; schedule: "constant"; "plateau", halved at every evaluation that is no new lowest; "halved-twice",
+             after a half and three quarters of the steps; or "cosine", down to 0 after the last; warmup: steps in which lr first
              rises in equal parts; clip: largest norm of the gradient, None for no bound; label_smoothing: share of a target
              that goes to all classes, in training; keep: the weights that are tested, "last" ones, or "best", those of the best
              evaluation; keep_by: the measure by which it is the best, the smallest "loss" or "mean_error", or the largest
@@ -85,7 +85,7 @@ class TrainingSettings(Checked):
     batch: Count = 32
     seed: int = 0
     optimizer: Literal["rmsprop", "adam", "adamw", "sgd"] = "rmsprop"
-    rate: float = 1e-3
+    lr: float = 1e-3
     schedule: Literal["constant", "plateau", "halved-twice", "cosine"] = "constant"
     clip: float | None = None
     keep: Literal["last", "best"] = "last"
@@ -110,7 +110,7 @@ class TrainingSettings(Checked):
         super().__post_init__()
         if self.seed < 0:  # of any size above
             raise ValueError(f"`seed` must be at least 0, got {self.seed}.")
-        for name in ("rate", "clip"):
+        for name in ("lr", "clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < LARGEST_NUMBER:
                 raise ValueError(f"`{name}` must be a number above 0, and below {LARGEST_NUMBER:g}, got {value:g}.")
@@ -132,9 +132,14 @@ class TrainingSettings(Checked):
                 f"{self.evaluate_every}."
             )
 
+    @property
+    def rate(self) -> float:
+        """Return `lr`, which had this name."""
+        return self.lr
 
-ALSO_CALLED = {"lr": "rate", "learning_rate": "rate", "batch_size": "batch", "hidden_size": "hidden"}  # what people type
-RENAMED = {"told": "clock_given"}  # keys of earlier versions, as config.json of their runs has them
+
+ALSO_CALLED = {"rate": "lr", "learning_rate": "lr", "batch_size": "batch", "hidden_size": "hidden"}  # what people type
+RENAMED = {"told": "clock_given", "rate": "lr"}  # keys of earlier versions, as config.json of their runs has them
 NAMES = ("task", "field", "integrator")
 SETTINGS = ("task_settings", "field_settings", "integrator_settings", "training")  # of the task, and of those in `SHARED`
 SHARED = FieldSettings, IntegratorSettings, TrainingSettings
@@ -223,10 +228,10 @@ class Configuration:
         for part in parts:
             if not isinstance(values[part], str if part in NAMES else dict):
                 raise UsageError(f"{part} is {'a name' if part in NAMES else 'an object'}, got {values[part]!r}.")
-        own = {RENAMED.get(key, key): value for key, value in values["task_settings"].items()}
+        own, *shared = ({RENAMED.get(key, key): value for key, value in values[part].items()} for part in SETTINGS)
         task = settings_from(task_named(values["task"]), own)
-        shared: Any = (settings_from(kind, values[part]) for kind, part in zip(SHARED, SETTINGS[1:], strict=True))
-        return cls(task, values["field"], values["integrator"], *shared)
+        read: Any = (settings_from(kind, given) for kind, given in zip(SHARED, shared, strict=True))
+        return cls(task, values["field"], values["integrator"], *read)
 
     def untrained_model(self) -> SequenceModel:
         """Build the model before training, a function of the configuration alone."""
@@ -364,11 +369,12 @@ def _named_thing(kind: str, thing: object) -> Any:
 
 
 def by_key(settings: Mapping[str, T]) -> dict[str, T]:
-    """Return settings by their keys, `lr` as `rate`. Raises: UsageError where both words are given."""
-    for word, key in ALSO_CALLED.items():
-        if word in settings and key in settings:
-            raise UsageError(f"{word} is another word for {key}, and both are given; leave one of them out.")
-    return {ALSO_CALLED.get(word, word): value for word, value in settings.items()}
+    """Return settings by their keys, `rate` as `lr`. Raises: UsageError where both words are given."""
+    words: dict[str, str] = {}
+    for word in settings:
+        if (other := words.setdefault(ALSO_CALLED.get(word, word), word)) != word:
+            raise UsageError(f"{word} is another word for {other}, and both are given; leave one of them out.")
+    return {key: settings[word] for key, word in words.items()}
 
 
 def configuration_from_words(task: str, field: str, integrator: str, words: Sequence[str] = ()) -> Configuration:

@@ -22,9 +22,9 @@ def failures_explained(step: int) -> Iterator[None]:
     except (SolverError, StepError) as error:
         raise StoppedError(
             # Its hint is for who calls the solver: a run has other settings.
-            f"step {step}: the solve failed, {error.cause}. In training that is most often a rate that has grown too large for "
-            f"the solver: try a smaller learning rate (--set rate=...), a bound on the gradient (--set clip=1), another --set "
-            f"method=... or looser tolerances (--set rtol=... atol=...), in another --out DIR.",
+            f"step {step}: the solve failed, {error.cause}. In training that is most often a rate of the field that has grown "
+            f"too large for the solver: try a smaller learning rate (--set lr=...), a bound on the gradient (--set clip=1), "
+            f"another --set method=... or looser tolerances (--set rtol=... atol=...), in another --out DIR.",
             "diverged",
             step,
         ) from error
@@ -42,7 +42,7 @@ def failures_explained(step: int) -> Iterator[None]:
 def refuse_non_finite(step: int, **numbers: float) -> None:
     for name, number in numbers.items():
         if not math.isfinite(number):
-            cure = "Try a smaller learning rate (--set rate=...) or a bound on the gradient (--set clip=1)"
+            cure = "Try a smaller learning rate (--set lr=...) or a bound on the gradient (--set clip=1)"
             if step == 1:
                 cure = (
                     "Nothing was learned yet, so it is the model that leaves all bounds: try another --integrator (exact, or "

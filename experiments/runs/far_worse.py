@@ -39,7 +39,7 @@ def far_worse(task: Task, loss: float, answers: Iterable[tuple[Batch, Tensor]]) 
     return (
         f"the run ends far worse than without memory: its test loss is {loss:.4g}, with a standard error of {error:.2g}, and the "
         f"predictor `{name}` loses {guess:.4g}. Training has diverged, has hardly begun, or has learned nothing but its own "
-        f"data; metrics.csv shows which. Try a smaller learning rate (--set rate=...), a bound on the gradient (--set clip=1), "
+        f"data; metrics.csv shows which. Try a smaller learning rate (--set lr=...), a bound on the gradient (--set clip=1), "
         f"more steps (--set steps=...), or the weights of the best evaluation (--set keep=best), in another --out DIR."
     )
 

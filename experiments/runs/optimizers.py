@@ -33,15 +33,15 @@ def learned(model: nn.Module, frozen: str) -> list[nn.Parameter]:
 def optimizer(settings: TrainingSettings, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
     """Return the optimizer of these parameters; AdamW decays matrices only, for a bias or a rate at 0 is another time scale."""
     if settings.optimizer == "adam":
-        return torch.optim.Adam(parameters, settings.rate)
+        return torch.optim.Adam(parameters, settings.lr)
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, settings.rate, momentum=0.9)
+        return torch.optim.SGD(parameters, settings.lr, momentum=0.9)
     if settings.optimizer == "adamw":
         matrices = [parameter for parameter in parameters if parameter.dim() > 1]
         others = [parameter for parameter in parameters if parameter.dim() <= 1]
         groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
-        return torch.optim.AdamW([group for group in groups if group["params"]], settings.rate)
-    return torch.optim.RMSprop(parameters, settings.rate, alpha=0.9)
+        return torch.optim.AdamW([group for group in groups if group["params"]], settings.lr)
+    return torch.optim.RMSprop(parameters, settings.lr, alpha=0.9)
 
 
 def threads_for(parameters: Sequence[nn.Parameter], batch: int) -> int:

@@ -223,7 +223,7 @@ class Training(Loop):
         self.watch = getattr(self.model.rnn, "watch", None)
         self.parameters = learned(self.model, settings.frozen)
         self.threads = settings.threads or threads_for(self.parameters, settings.batch)
-        self.rate = settings.rate  # at which a plateau is, before the factor of the step
+        self.rate = settings.lr  # at which a plateau is, before the factor of the step
         self.optimizer = optimizer(settings, self.parameters)
         self.kept: dict[str, Tensor] | None = None  # weights at the best evaluation, where these are to be kept
         self.engines: list[str] = []  # of the steps taken, on which bits depend

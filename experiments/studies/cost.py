@@ -35,7 +35,7 @@ from experiments.usage import UsageError
 
 __all__ = ["Cost", "Slice", "check_budget", "cost_of", "seconds_in"]
 
-LIKE_SEED = ("seed", "rate", "clip")  # of the training, and of the field:
+LIKE_SEED = ("seed", "lr", "clip")  # of the training, and of the field:
 STARTS = ("alpha", "init", "t_max", "t_min", "recurrent_gain")
 FEW, MORE, SHORT = 3, 12, 1.0  # steps of a slice; more where one takes less than so many seconds
 BATCHES = 2  # of an evaluation that is timed

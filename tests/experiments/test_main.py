@@ -54,12 +54,18 @@ def test_wrong_usage_is_2_and_names_what_is_near(capsys):
         (["--verison"], "there is no option '--verison'; did you mean '--version'?"),
         (["demo", "--inptu", "x.csv"], "--input FILE"),
         (["demo", "extra"], "extra"),
-        (["demo", "--input", "x.csv"], "--input needs --rate"),
+        (["demo", "--input", "x.csv"], "--input needs --sampling-rate"),
         (["demo", "--rate", "80"], "name it with --input FILE"),
         (["demo", "--input", "x.csv", "--rate", "fast"], "a number is needed, got 'fast'"),
-        (["demo", "--input", "x.csv", "--rate", "0"], "--rate must be a number of samples per second above 0, got 0."),
-        (["demo", "--input", "x.csv", "--rate", "-80"], "--rate must be a number of samples per second above 0, got -80."),
-        (["demo", "--input", "x.csv", "--rate", "nan"], "--rate must be a number of samples per second above 0, got nan."),
+        (["demo", "--input", "x.csv", "--rate", "0"], "--sampling-rate must be a number of samples per second above 0, got 0."),
+        (
+            ["demo", "--input", "x.csv", "--rate", "-80"],
+            "--sampling-rate must be a number of samples per second above 0, got -80.",
+        ),
+        (
+            ["demo", "--input", "x.csv", "--rate", "nan"],
+            "--sampling-rate must be a number of samples per second above 0, got nan.",
+        ),
         (["demo", "--input", "no such.csv", "--rate", "1"], "ctrnn demo: no such.csv: cannot be read"),
         (["demo", "--input", "x.edf", "--rate", "1"], "a recording is a .npy or .csv file, not .edf"),
     ]

@@ -89,7 +89,7 @@ def test_any_json_is_a_value_of_the_type_or_refused(key, value):
         ("stepz=5", "there is no setting 'stepz'; did you mean 'steps'?"),
         ("qqq=5", "there is no setting 'qqq'; there is warping, warp, least"),
         ("steps=1.5", "steps is a whole number, got '1.5'."),
-        ("rate=nan", "rate is a number, got 'nan'."),
+        ("rate=nan", "lr is a number, got 'nan'."),
         ("clip=big", "clip is a number or none, got 'big'."),
         ("steps=none", "steps is a whole number, got 'none'."),
         ("init=chron", "init is standard or chrono or constant, got 'chron'."),
@@ -129,8 +129,8 @@ def test_what_a_setting_takes_is_said_in_words(key, words):
         settings_from(Sample, {key: "?"}, as_text=True)
 
 
-NOTHING = ["steps=0", "batch=-1", "seed=-1", "rate=0", "clip=-1", "hidden=0", "alpha=1", "t_min=1", "t_max=1", "exponent=-1"]
-LARGE = ["threads=1025", "hidden=1000001", "batch=1000000000000000000000", "rate=9e37", "clip=1e308", "alpha=1e-320"]
+NOTHING = ["steps=0", "batch=-1", "seed=-1", "lr=0", "clip=-1", "hidden=0", "alpha=1", "t_min=1", "t_max=1", "exponent=-1"]
+LARGE = ["threads=1025", "hidden=1000001", "batch=1000000000000000000000", "lr=9e37", "clip=1e308", "alpha=1e-320"]
 COUNTS = [f"{name}=2147483648" for name in ("steps", "batch", "batches", "evaluate_every", "checkpoint_every", "length")]
 
 

@@ -86,7 +86,7 @@ def test_blank_lines_in_a_csv_file_are_skipped(tmp_path):
 
 def test_a_missing_eeg_is_told_with_a_way_out(monkeypatch, tmp_path):
     monkeypatch.setattr(recording, "get_sample_data", lambda *args, **kwargs: tmp_path / "eeg.dat")
-    with pytest.raises(UsageError, match=r"no such file.*--input FILE --rate HZ"):
+    with pytest.raises(UsageError, match=r"no such file.*--input FILE --sampling-rate HZ"):
         load(None, None)
     (tmp_path / "eeg.dat").write_bytes(b"short")
     with pytest.raises(UsageError, match=r"5 bytes instead of 25600"):

@@ -142,22 +142,37 @@ def test_where_no_terminal_is_a_line_now_and_then_says_where_the_run_is(tmp_path
     assert lines[-1].endswith("about 0 s left")
 
 
-def test_lr_is_the_rate_also_in_a_sweep_and_auto_is_the_cpu_where_there_is_no_gpu(tmp_path, monkeypatch, capsys):
+def test_a_run_of_the_time_when_lr_was_called_rate_goes_on(tmp_path):
+    words = typed(tmp_path, "--set", "rate=0.1,0.2", settings=SETTINGS)
+    assert main(words) == 0
+    for folder in (tmp_path / "rate-0.1", tmp_path / "rate-0.2"):  # named by the word that was typed
+        config = json.loads((folder / "config.json").read_text())
+        training = config["configuration"]["training"]
+        training["rate"] = training.pop("lr")
+        (folder / "config.json").write_text(json.dumps(config))
+    assert main([*words, "--resume"]) == 0
+
+
+@pytest.mark.parametrize("other", ["rate=0.1", "learning_rate=0.1"])
+def test_two_words_for_the_learning_rate_are_refused(other, tmp_path, capsys):
+    assert main(typed(tmp_path, "--set", "lr=0.1", other)) == 2
+    assert f"{other.partition('=')[0]} is another word for lr, and both are given" in capsys.readouterr().err
+
+
+def test_lr_may_be_swept_and_auto_is_the_cpu_where_there_is_no_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main(typed(tmp_path, "--set", "lr=0.1,0.2", "steps=1", "--device", "auto", settings=SETTINGS[:-4])) == 0
     for value in (0.1, 0.2):
-        config = json.loads((tmp_path / f"rate-{value}" / "config.json").read_text())
-        assert config["configuration"]["training"]["rate"] == value
+        config = json.loads((tmp_path / f"lr-{value}" / "config.json").read_text())
+        assert config["configuration"]["training"]["lr"] == value
         assert config["configuration"]["training"]["device"] == "auto"
         assert "device" not in config["machine"]
         assert config["threads"] == 1  # none was given, and the model is small
-    assert main(typed(tmp_path, "--set", "lr=0.1", "rate=0.1")) == 2
-    assert "lr is another word for rate, and both are given" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "settings"),
-    [(["train", "--help"], ["rate=0.001", "rtol=0.001", "hidden=64"]), ([*WORDS, "--help"], ["warp=1"])],
+    [(["train", "--help"], ["lr=0.001", "rtol=0.001", "hidden=64"]), ([*WORDS, "--help"], ["warp=1"])],
 )
 def test_help_lists_the_settings_of_every_run_and_of_a_task_that_is_named(capsys, words, settings):
     assert main(words) == 0
@@ -237,7 +252,7 @@ def test_a_page_says_whether_the_steps_are_their_equation(of_steps):
 def test_a_page_tells_the_largest_rate_times_step_of_training(of_steps):
     folder, _, page = of_steps
     largest = json.loads((folder / "result.json").read_text())["largest_g_dt"]
-    assert f"the largest rate times step was {largest:.2f}" in " ".join(page.all("section")[-1].text.split())
+    assert f"the largest g dt, the rate of a unit times its step, was {largest:.2f}" in " ".join(page.all("section")[-1].text.split())
 
 
 def test_a_page_of_a_finished_run_can_be_asked_for_later_and_compares_numbers(of_a_solve):

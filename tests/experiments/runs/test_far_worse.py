@@ -36,7 +36,7 @@ def test_a_run_whose_rate_is_too_large_says_so_last_with_the_numbers_and_in_its_
     assert loss > 1.5 * guess
     assert f"its test loss is {loss:.4g}, with a standard error of " in last
     assert f"the predictor `memoryless` loses {guess:.4g}" in last
-    assert all(words in last for words in ("--set rate=", "--set clip=1", "--set steps=", "--out DIR"))
+    assert all(words in last for words in ("--set lr=", "--set clip=1", "--set steps=", "--out DIR"))
     assert trained(tmp_path, "adding", *diverged) == 0  # finished, and still what it is
     assert capsys.readouterr().err.splitlines()[-1] == last
 

@@ -515,7 +515,7 @@ def test_other_settings_than_recorded_are_refused_by_their_keys(tmp_path):
     with pytest.raises(KilledError):
         train(small(), tmp_path / "killed", progress=killed_at(5))
     for finish in (False, True):
-        with pytest.raises(UsageError, match=r"warp \(3 there, 2 here\), rate \(0.001 there, 0.1 here\)"):
+        with pytest.raises(UsageError, match=r"warp \(3 there, 2 here\), lr \(0.001 there, 0.1 here\)"):
             train(small("warp=2", "rate=0.1"), tmp_path / "killed")
         if not finish:
             train(small(), tmp_path / "killed")
@@ -682,7 +682,7 @@ def spoiled(spoil, at):
 def test_numbers_that_are_not_finite_stop_the_run_and_keep_the_last_good_state(tmp_path, what, spoil):
     configuration = small("evaluate_every=100")
     train(configuration, tmp_path / "whole")
-    with spoiled(spoil, 8), pytest.raises(StoppedError, match=f"the {what} at step 8; .*--set rate="):
+    with spoiled(spoil, 8), pytest.raises(StoppedError, match=f"the {what} at step 8; .*--set lr="):
         train(configuration, tmp_path / "parts")
     state = read_state(tmp_path / "parts" / "checkpoint.pt")
     assert state["step"] == 7
@@ -708,7 +708,7 @@ def test_a_solve_that_fails_is_told_in_words(tmp_path, monkeypatch):
         return model
 
     monkeypatch.setattr("experiments.runs.configuration.Configuration.untrained_model", explosive)
-    with pytest.raises(StoppedError, match=r"^step 1: .*--set rate=.*--set method="):
+    with pytest.raises(StoppedError, match=r"^step 1: .*--set lr=.*--set method="):
         train(configuration, tmp_path)
 
 
