@@ -38,7 +38,7 @@ INTEGRATOR = ("euler", "exponential-euler", EXACT)
 T = TypeVar("T")
 DEFAULT_SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 # Of training, where nothing else is said: minutes on two cores. One thread, so that no bit depends on how many workers there are.
-SETTINGS: dict[str, Any] = {"steps": 300, "optimizer": "adam", "rate": 4e-3, "clip": 1.0, "hidden": 32, "threads": 1}
+SETTINGS: dict[str, Any] = {"steps": 300, "optimizer": "adam", "lr": 4e-3, "clip": 1.0, "hidden": 32, "threads": 1}
 COUNTED = {"seed": "--seeds", "substeps": "--dt"}  # settings that a comparison counts itself
 CLOCKS = {"given": True, "hidden": False}
 FOLDERS = {"vowels": "japanese_vowels/", "har": "uci_har/"}  # of `--data DIR`

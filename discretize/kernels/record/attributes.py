@@ -34,7 +34,7 @@ from discretize.kernels.record.sources import PACKAGES
 from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, is_installed, refused, unwatched
 from discretize.solvers.captured import CapturedGlobals, all_globals
 
-__all__ = ["LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of", "beside_tensors"]
+__all__ = ["GLOBAL_HOOKS", "LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of", "beside_tensors"]
 
 NO_ROOT = nn.Module()
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)

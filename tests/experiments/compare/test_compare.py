@@ -30,7 +30,7 @@ from experiments.studies.results import Results
 from experiments.tasks.warps.clocked import ClockedRecall
 
 TASK = ClockedRecall(characters=3, repeats=4, alphabet=4)
-SMALL = {"steps": 2, "hidden": 3, "evaluation": 8, "batch": 4, "rate": 0.3}
+SMALL = {"steps": 2, "hidden": 3, "evaluation": 8, "batch": 4, "lr": 0.3}
 WAYS = ["euler", "euler dt=1/2", "exact"]
 
 

@@ -252,7 +252,9 @@ def test_a_page_says_whether_the_steps_are_their_equation(of_steps):
 def test_a_page_tells_the_largest_rate_times_step_of_training(of_steps):
     folder, _, page = of_steps
     largest = json.loads((folder / "result.json").read_text())["largest_g_dt"]
-    assert f"the largest g dt, the rate of a unit times its step, was {largest:.2f}" in " ".join(page.all("section")[-1].text.split())
+    assert f"the largest g dt, the rate of a unit times its step, was {largest:.2f}" in " ".join(
+        page.all("section")[-1].text.split()
+    )
 
 
 def test_a_page_of_a_finished_run_can_be_asked_for_later_and_compares_numbers(of_a_solve):
