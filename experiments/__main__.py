@@ -280,7 +280,7 @@ def compare(
         seeds: Starts and batches, each compared with itself; from 2 on there are intervals.
         score: The measure to compare by, of those of the task.
         set: Settings of task, field, integrator and training, as of `ctrnn train`, listed below; here steps=300 optimizer=adam
-            rate=0.004 clip=1 hidden=32 threads=1 where nothing else is said.
+            lr=0.004 clip=1 hidden=32 threads=1 where nothing else is said.
         data: Folder with japanese_vowels/ or uci_har/ in it, for vowels and har.
         workers: Processes, each of which trains one run at a time.
         on: here, on this machine; ray, by Ray on this machine; ray:ADDRESS, by that cluster, whose machines see --out.

@@ -17,8 +17,9 @@ from scipy.stats import t as student
 from experiments.reports.spreads import Spread
 from experiments.studies.results import Results
 
-__all__ = ["BY_RUN", "BY_TRAINING", "Layout", "Place", "Seeds", "cells", "interval", "where_in_words"]
+__all__ = ["BY_RUN", "BY_TRAINING", "ROUNDING", "Layout", "Place", "Seeds", "cells", "interval", "where_in_words"]
 
+ROUNDING = 1e-6  # of the largest score; they are means in float32, and what is nearer is equal
 BY_TRAINING, BY_RUN = "training", "run"  # by which a number may be missing
 Seeds = dict[int, Mapping[str, Any]]  # seed -> what was measured; "lost" is BY_TRAINING, BY_RUN or ""
 
@@ -77,7 +78,8 @@ def interval(values: list[float]) -> Spread:
     """Take the mean with its 95 % interval by Student's t; the mean alone of one number, and of equal ones."""
     mean, n = math.fsum(values) / len(values), len(values)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, n - 1))
-    half = float(student.ppf(0.975, n - 1)) * deviation / math.sqrt(n) if n > 1 and deviation > 0 else 0.0
+    differ = deviation > ROUNDING * max(map(abs, values))
+    half = float(student.ppf(0.975, n - 1)) * deviation / math.sqrt(n) if n > 1 and differ else 0.0
     return Spread(mean, mean - half, mean + half, n)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 
-from experiments.compare.cells import Layout, Place, Seeds, cells
+from experiments.compare.cells import ROUNDING, Layout, Place, Seeds, cells
 from experiments.reports.spreads import NotEnoughError, Spread
 from experiments.studies.results import Results
 
@@ -107,13 +107,16 @@ def _difference(
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[Spread, float]:
     """Compute the mean difference of two or more pairs, with its 95 % interval, and the p of the paired t test.
 
-    Where all differences are alike p is nan, and the interval infinite, or of no length where all of them are 0.
+    Where all differences are alike, up to the rounding of scores, p is nan, and the interval infinite, or of no length where all
+    of them are 0.
     """
     from scipy.stats import ttest_1samp  # noqa: PLC0415
 
     each = [one - other for one, other in zip(ours, theirs, strict=True)]
-    mean = math.fsum(each) / len(each)
-    if len({*each}) == 1:
+    mean, rounding = math.fsum(each) / len(each), ROUNDING * max(map(abs, (*ours, *theirs)))
+    if abs(mean) <= rounding:
+        mean = 0.0
+    if max(each) - min(each) <= rounding:
         apart = math.inf if mean else 0.0
         return Spread(mean, mean - apart, mean + apart, len(each)), math.nan
     with warnings.catch_warnings():

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 import ctrnn
+from ctrnn.inputs.held import Hold
 from discretize import SequenceModel
 from experiments.models.integrators import EXACT, IntegratorSettings, under
 from experiments.runs.configuration import TrainingSettings
@@ -104,7 +106,8 @@ def _run_all(
         if id(model) not in known:
             noise = noise_of(model, batch.size, seed, "test", k)
             timed = isinstance(model.rnn.field, ctrnn.Relaxation)
-            known[id(model)] = roll_out(model, batch, own_time_of(batch) if timed else None, **noise)
+            own_time = own_time_of(batch, model.rnn.hold) if timed else None
+            known[id(model)] = roll_out(model, batch, own_time, **noise)
         return known[id(model)]
 
     base = None if reference is None else run(reference)
@@ -112,12 +115,17 @@ def _run_all(
         sums[name].add(batch, run(model), base)
 
 
-def own_time_of(batch: Batch) -> Any:
-    """Return how long samples last: 1 without stamps, (time, batch or 1, 1) by edges; None where stamps leave that open."""
+def own_time_of(batch: Batch, hold: Hold) -> Any:
+    """Return how long samples last: 1 without stamps, else (time, batch or 1, 1); None where stamps leave that open."""
     ts: Tensor | None = batch.ts
     if ts is None:
         return 1.0
+    lasting = (ts if ts.dim() == 2 else ts[:, None]).diff(dim=0)
     if len(ts) == len(batch.xs):
-        return None
-    lasting = ts.diff(dim=0).to(batch.xs)
-    return lasting[..., None] if lasting.dim() == 2 else lasting[:, None, None]
+        if hold.open_interval is None:
+            return None
+        left_open = torch.full_like(ts[:1].reshape(1, -1), hold.open_interval)
+        lasting = torch.cat([left_open, lasting] if hold.direction == "backward" else [lasting, left_open])
+        if hold.direction == "forward" and batch.lengths is not None:  # beyond the last sample of each stamps stand still
+            lasting = lasting.where(torch.arange(len(ts))[:, None] != batch.lengths - 1, hold.open_interval)
+    return lasting[..., None].to(batch.xs)

@@ -11,11 +11,13 @@ import pytest
 import scipy.stats
 import torch
 from pages import read
+from torch.testing import assert_close
 
+from ctrnn.inputs.held import Hold
 from ctrnn_experiments import compare
 from discretize import Batch
 from experiments.__main__ import main
-from experiments.compare.cells import Layout
+from experiments.compare.cells import Layout, interval
 from experiments.compare.comparison import Comparison, Crossed
 from experiments.compare.conclusion import conclusion
 from experiments.compare.differences import ALIKE, OTHERWISE, differences, holm, paired
@@ -24,6 +26,7 @@ from experiments.models.integrators import IntegratorSettings, under
 from experiments.reports.spreads import NotEnoughError
 from experiments.runs.folder import load
 from experiments.runs.training import evaluate
+from experiments.studies.clocks.crosswise import own_time_of
 from experiments.studies.clocks.rollout import Rollout
 from experiments.studies.registry import loaded
 from experiments.studies.results import Results
@@ -195,6 +198,30 @@ def test_differences_that_are_all_alike_are_no_test(apart, ends):
     found, p = paired([0.5 + apart, 0.75 + apart], [0.5, 0.75])
     assert math.isnan(p)
     assert (found.low, found.high) == ends
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_samples_last_by_their_stamps_as_long_as_a_model_holds_them(direction):
+    lengths, hold = torch.tensor([4, 2, 1]), Hold(direction, 0.5)
+    ts = torch.rand(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).cumsum(0)
+    stopped = ts.gather(0, torch.arange(4)[:, None].clamp(max=lengths - 1))  # as batches have them
+    lasting = own_time_of(Batch(torch.zeros(4, 3, 1, dtype=torch.float64), ts=stopped, lengths=lengths), hold)
+    for k, n in enumerate(lengths):
+        assert_close(lasting[:n, k, 0], hold.edges(ts[:n, k]).diff())
+    assert_close(own_time_of(Batch(torch.zeros(4, 3, 1, dtype=torch.float64), ts=ts[:, 0]), hold)[:, 0, 0], hold.edges(ts[:, 0]).diff())
+    assert own_time_of(Batch(torch.zeros(4, 3, 1), ts=ts), Hold()) is None
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_differences_that_only_rounding_tells_apart_are_alike(unit):
+    # Accuracies as float32 has them: 24 and 23 of 30 right against 29 and 28, which is 5 of 30 on both seeds.
+    right = lambda count: unit * float(torch.tensor([1.0] * count + [0.0] * (30 - count)).mean())  # noqa: E731
+    found, p = paired([right(24), right(23)], [right(29), right(28)])
+    assert math.isnan(p)
+    assert (found.low, found.high) == (-math.inf, math.inf)
+    found, p = paired([right(24), right(29)], [right(24) * (1 + 1e-8), right(29) * (1 - 2e-8)])
+    assert (found.mean, found.low, found.high) == (0.0, 0.0, 0.0)
+    assert interval([right(24), right(24) * (1 + 1e-8)]).low == pytest.approx(right(24), rel=1e-7)
 
 
 def test_p_values_are_adjusted_as_holm_did():
