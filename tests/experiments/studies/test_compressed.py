@@ -242,7 +242,7 @@ def test_only_numbers_that_ran_away_are_a_result_and_only_where_the_study_says_s
 
 
 def test_a_training_that_diverges_is_a_result(tmp_path):
-    training = TrainingSettings(steps=40, batch=4, optimizer="adam", rate=1.0, evaluation=4, threads=1)
+    training = TrainingSettings(steps=40, batch=4, optimizer="adam", lr=1.0, evaluation=4, threads=1)
     fast = Configuration(task(16.0, tau=64.0), "gated-exponential", "euler", FieldSettings(8), training=training)
     with pytest.warns(discretize.StepWarning, match="oscillate and grow"):
         made = Compressed().carry_out(Run("fast", {"seed": 0}, fast), tmp_path)
