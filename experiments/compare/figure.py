@@ -18,6 +18,8 @@ from experiments.studies.results import Results
 
 __all__ = ["scores_figure"]
 
+LONG = 22  # letters of a way's name beside which no other has room in the legend
+
 
 def scores_figure(results: Results, layout: Layout) -> Figure:
     """Draw the scores of a comparison. Raises: NotEnoughError where there is none."""
@@ -30,7 +32,7 @@ def scores_figure(results: Results, layout: Layout) -> Figure:
 def _over_speeds(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
     columns = [(field, clock) for field in layout.fields for clock in layout.clocks]
     with plots.style():
-        figure, axes = _panels(len(layout.ways), len(columns), 1.25 + 0.14 * len(layout.ways) + 1.3 * len(layout.ways))
+        figure, axes = _panels(len(layout.ways), len(columns), 1.25 + 0.2 * len(layout.ways) + 1.3 * len(layout.ways))
         for i, trained in enumerate(layout.ways):
             for j, (field, clock) in enumerate(columns):
                 ax = axes[i, j]
@@ -83,7 +85,9 @@ def _panels(rows: int, columns: int, height: float) -> tuple[Figure, np.ndarray]
 
 def _entitle(ax: Axes, layout: Layout, trained: str, field: str, clock: bool) -> None:
     parts = [field] * (len(layout.fields) > 1) + ["clock given" if clock else "clock hidden"] * (len(layout.clocks) > 1)
-    ax.set_title("\n".join(filter(None, [f"trained {trained}" if trained else "", ", ".join(parts)])), pad=2, fontsize=9)
+    way, _, dt = f"trained {trained}".partition(" dt=") if trained else ("", "", "")
+    rest = ", ".join([f"dt={dt}"] * bool(dt) + parts)
+    ax.set_title("\n".join(filter(None, [way, rest])), pad=2, fontsize=9)  # panels of two columns have room for no more
     ax.grid(axis="y")
 
 
@@ -97,7 +101,8 @@ def _finished(figure: Figure, axes: np.ndarray, layout: Layout) -> Figure:
     if layout.score == "accuracy":
         axes[0, 0].set_ylim(-0.03, 1.05)
     figure.supylabel(f"{layout.score} ({layout.better} is better)", fontsize=10)
-    plots.legend(figure, *axes.flat, length=2.6)
+    long = any(len(way) > LONG for way in layout.ways)
+    plots.legend(figure, *axes.flat, length=2.6, columns=1 if long else 2)
     return figure
 
 
