@@ -24,8 +24,8 @@ FIRST_DECADE, LAST_DECADE, BINS_A_DECADE = -6, 4, 8
 
 @dataclass(frozen=True)
 class LongStep:
-    r"""The largest g dt of a record, and where: `unit`; `sample` of the batch; `time` at which the step began, counted from
-    the start of the sequence; `call`, the number of the call of the model, from 0."""
+    r"""A g dt of a record, its largest say, and where: `unit`; `sample` of the batch; `time` at which the step began, counted
+    from the start of the sequence; `call`, the number of the call of the model, from 0."""
 
     g_dt: float
     unit: int
@@ -49,9 +49,9 @@ class Record:
     r"""The steps of one module, counted.
 
     `counts` (state, 4): steps by unit and region, in the order of `REGIONS`; `histogram` (state, bins): steps by unit and
-    size of g dt, on `edges`, of which the first bin begins at 0 and the last one has no end; `largest`: the longest step;
-    `lost`: the first one whose g dt is no number, since the states had left all bounds. What is beyond the end of a sequence,
-    padding, is no step.
+    size of g dt, on `edges`, of which the first bin begins at 0 and the last one has no end; `largest`: the one with the largest
+    finite g dt; `lost`: the first one whose g dt is infinite or no number, since weights or states had left all bounds. What is
+    beyond the end of a sequence, padding, is no step.
     """
 
     name: str
@@ -86,13 +86,13 @@ class Record:
 
     @property
     def largest(self) -> LongStep | None:
-        """The longest step, None before the first."""
+        """The step with the largest finite g dt, None before the first."""
         self.count()
         return self._largest
 
     @property
     def lost(self) -> LongStep | None:
-        """The first step whose g dt is not a number, None where all are."""
+        """The first step whose g dt is not finite, None where all are."""
         self.count()
         return self._lost
 
@@ -115,10 +115,9 @@ class Record:
         steps = f"{self.name}: {int(self.counts.sum())} steps of {self.step!r}: {shares}"
         found = []
         if self.largest is not None:
-            most = f"at most {self.largest.g_dt:.3g}" if math.isfinite(self.largest.g_dt) else "beyond all numbers"
-            found.append(f"; g dt {most}, {self.largest}")
+            found.append(f"; g dt at most {self.largest.g_dt:.3g}, {self.largest}")
         if self.lost is not None:
-            found.append(f"; g dt is not a number from there on: {self.lost}")
+            found.append(f"; g dt is {'infinite' if self.lost.g_dt > 0 else 'not a number'} from there on: {self.lost}")
         return "".join([steps, *found])
 
     def begin(self, order: Tensor | None = None) -> None:
@@ -155,12 +154,12 @@ class Record:
             self._histogram = torch.zeros(g_dt.shape[-1], len(self.edges) + 1, dtype=torch.int64, device="cpu")
         self._counts += _frequencies(regions[moved], len(REGIONS))
         self._histogram += _frequencies(torch.bucketize(g_dt[moved], self.edges.to(g_dt.dtype)), len(self.edges) + 1)
-        there = moved[..., None] & ~g_dt.isnan()
+        there = moved[..., None] & g_dt.isfinite()
         if bool(there.any()):
             longest = self._at(g_dt, int(g_dt.masked_fill(~there, -1.0).argmax()), steps)
             if self._largest is None or longest.g_dt > self._largest.g_dt:
                 self._largest = longest
-        lost = moved[..., None] & g_dt.isnan()
+        lost = moved[..., None] & ~g_dt.isfinite()
         if self._lost is None and bool(lost.any()):
             self._lost = self._at(g_dt, int(lost.flatten().long().argmax()), steps)
         worst = int(regions.max())

@@ -65,8 +65,8 @@ def test_region_counts_are_those_of_brute_force(name, substeps, stamped):
     record = monitor.records[""]
     assert torch.equal(record.counts, by_region(rnn.step, seen))
     assert record.counts.sum() == 16 * 3 * 3 * substeps
-    assert record.largest.g_dt == pytest.approx(float(seen[~seen.isnan()].max()))
-    assert (record.lost is not None) == bool(seen.isnan().any())
+    assert record.largest.g_dt == pytest.approx(float(seen[seen.isfinite()].max()))
+    assert (record.lost is not None) == bool((~seen.isfinite()).any())
     assert sum(record.shares.values()) == pytest.approx(1)
     assert_close(rnn(xs, ts=ts)[0], output, rtol=0, atol=0, equal_nan=True)
 
@@ -230,3 +230,19 @@ def test_a_ragged_batch_is_counted_as_its_sequences_alone(edges):
     assert found.largest.g_dt == pytest.approx(expected.largest.g_dt, abs=1e-12)
     assert (found.largest.sample, found.largest.unit) == (expected.largest.call, expected.largest.unit)
     assert found.largest.time == pytest.approx(expected.largest.time, abs=1e-12)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_after_weights_are_lost_the_largest_is_the_finite_one_before_and_where_it_ended_is_told(value):
+    field = ctrnn.leaky(1, 2, alpha=1.5)
+    rnn = discretize.DiscreteRNN(field, dt=0.5)
+    with Monitor(rnn, warn="never") as monitor:
+        rnn(torch.ones(3, 4, 1))
+        with torch.no_grad():
+            field.rate.log_alpha.fill_(value)
+        with pytest.warns(UserWarning, match="not finite"):
+            rnn(torch.ones(3, 4, 1))
+    record = monitor.records[""]
+    assert (record.largest.g_dt, record.largest.call) == (pytest.approx(0.75), 0)
+    assert (record.lost.call, record.lost.time, record.lost.sample, record.lost.unit) == (1, 0.0, 0, 0)
+    assert f"g dt is {'infinite' if value > 0 else 'not a number'} from there on: in unit 0, sample 0, at time 0" in str(monitor)

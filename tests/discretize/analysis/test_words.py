@@ -41,7 +41,7 @@ def test_a_centre_is_called_so_and_has_no_time_constant():
     assert " inf" not in said
 
 
-@pytest.mark.parametrize(("largest", "said"), [(math.inf, "beyond all numbers"), (2.5, "at most 2.5")])
+@pytest.mark.parametrize(("largest", "said"), [(math.inf, "g dt is infinite from there on"), (2.5, "at most 2.5")])
 def test_a_record_of_infinite_steps_says_so(largest, said):
     field = ctrnn.leaky(1, 1, alpha=2.5)
     rnn = discretize.DiscreteRNN(field, allow_overshoot=True)
