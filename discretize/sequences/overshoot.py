@@ -11,6 +11,7 @@ On another device than the CPU the states' size, and lengths that lie there, are
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -31,7 +32,8 @@ FAR = 10.0  # rate times length, from which on a unit of time is likelier wrong 
 
 
 class OvershootWatch:
-    """Counts calls, looks at some, warns once; `largest`: the largest g dt seen, None before the first look."""
+    """Counts calls, looks at some, warns once; `largest`: the largest g dt seen, None before the first look; `listener`: with
+    one, every call is looked at, and it is called with g dt (n, state) of the steps that were taken."""
 
     # Of what was looked at: the longest step, the largest state, the step map, the weights with their versions.
     longest: float = 0.0
@@ -45,6 +47,7 @@ class OvershootWatch:
         self.calls: int = 0
         self.warned: bool = False
         self.largest: float | None = None
+        self.listener: Callable[[Tensor], object] | None = None
 
     def due(self, step: Step, field: VectorField, lengths: float | Tensor, last: Tensor, samples: int = 1) -> int:
         """Whether to look at this call, which took steps of these lengths through so many samples to the states `last`: 0, or n
@@ -68,10 +71,10 @@ class OvershootWatch:
             or named != (self.step or named)
             or (last.dim() == 2 and len(last) > 1 and field.training not in self.modes)
         )
-        if not (all_of_it or often):
+        if not (all_of_it or often or self.listener):
             return 0
         weights = _versions(field)
-        if not all_of_it and weights == self.weights:
+        if not all_of_it and weights == self.weights and not self.listener:
             return 0
         if size == math.inf:
             self._look_at_weights(field)
@@ -101,7 +104,11 @@ class OvershootWatch:
         """At steps from the states h (..., state) with these inputs."""
         self._look_at_samples(field, projected, h)
         self.size = max(self.size, _largest(h))
-        g_dt = _largest((dt * field.leak(projected, h)).nan_to_num(nan=0.0, posinf=math.inf))
+        every = dt * field.leak(projected, h)
+        if self.listener:
+            moved = every[..., :1].new_zeros(every[..., :1].shape) + dt > 0  # a sequence that is over takes no step
+            self.listener(every[moved[..., 0]])
+        g_dt = _largest(every.nan_to_num(nan=0.0, posinf=math.inf))
         self.largest = g_dt if self.largest is None else max(self.largest, g_dt)
         if self.allowed or self.warned or g_dt <= 1 or not _growth(step, g_dt) > 1 + ROUNDING:
             return

@@ -11,6 +11,7 @@ from discretize.steps.frozen import FrozenBackwardEuler as FrozenBackwardEuler, 
 from discretize.steps.rosenbrock import ExponentialRosenbrock as ExponentialRosenbrock
 from discretize.steps.splitting import Splitting as Splitting, StrangSplitting as StrangSplitting
 from discretize.steps.euler import SymplecticEuler as SymplecticEuler
+from discretize.steps.capped import CappedEuler as CappedEuler
 from discretize.steps.zoneout import Zoneout as Zoneout
 from discretize.steps.stochastic import EulerMaruyama as EulerMaruyama, StratonovichHeun as StratonovichHeun
 from discretize.steps.stochastic import Milstein as Milstein, SRA1 as SRA1

@@ -84,7 +84,9 @@ class SymplecticEuler(Step):
     """
 
     title = "symplectic Euler"
+    written = "Euler, the hidden part of the state first"
     gate = "g"
+    factor = "1 + z"
     order = 1
     evaluations = 2
 

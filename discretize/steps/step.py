@@ -35,7 +35,8 @@ class Step(AnsweredInit, ABC):
     `title`, its name in a sentence; `family`, its row of the atlas; `equation`, h' of dh/dt = F(h) = N(h) - L(h) h, with N and L
     those of the start of the step, F' the slope and forget(h, at, dt) what the leak alone leaves of h at the rate of another
     state; `gate`, the G of h + G (f - h) that a unit step makes of dh/dt = g (f - h), or `keeps_and_writes`, what it keeps of h
-    and writes of f; `factor`, R(z) with l = L dt; `error`, the leading term of the exact solution minus the map.
+    and writes of f; `factor`, R(z) with l = L dt; `error`, the leading term of the exact solution minus the map. `written` is h'
+    of a map that this grammar does not read, and that nothing is proved of.
 
     Shape:   x (..., input), h (..., state) -> h (..., state); dt > 0 in units of time, a number, or a length for each
              sample, (...) or (..., 1), which is differentiated.
@@ -46,6 +47,7 @@ class Step(AnsweredInit, ABC):
     title: ClassVar[str] = ""
     family: ClassVar[str] = ""
     equation: ClassVar[str] = ""
+    written: ClassVar[str] = ""
     gate: ClassVar[str] = ""
     keeps_and_writes: ClassVar[tuple[str, str] | None] = None
     factor: ClassVar[str] = ""
@@ -60,7 +62,7 @@ class Step(AnsweredInit, ABC):
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         # Of another map, what is said of the one that the class descends from would be wrong.
-        said = ("title", "family", "equation", "gate", "keeps_and_writes", "factor", "error")
+        said = ("title", "family", "equation", "written", "gate", "keeps_and_writes", "factor", "error")
         without_derived(cls, Step, ["advance"], ["stability", "counted", *said])
 
     def __call__(self, field: VectorField, x: Tensor, h: Tensor, dt: float | Tensor) -> Tensor:

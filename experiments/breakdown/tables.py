@@ -84,8 +84,8 @@ def _step(name: str, step: Step) -> Sequence[str]:
     gate = step.gate or "keeps {}, writes {}".format(*step.keeps_and_writes or ("", ""))
     found = limits(step)
     ends = ("never" if at is None else f"{at:.4g}" for at in (found.overshoots, found.diverges))
-    equation = step.equation.replace("h' = ", "", 1) or "Euler, the hidden part of the state first"
-    return (f"`{name}`", _inline(equation), str(step.order), gate, _inline(step.factor or "1 + z"), *ends, _cost(step))
+    equation = step.equation.replace("h' = ", "", 1) or step.written
+    return (f"`{name}`", _inline(equation), str(step.order), gate, _inline(step.factor), *ends, _cost(step))
 
 
 def _noisy_step(name: str, step: StochasticStep) -> Sequence[str]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 import discretize
+import discretize.steps
 from discretize.steps.catalog import dashed, step_names, stochastic_step_names
 from experiments.settings import Checked, Count
 from experiments.usage import UsageError, check_word
@@ -25,6 +27,7 @@ __all__ = [
     "chooses_steps",
     "integrator_name",
     "sequence_module",
+    "step_settings",
     "under",
 ]
 
@@ -43,23 +46,24 @@ class IntegratorSettings(Checked):
     r"""Sets the accuracy of integration, and when samples act.
 
     Args:    method, rtol, atol: of the solver, for "exact"; substeps: equal steps a sample is read in, for the step maps;
-             hold: "forward" or "backward", for tasks whose samples have stamps: from these on, or up to them; samples at which
-             the state jumps do not act for a while.
-    Raises:  ValueError for tolerances and counts that are not above 0, and another word.
+             cap: the largest g dt, rate times length, of a step of "capped-euler"; hold: "forward" or "backward", for tasks whose
+             samples have stamps: from these on, or up to them; samples at which the state jumps do not act for a while.
+    Raises:  ValueError for tolerances, counts and caps that are not above 0, and another word.
     """
 
     method: str = "dopri5"
     rtol: float = 1e-3
     atol: float = 1e-5
     substeps: Count = 1
+    cap: float = 1.0
     hold: Literal["forward", "backward"] = "forward"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, tolerance, most in (("rtol", self.rtol, 1.0), ("atol", self.atol, math.inf)):
-            if not 0 < tolerance < most:
+        for name, number, most in (("rtol", self.rtol, 1.0), ("atol", self.atol, math.inf), ("cap", self.cap, math.inf)):
+            if not 0 < number < most:
                 below = f" and below {most:g}" if most < math.inf else ""
-                raise ValueError(f"`{name}` must be a number above 0{below}, got {tolerance:g}.")
+                raise ValueError(f"`{name}` must be a number above 0{below}, got {number:g}.")
 
 
 def chooses_steps(method: str) -> bool:
@@ -75,10 +79,23 @@ def chooses_steps(method: str) -> bool:
 def integrator_name(step: Step) -> str:
     """Return the name of a step map. Raises: UsageError for one that has none."""
     kind = type(step).__name__
-    found = [name for name, known in INTEGRATORS.items() if known == kind and type(step) is getattr(discretize, known)]
+    found = [name for name, known in INTEGRATORS.items() if known == kind and type(step) is getattr(discretize.steps, known, None)]
     if not found:
         raise UsageError(f"integrator is a name, or a step map of discretize, by which a run could find it again; got {step!r}.")
     return found[0]
+
+
+def step_map(name: str, settings: IntegratorSettings) -> Step:
+    """Make the step map of that name, with those of the settings that its class takes."""
+    kind = getattr(discretize.steps, INTEGRATORS[name])
+    made: Step = kind(**{key: getattr(settings, key) for key in step_settings(kind)})
+    return made
+
+
+def step_settings(kind: type[Step]) -> list[str]:
+    """Return the settings that a step map's class takes."""
+    taken = signature(kind).parameters
+    return [setting.name for setting in dataclasses.fields(IntegratorSettings) if setting.name in taken]
 
 
 def under(model: SequenceModel, integrator: str, settings: IntegratorSettings | None = None) -> SequenceModel:
@@ -109,7 +126,7 @@ def sequence_module(
     exact: Any = {"method": settings.method}
     if chooses_steps(settings.method):
         exact |= {"rtol": settings.rtol, "atol": settings.atol}
-    how: Any = exact if name == EXACT else {"method": getattr(discretize, INTEGRATORS[name])()}
+    how: Any = exact if name == EXACT else {"method": step_map(name, settings)}
     try:
         if isinstance(field, discretize.JumpRNN):
             if settings.substeps != 1:

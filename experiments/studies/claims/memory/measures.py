@@ -24,9 +24,10 @@ from experiments.tasks.warps.clocked import ClockedRecall
 
 __all__ = ["STEPS", "ExactSteps", "accuracy", "derived_speed", "dropped", "exact_steps", "speed"]
 
-# The symplectic Euler step is Euler's where no unit is hidden.
+# The symplectic Euler step is Euler's where no unit is hidden, and the capped one up to where it does not follow its equation.
+LIKE_EULER = ("symplectic-euler", "capped-euler")
 STEPS: dict[str, Step] = {
-    name: getattr(discretize, step)() for name, step in INTEGRATORS.items() if name not in (EXACT, "symplectic-euler", *FOR_NOISE)
+    name: getattr(discretize, step)() for name, step in INTEGRATORS.items() if name not in (EXACT, *LIKE_EULER, *FOR_NOISE)
 }
 NEAR = 1e-4  # of z = 0, for R'(0)
 FEW = 100  # samples whose Jacobians are decomposed
