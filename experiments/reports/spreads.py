@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["NotEnoughError", "Spread", "cell_text", "difference", "markdown", "number", "spread"]
+__all__ = ["NotEnoughError", "Spread", "cell_text", "difference", "markdown", "number", "paired", "spread"]
 
 MISSING = "–"
 
@@ -70,6 +70,23 @@ def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
         warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that are nearly the same, whose interval is short
         interval = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
     return Spread(mean, float(interval.low), float(interval.high), len(a))
+
+
+def paired(differences: Iterable[float]) -> Spread:
+    """Compute the mean of differences between pairs, with its 95 % interval by Student's t, infinite for fewer than two.
+
+    Pairs that all differ by the same, nothing say, have an interval of no width.
+    """
+    from scipy.stats import ttest_1samp  # noqa: PLC0415
+
+    found = [float(value) for value in differences]
+    mean = sum(found) / len(found) if found else math.nan
+    if len(found) < 2:
+        return Spread(mean, -math.inf, math.inf, len(found))
+    if len({*found}) == 1:
+        return Spread(found[0], found[0], found[0], len(found))
+    interval = ttest_1samp(found, 0.0).confidence_interval(0.95)
+    return Spread(mean, float(interval.low), float(interval.high), len(found))
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -211,6 +211,10 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool, page: boo
             outcome = training.train(configuration, folder, resume=resume, progress=progress)
     except StoppedError as error:
         print(f"ctrnn train: {name and f'{name}: '}{error}", file=sys.stderr)
+        if error.status == "diverged" and is_first():
+            from experiments.runs.page import write_page  # noqa: PLC0415 (matplotlib)
+
+            print(write_page(folder))
         return False
     except Interrupted:
         print(f"Go on with: {configuration.command(folder, resume=True)}", file=sys.stderr)

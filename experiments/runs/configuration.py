@@ -24,6 +24,7 @@ from experiments.models.integrators import (
     chooses_steps,
     integrator_name,
     sequence_module,
+    step_settings,
 )
 from experiments.models.jumps import jump_module
 from experiments.settings import Bounds, Checked, Count, assignments, setting_types, settings_from, words_of
@@ -32,6 +33,7 @@ from experiments.usage import UsageError, check_word
 
 __all__ = [
     "DEFAULTS",
+    "DEFAULT_TRAINING",
     "MOST_THREADS",
     "OF_THE_END",
     "SHARED",
@@ -171,6 +173,7 @@ READ_BY: list[tuple[tuple[str, ...], str, Callable[[Configuration], bool]]] = [
     ),
     (("rtol", "atol"), "methods that choose their steps", lambda run: chooses_steps(run.integrator_settings.method)),
     (("substeps",), "step maps", lambda run: run.integrator != EXACT),
+    (("cap",), "the integrator capped-euler", lambda run: run.integrator == "capped-euler"),
     (
         ("hold",),
         "fields, and for cfc; a state that jumps does so at the stamp",
@@ -354,7 +357,9 @@ def from_things(
 ) -> Configuration:
     """Do as `configuration`, and keep settings that nothing reads."""
     field = field if isinstance(field, str) else FIELDS.name_for(_named_thing("field", field))
-    integrator = integrator if isinstance(integrator, str) else integrator_name(integrator)
+    if not isinstance(integrator, str):
+        of_step = {key: getattr(integrator, key) for key in step_settings(type(integrator))}
+        integrator, settings = integrator_name(integrator), of_step | dict(settings)
     if isinstance(task, str):
         return _routed(task, field, integrator, settings)
     name = TASKS.name_for(_named_thing("task", type(task)))

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
+from experiments.runs.configuration import DEFAULT_TRAINING, TrainingSettings
 from experiments.tasks.task import Batch, Task
 
 __all__ = ["far_worse"]
@@ -21,12 +22,15 @@ __all__ = ["far_worse"]
 TIMES, ERRORS, BEYOND_CHANCE = 1.5, 4.0, 100.0
 
 
-def far_worse(task: Task, loss: float, answers: Iterable[tuple[Batch, Tensor]]) -> str:
+def far_worse(
+    task: Task, loss: float, answers: Iterable[tuple[Batch, Tensor]], settings: TrainingSettings = DEFAULT_TRAINING
+) -> str:
     r"""Say how much worse a test loss is than a guess and what to try, "" where it is not far worse, or no guess is known.
 
     The guess is the task's baseline "memoryless", or the largest one; no loss is a multiple of a guess that loses nothing.
 
-    Args:    answers: the batches of the test, and what the model made of each; read only where the loss is large.
+    Args:    answers: the batches of the test, and what the model made of each; read only where the loss is large; settings: of
+             the training, so that nothing is advised that it has already.
     """
     known = task.baselines()
     name = "memoryless" if "memoryless" in known else max(known, key=known.__getitem__, default="")
@@ -36,11 +40,15 @@ def far_worse(task: Task, loss: float, answers: Iterable[tuple[Batch, Tensor]]) 
     error = _standard_error(task, answers)
     if loss - guess <= ERRORS * error and loss <= BEYOND_CHANCE * guess:
         return ""
+    choices = [f"a smaller learning rate (--set lr={settings.lr / 4:.1g})"]
+    choices += [] if settings.clip is not None else ["a bound on the gradient (--set clip=1)"]
+    choices += [f"more steps (--set steps={3 * settings.steps})"]
+    choices += [] if settings.keep == "best" else ["the weights of the best evaluation (--set keep=best)"]
     return (
         f"the run ends far worse than without memory: its test loss is {loss:.4g}, with a standard error of {error:.2g}, and the "
         f"predictor `{name}` loses {guess:.4g}. Training has diverged, has hardly begun, or has learned nothing but its own "
-        f"data; metrics.csv shows which. Try a smaller learning rate (--set lr=...), a bound on the gradient (--set clip=1), "
-        f"more steps (--set steps=...), or the weights of the best evaluation (--set keep=best), in another --out DIR."
+        f"data; metrics.csv shows which, and g_dt_largest in it whether steps were too long for the rates. Try "
+        f"{', '.join(choices[:-1])}, or {choices[-1]}, in another --out DIR."
     )
 
 

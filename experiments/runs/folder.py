@@ -4,6 +4,7 @@ config.json                   configuration, digests of data and of the user's c
 metrics.csv                   a row a step, to the step that was reached
 checkpoint.pt, previous.pt    see checkpoints.py
 result.json                   once it is completed: measures on the split "test", seconds, steps, engines, largest g dt
+stopped.json, index.html      where it diverged: why, at which step, and the page of it; gone when the run goes on
 .lock                         held by the process that trains here
 """
 
@@ -33,7 +34,9 @@ from experiments.usage import UsageError
 __all__ = [
     "CONFIG",
     "METRICS",
+    "PAGE",
     "RESULT",
+    "STOPPED",
     "check_same_run",
     "held_folder",
     "load",
@@ -44,7 +47,8 @@ __all__ = [
 ]
 
 CONFIG, METRICS, RESULT, LOCK = "config.json", "metrics.csv", "result.json", ".lock"
-FILES = (CONFIG, METRICS, RESULT, LOCK, NEWEST, PREVIOUS)
+STOPPED, PAGE = "stopped.json", "index.html"
+FILES = (CONFIG, METRICS, RESULT, STOPPED, LOCK, NEWEST, PREVIOUS)
 
 
 def load(folder: Path, plugins: Iterable[str] = ()) -> tuple[SequenceModel, Configuration]:

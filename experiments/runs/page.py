@@ -1,4 +1,5 @@
-r"""Writes the page of a run from its folder: curves, what the model answers, time scales, and whether the steps are the equation.
+r"""Writes the page of a run from its folder: curves, what the model answers, time scales, and whether the steps are the equation;
+of one that diverged, how its loss and g dt came there, and what to try.
 
 DIR/index.html      one file that loads nothing
 """
@@ -23,11 +24,12 @@ from ctrnn import timescales
 from ctrnn.storage.files import write_atomically
 from discretize import DiscreteRNN, SequenceModel, StepWarning, refine
 from discretize.errors import SolverError
-from experiments.files import not_writable
-from experiments.reports.plots import BLUE, GREEN, INK, MUTED, ORANGE, legend, log_ticks, panels, style
+from experiments.files import not_writable, read_json
+from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, decades, legend, log_ticks, panels, style
 from experiments.reports.report import Section, page
 from experiments.runs.configuration import Configuration
-from experiments.runs.folder import CONFIG, METRICS, RESULT, load, read_result
+from experiments.runs.folder import CONFIG, METRICS, PAGE, RESULT, STOPPED, load, read_configuration, read_result
+from experiments.runs.rates import LEVELS
 from experiments.runs.training import answers
 from experiments.tasks.task import Batch, Task
 from experiments.usage import UsageError
@@ -41,19 +43,29 @@ SMOOTHED = 40  # points of a curve of losses
 
 
 def write_page(folder: Path) -> Path:
-    """Write the page of a completed run; return where it is. Raises: UsageError for a folder without one, or not writable."""
-    result = read_result(folder)
-    if result is None:
+    """Write the page of a run that is completed, or diverged; return where it is. Raises: UsageError for a folder without one, or
+    not writable."""
+    result, stopped = read_result(folder), read_json(folder / STOPPED)
+    if result is None and stopped is None:
         raise UsageError(f"{folder} holds no completed run, of which there could be a page; there is no {RESULT}.")
-    model, configuration = load(folder)
-    training = configuration.training
-    with torch.no_grad():
-        given = list(answers(model, configuration.task, "test", training.evaluation, training.seed, training.batch))
-        sections = [
-            _learned(folder, configuration, result),
-            _answered(configuration.task, given),
-            _stepped(model, configuration, given[0][0], result),
-        ]
+    with (folder / METRICS).open() as file:
+        rows = list(csv.DictReader(file))
+    if result is None:
+        assert stopped is not None
+        configuration = read_configuration(folder)
+        assert configuration is not None
+        model, result = configuration.untrained_model(), stopped
+        sections = [_stopped(rows, stopped)]
+    else:
+        model, configuration = load(folder)
+        training = configuration.training
+        with torch.no_grad():
+            given = list(answers(model, configuration.task, "test", training.evaluation, training.seed, training.batch))
+            sections = [
+                _learned(rows, configuration, result),
+                _answered(configuration.task, given),
+                _stepped(model, configuration, given[0][0], result, rows),
+            ]
     config = json.loads((folder / CONFIG).read_text())
     facts = {
         "Command": config["command"],
@@ -66,15 +78,35 @@ def write_page(folder: Path) -> Path:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     text = page(sections, facts, "runs/page.html.jinja", run=configuration, parameters=parameters)
     try:
-        write_atomically(folder / "index.html", text)
+        write_atomically(folder / PAGE, text)
     except OSError as error:
         raise not_writable(folder, error) from None
-    return folder / "index.html"
+    return folder / PAGE
 
 
-def _learned(folder: Path, configuration: Configuration, result: Mapping[str, Any]) -> Section:
-    with (folder / METRICS).open() as file:
-        rows = list(csv.DictReader(file))
+def _stopped(rows: Sequence[dict[str, str]], stopped: Mapping[str, Any]) -> Section:
+    """Show how a training diverged: losses and g dt over its steps, and what to try."""
+    last = {"step": str(stopped["at"]), **{name: str(value) for name, value in stopped["g_dt"].items()}}
+    figures = {}
+    if rows:
+        with style():
+            figure, axes = panels(2, 4.4, sharex=True)
+            for name, words, ax in (("loss", "loss", axes[0]), ("gradient_norm", "norm of gradient", axes[1])):
+                steps, values = _smoothed(rows, name)
+                ax.plot(steps, values, color=INK, linewidth=1)
+                ax.set_ylabel(words)
+                _logarithmic(ax, values)
+            axes[-1].set_xlabel("step")
+        figures["curves"] = figure
+    if drawn := g_dt_over_steps([*rows, last], diverged=True):
+        figures["g-dt"] = drawn
+    return Section.from_template(
+        "runs/stopped.html.jinja", "stopped", figures, failures=[stopped["message"]], at=stopped["at"], drawn=list(figures),
+        passed=passings([*rows, last]),
+    )  # fmt: skip
+
+
+def _learned(rows: Sequence[Mapping[str, str]], configuration: Configuration, result: Mapping[str, Any]) -> Section:
     guesses = configuration.task.baselines()
     accuracies = configuration.task.baseline_accuracies()
     measured = [row for row in rows if row["evaluation_loss"]]
@@ -176,7 +208,9 @@ def _numbers(batch: Batch, outputs: Tensor, names: Sequence[str]) -> Section:
     return Section.from_template("runs/numbers.html.jinja", "numbers", {"numbers": figure}, every=batch.targets.dim() == 3)
 
 
-def _stepped(model: SequenceModel, configuration: Configuration, batch: Batch, result: Mapping[str, Any]) -> Section:
+def _stepped(
+    model: SequenceModel, configuration: Configuration, batch: Batch, result: Mapping[str, Any], rows: Sequence[Mapping[str, str]]
+) -> Section:
     """Say for how long units remember before and after training, and whether the model is the equation that it steps."""
     figures: dict[str, Figure] = {}
     try:
@@ -185,6 +219,8 @@ def _stepped(model: SequenceModel, configuration: Configuration, batch: Batch, r
             figures["timescales"] = _remembered(before, after)
     except (TypeError, RuntimeError, AttributeError):  # a field that forgets nothing, or no field
         pass
+    if drawn := g_dt_over_steps(rows):
+        figures["g-dt"] = drawn
     verdict = ""
     if isinstance(model.rnn, DiscreteRNN) and not configuration.field_settings.noise:
         few = configuration.task.part(batch, slice(0, REFINED))
@@ -200,8 +236,59 @@ def _stepped(model: SequenceModel, configuration: Configuration, batch: Batch, r
         largest = f"{largest:.2f}" if math.isfinite(largest) else "beyond all numbers"
     return Section.from_template(
         "runs/stepped.html.jinja", "stepped", figures, refined=verdict, largest=largest, integrator=configuration.integrator,
-        drawn=bool(figures), few=min(REFINED, batch.size),
+        drawn=list(figures), passed=passings(rows), capped=_capped(configuration, rows, result), few=min(REFINED, batch.size),
     )  # fmt: skip
+
+
+def _capped(
+    configuration: Configuration, rows: Sequence[Mapping[str, str]], result: Mapping[str, Any]
+) -> dict[str, float] | None:
+    """Return the cap of the step, and on which share of units and samples it was at work: in training, at its end, at test."""
+    shares = [float(row["capped"]) for row in rows if row.get("capped")]
+    if configuration.integrator != "capped-euler" or not shares:
+        return None
+    return {
+        "cap": configuration.integrator_settings.cap,
+        "training": math.fsum(shares) / len(shares),
+        "last": shares[-1],
+        "test": result.get("test_g_dt", {}).get("capped", math.nan),
+    }
+
+
+def passings(rows: Sequence[Mapping[str, str]]) -> list[tuple[str, str, str, str]]:
+    """List the levels that the largest g dt passed: level, and step, unit and g dt where it first did."""
+    known = [row for row in rows if row.get("g_dt_largest")]
+    found = ((level, next((row for row in known if float(row["g_dt_largest"]) > level), None)) for level in LEVELS)
+    return [
+        (f"{level:g}", row["step"], f"{float(row['g_dt_unit']):.0f}", f"{float(row['g_dt_largest']):.3g}")
+        for level, row in found
+        if row is not None
+    ]
+
+
+def g_dt_over_steps(rows: Sequence[Mapping[str, str]], diverged: bool = False) -> Figure | None:
+    """Draw median, 99 % and largest g dt over the steps of training; None where nothing is known of it."""
+    known = [row for row in rows if row.get("g_dt_largest") and row.get("g_dt_median")]
+    if not known:
+        return None
+    steps = [int(row["step"]) for row in known]
+    with style():
+        figure, (ax,) = panels(1, 3.2)
+        lines = (("g_dt_largest", "largest", ORANGE), ("g_dt_high", "99 % are below", BLUE), ("g_dt_median", "median", GREEN))
+        for (name, words, colour), dashes in zip(lines, DASHES, strict=False):
+            ax.plot(steps, [float(row[name]) for row in known], color=colour, linewidth=1.2, linestyle=dashes, label=words)
+        for level in LEVELS:
+            ax.axhline(level, color=MUTED, linewidth=0.8)
+        if diverged:
+            ax.plot(steps[-1:], [float(known[-1]["g_dt_largest"])], "x", color=ORANGE, markersize=8, label="diverged")
+        values = [float(row[name]) for row in known for name, *_ in lines]
+        if min(values) > 0:
+            ax.set_yscale("log")
+            decades(ax)
+        ax.set_ylabel("g dt")
+        ax.set_xlabel("step")
+        legend(figure, ax)
+    return figure
 
 
 def _remembered(before: Tensor, after: Tensor) -> Figure:

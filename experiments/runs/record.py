@@ -17,10 +17,11 @@ from typing import Self
 from ctrnn.storage.files import NO_LINK, PART, read_file, write_all, write_atomically
 from experiments.files import read_json, write_json
 from experiments.reports.machine import cores, facts
+from experiments.runs import rates
 from experiments.runs.checkpoints import Checkpoints, State
 from experiments.runs.code import digests_of
 from experiments.runs.configuration import MOST_THREADS, Configuration
-from experiments.runs.folder import CONFIG, METRICS, RESULT
+from experiments.runs.folder import CONFIG, METRICS, PAGE, RESULT, STOPPED
 from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
 
@@ -43,7 +44,7 @@ class Record:
         self.folder, self.configuration, self.device, self.processes = folder, configuration, device, processes
         self._checkpoints, self._metrics = Checkpoints(folder), folder / METRICS
         measured = (f"evaluation_{name}" for name in configuration.task.measured)
-        self._columns = tuple(dict.fromkeys([*COLUMNS, *measured]))
+        self._columns = tuple(dict.fromkeys([*COLUMNS, *measured, *rates.COLUMNS]))
         self._rows: int | None = None
         self._kept = 0  # the step of the newest checkpoint
         found = read_json(folder / CONFIG)
@@ -51,6 +52,9 @@ class Record:
         with self._writing():
             for left in folder.glob(f".*{PART}"):  # by a process that was killed
                 left.unlink()
+            if (folder / STOPPED).exists():  # the run goes on, and its page is of what was
+                (folder / STOPPED).unlink()
+                (folder / PAGE).unlink(missing_ok=True)
             if found is None:
                 self._write_config()
             elif configuration.extends(Configuration.from_json(found["configuration"])):  # and so has no result yet
@@ -96,6 +100,11 @@ class Record:
         """Write result.json. Raises: StoppedError."""
         with self._writing():
             write_json(self.folder / RESULT, result)
+
+    def write_stopped(self, stopped: Mapping[str, object]) -> None:
+        """Write stopped.json, which says why there is no result. Raises: StoppedError."""
+        with self._writing():
+            write_json(self.folder / STOPPED, stopped)
 
     def _write_config(self) -> None:
         known = facts(self.device)
@@ -181,7 +190,7 @@ class NoRecord:
     def write_row(self, *_: object) -> None:
         pass
 
-    save = write_result = write_row
+    save = write_result = write_stopped = write_row
 
 
 def _step_of(line: bytes) -> int:

@@ -8,10 +8,11 @@ the run that was never interrupted, to the bit, on the same machine and number o
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
@@ -28,12 +29,13 @@ from experiments.models.gap_gru import GapGRU
 from experiments.models.jumps import expects, outputs_and_surprise
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
-from experiments.runs.failures import failures_explained, refuse_non_finite
+from experiments.runs.failures import advice, failures_explained, refuse_non_finite
 from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
 from experiments.runs.loop import Evaluated, Loop, Progress
 from experiments.runs.optimizers import factor, learned, optimizer, threads_for
 from experiments.runs.processes import ALONE, Processes, joined
+from experiments.runs.rates import GDtSummary
 from experiments.runs.record import NoRecord, Record
 from experiments.runs.stopping import Status, StoppedError
 from experiments.seeds import generator
@@ -109,14 +111,21 @@ def _carried_out(
     with torch_defaults(record.threads or run.threads, torch.float32):
         begin = record.restore() or (run.state() if processes.size > 1 else None)
         run.load(processes.from_first(begin), folder)
-        run.run(record, progress, evaluated)
+        try:
+            run.run(record, progress, evaluated)
+        except StoppedError as error:
+            if error.status == "diverged":
+                where = {"status": error.status, "message": str(error), "at": error.step, "g_dt": run.rates.row()}
+                record.write_stopped({**where, "seconds": run.seconds, "steps": run.step, "engines": run.engines})
+            raise
         if not run.finished:  # the signal came to another process
             raise StoppedError(
                 f"step {run.step}: another process was interrupted; all up to here is saved.", "interrupted", run.step
             )
         run.choose()
         measures = run.measured("test")
-        worse = far_worse(run.task, measures["loss"], run.answers("test"))
+        test_g_dt = run.rates.row()
+        worse = far_worse(run.task, measures["loss"], run.answers("test"), run.settings)
         beside = _beside(configuration) if configuration and run.settings.beside else None
         about: dict[str, Any] = {
             "seconds": run.seconds,
@@ -124,6 +133,7 @@ def _carried_out(
             "best": run.best,
             "engines": run.engines,
             "largest_g_dt": run.largest_g_dt(),
+            **({"test_g_dt": test_g_dt} if test_g_dt else {}),
             **({"waited": run.waited.tolist()} if processes.size > 1 else {}),
             **({"far_worse": worse} if worse else {}),
             **({"beside": beside} if beside else {}),
@@ -221,6 +231,7 @@ class Training(Loop):
         if settings.likelihood and not expects(model):
             raise UsageError("likelihood is for gru-ode-bayes, whose states say what values they expect.")
         self.watch = getattr(self.model.rnn, "watch", None)
+        self.rates = GDtSummary(getattr(getattr(self.model.rnn, "step", None), "cap", math.inf))
         self.parameters = learned(self.model, settings.frozen)
         self.threads = settings.threads or threads_for(self.parameters, settings.batch)
         self.rate = settings.lr  # at which a plateau is, before the factor of the step
@@ -243,7 +254,7 @@ class Training(Loop):
         begun, loss, error = time.perf_counter(), torch.zeros(()), None
         self.optimizer.zero_grad()
         try:
-            with failures_explained(self.step + 1):
+            with failures_explained(self.step + 1, self.advised), self._rates_looked_at():
                 loss = self._backward([self.batch_at(k).to(self.device) for k in self._batches()])
         except StoppedError as stopped:
             error = stopped
@@ -253,7 +264,7 @@ class Training(Loop):
             self.watch.largest = largest
         loss = self.processes.sum_gradients(self.parameters, loss)
         norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-        refuse_non_finite(self.step + 1, loss=loss.item(), gradient=norm.item())
+        refuse_non_finite(self.step + 1, self.advised, loss=loss.item(), gradient=norm.item())
         if self.settings.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
         rate = self.rate * factor(self.settings, self.step)
@@ -262,7 +273,20 @@ class Training(Loop):
         self.optimizer.step()
         if engine := self.model.rnn.stats.get("engine"):  # none where nothing of this share counts
             self.note_engine(engine)
-        return {"rate": rate, "loss": loss.item(), "gradient_norm": norm.item()}
+        return {"rate": rate, "loss": loss.item(), "gradient_norm": norm.item(), **self.rates.row()}
+
+    @contextmanager
+    def _rates_looked_at(self) -> Iterator[None]:
+        """Sum up g dt of the calls of the model within this context."""
+        self.rates.clear()
+        if self.watch is not None:
+            self.watch.listener = self.rates
+        try:
+            yield
+        finally:
+            if self.watch is not None:
+                self.watch.listener = None
+                self.rates.note(self.step + 1)
 
     def _batches(self) -> range:
         """Return the numbers of the batches of the next step."""
@@ -333,11 +357,15 @@ class Training(Loop):
 
     def measured(self, split: str) -> dict[str, float]:
         self._count_calls()
-        with failures_explained(self.step):
+        looked_at = self._rates_looked_at() if split == "test" else nullcontext()
+        with failures_explained(self.step, self.advised), looked_at:
             found = evaluate(self.model, self.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch)
         found = self.processes.from_first(found)
-        refuse_non_finite(self.step, **{f"{split} loss": found["loss"]})
+        refuse_non_finite(self.step, self.advised, **{f"{split} loss": found["loss"]})
         return found
+
+    def advised(self) -> str:
+        return advice(self.settings, self.model.rnn, self.rates, learned=self.step > 0)
 
     def answers(self, split: str) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the batches that are measured on a split, and the outputs for each."""
@@ -353,6 +381,7 @@ class Training(Loop):
             "schedule": {"rate": self.rate},
             "engines": self.engines,
             "largest_g_dt": self.largest_g_dt(),
+            "passed": {str(level): list(where) for level, where in self.rates.passed.items()},
             **({} if self.watch is None else {"looked_at": {name: getattr(self.watch, name) for name in LOOKED_AT}}),
         }
 
@@ -369,6 +398,7 @@ class Training(Loop):
                 self.rate = state["schedule"]["rate"]
         if self.watch is not None:
             self.watch.largest = state.get("largest_g_dt")
+            self.rates.passed = {float(level): tuple(where) for level, where in state.get("passed", {}).items()}
             for name in LOOKED_AT & state.get("looked_at", {}).keys():  # not there in the first checkpoints of all
                 setattr(self.watch, name, state["looked_at"][name])
         self.engines, self.resumed = list(state.get("engines", [])), True  # not there in the first checkpoints of all

@@ -17,6 +17,7 @@ OWN = {
     "compressed": "experiments.studies.claims.compressed:Compressed",
     "moving-symbols": "experiments.studies.claims.moving:MovingSymbols",
     "compressed-recordings": "experiments.studies.claims.compressed_recordings:CompressedRecordings",
+    "gates-beyond-one": "experiments.studies.claims.beyond_one:GatesBeyondOne",
     "tallec-fig1": "experiments.studies.claims.tallec.fig1:TallecFigure1",
     "tallec-fig5": "experiments.studies.claims.tallec.fig5:TallecFigure5",
     "tallec-fig3": "experiments.studies.claims.tallec.fig3:TallecFigure3",

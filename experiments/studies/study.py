@@ -183,6 +183,10 @@ class Study(ABC):
         """Measure rows of numbers and words beyond the training's own measures: other tests, other clocks, other steps."""
         return []
 
+    def measure_diverged(self, run: Run, folder: Path) -> list[Row]:
+        """Measure rows of what a training left that diverged, of which there is no model."""
+        return []
+
     @abstractmethod
     def verdict(self, results: Results) -> Verdict:
         """Judge the claim. Raises: NotEnoughError where these results do not decide."""
@@ -239,7 +243,7 @@ class Study(ABC):
         except StoppedError as error:
             if not self.may_diverge or error.status != "diverged":
                 raise
-            return Measured({}, [], time.perf_counter() - begin, error.step)
+            return Measured({}, self.measure_diverged(run, folder), time.perf_counter() - begin, error.step)
         finally:
             torch.set_num_threads(before)
 

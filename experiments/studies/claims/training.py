@@ -23,6 +23,7 @@ from experiments.studies.study import Point, Row, Sizes
 
 __all__ = [
     "MODELS",
+    "POINTS",
     "STARTS",
     "STEPS",
     "TRAINING_SET",
@@ -31,6 +32,7 @@ __all__ = [
     "curve_of_epochs",
     "in_epochs",
     "learning_curve",
+    "metrics",
     "once",
     "started",
     "steps_in_words",
@@ -92,9 +94,14 @@ def curve_of_epochs(folder: Path) -> list[Row]:
     ]
 
 
-def _evaluations(folder: Path) -> list[dict[str, str]]:
+def metrics(folder: Path) -> list[dict[str, str]]:
+    """Read metrics.csv of a training: a row a step."""
     with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if row["evaluation_loss"]]
+        return list(csv.DictReader(file))
+
+
+def _evaluations(folder: Path) -> list[dict[str, str]]:
+    return [row for row in metrics(folder) if row["evaluation_loss"]]
 
 
 def steps_to(rows: pd.DataFrame, error: float) -> pd.DataFrame:

@@ -15,7 +15,6 @@ softplus clock   (1 - g)^s                           1 - (1 - g)^s, less: 0.75 f
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ import torch
 from ctrnn import Relaxation
 from discretize import SequenceModel, StepWarning
 from experiments.models.integrators import IntegratorSettings, under
-from experiments.reports.spreads import NotEnoughError, Spread, spread
+from experiments.reports.spreads import NotEnoughError, Spread, paired, spread
 from experiments.runs.configuration import Configuration
 from experiments.seeds import generator
 from experiments.studies.claims.recordings import SOURCES, folders_found
@@ -42,7 +41,7 @@ from experiments.tasks.task import Batch
 from experiments.tasks.tones import Tones
 from experiments.tasks.warps.clocked import ClockedRecall
 
-__all__ = ["CELLS", "LENGTHS", "SamplingRates", "played"]
+__all__ = ["CELLS", "LENGTHS", "Played", "SamplingRates", "played", "right_answers"]
 
 LENGTHS = (0.5, 1.0, 2.0, 4.0)
 SAMPLES = 4  # of a symbol, at s = 1
@@ -120,7 +119,7 @@ class SamplingRates(Study):
 
         def row(way: str, s: float, network: SequenceModel, given: bool) -> Row:
             batches = played(task, s, training.evaluation, training.seed)
-            right = torch.cat([_right(task, s, batch, answers(network, batch, given)) for batch in batches])
+            right = torch.cat([right_answers(task, s, batch, answers(network, batch, given)) for batch in batches])
             return {"way": way, "length": s, "accuracy": float(right.float().mean())}
 
         if run.point["on"] != 1:
@@ -189,13 +188,9 @@ def _falls(results: Results, cell: str, source: str) -> pd.Series:
 
 def _ahead(results: Results, source: str, s: float, way: str, other: str) -> Spread:
     """Compute how much more accurate a GRU's weights are in one way than in the other, with the 95 % interval (t)."""
-    from scipy.stats import t  # noqa: PLC0415
-
     rows = where(results.rows, cell="gru", source=source, length=s)
     one, two = (where(rows, way=name).set_index("key")["accuracy"] for name in (way, other))
-    gains = one - two
-    half = t.ppf(0.975, len(gains) - 1) * gains.sem() if len(gains) > 1 else math.inf
-    return Spread(float(gains.mean()), float(gains.mean() - half), float(gains.mean() + half), len(gains))
+    return paired(one - two)
 
 
 def played(task: Played, s: float, sequences: int, seed: int) -> Iterator[Batch]:
@@ -217,7 +212,8 @@ def answers(model: SequenceModel, batch: Batch, given: bool) -> torch.Tensor:
     return outputs
 
 
-def _right(task: Played, s: float, batch: Batch, outputs: torch.Tensor) -> torch.Tensor:
+def right_answers(task: Played, s: float, batch: Batch, outputs: torch.Tensor) -> torch.Tensor:
+    """Return for each answer that counts whether it is right."""
     if isinstance(task, Recorded | Tones):
         return is_right(batch.last(outputs), batch.targets)
     held = round(SAMPLES / s)

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 
 import pandas as pd
-from scipy.stats import ttest_1samp
 
-from experiments.reports.spreads import Spread, spread
+from experiments.reports.spreads import Spread, paired, spread
 from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.design import EULER, RHYTHM, TASKS
 from experiments.studies.results import groups, where
@@ -45,13 +44,7 @@ def lost(rows: pd.DataFrame) -> Spread:
 
     By Student's t of the pairs; networks that all lose the same, nothing say, have an interval of no width.
     """
-    off = (learned(rows)["own"] - learned(rows)["exact"]).to_numpy()
-    if len(off) < 2:
-        return Spread(float(off.mean()) if len(off) else math.nan, -math.inf, math.inf, len(off))
-    if (off == off[0]).all():
-        return Spread(float(off[0]), float(off[0]), float(off[0]), len(off))
-    interval = ttest_1samp(off, 0.0).confidence_interval(0.95)
-    return Spread(float(off.mean()), float(interval.low), float(interval.high), len(off))
+    return paired(learned(rows)["own"] - learned(rows)["exact"])
 
 
 def in_words(found: Spread) -> str:

@@ -1,0 +1,69 @@
+r"""Sums up g dt, rate times length, of the steps in which a model is trained: in the rows of metrics.csv, and of all of them.
+
+g_dt_median, g_dt_high, g_dt_largest    over units, samples and sequences: half, 99 % and all of the finite ones are not above
+g_dt_unit                               the unit of the largest
+capped                                  the share above the cap of the step, which are shortened; a step without a cap has none
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["COLUMNS", "LEVELS", "GDtSummary"]
+
+COLUMNS = ("g_dt_median", "g_dt_high", "g_dt_largest", "g_dt_unit", "capped")
+LEVELS = (1.0, 2.0)  # from where on Euler's step overshoots, and diverges
+MOST = 4096  # numbers of which the median is taken: to sort all takes as long as the step
+GOLDEN = (5**0.5 - 1) / 2  # whose multiples are spread evenly over units, samples and sequences
+
+
+class GDtSummary:
+    """Is called with g dt (n, state) of what a watch looks at; cleared before each step of training.
+
+    Args:    cap: of the step map, infinite for one that has none.
+    Attributes: largest, unit: the largest finite g dt since it was cleared, and of which unit; finite: whether all were; passed:
+             level -> step, unit and g dt of the first step of training whose largest is above it, for those that were passed.
+    """
+
+    def __init__(self, cap: float = math.inf) -> None:
+        self.cap = cap
+        self.passed: dict[float, tuple[int, int, float]] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        self.count = self.capped = 0
+        self.largest, self.unit, self.finite = 0.0, 0, True
+        self.values: list[Tensor] = []
+
+    def __call__(self, g_dt: Tensor) -> None:
+        if not g_dt.numel():
+            return
+        known = g_dt.where(g_dt.isfinite(), -1.0)
+        largest, place = known.flatten().max(0)
+        if float(largest) > self.largest:
+            self.largest, self.unit = float(largest), int(place) % g_dt.shape[-1]
+        self.finite = self.finite and bool((known >= 0).all())
+        self.count += g_dt.numel()
+        self.capped += int((g_dt > self.cap).sum())
+        some = known.flatten()
+        if len(some) > MOST:
+            some = some[(torch.arange(MOST, dtype=torch.float64, device=some.device) * GOLDEN % 1 * len(some)).long()]
+        self.values.append(some[some >= 0].float())
+
+    def note(self, step: int) -> None:
+        """Note which levels the g dt of this step of training is the first to pass."""
+        for level in LEVELS:
+            if self.largest > level:
+                self.passed.setdefault(level, (step, self.unit, self.largest))
+
+    def row(self) -> dict[str, float]:
+        """Return the columns of a row; {} where nothing was looked at."""
+        if not self.count:
+            return {}
+        values = torch.cat(self.values)
+        median, high = torch.quantile(values, values.new_tensor([0.5, 0.99])).tolist() if len(values) else (math.nan, math.nan)
+        numbers = (median, high, self.largest, self.unit, self.capped / self.count)
+        return {name: float(f"{number:.6g}") for name, number in zip(COLUMNS, numbers, strict=True) if math.isfinite(number)}

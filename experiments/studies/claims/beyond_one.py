@@ -1,0 +1,289 @@
+r"""Trains gates without a bound, by steps and exactly: what g dt becomes, what the step costs, and which speeds are read.
+
+softplus, exponential gates      g dt may pass 1, where Euler's step overshoots, and 2, where it diverges
+sigmoid gates                    the control: on samples of one unit they cannot
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+
+from discretize import SequenceModel
+from experiments.models.integrators import EXACT, under
+from experiments.reports.spreads import NotEnoughError, Spread, number, paired, spread
+from experiments.runs.configuration import Configuration
+from experiments.studies.claims.memory.rates import Played, played, right_answers
+from experiments.studies.claims.recordings import SOURCES, folders_found
+from experiments.studies.claims.training import POINTS, by_adam, metrics
+from experiments.studies.clocks.rollout import FINE, RATES, Rollout, roll_out
+from experiments.studies.results import Results, groups, where
+from experiments.studies.specs import Bands, Table, across, in_order, only
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.verdicts import Compared, Part, Verdict, need_intervals
+from experiments.tasks.task import Batch
+
+__all__ = ["GatesBeyondOne"]
+
+WAYS = {
+    "euler": "Euler",
+    "capped-euler": "Euler, capped at 1",
+    "exponential-euler": "exponential Euler",
+    "frozen-backward-euler": "linearly implicit",
+    EXACT: "exact",
+}
+GATES = {"softplus": "softplus", "exponential": "exponential", "sigmoid": "sigmoid, the control"}
+TASKS = {"recall": "recall", "tones": "tones", "vowels": "JapaneseVowels"}
+SPEEDS = (0.5, 1.0, 2.0, 4.0)
+FAST = 2.0  # at which networks are compared
+CURVE = ("g_dt_median", "g_dt_high", "g_dt_largest", "capped")
+PASSES, COSTS, AHEAD = 0.05, 0.05, 0.1  # a share of g dt above 1, and accuracies, that count
+
+
+def cost_rows(results: Results) -> pd.DataFrame:
+    """Select what was measured at s = 1, and add a row for each training that diverged."""
+    lost = results.runs[results.runs["key"].isin(results.diverged)]
+    frame = (
+        pd.concat([where(results.rows, kind="cost"), lost.assign(finite=False)])
+        if len(lost)
+        else where(results.rows, kind="cost")
+    )
+    return frame.sort_values(["task", "gate", "trained"], key=lambda column: column.map(list({**TASKS, **GATES, **WAYS}).index))
+
+
+def diverged(rows: pd.DataFrame) -> str:
+    return f"{int((rows['finite'] == False).sum())} of {len(rows)}"  # noqa: E712 - a column
+
+
+def shown(column: str) -> Any:
+    """Make a cell of the spread of the numbers there are."""
+
+    def cell(rows: pd.DataFrame) -> Spread | None:
+        found = rows[column].dropna()
+        return spread(found) if len(found) else None
+
+    return cell
+
+
+def lost(rows: pd.DataFrame) -> str | None:
+    """Write the mean of what is lost by solving the same weights exactly, with its 95 % interval."""
+    found = paired(rows["own"] - rows["exact"])
+    return f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})" if math.isfinite(found.low) else None
+
+
+BY = {"task": "task", "gate": "gate", "trained": "trained"}
+WORDS = {**TASKS, **GATES, **WAYS}
+IN_ORDER = in_order(TASKS, GATES, WAYS)
+
+
+class GatesBeyondOne(Study):
+    """Trains softplus gates by steps and exactly, beside sigmoid gates, and solves all of them."""
+
+    name = "gates-beyond-one"
+    question, claim, source, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.5, "small": 20, "paper": 3000}
+    sizes: ClassVar = scales(
+        hidden=(8, 32, 128),
+        characters=(4, 10, 20),
+        steps=(6, 300, 3000),
+        rate=(4e-3, 4e-3, 1e-3),
+        sequences=(32, 256, 1000),
+        seeds=(1, 5, 5),
+        ways=(
+            {"softplus": ["euler", "capped-euler", EXACT], "sigmoid": ["euler", EXACT]},
+            {"softplus": WAYS, "sigmoid": ["euler", EXACT], "exponential": ["euler", "capped-euler"]},
+            {"softplus": WAYS, "sigmoid": WAYS, "exponential": WAYS},
+        ),
+    )
+    may_diverge = True
+    needs = (SOURCES["vowels"].folder,)
+    tables = (
+        Table(
+            "What g dt became, on the test and run as trained; mean (least–largest) over seeds. Diverged: trainings.",
+            by=BY,
+            columns={
+                "diverged": diverged,
+                "median": shown("median"),
+                "share above 1": shown("above 1"),
+                "share above 2": shown("above 2"),
+                "largest": shown("largest"),
+            },
+            data=cost_rows,
+            words=WORDS,
+            sort=IN_ORDER,
+        ),
+        Table(
+            "What the step costs, at s = 1: accuracy as trained, and of the same weights solved; lost, with its 95 % interval "
+            "over seeds; states apart, as a share of their spread.",
+            by=BY,
+            columns={"as trained": shown("own"), "solved": shown("exact"), "lost": lost, "states apart": shown("apart")},
+            data=lambda results: where(cost_rows(results), finite=True),
+            words=WORDS,
+            sort=IN_ORDER,
+        ),
+        Table(
+            "Accuracy where a sample lasts s units, in training 1, which is given: run as trained, or the same weights solved.",
+            by={**BY, "run": "way"},
+            columns=across("length", {f"s = {s:g}": s for s in SPEEDS}, "accuracy"),
+            data=only(kind="speed"),
+            words={**WORDS, "own": "as trained", "solved": "solved"},
+            sort=in_order(TASKS, GATES, WAYS, ("own", "solved")),
+        ),
+    )
+    figures: ClassVar = {
+        "g-dt": Bands(
+            "Softplus gates in training: the g dt that 99 % of units, samples and sequences do not exceed; the mean over seeds, "
+            "and a band from the least to the largest. Of exact solves there are no steps. Lines: 1, from where on Euler's step "
+            "overshoots, and 2, from where on it diverges.",
+            x="step",
+            y="g_dt_high",
+            lines=("trained", {way: name for way, name in WAYS.items() if way != EXACT}),
+            x_label="step of training",
+            y_label="g dt",
+            panels=("task", TASKS),
+            data=only(kind="training", gate="softplus"),
+            levels={"1": 1.0, "2": 2.0},
+        ),
+        "speeds": Bands(
+            "Softplus gates, run as they were trained on samples that last s units, which is given; 1 in training.",
+            x="length",
+            y="accuracy",
+            lines=("trained", WAYS),
+            x_label="length s of a sample",
+            y_label="accuracy",
+            x_log=True,
+            y_limits=(-0.03, 1.05),
+            panels=("task", TASKS),
+            data=only(kind="speed", gate="softplus", way="own"),
+        ),
+    }
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        tasks = [name for name in TASKS if name not in SOURCES or name in folders_found()]
+        each = [point for gate, ways in sizes.ways.items() for point in grid(task=tasks, gate=[gate], trained=ways)]
+        return [{**point, "seed": seed} for seed in range(sizes.seeds) for point in each]
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        task: dict[str, Any] = {"task": point["task"], "clock_given": False}
+        if point["task"] == "recall":
+            task = {"task": "clocked-recall", "clocks": (4.0,), "clock_given": True, "characters": sizes.characters}
+        if point["task"] in SOURCES:
+            task["data"] = str(folders_found().get(point["task"]))
+        return by_adam(point, sizes, **task, field=RATES[point["gate"]], integrator=point["trained"], threads=1)
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
+        task, training = run.configuration.task, run.configuration.training
+        assert isinstance(task, Played)
+        solved, rows = under(model, EXACT, FINE), list[Row]()
+        for s in SPEEDS:
+            batches = list(played(task, s, training.evaluation, training.seed))
+            ran = {way: [roll_out(one, batch, s) for batch in batches] for way, one in (("own", model), ("solved", solved))}
+            right = {way: _accuracy(task, s, batches, found) for way, found in ran.items()}
+            rows += [{"kind": "speed", "way": way, "length": s, "accuracy": accuracy} for way, accuracy in right.items()]
+            if s == 1:
+                found = {"own": right["own"], "exact": right["solved"], "apart": _apart(batches, ran["own"], ran["solved"])}
+                rows.append({"kind": "cost", "finite": True, **found, **_g_dt(ran["own"])})
+        return rows + self.measure_diverged(run, folder)
+
+    def measure_diverged(self, run: Run, folder: Path) -> list[Row]:
+        """Read g dt over the steps of training, up to where it diverged if it did."""
+        there = [row for row in metrics(folder) if row["g_dt_high"]]
+        apart = max(1, run.configuration.training.steps // POINTS)
+        every = [row for k, row in enumerate(there) if k % apart == 0 or k == len(there) - 1]  # the last, by which it is lost
+        return [
+            {"kind": "training", "step": int(row["step"]), **{name: float(row[name]) for name in CURVE if row[name]}}
+            for row in every
+        ]
+
+    def verdict(self, results: Results) -> Verdict:
+        costs, speeds = where(results.rows, kind="cost"), where(results.rows, kind="speed", way="own")
+        if where(costs, gate="sigmoid").empty or where(costs, gate="softplus").empty:
+            raise NotEnoughError("softplus and sigmoid gates are needed, trained by Euler steps and exactly.")
+        parts, more = list[Part](), "by more than with sigmoid gates"
+        for task, name in TASKS.items():
+            mine = {gate: where(costs, task=task, gate=gate, trained="euler").set_index("seed") for gate in GATES}
+            if mine["softplus"].empty:
+                continue
+            parts.append(_passes(name, mine["softplus"]["above 1"]))
+            off = {gate: rows["own"] - rows["exact"] for gate, rows in mine.items()}
+            claim = f"{name}: the weights that Euler's step trained lose accuracy where they are solved"
+            parts += [_part(claim, off["softplus"], COSTS)]
+            parts += [_part(f"{name}: they do {more}", off["softplus"] - off["sigmoid"], COSTS)]
+            ahead = {}
+            for gate in ("softplus", "sigmoid"):
+                found = where(speeds, task=task, gate=gate, length=FAST)
+                exact, stepped = (where(found, trained=way).set_index("seed")["accuracy"] for way in (EXACT, "euler"))
+                ahead[gate] = exact - stepped
+            claim = f"{name} at s = {FAST:g}: networks trained and run exactly are ahead of those trained and run by Euler's step"
+            parts += [_part(claim, ahead["softplus"], AHEAD)]
+            parts += [_part(f"{name} at s = {FAST:g}: they are {more}", ahead["softplus"] - ahead["sigmoid"], AHEAD)]
+        need_intervals(parts)
+        return Verdict([*parts, *_alive(results)], _numbers(costs))
+
+
+def _part(claim: str, differences: pd.Series, effect: float) -> Part:
+    """Answer by the interval of differences over seeds, those of which there are both."""
+    return Part(claim, Compared(paired(differences.dropna()), effect, printed=False))
+
+
+def _passes(name: str, shares: pd.Series) -> Part:
+    found = paired(shares)
+    holds = True if found.low > PASSES else False if found.high < PASSES else None
+    said = f"a share of {found.mean:.3f}, 95 % {found.low:.3f} to {found.high:.3f}"
+    return Part(f"{name}: more than {PASSES:g} of g dt is above 1 after training by Euler's step", holds, said)
+
+
+def _alive(results: Results) -> list[Part]:
+    """Say of exponential gates whether capped steps are trained to the end where Euler's are not."""
+    mine = {way: where(results.runs, gate="exponential", trained=way)["key"] for way in ("euler", "capped-euler")}
+    if not all(map(len, mine.values())):
+        return []
+    gone = {way: int(keys.isin(results.diverged).sum()) for way, keys in mine.items()}
+    holds = None if not gone["euler"] else not gone["capped-euler"]
+    said = "; ".join(f"{WAYS[way]}: {gone[way]} of {len(keys)} diverged" for way, keys in mine.items())
+    return [Part("exponential gates, where Euler's step diverges in training, a capped one does not", holds, said)]
+
+
+def _numbers(costs: pd.DataFrame) -> dict[str, float | int | str]:
+    return {
+        f"{TASKS[task]}, {gate}, trained {WAYS[way]}: median and largest g dt, states apart": ", ".join(
+            number(float(rows[name].median()), 2) if rows[name].notna().any() else "×" for name in ("median", "largest", "apart")
+        )
+        for (task, gate, way), rows in groups(costs, ["task", "gate", "trained"]).items()
+    }
+
+
+def _accuracy(task: Played, s: float, batches: list[Batch], found: list[Rollout | None]) -> float:
+    """Count what is right; what a solver cannot go on with, or is not finite, is wrong."""
+    right = [
+        torch.zeros(batch.size) if one is None else right_answers(task, s, batch, one.outputs).float()
+        for batch, one in zip(batches, found, strict=True)
+    ]
+    return float(torch.cat(right).mean())
+
+
+def _apart(batches: list[Batch], one: list[Rollout | None], other: list[Rollout | None]) -> float | None:
+    """Measure how far states are from the solved ones, over how far these are from each unit's mean: roots of mean squares."""
+    pairs = []
+    for batch, mine, theirs in zip(batches, one, other, strict=True):
+        if mine is None or theirs is None:
+            return None
+        read = torch.ones(theirs.states.shape[:2], dtype=torch.bool)
+        if batch.lengths is not None:
+            read = torch.arange(len(read))[:, None] < batch.lengths
+        pairs.append((mine.states[read] - theirs.states[read], theirs.states[read]))
+    off, solved = (torch.cat(parts).double() for parts in zip(*pairs, strict=True))
+    share = float((off.pow(2).mean() / solved.var(0, correction=0).mean()).sqrt())
+    return share if math.isfinite(share) else None
+
+
+def _g_dt(found: list[Rollout | None]) -> Row:
+    values = torch.cat([one.g_dt for one in found if one is not None])
+    median = float(values.nanmedian())
+    finite = values[values.isfinite()]
+    above = {f"above {level}": float((~(values <= level)).double().mean()) for level in (1, 2)}  # what is no number is
+    return {"median": median if math.isfinite(median) else None, "largest": float(finite.max()), **above}
