@@ -32,7 +32,7 @@ from experiments.runs.configuration import Configuration, configuration_from_wor
 from experiments.runs.folder import held_folder, load, read_result
 from experiments.runs.optimizers import threads_for
 from experiments.runs.stopping import StoppedError
-from experiments.runs.training import Training, _batch, _noise, evaluate, train
+from experiments.runs.training import Training, _batch, evaluate, noise_of, train
 from experiments.seeds import generator
 from experiments.studies.folder import keep
 from experiments.studies.study import Measured, Run
@@ -348,7 +348,7 @@ def test_noise_is_of_the_seed_and_the_step_and_is_not_learned():
     assert run_at(0) == run_at(0)
     assert run_at(0)[0] != run_at(1)[0]  # of the same weights and batch
     assert run_at(0)[1] == 0.5
-    keys = [_noise(chosen.untrained_model(), 4, seed, "test", 0)["seed"].tolist() for seed in (0, 1)]
+    keys = [noise_of(chosen.untrained_model(), 4, seed, "test", 0)["seed"].tolist() for seed in (0, 1)]
     assert keys[0] != keys[1]
 
 
