@@ -79,9 +79,10 @@ class Driven(AnsweredInit, nn.Module):
     @cached_property
     def projected(self) -> Path:
         """The path of the projected input, with the parameters as they are at its first use."""
-        if type(self.field).project is VectorField.project:  # x itself
-            return for_many(self._input, self.batch)
-        return for_many(self._input.map(self.field.project, projects_affinely(self.field)), self.batch)
+        found = self._input
+        if type(self.field).project is not VectorField.project:  # else x itself
+            found = found.map(self.field.project, found.steady or projects_affinely(self.field))
+        return found if self._input is self.path and self.path.batch == self.batch else for_many(found, self.batch)
 
     def _common_knots(self) -> Tensor:
         knots = self.path.knots.detach()

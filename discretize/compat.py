@@ -1,7 +1,7 @@
 r"""List every private name of torch that this project uses, with its purpose: what a release of torch may break.
 
-A name is looked up when it is first used, for some load torch's compiler. Where one is missing, kernels are off and "engine_why"
-says which; derivations raise `Missing`.
+A name is looked up when it is first used, for some load torch's compiler, and is kept here from then on. Where one is missing,
+kernels are off and "engine_why" says which; derivations raise `Missing`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Missing(ImportError):  # noqa: N818 - an answer, and callers of kernels go
 def __getattr__(name: str) -> Any:
     if name not in PRIVATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _found(name)
+    return globals().setdefault(name, _found(name))
 
 
 def missing(names: Iterable[str]) -> str | None:

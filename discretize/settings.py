@@ -240,13 +240,16 @@ class Settings:
         """Refuse tolerances that no choice of steps can meet for states of this dtype."""
         if not self.adaptive:
             return
-        eps, atol = torch.finfo(h0.dtype).eps, torch.as_tensor(self.atol, device="cpu")
+        eps, coarsest = torch.finfo(h0.dtype).eps, torch.finfo(torch.float32).eps
+        if isinstance(self.atol, float) and self.atol > 0 and max(self.rtol, self.atol) >= ERROR_MARGIN * eps and eps <= coarsest:
+            return
+        atol = torch.as_tensor(self.atol, device="cpu")
         if atol.dim() and atol.shape != h0.shape[-1:]:
             raise ValueError(
                 f"`atol` must be one number, or one for each of the {h0.shape[-1]} units of the state, got shape "
                 f"{tuple(atol.shape)}."
             )
-        if eps > torch.finfo(torch.float32).eps:
+        if eps > coarsest:
             raise TypeError(
                 f"`h0` is {h0.dtype}, too coarse for steps chosen by their error; use float32 or float64, or fixed steps."
             )

@@ -7,6 +7,7 @@ joins it to one right-hand side; `Solve` runs that, by a kernel or by the steps 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -329,7 +330,7 @@ class _Planned(NamedTuple):
     field: ref[VectorField]  # whose end is the plan's
 
 
-_planned = dict[tuple[int, bool, object], _Planned]()  # by the ids of fields, whether samples have a gradient, and what was given
+_planned = dict[tuple[object, ...], _Planned]()  # by the ids of fields, whether there are gradients, and what was given
 
 
 def _key_of(given: Sequence[object]) -> object:
@@ -341,53 +342,65 @@ def _key_of(given: Sequence[object]) -> object:
 
 def _keep_plan(field: object, path: object, h0: object, solved: Trajectory, settings: Settings, given: Sequence[object]) -> None:
     """Keep how a field was solved, for others like it."""
-    if settings.fixed is None or solved.stats["engine"] != "compiled" or (key := _key_of(given)) is None:
+    step = settings.fixed or settings.pair
+    if step is None or solved.stats["engine"] != "compiled" or (key := _key_of(given)) is None:
         return
     if not (isinstance(field, VectorField) and type(path) is HeldPath and isinstance(h0, Tensor)):
         return
     if path.knots.dim() == 1 and path.xs.shape[:2] == (len(solved.hs) - 1, len(h0)):  # from sample to sample, each of its own
         from discretize.kernels.plan import plan_of_field  # noqa: PLC0415 - loads kernels
 
-        if (plan := plan_of_field(field, settings.fixed, path.xs, h0, settings.fused)) is not None:
-            place = id(field), path.xs.requires_grad, key
+        if (plan := plan_of_field(field, step, path.xs, h0, settings.fused, step is settings.pair)) is not None:
+            place = _place(field, path, key)
             _planned[place] = _Planned(plan, settings, ref(field, lambda _: _planned.pop(place, None)))
             if len(_planned) > MOST_PLANNED:
                 _planned.pop(next(iter(_planned)))
 
 
+def _place(field: object, path: HeldPath, key: object) -> tuple[object, ...]:
+    return id(field), path.xs.requires_grad, torch.is_grad_enabled(), key
+
+
 def _as_planned(field: object, path: object, h0: object, ts: object, given: Sequence[object]) -> Trajectory | None:
-    """Solve as before by fixed steps from sample to sample, without deciding anew; None for what is not like that."""
+    """Solve as before from sample to sample, without deciding anew; None for what is not like that."""
     if not _planned or type(path) is not HeldPath or torch.compiler.is_compiling() or (key := _key_of(given)) is None:
         return None
-    kept, knots = _planned.get((id(field), path.xs.requires_grad, key)), path.knots
+    kept, knots = _planned.get(_place(field, path, key)), path.knots
     if kept is None or not isinstance(field, VectorField) or not kept.plan.fits(field, path.xs):
         return None
     if not (type(h0) is type(ts) is Tensor and h0.dim() == 2 and ts.dtype == torch.float64 and ts.device == knots.device):
         return None
     if ts.requires_grad or knots.requires_grad or knots.dim() > 1 or ts.shape != knots.shape or not torch.equal(ts, knots):
         return None
-    h = kept.plan.start(field, path.xs, h0)
-    return h if h is None else _along_samples(field, path, path.xs, h, ts.clone(), kept.settings, None, lambda: None, kept.plan)
+    h, times = kept.plan.start(field, path.xs, h0), ts.clone()
+    if h is not None and kept.plan.solves:
+        return solve_samples(field, HeldPath.unchecked(path.xs, times), h, kept.settings, kept.plan, dense=True)
+    return h if h is None else _along_samples(field, path, path.xs, h, times, kept.settings, None, lambda: None, kept.plan)
 
 
 @whole
-def solve_samples(field: VectorField, path: Path, h0: Tensor, settings: Settings) -> Trajectory:
+def solve_samples(
+    field: VectorField, path: Path, h0: Tensor, settings: Settings, plan: Plan | None = None, dense: bool = False
+) -> Trajectory:
     """Solve along all knots of a path, without noise, what a sequence module has checked: samples, states and times, masks drawn
-    and weights computed. Of the states those at the knots alone may be asked for."""
+    and weights computed. plan: one that fits; dense: whether states between the knots may be asked for."""
 
     def check() -> None:
         settings.check_noise(field)
         check_flow(field, driven, times, state, settings, settings.may_draw)
 
-    driven_field, state = field, h0
-    if stored := stored_dtype(settings, state):
+    driven_field, state, stored = field, h0, None
+    if plan is None and (stored := stored_dtype(settings, state)):
         driven_field, path, state = in_float32(field, path, state)
     times = path.knots
-    with without_autocast(field.device):
+    with nullcontext() if plan else without_autocast(field.device):
         driven = Driven.unchecked(driven_field, path)
         _ = driven.projected  # as in `solve`
-        check_settings(driven, times, state, settings)
-        part = Solve(driven, state, times, settings, stored, dense=False, check=check)
+        if plan is None:
+            check_settings(driven, times, state, settings)
+        else:
+            settings.check_reach(state)
+        part = Solve(driven, state, times, settings, stored, dense=dense, check=check, plan=plan)
         solved = part.run()
         warn_of_atol(solved, settings, part.with_states_between)
     return solved

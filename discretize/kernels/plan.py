@@ -4,6 +4,7 @@ r"""Keep what was decided for a run of a sequence, so that later calls like it n
     guards    the field               all that its code may read, by the guards of its kernel
               the step                its class and numbers
               the input               dtype, device, features, whether a gradient is wanted
+              gradients               whether torch records them, of a solve whose steps are chosen
               torch                   no tracing, transform, mode, tangent or autocast; the same default dtype; CTRNN_FUSED
               a module's settings     the same objects, its field among them
               those of a solve        equal numbers
@@ -25,11 +26,13 @@ from ctrnn import VectorField
 from ctrnn.fields.noise import noise_channels
 from ctrnn.own_code import own_code
 from ctrnn.storage.comparison import NOTES
+from discretize.kernels.cpp.solves import known_flow, plan_of_flow
 from discretize.kernels.eligibility import Fused, is_ordinary
 from discretize.kernels.record.program import StepModule
 from discretize.kernels.registry import Known
 from discretize.kernels.sequences import kernel_of_networks, known_kernel, states_of
 from discretize.kernels.shown import Shown
+from discretize.kernels.solved import Solved, SolveRequest
 from discretize.kernels.torchs_own import Run, is_quicker, torchs_run
 from discretize.solvers.detached import Found
 from discretize.steps.step import Step
@@ -38,12 +41,13 @@ __all__ = ["ModulePlan", "Plan", "plan_of", "plan_of_field", "plan_of_networks"]
 
 
 class Plan:
-    """How a field is run over samples, steps of one length by a compiled kernel; does not keep the field alive."""
+    """How a compiled kernel runs a field over samples, by steps of one length or, as `solves`, by steps that it chooses; does not
+    keep the field alive."""
 
     kept: Found | None = None  # of the field, what the guards look at too
 
-    def __init__(self, found: Known, step: Step, xs: Tensor, fused: Fused) -> None:
-        self.found, self.step, self.fused, self.input = found, step, fused, _layout(xs)
+    def __init__(self, found: Known, step: Step, xs: Tensor, fused: Fused, solves: bool = False) -> None:
+        self.found, self.step, self.fused, self.solves, self.input = found, step, fused, solves, _layout(xs, solves)
         self.numbers = [*vars(step).items()]
 
     def fits(self, field: VectorField, xs: Tensor) -> bool:
@@ -52,7 +56,7 @@ class Plan:
             type(xs) is Tensor
             and xs.numel() > 0
             and not xs.is_neg()
-            and _layout(xs) == self.input
+            and _layout(xs, self.solves) == self.input
             and is_ordinary(xs.device, self.fused)
             and len(own := vars(self.step)) == len(self.numbers)
             and all(own.get(name) is value for name, value in self.numbers)
@@ -79,6 +83,12 @@ class Plan:
         tensors, code = self.found.attributes.tensors, partial(StepModule, field, self.step)
         return states_of(self.found.kernel, code, substeps, number, xs, h0, lengths, *tensors)
 
+    def solve(self, request: SolveRequest) -> Solved | str:
+        """Solve by steps that the kernel chooses; or say why not."""
+        self.found.uses.found += 1
+        plan = plan_of_flow(self.found, request)
+        return plan if isinstance(plan, str) else plan.run(request)
+
 
 class ModulePlan(Plan):
     """That of a module, for calls without `ts` and `lengths`, whose samples have one length; stats: of the planned call.
@@ -94,7 +104,7 @@ class ModulePlan(Plan):
 
     def like(self, xs: Tensor) -> ModulePlan:
         """Return the plan of samples like these, or this one."""
-        return self.before if self.before is not None and self.before.input == _layout(xs) else self
+        return self.before if self.before is not None and self.before.input == _layout(xs, self.solves) else self
 
     def __init__(
         self,
@@ -108,9 +118,9 @@ class ModulePlan(Plan):
         fused: Fused,
         stats: dict[str, Any],
     ) -> None:
-        super().__init__(found, step, xs, fused)
+        super().__init__(found, step, xs, fused, not substeps)
         self.field, self.dt, self.substeps, self.stats = field, dt, substeps, dict(stats)
-        self.calls: int = stats["nfe"] // stats["num_steps"] * substeps  # of the field, for a sample
+        self.calls: int = substeps and stats["nfe"] // stats["num_steps"] * substeps  # of the field, for a sample
         self.kind, settings = type(module), {name: value for name, value in vars(module).items() if name not in NOTES}
         self.names, self.values = [*settings], [*settings.values()]
 
@@ -164,18 +174,18 @@ def plan_of(
 ) -> ModulePlan | None:
     r"""Plan calls of a module like one that a compiled kernel has run; return None for what hangs on more than guards look at.
 
-    Args:    module: of this project, or of a class or object that changes nothing of it; dt, substeps: of each sample; stats: of
-             the call.
+    Args:    module: of this project, or of a class or object that changes nothing of it; dt, substeps: of each sample, 0 where
+             steps are chosen; stats: of the call.
     Shape:   xs (time, batch, input), h0 (batch, state).
     """
-    found = _kernel(field, step, xs, h0, fused) if _is_ours(module) else None
+    found = _kernel(field, step, xs, h0, fused, not substeps) if _is_ours(module) else None
     return None if found is None else ModulePlan(module, field, found, step, xs, dt, substeps, fused, stats)
 
 
-def _kernel(field: VectorField, step: Step, xs: Tensor, h0: Tensor, fused: Fused) -> Known | None:
+def _kernel(field: VectorField, step: Step, xs: Tensor, h0: Tensor, fused: Fused, solves: bool = False) -> Known | None:
     if type(xs) is not Tensor or not is_ordinary(xs.device, fused) or xs.dtype != h0.dtype or noise_channels(field):
         return None
-    return known_kernel(field, step, xs, h0)
+    return known_flow(field, step, xs) if solves else known_kernel(field, step, xs, h0)
 
 
 def plan_of_networks(
@@ -208,11 +218,12 @@ def _is_ours(module: nn.Module) -> bool:
     return own_code(module, next(kind for kind in type(module).__mro__ if kind.__module__.startswith("discretize."))) is None
 
 
-def plan_of_field(field: VectorField, step: Step, xs: Tensor, h0: Tensor, fused: Fused) -> Plan | None:
+def plan_of_field(field: VectorField, step: Step, xs: Tensor, h0: Tensor, fused: Fused, solves: bool) -> Plan | None:
     """Plan solves of a field like one that a compiled kernel has run; return as `plan_of`."""
-    found = _kernel(field, step, xs, h0, fused)
-    return None if found is None else Plan(found, step, xs, fused)
+    found = _kernel(field, step, xs, h0, fused, solves)
+    return None if found is None else Plan(found, step, xs, fused, solves)
 
 
-def _layout(x: Tensor) -> tuple[Any, ...]:
-    return x.dtype, x.device, x.layout, x.shape[-1], x.requires_grad, torch.get_default_dtype()
+def _layout(x: Tensor, solves: bool) -> tuple[Any, ...]:
+    recorded = solves and torch.is_grad_enabled()  # the projected input has a gradient then
+    return x.dtype, x.device, x.layout, x.shape[-1], x.requires_grad, recorded, torch.get_default_dtype()

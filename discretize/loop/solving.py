@@ -37,6 +37,7 @@ from discretize.trajectory import Trajectory
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+    from discretize.kernels.plan import Plan
 
 __all__ = ["NoKernel", "Solve", "named", "rounded"]
 
@@ -54,7 +55,7 @@ class Solve:
     Args:    driven: field, path and speed; h0 (batch, state); times: the requested ones; settings: how. stored: a dtype in which
              the states are given back, and a kernel stores what it can; noise: the path of a method for fields with noise; dense:
              whether the states between the times may be asked for, for which steps and weights are kept; check: of the field,
-             made where no kernel is known for it. needs_kernel: no steps are taken without one.
+             made where no kernel is known for it. needs_kernel: no steps are taken without one. plan: one that fits.
     Raises:  SolverError, with the states so far, for a solve that fails; TypeError where there is no such kernel; NoKernel.
     """
 
@@ -77,10 +78,11 @@ class Solve:
         dense: bool = True,
         check: Callable[[], None] | None = None,
         needs_kernel: bool = False,
+        plan: Plan | None = None,
     ) -> None:
         self.driven, self.times, self.settings, self.stored, self.noise = driven, times, settings, stored, noise
         self.direction: int = driven.direction
-        self.dense, self.needs_kernel = dense, needs_kernel
+        self.dense, self.needs_kernel, self.plan = dense, needs_kernel, plan
         self.check: Callable[[], None] = _once(check)  # no method: kernels' graphs keep it
         self.chain: Chain = self._segments()
         self.h0 = h0 = self.chain.begun(h0)
@@ -193,11 +195,12 @@ class Solve:
             show = partial(_show, self.bar)
             how = (show, self.stats, memory, self.stored, self.dense, self.check)
             request = SolveRequest(self.chain, self.h0, self.engine, *how)
-            found, self.why = run_solve(request, fused)
+            found, self.why = run_solve(request, fused) if self.plan is None else (self.plan.solve(request), None)
             if isinstance(found, Solved):
                 self.kernel = found
-                field, start = self.driven.field, self.times[0]
-                count_calls(field, self.engine.counts.evaluations, lambda: field.flow(self.driven.read_at(start), self.h0))
+                if self.plan is None:  # of a field without counters
+                    field, start = self.driven.field, self.times[0]
+                    count_calls(field, self.engine.counts.evaluations, lambda: field.flow(self.driven.read_at(start), self.h0))
             else:
                 self.why = found
 
@@ -297,7 +300,10 @@ class Solve:
 
     def _between(self, hs: Tensor) -> Callable[[Tensor], Tensor]:
         has_graph = self.kernel is None
-        between = StatesBetween(self.driven.field, self.times[: len(hs)], hs, self._solve_on, self._continuation, has_graph)
+        times, kept = self.times[: len(hs)], None if self.plan is None else self.plan.kept
+        between = StatesBetween(self.driven.field, times, hs, self._solve_on, self._continuation, has_graph, kept)
+        if self.plan is not None:
+            self.plan.kept = between.snapshot.found
         return between if self.direction > 0 else lambda t: between(-t)
 
     def _continuation(self) -> Continuation | None:
@@ -329,8 +335,8 @@ class Solve:
     def _hint(self, engine: AdaptiveEngine, h: Tensor) -> str | None:
         """Return what would have been easier; warn if it cost many steps."""
         chain, counts = self.chain, engine.counts
-        row = int(counts.attempted.argmax())
-        steps = int(counts.attempted[row])
+        row = int((attempted := counts.attempted).argmax())
+        steps = int(attempted[row])
         if steps <= STIFF_STEPS * len(chain):
             return None
         spans = chain.lengths.sum(0)

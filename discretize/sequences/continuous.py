@@ -217,9 +217,17 @@ class ContinuousRNN(FieldModule):
                     step, substeps = self.settings.step_map(self.dt)
                     self._plan_for(field, step, given, h0, self.dt, substeps, self.settings.fused)
                 return states
-        return self._solved(field, xs, h0, edges, ragged, checked=True).hs[-len(xs) :]
+        states = self._solved(field, xs, h0, edges, ragged, checked=True).hs[-len(xs) :]
+        if edges is None and ragged is None and self.settings.pair and self.path == "held" and not self.events:
+            self._plan_for(field, self.settings.pair, xs, h0, self.dt, 0, self.settings.fused)
+        return states
 
     def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | None:
+        if plan.solves:
+            edges = self.dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
+            solved = solve_samples(plan.field, HeldPath.unchecked(xs, edges), h0, self.settings, plan)
+            self.stats = solved.stats
+            return solved.hs[1:]
         states, stats = plan.run(xs, h0)
         if not math.isfinite(states.detach().sum().item()):
             return None

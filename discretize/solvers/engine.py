@@ -79,19 +79,19 @@ class SolverStats:
 
     def stats(self, method: str) -> dict[str, Any]:
         """Return the numbers by the names in `Trajectory.stats`; of steps, those of the sample that took most."""
-        busiest = int(self.attempted.argmax())
+        busiest = int((attempted := self.attempted).argmax())
         return {
             "method": method,
             "nfe": self.evaluations,
             "nfe_samples": self.work,
             "nfe_backward": 0,  # added to in the backward pass, by whatever computes there
-            "num_steps": int(self.attempted[busiest]),
+            "num_steps": int(attempted[busiest]),
             "num_accepted_steps": int(self.accepted[busiest]),
             "num_rejected_steps": int(self.rejected[busiest]),
             "num_forced_steps": self.forced,
             "smallest_step": self.smallest,
             "smallest_step_at": self.smallest_at,
-            "steps_of_samples": self.attempted.tolist(),
+            "steps_of_samples": attempted.tolist(),
             "accepted_steps_of_samples": self.accepted.tolist(),
             "rejected_steps_of_samples": self.rejected.tolist(),
             "hint": None,

@@ -151,6 +151,8 @@ def _numbers(x: Tensor) -> np.ndarray:
 
 
 def _by_segment(path: Path, edges: Tensor) -> SegmentInput:
+    if edges is path.knots and edges.dim() == 1:
+        return SegmentInput(path, torch.arange(len(edges) - 1, device="cpu"))
     return SegmentInput(path, piece_numbers(path.knots.detach(), edges[:-1].detach()))
 
 
@@ -337,6 +339,8 @@ def chain_of(driven: Driven, ts: Tensor, by_slope: bool = False) -> Chain:
     input changes; the requested time moves its own state only: see `Chain.states`. `by_slope`: where knots have no gradient the
     edges have none, and every requested time moves its own state so.
     """
+    if ts is driven.path.knots and driven.speed is None and ts.dim() == 1 and not ts.requires_grad:
+        return Chain(driven, ts, torch.arange(len(ts), device="cpu"))
     knots = [path.knots for path in (driven.path, driven.speed) if path is not None]
     times = ts.detach() if by_slope and not any(k.requires_grad for k in knots) else ts
     if ts.dim() == 1 and all(k.dim() == 1 for k in knots):

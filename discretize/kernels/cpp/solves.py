@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ctrnn import Driven, HeldPath, LinearPath
+from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.kernels.build import Libraries, Source
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
@@ -64,11 +64,12 @@ from discretize.kernels.record.program import (
     weights_of,
 )
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.registry import ROUNDING, Uses, by_steps, kernel_of, known, remember, time_unit, uses_of, wrong_by
+from discretize.kernels.registry import ROUNDING, Known, Uses, by_steps, kernel_of, known, remember, time_unit, uses_of, wrong_by
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.segments import Chain, chain_of
+from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.steps.algebra.jacobian import declares_jacobian
 
 __all__ = [
@@ -76,8 +77,10 @@ __all__ = [
     "SolveEngine",
     "SolvePlan",
     "disagreement",
+    "known_flow",
     "plan",
     "plan_by",
+    "plan_of_flow",
     "steps_counted",
     "total",
 ]
@@ -215,7 +218,7 @@ def _found(
     check: Callable[[], None],
 ) -> tuple[tuple[Tensor, ...], Any]:
     """The tensors of a module, and the kernel of its code, or why there is none."""
-    request = (how, module.columns, needs, dtype, torch.get_default_dtype())
+    request = _request(how, module.columns, needs, dtype)
     if entry := known(module.field, request, wait):
         return entry.attributes.tensors, tangent_reason(entry.attributes.tensors) or entry.kernel
     guards, uses = Guards(module.field), uses_of_code()
@@ -233,6 +236,29 @@ def _found(
             break
     remember(module.field, request, guards, attributes, kernel, uses)
     return weights, kernel
+
+
+def _request(how: SolveEngine, columns: int, needs: Needs, dtype: torch.dtype) -> tuple[Any, ...]:
+    return how, columns, needs, dtype, torch.get_default_dtype()
+
+
+def known_flow(field: VectorField, method: EmbeddedMethod, xs: Tensor) -> Known | None:
+    """The compiled kernel that has solved a field along such held samples, with all that was looked at for it."""
+    projected = field.project(xs)
+    needs = Needs(projected.requires_grad, method.implicit, False, projected.device)
+    found = known(field, _request(_COMPILED, projected.shape[-1], needs, projected.dtype), wait=False)
+    return None if found is None or isinstance(found.kernel, str) else found
+
+
+def plan_of_flow(found: Known, request: SolveRequest) -> SolvePlan | str:
+    """As `plan_by` for held samples, by a kernel that was found before."""
+    chain, projected = request.chain, projected_of(request.chain).xs
+    if why := no_kernel(chain, request.engine) or tensor_reason([request.h0, projected]):
+        return why
+    request.engine.start(chain, chain.driven.batch)
+    return SolvePlan(
+        Model(found.kernel, FlowModule(chain.field, projected.shape[-1])), chain, projected, found.attributes.tensors
+    )
 
 
 def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
@@ -296,4 +322,5 @@ def _libraries(write: Writer[Written], needs: Needs, dtype: torch.dtype) -> Libr
     return [_library(lanes, needs, dtype), *([] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]})])]
 
 
-plan = partial(plan_by, SolveEngine(device_reason, _writers, _made, _libraries))
+_COMPILED = SolveEngine(device_reason, _writers, _made, _libraries)
+plan = partial(plan_by, _COMPILED)

@@ -128,6 +128,7 @@ class KernelRun:
         if self.carried is None and self.engine.carried is not None:
             self.carried = self.engine.carried, np.zeros(len(self.engine.carried), np.int64)
         self.edges: np.ndarray = self.chain.wanted()
+        self.num_segments, self.path = len(self.chain), projected_of(self.chain)
         self.arrays: dict[str, np.ndarray] = {}
         self.failed: Any = Report()
         self.row: int = 0
@@ -176,7 +177,7 @@ class KernelRun:
     @property
     def reached(self) -> int:
         """The last edge that all samples reached."""
-        return int(self.failed.segment) if self.failed.cause else len(self.chain)
+        return int(self.failed.segment) if self.failed.cause else self.num_segments
 
     @property
     def rows_of_steps(self) -> int:
@@ -214,23 +215,23 @@ class KernelRun:
         method = control.method
         self._segment_arrays()
         numbers = self._rosenbrock_arrays(method) if isinstance(method, Rodas5P) else self._tableau_arrays(method)
-        atol = torch.as_tensor(control.atol, dtype=torch.float64, device="cpu")
-        self.arrays["atol"] = np.ascontiguousarray(atol.expand(self.chain.field.state_size).numpy())
+        atol = control.atol.double().cpu().numpy() if isinstance(control.atol, Tensor) else control.atol
+        self.arrays["atol"] = np.full(self.h0.shape[-1], atol)
         if self.carried is not None:
             self.arrays |= dict(zip(("steps", "taken"), self.carried, strict=True))
         arrays = {name: array.ctypes.data for name, array in self.arrays.items()}
         return Problem(
             batch=len(self.h0),
-            segments=len(self.chain),
+            segments=self.num_segments,
             own=int(self.arrays["lengths"].ndim > 1),
             terms=self.terms,
-            chebyshev=int(isinstance(projected_of(self.chain), PolynomialPath)),
+            chebyshev=int(isinstance(self.path, PolynomialPath)),
             speed_terms=0 if self.chain.speeds is None else self.chain.speeds.shape[-1],
             threads=torch.get_num_threads(),
             keep=self.keep,
             model=ctypes.addressof(self.given[0]),
-            projected=address(self.projected),
-            h0=address(self.h0),
+            projected=self.projected.data_ptr(),
+            h0=self.h0.data_ptr(),
             **numbers,
             order=method.error_order,
             rtol=control.rtol,
@@ -238,14 +239,14 @@ class KernelRun:
             max_step=control.max_step,
             first_step=control.given_first_step or 0.0,
             max_num_steps=min(control.max_num_steps, ALL_STEPS),
-            most_steps=min(self.most or control.most_steps(len(self.chain)), ALL_STEPS),
-            hs=address(hs),
+            most_steps=min(self.most or control.most_steps(self.num_segments), ALL_STEPS),
+            hs=hs.data_ptr(),
             **arrays,
         )
 
     def _segment_arrays(self) -> None:
         """How long each segment is, and which piece of the input is read there."""
-        chain, path = self.chain, projected_of(self.chain)
+        chain, path = self.chain, self.path
         edges, knots, pieces, batch = chain.edges.detach(), path.knots.detach(), chain.path.pieces, path.batch
         own = chain.own or pieces.dim() > 1
         if own:
@@ -262,7 +263,7 @@ class KernelRun:
             width = torch.where(ends > starts, ends - starts, 1.0)
             self.arrays["share"] = _array((edges[:-1] - starts) / width, np.float64)
             self.arrays["share_rate"] = _array(1 / width, np.float64)
-        places = np.full(len(chain) + 1, -1, dtype=np.int64)
+        places = np.full(self.num_segments + 1, -1, dtype=np.int64)
         places[self.edges] = np.arange(len(self.edges))
         self.arrays["places"] = places
 
@@ -286,7 +287,7 @@ class KernelRun:
         return {"stages": stages, "gamma": rodas.GAMMA, "jacobian_cost": cost - (method.evaluations - 1)}
 
     def _progress(self) -> None:
-        self.request.show(math.floor(self.library.ctrnn_solve_progress(self.task.pointer) * len(self.chain)))
+        self.request.show(math.floor(self.library.ctrnn_solve_progress(self.task.pointer) * self.num_segments))
 
     def _count(self, batch: int) -> None:
         """Adds every sample's steps to the statistics; evaluations of the one that took most, and of all."""
@@ -354,7 +355,7 @@ class _Solve(torch.autograd.Function):
 
 def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: object) -> Tensor:
     """The same states by the engine that is written in torch, which autograd differentiates."""
-    path, chain = projected_of(run.chain), copy.copy(run.chain)
+    path, chain = run.path, copy.copy(run.chain)
     chain.field = run.model.field(*weights)
     chain.path = SegmentInput(path.unchecked(projected.to(h0.dtype), path.knots), run.chain.path.pieces)
     anew = AdaptiveEngine(run.engine.control)

@@ -18,7 +18,18 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ctrnn
-from discretize import ContinuousRNN, DiscreteRNN, Euler, Layers, Monitor, RungeKutta4, SolverError, StepWarning
+from discretize import (
+    Checkpointed,
+    ContinuousRNN,
+    DiscreteRNN,
+    Euler,
+    Layers,
+    Monitor,
+    RungeKutta4,
+    SolverError,
+    SolverWarning,
+    StepWarning,
+)
 
 pytestmark = pytest.mark.kernels
 DICE = torch.Generator().manual_seed(0)
@@ -100,7 +111,8 @@ def runs_by_plan(rnn, *given, **named):
 
 
 solved = partial(planned, ContinuousRNN, method=Euler(), max_step=0.5)
-KINDS = {"DiscreteRNN": planned, "ContinuousRNN": solved}
+chosen = partial(planned, ContinuousRNN)
+KINDS = {"DiscreteRNN": planned, "ContinuousRNN": solved, "steps that are chosen": chosen}
 
 
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
@@ -130,6 +142,53 @@ def test_a_plan_tells_the_same_stats_of_any_number_of_samples_and_sequences(make
     rnn(more)
     assert told == rnn.stats
     assert list(told) == list(rnn.stats)
+
+
+CHOSEN = {
+    "bounds": {"rtol": 1e-3, "max_step": 0.3, "first_step": 0.1},
+    "a tolerance for each unit": {"atol": torch.tensor([1e-3, 1e-5, 1e-7])},
+    "bounded memory": {"gradient": Checkpointed(3000)},
+    "seconds": {"dt": 0.25, "method": "bosh3"},
+}
+
+
+@pytest.mark.parametrize("settings", CHOSEN.values(), ids=CHOSEN)
+def test_a_planned_solve_by_chosen_steps_is_that_without_a_plan(settings):
+    rnn, answers, x = chosen(**settings), [], OTHER.clone().requires_grad_()
+    for _ in range(2):
+        rnn(x, H)
+    for plan in (rnn._plan, None):
+        rnn._plan = plan
+        assert runs_by_plan(rnn, x, H) == (plan is not None)
+        output, h_n = rnn(x, H)
+        stats = dict(rnn.stats)
+        gradients = torch.autograd.grad(output.pow(3).sum() + h_n.sum(), [x, *rnn.field.parameters()])
+        answers.append((output, h_n, gradients, rnn.stats["nfe_backward"]))
+        answers[-1] += ({name: told for name, told in stats.items() if name != "nfe_backward"},)
+    assert answers[0][3] == answers[1][3] > 0
+    assert answers[0][4] == answers[1][4]
+    assert_close(answers[0][:3], answers[1][:3], rtol=0, atol=1e-14)
+
+
+def test_a_solve_that_was_planned_without_gradients_has_them():
+    rnn = ContinuousRNN(Own())
+    with torch.no_grad():
+        ContinuousRNN(rnn.field, fused="always")(X)
+        rnn(X)
+        assert runs_by_plan(rnn, X)
+    sought = [*rnn.field.parameters()]
+    found, expected = (torch.autograd.grad(run(X)[0].square().sum(), sought) for run in (rnn, partial(by_steps, rnn)))
+    assert_close(found, expected, rtol=0, atol=1e-11)
+
+
+def test_states_within_the_tolerance_are_warned_of_in_planned_calls():
+    field = Own()
+    for part in (field.of_x, field.of_h):
+        nn.init.zeros_(part.bias)
+    rnn = chosen(field=field, atol=0.1)
+    for _ in range(2):
+        with pytest.warns(SolverWarning, match="All states of this solve stay below `atol`=0.1"):
+            assert runs_by_plan(rnn, X / 1000)
 
 
 @pytest.mark.parametrize(
@@ -611,8 +670,9 @@ class Growing(Own):
         return projected.exp() * h.square()
 
 
-def test_a_planned_solve_that_fails_says_where():
-    rnn = solved(Growing())
+@pytest.mark.parametrize("make", [solved, chosen], ids=["steps of one length", "steps that are chosen"])
+def test_a_planned_solve_that_fails_says_where(make):
+    rnn = make(Growing())
     with pytest.raises(SolverError) as expected:
         by_steps(rnn, 50 * X.abs() + 100, H)
     with pytest.raises(SolverError) as found:

@@ -95,6 +95,24 @@ def test_states_between_are_those_of_the_weights_of_the_solve():
     assert_close(run(field)(at), by_steps(field)(at), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["dopri5", "bosh3"])
+def test_a_planned_solve_by_chosen_steps_is_the_one_without_a_plan(method):
+    field, answers = planned(method=method, max_step=None), []
+    for is_planned in (True, False):
+        found = []
+        for recorded in (False, True):
+            with torch.set_grad_enabled(recorded):
+                run(field, ts=UNEVEN, method=method, max_step=None)
+                if not is_planned:
+                    solves._planned.clear()
+                solved = run(field, ts=UNEVEN, method=method, max_step=None)
+                found.append((solved.ts, solved.hs, solved(torch.tensor([0.7, 3.0]))))
+        answers.append((found, torch.autograd.grad(sum(each.square().sum() for each in found[1]), [*field.parameters()])))
+        answers[-1] += ({**solved.stats, "nfe_backward": 0},)
+    assert answers[0][2] == answers[1][2]
+    assert_close(answers[0][:2], answers[1][:2], rtol=0, atol=1e-14)
+
+
 def test_the_times_of_a_planned_solve_are_its_own():
     field, ts = planned(), TS.clone()
     solved = run(field, ts=ts)
