@@ -79,7 +79,9 @@ def chooses_steps(method: str) -> bool:
 def integrator_name(step: Step) -> str:
     """Return the name of a step map. Raises: UsageError for one that has none."""
     kind = type(step).__name__
-    found = [name for name, known in INTEGRATORS.items() if known == kind and type(step) is getattr(discretize.steps, known, None)]
+    found = [
+        name for name, known in INTEGRATORS.items() if known == kind and type(step) is getattr(discretize.steps, known, None)
+    ]
     if not found:
         raise UsageError(f"integrator is a name, or a step map of discretize, by which a run could find it again; got {step!r}.")
     return found[0]

@@ -26,13 +26,9 @@ def failures_explained(step: int, advised: Callable[[], str] = lambda: f"Try oth
     try:
         yield
     except (SolverError, StepError) as error:
-        raise StoppedError(
-            # Its hint is for who calls the solver: a run has other settings.
-            f"step {step}: the solve failed, {error.cause}. In training that is most often a rate that has grown too large for "
-            f"the solver. {advised()}",
-            "diverged",
-            step,
-        ) from error
+        why = "In training that is most often a rate that has grown too large for the solver. " if step > 1 else ""
+        # Its hint is for who calls the solver: a run has other settings.
+        raise StoppedError(f"step {step}: the solve failed, {error.cause}. {why}{advised()}", "diverged", step) from error
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
             raise

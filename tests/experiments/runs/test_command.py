@@ -235,8 +235,8 @@ def test_a_page_shows_the_measures_of_the_test(of_steps):
 
 
 def test_a_page_has_the_curves_and_the_time_scales(of_steps):
-    titles = [svg.children[0].text for svg in of_steps[2].all("svg")]
-    assert titles == ["Loss over steps", "Forgetting times", "g dt over steps of training"]
+    drawn = ["Loss over steps", "Forgetting times", "g dt over steps of training"]
+    assert [svg.children[0].text for svg in of_steps[2].all("svg")] == drawn
 
 
 def test_a_page_counts_every_answer_of_the_test_once(of_steps):
