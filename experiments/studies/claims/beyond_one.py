@@ -85,7 +85,7 @@ class GatesBeyondOne(Study):
 
     name = "gates-beyond-one"
     question, claim, source, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 20, "paper": 3000}
+    minutes: ClassVar = {"smoke": 0.5, "small": 25, "paper": 3000}
     sizes: ClassVar = scales(
         hidden=(8, 32, 128),
         characters=(4, 10, 20),
@@ -136,9 +136,9 @@ class GatesBeyondOne(Study):
     )
     figures: ClassVar = {
         "g-dt": Bands(
-            "Softplus gates in training: the g dt that 99 % of units, samples and sequences do not exceed; the mean over seeds, "
-            "and a band from the least to the largest. Of exact solves there are no steps. Lines: 1, from where on Euler's step "
-            "overshoots, and 2, from where on it diverges.",
+            "Softplus gates in training: the g dt that 99 % of units, samples and sequences do not exceed, up to where a "
+            "training diverged; the mean over seeds, and a band from the least to the largest. Of exact solves there are no "
+            "steps. Lines: 1, from where on Euler's step overshoots, and 2, from where on it diverges.",
             x="step",
             y="g_dt_high",
             lines=("trained", {way: name for way, name in WAYS.items() if way != EXACT}),
@@ -207,6 +207,7 @@ class GatesBeyondOne(Study):
         for task, name in TASKS.items():
             mine = {gate: where(costs, task=task, gate=gate, trained="euler").set_index("seed") for gate in GATES}
             if mine["softplus"].empty:
+                parts += _without(results, task, name)
                 continue
             parts.append(_passes(name, mine["softplus"]["above 1"]))
             off = {gate: rows["own"] - rows["exact"] for gate, rows in mine.items()}
@@ -222,7 +223,16 @@ class GatesBeyondOne(Study):
             parts += [_part(claim, ahead["softplus"], AHEAD)]
             parts += [_part(f"{name} at s = {FAST:g}: they are {more}", ahead["softplus"] - ahead["sigmoid"], AHEAD)]
         need_intervals(parts)
-        return Verdict([*parts, *_alive(results)], _numbers(costs))
+        return Verdict([*parts, *_alive(results)], {**_diverged(results), **_numbers(costs)})
+
+
+def _without(results: Results, task: str, name: str) -> list[Part]:
+    """Say that there is nothing to measure where every training by Euler's step diverged; nothing of a task that was left out."""
+    tried = where(results.runs, task=task, gate="softplus", trained="euler")
+    said = f"{len(tried)} of {len(tried)} trainings diverged, so that there is nothing to measure"
+    return (
+        [Part(f"{name}: what softplus gates trained by Euler's step come to, and what is lost", None, said)] if len(tried) else []
+    )
 
 
 def _part(claim: str, differences: pd.Series, effect: float) -> Part:
@@ -246,6 +256,16 @@ def _alive(results: Results) -> list[Part]:
     holds = None if not gone["euler"] else not gone["capped-euler"]
     said = "; ".join(f"{WAYS[way]}: {gone[way]} of {len(keys)} diverged" for way, keys in mine.items())
     return [Part("exponential gates, where Euler's step diverges in training, a capped one does not", holds, said)]
+
+
+def _diverged(results: Results) -> dict[str, float | int | str]:
+    """Count the trainings that diverged, by gate and way, of those with any."""
+    found = groups(results.runs.assign(gone=results.runs["key"].isin(results.diverged)), ["gate", "trained"])
+    return {
+        f"trainings that diverged, {gate} gates, {WAYS[way]}": f"{int(rows['gone'].sum())} of {len(rows)}"
+        for (gate, way), rows in found.items()
+        if rows["gone"].any() or way == "capped-euler"
+    }
 
 
 def _numbers(costs: pd.DataFrame) -> dict[str, float | int | str]:
