@@ -76,6 +76,8 @@ def run(
         settings=given,
         as_text=True,
     )
+    if looked := made.base.task.look():
+        print(looked, file=sys.stderr)
     options = {"task": task, "field": field, "integrator": integrator, "speeds": speeds, "clock": clock, "dt": dt, "seeds": seeds}
     command = shlex.split(typed("compare", **options, score=score, out=out, workers=workers))
     if data is not None:
@@ -156,7 +158,10 @@ def comparison(
     as_text: bool = False,
 ) -> Comparison:
     """Make the comparison, once all of it is checked. Raises: UsageError."""
-    if not isinstance(seeds, int) or seeds < 1:
+    for option, values in {"field": fields, "integrator": integrators, "dt": dt, "clock": clock}.items():
+        if not len(values):
+            raise UsageError(f"--{option} takes one or several, got none.")
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise UsageError(f"--seeds is how many, at least 1, and from 2 on there are intervals; got {seeds}.")
     names = [each if isinstance(each, str) else integrator_name(each) for each in integrators]
     for name in names:
@@ -192,6 +197,9 @@ def _base(task: str | Task, field: Any, integrator: str, settings: Mapping[str, 
             )
     name = task if isinstance(task, str) else ""
     folder = data_path(FOLDERS[name]) if name in FOLDERS and "data" not in given else None
+    if name in FOLDERS and folder is None and "data" not in given:
+        there = FOLDERS[name]
+        raise UsageError(f"{name} reads recordings: --data DIR names the folder with {there} in it, or --set data=DIR that one.")
     known = SETTINGS | ({} if folder is None else {"data": str(folder)})
     given = {**known, **given}
     given.setdefault("evaluate_every", given["steps"])  # once, at the end

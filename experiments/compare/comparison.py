@@ -27,6 +27,7 @@ from experiments.compare.differences import FAMILIES
 from experiments.compare.figure import scores_figure
 from experiments.compare.tables import CostTable, CrosswiseTable, DifferencesTable, GateTable, rows_csv
 from experiments.models.integrators import EXACT, IntegratorSettings, under
+from experiments.reports.spreads import number
 from experiments.runs.configuration import Configuration
 from experiments.runs.loop import sign_of
 from experiments.runs.training import noise_of, torch_defaults, with_kernels_at_once
@@ -153,7 +154,14 @@ class Comparison(Study):
     @property
     def looked(self) -> str:
         """Return what was understood of the user's own data, "" of none."""
-        return self.base.task.look()
+        return "; ".join(self.base.task.look().splitlines())
+
+    @property
+    def guesses(self) -> str:
+        """Return what guesses without memory score, "" where none is known."""
+        task = self.base.task
+        known = {"accuracy": task.baseline_accuracies, "loss": task.baselines}.get(self.score, dict)()
+        return ", ".join(f"{name} {number(float(value))}" for name, value in known.items())
 
     @property
     def tolerance(self) -> str:

@@ -25,6 +25,8 @@ class Conclusion(Verdict):
 
     @property
     def heading(self) -> str:
+        if not self.tested:
+            return "No difference can be taken"
         return f"{self.told or 'None'} of {self.tested} differences told apart"
 
 
@@ -35,13 +37,17 @@ def conclusion(results: Results, layout: Layout) -> Conclusion:
     for family in FAMILIES:
         if mine := [each for each in found if each.family == family]:
             said.append(_about(layout, family, mine))
-    said += _lost(results, layout)
-    return Conclusion((), summary=" ".join(said), told=sum(each.told_apart for each in found), tested=len(found))
+    if lost := list(_lost(results, layout)):
+        said += [*lost, "No difference is taken there, as the seeds that are left were not left by chance."]
+    tested = sum(each.measured is not None for each in found)
+    return Conclusion((), summary=" ".join(said), told=sum(each.told_apart for each in found), tested=tested)
 
 
 def _about(layout: Layout, family: str, found: Sequence[Difference]) -> str:
-    told = [each for each in found if each.told_apart]
-    title = f"{family[0].upper()}{family[1:]}"
+    told, title = [each for each in found if each.told_apart], f"{family[0].upper()}{family[1:]}"
+    found = [each for each in found if each.measured is not None]
+    if not found:
+        return f"{title}: no difference can be taken."
     if not told:
         none = "the one difference is not" if len(found) == 1 else f"none of {len(found)} differences is"
         return f"{title}: {none} told apart."
@@ -82,4 +88,4 @@ def _lost(results: Results, layout: Layout) -> Iterator[str]:
     for what, found in (("Training", trained), ("A run", ran)):
         if found:
             listed = "; ".join(f"{name}, on {count} of {seeds} seeds" for name, (count, seeds) in found.items())
-            yield f"{what} diverged: {listed}. No difference is taken there, as the seeds that are left were not left by chance."
+            yield f"{what} diverged: {listed}."

@@ -193,9 +193,10 @@ def test_a_paired_difference_is_that_of_scipy():
     assert (found.mean, found.low, found.high, p) == pytest.approx((0.1375, low, high, theirs_test.pvalue))
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize(("apart", "ends"), [(0.0, (0.0, 0.0)), (0.25, (-math.inf, math.inf))])
-def test_differences_that_are_all_alike_are_no_test(apart, ends):
-    found, p = paired([0.5 + apart, 0.75 + apart], [0.5, 0.75])
+def test_differences_that_are_all_alike_but_for_rounding_are_no_test(apart, ends, unit):
+    found, p = paired([unit * (0.5 + apart), unit * (0.75 + apart + 5e-8)], [unit * 0.5, unit * 0.75])
     assert math.isnan(p)
     assert (found.low, found.high) == ends
 
@@ -323,6 +324,7 @@ def test_one_seed_has_no_differences():
         (["--set", "substeps=2"], "a comparison has several values of substeps: say which by --dt, and leave out substeps=2."),
         (["--set", "hiden=3"], "there is no setting 'hiden'; did you mean 'hidden'?"),
         (["--set", "alpha=0.5"], "`alpha` = 0.5 changes nothing here"),
+        (["--task", "vowels"], "vowels reads recordings: --data DIR names the folder with japanese_vowels/ in it"),
         (["--workers", "0"], "--workers is a number of processes, at least 1; got 0."),
         (["--on", "moon"], "--on is here, ray or ray:ADDRESS; got 'moon'."),
         (["--field", "nowhere.py:Net"], "there is no file nowhere.py."),
