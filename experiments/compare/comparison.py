@@ -90,11 +90,13 @@ class Comparison(Study):
 
     def _caption(self) -> str:
         trained = f"Each panel: weights trained in one way, run in {len(self.ways)}"
+        marks = "95 % intervals over seeds; a cross on the lower edge: some seed diverged."
         if len(self.speeds) < 2:
-            return f"{self.score} ({self.better} is better) of weights trained in one way (marks), run in each (columns)."
+            about = "of weights trained in one way (marks), run in each (columns)"
+            return f"{self.score} ({self.better} is better) {about}, with {marks}"
         return (
             f"{self.score} ({self.better} is better) over the speed c at which the test is played. {trained}: where lines of a "
-            "panel lie on one another, the way of running does not matter; bands are 95 % intervals over seeds."
+            f"panel lie on one another, the way of running does not matter. Bands: {marks}"
         )
 
     def points(self, sizes: Sizes) -> list[Point]:

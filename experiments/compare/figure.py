@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,6 +19,7 @@ from experiments.studies.results import Results
 
 __all__ = ["scores_figure"]
 
+DECADES = 30  # between the smallest and the largest score, above which the axis is logarithmic
 LONG = 22  # letters of a way's name beside which no other has room in the legend
 
 
@@ -38,15 +40,12 @@ def _over_speeds(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
                 ax = axes[i, j]
                 ax.set_xscale("log", base=2)
                 for k, run in enumerate(layout.ways):
-                    each = {
-                        speed: _spread(known[Place(field, trained, run, clock, speed)], layout.score) for speed in layout.speeds
-                    }
-                    points = {speed: value for speed, value in each.items() if value is not None}
-                    colour, dashes, marker = LOOKS[k % len(LOOKS)]
-                    label = f"run {run}"
-                    if points:
-                        band(ax, points, colour, linestyle=dashes, marker=marker, markersize=3.6, label=label)
-                    _mark_lost(ax, [speed for speed in layout.speeds if speed not in points], colour)
+                    seeds = {speed: known[Place(field, trained, run, clock, speed)] for speed in layout.speeds}
+                    each = {speed: _spread(one, layout.score) for speed, one in seeds.items()}
+                    colour, dashes, look = _look(k)
+                    if points := {speed: value for speed, value in each.items() if value is not None}:
+                        band(ax, points, colour, linestyle=dashes, markersize=3.6, label=f"run {run}", **look)
+                    _mark_lost(ax, [speed for speed, one in seeds.items() if _any_lost(one)], colour)
                 _entitle(ax, layout, trained, field, clock)
         axes[0, 0].set_xticks(layout.speeds, [clock_words(c) for c in layout.speeds])
         axes[0, 0].minorticks_off()
@@ -63,15 +62,14 @@ def _over_ways(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
         for j, (field, clock) in enumerate(columns):
             ax = axes[0, j]
             for k, trained in enumerate(layout.ways):
-                colour, _, marker = LOOKS[k % len(LOOKS)]
+                colour, _, look = _look(k)
                 for at, run in enumerate(layout.ways):
-                    value = _spread(known[Place(field, trained, run, clock, speed)], layout.score)
-                    x = at + 0.12 * (k - (len(layout.ways) - 1) / 2)
-                    if value is None:
-                        _mark_lost(ax, [x], colour)
-                        continue
-                    ax.plot([x, x], [value.low, value.high], color=colour, linewidth=1.4, solid_capstyle="butt")
-                    ax.plot(x, value.mean, marker, color=colour, markersize=4.5, label=f"trained {trained}")
+                    seeds = known[Place(field, trained, run, clock, speed)]
+                    x = at + 0.6 * ((k + 0.5) / len(layout.ways) - 0.5)
+                    if (value := _spread(seeds, layout.score)) is not None:
+                        ax.plot([x, x], [value.low, value.high], color=colour, linewidth=1.4, solid_capstyle="butt")
+                        ax.plot(x, value.mean, color=colour, linestyle="", markersize=4.5, label=f"trained {trained}", **look)
+                    _mark_lost(ax, [x] * _any_lost(seeds), colour)
             ax.set_xticks(range(len(layout.ways)), layout.ways, rotation=20, ha="right")
             _entitle(ax, layout, "", field, clock)
         figure.supxlabel("run as", fontsize=10)
@@ -92,7 +90,7 @@ def _entitle(ax: Axes, layout: Layout, trained: str, field: str, clock: bool) ->
 
 
 def _mark_lost(ax: Axes, xs: list[float], colour: str) -> None:
-    """Put a cross on the lower edge where no seed has a score."""
+    """Put a cross on the lower edge where a seed has no score."""
     for x in xs:
         ax.plot(x, 0.04, "x", color=colour, markersize=5, transform=ax.get_xaxis_transform())
 
@@ -100,10 +98,34 @@ def _mark_lost(ax: Axes, xs: list[float], colour: str) -> None:
 def _finished(figure: Figure, axes: np.ndarray, layout: Layout) -> Figure:
     if layout.score == "accuracy":
         axes[0, 0].set_ylim(-0.03, 1.05)
+    elif _over_decades(axes):
+        axes[0, 0].set_yscale("log")
+        plots.decades(axes[0, 0])
     figure.supylabel(f"{layout.score} ({layout.better} is better)", fontsize=10)
     long = any(len(way) > LONG for way in layout.ways)
     plots.legend(figure, *axes.flat, length=2.6, columns=1 if long else 2)
     return figure
+
+
+def _over_decades(axes: np.ndarray) -> bool:
+    """Return whether what is drawn is above 0, and would not be seen side by side: a loss of 1 beside one of 1000, say."""
+    drawn = [np.asarray(line.get_ydata(), float) for ax in axes.flat for line in ax.get_lines() if line.get_label()[:1] != "_"]
+    values = np.concatenate(drawn)
+    return bool(values.min() > 0 and values.max() > DECADES * values.min())
+
+
+def _look(k: int) -> tuple[str, Any, dict[str, Any]]:
+    """Return colour, dashes and marker of a way; of the sixth on, the same colours with open markers and other dashes."""
+    (colour, dashes, marker), again = LOOKS[k % len(LOOKS)], k // len(LOOKS)
+    return (
+        colour,
+        LOOKS[(k + again) % len(LOOKS)][1] if again else dashes,
+        {"marker": marker, "fillstyle": "none" if again else "full"},
+    )
+
+
+def _any_lost(seeds: Seeds) -> bool:
+    return any(one["lost"] for one in seeds.values())
 
 
 def _spread(seeds: Seeds, score: str) -> Spread | None:

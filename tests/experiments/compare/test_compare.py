@@ -21,6 +21,7 @@ from experiments.compare.cells import Layout, interval
 from experiments.compare.comparison import Comparison, Crossed
 from experiments.compare.conclusion import conclusion
 from experiments.compare.differences import ALIKE, OTHERWISE, differences, holm, paired
+from experiments.compare.figure import _look, scores_figure
 from experiments.compare.tables import CrosswiseTable, DifferencesTable, rows_csv
 from experiments.models.integrators import IntegratorSettings, under
 from experiments.reports.spreads import NotEnoughError
@@ -354,3 +355,18 @@ def test_a_folder_of_another_study_is_refused(tmp_path):
 def test_a_comparison_has_a_sentence_of_what_it_is(whole):
     assert isinstance(whole[1].study, Comparison)
     assert whole[1].study.about.startswith("Task clocked-recall, played 1, 2 times as fast; 3 units of gated; trained and run by")
+
+
+def test_a_figure_marks_seeds_that_diverged_and_tells_nine_ways_apart():
+    ways = tuple(f"euler dt=1/{n}" for n in range(1, 10))
+    looks = {(colour, look["fillstyle"], look["marker"]) for colour, _, look in map(_look, range(len(ways)))}
+    assert len(looks) == len(ways)
+    figure = scores_figure(records(SCORES, diverged=[("euler", 2)]), dataclasses.replace(LAYOUT, speeds=(1.0,)))
+    crosses = [line for ax in figure.axes for line in ax.get_lines() if line.get_marker() == "x"]
+    assert len(crosses) == 2  # run as euler and as exact, of the training that has a seed less
+
+
+@pytest.mark.parametrize(("largest", "scale"), [(2.0, "linear"), (2e3, "log")])
+def test_losses_of_another_order_are_drawn_on_a_logarithmic_axis(largest, scale):
+    scores = {"euler": {"euler": [1.0, 1.1], "exact": [largest, largest]}, "exact": SCORES["exact"]}
+    assert scores_figure(records(scores), LAYOUT).axes[0].get_yscale() == scale
