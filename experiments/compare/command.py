@@ -247,14 +247,14 @@ def _steps(dt: Sequence[object]) -> list[int]:
 
 
 def _fraction(option: str, value: object) -> Fraction:
-    """Read "1/4", "0.25" or a number above 0. Raises: UsageError."""
+    """Read "1/4", "0.25" or a number from 1/1000 on. Raises: UsageError."""
     try:
         found = Fraction(str(value)).limit_denominator(1000)
         near = abs(float(found) - float(Fraction(str(value)))) <= 1e-9 * float(found)
     except (ValueError, ZeroDivisionError, OverflowError):
         near = False
     if not near or not found > 0:
-        raise UsageError(f"--{option} takes numbers above 0 with commas between, such as 1,1/2; got {str(value)!r}.")
+        raise UsageError(f"--{option} takes numbers from 1/1000 on with commas between, such as 1,1/2; got {str(value)!r}.")
     return found
 
 

@@ -315,7 +315,7 @@ def test_one_seed_has_no_differences():
         (["--integrator", "euler,euler"], "--integrator has euler twice; each is compared once."),
         (["--integrator", "euler,"], "--integrator takes one word or several with commas between, none of them empty"),
         (["--speeds", "1,2"], "the sequences of Recall are not played at other speeds; leave --speeds out."),
-        (["--dt", "0"], "--dt takes numbers above 0 with commas between, such as 1,1/2; got '0'."),
+        (["--dt", "0"], "--dt takes numbers from 1/1000 on with commas between, such as 1,1/2; got '0'."),
         (["--dt", "2"], "--dt is how long a step is, as a share of its sample: 1, or 1 over a whole number, such as 1/2; got 2."),
         (["--dt", "1,1.0"], "--dt has 1 twice; each is compared once."),
         (["--seeds", "0"], "--seeds is how many, at least 1"),
