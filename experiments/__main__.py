@@ -180,6 +180,7 @@ def breakdown(
     run: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="(default: no trained model)")] = None,
     model: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,
     data: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(required with --model)")] = None,
+    plugin: studies.Plugin = (),
     out: Folder = Path("out/breakdown"),
     input: Input = None,
     rate: Rate = None,
@@ -190,13 +191,15 @@ def breakdown(
     Args:
         run: Folder of a run of `ctrnn train`, whose model is looked at on sequences of its test.
         model: A model of your own, written by ctrnn.save.
-        data: Tensors for it, .safetensors: xs, and perhaps targets, counts, ts, lengths, as discretize.sequences.Batch has them.
+        data: Tensors for it, .safetensors: xs (time, batch, input), and perhaps targets, counts, ts and lengths, as a
+            discretize.sequences.Batch has them.
+        plugin: The file of yours that a run was begun with; it is run.
         out: Folder for index.html, the numbers and the figures.
         input: Your own recording, .npy or .csv: one column a channel, one row a sample; not for a trained model.
         rate: Samples per second of your recording.
     """
-    if run is not None or model is not None or data is not None:
-        _breakdown_of_trained(run, model, data, out, input, rate)
+    if run is not None or model is not None or data is not None or plugin:
+        _breakdown_of_trained(run, model, data, plugin, out, input, rate)
         return DONE
     recording, command = _recording("breakdown", out, input, rate)
     from experiments.breakdown.run import run as draw  # noqa: PLC0415
@@ -445,7 +448,13 @@ def _run(words: list[str]) -> int:
 
 
 def _breakdown_of_trained(
-    run: Path | None, model: Path | None, data: Path | None, out: Path, input: Path | None, rate: float | None
+    run: Path | None,
+    model: Path | None,
+    data: Path | None,
+    plugin: Sequence[str],
+    out: Path,
+    input: Path | None,
+    rate: float | None,
 ) -> None:
     if input is not None or rate is not None:
         raise UsageError(
@@ -453,11 +462,15 @@ def _breakdown_of_trained(
         )
     if (run is None) == (model is None) or (model is None) != (data is None):
         raise UsageError("Give --run RUN, or --model FILE and --data FILE.")
+    if plugin and run is None:
+        raise UsageError("--plugin is for a run whose task or field is yours; a model of ctrnn.save knows its classes.")
     from experiments.breakdown.trained import of_files, of_run  # noqa: PLC0415
 
-    command = typed("breakdown", run=run, model=model, data=data, out=out)
+    command = typed(
+        "breakdown", *(word for file in plugin for word in ("--plugin", file)), run=run, model=model, data=data, out=out
+    )
     if run is not None:
-        of_run(run, out, command)
+        of_run(run, out, command, plugin)
         return
     assert model is not None
     assert data is not None

@@ -56,7 +56,8 @@ CALL = ("x", "h_0", "ts", "lengths", "reset")
 
 
 class _End(NamedTuple):
-    """Holds the last inputs (batch, input) of a call, the states after them (batch, state), and the time a sample took."""
+    """Holds the last inputs (batch, input) of a call, the states after them (batch, state), and the time a sample took: with
+    times that of the last one, where each sequence has its own the median of all."""
 
     x: Tensor
     h: Tensor
@@ -169,16 +170,24 @@ class Held:
 
 @contextmanager
 def _ends_of(part: DiscreteRNN, ends: list[_End]) -> Iterator[None]:
-    """Add for each call of a part where it ended, of calls with times that are shared by the batch, or none."""
+    """Add for each call of a part, outside a stack of layers, where its sequences ended."""
 
     def keep(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any], output: tuple[Any, Tensor]) -> None:
         at = dict(zip(CALL, given, strict=False)) | named
-        x, ts = at["x"], at.get("ts")
-        alike = ts is None or (ts.dim() == 1 and len(ts) > 1)
-        if isinstance(x, Tensor) and at.get("lengths") is None and at.get("reset") is None and alike:
-            last = x[-1:] if x.dim() == 2 else x[:, -1] if part.batch_first else x[-1]
-            dt = part.dt if ts is None else float(ts[-1] - ts[-2])
-            ends.append(_End(last.flatten(0, -2), output[1].reshape(-1, part.field.state_size), dt))
+        x, ts, lengths = at["x"], at.get("ts"), at.get("lengths")
+        if isinstance(x, Sequences) or at.get("reset") is not None:
+            return
+        if isinstance(x, PackedSequence):
+            xs, lengths = pad_packed_sequence(x)
+        else:
+            xs = x[:, None] if x.dim() == 2 else x.transpose(0, 1) if part.batch_first else x
+        ragged = None if lengths is None else Ragged.of(lengths, xs)
+        last, dt = xs[-1] if ragged is None else ragged.final(xs)[0], part.dt
+        if ts is not None:
+            edges = part._edges(ts, xs, ragged, isinstance(x, PackedSequence) or x.dim() == 3).detach()
+            took = edges.diff(dim=0)
+            dt = float(took[-1] if took.dim() == 1 else took[took > 0].median())
+        ends.append(_End(last, output[1].reshape(-1, part.field.state_size), dt))
 
     hook = part.register_forward_hook(keep, with_kwargs=True)
     try:

@@ -24,9 +24,10 @@ class Refinement:
     tau and steps that are all as long, else None; `held`: (under the steps, in the equation) how much the states of each of the
     first 16 sequences still move, a root mean square deviation in time, once the last inputs have been held for 1500 samples,
     or up to 16,000 where that still changes, inf of those that leave all bounds or still double then, nan in the equation of
-    those that had left them before; None for models with several `DiscreteRNN`s or with delays, or called with lengths,
-    resets or packed sequences. `factors`: by how much a step multiplies a small difference where the equation came to rest, the
-    eigenvalue of largest size, nan where it did not.
+    those that had left them before, with samples as long as the last one, or as the median one where each sequence has times of
+    its own; None for models with noise, with delays or with several `DiscreteRNN`s, or called with resets; `factors`: by how
+    much a step multiplies a small difference where the equation came to rest, the eigenvalue of largest size, nan where it did
+    not.
     """
 
     substeps: tuple[int, ...]

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ctrnn import checks, hold_missing
 from ctrnn.calls import AnsweredInit
 
-__all__ = ["Batch", "Collate"]
+__all__ = ["IGNORED", "Batch", "Collate"]
 
 NAMES: dict[int, tuple[str, ...]] = {1: ("x",), 2: ("x", "target"), 3: ("x", "ts", "target")}
 FORMS = 'x, (x, target), (x, ts, target) or a dict with "x" and perhaps "ts" and "target"'

@@ -1,11 +1,12 @@
 r"""`ctrnn breakdown --run RUN`: of a trained model on its data, whether it is its equation or its step.
 
-DIR/index.html    the page      DIR/breakdown.txt    the same in words      DIR/steps.csv    the table of steps
+DIR/index.html    the page                DIR/breakdown.txt    the same in words
+DIR/steps.csv     the table of steps      DIR/sequences.csv    what is known of each sequence
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -31,15 +32,23 @@ from experiments.usage import UsageError
 
 __all__ = ["of_files", "of_run"]
 
-SEQUENCES = 32  # of the test
+SEQUENCES, SHOWN = 32, 10  # of the test, and in the table
+SAID = {
+    "states_apart": "States apart",
+    "answers_changed": "Answers that differ",
+    "score_stepped": "{} as stepped",
+    "score_solved": "{} solved",
+    "held_stepped": "Held, under the steps",
+    "held_solved": "Held, in the equation",
+}
 OTHERS = STEPS
 NAMES = ("xs", "targets", "counts", "ts", "lengths")
 PACKAGES = ("ctrnn", "torch")
 
 
-def of_run(folder: Path, out: Path, command: str) -> None:
+def of_run(folder: Path, out: Path, command: str, plugins: Sequence[str] = ()) -> None:
     """Look at the model of a run on sequences of its test. Raises: UsageError for a folder without one, or without steps."""
-    model, configuration = load(folder)
+    model, configuration = load(folder, plugins)
     task, training = configuration.task, configuration.training
     if not isinstance(model.rnn, DiscreteRNN | ContinuousRNN):
         raise UsageError(f"{folder} holds a model of {type(model.rnn).__name__}, which has no steps of its own to look at.")
@@ -48,12 +57,14 @@ def of_run(folder: Path, out: Path, command: str) -> None:
         model, how = model.stepped("euler"), f"{how}, and stepped by Euler here"
     size = min(SEQUENCES, training.evaluation)
     batch = next(iter(task.evaluation("test", size, size, training.seed)))
-    with torch.no_grad():
-        measures = task.measures(model(batch.xs, ts=batch.ts, lengths=batch.lengths), batch)
-    name = "accuracy" if "accuracy" in measures else "loss"
+    name = "accuracy" if "accuracy" in task.measured else "loss"
 
-    def metric(outputs: torch.Tensor, _: object) -> float:
-        return task.measures(outputs, batch)[name] if name in measures else float(task.loss(outputs, batch))
+    def measured(outputs: torch.Tensor, part: Batch) -> float:
+        return float(task.loss(outputs, part)) if name == "loss" else task.measures(outputs, part)[name]
+
+    def metric(outputs: torch.Tensor, _: object) -> tuple[float, list[float]]:
+        each = (slice(k, k + 1) for k in range(batch.size))
+        return measured(outputs, batch), [measured(outputs[:, one], task.part(batch, one)) for one in each]
 
     credit = f"{batch.size} sequences of the test of {configuration.task_name}"
     _write(model, batch, metric, name, f"{folder.name}, {how}", credit, out, command)
@@ -81,7 +92,7 @@ def of_files(model: Path, data: Path, out: Path, command: str) -> None:
 def _write(
     model: nn.Module,
     batch: Batch,
-    metric: Callable[..., float] | None,
+    metric: Callable[..., Any] | None,
     name: str,
     what: str,
     credit: str,
@@ -101,6 +112,7 @@ def _write(
     files = {
         "breakdown.txt": f"{found}\n",
         "steps.csv": pd.DataFrame([vars(other) for other in found.others]).to_csv(index=False, lineterminator="\n"),
+        "sequences.csv": pd.DataFrame(_by_sequence(found)).to_csv(index_label="sequence", lineterminator="\n"),
         "breakdown.svg": with_colours(section.svgs[0]),
     }
     made = facts(command, credit, {"looking": took}, PACKAGES)
@@ -113,6 +125,17 @@ def _write(
     say(f"{out / 'index.html'}, in {took:.0f} s")
 
 
+def _by_sequence(found: Breakdown) -> dict[str, list[Any]]:
+    """Return the columns of what is known of each sequence."""
+    scores, size = found.scores, len(found.by_sequence)
+    columns: dict[str, list[Any]] = {"states_apart": found.by_sequence.tolist()}
+    known = {"answers_changed": scores.changed, "score_stepped": scores.stepped, "score_solved": scores.exact}
+    columns |= {name: values.tolist() for name, values in known.items() if values is not None}
+    for name, fates in zip(("held_stepped", "held_solved"), found.held or (), strict=False):
+        columns[name] = [*fates, *[""] * (size - len(fates))]
+    return columns
+
+
 def _section(found: Breakdown, name: str, what: str) -> Section:
     scored = found.refinement.metrics is not None
     rows: list[list[Any]] = []
@@ -121,9 +144,27 @@ def _section(found: Breakdown, name: str, what: str) -> Section:
         rows.append(
             [other.step, other.substeps, other.evaluations, share, *([f"{other.score:.4g}"] if other.score is not None else [])]
         )
+    columns = _by_sequence(found)
+    furthest = sorted(range(len(found.by_sequence)), key=lambda k: -columns["states_apart"][k])
+    changed = columns.get("answers_changed")
+    if changed is not None:  # first those that answer otherwise
+        furthest.sort(key=lambda k: not changed[k] > 0)
+    words = {"states_apart": ".2%", "answers_changed": ".0%", "score_stepped": ".4g", "score_solved": ".4g"}
+    sequences = [
+        [k, *(format(values[k], words[each]) if each in words else values[k] for each, values in columns.items())]
+        for k in furthest[:SHOWN]
+    ]
     # One panel below the other, in the colours that the page puts in place of these.
     figure = drawn(found, {name: placeholder for name, (placeholder, *_) in COLOURS.items()}, "none", 1)
     head = ["Step", "Substeps", "Evaluations", "States apart", *([name] if scored else [])]
     return Section.from_template(
-        "breakdown/trained.html.jinja", "trained", {"trained": figure}, found=found, rows=rows, head=head, what=what
+        "breakdown/trained.html.jinja",
+        "trained",
+        {"trained": figure},
+        found=found,
+        rows=rows,
+        head=head,
+        what=what,
+        sequences=sequences,
+        sequences_head=["Sequence", *(SAID[each].format(name) for each in columns)],
     )

@@ -54,12 +54,9 @@ def _plain_numbers(*axes: Axis) -> None:
 
 
 def _distances(ax: Axes, found: Any, colours: Colours) -> None:
-    steps = list(dict.fromkeys(other.step for other in found.others)) or [found.step]
+    steps = list(dict.fromkeys(other.step for other in found.others))
     for step, colour, mark in zip(steps, cycle(("ink", "blue", "orange", "green", "purple")), cycle(MARKS), strict=False):
         rows = [(o.evaluations, o.share) for o in found.others if o.step == step and 0 < o.share < math.inf]
-        if not found.others:
-            spread = found.refinement.spread or 1.0
-            rows = [(n, off / spread) for n, off in zip(found.refinement.substeps, found.refinement.drift, strict=True)]
         if rows:
             ax.plot(*zip(*rows, strict=True), color=colours[colour], marker=mark, markersize=4, label=step)
     for share in (CLOSE, VISIBLE):

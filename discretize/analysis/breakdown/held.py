@@ -1,5 +1,8 @@
 r"""Tell what becomes of states while their last inputs are held: rest, a cycle or chaos, under the steps and in the equation.
 
+rest        a movement of at most 1 % of the spread of the states, and of a twentieth of the other run's where that one moves
+no bound    all that leaves every bound, or still doubles
+
 Of what moves on, a state very near it is followed too and drawn back to it again and again: the mean of the logarithms of how far
 it goes is the largest Lyapunov exponent. The equation is stepped finely here, so that rounding alone parts the two.
 
@@ -15,7 +18,7 @@ from torch import Tensor
 
 from ctrnn import VectorField
 from discretize.analysis.refine import Held
-from discretize.analysis.refinement import STILL
+from discretize.analysis.refinement import LEFT, STILL
 from discretize.methods import checked_method
 from discretize.sequences.rnn import DiscreteRNN
 
@@ -34,13 +37,21 @@ def fates(held: Held, field: VectorField, part: DiscreteRNN, spread: float) -> t
     own, in float64."""
     stepped = DiscreteRNN(field, part.step, dt=held.dt, substeps=part.substeps, allow_overshoot=True)
     finely = DiscreteRNN(field, checked_method("rk4"), dt=held.dt, substeps=FINE * part.substeps)
-    return tuple(  # type: ignore[return-value]
-        _fates(*run, held.x, spread) for run in ((held.stepped, held.states[0], stepped), (held.exact, held.states[1], finely))
+    moved = list(zip(held.stepped, held.exact, strict=True))
+    return (
+        _fates([_fate(*pair, STILL * spread) for pair in moved], held.states[0], stepped, held.x, spread),
+        _fates([_fate(*pair[::-1], STILL * spread) for pair in moved], held.states[1], finely, held.x, spread),
     )
 
 
-def _fates(moved: tuple[float, ...], states: Tensor, rnn: DiscreteRNN, x: Tensor, spread: float) -> list[str]:
-    found = [NO_BOUND if not math.isfinite(size) else REST if size <= STILL * spread else CYCLE for size in moved]
+def _fate(size: float, other: float, still: float) -> str:
+    """Name what moves so far, another run so far: of two movements that are much alike none is rest."""
+    if not math.isfinite(size):
+        return NO_BOUND
+    return REST if size <= still and not still < other <= size / LEFT else CYCLE
+
+
+def _fates(found: list[str], states: Tensor, rnn: DiscreteRNN, x: Tensor, spread: float) -> list[str]:
     going = [k for k, fate in enumerate(found) if fate == CYCLE and bool(states[k].isfinite().all())]
     for k, chaotic in zip(going, _are_chaotic(rnn, states[going], x[going], spread) if going else (), strict=True):
         found[k] = CHAOS if chaotic else CYCLE

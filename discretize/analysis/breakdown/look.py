@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,12 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ctrnn import checks
 from ctrnn.fields.delayed import DelayedField
 from discretize.analysis.breakdown.held import fates
 from discretize.analysis.breakdown.modes import modes_along
 from discretize.analysis.breakdown.moments import moments
 from discretize.analysis.breakdown.report import Breakdown
+from discretize.analysis.breakdown.scores import Metric, Scores, as_metric, number_of, scores
 from discretize.analysis.breakdown.substitutes import STEPS, own_steps, substitutes
 from discretize.analysis.breakdown.taken import StepsTaken, watched
 from discretize.analysis.refine import (
@@ -32,7 +33,7 @@ from discretize.analysis.refine import (
     solved,
     stepped_parts,
 )
-from discretize.errors import StepWarning
+from discretize.errors import SolverWarning, StepWarning
 from discretize.methods import checked_method
 from discretize.sequences.batches import Batch
 from discretize.sequences.rnn import DiscreteRNN
@@ -61,49 +62,61 @@ def breakdown(
 
     Args:    model: a `DiscreteRNN`, or a module with some in it; batch: a `Batch`, or what it is called with, a tuple where that
              is several things; targets: what the metric compares with, of a `Batch` its own; metric: metric(outputs, targets) ->
-             a number, or metric(outputs) without targets; if not given, whole numbers mean accuracy, of outputs (..., classes),
-             others the mean squared error, where a `Batch` counts; halvings: of the step, see `refine`; steps: names of others to
-             run the weights under.
+             a number, or that and the same of each sequence (batch,), or metric(outputs) without targets; if not given, whole
+             numbers mean accuracy, of outputs (..., classes), others the mean squared error, where a `Batch` counts, and at the
+             last sample of each sequence where its targets are of sequences; halvings: of the step, see `refine`; steps: names
+             of others to run the weights under.
     Returns: a `Breakdown`.
     Raises:  TypeError, ValueError for what cannot be looked at so; SolverError where the equation has no solution on the data.
     Source:  docs/derivations.md, results 3 and 6; Trefethen and Embree 2005, Spectra and Pseudospectra, ch. 14, for growth.
     """
-    parts, counts, named = stepped_parts(model), None, dict[str, Any]()
+    parts, named = stepped_parts(model), dict[str, Any]()
+    whole = batch if isinstance(batch, Batch) else None
     if isinstance(batch, Batch):
-        counts, targets = batch.counts, batch.targets if targets is None else targets
+        targets = batch.targets if targets is None else targets
         named = {name: value for name, value in (("ts", batch.ts), ("lengths", batch.lengths)) if value is not None}
         data: tuple[Any, ...] = (batch.xs,)
     else:
         data = batch if isinstance(batch, tuple) and not isinstance(batch, PackedSequence) else (batch,)
-    score = _metric(targets, metric, counts, padded="lengths" in named or len(data) > 2)
+    score = as_metric(targets, metric, whole, padded="lengths" in named or len(data) > 2)
     others = [steps] if isinstance(steps, str) else list(steps)
     for name in others:
         checked_method(name, "steps")
     with warnings.catch_warnings(), evaluated(model):
         warnings.simplefilter("ignore", StepWarning)
-        return _look(parts, partial(model, *data, **named), score, halvings, others)
+        warnings.simplefilter("ignore", SolverWarning)  # of states below `atol`, which is in their size here
+        return _look(parts, partial(model, *data, **named), score, partial(scores, score, targets, whole), halvings, others)
 
 
 def _look(
-    parts: list[DiscreteRNN], call: Call, metric: Callable[[Any], float] | None, halvings: int, steps: list[str]
+    parts: list[DiscreteRNN],
+    call: Call,
+    metric: Metric | None,
+    by_sequence: Callable[..., Scores],
+    halvings: int,
+    steps: list[str],
 ) -> Breakdown:
-    first, dice, noisy = parts[0], torch.get_rng_state(), any(part.noisy for part in parts)
+    first, score = parts[0], None if metric is None else number_of(metric)
+    dice, noisy = torch.get_rng_state(), any(part.noisy for part in parts)
     follows = not noisy and not isinstance(first.field, DelayedField)  # a small difference: it has no past
     with watched(first) if follows else nullcontext(StepsTaken()) as taken:
-        stepped, _ = run_with(parts, call, dice, over_time=True)
-    with solved(parts, COARSE, ATOL, 1):
+        stepped, answered = run_with(parts, call, dice, over_time=True)
+    with solved(parts, COARSE, ATOL * _first_size(stepped[0]), 1):
         size = root_mean_square([states.double() for states in run_with(parts, call, dice)[0]])
-    atol = ATOL * size if 0 < size < math.inf else ATOL
+    atol = ATOL * (size or 1.0)
     torch.set_rng_state(dice)
-    refinement, held = refined_and_held(parts, call, metric, halvings, RTOL, atol)
+    refinement, held = refined_and_held(parts, call, score, halvings, RTOL, atol)
     with solved(parts, RTOL, atol, FINER << halvings):
-        exact, _ = run_with(parts, call, dice, over_time=True)
+        exact, right = run_with(parts, call, dice, over_time=True)
         every, _ = run_with(parts, call, dice)
-    others = own_steps(parts, refinement)
+    if not refinement.spread:  # all states are one, whose size is known
+        refinement = replace(refinement, spread=size)
+    others, spread = own_steps(parts, refinement), refinement.spread
     if not noisy:
-        others += substitutes(parts, call, every, refinement.spread, metric, steps, SUBSTEPS, dice)
-    off = ((stepped[0] - exact[0]).double() / (refinement.spread or 1.0)).square()
-    found = None if held is None else fates(held, copy.deepcopy(first.field).double(), first, refinement.spread)
+        others += substitutes(parts, call, every, spread, score, steps, SUBSTEPS, dice)
+    off = ((stepped[0] - exact[0]).double() / (spread or 1.0)).square()
+    off = off.nan_to_num(math.inf).masked_fill(exact[0].isnan(), math.nan)  # what left all bounds, and what is over
+    found = None if held is None else fates(held, copy.deepcopy(first.field).double(), first, spread)
     g_dt, above = _of_rates(taken)
     return Breakdown(
         step=repr(first.step),
@@ -111,55 +124,29 @@ def _look(
         g_dt=g_dt,
         above=above,
         modes=modes_along(first.field, first.step, taken.places),
-        others=() if noisy else tuple(others),
+        others=tuple(others),
         over_time=off.nanmean((1, 2)).sqrt(),
         by_unit=off.nanmean((0, 1)).sqrt(),
         by_sequence=off.nanmean((0, 2)).sqrt(),
         held=None if found is None else (tuple(found[0]), tuple(found[1])),
+        scores=by_sequence((answered, right), exact[0].shape, first.batch_first),
         noise=moments(first, call, halvings, exact[0], dice) if noisy else None,
+        modules=len(parts),
     )
+
+
+def _first_size(states: Tensor) -> float:
+    """Return the size of states (time, batch, hidden) at the first sample where they are no longer 0: steps may diverge later."""
+    sizes = states.double().square().nanmean((1, 2)).sqrt()
+    there = sizes[(sizes > 0) & sizes.isfinite()]
+    return float(there[0]) if len(there) else 1.0
 
 
 def _of_rates(taken: StepsTaken) -> tuple[Tensor | None, Tensor | None]:
     """Return the largest g dt over sequences, and the shares of a unit's steps above 1 and 2; None where no rate is declared."""
     g_dt = torch.stack(taken.g_dt) if taken.g_dt else torch.zeros(1, 1, 1, device="cpu")
-    if not bool((g_dt.nan_to_num(1.0) != 0).any()):
+    if not bool((g_dt.nan_to_num(0.0) != 0).any()):
         return None, None
     live = ~g_dt.isnan()
     above = [((g_dt > limit) & live).sum((0, 1)) / live.sum((0, 1)).clamp(min=1) for limit in (1.0, 2.0)]
     return g_dt.nan_to_num(-math.inf).amax(1), torch.stack(above, 1)
-
-
-def _metric(
-    targets: Any, metric: Callable[..., float] | None, counts: Tensor | None, padded: bool
-) -> Callable[[Any], float] | None:
-    """Return what scores the model's outputs."""
-    if metric is not None:
-        if not callable(metric):
-            raise TypeError(f"`metric` must be a function of the outputs and the targets, got {type(metric).__name__}.")
-        return metric if targets is None else lambda outputs: metric(outputs, targets)
-    if targets is None:
-        return None
-    checks.is_tensor("targets", targets)
-    if padded and counts is None:
-        raise ValueError(
-            "`targets` of sequences of different lengths need a `metric`: what counts beyond an end is not known here."
-        )
-    classes = not targets.is_floating_point()
-
-    def score(outputs: Any) -> float:
-        if not isinstance(outputs, Tensor):
-            raise TypeError(f"`model` returns {type(outputs).__name__}, of which no score is known; give a `metric`.")
-        shape = outputs.shape[:-1] if classes else outputs.shape
-        if shape != targets.shape:
-            raise ValueError(
-                f"`targets` are {tuple(targets.shape)} and the outputs {tuple(outputs.shape)}; give a `metric`, or targets of "
-                f"shape {tuple(shape)}."
-            )
-        right = outputs.argmax(-1) == targets if classes else (outputs - targets.to(outputs)).square()
-        if counts is None:
-            return float(right.double().mean())
-        weights = counts.to(right.device).double().reshape(*counts.shape, *[1] * (right.dim() - counts.dim())).expand(right.shape)
-        return float((right.double() * weights).nan_to_num(0.0).sum() / weights.sum())
-
-    return score

@@ -8,7 +8,9 @@ several     the largest singular value of a product of k of them: what grows for
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -62,29 +64,22 @@ class Modes:
 def modes_along(field: VectorField, step: Step, places: list[Place]) -> Modes | None:
     """Return the modes of steps in a few stretches of the data; None where there is no step to look at."""
     field = copy.deepcopy(field).double()
-    longest = min(LONGEST, len(places))
-    starts, sequences = len(places) - longest + 1, len(places[0].h) if places else 0
-    if not sequences:
-        return None
-    chosen = torch.linspace(0, starts * sequences - 1, min(WINDOWS, starts * sequences), device="cpu").round().long().unique()
-    begin, sample = (chosen // sequences).tolist(), (chosen % sequences).tolist()
-    whole = [
-        (k, b)
-        for k, b in zip(begin, sample, strict=True)
-        if all(bool(places[k + i].dt[b] > 0) and bool(places[k + i].after[b].isfinite().all()) for i in range(longest))
-        and all(torch.equal(places[k + i].after[b], places[k + i + 1].h[b]) for i in range(longest - 1))  # not over a reset
-    ]
+    whole, longest = _windows(places)
     if not whole:
         return None
     projected, h, dt, _ = (torch.stack([places[k + i][part][b] for k, b in whole for i in range(longest)]) for part in range(4))
     stepped = jacobian_of_step(step, field, projected, h, dt)
     jacobian = field.jacobian(projected, h)
     jacobian = torch.diag_embed(jacobian) if jacobian.dim() == h.dim() else jacobian
+    known = torch.cat([stepped, jacobian], -1).isfinite().unflatten(0, (len(whole), longest)).flatten(1).all(1)
+    if not bool(known.any()):
+        return None
+    dt, stepped, jacobian = (part.unflatten(0, (-1, longest))[known].flatten(0, 1) for part in (dt, stepped, jacobian))
     exact = torch.matrix_exp(dt[..., None] * jacobian)
     values, vectors = torch.linalg.eig(stepped)
     first = values.abs().argmax(1)
     fastest = vectors.gather(2, first[:, None, None].expand(-1, vectors.shape[1], 1))[..., 0].abs().square()
-    shape = (len(whole), longest)
+    shape = (-1, longest)
     return Modes(
         _largest_first(values),
         _largest_first((dt * torch.linalg.eigvals(jacobian)).exp()),
@@ -94,14 +89,40 @@ def modes_along(field: VectorField, step: Step, places: list[Place]) -> Modes | 
     )
 
 
+def _windows(places: list[Place]) -> tuple[list[tuple[int, int]], int]:
+    """Return where a few windows of consecutive steps of one sequence begin, (place, sequence), and how long they are: as long as
+    any sequence has, between resets."""
+    if not places:
+        return [], 0
+    live = torch.stack([(place.dt[:, 0] > 0) & place.after.isfinite().all(1) for place in places])
+    goes_on = live.clone()
+    for k, (before, after) in enumerate(pairwise(places), 1):
+        goes_on[k] &= (before.after == after.h).all(1)
+    begins, longest = live, 1
+    for length in range(2, min(LONGEST, len(places)) + 1):
+        longer = begins[:-1] & goes_on[length - 1 :]
+        if not bool(longer.any()):
+            break
+        begins, longest = longer, length
+    found = begins.nonzero()
+    chosen = torch.linspace(0, len(found) - 1, min(WINDOWS, len(found)), device="cpu").round().long()
+    return found[chosen.to(found.device)].tolist(), longest
+
+
 def _largest_first(modes: Tensor) -> Tensor:
     return modes.gather(1, modes.abs().argsort(1, descending=True))
 
 
 def _grown(factors: Tensor) -> Tensor:
     """Return the largest singular values of products of the first factors (windows, steps, state, state): (windows, steps)."""
-    product, found = factors[:, 0], [torch.linalg.matrix_norm(factors[:, 0], 2)]
+    product, found = factors[:, 0], [_norm(factors[:, 0])]
     for following in factors[:, 1:].unbind(1):
         product = following @ product
-        found.append(torch.linalg.matrix_norm(product, 2))
+        found.append(_norm(product))
     return torch.stack(found, 1)
+
+
+def _norm(matrices: Tensor) -> Tensor:
+    """Return the largest singular values, inf of what is beyond all numbers."""
+    there = matrices.isfinite().all(-1).all(-1)
+    return torch.linalg.matrix_norm(matrices.where(there[:, None, None], 0.0), 2).masked_fill(~there, math.inf)

@@ -19,6 +19,7 @@ from ctrnn.extras import needed_by
 from discretize.analysis.breakdown.held import CHAOS, CYCLE, NO_BOUND, REST
 from discretize.analysis.breakdown.modes import Modes
 from discretize.analysis.breakdown.moments import Moments
+from discretize.analysis.breakdown.scores import Scores
 from discretize.analysis.breakdown.substitutes import Substitute
 from discretize.analysis.refinement import CLOSE, VISIBLE, Refinement
 
@@ -29,22 +30,23 @@ __all__ = ["VERDICTS", "Breakdown"]
 
 VERDICTS = ("its equation", "a nearby one", "the step's", "diverges")
 EQUATION, NEARBY, STEP, DIVERGES = VERDICTS
-UNITS = 3  # that are named
+UNITS, NAMED = 3, 8  # units and sequences that are named
 
 
 @dataclass(frozen=True, eq=False)
 class Breakdown:
     r"""Tells where a model's steps stop being its equation, on data; `print` says it in words, `figure()` draws it.
 
-    `verdict`: a word of "its equation", "a nearby one", "the step's" and "diverges"; `reasons`: the numbers that decided it;
-    `advice`: what to do; `refinement`: the same weights at dt/2, dt/4, ... and solved; `g_dt` (steps, state): rate times step of
-    each unit, the largest over sequences, None for a field that declares no rate; `above` (state, 2): the shares of a unit's
-    steps in which it is above 1, and above 2; `modes`: of small differences, see `Modes`; `others`: other steps under the same
-    weights; `over_time` (time,), `by_unit` (units,), `by_sequence` (batch,): distances from the equation's states as shares of
-    the spread; `held`: (under the steps, in the equation) what becomes of each of the first 16 sequences while its last input
-    is held, "rest", "cycle", "chaos" or "no bound", None where that is not known; `noise`: moments and spectra of a field with
-    noise, whose g dt, modes and other steps are not looked at. For models with several
-    modules g dt, modes and distances are those of the first.
+    `verdict`: a word of "its equation", "a nearby one", "the step's" and "diverges"; `decided`: by which numbers; `reasons`: what
+    else is known; `advice`: what to do; `refinement`: the same weights at dt/2, dt/4, ... and solved, its `spread` the size of
+    the states where these are all one; `g_dt` (steps, state): rate times step of each unit, the largest over sequences, None for
+    a field that declares no rate; `above` (state, 2): the shares of a unit's steps in which it is above 1, and above 2; `modes`:
+    of small differences, see `Modes`; `others`: its own and other steps under the same weights; `over_time` (time,), `by_unit`
+    (units,), `by_sequence` (batch,): distances from the equation's states as shares of the spread, inf where they left all
+    bounds; `held`: (under the steps, in the equation) what becomes of each of the first 16 sequences while its last input is
+    held, "rest", "cycle" (what moves on and is no chaos), "chaos" or "no bound", None where that is not known; `scores`: of each
+    sequence, see `Scores`; `noise`: moments and spectra of a field with noise, whose g dt, modes and other steps are not looked
+    at. Of the `modules` of a model g dt, modes and distances by time, unit and sequence are those of the first.
     """
 
     step: str
@@ -57,49 +59,82 @@ class Breakdown:
     by_unit: Tensor
     by_sequence: Tensor
     held: tuple[tuple[str, ...], tuple[str, ...]] | None
+    scores: Scores
     noise: tuple[Moments, ...] | None = None
+    modules: int = 1
 
     @property
     def verdict(self) -> str:
-        if not math.isfinite(self.refinement.drift[0]) or self._lost():
-            return DIVERGES
-        if self.refinement.share > VISIBLE or self._moved_by_the_step():
-            return STEP
-        return NEARBY if self.refinement.share > CLOSE or self._unlike() else EQUATION
+        return self._judged[0]
+
+    @property
+    def decided(self) -> str:
+        """The numbers that decide the verdict, with the limits they are held against."""
+        return self._judged[1]
+
+    @property
+    def _judged(self) -> tuple[str, str]:
+        apart, pairs = self.refinement.share, self._pairs()
+        held = f"of {len(pairs)} sequences {'{}'} while their last input is held"
+        states = f"states are {apart:.2%} of their spread from those of the equation"
+        if not math.isfinite(self.refinement.drift[0]):
+            return DIVERGES, "states leave all bounds on the data, which those of the equation do not"
+        if lost := sum(stepped == NO_BOUND != exact for stepped, exact in pairs):
+            return DIVERGES, f"{lost} {held.format('leave all bounds')}, which they do not in the equation"
+        moved = sum(stepped in (CYCLE, CHAOS) and exact == REST for stepped, exact in pairs)
+        decisive = [f"{states}, more than {VISIBLE:.0%}"] * (apart > VISIBLE)
+        decisive += [f"{moved} {held.format('go on moving')}, which rest in the equation"] * (moved > 0)
+        if decisive:
+            return STEP, ", and ".join(decisive)
+        unlike = sum(stepped != exact for stepped, exact in pairs)
+        decisive = [f"{states}, more than {CLOSE:.0%}"] * (apart > CLOSE)
+        decisive += [f"{unlike} {held.format('come to something else than in the equation')}"] * (unlike > 0)
+        if decisive:
+            return NEARBY, ", and ".join(decisive)
+        return EQUATION, f"{states}, at most {CLOSE:.0%}" + ", and the same becomes of all while inputs are held" * bool(pairs)
 
     def _pairs(self) -> list[tuple[str, str]]:
         return [] if self.held is None else list(zip(*self.held, strict=True))
 
-    def _lost(self) -> int:
-        return sum(stepped == NO_BOUND != exact for stepped, exact in self._pairs())
-
-    def _moved_by_the_step(self) -> int:
-        """Count the sequences that move under the steps while the equation rests."""
-        return sum(stepped in (CYCLE, CHAOS) and exact == REST for stepped, exact in self._pairs())
-
-    def _unlike(self) -> int:
-        return sum(stepped != exact for stepped, exact in self._pairs())
-
     @property
     def reasons(self) -> tuple[str, ...]:
-        parts = [self._of_states(), self._of_g_dt(), self._of_modes(), self._of_held()]
+        parts = [self._of_states(), self._of_sequences(), self._of_g_dt(), self._of_modes(), self._of_held()]
         return tuple(filter(None, [*parts, *map(str, self.noise or ())]))
 
     def _of_states(self) -> str:
         found = self.refinement
-        if not math.isfinite(found.drift[0]):
-            said = "States leave all bounds, which those of the equation do not."
-        else:
-            worst = int(self.by_unit.nan_to_num(math.inf).argmax())
-            said = (
-                f"States are {found.share:.2%} of their spread from those of the equation, unit {worst} the furthest; by "
-                f"sequence {float(self.by_sequence.min()):.2%} to {float(self.by_sequence.max()):.2%}."
-            )
-        if found.orders and math.isfinite(found.orders[-1]):
-            said += f" Refined {found.substeps[-1]} times they fall at order {found.orders[-1]:.2f}; the step's is {found.order}."
+        first = f" (of the first of {self.modules} modules)" if self.modules > 1 else ""
+        worst = int(self.by_unit.argmax())
+        said = (
+            f"From the equation's states unit {worst} is the furthest, by {float(self.by_unit[worst]):.2%}; sequences are "
+            f"{float(self.by_sequence.min()):.2%} to {float(self.by_sequence.max()):.2%} away{first}."
+        )
+        known = [order for order in found.orders if math.isfinite(order)]
+        if known:
+            said += f" Distances fall at order {known[0]:.2f} in the first halving of the step and {known[-1]:.2f} in the last"
+            said += f"; the step's own is {found.order}." if found.converges else (
+                f", not the step's own {found.order}: its steps are too long, or the field is not smooth or chaotic, and what "
+                "they are at shorter steps does not follow."
+            )  # fmt: skip
         if found.metrics is not None and found.exact_metric is not None:
             said += f" The metric is {found.metrics[0]:.4g} as stepped and {found.exact_metric:.4g} when solved."
         return said
+
+    def _of_sequences(self) -> str:
+        known, size, said = self.scores, len(self.by_sequence), ""
+        if known.changed is not None:
+            others = known.changed > 0
+            names = ", ".join(map(str, others.nonzero()[:NAMED, 0].tolist())) + ", ..." * (int(others.sum()) > NAMED)
+            said = f"{int(others.sum())} of {size} sequences answer otherwise when solved" + f" ({names})" * bool(others.any())
+            if 0 < int(others.sum()) < size:
+                apart = self.by_sequence.cpu()
+                said += f", at the median {float(apart[others].median()):.2%} away, the rest {float(apart[~others].median()):.2%}"
+            said += ". "
+        if known.stepped is not None:
+            lower, higher, chance = known.uneven
+            said += f"The metric is lower when solved in {lower} of {size} sequences and higher in {higher}"
+            said += f", which chance makes as uneven with p = {chance:.2g}." if lower + higher else "."
+        return said.strip()
 
     def _of_g_dt(self) -> str:
         if self.g_dt is None or self.above is None:
@@ -124,45 +159,57 @@ class Breakdown:
 
     def _of_held(self) -> str:
         if not (pairs := self._pairs()):
-            return ""
+            return (
+                "What becomes of states while inputs are held is not known: with noise, delays, resets or several modules, and "
+                "where the equation leaves all bounds from where the steps came to."
+            )
         counted = Counter(pairs).most_common()
         parts = [
             f"{count} come to {stepped} under the steps and to {exact} in the equation" for (stepped, exact), count in counted
         ]
         factors = [factor.real for factor in self.refinement.factors or () if factor.real < -1 and not factor.imag]
         swings = f" Where it rests, a step multiplies a difference by {min(factors):.3g}." if factors else ""
-        return f"Of {len(pairs)} sequences with their last input held {'; '.join(parts)}.{swings}"
+        return f"With the last input held, of {len(pairs)} sequences {'; '.join(parts)}.{swings}"
 
     @property
     def advice(self) -> str:
         if self.verdict == EQUATION:
-            return "Nothing: the weights mean the same under any accurate solver."
-        near = [other for other in self.others if other.share <= CLOSE]
+            return "Nothing is to be done: on such data the weights mean the same under any accurate step or solver."
         if self.noise:
             return "Train with more `substeps`, or a step of higher strong order, and look again."
+        # With more steps too: one that errors happen to cancel in is no cure.
+        far = [other for other in self.others if not other.share <= CLOSE]
+        near = [
+            other
+            for other in self.others[1:]
+            if not any(one.step == other.step and one.substeps >= other.substeps for one in far)
+        ]
         if not near:
             return (
-                "No step that was tried comes within 1 %: train with more `substeps`, or as a ContinuousRNN, and look again; "
-                "these weights use their step."
+                "No step that was tried comes within 1 %. Keep the step for these weights, which use it; for a model that is its "
+                "equation train with more `substeps`, or as a ContinuousRNN, and look again."
             )
         best = min(near, key=lambda other: other.evaluations)
-        how = f"{best.step!r}" + (f" with substeps={best.substeps}" if best.substeps > 1 else "")
-        score = "" if best.score is None else f", with a metric of {best.score:.4g}"
+        # Of a step of the library's, by name, or of the model's own as it prints.
+        name = best.step if best.step.endswith(")") else repr(best.step)
+        score = ""
+        if best.score is not None and self.refinement.metrics is not None:
+            score = f", where the metric is {best.score:.4g} for {self.refinement.metrics[0]:.4g}"
         return (
-            f"{how} brings these weights within 1 % of their equation for {best.evaluations} evaluations a sample{score}. "
-            "What is trained with it is its equation's."
+            f"step={name}, substeps={best.substeps} brings these weights within 1 % of their equation for {best.evaluations} "
+            f"evaluations of the field a sample{score}. For a model that is its equation train with that, and look again; for "
+            "these weights as they were trained keep their step."
         )
 
     def __str__(self) -> str:
-        if not self.others:
-            return "\n".join([f"The model as stepped by {self.step}: {self.verdict}.", *self.reasons, self.advice])
         scored = self.refinement.metrics is not None
         lines = [f"{'step':<24}{'substeps':>9}{'evaluations':>13}{'states apart':>14}" + (f"{'metric':>11}" if scored else "")]
         for other in self.others:
             score = "" if other.score is None else f"{other.score:>11.4g}"
             share = "refused" if other.refused else f"{other.share:.2%}" if math.isfinite(other.share) else "diverges"
             lines.append(f"{other.step:<24}{other.substeps:>9}{other.evaluations:>13}{share:>14}{score}")
-        return "\n".join([f"The model as stepped by {self.step}: {self.verdict}.", *self.reasons, "", *lines, "", self.advice])
+        said = f"The model as stepped by {self.step}: {self.verdict}, for {self.decided}."
+        return "\n".join([said, *self.reasons, "", *lines, "", self.advice])
 
     def figure(self) -> ShownFigure:
         """Draw g dt over time and by unit, the modes, and distances by step, time and unit. Raises: MissingPackageError."""

@@ -20,15 +20,16 @@ from discretize.sequences.rnn import DiscreteRNN
 
 __all__ = ["STEPS", "Substitute", "own_steps", "substitutes"]
 
+REFUSED = (SolverError, StepError, TypeError, ValueError, NotImplementedError)  # the last by torch, of half precision
 STEPS = ("euler", "exponential-euler", "frozen-backward-euler", "backward-euler", "rk4")
 
 
 @dataclass(frozen=True)
 class Substitute:
-    """Describes a step of so many in a sample under a model's weights.
+    """Describes a step under a model's weights, taken so many times in a sample.
 
-    `share`: how far its states are from the equation's, as a share of their spread; `score`: the metric; `evaluations`: of the
-    field in a sample; `refused`: why it does not go, else empty.
+    `substeps`: of a model's first module; `share`: how far its states are from the equation's, as a share of their spread;
+    `score`: the metric; `evaluations`: of the field in a sample; `refused`: why it does not go, else empty.
     """
 
     step: str
@@ -43,9 +44,9 @@ def own_steps(parts: list[DiscreteRNN], refinement: Refinement) -> list[Substitu
     """Return what a refinement knows of a model's own steps, more and more of them."""
     cost, name = sum(part.step.cost(part.field) * part.substeps for part in parts), ", ".join({repr(part.step) for part in parts})
     scores = refinement.metrics or (None,) * len(refinement.substeps)
-    spread = refinement.spread
+    spread, before = refinement.spread, parts[0].substeps
     return [
-        Substitute(name, n, off / spread if spread else math.inf * (off > 0), score, cost * n)
+        Substitute(name, before * n, off / spread if spread else math.inf * (off > 0), score, cost * n)
         for n, off, score in zip(refinement.substeps, refinement.drift, scores, strict=True)
     ]
 
@@ -76,10 +77,10 @@ def substitutes(
                         within.enter_context(stepping(part, step))
                     within.enter_context(refined(parts, n))
                     states, result = run_with(parts, call, dice)
-            except (SolverError, StepError, TypeError, ValueError) as error:
-                found.append(Substitute(name, n, math.nan, None, 0, str(error).split("\n")[0]))
+            except REFUSED as error:
+                found.append(Substitute(name, parts[0].substeps * n, math.nan, None, 0, str(error).split("\n")[0]))
                 continue
             off = root_mean_square([(a - b).double() for a, b in zip(states, exact, strict=True)])
             score = None if metric is None else float(metric(result))
-            found.append(Substitute(name, n, off / spread if spread else math.inf * (off > 0), score, cost))
+            found.append(Substitute(name, parts[0].substeps * n, off / spread if spread else math.inf * (off > 0), score, cost))
     return found

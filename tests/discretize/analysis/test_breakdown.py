@@ -7,6 +7,7 @@ one unit  dh/dt = g (tanh(w h + x) - h)        rests in the equation; under Eule
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,8 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import DiscreteRNN, breakdown
+from discretize.analysis.breakdown.held import _fate
+from discretize.analysis.breakdown.scores import Scores
 
 TWICE = {"dtype": torch.float64}
 
@@ -103,7 +106,7 @@ def test_an_exponential_step_of_a_linear_field_is_the_equation_and_is_what_is_ad
     exponential = next(other for other in of_linear.others if other.step == "exponential-euler" and other.substeps == 1)
     assert exponential.share < 1e-6
     assert [other.evaluations for other in of_linear.others if other.step == "Euler()"] == [1, 2, 4, 8, 16]
-    assert "'exponential-euler' brings these weights within 1 %" in of_linear.advice
+    assert "step='exponential-euler', substeps=1 brings these weights within 1 %" in of_linear.advice
 
 
 def test_growth_that_is_not_normal_is_seen_where_every_mode_decays():
@@ -183,6 +186,48 @@ def test_a_step_that_leaves_all_bounds_diverges():
     assert "no bound under the steps and to rest in the equation" in str(found)
 
 
+def test_a_sequence_that_leaves_all_bounds_is_not_left_out_of_the_distances():
+    class Threshold(Linear):
+        """Grows without bound where a unit has been above 1."""
+
+        def flow(self, projected, h):
+            return torch.where(h > 1, h.exp(), projected - h)
+
+        def leak(self, projected, h):
+            return torch.ones_like(h)
+
+    # Euler's step of 1.5 goes past 0.9 by half of it, the equation does not.
+    xs = torch.zeros(30, 2, 1, **TWICE)
+    xs[:, 1] = 0.9
+    found = looked_at(DiscreteRNN(Threshold(1.0), dt=1.5), xs)
+    assert found.verdict == "diverges"
+    assert found.by_sequence.tolist() == [0.0, math.inf]
+    assert found.by_unit.tolist() == [math.inf]
+    assert "leave all bounds on the data" in found.decided
+
+
+def test_two_movements_of_nearly_one_size_are_not_told_apart_by_the_limit_between_them():
+    assert [_fate(0.009, 0.011, 0.01), _fate(0.011, 0.009, 0.01)] == ["cycle", "cycle"]
+    assert [_fate(0.009, 0.5, 0.01), _fate(0.5, 0.009, 0.01)] == ["rest", "cycle"]
+    assert [_fate(0.009, 0.008, 0.01), _fate(0.009, math.inf, 0.01), _fate(math.inf, 0.0, 0.01)] == ["rest", "rest", "no bound"]
+
+
+def test_the_equation_is_stepped_finely_enough_to_tell_its_chaos():
+    class Lorenz(ctrnn.VectorField):
+        def __init__(self):
+            super().__init__(1, 3)
+            self.none = torch.nn.Parameter(torch.zeros((), **TWICE))
+
+        def flow(self, projected, h):
+            x, y, z = h.unbind(-1)
+            return torch.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], -1)
+
+    # One step of Runge and Kutta in a sample of 0.3 would leave all bounds, as Euler's does.
+    found = looked_at(DiscreteRNN(Lorenz(), dt=0.3), (torch.zeros(1, 1, 1, **TWICE), torch.tensor([[1.0, 2.0, 20.0]], **TWICE)))
+    assert found.verdict == "diverges"
+    assert found.held[1] == ("chaos",)
+
+
 def test_small_steps_are_the_equation():
     found = looked_at(DiscreteRNN(Linear(0.3, 0.5), dt=0.01), inputs())
     assert found.verdict == "its equation"
@@ -198,6 +243,85 @@ def test_the_report_does_not_hang_on_the_unit_of_the_states(size):
     assert found.verdict == plain.verdict
     assert_close(found.by_unit, plain.by_unit, rtol=1e-5, atol=0)
     assert found.held == plain.held
+
+
+def test_the_equation_is_solved_as_well_for_states_of_any_size():
+    sizes = [Linear(0.3, 12.0, size=size) for size in (1.0, 1e-12)]
+    found = [looked_at(DiscreteRNN(field, step="frozen-backward-euler", dt=0.5), inputs(20, 2)) for field in sizes]
+    assert_close(found[1].by_unit, found[0].by_unit, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_report_does_not_hang_on_the_unit_of_time(unit):
+    def asked(unit):
+        torch.manual_seed(0)
+        field = ctrnn.gated(1, 3, **TWICE)
+        return looked_at(DiscreteRNN(Slowed(field, unit), dt=unit), 3 * inputs(20, 2, 1), steps=["rk4"])
+
+    class Slowed(ctrnn.VectorField):
+        """The same field, in a time of another unit."""
+
+        def __init__(self, field, unit):
+            super().__init__(1, 3)
+            self.field, self.unit = field, unit
+
+        def project(self, x):
+            return self.field.project(x)
+
+        def flow(self, projected, h):
+            return self.field.flow(projected, h) / self.unit
+
+        def leak(self, projected, h):
+            return self.field.leak(projected, h) / self.unit
+
+    plain, other = asked(1.0), asked(unit)
+    assert (other.verdict, other.held) == (plain.verdict, plain.held)
+    assert_close(other.g_dt, plain.g_dt)
+    assert_close(other.modes.growth_exact, plain.modes.growth_exact)
+    assert_close(other.by_unit, plain.by_unit, rtol=1e-6, atol=0)
+
+
+def test_differences_are_followed_in_sequences_shorter_than_a_stretch():
+    lengths = torch.tensor([3, 2, 2])
+    found = looked_at(DiscreteRNN(Linear(0.3, 1.5), dt=0.8), discretize.Batch(inputs(), lengths=lengths))
+    assert_close(found.modes.growth_stepped, (0.76 ** torch.arange(1, 4, **TWICE))[None])
+    assert len(found.modes.stepped) == 3
+
+
+def test_differences_that_grow_beyond_all_numbers_are_told_as_such():
+    found = looked_at(DiscreteRNN(Linear(-300.0, 1.0, size=0.0)), inputs(9, 1))  # which stay 0
+    assert found.modes.growth_exact[:, 1].isfinite().all()
+    assert found.modes.growth_exact[:, -1].isinf().all()
+
+
+def test_no_rate_is_made_up_where_sequences_are_over():
+    class Undeclared(Linear):
+        leak = ctrnn.VectorField.leak
+
+    batch = discretize.Batch(inputs(), lengths=torch.tensor([40, 25, 10]))
+    assert looked_at(DiscreteRNN(Undeclared(0.3, 1.5)), batch).g_dt is None
+
+
+def test_of_one_sample_of_one_sequence_distances_are_shares_of_its_size():
+    found = looked_at(DiscreteRNN(Linear(0.3, 1.5), dt=0.8), inputs(1, 1))
+    exact = inputs(1, 1)[0] * (1 - torch.exp(-0.8 * torch.tensor([0.3, 1.5], **TWICE)))
+    off = inputs(1, 1)[0] * torch.tensor([0.24, 1.2], **TWICE) - exact
+    assert found.refinement.share == pytest.approx(float(off.norm() / exact.norm()), rel=1e-6)
+    assert found.held == (("rest",), ("rest",))
+
+
+def test_steps_that_torch_has_not_in_half_precision_are_told_as_refused():
+    torch.manual_seed(0)
+    model = DiscreteRNN(ctrnn.gated(2, 3, dtype=torch.float16))
+    found = looked_at(model, inputs().half(), steps=["backward-euler", "rk4"])
+    assert {other.step for other in found.others if other.refused} == {"backward-euler"}
+    assert "refused" in str(found)
+
+
+def test_steps_in_a_sample_are_counted_as_a_model_is_told_of_them():
+    found = looked_at(DiscreteRNN(Linear(0.3, 1.5), dt=0.8, substeps=3), steps=["rk4"])
+    assert [(other.substeps, other.evaluations) for other in found.others] == [(3, 3), (6, 6), (3, 12), (6, 24), (12, 48)]
+    assert "step='rk4', substeps=3 brings" in found.advice
 
 
 def test_what_is_beyond_the_end_of_a_sequence_decides_nothing():
@@ -242,6 +366,70 @@ def test_a_score_is_of_what_counts():
     assert looked_at(model, discretize.Batch(xs, numbers, counts, lengths=lengths)).refinement.metrics[0] == pytest.approx(
         float(off)
     )
+
+
+def classified(batch_first=False):
+    """A model of three classes whose step is far from its equation, and sequences of 40, 25 and 10 samples."""
+    torch.manual_seed(2)
+    rnn = DiscreteRNN(Linear(0.3, 1.5), dt=0.8, batch_first=batch_first)
+    return discretize.SequenceModel(rnn, 3), 3 * inputs(), torch.tensor([40, 25, 10])
+
+
+@pytest.mark.parametrize(("of", "batch_first"), [("sequences", True), ("samples", False)])
+def test_scores_and_changed_answers_of_each_sequence_are_those_of_a_loop(of, batch_first):
+    model, xs, lengths = classified(batch_first)
+    solved = model.solved(rtol=1e-10, atol=1e-12)
+    samples = of == "samples"
+    classes = torch.randint(0, 3, (40, 3) if samples else (3,))
+    counts = (torch.arange(40)[:, None] < lengths).double() if samples else None
+    turned = [None if t is None else t.mT if batch_first and t.dim() == 2 else t for t in (classes, counts)]
+    x = xs.transpose(0, 1) if batch_first else xs
+    found = looked_at(model, discretize.Batch(x, *turned, lengths=lengths, batch_first=batch_first))
+    for k, length in enumerate(lengths.tolist()):
+        alone = xs[:length, k : k + 1]
+        said = [(run(alone.transpose(0, 1))[0] if batch_first else run(alone)[:, 0]).argmax(-1) for run in (model, solved)]
+        right = classes[:length, k] if samples else classes[k]
+        said = said if samples else [answers[-1] for answers in said]
+        for scores, answers in zip((found.scores.stepped, found.scores.exact), said, strict=True):
+            assert float(scores[k]) == pytest.approx(float((answers == right).double().mean()))
+        assert float(found.scores.changed[k]) == pytest.approx(float((said[0] != said[1]).double().mean()))
+    assert bool((found.scores.changed > 0).any())
+    assert f"{int((found.scores.changed > 0).sum())} of 3 sequences answer otherwise" in str(found)
+
+
+def test_a_metric_may_score_each_sequence_too():
+    model, xs, _ = classified()
+    outputs = model(xs).detach()
+    found = looked_at(model, xs, metric=lambda outputs: (outputs.mean(), outputs.mean((0, 2))))
+    assert_close(found.scores.stepped, outputs.mean((0, 2)))
+    assert found.refinement.metrics[0] == pytest.approx(float(outputs.mean()))
+    assert looked_at(model, xs, metric=lambda outputs: outputs.mean()).scores.stepped is None
+
+
+def test_how_unevenly_scores_fall_is_judged_by_a_sign_test():
+    stepped, exact = torch.tensor([1.0] * 6 + [0.0] * 3), torch.tensor([0.0] * 5 + [1.0] * 2 + [0.0] * 2)
+    lower, higher, chance = Scores(stepped, exact).uneven
+    scipy = pytest.importorskip("scipy.stats")
+    assert (lower, higher) == (5, 1)
+    assert chance == pytest.approx(scipy.binomtest(1, 6).pvalue)
+
+
+def test_what_is_no_number_scores_as_none_and_classes_that_torch_leaves_out_as_nothing():
+    class Wild(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = DiscreteRNN(Linear(0.3, 1.5), dt=0.8)
+
+        def forward(self, x):
+            return self.rnn(x)[0] * math.nan
+
+    assert math.isnan(
+        looked_at(Wild(), discretize.Batch(inputs(), torch.zeros(40, 3, 2), torch.ones(40, 3))).refinement.metrics[0]
+    )
+    model, xs, _ = classified()
+    classes = model(xs).argmax(-1)
+    classes[::2] = -100
+    assert looked_at(model, xs, classes).refinement.metrics[0] == 1.0
 
 
 class Late(ctrnn.DelayedField):
@@ -338,3 +526,12 @@ def test_the_figure_has_a_panel_for_all_that_is_known(of_linear):
     figure = of_linear.figure()
     labels = {(ax.get_xlabel(), ax.get_ylabel()) for ax in figure.axes}
     assert {("step", "g dt"), ("steps", "growth of a difference"), ("unit", "states apart, of their spread")} <= labels
+
+
+def test_a_step_that_is_near_by_chance_is_not_advised():
+    found = breakdown(DiscreteRNN(Linear(0.3, 1.5), dt=0.8), inputs(9, 2), halvings=2, steps=())
+    shares = {1: 0.5, 2: 0.005, 4: 0.03}
+    chance = [replace(other, share=shares[other.substeps]) for other in found.others]
+    assert "No step that was tried" in replace(found, others=tuple(chance)).advice
+    chance[-1] = replace(chance[-1], share=0.002)
+    assert "substeps=2 brings" in replace(found, others=tuple(chance)).advice

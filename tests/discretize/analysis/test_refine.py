@@ -226,7 +226,8 @@ def test_of_a_rhythm_that_the_equation_has_too_it_says_how_much_is_left():
 def test_no_rhythm_is_looked_for_where_the_last_inputs_are_not_known():
     torch.manual_seed(0)
     rnn, xs = slow(discretize.Euler(), 0.7), torch.randn(12, 3, 2)
-    assert refine(rnn, xs, None, None, torch.tensor([12, 3, 7]), halvings=1).held is None
+    reset = (torch.arange(12) == 5)[:, None].expand(-1, 3)
+    assert refine(rnn, xs, None, None, None, reset, halvings=1).held is None
     assert refine(nn.Sequential(rnn), xs, halvings=1).held is not None
 
     class Twice(nn.Module):
@@ -238,6 +239,24 @@ def test_no_rhythm_is_looked_for_where_the_last_inputs_are_not_known():
             return self.rnn(x)[0], self.rnn(2 * x)[0]
 
     assert refine(Twice(), xs, halvings=1).held is None
+
+
+@pytest.mark.parametrize("way", ["lengths", "packed", "times of their own"])
+def test_of_sequences_of_different_lengths_each_ones_last_input_is_held(way):
+    # Where it rests, and what a step makes of a difference there, hangs on the input that is held and on how long a sample is.
+    torch.manual_seed(0)
+    rnn, xs, lengths = slow(discretize.Euler(), 0.7), torch.randn(12, 3, 2), torch.tensor([12, 3, 7])
+    given = (xs, None, None, lengths)
+    if way == "packed":
+        given = (nn.utils.rnn.pack_padded_sequence(xs, lengths, enforce_sorted=False),)
+    if way == "times of their own":
+        ts = torch.minimum(torch.arange(13.0)[:, None], lengths)
+        ts[1:] += torch.tensor([0.5, 0.0, -0.5])  # the first samples alone last otherwise
+        given = (xs, None, ts, lengths)
+    found = refine(rnn, *given, halvings=1)
+    for k, length in enumerate(lengths.tolist()):
+        alone = refine(rnn, xs[:length, k : k + 1], halvings=1)
+        assert found.factors[k] == pytest.approx(alone.factors[0], rel=1e-3)
 
 
 class Fading(ctrnn.VectorField):

@@ -43,6 +43,11 @@ def test_the_page_of_a_saved_model_has_the_numbers_of_the_function(tmp_path, fil
         rows = list(csv.DictReader(file))
     assert [(row["step"], int(row["substeps"])) for row in rows] == [(other.step, other.substeps) for other in found.others]
     assert_close([float(row["share"]) for row in rows], [other.share for other in found.others], rtol=1e-5, atol=1e-9)
+    with open(tmp_path / "out/sequences.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert_close([float(row["states_apart"]) for row in rows], found.by_sequence.tolist(), rtol=1e-5, atol=1e-9)
+    assert_close([float(row["score_solved"]) for row in rows], found.scores.exact.tolist())
+    assert [row["held_stepped"] for row in rows] == list(found.held[0])
     page = pages.read((tmp_path / "out/index.html").read_text())
     assert any(element.text == found.verdict for element in page.elements)
 
@@ -52,11 +57,17 @@ def test_a_run_is_looked_at_on_its_test_by_the_measure_of_its_task(tmp_path, int
     # Kernels of two steps are compiled, and two commands load what they need.
     small = ["hidden=4", "steps=1", "batch=4", "evaluation=4", "checkpoint_every=1"]
     settings = [word for pair in small for word in ("--set", pair)]
-    train = ["train", "--task", "tones", "--field", "plain", "--integrator", integrator, "--out", f"{tmp_path}/run"]
+    (tmp_path / "mine.py").write_text("import ctrnn\n\nFIELDS = {'mine': ctrnn.plain}\n")
+    plugin = ["--plugin", f"{tmp_path}/mine.py"]
+    train = ["train", "--task", "tones", "--field", "mine", "--integrator", integrator, "--out", f"{tmp_path}/run", *plugin]
     assert command_line.main([*train, *settings]) == 0
     capsys.readouterr()
-    assert command_line.main(["breakdown", "--run", f"{tmp_path}/run", "--out", f"{tmp_path}/out"]) == 0
-    assert "The metric is" in capsys.readouterr().out
+    assert command_line.main(["breakdown", "--run", f"{tmp_path}/run", "--out", f"{tmp_path}/out", *plugin]) == 0
+    said = capsys.readouterr().out
+    assert "The metric is" in said
+    with open(tmp_path / "out/sequences.csv") as file:
+        scores = [float(row["score_stepped"]) for row in csv.DictReader(file)]
+    assert f"The metric is {sum(scores) / len(scores):.4g} as stepped" in said
     page = (tmp_path / "out/index.html").read_text()
     assert "accuracy" in page
     assert ("stepped by Euler here" in page) == (integrator == "exact")
@@ -68,12 +79,14 @@ def test_a_run_is_looked_at_on_its_test_by_the_measure_of_its_task(tmp_path, int
         (["--model", "m"], "--data FILE"),
         (["--run", "r", "--model", "m", "--data", "d"], "--run RUN, or"),
         (["--run", "r", "--rate", "3"], "has its own data"),
+        (["--plugin", "p.py"], "Give --run RUN"),
+        (["--model", "m", "--data", "d", "--plugin", "p.py"], "--plugin is for a run"),
         (["--run", "nowhere"], "holds no trained model"),
         (["--model", "data.safetensors", "--data", "data.safetensors"], "not one that `ctrnn.save` has written"),
         (["--model", "model.safetensors", "--data", "model.safetensors"], "must hold `xs`"),
         (["--model", "model.safetensors", "--data", "missing"], "missing"),
     ],
-    ids=["no data", "both", "a rate", "no run", "no model", "no inputs", "no file"],
+    ids=["no data", "both", "a rate", "a file alone", "a file and a model", "no run", "no model", "no inputs", "no file"],
 )
 def test_what_cannot_be_looked_at_is_wrong_usage(tmp_path, files, words, said, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
