@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from discretize.noise.brownian import BrownianPath, Cells, is_power_of_two
 from discretize.noise.increments import ADDRESS, GivenIncrements
 from discretize.settings import Settings
 from discretize.solvers.engine import SolverStats
-from discretize.solvers.fixed import as_array, count_steps, num_steps
+from discretize.solvers.fixed import as_array, count_steps, num_steps, num_steps_of
 from discretize.steps.along import step_along
 from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep
@@ -109,34 +109,12 @@ def _run_noisy(
     return states[substeps - 1 :: substeps], ran
 
 
-class Counted(NamedTuple):
-    """Holds the lengths of samples and the steps they take, (samples, 1) or (samples, batch), and the edges between them."""
-
-    lengths: np.ndarray
-    steps: np.ndarray
-    edges: Tensor
-    equal: bool  # whether all lengths are
-
-    @classmethod
-    def of(cls, edges: Tensor, max_step: float | None) -> Counted:
-        lengths = as_array(edges.diff(dim=0)).reshape(len(edges) - 1, -1)
-        if equal := bool((lengths == lengths[0, 0]).all()):
-            return cls(lengths, np.broadcast_to(num_steps(lengths[:1, :1], max_step), lengths.shape), edges, equal)
-        return cls(lengths, num_steps(lengths, max_step), edges, equal)
-
-    @property
-    def substeps(self) -> int | None:
-        """Return the number of steps that every sample takes; None where some take more than others."""
-        if self.equal and self.lengths[0, 0] > 0:
-            return int(self.steps[0, 0])
-        taken = self.steps[self.lengths > 0]
-        return int(taken[0]) if taken.size and (taken == taken[0]).all() else None
-
-    def durations(self, like: Tensor) -> float | Tensor:
-        """Return the lengths of samples as steps take them: one number, or (samples, 1, 1), or (samples, batch, 1)."""
-        if self.equal and not self.edges.requires_grad:
-            return float(self.lengths[0, 0])
-        return self.edges.diff(dim=0).reshape(len(self.lengths), -1, 1).to(like)
+def _substeps(lengths: np.ndarray, max_step: float | None) -> int | None:
+    """Return the number of steps that every sample takes; None where some take more than others, or none any."""
+    if (lengths == (first := float(lengths[0, 0]))).all():
+        return num_steps_of(first, max_step) if first > 0 else None
+    taken = num_steps(lengths[lengths > 0], max_step)
+    return int(taken[0]) if (taken == taken[0]).all() else None
 
 
 def solve_held(
@@ -161,10 +139,13 @@ def solve_held(
         return None
     if not len(h0) or h0.dtype in HALF or (isinstance(seed, BrownianPath) and edges.requires_grad):
         return None
-    counted = Counted.of(edges, settings.max_step)
-    if (substeps := counted.substeps) is None:
+    lengths = as_array(intervals := edges.diff(dim=0)).reshape(len(edges) - 1, -1)
+    if (substeps := _substeps(lengths, settings.max_step)) is None:
         return None
-    counts, durations = SolverStats(counted.lengths.shape[1]), counted.durations(h0)
+    durations: float | Tensor = float(lengths[0, 0])  # one number, or (samples, 1, 1), or (samples, batch, 1)
+    if edges.requires_grad or (lengths != durations).any():
+        durations = intervals.reshape(*lengths.shape, 1).to(h0)
+    counts = SolverStats(lengths.shape[1])
     if isinstance(step, StochasticStep):
         assert seed is not None
         xs = addressed(seed, xs, field, step, edges.detach(), substeps)
@@ -182,5 +163,5 @@ def solve_held(
         counts.accepted += len(xs) * substeps
         counts.smaller(durations / substeps, float(edges.detach().reshape(-1)[0]))
     else:
-        count_steps(counts, counted.lengths, counted.steps, edges.detach())
+        count_steps(counts, lengths, np.full(lengths.shape, substeps), edges.detach())
     return states, counts.stats(str(settings.method)) | ran

@@ -217,20 +217,16 @@ class FixedEngine(Engine):
 
     def _run(self, segment: Segment, h: Tensor, steps: np.ndarray) -> Tensor:
         """Take so many equal steps, (1,) for all samples or (batch,); a sequence that has taken its own waits."""
-        times = segment.times_on(h.device)
-        if len(steps) == 1:
-            dt = segment.length(times if self.on_device else torch.device("cpu")) / int(steps[0])
-            for i in range(int(steps[0])):
-                self._note(segment, steps, i, h)
-                before, h = h, self.step(segment, i * dt, dt, h)
-                if self.on_attempt is not None:
-                    self.on_attempt(segment.when(float(i * dt), 0), before, float(dt), True)
-            return h
-        own = column(steps).to(times, non_blocking=True)
-        dt = segment.length(times) / own
+        times, together = segment.times_on(h.device), len(steps) == 1
+        own = None if together else column(steps).to(times, non_blocking=True)
+        dt = segment.length(times if self.on_device or own is not None else torch.device("cpu"))
+        dt = dt / (int(steps[0]) if own is None else own)
         for i in range(int(steps.max())):
             self._note(segment, steps, i, h)
-            h = self.step(segment, torch.clamp(own, max=i) * dt, torch.where(own > i, dt, 0.0), h)
+            begin, length = (i * dt, dt) if own is None else (torch.clamp(own, max=i) * dt, torch.where(own > i, dt, 0.0))
+            before, h = h, self.step(segment, begin, length, h)
+            if self.on_attempt is not None and own is None:
+                self.on_attempt(segment.when(float(begin), 0), before, float(dt), True)
         return h
 
     def _note(self, segment: Segment, steps: np.ndarray, number: int, h: Tensor) -> None:

@@ -95,7 +95,7 @@ class Step(AnsweredInit, ABC):
 
     def cost(self, field: VectorField) -> int:
         """Return the number of evaluations of the field in a step; a derivative along a vector counts as one."""
-        return self.evaluations + self.tangents + self.jacobians * jacobian_cost(field)
+        return self.evaluations + self.tangents + (self.jacobians and self.jacobians * jacobian_cost(field))
 
     @property
     def path_order(self) -> float:
