@@ -50,7 +50,7 @@ from discretize.solvers.continuation import StatesBetween
 from discretize.solvers.delays import History, solve_delayed
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import as_driven_field, driven_in, increasing_times, joined, times_within
-from discretize.solvers.event_solve import WINDOWS, EventSolve
+from discretize.solvers.event_solve import EventSolve
 from discretize.solvers.events import Event, checked_events
 from discretize.solvers.fixed import FixedEngine, num_steps
 from discretize.solvers.kept import StepLog
@@ -209,10 +209,10 @@ def solve(
     settings: Settings,
     speed: Path | Callable | None = None,
     events: Event | Sequence[Event] = (),
-    windows: int = WINDOWS,
+    search: Mapping[str, Any] | None = None,
     seed: Seed | BrownianPath | Cells = None,
 ) -> Trajectory:
-    """Solve as `integrate` does, with settings that were checked before; windows: see `EventSolve`."""
+    """Solve as `integrate` does, with settings that were checked before; search: how, for an `EventSolve`."""
     if isinstance(path, Tensor):
         got = f"`path` must be a ctrnn.inputs.Path, got {type(path).__name__}; wrap samples in `ctrnn.HeldPath`."
         raise TypeError(f"{got} {ORDERS['integrate']}")
@@ -259,7 +259,8 @@ def solve(
 
             known = {"failures": failures} if settings.adaptive else {"steps_in": partial(num_steps, max_step=settings.max_step)}
             knots = [path.knots for path in (driven.path, driven.speed) if path is not None]
-            solved = EventSolve(to_next_stops, happens, state, times, direction, windows, knots=knots, **known).run()
+            more: Mapping[str, Any] = {**known, **(search or {})}
+            solved = EventSolve(to_next_stops, happens, state, times, direction, knots=knots, **more).run()
         elif driven.batch:
             noise = solve_path(drawing, driven.path.knots, channels, state) if settings.noisy else None
             solved = Solve(driven, state, times, settings, stored, noise, check=check).run()

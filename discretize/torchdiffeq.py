@@ -38,6 +38,7 @@ from discretize.solvers.checkpointing import Checkpointed
 from discretize.solvers.continuation import INTERPOLATED
 from discretize.solvers.engine import OnAttempt
 from discretize.solvers.equation import Equation
+from discretize.solvers.event_graph import StatesBetweenStops
 from discretize.solvers.events import CrossingTime, Event
 from discretize.solvers.fixed import FIXED_METHODS
 from discretize.solvers.layout import ATOL, RTOL, CalledFlow, Function, Layout, State, first_of, parts_of
@@ -46,7 +47,9 @@ from discretize.trajectory import Trajectory
 __all__ = ["SOLVERS", "odeint", "odeint_adjoint", "odeint_event"]  # noqa: F822 - made when it is asked for
 
 HERE = {**ADAPTIVE_METHODS, **FIXED_METHODS}
-FARTHER = [4.0**k for k in range(40)]  # how far is looked for an event, again and again
+FARTHEST = 2.0**80  # how far is looked for an event, in windows that double
+SHORTEST = 2.0**-16  # of the first one, which lasts 1, or less where the state changes faster:
+CHANGES = 2.0  # times as long as it takes to change by its size
 BYTES = 2.0**28  # that `odeint_adjoint` keeps of fixed steps
 CALLBACKS = ("callback_step", "callback_accept_step", "callback_reject_step")
 BOUNDS = ("min_step", "max_step", "first_step", "max_num_steps")  # of methods that choose their steps
@@ -315,10 +318,8 @@ class _Problem:
     def _slope(self, t: Tensor, h: Tensor) -> Tensor:
         return self.equation.flow(t.to(h).expand(len(h), 1), h)
 
-    def _solved(
-        self, t: Tensor, h0: Tensor, events: Any = (), run: Callable[..., Trajectory] | None = None, **changes: Any
-    ) -> tuple[Trajectory, Tensor]:
-        """Solve, by `run` if it is given; return that, and the states at the times t alone."""
+    def _solved(self, t: Tensor, h0: Tensor, run: Callable[..., Trajectory] = solve, **changes: Any) -> tuple[Trajectory, Tensor]:
+        """Solve, by `run`; return that, and the states at the times t alone."""
         times = checks.as_times("t", t, differentiable=True)
         low, high = sorted(times.detach()[[0, -1]].tolist())
         ends = self.ends[(self.ends > low) & (self.ends < high) & ~torch.isin(self.ends, times.detach())].unique()
@@ -328,7 +329,6 @@ class _Problem:
         interval = torch.tensor([low, *jumps, high if high > low else low + 1], dtype=torch.float64, device="cpu")
         path = TimePath(interval, len(h0), h0.dtype, h0.device)
         settings = replace(self.settings, **changes)
-        run = run or partial(solve, events=events, windows=1)
         solved = run(self.equation, path, h0, every[order], settings)
         return solved, solved.hs[order.argsort()[: len(times)].to(h0.device)] if len(ends) else solved.hs
 
@@ -340,15 +340,22 @@ class _Problem:
         if self.layout.alone:
             if self.settings.gradient is not None:
                 raise ValueError("`odeint_adjoint` finds no events of samples that step on their own; take `odeint`.")
-            times, states = self._look(t, h0, g)
+            times, states, _ = self._look(t, h0, g)
             return times, torch.stack([h0, states])
-        with torch.no_grad():
-            look = copy.copy(self)
-            look.settings = replace(self.settings, gradient=None, fused=False)
-            (at,), there = look._look(t.detach(), h0.detach(), g)
+        look, begin = copy.copy(self), t[0]
+        look.settings = replace(self.settings, gradient=None, fused=False)
+        # To start later is to start from further back.
+        h = h0 - self._slope(begin, h0) * (begin - begin.detach()).to(h0) if begin.requires_grad else h0
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.settings.gradient is None):
+            (at,), there, solved = look._look(t.detach(), h, g)
         if not torch.is_grad_enabled():
             return at, torch.stack([h0, there])
-        h = self._graph_to(at, t[0], h0, there)
+        if self.settings.gradient is None:
+            assert isinstance(solved.between, StatesBetweenStops)
+            reached = solved.between.arriving(at.double().cpu())
+        else:
+            reached = self._solved_to(at, begin, h)
+        h = there + (reached - reached.detach())
         slope, moving = self._slope(at, there), at.detach().double().requires_grad_()
         value = g(moving.reshape(1, 1), there + slope * (moving - at).to(there))
         if not value.requires_grad:  # g is a constant there, after a jump: the time has no gradient
@@ -357,29 +364,25 @@ class _Problem:
         event_t = CrossingTime.apply(at.reshape(1), by_time.reshape(1), g(at.reshape(1, 1), h))[0]
         return event_t, torch.stack([h0, h + slope * (event_t - at).to(h)])
 
-    def _graph_to(self, at: Tensor, begin: Tensor, h0: Tensor, there: Tensor) -> Tensor:
-        """Return the states `there`, at a time, with the gradients of a solve to them from `begin`."""
-        # To start later is to start from further back.
-        h = h0 - self._slope(begin, h0) * (begin - begin.detach()).to(h0) if begin.requires_grad else h0
-        if bool(at != begin):
-            ends = torch.stack([begin.detach(), at])
-            y = parts_of(self.solution(ends, first_of(self.layout.split(h[None]))))
-            h = self.layout.join(tuple(part[1] for part in y))
-        return there + (h - h.detach())
+    def _solved_to(self, at: Tensor, begin: Tensor, h0: Tensor) -> Tensor:
+        """Return the states at a time with the gradients that `odeint_adjoint` gives."""
+        if bool(at == begin):
+            return h0
+        y = parts_of(self.solution(torch.stack([begin.detach(), at]), first_of(self.layout.split(h0[None]))))
+        return self.layout.join(tuple(part[1] for part in y))
 
-    def _look(self, t: Tensor, h0: Tensor, g: Function) -> tuple[Tensor, Tensor]:
-        """Return when the event happens, (batch,), and the states there."""
+    def _look(self, t: Tensor, h0: Tensor, g: Function) -> tuple[Tensor, Tensor, Trajectory]:
+        """Return when the event happens, (batch,), the states there, and the solve."""
         start, direction = t[0].double().cpu(), 1.0 if t[1] > t[0] else -1.0
-        begin, h, end = start, h0, start.detach()
-        for span in FARTHER:
-            end = end + direction * span
-            solved = self._solved(torch.stack([begin, end]), h, Event(g, terminal=True))[0]
-            (crossed,) = solved.events
-            if len(crossed.samples) == len(h0):
-                return crossed.times.to(t) if t.is_floating_point() else crossed.times, crossed.states
-            if not self.layout.alone:  # samples that are alone begin again, for some have ended
-                begin, h = end, solved.hs[-1]
-        raise ValueError(f"`event_fn` has not become 0 up to t = {float(end):g}.")
+        end = start.detach() + direction * FARTHEST
+        changes = h0.detach().abs().amax(1) / self._slope(t[0], h0.detach()).abs().amax(1)
+        window = min([1.0, *(max(SHORTEST, CHANGES * each) for each in changes.tolist() if each > 0)])
+        search = {"windows": FARTHEST / window, "to_stop": True, "once": not self.layout.alone}
+        solved, _ = self._solved(torch.stack([start, end]), h0, partial(solve, events=Event(g, terminal=True), search=search))
+        (crossed,) = solved.events
+        if len(crossed.samples) < len(h0):
+            raise ValueError(f"`event_fn` has not become 0 up to t = {float(end):g}.")
+        return crossed.times.to(t) if t.is_floating_point() else crossed.times, crossed.states, solved
 
     def _event_values(self, event_fn: Function, start: Tensor, h0: Tensor) -> Function | None:
         """Return g of an `Event`, t (m, 1), h (m, state) -> (m,); None if it is 0 at the start.

@@ -57,9 +57,6 @@ CALLS = {
     "discretize.state_space(trajectory.hs)": "discretize.analysis.state_space needs Matplotlib: pip install 'ctrnn-ode[lab]'",
     "discretize.phase_plane(None, None)": "discretize.analysis.phase_plane needs Matplotlib: pip install 'ctrnn-ode[lab]'",
     "discretize.continuation(None, None, 0, (0, 1))": "analysis.continuation needs SciPy: pip install 'ctrnn-ode[lab]'",
-    "discretize.integrate(f, None, h0, ts, events=discretize.Event(lambda t, h: h[:, 0]))": (
-        "integrate(events=...) needs SciPy: pip install 'ctrnn-ode[lab]'"
-    ),
     "discretize.fit(f, (ts, ts), {'k': (1, 0, 2)})": "discretize.fit needs SciPy: pip install 'ctrnn-ode[lab]'",
     "discretize.integrate(f, None, h0, ts, progress=True)": ("integrate(progress=True) needs tqdm: pip install 'ctrnn-ode[lab]'"),
     "discretize.integrate(f, None, h0, ts, method='torchdiffeq:dopri8')": (

@@ -59,14 +59,26 @@ class Pieces:
     def at(self, samples: Tensor, times: Tensor, inside: Tensor | None = None) -> Tensor:
         """Return the states of these samples at these times, (n,), (n,) -> (n, state); inside: times on the side of them that is
         meant, where slopes jump."""
-        begins, inside = self.begin.mT[samples].contiguous(), times.detach() if inside is None else inside
-        # Of two that meet at a time the earlier: they agree there, and the later may be one that is never read.
-        place = (torch.searchsorted(begins, inside[:, None].contiguous())[:, 0] - 1).clamp(min=0)
+        place = self._places(samples, times.detach() if inside is None else inside)
         begin, length = self.begin[place, samples], self.length[place, samples]
         share = ((times - begin) / torch.where(length > 0, length, 1.0)).to(self.nodes.dtype)
         weights = checks.time_on(quintic(share), self.nodes.device)
         nodes = self.nodes[place.to(self.nodes.device), samples.to(self.nodes.device)]
         return (weights[..., None] * nodes).sum(1)
+
+    def _places(self, samples: Tensor, times: Tensor) -> Tensor:
+        """Return the numbers of the pieces that times are in.
+
+        Of two that meet at a time it is the earlier: they agree there, and the later may be one that is never read.
+        """
+        if len(self.begin) * len(times) <= AT_ONCE:
+            begins = self.begin.mT[samples].contiguous()
+            return (torch.searchsorted(begins, times[:, None].contiguous())[:, 0] - 1).clamp(min=0)
+        place = torch.empty_like(samples)
+        for sample, begins in enumerate(self.begin.mT.contiguous()):
+            mine = (samples == sample).nonzero()[:, 0]
+            place[mine] = torch.searchsorted(begins, times[mine]) - 1
+        return place.clamp(min=0)
 
 
 class Continuation:

@@ -38,6 +38,9 @@ BERNSTEIN = (
 MARGIN = 2.0  # of how far the polynomial is from g between its times
 FOLLOWED = 0.05  # of what g varies by in a part: as far as the polynomial may be off
 ROUNDINGS = 4  # by which a state may be off
+EVEN = np.arange(1, 12) / 12  # of a bracket: where g is read to narrow it
+AROUND = np.array([-1, 0, 1])  # a zero that is guessed by a straight line
+SHARES = np.array([1, 2, 3]) / 4  # and one by a polynomial, how far around it, as powers of the bracket
 APART = 64  # roundings of a step: zeros as near may be one, as where a stage solves equations
 NARROW = 2.0**-26  # of a step: a dip of g in less is rounding, as its depth goes by the square
 MOST_PARTS = 2**13  # of a sample's steps that are to be halved at once
@@ -179,7 +182,7 @@ class Look:
         a, b = a[crosses], b[crosses]
         # Between the two g is rounding: its first change there, lest a bracket has a knot inside.
         to = np.array([i + 1 + np.argmax(values[i + 1 : j + 1] * signs[i] <= 0) for i, j in zip(a, b, strict=True)], dtype=int)
-        found = self._zeros(times[to - 1], times[to], rows[a], signs[a], level)
+        found = self._zeros(times[to - 1], times[to], np.stack([values[to - 1], values[to]], 1), rows[a], level)
         # A state that passes 0 is rounded as what it moves by in a step is, and what moves it.
         moves = np.maximum(2 * np.spacing(np.abs(found)), APART * torch.finfo(self.state.dtype).eps * steps[to])
         with np.errstate(divide="ignore"):  # g is rounding from one to the next
@@ -199,10 +202,16 @@ class Look:
         length = (self.right - self.left)[:, None]
         events, times = len(self.events), self.left[:, None] + length * np.append(FIVE, INNER)
         at, states = torch.from_numpy(times), self.states(times.reshape(-1), np.repeat(self.samples, times.shape[1]))
-        whole = slice(0, len(FIVE), len(FIVE) - 1)  # where a step begins, and where it ends
-        ends = at[:, whole].reshape(-1, 1), states.unflatten(0, times.shape)[:, whole].flatten(0, 1)
+        # Where steps begin, and where the last one of each sample ends: each other ends where the next begins.
+        final = np.flatnonzero(np.append(np.diff(self.samples), 1))
+        following = np.arange(1, len(times) + 1)
+        following[final] = len(times) + np.arange(len(final))
+        flat = torch.from_numpy(np.append(np.arange(len(times)), final) * times.shape[1])
+        flat[len(times) :] += len(FIVE) - 1
+        ends = at.reshape(-1, 1)[flat], states.index_select(0, flat.to(states.device))
         values = np.concatenate([as_array(event(at.reshape(-1, 1), states)).reshape(times.shape) for event in self.events])
-        rounding = np.concatenate([event.rounding(*ends, ROUNDINGS).reshape(-1, 2).max(1) for event in self.events])
+        each = (event.rounding(*ends, ROUNDINGS) for event in self.events)
+        rounding = np.concatenate([np.maximum(here[: len(times)], here[following]) for here in each])
         left, right, steps = (np.tile(each, events) for each in (self.left, self.right, length[:, 0]))
         rows = (np.arange(events)[:, None] * len(self.start) + self.samples).reshape(-1)
         parts = _Parts(left, right, rows, steps, values[:, : len(FIVE)], rounding, np.zeros(len(rows), dtype=bool))
@@ -271,34 +280,37 @@ class Look:
             )
         return noise
 
-    def _zeros(self, left: np.ndarray, right: np.ndarray, rows: np.ndarray, signs: np.ndarray, level: np.ndarray) -> np.ndarray:
-        """Return the first zero of g in each of these brackets, at whose left ends it has these signs.
+    def _zeros(self, left: np.ndarray, right: np.ndarray, values: np.ndarray, rows: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """Return the first zero of g in each of these brackets; values (n, 2): g at their ends.
 
-        They are to the last digit that times have, or states: `units` is that much of a bracket, and times are counted in it.
+        They are to the last digit that times have, or states: `units` is that much of a bracket, and times are counted in it. g
+        is read at many of them at once: at equal distances, and then around where the last ones say that its zero is, as long as
+        that leaves less than equal distances do.
         """
-        if not len(left):
-            return left
-        from scipy.optimize import elementwise  # noqa: PLC0415 - 32 MB, and a third of a second
-
         length, eps = right - left, torch.finfo(self.state.dtype).eps
         units = np.maximum(np.spacing(np.maximum(np.abs(left), np.abs(right))), eps * length)
-
-        def at(units_on: np.ndarray, bracket: np.ndarray) -> np.ndarray:
-            return np.minimum(left[bracket] + units_on * units[bracket], right[bracket])
-
-        def g(units_on: np.ndarray, bracket: np.ndarray) -> np.ndarray:
-            bracket = bracket.astype(int)
-            values = self.values(at(units_on, bracket), rows[bracket]) - level[rows[bracket]]
-            # g may stay at 0: the first of these times is looked for. Of the ends of a bracket that of the least |g| is taken.
-            return np.where(values == 0, -1e-290 * signs[bracket], values)
-
-        every = np.arange(len(left))
-        found = elementwise.find_root(
-            g, (np.zeros(len(left)), np.ceil(length / units)), args=(every,), tolerances={"xatol": 1.0, "xrtol": 0.0}
-        )
-        # A state may be read with another sign by its rounding, and no root is found: the nearer end then.
-        nearer = np.where(np.abs(found.f_bracket[0]) < np.abs(found.f_bracket[1]), *found.bracket)
-        return at(np.where(np.isnan(found.x), nearer, found.x), every)
+        counts, signs = np.stack([np.zeros(len(left)), np.ceil(length / units)], 1), np.sign(values[:, :1])
+        before = np.zeros((len(left), 1))  # how wide a bracket was
+        while True:
+            after = np.argmax(values * signs <= 0, axis=1)[:, None]  # g may stay at 0: the first of these times is looked for
+            ends, there = (np.take_along_axis(each, np.hstack([after - 1, after]), 1) for each in (counts, values))
+            width = ends[:, 1:] - ends[:, :1]
+            wide = width[:, 0] > 1
+            if not wide.any():
+                nearer = np.where(np.abs(there[:, :1]) < np.abs(there[:, 1:]), ends[:, :1], ends[:, 1:])
+                return np.minimum(left + nearer[:, 0] * units, right)
+            inside = ends[:, :1] + width * EVEN
+            if counts.shape[1] > 2:
+                straight = ends[:, :1] + width * (there[:, :1] / (there[:, :1] - there[:, 1:]))
+                guess = _guess(counts, values, after).clip(ends[:, :1], ends[:, 1:])
+                spread = [straight + AROUND, guess + width**SHARES, guess, guess - width**SHARES, ends.mean(1, keepdims=True)]
+                inside = np.where(width * len(EVEN) < before, np.sort(np.hstack(spread), 1), inside)
+            inside = np.rint(inside).clip(ends[:, :1], ends[:, 1:])
+            times = np.minimum(left[:, None] + inside * units[:, None], right[:, None])
+            read = np.where(inside == ends[:, :1], there[:, :1], there[:, 1:])
+            read[wide] = self.values(times[wide], np.repeat(rows[wide, None], len(EVEN), 1)) - level[rows[wide], None]
+            counts, values = (np.hstack([a[:, :1], b, a[:, 1:]]) for a, b in ((ends, inside), (there, read)))
+            before = width
 
 
 def _first_off_zero(parts: _Parts, flat: np.ndarray) -> np.ndarray:
@@ -308,6 +320,17 @@ def _first_off_zero(parts: _Parts, flat: np.ndarray) -> np.ndarray:
     fresh = np.zeros_like(parts.fresh)
     fresh[np.where(rows[place] == rows[begins], place, begins)] = True
     return fresh
+
+
+def _guess(counts: np.ndarray, values: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Return where g is 0 by the inverse of g, a polynomial through the six values around the bracket before `after`."""
+    six = (after - 3).clip(0, counts.shape[1] - 6) + np.arange(6)
+    x, g = (np.take_along_axis(each, six, 1) for each in (counts, values))
+    with np.errstate(all="ignore"):
+        factors = -g[:, None] / (g[:, :, None] - g[:, None])
+        factors[:, range(6), range(6)] = 1
+        found = (factors.prod(2) * x).sum(1, keepdims=True)
+    return np.where(np.isnan(found), (np.take_along_axis(counts, after, 1) + np.take_along_axis(counts, after - 1, 1)) / 2, found)
 
 
 def _most_changes(signs: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from discretize.solvers.crossings import Look
 from discretize.solvers.events import CrossingTime, Event
 from discretize.trajectory import Trajectory
 
-__all__ = ["Crossing", "Graph", "GraphBetween", "GraphSolve", "StepGrid", "Window"]
+__all__ = ["Crossing", "Graph", "GraphBetween", "GraphSolve", "StatesBetweenStops", "StepGrid", "Window"]
 
 SHORT = 16  # times as long before a stop as a solve failed before it
 MOST_SHORT = 2.0**-8  # of the way to a stop: the gradient of its time is off by the square of that, where a solution has no more
@@ -112,6 +112,45 @@ class GraphBetween:
         first, last = self.graph.ts.detach()[[0, -1]]
         moves = self.graph(times.clamp(first, last))
         return numbers + (moves - moves.detach())
+
+
+class StatesBetweenStops:
+    r"""Computes states of a solve with stops: those of the last piece that has begun; after its end a sample stays there.
+
+    Args:    last: the states at the end (batch, state); pieces: solves, each from where the one before stopped each sample;
+             over (batch,): from when on samples stay there, infinity if they do not; direction: -1
+             where their times are the user's negative.
+    Shape:   times (m,), or (m, batch) -> (m, batch, state).
+    """
+
+    last: Tensor
+    pieces: Sequence[Trajectory]
+    over: Tensor
+    direction: int
+
+    def __init__(self, last: Tensor, pieces: Sequence[Trajectory], over: Tensor, direction: int = 1) -> None:
+        self.last, self.pieces, self.over, self.direction = last, pieces, over, direction
+
+    def arriving(self, time: Tensor) -> Tensor:
+        """Return the states (batch, state) at a time () in the last piece, at its end those before the stop."""
+        (found,) = self.pieces[-1](self.direction * time[None])
+        return found
+
+    def __call__(self, times: Tensor) -> Tensor:
+        times = times if self.direction > 0 else -times
+        asked = times if times.dim() > 1 else times[:, None].expand(-1, len(self.last))
+        states = self.last.expand(len(asked), *self.last.shape)
+        begun = asked.new_full(asked.shape, -1).long()  # the number of the piece
+        for number, piece in enumerate(self.pieces):
+            begun[(piece.ts[0].detach() <= asked) & (asked < self.over)] = number
+        for number, piece in enumerate(self.pieces):
+            mine = begun == number
+            rows = mine.any(1)
+            if bool(rows.any()):
+                found = piece(asked[rows].clamp(piece.ts[0].detach(), piece.ts[-1].detach()))
+                here = mine[rows].to(found.device)[..., None]
+                states = states.index_put((rows.to(found.device).nonzero()[:, 0],), torch.where(here, found, states[rows]))
+        return states
 
 
 class StepGrid:

@@ -31,7 +31,7 @@ from discretize.errors import Failure, SolverError
 from discretize.solvers.continuation import StatesBetween
 from discretize.solvers.crossings import ROUNDINGS, Look
 from discretize.solvers.engine import SolverStats
-from discretize.solvers.event_graph import Crossing, Graph, GraphBetween, GraphSolve, StepGrid, Window
+from discretize.solvers.event_graph import Crossing, Graph, GraphBetween, GraphSolve, StatesBetweenStops, StepGrid, Window
 from discretize.solvers.events import Event, EventTimes, as_array
 from discretize.trajectory import Trajectory
 
@@ -40,7 +40,7 @@ __all__ = ["WINDOWS", "EventSolve"]
 MOST_STOPS = 10_000  # of a sample between two requested times
 MOST_AT_ONCE = 100  # of a sample at one time: each may lead to the next, as in a row of balls
 WINDOWS = 16  # the first window is that part of the whole time
-NARROWEST = 2.0**-20  # of the whole time: a window whose steps are too many to keep still
+NARROWEST = 2.0**-16  # of the first one: a window whose steps are too many to keep still
 FARTHER = 1.5  # times as far as to the last stop: the next window
 RESOLVED = 64  # roundings of time that a step must last for events to be read in it
 STUCK = 2.0**-30  # of a window: steps as short as solves come to where solutions end
@@ -52,10 +52,12 @@ class EventSolve:
     Args:    solve: (states, times (n, batch), steps) -> the solve from these, and what it counted; steps (batch,): to begin with,
              the longest that samples took before, None for a guess; events; h0 (batch, state); ts (n,) or (n, batch), increasing:
              the user's times, or where `direction` is -1 these negative. windows: how many of the first one the whole time is;
-             at_numbers: gets the solves from stop to stop that have a graph, whose states are then taken; sides (events, batch):
-             the sign that each event has had before, of a solve that goes on from another; failures: as `solve` -> which samples
-             such a solve fails for, and why; None: only the one of the error is known. knots (k,) or (k, batch) each: of the
-             input and its clock; steps_in: how many steps a length takes, of methods of fixed steps.
+             once: gradients go through the steps that are looked at, in `between` alone; to_stop: the end is only as far as a
+             stop is looked for, and what is 0 where a window ends has come there; at_numbers: gets the solves from stop to stop
+             that have a graph, whose states are then taken; sides (events, batch): the sign that each event has had before, of
+             a solve that goes on from another; failures: as `solve` -> which samples such a solve fails for, and why; None: only
+             the one of the error is known. knots (k,) or (k, batch) each: of the input and its clock; steps_in: how many steps a
+             length takes, of methods of fixed steps.
     Raises:  ValueError for events that give no numbers; SolverError, with the states so far, for solves and events that fail.
     """
 
@@ -66,7 +68,9 @@ class EventSolve:
         h0: Tensor,
         ts: Tensor,
         direction: int = 1,
-        windows: int = WINDOWS,
+        windows: float = WINDOWS,
+        once: bool = False,
+        to_stop: bool = False,
         at_numbers: list[Trajectory] | None = None,
         sides: np.ndarray | None = None,
         failures: Callable[[Tensor, Tensor], dict[int, Failure]] | None = None,
@@ -74,6 +78,7 @@ class EventSolve:
         steps_in: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> None:
         self.solve, self.events, self.ts, self.direction = solve, events, ts, direction
+        self.to_stop, self.once = to_stop, once and torch.is_grad_enabled()
         self.times: Tensor = ts if ts.dim() > 1 else ts[:, None].expand(-1, len(h0))
         self.asked: Tensor = self.times.detach()
         self.t: Tensor = self.times[0]
@@ -94,9 +99,10 @@ class EventSolve:
         self.status: list[str] = ["completed"] * len(h0)
         self.counts: SolverStats = SolverStats(max(1, len(h0)))
         self.stats: dict[str, Any] = self.counts.stats("")
-        self.length: float = max((self.asked[-1] - self.asked[0]).tolist(), default=0.0)
-        stops = self.length and any(event.stops for event in events)
-        self.window: Tensor = torch.full_like(self.asked[0], self.length / windows if stops else math.inf)  # of each sample
+        first = max((self.asked[-1] - self.asked[0]).tolist(), default=0.0) / windows
+        stops = first and any(event.stops for event in events)
+        self.window: Tensor = torch.full_like(self.asked[0], first if stops else math.inf)  # of each sample
+        self.narrowest: float = NARROWEST * first
         self.widest: float = math.inf  # a window whose steps can be kept
         self.reach: Tensor = torch.full_like(self.asked[0], math.inf)  # how far a sample whose solve has failed is solved next
         every = torch.cat([*(each if each.dim() > 1 else each[:, None].expand(-1, len(h0)) for each in knots), self.times])
@@ -164,7 +170,7 @@ class EventSolve:
         ends[whose] = torch.tensor([every[place].time for place in last], dtype=ends.dtype, device="cpu")
         rows, end, until = torch.cat([window.hs for window in self.windows]), self.windows[-1].look.state, ends
         times, states = self._found(every)
-        if (graph := self.graph.run(self.h, self.t, self.windows, every, ends)) is not None:
+        if (graph := None if self.once else self.graph.run(self.h, self.t, self.windows, every, ends)) is not None:
             rows, end, until, times, states = graph.found(self.events, every, rows, end, times, states)
         self._keep(ends, rows, graph)
         for number, found in enumerate(self.found):
@@ -216,26 +222,27 @@ class EventSolve:
         """Find what each sample crosses in the next window, in time, up to what stops it."""
         mine: list[list[Crossing]] = [[] for _ in self.status]
         self.windows = []
-        h, t, ends = self.h.detach(), self.t.detach(), self.asked[-1].numpy()
-        with torch.no_grad():
-            while bool((t < goal).any()):
+        h, t, ends = self.h if self.once else self.h.detach(), self.t.detach(), self.asked[-1].numpy()
+        while bool((t < goal).any()):
+            with torch.set_grad_enabled(self.once):
                 window, failure = self._look(h, t, goal)
-                self.windows.append(window)
-                look = window.look
-                self._take(sorted(self._flips(look, look.end >= ends)), mine)
-                self.reach *= 2
-                sample = None if failure is None else failure.sample
-                if failure and (sample is None or not self._stopped(mine[sample])):
-                    # In a window of its own time is told apart more finely, and the end of a solution may be come nearer to.
-                    last = 0.0 if sample is None else look.last_step(sample)
-                    if last == 0 or self.steps is not None or last > STUCK * float((window.times[-1] - t)[sample]):
-                        raise failure
-                    self.reach[sample] = last / STUCK**0.5
-                h, t = look.state, torch.from_numpy(look.end)
-                self.window = (2 * self.window).clamp(max=self.widest)
-                goal = torch.where(torch.tensor([self._stopped(each) for each in mine], device="cpu"), t, goal)
-                if not bool((self.reach.isfinite() & (t < goal)).any()):
-                    break
+            self.windows.append(window)
+            look = window.look
+            with torch.no_grad():
+                self._take(sorted(self._flips(look, (look.end >= ends) | self.to_stop)), mine)
+            self.reach *= 2
+            sample = None if failure is None else failure.sample
+            if failure and (sample is None or not self._stopped(mine[sample])):
+                # In a window of its own time is told apart more finely, and the end of a solution may be come nearer to.
+                last = 0.0 if sample is None else look.last_step(sample)
+                if last == 0 or self.steps is not None or last > STUCK * float((window.times[-1] - t)[sample]):
+                    raise failure
+                self.reach[sample] = last / STUCK**0.5
+            h, t = look.state, torch.from_numpy(look.end)
+            self.window = (2 * self.window).clamp(max=self.widest)
+            goal = torch.where(torch.tensor([self._stopped(each) for each in mine], device="cpu"), t, goal)
+            if not bool((self.reach.isfinite() & (t < goal)).any()):
+                break
         return mine
 
     def _until(self, t: Tensor, goal: Tensor) -> Tensor:
@@ -279,7 +286,7 @@ class EventSolve:
                 raise failure
             self.widest = float((until - t).max()) / 2
             self.window = self.window.clamp(max=self.widest)
-            if self.widest < NARROWEST * self.length or bool((self._until(t, goal) == until).all()):
+            if self.widest < self.narrowest or bool((self._until(t, goal) == until).all()):
                 raise ValueError(
                     "`events` are looked for on the steps of a solve, and these were too many to keep; ask for more `ts`."
                 )
@@ -350,7 +357,8 @@ class EventSolve:
     def _stop(self, stopped: list[Crossing], since: Tensor) -> None:
         """End samples, or set them to the states they go on from."""
         at = self.t[:, None].detach()
-        values = [event(at, self.h.detach()) for event in self.events]
+        resets = any(self.events[crossing.event].reset for crossing in stopped)
+        values = [event(at, self.h.detach()) for event in self.events] if resets else []
         for number, event in enumerate(self.events):
             here = [crossing for crossing in stopped if crossing.event == number]
             if not here:
@@ -368,7 +376,8 @@ class EventSolve:
                 came = str(tuple(after.shape)) if isinstance(after, Tensor) else type(after).__name__
                 raise ValueError(f"`reset` of an Event must give states {tuple(self.h.shape)}, got {came}.")
             self.h = torch.where(rows[:, None].to(self.h.device), after, self.h)
-        self._set_sides(stopped, values)
+        if resets:
+            self._set_sides(stopped, values)
         if (often := self.stops - self.stops_before).max() > MOST_STOPS:
             number, sample = np.unravel_index(often.argmax(), often.shape)
             self._refuse(int(number), int(sample), f"more than {MOST_STOPS} times between two requested times")
@@ -410,37 +419,3 @@ class EventSolve:
 def _at(states: Tensor, rows: list[int]) -> Tensor:
     """Return these rows: a list would be an index on the CPU, which not every device takes."""
     return states.index_select(0, torch.tensor(rows, device="cpu").to(states.device))
-
-
-class StatesBetweenStops:
-    r"""Computes states of a solve with stops: those of the last piece that has begun; after its end a sample stays there.
-
-    Args:    last: the states at the end (batch, state); pieces: solves, each from where the one before stopped each sample;
-             over (batch,): from when on samples stay there, infinity if they do not; direction: -1
-             where their times are the user's negative.
-    Shape:   times (m,), or (m, batch) -> (m, batch, state).
-    """
-
-    last: Tensor
-    pieces: Sequence[Trajectory]
-    over: Tensor
-    direction: int
-
-    def __init__(self, last: Tensor, pieces: Sequence[Trajectory], over: Tensor, direction: int = 1) -> None:
-        self.last, self.pieces, self.over, self.direction = last, pieces, over, direction
-
-    def __call__(self, times: Tensor) -> Tensor:
-        times = times if self.direction > 0 else -times
-        asked = times if times.dim() > 1 else times[:, None].expand(-1, len(self.last))
-        states = self.last.expand(len(asked), *self.last.shape)
-        begun = asked.new_full(asked.shape, -1).long()  # the number of the piece
-        for number, piece in enumerate(self.pieces):
-            begun[(piece.ts[0].detach() <= asked) & (asked < self.over)] = number
-        for number, piece in enumerate(self.pieces):
-            mine = begun == number
-            rows = mine.any(1)
-            if bool(rows.any()):
-                found = piece(asked[rows].clamp(piece.ts[0].detach(), piece.ts[-1].detach()))
-                here = mine[rows].to(found.device)[..., None]
-                states = states.index_put((rows.to(found.device).nonzero()[:, 0],), torch.where(here, found, states[rows]))
-        return states

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from ctrnn.extras import needed_by
 from discretize.solvers.detached import once_only
 from discretize.solvers.equation import Shapes, joined, split
 
@@ -117,8 +116,6 @@ def checked_events(events: object, shapes: Shapes | None, direction: int) -> tup
     given = (events,) if isinstance(events, Event) else events
     if not isinstance(given, Sequence) or not all(isinstance(event, Event) for event in given):
         raise TypeError(f"`events` must be discretize.Event, or several of them, got {events!r}.")
-    with needed_by("integrate(events=...)"):
-        import scipy  # noqa: F401, PLC0415 - loads little yet: asked for here, and not where the first crossing is
     whole = given if shapes is None else (_of_parts(event, shapes) for event in given)
     return tuple(whole if direction > 0 else (_backwards(event) for event in whole))
 

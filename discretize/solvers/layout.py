@@ -26,6 +26,10 @@ def parts_of(y: Any) -> tuple[Any, ...]:
     return tuple(y) if isinstance(y, tuple | list) else (y,)
 
 
+def _shape_of(part: Any) -> torch.Size | None:
+    return part.shape if isinstance(part, Tensor) else None
+
+
 def first_of(y: State) -> State:
     """Return y at the first of its times."""
     return tuple(part[0] for part in y) if isinstance(y, tuple) else y[0]
@@ -64,8 +68,12 @@ class Layout:
         return cls(tuple(part.shape[1:] if alone else part.shape for part in parts), not isinstance(y0, Tensor), alone)
 
     @property
+    def widths(self) -> list[int]:
+        return [shape.numel() for shape in self.shapes]
+
+    @property
     def width(self) -> int:
-        return sum(shape.numel() for shape in self.shapes)
+        return sum(self.widths)
 
     def join(self, y: State) -> Tensor:
         """Return (batch, state)."""
@@ -75,6 +83,8 @@ class Layout:
     def checked(self, found: Any, samples: int) -> Any:
         """Return what func gives for some samples, a derivative for each tensor of y. Raises: ValueError if it is none."""
         parts = parts_of(found)
+        if not self.alone and isinstance(found, Tensor) != self.several and self.shapes == tuple(map(_shape_of, parts)):
+            return found
         came = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in parts]
         wanted = [(samples, *shape) if self.alone else tuple(shape) for shape in self.shapes]
         if came != wanted or isinstance(found, Tensor) == self.several:
@@ -86,7 +96,7 @@ class Layout:
 
     def split(self, hs: Tensor) -> State:
         """Return states (n, batch, state) as y at n times."""
-        parts = hs.split([shape.numel() for shape in self.shapes], -1)
+        parts = hs.split(self.widths, -1)
         samples = (hs.shape[1],) if self.alone else ()
         shaped = tuple(part.reshape(len(hs), *samples, *shape) for part, shape in zip(parts, self.shapes, strict=True))
         return shaped if self.several else shaped[0]
@@ -131,7 +141,11 @@ class Layout:
         if self.alone:
             y = first_of(self.split(h[None]))
             return [f(t.reshape(-1, *[1] * (parts_of(y)[0].dim() - 1)), y)]
-        return [f(time, first_of(self.split(row[None, None]))) for time, row in zip(t[:, 0], h, strict=True)]
+        parts = h.split(self.widths, 1)
+        if not all(len(shape) == 1 for shape in self.shapes):
+            parts = tuple(part.reshape(len(h), *shape) for part, shape in zip(parts, self.shapes, strict=True))
+        ys = zip(*map(Tensor.unbind, parts), strict=True) if self.several else parts[0].unbind()
+        return [f(time, y) for time, y in zip(t.reshape(-1).unbind(), ys, strict=True)]
 
 
 class CalledFlow(nn.Module):
@@ -147,4 +161,10 @@ class CalledFlow(nn.Module):
 
     def forward(self, t: Tensor, h: Tensor) -> Tensor:
         found = self.layout.call(self.func, t, h)
-        return torch.cat([self.layout.join(self.layout.checked(each, len(h))) for each in found])
+        checked = [parts_of(self.layout.checked(each, len(h))) for each in found]
+        if self.layout.alone:
+            return self.layout.join(checked[0])
+        parts = [part for parts in checked for part in parts]
+        return torch.cat(parts if all(part.dim() == 1 for part in parts) else [part.reshape(-1) for part in parts]).reshape(
+            h.shape
+        )

@@ -254,8 +254,8 @@ def test_every_sample_ends_at_its_own_event_however_far_it_is(monkeypatch):
     assert_close(gradient, torch.tensor([[0.0, 1.0, -math.pi / 2], [0.0, 0.0, 0.0]]), rtol=0, atol=1e-4)
     with pytest.raises(SolverError, match="60 steps were not enough"):
         ours.odeint_event(swinging, y0[0, :2], torch.tensor(0.0), event_fn=lambda t, y: y[0] - 2, options={"max_num_steps": 60})
-    monkeypatch.setattr(ours, "FARTHER", [1.0, 4.0])
-    with pytest.raises(ValueError, match="has not become 0 up to t = 5"):
+    monkeypatch.setattr(ours, "FARTHEST", 4.0)
+    with pytest.raises(ValueError, match="has not become 0 up to t = 4"):
         ours.odeint_event(lambda t, y: 0 * y, y0[0], torch.tensor(0.0), event_fn=lambda t, y: y[0] - 2)
 
 
@@ -285,6 +285,31 @@ def test_an_event_that_jumps_to_a_number_ends_a_solve_whose_state_has_its_gradie
     assert float(t) == pytest.approx(jump)
     assert_close(torch.autograd.grad(y[-1].sum(), w)[0], torch.tensor(-jump * math.exp(-jump)), rtol=0, atol=1e-7)
     assert reads < 3000
+
+
+@pytest.mark.parametrize("least", [1e3, 1e12])  # of a solution that ends at t = 1 / y0
+def test_an_event_shortly_before_a_solution_ends_has_the_gradient_of_the_closed_form(least):
+    y0, t0 = torch.tensor([0.4], dtype=torch.float64, requires_grad=True), torch.tensor(0.5, requires_grad=True)
+    t, _ = ours.odeint_event(lambda t, y: y**2, y0, t0, event_fn=lambda t, y: y - least)
+    assert_close(t, torch.tensor(3.0 - 1 / least), rtol=0, atol=1e-6, check_dtype=False)
+    by_y0, by_t0 = torch.autograd.grad(t, [y0, t0])
+    assert float(by_y0) == pytest.approx(-1 / 0.4**2, rel=1e-4)
+    assert float(by_t0) == pytest.approx(1, rel=1e-4)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_an_event_is_solved_to_once_in_about_as_many_calls_in_every_unit_of_time(unit):
+    calls, tau = 0, torch.tensor(unit, requires_grad=True)
+
+    def decay(t, y):
+        nonlocal calls
+        calls += 1
+        return -y / tau
+
+    y0 = torch.ones(2, dtype=torch.float64)
+    t, _ = ours.odeint_event(decay, y0, torch.tensor(0.0), event_fn=lambda t, y: y[0] - 0.2, rtol=1e-6, atol=1e-9)
+    assert_close(torch.autograd.grad(t, tau)[0], torch.tensor(math.log(5)), rtol=1e-5, atol=0)
+    assert calls < 300  # a first window of 1 takes 3000 of them where tau is 1e-3, and a second solve for the graph twice as many
 
 
 @pytest.mark.parametrize("module", [ours, torchdiffeq], ids=["ours", "theirs"])
