@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ctrnn.extras import needed_by
 from experiments.code_files import named_in
 from experiments.models.fields import FIELDS
 from experiments.models.integrators import EXACT, INTEGRATORS, integrator_name
@@ -89,6 +90,7 @@ def run(
     return runner.run(made.address, "", out, shlex.join(command), workers, plugins=files, on=on)
 
 
+@needed_by("compare", "all")
 def compare(
     task: str | Task,
     field: str | Callable[..., VectorField] | Sequence[str | Callable[..., VectorField]] = "gated",

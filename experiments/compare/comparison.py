@@ -37,13 +37,11 @@ from experiments.studies.clocks.figures import clock_words
 from experiments.studies.clocks.rollout import FINE, Rollout, largest_magnitude
 from experiments.studies.results import Results
 from experiments.studies.specs import Drawing
-from experiments.studies.study import Point, Record, Row, Run, Sizes, Study
+from experiments.studies.study import COMPARISON, Point, Record, Row, Run, Sizes, Study
 from experiments.studies.verdicts import Verdict
 from experiments.tasks.task import Batch, Task
 
 __all__ = ["Comparison"]
-
-NAME = "compare"
 
 
 class Comparison(Study):
@@ -55,7 +53,7 @@ class Comparison(Study):
              ways are compared.
     """
 
-    name, claim, source = NAME, "", ""
+    name, claim, source = COMPARISON, "", ""
     question = "Is what was trained one way still good when it is run another way?"
     minutes: ClassVar = {}
     sizes: ClassVar = {"": Sizes()}
@@ -224,7 +222,9 @@ class Crossed:
         self.samples += len(batch.xs)
         self.seconds += found.seconds
         self.known_g_dt &= found.g_dt.numel() > 0
-        self.largest = max(self.largest, (largest_magnitude(found.g_dt) or math.inf) if found.g_dt.numel() else 0.0)
+        if found.g_dt.numel():
+            largest = largest_magnitude(found.g_dt)
+            self.largest = max(self.largest, math.inf if largest is None else largest)
         if reference is None or not reference.finite:
             return
         states, exact = (_of_samples(one.states, batch).double() for one in (found, reference))

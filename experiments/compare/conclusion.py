@@ -56,7 +56,8 @@ def _about(layout: Layout, family: str, found: Sequence[Difference]) -> str:
         pairs.setdefault((each.ours, each.theirs, _mean(each) > 0), []).append(each)
     named = [_in_words(layout, *pair, some) for pair, some in list(pairs.items())[:MOST]]
     more = f"; and {len(pairs) - MOST} more pairs, in the table" if len(pairs) > MOST else ""
-    return f"{title}: {len(told)} of {len(found)} differences are told apart: {'; '.join(named)}{more}."
+    count = f"{len(told)} of {len(found)} differences {'is' if len(told) == 1 else 'are'}"
+    return f"{title}: {count} told apart: {'; '.join(named)}{more}."
 
 
 def _mean(one: Difference) -> float:

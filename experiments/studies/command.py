@@ -13,7 +13,7 @@ import tyro
 
 from experiments.plugins import use
 from experiments.studies.registry import STUDIES, check_name, study_named
-from experiments.studies.study import SCALES
+from experiments.studies.study import COMPARISON, SCALES
 from experiments.usage import UsageError, check_word, typed
 
 __all__ = ["COMMANDS", "Data", "Plugin", "check_data", "check_on"]
@@ -121,7 +121,10 @@ def plot(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DI
     use(plugin)
     from experiments.studies.folder import described  # noqa: PLC0415
 
-    check_name(described(folder)["study"])
+    asked = described(folder)
+    if asked["study"] == COMPARISON:
+        raise UsageError(f"{folder} is a comparison, whose own command writes its page again: {(asked['commands'] or ['?'])[-1]}")
+    check_name(asked["study"])
     from experiments.studies.html_page import write  # noqa: PLC0415
 
     print(write(folder))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from experiments.studies.verdicts import Verdict
 
 __all__ = [
+    "COMPARISON",
     "DATA",
     "KEY",
     "SCALES",
@@ -49,6 +50,7 @@ __all__ = [
 ]
 
 SCALES = ("smoke", "small", "paper")
+COMPARISON = "compare"  # the name of what `ctrnn compare` makes, which is no study of the list
 SMOKE = SCALES[0]  # at which nothing is trained to decide anything
 KEY = re.compile(r"[a-z0-9][a-z0-9.-]*")
 DATA = "CTRNN_DATA"  # the environment variable in which `--data DIR` comes to worker processes

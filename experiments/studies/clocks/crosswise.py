@@ -78,6 +78,7 @@ def crosswise(
              long samples last, at speeds;  reference: whose states the others are compared with.
     """
     found: list[Row] = []
+    device = next(iter(ways.values())).read_out.weight.device
     for given in clocks:
         rows: dict[str, list[Row]] = {name: [] for name in ways}
         for speed in speeds:
@@ -85,7 +86,7 @@ def crosswise(
             sums = {name: summary(played, model) for name, model in ways.items()}
             for k, batch in enumerate(played.evaluation("test", training.evaluation, BATCH, training.seed)):
                 if played.weight(batch):
-                    _run_all(batch, ways, sums, reference, training.seed, k)
+                    _run_all(batch.to(device), ways, sums, reference, training.seed, k)
             for name, one in sums.items():
                 rows[name].append({"way": name, "clock_given": given, "clock": speed, **one.row()})
         found += [row for same in rows.values() for row in same]

@@ -84,7 +84,7 @@ def roll_out(model: SequenceModel, batch: Batch, own_time: float | Tensor | None
     before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
     g_dt = own_time * field.rate(xs, before).expand_as(states)
     if batch.lengths is not None:
-        read = torch.arange(len(xs))[:, None] < batch.lengths
+        read = torch.arange(len(xs), device=xs.device)[:, None] < batch.lengths
         g_dt, before = g_dt[read], before[read]
     return Rollout(model.read_out(states), states, g_dt.flatten(), before.flatten(), *cost)
 

@@ -4,13 +4,16 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
-from pages import read
+from pages import ROOT, read
 from torch.testing import assert_close
 
 from ctrnn.inputs.held import Hold
@@ -370,3 +373,26 @@ def test_a_figure_marks_seeds_that_diverged_and_tells_nine_ways_apart():
 def test_losses_of_another_order_are_drawn_on_a_logarithmic_axis(largest, scale):
     scores = {"euler": {"euler": [1.0, 1.1], "exact": [largest, largest]}, "exact": SCORES["exact"]}
     assert scores_figure(records(scores), LAYOUT).axes[0].get_yscale() == scale
+
+
+# ---- where it stands
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [("", "ours"), ("import experiments; ", "was imported first, and a process has one package of a name")],
+)
+def test_a_folder_of_the_users_that_is_called_experiments_hides_nothing(before, said, tmp_path):
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "__init__.py").write_text("")
+    script = f"{before}from ctrnn_experiments import compare; print('ours' * compare.__module__.startswith('experiments.'))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert said in done.stdout + done.stderr
+
+
+def test_the_folder_of_a_comparison_is_drawn_by_its_own_command(whole, capsys):
+    assert main(["study", "plot", str(whole[0])]) == 2
+    assert "is a comparison, whose own command writes its page again: compare(..., out=" in capsys.readouterr().err
