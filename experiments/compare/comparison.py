@@ -171,7 +171,7 @@ class Comparison(Study):
     @property
     def settings_in_words(self) -> str:
         """Write the settings of all runs that are not the defaults of `ctrnn train`."""
-        parts = (self.base.task, self.base.field_settings, self.base.integrator_settings, self.base.training)
+        parts: tuple[Any, ...] = (self.base.task, self.base.field_settings, self.base.integrator_settings, self.base.training)
         given = [(part, each) for part in parts for each in dataclasses.fields(part) if each.init]
         changed = [(each.name, getattr(part, each.name)) for part, each in given if getattr(part, each.name) != each.default]
         return ", ".join(f"{name}={words_of(value)}" for name, value in changed if name != "seed")

@@ -128,5 +128,5 @@ def own_time_of(batch: Batch, hold: Hold) -> Any:
         left_open = torch.full_like(ts[:1].reshape(1, -1), hold.open_interval)
         lasting = torch.cat([left_open, lasting] if hold.direction == "backward" else [lasting, left_open])
         if hold.direction == "forward" and batch.lengths is not None:  # beyond the last sample of each stamps stand still
-            lasting = lasting.where(torch.arange(len(ts))[:, None] != batch.lengths - 1, hold.open_interval)
+            lasting = lasting.where(torch.arange(len(ts), device=ts.device)[:, None] != batch.lengths - 1, hold.open_interval)
     return lasting[..., None].to(batch.xs)
