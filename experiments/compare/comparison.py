@@ -78,13 +78,22 @@ class Comparison(Study):
         layout = self.layout = Layout(score, self.better, self.fields, tuple(self.ways), self.speeds, self.clocks)
         told = [DifferencesTable(layout, family) for family in FAMILIES]
         tables = CrosswiseTable(layout), *told, GateTable(layout), CostTable(layout)
-        vars(self).update(tables=tables, figures={"scores": Drawing(self._caption(), lambda found: scores_figure(found, layout))})
+        vars(self).update(tables=tables, figures={name: self._drawing(field) for field, name in self._figures().items()})
 
     @property
     def address(self) -> str:
         """Return what `loaded` makes this comparison of, in any process."""
         given = {"base": self.base.to_json(), "fields": self.fields, **self.asked, "seeds": self.seeds, "score": self.score}
         return f"experiments.compare.comparison:Comparison {json.dumps(given)}"
+
+    def _figures(self) -> dict[str, str]:
+        """Return the name of each field's figure."""
+        return {field: "scores" if len(self.fields) == 1 else f"scores-{field}" for field in self.fields}
+
+    def _drawing(self, field: str) -> Drawing:
+        layout = dataclasses.replace(self.layout, fields=(field,))
+        several = f"{field}: " * (len(self.fields) > 1)
+        return Drawing(f"{several}{self._caption()}", lambda found: scores_figure(found, layout))
 
     def _caption(self) -> str:
         trained = f"Each panel: weights trained in one way, run in {len(self.ways)}"

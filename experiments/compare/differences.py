@@ -82,10 +82,12 @@ def _pairs(layout: Layout) -> Iterator[tuple[str, str, str, Place, Place]]:
 
 
 def _once_more(score: str, places: tuple[Place, ...], known: dict[Place, Seeds]) -> bool:
-    """Return whether these are the numbers of the clock given once more, as at the speed of training."""
+    """Return whether these are the numbers of the clock given once more, as at speed 1 of what has no stamps."""
     for place in places:
         given = known.get(place._replace(clock_given=True), {})
-        if place.clock_given or not given or any(given[k].get(score) != one.get(score) for k, one in known[place].items()):
+        if place.speed != 1 or place.clock_given or not given:
+            return False
+        if any(given[k].get(score) != one.get(score) for k, one in known[place].items()):
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""Draws scores over speeds: a row of panels for each way of training, in each a line for every way of running."""
+"""Draws the scores of a field over speeds: a row of panels for each way of training, in each a line for every way of running."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG = 22  # letters of a way's name beside which no other has room in the legen
 
 
 def scores_figure(results: Results, layout: Layout) -> Figure:
-    """Draw the scores of a comparison. Raises: NotEnoughError where there is none."""
+    """Draw the scores of a comparison of one field. Raises: NotEnoughError where there is none."""
     known = cells(results, layout)
     if not any(_spread(seeds, layout.score) for seeds in known.values()):
         raise NotEnoughError("there is no point to draw yet")
@@ -32,11 +32,11 @@ def scores_figure(results: Results, layout: Layout) -> Figure:
 
 
 def _over_speeds(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
-    columns = [(field, clock) for field in layout.fields for clock in layout.clocks]
+    (field,) = layout.fields
     with plots.style():
-        figure, axes = _panels(len(layout.ways), len(columns), 1.25 + 0.2 * len(layout.ways) + 1.3 * len(layout.ways))
+        figure, axes = _panels(len(layout.ways), len(layout.clocks), 1.25 + 0.2 * len(layout.ways) + 1.3 * len(layout.ways))
         for i, trained in enumerate(layout.ways):
-            for j, (field, clock) in enumerate(columns):
+            for j, clock in enumerate(layout.clocks):
                 ax = axes[i, j]
                 ax.set_xscale("log", base=2)
                 for k, run in enumerate(layout.ways):
@@ -46,7 +46,7 @@ def _over_speeds(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
                     if points := {speed: value for speed, value in each.items() if value is not None}:
                         band(ax, points, colour, linestyle=dashes, markersize=3.6, label=f"run {run}", **look)
                     _mark_lost(ax, [speed for speed, one in seeds.items() if _any_lost(one)], colour)
-                _entitle(ax, layout, trained, field, clock)
+                _entitle(ax, layout, trained, clock)
         axes[0, 0].set_xticks(layout.speeds, [clock_words(c) for c in layout.speeds])
         axes[0, 0].minorticks_off()
         figure.supxlabel("speed c at which the test is played", fontsize=10)
@@ -55,11 +55,11 @@ def _over_speeds(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
 
 def _over_ways(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
     """Draw a mark with its interval for each way of running, where the test is run at one speed."""
-    columns = [(field, clock) for field in layout.fields for clock in layout.clocks]
+    (field,) = layout.fields
     speed = layout.speeds[0] if layout.speeds else None
     with plots.style():
-        figure, axes = _panels(1, len(columns), 3.2)
-        for j, (field, clock) in enumerate(columns):
+        figure, axes = _panels(1, len(layout.clocks), 3.2)
+        for j, clock in enumerate(layout.clocks):
             ax = axes[0, j]
             for k, trained in enumerate(layout.ways):
                 colour, _, look = _look(k)
@@ -71,7 +71,7 @@ def _over_ways(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
                         ax.plot(x, value.mean, color=colour, linestyle="", markersize=4.5, label=f"trained {trained}", **look)
                     _mark_lost(ax, [x] * _any_lost(seeds), colour)
             ax.set_xticks(range(len(layout.ways)), layout.ways, rotation=20, ha="right")
-            _entitle(ax, layout, "", field, clock)
+            _entitle(ax, layout, "", clock)
         figure.supxlabel("run as", fontsize=10)
         return _finished(figure, axes, layout)
 
@@ -81,8 +81,8 @@ def _panels(rows: int, columns: int, height: float) -> tuple[Figure, np.ndarray]
     return figure, figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
 
 
-def _entitle(ax: Axes, layout: Layout, trained: str, field: str, clock: bool) -> None:
-    parts = [field] * (len(layout.fields) > 1) + ["clock given" if clock else "clock hidden"] * (len(layout.clocks) > 1)
+def _entitle(ax: Axes, layout: Layout, trained: str, clock: bool) -> None:
+    parts = ["clock given" if clock else "clock hidden"] * (len(layout.clocks) > 1)
     way, _, dt = f"trained {trained}".partition(" dt=") if trained else ("", "", "")
     rest = ", ".join([f"dt={dt}"] * bool(dt) + parts)
     ax.set_title("\n".join(filter(None, [way, rest])), pad=2, fontsize=9)  # panels of two columns have room for no more

@@ -75,6 +75,15 @@ def test_all_ways_of_training_have_the_same_starts_and_the_same_batches(whole):
         assert not torch.equal(kind[0][0], kind[1][0])
 
 
+def test_each_way_of_training_takes_its_own_steps(whole):
+    made = {run.point["trained"]: run.configuration for run in whole[1].study.runs()}
+    assert {name: (one.integrator, one.integrator_settings.substeps) for name, one in made.items()} == {
+        "euler": ("euler", 1),
+        "euler dt=1/2": ("euler", 2),
+        "exact": ("exact", 1),
+    }
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_score_is_that_of_the_same_weights_under_the_other_integrator(whole, way):
     folder, report = whole
