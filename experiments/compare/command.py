@@ -173,6 +173,8 @@ def comparison(
     fields = _once("field", [_field_named(each) for each in fields])
     base.task.fingerprint()  # what is wrong with files is said before anything is trained
     played = _speeds(base.task, speeds)
+    for speed in played:
+        dataclasses.replace(base, task=base.task.at_speed(speed, True))  # refused where a run of its own would be
     for word in clock:
         check_word("clock", word, CLOCKS)
     clocks = [CLOCKS[word] for word in _once("clock", clock)]

@@ -204,6 +204,15 @@ class Configuration:
         check_word("integrator", self.integrator, INTEGRATORS)
         check_rates(self.field, self.field_settings)
         self._check_noise()
+        self._check_hold()
+
+    def _check_hold(self) -> None:
+        hold, played = self.integrator_settings.hold, self.task.hold_as_played
+        if played and hold != played and (self.field not in JUMPS or self.field == "cfc"):
+            raise UsageError(
+                f"with hold={hold} a row acts {'up to' if hold == 'backward' else 'from'} its stamp, and samples between two "
+                f"rows would show the other one; take between={'held' if hold == 'forward' else 'backward'}."
+            )
 
     def _check_noise(self) -> None:
         noise, made_for_it = self.field_settings.noise, self.integrator in FOR_NOISE

@@ -87,6 +87,11 @@ class Task(Checked, ABC):
         drawn = self.batch(1, generator_of(0, "stamps"))
         return drawn.ts is not None and len(drawn.ts) == len(drawn.xs)
 
+    @property
+    def hold_as_played(self) -> str:
+        """Return the `hold` under which samples between those that were recorded mean what these do, "" for any."""
+        return ""
+
     @abstractmethod
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         """Draw what `batch` gives, once its arguments are checked."""

@@ -75,10 +75,19 @@ class Table(TableSettings, Task):
         """Whether samples are others than the rows."""
         return self.speed != 1 or self.warp != 1
 
+    @property
+    def _is_between_rows(self) -> bool:
+        """Whether samples lie between rows too."""
+        return self.speed != round(self.speed) or self.warp != 1
+
+    @property
+    def hold_as_played(self) -> str:
+        matters = self.clock_given and self._is_between_rows
+        return {"held": "forward", "backward": "backward"}.get(self.between, "") if matters else ""
+
     def _check_speed(self, found: Dataset) -> None:
         """Refuse speeds at which nothing is left to read or to ask."""
-        whole = self.warp == 1 and self.speed == round(self.speed)
-        if self.between == "linear" and not whole and not found.at_the_end:
+        if self.between == "linear" and self._is_between_rows and not found.at_the_end:
             raise UsageError(
                 f"{self.data}: with between=linear samples between two rows show what comes next, and here something is asked at "
                 "every row, before that is known; take between=held."

@@ -11,6 +11,8 @@ from torch.testing import assert_close
 import discretize
 from experiments.__main__ import main
 from experiments.models.fields import FieldSettings, built_field
+from experiments.models.integrators import IntegratorSettings
+from experiments.runs.configuration import Configuration
 from experiments.seeds import generator
 from experiments.tasks.recorded.pieces import places
 from experiments.tasks.recorded.table import Table
@@ -243,6 +245,16 @@ def test_speeds_that_are_none_are_refused(tmp_path, settings, words):
 def test_speeds_at_which_a_table_says_nothing_are_refused_when_it_is_read(tmp_path, target, settings, words):
     with pytest.raises(UsageError, match=words):
         table(tmp_path, target=target, **settings).look()
+
+
+@pytest.mark.parametrize(("hold", "between"), [("backward", "held"), ("forward", "backward")])
+def test_rows_between_are_held_as_the_integrator_holds_them(tmp_path, hold, between):
+    played = table(tmp_path, speed=0.5, between=between)
+    with pytest.raises(UsageError, match=f"hold={hold}.*take between={'held' if hold == 'forward' else 'backward'}"):
+        Configuration(played, "gated", "euler", integrator_settings=IntegratorSettings(hold=hold))
+    for fits in (replace(played, clock_given=False), replace(played, between="linear"), replace(played, speed=2.0)):
+        Configuration(fits, "gated", "euler", integrator_settings=IntegratorSettings(hold=hold))
+    Configuration(played, "gru-d", "euler", integrator_settings=IntegratorSettings(hold=hold))  # which jumps, and holds nothing
 
 
 def test_what_is_played_is_said_before_anything_is_trained(tmp_path, capsys):
