@@ -11,7 +11,7 @@ import difflib
 import functools
 from collections.abc import Iterable
 
-import discretize
+import discretize.steps
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
 from discretize.solvers.fixed import FIXED_METHODS
 from discretize.steps.catalog import dashed, step_names, stochastic_step_names
@@ -62,5 +62,5 @@ def unknown(value: str, known: Iterable[str]) -> str:
 
 @functools.cache
 def _made(kind: str) -> Step:
-    made: Step = getattr(discretize, kind)()
+    made: Step = getattr(discretize.steps, kind)()
     return made

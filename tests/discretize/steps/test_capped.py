@@ -100,3 +100,8 @@ def test_the_step_warning_is_silent_where_a_cap_below_2_is_at_work(recwarn):
 def test_a_cap_is_a_positive_number(cap):
     with pytest.raises((TypeError, ValueError), match="`cap` must be"):
         CappedEuler(cap)
+
+
+def test_the_dashed_name_is_the_step_with_a_cap_of_1():
+    named, x = DiscreteRNN(field(gain=20.0), "capped-euler"), torch.randn(9, 2, 3, dtype=torch.float64)
+    assert_close(named(x)[0], DiscreteRNN(named.field, CappedEuler(1.0))(x)[0], rtol=0, atol=0)

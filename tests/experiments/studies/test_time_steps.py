@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from torch.testing import assert_close
 
 import ctrnn
-import discretize
+import discretize.steps
 from experiments.models.integrators import INTEGRATORS
 from experiments.reports.spreads import NotEnoughError
 from experiments.seeds import generator
@@ -84,7 +84,7 @@ def test_the_mode_of_euler_is_that_of_the_circle(dt, period):
     "name", sorted(set(INTEGRATORS) - {"exact", "symplectic-euler", *(n for n in INTEGRATORS if "maruyama" in n)})
 )
 def test_a_predicted_mode_turns_under_its_step_and_keeps_its_size(name):
-    step = getattr(discretize, INTEGRATORS[name])
+    step = getattr(discretize.steps, INTEGRATORS[name])
     if issubclass(step, discretize.StochasticStep):
         pytest.skip("for noise")
     rate = eigenvalue(step(), 0.25, 12.0)

@@ -16,7 +16,7 @@ import math
 
 import torch
 
-import discretize
+import discretize.steps
 from discretize import Step
 from experiments.models.integrators import EXACT, INTEGRATORS
 from experiments.tasks.cognitive import Rhythm
@@ -46,7 +46,7 @@ def predicted_r2(name: str, dt: float, task: Rhythm) -> float:
     """Compute R^2 of the equation's sines against those of the step, over the periods of the task, at its samples."""
     if name == EXACT:
         return 1.0
-    step = getattr(discretize, INTEGRATORS[name])()
+    step = getattr(discretize.steps, INTEGRATORS[name])()
     t = dt * torch.arange(1, round(task.length / dt) + 1, dtype=torch.float64)
     wanted, found = [], []
     for held in torch.linspace(0, 1, PERIODS).tolist():
