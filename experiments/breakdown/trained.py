@@ -21,9 +21,11 @@ import ctrnn
 from ctrnn.storage.files import write_atomically
 from discretize import Batch, Breakdown, ContinuousRNN, DiscreteRNN, SolverError, breakdown
 from discretize.analysis.breakdown.figure import drawn
+from discretize.analysis.breakdown.report import VERDICTS
 from discretize.analysis.breakdown.substitutes import STEPS
 from experiments.data.untrusted import check_file
 from experiments.files import not_writable, ready_folder
+from experiments.models.integrators import EXACT, INTEGRATORS
 from experiments.reports.colours import COLOURS
 from experiments.reports.report import Section, facts, page, progress, say
 from experiments.reports.svg import with_colours
@@ -67,7 +69,8 @@ def of_run(folder: Path, out: Path, command: str, plugins: Sequence[str] = ()) -
         return measured(outputs, batch), [measured(outputs[:, one], task.part(batch, one)) for one in each]
 
     credit = f"{batch.size} sequences of the test of {configuration.task_name}"
-    _write(model, batch, metric, name, f"{folder.name}, {how}", credit, out, command)
+    integrator = "euler" if configuration.integrator == EXACT else configuration.integrator
+    _write(model, batch, metric, name, f"{folder.name}, {how}", credit, out, command, integrator)
 
 
 def of_files(model: Path, data: Path, out: Path, command: str) -> None:
@@ -98,17 +101,24 @@ def _write(
     credit: str,
     out: Path,
     command: str,
+    integrator: str = "",
 ) -> None:
     ready_folder(out)
     start = perf_counter()
-    with progress("the same weights at shorter steps, under others, and solved"):
+    with progress("the same weights at shorter steps, under others, and solved"), torch.random.fork_rng(()):
+        torch.manual_seed(0)  # from which noise has its keys: the same page again
         try:
             found = breakdown(model, batch, metric=metric, steps=OTHERS)
         except (TypeError, ValueError, SolverError) as error:
             raise UsageError(str(error)) from None
     took = perf_counter() - start
     say(f"{found}\n")
-    section = _section(found, name, what)
+    # At the prompt steps have names; of a model that was trained elsewhere nothing is typed.
+    to_type = ""
+    if integrator and (cure := found.cure) is not None and found.verdict != VERDICTS[0]:
+        to_type = f"--integrator {cure.step if cure.step in INTEGRATORS else integrator} --set substeps={cure.substeps}"
+        say(f"ctrnn train with {to_type} does so.\n")
+    section = _section(found, name, what, to_type)
     files = {
         "breakdown.txt": f"{found}\n",
         "steps.csv": pd.DataFrame([vars(other) for other in found.others]).to_csv(index=False, lineterminator="\n"),
@@ -136,7 +146,7 @@ def _by_sequence(found: Breakdown) -> dict[str, list[Any]]:
     return columns
 
 
-def _section(found: Breakdown, name: str, what: str) -> Section:
+def _section(found: Breakdown, name: str, what: str, to_type: str) -> Section:
     scored = found.refinement.metrics is not None
     rows: list[list[Any]] = []
     for other in found.others:
@@ -165,6 +175,7 @@ def _section(found: Breakdown, name: str, what: str) -> Section:
         rows=rows,
         head=head,
         what=what,
+        to_type=to_type,
         sequences=sequences,
         sequences_head=["Sequence", *(SAID[each].format(name) for each in columns)],
     )

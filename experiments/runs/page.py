@@ -11,6 +11,7 @@ import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from ctrnn import timescales
 from ctrnn.storage.files import write_atomically
-from discretize import DiscreteRNN, SequenceModel, StepWarning, refine
+from discretize import DiscreteRNN, SequenceModel, StepWarning, breakdown, refine
 from discretize.errors import SolverError
 from experiments.files import not_writable, read_json
 from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, decades, legend, log_ticks, panels, style
@@ -221,21 +222,27 @@ def _stepped(
         pass
     if drawn := g_dt_over_steps(rows):
         figures["g-dt"] = drawn
-    verdict = ""
-    if isinstance(model.rnn, DiscreteRNN) and not configuration.field_settings.noise:
+    verdict, noise = "", ()
+    if isinstance(model.rnn, DiscreteRNN):
         few = configuration.task.part(batch, slice(0, REFINED))
         metric = lambda outputs: float(configuration.task.loss(outputs, few))  # noqa: E731
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), torch.random.fork_rng(()):
                 warnings.simplefilter("ignore", StepWarning)
-                verdict = refine(model, few.xs, ts=few.ts, lengths=few.lengths, metric=metric).verdict
+                torch.manual_seed(configuration.training.seed)  # from which noise has its keys
+                if model.rnn.noisy:
+                    found = breakdown(model, replace(few, targets=None), metric=metric, steps=())
+                    verdict, noise = found.refinement.verdict, found.noise or ()
+                else:
+                    verdict = refine(model, few.xs, ts=few.ts, lengths=few.lengths, metric=metric).verdict
         except (SolverError, ValueError, TypeError) as error:
             verdict = f"Not known: {error}"
     largest = result.get("largest_g_dt") if configuration.integrator == "euler" else None
     if largest:
         largest = f"{largest:.2f}" if math.isfinite(largest) else "beyond all numbers"
     return Section.from_template(
-        "runs/stepped.html.jinja", "stepped", figures, refined=verdict, largest=largest, integrator=configuration.integrator,
+        "runs/stepped.html.jinja", "stepped", figures, refined=verdict, noise=noise, largest=largest,
+        integrator=configuration.integrator,
         drawn=list(figures), passed=passings(rows), capped=_capped(configuration, rows, result), few=min(REFINED, batch.size),
     )  # fmt: skip
 

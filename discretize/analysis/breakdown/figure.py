@@ -1,4 +1,4 @@
-"""Draws a breakdown: g dt over time and by unit, factors in the plane, and distances from the equation by step, time and unit."""
+"""Draws a breakdown: distances by step, time, unit and sequence, factors in the plane, and g dt over time and by unit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from discretize.analysis.drawing import ShownFigure
 from discretize.analysis.refinement import CLOSE, VISIBLE
@@ -32,7 +32,7 @@ Colours = Mapping[str, str]
 
 def drawn(found: Any, colours: Colours = LIGHT, paper: str = LIGHT["paper"], columns: int = 2) -> ShownFigure:
     """Draw what a `Breakdown` knows, a panel each; colours: by the names of `style.COLOURS`."""
-    panels = [_distances, _over_time, _by_unit]
+    panels = [_distances, _over_time, _by_unit, _by_sequence]
     panels += [] if found.modes is None else [_factors, _growth]
     panels += [] if found.g_dt is None else [_rates, _regions]
     rows = -(-len(panels) // columns)
@@ -64,7 +64,7 @@ def _distances(ax: Axes, found: Any, colours: Colours) -> None:
     ax.set(xscale="log", yscale="log", xlabel="evaluations of the field in a sample", ylabel="states apart, of their spread")
     _plain_numbers(ax.xaxis, ax.yaxis)
     ax.set_title("From the equation, by step (lines: 1 and 10 %)")
-    ax.legend()
+    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=3, columnspacing=1)
 
 
 def _over_time(ax: Axes, found: Any, colours: Colours) -> None:
@@ -78,6 +78,25 @@ def _by_unit(ax: Axes, found: Any, colours: Colours) -> None:
     ax.set(xlabel="unit", ylabel="states apart, of their spread")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_title("By unit")
+
+
+def _by_sequence(ax: Axes, found: Any, colours: Colours) -> None:
+    apart = found.by_sequence.cpu()
+    order, changed = apart.argsort(), found.scores.changed
+    others = torch.zeros(len(apart), dtype=torch.bool, device="cpu") if changed is None else changed > 0
+    places = torch.arange(1, len(apart) + 1, device="cpu")
+    for which, colour, mark, name in (
+        (~others, "blue", "o", "answer alike"),
+        (others, "orange", "D", "answer otherwise when solved"),
+    ):
+        shown = which[order]
+        label = name if changed is not None and bool(shown.any()) else None
+        ax.plot(places[shown], apart[order][shown], mark, color=colours[colour], markersize=4, label=label)
+    ax.set(xlabel="sequences, from the nearest to the furthest", ylabel="states apart, of their spread", ylim=(0, None))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_title("By sequence")
+    if changed is not None:
+        ax.legend()
 
 
 def _factors(ax: Axes, found: Any, colours: Colours) -> None:
@@ -107,6 +126,7 @@ def _growth(ax: Axes, found: Any, colours: Colours) -> None:
         ax.plot(steps, growth.median(0).values.cpu(), color=colours[colour], linestyle=(0, (4, 2)), label="median")
     ax.axhline(1, color=colours["muted"], linewidth=0.8)
     ax.set(xlabel="steps", ylabel="growth of a difference", yscale="log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
     _plain_numbers(ax.yaxis)
     ax.set_title("Growth over several steps")
     ax.legend()
@@ -120,8 +140,8 @@ def _rates(ax: Axes, found: Any, colours: Colours) -> None:
         ax.plot(finite.quantile(share, 1), color=colours["blue"], linestyle=dash, label=name)
     for limit in (1, 2):
         ax.axhline(limit, color=colours["orange"], linewidth=0.8)
-    ax.set(xlabel="step", ylabel="g dt", ylim=(0, None))
-    ax.set_title("Rate times step (1: overshoots, 2: diverges)")
+    ax.set(xlabel="step", ylabel="g dt, the largest over sequences", ylim=(0, None))
+    ax.set_title("Rate times step (lines: 1 and 2)")
     ax.legend()
 
 
@@ -134,7 +154,7 @@ def _regions(ax: Axes, found: Any, colours: Colours) -> None:
     edges = np.linspace(0, len(finite), len(parts) + 1)
     units = np.arange(finite.shape[1] + 1) - 0.5
     ax.pcolormesh(edges, units, largest.mT.numpy(), cmap=ListedColormap(shades), norm=BoundaryNorm([0, 0.5, 1, 2, 1e300], 4))
-    names = ("below 0.5", "to 1", "1 to 2: overshoots", "from 2: diverges")
+    names = ("below 0.5", "0.5 to 1", "1 to 2", "from 2")
     marks = [Patch(facecolor=shade, label=name) for shade, name in zip(shades, names, strict=True)]
     ax.legend(handles=marks, loc="lower left", bbox_to_anchor=(0, 1.1), ncols=2)
     ax.set(xlabel="step", ylabel="unit of the state")

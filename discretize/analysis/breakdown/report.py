@@ -109,7 +109,8 @@ class Breakdown:
             f"From the equation's states unit {worst} is the furthest, by {float(self.by_unit[worst]):.2%}; sequences are "
             f"{float(self.by_sequence.min()):.2%} to {float(self.by_sequence.max()):.2%} away{first}."
         )
-        known = [order for order in found.orders if math.isfinite(order)]
+        finer = zip(found.orders, found.drift[1:], strict=True)
+        known = [order for order, drift in finer if math.isfinite(order) and drift > found.rounding]
         if known:
             said += f" Distances fall at order {known[0]:.2f} in the first halving of the step and {known[-1]:.2f} in the last"
             said += f"; the step's own is {found.order}." if found.converges else (
@@ -142,7 +143,9 @@ class Breakdown:
         finite = self.g_dt.nan_to_num(-math.inf, math.inf)
         at, unit = divmod(int(finite.argmax()), finite.shape[1])
         beyond = " and ".join(f"above {k + 1} in {float(self.above[:, k].mean()):.2%}" for k in range(2))
-        return f"g dt is at most {float(finite.max()):.3g}, in unit {unit} at step {at}; {beyond} of all steps and units."
+        return (
+            f"g dt is at most {float(finite.max()):.3g}, in unit {unit} at step {at}; {beyond} of all steps, units and sequences."
+        )
 
     def _of_modes(self) -> str:
         if self.modes is None:
@@ -172,24 +175,27 @@ class Breakdown:
         return f"With the last input held, of {len(pairs)} sequences {'; '.join(parts)}.{swings}"
 
     @property
-    def advice(self) -> str:
-        if self.verdict == EQUATION:
-            return "Nothing is to be done: on such data the weights mean the same under any accurate step or solver."
-        if self.noise:
-            return "Train with more `substeps`, or a step of higher strong order, and look again."
-        # With more steps too: one that errors happen to cancel in is no cure.
+    def cure(self) -> Substitute | None:
+        """The cheapest step that brings the weights within 1 % of their equation, with more of its steps too: one in which errors
+        happen to cancel is none."""
         far = [other for other in self.others if not other.share <= CLOSE]
         near = [
             other
             for other in self.others[1:]
             if not any(one.step == other.step and one.substeps >= other.substeps for one in far)
         ]
-        if not near:
+        return min(near, key=lambda other: other.evaluations, default=None)
+
+    @property
+    def advice(self) -> str:
+        if self.verdict == EQUATION:
+            return "Nothing is to be done: on such data the weights mean the same under any accurate step or solver."
+        if (best := self.cure) is None:
+            other = "with a step of higher strong order" if self.noise else "as a ContinuousRNN"
             return (
                 "No step that was tried comes within 1 %. Keep the step for these weights, which use it; for a model that is its "
-                "equation train with more `substeps`, or as a ContinuousRNN, and look again."
+                f"equation train with more `substeps`, or {other}, and look again."
             )
-        best = min(near, key=lambda other: other.evaluations)
         # Of a step of the library's, by name, or of the model's own as it prints.
         name = best.step if best.step.endswith(")") else repr(best.step)
         score = ""
@@ -197,8 +203,8 @@ class Breakdown:
             score = f", where the metric is {best.score:.4g} for {self.refinement.metrics[0]:.4g}"
         return (
             f"step={name}, substeps={best.substeps} brings these weights within 1 % of their equation for {best.evaluations} "
-            f"evaluations of the field a sample{score}. For a model that is its equation train with that, and look again; for "
-            "these weights as they were trained keep their step."
+            f"evaluations of the field a sample{score}. Run by it what was trained as its equation; for a model that is its "
+            "equation train by it, and look again, for training moves the weights; weights that use their step are kept with it."
         )
 
     def __str__(self) -> str:
@@ -212,7 +218,8 @@ class Breakdown:
         return "\n".join([said, *self.reasons, "", *lines, "", self.advice])
 
     def figure(self) -> ShownFigure:
-        """Draw g dt over time and by unit, the modes, and distances by step, time and unit. Raises: MissingPackageError."""
+        """Draw g dt over time and by unit, the modes, and distances by step, time, unit and sequence. Raises:
+        MissingPackageError."""
         with needed_by("Breakdown.figure"):
             from discretize.analysis.breakdown.figure import drawn  # noqa: PLC0415 - Matplotlib
         return drawn(self)

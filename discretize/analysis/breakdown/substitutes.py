@@ -21,7 +21,7 @@ from discretize.sequences.rnn import DiscreteRNN
 __all__ = ["STEPS", "Substitute", "own_steps", "substitutes"]
 
 REFUSED = (SolverError, StepError, TypeError, ValueError, NotImplementedError)  # the last by torch, of half precision
-STEPS = ("euler", "exponential-euler", "frozen-backward-euler", "backward-euler", "rk4")
+STEPS = ("euler", "exponential-euler", "frozen-backward-euler", "backward-euler", "runge-kutta4")
 
 
 @dataclass(frozen=True)

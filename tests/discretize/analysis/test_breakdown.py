@@ -525,7 +525,11 @@ def test_the_figure_has_a_panel_for_all_that_is_known(of_linear):
     pytest.importorskip("matplotlib")
     figure = of_linear.figure()
     labels = {(ax.get_xlabel(), ax.get_ylabel()) for ax in figure.axes}
-    assert {("step", "g dt"), ("steps", "growth of a difference"), ("unit", "states apart, of their spread")} <= labels
+    assert {
+        ("step", "g dt, the largest over sequences"),
+        ("steps", "growth of a difference"),
+        ("unit", "states apart, of their spread"),
+    } <= labels
 
 
 def test_a_step_that_is_near_by_chance_is_not_advised():

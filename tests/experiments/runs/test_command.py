@@ -258,6 +258,20 @@ def test_a_page_tells_the_largest_rate_times_step_of_training(of_steps):
     )
 
 
+def test_a_page_of_a_run_with_noise_tells_its_moments_along_the_same_paths(tmp_path):
+    words = ["train", "--task", "adding", "--field", "plain", "--integrator", "euler-maruyama", "--out", str(tmp_path), "--page"]
+    words += ["--set", "T=6", "hidden=3", "batch=4", "steps=1", "evaluation=4", "noise=0.2"]
+    _, page = page_of(tmp_path, words)
+    shown = rows_of(page, "along the same paths")
+    assert [*shown] == ["1", "2", "4", "8", "16"]
+    off = [float(row[0]) for row in shown.values()]  # of means, which come nearer
+    assert off[-1] < off[0] / 4
+    section = " ".join(page.all("section")[-1].text.split())
+    assert "256 times as many steps stand for the solution" in section
+    assert "are not refined" not in section
+    assert page_of(tmp_path, [*words, "--resume"])[1].all("section")[-1].text == page.all("section")[-1].text  # the same noise
+
+
 def test_a_page_of_a_finished_run_can_be_asked_for_later_and_compares_numbers(of_a_solve):
     _, said, page = of_a_solve
     assert "nothing was left to do" in said
