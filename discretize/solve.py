@@ -55,6 +55,7 @@ from discretize.solvers.events import Event, checked_events
 from discretize.solvers.fixed import FixedEngine, num_steps
 from discretize.solvers.kept import StepLog
 from discretize.solvers.stochastic import solve_path
+from discretize.steps.along import HeldProblem
 from discretize.steps.step import key_of
 from discretize.trajectory import Trajectory
 
@@ -351,7 +352,8 @@ def _keep_plan(field: object, path: object, h0: object, solved: Trajectory, sett
     if path.knots.dim() == 1 and path.xs.shape[:2] == (len(solved.hs) - 1, len(h0)):  # from sample to sample, each of its own
         from discretize.kernels.plan import plan_of_field  # noqa: PLC0415 - loads kernels
 
-        if (plan := plan_of_field(field, step, path.xs, h0, settings.fused, step is settings.pair)) is not None:
+        problem = HeldProblem(field, step, path.xs, h0, 1.0, settings.pair is None)
+        if (plan := plan_of_field(problem, settings.fused)) is not None:
             place = _place(field, path, key)
             _planned[place] = _Planned(plan, settings, ref(field, lambda _: _planned.pop(place, None)))
             if len(_planned) > MOST_PLANNED:

@@ -33,6 +33,7 @@ from discretize.kernels.sequences import run_triton, run_written
 from discretize.sequences.cell import DiscreteCell, checked_step
 from discretize.sequences.unroll import unroll
 from discretize.solve import integrate
+from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 
@@ -156,7 +157,7 @@ def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) 
 
     def by(run: Callable, engine: str = "compiled") -> Run:
         def made(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
-            states, stats = run(field, step, xs, h0, dt, 1, "always")
+            states, stats = run(HeldProblem(field, step, xs, h0, dt), "always")
             return (states if stats["engine"] == engine else None), stats["engine_why"] or ""
 
         return made

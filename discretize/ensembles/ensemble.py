@@ -27,6 +27,7 @@ from discretize.ensembles.shared import SharedState, buffers_of, checked_network
 from discretize.kernels.eligibility import is_plain, networks_mapped, transform_reason
 from discretize.kernels.record.recording import copied_with
 from discretize.sequences.rnn import DiscreteRNN
+from discretize.steps.along import HeldProblem
 
 if TYPE_CHECKING:
     from discretize.kernels.plan import ModulePlan
@@ -105,7 +106,8 @@ class Ensemble(AnsweredInit, nn.Module):
         from discretize.kernels.plan import plan_of_networks  # noqa: PLC0415 - loads kernels
 
         xs = x.transpose(-3, -2) if rnn.batch_first else x
-        plan = plan_of_networks(rnn, rnn.field, rnn.step, xs, len(self), rnn.dt, rnn.substeps, rnn.fused, rnn.stats)
+        starts = xs.new_empty(len(self), xs.shape[-2], rnn.field.state_size)
+        plan = plan_of_networks(rnn, HeldProblem(rnn.field, rnn.step, xs, starts, rnn.dt, rnn.substeps), rnn.fused, rnn.stats)
         self._unplanned = 0 if plan else self._unplanned + 1
         return plan
 

@@ -22,6 +22,7 @@ from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.fixed import FixedEngine
 from discretize.solvers.segments import Chain
+from discretize.steps.along import HeldProblem
 from discretize.steps.step import Step
 
 if TYPE_CHECKING:
@@ -32,15 +33,7 @@ __all__ = ["node_in_graph", "plan_solve", "run_fixed", "run_in_graph", "run_sequ
 
 
 def run_sequence(
-    field: VectorField,
-    step: Step,
-    xs: Tensor,
-    h0: Tensor,
-    dt: float | Tensor,
-    substeps: int,
-    fused: Fused,
-    by_steps: Callable[[Callable[[], None]], Tensor],
-    reads: Reads | None = None,
+    problem: HeldProblem, fused: Fused, by_steps: Callable[[Callable[[], None]], Tensor], reads: Reads | None = None
 ) -> tuple[Any, dict[str, Any]]:
     r"""Compute the state after each sample; return "engine" and "engine_why" too: what ran, and why nothing faster did.
 
@@ -48,11 +41,10 @@ def run_sequence(
 
     Args:    by_steps: the states step by step, where there is no kernel; it calls what it is given before every sample, so that
              steps that take long give way to a kernel.
-    Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
+    Shape:   -> (time, batch, state).
     Raises:  ValueError for a CTRNN_FUSED that says nothing.
     """
-    run, why = partial(_by_kernel, field, step, xs, h0, dt, substeps), None
-    own = partial(_torchs_own, field, step, xs, h0, dt, substeps, fused, reads)
+    run, own, why = partial(_by_kernel, problem), partial(_torchs_own, problem, fused, reads), None
     shown = own(first=True) if reads is not None else None
     if shown is None:
         states, engine, why = run(fused)
@@ -71,50 +63,39 @@ def run_sequence(
                 raise KernelReady
 
     try:
-        with _sequence_by_steps(field, step, fused):
+        with _sequence_by_steps(problem.field, problem.step, fused):
             states = by_steps(look)
     except KernelReady:
         assert states is not None
     return states, {"engine": engine, "engine_why": why and str(why)}
 
 
-def _torchs_own(
-    field: VectorField,
-    step: Step,
-    xs: Tensor,
-    h0: Tensor,
-    dt: float | Tensor,
-    substeps: int,
-    fused: Fused,
-    reads: Reads | None,
-    first: bool = False,
-) -> Tensor | Shown | None:
+def _torchs_own(problem: HeldProblem, fused: Fused, reads: Reads | None, first: bool = False) -> Tensor | Shown | None:
     """By torch's function for such sequences, if there is one; first: only where it is quicker than a kernel."""
     if setting_reason(fused):
         return None
     from discretize.kernels import torchs_own  # noqa: PLC0415 - see above
 
-    if first and not torchs_own.is_quicker(field, fused):
+    if first and not torchs_own.is_quicker(problem.field, fused):
         return None
-    with nullcontext() if first else _sequence_by_steps(field, step, fused):
-        return torchs_own.run_torchs_own(field, step, xs, h0, dt, substeps, fused, reads)
+    with nullcontext() if first else _sequence_by_steps(problem.field, problem.step, fused):
+        return torchs_own.run_torchs_own(problem, fused, reads)
 
 
-def _by_kernel(
-    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: Fused
-) -> tuple[Tensor | None, str, str | None]:
+def _by_kernel(problem: HeldProblem, fused: Fused) -> tuple[Tensor | None, str, str | None]:
     """The state after each sample, or None; the engine, and why no faster one."""
     if why := setting_reason(fused):
         return None, "steps", why
     from discretize.kernels import sequences  # noqa: PLC0415 - see above
 
-    if is_ordinary(h0.device, fused) and (states := sequences.run_known(field, step, xs, h0, dt, substeps)) is not None:
+    device = problem.h0.device
+    if is_ordinary(device, fused) and (states := sequences.run_known(problem)) is not None:
         return states, "compiled", None
     whys = dict[str, None]()
-    engines: list[Any] = [*([sequences.run_triton] if takes_triton(h0.device) else []), sequences.run_written]
-    with without_autocast(field.device):
+    engines: list[Any] = [*([sequences.run_triton] if takes_triton(device) else []), sequences.run_written]
+    with without_autocast(problem.field.device):
         for run in engines:
-            states, stats = run(field, step, xs, h0, dt, substeps, fused)
+            states, stats = run(problem, fused)
             whys[stats["engine_why"]] = None
             if states is not None:
                 break
@@ -139,12 +120,12 @@ def run_fixed(chain: Chain, engine: FixedEngine, h0: Tensor, fused: Fused) -> So
     """Solve by steps of fixed length as the sequence that it is, by the kernels of sequences; or say why there is none."""
     if why := setting_reason(fused) or engine.no_sequence(chain):
         return why
-    laid = engine.laid_out(chain, h0)
-    states, name, why = _by_kernel(chain.field, engine.map, laid.xs, h0, laid.dt, laid.substeps, fused)
+    problem, ends = engine.laid_out(chain, h0)
+    states, name, why = _by_kernel(problem, fused)
     if states is None:
         assert why is not None
         return why
-    ends = states if laid.ends is None else states[laid.ends.to(states.device)]
+    ends = states if ends is None else states[ends.to(states.device)]
     edges = chain.wanted()
     hs = torch.cat([h0[None], ends])
     return Solved(

@@ -35,7 +35,8 @@ from discretize.kernels.shown import Shown
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.kernels.torchs_own import Run, is_quicker, torchs_run
 from discretize.solvers.detached import Found
-from discretize.steps.step import Step
+from discretize.solvers.tableaus import EmbeddedMethod
+from discretize.steps.along import HeldProblem
 
 __all__ = ["ModulePlan", "Plan", "plan_of", "plan_of_field", "plan_of_networks"]
 
@@ -46,9 +47,9 @@ class Plan:
 
     kept: Found | None = None  # of the field, what the guards look at too
 
-    def __init__(self, found: Known, step: Step, xs: Tensor, fused: Fused, solves: bool = False) -> None:
-        self.found, self.step, self.fused, self.solves, self.input = found, step, fused, solves, _layout(xs, solves)
-        self.numbers = [*vars(step).items()]
+    def __init__(self, found: Known, problem: HeldProblem, fused: Fused) -> None:
+        self.found, self.step, self.fused, self.solves = found, problem.step, fused, not problem.substeps
+        self.input, self.numbers = _layout(problem.xs, self.solves), [*vars(problem.step).items()]
 
     def fits(self, field: VectorField, xs: Tensor) -> bool:
         """Whether a call with these samples, (time, batch, input), is like the one that was planned."""
@@ -106,21 +107,11 @@ class ModulePlan(Plan):
         """Return the plan of samples like these, or this one."""
         return self.before if self.before is not None and self.before.input == _layout(xs, self.solves) else self
 
-    def __init__(
-        self,
-        module: nn.Module,
-        field: VectorField,
-        found: Known,
-        step: Step,
-        xs: Tensor,
-        dt: float,
-        substeps: int,
-        fused: Fused,
-        stats: dict[str, Any],
-    ) -> None:
-        super().__init__(found, step, xs, fused, not substeps)
-        self.field, self.dt, self.substeps, self.stats = field, dt, substeps, dict(stats)
-        self.calls: int = substeps and stats["nfe"] // stats["num_steps"] * substeps  # of the field, for a sample
+    def __init__(self, module: nn.Module, found: Known, problem: HeldProblem, fused: Fused, stats: dict[str, Any]) -> None:
+        super().__init__(found, problem, fused)
+        assert not isinstance(problem.dt, Tensor)
+        self.field, self.dt, self.substeps, self.stats = problem.field, problem.dt, problem.substeps, dict(stats)
+        self.calls: int = self.substeps and stats["nfe"] // stats["num_steps"] * self.substeps  # of the field, for a sample
         self.kind, settings = type(module), {name: value for name, value in vars(module).items() if name not in NOTES}
         self.names, self.values = [*settings], [*settings.values()]
 
@@ -161,45 +152,26 @@ class ModulePlan(Plan):
         }
 
 
-def plan_of(
-    module: nn.Module,
-    field: VectorField,
-    step: Step,
-    xs: Tensor,
-    h0: Tensor,
-    dt: float,
-    substeps: int,
-    fused: Fused,
-    stats: dict[str, Any],
-) -> ModulePlan | None:
+def plan_of(module: nn.Module, problem: HeldProblem, fused: Fused, stats: dict[str, Any]) -> ModulePlan | None:
     r"""Plan calls of a module like one that a compiled kernel has run; return None for what hangs on more than guards look at.
 
-    Args:    module: of this project, or of a class or object that changes nothing of it; dt, substeps: of each sample, 0 where
-             steps are chosen; stats: of the call.
-    Shape:   xs (time, batch, input), h0 (batch, state).
+    Args:    module: of this project, or of a class or object that changes nothing of it; problem, stats: of the call.
     """
-    found = _kernel(field, step, xs, h0, fused, not substeps) if _is_ours(module) else None
-    return None if found is None else ModulePlan(module, field, found, step, xs, dt, substeps, fused, stats)
+    found = _kernel(problem, fused) if _is_ours(module) else None
+    return None if found is None else ModulePlan(module, found, problem, fused, stats)
 
 
-def _kernel(field: VectorField, step: Step, xs: Tensor, h0: Tensor, fused: Fused, solves: bool = False) -> Known | None:
+def _kernel(problem: HeldProblem, fused: Fused) -> Known | None:
+    field, step, xs, h0, _, substeps = problem
     if type(xs) is not Tensor or not is_ordinary(xs.device, fused) or xs.dtype != h0.dtype or noise_channels(field):
         return None
-    return known_flow(field, step, xs) if solves else known_kernel(field, step, xs, h0)
+    return known_kernel(problem) if substeps or not isinstance(step, EmbeddedMethod) else known_flow(field, step, xs)
 
 
-def plan_of_networks(
-    module: nn.Module,
-    field: VectorField,
-    step: Step,
-    xs: Tensor,
-    networks: int,
-    dt: float,
-    substeps: int,
-    fused: Fused,
-    stats: dict[str, Any],
-) -> ModulePlan | None:
-    """Plan calls of an ensemble, whose weights are stacked in the module, and whose outputs are the states' first units."""
+def plan_of_networks(module: nn.Module, problem: HeldProblem, fused: Fused, stats: dict[str, Any]) -> ModulePlan | None:
+    """Plan calls of an ensemble, whose weights are stacked in the module, and whose outputs are the states' first units; h0
+    (networks, batch, state)."""
+    field, _, xs, *_ = problem
     probe = xs.new_zeros(2, 3, field.state_size)
     try:
         shown = field.visible(probe)
@@ -209,8 +181,8 @@ def plan_of_networks(
         return None
     if not _is_ours(module) or not is_ordinary(xs.device, fused) or noise_channels(field):
         return None
-    found = kernel_of_networks(field, step, xs, xs.new_empty(networks, xs.shape[-2], field.state_size))
-    return None if found is None else ModulePlan(module, field, found, step, xs, dt, substeps, fused, stats)
+    found = kernel_of_networks(problem)
+    return None if found is None else ModulePlan(module, found, problem, fused, stats)
 
 
 def _is_ours(module: nn.Module) -> bool:
@@ -218,10 +190,10 @@ def _is_ours(module: nn.Module) -> bool:
     return own_code(module, next(kind for kind in type(module).__mro__ if kind.__module__.startswith("discretize."))) is None
 
 
-def plan_of_field(field: VectorField, step: Step, xs: Tensor, h0: Tensor, fused: Fused, solves: bool) -> Plan | None:
+def plan_of_field(problem: HeldProblem, fused: Fused) -> Plan | None:
     """Plan solves of a field like one that a compiled kernel has run; return as `plan_of`."""
-    found = _kernel(field, step, xs, h0, fused, solves)
-    return None if found is None else Plan(found, step, xs, fused, solves)
+    found = _kernel(problem, fused)
+    return None if found is None else Plan(found, problem, fused)
 
 
 def _layout(x: Tensor, solves: bool) -> tuple[Any, ...]:

@@ -46,6 +46,7 @@ from discretize.kernels.registry import ROUNDING, Known, by_steps, kernel_of, kn
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, triton_reason, writer
 from discretize.noise.increments import KeyedIncrements, NoiseInput
 from discretize.solvers.detached import ModuleSettings
+from discretize.steps.along import HeldProblem
 from discretize.steps.step import Step, key_of
 
 __all__ = [
@@ -102,20 +103,13 @@ class _Engine(NamedTuple):
 
 
 def _run_written(
-    engine: _Engine,
-    field: VectorField,
-    step: Step,
-    xs: Tensor,
-    h0: Tensor,
-    dt: float | Tensor,
-    substeps: int,
-    fused: Fused,
-    stored: bool = False,
+    engine: _Engine, problem: HeldProblem, fused: Fused, stored: bool = False
 ) -> tuple[Tensor | None, dict[str, Any]]:
     r"""The state after each sample by one engine, or None; and "engine" and "engine_why" of the run.
 
     Args:    as for `discretize.kernels.choose.run_sequence`; stored: xs has another dtype than all else, in memory only.
     """
+    field, step, xs, h0, dt, substeps = problem
     lengths = dt if isinstance(dt, Tensor) else None
     given = [h0, *([] if stored else [xs]), *([] if lengths is None else [lengths])]
     if why := _no_kernel(engine, step, given, fused):
@@ -133,22 +127,23 @@ def _run_written(
     return states, {"engine": engine.name, "engine_why": None}
 
 
-def run_known(field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor | None:
+def run_known(problem: HeldProblem) -> Tensor | None:
     """The state after each sample by the compiled kernel of an earlier call, in no mode of torch; None where there is none."""
+    field, step, xs, h0, dt, substeps = problem
     lengths, number = (dt, None) if isinstance(dt, Tensor) else (None, dt)
     for each in (xs, h0, *(() if lengths is None else (lengths,))):
         if type(each) is not Tensor or each.dtype != h0.dtype or each.device != h0.device or not each.numel() or each.is_neg():
             return None
-    if (found := known_kernel(field, step, xs, h0, lengths is not None and lengths.requires_grad)) is None:
+    if (found := known_kernel(problem, lengths is not None and lengths.requires_grad)) is None:
         return None
     code = partial(StepModule, field, step)
     return states_of(found.kernel, code, substeps, number, xs, h0, lengths, *found.attributes.tensors)
 
 
-def known_kernel(field: VectorField, step: Step, xs: Tensor, h0: Tensor, moves: bool = False) -> Known | None:
+def known_kernel(problem: HeldProblem, moves: bool = False) -> Known | None:
     """The compiled kernel that has run such steps, with all that was looked at for it; moves: whether times have gradients."""
-    wanted = {"x": xs.requires_grad, "dt": moves, "stored": False}
-    found = known(field, _request(_COMPILED, step, wanted, h0), wait=False)
+    wanted = {"x": problem.xs.requires_grad, "dt": moves, "stored": False}
+    found = known(problem.field, _request(_COMPILED, problem.step, wanted, problem.h0), wait=False)
     return None if found is None or isinstance(found.kernel, str) else found
 
 
@@ -182,8 +177,9 @@ def _found(
     return weights, kernel
 
 
-def kernel_of_networks(field: VectorField, step: Step, xs: Tensor, h0: Tensor) -> Known | None:
-    """As `known_kernel`, for networks whose weights are stacked in one field, looked for anew."""
+def kernel_of_networks(problem: HeldProblem) -> Known | None:
+    """As `known_kernel`, for networks whose weights are stacked in one field, looked for anew; h0 (networks, batch, state)."""
+    field, step, xs, h0, *_ = problem
     module, guards, uses = StepModule(field, step), Guards(field), uses_of(field, StepModule, type(step))
     stacked = attributes_of(module, guards=guards)
     if isinstance(stacked, str) or tensor_reason([h0, *stacked.tensors]):
@@ -223,10 +219,9 @@ def _first(stacked: Tensor, axis: int | None) -> Tensor:
     return nn.Parameter(first, stacked.requires_grad) if first.is_floating_point() else first
 
 
-def _run_stored(
-    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: Fused
-) -> tuple[Tensor | None, dict[str, Any]]:
+def _run_stored(problem: HeldProblem, fused: Fused) -> tuple[Tensor | None, dict[str, Any]]:
     """By Triton: a field in bfloat16 as one in float32, whose samples, states and matrices lie in bfloat16."""
+    field, _, xs, h0, dt, _ = problem
     stored = xs.dtype in STORED and h0.dtype == xs.dtype  # of which neither steps nor their time are known to be better
     if not stored and fused != "always" and sum(weight.numel() for weight in field.parameters()) > MOST_WEIGHTS:
         many = f'with more than {MOST_WEIGHTS:,} weights kernels for GPUs take longer than steps; fused="always" takes them'
@@ -239,8 +234,8 @@ def _run_stored(
         if why:
             return None, {"engine": "steps", "engine_why": why}
         field = with_weights(field, [w.float() if w.dtype in STORED else w for w in weights_of(field)])
-        h0, dt = h0.float(), dt.float() if isinstance(dt, Tensor) else dt
-    return _run_written(_TRITON, field, step, xs, h0, dt, substeps, fused, stored)
+        problem = problem._replace(field=field, h0=h0.float(), dt=dt.float() if isinstance(dt, Tensor) else dt)
+    return _run_written(_TRITON, problem, fused, stored)
 
 
 def _no_kernel(engine: _Engine, step: Step, given: list[Tensor], fused: Fused) -> str | None:

@@ -24,20 +24,17 @@ from discretize import compat
 from discretize.kernels.eligibility import Fused, is_ordinary, tensor_reason
 from discretize.kernels.record.attributes import GLOBAL_HOOKS
 from discretize.kernels.shown import Reads, Shown
+from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 
 __all__ = ["Run", "is_quicker", "run_torchs_own", "torchs_run"]
 
 
-def run_torchs_own(
-    field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int, fused: Fused, reads: Reads | None
-) -> Tensor | Shown | None:
+def run_torchs_own(problem: HeldProblem, fused: Fused, reads: Reads | None) -> Tensor | Shown | None:
     """The state after each sample, (time, batch, state), or what is read of it; None for what is not torch's, and where something
-    has to see single steps.
-
-    Shape:   xs (time, batch, input), h0 (batch, state), dt as for `discretize.kernels.choose.run_sequence`.
-    """
+    has to see single steps."""
+    field, step, xs, h0, dt, substeps = problem
     length, tensors = dt if reads is None else reads.dt, [xs, h0, *field.parameters(), *field.buffers()]
     if isinstance(length, Tensor) or not is_ordinary(h0.device, fused) or tensor_reason(tensors):
         return None

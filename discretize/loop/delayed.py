@@ -33,7 +33,7 @@ from discretize.solvers.equation import driven_in, times_within
 from discretize.solvers.fixed import FixedEngine, num_steps
 from discretize.solvers.past import check_knots, lags_of
 from discretize.solvers.segments import chain_of
-from discretize.steps.along import step_along
+from discretize.steps.along import HeldProblem, step_along
 from discretize.steps.runge_kutta import ExplicitRungeKutta
 from discretize.steps.step import Step
 from discretize.trajectory import Trajectory
@@ -221,7 +221,7 @@ class SteppedPast:
             self._by_blocks([xs], spacing, False, None, run_sequence, look)
             return self.nodes[1:]
 
-        states, self.stats = run_sequence(line, ShiftingStep(self.step), xs, start, spacing, 1, fused, by_blocks)
+        states, self.stats = run_sequence(HeldProblem(line, ShiftingStep(self.step), xs, start, spacing), fused, by_blocks)
         self.first, self.nodes = 0, torch.cat([self.h0[None], states[..., : self.field.state_size]])
         return self.nodes[1:]
 
@@ -249,8 +249,8 @@ class SteppedPast:
                 given += [] if clocks is None else [clocks[k][block].to(h)]
             inputs = torch.cat([each.expand(-1, len(h), -1) for each in given], -1)
             lengths = dt[block] if isinstance(dt, Tensor) else dt
-            by_steps = partial(step_along, columns, step, inputs, h, lengths, 1, count=_uncounted)
-            states, ran = run(columns, step, inputs, h, lengths, 1, fused, by_steps)
+            problem = HeldProblem(columns, step, inputs, h, lengths)
+            states, ran = run(problem, fused, partial(step_along, problem, count=_uncounted))
             whys[ran["engine"]] = ran["engine_why"]
             if self.smooth:
                 before = torch.cat([h[None], states[:-1]])
@@ -348,21 +348,14 @@ def _uncounted(evaluations: int, samples: int) -> None:
 
 
 def step_with_past(
-    field: DelayedField,
-    step: Step,
-    xs: Tensor,
-    h0: Tensor,
-    edges: Tensor,
-    dt: float | Tensor,
-    substeps: int,
-    fused: Fused,
-    run: Callable[..., tuple[Tensor, dict[str, Any]]] = run_sequence,
+    problem: HeldProblem, edges: Tensor, fused: Fused, run: Callable[..., tuple[Tensor, dict[str, Any]]] = run_sequence
 ) -> tuple[Tensor, dict[str, Any], SteppedPast]:
-    r"""Compute the state after each of the samples, as `discretize.kernels.choose.run_sequence` does for other fields.
+    r"""Compute the state after each sample of a `DelayedField`, as `discretize.loop.held.run_held` does of other fields.
 
-    Shape:   xs (time, batch, input), edges (time + 1,) or (time + 1, batch), dt as there -> (time, batch, state), what ran, and
-             the states between.
+    Shape:   edges (time + 1,) or (time + 1, batch) -> (time, batch, state), what ran, and the states between.
     """
+    field, step, xs, h0, dt, substeps = problem
+    assert isinstance(field, DelayedField)
     share = torch.arange(substeps, dtype=torch.float64, device="cpu").reshape(-1, *[1] * (edges.dim() - 1)) / substeps
     fine = (edges[:-1, None] + share * edges.diff(dim=0)[:, None]).flatten(0, 1)
     past = SteppedPast(field, step, torch.cat([fine, edges[-1:]]), h0)

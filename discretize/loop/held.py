@@ -21,14 +21,13 @@ from discretize.errors import StepError
 from discretize.kernels.choose import run_sequence
 from discretize.kernels.eligibility import HALF, Fused
 from discretize.kernels.shown import Reads
-from discretize.loop.noise import NoisySamples, addressed, given_samples, keyed_samples, shared
+from discretize.loop.noise import addressed, given_samples, keyed_samples, shared
 from discretize.noise.brownian import BrownianPath, Cells, is_power_of_two
 from discretize.noise.increments import ADDRESS, GivenIncrements
 from discretize.settings import Settings
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.fixed import as_array, count_steps, num_steps, num_steps_of
-from discretize.steps.along import step_along
-from discretize.steps.step import Step
+from discretize.steps.along import HeldProblem, step_along
 from discretize.steps.stochastic import StochasticStep
 
 if TYPE_CHECKING:
@@ -38,12 +37,7 @@ __all__ = ["run_held", "solve_held"]
 
 
 def run_held(
-    field: VectorField,
-    step: Step,
-    xs: Tensor,
-    h0: Tensor,
-    dt: float | Tensor,
-    substeps: int,
+    problem: HeldProblem,
     fused: Fused,
     counts: SolverStats,
     first: Callable[[], object] = lambda: None,
@@ -51,61 +45,50 @@ def run_held(
 ) -> tuple[Any, dict[str, Any]]:
     r"""Compute the state after each sample; return "engine" and "engine_why" too: what ran, and why nothing faster did.
 
-    Args:    xs: of a `StochasticStep` with an address, as `discretize.loop.noise.addressed` gives them; counts: where calls
-             of the field are counted; first: called before steps are taken one by one, and by no kernel; reads: of a caller that
-             takes a `Shown` too.
-    Shape:   xs (time, batch, input), h0 (batch, state), dt a number, or (time, 1, 1) or (time, batch, 1) -> (time, batch, state).
+    Args:    problem: xs of a `StochasticStep` with an address, as `discretize.loop.noise.addressed` gives them; counts: where
+             calls of the field are counted; first: called before steps are taken one by one, and by no kernel; reads: of a
+             caller that takes a `Shown` too.
+    Shape:   -> (time, batch, state).
     """
-    samples = len(xs)
 
-    def along(field: VectorField, xs: Tensor, dt: float | Tensor, substeps: int, look: Callable[[], None]) -> Tensor:
+    def along(problem: HeldProblem, look: Callable[[], None]) -> Tensor:
         first()
-        return step_along(field, step, field.project(xs), h0, dt, substeps, look, counts.call)
+        return step_along(problem, look, counts.call)
 
-    if isinstance(step, StochasticStep):
-        states, ran = _run_noisy(field, step, xs, h0, dt, substeps, fused, along)
+    if isinstance(problem.step, StochasticStep):
+        states, ran = _run_noisy(problem, problem.step, fused, along)
     else:
-        by_steps = partial(along, field, xs, dt, substeps)
-        states, ran = run_sequence(field, step, xs, h0, dt, substeps, fused, by_steps, reads)
+        states, ran = run_sequence(problem, fused, partial(along, problem), reads)
     if ran["engine"] != "steps":  # not of steps that a kernel has taken over from
         counts.evaluations, counts.work = 0, 0
-        counts.call(samples * substeps * step.cost(field), len(h0))
+        counts.call(problem.evaluations, len(problem.h0))
     return states, ran
 
 
 def _run_noisy(
-    field: VectorField,
-    step: StochasticStep,
-    xs: Tensor,
-    h0: Tensor,
-    dt: float | Tensor,
-    substeps: int,
-    fused: Fused,
-    along: Callable[[VectorField, Tensor, float | Tensor, int, Callable[[], None]], Tensor],
+    problem: HeldProblem, step: StochasticStep, fused: Fused, along: Callable[[HeldProblem, Callable[[], None]], Tensor]
 ) -> tuple[Tensor, dict[str, Any]]:
+    field, _, xs, h0, dt, substeps = problem
     own, integral = field.input_size, step.reads_integral
     samples, address, rest = xs[..., :own].to(h0.dtype), xs[..., own : own + ADDRESS], xs[..., own + ADDRESS :]
 
-    def ahead() -> NoisySamples:
+    def ahead() -> HeldProblem:
         if not rest.shape[-1]:
-            return given_samples(field, samples, address, dt, substeps, integral)
+            laid = given_samples(field, samples, address, dt, substeps, integral)
+            return problem._replace(**laid._asdict(), substeps=1)
         drawn = [each.unflatten(-1, (substeps, -1)).transpose(1, 2).flatten(0, 1) for each in rest.chunk(1 + integral, -1)]
         every = torch.cat([samples.repeat_interleave(substeps, 0), *(each.to(samples) for each in drawn)], -1)
-        return NoisySamples(GivenIncrements(field, integral), every, shared(dt, substeps))
-
-    def by_steps(laid: NoisySamples | None, look: Callable[[], None]) -> Tensor:
-        given = ahead() if laid is None else laid
-        return along(given.field, given.xs, given.dt, 1, look)
+        return HeldProblem(GivenIncrements(field, integral), step, every, h0, shared(dt, substeps))
 
     if is_power_of_two(substeps) and not rest.shape[-1] and h0.dtype not in HALF:
         keyed = keyed_samples(field, xs.to(h0.dtype), dt, substeps, integral)
 
         def last_of_each(look: Callable[[], None]) -> Tensor:
-            return by_steps(None, look)[substeps - 1 :: substeps]
+            return along(ahead(), look)[substeps - 1 :: substeps]
 
-        return run_sequence(keyed.field, step, keyed.xs, h0, dt, substeps, fused, last_of_each)
+        return run_sequence(problem._replace(field=keyed.field, xs=keyed.xs), fused, last_of_each)
     laid = ahead()
-    states, ran = run_sequence(laid.field, step, laid.xs, h0, laid.dt, 1, fused, partial(by_steps, laid))
+    states, ran = run_sequence(laid, fused, partial(along, laid))
     return states[substeps - 1 :: substeps], ran
 
 
@@ -149,12 +132,13 @@ def solve_held(
     if isinstance(step, StochasticStep):
         assert seed is not None
         xs = addressed(seed, xs, field, step, edges.detach(), substeps)
+    problem = HeldProblem(field, step, xs, h0, durations, substeps)
     if plan is not None:
         states, ran = plan.states(field, xs, h0, durations, substeps), {"engine": "compiled", "engine_why": None}
-        counts.call(len(xs) * substeps * step.cost(field), len(h0))
+        counts.call(problem.evaluations, len(h0))
     else:
         try:
-            states, ran = run_held(field, step, xs, h0, durations, substeps, settings.fused, counts, check)
+            states, ran = run_held(problem, settings.fused, counts, check)
         except StepError:
             return None
     if not checks.are_finite(states):

@@ -82,7 +82,7 @@ class Solve:
     ) -> None:
         self.driven, self.times, self.settings, self.stored, self.noise = driven, times, settings, stored, noise
         self.direction: int = driven.direction
-        self.dense, self.needs_kernel, self.plan = dense, needs_kernel, plan
+        self.dense, self.needs_kernel, self.planned = dense, needs_kernel, plan
         self.check: Callable[[], None] = _once(check)  # no method: kernels' graphs keep it
         self.chain: Chain = self._segments()
         self.h0 = h0 = self.chain.begun(h0)
@@ -195,10 +195,10 @@ class Solve:
             show = partial(_show, self.bar)
             how = (show, self.stats, memory, self.stored, self.dense, self.check)
             request = SolveRequest(self.chain, self.h0, self.engine, *how)
-            found, self.why = run_solve(request, fused) if self.plan is None else (self.plan.solve(request), None)
+            found, self.why = run_solve(request, fused) if self.planned is None else (self.planned.solve(request), None)
             if isinstance(found, Solved):
                 self.kernel = found
-                if self.plan is None:  # of a field without counters
+                if self.planned is None:  # of a field without counters
                     field, start = self.driven.field, self.times[0]
                     count_calls(field, self.engine.counts.evaluations, lambda: field.flow(self.driven.read_at(start), self.h0))
             else:
@@ -300,10 +300,10 @@ class Solve:
 
     def _between(self, hs: Tensor) -> Callable[[Tensor], Tensor]:
         has_graph = self.kernel is None
-        times, kept = self.times[: len(hs)], None if self.plan is None else self.plan.kept
+        times, kept = self.times[: len(hs)], None if self.planned is None else self.planned.kept
         between = StatesBetween(self.driven.field, times, hs, self._solve_on, self._continuation, has_graph, kept)
-        if self.plan is not None:
-            self.plan.kept = between.snapshot.found
+        if self.planned is not None:
+            self.planned.kept = between.snapshot.found
         return between if self.direction > 0 else lambda t: between(-t)
 
     def _continuation(self) -> Continuation | None:

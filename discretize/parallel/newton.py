@@ -33,7 +33,7 @@ from discretize.parallel.scan import recurrence, reversed_recurrence
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.unroll import checked_call, trajectory_of
 from discretize.solvers.engine import SolverStats
-from discretize.steps.step import Step
+from discretize.steps.along import HeldProblem
 from discretize.steps.stochastic import StochasticStep
 from discretize.trajectory import Trajectory
 
@@ -77,17 +77,18 @@ def unroll_parallel(
     field, parts = masked(with_computed_weights(cell.field), (xs.shape[1],)), list[_Sequence]()
     settings = (method == "quasi", damping, tolerance, checks.positive_size("max_iterations", max_iterations))
 
-    def run(field: VectorField, step: Step, xs: Tensor, h: Tensor, dt: float, *_: object) -> tuple[Tensor, dict[str, Any]]:
-        parts.append(_Sequence(field, step, dt, xs, h))
+    def run(problem: HeldProblem, *_: object) -> tuple[Tensor, dict[str, Any]]:
+        parts.append(_Sequence(problem))
         return parts[-1].with_gradient(parts[-1].solved(*settings)), {"engine": f"parallel, {method}", "engine_why": None}
 
+    problem = HeldProblem(field, cell.step, xs, h, cell.dt)
     if isinstance(field, DelayedField):  # as far as the past is known, all times at once
         check_no_seed(seed)
         edges = cell.dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
-        states, ran, _ = step_with_past(field, cell.step, xs, h, edges, cell.dt, 1, False, run)
+        states, ran, _ = step_with_past(problem, edges, False, run)
     else:
         reads, given = _with_noise(field, cell, xs, seed)
-        states, ran = run(reads, cell.step, given, h, cell.dt)
+        states, ran = run(problem._replace(field=reads, xs=given))
     ran |= {name: sum(part.report[name] for part in parts) for name in ("iterations", "sequential_samples")}
     ran["residual"] = max(part.report["residual"] for part in parts)
     for part in parts[1:]:
@@ -113,9 +114,10 @@ def _with_noise(field: VectorField, cell: DiscreteCell, xs: Tensor, seed: Seed |
 class _Sequence:
     """Solves the equations of one sequence, and gives the solution its gradient."""
 
-    def __init__(self, field: VectorField, step: Step, dt: float, xs: Tensor, h0: Tensor) -> None:
-        self.field, self.step, self.dt, self.h0 = field, step, dt, h0
-        self.projected, self.counts = field.project(xs), SolverStats()
+    def __init__(self, problem: HeldProblem) -> None:
+        self.field, self.step, xs, self.h0, dt, _ = problem
+        assert not isinstance(dt, Tensor)
+        self.dt, self.projected, self.counts = dt, self.field.project(xs), SolverStats()
         self.report: dict[str, Any] = {}
 
     def steps(self, begin: int) -> Callable[[Tensor], Tensor]:

@@ -36,6 +36,7 @@ from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
 from discretize.solve import solve, solve_samples, solve_with_past
 from discretize.solvers.events import Event, EventTimes, checked_events
 from discretize.solvers.past import History
+from discretize.steps.along import HeldProblem
 from discretize.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -215,11 +216,11 @@ class ContinuousRNN(FieldModule):
                 states, self.stats = found
                 if edges is None and ragged is None and not self.noisy:
                     step, substeps = self.settings.step_map(self.dt)
-                    self._plan_for(field, step, given, h0, self.dt, substeps, self.settings.fused)
+                    self._plan_for(HeldProblem(field, step, given, h0, self.dt, substeps), self.settings.fused)
                 return states
         states = self._solved(field, xs, h0, edges, ragged, checked=True).hs[-len(xs) :]
         if edges is None and ragged is None and self.settings.pair and self.path == "held" and not self.events:
-            self._plan_for(field, self.settings.pair, xs, h0, self.dt, 0, self.settings.fused)
+            self._plan_for(HeldProblem(field, self.settings.pair, xs, h0, self.dt, 0), self.settings.fused)
         return states
 
     def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | None:

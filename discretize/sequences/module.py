@@ -32,7 +32,7 @@ from discretize.sequences.live import LiveMap, live_step
 from discretize.sequences.pieces import Pieces
 from discretize.sequences.ragged import Ragged, Sequences, packed_as, padded
 from discretize.sequences.stamps import number_of_times, sample_edges
-from discretize.steps.step import Step
+from discretize.steps.along import HeldProblem
 from discretize.units import look_at_intervals, look_at_lengths
 
 if TYPE_CHECKING:
@@ -379,12 +379,12 @@ class FieldModule(SequenceModule):
         """The state after each sample of a call that a plan fits; None where something is to be said of it."""
         return None
 
-    def _plan_for(self, field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: float, substeps: int, fused: Fused) -> None:
+    def _plan_for(self, problem: HeldProblem, fused: Fused) -> None:
         """Keep how a call has run, without `ts` and `lengths`, for others like it."""
-        if self.stats["engine"] == "compiled" and field is self.field:
+        if self.stats["engine"] == "compiled" and problem.field is self.field:
             from discretize.kernels.plan import plan_of  # noqa: PLC0415 - loads kernels
 
-            if plan := plan_of(self, field, step, xs, h0, dt, substeps, fused, self.stats):
+            if plan := plan_of(self, problem, fused, self.stats):
                 self._plan = plan.after(self._plan)
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:

@@ -26,6 +26,7 @@ from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.solvers.engine import SolverStats
 from discretize.solvers.fixed import as_array, count_steps
+from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep, check_noise
@@ -130,7 +131,8 @@ class DiscreteRNN(FieldModule):
         dt, given, counts = self._durations(xs, edges, ragged), xs, self._counts(xs, edges, ragged)
         if isinstance(field, DelayedField):
             times = self.dt * gone_by(xs, ragged) if edges is None else edges
-            states, ran, _ = step_with_past(field, self.step, xs, h0, times, dt, self.substeps, self.fused)
+            problem = HeldProblem(field, self.step, xs, h0, dt, self.substeps)
+            states, ran, _ = step_with_past(problem, times, self.fused)
             counts.call(len(xs) * self.substeps * self.step.cost(Settled(field)), len(h0))
             self.stats = counts.stats(repr(self.step)) | ran
             return states
@@ -139,7 +141,8 @@ class DiscreteRNN(FieldModule):
             given = xs if xs.shape[-1] > field.input_size else self._addressed(xs, None, edges)
             xs = xs[..., : field.input_size].to(h0.dtype)
         reads = Reads(self.dt, None if ragged is None else ragged.lengths) if edges is None else None
-        found, ran = run_held(field, self.step, given, h0, dt, self.substeps, self.fused, counts, reads=reads)
+        problem = HeldProblem(field, self.step, given, h0, dt, self.substeps)
+        found, ran = run_held(problem, self.fused, counts, reads=reads)
         self.stats = counts.stats(repr(self.step)) | ran
         last = found.state[0] if isinstance(found, Shown) else found[-1]
         lengths = self.dt if edges is None else edges.detach().diff(dim=0)
@@ -148,7 +151,7 @@ class DiscreteRNN(FieldModule):
             length = dt.detach() if isinstance(dt, Tensor) else dt
             self.watch.look(self.step, field, xs, h0, states, length / self.substeps, every)
         if edges is None and ragged is None and not self.noisy:
-            self._plan_for(field, self.step, xs, h0, self.dt, self.substeps, self.fused)
+            self._plan_for(problem, self.fused)
         return found
 
     def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | Shown:

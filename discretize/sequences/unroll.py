@@ -24,6 +24,7 @@ from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed
 from discretize.sequences.cell import DiscreteCell
 from discretize.solvers.engine import SolverStats
+from discretize.steps.along import HeldProblem
 from discretize.steps.stochastic import StochasticStep, check_noise
 from discretize.trajectory import Trajectory
 
@@ -54,13 +55,14 @@ def unroll(
     else:
         check_no_seed(seed)
         given = xs
+    problem = HeldProblem(field, cell.step, given, h, cell.dt)
     if isinstance(field, DelayedField):
         edges = cell.dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
-        states, engine, past = step_with_past(field, cell.step, xs, h, edges, cell.dt, 1, is_fused("fused", fused))
+        states, engine, past = step_with_past(problem, edges, is_fused("fused", fused))
         between = past.between
         counts.call(len(xs) * cell.step.cost(Settled(field)), len(h))
     else:
-        states, engine = run_held(field, cell.step, given, h, cell.dt, 1, is_fused("fused", fused), counts)
+        states, engine = run_held(problem, is_fused("fused", fused), counts)
     return replace(trajectory_of(cell, field, xs, torch.cat([h[None], states]), counts, engine), between=between)
 
 

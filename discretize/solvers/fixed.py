@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, SolverSt
 from discretize.solvers.kept import MOST_BYTES, KeptSteps, StepLog
 from discretize.solvers.segments import Chain, RightHandSide, Segment, Slope
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod
+from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
 from discretize.steps.runge_kutta import ExplicitRungeKutta, Heun, Heun3, Midpoint, ThreeEighths
 from discretize.steps.step import Step
@@ -76,16 +76,6 @@ def count_steps(counts: SolverStats, lengths: np.ndarray, steps: np.ndarray, edg
 
 
 FEW = 4  # segments
-
-
-class StepSequence(NamedTuple):
-    """A solve by fixed steps as a sequence of held samples: `xs` (samples, batch, input), each for `dt`, (samples, 1, 1) or
-    (samples, batch, 1), in `substeps` equal steps; `ends`: the sample that ends each segment, None if each has one."""
-
-    xs: Tensor
-    dt: Tensor
-    substeps: int
-    ends: Tensor | None
 
 
 class FixedEngine(Engine):
@@ -152,14 +142,17 @@ class FixedEngine(Engine):
         moves = not (chain.path.steady and (chain.speed is None or chain.speed.steady))
         return f"{self.map!r} sees the input or its clock move within a step" if moves and not self.holds else None
 
-    def laid_out(self, chain: Chain, h0: Tensor) -> StepSequence:
-        """Return what steps read: a sample a segment, where all take as many steps and nothing moves within them, else a step."""
+    def laid_out(self, chain: Chain, h0: Tensor) -> tuple[HeldProblem, Tensor | None]:
+        """Return the solve as held samples: one a segment, where all take as many steps and nothing moves within them, else one a
+        step; and the sample that ends each segment, None if each has one."""
         steps = num_steps(chain.lengths, self.max_step)
         taken = steps[chain.lengths > 0]
         still = chain.path.steady and (chain.speed is None or chain.speed.steady)
         if still and taken.size and (taken == taken[0]).all() and (self.log is None or taken[0] == 1):
-            return StepSequence(*self._read(chain, h0, np.ones_like(steps)), int(taken[0]), None)
-        return StepSequence(*self._read(chain, h0, steps), 1, torch.from_numpy(steps.max(1).cumsum() - 1))
+            xs, dt = self._read(chain, h0, np.ones_like(steps))
+            return HeldProblem(chain.field, self.map, xs, h0, dt, int(taken[0])), None
+        xs, dt = self._read(chain, h0, steps)
+        return HeldProblem(chain.field, self.map, xs, h0, dt), torch.from_numpy(steps.max(1).cumsum() - 1)
 
     def _read(self, chain: Chain, h0: Tensor, steps: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return what each step reads, and how long it is; steps (segments, 1) or (segments, batch)."""

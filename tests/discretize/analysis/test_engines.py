@@ -86,10 +86,10 @@ def test_an_engine_that_is_off_is_found(monkeypatch):
 def test_a_wrong_gradient_alone_is_found(monkeypatch, of):
     right = engines.run_written
 
-    def wrong(field, step, xs, h0, *rest):
-        given = {"samples": xs, "start": h0}
-        given[of] = given[of] + 1e-3 * (given[of] - given[of].detach())
-        return right(field, step, *given.values(), *rest)
+    def wrong(problem, fused):
+        name = {"samples": "xs", "start": "h0"}[of]
+        given = getattr(problem, name)
+        return right(problem._replace(**{name: given + 1e-3 * (given - given.detach())}), fused)
 
     monkeypatch.setattr(engines, "run_written", wrong)
     report = discretize.verify_engines(FIELD, XS)

@@ -29,6 +29,7 @@ from discretize.kernels.build import Unavailable
 from discretize.kernels.cpp import sequences as compiled
 from discretize.kernels.record import stored
 from discretize.kernels.record.program import FlowModule, program_of
+from discretize.steps.along import HeldProblem
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
 
@@ -71,14 +72,15 @@ def test_a_state_that_rests_is_the_same_to_the_last_bit():
     output, _ = DiscreteRNN(field, allow_overshoot=True)(x, lengths=torch.tensor([2, 4]))
     full, _ = DiscreteRNN(field, allow_overshoot=True)(x)
     lengths = torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.0, 0.5], [1.0, 1.0]])[..., None]
-    states, _ = sequences.run_written(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)
+    problem = HeldProblem(field, Euler(), x, torch.zeros(2, 10), lengths)
+    states, _ = sequences.run_written(problem, True)
     assert torch.equal(states[0, 0], states[2, 0])
     assert not torch.equal(states[0, 1], states[2, 1])
     assert torch.equal(output[:2, 0], full[:2, 0])
     with torch.no_grad():
         x[1:3, 0] = math.nan  # of samples over which nothing moves
-    assert torch.equal(sequences.run_written(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)[0][:, 1], states[:, 1])
-    assert torch.equal(sequences.run_written(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)[0][:3, 0], states[:3, 0])
+    assert torch.equal(sequences.run_written(problem, True)[0][:, 1], states[:, 1])
+    assert torch.equal(sequences.run_written(problem, True)[0][:3, 0], states[:3, 0])
 
 
 def test_nan_stays_in_the_sample_that_it_comes_from():
@@ -86,7 +88,7 @@ def test_nan_stays_in_the_sample_that_it_comes_from():
     h_0 = torch.zeros(3, 10)
     module = sequences.StepModule(Own(), Euler())
     x[2, 1] = math.nan
-    states, _ = sequences.run_written(module.field, module.step, x.requires_grad_(), h_0, 1.0, 1, True)
+    states, _ = sequences.run_written(HeldProblem(module.field, module.step, x.requires_grad_(), h_0, 1.0), True)
     assert states[:2].isfinite().all()
     assert states[:, [0, 2]].isfinite().all()
     assert states[2:, 1].isnan().any(-1).all()
@@ -141,7 +143,7 @@ def test_functions_of_every_kind_of_number_are_those_of_torch():
     x = torch.tensor(SPECIAL, dtype=torch.float64)[None, :, None]
     h = torch.zeros(len(SPECIAL), len(OF_ONE), dtype=torch.float64)
     whole = OF_ONE.index(next(f for f in OF_ONE if "long" in getattr(getattr(f, "__code__", None), "co_names", ())))
-    states, stats = sequences.run_written(Special(), Euler(), x, h, 1.0, 1, True)
+    states, stats = sequences.run_written(HeldProblem(Special(), Euler(), x, h, 1.0), True)
     assert states is not None, stats
     expected = Special().flow(x[0], h)
     known = torch.ones_like(h, dtype=torch.bool)
@@ -491,7 +493,7 @@ def test_a_sample_of_no_time_leaves_the_state_to_the_last_bit_and_no_nan(step):
     field = ctrnn.gated(2, 3, decay=ctrnn.PowerDecay(0.5))
     x, dt, h0 = torch.randn(2, 3, 2, requires_grad=True), torch.zeros(2, 3, 1, requires_grad=True), torch.randn(3, 3)
     h0[0] = 0  # where |h|^r has no slope
-    states, stats = sequences.run_written(field, step, x, h0.requires_grad_(), dt, 2, True)
+    states, stats = sequences.run_written(HeldProblem(field, step, x, h0.requires_grad_(), dt, 2), True)
     assert stats["engine"] == "compiled"
     assert torch.equal(states, torch.stack([h0, h0]))
     for gradient in torch.autograd.grad(states.sum(), [x, h0, dt, *field.parameters()]):
@@ -665,11 +667,11 @@ class Tagged(torch.Tensor):
 
 def test_a_large_field_takes_steps_on_a_gpu_unless_kernels_are_asked_for(monkeypatch):
     monkeypatch.setattr(sequences, "MOST_WEIGHTS", 10)
-    given = ctrnn.gated(3, 4), Euler(), torch.randn(2, 2, 3), torch.zeros(2, 4), 1.0, 1
-    states, stats = sequences.run_triton(*given, True)
+    given = HeldProblem(ctrnn.gated(3, 4), Euler(), torch.randn(2, 2, 3), torch.zeros(2, 4), 1.0)
+    states, stats = sequences.run_triton(given, True)
     assert states is None
     assert 'with more than 10 weights kernels for GPUs take longer than steps; fused="always"' in stats["engine_why"]
-    assert "take longer" not in str(sequences.run_triton(*given, "always")[1]["engine_why"])
-    field, step, xs, h0, *others = given  # in half precision no time was measured, and steps are less exact
-    half = field.bfloat16(), step, xs.bfloat16(), h0.bfloat16(), *others
-    assert "take longer" not in str(sequences.run_triton(*half, True)[1]["engine_why"])
+    assert "take longer" not in str(sequences.run_triton(given, "always")[1]["engine_why"])
+    # In half precision no time was measured, and steps are less exact.
+    half = given._replace(field=given.field.bfloat16(), xs=given.xs.bfloat16(), h0=given.h0.bfloat16())
+    assert "take longer" not in str(sequences.run_triton(half, True)[1]["engine_why"])

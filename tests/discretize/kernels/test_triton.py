@@ -22,6 +22,7 @@ from discretize.kernels.triton import kernels
 from discretize.kernels.triton.functions import FUNCTIONS, preamble
 from discretize.kernels.triton.solve_writing import solve_writer, stiff_text
 from discretize.kernels.triton.solves import recorder
+from discretize.steps.along import HeldProblem
 
 FIELDS = {name: lambda make=make: make(3, 5) for name, make in NAMED_FIELDS.items()}
 OTHERS = {
@@ -195,7 +196,7 @@ def test_a_sample_at_rest_keeps_its_state_to_the_bit_and_reads_no_nan(interprete
     lengths = torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.0, 0.5], [1.0, 1.0]])[..., None]
     x[1:3, 0] = math.nan
     x.requires_grad_()
-    states, stats = sequences.run_triton(field, Euler(), x, torch.zeros(2, 10), lengths, 1, True)
+    states, stats = sequences.run_triton(HeldProblem(field, Euler(), x, torch.zeros(2, 10), lengths), True)
     assert stats["engine"] == "triton"
     assert torch.equal(states[0, 0], states[2, 0])
     assert states.isfinite().all()
