@@ -165,7 +165,10 @@ def _kernel(problem: HeldProblem, fused: Fused) -> Known | None:
     field, step, xs, h0, _, substeps = problem
     if type(xs) is not Tensor or not is_ordinary(xs.device, fused) or xs.dtype != h0.dtype or noise_channels(field):
         return None
-    return known_kernel(problem) if substeps or not isinstance(step, EmbeddedMethod) else known_flow(field, step, xs)
+    if substeps:
+        return known_kernel(problem)
+    assert isinstance(step, EmbeddedMethod)
+    return known_flow(field, step, xs)
 
 
 def plan_of_networks(module: nn.Module, problem: HeldProblem, fused: Fused, stats: dict[str, Any]) -> ModulePlan | None:

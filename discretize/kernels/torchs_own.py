@@ -26,9 +26,11 @@ from discretize.kernels.record.attributes import GLOBAL_HOOKS
 from discretize.kernels.shown import Reads, Shown
 from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
-from discretize.steps.step import Step
+from discretize.steps.step import Step, key_of
 
 __all__ = ["Run", "is_quicker", "run_torchs_own", "torchs_run"]
+
+EULER = key_of(Euler())
 
 
 def run_torchs_own(problem: HeldProblem, fused: Fused, reads: Reads | None) -> Tensor | Shown | None:
@@ -71,7 +73,7 @@ class Run(NamedTuple):
 
 def torchs_run(field: VectorField, step: Step, dt: float, substeps: int) -> Run | None:
     """How torch runs these steps of a field; None where it has no function for them."""
-    if type(step) is not Euler or vars(step) or substeps != 1 or dt != 1.0 or (kind := torch_kind(field)) is None:
+    if key_of(step) != EULER or substeps != 1 or dt != 1.0 or (kind := torch_kind(field)) is None:
         return None
     if kind is nn.RNNCell:
         return Run(torch.rnn_relu if isinstance(field.candidate, ReluCandidate) else torch.rnn_tanh, False)
