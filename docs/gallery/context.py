@@ -34,7 +34,7 @@ def main(small: bool = False) -> Found:
     with plots.style():
         figure, (*tops, low) = plots.panels(3, 7.2)
         for name, steps, dashes in (("untrained", 0, plots.DASHES[3]), ("trained", 5 if small else 1200, plots.DASHES[0])):
-            model = trained(AtTheEnd(), ctrnn.additive(5, 64, generator=generator(0, "field")), steps, rate=3e-3)
+            model = trained(AtTheEnd(), ctrnn.additive(5, 64, generator=generator(0, "field")), steps, lr=3e-3)
             for c, top in enumerate(tops):
                 mine = batch.xs[..., 3 + c].mean(0) > batch.xs[..., 4 - c].mean(0)
                 rest = held(model, c, states(model, batch.xs)[9 * PER, mine])[-1]

@@ -37,7 +37,7 @@ def main(small: bool = False) -> Found:
     steps, numbers = (5, 5) if small else (600, 400), {}
     for name, bits, count in (("untrained", 3, 0), ("2 bits", 2, steps[1]), ("3 bits", 3, steps[0])):
         task, field = FlipFlop(bits=bits), ctrnn.additive(bits, UNITS, generator=generator(0, "field"))
-        points, ways, edges = structure(model := trained(task, field, count, rate=5e-3), task)
+        points, ways, edges = structure(model := trained(task, field, count, lr=5e-3), task)
         numbers |= {f"stable points, {name}": int(points.stable.sum()), f"saddles between neighbours, {name}": edges}
     batch, at = task.batch(8, generator(2)), model.read_out(points.h.tanh()).detach()
     with plots.style():

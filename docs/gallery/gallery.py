@@ -30,14 +30,14 @@ Found = tuple[dict[str, float], bool, Figure]  # numbers, whether they show the 
 
 
 def trained(
-    task: Trials, field: ctrnn.VectorField, steps: int, rate: float = 2e-3, seed: int = 0, read: Tensor | None = None
+    task: Trials, field: ctrnn.VectorField, steps: int, lr: float = 2e-3, seed: int = 0, read: Tensor | None = None
 ) -> SequenceModel:
     """Train a field under Euler's step, and a linear read-out, of all units or those in `read`, by Adam, 64 trials a step."""
     model = SequenceModel(DiscreteRNN(field, dt=task.dt), task.output_size, generator(seed, "read-out"))
     if read is not None:
         register_parametrization(model.read_out, "weight", ctrnn.parts.Mask(read.expand_as(model.read_out.weight)))
     if steps:
-        how = {"optimizer": "adam", "rate": rate, "schedule": "halved-twice", "clip": 1.0}
+        how = {"optimizer": "adam", "lr": lr, "schedule": "halved-twice", "clip": 1.0}
         Training(model, task, TrainingSettings(steps=steps, batch=64, seed=seed, evaluate_every=steps + 1, **how)).run()
     return model
 

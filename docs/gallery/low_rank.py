@@ -23,7 +23,7 @@ TASK, UNITS, SHUFFLES = Decision(), 64, 10
 def network(steps: int, constraint: torch.nn.Module) -> SequenceModel:
     field = ctrnn.additive(2, UNITS, bias=False, generator=generator(0, "field"))
     register_parametrization(field.candidate, "weight_h", constraint)
-    return trained(TASK, field, steps, rate=5e-3)
+    return trained(TASK, field, steps, lr=5e-3)
 
 
 def main(small: bool = False) -> Found:

@@ -44,7 +44,7 @@ def main(small: bool = False) -> Found:
         ax.loglog(INTERVALS, 2.5 / INTERVALS, color=plots.INK, linestyle=plots.DASHES[1], label="as 1 / interval")
         for task, name, look in ((Cued(**TRIALS), "cued", "o-"), (Constant(**TRIALS), "always 16", "s:")):
             for seed in range(3):
-                model = trained(task, ctrnn.additive(2, UNITS, generator=generator(seed, "field")), steps, rate=3e-3, seed=seed)
+                model = trained(task, ctrnn.additive(2, UNITS, generator=generator(seed, "field")), steps, lr=3e-3, seed=seed)
                 found = torch.tensor([speed(model, task, t) for t in INTERVALS.tolist()])
                 numbers[f"power of the interval, {name}, seed {seed}"] = float(log_t @ found.log() / (log_t @ log_t))
                 ax.plot(INTERVALS, found, look, color=plots.BLUE if name == "cued" else plots.ORANGE, markersize=4, label=name)
