@@ -28,7 +28,8 @@ from ctrnn.fields.field import check_batched_state, check_field, check_input
 from ctrnn.fields.noise import check_no_noise
 from ctrnn.inputs.samples import checked_samples
 from discretize.errors import SolverError, SolverWarning
-from discretize.kernels.eligibility import Fused, takes_triton
+from discretize.kernels.eligibility import takes_triton
+from discretize.kernels.price import kernels_at_once
 from discretize.kernels.sequences import run_triton, run_written
 from discretize.sequences.cell import DiscreteCell, checked_step
 from discretize.sequences.unroll import unroll
@@ -170,11 +171,10 @@ def _solves(field: VectorField, dt: float, method: str, size: Tensor) -> dict[st
     def by(engine: str) -> Run:
         def run(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
             ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
-            fused: Fused = "always" if engine != "steps" else False
             bounds: dict[str, Any] = {"rtol": TOLERANCE, "atol": TOLERANCE * float(size.min())}
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), kernels_at_once():
                 warnings.simplefilter("ignore", SolverWarning)  # engines are compared, whatever the tolerance is good for
-                solved = integrate(field, HeldPath(xs, ts), h0, ts, method=method, fused=fused, **bounds)
+                solved = integrate(field, HeldPath(xs, ts), h0, ts, method=method, fused=engine != "steps", **bounds)
             ran = solved.stats["engine"]
             return (solved.hs if ran == engine else None), solved.stats.get("engine_why") or f"the engine {ran} ran"
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
-from discretize.kernels.eligibility import Fused, is_ordinary, setting_reason, takes_triton
+from discretize.kernels.eligibility import Fused, is_ordinary, refuse_steps, setting_reason, takes_triton
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.shown import Reads, Shown
 from discretize.kernels.solved import Solved, SolveRequest
@@ -42,7 +42,7 @@ def run_sequence(
     Args:    by_steps: the states step by step, where there is no kernel; it calls what it is given before every sample, so that
              steps that take long give way to a kernel.
     Shape:   -> (time, batch, state).
-    Raises:  ValueError for a CTRNN_FUSED that says nothing.
+    Raises:  ValueError for a CTRNN_FUSED that says nothing, and for "always" where there is no kernel.
     """
     run, own, why = partial(_by_kernel, problem), partial(_torchs_own, problem, fused, reads), None
     shown = own(first=True) if reads is not None else None
@@ -50,6 +50,7 @@ def run_sequence(
         states, engine, why = run(fused)
         if states is not None:
             return states, {"engine": engine, "engine_why": why}
+        refuse_steps(fused, why, problem.xs.numel() and problem.h0.numel())
         shown = own()
     if shown is not None:
         return shown, {"engine": "torch", "engine_why": why and str(why)}

@@ -17,7 +17,7 @@ from torch.autograd.forward_ad import unpack_dual
 
 from discretize import compat
 from discretize.errors import KernelWarning, warn_user
-from discretize.kernels.price import may_build
+from discretize.kernels.price import builds_at_once, may_build
 
 __all__ = [
     "HALF",
@@ -59,7 +59,8 @@ def is_fused(name: str, value: Fused) -> Fused:
 
 def waits_for_kernels(fused: Fused) -> bool:
     """Whether a first call builds its kernel: it is told to, or no call may have other last bits than the one before."""
-    return fused == "always" or (bool(fused) and torch.are_deterministic_algorithms_enabled() and may_build())
+    wanted = builds_at_once() or torch.are_deterministic_algorithms_enabled()
+    return fused == "always" or (bool(fused) and wanted and may_build())
 
 
 def setting_reason(fused: Fused) -> str | None:
@@ -77,10 +78,15 @@ def setting_reason(fused: Fused) -> str | None:
     return None if fused else "`fused` is False"
 
 
-def refuse_steps(fused: Fused, why: str | None) -> None:
-    """Refuse to run by steps what was to run in a kernel, fused="always", unless CTRNN_FUSED turns kernels off, or torch has to
-    see single operations."""
-    if fused == "always" and setting_reason(fused) is None and tracing_reason() is None:
+def refuse_steps(fused: Fused, why: str | None, size: int = 1) -> None:
+    """Refuse to run by steps what was to run in a kernel, fused="always".
+
+    Steps are taken where CTRNN_FUSED turns kernels off, and where the call leaves nothing else: torch has to see single
+    operations, derivatives are taken in forward mode, a live step reads one sample, or there is nothing to compute (`size` 0).
+    """
+    if fused != "always" or not size or not may_build() or compat.takes_tangents():
+        return
+    if setting_reason(fused) is None and tracing_reason(networks=True) is None:
         raise ValueError(f"`fused`='always', and there is no kernel: {why}. With True, the default, steps run in its place.")
 
 

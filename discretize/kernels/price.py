@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["PRICE", "KernelReady", "Stopwatch", "Waiting", "may_build", "without_building"]
+__all__ = ["PRICE", "KernelReady", "Stopwatch", "Waiting", "builds_at_once", "kernels_at_once", "may_build", "without_building"]
 
 PRICE = 4.0  # seconds that a kernel takes to build
 
@@ -48,4 +48,19 @@ def may_build() -> bool:
     return _may_build.get()
 
 
+@contextmanager
+def kernels_at_once() -> Iterator[None]:
+    """Build kernels at first calls, where there can be one: bits depend on the engine, and not on how long steps took."""
+    token = _at_once.set(True)
+    try:
+        yield
+    finally:
+        _at_once.reset(token)
+
+
+def builds_at_once() -> bool:
+    return _at_once.get()
+
+
 _may_build: ContextVar[bool] = ContextVar("_may_build", default=True)
+_at_once: ContextVar[bool] = ContextVar("_at_once", default=False)

@@ -250,7 +250,7 @@ def _attempt(
         return [found if isinstance(found, str) else found.values for found in (reads.now(), attributes_of(module))]
 
     def made() -> Kernel | str:
-        with torch.autograd.set_detect_anomaly(False):
+        with torch.autograd.set_detect_anomaly(False), price.without_building():  # sequences within run by steps
             with reads.noted():  # before the recording, which would be of what cannot be watched, and takes three times as long
                 same = _is_the_same_alone(module, dtype)
             before = seen()

@@ -22,6 +22,7 @@ from ctrnn.cells.lstm import LSTMField
 from ctrnn.fields.candidates import ReluCandidate
 from discretize import compat
 from discretize.kernels.eligibility import Fused, is_ordinary, tensor_reason
+from discretize.kernels.price import builds_at_once
 from discretize.kernels.record.attributes import GLOBAL_HOOKS
 from discretize.kernels.shown import Reads, Shown
 from discretize.steps.along import HeldProblem
@@ -47,7 +48,8 @@ def run_torchs_own(problem: HeldProblem, fused: Fused, reads: Reads | None) -> T
 
 def is_quicker(field: VectorField, fused: Fused) -> bool:
     """Whether torch's own function is taken where there is a kernel too: of an LSTM in float32 without gradients, by oneDNN."""
-    return isinstance(field, LSTMField) and fused is True and field.dtype == torch.float32 and not torch.is_grad_enabled()
+    waits = fused is not True or builds_at_once()
+    return isinstance(field, LSTMField) and not waits and field.dtype == torch.float32 and not torch.is_grad_enabled()
 
 
 class Run(NamedTuple):

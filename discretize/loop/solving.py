@@ -17,7 +17,7 @@ from ctrnn.autocast import without_autocast
 from ctrnn.extras import needed_by
 from discretize.errors import WEIGHTS_DIVERGED, Failure, SolverError, SolverWarning, diverged_weight, warn_user
 from discretize.kernels.choose import run_fixed, run_solve, solve_by_steps
-from discretize.kernels.eligibility import Fused
+from discretize.kernels.eligibility import Fused, refuse_steps
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.record.counters import count_calls
 from discretize.kernels.solved import Solved, SolveRequest
@@ -106,6 +106,8 @@ class Solve:
                 raise self._too_coarse()
             if self.needs_kernel and self.kernel is None:
                 raise NoKernel(self.why)
+            if self.kernel is None:
+                refuse_steps(self.settings.fused, self.why, len(self.chain) and self.h0.numel())
             try:
                 h = self._at_end()
             except Failure as failure:

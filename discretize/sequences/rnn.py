@@ -48,8 +48,9 @@ class DiscreteRNN(FieldModule):
              open_interval: how long the last sample acts, or backward the first, where `ts` are stamps, see `ctrnn.inputs.held`;
              batch_first: axes of x, output and ts, as in torch.nn; fused: run the whole sequence by a
              kernel, which is the same to rounding and faster: True, where one is there, or will pay, by what calls of this code,
-             this one too, have cost so far; "always", wait for it at the first call; False, step by step. The environment
-             variable CTRNN_FUSED=0 does that everywhere. allow_overshoot: as for `DiscreteCell`.
+             this one too, have cost so far; "always", wait for it at the first call, a ValueError with the reason where there
+             is none (docs/speed.md); False, step by step. The environment variable CTRNN_FUSED=0 does that everywhere.
+             allow_overshoot: as for `DiscreteCell`.
     Call:    rnn(x, h_0=None, ts=None, lengths=None, reset=None, seed=None). With ts, edges or stamps, sample k takes its
              interval's length instead of dt; gradients flow to ts. A chunk of a longer sequence takes edges: its stamps and the
              next chunk's first one. With lengths, or with a PackedSequence for x, a sequence ends

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from discretize import SequenceModel
+from discretize.kernels.price import kernels_at_once
 from experiments.compare.cells import Layout
 from experiments.compare.conclusion import conclusion
 from experiments.compare.differences import FAMILIES
@@ -30,7 +31,7 @@ from experiments.models.integrators import EXACT, IntegratorSettings, under
 from experiments.reports.spreads import number
 from experiments.runs.configuration import Configuration
 from experiments.runs.loop import sign_of
-from experiments.runs.training import noise_of, torch_defaults, with_kernels_at_once
+from experiments.runs.training import noise_of, torch_defaults
 from experiments.settings import words_of
 from experiments.studies.clocks.crosswise import Way, crosswise, ways_to_run
 from experiments.studies.clocks.figures import clock_words
@@ -137,12 +138,12 @@ class Comparison(Study):
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         fine = self._fine(self.base.integrator_settings)
-        ways = {name: with_kernels_at_once(way) for name, way in ways_to_run(model, [*self.ways.values()], fine).items()}
+        ways = ways_to_run(model, [*self.ways.values()], fine)
         reference = None
         if not noise_of(model, 1, 0):  # of which there is no one solution
-            reference = ways[EXACT] if EXACT in ways else with_kernels_at_once(under(model, EXACT, fine))
+            reference = ways[EXACT] if EXACT in ways else under(model, EXACT, fine)
         task, training = run.configuration.task, run.configuration.training
-        with torch_defaults(torch.get_num_threads(), torch.float32):  # of what the task draws, as in training
+        with torch_defaults(torch.get_num_threads(), torch.float32), kernels_at_once():  # of what the task draws, as in training
             rows = crosswise(task, ways, training, Crossed, self.speeds or (None,), self.clocks, reference)
         return [
             {"run_as": row.pop("way"), "clock_given": row.pop("clock_given"), "speed": row.pop("clock"), **row} for row in rows

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
-from discretize import DiscreteRNN, SequenceModel, compat, noise_keys
-from discretize.settings import Settings
+from discretize import SequenceModel, compat, noise_keys
+from discretize.kernels.price import kernels_at_once
 from experiments.models.gap_gru import GapGRU
 from experiments.models.jumps import expects, outputs_and_surprise
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
@@ -42,7 +42,7 @@ from experiments.seeds import generator
 from experiments.tasks.task import Batch, Task
 from experiments.usage import UsageError
 
-__all__ = ["Outcome", "Training", "answers", "evaluate", "noise_of", "torch_defaults", "train", "with_kernels_at_once"]
+__all__ = ["Outcome", "Training", "answers", "evaluate", "noise_of", "torch_defaults", "train"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def train(
 
 def _begun(configuration: Configuration, processes: Processes = ALONE) -> Training:
     with failures_explained(0):
-        model = with_kernels_at_once(configuration.untrained_model())
+        model = configuration.untrained_model()
         return Training(model, configuration.task, configuration.training, processes)
 
 
@@ -108,7 +108,7 @@ def _carried_out(
     configuration: Configuration | None = None,
 ) -> Outcome:
     processes = run.processes
-    with torch_defaults(record.threads or run.threads, torch.float32):
+    with torch_defaults(record.threads or run.threads, torch.float32), kernels_at_once():
         begin = record.restore() or (run.state() if processes.size > 1 else None)
         run.load(processes.from_first(begin), folder)
         try:
@@ -413,16 +413,6 @@ def _device(settings: TrainingSettings, processes: Processes) -> torch.device:
     if settings.device != "cpu" and processes.size > 1:
         raise UsageError(f"device is {settings.device}, and several processes share a batch on the CPU only; take one process.")
     return torch.device(settings.device)
-
-
-def with_kernels_at_once(model: SequenceModel) -> SequenceModel:
-    """Have kernels built at the first call: bits depend on the engine, which must not depend on how long steps took."""
-    for part in model.modules():
-        if isinstance(part, DiscreteRNN) and part.fused:
-            part.fused = "always"
-        elif isinstance(settings := getattr(part, "settings", None), Settings) and settings.fused:
-            vars(part)["settings"] = replace(settings, fused="always")
-    return model
 
 
 def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from torch.nn.functional import one_hot
 
 import ctrnn
 import discretize
+from discretize.kernels.price import kernels_at_once
 from experiments.seeds import drawing
 from experiments.symbols.source import SymbolSequence
 
@@ -37,18 +38,13 @@ CELLS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _layer(field: ctrnn.VectorField) -> nn.Module:
-    """Make a layer whose kernel is there from the first step: after steps by another engine all bits would be others."""
-    return discretize.DiscreteRNN(field, fused="always")
-
-
 def _own(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    return lambda size, units, **settings: _layer(ctrnn.from_torch(make(size, units, **settings)))
+    return lambda size, units, **settings: discretize.DiscreteRNN(ctrnn.from_torch(make(size, units, **settings)))
 
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
     "RNN": _own(nn.RNNCell),
-    "gated": lambda *sizes, **settings: _layer(ctrnn.gated(*sizes, **settings)),
+    "gated": lambda *sizes, **settings: discretize.DiscreteRNN(ctrnn.gated(*sizes, **settings)),
     "GRU": _own(nn.GRUCell),
     "LSTM": _own(nn.LSTMCell),
 }
@@ -146,7 +142,8 @@ class Torch(Learner):
     def read(self, symbols: Tensor) -> Tensor:
         xs = one_hot(symbols, self.read_out.out_features).to(torch.float32)
         before = torch.cat([torch.zeros_like(xs[:1]), xs[:-1]])
-        logits: Tensor = self.read_out(self.layer(before[:, None])[0])
+        with kernels_at_once():  # after steps by another engine all bits would be others
+            logits: Tensor = self.read_out(self.layer(before[:, None])[0])
         return logits[:, 0]
 
     @torch.no_grad()

@@ -312,10 +312,13 @@ def test_a_recording_that_does_not_end_is_given_up_and_its_reason_said(monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(registry, "LONGEST", 0.2)
         patch.setattr(registry, "Recorder", lambda reads: recorder(reads) if go.wait() else None)
-        states, stats = by_rnn(Own(), fused="always")
-        assert stats["engine_why"] == "its recording and compilation did not end within 0.2 s"
-        torch.testing.assert_close(states, by_rnn(Own(), fused=False)[0])
-        assert "another recording has not ended" in by_rnn(Bending(), fused="always")[1]["engine_why"]
+        with price.kernels_at_once():
+            states, stats = by_rnn(Own())
+            assert stats["engine_why"] == "its recording and compilation did not end within 0.2 s"
+            torch.testing.assert_close(states, by_rnn(Own(), fused=False)[0])
+            assert "another recording has not ended" in by_rnn(Bending())[1]["engine_why"]
+        with pytest.raises(ValueError, match="there is no kernel: another recording has not ended"):
+            by_rnn(Bending(), fused="always")
         go.set()
         registry._recording[0].join()
     forget()
@@ -336,7 +339,8 @@ class Calling(Own):
 @pytest.mark.records
 def test_a_field_that_calls_a_sequence_does_not_wait_for_itself(monkeypatch):
     monkeypatch.setattr(registry, "LONGEST", 100.0)  # for ever, before
-    states, stats = by_rnn(Calling(), fused="always")
+    with price.kernels_at_once():
+        states, stats = by_rnn(Calling())
     assert "did not end" not in (stats["engine_why"] or "")
     torch.testing.assert_close(states, by_rnn(Calling(), fused=False)[0])
 

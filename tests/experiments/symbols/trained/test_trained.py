@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from discretize.kernels.price import builds_at_once
 from experiments.seeds import generator
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.trained.methods import METHODS
@@ -102,4 +103,7 @@ def test_the_command_keeps_its_runs_and_lets_a_model_speak(tmp_path, capsys):
 def test_layers_have_their_kernel_from_the_first_step(method):
     """Steps before it was built would round otherwise, and end elsewhere."""
     learner = METHODS[method].learner(3, 4, 2, EqualBlocks(pairs=2, least=2, most=3).draw(0), generator(0))
-    assert learner.layer.fused == "always"
+    at_once = []
+    learner.layer.register_forward_pre_hook(lambda *_: at_once.append(builds_at_once()))
+    learner.step()
+    assert at_once == [True]

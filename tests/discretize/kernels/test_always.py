@@ -1,0 +1,101 @@
+"""fused="always" is a kernel or an error that says why there is none, at every door; steps where a call leaves nothing else."""
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+from torch.testing import assert_close
+
+import ctrnn
+import discretize
+from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, integrate, unroll
+from discretize.kernels.price import kernels_at_once
+
+XS = torch.randn(5, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+TS = torch.linspace(0, 5, 6, dtype=torch.float64)
+ALWAYS = {"fused": "always"}
+
+
+class Ranked(ctrnn.VectorField):
+    """Sorts its units, which no kernel is written for."""
+
+    def __init__(self, input_size=3, hidden_size=3):
+        super().__init__(input_size, hidden_size)
+        self.weight = torch.nn.Parameter(torch.full((hidden_size,), 0.3))
+
+    def flow(self, projected, h):
+        return projected.sum(-1, keepdim=True) - self.weight * h.sort(-1).values
+
+
+class Late(ctrnn.DelayedField):
+    def __init__(self):
+        super().__init__(3, 3, delays=1.0)
+
+    def flow(self, projected, h, past):
+        return projected - past[0]
+
+
+def solved(field, **how):
+    return integrate(field, ctrnn.HeldPath(XS, TS), torch.zeros(2, 3), TS, **how).hs
+
+
+DOORS = {
+    "DiscreteRNN": lambda: DiscreteRNN(Ranked(), **ALWAYS)(XS),
+    "DiscreteRNN, times": lambda: DiscreteRNN(Ranked(), **ALWAYS)(XS, ts=TS),
+    "DiscreteRNN, lengths": lambda: DiscreteRNN(Ranked(), **ALWAYS)(XS, lengths=torch.tensor([5, 3])),
+    "ContinuousRNN": lambda: ContinuousRNN(Ranked(), **ALWAYS)(XS),
+    "ContinuousRNN, fixed": lambda: ContinuousRNN(Ranked(), "euler", **ALWAYS)(XS),
+    "unroll": lambda: unroll(DiscreteCell(Ranked()), XS, **ALWAYS),
+    "integrate": lambda: solved(Ranked(), **ALWAYS),
+    "integrate, fixed": lambda: solved(Ranked(), method="rk4", **ALWAYS),
+    "integrate, a function": lambda: integrate(lambda t, h: -h.sort(-1).values, None, torch.ones(2, 3), TS, **ALWAYS),
+    "integrate, Adjoint": lambda: solved(ctrnn.gated(3, 3), gradient=discretize.Adjoint(), **ALWAYS),
+    "integrate, delays": lambda: solved(Late(), **ALWAYS),
+    "Layers": lambda: discretize.Layers([[DiscreteRNN(Ranked(), **ALWAYS)]])(XS),
+    "SequenceModel": lambda: discretize.SequenceModel(DiscreteRNN(Ranked(), **ALWAYS), 1)(XS),
+    "ensemble": lambda: discretize.ensemble([DiscreteRNN(Ranked(), **ALWAYS) for _ in range(2)])(XS),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_where_there_is_no_kernel_always_is_refused_with_the_reason(door, monkeypatch):
+    with pytest.raises(ValueError, match=r"`fused`='always', and there is no kernel: .+ With True, the default, steps run"):
+        DOORS[door]()
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    DOORS[door]()
+
+
+def traced(rnn):
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(rnn(forward_ad.make_dual(XS, torch.ones_like(XS)))[0]).primal
+
+
+CALLS = {
+    "a transform": lambda rnn: torch.func.vmap(lambda x: rnn(x[:, None])[0][:, 0], 1, 1)(XS),
+    "forward mode": traced,
+    "a batch of 0": lambda rnn: rnn(XS[:, :0])[0].new_zeros(5, 2, 3) + rnn_by_steps(XS)[0],
+    "a live step": lambda rnn: torch.stack([*live(rnn)]),
+}
+
+
+def rnn_by_steps(x):
+    return DiscreteRNN(Ranked(), fused=False)(x)
+
+
+def live(rnn):
+    state = None
+    for x in XS:
+        output, state = rnn.live_step(x, state)
+        yield output
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_that_leaves_nothing_else_runs_by_steps(call):
+    assert_close(CALLS[call](DiscreteRNN(Ranked(), **ALWAYS)), rnn_by_steps(XS)[0])
+
+
+def test_kernels_at_once_are_built_where_there_are_some_and_steps_run_elsewhere():
+    with kernels_at_once():
+        for field, engine in ((ctrnn.gated(3, 3), "compiled"), (Ranked(), "steps")):
+            rnn = DiscreteRNN(field, dt=0.1)
+            rnn(torch.zeros(5, 2, field.input_size))
+            assert rnn.stats["engine"] == engine
