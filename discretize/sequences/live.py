@@ -1,8 +1,8 @@
 r"""Take one sample of a stream at a time: output_k, state_k = model.live_step(x_k, state_k-1).
 
     first call     checks its arguments, and makes a plan
-    later calls    follow the plan, while all that it was made for is as it was: torch's function where the field is a cell of
-                   torch's, else the step of the loop over sequences, `step.advance(field, field.project(x), h, dt)`
+    later calls    follow the plan, while all that it was made for is as it was: torch's functions for a cell of torch's or a
+                   gated one, else the step of the loop over sequences, `step.advance(field, field.project(x), h, dt)`
 
 A plan keeps no copy of a weight, and no step waits for a kernel to be built. Without a plan a step is a sequence of one sample:
 noise, masks of dropout in training, computed weights, solves to a tolerance, and jumps.
@@ -26,6 +26,8 @@ from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import DelayedField
 from ctrnn.fields.dropout import Dropout, masked
 from ctrnn.fields.field import check_input, check_state
+from ctrnn.fields.parts import Part
+from ctrnn.fields.relaxation import Relaxation
 from ctrnn.inputs.samples import checked_samples
 from ctrnn.own_code import HOOKS
 from discretize import compat
@@ -92,7 +94,9 @@ class _Plan:
         self.unit = unit_step(field) if is_euler and is_unit else None
         # How long the last sample was, and in how many steps; one object, for threads may share a module.
         self.last: tuple[float, int | None] = given.dt, given.steps_in(given.dt)
-        is_plain = type(field).visible is VectorField.visible and "visible" not in vars(field)
+        shows = [field, field.candidate] if type(field).visible is Relaxation.visible else [field]
+        is_plain = type(shows[-1]).visible in (VectorField.visible, Part.visible)
+        is_plain = is_plain and not any("visible" in vars(part) for part in shows)
         sees_all = is_plain and field.hidden_size == field.state_size
         self.visible = None if sees_all else field.visible
         self.shapes = torch.Size(), torch.Size()  # of the last sample and its state

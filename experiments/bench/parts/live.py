@@ -24,9 +24,9 @@ from experiments.bench.session import Job, Session
 
 __all__ = ["live_rows"]
 
-PATIENCE = 20.0  # seconds
-MORE = 6  # times as many rounds as elsewhere: each takes milliseconds
-STREAMS = 15  # of a round: the median of all their samples counts, for other processes stop some
+PATIENCE = 10.0  # seconds
+MORE = 2  # times as many rounds as elsewhere: each takes milliseconds
+STREAMS = 8  # of a round: the median of all their samples counts, for other processes stop some
 MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
 
 

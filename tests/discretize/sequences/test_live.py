@@ -84,6 +84,24 @@ def test_the_fields_that_torch_has_cells_for_are_stepped_by_its_functions(theirs
         assert_close(after[0], torch.cat(wanted, -1) if isinstance(wanted, tuple) else wanted, rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("batch", [None, 1, BATCH])
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
+@pytest.mark.parametrize("gate", ["unit", "global"])
+def test_gated_fields_are_stepped_by_its_functions_too(gate, nonlinearity, batch):
+    candidate = {"tanh": ctrnn.parts.TanhCandidate, "relu": ctrnn.parts.ReluCandidate}[nonlinearity](INPUT, UNITS)
+    rate = {"unit": ctrnn.parts.GateRate, "global": ctrnn.parts.GlobalGateRate}[gate](INPUT, UNITS)
+    rnn, xs = DiscreteRNN(ctrnn.Relaxation(candidate, rate, ctrnn.parts.LinearDecay())), samples(batch)
+    assert unit_step(rnn.field) is not None
+    assert unit_step(ctrnn.Relaxation(candidate, rate, ctrnn.PowerDecay(1.0))) is None
+    gradients = []
+    for run in (streamed, whole):
+        rnn.zero_grad()
+        run(rnn, xs)[0].square().sum().backward()
+        gradients.append([p.grad for p in rnn.parameters()])
+    assert_close(*gradients, rtol=0, atol=1e-12)
+    assert_close(streamed(rnn, xs), whole(rnn, xs), rtol=0, atol=1e-14)
+
+
 @pytest.mark.parametrize("settings", [{"dt": 0.5}, {"substeps": 2}, {"step": "heun"}])
 def test_other_steps_of_such_a_field_are_not_torchs_cell(settings):
     module, xs = DiscreteRNN(ctrnn.gru(INPUT, UNITS), **settings), samples()
