@@ -121,7 +121,7 @@ def test_noise_of_odd_sizes(engine, units, batch, call):
 
 @engines
 def test_a_step_that_takes_derivatives_of_the_noise_says_why_it_has_no_kernel(engine):
-    rnn = discretize.DiscreteRNN(Growing(3, 5), Milstein(), fused="always")
+    rnn = discretize.DiscreteRNN(Growing(3, 5), Milstein())
     rnn(torch.randn(TIME, BATCH, 3), seed=7)
     assert rnn.stats["engine"] == "steps"
     assert rnn.stats["engine_why"].startswith("Milstein takes derivatives of the field")

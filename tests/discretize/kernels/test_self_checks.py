@@ -12,6 +12,7 @@ from discretize import ContinuousRNN, DiscreteRNN
 from discretize.kernels import registry
 from discretize.kernels.cpp import sequences as compiled
 from discretize.kernels.cpp.solving import KernelRun
+from discretize.kernels.price import kernels_at_once
 
 UNITS = [1e-9, 1.0, 1e9]  # of the field: what it gives
 # The slow run adds float64, whose rounding is further from what is found wrong here.
@@ -69,8 +70,9 @@ BREAKS = {"states": break_states, "gradients": break_gradients}
 
 def engine(run, field):
     dtype = field.matrix.dtype
-    rnn = RUNS[run](field, fused="always")
-    rnn(torch.randn(4, 2, 3, dtype=dtype), (torch.rand(2, 3, dtype=dtype) + 0.5), torch.arange(5.0) / field.units.max().item())
+    rnn, h0, ts = RUNS[run](field), torch.rand(2, 3, dtype=dtype) + 0.5, torch.arange(5.0) / field.units.max().item()
+    with kernels_at_once():
+        rnn(torch.randn(4, 2, 3, dtype=dtype), h0, ts)
     return rnn.stats
 
 

@@ -12,6 +12,7 @@ import torch
 import ctrnn
 from discretize import DiscreteRNN, Euler
 from discretize.kernels.cpp.rows import written
+from discretize.kernels.price import kernels_at_once
 from discretize.kernels.record import stored
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.program import FlowModule, StepModule, program_of
@@ -161,8 +162,9 @@ def test_code_that_has_changed_is_recorded_anew(monkeypatch, recordings, subtest
             recordings.clear()
             module, settings = changed_module(monkeypatch, changed)
             field = module.Own(**settings)
-            rnn = DiscreteRNN(field, dt=0.1, fused="always")
-            rnn(torch.linspace(-1, 1, 60, dtype=field.weight.dtype).reshape(10, 3, 2), field.initial_state(3).requires_grad_())
+            rnn, x = DiscreteRNN(field, dt=0.1), torch.linspace(-1, 1, 60, dtype=field.weight.dtype).reshape(10, 3, 2)
+            with kernels_at_once():
+                rnn(x, field.initial_state(3).requires_grad_())
             assert len(recordings) == 1
             assert (rnn.stats["engine"], rnn.stats["engine_why"]) == ("steps", "not today")
 
@@ -192,7 +194,8 @@ def test_a_function_in_the_place_of_one_of_torch_is_seen(monkeypatch, recordings
     monkeypatch.setattr(torch, "tanh", torch.cos)
     monkeypatch.setattr(stored, "program_of", nothing_is_recorded(recordings))  # as above
     field = as_in_a_new_process(monkeypatch).Own()
-    DiscreteRNN(field, dt=0.1, fused="always")(torch.ones(2, 3, 2, dtype=torch.float32), field.initial_state(3).requires_grad_())
+    with kernels_at_once():
+        DiscreteRNN(field, dt=0.1)(torch.ones(2, 3, 2, dtype=torch.float32), field.initial_state(3).requires_grad_())
     assert len(recordings) == 3
 
 
