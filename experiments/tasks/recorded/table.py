@@ -115,14 +115,18 @@ class Table(TableSettings, Task):
             places[split] = kept
         return places
 
+    def _places(self, split: str, k: int) -> Tensor:
+        """Return between which rows of a sequence its samples lie."""
+        factors = factors_of(self.warp, generator_of(0, "warp", split, k))
+        return places(len(self._found.parts[split][k].ts), self.speed, factors)
+
     def _piece(self, split: str, k: int) -> Piece:
         """Return a sequence of a split, as it is played."""
         found = self._found
         one = found.parts[split][k]
         if not self._is_played:
             return one
-        at = places(len(one.ts), self.speed, factors_of(self.warp, generator_of(0, "warp", split, k)))
-        return one.played(at, self.between, found.of_words, found.at_the_end)
+        return one.played(self._places(split, k), self.between, found.of_words, found.at_the_end)
 
     def _pieces(self, split: str) -> Iterator[Piece]:
         return (self._piece(split, k) for k in self._asked_in[split])
@@ -167,7 +171,7 @@ class Table(TableSettings, Task):
         words = self._found.words
         if not self._is_played:
             return words
-        samples = span([len(one.ts) for split in SPLITS for one in self._pieces(split)])
+        samples = span([len(self._places(split, k)) for split in SPLITS for k in self._asked_in[split]])
         warped = f", each eighth of a sequence up to {self.warp:g} times as fast or slow" if self.warp > 1 else ""
         how = f"between rows {self.between}, the clock {'given' if self.clock_given else 'not given'}"
         return f"{words}\nplayed at speed {self.speed:g}{warped}; {how}; sequences of {samples} samples"
