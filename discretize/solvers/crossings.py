@@ -50,7 +50,7 @@ NOISE = 1e3  # roundings: what changes sign so often and is no larger
 class Flips(NamedTuple):
     """Holds changes of sign: times, by how much rounding may move these, samples, the events' numbers and the sign `after` (m,);
     `sides` (events, batch): that at the end; `rests` (events, batch): whether g began at 0 and left that no faster than from
-    rest, and `left` the side it went to."""
+    rest, or after a rest, and `left` the side it went to."""
 
     times: np.ndarray
     moves: np.ndarray
@@ -141,10 +141,11 @@ class Look:
             values[here] = as_array(self.events[number](at[here], mine))
         return values.reshape(times.shape)
 
-    def flips(self, sides: np.ndarray, last: np.ndarray) -> Flips:
+    def flips(self, sides: np.ndarray, last: np.ndarray, since: np.ndarray) -> Flips:
         """Find where each g changes its sign.
 
-        Args:    sides (events, batch): the signs before, 0 if none; last (batch,): whether nothing comes after the end.
+        Args:    sides (events, batch): the signs before, 0 if none; last (batch,): whether nothing comes after the end;
+                 since (events, batch): from when on g has been 0, of one that is 0 at the start.
         """
         shape, none = sides.shape, np.zeros(0)
         if not len(self.left):
@@ -152,15 +153,16 @@ class Look:
             return Flips(none, none, numbers, numbers, none, sides, np.zeros(shape, dtype=bool), np.zeros(shape))
         events, batch = shape
         sides, moves, start = sides.reshape(-1), np.tile(self.moves, events), np.tile(self.start, events)
-        parts, inner = self._steps()
+        parts, values = self._steps()
         first = np.searchsorted(parts.rows, np.arange(len(sides)))
         begun = np.zeros(len(sides))
-        begun[moves] = parts.values[first[moves], 0]
+        begun[moves] = values[first[moves], 0]
         unsure = moves & ((sides == 0) | (np.sign(begun) != sides))
         level = np.where(unsure, begun, 0.0)  # what it is at the start is 0 but for rounding
         parts.fresh[first[unsure]] = True
-        parts, inner = parts._replace(values=parts.values - level[parts.rows, None]), inner - level[parts.rows, None]
-        (times, rows, values, rounding, steps), rests = self._read(parts, inner, level)
+        at_five, inner = np.hsplit(values - level[parts.rows, None], [len(FIVE)])
+        parts = parts._replace(values=at_five)
+        (times, rows, values, rounding, steps), rests = self._read(parts, inner, level, since.reshape(-1))
         signs = np.sign(values) * (np.abs(values) > rounding)
         first = np.searchsorted(rows, np.flatnonzero(moves))
         signs[first] = np.where(unsure, 0, sides)[moves]
@@ -198,7 +200,7 @@ class Look:
         )
 
     def _steps(self) -> tuple[_Parts, np.ndarray]:
-        """Return the whole steps of each row, and g inside them; the states are computed once."""
+        """Return the whole steps of each row, and g at all times of them; the states are computed once."""
         length = (self.right - self.left)[:, None]
         events, times = len(self.events), self.left[:, None] + length * np.append(FIVE, INNER)
         at, states = torch.from_numpy(times), self.states(times.reshape(-1), np.repeat(self.samples, times.shape[1]))
@@ -215,9 +217,11 @@ class Look:
         left, right, steps = (np.tile(each, events) for each in (self.left, self.right, length[:, 0]))
         rows = (np.arange(events)[:, None] * len(self.start) + self.samples).reshape(-1)
         parts = _Parts(left, right, rows, steps, values[:, : len(FIVE)], rounding, np.zeros(len(rows), dtype=bool))
-        return parts, values[:, len(FIVE) :]
+        return parts, values
 
-    def _read(self, parts: _Parts, inner: np.ndarray, level: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    def _read(
+        self, parts: _Parts, inner: np.ndarray, level: np.ndarray, since: np.ndarray
+    ) -> tuple[list[np.ndarray], np.ndarray]:
         """Read g on parts until each has one zero at most; return times, rows, g, its rounding and the steps' lengths, in order,
         and which rest."""
         read: list[list[np.ndarray]] = []
@@ -231,6 +235,8 @@ class Look:
             flat = (np.abs(nine) <= rounding[:, None]).all(1)
             if not read:
                 parts = parts._replace(fresh=_first_off_zero(parts, flat))
+                # It was 0 for longer than it takes to be seen to be off that: its input jumps, and pushes it.
+                rests[parts.rows[parts.fresh & ~flat & (parts.left - since[parts.rows] > length[:, 0] / 8)]] = True
             known = self._signs(parts, inner, rounding)
             # Of a part at whose start g is 0 the side that it goes to is found where it is seen to be there.
             seen = (known[:, 1] != 0) & (np.sign(nine[:, 1]) == known[:, 1]) & (np.abs(nine[:, 1]) > rounding)

@@ -88,6 +88,7 @@ class EventSolve:
         with torch.no_grad():
             self.sides: np.ndarray = self._signs(h0) if sides is None else sides.copy()
         self.left_at_zero: np.ndarray = np.zeros_like(self.sides)  # by a reset of that event: the side that it came from
+        self.left_then: np.ndarray = np.zeros_like(self.sides)  # when
         self.stops: np.ndarray = np.zeros((len(events), len(h0)), dtype=int)
         self.stops_before: np.ndarray = self.stops.copy()  # the last requested time
         self.at_once: np.ndarray = np.zeros(len(h0), dtype=int)  # stops since time has gone on
@@ -316,7 +317,8 @@ class EventSolve:
 
     def _flips(self, look: Look, last: np.ndarray) -> list[Crossing]:
         """Find where events cross zero, each way, and keep where samples are that do not."""
-        flips, came = look.flips(self.sides, last), self.left_at_zero
+        came = self.left_at_zero
+        flips = look.flips(self.sides, last, np.where(came == 0, look.start, self.left_then))
         for number, sample in np.argwhere(flips.rests & (came != 0) & (flips.left == -came)).tolist():
             self._refuse(number, sample, "and leaves it at rest at g = 0, from where it is pushed on")
         crossed = np.zeros(came.shape, dtype=bool)
@@ -395,9 +397,10 @@ class EventSolve:
                     own[crossing.sample] = -crossing.after
             off, rounding = np.abs(was), event.rounding(at, self.h.detach(), ROUNDINGS)
             at_zero = np.abs(now) <= np.maximum(off, rounding)
-            moved = reset & (now != was) & ~((own != 0) & at_zero)
             stays = reset & (own != 0) & at_zero
+            moved = reset & (now != was) & ~stays
             self.sides[number] = np.where(moved, np.sign(now), np.where(stays, 0, self.sides[number]))
+            self.left_then[number] = np.where(stays, self.t.detach(), self.left_then[number])
             self.left_at_zero[number] = np.where(stays, own, np.where(reset, 0, self.left_at_zero[number]))
 
     def _count_at_once(self, stopped: list[Crossing], since: Tensor) -> None:

@@ -8,6 +8,7 @@ import torch
 from scipy.integrate import quad, solve_ivp
 from torch.testing import assert_close
 
+import ctrnn
 from discretize import Event, SolverError, integrate
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
@@ -244,6 +245,17 @@ def test_the_time_of_a_spike_has_the_gradient_of_its_closed_form():
         assert_close(slope, starts([-1 / (1 + 0.5**2)]), rtol=1e-3, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("bent", [lambda h: h**3, torch.exp, lambda h: 1 / (h + 0.1)], ids=["cube", "exp", "inverse"])
+def test_a_crossing_of_what_bends_is_off_by_a_few_digits_of_the_time(bent, dtype):
+    h0 = torch.stack([torch.zeros(40), torch.linspace(0.31, 0.97, 40)], 1).to(dtype)
+    g = Event(lambda t, h: bent(h[:, 0]) - bent(h[:, 1]))
+    ahead = torch.tensor([1.0, 0.0], dtype=dtype)
+    (found,) = integrate(lambda t, h: ahead + 0 * h, None, h0, [0.0, 1.0], events=g).events
+    off = (found.times - h0[:, 1]).abs() / torch.finfo(dtype).eps
+    assert off.mean() < 7  # 4 to 6; 9 to 20 where roots are narrowed to 64 digits
+
+
 @pytest.mark.parametrize("apart", [0.06, 1e-3, 1e-5])
 def test_two_crossings_within_one_step_are_two(apart):
     g = Event(lambda t, h: (h[:, 0] - 30.42) ** 2 - apart**2)
@@ -383,6 +395,43 @@ def test_what_stays_at_zero_for_a_while_crosses_where_it_comes_there(dtype):
     level = Event(lambda t, h: (h[:, 0] - 0.5).clamp(min=0) + (h[:, 0] - 0.3).clamp(max=0))
     found = integrate(rising, None, starts([0.0], dtype=dtype), [0.0, 1.0], events=level, first_step=0.9, fused=False).events[0]
     assert_close(found.times, starts([0.3])[0], rtol=0, atol=16 * torch.finfo(dtype).eps)
+
+
+class Pushed(ctrnn.VectorField):
+    """dh[0]/dt = h[1] + input."""
+
+    def __init__(self):
+        super().__init__(1, 2)
+
+    def flow(self, projected, h):
+        return torch.cat([h[:, 1:] + projected, 0 * projected], 1)
+
+
+def landings(inputs, knots, speed=0.0, **how):
+    """When a point that falls from 1 / 8 lands, where it takes a speed, with each input from one knot to the next."""
+    lands = Event(lambda t, h: h[:, 0], -1, reset=lambda t, h: torch.cat([0 * h[:, :1], 0 * h[:, 1:] + speed], 1))
+    path = ctrnn.HeldPath(torch.tensor(inputs, dtype=torch.float64)[:, None, None], torch.tensor(knots, dtype=torch.float64))
+    ts = [0.0, float(knots[-1])]
+    return integrate(Pushed(), path, starts([0.125, -1.0]), ts, events=lands, fused=False, **how).events[0].times
+
+
+@pytest.mark.parametrize("rest", [1, 2, 5, 9])  # looks are from stop to stop and at every other length
+def test_what_rests_at_a_threshold_is_not_pushed_through_it_by_an_input_that_jumps(rest):
+    assert_close(landings([0.0, 1.0], [0, rest, rest + 3]), starts([0.125])[0], rtol=0, atol=1e-15)
+    with pytest.raises(SolverError, match="leaves it at rest at g = 0, from where it is pushed on"):
+        landings([0.0, -1.0], [0, rest, rest + 3])
+
+
+def test_what_rests_at_a_threshold_is_not_pushed_through_it_just_where_a_look_begins():
+    for rest in np.arange(2, 12) / 8:
+        with pytest.raises(SolverError, match="leaves it at rest at g = 0, from where it is pushed on"):
+            landings([0.0, -1.0], [0.0, rest, 4.0], method="euler", max_step=0.125)
+
+
+def test_a_landing_just_where_a_look_ends_is_found_whatever_was_at_zero_before():
+    for up in np.arange(1, 12) / 8:  # all numbers are exact
+        found = landings([0.0, -2.0], [0.0, 0.125 + up, 9.0], speed=1.0, method="euler", max_step=0.125)
+        assert found.tolist() == [0.125, 0.125 + 2 * up]
 
 
 def test_what_rests_at_a_threshold_for_long_is_not_pushed_through_it_in_silence():
