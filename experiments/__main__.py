@@ -25,7 +25,7 @@ import ctrnn
 from ctrnn.extras import MissingPackageError, needed_by
 from experiments.interruption import Interrupted, interruptible
 from experiments.models.fields import FIELDS, JUMPS
-from experiments.plugins import use
+from experiments.plugins import named_fields, use
 from experiments.studies import command as studies
 from experiments.tasks.registry import TASKS
 from experiments.usage import UsageError, check_word, typed
@@ -227,7 +227,7 @@ def train(
 
     Args:
         task: One of those named.
-        field: One of those named.
+        field: One of those named, or of yours: FILE.py:NAME, called like ctrnn.gated(inputs, hidden).
         integrator: exact, euler, exponential-euler, or another step map; with noise=SIGMA euler-maruyama or another one for it.
         out: Folder of the run: config.json, metrics.csv, checkpoints, result.json.
         set: Settings of all four, listed below; those of a task by `ctrnn train --task NAME --help`.
@@ -239,7 +239,7 @@ def train(
         look: Train nothing, and say what was understood of your own data (--task csv): sequences, times, what is missing.
         plugin: A file of yours with tasks or fields; it is run.
     """
-    use(plugin)
+    (field,), plugin = named_fields([field], plugin)
     from experiments.runs.command import run  # noqa: PLC0415
 
     words = [word for words in set for word in words] + ([] if device is None else [f"device={device}"])
@@ -289,7 +289,6 @@ def compare(
         on: here, on this machine; ray, by Ray on this machine; ray:ADDRESS, by that cluster, whose machines see --out.
         plugin: A file of yours with tasks or fields; it is run.
     """
-    use(plugin)
     studies.check_data(data)
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is a number of processes, at least 1; got {workers}.")

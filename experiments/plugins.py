@@ -8,14 +8,16 @@ file is run; what is installed offers the same by the entry points ctrnn.tasks, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from experiments.code_files import named_in
 from experiments.models.fields import FIELDS
-from experiments.registry import add_from
+from experiments.registry import add_from, field_name
 from experiments.studies.registry import STUDIES
 from experiments.tasks.registry import TASKS
 
-__all__ = ["use"]
+__all__ = ["named_fields", "use"]
 
 REGISTRIES = {"TASKS": TASKS, "FIELDS": FIELDS, "STUDIES": STUDIES}
 
@@ -23,3 +25,13 @@ REGISTRIES = {"TASKS": TASKS, "FIELDS": FIELDS, "STUDIES": STUDIES}
 def use(files: Iterable[str]) -> None:
     """Run the files and add what they have. Raises: UsageError for a file that cannot be run, or has nothing to add."""
     add_from(files, REGISTRIES)
+
+
+def named_fields(fields: Sequence[Any], files: Sequence[str]) -> tuple[list[Any], tuple[str, ...]]:
+    """Use files, and those of fields that are FILE.py:NAME; return the fields, these by their names, and all files.
+
+    Raises: UsageError, as `use`.
+    """
+    own = [field for field in fields if isinstance(field, str) and named_in(field)]
+    use(found := (*files, *own))
+    return [field_name(field, FIELDS) if field in own else field for field in fields], found

@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ctrnn.extras import needed_by
-from experiments.code_files import named_in
 from experiments.models.fields import FIELDS
-from experiments.models.integrators import EXACT, INTEGRATORS, integrator_name
-from experiments.plugins import use
-from experiments.registry import field_name
+from experiments.models.integrators import EXACT, INTEGRATORS, integrator_name, step_settings
+from experiments.plugins import named_fields
 from experiments.runs.command import refuse_unread
 from experiments.runs.configuration import Configuration, by_key, configuration_from_words, from_things
 from experiments.settings import assignments
@@ -62,12 +60,11 @@ def run(
     data: Path | None = None,
 ) -> bool:
     """Carry out what is typed; False if a run failed. Raises: UsageError for what is wrong, before anything is trained."""
-    files = [*plugins, *(name for name in _listed("field", field) if named_in(name))]
-    use(files)
+    fields, files = named_fields(_listed("field", field), plugins)
     given = assignments(words)
     made = comparison(
         task,
-        [field_name(name, FIELDS) if named_in(name) else name for name in _listed("field", field)],
+        fields,
         _listed("integrator", integrator),
         dt=_listed("dt", dt),
         speeds=None if speeds is None else _listed("speeds", speeds),
@@ -121,12 +118,10 @@ def compare(
              index.html, table.md and rows.csv. Progress goes to stderr.
     Raises:  UsageError for what is wrong, before anything is trained, and at the end where a run failed.
     """
-    fields = _several(field)
-    files = [*plugin, *(name for name in fields if isinstance(name, str) and named_in(name))]
-    use(files)
+    fields, files = named_fields(_several(field), plugin)
     made = comparison(
         task,
-        [field_name(name, FIELDS) if isinstance(name, str) and named_in(name) else name for name in fields],
+        fields,
         _several(integrator),
         dt=_several(dt),
         speeds=speeds,
@@ -166,6 +161,7 @@ def comparison(
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise UsageError(f"--seeds is how many, at least 1, and from 2 on there are intervals; got {seeds}.")
     names = [each if isinstance(each, str) else integrator_name(each) for each in integrators]
+    settings = _of_steps(integrators) | dict(settings)
     for name in names:
         check_word("integrator", name, INTEGRATORS)
     ways = [(name, steps) for name in _once("integrator", names) for steps in ([1] if name == EXACT else _steps(dt))]
@@ -189,6 +185,16 @@ def comparison(
     for each in first:
         each.untrained_model()
     return made
+
+
+def _of_steps(integrators: Sequence[Any]) -> dict[str, object]:
+    """Return the settings of step maps that are given as such. Raises: UsageError where two have different ones."""
+    found: dict[str, object] = {}
+    for step in (each for each in integrators if not isinstance(each, str)):
+        for key in step_settings(type(step)):
+            if found.setdefault(key, value := getattr(step, key)) != value:
+                raise UsageError(f"two steps have {key} = {found[key]} and {value}; a comparison has one, take two comparisons.")
+    return found
 
 
 def _base(task: str | Task, field: Any, integrator: str, settings: Mapping[str, object], as_text: bool) -> Configuration:

@@ -190,7 +190,7 @@ class Comparison(Study):
     def _fine(settings: IntegratorSettings) -> IntegratorSettings:
         """Return how fine the equation is solved where models are run: as in training, and at least as in `FINE`."""
         finest = {name: min(getattr(FINE, name), getattr(settings, name)) for name in ("rtol", "atol")}
-        return dataclasses.replace(FINE, method=settings.method, **finest)
+        return dataclasses.replace(settings, **finest)
 
     @property
     def about(self) -> str:

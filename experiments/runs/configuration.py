@@ -367,8 +367,9 @@ def from_things(
     """Do as `configuration`, and keep settings that nothing reads."""
     field = field if isinstance(field, str) else FIELDS.name_for(_named_thing("field", field))
     if not isinstance(integrator, str):
+        name = integrator_name(integrator)
         of_step = {key: getattr(integrator, key) for key in step_settings(type(integrator))}
-        integrator, settings = integrator_name(integrator), of_step | dict(settings)
+        integrator, settings = name, of_step | dict(settings)
     if isinstance(task, str):
         return _routed(task, field, integrator, settings)
     name = TASKS.name_for(_named_thing("task", type(task)))

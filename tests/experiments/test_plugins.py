@@ -267,3 +267,16 @@ def test_a_sweep_at_the_prompt_trains_each_in_a_folder_of_its_own(tmp_path, file
     assert capsys.readouterr().out.count("nothing was left to do") == 2
     assert train(file, tmp_path / "more", "seed=0,x") == 2
     assert not (tmp_path / "more").exists()  # none begins where one cannot
+
+
+def test_a_field_is_named_by_its_file_and_its_name_in_it(tmp_path, capsys):
+    (tmp_path / "my cells.py").write_text("import ctrnn\ndef Gated(inputs, hidden):\n    return ctrnn.gated(inputs, hidden)\n")
+    place = f"{tmp_path / 'my cells.py'}:Gated"
+    words = ["train", "--task", "recall", "--field", place, "--out", str(tmp_path / "run")]
+    assert main([*words, "--set", "steps=2", "hidden=3", "evaluation=4"]) == 0
+    assert main([*words, "--resume", "--set", "steps=3", "hidden=3", "evaluation=4"]) == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["configuration"]["field"] == "my-cells.gated"  # ours has the name alone
+    assert list(config["code"]) == ["my cells.py"]
+    assert main([*words[:4], place.replace("Gated", "Gatd"), *words[5:]]) == 2
+    assert "has no class or function 'Gatd'; did you mean 'Gated'?" in capsys.readouterr().err

@@ -7,7 +7,7 @@ summary    what a study makes of one way at one speed, batch by batch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 import ctrnn
 from ctrnn.inputs.held import Hold
 from discretize import SequenceModel
-from experiments.models.integrators import EXACT, IntegratorSettings, under
+from experiments.models.integrators import IntegratorSettings, under
 from experiments.runs.configuration import TrainingSettings
 from experiments.runs.training import noise_of
 from experiments.studies.clocks.rollout import FINE, Rollout, roll_out
@@ -53,14 +53,8 @@ class Summary(Protocol):
 
 
 def ways_to_run(model: SequenceModel, ways: Sequence[Way], settings: IntegratorSettings = FINE) -> dict[str, SequenceModel]:
-    """Put the same weights under each way; solves are as fine as `settings`."""
-    return {str(way): under(model, way.integrator, _settings_for(way, settings)) for way in ways}
-
-
-def _settings_for(way: Way, settings: IntegratorSettings) -> IntegratorSettings:
-    if way.integrator == EXACT:
-        return settings
-    return IntegratorSettings(substeps=way.substeps)
+    """Put the same weights under each way; solves are as fine as `settings`, and steps have what theirs take."""
+    return {str(way): under(model, way.integrator, replace(settings, substeps=way.substeps)) for way in ways}
 
 
 def crosswise(

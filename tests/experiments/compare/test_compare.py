@@ -16,6 +16,7 @@ import torch
 from pages import ROOT, read
 from torch.testing import assert_close
 
+import discretize
 from ctrnn.inputs.held import Hold
 from ctrnn_experiments import compare
 from discretize import Batch
@@ -35,6 +36,7 @@ from experiments.studies.clocks.rollout import Rollout
 from experiments.studies.registry import loaded
 from experiments.studies.results import Results
 from experiments.tasks.warps.clocked import ClockedRecall
+from experiments.usage import UsageError
 
 TASK = ClockedRecall(characters=3, repeats=4, alphabet=4)
 SMALL = {"steps": 2, "hidden": 3, "evaluation": 8, "batch": 4, "lr": 0.3}
@@ -95,6 +97,19 @@ def test_a_score_is_that_of_the_same_weights_under_the_other_integrator(whole, w
     row = report.results.rows.query("key == 'gated-euler-1' and speed == 2 and run_as == @way").iloc[0]
     assert row["accuracy"] == expected["accuracy"]
     assert row["loss"] == pytest.approx(expected["loss"], rel=1e-6)
+
+
+def test_steps_have_their_own_settings_in_training_and_in_running(tmp_path):
+    given = {"speeds": (), "dt": 1, "seeds": 1, "lr": 3.0, "steps": 4}
+    found = {}
+    for cap in (0.05, 1.0):
+        report = compared(tmp_path / str(cap), integrator=[discretize.steps.CappedEuler(cap=cap), "exact"], **given)
+        assert report.study.base.integrator_settings.cap == cap
+        found[cap] = report.results.rows.query("run_as == 'capped-euler' and trained == 'exact'")["loss"].iloc[0]
+    assert found[0.05] != pytest.approx(found[1.0], rel=1e-3)  # of the same weights
+    steps = [discretize.steps.CappedEuler(cap=cap) for cap in (0.5, 1.0)]
+    with pytest.raises(UsageError, match=r"two steps have cap = 0.5 and 1.0"):
+        compared(tmp_path / "two", integrator=steps, **given)
 
 
 @torch.no_grad()
