@@ -162,6 +162,7 @@ def test_page_table_and_rows_say_what_was_found(whole):
     page, table = (folder / "index.html").read_text(), (folder / "table.md").read_text()
     assert report.verdict.sentence in table
     assert "accuracy (higher is better)" in page
+    assert "Each seed is tested on 8 sequences of its own" in page
     read(page)  # whole, and loads nothing
     lines = (folder / "rows.csv").read_text().splitlines()
     assert len(lines) == 1 + len(report.results.rows)
