@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from tyro.constructors import PrimitiveConstructorSpec
 
 import ctrnn
 from ctrnn.extras import MissingPackageError, needed_by
+from experiments.compare.prompt import compare
 from experiments.interruption import Interrupted, interruptible
 from experiments.models.fields import FIELDS, JUMPS
+from experiments.options import Folder, Form, Input, Name, Output, Rate, Set, number
 from experiments.plugins import named_fields, use
 from experiments.studies import command as studies
 from experiments.tasks.registry import TASKS
@@ -43,38 +44,6 @@ ABOUT = (
 )
 PAPERS = (".md", ".tex")
 FORMATS = {".txt": "table", ".json": "json", ".tex": "latex", ".html": "html"}
-
-
-def _number(kind: type[int] | type[float], metavar: str) -> PrimitiveConstructorSpec:
-    """Make an option that is one number, or not given."""
-
-    def read(words: list[str]) -> float:
-        try:
-            return kind(words[0])
-        except ValueError:
-            raise ValueError(f"a {'whole ' * (kind is int)}number is needed, got {words[0]!r}") from None
-
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=read,
-        is_instance=lambda value: value is None or isinstance(value, kind),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
-Input = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: an EEG)")]
-Rate = Annotated[
-    float | None,
-    _number(float, "HZ"),
-    # tyro shows aliases first: `--rate` is the name before, which goes on working.
-    tyro.conf.arg(aliases=("--sampling-rate",), help_behavior_hint="(required with --input)"),
-]
-Output = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the terminal)")]
-Form = Annotated[str | None, tyro.conf.arg(metavar="FORM", help_behavior_hint="(default: by FILE's ending, or table)")]
-Set = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")]
-Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 
 
 def demo(
@@ -141,7 +110,7 @@ def prove(
     *,
     equations: Annotated[str | None, tyro.conf.arg(metavar="FILE.py:NAME")] = None,
     set: Set = (),
-    seconds: Annotated[float, _number(float, "S")] = 60.0,
+    seconds: Annotated[float, number(float, "S")] = 60.0,
     code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     format: Form = None,
     out: Output = None,
@@ -218,7 +187,7 @@ def train(
     set: Set = (),
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     device: Annotated[str | None, tyro.conf.arg(metavar="DEVICE", help_behavior_hint="(default: cpu)")] = None,
-    workers: Annotated[int, _number(int, "N")] = 1,
+    workers: Annotated[int, number(int, "N")] = 1,
     page: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     look: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     plugin: studies.Plugin = (),
@@ -249,64 +218,13 @@ def train(
     return DONE if done else FAILED
 
 
-def compare(
-    *,
-    task: Annotated[str, tyro.conf.arg(metavar="NAME")],
-    field: Annotated[str, tyro.conf.arg(metavar="NAME,...")] = "gated",
-    integrator: Annotated[str, tyro.conf.arg(metavar="NAME,...")] = "euler,exponential-euler,exact",
-    out: Folder,
-    speeds: Annotated[str | None, tyro.conf.arg(metavar="C,...", help_behavior_hint="(default: 1/4,1/2,1,2,4 if it can)")] = None,
-    clock: Annotated[str, tyro.conf.arg(metavar="WORD")] = "given",
-    dt: Annotated[str, tyro.conf.arg(metavar="SHARE,...")] = "1",
-    seeds: Annotated[int, _number(int, "N")] = 5,
-    score: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: accuracy, or loss)")] = None,
-    set: Set = (),
-    data: studies.Data = None,
-    workers: Annotated[int | None, _number(int, "N"), tyro.conf.arg(help_behavior_hint="(default: one for each core)")] = None,
-    on: Annotated[str, tyro.conf.arg(metavar="ENGINE")] = "here",
-    plugin: studies.Plugin = (),
-) -> int:
-    """Train fields under several integrators, run each trained model under each, and say which way matters.
-
-    Every way of training has the same starts and the same batches, seed by seed. Writes DIR/index.html, table.md and
-    rows.csv. The same command goes on after any kill; more --seeds add to what is done. Exit code 1 if a run failed.
-
-    Args:
-        task: As of `ctrnn train`; csv reads a table of yours, --set data=FILE.csv target=COLUMN.
-        field: Names as of `ctrnn train`, or fields of yours, FILE.py:NAME, called like ctrnn.gated(inputs, hidden).
-        integrator: Of training and of running: euler, exponential-euler, backward-euler, ... or exact, the equation solved.
-        out: The comparison's folder.
-        speeds: How many times as fast the test is played; 1 is as recorded. Only for tasks that can be played, as vowels.
-        clock: given, where a sample at speed c then lasts c units of time; hidden, where nobody says so; or both, given,hidden.
-        dt: How long a step is, as a share of its sample: 1 is a step a sample, 1/2 two steps of half its length with the same
-            input. Each is a way of its own, in training and in running; exact has no dt, and is there once.
-        seeds: Starts and batches, each compared with itself; from 2 on there are intervals.
-        score: The measure to compare by, of those of the task.
-        set: Settings of task, field, integrator and training, as of `ctrnn train`, listed below; here steps=300 optimizer=adam
-            lr=0.004 clip=1 hidden=32 threads=1 where nothing else is said.
-        data: Folder with japanese_vowels/ or uci_har/ in it, for vowels and har.
-        workers: Processes, each of which trains one run at a time.
-        on: here, on this machine; ray, by Ray on this machine; ray:ADDRESS, by that cluster, whose machines see --out.
-        plugin: A file of yours with tasks or fields; it is run.
-    """
-    studies.check_data(data)
-    if workers is not None and workers < 1:
-        raise UsageError(f"--workers is a number of processes, at least 1; got {workers}.")
-    studies.check_on(on)
-    from experiments.compare.command import run  # noqa: PLC0415
-
-    words = [word for words in set for word in words]
-    done = run(task, field, integrator, speeds, clock, dt, seeds, score, words, out, workers, on, plugin, data)
-    return DONE if done else FAILED
-
-
 def bench(
     *,
     against: Annotated[str | None, tyro.conf.arg(metavar="NAME,...", help_behavior_hint="(default: all that are here)")] = None,
     out: Output = None,
     scale: Annotated[str, tyro.conf.arg(metavar="SCALE")] = "small",
-    threads: Annotated[int | None, _number(int, "N"), tyro.conf.arg(help_behavior_hint="(default: as torch does)")] = None,
-    repeats: Annotated[int | None, _number(int, "N"), tyro.conf.arg(help_behavior_hint="(default: by the scale)")] = None,
+    threads: Annotated[int | None, number(int, "N"), tyro.conf.arg(help_behavior_hint="(default: as torch does)")] = None,
+    repeats: Annotated[int | None, number(int, "N"), tyro.conf.arg(help_behavior_hint="(default: by the scale)")] = None,
     device: Annotated[str, tyro.conf.arg(metavar="DEVICE")] = "cpu",
 ) -> int:
     """Measure how fast this is, side by side with what you would use instead.
