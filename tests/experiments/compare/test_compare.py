@@ -421,3 +421,11 @@ def test_a_folder_of_the_users_that_is_called_experiments_hides_nothing(before, 
 def test_the_folder_of_a_comparison_is_drawn_by_its_own_command(whole, capsys):
     assert main(["study", "plot", str(whole[0])]) == 2
     assert "is a comparison, whose own command writes its page again: compare(..., out=" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_worker_processes_find_the_same_numbers(whole, tmp_path):
+    found = compared(tmp_path, workers=2)
+    order = ["key", "run_as", "speed"]
+    ours, theirs = (one.results.rows.drop(columns="seconds").sort_values(order, ignore_index=True) for one in (whole[1], found))
+    assert ours.equals(theirs)
