@@ -162,7 +162,7 @@ def breakdown(
         model: A model of your own, written by ctrnn.save.
         data: Tensors for it, .safetensors: xs (time, batch, input), and perhaps targets, counts, ts and lengths, as a
             discretize.sequences.Batch has them.
-        plugin: The file of yours that a run was begun with; it is run.
+        plugin: A file of yours that a run was begun with, or with the classes of a model; it is run.
         out: Folder for index.html, the numbers and the figures.
         input: Your own recording, .npy or .csv: one column a channel, one row a sample; not for a trained model.
         rate: Samples per second of your recording.
@@ -379,8 +379,6 @@ def _breakdown_of_trained(
         )
     if (run is None) == (model is None) or (model is None) != (data is None):
         raise UsageError("Give --run RUN, or --model FILE and --data FILE.")
-    if plugin and run is None:
-        raise UsageError("--plugin is for a run whose task or field is yours; a model of ctrnn.save knows its classes.")
     from experiments.breakdown.trained import of_files, of_run  # noqa: PLC0415
 
     command = typed(
@@ -391,7 +389,7 @@ def _breakdown_of_trained(
         return
     assert model is not None
     assert data is not None
-    of_files(model, data, out, command)
+    of_files(model, data, out, command, plugin)
 
 
 def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, str]:

@@ -23,6 +23,7 @@ from discretize import Batch, Breakdown, ContinuousRNN, DiscreteRNN, SolverError
 from discretize.analysis.breakdown.figure import drawn
 from discretize.analysis.breakdown.report import VERDICTS
 from discretize.analysis.breakdown.substitutes import STEPS
+from experiments.code_files import imported
 from experiments.data.untrusted import check_file
 from experiments.files import not_writable, ready_folder
 from experiments.models.integrators import EXACT, INTEGRATORS
@@ -73,12 +74,15 @@ def of_run(folder: Path, out: Path, command: str, plugins: Sequence[str] = ()) -
     _write(model, batch, metric, name, f"{folder.name}, {how}", credit, out, command, integrator)
 
 
-def of_files(model: Path, data: Path, out: Path, command: str) -> None:
-    """Look at a model that `ctrnn.save` wrote, on tensors of one file. Raises: UsageError for what cannot be read."""
+def of_files(model: Path, data: Path, out: Path, command: str, plugins: Sequence[str] = ()) -> None:
+    """Look at a model that `ctrnn.save` wrote, on tensors of one file; plugins: files with classes of yours that are in it, which
+    are run. Raises: UsageError for what cannot be read."""
     check_file(model)
     check_file(data)
+    own = [(module.__name__, kind) for module in map(imported, plugins) for kind in vars(module).values()]
+    known = {kind.__name__: kind for name, kind in own if isinstance(kind, type) and kind.__module__ == name}
     try:
-        found, tensors = ctrnn.load(model), load_file(data)
+        found, tensors = ctrnn.load(model, known), load_file(data)
     except (OSError, ValueError, SafetensorError) as error:
         raise UsageError(str(error)) from None
     if "xs" not in tensors or not tensors.keys() <= set(NAMES):

@@ -64,7 +64,7 @@ def _distances(ax: Axes, found: Any, colours: Colours) -> None:
     ax.set(xscale="log", yscale="log", xlabel="evaluations of the field in a sample", ylabel="states apart, of their spread")
     _plain_numbers(ax.xaxis, ax.yaxis)
     ax.set_title("From the equation, by step (lines: 1 and 10 %)")
-    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=3, columnspacing=1)
+    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=2, columnspacing=1)
 
 
 def _over_time(ax: Axes, found: Any, colours: Colours) -> None:

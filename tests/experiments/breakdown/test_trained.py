@@ -12,6 +12,7 @@ import ctrnn
 import discretize
 from experiments import __main__ as command_line
 from experiments.breakdown import trained
+from experiments.code_files import imported
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +74,31 @@ def test_a_run_is_looked_at_on_its_test_by_the_measure_of_its_task(tmp_path, int
     assert ("stepped by Euler here" in page) == (integrator == "exact")
 
 
+def test_a_saved_model_may_have_a_class_of_ones_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    field = vars(imported("mine.py"))["Mine"]
+    ctrnn.save("model.safetensors", discretize.DiscreteRNN(field(2)), known={"Mine": field})
+    save_file({"xs": torch.randn(5, 2, 2)}, "data.safetensors")
+    words = ["breakdown", "--model", "model.safetensors", "--data", "data.safetensors"]
+    assert command_line.main(words) == 2
+    assert "it holds a 'Mine'" in capsys.readouterr().err
+    assert command_line.main([*words, "--plugin", "mine.py"]) == 0
+
+
+OWN = """import torch
+import ctrnn
+
+class Mine(ctrnn.VectorField):
+    def __init__(self, size):
+        super().__init__(size, size)
+        self.size, self.weight = size, torch.nn.Parameter(torch.ones(size))
+
+    def flow(self, projected, h):
+        return self.weight * (projected - h)
+"""
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -80,7 +106,7 @@ def test_a_run_is_looked_at_on_its_test_by_the_measure_of_its_task(tmp_path, int
         (["--run", "r", "--model", "m", "--data", "d"], "--run RUN, or"),
         (["--run", "r", "--rate", "3"], "has its own data"),
         (["--plugin", "p.py"], "Give --run RUN"),
-        (["--model", "m", "--data", "d", "--plugin", "p.py"], "--plugin is for a run"),
+        (["--model", "model.safetensors", "--data", "data.safetensors", "--plugin", "p.py"], "p.py"),
         (["--run", "nowhere"], "holds no trained model"),
         (["--model", "data.safetensors", "--data", "data.safetensors"], "not one that `ctrnn.save` has written"),
         (["--model", "model.safetensors", "--data", "model.safetensors"], "must hold `xs`"),
