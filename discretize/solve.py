@@ -249,9 +249,10 @@ def solve(
         check = partial(check_flow, given, driven, times, state, settings, settings.may_draw and not happens)
         if happens:
             check()
+            quiet = replace(settings, progress=False)
 
             def to_next_stops(h: Tensor, times: Tensor, steps: np.ndarray | None) -> tuple[Trajectory, SolverStats]:
-                part = Solve(driven, h, times, replace(settings, progress=False))
+                part = Solve(driven, h, times, quiet)
                 part.engine.carried = steps
                 part.direction = 1  # its times are those that are asked for
                 if isinstance(part.engine, FixedEngine) and not torch.is_grad_enabled():
@@ -259,7 +260,7 @@ def solve(
                 return part.run(), part.engine.counts
 
             def failures(h: Tensor, times: Tensor) -> dict[int, Failure]:
-                return Solve(driven, h, times, replace(settings, progress=False)).failures()
+                return Solve(driven, h, times, quiet).failures()
 
             known = {"failures": failures} if settings.adaptive else {"steps_in": partial(num_steps, max_step=settings.max_step)}
             knots = [path.knots for path in (driven.path, driven.speed) if path is not None]

@@ -10,9 +10,10 @@ any mode of torch, and in the other of training and evaluation mode, and its num
 the same inputs and weights. The weights change between the calls of one copy, in place and otherwise, and so does what a call
 has left on the module: code that remembers either is found out. Code that asks for a number that it was given, or that
 depends on one, is refused whatever it does with it: it would go another way at others. So is code that asks for what kernels
-cannot watch, the time, chance, modes of torch: `discretize/watched.py`. Numbers only refute: code that asks for the
-device, or for the time by an installed library, is not found out, nor is code that sees that it is run and not recorded, and
-asks for a size that it is not run at, or whose answer hangs on the order of a set of words, which another process has otherwise.
+cannot watch, the time, chance, modes of torch: `discretize/kernels/record/watched.py`. Numbers only refute: code that asks for
+the device, or for the time by an installed library, is not found out, nor is code that sees that it is run and not recorded,
+and asks for a size that it is not run at, or whose answer hangs on the order of a set of words, which another process has
+otherwise.
 """
 
 from __future__ import annotations

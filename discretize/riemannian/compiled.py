@@ -1,6 +1,6 @@
-r"""The passes of a network over long sequences of symbols by a compiled kernel: fused/kernels/symbols.cpp.
+r"""The passes of a network over long sequences of symbols by a compiled kernel: symbols.cpp.
 
-Activities, eqs. (22) and (24), and the sums that the metrics are made of; the same as network.py, moduli.py and rows.py have
+Activities, eqs. (22) and (24), and the sums that the metrics are made of; the same as network.py, directions.py and rows.py have
 them in torch, but for the order of the additions.
 """
 
@@ -43,7 +43,7 @@ class Edges(Protocol):
 
 
 class Graph(Structure):
-    """`Graph` of kernels/symbols.cpp, field by field."""
+    """`Graph` of symbols.cpp, field by field."""
 
     _fields_ = [
         *((name, c_size_t) for name in NAMES),

@@ -1,4 +1,4 @@
-r"""Write a field of a few units in C++ number by number, for kernels/lane_program.cpp: each number a vector of samples.
+r"""Write a field of a few units in C++ number by number, for source/lane_program.cpp: each number a vector of samples.
 
 Nothing is a loop and nothing goes through memory: slices and other layouts are names, a product with a matrix is as many
 multiplications as it has entries.

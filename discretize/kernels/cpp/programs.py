@@ -44,7 +44,7 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 class ProgramStructure(Structure):
-    """`CtrnnProgram` of kernels/rows.h, field by field."""
+    """`CtrnnProgram` of source/rows.h, field by field."""
 
     _fields_ = [
         *((name, c_size_t) for name in ("sizes", "kept_values", "vectors", "matrices", "products", "forth")),
@@ -177,7 +177,7 @@ def _array(numbers: Sequence[float]) -> ctypes.Array[c_size_t]:
 
 
 class Problem(Structure):
-    """`CtrnnProblem` of kernels/solve.h, field by field."""
+    """`CtrnnProblem` of source/solve.h, field by field."""
 
     _fields_ = [
         *((name, c_size_t) for name in ("batch", "segments", "own", "threads", "keep", "terms", "chebyshev", "speed_terms")),
@@ -192,7 +192,7 @@ class Problem(Structure):
 
 
 class Report(Structure):
-    """`CtrnnReport` of kernels/solve.h, field by field."""
+    """`CtrnnReport` of source/solve.h, field by field."""
 
     _fields_ = [
         *((name, c_int64) for name in ("accepted", "rejected", "evaluations", "forced")),
@@ -202,7 +202,7 @@ class Report(Structure):
 
 
 def solves_library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
-    """That of kernels/solves.cpp with a model of the field. Raises `Unavailable`."""
+    """That of source/solves.cpp with a model of the field. Raises `Unavailable`."""
     made = library(source, definitions)
     takes = {
         "solve_open": ([POINTER(Problem)], c_void_p),

@@ -1,4 +1,4 @@
-r"""Write phases in C++, for kernels/program.cpp: the forward and the backward pass of one step.
+r"""Write phases in C++, for source/program.cpp: the forward and the backward pass of one step.
 
 Sizes are numbered, not written out: fields that differ in their sizes only have the same text, and the same library.
 """

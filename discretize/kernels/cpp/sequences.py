@@ -31,7 +31,7 @@ STEPS = Source(SOURCES / "steps.cpp", flags=("-O2",))
 
 
 class SequenceStructure(Structure):
-    """`CtrnnSequence` of kernels/steps.cpp, field by field."""
+    """`CtrnnSequence` of source/steps.cpp, field by field."""
 
     _fields_ = [
         *((name, c_size_t) for name in ("time", "batch", "inputs", "state", "substeps", "threads", "rests", "counted")),

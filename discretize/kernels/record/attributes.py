@@ -4,7 +4,7 @@ r"""Collect what code may read beside its samples: the tensors of its module, al
     values     all else, equal where the code has the same before it, down to the numbers in objects, classes and closures
     globals    what the code that was recorded names outside of its module, also in modules that it imports, compared at each call
 
-What code asks for beside these cannot be watched: `discretize/watched.py`. Libraries are taken to stay as they are.
+What code asks for beside these cannot be watched: `watched.py`. Libraries are taken to stay as they are.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from discretize import (
     ContinuousRNN,
     DiscreteRNN,
     Euler,
+    Event,
     Layers,
     Monitor,
     RungeKutta4,
@@ -179,6 +180,17 @@ def test_a_solve_that_was_planned_without_gradients_has_them():
     sought = [*rnn.field.parameters()]
     found, expected = (torch.autograd.grad(run(X)[0].square().sum(), sought) for run in (rnn, partial(by_steps, rnn)))
     assert_close(found, expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("settings", [{"events": Event(lambda t, h: h[:, 0] - 0.05)}, {"path": "linear"}], ids=["events", "path"])
+def test_events_and_joined_samples_are_in_every_call(settings):
+    rnn = ContinuousRNN(ctrnn.gated(2, 3, dtype=torch.float64), fused="always", **settings)
+    for x in (X, X, X, OTHER):
+        output, _ = rnn(x)
+    assert rnn.stats["engine"] == "compiled"
+    found = [output, *(crossed.times for crossed in rnn.crossed)]
+    rnn._plan = None
+    assert_close(found, [rnn(OTHER)[0], *(crossed.times for crossed in rnn.crossed)], rtol=0, atol=1e-12)
 
 
 def test_states_within_the_tolerance_are_warned_of_in_planned_calls():
