@@ -26,7 +26,6 @@ from ctrnn.fields.delayed import Delay, DelayedField
 from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.splines import as_path
-from discretize.errors import Failure
 from discretize.graphs import whole
 from discretize.kernels.eligibility import HALF, Fused, refuse_steps
 from discretize.loop.checking import (
@@ -259,12 +258,12 @@ def solve(
                     part.engine.log = StepLog()  # a look
                 return part.run(), part.engine.counts
 
-            def failures(h: Tensor, times: Tensor) -> dict[int, Failure]:
-                return Solve(driven, h, times, quiet).failures()
-
-            known = {"failures": failures} if settings.adaptive else {"steps_in": partial(num_steps, max_step=settings.max_step)}
+            more: Mapping[str, Any] = {
+                "failures": (lambda h, times: Solve(driven, h, times, quiet).failures()) if settings.adaptive else None,
+                "steps_in": None if settings.adaptive else partial(num_steps, max_step=settings.max_step),
+                **(search or {}),
+            }
             knots = [path.knots for path in (driven.path, driven.speed) if path is not None]
-            more: Mapping[str, Any] = {**known, **(search or {})}
             solved = EventSolve(to_next_stops, happens, state, times, direction, knots=knots, **more).run()
         elif driven.batch:
             noise = solve_path(drawing, driven.path.knots, channels, state) if settings.noisy else None
