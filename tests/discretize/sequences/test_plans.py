@@ -193,6 +193,15 @@ def test_events_and_joined_samples_are_in_every_call(settings):
     assert_close(found, [rnn(OTHER)[0], *(crossed.times for crossed in rnn.crossed)], rtol=0, atol=1e-12)
 
 
+def test_a_start_that_no_tolerance_measures_is_refused_in_planned_calls():
+    field = chosen().field
+    rnn = ContinuousRNN(field, atol=0.0)
+    rnn(X, H + 1)
+    assert runs_by_plan(rnn, X, H + 1)
+    with pytest.raises(ValueError, match="`atol` is 0 and so are units of `h0`"):
+        rnn(X)
+
+
 def test_states_within_the_tolerance_are_warned_of_in_planned_calls():
     field = Own()
     for part in (field.of_x, field.of_h):
