@@ -82,7 +82,7 @@ def refuse_steps(fused: Fused, why: str | None, size: int = 1) -> None:
     """Refuse to run by steps what was to run in a kernel, fused="always".
 
     Steps are taken where CTRNN_FUSED turns kernels off, and where the call leaves nothing else: torch has to see single
-    operations, derivatives are taken in forward mode, a live step reads one sample, or there is nothing to compute (`size` 0).
+    operations, derivatives are taken in forward mode, a live step reads one sample, or there is little to compute (`size` 0).
     """
     if fused != "always" or not size or not may_build() or compat.takes_tangents():
         return

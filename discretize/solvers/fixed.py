@@ -27,6 +27,7 @@ from discretize.steps.runge_kutta import ExplicitRungeKutta, Heun, Heun3, Midpoi
 from discretize.steps.step import Step
 
 __all__ = [
+    "FEW",
     "FIXED_METHODS",
     "FixedEngine",
     "GridEngine",

@@ -73,12 +73,18 @@ CALLS = {
     "a transform": lambda rnn: torch.func.vmap(lambda x: rnn(x[:, None])[0][:, 0], 1, 1)(XS),
     "forward mode": traced,
     "a batch of 0": lambda rnn: rnn(XS[:, :0])[0].new_zeros(5, 2, 3) + rnn_by_steps(XS)[0],
+    "three segments": lambda rnn: 0 * between_knots(rnn.field) + rnn_by_steps(XS)[0],
     "a live step": lambda rnn: torch.stack([*live(rnn)]),
 }
 
 
 def rnn_by_steps(x):
     return DiscreteRNN(Ranked(), fused=False)(x)
+
+
+def between_knots(field):
+    times = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
+    return integrate(field, ctrnn.HeldPath(XS, TS), torch.zeros(2, 3), times, method="euler", **ALWAYS).hs.sum()
 
 
 def live(rnn):

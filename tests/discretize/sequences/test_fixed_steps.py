@@ -8,11 +8,18 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, ExponentialEuler, integrate, unroll
+from discretize.kernels.price import kernels_at_once
 from discretize.steps.catalog import steps
 
 pytestmark = pytest.mark.kernels
 
 TIME, BATCH, SUBSTEPS = 6, 3, 2
+
+
+@pytest.fixture(autouse=True)
+def _at_once():
+    with kernels_at_once():
+        yield
 
 
 def a_field():
@@ -78,10 +85,10 @@ def with_gradients(door, step, fused):
 @pytest.mark.parametrize("name", [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in steps()])
 def test_a_step_map_gives_the_same_states_gradients_and_engine_by_every_door(name, subtests):
     step = steps()[name]()
-    expected, gradients, told = with_gradients(by_discrete_rnn, step, "always")
+    expected, gradients, told = with_gradients(by_discrete_rnn, step, True)
     for door in DOORS[1:]:
         with subtests.test(door=door.__name__):
-            states, found, stats = with_gradients(door, step, "always")
+            states, found, stats = with_gradients(door, step, True)
             assert (stats["engine"], stats["engine_why"]) == (told["engine"], told["engine_why"])
             assert_close(states, expected, rtol=1e-12, atol=1e-13)
             assert_close(found, gradients, rtol=1e-11, atol=1e-12)
@@ -120,7 +127,7 @@ NOISE_STEPS = [
 @pytest.mark.parametrize("step", NOISE_STEPS)
 @pytest.mark.parametrize("door", ["ContinuousRNN", "integrate"])
 def test_a_step_with_noise_draws_the_same_path_by_every_door_and_takes_its_kernel(step, door):
-    expected, found = draws("DiscreteRNN", step, "always"), draws(door, step, "always")
+    expected, found = draws("DiscreteRNN", step, True), draws(door, step, True)
     assert expected[2]["engine"] == "compiled"
     assert found[2] == expected[2]
     assert_close(found[0], expected[0], rtol=1e-12, atol=1e-13)
@@ -130,7 +137,7 @@ def test_a_step_with_noise_draws_the_same_path_by_every_door_and_takes_its_kerne
 
 @pytest.mark.parametrize("door", ["DiscreteRNN", "ContinuousRNN", "integrate"])
 def test_noise_by_a_kernel_is_that_of_the_steps_one_by_one(door):
-    kernel, steps = (draws(door, discretize.EulerMaruyama(), fused) for fused in ("always", False))
+    kernel, steps = (draws(door, discretize.EulerMaruyama(), fused) for fused in (True, False))
     assert (kernel[2]["engine"], steps[2]["engine"]) == ("compiled", "steps")
     assert_close(kernel[0], steps[0], rtol=1e-12, atol=1e-13)
 
@@ -166,8 +173,8 @@ def test_a_module_that_steps_and_one_that_solves_count_the_same(call):
     }[call]
     told = []
     for rnn in (
-        DiscreteRNN(a_field(), substeps=SUBSTEPS, fused="always"),
-        ContinuousRNN(a_field(), method=Euler(), max_step=1 / SUBSTEPS, fused="always"),
+        DiscreteRNN(a_field(), substeps=SUBSTEPS, fused=True),
+        ContinuousRNN(a_field(), method=Euler(), max_step=1 / SUBSTEPS, fused=True),
         ContinuousRNN(a_field(), method=Euler(), max_step=1 / SUBSTEPS, fused=False),
     ):
         rnn(samples(), **how)
@@ -178,7 +185,7 @@ def test_a_module_that_steps_and_one_that_solves_count_the_same(call):
 
 @pytest.mark.parametrize("door", DOORS[1:], ids=lambda door: door.__name__)
 def test_a_kernel_gives_what_the_steps_of_the_same_door_give(door):
-    kernel, step = (with_gradients(door, Euler(), fused) for fused in ("always", False))
+    kernel, step = (with_gradients(door, Euler(), fused) for fused in (True, False))
     assert kernel[2]["engine"] == "compiled"
     assert_close(kernel[:2], step[:2], rtol=1e-12, atol=1e-13)
     counted = ("nfe", "nfe_samples", "num_steps", "steps_of_samples", "smallest_step", "smallest_step_at", "method")
@@ -201,7 +208,7 @@ def test_modules_run_as_they_do_step_by_step(method, call):
     field = a_field()
     ts = how[call].get("ts", edges()).clone().requires_grad_()
     results = []
-    for fused in ("always", False):
+    for fused in (True, False):
         rnn = ContinuousRNN(field, method=method, max_step=max_step, fused=fused)
         states, last = rnn(samples(), **how[call] | ({"ts": ts} if "ts" in how[call] else {}))
         gradients = torch.autograd.grad((states**2).sum() + last.sum(), [ts, *field.parameters()], allow_unused=True)
@@ -225,7 +232,7 @@ def test_a_solve_by_step_maps_reads_input_and_clock_where_each_step_begins(path,
     ts = ts if direction > 0 else ts.flip(0)
     solves = [
         integrate(field, given, torch.zeros(BATCH, 4), ts, method=Euler(), max_step=0.2, fused=fused, speed=warp and warp.speed)
-        for fused in ("always", False)
+        for fused in (True, False)
     ]
     assert solves[0].stats["engine"] == "compiled"
     assert_close(solves[0].hs, solves[1].hs, rtol=1e-12, atol=1e-13)
@@ -234,9 +241,7 @@ def test_a_solve_by_step_maps_reads_input_and_clock_where_each_step_begins(path,
 
 
 def test_a_runge_kutta_method_that_sees_the_input_move_says_why_it_has_no_kernel():
-    solved = integrate(
-        a_field(), ctrnn.LinearPath(samples()), torch.zeros(BATCH, 4), torch.arange(6.0), method="rk4", fused="always"
-    )
+    solved = integrate(a_field(), ctrnn.LinearPath(samples()), torch.zeros(BATCH, 4), torch.arange(6.0), method="rk4", fused=True)
     assert solved.stats["engine"] == "steps"
     assert solved.stats["engine_why"] == "ThreeEighths() sees the input or its clock move within a step"
 
@@ -249,7 +254,7 @@ def test_a_run_that_diverges_names_the_first_state_that_is_not_finite_by_a_kerne
     xs = torch.ones(40, 2, 1)
     xs[:, 1] = 0.01
     said = []
-    for fused in ("always", False):
+    for fused in (True, False):
         rnn = ContinuousRNN(Growing(1, 1), method=Euler(), max_step=1, fused=fused)
         with pytest.raises(discretize.SolverError) as error:
             rnn(xs, torch.ones(2, 1))
@@ -295,11 +300,11 @@ def test_a_method_that_sees_its_clock_move_takes_no_kernel_for_held_samples_eith
     warp = ctrnn.SmoothWarp.random(3.5, 3.0, generator=torch.Generator().manual_seed(5))
     path, ts = ctrnn.HeldPath(samples(), edges()), torch.linspace(0, 3.5, 9)
     how = {"method": method, "max_step": 0.2, "speed": warp.speed}
-    solves = [integrate(a_field(), path, torch.zeros(BATCH, 4), ts, fused=fused, **how) for fused in ("always", False)]
+    solves = [integrate(a_field(), path, torch.zeros(BATCH, 4), ts, fused=fused, **how) for fused in (True, False)]
     assert_close(solves[0].hs, solves[1].hs, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("fused", ["always", False])
+@pytest.mark.parametrize("fused", [True, False])
 def test_a_solve_backwards_tells_its_shortest_step_by_the_users_time(fused):
     path, ts = ctrnn.HeldPath(samples(), edges()), edges().flip(0)
     stats = integrate(a_field(), path, torch.zeros(BATCH, 4), ts, method=Euler(), fused=fused).stats
