@@ -26,7 +26,7 @@ from ctrnn.storage.files import write_atomically
 from discretize import DiscreteRNN, SequenceModel, StepWarning, breakdown, refine
 from discretize.errors import SolverError
 from experiments.files import not_writable, read_json
-from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, decades, legend, log_ticks, panels, style
+from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, PURPLE, decades, legend, log_ticks, panels, style
 from experiments.reports.report import Section, page
 from experiments.runs.configuration import Configuration
 from experiments.runs.folder import CONFIG, METRICS, PAGE, RESULT, STOPPED, load, read_configuration, read_result
@@ -112,16 +112,19 @@ def _learned(rows: Sequence[Mapping[str, str]], configuration: Configuration, re
     accuracies = configuration.task.baseline_accuracies()
     measured = [row for row in rows if row["evaluation_loss"]]
     classes = bool(measured and measured[0]["evaluation_accuracy"])
+    other: Mapping[str, float] = result.get("beside") or {}  # measures of `torch.nn.GRU`
     with style():
         figure, axes = panels(3 if classes else 2, 6.0 if classes else 4.4, sharex=True)
         steps, losses = _smoothed(rows, "loss")
         axes[0].plot(steps, losses, color=MUTED, linewidth=1, label="training")
         shown = [("evaluation_loss", "loss", axes[0], guesses)]
         shown += [("evaluation_accuracy", "accuracy", axes[1], accuracies)] if classes else []
-        for name, words, ax, beside in shown:
+        for name, words, ax, marked in shown:
             ax.plot([int(row["step"]) for row in measured], [float(row[name]) for row in measured], color=BLUE, label="held out")
-            for (guess, value), colour in zip(beside.items(), (ORANGE, GREEN, INK), strict=False):
+            for (guess, value), colour in zip(marked.items(), (ORANGE, GREEN, INK), strict=False):
                 ax.axhline(value, color=colour, linewidth=1, linestyle=(0, (4, 2)), label=f"guess: {guess}")
+            if words in other:
+                ax.axhline(other[words], color=PURPLE, linewidth=1, linestyle=(0, (1, 1.5)), label="nn.GRU beside, on the test")
             ax.set_ylabel(words)
         _logarithmic(axes[0], losses)
         steps, norms = _smoothed(rows, "gradient_norm")
@@ -131,13 +134,17 @@ def _learned(rows: Sequence[Mapping[str, str]], configuration: Configuration, re
         axes[-1].set_xlabel("step")
         legend(figure, axes[0])
     best = result.get("best") or {}
-    listed = [(name, f"{value:.4g}") for name, value in result["measures"].items()]
-    listed += [(f"loss of a guess: {name}", f"{value:.4g}") for name, value in guesses.items()]
-    listed += [(f"accuracy of a guess: {name}", f"{value:.4g}") for name, value in accuracies.items()]
+    every = {**result["measures"], **other}
+    listed = [
+        [name, *(f"{found[name]:.4g}" if name in found else "–" for found in (result["measures"], other))] for name in every
+    ]
+    listed += [[f"loss of a guess: {name}", f"{value:.4g}", ""] for name, value in guesses.items()]
+    listed += [[f"accuracy of a guess: {name}", f"{value:.4g}", ""] for name, value in accuracies.items()]
     loss, lowest = result["measures"]["loss"], min(guesses.values(), default=math.inf)
     failures = [f"The loss on the test is {loss:.4g}, no less than the {lowest:.4g} of a guess."] if not loss < lowest else []
     return Section.from_template(
-        "runs/learned.html.jinja", "learned", {"curves": figure}, failures=failures, listed=listed, best=best, loss=loss,
+        "runs/learned.html.jinja", "learned", {"curves": figure}, failures=failures, best=best, loss=loss,
+        listed=listed if other else [row[:2] for row in listed], other=other, asked=configuration.training.beside,
         kept=configuration.training.keep, guessed=bool(guesses), lowest=lowest, steps=result["steps"],
     )  # fmt: skip
 

@@ -478,5 +478,10 @@ def test_a_gru_of_torch_that_reads_gaps_is_trained_and_measured_beside_a_run(tmp
         torch.nn.functional.cross_entropy(batch.last(model.read_out(states)), batch.targets).backward()
         optimizer.step()
     assert evaluate(model, task, "test", 1000)["loss"] == pytest.approx(result["beside"]["loss"], rel=1e-5)
-    assert main([*words, "--resume"]) == 0
+    assert main([*words, "--resume", "--page"]) == 0
     assert f"nn.GRU {result['beside']['loss']:.4g})" in capsys.readouterr().out
+    page = " ".join((tmp_path / "run" / "index.html").read_text().split())
+    assert '<th scope="col">this run</th><th scope="col">nn.GRU</th>' in page
+    both = (result["measures"]["loss"], result["beside"]["loss"])
+    assert '<th scope="row">loss</th>' + "".join(f"<td>{loss:.4g}</td>" for loss in both) in page
+    assert "nn.GRU beside, on the test" in page
