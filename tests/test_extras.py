@@ -56,7 +56,9 @@ CALLS = {
     "discretize.plot(trajectory)": "discretize.plot needs Matplotlib: pip install 'ctrnn-ode[lab]'",
     "discretize.state_space(trajectory.hs)": "discretize.analysis.state_space needs Matplotlib: pip install 'ctrnn-ode[lab]'",
     "discretize.phase_plane(None, None)": "discretize.analysis.phase_plane needs Matplotlib: pip install 'ctrnn-ode[lab]'",
-    "discretize.continuation(None, None, 0, (0, 1))": "analysis.continuation needs SciPy: pip install 'ctrnn-ode[lab]'",
+    "discretize.continuation(None, None, 0, (0, 1))": (
+        "discretize.analysis.continuation needs SciPy: pip install 'ctrnn-ode[lab]'"
+    ),
     "discretize.fit(f, (ts, ts), {'k': (1, 0, 2)})": "discretize.fit needs SciPy: pip install 'ctrnn-ode[lab]'",
     "discretize.integrate(f, None, h0, ts, progress=True)": ("integrate(progress=True) needs tqdm: pip install 'ctrnn-ode[lab]'"),
     "discretize.integrate(f, None, h0, ts, method='torchdiffeq:dopri8')": (
@@ -74,7 +76,9 @@ def alone():
     example = readme.split("```python\n")[1].split("```")[0].replace("range(60)", "range(2)")  # what it learns is on its page
     script = f"""
 import contextlib, io, json, types, torch, ctrnn, derivations, discretize
-from ctrnn.lazy import homes_of
+from importlib import import_module
+from ctrnn.lazy import places_of
+places = {{**places_of(ctrnn.__file__), **places_of(discretize.__file__)}}
 answers = {{}}
 # Optimizers import torch's compiler, which takes as long as all else, and ask it for two things that they do not need here.
 torch._dynamo = sys.modules["torch._dynamo"] = types.ModuleType("torch._dynamo")
@@ -89,7 +93,7 @@ for call in {list(CALLS)}:
     else:
         answers[call] = "nothing was said"
 MISSING -= {OF_TORCH | {"mpmath"}}
-answers["missing names"] = [n for p in (ctrnn, discretize) for n in homes_of(p.__file__) if getattr(p, n, None) is None]
+answers["missing names"] = [n for n in places if getattr(import_module(places[n]), n, None) is None]
 field, x = ctrnn.gru(1, 2), torch.ones(3, 1, 1)
 for name in ("DiscreteRNN", "ContinuousRNN"):
     field.zero_grad()

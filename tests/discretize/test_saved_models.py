@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from ctrnn.lazy import homes_of
+from ctrnn.lazy import places_of
 from ctrnn.storage.files import write_atomically
 from ctrnn.storage.model import FORMAT
 from ctrnn.storage.tensors import read_tensors, write_tensors
@@ -183,7 +184,11 @@ def test_every_public_class_can_be_saved(path, subtests):
             ctrnn.save(path, model.eval())
             assert_same(ctrnn.load(path), model)
         seen |= {type(part) for part in model.modules()}
-    public = {getattr(package, name) for package in (ctrnn, discretize) for name in homes_of(package.__file__)}
+    public = {
+        getattr(import_module(place), name)
+        for package in (ctrnn, discretize)
+        for name, place in places_of(package.__file__).items()
+    }
     modules = {kind for kind in public if inspect.isclass(kind) and issubclass(kind, nn.Module) and not inspect.isabstract(kind)}
     for kind in modules - seen - {ctrnn.Driven, ctrnn.DelayLine}:  # which hold samples, or a field of one's own
         with subtests.test(kind=kind.__name__):
