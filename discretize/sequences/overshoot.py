@@ -27,6 +27,7 @@ __all__ = ["OvershootWatch"]
 EVERY, OFTEN = 1_000, 50  # calls
 FURTHER = 10.0  # times the largest state looked at
 SAMPLES = 64  # of a sequence, where only its weights have changed: a look at all takes as long as a compiled kernel's call
+HEARD = 8  # of a sequence, where a listener is told of every call
 ROUNDING = 1e-3  # of |R|, of gates in float32, and of lengths that are differences of times
 FAR = 10.0  # rate times length, from which on a unit of time is likelier wrong than a step too long
 
@@ -79,7 +80,7 @@ class OvershootWatch:
         if size == math.inf:
             self._look_at_weights(field)
         self.longest, self.size, self.step, self.weights = max(longest, self.longest), max(size, self.size), named, weights
-        return 1 if all_of_it else -(-samples // SAMPLES)
+        return 1 if all_of_it else -(-samples // (SAMPLES if often else HEARD))
 
     def glance(self, length: float | Tensor) -> bool:
         """Whether `due` is to be asked about a single step: of one in fifty, and of any that may be the longest; counts
@@ -95,8 +96,9 @@ class OvershootWatch:
     ) -> None:
         """At the steps of a sequence, xs (time, batch, input), from h0 (batch, state) to the states (time, batch, state), `every`
         n-th of them and the last."""
-        some = slice((len(xs) - 1) % every, None, every)
-        h = torch.cat([h0[None], states[:-1]])[some]
+        first = (len(xs) - 1) % every
+        some = slice(first, None, every)
+        h = states[first - 1 : -1 : every] if first else torch.cat([h0[None], states[every - 1 : -1 : every]])
         self.look_at(step, field, field.project(xs[some]), h, dt[some] if isinstance(dt, Tensor) else dt)
 
     @torch.no_grad()

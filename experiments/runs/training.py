@@ -12,7 +12,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField
-from discretize import SequenceModel, compat, noise_keys
+from discretize import SequenceModel, SolverError, StepError, compat, noise_keys
 from discretize.kernels.price import kernels_at_once
 from experiments.models.gap_gru import GapGRU
 from experiments.models.jumps import expects, outputs_and_surprise
@@ -195,6 +195,7 @@ def noise_of(model: nn.Module, size: int, seed: int, *names: str | int) -> dict[
     return {"seed": noise_keys(generator(seed, "noise", *names).initial_seed(), size)}
 
 
+RATES_EVERY = 5  # steps, of which g dt is looked at in one: that takes a tenth of a step of a small model
 LOOKED_AT = {"longest", "modes", "size"}  # of a watch, by which it says where to look again
 
 
@@ -253,8 +254,9 @@ class Training(Loop):
     def learn(self) -> dict[str, float]:
         begun, loss, error = time.perf_counter(), torch.zeros(()), None
         self.optimizer.zero_grad()
+        looked_at: AbstractContextManager[None] = self._rates_looked_at() if self._rates_due else nullcontext()
         try:
-            with failures_explained(self.step + 1, self.advised), self._rates_looked_at():
+            with failures_explained(self.step + 1, self.advised), looked_at:
                 loss = self._backward([self.batch_at(k).to(self.device) for k in self._batches()])
         except StoppedError as stopped:
             error = stopped
@@ -273,7 +275,13 @@ class Training(Loop):
         self.optimizer.step()
         if engine := self.model.rnn.stats.get("engine"):  # none where nothing of this share counts
             self.note_engine(engine)
-        return {"rate": rate, "loss": loss.item(), "gradient_norm": norm.item(), **self.rates.row()}
+        known = self.rates.row() if self._rates_due else {}
+        return {"rate": rate, "loss": loss.item(), "gradient_norm": norm.item(), **known}
+
+    @property
+    def _rates_due(self) -> bool:
+        """Return whether g dt of this step is looked at: of all where it was above 1 before, else of one in some."""
+        return self.step % RATES_EVERY == 0 or self.rates.largest > 1
 
     @contextmanager
     def _rates_looked_at(self) -> Iterator[None]:
@@ -365,6 +373,11 @@ class Training(Loop):
         return found
 
     def advised(self) -> str:
+        """Say what to try, of a step that failed, once its g dt is looked at."""
+        if not self._rates_due:
+            with suppress(SolverError, StepError), torch.no_grad(), self._rates_looked_at():
+                batch = self.batch_at(self._batches()[0]).to(self.device)
+                self._answered(batch, noise_of(self.model, batch.size, self.settings.seed, "train", self._batches()[0]))
         return advice(self.settings, self.model.rnn, self.rates, learned=self.step > 0)
 
     def answers(self, split: str) -> Iterator[tuple[Batch, Tensor]]:
@@ -381,6 +394,7 @@ class Training(Loop):
             "schedule": {"rate": self.rate},
             "engines": self.engines,
             "largest_g_dt": self.largest_g_dt(),
+            "last_g_dt": self.rates.largest,
             "passed": {str(level): list(where) for level, where in self.rates.passed.items()},
             **({} if self.watch is None else {"looked_at": {name: getattr(self.watch, name) for name in LOOKED_AT}}),
         }
@@ -398,6 +412,7 @@ class Training(Loop):
                 self.rate = state["schedule"]["rate"]
         if self.watch is not None:
             self.watch.largest = state.get("largest_g_dt")
+            self.rates.largest = state.get("last_g_dt", 0.0)
             self.rates.passed = {float(level): tuple(where) for level, where in state.get("passed", {}).items()}
             for name in LOOKED_AT & state.get("looked_at", {}).keys():  # not there in the first checkpoints of all
                 setattr(self.watch, name, state["looked_at"][name])

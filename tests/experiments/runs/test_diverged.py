@@ -17,7 +17,7 @@ from experiments.runs.failures import advice, tries
 from experiments.runs.page import passings
 from experiments.runs.rates import COLUMNS, GDtSummary
 from experiments.runs.stopping import StoppedError
-from experiments.runs.training import train
+from experiments.runs.training import Training, train
 
 SMALL = ["length=20", "hidden=12", "batch=8", "evaluation=16", "threads=1", "optimizer=adam", "lr=0.02"]
 
@@ -141,9 +141,26 @@ def test_a_summary_has_the_quantiles_of_numpy_and_names_the_largest_unit(shape):
 
 def test_a_summary_leaves_out_what_is_not_finite_and_counts_it_where_it_is_capped():
     summary = GDtSummary(cap=1.0)
-    summary(torch.tensor([[0.5, math.inf, math.nan, 0.75]]))
-    assert summary.row() == {"g_dt_median": 0.625, "g_dt_high": 0.7475, "g_dt_largest": 0.75, "g_dt_unit": 3, "capped": 0.25}
+    summary(torch.tensor([[0.5, math.inf, math.nan, 0.75, 0.25]]))
+    assert summary.row() == {"g_dt_median": 0.5, "g_dt_high": 0.5, "g_dt_largest": 0.75, "g_dt_unit": 3, "capped": 0.2}
     assert not summary.finite
+
+
+@pytest.mark.filterwarnings("ignore::discretize.StepWarning")
+def test_a_step_that_fails_where_g_dt_was_not_looked_at_is_looked_at_then():
+    made = configuration("recall", "gated-softplus", length=12, hidden=3, batch=2, evaluation=4, steps=9, threads=1)
+    run = Training(made.untrained_model(), made.task, made.training)
+    bias = run.model.field.rate.bias.data
+    bias.fill_(-3.0)
+    for k in range(3):
+        assert ("g_dt_largest" in run.learn()) == (k == 0)
+        run.step += 1
+    bias.fill_(1e6)  # as one step of learning might have
+    run.model.field.rate.weight_h.data.zero_()  # so that states that grow do not close their gate
+    with pytest.raises(StoppedError) as stopped:
+        run.learn()
+    assert "passed 1 at step 4" in str(stopped.value)
+    assert run.rates.row()["g_dt_largest"] > 500
 
 
 @pytest.mark.filterwarnings("ignore::discretize.StepWarning")
