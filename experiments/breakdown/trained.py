@@ -71,7 +71,9 @@ def of_run(folder: Path, out: Path, command: str, plugins: Sequence[str] = ()) -
 
     credit = f"{batch.size} sequences of the test of {configuration.task_name}"
     integrator = "euler" if configuration.integrator == EXACT else configuration.integrator
-    _write(model, batch, metric, name, f"{folder.name}, {how}", credit, out, command, integrator)
+    guesses = task.baselines() if name == "loss" else task.baseline_accuracies()
+    guess = (min if name == "loss" else max)(guesses.values(), default=None)
+    _write(model, batch, metric, name, f"{folder.name}, {how}", credit, out, command, integrator, guess)
 
 
 def of_files(model: Path, data: Path, out: Path, command: str, plugins: Sequence[str] = ()) -> None:
@@ -106,6 +108,7 @@ def _write(
     out: Path,
     command: str,
     integrator: str = "",
+    guess: float | None = None,
 ) -> None:
     ready_folder(out)
     start = perf_counter()
@@ -122,7 +125,16 @@ def _write(
     if integrator and (cure := found.cure) is not None and found.verdict != VERDICTS[0]:
         to_type = f"--integrator {cure.step if cure.step in INTEGRATORS else integrator} --set substeps={cure.substeps}"
         say(f"ctrnn train with {to_type} does so.\n")
-    section = _section(found, name, what, to_type)
+    learned = ""
+    if guess is not None and found.refinement.metrics is not None:
+        score = found.refinement.metrics[0]
+        if not (score < guess if name == "loss" else score > guess):
+            learned = (
+                f"The {name} of {score:.4g} is no better than that of a guess without memory, {guess:.4g}: these weights have "
+                "learned little that a step could change."
+            )
+            say(f"{learned}\n")
+    section = _section(found, name, what, to_type, learned)
     files = {
         "breakdown.txt": f"{found}\n",
         "steps.csv": pd.DataFrame([vars(other) for other in found.others]).to_csv(index=False, lineterminator="\n"),
@@ -150,7 +162,7 @@ def _by_sequence(found: Breakdown) -> dict[str, list[Any]]:
     return columns
 
 
-def _section(found: Breakdown, name: str, what: str, to_type: str) -> Section:
+def _section(found: Breakdown, name: str, what: str, to_type: str, learned: str) -> Section:
     scored = found.refinement.metrics is not None
     rows: list[list[Any]] = []
     for other in found.others:
@@ -180,6 +192,7 @@ def _section(found: Breakdown, name: str, what: str, to_type: str) -> Section:
         head=head,
         what=what,
         to_type=to_type,
+        learned=learned,
         sequences=sequences,
         sequences_head=["Sequence", *(SAID[each].format(name) for each in columns)],
     )

@@ -229,7 +229,7 @@ def _stepped(
         pass
     if drawn := g_dt_over_steps(rows):
         figures["g-dt"] = drawn
-    verdict, noise = "", ()
+    verdict, noise = "", tuple[Any, ...]()
     if isinstance(model.rnn, DiscreteRNN):
         few = configuration.task.part(batch, slice(0, REFINED))
         metric = lambda outputs: float(configuration.task.loss(outputs, few))  # noqa: E731

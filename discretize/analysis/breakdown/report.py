@@ -76,22 +76,34 @@ class Breakdown:
     def _judged(self) -> tuple[str, str]:
         apart, pairs = self.refinement.share, self._pairs()
         held = f"of {len(pairs)} sequences {'{}'} while their last input is held"
-        states = f"states are {apart:.2%} of their spread from those of the equation"
+        states, error = f"states are {apart:.2%} of their spread from those of the equation", self._error_of_share()
+        if not math.isfinite(apart):
+            states = f"states are {self.refinement.drift[0]:.3g} from those of the equation, which stay 0"
+        near = [limit for limit in (CLOSE, VISIBLE) if abs(apart - limit) < 2 * error]
+        hint = f" (so near to {near[0]:.0%} that sequences decide: a standard error of {error:.2%})" if near else ""
         if not math.isfinite(self.refinement.drift[0]):
             return DIVERGES, "states leave all bounds on the data, which those of the equation do not"
         if lost := sum(stepped == NO_BOUND != exact for stepped, exact in pairs):
             return DIVERGES, f"{lost} {held.format('leave all bounds')}, which they do not in the equation"
         moved = sum(stepped in (CYCLE, CHAOS) and exact == REST for stepped, exact in pairs)
-        decisive = [f"{states}, more than {VISIBLE:.0%}"] * (apart > VISIBLE)
+        decisive = [f"{states}, more than {VISIBLE:.0%}{hint}"] * (apart > VISIBLE)
         decisive += [f"{moved} {held.format('go on moving')}, which rest in the equation"] * (moved > 0)
         if decisive:
             return STEP, ", and ".join(decisive)
         unlike = sum(stepped != exact for stepped, exact in pairs)
-        decisive = [f"{states}, more than {CLOSE:.0%}"] * (apart > CLOSE)
+        decisive = [f"{states}, more than {CLOSE:.0%}{hint}"] * (apart > CLOSE)
         decisive += [f"{unlike} {held.format('come to something else than in the equation')}"] * (unlike > 0)
         if decisive:
             return NEARBY, ", and ".join(decisive)
-        return EQUATION, f"{states}, at most {CLOSE:.0%}" + ", and the same becomes of all while inputs are held" * bool(pairs)
+        alike = ", and the same becomes of all while inputs are held" if pairs else ""
+        return EQUATION, f"{states}, at most {CLOSE:.0%}{hint}{alike}"
+
+    def _error_of_share(self) -> float:
+        """Return the standard error of the states' distance as a share, were sequences drawn anew; 0 of one sequence."""
+        squares = self.by_sequence.square()
+        if len(squares) < 2 or not bool(squares.isfinite().all()) or not float(squares.mean()):
+            return 0.0
+        return self.refinement.share * float(squares.std() / squares.mean()) / (2 * math.sqrt(len(squares)))
 
     def _pairs(self) -> list[tuple[str, str]]:
         return [] if self.held is None else list(zip(*self.held, strict=True))

@@ -153,4 +153,4 @@ def scores(
         changed = mean(*own.changed(*runs)) if own.classes else None
     except (TypeError, ValueError):  # targets that the metric alone can read
         changed = None
-    return Scores(*each, changed)
+    return Scores(each[0], each[1], changed)

@@ -539,3 +539,15 @@ def test_a_step_that_is_near_by_chance_is_not_advised():
     assert "No step that was tried" in replace(found, others=tuple(chance)).advice
     chance[-1] = replace(chance[-1], share=0.002)
     assert "substeps=2 brings" in replace(found, others=tuple(chance)).advice
+
+
+def test_a_distance_so_near_a_limit_that_sequences_decide_is_said_to_be_so():
+    found = looked_at(DiscreteRNN(Linear(0.3, 1.5), dt=0.8), inputs(20, 3))
+    share, spread = found.refinement.share, found.refinement.spread
+    assert "standard error" not in found.decided
+    of_one = found.by_sequence.square()
+    error = share * float(of_one.std()) / math.sqrt(3) / (2 * float(of_one.mean()))
+    near = replace(found.refinement, drift=(0.1 * (1 + 1.5 * error / share) * spread, *found.refinement.drift[1:]))
+    assert "standard error" in replace(found, refinement=near).decided
+    far = replace(found.refinement, drift=(0.1 * (1 + 4 * error / share) * spread, *found.refinement.drift[1:]))
+    assert "standard error" not in replace(found, refinement=far).decided
