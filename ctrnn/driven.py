@@ -72,8 +72,9 @@ class Driven(AnsweredInit, nn.Module):
         """Make one for callers that did the checks and drew the masks, with a state for each sequence of the path."""
         driven = cls.__new__(cls)
         nn.Module.__init__(driven)
-        driven.path = driven._input = path
-        driven.speed, driven.batch, driven.field, driven.knots = None, path.batch, field, path.knots.detach()
+        driven.field = field
+        # Not one by one, which torch looks through for parameters.
+        vars(driven).update(path=path, _input=path, speed=None, batch=path.batch, knots=path.knots.detach())
         return driven
 
     @cached_property
