@@ -108,3 +108,25 @@ def test_a_projection_that_bends_the_input_does_so_on_straight_clocks_too(kind, 
         mine, steps = (integrate(field, path, h0, ts, rtol=1e-9, atol=1e-9, speed=speed, fused=fused) for fused in (True, False))
         assert mine.stats["engine"] == "compiled", mine.stats
         assert_close(mine.hs, steps.hs, rtol=0, atol=1e-9)  # the same steps, off by 0.02 to 0.2 before
+
+
+class Squared(ctrnn.VectorField):
+    """dh/dt = x^2, whose square is the projection."""
+
+    def __init__(self):
+        super().__init__(1, 1)
+
+    def project(self, x):
+        return x * x
+
+    def flow(self, projected, h):
+        return projected + 0 * h
+
+
+@pytest.mark.parametrize("fused", [False, "always"])
+def test_a_projection_that_bends_a_straight_input_is_that_of_the_input_at_each_time(fused):
+    path = ctrnn.LinearPath(torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64)[:, None, None])
+    start, ts = torch.zeros(1, 1, dtype=torch.float64), torch.tensor([0.0, 1.0, 2.0])
+    hs = integrate(Squared(), path, start, ts, fused=fused).hs
+    # The integrals of t^2 over [0, 1], and of (2t - 1)^2 over [1, 2].
+    assert_close(hs.flatten(), torch.tensor([0.0, 1 / 3, 1 / 3 + 26 / 6], dtype=torch.float64), rtol=0, atol=1e-10)
