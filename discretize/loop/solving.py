@@ -29,7 +29,7 @@ from discretize.solvers.checkpointing import Checkpointed, CheckpointedSolve
 from discretize.solvers.continuation import Continuation, StatesBetween
 from discretize.solvers.diagnosis import STIFF_STEPS, slow_hint
 from discretize.solvers.engine import Engine, SolverState
-from discretize.solvers.fixed import FEW, FixedEngine, OwnStep
+from discretize.solvers.fixed import FixedEngine, OwnStep
 from discretize.solvers.kept import StepLog
 from discretize.solvers.segments import Chain, chain_of
 from discretize.trajectory import Trajectory
@@ -107,7 +107,7 @@ class Solve:
             if self.needs_kernel and self.kernel is None:
                 raise NoKernel(self.why)
             if self.kernel is None:
-                little = len(self.chain) < (FEW if isinstance(self.engine, FixedEngine) else 1)
+                little = len(self.chain) < self.engine.few
                 refuse_steps(self.settings.fused, self.why, 0 if little else self.h0.numel())
             try:
                 h = self._at_end()

@@ -107,6 +107,7 @@ class Engine(ABC):
     `carried` (batch,): the steps to begin with, where they are chosen and the solve goes on from another; 0: to be guessed."""
 
     name = "steps"
+    few = 1  # segments: fewer are stepped through sooner than a kernel is called
     look: Callable[[], bool] | None = None
     on_attempt: OnAttempt | None = None
     on_backward_attempt: OnAttempt | None = None

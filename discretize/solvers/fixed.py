@@ -27,7 +27,6 @@ from discretize.steps.runge_kutta import ExplicitRungeKutta, Heun, Heun3, Midpoi
 from discretize.steps.step import Step
 
 __all__ = [
-    "FEW",
     "FIXED_METHODS",
     "FixedEngine",
     "GridEngine",
@@ -76,9 +75,6 @@ def count_steps(counts: SolverStats, lengths: np.ndarray, steps: np.ndarray, edg
     counts.smaller(float(shortest[number, sample]), direction * float(begin))
 
 
-FEW = 4  # segments
-
-
 class FixedEngine(Engine):
     """Takes equal steps, at most `max_step` long (one a segment where that is None); refuses states that are not finite.
 
@@ -87,6 +83,7 @@ class FixedEngine(Engine):
 
     map: Step
     hint = "Take shorter steps (`max_step`), or a method that chooses its own, such as dopri5."
+    few = 4
     holds = True  # whether a step reads the input where it begins, and the clock's speed
     on_device = True  # whether the length of a step of all samples has to be where the states are
 
@@ -138,8 +135,8 @@ class FixedEngine(Engine):
 
     def no_sequence(self, chain: Chain) -> str | None:
         """Return why a solve is not run as a sequence of held samples."""
-        if len(chain) < FEW:
-            return f"fewer than {FEW} segments are stepped through sooner than a kernel is called"
+        if len(chain) < self.few:
+            return f"fewer than {self.few} segments are stepped through sooner than a kernel is called"
         moves = not (chain.path.steady and (chain.speed is None or chain.speed.steady))
         return f"{self.map!r} sees the input or its clock move within a step" if moves and not self.holds else None
 
