@@ -89,9 +89,9 @@ class _Plan:
         self.parts = [*chain.from_iterable(map(dict.values, self.tables))]
         self.hooks = [getattr(part, name) for part in modules for name in HOOKS]
         self.dropouts = [part for part in modules if isinstance(part, Dropout)]
-        is_euler = given.step.known_name == Euler.name and not vars(given.step)
+        self.is_euler: bool = given.step.known_name == Euler.name and not vars(given.step)
         is_unit = (given.dt, given.substeps, given.max_step, given.checked) == UNIT
-        self.unit = unit_step(field) if is_euler and is_unit else None
+        self.unit = unit_step(field) if self.is_euler and is_unit else None
         # How long the last sample was, and in how many steps; one object, for threads may share a module.
         self.last: tuple[float, int | None] = given.dt, given.steps_in(given.dt)
         shows = [field, field.candidate] if type(field).visible is Relaxation.visible else [field]
@@ -164,17 +164,22 @@ class _Plan:
                 self.last = length, count
         if count is None:
             return None
-        after = advance(self.field, self.map, x, h, length, count)
+        after = advance(self.field, self.map, x, h, length, count, self.is_euler)
         if self.map.checked and not checks.holds(torch.isfinite(after.sum())):
             return None
         kept = torch.stack((after,)) if whole.dim() > 2 else after.clone()
         return after if self.visible is None else self.visible(after), kept
 
 
-def advance(field: VectorField, given: LiveMap, x: Tensor, h: Tensor, length: float | Tensor, count: int) -> Tensor:
+def advance(
+    field: VectorField, given: LiveMap, x: Tensor, h: Tensor, length: float | Tensor, count: int, is_euler: bool = False
+) -> Tensor:
     """Return the state after a sample, (batch, input), (batch, state) -> (batch, state), without checking the arguments."""
     step, watch, projected, part = given.step, given.watch, field.project(x), length if count == 1 else length / count
-    after = step.advance(field, projected, h, part)
+    if is_euler and type(part) is float:  # in one operation; the same to rounding
+        after = torch.add(h, field.flow(projected, h), alpha=part)
+    else:
+        after = step.advance(field, projected, h, part)
     for _ in range(count - 1):
         after = step.advance(field, projected, after, part)
     if watch is not None and watch.glance(part) and watch.due(step, field, part, after):
