@@ -292,20 +292,18 @@ class _Problem:
 
     def _states(self, t: Tensor, h0: Tensor) -> Tensor:
         """Return the states (n, batch, state) at the times t."""
-        graph = torch.is_grad_enabled()
-        if (
-            self._reads_between
-            and len(t) > 2
-            and not (graph and (t.requires_grad or self.settings.gradient or self.layout.alone))
-        ):
+        graph, adjoint = torch.is_grad_enabled(), isinstance(self.settings.gradient, Adjoint)
+        between = self._reads_between and len(t) > 2 and not (graph and (self.settings.gradient or self.layout.alone))
+        if between and not (graph and t.requires_grad):
             return self._solved(t[[0, -1]], h0, gradient=None)[0](t.detach())
-        if not t.requires_grad or self.settings.gradient is None:
+        if not t.requires_grad or self.settings.gradient is None and not between:
             return self._solved(t, h0)[1]
-        if not isinstance(self.settings.gradient, Adjoint):  # of fixed steps times have gradients where all are kept
+        if not (adjoint or between):  # of fixed steps times have gradients where all are kept
             return self._solved(t, h0, gradient=None)[1]
         # The state asked for at a time moves by dh/dt; to start later is to start from further back.
-        moved = (t - t.detach()).to(h0)
-        hs = self._solved(t.detach(), h0 - self._slope(t[0], h0) * moved[0])[1]
+        moved, times = (t - t.detach()).to(h0), t.detach()
+        begun = h0 - self._slope(t[0], h0) * moved[0]
+        hs = self._solved(times[[0, -1]], begun)[0](times) if between else self._solved(times, begun)[1]
         return torch.stack([h0, *(h + self._slope(at, h) * by for at, h, by in zip(t[1:], hs[1:], moved[1:], strict=True))])
 
     @property

@@ -287,6 +287,28 @@ def test_an_event_that_jumps_to_a_number_ends_a_solve_whose_state_has_its_gradie
     assert reads < 3000
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_times_with_a_gradient_end_no_steps_and_move_their_states_by_the_slope(sign):
+    calls, rate = 0, torch.tensor(1.7, dtype=torch.float64, requires_grad=True)
+    t = (sign * torch.linspace(0.2, 3.0, 75, dtype=torch.float64)).requires_grad_()
+    y0, weights = torch.tensor([1.0, 0.5], dtype=torch.float64), torch.linspace(-1, 1, 75, dtype=torch.float64)[:, None]
+
+    def swing(t, y):
+        nonlocal calls
+        calls += 1
+        return rate * torch.stack([y[1], -y[0]])
+
+    def gradients(y):
+        return torch.autograd.grad((weights * y).sum(), [rate, t])
+
+    found = gradients(ours.odeint(swing, y0, t, rtol=1e-5, atol=1e-6))
+    angle = rate * (t - t[0])
+    expected = torch.stack([y0[0] * angle.cos() + y0[1] * angle.sin(), y0[1] * angle.cos() - y0[0] * angle.sin()], 1)
+    for mine, exact in zip(found, gradients(expected), strict=True):
+        assert_close(mine, exact, rtol=1e-4, atol=1e-4)
+    assert calls < 450  # 74 of them are slopes at the times
+
+
 @pytest.mark.parametrize("least", [1e3, 1e12])  # of a solution that ends at t = 1 / y0
 def test_an_event_shortly_before_a_solution_ends_has_the_gradient_of_the_closed_form(least):
     y0, t0 = torch.tensor([0.4], dtype=torch.float64, requires_grad=True), torch.tensor(0.5, requires_grad=True)
