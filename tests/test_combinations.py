@@ -107,7 +107,7 @@ ALLOWED = Counter(
         "loop/solving.py _continuation": 2,
         "loop/solving.py _new_engine": 1,
         "loop/solving.py _try_kernel": 4,
-        "loop/solving.py run": 2,
+        "loop/solving.py run": 1,
         "settings.py _read_method": 5,
         # steps that read noise beside their input
         "sequences/cell.py forward": 1,
