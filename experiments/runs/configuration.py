@@ -369,6 +369,8 @@ def from_things(
     if not isinstance(integrator, str):
         name = integrator_name(integrator)
         of_step = {key: getattr(integrator, key) for key in step_settings(type(integrator))}
+        for key in of_step.keys() & settings.keys():
+            raise UsageError(f"{key} is that of the step map, {integrator!r}; give it there alone.")
         integrator, settings = name, of_step | dict(settings)
     if isinstance(task, str):
         return _routed(task, field, integrator, settings)

@@ -18,6 +18,7 @@ from experiments.runs.page import passings
 from experiments.runs.rates import COLUMNS, GDtSummary
 from experiments.runs.stopping import StoppedError
 from experiments.runs.training import Training, train
+from experiments.usage import UsageError
 
 SMALL = ["length=20", "hidden=12", "batch=8", "evaluation=16", "threads=1", "optimizer=adam", "lr=0.02"]
 
@@ -181,3 +182,15 @@ def test_the_listener_of_a_watch_sees_the_steps_of_each_sequence_and_no_padding(
 def test_a_model_is_not_listened_to_after_it_was_trained(tmp_path):
     made = configuration("recall", "gated", length=10, hidden=3, batch=2, evaluation=4, steps=3, threads=1)
     assert train(made, tmp_path).model.rnn.watch.listener is None
+
+
+def test_a_cap_is_that_of_the_step_map_that_is_given_or_the_setting():
+    by_name = configuration("recall", "gated", "capped-euler", cap=0.5)
+    assert configuration("recall", "gated", discretize.steps.CappedEuler(0.5)) == by_name
+    assert by_name.untrained_model().rnn.step.cap == 0.5
+    with pytest.raises(UsageError, match="cap is that of the step map"):
+        configuration("recall", "gated", discretize.steps.CappedEuler(0.5), cap=0.5)
+    with pytest.raises(UsageError, match=r"`cap` = 0\.5 changes nothing here: it is for the integrator capped-euler"):
+        configuration("recall", "gated", "euler", cap=0.5)
+    with pytest.raises(UsageError, match="`cap` must be a number above 0, got 0"):
+        configuration("recall", "gated", "capped-euler", cap=0.0)
