@@ -19,11 +19,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from experiments.runs.configuration import TrainingSettings
 from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
 
 T = TypeVar("T")
-__all__ = ["ALONE", "Processes", "is_first", "joined"]
+__all__ = ["ALONE", "Processes", "device_for", "is_first", "joined"]
 
 
 @dataclass(frozen=True)
@@ -115,3 +116,14 @@ def _others_needed() -> Iterator[None]:
     except RuntimeError as error:
         why = "another process of this training is gone; what was saved is kept, and the same command goes on with --resume"
         raise StoppedError(f"{why} ({str(error).splitlines()[0]}).", "interrupted") from error
+
+
+def device_for(settings: TrainingSettings, processes: Processes) -> torch.device:
+    """Return the device of model and batches. Raises: UsageError where there is none, and for several processes on it."""
+    if settings.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() and processes.size == 1 else "cpu")
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device is cuda, and torch finds no GPU here; leave it out to train on the CPU.")
+    if settings.device != "cpu" and processes.size > 1:
+        raise UsageError(f"device is {settings.device}, and several processes share a batch on the CPU only; take one process.")
+    return torch.device(settings.device)

@@ -8,7 +8,6 @@ the run that was never interrupted, to the bit, on the same machine and number o
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +33,7 @@ from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
 from experiments.runs.loop import Evaluated, Loop, Progress
 from experiments.runs.optimizers import factor, learned, optimizer, threads_for
-from experiments.runs.processes import ALONE, Processes, joined
+from experiments.runs.processes import ALONE, Processes, device_for, joined
 from experiments.runs.rates import GDtSummary
 from experiments.runs.record import NoRecord, Record
 from experiments.runs.stopping import Status, StoppedError
@@ -195,7 +194,6 @@ def noise_of(model: nn.Module, size: int, seed: int, *names: str | int) -> dict[
     return {"seed": noise_keys(generator(seed, "noise", *names).initial_seed(), size)}
 
 
-RATES_EVERY = 5  # steps, of which g dt is looked at in one: that takes a tenth of a step of a small model
 LOOKED_AT = {"longest", "modes", "size"}  # of a watch, by which it says where to look again
 
 
@@ -227,12 +225,12 @@ class Training(Loop):
         self.loss: Callable[[Tensor, Batch], Tensor] = partial(task.loss, **smoothed)
         self.batch_at = batch_at or partial(_batch, task, settings)
         self.waited = torch.zeros(processes.size, dtype=torch.float64)  # seconds, of each process for the slowest in each step
-        self.device = _device(settings, processes)
+        self.device = device_for(settings, processes)
         self.model = model.to(self.device)
         if settings.likelihood and not expects(model):
             raise UsageError("likelihood is for gru-ode-bayes, whose states say what values they expect.")
         self.watch = getattr(self.model.rnn, "watch", None)
-        self.rates = GDtSummary(getattr(getattr(self.model.rnn, "step", None), "cap", math.inf))
+        self.rates = GDtSummary.of(self.model.rnn)
         self.parameters = learned(self.model, settings.frozen)
         self.threads = settings.threads or threads_for(self.parameters, settings.batch)
         self.rate = settings.lr  # at which a plateau is, before the factor of the step
@@ -254,7 +252,8 @@ class Training(Loop):
     def learn(self) -> dict[str, float]:
         begun, loss, error = time.perf_counter(), torch.zeros(()), None
         self.optimizer.zero_grad()
-        looked_at: AbstractContextManager[None] = self._rates_looked_at() if self._rates_due else nullcontext()
+        due = self.rates.due(self.step)
+        looked_at: AbstractContextManager[None] = self.rates.looking(self.step + 1) if due else nullcontext()
         try:
             with failures_explained(self.step + 1, self.advised), looked_at:
                 loss = self._backward([self.batch_at(k).to(self.device) for k in self._batches()])
@@ -275,26 +274,7 @@ class Training(Loop):
         self.optimizer.step()
         if engine := self.model.rnn.stats.get("engine"):  # none where nothing of this share counts
             self.note_engine(engine)
-        known = self.rates.row() if self._rates_due else {}
-        return {"rate": rate, "loss": loss.item(), "gradient_norm": norm.item(), **known}
-
-    @property
-    def _rates_due(self) -> bool:
-        """Return whether g dt of this step is looked at: of all where it was above 1 before, else of one in some."""
-        return self.step % RATES_EVERY == 0 or self.rates.largest > 1
-
-    @contextmanager
-    def _rates_looked_at(self) -> Iterator[None]:
-        """Sum up g dt of the calls of the model within this context."""
-        self.rates.clear()
-        if self.watch is not None:
-            self.watch.listener = self.rates
-        try:
-            yield
-        finally:
-            if self.watch is not None:
-                self.watch.listener = None
-                self.rates.note(self.step + 1)
+        return {"rate": rate, "loss": loss.item(), "gradient_norm": norm.item(), **(self.rates.row() if due else {})}
 
     def _batches(self) -> range:
         """Return the numbers of the batches of the next step."""
@@ -365,7 +345,7 @@ class Training(Loop):
 
     def measured(self, split: str) -> dict[str, float]:
         self._count_calls()
-        looked_at = self._rates_looked_at() if split == "test" else nullcontext()
+        looked_at = self.rates.looking(self.step) if split == "test" else nullcontext()
         with failures_explained(self.step, self.advised), looked_at:
             found = evaluate(self.model, self.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch)
         found = self.processes.from_first(found)
@@ -374,8 +354,8 @@ class Training(Loop):
 
     def advised(self) -> str:
         """Say what to try, of a step that failed, once its g dt is looked at."""
-        if not self._rates_due:
-            with suppress(SolverError, StepError), torch.no_grad(), self._rates_looked_at():
+        if not self.rates.due(self.step):
+            with suppress(SolverError, StepError), torch.no_grad(), self.rates.looking(self.step + 1):
                 batch = self.batch_at(self._batches()[0]).to(self.device)
                 self._answered(batch, noise_of(self.model, batch.size, self.settings.seed, "train", self._batches()[0]))
         return advice(self.settings, self.model.rnn, self.rates, learned=self.step > 0)
@@ -394,8 +374,7 @@ class Training(Loop):
             "schedule": {"rate": self.rate},
             "engines": self.engines,
             "largest_g_dt": self.largest_g_dt(),
-            "last_g_dt": self.rates.largest,
-            "passed": {str(level): list(where) for level, where in self.rates.passed.items()},
+            **self.rates.state(),
             **({} if self.watch is None else {"looked_at": {name: getattr(self.watch, name) for name in LOOKED_AT}}),
         }
 
@@ -412,22 +391,10 @@ class Training(Loop):
                 self.rate = state["schedule"]["rate"]
         if self.watch is not None:
             self.watch.largest = state.get("largest_g_dt")
-            self.rates.largest = state.get("last_g_dt", 0.0)
-            self.rates.passed = {float(level): tuple(where) for level, where in state.get("passed", {}).items()}
+            self.rates.load(state)
             for name in LOOKED_AT & state.get("looked_at", {}).keys():  # not there in the first checkpoints of all
                 setattr(self.watch, name, state["looked_at"][name])
         self.engines, self.resumed = list(state.get("engines", [])), True  # not there in the first checkpoints of all
-
-
-def _device(settings: TrainingSettings, processes: Processes) -> torch.device:
-    """Return the device of model and batches. Raises: UsageError where there is none, and for several processes on it."""
-    if settings.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() and processes.size == 1 else "cpu")
-    if settings.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device is cuda, and torch finds no GPU here; leave it out to train on the CPU.")
-    if settings.device != "cpu" and processes.size > 1:
-        raise UsageError(f"device is {settings.device}, and several processes share a batch on the CPU only; take one process.")
-    return torch.device(settings.device)
 
 
 def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def test_a_device_trains_as_the_cpu_does(task, settings, field, integrator, tmp_
     on_cpu = replace(on_device, training=replace(on_device.training, device="cpu"))
     wanted = train(on_cpu, tmp_path / task / "cpu")
     with FakeDevice(), monkeypatch.context() as patched:
-        patched.setattr(training, "_device", lambda *_: DEVICE)
+        patched.setattr(training, "device_for", lambda *_: DEVICE)
         patched.setattr(torch.cuda, "get_device_name", lambda: "played by the CPU")
         with pytest.raises(KeyboardInterrupt):
             train(on_device, tmp_path / task / "device", progress=killed)
@@ -53,9 +53,9 @@ def test_devices_that_are_not_there_or_shared_are_refused(monkeypatch):
     settings = configuration_from_words("recall", "gated", "euler", ["device=cuda"]).training
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UsageError, match="torch finds no GPU here"):
-        training._device(settings, Processes())
+        training.device_for(settings, Processes())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.raises(UsageError, match="on the CPU only; take one process"):
-        training._device(settings, Processes(size=2))
+        training.device_for(settings, Processes(size=2))
     with pytest.raises((UsageError, ValueError), match="device"):
         configuration_from_words("recall", "gated", "euler", ["device=gpu"])

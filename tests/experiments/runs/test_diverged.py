@@ -91,8 +91,8 @@ def rnn(step="euler", substeps=1):
 
 def seen(largest, cap=math.inf):
     summary = GDtSummary(cap)
-    summary(torch.tensor([[0.5, largest]]))
-    summary.note(7)
+    with summary.looking(7):
+        summary(torch.tensor([[0.5, largest]]))
     return summary
 
 
