@@ -108,12 +108,11 @@ def _look(
     refinement, held = refined_and_held(parts, call, score, halvings, RTOL, atol)
     with solved(parts, RTOL, atol, FINER << halvings):
         exact, right = run_with(parts, call, dice, over_time=True)
-        every, _ = run_with(parts, call, dice)
     if not refinement.spread:  # all states are one, whose size is known
         refinement = replace(refinement, spread=size)
     others, spread = own_steps(parts, refinement), refinement.spread
     if not noisy:
-        others += substitutes(parts, call, every, spread, score, steps, SUBSTEPS, dice)
+        others += substitutes(parts, call, exact, spread, score, steps, SUBSTEPS, dice)
     off = ((stepped[0] - exact[0]).double() / (spread or 1.0)).square()
     off = off.nan_to_num(math.inf).masked_fill(exact[0].isnan(), math.nan)  # what left all bounds, and what is over
     found = None if held is None else fates(held, copy.deepcopy(first.field).double(), first, spread)

@@ -61,7 +61,8 @@ def substitutes(
     substeps: Sequence[int],
     dice: Tensor,
 ) -> list[Substitute]:
-    """Run a call under each of the steps but its own; exact: the states of each part under the equation; spread: of these."""
+    """Run a call under each of the steps but its own; exact: the states of each part under the equation, as `run_with` has them
+    over time; spread: of these."""
     found = []
     for name in steps:
         step = checked_method(name, "steps")
@@ -76,11 +77,11 @@ def substitutes(
                     for part in parts:
                         within.enter_context(stepping(part, step))
                     within.enter_context(refined(parts, n))
-                    states, result = run_with(parts, call, dice)
+                    states, result = run_with(parts, call, dice, over_time=True)
             except REFUSED as error:
                 found.append(Substitute(name, parts[0].substeps * n, math.nan, None, 0, str(error).split("\n")[0]))
                 continue
-            off = root_mean_square([(a - b).double() for a, b in zip(states, exact, strict=True)])
+            off = root_mean_square([(a - b)[~b.isnan()].double() for a, b in zip(states, exact, strict=True)])
             score = None if metric is None else float(metric(result))
             found.append(Substitute(name, parts[0].substeps * n, off / spread if spread else math.inf * (off > 0), score, cost))
     return found
