@@ -66,7 +66,8 @@ class DiscreteRNN(FieldModule):
              (h_0, c_0) for [h, c]; ts (time + 1,) edges or (time,) stamps, shared by the batch, or for every sequence its
              own, (time + 1, batch) or (time, batch), (batch, ..) if batch-first; lengths (batch,), from 1 to time; reset
              (time, batch), or (batch, time) if batch-first, or (time,)
-             -> output (time, batch, hidden), packed like x if that was, h_n (1, batch, state), never batch-first.
+             -> output (time, batch, hidden), packed like x if that was, h_n (1, batch, state), never batch-first. These are T
+             states for T samples, as torch's RNNs give; `unroll` gives T + 1, with the start in front.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Tallec and Ollivier 2018, eqs. (2), (5), (8), (10) with the Euler step and dt = 1.
     """

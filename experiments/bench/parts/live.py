@@ -24,7 +24,7 @@ from experiments.bench.session import Job, Session
 
 __all__ = ["live_rows"]
 
-PATIENCE = 10.0  # seconds
+PATIENCE = 5.0  # seconds
 MORE = 2  # times as many rounds as elsewhere: each takes milliseconds
 STREAMS = 8  # of a round: the median of all their samples counts, for other processes stop some
 MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
