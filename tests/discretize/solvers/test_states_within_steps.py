@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 import discretize
 from discretize import SolverWarning
+from discretize.solvers.continuation import Pieces
 from discretize.solvers.pairs import EXPLICIT_PAIRS
 from discretize.solvers.tableaus import EmbeddedRungeKutta
 
@@ -104,3 +105,13 @@ def test_a_step_of_a_sample_that_is_not_finite_leaves_no_nan_in_the_gradients_be
     assert found.stats["rejected_steps_of_samples"][1] > 0
     gradients = torch.autograd.grad(found(end * SHARES)[:, 0].sum(), [k, h0])
     assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+
+
+def test_many_times_of_many_steps_are_read_as_a_few_of_them_are():
+    steps, asked = 2500, 3000
+    begin = torch.rand(steps, 2, dtype=torch.float64).sort(0).values
+    pieces = Pieces(begin, torch.ones_like(begin) / steps, torch.randn(steps, 2, 6, 1, dtype=torch.float64))
+    samples, times = torch.randint(2, (asked,)), torch.rand(asked, dtype=torch.float64)
+    times[:50] = begin[:50, 0]  # of two that meet the earlier
+    few = [pieces.at(*each) for each in zip(samples.split(100), times.split(100), strict=True)]
+    assert_close(pieces.at(samples, times), torch.cat(few), rtol=0, atol=0)
