@@ -296,7 +296,7 @@ class _Problem:
         between = self._reads_between and len(t) > 2 and not (graph and (self.settings.gradient or self.layout.alone))
         if between and not (graph and t.requires_grad):
             return self._solved(t[[0, -1]], h0, gradient=None)[0](t.detach())
-        if not t.requires_grad or self.settings.gradient is None and not between:
+        if not t.requires_grad or (self.settings.gradient is None and not between):
             return self._solved(t, h0)[1]
         if not (adjoint or between):  # of fixed steps times have gradients where all are kept
             return self._solved(t, h0, gradient=None)[1]
