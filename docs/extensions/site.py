@@ -107,6 +107,19 @@ def copy_explorer(app: Sphinx, exception: Exception | None) -> None:
         shutil.copytree(reading.DOCS / "explorer", Path(app.outdir) / "explorer", dirs_exist_ok=True)
 
 
+def lead_back(app: Sphinx, exception: Exception | None) -> None:
+    """Lead from code to the names on their pages: viewcode knows one place for all names of a file."""
+    names = {reading.file_of(name, NAMES): name for name in NAMES}
+
+    def turned(link: re.Match[str]) -> str:
+        name = names.get(link[2], "")
+        return f'{link[1]}{link[2]}.html#{name}{link[3].partition(name.rpartition(".")[2])[2]}"' if name else link[0]
+
+    for page in Path(app.outdir).glob("_modules/**/*.html") if exception is None else ():
+        text = page.read_text(encoding="utf-8")
+        page.write_text(re.sub(r'(href="[./]*)(api/[\w.]+)\.html#([\w.]+)"', turned, text), encoding="utf-8")
+
+
 # What a docstring says
 
 
@@ -248,4 +261,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("missing-reference", resolve)
     app.connect("viewcode-follow-imported", module_of)
     app.connect("build-finished", copy_explorer)
+    app.connect("build-finished", lead_back)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
