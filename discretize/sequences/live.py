@@ -94,7 +94,7 @@ class _Plan:
         self.unit = unit_step(field) if self.is_euler and is_unit else None
         # How long the last sample was, and in how many steps; one object, for threads may share a module.
         self.last: tuple[float, int | None] = given.dt, given.steps_in(given.dt)
-        shows = [field, field.candidate] if type(field).visible is Relaxation.visible else [field]
+        shows: list[Any] = [field, field.candidate] if type(field).visible is Relaxation.visible else [field]
         is_plain = type(shows[-1]).visible in (VectorField.visible, Part.visible)
         is_plain = is_plain and not any("visible" in vars(part) for part in shows)
         sees_all = is_plain and field.hidden_size == field.state_size
