@@ -31,7 +31,7 @@ def homes_of(file: str) -> dict[str, str]:
     inner = {room: homes_of(stub) for room, stub in _rooms(file).items() if Path(stub).with_suffix(".pyi").exists()}
     homes = {name: inner[home][name] if home in inner else home for name, home in lines.items()}
     homes |= {new: homes[old] for new, old in aliases.items()}
-    return {**{name: home for names in inner.values() for name, home in names.items()}, **homes}
+    return homes | {name: home for names in inner.values() for name, home in names.items() if name not in homes}
 
 
 def places_of(file: str) -> dict[str, str]:

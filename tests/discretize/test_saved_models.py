@@ -113,7 +113,9 @@ def examples():
     candidate = ctrnn.TanhCandidate(3, 4)
     rates = [ctrnn.ConstantRate(2.0), ctrnn.SigmoidConstantRate(torch.full((4,), 0.2)), ctrnn.SoftplusConstantRate(0.1)]
     rates += [
-        getattr(ctrnn, name)(**sizes) for name in dir(ctrnn) if re.fullmatch(r"(Global)?(Gate|Softplus|Exponential)Rate", name)
+        getattr(ctrnn, name)(**sizes)
+        for name in places_of(ctrnn.__file__)
+        if re.fullmatch(r"(Global)?(Gate|Softplus|Exponential)Rate", name)
     ]
     fields = [ctrnn.Relaxation(candidate, rate, ctrnn.PowerDecay(1.5)) for rate in (*rates, ctrnn.FixedRate(0.3))]
     lstm = discretize.DiscreteRNN(ctrnn.lstm(3, 4))

@@ -1,5 +1,7 @@
 """Until a kernel is built a sequence that torch has a function for is run by it: the same numbers as by steps."""
 
+from collections import OrderedDict
+
 import pytest
 import torch
 from torch import nn
@@ -24,6 +26,7 @@ KINDS = {
 @pytest.fixture(autouse=True)
 def _before_kernels(monkeypatch):
     monkeypatch.setattr(registry, "is_on_disk", lambda *_: False)
+    monkeypatch.setattr(registry, "_made", OrderedDict())  # by other tests
     monkeypatch.setattr(price, "PRICE", 1e9)
 
 

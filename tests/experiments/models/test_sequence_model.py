@@ -23,8 +23,8 @@ from experiments.usage import UsageError
 
 
 def test_every_step_map_has_its_name():
-    steps = {name for name in discretize.steps.__all__ if isinstance(getattr(discretize, name), type)}
-    steps = {name for name in steps if issubclass(getattr(discretize, name), discretize.Step)}
+    steps = {name for name in discretize.steps.__all__ if isinstance(getattr(discretize.steps, name), type)}
+    steps = {name for name in steps if issubclass(getattr(discretize.steps, name), discretize.steps.Step)}
     steps -= {"Step", "StochasticStep", "Zoneout", "EmbeddedMethod", "EmbeddedRungeKutta", "StepDoubling"}
     assert set(INTEGRATORS.values()) == {"ContinuousRNN", *steps}
     assert {name: kind.lower() for name, kind in INTEGRATORS.items()} == {
