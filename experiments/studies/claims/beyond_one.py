@@ -103,7 +103,8 @@ class GatesBeyondOne(Study):
     needs = (SOURCES["vowels"].folder,)
     tables = (
         Table(
-            "What g dt became, on the test and run as trained; mean (least–largest) over seeds. Diverged: trainings.",
+            "What g dt became, on the test and run as trained; mean (least–largest) over the seeds that did not diverge. "
+            "Diverged: trainings.",
             by=BY,
             columns={
                 "diverged": diverged,
@@ -136,9 +137,10 @@ class GatesBeyondOne(Study):
     )
     figures: ClassVar = {
         "g-dt": Bands(
-            "Softplus gates in training: the g dt that 99 % of units, samples and sequences do not exceed, up to where a "
-            "training diverged; the mean over seeds, and a band from the least to the largest. Of exact solves there are no "
-            "steps. Lines: 1, from where on Euler's step overshoots, and 2, from where on it diverges.",
+            "Softplus gates in training: the g dt that 99 % of units, samples and sequences do not exceed; the mean over the "
+            "seeds that have not diverged, and a band from the least to the largest. The last step before a training diverged "
+            "is a point of that seed alone. Of exact solves there are no steps. Lines: 1, from where on Euler's step overshoots, "
+            "and 2, from where on it grows, on a target that is held.",
             x="step",
             y="g_dt_high",
             lines=("trained", {way: name for way, name in WAYS.items() if way != EXACT}),
@@ -149,7 +151,8 @@ class GatesBeyondOne(Study):
             levels={"1": 1.0, "2": 2.0},
         ),
         "speeds": Bands(
-            "Softplus gates, run as they were trained on samples that last s units, which is given; 1 in training.",
+            "Softplus gates, run as they were trained, by one step a sample or exactly, on samples that last s units, which is "
+            "given; 1 in training. What is not finite is wrong, so that a run may be below a guess.",
             x="length",
             y="accuracy",
             lines=("trained", WAYS),
@@ -209,19 +212,20 @@ class GatesBeyondOne(Study):
             if mine["softplus"].empty:
                 parts += _without(results, task, name)
                 continue
-            parts.append(_passes(name, mine["softplus"]["above 1"]))
+            tried = len(where(results.runs, task=task, gate="softplus", trained="euler"))
+            parts.append(_passes(name, mine["softplus"]["above 1"], tried))
             off = {gate: rows["own"] - rows["exact"] for gate, rows in mine.items()}
             claim = f"{name}: the weights that Euler's step trained lose accuracy where they are solved"
-            parts += [_part(claim, off["softplus"], COSTS)]
-            parts += [_part(f"{name}: they do {more}", off["softplus"] - off["sigmoid"], COSTS)]
+            parts += [_part(claim, off["softplus"], COSTS, tried)]
+            parts += [_part(f"{name}: they do {more}", off["softplus"] - off["sigmoid"], COSTS, tried)]
             ahead = {}
             for gate in ("softplus", "sigmoid"):
                 found = where(speeds, task=task, gate=gate, length=FAST)
                 exact, stepped = (where(found, trained=way).set_index("seed")["accuracy"] for way in (EXACT, "euler"))
                 ahead[gate] = exact - stepped
-            claim = f"{name} at s = {FAST:g}: networks trained and run exactly are ahead of those trained and run by Euler's step"
-            parts += [_part(claim, ahead["softplus"], AHEAD)]
-            parts += [_part(f"{name} at s = {FAST:g}: they are {more}", ahead["softplus"] - ahead["sigmoid"], AHEAD)]
+            claim = f"{name} at s = {FAST:g}: trained and run exactly networks are ahead of those with one Euler step a sample"
+            parts += [_part(claim, ahead["softplus"], AHEAD, tried)]
+            parts += [_part(f"{name} at s = {FAST:g}: they are {more}", ahead["softplus"] - ahead["sigmoid"], AHEAD, tried)]
         need_intervals(parts)
         return Verdict([*parts, *_alive(results)], {**_diverged(results), **_numbers(costs)})
 
@@ -235,16 +239,23 @@ def _without(results: Results, task: str, name: str) -> list[Part]:
     )
 
 
-def _part(claim: str, differences: pd.Series, effect: float) -> Part:
+def _part(claim: str, differences: pd.Series, effect: float, tried: int) -> Part:
     """Answer by the interval of differences over seeds, those of which there are both."""
-    return Part(claim, Compared(paired(differences.dropna()), effect, printed=False))
+    pairs = differences.dropna()
+    return Part(claim, Compared(paired(pairs), effect, printed=False), _left(len(pairs), tried))
 
 
-def _passes(name: str, shares: pd.Series) -> Part:
+def _passes(name: str, shares: pd.Series, tried: int) -> Part:
     found = paired(shares)
     holds = True if found.low > PASSES else False if found.high < PASSES else None
     said = f"a share of {found.mean:.3f}, 95 % {found.low:.3f} to {found.high:.3f}"
-    return Part(f"{name}: more than {PASSES:g} of g dt is above 1 after training by Euler's step", holds, said)
+    claim = f"{name}: more than {PASSES:g} of g dt is above 1 after training by Euler's step"
+    return Part(claim, holds, "; ".join(filter(None, (_left(len(shares), tried), said))))
+
+
+def _left(seeds: int, tried: int) -> str:
+    """Say how many seeds are left, where it is not all: which diverged is no chance."""
+    return f"{seeds} of {tried} seeds are left" if seeds < tried else ""
 
 
 def _alive(results: Results) -> list[Part]:
