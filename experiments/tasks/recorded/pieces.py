@@ -7,7 +7,8 @@ speed 1/2   0   .5   1  1.5   2  2.5   3        two samples a row, up to the las
 held        sample p shows row floor(p), the last one that was seen
 backward    row ceil(p): what acts up to its stamp, as with hold=backward
 linear      values between both rows, words as held
-asked       the target of a row is asked once, at the last sample that shows it: at the same time of the recording at every speed
+asked       the target of a row is asked once, at the last sample that shows it: at the same time of the recording at speeds of 1,
+            1/2, 1/3, ..., whose samples lie on every row; at others a row is shown from the first sample after it on
 """
 
 from __future__ import annotations
