@@ -3,7 +3,8 @@ r"""Euler's step with g dt capped: each unit takes the Taylor step, but never wi
     h + dt F(h) / max(1, L dt/cap)        L = field.leak at the start of the step; the gate min(g dt, cap) of dh/dt = g (f - h)
 
 The equation stays what it is: the cap belongs to the step, and where L dt <= cap in all units this is Euler's step to the bit.
-Beyond, a unit moves as far as in the time cap/L, so its own clock falls behind.
+Beyond, a unit moves as far as in the time cap/L, so its own clock falls behind. The tamed Euler step of Hutzenthaler, Jentzen and
+Kloeden 2012, h + dt F/(1 + dt |F|), bounds how far a step goes; this one bounds its gate.
 """
 
 from __future__ import annotations
