@@ -23,7 +23,7 @@ from ctrnn.fields.rates import FixedRate, GateRate
 from ctrnn.fields.relaxation import Relaxation
 from ctrnn.own_code import computes_as, nearest, own_code
 
-__all__ = ["check_torchs_own", "from_torch", "nonlinearity_of", "to_torch", "torch_kind", "torch_weights"]
+__all__ = ["check_torchs_own", "from_torch", "has_own_sizes", "nonlinearity_of", "to_torch", "torch_kind", "torch_weights"]
 
 KINDS = (
     (named.plain, nn.RNNCell, nn.RNN),
@@ -170,6 +170,19 @@ def torch_weights(field: VectorField) -> list[Tensor]:
         for parts in (outside, inside):
             weights.append(_joined([weights[0].new_zeros(rows) if part is None else part for part in parts]))
     return weights
+
+
+def has_own_sizes(field: VectorField) -> bool:
+    """Return whether weights of a field that `torch_kind` names still have the sizes that they were made with. Torch's functions
+    for sequences ask for none: they read one that was replaced by its transpose, or by a single row, as if it had them."""
+    for affine, _ in _stacked(field):
+        rows, inside = affine.projected_size, _bias_inside(field, affine)
+        biases = [bias.shape for bias in (affine.bias, inside) if bias is not None]
+        if affine.weight_x.shape != (rows, field.input_size) or affine.weight_h.shape != (rows, field.hidden_size):
+            return False
+        if any(shape != (rows,) for shape in biases):
+            return False
+    return True
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

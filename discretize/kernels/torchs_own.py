@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ctrnn import VectorField
-from ctrnn.cells.conversion import torch_kind, torch_weights
+from ctrnn.cells.conversion import has_own_sizes, torch_kind, torch_weights
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.fields.candidates import ReluCandidate
 from discretize import compat
@@ -76,6 +76,8 @@ class Run(NamedTuple):
 def torchs_run(field: VectorField, step: Step, dt: float, substeps: int) -> Run | None:
     """How torch runs these steps of a field; None where it has no function for them."""
     if key_of(step) != EULER or substeps != 1 or dt != 1.0 or (kind := torch_kind(field)) is None:
+        return None
+    if not has_own_sizes(field):
         return None
     if kind is nn.RNNCell:
         return Run(torch.rnn_relu if isinstance(field.candidate, ReluCandidate) else torch.rnn_tanh, False)

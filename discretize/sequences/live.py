@@ -87,6 +87,8 @@ class _Plan:
         self.sizes = [*map(len, self.dicts)]
         self.tables = [part._modules for part in modules if part._modules]
         self.parts = [*chain.from_iterable(map(dict.values, self.tables))]
+        self.weights = [part._parameters for part in modules if part._parameters]
+        self.names_of_weights = [*chain.from_iterable(self.weights)]
         self.hooks = [getattr(part, name) for part in modules for name in HOOKS]
         self.dropouts = [part for part in modules if isinstance(part, Dropout)]
         self.is_euler: bool = given.step.known_name == Euler.name and not vars(given.step)
@@ -140,12 +142,13 @@ class _Plan:
         return True
 
     def holds(self, module: nn.Module) -> bool:
-        """Return whether the field has the parts that it had, and the module its settings."""
+        """Return whether the field has the parts and the parameters that it had, and the module its settings."""
         own = module.__dict__
         return (
             own["_modules"]["field"] is self.field
             and all(map(is_, map(own.get, self.names), self.settings))
             and [*chain.from_iterable(map(dict.values, self.tables))] == self.parts
+            and [*chain.from_iterable(self.weights)] == self.names_of_weights  # one may have become a buffer
             and [*map(type, self.modules)] == self.kinds
             and [*map(len, self.dicts)] == self.sizes
             and not any(self.hooks)

@@ -179,3 +179,25 @@ def test_an_lstm_with_a_kernel_is_run_by_torch_where_no_gradient_is_asked_for():
                 assert_close(mine, theirs)
         engines.append(rnn.stats["engine"])
     assert engines == ["compiled", "compiled", "torch", "torch", "compiled"]
+
+
+@pytest.mark.parametrize("records", [True, False], ids=["with gradients", "without"])
+def test_a_transposed_weight_is_refused_and_not_read_by_other_rows(records):
+    field = of_torch("LSTM", torch.float32)
+    field.gates.weight_h = nn.Parameter(field.gates.weight_h.detach().t())
+    x, h = given(field, torch.float32)
+    with torch.set_grad_enabled(records), pytest.raises(RuntimeError, match="cannot be multiplied"):
+        discretize.DiscreteRNN(field)(x, h)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("plain", "weight_h"), ("plain", "bias"), ("GRU", "bias"), ("LSTM", "weight_h"), ("LSTM", "bias")]
+)
+def test_a_weight_of_one_row_for_all_units_is_read_as_by_steps(kind, name):
+    field = of_torch(kind, torch.float32)
+    part = field.gates if kind == "LSTM" else field.candidate.reset if kind == "GRU" else field.candidate
+    setattr(part, name, nn.Parameter(getattr(part, name).detach()[:1].clone()))
+    x, h = given(field, torch.float32)
+    quick, stepped = discretize.DiscreteRNN(field), discretize.DiscreteRNN(field, fused=False)
+    for mine, theirs in zip(answers(quick, x, h), answers(stepped, x, h), strict=True):
+        assert_close(mine, theirs)

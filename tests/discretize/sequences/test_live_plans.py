@@ -42,6 +42,18 @@ def test_weights_are_read_at_every_step_however_they_are_written(name, write):
         assert (module.live_step(x, h)[0] - before).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("weight", ["weight_h", "bias"])
+@pytest.mark.parametrize("name", ["DiscreteRNN of gru", "DiscreteRNN of lstm", "DiscreteRNN of plain", "DiscreteRNN of gated"])
+def test_a_weight_that_becomes_a_buffer_in_the_stream_is_still_read(name, weight):
+    module, xs = MODULES[name](), samples()
+    _, h = module.live_step(xs[0])
+    part = module.field.gates if "lstm" in name else module.field.rate if "plain" not in name else module.field.candidate
+    value = getattr(part, weight).detach() + 0.5
+    delattr(part, weight)
+    part.register_buffer(weight, value)
+    assert_close(module.live_step(xs[1], h)[0], module(xs[1:2], h)[0][0], rtol=0, atol=1e-14)
+
+
 class Halved(ctrnn.VectorField):
     """dh/dt = scale (x - h), with a scale that is a plain attribute."""
 
