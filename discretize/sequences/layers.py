@@ -151,7 +151,7 @@ class Layers(SequenceModule):
             output, after = super().live_step(x, state, dt, reset=reset, seed=seed, place=place)
             return output, self._paired(after)
         if isinstance(state, tuple | list):
-            state = self._joined([cast_for(self._reader, part) for part in state])
+            state = self._joined([cast_for(self._reader, part) for part in state], "state")
         if isinstance(state, Tensor) and (state.dim() == 0 or len(state) != self.num_layers):
             check_state(self._reader, state, "state")
             raise ValueError(f"`state` must have {self.num_layers} layers on its first axis, got shape {tuple(state.shape)}.")

@@ -303,7 +303,7 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         if h_0 is None:
             return xs.new_zeros(number, batch, width)
         if isinstance(h_0, tuple | list):
-            h_0 = self._joined([cast_for(self._reader, part) for part in h_0])
+            h_0 = self._joined([cast_for(self._reader, part) for part in h_0], name)
         h_0 = cast_for(self._reader, h_0)
         check_state(self._reader, h_0, name)
         shapes = [(number, batch, width), (batch, width)] if batched else [(number, width), (width,)]
@@ -313,11 +313,11 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         checks.is_finite(name, h_0)
         return h_0.reshape(number, batch, width)
 
-    def _joined(self, pair: list[Tensor]) -> Tensor:
+    def _joined(self, pair: list[Tensor], name: str = "h_0") -> Tensor:
         hidden, width = self._reader.hidden_size, self._reader.state_size
         if width != 2 * hidden or len(pair) != 2:
             raise ValueError(
-                f"`h_0` is a sequence of {len(pair)}; a pair (h_0, c_0) is for fields on the state [h, c], and this one keeps "
+                f"`{name}` is a sequence of {len(pair)}; a pair (h_0, c_0) is for fields on the state [h, c], and this one keeps "
                 f"{width} units of which {hidden} are visible."
             )
         h, c = pair

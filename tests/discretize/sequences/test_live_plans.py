@@ -321,3 +321,20 @@ def test_a_spike_in_a_stream_is_told_in_the_time_of_its_sample():
     module = spiking(terminal=False)
     module.live_step(samples()[0])
     assert len(module.crossed) == 1
+
+
+@pytest.mark.parametrize("name", ["DiscreteRNN of gru", "layers"])
+def test_a_pair_for_a_state_that_is_none_is_refused_by_the_name_that_a_step_has_for_it(name):
+    module, x = MODULES[name](), samples()[0]
+    _, h = module.live_step(x)
+    with pytest.raises(ValueError, match="`state` is a sequence of 2"):
+        module.live_step(x, (h, h))
+
+
+@pytest.mark.parametrize("read_out", [nn.Linear(UNITS, 2), nn.Sequential(nn.Linear(UNITS, 2), nn.Tanh()), nn.Identity()])
+def test_a_model_reads_a_sample_in_the_dtype_of_its_read_out_as_in_a_call(read_out):
+    model = SequenceModel(DiscreteRNN(ctrnn.gru(INPUT, UNITS)), 2)
+    model.read_out, x = read_out.to(model.rnn.field.dtype), samples()[:1]
+    assert_close(model.live_step(x[0])[0], model(x)[0], rtol=0, atol=1e-14)
+    if list(read_out.parameters()):
+        assert_close(model.live_step(x[0].float())[0], model(x.float())[0], rtol=0, atol=1e-14)
