@@ -259,7 +259,8 @@ def _recognized(module: nn.Module | None, arrays: Mapping[str, Tensor]) -> _Foun
                 found.read_out = _read_out(arrays, prefix, len(found.weight_h))
                 return found
     raise ValueError(
-        f"`network` is not recognized by the names of its tensors, {', '.join(arrays) or 'none'}; known are {KNOWN}."
+        f"`network` is not recognized by the names of its tensors, {', '.join(arrays) or 'none'}; known are {KNOWN}. "
+        "Give a dict under such names, or copy the arrays into `ctrnn.additive` (potentials) or `ctrnn.leaky` (rates)."
     )
 
 

@@ -279,7 +279,11 @@ def changed(network, **attributes):
     [
         (lambda: read(Loop(3, 4, 20, "rates")), ValueError, "say how its `forward` steps.*is no step of an equation"),
         (lambda: read(nn.RNN(3, 4)), TypeError, "`discretize.layers_from_torch` reads it"),
-        (lambda: read(nn.Linear(3, 4)), ValueError, "not recognized by the names of its tensors, weight, bias; known are"),
+        (
+            lambda: read(nn.Linear(3, 4)),
+            ValueError,
+            "not recognized by .*, weight, bias; known are .* Give a dict under",
+        ),
         (lambda: read([1, 2]), TypeError, "must be a torch.nn.Module, its state_dict or arrays by name, got list"),
         (lambda: read(Loop(3, 4, 20, "rates").state_dict(), form="rates"), ValueError, "give `alpha`, which is dt/tau"),
         (
