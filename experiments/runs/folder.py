@@ -114,7 +114,10 @@ def _of_plugins(found: dict[str, Any]) -> str:
     """Say which files of the user's a run was begun with, if it was."""
     words = shlex.split(command) if isinstance(command := found.get("command"), str) else []
     files = [file for word, file in pairwise(words) if word == "--plugin"]
-    return f" The run was begun with {' and '.join(files)}: in Python, load(folder, plugins={files})." if files else ""
+    if not files:
+        return ""
+    words = " ".join(f"--plugin {shlex.quote(file)}" for file in files)
+    return f" The run was begun with {' and '.join(files)}: add {words}; in Python, load(folder, plugins={files})."
 
 
 @contextmanager

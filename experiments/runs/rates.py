@@ -3,6 +3,8 @@ r"""Sums up g dt, rate times length, of the steps in which a model is trained: i
 g_dt_median, g_dt_high, g_dt_largest    over units, samples and sequences: half, 99 % and all of the finite ones are not above
 g_dt_unit                               the unit of the largest
 capped                                  the share above the cap of the step, which are shortened; a step without a cap has none
+
+Of a field that declares no leak nothing is known: all its g dt are 0, and it has no row.
 """
 
 from __future__ import annotations
@@ -72,12 +74,13 @@ class GDtSummary:
 
     def clear(self) -> None:
         self.count = self.capped = 0
-        self.largest, self.unit, self.finite = 0.0, 0, True
+        self.largest, self.unit, self.finite, self.known = 0.0, 0, True, False
         self.values: list[Tensor] = []
 
     def __call__(self, g_dt: Tensor) -> None:
         if not g_dt.numel():
             return
+        self.known = self.known or bool((g_dt != 0).any())
         known = g_dt.where(g_dt.isfinite(), -1.0)
         largest, place = known.flatten().max(0)
         if float(largest) > self.largest:
@@ -97,8 +100,8 @@ class GDtSummary:
                 self.passed.setdefault(level, (step, self.unit, self.largest))
 
     def row(self) -> dict[str, float]:
-        """Return the columns of a row; {} where nothing was looked at."""
-        if not self.count:
+        """Return the columns of a row; {} where nothing was looked at, or the field declares no leak."""
+        if not self.known:
             return {}
         values = torch.cat(self.values).sort().values
         median, high = (float(values[int(share * (len(values) - 1))]) if len(values) else math.nan for share in (0.5, 0.99))

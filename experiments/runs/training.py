@@ -316,8 +316,8 @@ class Training(Loop):
         self.engines.append(engine)
 
     def largest_g_dt(self) -> float | None:
-        """Return the largest rate times length that the model's watch has seen; None when solved."""
-        return None if self.watch is None else self.watch.largest
+        """Return the largest rate times length that the model's watch has seen; None when solved, or without a declared leak."""
+        return None if self.watch is None else self.watch.largest or None
 
     def evaluate(self) -> dict[str, float]:
         return {} if self.step % self.settings.evaluate_every else self.measured("validation")

@@ -179,6 +179,26 @@ def test_the_listener_of_a_watch_sees_the_steps_of_each_sequence_and_no_padding(
     torch.testing.assert_close(together.sort(0).values, torch.cat(told).sort(0).values)
 
 
+class Undeclared(ctrnn.VectorField):
+    """A field of one's own, whose rate stands in its code alone."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size)
+        self.weight = torch.nn.Linear(input_size + hidden_size, hidden_size)
+
+    def flow(self, projected, h):
+        return torch.relu(self.weight(torch.cat([projected, h], -1))) - h
+
+
+def test_g_dt_of_a_field_that_declares_no_leak_is_not_known_and_not_0(tmp_path):
+    made = configuration("recall", Undeclared, length=10, hidden=3, batch=2, evaluation=4, steps=2, threads=1)
+    train(made, tmp_path)
+    assert all(not row[name] for row in table(tmp_path) for name in COLUMNS)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["largest_g_dt"] is None
+    assert "test_g_dt" not in result
+
+
 def test_a_model_is_not_listened_to_after_it_was_trained(tmp_path):
     made = configuration("recall", "gated", length=10, hidden=3, batch=2, evaluation=4, steps=3, threads=1)
     assert train(made, tmp_path).model.rnn.watch.listener is None
