@@ -101,12 +101,12 @@ def _refuse_one_time(table: Columns, rows: list[np.ndarray], times: np.ndarray, 
     same = f"{table.path}: rows {a + 1} and {b + 1} have one {time}, {table.frame[time].iloc[a]}{of_one}"
     for name in (name for name in table.names if name not in (sequence, time) and table.is_text(name)):
         column = table.frame[name]
-        one, other = (column.iloc[row] for row in (a, b))
-        if pd.notna(one) and pd.notna(other) and one != other and not any(is_numeral(str(cell)) for cell in column.dropna().unique()):
+        words = dict.fromkeys(str(cell) for cell in column.iloc[[a, b]].dropna())
+        if len(words) == 2 and not any(is_numeral(str(cell)) for cell in column.dropna().unique()):
             index = ", ".join(map(repr, filter(None, (sequence, time))))
             turn = f"frame.pivot_table(index=[{index}], columns={name!r}, values=...).reset_index()"
             raise UsageError(
-                f"{same}, and {name} {quoted(str(one))} and {quoted(str(other))}; is a row a measurement? Then turn the table by pandas, "
+                f"{same}, and {name} {' and '.join(map(quoted, words))}; is a row a measurement? Then turn the table by pandas, "
                 f"{turn}, as docs/tasks.md shows; if not, say by sequence=COLUMN what they are of, or join them by "
                 "same_time=mean, first or last."
             )

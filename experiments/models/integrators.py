@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from inspect import signature
+from inspect import signature, unwrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import discretize
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 EXACT = "exact"
 FOR_NOISE = {dashed(name): name for name in stochastic_step_names()}
+BY_LEAK = {"exponential-euler", "frozen-backward-euler", "frozen-trapezoid", "splitting", "capped-euler"}
 INTEGRATORS = {EXACT: "ContinuousRNN"} | {dashed(name): name for name in step_names()} | FOR_NOISE
 
 
@@ -120,10 +121,18 @@ def sequence_module(
     Raises:  UsageError for a name that no integrator has, for a method that no solver has, for several steps from jump to
              jump, and for noise with what is for equations without, or the other way round.
     """
-    from discretize.jumps.cfc import Curve  # noqa: PLC0415 (torch)
+    from ctrnn import VectorField  # noqa: PLC0415 (torch)
+    from discretize.errors import StepWarning, warn_user  # noqa: PLC0415
+    from discretize.jumps.cfc import Curve  # noqa: PLC0415
     from discretize.jumps.gru_d import Elapsed  # noqa: PLC0415
 
     check_word("integrator", name, INTEGRATORS)
+    if name in BY_LEAK and unwrap(getattr(type(field), "leak", None)) is unwrap(VectorField.leak):
+        warn_user(
+            f"The field {type(field).__name__} declares no leak, and without one {name} is Euler's step. In a class of your own "
+            "`leak = ctrnn.traced_leak` reads it off the code of `flow`.",
+            StepWarning,
+        )
     held: Any = {"hold": settings.hold, "open_interval": open_interval}
     exact: Any = {"method": settings.method}
     if chooses_steps(settings.method):

@@ -51,13 +51,14 @@ STOPPED, PAGE = "stopped.json", "index.html"
 FILES = (CONFIG, METRICS, RESULT, STOPPED, LOCK, NEWEST, PREVIOUS)
 
 
-def load(folder: Path, plugins: Iterable[str] = ()) -> tuple[SequenceModel, Configuration]:
+def load(folder: Path | str, plugins: Iterable[str] = ()) -> tuple[SequenceModel, Configuration]:
     r"""Load the trained model of a run, or what its newest checkpoint has of it, and its configuration.
 
     Args:    plugins: your files with the task or the field of the run, those of its --plugin; they are run.
     Raises:  UsageError for a folder without a run or without a checkpoint, and for a task or field of a file that is not among
              `plugins`; StoppedError where all of them are damaged, or do not fit the configuration.
     """
+    folder = Path(folder)
     add_from(plugins, {"TASKS": TASKS, "FIELDS": FIELDS})
     configuration, state = read_configuration(folder), Checkpoints(folder).load()
     if configuration is None or state is None:

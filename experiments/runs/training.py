@@ -65,7 +65,7 @@ class Outcome:
 
 def train(
     configuration: Configuration,
-    folder: Path,
+    folder: Path | str,
     *,
     resume: bool = True,
     progress: Progress | None = None,
@@ -80,7 +80,7 @@ def train(
              that fails, a disk or a memory that is full, files that are damaged: what was saved before is kept.
     Source:  Tallec and Ollivier 2018, sec. 3.
     """
-    processes = joined(configuration.training.batch)
+    folder, processes = Path(folder), joined(configuration.training.batch)
     before = _completed(configuration, folder) if resume and not processes.rank else None
     if processes.any(before is not None):
         return before or Outcome(configuration.untrained_model(), {}, 0.0, configuration.training.steps, already=True)

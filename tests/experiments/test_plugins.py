@@ -99,9 +99,9 @@ def test_a_run_of_a_file_is_loaded_with_it_in_another_process(tmp_path, file):
     assert train(file, tmp_path / "run") == 0
     for registry in (TASKS, FIELDS):  # as another process begins
         registry._added.clear()
-    with pytest.raises(UsageError, match=r"there is no task 'odd-ones'.* begun with .*mine\.py: add --plugin .*mine\.py; in Python, load"):
+    with pytest.raises(UsageError, match=r"no task 'odd-ones'.* begun with .*mine\.py: add --plugin .*mine\.py; in Python, load"):
         load(tmp_path / "run")
-    model, recorded = load(tmp_path / "run", plugins=[file])
+    model, recorded = load(str(tmp_path / "run"), plugins=[file])
     assert (type(recorded.task).__name__, type(model.field).__name__) == ("OddOnes", "Drawn")
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import warnings
 
 import numpy as np
 import pages
@@ -12,6 +13,7 @@ import torch
 import ctrnn
 import discretize
 from experiments.__main__ import main
+from experiments.models.integrators import EXACT, FOR_NOISE, INTEGRATORS, IntegratorSettings, sequence_module
 from experiments.runs.configuration import TrainingSettings, configuration
 from experiments.runs.failures import advice, tries
 from experiments.runs.page import passings
@@ -199,9 +201,26 @@ def test_g_dt_of_a_field_that_declares_no_leak_is_not_known_and_not_0(tmp_path):
     assert "test_g_dt" not in result
 
 
+class Traced(Undeclared):
+    leak = ctrnn.traced_leak
+
+
+@pytest.mark.parametrize("name", sorted(INTEGRATORS.keys() - FOR_NOISE.keys() - {EXACT, "euler", "symplectic-euler"}))
+def test_it_is_said_where_a_step_by_the_leak_is_that_of_euler_for_want_of_one(name):
+    field, traced, xs = Undeclared(2, 3), Traced(2, 3), torch.linspace(-1, 1, 20).reshape(5, 2, 2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found, _ = sequence_module(name, field, IntegratorSettings())(xs)
+        said = [str(each.message) for each in caught]
+        sequence_module(name, traced, IntegratorSettings())
+    assert len(caught) == len(said)
+    is_euler = torch.equal(found, discretize.DiscreteRNN(field)(xs)[0])
+    assert [f"{name} is Euler's step" in words for words in said] == [True] * is_euler
+
+
 def test_a_model_is_not_listened_to_after_it_was_trained(tmp_path):
     made = configuration("recall", "gated", length=10, hidden=3, batch=2, evaluation=4, steps=3, threads=1)
-    assert train(made, tmp_path).model.rnn.watch.listener is None
+    assert train(made, str(tmp_path)).model.rnn.watch.listener is None
 
 
 def test_a_cap_is_that_of_the_step_map_that_is_given_or_the_setting():

@@ -539,7 +539,7 @@ def test_a_gap_begins_a_new_piece_if_that_is_said(tmp_path):
 def test_a_missing_word_does_not_make_a_measurement_of_a_row(tmp_path):
     text = "who,t,posture,HR\n" + "".join(f"{who},{k},sit,{k}\n{who},{k},,{k}\n" for who in range(9) for k in range(5))
     said = said_of(tmp_path, text, sequence="who", time="t")
-    assert "rows 1 and 2 have one t, 0 in one who; say by sequence=COLUMN what they are of, or join them by same_time=mean" in said
+    assert "rows 1 and 2 have one t, 0 in one who; say by sequence=COLUMN" in said
 
 
 def test_a_row_a_measurement_is_told_and_turned_by_pandas(tmp_path):
