@@ -16,6 +16,7 @@ from experiments.models.fields import FIELDS
 from experiments.registry import add_from, field_name
 from experiments.studies.registry import STUDIES
 from experiments.tasks.registry import TASKS
+from experiments.usage import UsageError
 
 __all__ = ["named_fields", "use"]
 
@@ -32,6 +33,8 @@ def named_fields(fields: Sequence[Any], files: Sequence[str]) -> tuple[list[Any]
 
     Raises: UsageError, as `use`.
     """
+    if bare := [field for field in fields if isinstance(field, str) and field.endswith(".py")]:
+        raise UsageError(f"{bare[0]} is a file; say which class or function in it is the field, {bare[0]}:NAME.")
     own = [field for field in fields if isinstance(field, str) and named_in(field)]
     use(found := (*files, *own))
     return [field_name(field, FIELDS) if field in own else field for field in fields], found

@@ -135,12 +135,13 @@ class CostTable:
                 calls = [_over(known, field, None, way, clock, speed, "evaluations", _mean) for clock, speed in _runs(layout)]
                 tested = [_over(known, field, None, way, clock, speed, "seconds", _mean) for clock, speed in _runs(layout)]
                 whole = [value for value in tested if isinstance(value, float)]
-                cost = [math.fsum(took) / len(took) if took else None, *calls, math.fsum(whole) if whole else None]
+                cost = [min(took, default=None), *calls, math.fsum(whole) if whole else None]
                 lines.append([*[field] * (len(layout.fields) > 1), way, *cost])
         head = [*["field"] * (len(layout.fields) > 1), "way", "training, s", *_run_heads(layout, "calls, "), "testing, s"]
         caption = (
-            "What it cost: seconds of one training; calls of the field for a sample of the test (of a solve those of a whole "
-            "batch, whose sequences may wait for one another); and seconds that all these tests take."
+            "What it cost: seconds of one training, the quickest seed's, for the first may wait for kernels; calls of the field "
+            "for a sample of the test (of a solve those of a whole batch, whose sequences may wait for one another); and seconds "
+            "that all these tests take."
         )
         return FilledTable(caption, head, [[_cell(cell) for cell in line] for line in lines])
 

@@ -165,7 +165,7 @@ def target_of(table: Columns, targets: tuple[str, ...], predict: str, joined: Jo
                 row, names = int(mixed[0]) + 1, [quoted(classes[int(k[one < other][0])]) for k in (one, other)]
                 raise UsageError(
                     f"{table.path}: at the time of row {row} {targets[0]} is {names[0]} and {names[1]}, of which there is no "
-                    "mean; take same_time=first or same_time=last."
+                    "mean; are they of several sequences? Say sequence=COLUMN; if not, take same_time=first or same_time=last."
                 )
         return classes, np.nan_to_num(found, nan=NO_CLASS).astype(np.int64)
     values = np.stack([table.numbers(name) for name in targets], 1)

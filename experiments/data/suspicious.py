@@ -21,6 +21,9 @@ def suspicious(
 ) -> Iterator[str]:
     """Yield a sentence for what is found; rows: of each sequence, in the order of time; train: those that are learned from."""
     constant, counting = [], []
+    others = int((~joined.stand).sum())
+    if len(rows) == 1 and others > len(joined.stand) / 2:
+        yield f"{others:,} of {len(joined.stand):,} rows have the time of another one; of several sequences? Say sequence=COLUMN"
     for name in [name for name in inputs if table.is_numbers(name)]:
         values = joined.values(table.numbers(name))
         seen, taught = values[np.isfinite(values)], values[train][np.isfinite(values[train])]

@@ -105,6 +105,11 @@ def test_a_run_of_a_file_is_loaded_with_it_in_another_process(tmp_path, file):
     assert (type(recorded.task).__name__, type(model.field).__name__) == ("OddOnes", "Drawn")
 
 
+def test_a_file_as_a_field_is_asked_which_of_its_names(tmp_path, file, capsys):
+    assert main(["train", "--task", "recall", "--field", file, "--out", str(tmp_path / "run")]) == 2
+    assert f"which class or function in it is the field, {file}:NAME." in capsys.readouterr().err
+
+
 def test_without_the_file_its_names_are_not_known(tmp_path, file, capsys):
     assert main(["train", "--task", "odd-ones", "--field", "gated", "--integrator", "euler", "--out", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err

@@ -26,7 +26,7 @@ from experiments.compare.comparison import Comparison, Crossed
 from experiments.compare.conclusion import conclusion
 from experiments.compare.differences import ALIKE, OTHERWISE, differences, holm, paired
 from experiments.compare.figure import _look, scores_figure
-from experiments.compare.tables import CrosswiseTable, DifferencesTable, rows_csv
+from experiments.compare.tables import CostTable, CrosswiseTable, DifferencesTable, rows_csv
 from experiments.models.integrators import IntegratorSettings, under
 from experiments.reports.spreads import NotEnoughError
 from experiments.runs.folder import load
@@ -318,6 +318,12 @@ def test_what_diverged_is_counted_and_never_averaged_away(gone, cell):
     assert alike.lost
     assert "diverged" in conclusion(results, LAYOUT).sentence
     assert "on " in DifferencesTable(LAYOUT, ALIKE).filled(results).lines[0][1]
+
+
+def test_the_cost_of_a_training_is_that_of_the_quickest_seed_without_the_wait_for_kernels():
+    results = records(SCORES)
+    results.records[0]["seconds"] = 30.0
+    assert [line[1] for line in CostTable(LAYOUT).filled(results).lines] == ["1", "1"]
 
 
 def test_a_training_that_diverged_is_a_row():

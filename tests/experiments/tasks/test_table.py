@@ -455,6 +455,16 @@ def test_what_is_hardly_meant_is_said(name, tmp_path):
     assert ("careful" in said) == bool(words)
 
 
+def test_a_forgotten_column_of_sequences_is_asked_for_where_most_rows_are_joined(tmp_path):
+    made = frame()
+    left = made["t"].nunique()
+    given = {"data": written(made, tmp_path), "time": "t", "inputs": ("x",), "same_time": "mean"}
+    asked = f"careful: {len(made) - left:,} of {len(made):,} rows have the time of another one; of several sequences?"
+    assert asked in Table(**given).look()
+    with pytest.raises(UsageError, match=r"of which there is no mean; .* Say sequence=COLUMN"):
+        Table(**given, target=("label",)).look()
+
+
 def test_a_gru_of_torch_that_reads_gaps_is_trained_and_measured_beside_a_run(tmp_path, capsys):
     path = written(frame(), tmp_path)
     words = ["train", "--task", "csv", "--field", "gru", "--integrator", "exponential-euler", "--out", str(tmp_path / "run")]
