@@ -74,7 +74,13 @@ def _over_time(ax: Axes, found: Any, colours: Colours) -> None:
 
 
 def _by_unit(ax: Axes, found: Any, colours: Colours) -> None:
-    ax.bar(range(len(found.by_unit)), found.by_unit.cpu().numpy(), color=colours["blue"])
+    apart = found.by_unit.cpu().numpy()
+    units, bounded = np.arange(len(apart)), np.isfinite(apart)
+    ax.bar(units, np.where(bounded, apart, 0.0), color=colours["blue"])
+    if not bounded.all():
+        edge = np.full((~bounded).sum(), 0.97)
+        ax.plot(units[~bounded], edge, "x", color=colours["orange"], transform=ax.get_xaxis_transform(), label="without bound")
+        ax.legend(loc="lower right")
     ax.set(xlabel="unit", ylabel="states apart, of their spread")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_title("By unit")

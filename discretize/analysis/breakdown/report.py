@@ -116,11 +116,14 @@ class Breakdown:
     def _of_states(self) -> str:
         found = self.refinement
         first = f" (of the first of {self.modules} modules)" if self.modules > 1 else ""
-        worst = int(self.by_unit.argmax())
-        said = (
-            f"From the equation's states unit {worst} is the furthest, by {float(self.by_unit[worst]):.2%}; sequences are "
-            f"{float(self.by_sequence.min()):.2%} to {float(self.by_sequence.max()):.2%} away{first}."
-        )
+        lost = [int((~each.isfinite()).sum()) for each in (self.by_unit, self.by_sequence)]
+        if lost[0]:
+            said = f"From the equation's states {lost[0]} of {len(self.by_unit)} units are without bound, in {lost[1]} of "
+            said += f"{len(self.by_sequence)} sequences{first}."
+        else:
+            worst = int(self.by_unit.argmax())
+            said = f"From the equation's states unit {worst} is the furthest, by {float(self.by_unit[worst]):.2%}; sequences are "
+            said += f"{float(self.by_sequence.min()):.2%} to {float(self.by_sequence.max()):.2%} away{first}."
         finer = zip(found.orders, found.drift[1:], strict=True)
         known = [order for order, drift in finer if math.isfinite(order) and drift > found.rounding]
         if known:

@@ -7,6 +7,7 @@ one unit  dh/dt = g (tanh(w h + x) - h)        rests in the equation; under Eule
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -203,6 +204,11 @@ def test_a_sequence_that_leaves_all_bounds_is_not_left_out_of_the_distances():
     assert found.verdict == "diverges"
     assert found.by_sequence.tolist() == [0.0, math.inf]
     assert found.by_unit.tolist() == [math.inf]
+    assert "1 of 1 units are without bound, in 1 of 2 sequences." in found.reasons[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        panels = {ax.get_title("left"): ax for ax in found.figure().axes}
+    assert [line.get_label() for line in panels["By unit"].lines] == ["without bound"]
     assert "leave all bounds on the data" in found.decided
 
 
