@@ -127,7 +127,7 @@ def sequence_module(
     from discretize.jumps.gru_d import Elapsed  # noqa: PLC0415
 
     check_word("integrator", name, INTEGRATORS)
-    if name in BY_LEAK and unwrap(getattr(type(field), "leak", None)) is unwrap(VectorField.leak):
+    if name in BY_LEAK and isinstance(field, VectorField) and unwrap(type(field).leak) is unwrap(VectorField.leak):
         warn_user(
             f"The field {type(field).__name__} declares no leak, and without one {name} is Euler's step. In a class of your own "
             "`leak = ctrnn.traced_leak` reads it off the code of `flow`.",

@@ -117,8 +117,8 @@ def _of_plugins(found: dict[str, Any]) -> str:
     files = [file for word, file in pairwise(words) if word == "--plugin"]
     if not files:
         return ""
-    words = " ".join(f"--plugin {shlex.quote(file)}" for file in files)
-    return f" The run was begun with {' and '.join(files)}: add {words}; in Python, load(folder, plugins={files})."
+    options = " ".join(f"--plugin {shlex.quote(file)}" for file in files)
+    return f" The run was begun with {' and '.join(files)}: add {options}; in Python, load(folder, plugins={files})."
 
 
 @contextmanager
