@@ -214,6 +214,7 @@ class SeenNowAndThen(ClassOfTheSequence):
 TRAINED = [*((name, "forward") for name in FIELDS), ("gru", "backward"), ("gated", "backward")]
 
 
+@pytest.mark.filterwarnings("ignore:The field .* declares no leak:discretize.errors.StepWarning")
 @pytest.mark.parametrize(("name", "hold"), TRAINED)
 def test_every_parameter_of_every_model_that_is_trained_learns(name, hold):
     task, integrator = SeenNowAndThen(), IntegratorSettings(hold=hold)
