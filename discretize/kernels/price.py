@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 __all__ = ["PRICE", "KernelReady", "Stopwatch", "Waiting", "builds_at_once", "kernels_at_once", "may_build", "without_building"]
@@ -34,32 +34,31 @@ class Stopwatch:
         return True
 
 
-@contextmanager
-def without_building() -> Iterator[None]:
+def without_building() -> AbstractContextManager[None]:
     """Take kernels that are there, and build none, however much time steps have taken: of a stream that must not wait."""
-    token = _may_build.set(False)
-    try:
-        yield
-    finally:
-        _may_build.reset(token)
+    return _during(_may_build, False)
 
 
 def may_build() -> bool:
     return _may_build.get()
 
 
-@contextmanager
-def kernels_at_once() -> Iterator[None]:
+def kernels_at_once() -> AbstractContextManager[None]:
     """Build kernels at first calls, where there can be one: bits depend on the engine, and not on how long steps took."""
-    token = _at_once.set(True)
-    try:
-        yield
-    finally:
-        _at_once.reset(token)
+    return _during(_at_once, True)
 
 
 def builds_at_once() -> bool:
     return _at_once.get()
+
+
+@contextmanager
+def _during(setting: ContextVar[bool], value: bool) -> Iterator[None]:
+    token = setting.set(value)
+    try:
+        yield
+    finally:
+        setting.reset(token)
 
 
 _may_build: ContextVar[bool] = ContextVar("_may_build", default=True)
