@@ -151,6 +151,19 @@ def test_stamps_hooks_on_all_modules_and_autocast_are_for_steps():
     assert rnn.stats["engine"] == "torch"
 
 
+def test_half_precision_and_tensors_of_a_kind_of_their_own_are_for_steps():
+    class Told(torch.Tensor):
+        """A kind of its own."""
+
+    field = of_torch("GRU", torch.float32)
+    rnn, (x, h) = discretize.DiscreteRNN(field), given(field, torch.float32)
+    with torch.no_grad():
+        rnn(x.as_subclass(Told), h)
+        assert rnn.stats["engine"] == "steps"
+        rnn.bfloat16()(x.bfloat16(), h.bfloat16())
+        assert rnn.stats["engine"] == "steps"
+
+
 def test_the_end_is_not_a_view_of_the_output():
     field = of_torch("plain")
     output, h_n = discretize.DiscreteRNN(field)(*given(field))
