@@ -94,6 +94,11 @@ def live(rnn):
         yield output
 
 
+def test_a_live_step_of_a_solve_runs_by_steps():
+    output, _ = ContinuousRNN(Ranked(), **ALWAYS).live_step(XS[0])
+    assert_close(output, ContinuousRNN(Ranked(), fused=False)(XS[:1])[0][0])
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_that_leaves_nothing_else_runs_by_steps(call):
     assert_close(CALLS[call](DiscreteRNN(Ranked(), **ALWAYS)), rnn_by_steps(XS)[0])
