@@ -61,7 +61,7 @@ class Answers:
 
     @property
     def of_sequences(self) -> bool:
-        """Whether targets are known to have no axis of time."""
+        """Whether there is one target for each sequence, and none for single samples."""
         return self.batch is not None and self.targets.dim() == 2 - self.classes and len(self.targets) == self.batch.size
 
     def of(self, outputs: Any) -> Tensor:
