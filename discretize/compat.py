@@ -10,12 +10,26 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from threading import Event, Thread, current_thread, main_thread
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 
-__all__ = ["CHECKS", "PRIVATE", "RECORDING", "Missing", "exchanged", "missing", "require", "takes_tangents", "told_compiling"]
+__all__ = [
+    "CHECKS",
+    "COMPILES_NODES",
+    "PRIVATE",
+    "RECORDING",
+    "Missing",
+    "exchanged",
+    "is_exporting",
+    "keep_device_guard",
+    "missing",
+    "require",
+    "takes_tangents",
+    "told_compiling",
+]
 
 # By their names here: where they are, and what they are for.
 CHECKS = {
@@ -65,7 +79,13 @@ PRIVATE = {
     # The operator itself: its wrapper compiles the loop, and takes a program made for one length for another of any.
     "scan_op": ("torch._higher_order_ops.scan.scan_op", "is a loop over time of any length, for torch.export"),
     "TorchDispatchMode": ("torch.utils._python_dispatch.TorchDispatchMode", "looks at single operations as code runs"),
+    "make_device_guard": (
+        "torch._C._ensureCUDADeviceGuardSet",
+        "makes the guard of devices that FakeTensorMode uses without a GPU",
+    ),
 }
+# Before torch 2.12 a function that torch.compile takes for a constant cannot be given a module.
+COMPILES_NODES = torch.__version__ >= "2.12"
 
 
 class Missing(ImportError):  # noqa: N818 - an answer, and callers of kernels go on without
@@ -97,6 +117,35 @@ def require(names: Iterable[str]) -> None:
 def takes_tangents() -> bool:
     """Whether a tensor may have a tangent: a number of torch's that changes, and is read anew."""
     return forward_ad._current_level >= 0
+
+
+def is_exporting() -> bool:
+    """Whether torch.export is at work. torch.compiler.is_exporting says so of torch.compile too, before torch 2.12."""
+    flag = getattr(torch.compiler, "_is_exporting_flag", None)
+    return torch.compiler.is_exporting() if flag is None else bool(flag)
+
+
+@cache
+def keep_device_guard() -> None:
+    """Make torch's guard of devices in a thread that does not end, before a FakeTensorMode makes it in one that may.
+
+    CUDA builds of torch 2.10 and 2.11 that see no GPU keep the guard in the memory of the thread that made it, and crash where it
+    is used after that thread has ended. The main thread is best, for it is there in processes that fork, too.
+    """
+    if torch.__version__ >= "2.12" or torch.version.cuda is None or torch.cuda.is_available():
+        return
+    make, is_made = _found("make_device_guard"), Event()
+    if current_thread() is main_thread():
+        make()
+        return
+
+    def stay() -> None:
+        make()
+        is_made.set()
+        Event().wait()
+
+    Thread(target=stay, name="ctrnn device guard", daemon=True).start()
+    is_made.wait()
 
 
 @contextmanager

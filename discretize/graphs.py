@@ -31,8 +31,8 @@ def whole(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
     @functools.wraps(function)
     def entrance(*args: Given.args, **keywords: Given.kwargs) -> Result:
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():
-            how = "torch.export" if torch.compiler.is_exporting() else "torch.jit.trace"
+        if compat.is_exporting() or torch.jit.is_tracing():
+            how = "torch.export" if compat.is_exporting() else "torch.jit.trace"
             raise TypeError(
                 f"{how} would keep the times and steps of this one call for all that follow. torch.export takes a `DiscreteCell` "
                 "or `DiscreteRNN` with an explicit step, and a `ContinuousRNN` with one (method='rk4', say)."

@@ -19,6 +19,10 @@ case "$1 $2" in
     *) exec "{python}" "$@" ;;
 esac
 """
+UV = """#!/bin/sh
+echo "uv $*" >>"{log}"
+exit {pip}
+"""
 TOO_OLD = '#!/bin/sh\n[ "$1" = -V ] && echo "Python 3.9.2"\nexit 1\n'
 
 
@@ -39,7 +43,7 @@ def put_python(checkout: Path, text: str, name: str = "python3", **values: objec
     log = checkout.parent / "log"
     settings = {"log": log, "python": sys.executable, "venv": 0, "pip": 0} | values
     file = checkout.parent / "bin" / name
-    file.write_text(text.format(**settings) if text is PRETENDS else text)
+    file.write_text(text if text is TOO_OLD else text.format(**settings))
     file.chmod(0o755)
 
 
@@ -101,6 +105,18 @@ def test_a_failed_install_says_so_and_is_tried_again(checkout):
     assert "installing the packages failed" in done.stderr
     put_python(checkout, PRETENDS)
     assert set_up(checkout).returncode == 0
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_uv_installs_where_it_is_there_and_pip_what_uv_cannot(checkout, fails):
+    put_python(checkout, PRETENDS)
+    put_python(checkout, UV, name="uv", pip=fails)
+    done = set_up(checkout)
+    assert done.returncode == 0
+    assert ("trying pip" in done.stderr) == bool(fails)
+    _, by_uv, *by_pip = log(checkout)
+    assert by_uv == "uv pip install --quiet --python .venv/bin/python --constraint constraints.txt --editable .[test]"
+    assert len(by_pip) == fails
 
 
 def test_a_python_that_is_too_old_is_named_in_one_sentence(checkout):

@@ -25,6 +25,14 @@ find_python() {
     exit 1
 }
 
+install() {  # by uv where it is installed, which takes seconds; its settings are not pip's, so that pip may find what it does not
+    if command -v uv >/dev/null 2>&1; then
+        uv pip install --quiet --python .venv/bin/python "$@" && return
+        say "uv could not install it, see above; trying pip."
+    fi
+    .venv/bin/python -m pip install --disable-pip-version-check --quiet "$@"
+}
+
 fingerprint() {
     printf '%s\n' "$(pwd)" "$("$python" -VV 2>&1)"
     cat pyproject.toml constraints.txt
@@ -51,7 +59,7 @@ fi
 say "making .venv with $("$python" -V) and the versions of constraints.txt; torch is large, so this can take minutes the first time."
 rm -f "$stamp"
 [ -n "$have" ] || "$python" -m venv --clear .venv
-if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable ".[$all]"; then
+if ! install --constraint constraints.txt --editable ".[$all]"; then
     say "installing the packages failed, see above; it starts afresh the next time."
     exit 1
 fi

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
+from discretize import compat
 from discretize.kernels.eligibility import Fused, is_ordinary, refuse_steps, setting_reason, takes_triton
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.shown import Reads, Shown
@@ -174,6 +175,8 @@ def solve_by_steps(chain: Chain, engine: object, fused: Fused) -> AbstractContex
 
 def node_in_graph(field: VectorField, step: Step, like: Tensor, fused: Fused) -> Node | str:
     """The node of a sequence in the graph that torch.compile traces, or why it has none."""
+    if not compat.COMPILES_NODES:
+        return f"torch {torch.__version__} takes no kernel into a graph of torch.compile; torch 2.12 does"
     from discretize import compiling  # noqa: PLC0415 - loads the compiler
 
     node: Node | str = compiling.node_in_graph(field, step, like, fused)

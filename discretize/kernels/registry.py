@@ -242,6 +242,7 @@ def _attempt(
     write: Writer[Text],
     libraries: Libraries,
 ) -> _Made:
+    compat.keep_device_guard()  # in this thread, which may be the main one
     reads = GlobalReads()
     for each in libraries:
         begin(*each)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks
 from ctrnn.combinations import refuse
+from discretize import compat
 from discretize.graphs import scanned
 from discretize.kernels.eligibility import HALF
 from discretize.noise.brownian import MOST_PARTS, BrownianPath, Cells, cell_terms, is_power_of_two
@@ -75,7 +76,7 @@ def address_columns(keys: Tensor, xs: Tensor) -> Tensor:
 def _address(keys: Tensor, xs: Tensor, first: Tensor | int) -> list[Tensor]:
     time, batch = xs.shape[:2]
     ends = torch.as_tensor(first, device="cpu") + time
-    if not torch.compiler.is_exporting() and not checks.holds(ends < 1 << 24):  # a graph is for any time
+    if not compat.is_exporting() and not checks.holds(ends < 1 << 24):  # a graph is for any time
         raise ValueError(
             f"There is noise for sequences of less than {1 << 24} samples, got {int(ends.max())}; take pieces with other seeds."
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ctrnn import VectorField, checks
@@ -14,6 +13,7 @@ from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import DelayedField, check_steppable
 from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_input, check_same_leading_axes, check_state
+from discretize import compat
 from discretize.graphs import check_exported
 from discretize.methods import checked_method
 from discretize.sequences.live import cell_step
@@ -79,7 +79,7 @@ class DiscreteCell(AnsweredInit, nn.Module):
             check_state(self.field, h)
             check_same_leading_axes(x, h)
             checks.is_finite("h", h)
-        if torch.compiler.is_exporting():
+        if compat.is_exporting():
             check_exported(self.step)
         field = masked(with_computed_weights(self.field), tuple(x.shape[:-1]))
         if isinstance(self.step, StochasticStep):

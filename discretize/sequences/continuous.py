@@ -19,6 +19,7 @@ from ctrnn.combinations import Trait, check_pairs, refuse
 from ctrnn.fields.delayed import DelayedField
 from ctrnn.fields.dropout import masked
 from ctrnn.inputs.held import FORWARD
+from discretize import compat
 from discretize.graphs import whole
 from discretize.kernels.eligibility import Fused, transform_reason
 from discretize.loop.checking import check_start
@@ -197,7 +198,7 @@ class ContinuousRNN(FieldModule):
         return solve_by_clock(field, PATHS[self.path], xs, h0, path.knots, solve_together)
 
     def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor:
-        if torch.compiler.is_exporting():
+        if compat.is_exporting():
             if self.path != "held":
                 raise ValueError(f"A module is exported with held samples, and this one has path={self.path!r}.")
             if self.events:

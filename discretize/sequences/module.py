@@ -21,6 +21,7 @@ from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_input, check_like_field, check_state
 from ctrnn.inputs.held import Hold
 from ctrnn.inputs.samples import checked_samples
+from discretize import compat
 from discretize.graphs import check_not_traced
 from discretize.kernels.eligibility import Fused
 from discretize.kernels.shown import Shown
@@ -101,7 +102,7 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None and seed is None
         if plain and isinstance(x, Tensor) and not torch.compiler.is_compiling() and (ran := self._as_planned(x, h_0)):
             return ran
-        if torch.compiler.is_exporting():
+        if compat.is_exporting():
             if not (plain or (isinstance(seed, Tensor) and (ts, lengths, reset) == (None, None, None))):
                 raise ValueError(
                     "`ts`, `lengths` and `reset` are read as numbers, which torch.export has not; leave them out, and give keys "

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
 from ctrnn.fields.delayed import DelayedField, Settled
+from discretize import compat
 from discretize.kernels.choose import node_in_graph, run_in_graph
 from discretize.kernels.eligibility import Fused, is_fused, transform_reason
 from discretize.kernels.shown import Reads, Shown
@@ -121,7 +122,7 @@ class DiscreteRNN(FieldModule):
         return isinstance(x, Tensor) and not isinstance(node_in_graph(self.field, self.step, x, self.fused), str)
 
     def _states(self, field: VectorField, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> Tensor | Shown:
-        if torch.compiler.is_exporting():
+        if compat.is_exporting():
             if isinstance(field, DelayedField):
                 return scanned_with_past(field, self.step, xs, h0, self.dt, self.substeps)
             return scanned_along(field, self.step, xs, h0, self.dt, self.substeps)

@@ -20,6 +20,7 @@ from ctrnn.combinations import Trait, check_pairs, refuse
 from ctrnn.fields.field import check_like_field
 from ctrnn.fields.noise import Noisy, noise_channels
 from ctrnn.forward import jvp
+from discretize import compat
 from discretize.noise.increments import GivenIncrements, NoiseInput
 from discretize.steps.algebra.phi import phi
 from discretize.steps.step import Step
@@ -65,7 +66,7 @@ class StochasticStep(Step):
     def check_noise(self, field: VectorField) -> None:
         if not noise_channels(field):
             refuse("no noise", "noise step", type(field).__name__, repr(self))
-        if self.of != "any" and not torch.compiler.is_exporting():  # numbers, which a graph has not
+        if self.of != "any" and not compat.is_exporting():  # numbers, which a graph has not
             check_pairs({**noise_traits(field), ("diagonal step" if self.of == "diagonal" else "additive step"): repr(self)})
 
     def with_increments(

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread, current_thread, main_thread
 
 import pytest
 import torch
@@ -85,6 +86,23 @@ def test_functions_of_torch_are_not_exchanged_by_a_library_for_tests():
 
 def test_this_torch_has_all_private_names():
     assert compat.missing(compat.PRIVATE) is None
+
+
+@pytest.mark.parametrize("from_main", [True, False])
+def test_a_cuda_build_without_a_gpu_gets_its_guard_of_devices_from_a_thread_that_does_not_end(monkeypatch, from_main):
+    made_in = []
+    monkeypatch.setattr(compat, "_found", lambda name: lambda: made_in.append(current_thread()))
+    monkeypatch.setattr(torch, "__version__", type(torch.__version__)("2.11.0"))
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    asking = Thread(target=compat.keep_device_guard.__wrapped__)  # not kept: each case asks anew
+    asking.run() if from_main else (asking.start(), asking.join())
+    (thread,) = made_in
+    assert thread.is_alive()
+    assert (thread is main_thread()) == from_main
+    monkeypatch.setattr(torch, "__version__", type(torch.__version__)("2.12.0"))
+    compat.keep_device_guard.__wrapped__()
+    assert made_in == [thread]
 
 
 @pytest.mark.kernels

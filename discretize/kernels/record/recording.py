@@ -82,6 +82,7 @@ def record(
 
 def without_values(environment: compat.ShapeEnv) -> compat.FakeTensorMode:
     """Where tensors that are made have shapes and no values, nor memory that code could look at, as .numpy() does."""
+    compat.keep_device_guard()
     with compat.functorch_config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
         return compat.FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
 
