@@ -398,7 +398,8 @@ class Folding(Cell):
 class Normed(Cell):
     def __init__(self):
         super().__init__(lambda self, x, h: self.norm(h))
-        self.norm = nn.BatchNorm1d(2, eps=0.0, affine=False)
+        self.norm = nn.BatchNorm1d(2, eps=0.5, affine=False)  # torch 2.11 refuses eps=0
+        self.norm.running_var.fill_(0.5)
 
 
 CONDITIONAL = {
