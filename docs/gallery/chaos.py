@@ -12,10 +12,9 @@ import torch
 from gallery import Found, show
 from torch import Tensor
 
+from ctrnn_experiments import generator, plots
 from discretize import Euler, RungeKutta4
 from discretize.analysis import Flow, LyapunovSpectrum, lyapunov
-from experiments.reports import plots
-from experiments.seeds import generator
 
 DT, GAINS, AT = 0.5, [0.5, 0.7, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0], 8
 

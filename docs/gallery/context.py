@@ -8,10 +8,8 @@ import torch
 from gallery import Found, show, states, trained
 
 import ctrnn
+from ctrnn_experiments import Context, generator, plots
 from discretize.analysis.dynamics.state_space import principal_axes
-from experiments.reports import plots
-from experiments.seeds import generator
-from experiments.tasks.cognitive import Context
 
 PER, CUES = 5, torch.tensor([[1.0, 0, 0, 1, 0], [1.0, 0, 0, 0, 1]])  # samples a time constant; fixation, signals, contexts
 

@@ -11,11 +11,8 @@ from torch.nn.utils.parametrize import register_parametrization
 from torch.special import ndtr
 
 import ctrnn
+from ctrnn_experiments import Decision, FieldSettings, built_field, generator, plots
 from discretize import SequenceModel
-from experiments.models.fields import FieldSettings, built_field
-from experiments.reports import plots
-from experiments.seeds import generator
-from experiments.tasks.cognitive import Decision
 
 TASK, UNITS, EXCITE = Decision(), 50, 40
 

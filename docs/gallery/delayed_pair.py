@@ -17,8 +17,8 @@ from scipy.special import lambertw
 from torch import Tensor
 
 import ctrnn
+from ctrnn_experiments import plots
 from discretize import Euler, integrate
-from experiments.reports import plots
 
 WEIGHTS, DT = torch.tensor([[0.5, -1.2], [1.2, 0.0]], dtype=torch.float64), 0.1
 

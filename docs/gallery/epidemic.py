@@ -11,8 +11,8 @@ from gallery import Found, show
 from scipy.special import lambertw
 from torch import Tensor
 
+from ctrnn_experiments import plots
 from discretize import Event, integrate
-from experiments.reports import plots
 
 FIRST = 1e-7  # who is ill at the start
 

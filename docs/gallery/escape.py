@@ -10,9 +10,9 @@ import torch
 from gallery import Found, show
 
 import ctrnn
+from ctrnn_experiments import plots
 from discretize import DiscreteRNN, EulerMaruyama
 from discretize.steps import SRA1, StochasticStep
-from experiments.reports import plots
 
 WELL, SIGMAS = 0.9575040240772687, [0.27, 0.3, 0.33, 0.36, 0.4, 0.45, 0.5]  # tanh(2 a) = a
 

@@ -10,11 +10,9 @@ from gallery import Found, show, states, trained
 from matplotlib.figure import Figure
 
 import ctrnn
+from ctrnn_experiments import FlipFlop, generator, plots
 from discretize import SequenceModel
 from discretize.analysis import FixedPoints, Flow, fixed_points
-from experiments.reports import plots
-from experiments.seeds import generator
-from experiments.tasks.cognitive import FlipFlop
 
 UNITS = 48
 

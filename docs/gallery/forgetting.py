@@ -11,9 +11,9 @@ from gallery import Found, show
 from torch import Tensor
 
 import ctrnn
+from ctrnn_experiments import plots
 from discretize import ContinuousRNN, DiscreteRNN
 from discretize.analysis import decay_law
-from experiments.reports import plots
 
 DT = 0.5
 

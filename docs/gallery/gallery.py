@@ -16,12 +16,8 @@ from torch.special import log_ndtr
 
 import ctrnn
 from ctrnn.storage.files import write_atomically
+from ctrnn_experiments import Decision, Training, TrainingSettings, Trials, generator, svg
 from discretize import DiscreteCell, DiscreteRNN, SequenceModel, unroll
-from experiments.reports import svg
-from experiments.runs.configuration import TrainingSettings
-from experiments.runs.training import Training
-from experiments.seeds import generator
-from experiments.tasks.cognitive import Decision, Trials
 
 __all__ = ["Found", "Psychometric", "psychometric", "show", "states", "trained"]
 

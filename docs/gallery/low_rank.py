@@ -11,11 +11,9 @@ from gallery import Found, psychometric, show, states, trained
 from torch.nn.utils.parametrize import register_parametrization
 
 import ctrnn
+from ctrnn_experiments import Decision, generator, plots
 from discretize import DiscreteCell, SequenceModel, unroll
 from discretize.analysis import Flow
-from experiments.reports import plots
-from experiments.seeds import generator
-from experiments.tasks.cognitive import Decision
 
 TASK, UNITS, SHUFFLES = Decision(), 64, 10
 

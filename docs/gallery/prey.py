@@ -9,9 +9,8 @@ of a rate, 1.96 standard errors to both sides, must hold the true value in 95 of
 import torch
 from gallery import Found, show
 
+from ctrnn_experiments import generator, plots
 from discretize import integrate
-from experiments.reports import plots
-from experiments.seeds import generator
 
 RIGHT, TIMES, NOISE = torch.tensor([10.0, 5.0, 1.0, 0.1, 0.075, 1.5]).double().log(), 12, 0.1
 

@@ -11,9 +11,9 @@ from gallery import Found, show
 from torch import Tensor
 
 import ctrnn
+from ctrnn_experiments import plots
 from discretize import DiscreteRNN, Euler, Event, integrate
 from discretize.analysis import Flow, continuation
-from experiments.reports import plots
 
 DT, START = 0.2, torch.tensor([[1.0, 0.5]], dtype=torch.float64)
 

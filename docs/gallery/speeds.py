@@ -8,9 +8,8 @@ import torch
 from gallery import Found, show
 
 import ctrnn
+from ctrnn_experiments import generator, plots
 from discretize import DiscreteRNN, Heun, SequenceModel
-from experiments.reports import plots
-from experiments.seeds import generator
 
 DT, LATE, HOW, SPEEDS = 0.5, 2.0, {"step": Heun(), "allow_overshoot": True}, [0.4, 0.5, 0.7, 1.0, 1.4, 2.0, 2.5]
 

@@ -10,8 +10,8 @@ import torch
 from gallery import Found, show
 from torch import Tensor
 
+from ctrnn_experiments import plots
 from discretize import Event, integrate
-from experiments.reports import plots
 
 TAU, DT = 20.0, 1.0  # ms
 

@@ -9,9 +9,8 @@ import torch
 from gallery import Found, show
 
 import ctrnn
+from ctrnn_experiments import generator, plots
 from discretize import ContinuousRNN, DiscreteRNN, Heun, ensemble
-from experiments.reports import plots
-from experiments.seeds import generator
 
 UNITS, DT, SECONDS, MOTOR, MUTATION = 8, 0.05, 10.0, 0.5, 0.5  # the motor's largest torque in that of the weight
 

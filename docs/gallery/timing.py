@@ -10,9 +10,7 @@ import torch
 from gallery import Found, show, states, trained
 
 import ctrnn
-from experiments.reports import plots
-from experiments.seeds import generator
-from experiments.tasks.cognitive import ReadySetGo
+from ctrnn_experiments import ReadySetGo, generator, plots
 
 UNITS, LASTS, INTERVALS, TRIALS = 50, 16, torch.arange(10, 25, 2), {"least": 10, "most": 24, "dt": 0.5}
 

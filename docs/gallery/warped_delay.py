@@ -13,8 +13,8 @@ from gallery import Found, show
 from torch import Tensor
 
 import ctrnn
+from ctrnn_experiments import plots
 from discretize import Trajectory, integrate
-from experiments.reports import plots
 
 DELAY = 17.0
 

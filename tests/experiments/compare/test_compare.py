@@ -4,16 +4,13 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
-from pages import ROOT, read
+from pages import read
 from torch.testing import assert_close
 
 import discretize
@@ -407,21 +404,6 @@ def test_losses_of_another_order_are_drawn_on_a_logarithmic_axis(largest, scale)
 
 
 # ---- where it stands
-
-
-@pytest.mark.parametrize(
-    ("before", "said"),
-    [("", "ours"), ("import experiments; ", "was imported first, and a process has one package of a name")],
-)
-def test_a_folder_of_the_users_that_is_called_experiments_hides_nothing(before, said, tmp_path):
-    (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments" / "__init__.py").write_text("")
-    script = f"{before}from ctrnn_experiments import compare; print('ours' * compare.__module__.startswith('experiments.'))"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert said in done.stdout + done.stderr
 
 
 def test_the_folder_of_a_comparison_is_drawn_by_its_own_command(whole, capsys):
