@@ -1,9 +1,19 @@
-"""Say which extra of this distribution brings a package that is missing, where it is needed."""
+"""Say which extra of this distribution brings a package that is missing, where it is needed, and what to type for it."""
 
+import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-__all__ = ["MissingPackageError", "needed_by"]
+__all__ = ["NAME", "ROOT", "MissingPackageError", "install_line", "needed_by"]
+
+NAME = "ctrnn-ode"
+ROOT = Path(__file__).resolve().parents[1]  # a copy of the repository, or site-packages
 
 # Modules that `pip install ctrnn-ode` does not bring: their names in a sentence, and the extra that does.
 BROUGHT_BY = {
@@ -38,4 +48,29 @@ def needed_by(caller: str, extra: str | None = None) -> Iterator[None]:
         if module not in BROUGHT_BY:
             raise
         name, own = BROUGHT_BY[module]
-        raise MissingPackageError(f"{caller} needs {name}: pip install 'ctrnn-ode[{extra or own}]'", name=error.name) from None
+        raise MissingPackageError(f"{caller} needs {name}: {install_line(extra or own)}", name=error.name) from None
+
+
+def install_line(extra: str) -> str:
+    """Write what to type to install an extra from where this distribution came: a folder, a repository, a file, or an index.
+
+    Where it came from is what installers write down, direct_url.json; a copy of the repository is told by its pyproject.toml.
+    """
+    wanted = f"{NAME}[{extra}]"
+    if (ROOT / "pyproject.toml").is_file():
+        wanted = f"-e {shlex.quote(f'{ROOT}[{extra}]')}"
+    else:
+        try:
+            origin = json.loads(distribution(NAME).read_text("direct_url.json") or "{}")
+        except PackageNotFoundError:
+            origin = {}
+        url, parts = str(origin.get("url", "")), urlsplit(origin.get("url", ""))
+        if "vcs_info" in origin:
+            revision = origin["vcs_info"].get("requested_revision")
+            wanted += f" @ {origin['vcs_info']['vcs']}+{url}{f'@{revision}' if revision else ''}"
+        elif parts.scheme == "file" and Path(url2pathname(parts.path)).is_dir():
+            wanted = f"{url2pathname(parts.path)}[{extra}]"
+        elif url and (parts.scheme != "file" or Path(url2pathname(parts.path)).is_file()):
+            wanted += f" @ {url}"
+        wanted = shlex.quote(wanted)
+    return f"{'pip' if find_spec('pip') else 'uv pip'} install {wanted}"

@@ -12,11 +12,10 @@ import io
 import math
 import os
 import sys
-import webbrowser
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 import tyro
 
@@ -43,6 +42,7 @@ ABOUT = (
     "which version this is."
 )
 PAPERS = (".md", ".tex")
+COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")  # `SHELL`, and `SHELL FILE`
 FORMATS = {".txt": "table", ".json": "json", ".tex": "latex", ".html": "html"}
 
 
@@ -272,14 +272,9 @@ def study() -> int:
 
 def docs() -> int:
     """Open these pages in a browser: those of the package, or as `make docs` built them in a copy of the repository."""
-    copied = (ROOT / "docs" / "conf.py").exists()
-    page = (ROOT / "out" / "docs" if copied else ROOT / "experiments" / "site") / "index.html"
-    if not page.exists():
-        why = "the pages are not built yet" if copied else "this package was made without the pages"
-        raise UsageError(f"{why}; run `make docs` in {ROOT if copied else 'a copy of the repository'}.")
-    print(page, flush=True)
-    webbrowser.open(page.as_uri())
-    return DONE
+    from experiments.documents import open_pages  # noqa: PLC0415
+
+    return open_pages()
 
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -340,11 +335,13 @@ def _run(words: list[str]) -> int:
             raise UsageError("an empty word was typed; is a variable of the shell not set?")
         if not word.isprintable() and word.encode(errors="replace") != word.encode(errors="surrogateescape"):
             raise UsageError(f"{word!r} is not UTF-8 text, and could not be written down as what was typed; rename it.")
-    program, about, commands, options = "ctrnn", ABOUT, COMMANDS, ["-h", "--help", "--version"]
+    program, about, commands, options = "ctrnn", ABOUT, COMMANDS, ["-h", "--help", "--version", *COMPLETION]
     if words[:1] == ["study"]:
         program, about, commands, options = "ctrnn study", str(study.__doc__), studies.COMMANDS, options[:2]
         words = words[1:]
-    if words and words[0] not in options:
+    if words and words[0] in COMPLETION:
+        commands = {**COMMANDS, "study": _with_its_own_commands(study)}
+    elif words and words[0] not in options:
         option = words[0].startswith("-")
         check_word("option" if option else "command", words[0], options[1:] if option else commands)
         if words[0] != "doctor":
@@ -360,8 +357,20 @@ def _run(words: list[str]) -> int:
     except SystemExit as exit_:
         if helped:
             print(settings)
-        return exit_.code if isinstance(exit_.code, int) else WRONG_USAGE
+        return exit_.code if isinstance(exit_.code, int) else WRONG_USAGE if exit_.code else DONE
     return found
+
+
+def _with_its_own_commands(study: Callable[..., int]) -> Callable[..., int]:
+    """Make `study` one command with commands of its own, as shells complete them."""
+
+    def group(command: int) -> int:
+        return command
+
+    kinds = tuple(Annotated[Any, tyro.conf.subcommand(name, constructor=each)] for name, each in studies.COMMANDS.items())
+    group.__annotations__["command"] = Annotated[Union[kinds], tyro.conf.arg(name="")]  # noqa: UP007 - made while running
+    group.__doc__ = study.__doc__
+    return group
 
 
 def _breakdown_of_trained(

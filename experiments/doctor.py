@@ -17,7 +17,7 @@ from pathlib import Path
 
 __all__ = ["main", "overwritten", "run"]
 
-NAME = "ctrnn-ode"
+NAME = "ctrnn-ode"  # as in ctrnn.extras, which cannot be imported where another project has files among ours
 PACKAGES = ("ctrnn", "discretize", "derivations", "experiments")
 CORE = ("torch", "numpy", "safetensors")
 DEVELOPERS = {"all", "test", "check", "docs", "judges"}  # extras that users do not ask for one by one
@@ -66,9 +66,17 @@ def _extras() -> Iterator[tuple[str, str]]:
         here = ", ".join(f"{name} {_version(name)}" for name in names if name not in missing)
         yield extra, here or "nothing of it"
         if missing:
-            yield "", f"missing {', '.join(missing)}: pip install '{NAME}[{extra}]'"
+            yield "", f"missing {', '.join(missing)}: {_install_line(extra)}"
     if not extras:
         yield "unknown", f"{NAME} is not installed by pip; pyproject.toml lists its extras"
+
+
+def _install_line(extra: str) -> str:
+    try:
+        from ctrnn.extras import install_line  # noqa: PLC0415
+    except ImportError:  # refused, as the names below say
+        return f"pip install '{NAME}[{extra}]'"
+    return install_line(extra)
 
 
 def _engines() -> Iterator[tuple[str, str]]:
@@ -95,7 +103,7 @@ def _engines() -> Iterator[tuple[str, str]]:
     if not torch.cuda.is_available():
         yield "triton", f"no: torch {torch.__version__} sees no GPU"
     elif find_spec("triton") is None:
-        yield "triton", f"no: triton is not installed; pip install '{NAME}[gpu]'"
+        yield "triton", f"no: triton is not installed; {_install_line('gpu')}"
     else:
         yield "triton", f"for tensors on {torch.cuda.get_device_name()}, by triton {_version('triton')}"
 
@@ -103,8 +111,13 @@ def _engines() -> Iterator[tuple[str, str]]:
 def _names(hidden_by: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
     for name, place in hidden_by.items():
         yield name, f"Python imports {place} first; `ctrnn` takes its own, programs of yours do not. Rename or move that one."
-    yield from overwritten().items()
-    if not hidden_by and not overwritten():
+    others = overwritten()
+    try:
+        import ctrnn  # noqa: F401, PLC0415
+    except ImportError as error:
+        others.setdefault("in one place", str(error))
+    yield from others.items()
+    if not hidden_by and not others:
         yield "all right", f"{', '.join(PACKAGES)} are those of {NAME}"
 
 

@@ -6,11 +6,14 @@ import re
 import subprocess
 import sys
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 from code_imports import FILES, PACKAGES, ROOT, imported_modules, top
 
-from ctrnn.extras import BROUGHT_BY, MissingPackageError, needed_by
+from ctrnn import extras
+from ctrnn.extras import BROUGHT_BY, MissingPackageError, install_line, needed_by
+from experiments.__main__ import COMMANDS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WITHOUT = """
@@ -51,21 +54,20 @@ def test_code_imports_nothing_that_no_extra_brings():
     assert {module for module, _ in foreign} <= {"pyarrow", "IPython", "torch_xla"}, foreign
 
 
+INSTALL = f"pip install -e '{ROOT}"  # in a copy of the repository
 CALLS = {
-    "trajectory.plot()": "trajectory.plot needs Matplotlib: pip install 'ctrnn-ode[lab]'",
-    "discretize.plot(trajectory)": "discretize.plot needs Matplotlib: pip install 'ctrnn-ode[lab]'",
-    "discretize.state_space(trajectory.hs)": "discretize.analysis.state_space needs Matplotlib: pip install 'ctrnn-ode[lab]'",
-    "discretize.phase_plane(None, None)": "discretize.analysis.phase_plane needs Matplotlib: pip install 'ctrnn-ode[lab]'",
-    "discretize.continuation(None, None, 0, (0, 1))": (
-        "discretize.analysis.continuation needs SciPy: pip install 'ctrnn-ode[lab]'"
-    ),
-    "discretize.fit(f, (ts, ts), {'k': (1, 0, 2)})": "discretize.fit needs SciPy: pip install 'ctrnn-ode[lab]'",
-    "discretize.integrate(f, None, h0, ts, progress=True)": ("integrate(progress=True) needs tqdm: pip install 'ctrnn-ode[lab]'"),
+    "trajectory.plot()": f"trajectory.plot needs Matplotlib: {INSTALL}[lab]'",
+    "discretize.plot(trajectory)": f"discretize.plot needs Matplotlib: {INSTALL}[lab]'",
+    "discretize.state_space(trajectory.hs)": f"discretize.analysis.state_space needs Matplotlib: {INSTALL}[lab]'",
+    "discretize.phase_plane(None, None)": f"discretize.analysis.phase_plane needs Matplotlib: {INSTALL}[lab]'",
+    "discretize.continuation(None, None, 0, (0, 1))": (f"discretize.analysis.continuation needs SciPy: {INSTALL}[lab]'"),
+    "discretize.fit(f, (ts, ts), {'k': (1, 0, 2)})": f"discretize.fit needs SciPy: {INSTALL}[lab]'",
+    "discretize.integrate(f, None, h0, ts, progress=True)": (f"integrate(progress=True) needs tqdm: {INSTALL}[lab]'"),
     "discretize.integrate(f, None, h0, ts, method='torchdiffeq:dopri8')": (
-        "`method` names one of torchdiffeq's, which cannot be used here: it needs torchdiffeq: pip install 'ctrnn-ode[all]'."
+        f"`method` names one of torchdiffeq's, which cannot be used here: it needs torchdiffeq: {INSTALL}[all]'."
     ),
-    "derivations.verify": "derivations needs SymPy: pip install 'ctrnn-ode[prove]'",
-    "from derivations import ledger": "derivations needs python-flint: pip install 'ctrnn-ode[prove]'",
+    "derivations.verify": f"derivations needs SymPy: {INSTALL}[prove]'",
+    "from derivations import ledger": f"derivations needs python-flint: {INSTALL}[prove]'",
 }
 
 
@@ -127,13 +129,57 @@ def test_a_call_that_needs_a_package_names_the_extra_that_brings_it(alone, call,
     assert alone[call] == words
 
 
-@pytest.mark.parametrize(("missing", "words"), [("tyro", ["--help"]), ("pandas", ["study", "list"]), ("flint", ["derive"])])
-def test_a_command_that_lacks_a_package_is_one_line(missing, words):
+@pytest.mark.parametrize(
+    ("missing", "words", "about"),
+    [
+        ("tyro", ["train", "--help"], "ctrnn"),
+        ("pandas", ["study", "cost", "ohno-har"], "ctrnn study cost"),
+        ("flint", ["derive"], "ctrnn derive"),
+    ],
+)
+def test_a_command_that_lacks_a_package_is_one_line(missing, words, about):
     done = run_without({missing}, "from ctrnn_command import main\nsys.exit(main())", *words)
-    about = "ctrnn" if missing == "tyro" else f"ctrnn {words[0]}"
-    name = BROUGHT_BY[missing][0]
     assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(rf"{about}( \w+)?: this command needs {name}: pip install 'ctrnn-ode\[all\]'\n", done.stderr)
+    assert done.stderr == f"{about}: this command needs {BROUGHT_BY[missing][0]}: {INSTALL}[all]'\n"
+
+
+@pytest.mark.parametrize("word", ["--help", "--version", "docs"])
+def test_what_a_newcomer_types_needs_no_extra(word, tmp_path):
+    without = "import experiments.documents as d, pathlib, webbrowser\nwebbrowser.open = lambda page: None\n"
+    (tmp_path / "experiments" / "site").mkdir(parents=True)
+    (tmp_path / "experiments" / "site" / "index.html").touch()
+    without += f"d.ROOT = pathlib.Path({str(tmp_path)!r})\nfrom ctrnn_command import main\nsys.exit(main())"
+    done = run_without({*BROUGHT_BY} - OF_TORCH, without, word)
+    assert (done.returncode, done.stderr) == (0, "")
+    if word == "--help":
+        listed = re.findall(r"^  (\w+) +[A-Z].*\.$", done.stdout, re.MULTILINE)
+        assert listed == [*COMMANDS]
+        assert f"the extra `all`: {INSTALL}[all]'" in done.stdout
+
+
+ORIGINS = {
+    "an index": (None, "pip install 'ctrnn-ode[lab]'"),
+    "a folder": ({"url": "file://{here}", "dir_info": {"editable": True}}, "pip install '{here}[lab]'"),
+    "a folder that is gone": ({"url": "file://{here}/gone", "dir_info": {}}, "pip install 'ctrnn-ode[lab]'"),
+    "a file": ({"url": "file://{here}/a.whl", "archive_info": {}}, "pip install 'ctrnn-ode[lab] @ file://{here}/a.whl'"),
+    "a repository": (
+        {"url": "https://a.b/c.git", "vcs_info": {"vcs": "git", "requested_revision": "v1"}},
+        "pip install 'ctrnn-ode[lab] @ git+https://a.b/c.git@v1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_the_line_that_is_named_installs_from_where_this_came(origin, monkeypatch, tmp_path):
+    (tmp_path / "a.whl").touch()
+    written, line = ORIGINS[origin]
+    text = None if written is None else json.dumps(written).replace("{here}", str(tmp_path))
+    monkeypatch.setattr(extras, "ROOT", tmp_path)  # no copy of the repository
+    monkeypatch.setattr(extras, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
+    monkeypatch.setattr(extras, "find_spec", lambda name: True)
+    assert install_line("lab") == line.replace("{here}", str(tmp_path))
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)  # uv makes environments without pip
+    assert install_line("lab") == "uv " + line.replace("{here}", str(tmp_path))
 
 
 def test_what_is_missing_and_of_no_extra_is_pythons_own_error():

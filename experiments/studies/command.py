@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,8 @@ from typing import Annotated
 import tyro
 
 from experiments.plugins import use
-from experiments.studies.registry import STUDIES, check_name, study_named
+from experiments.studies.listing import listed
+from experiments.studies.registry import STUDIES, check_name
 from experiments.studies.study import COMPARISON, SCALES
 from experiments.usage import UsageError, check_word, typed
 
@@ -33,15 +33,7 @@ def list_(*, plugin: Plugin = ()) -> int:
     """
     use(plugin)
     for name in STUDIES:
-        study = study_named(name)
-        print(name)
-        for line in (study.question, f"“{study.claim}” {study.source}"):
-            print(textwrap.fill(line, 100, initial_indent="  ", subsequent_indent="  "))
-        counts = {scale: len(study.runs(scale)) for scale in SCALES}
-        costs = [f"{scale} {f'{_runs(n)}, ' if n else ''}{_minutes(study.minutes[scale])}" for scale, n in counts.items()]
-        print(f"  {'; '.join(costs)}")
-        if study.left_out():
-            print(f"  {study.left_out()}")
+        print(f"{name}\n{listed(name)}")
     return DONE
 
 
@@ -219,13 +211,3 @@ def _shard(words: str) -> tuple[int, int]:
     if not (slash and first.isdecimal() and count.isdecimal() and 1 <= int(first) <= int(count)):
         raise UsageError(f"--shard is I/N with I from 1 to N, as 2/3 for the second of three shares; got {words!r}.")
     return int(first), int(count)
-
-
-def _runs(count: int) -> str:
-    return f"{count} run{'s' * (count != 1)}"
-
-
-def _minutes(minutes: float) -> str:
-    if minutes < 1:
-        return f"about {60 * minutes:.0f} s"
-    return f"about {minutes:.0f} min" if minutes < 120 else f"about {minutes / 60:.0f} h"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ctrnn.extras import install_line
 from experiments.runs.pool import GRACE, TRIES, End, Work
 from experiments.usage import UsageError
 
@@ -27,7 +28,7 @@ def connected(address: str | None, threads: int) -> int:
     try:
         import ray  # noqa: PLC0415
     except ImportError:
-        raise UsageError("--on ray needs Ray: pip install -c constraints.txt '.[cluster]'") from None
+        raise UsageError(f"--on ray needs Ray: {install_line('cluster')}") from None
     try:
         ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
     except (ConnectionError, ValueError, RuntimeError) as error:

@@ -9,7 +9,7 @@ from experiments.registry import Registry
 from experiments.studies.study import Study
 from experiments.usage import UsageError
 
-__all__ = ["STUDIES", "check_name", "loaded", "study_named"]
+__all__ = ["OWN", "STUDIES", "check_name", "loaded", "study_named"]
 
 # name: module:class, in the order of `ctrnn study list`.
 OWN = {

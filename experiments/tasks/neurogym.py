@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
+from ctrnn.extras import install_line
 from experiments.settings import Count
 from experiments.tasks.task import Batch, ClassAtEverySample
 from experiments.usage import nearest
@@ -104,7 +105,7 @@ class NeuroGym(ClassAtEverySample):
             import neurogym  # noqa: PLC0415
             from neurogym.envs.registration import all_envs  # noqa: PLC0415
         except ImportError as error:
-            raise ValueError("the task neurogym needs the package of that name: pip install '.[tasks]'.") from error
+            raise ValueError(f"the task neurogym needs the package of that name: {install_line('tasks')}.") from error
         if self.env not in (known := all_envs(collections=True)):
             raise ValueError(f"`env`: neurogym has no environment {nearest(self.env, known)}")
         with warnings.catch_warnings():

@@ -42,7 +42,7 @@ def test_it_says_which_extra_brings_what_is_missing_and_leaves_out_those_of_deve
     ]
     monkeypatch.setattr(metadata, "requires", lambda name: lines)
     said = examined(capsys)
-    assert f"Extras lab numpy {metadata.version('numpy')} missing no-such: pip install 'ctrnn-ode[lab]' Engines" in said
+    assert f"Extras lab numpy {metadata.version('numpy')} missing no-such: pip install -e '{ROOT}[lab]' Engines" in said
 
 
 def test_it_says_why_there_are_no_kernels_or_why_none_is_kept(capsys, monkeypatch, tmp_path):

@@ -30,6 +30,7 @@ def test_help_and_wrong_usage_answer_without_torch():
     train = ["train", "--task", "recall", "--field", "gated", "--integrator", "euler", "--out", "x"]
     commands = [
         (["--help"], 0), (["demo", "--help"], 0), (["train", "--help"], 0), (["--version"], 0), (["dmeo"], 2), (["train"], 2),
+        (["study", "list"], 0),
         (["demo", "--inptu", "x"], 2), ([*train, "--task", "recal"], 2), ([*train, "--fild", "gated"], 2),
         *(([*train, "--set", word], 2) for word in ("steps=x", "steps", "rate=0", "init=chrono")),
     ]  # fmt: skip
@@ -116,10 +117,21 @@ def test_the_command_finds_its_own_packages_before_folders_of_the_users(tmp_path
     assert "usage: ctrnn" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [(["tr"], "train"), (["train", "--ta"], "--task"), (["study", "re"], "restore"), (["study", "run", "--sc"], "--scale")],
+)
+def test_a_shell_completes_commands_and_options(typed, offered, capsys):
+    assert main(["--tyro-print-completion", "bash"]) == 0
+    words = f"COMP_WORDS=(ctrnn {' '.join(typed)}); COMP_CWORD={len(typed)}; _tyro_ctrnn; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", capsys.readouterr().out + words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [offered]
+
+
 def test_docs_opens_the_built_pages_or_says_how_to_build_them(tmp_path, monkeypatch, capsys):
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr("experiments.__main__.ROOT", tmp_path)
+    monkeypatch.setattr("experiments.documents.ROOT", tmp_path)
     monkeypatch.setattr("experiments.__main__._refuse_foreign_packages", lambda: None)
     assert main(["docs"]) == 2
     assert capsys.readouterr().err.startswith("ctrnn docs: this package was made without the pages; run `make docs` in a copy")

@@ -18,6 +18,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from ctrnn.extras import install_line
 from discretize.kernels.cpp.programs import strides
 from discretize.kernels.eligibility import takes_triton
 from discretize.kernels.record.program import Program, Writer
@@ -36,7 +37,7 @@ STORED = (torch.bfloat16,)  # in which samples, states and matrices may lie; sum
 def triton_reason(like: Tensor, stored: Sequence[torch.dtype] = ()) -> str | None:
     """Why there is no kernel in Triton for tensors of this dtype and device; stored: dtypes that are taken for storage."""
     if importlib.util.find_spec("triton") is None:
-        return "triton is not installed; pip install 'ctrnn-ode[gpu]'"
+        return f"triton is not installed; {install_line('gpu')}"
     if like.dtype not in (torch.float32, torch.float64, *stored):
         return f"these kernels for GPUs are for float32 and float64, and this is {like.dtype}"
     return None if takes_triton(like.device) else f"kernels for GPUs do not run on {like.device} but under TRITON_INTERPRET=1"

@@ -32,11 +32,12 @@ from experiments.studies import docs_page
 from experiments.studies.docs_page import section
 from experiments.studies.folder import claimed, configuration_of, described, keep, kept, opened, place_of
 from experiments.studies.html_page import write
-from experiments.studies.registry import STUDIES, loaded, study_named
+from experiments.studies.listing import LISTED, listed, listing
+from experiments.studies.registry import OWN, STUDIES, loaded, study_named
 from experiments.studies.report import report_of
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.runner import run
-from experiments.studies.study import SCALES, Measured, Run
+from experiments.studies.study import DATA, SCALES, Measured, Run
 from experiments.studies.verdicts import Part, Verdict
 from experiments.usage import UsageError
 
@@ -651,3 +652,18 @@ def test_the_smoke_scale_runs_to_a_page_without_a_verdict(name, tmp_path):
     assert "Nothing was trained to decide this." in page
     assert "eproduced" not in found.markdown(str).partition("this was taken")[0]  # what is taken may say what counts as that
     assert "This is from" not in page
+
+
+# Imports all claims; where one has changed: python -m experiments.studies.listing
+def test_what_the_list_says_of_studies_without_importing_them_is_what_they_say(monkeypatch):
+    monkeypatch.delenv(DATA, raising=False)
+    assert json.loads(LISTED.read_text(encoding="utf-8")) == {name: listing(name) for name in OWN}
+
+
+def test_a_study_whose_data_are_here_is_asked_for_its_runs(monkeypatch, tmp_path):
+    (tmp_path / "mnist").mkdir()
+    monkeypatch.setenv(DATA, str(tmp_path))
+    assert "0 runs" not in listed("tallec-fig6")
+    assert "Left out: mnist/" not in listed("tallec-fig6")
+    monkeypatch.delenv(DATA)
+    assert "Left out: mnist/" in listed("tallec-fig6")
