@@ -16,9 +16,13 @@ does F: so of a field with noise all of these are compared.
 
 "Every warp" is said of gates that read all data and take any positive multiple; else the group's word has their range, or
 that c' may depend on what they read alone: see `derivations.rules.groups`. The first two are proved by putting the
-witness in. That a class absorbs no more is proved for one unit, on h, x > 0, and
-for speeds that at each time are one number for all states and inputs: where the products of generators hold no parameters
-and are linearly independent, and where one power of h outgrows all that does.
+witness in. That a class absorbs no more is proved for speeds that at each time are one number for all states and inputs: of
+one unit, on h, x > 0, where the products of generators hold no parameters and are linearly independent, and where one power of
+h outgrows all that does; and, that only constants are absorbed, of a class without gates: c' = F'/F at any one point is a
+constant. Where rescaling is proved and this is not, the word is "rescaling, at least".
+
+All of this is of fields F(x(t), h(t)): what reads t itself, x'(t), x(t - 1) or an integral over the past is refused, for on the
+clock that changes too, and not by a factor c' alone. The checker looks for this, and runs before an answer is given.
 """
 
 from __future__ import annotations
@@ -26,14 +30,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
-from sympy import Abs, Basic, Eq, Expr, Function, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign, sqrt
+from sympy import Abs, Basic, Dummy, Eq, Expr, Function, ImmutableDenseMatrix, S, Symbol, exp, log, powsimp, sign, sqrt
+from sympy.core.function import AppliedUndef
 
+from derivations.argument.clocks import read_elsewhere
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, Verdict, timed
 from derivations.ranges import REALS, inside, is_cone, named
-from derivations.rules.groups import EVERY_WARP, NONE, RESCALING, WITHIN_UNIT, group_name
+from derivations.rules.conclusions import concludes
+from derivations.rules.groups import AT_LEAST, EVERY_WARP, NONE, RESCALING, WITHIN_UNIT, group_name
+from derivations.rules.quotients import NotShown
 from derivations.rules.reading import Reading
 from derivations.rules.terms import Term, taken
 from derivations.slots import Absorbed, FieldReading, Obstacle, Slot, speed
@@ -53,7 +62,8 @@ class Closure:
     r"""What a class of fields absorbs.
 
     Args:    group: "every warp", "rescaling" or "none", or which of them: "warps that keep its gates in (0, 1)", "warps of
-             what its gates read", "rescaling that keeps its rates in (0, 1)"; assumption: in words, what the clock and the
+             what its gates read", "rescaling that keeps its rates in (0, 1)"; "rescaling, at least", where that is proved, and
+             neither that more is absorbed nor that it is not; assumption: in words, what the clock and the
              rates must satisfy, of which c' it is said, and which numbers must not be 0; witness: Eq(new value, value in
              the old ones and c') of each constant and gate that changes; for "none" the equation between coefficients
              that no member of the class meets; rates: what the letters of the witness stand for; unit: the unit that
@@ -77,9 +87,10 @@ def closed_under(field: Any, free: Iterable[str] | None = None, seconds: float |
              of the parameters that the class may choose; if not given, those of a torch field with requires_grad, and all of a
              `SymbolicField`. All others, buffers too, stay as they are; seconds: after which no answer is given, None for no
              limit.
-    Returns: a `Closure`.
-    Raises:  TypeError for what is not a field; ValueError for names that are no parameters; `UnknownRate` where neither
-             answer is proved in time; for torch fields also what `symbolic` raises.
+    Returns: a `Closure`, whose certificate the checker has accepted.
+    Raises:  TypeError for what is not a field; ValueError for names that are no parameters, and for a field that reads another
+             time than now (t itself, x'(t), x(t - 1), an integral), or what is neither state nor input; `UnknownRate` where
+             nothing is proved in time; for torch fields also what `symbolic` raises.
     Source:  Tallec and Ollivier 2018, sec. 1 and eqs. (4), (7) and (10); the decision is this project's.
     """
     try:
@@ -102,20 +113,28 @@ def _closed_under(field: Any, free: Iterable[str] | None) -> Closure:
             free = [name for name, parameter in field.named_parameters() if parameter.requires_grad]
         field = traced
     reading, orthant = _readings(field, free)
+    found = _decided(field, reading, orthant)
+    try:
+        accepted = concludes(_says(reading, orthant, found.group), found.certificate).true
+    except NotShown as refused:
+        raise UnknownRate(f"of `{field.name}` the checker does not accept the proof that was found: {refused}") from None
+    assert accepted, found.group
+    return found
+
+
+def _decided(field: SymbolicField, reading: FieldReading, orthant: FieldReading) -> Closure:
     if (found := reading.absorbed_by(gates_only=True)) is not None:
-        return _closure(reading, found, None)
-    found, beyond = reading.absorbed_by(gates_only=False), orthant.obstacle(gates_only=True)
-    if found is not None and beyond is not None:
-        return _closure(reading, found, beyond)
-    if found is None and (obstacle := orthant.obstacle(gates_only=False)) is not None:
+        return _closure(reading, found, False, None)
+    if (found := reading.absorbed_by(gates_only=False)) is not None:
+        return _closure(reading, found, True, orthant.obstacle(gates_only=True) or reading.autonomous())
+    if (obstacle := orthant.obstacle(gates_only=False)) is not None:
         said = "; ".join((f"c' is not 1 throughout, and {AMONG}", *obstacle.conditions))
         rates = orthant.rates(obstacle.equation)
         return Closure(NONE, said, (obstacle.equation,), rates, obstacle.unit, obstacle.certificate)
-    known = "no rate that takes up a clock's speed" if found is None else "only that rescalings are absorbed"
     raise UnknownRate(
-        f"of `{field.name}` was found {known}, and it is not proved that there is no more. A rate is a factor outside of all "
-        f"other functions, with a free parameter of its own: a constant, or a sigmoid, exp or softplus of the data, with "
-        f"free weights for all of them and a free bias."
+        f"of `{field.name}` was found no rate that takes up a clock's speed, and it is not proved that there is none. A rate is "
+        "a factor outside of all other functions, with a free parameter of its own: a constant, or a sigmoid, exp or softplus "
+        "of the data, with free weights for all of them and a free bias."
     )
 
 
@@ -153,12 +172,35 @@ def _closed_with_delays(late: Any, free: Iterable[str] | None) -> Closure:
 
 def _readings(field: SymbolicField, free: Iterable[str] | None) -> tuple[FieldReading, FieldReading]:
     """The field anywhere, and where its state and input are positive."""
+    _check_reads(field)
     chosen = _letters(field, free)
     flow, units = _multiplied(field)
     # There |h| is h: fewer generators, none of them the product of others.
     positive = {known: value for u in (*field.state, *field.inputs) for known, value in ((Abs(u), u), (sign(u), S.One))}
     there = flow.xreplace(positive).applyfunc(powsimp)
-    return FieldReading(field, flow, chosen, units), FieldReading(field, there, chosen, units)
+    return FieldReading(field, flow, chosen, units), FieldReading(field, there, chosen, units, "_of_positive")
+
+
+def _check_reads(field: SymbolicField) -> None:
+    """Raise ValueError if the field is not one of x(t) and h(t), now, alone."""
+    data = {*field.state, *field.inputs}
+    times = {u.args[0] if len(u.args) == 1 else u for u in data}
+    (t, *others) = sorted(times, key=str)
+    flow, _ = _multiplied(field)
+    letters = flow.free_symbols
+    if others or not (t.is_Symbol and all(isinstance(u, AppliedUndef) for u in data)):
+        raise ValueError(f"state and inputs of `{field.name}` must be functions of one time, as h_1(t), x_1(t).")
+    if speed in letters:
+        raise ValueError(f"`{field.name}` has the letter {speed}, the speed of a clock here; give it another name.")
+    twins = (u for u in letters if u.name == t.name and u != t)
+    now = [t] if flow.xreplace({u: Dummy() for u in data}).has(t) else []
+    read = next(chain(twins, read_elsewhere(flow, data, t), now), None)
+    if read is not None:
+        raise ValueError(
+            f"`{field.name}` reads {read}, and on a clock that is another function of time, not the same one c' times: which "
+            "clocks are absorbed is decided for fields of the state and the inputs at the present time alone. Make it an input "
+            "of its own, played on the clock as the others are, or a unit of the state with its own equation."
+        )
 
 
 def _multiplied(field: SymbolicField) -> tuple[ImmutableDenseMatrix, tuple[Expr, ...]]:
@@ -196,25 +238,7 @@ class Closes:
         return self._found.witness
 
     def says(self) -> dict[str, Any]:
-        """A member F' of the class and c' F, unit by unit; c' times each coefficient; what the letters of F' were, and gates."""
-        reading, orthant = _readings(self.field, None)
-        terms = Reading()
-
-        def read(expressions: Iterable[Expr]) -> list[Term]:
-            return [taken(terms.term(e)) for e in expressions]
-
-        return {
-            "kind": "closure", "group": self.group, "member": read(reading.member()),
-            "flow": read(speed * ImmutableDenseMatrix(reading.flow)),
-            "coefficients": read(speed * e for e in orthant.coefficients()),
-            "speed": read([speed])[0],
-            "slots": [self._slot(reading, slot, *read((slot.new, slot.letter))) for slot in reading.slots],
-        }  # fmt: skip
-
-    def _slot(self, reading: FieldReading, slot: Slot, new: Term, old: Term) -> dict[str, Any]:
-        bounds = "" if slot.values == REALS else named(slot.values)
-        return {"new": new, "old": old, "is gate": slot.is_gate, "range": bounds, "is cone": is_cone(slot.values),
-                "reads all": slot.reads == reading.data}  # fmt: skip
+        return _says(*_readings(self.field, None), self.group)
 
     def decide(self, seconds: float | None = SECONDS) -> Verdict:
         return timed(self._decide, self.kind, seconds)
@@ -222,28 +246,62 @@ class Closes:
     def _decide(self) -> Verdict:
         try:
             found = self._found
-        except UnknownRate as unknown:
+        except ValueError as unknown:
             return Verdict(UNDECIDED, 0.0, str(unknown))
         witness = "; ".join(f"{equation.lhs} = {equation.rhs}" for equation in found.witness)
         evidence = f"it absorbs {found.group if found.group != NONE else 'no clock'}, for {found.assumption}: {witness}"
         if found.unit is not None:
             evidence += f"; no more, because of {found.unit}"
         word, numbers = (HOLDS, None) if found.group == self.group else (FAILS, {Symbol("group"): Symbol(found.group)})
+        if found.group.endswith(AT_LEAST) and self.group not in (found.group, NONE):
+            return Verdict(UNDECIDED, 0.0, evidence)
         return Verdict(word, 0.0, evidence, numbers, certificate=found.certificate)
 
 
-def _closure(reading: FieldReading, found: Absorbed, beyond: Obstacle | None) -> Closure:
+def _says(reading: FieldReading, orthant: FieldReading, group: str) -> dict[str, Any]:
+    """Say, as terms: a member F' of the class and c' F, unit by unit; F and its coefficients, beside c' times each; what each of
+    their letters stands for, by which the checker sees what it reads; the values that slots take."""
+    terms, data = Reading(), sorted(reading.data, key=str)
+
+    def read(expressions: Iterable[Expr]) -> list[Term]:
+        return [taken(terms.term(e)) for e in expressions]
+
+    def both(expressions: Iterable[Expr]) -> list[tuple[Term, ...]]:
+        return [tuple(read((e, speed * e))) for e in expressions]
+
+    slots = [
+        {"new": new, "old": old, "stands for": e, "range": "" if slot.values == REALS else named(slot.values),
+         "is cone": is_cone(slot.values)}
+        for slot in reading.slots for new, old, e in [read((slot.new, slot.letter, slot.stands_for))]
+    ]  # fmt: skip
+    kinds = {slot.letter: slot.is_gate for slot in reading.slots}
+    if any(kinds.get(slot.letter) != slot.is_gate for slot in orthant.slots):
+        raise NotShown("where state and input are positive, other rates can be chosen")
+    letters = [table for r in (reading, orthant) for table in (r.generators, r.fixed)]
+    return {
+        "kind": "closure", "group": group, "member": read(reading.member()),
+        "flow": read(speed * ImmutableDenseMatrix(reading.flow)), "field": both(reading.given),
+        "coefficients": both(orthant.coefficients()), "speed": read([speed])[0], "slots": slots,
+        "stands for": {terms.term(letter): read([e])[0] for table in letters for e, letter in table.items()},
+        "data": read(data), "time": read(data[0].args)[0], "free": read(sorted(reading.free, key=str)),
+    }  # fmt: skip
+
+
+def _closure(reading: FieldReading, found: Absorbed, constant: bool, beyond: Obstacle | None) -> Closure:
     values = found.values
     changed = [slot for slot in reading.slots if values.get(slot.letter, slot.letter) != slot.letter]
     leaving = [slot for slot in changed if slot.may_leave(values[slot.letter])]
     gates = [slot for slot in changed if slot.is_gate]
     reads_all = all(slot.reads == reading.data for slot in gates)
-    group = group_name(beyond is not None, [named(slot.values) for slot in leaving], reads_all)
-    said = ["c' is a constant" if beyond is not None else f"c' is a function of {_read_by(reading, gates)}"]
+    group = group_name(constant, [named(slot.values) for slot in leaving], reads_all)
+    said = ["c' is a constant" if constant else f"c' is a function of {_read_by(reading, gates)}"]
     if gates:
         said.append(f"a gate may be any function of {'the data' if reads_all else 'what it reads'} in its range")
     said += [inside(values[slot.letter], slot.values) for slot in leaving]
     said += found.conditions
+    if constant and beyond is None:
+        group += AT_LEAST
+        said.append("whether other clocks are absorbed is not proved")
     if beyond is not None:
         said += [f"no other c' is absorbed that {AMONG}", *beyond.conditions]
     witness = tuple(_changed(slot, values[slot.letter]) for slot in changed)

@@ -33,6 +33,7 @@ from sympy import (
     erf,
     exp,
     expand,
+    linsolve,
     sign,
     sin,
     solve,
@@ -94,9 +95,11 @@ class Obstacle:
 class FieldReading:
     """A field as polynomials in its generators, with slots in their coefficients, for a class with these free letters."""
 
-    def __init__(self, field: SymbolicField, flow: ImmutableDenseMatrix, free: Set[Symbol], units: Sequence[Expr]) -> None:
+    def __init__(
+        self, field: SymbolicField, flow: ImmutableDenseMatrix, free: Set[Symbol], units: Sequence[Expr], there: str = ""
+    ) -> None:
         self.units, self.data = units, frozenset({*field.state, *field.inputs})
-        self.free, self._given = free, flow
+        self.free, self.given, self._there = free, flow, there  # in the names of letters: a certificate knows letters by name
         drift, noise = flow[: len(field.state), :], flow[len(field.state) :, :]
         self._of_noise = noise.free_symbols - drift.free_symbols
         self.slots: list[Slot] = []
@@ -110,11 +113,15 @@ class FieldReading:
         equations = [c.xreplace(new) - speed * c for c in self.coefficients()]
         if not new and any(equation != 0 for equation in equations):
             return None
-        for solution in self._by_roots(equations, new) or (solve(equations, list(new.values()), dict=True) if new else [{}]):
+        reads = {slot.letter: slot.reads for slot in self.slots}
+        solved = self._by_roots(equations, new) or (solve(equations, list(new.values()), dict=True) if new else [{}])
+        for solution in (*solved, *self._by_powers(new)):
             old = {primed: letter for letter, primed in new.items()}
             values = {letter: solution.get(primed, primed).xreplace(old) for letter, primed in new.items()}
             if any(value.has(I) or not value.xreplace(ROOT).is_rational_function() for value in values.values()):
                 continue  # a root may have no real value, but for that of c' > 0
+            if any(not reads.get(u, frozenset()) <= reads[letter] for letter in values for u in values[letter].free_symbols):
+                continue  # a constant that would read data, or a gate more of them than it does
             where = {primed: values.get(letter, letter) for letter, primed in self.primed().items()}
             found = check(Identity("", "", "", self.member(), speed * ImmutableDenseMatrix(self.flow), where=where))
             if found.holds:
@@ -134,6 +141,14 @@ class FieldReading:
         found = solve(left, others, dict=True) if left else [{}]
         return [{**solution, **roots} for solution in found] if roots else []
 
+    def _by_powers(self, new: Mapping[Symbol, Symbol]) -> list[dict[Symbol, Expr]]:
+        """The solution in which each slot is multiplied by a power of c', so that each product of slots is by c' itself."""
+        letters, powers = list(new), [Dummy(f"p{n}") for n in range(len(new))]
+        products = {m for c in self.coefficients() for m in (Poly(c, *letters).monoms() if letters and c != 0 else ())}
+        (found,) = linsolve([sum(n * p for n, p in zip(m, powers, strict=True)) - 1 for m in products], powers) or (None,)
+        chosen = found and found.subs(dict.fromkeys(powers, 0))
+        return [{new[u]: speed**power * u for u, power in zip(letters, chosen, strict=True)}] if chosen else []
+
     def obstacle(self, gates_only: bool) -> Obstacle | None:
         """A unit, and an equation between coefficients, that no member of the class meets, with proof; else None."""
         new, given = self.primed(gates_only), {letter: e for e, letter in self.fixed.items()}
@@ -150,6 +165,16 @@ class FieldReading:
                     equation = Eq(left.xreplace(given), right.xreplace(given), evaluate=False)
                     said = () if self._is_not_zero(coefficient) else (f"{coefficient.xreplace(given)} is not 0",)
                     return Obstacle(h, equation, said, apart.certificate)
+        return None
+
+    def autonomous(self) -> Obstacle | None:
+        """Of a class without gates, a rate that is not 0: with F' = c' F at that point c' is a constant; else None."""
+        if any(slot.is_gate for slot in self.slots):
+            return None
+        for h, rate in zip(self.units, self.given, strict=True):
+            apart = check(Identity("", "", "", rate, speed * rate))
+            if apart.holds is False:
+                return Obstacle(h, Eq(rate, speed * rate, evaluate=False), (), apart.certificate)
         return None
 
     def coefficients(self) -> list[Expr]:
@@ -217,8 +242,8 @@ class FieldReading:
         if _is_arithmetic(e):
             return e.func(*map(self._bare, e.args))
         if not (self._reads(e) or e.free_symbols & self.free):
-            return self.fixed.setdefault(e, Dummy(f"fixed_{len(self.fixed)}", real=True, **_positivity(e)))
-        return self.generators.setdefault(e, Dummy(f"generator_{len(self.generators)}"))
+            return self.fixed.setdefault(e, Dummy(f"fixed{self._there}_{len(self.fixed)}", real=True, **_positivity(e)))
+        return self.generators.setdefault(e, Dummy(f"generator{self._there}_{len(self.generators)}"))
 
     def _reads(self, e: Expr) -> bool:
         return e.has(symbols.t) or bool(e.atoms(AppliedUndef))
@@ -230,7 +255,7 @@ class FieldReading:
                 return slot
         if not e.free_symbols & self.free:
             return None
-        marked = self._given.xreplace({e: (mark := Dummy())})
+        marked = self.given.xreplace({e: (mark := Dummy())})
         if any(_is_within(rate, mark) for rate in marked):
             return None
         own = frozenset(e.free_symbols & self.free) - marked.free_symbols

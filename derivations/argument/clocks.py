@@ -2,14 +2,14 @@ r"""The chain rule for clocks: played on another clock, a field is multiplied by
 
     h'(t) = F(t, x(t), h(t)),   H(T) = h(c(T)),   X(T) = x(c(T))   =>   H'(T) = c'(T) F(c(T), X(T), H(T))
 
-and then H, X, T are called h, x, t again. It needs c differentiable and increasing; then c^-1 undoes it, with the speed
-1/c'(c^-1(s)) wherever c' is not 0, as it may be at single moments. (The file is not named after `change_of_time`, the
-function it is for: a package cannot have both under one name.)
+and then H, X, T are called h, x, t again. So x'(t) becomes x'(t)/c'(t): X' = c' x'(c). It needs c differentiable and
+increasing; then c^-1 undoes it, with the speed 1/c'(c^-1(s)) wherever c' is not 0, as it may be at single moments. (The file
+is not named after `change_of_time`, the function it is for: a package cannot have both under one name.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -21,6 +21,7 @@ from sympy import (
     Eq,
     Expr,
     ImmutableDenseMatrix,
+    Limit,
     Pow,
     Rational,
     S,
@@ -41,7 +42,7 @@ from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import SECONDS
 from derivations.twins import fields
 
-__all__ = ["Clock", "change_of_time", "clock", "identities", "on_clock", "right_sides", "stacked"]
+__all__ = ["Clock", "change_of_time", "clock", "identities", "on_clock", "right_sides", "read_elsewhere", "stacked"]
 
 # Exponents with greater numbers are not solved for.
 STEEPEST = 100
@@ -115,15 +116,16 @@ def _plain(e: Expr) -> Expr:
 def change_of_time(equations: Iterable[Eq], c: Expr) -> tuple[Eq, ...]:
     r"""The equations that H(T) = h(c(T)) satisfies on the input X(T) = x(c(T)), in the old letters h, x, t.
 
-    Every function of t on the right is a signal and is renamed with the state; t itself becomes c(t), and so does the
-    time of a clock, which is known by its derivative: c'(t) F warped by d is d'(t) c'(d(t)) F.
+    Every function of t on the right is a signal and is renamed with the state, and its derivative x'(t) becomes x'(t)/c'(t),
+    where c' is not 0; t itself becomes c(t). The clocks that an earlier call put there, and c(t) and d(t) where they stand
+    with their derivatives, are functions of time as t is: c'(t) F warped by d is d'(t) c'(d(t)) F.
 
     Args:    equations: Eq(h(t).diff(t), F), one for each unit, coupled as they may be; c: an increasing differentiable
              expression in the same t, as alpha t or c(t).
     Returns: the warped equations, in the order given.
-    Raises:  TypeError for what is not an equation or an expression; ValueError for equations of another form or with noise, and
-             for a c that does not depend on t, may have corners, or runs backwards at some t > 0. What is neither proved nor
-             refuted of c is assumed: `clock(c).conditions` names it.
+    Raises:  TypeError for what is not an equation or an expression; ValueError for equations of another form or with noise, for
+             x(t - 1), x(0) and integrals of signals over time, and for a c that does not depend on t, may have corners, or runs
+             backwards at some t > 0. What is neither proved nor refuted of c is assumed: `clock(c).conditions` names it.
     Source:  Tallec and Ollivier 2018, footnote 2 and eq. (6).
     """
     if isinstance(equations, fields.SymbolicField) and equations.diffusion is not None:
@@ -131,33 +133,44 @@ def change_of_time(equations: Iterable[Eq], c: Expr) -> tuple[Eq, ...]:
             f"`{equations.name}` has noise, which on a clock c becomes sqrt(c') G(c(t)) dW; give the equations of dh/dt alone, "
             "`list(equations)`."
         )
-    flows, t = _system(equations)
+    flows, t, clocks = _system(equations)
     clock_conditions(c, t)
-    T = Dummy("T", real=True)
-    reading = c.xreplace({t: T})
-    back = {signal.xreplace({t: reading}): signal.xreplace({t: T}) for signal in _signals(flows, t)}
-    warped = []
-    for h in flows:
-        slope = h.xreplace({t: reading}).diff(T)
-        slope = slope.replace(*_equation_of_motion(h, flows[h], t)).doit()
-        warped.append(Eq(Derivative(h, t), slope.xreplace(back).xreplace({T: t}), evaluate=False))
-    return tuple(warped)
+    warped = (Eq(Derivative(h, t), c.diff(t) * _played(rate, t, c, clocks), evaluate=False) for h, rate in flows.items())
+    return Warped(warped, clocks | {u.func for u in c.atoms(AppliedUndef) if u.args == (t,)})
 
 
-def _equation_of_motion(h: Expr, rate: Expr, t: Symbol) -> tuple[Callable[[Expr], bool], Callable[[Expr], Expr]]:
-    """Find h'(u), and put F at time u in its place; where SymPy writes it with a `Subs`, u is inside that."""
+class Warped(tuple[Eq, ...]):
+    """Equations on a clock, and which of their functions are clocks."""
 
-    def is_slope(e: Expr) -> bool:
-        return isinstance(e, Derivative) and e.expr.func == h.func and e.derivative_count == 1
+    clocks: frozenset[Any]
 
-    def at_that_time(e: Expr) -> Expr:
-        (when,) = e.variables
-        return rate.subs(t, when)
-
-    return is_slope, at_that_time
+    def __new__(cls, equations: Iterable[Eq], clocks: frozenset[Any]) -> Warped:
+        made = super().__new__(cls, equations)
+        made.clocks = clocks
+        return made
 
 
-def _system(equations: Iterable[Eq]) -> tuple[dict[Expr, Expr], Symbol]:
+def _played(rate: Expr, t: Symbol, c: Expr, clocks: frozenset[Any]) -> Expr:
+    """Play a rate on the clock: at the time c(t), signals and their derivatives in the letters of what is heard then."""
+    heard: dict[Expr, Expr] = {}
+    for slope in rate.atoms(Derivative):
+        if _is_slope(slope, t) and slope.expr.func not in clocks:
+            value = slope.expr
+            for _ in range(int(slope.derivative_count)):
+                value = value.diff(t) / c.diff(t)
+            heard[slope] = value
+    heard |= {value: value for value in rate.atoms(AppliedUndef) if value.args == (t,) and value.func not in clocks}
+    letters = {part: Dummy(real=part.is_extended_real) for part in heard}
+    back = {letter: heard[part] for part, letter in letters.items()}
+    return rate.xreplace(letters).subs(t, c).xreplace(back)
+
+
+def _is_slope(e: Expr, t: Symbol) -> bool:
+    return isinstance(e.expr, AppliedUndef) and e.expr.args == (t,) and e.variables == (t,) * int(e.derivative_count)
+
+
+def _system(equations: Iterable[Eq]) -> tuple[dict[Expr, Expr], Symbol, frozenset[Any]]:
+    """The right sides by unit, their time, and the functions that are clocks."""
     listed = [equations] if isinstance(equations, Eq) else list(equations)
     if not listed:
         raise ValueError("`equations` is empty; give one Eq(h(t).diff(t), F) for each unit.")
@@ -172,38 +185,51 @@ def _system(equations: Iterable[Eq]) -> tuple[dict[Expr, Expr], Symbol]:
     if len(times) > 1 or len(flows) < len(listed):
         raise ValueError("`equations` must be in one time, one equation for each unit.")
     (t,) = times
-    _check_flows(flows, t)
-    return flows, t
+    inputs = {u.func for u in equations.inputs} if isinstance(equations, fields.SymbolicField) else set()
+    named = {symbols.c, symbols.d} & _with_slopes(flows)
+    clocks = frozenset((equations.clocks if isinstance(equations, Warped) else named) - inputs)
+    _check_flows(flows, t, clocks)
+    return flows, t, clocks
 
 
-def _check_flows(flows: dict[Expr, Expr], t: Symbol) -> None:
-    units, clocks = {h.func for h in flows}, _clocks(flows)
+def _check_flows(flows: dict[Expr, Expr], t: Symbol, clocks: Set[Any]) -> None:
+    signals = _signals(flows, t, clocks)
     for h, rate in flows.items():
         if h.args != (t,):
             raise ValueError(f"the unit {h} must be a function of {t} alone.")
-        if units & clocks:
+        if {unit.func for unit in flows} & _with_slopes(flows):
             raise ValueError(f"the flow of {h} contains a unit's derivative; solve the equations for the derivatives first.")
-        for value in rate.atoms(AppliedUndef):
-            if value.func in clocks or value.args == (t,):
-                continue
-            if value.func in units or _is_delayed(value, t):
-                raise ValueError(f"the flow of {h} contains {value}, at another time than {t}: that is no vector field.")
+        elsewhere = (e for e in read_elsewhere(rate, signals, t, clocks) if not (isinstance(e, Derivative) and _is_slope(e, t)))
+        if (value := next(elsewhere, None)) is not None:
+            raise ValueError(
+                f"the flow of {h} contains {value}, at another time than {t}: that is no vector field. An integral over the past "
+                "can be a unit with an equation of its own."
+            )
 
 
-def _is_delayed(value: Expr, t: Symbol) -> bool:
-    """x(t - 1), but not F(x(t), h(t)) and not F(h(t))."""
-    return len(value.args) == 1 and value.args[0].has(t) and not value.args[0].atoms(AppliedUndef)
+def read_elsewhere(e: Basic, signals: Set[Expr], t: Symbol, clocks: Set[Any] = frozenset()) -> Iterator[Expr]:
+    """Yield what an expression reads beside its signals at the time t: their derivatives, x(t - 1), x(0), integrals over time,
+    and functions of what is no signal; what is made of clocks is left out."""
+    if isinstance(e, AppliedUndef) and (e in signals or e.func in clocks):
+        return
+    inside = e.atoms(AppliedUndef)
+    bound = {*getattr(e, "variables", ()), *getattr(e, "bound_symbols", ()), *(e.args[1:2] if isinstance(e, Limit) else ())}
+    elsewhere = isinstance(e, AppliedUndef) and (e.func in {u.func for u in signals} or not inside & signals)
+    if elsewhere or any(u.free_symbols & bound and u.func not in clocks for u in inside):
+        yield e
+    else:
+        for part in e.args:
+            yield from read_elsewhere(part, signals, t, clocks)
 
 
-def _clocks(flows: dict[Expr, Expr]) -> set[type[Expr]]:
-    """The functions that come with their derivatives: fields have none of their own, clocks put there before have."""
+def _with_slopes(flows: dict[Expr, Expr]) -> set[Any]:
+    """The functions that stand with their derivatives."""
     return {a.func for rate in flows.values() for slope in rate.atoms(Derivative, Subs) for a in slope.atoms(AppliedUndef)}
 
 
-def _signals(flows: dict[Expr, Expr], t: Symbol) -> set[Expr]:
+def _signals(flows: dict[Expr, Expr], t: Symbol, clocks: Set[Any]) -> set[Expr]:
     """h(t) and x(t), but not c(t)."""
     values = set(flows).union(*(rate.atoms(AppliedUndef) for rate in flows.values()))
-    clocks = _clocks(flows)
     return {value for value in values if value.args == (t,) and value.func not in clocks}
 
 
@@ -215,8 +241,8 @@ def on_clock(equations: Iterable[Eq], c: Expr, right: Iterable[Expr]) -> dict[st
     Args:    equations, c: as `change_of_time`; right: the warped right sides that are claimed, in the old letters.
     Source:  Tallec and Ollivier 2018, footnote 2.
     """
-    flows, t = _system(equations)
-    on_it = {h: h.xreplace({t: c}) for h in _signals(flows, t)}
+    flows, t, clocks = _system(equations)
+    on_it = {h: h.xreplace({t: c}) for h in _signals(flows, t, clocks)}
     capital = {h: symbols.signal(h.func.__name__[0].upper() + h.func.__name__[1:])(t) for h in on_it}
     slopes = {_slope_at(h, t, c): _at(flow, t, c) for h, flow in flows.items()}
     return {

@@ -3,7 +3,7 @@ r"""Decide from the steps of a certificate whether a statement is true or false.
     equal     pairs, where; all of them equal   less      lower, upper, strict, region
     limit     term, letter, point, sides, value series    sides, letter, point, order
     rounds    value, low, high, beyond          cases     comparisons, all of them true
-    not       of: another statement             closure   group, member, flow, coefficients, slots
+    not       of: another statement             closure   group, member, flow, field, coefficients, slots, what letters stand for
 
 A step carries what it is a proof of; here that is held against the statement, which is read from the claim and not from the
 proof. The certificate of another statement shows nothing of this one. What is proved under conditions comes with numbers at which
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from derivations.rules.definedness import ALLOWED, Certificate, Conditions
 from derivations.rules.grammar import check_terms
-from derivations.rules.groups import group_name
+from derivations.rules.groups import AT_LEAST, NONE, group_name
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import replay
 from derivations.rules.terms import (
@@ -32,6 +32,7 @@ from derivations.rules.terms import (
     is_term,
     mul,
     number,
+    parts,
     substitute,
     subterms,
     taken,
@@ -61,7 +62,7 @@ def concludes(says: Certificate, steps: Steps) -> Conclusion:
     if says["kind"] == "not":
         return Conclusion(not concludes(says["of"], steps).true)
     if says["kind"] == "closure":
-        return Conclusion(_absorbed(says, steps) == says["group"])
+        return _closes(says, steps)
     _check_facts(says, steps)
     return rules[says["kind"]](says, steps)
 
@@ -233,34 +234,93 @@ def _cases(says: Certificate, steps: Steps) -> Conclusion:
     return Conclusion(True)
 
 
+def _closes(says: Certificate, steps: Steps) -> Conclusion:
+    found = _absorbed(says, steps)
+    if found.endswith(AT_LEAST) and says["group"] not in (found, NONE):
+        raise NotShown("it is not shown that no more is absorbed")
+    return Conclusion(found == says["group"])
+
+
 def _absorbed(says: Certificate, steps: Steps) -> str:
-    """Warps where each unit's c' F is one of a member; none or rescalings where a coefficient c' k is not that of one.
+    """Warps where each unit's c' F is one of a member; none or rescalings where a coefficient c' k is not that of one, and
+    rescalings where there is no gate and c' F is not F.
 
     Rates that may leave their range are named by it, and gates by what they read. That no other way is left rests on
     generators that are independent, which no step shows.
     """
+    reads = _reads(says)
+    gates = {slot["old"] for slot in says["slots"] if reads[slot["old"][1]]}
     values, proofs = (steps[0]["values"], steps[1:]) if steps and steps[0]["rule"] == "values" else ({}, steps)
-    for step in proofs:
-        replay(step)
+    conditions = tuple(dict.fromkeys(condition for step in proofs for condition in replay(step)))
     equal = [(step["lhs"], step["rhs"]) for step in proofs if step["rule"] == "equal"]
-    differing = [step["rhs"] for step in proofs if step["rule"] == "differs"]
+    differing = [(step["lhs"], step["rhs"]) for step in proofs if step["rule"] == "differs"]
+    if conditions:
+        differing = _without(differing, somewhere(conditions))
     wanted = list(zip((taken(substitute(rate, values)) for rate in says["member"]), says["flow"], strict=True))
-    if equal != (wanted if values else []) or not set(differing) <= set(says["coefficients"]):
+    chosen = {slot["old"][1] for slot in says["slots"] if not values or slot["old"] in gates}
+    apart = [pair for pair in map(tuple, says["coefficients"]) if not free_letters(pair[0]) & chosen]
+    apart += map(tuple, says["field"] if values and not gates else ())
+    if equal != (wanted if values else []) or not set(differing) <= set(apart):
         raise NotShown("the steps are of another field")
-    if not proofs or len(equal) + len(differing) != len(proofs):
+    if not proofs or len(equal) + len(differing) + bool(conditions) != len(proofs):
         raise NotShown("the steps are of another statement")
     if not values:
-        return "none"
+        return NONE
     changed = [slot for slot in says["slots"] if values[slot["new"]] != slot["old"]]
-    if not differing and not all(slot["is gate"] for slot in changed):
-        raise NotShown("it is not shown that gates alone do not take it up")
+    constant = any(slot["old"] not in gates for slot in changed)
+    if any(not reads.get(name, set()) <= reads[slot["old"][1]] for slot in changed for name in free_letters(values[slot["new"]])):
+        raise NotShown("a constant would read data, or a gate more of them than it does")
+    if differing and not constant:
+        raise NotShown("the steps are of another statement")
     multiples = [(mul(says["speed"], slot["old"]), mul(slot["old"], says["speed"])) for slot in changed]
     ranges = [
         slot["range"]
         for slot, multiple in zip(changed, multiples, strict=True)
         if slot["range"] and not (slot["is cone"] and values[slot["new"]] in multiple)
     ]
-    return group_name(bool(differing), ranges, all(slot["reads all"] for slot in changed))
+    name = group_name(constant, ranges, all(reads[slot["old"][1]] == set(says["data"]) for slot in changed))
+    return name if differing or not constant else name + AT_LEAST
+
+
+def _without(pairs: list[tuple[Term, Term]], pair: tuple[Term, Term]) -> list[tuple[Term, Term]]:
+    """Take a pair out, which shows that there are numbers at which conditions are true."""
+    if pair not in pairs:
+        raise NotShown("no numbers show that the conditions can be true")
+    return [other for other in pairs if other != pair]
+
+
+def _reads(says: Certificate) -> dict[str, set[Term]]:
+    """Find which data the letters of a field read, and see that it is a field of these at the present time, with a free letter
+    for each slot that stands nowhere else.
+
+    Raises:  NotShown for what reads another time, and for letters that may not be chosen as is said.
+    """
+    data, slots = set(says["data"]), says["slots"]
+    if not all(u[0] == "call" and u[2:] == ((0,), says["time"]) for u in data):
+        raise NotShown("the data are not functions of one time")
+    meaning = {**says["stands for"], **{slot["old"]: slot["stands for"] for slot in slots}}
+    new, free = {slot["new"] for slot in slots}, {letter[1] for letter in says["free"]}
+    for term in (*meaning.values(), *(e for e, _ in says["field"])):
+        _check_reads(term, data, says["time"])
+    letters = set().union(*map(free_letters, (*says["member"], *says["flow"], *chain.from_iterable(says["coefficients"]))))
+    if not {("v", name) for name in letters} <= {*meaning, *new, says["speed"]} or len(new) < len(slots) or new & meaning.keys():
+        raise NotShown("it is not said what a letter stands for")
+    for slot in slots:
+        others = (free_letters(term) for letter, term in meaning.items() if letter != slot["old"])
+        if not (free_letters(slot["stands for"]) & free).difference(*others):
+            raise NotShown(f"{slot['old']} has no free letter of its own")
+    return {letter[1]: data.intersection(subterms(term)) for letter, term in meaning.items()}
+
+
+def _check_reads(term: Term, data: set[Term], time: Term) -> None:
+    """Raise NotShown if a term reads the time, its data at another time, or a function that reads none of them."""
+    if term in data:
+        return
+    of_data = any(part in data for part in subterms(term))
+    if term == time or term[0] in ("diff", "at") or (term[0] == "call" and not (of_data and all(u[1] != term[1] for u in data))):
+        raise NotShown(f"the field reads {term}, which is another function on the clock")
+    for part in parts(term):
+        _check_reads(part, data, time)
 
 
 def _one(steps: Steps, says: Certificate, *names: str) -> Certificate:

@@ -4,15 +4,17 @@ every warp                                            all of them read all data,
 warps that keep its gates in (0, 1)                   some may not leave their range
 warps of what its gates read                          some read a part of the data: c' may depend on that alone
 rescaling, or rescaling that keeps its rates in ...   c' is a constant
+rescaling, at least                                   that is absorbed, and perhaps more
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["EVERY_WARP", "NONE", "RESCALING", "WITHIN_UNIT", "group_name"]
+__all__ = ["AT_LEAST", "EVERY_WARP", "NONE", "RESCALING", "WITHIN_UNIT", "group_name"]
 
 EVERY_WARP, RESCALING, NONE = "every warp", "rescaling", "none"
+AT_LEAST = ", at least"
 
 
 def group_name(constant: bool, ranges: Iterable[str], reads_all: bool) -> str:

@@ -51,9 +51,11 @@ def statement_text(says: Certificate) -> list[str]:
             count = len(says["comparisons"])
             return [f"{count} comparison{'s' * (count != 1)}: {shown}{', ...' * (count > MOST_SHOWN)}"]
         case "closure":
-            flow = ", ".join(map(term_text, says["flow"]))
+            flow, used = ", ".join(map(term_text, says["flow"])), {part for e in says["flow"] for part in subterms(e)}
+            meaning = {**{slot["old"]: slot["stands for"] for slot in says["slots"]}, **says["stands for"]}
             return [
-                f"the class absorbs {says['group']}: some values of {_letters(says['slots'])} make the member c' F = ({flow})"
+                f"the class absorbs {says['group']}: some values of {_letters(says['slots'])} make the member c' F = ({flow})",
+                *(f"with {term_text(u)} = {term_text(e)}" for u, e in meaning.items() if u != e and u in used),
             ]
     raise ValueError(f"there is no statement of kind {says['kind']!r}")
 

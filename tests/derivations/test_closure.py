@@ -2,11 +2,13 @@
 
 import pytest
 import torch
-from sympy import Abs, Eq, Interval, Symbol, Union, exp, log, oo, sin, sqrt
+from sympy import Abs, Eq, Heaviside, ImmutableDenseMatrix, Integral, Interval, Max, Symbol, Union, exp, log, oo, sin, sqrt
 from torch import nn
 
 import ctrnn
 import derivations
+from derivations import closure as closure_module
+from derivations import slots as slots_module
 from derivations.closure import EVERY_WARP, NONE, RESCALING, WITHIN_UNIT, Closes
 from derivations.prover import symbols
 from derivations.prover.inequalities import Less
@@ -14,6 +16,7 @@ from derivations.ranges import POSITIVE, REALS, values_of
 from derivations.rules.conclusions import concludes
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import as_data, from_data
+from derivations.slots import speed as c_speed
 from derivations.texts.own_identities import classes
 from derivations.twins import fields
 
@@ -314,6 +317,85 @@ def test_unicornn_absorbs_a_constant_speed():
 
 def test_cornn_absorbs_no_clock():
     assert derivations.closed_under(ctrnn.cornn(1, 1)).group == NONE
+
+
+t, (hidden,), (driven,) = symbols.t, symbols.state(1), symbols.inputs(1)
+a, tau, w, bias, target, past = (Symbol(n, real=True, **f) for n, f in (
+    ("a", {"positive": True}), ("tau", {"positive": True}), ("w", {}), ("b", {}), ("A", {}), ("s", {})))  # fmt: skip
+gate = fields.sigma(w * hidden + bias)
+every = exp(p * driven + w * hidden + bias)
+
+
+def written(flow):
+    letters = {u.name: ImmutableDenseMatrix([u]) for u in (a, tau, w, bias, target, p)}
+    return fields.SymbolicField("written", "", (hidden,), (driven,), letters, ImmutableDenseMatrix([flow]))
+
+
+def heard(time):
+    return driven.func(time)
+
+
+READS_TIME = {
+    "t": a * (t * driven - hidden),
+    "in the gate": every * exp(sin(t)) * (driven - hidden),
+    "x'": a * (driven.diff(t) - hidden),
+    "x(t - 1)": a * (heard(t - 1) - hidden),
+    "x(0)": a * (heard(0) - hidden),
+    "a jump": a * (Heaviside(t - 1) * driven - hidden),
+    "an integral": every * (Integral(heard(past), (past, 0, t)) - hidden),
+    "another signal": every * (symbols.signal("y")(t) - hidden),
+    "x at h": a * (heard(hidden) - hidden),
+}
+
+
+@pytest.mark.parametrize("what", READS_TIME)
+def test_a_field_that_reads_another_time_is_refused_by_the_finder_and_by_the_checker_alone(what, monkeypatch):
+    with pytest.raises(ValueError, match="`written` reads ") as refused:
+        derivations.closed_under(written(READS_TIME[what]))
+    assert not isinstance(refused.value, derivations.UnknownRate)
+    monkeypatch.setattr(closure_module, "_check_reads", lambda field: None)
+    with pytest.raises(derivations.UnknownRate, match=r"the checker does not accept .* is another function on the clock|no rate"):
+        derivations.closed_under(written(READS_TIME[what]))
+
+
+@pytest.mark.parametrize(
+    ("flow", "group"),
+    [
+        ((Max(0, w * hidden + driven) - hidden) / tau, RESCALING),
+        ((log(1 + exp(w * hidden + p * driven + bias)) - hidden) / tau, "rescaling, at least"),
+        (-hidden / tau + gate * (target - hidden), f"{BOUNDED}, at least"),
+    ],
+    ids=["relu", "softplus", "liquid"],
+)
+def test_a_rescaling_that_is_proved_is_said_also_where_it_is_open_whether_there_is_more(flow, group):
+    found = derivations.closed_under(written(flow))
+    assert found.group == group
+    assert ("is not proved" in found.assumption) == group.endswith("at least")
+    assert not any(
+        equation.rhs.has(gate) or "g_1" in str(equation.rhs) for equation in found.witness if equation.lhs.name == "A'"
+    )
+    assert Closes(written(flow), NONE).decide().holds is False
+    assert Closes(written(flow), EVERY_WARP).decide().holds is (None if group.endswith("at least") else False)
+
+
+def test_the_checker_refuses_a_constant_that_would_read_data_and_a_coefficient_that_is_not_the_members():
+    liquid = written(-hidden / tau + gate * (target - hidden))
+    reading, orthant = closure_module._readings(liquid, None)
+    new = {str(slot.stands_for): slot.new for slot in reading.slots}
+    g, k, aim = (slot.letter for slot in sorted(reading.slots, key=lambda slot: (not slot.is_gate, slot.letter == target)))
+    moved = c_speed * (g + k) - k
+    where = {new[str(gate)]: moved, new["1/tau"]: k, new["A"]: c_speed * g * aim / moved}
+    moved_flow = c_speed * ImmutableDenseMatrix(reading.flow)
+    proof = derivations.check(derivations.Identity("", "", "", reading.member(), moved_flow, where=where))
+    assert proof
+    says = closure_module._says(reading, orthant, "rescaling, at least")
+    with pytest.raises(NotShown, match="would read data"):
+        concludes(says, (slots_module._named(where), *proof.certificate))
+    leaky = fields.leaky()
+    (rate,) = leaky.parameters["alpha"]
+    apart = derivations.check(derivations.Identity("", "", "", rate - rate, -c_speed * rate))
+    with pytest.raises(NotShown, match="of another field"):
+        concludes(Closes(leaky, NONE).says(), apart.certificate)
 
 
 def test_what_is_frozen_is_not_free():

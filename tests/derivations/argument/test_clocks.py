@@ -9,11 +9,16 @@ from sympy import (
     Eq,
     Function,
     I,
+    ImmutableDenseMatrix,
+    Integral,
+    Limit,
     Max,
     Mod,
     Piecewise,
     Rational,
     S,
+    Subs,
+    Sum,
     Symbol,
     acos,
     arg,
@@ -60,6 +65,8 @@ def test_a_solution_played_on_a_clock_solves_the_warped_equation(clock):
     solutions = {
         -h: exp(-t),  # autonomous
         -h + x: exp(-t) * (t + 1),  # driven by x(t) = exp(-t)
+        -h + x.diff(t): -t * exp(-t),  # by its slope
+        -h + x.diff(t, 2): t * exp(-t),
         2 * t * h: exp(t**2),  # with a time of its own
         -(h**2): 1 / (2 + t),  # nonlinear
     }
@@ -97,6 +104,21 @@ def test_a_speed_that_is_there_already_is_read_on_the_new_clock():
     assert warped.rhs == -h * d(t).diff(t) * Derivative(c(d(t)), d(t))
 
 
+def test_a_slope_is_played_on_both_of_two_clocks():
+    equations = [Eq(h.diff(t), t * x.diff(t) - h)]
+    twice = change_of_time(change_of_time(equations, t**2), 3 * t + 1)
+    once = change_of_time(equations, (3 * t + 1) ** 2)
+    assert simplify(twice[0].rhs - once[0].rhs) == 0
+    assert change_of_time(change_of_time(equations, c(t)), d(t)) == change_of_time(equations, c(d(t)))
+
+
+def test_an_input_that_is_called_c_is_no_clock():
+    (driven,) = symbols.signals("c", 1)
+    drive = c(t)
+    field = fields.SymbolicField("driven", "", (h,), (drive, driven), {}, ImmutableDenseMatrix([drive.diff(t) - h]))
+    assert change_of_time(field, 2 * t)[0].rhs.expand() == drive.diff(t) - 2 * h
+
+
 def test_one_equation_may_be_put_on_a_clock_without_a_list():
     assert change_of_time(Eq(h.diff(t), -h), 2 * t)[0].rhs == -2 * h
 
@@ -128,6 +150,13 @@ corners = [Abs(t - 1), Max(t, 2 * t - 1), Piecewise((t, t < 1), (2 * t, True)), 
 
 def shown(value):
     return str(value)[:60]
+
+
+past = Symbol("s", real=True)
+ELSEWHERE = [
+    Integral(x.func(past), (past, 0, t)), Integral(x, (t, 0, t)), Integral(x, t), x.func(0), Limit(x, t, 1),
+    Subs(x, t, t - 1), Derivative(x**2, t), Sum(x.func(past), (past, 0, 3)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -164,6 +193,7 @@ def test_what_is_no_clock_is_refused(clock, why):
         ([Eq(h.diff(t), -h.subs(t, t - 1))], 2 * t, ValueError, "another time"),
         ([Eq(h.diff(t), Function("x", real=True)(t - 1) - h)], 2 * t, ValueError, "another time"),
         ([Eq(h.diff(t), -k.diff(t)), Eq(k.diff(t), h)], 2 * t, ValueError, "derivative"),
+        *(([Eq(h.diff(t), read - h)], 2 * t, ValueError, "can be a unit") for read in ELSEWHERE),
     ],
     ids=shown,
 )
