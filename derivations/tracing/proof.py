@@ -87,10 +87,10 @@ def _of_softplus(program: Program, verdict: Verdict, right: Sequence[Expr]) -> l
 def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquations) -> Verdict:
     """Add what is proved for all sizes, or why that is not proved."""
     try:
-        further = certificates_for_every_width(module, equations)
+        further, held = certificates_for_every_width(module, equations)
     except Unwide as reason:
         return replace(verdict, evidence=f"{verdict.evidence}; at the module's sizes only: {reason}")
-    words = f"{verdict.evidence}; for weights of every width from 2 on"
+    words = f"{verdict.evidence}; for weights of every width from 2 on{held}"
     return replace(verdict, evidence=words, certificate=(*verdict.certificate, *further))
 
 

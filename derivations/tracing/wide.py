@@ -31,6 +31,7 @@ from derivations.tracing.elementwise import ELEMENTWISE
 from derivations.tracing.operations import LAYOUT, MADE
 from derivations.tracing.program import Program
 from derivations.tracing.recorded import check_widths, record_wide
+from derivations.tracing.remade import MADE_AT, which_numbers
 from derivations.tracing.samples import check_samples
 from derivations.tracing.sizes import matrices
 from derivations.tracing.values import conditions_of, exact
@@ -42,20 +43,25 @@ __all__ = ["certificates_for_every_width"]
 Sizes = Mapping[Expr, Expr]  # of torch's symbols, the letters of the equations
 
 
-def certificates_for_every_width(module: nn.Module, equations: UnitEquations) -> tuple[Any, ...]:
-    r"""Prove that the equations hold at unknown sizes; return a certificate for the i-th unit of each part of the state.
+def certificates_for_every_width(module: nn.Module, equations: UnitEquations) -> tuple[tuple[Any, ...], str]:
+    r"""Prove that the equations hold at unknown sizes; return a certificate for the i-th unit of each part of the state, and
+    which numbers of the module are held, in words.
 
     Raises:  `Unwide` where that was not proved, with the reason.
     """
     try:
-        return tuple(step for verdict in _decided(module, equations) for step in verdict.certificate)
-    except (Unwide, ValueError, NotImplementedError, AttributeError, TypeError, RuntimeError) as reason:
+        program, sizes = record_wide(module, matrices(equations), equations.inputs)
+        found = tuple(step for verdict in _decided(module, equations, program, sizes) for step in verdict.certificate)
+        check_widths(module, matrices(equations), equations.inputs, program)
+        return found, which_numbers(module, equations, program)
+    except Unwide as reason:
+        raise Unwide(reason if str(reason).startswith(MADE_AT) else f"not followed at unknown sizes: {reason}") from reason
+    except (ValueError, NotImplementedError, AttributeError, TypeError, RuntimeError) as reason:
         words = str(reason).splitlines()[0] if str(reason) else type(reason).__name__
         raise Unwide(f"not followed at unknown sizes: {words}") from reason
 
 
-def _decided(module: nn.Module, equations: UnitEquations) -> Iterator[Verdict]:
-    program, sizes = record_wide(module, matrices(equations), equations.inputs)
+def _decided(module: nn.Module, equations: UnitEquations, program: Program, sizes: Sizes) -> Iterator[Verdict]:
     check_samples(program)
     values = _read(program, sizes)
     for leaf, rhs in zip(program.returned, equations.units.values(), strict=True):
@@ -68,7 +74,6 @@ def _decided(module: nn.Module, equations: UnitEquations) -> Iterator[Verdict]:
         if verdict.holds is not True:
             raise Unwide("it was not decided")
         yield verdict
-    check_widths(module, matrices(equations), equations.inputs, program)
 
 
 def _as_read(e: Basic, module: nn.Module) -> Expr:

@@ -157,6 +157,55 @@ def test_a_width_that_is_an_attribute_is_unknown_too():
     assert "of every width" in verify(own, UnitEquations({h: n * h[i, 0]}, i, (x, h), unread)).evidence
 
 
+class Scaled(torch.nn.Module):
+    """k h + w h, with a number k made in `__init__`."""
+
+    def __init__(self, input_size, hidden_size, scale=0.5):
+        super().__init__()
+        self.input_size, self.hidden_size, self.k = input_size, hidden_size, scale
+        self.w = torch.nn.Parameter(torch.rand(hidden_size))
+
+    def forward(self, x, h):
+        return self.k * h + self.w * h
+
+
+class ScaledByWidth(Scaled):
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size, 1 / hidden_size)
+
+
+class SizesOfItsOwn(Scaled):
+    """Takes its widths by other names, which its shapes tell, and a number of which no attribute tells."""
+
+    def __init__(self, inputs, units, leak):
+        super().__init__(inputs, units, leak)
+
+
+class OneSize(Scaled):
+    def __init__(self):
+        super().__init__(1, 2, 1 / 2)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (Scaled(1, 2), "for weights of every width from 2 on"),
+        (ScaledByWidth(1, 2), "at the module's sizes only: made with 2 inputs and 5 units, its code has other numbers: "
+         "k = 0.2 in place of 0.5"),
+        (OneSize(), "for weights of every width from 2 on, with the numbers of this module (k = 0.5), whose class was not made "
+         "at another width"),
+        (SizesOfItsOwn(1, 2, 0.5), "with the numbers of this module (k = 0.5)"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, torch.nn.Module) else "",
+)  # fmt: skip
+def test_a_number_that_was_made_from_the_width_is_seen_when_the_class_is_made_at_another(module, words):
+    h, x, w = MatrixSymbol("h", n, 1), MatrixSymbol("x", m, 1), MatrixSymbol("w", n, 1)
+    verdict = verify(module, UnitEquations({h: h[i, 0] / 2 + w[i, 0] * h[i, 0]}, i, (x, h)))
+    assert verdict
+    assert words in verdict.evidence
+    assert "made with" not in verdict.evidence or "every width" not in verdict.evidence
+
+
 def test_a_mean_over_units_is_a_sum_divided_by_their_number():
     own = Own((2, 3), lambda self, x, h: h - h.mean(-1, keepdim=True))
     h, x = MatrixSymbol("h", n, 1), MatrixSymbol("x", m, 1)
