@@ -17,6 +17,7 @@ from derivations.rules.reading import Reading
 
 __all__ = [
     "AT_SIZES",
+    "BUT_FOR_ROUNDING",
     "FAILS",
     "HOLDS",
     "HOLDS_ASSUMING",
@@ -33,6 +34,7 @@ HOLDS = "holds"
 HOLDS_ASSUMING = "holds under the stated assumptions"
 AT_SIZES = "holds at the sizes computed"
 REINTERPRETED = "holds after reinterpretation"
+BUT_FOR_ROUNDING = "holds but for rounding"
 FAILS = "does not hold as printed"
 UNDECIDED = "undecided"
 # After these a statement is undecided; the longest of the ledger takes 3.
@@ -41,7 +43,8 @@ SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Verdict(Shown):
-    r"""What was found about a statement, in how many seconds, by what evidence; true only if it is proved.
+    r"""What was found about a statement, in how many seconds, by what evidence; true only if it is proved as it stands,
+    and so not where it *holds but for rounding*.
 
     Args:    verdict: one of the words above; seconds; evidence: in words; counterexample: numbers for letters that refute
              it; defined_on: what must be true besides the letters' assumptions for both sides to be defined, as relations:

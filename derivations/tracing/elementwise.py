@@ -9,14 +9,26 @@ import numpy as np
 import sympy
 from sympy import Abs, Basic, Eq, Expr, Max, Min, Ne, Piecewise, Rational, S, erf, exp, tanh
 
-from derivations.tracing.values import DOMAINS, Entries, Value, exact, guarded, is_truth, log, number, partial, power
+from derivations.tracing.values import (
+    DOMAINS,
+    Entries,
+    Value,
+    exact,
+    guarded,
+    is_softplus_everywhere,
+    is_truth,
+    log,
+    number,
+    partial,
+    power,
+)
 
 __all__ = ["ELEMENTWISE"]
 
 Reading = Callable[..., Expr | Value]  # of the entries, as SymPy has them
 
 # torch's defaults: F.softplus is linear above this, F.leaky_relu has this slope below 0.
-THRESHOLD, SLOPE = S(20), exact(0.01)
+THRESHOLD, SLOPE = S(20), 0.01
 
 
 def _entrywise(function: Reading) -> Callable[..., Entries]:
@@ -96,6 +108,8 @@ def _elu(a: Expr, alpha: Expr = S.One, scale: Expr = S.One, input_scale: Expr = 
 
 
 def _softplus(a: Expr, beta: Expr = S.One, threshold: Expr = THRESHOLD) -> Expr:
+    if threshold == THRESHOLD and beta.is_positive and is_softplus_everywhere(beta):
+        return sympy.log(1 + exp(beta * a)) / beta
     return _cases(a, beta * a > threshold, sympy.log(1 + exp(beta * a)) / beta)
 
 
@@ -160,7 +174,7 @@ NUMBERS: Mapping[str, Reading] = {
     "mish": lambda a: a * tanh(sympy.log(1 + exp(a))),
     "silu": lambda a: a * _sigma(a),
     "relu": lambda a: Max(a, 0),
-    "leaky_relu": lambda a, slope=SLOPE: _cases(a, a > 0, slope * a),
+    "leaky_relu": lambda a, slope=SLOPE: _cases(a, a > 0, exact(slope) * a),
     "elu": _elu,
     "softplus": _softplus,
     "hardtanh": lambda a, low=S.NegativeOne, high=S.One: _clamp(a, low, high),

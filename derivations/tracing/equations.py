@@ -39,16 +39,20 @@ __all__ = ["Letters", "Matched", "has_derivatives", "match"]
 
 Letters = Mapping[Any, Any]
 System = SymbolicField | SymbolicStep
+SIGNS = {"positive": sympy.Gt, "negative": sympy.Lt, "nonnegative": sympy.Ge, "nonpositive": sympy.Le, "nonzero": sympy.Ne}
 UNREAL = (S.NaN, S.Infinity, S.NegativeInfinity)
 UNREAD = (Integral, Derivative, Limit, Subs, sympy.Sum, sympy.Product, sympy.Lambda)
 
 
 @dataclass(frozen=True)
 class Matched:
-    """The right sides in the order of the state, in the letters of the module, and what was done to read them, in words."""
+    """The right sides in the order of the state, in the letters of the module, and what was done to read them, in words; what is
+    assumed of letters: given as relations, and carried by the letters of the equations."""
 
     right: tuple[Value, ...]
     notes: tuple[str, ...]
+    given: tuple[Basic, ...] = ()
+    assumed: tuple[Basic, ...] = ()
 
 
 def has_derivatives(equations: object) -> bool:
@@ -56,10 +60,11 @@ def has_derivatives(equations: object) -> bool:
     return any(isinstance(e, Eq) and e.lhs.has(Derivative) for e in _listed(equations) if isinstance(e, Basic))
 
 
-def match(equations: object, system: System, letters: Letters) -> Matched:
+def match(equations: object, system: System, letters: Letters, assumptions: Iterable[Basic] = ()) -> Matched:
     r"""The given equations, one for each unit of the module.
 
-    Raises:  ValueError for left sides that are missing, twice, unknown or of second order, and for unknown letters.
+    Raises:  ValueError for left sides that are missing, twice, unknown or of second order, for unknown letters, and for
+             assumptions that are no inequalities.
     """
     notes: list[str] = []
     rename = _Renaming(system, letters)
@@ -88,7 +93,8 @@ def match(equations: object, system: System, letters: Letters) -> Matched:
     if missing := [str(u) for k, u in enumerate(system.state) if k not in by_unit]:
         raise ValueError(f"there is no equation for {', '.join(missing)}: one is needed for each of the {len(system)} units.")
     right = tuple(rename.right(by_unit[k]) for k in range(len(system)))
-    return Matched(right, (*notes, *rename.notes))
+    given = tuple(map(rename.assumption, assumptions))
+    return Matched(right, (*notes, *rename.notes), given, tuple(rename.carried))
 
 
 def _listed(equations: object) -> list[Any]:
@@ -142,7 +148,7 @@ class _Renaming:
     """Letters of the equations -> letters of the module."""
 
     def __init__(self, system: System, letters: Letters) -> None:
-        self.system, self.notes = system, list[str]()
+        self.system, self.notes, self.carried = system, list[str](), dict[Basic, None]()
         own = [*system.state, *system.inputs, *(u for matrix in system.parameters.values() for u in matrix)]
         self.own = {u for e in own for u in ({e} if _name(e) else e.free_symbols)}
         self.own |= {symbols.t} if isinstance(system, SymbolicField) else set()
@@ -208,6 +214,18 @@ class _Renaming:
         # Of letters without assumptions less is certain than of the module's, which are real.
         return Value(e.xreplace(renamed), frozenset(c for c in (c.xreplace(renamed) for c in where) if not certain(c)))
 
+    def assumption(self, condition: Basic) -> Basic:
+        """A relation between letters of the module."""
+        if isinstance(condition, BooleanAtom | bool):
+            raise ValueError(
+                f"an assumption is {condition} by itself, for its letter carries assumptions already: write it with letters of "
+                "`symbolic(module)`."
+            )
+        if not isinstance(condition, sympy.Gt | sympy.Ge | sympy.Lt | sympy.Le | sympy.Ne):
+            raise ValueError(f"`assumptions` are relations as tau > 0, got {condition!r}.")
+        exact = {f: Rational(f) for f in condition.atoms(Float)}
+        return condition.xreplace(exact).xreplace({u: self._own(u) for u in _letters_in(condition)})
+
     def _own(self, letter: Expr) -> Expr:
         if letter in self.given:
             value = self.given[letter]
@@ -223,6 +241,10 @@ class _Renaming:
                 f"`equations` use {letter}, which the module has not; write them in the letters of `symbolic(module)`, or say by "
                 f"`letters` which it is."
             )
+        for fact, relation in SIGNS.items():
+            if getattr(letter, f"is_{fact}") and not getattr(same, f"is_{fact}"):
+                self.carried.setdefault(relation(same, 0))
+                break
         self._note(f"the letters of the equations are the module's by name, whatever is assumed of them ({letter})")
         return same
 

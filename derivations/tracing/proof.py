@@ -3,6 +3,7 @@ r"""Prove that a module's own code is the given equations, or find numbers at wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 
@@ -13,18 +14,20 @@ from torch import nn
 from ctrnn.fields.computed import with_free_weights
 from ctrnn.fields.field import VectorField
 from derivations.prover.timelimit import OutOfTime, time_limit
-from derivations.prover.verdict import HOLDS_ASSUMING, UNDECIDED, Verdict, condition_words
+from derivations.prover.verdict import BUT_FOR_ROUNDING, HOLDS_ASSUMING, UNDECIDED, Verdict, condition_words
 from derivations.tracing.blocks import Unwide
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
 from derivations.tracing.formula import OWN_FORMULA, noise_of_formula, of_formula
 from derivations.tracing.program import Program, trace
 from derivations.tracing.replay import Replay
+from derivations.tracing.rounding import but_for_rounding
 from derivations.tracing.running import as_recorded
 from derivations.tracing.sizes import Widths, at_sizes, uncompiled
 from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, as_written, diffusion_of, out_of_time, system_of
 from derivations.tracing.wide import certificates_for_every_width
 from derivations.twins.cells import UnitEquations
+from derivations.twins.fields import SymbolicField, SymbolicStep
 from discretize.kernels.record.recording import operation_name
 
 __all__ = ["verify"]
@@ -37,6 +40,7 @@ def verify(
     *,
     widths: Widths | None = None,
     field: bool | None = None,
+    assumptions: Iterable[Basic] = (),
     seconds: float | None = SECONDS,
 ) -> Verdict:
     r"""Prove that a module's own code is the given equations, for all weights, inputs and states.
@@ -46,11 +50,15 @@ def verify(
     Args:    module, widths, field: as for `symbolic`; equations: Eq with left sides dh_i/dt or the next h_i' (as `symbolic`
              gives them, in any order), a dict {unit: right side}, right sides in the order of the state, or `UnitEquations`
              for the i-th unit of any width; letters: which letter of the equations is which of `symbolic(module)`, or which
-             expression in them, where names do not tell; seconds: after which it is undecided, None for no limit.
+             expression in them, where names do not tell; assumptions: on letters, as tau > 0, beside those that the letters of
+             the equations carry, which are made where it is not proved without; seconds: after which it is undecided, None for
+             no limit.
     Returns: a `Verdict`, true only if proved: `evidence` says how, and at which sizes or for every width; `defined_on` where
              both sides are defined if that is not everywhere; `certificate` what the checker accepts, one for each unit and,
-             for every width, one for the i-th of each part of the state; where refuted, `replay()` computes both sides in torch.
-    Raises:  what `symbolic` raises; ValueError if the equations do not fit the module.
+             for every width, one for the i-th of each part of the state; where refuted, `replay()` computes both sides in
+             torch. *Holds but for rounding*, which is not true, says that floats of the code are Python's for numbers of the
+             equations, or that torch's softplus has its threshold, and how far apart they are at most.
+    Raises:  what `symbolic` raises; ValueError if the equations or assumptions do not fit the module.
     """
     module = uncompiled(module)
     if equations is OWN_FORMULA:
@@ -59,15 +67,17 @@ def verify(
     try:
         with time_limit(seconds), as_written():
             if isinstance(equations, UnitEquations):
-                if letters or widths is not None or field:
+                if letters or widths is not None or field or assumptions:
                     raise ValueError(
-                        "UnitEquations are of cells, in the module's own names: without `letters`, `widths` and `field`."
+                        "UnitEquations are of cells, in the module's own names: without `letters`, `widths`, `field` and "
+                        "`assumptions`."
                     )
                 widths, written = at_sizes(module, equations)
-                verdict = _verified(module, written, {}, widths, False, at.append)
+                verdict = _verified(module, written, {}, widths, False, (), at.append)
                 verdict = _for_every_width(verdict, module, equations) if verdict else verdict
             else:
-                verdict = _verified(module, equations, {} if letters is None else letters, widths, field, at.append)
+                chosen = {} if letters is None else letters
+                verdict = _verified(module, equations, chosen, widths, field, tuple(assumptions), at.append)
     except OutOfTime:
         if verdict:
             verdict = replace(verdict, evidence=f"{verdict.evidence}; at the module's sizes only: out of time")
@@ -81,7 +91,12 @@ def verify(
 def _of_softplus(program: Program, verdict: Verdict, right: Sequence[Expr]) -> list[str]:
     """Say why log(1 + e^x), which is softplus in every book, is not torch's."""
     taken = any(operation_name(node) == "softplus" for node in program.graph.nodes) and any(e.has(sympy.log) for e in right)
-    return ["torch's softplus is x itself where x > 20, so log(1 + e^x) is not its equation"] if taken and not verdict else []
+    refuted = taken and not verdict and verdict.verdict != BUT_FOR_ROUNDING
+    return (
+        ["torch's softplus is x itself where x > 20, or above its threshold, so log(1 + e^x) is not its equation"]
+        if refuted
+        else []
+    )
 
 
 def _for_every_width(verdict: Verdict, module: nn.Module, equations: UnitEquations) -> Verdict:
@@ -116,12 +131,22 @@ def _with_noise(
     )
 
 
+def _but_for_rounding(
+    read: Callable[[], SymbolicField | SymbolicStep], right: Sequence[Expr], where: set[Basic], doing: Callable[[str], object]
+) -> Verdict | None:
+    """Prove the equations with floats read as the numbers that they round; None where that is not proved."""
+    with suppress(NotImplementedError, ValueError):  # SymPy may evaluate functions of other numbers, and the code be undefined
+        return but_for_rounding(read, right, lambda found: decide(list(found.flow), right, where | {*found.defined_on}, doing))
+    return None
+
+
 def _verified(
     module: nn.Module,
     equations: object,
     letters: Letters,
     widths: Widths | None,
     field: bool | None,
+    assumptions: Iterable[Basic],
     doing: Callable[[str], object],
 ) -> Verdict:
     doing(RECORDED)
@@ -138,10 +163,17 @@ def _verified(
     noise = noise_of_formula(module, system) if diffusion is not None and equations is OWN_FORMULA else None
     if equations is OWN_FORMULA:
         equations = dict(zip(system.state, of_formula(module, system), strict=True))
-    matched = match(equations, system, letters)
+    matched = match(equations, system, letters, assumptions)
     right = [value.expr for value in matched.right]
-    where = {*system.defined_on, *(c for value in matched.right for c in value.where)}
+    claimed = {*(c for value in matched.right for c in value.where), *matched.given}
+    where = claimed | {*system.defined_on}
     verdict = decide(list(system.flow), right, where, doing)
+    if not verdict and matched.assumed:
+        claimed, where = claimed | {*matched.assumed}, where | {*matched.assumed}
+        verdict = decide(list(system.flow), right, where, doing)
+    if not verdict and diffusion is None:
+        rounded = _but_for_rounding(lambda: system_of(program, module, field), right, claimed, doing)
+        verdict = verdict if rounded is None else rounded
     refuted = verdict.counterexample  # of dh/dt, which is computed in torch
     left = "of its noise, G dW, nothing is compared" if diffusion is not None and noise is None else ""
     if verdict and diffusion is not None and noise is not None:

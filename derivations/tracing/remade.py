@@ -1,7 +1,8 @@
 r"""Make a module's class at other widths, to see whether numbers of its code were made from the widths.
 
 A record at unknown sizes holds the numbers that `__init__` left on the module: with `self.k = 1 / hidden_size` that is the k of
-one width. So the class is made again with other widths, and its record compared, operation by operation and number by number.
+one width. So the class is made again with two other widths, one of them large, and its record compared, operation by operation
+and number by number.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from derivations.tracing.elementwise import ELEMENTWISE
 from derivations.tracing.operations import MADE
 from derivations.tracing.program import Program
 from derivations.tracing.recorded import record_wide
-from derivations.tracing.sizes import INPUT_WIDTHS, STATE_WIDTHS, at_sizes, matrices
+from derivations.tracing.sizes import INPUT_WIDTHS, STATE_WIDTHS, lengths_of, matrices
 from derivations.twins.cells import UnitEquations
 from discretize.kernels.record.recording import operation_name
 
 __all__ = ["MADE_AT", "which_numbers"]
 
 MADE_AT = "made with "
+LARGE = 64
 
 
 def which_numbers(module: nn.Module, equations: UnitEquations, program: Program) -> str:
@@ -33,21 +35,24 @@ def which_numbers(module: nn.Module, equations: UnitEquations, program: Program)
 
     Raises:  Unwide where the class has other numbers, or other code, at another width.
     """
-    if not (numbers := _numbers(program)):
-        return ""
+    numbers, made = _numbers(program), False
 
     def is_same(other: nn.Module) -> bool:
         return _operations(record_wide(other, matrices(equations), equations.inputs)[0]) == _operations(program)
 
     for other, sizes in _remade(module, equations, is_same):
+        made = True
         if is_same(other):
-            return ""
+            continue
         before, after = dict(_attributes(module)), dict(_attributes(other))
         changed = [f"{name} = {after[name]:g} in place of {value:g}" for name, value in before.items()
                    if value in numbers and after.get(name, value) != value]  # fmt: skip
         raise Unwide(f"{MADE_AT}{sizes}, its code has other numbers{': ' * bool(changed)}{', '.join(changed)}")
     names = {value: name for name, value in _attributes(module)}
-    shown = (f"{names[value]} = {value:g}" if value in names else f"{value:g}" for value in sorted(numbers))
+    shown = [f"{names[value]} = {value:g}" if value in names else f"{value:g}" for value in sorted(numbers)
+             if value in names or value not in (-1, 0, 1)]  # fmt: skip
+    if made or not shown:
+        return ""
     return f", with the numbers of this module ({', '.join(shown)}), whose class was not made at another width"
 
 
@@ -68,11 +73,13 @@ def _remade(module: nn.Module, equations: UnitEquations, is_same: Callable[[nn.M
         again = _made(module, known, chosen, (m, n), equations)
         if not chosen or again is None or not _is_like(again, module) or (asked and not is_same(again)):
             continue
-        for widths in ((m + 1, 2 * n + 1), (m + 1, 2 * n), (2 * m, 2 * n), (m, 2 * n)):
-            other = _made(module, known, chosen, widths, equations)
-            if other is not None and not _is_like(other, module):
-                yield other, f"{widths[0]} inputs and {widths[1]} units"
-                return
+        for more in (1, LARGE):
+            for widths in ((m + 1, 2 * more * n + 1), (m + 1, 2 * more * n), (2 * m, 2 * more * n), (m, 2 * more * n)):
+                other = _made(module, known, chosen, widths, equations)
+                if other is not None and not _is_like(other, module):
+                    yield other, f"{widths[0]} inputs and {widths[1]} units"
+                    break
+        return
 
 
 def _made(
@@ -82,7 +89,7 @@ def _made(
     try:
         with torch.random.fork_rng(devices=[]):
             made = type(module)(**{**known, **{name: widths[k] for name, k in sizes.items()}})
-        at_sizes(made, equations)
+        lengths_of(made, equations)
     except Exception:  # whatever a user's class raises
         return None
     return made
@@ -102,12 +109,12 @@ def _operations(program: Program) -> list[tuple[str, ...]]:
 
 
 def _numbers(program: Program) -> set[float]:
-    """The numbers that a program computes with, but for 0, 1 and -1."""
+    """The numbers that a program computes with."""
     nodes = (node for node in program.graph.nodes if node.op == "call_function")
     values = (
         value for node in nodes if operation_name(node) in {*ELEMENTWISE, *MADE} for value in (*node.args, *node.kwargs.values())
     )
-    return {v for v in values if type(v) in (int, float) and (isinstance(v, float) or v not in (-1, 0, 1))}
+    return {v for v in values if type(v) in (int, float)}
 
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, float]]:

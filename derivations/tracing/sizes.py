@@ -13,7 +13,8 @@ from torch import nn
 
 from derivations.twins.cells import UnitEquations
 
-__all__ = ["INPUT_WIDTHS", "STATES", "STATE_WIDTHS", "Width", "Widths", "at_sizes", "checked_widths", "matrices", "uncompiled"]
+__all__ = ["INPUT_WIDTHS", "STATES", "STATE_WIDTHS", "Width", "Widths", "at_sizes", "checked_widths", "lengths_of", "matrices",
+           "uncompiled"]  # fmt: skip
 
 # The letters of a state of several tensors, as the LSTM's: h and c, and letters after them.
 STATES = "hcpqrs"
@@ -102,7 +103,7 @@ def at_sizes(module: nn.Module, equations: UnitEquations) -> tuple[dict[str, Wid
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"`module` must be a torch.nn.Module, got {type(module).__name__}.")
-    sizes = _sizes(module, equations)
+    sizes = lengths_of(module, equations)
     if unknown := sorted(
         {str(n) for m in matrices(equations).values() for size in m.shape for n in size.free_symbols - set(sizes)}
     ):
@@ -128,7 +129,11 @@ def at_sizes(module: nn.Module, equations: UnitEquations) -> tuple[dict[str, Wid
     return widths, right
 
 
-def _sizes(module: nn.Module, equations: UnitEquations) -> dict[Expr, Expr]:
+def lengths_of(module: nn.Module, equations: UnitEquations) -> dict[Expr, Expr]:
+    r"""Find the sizes that the letters of equations have at a module.
+
+    Raises:  ValueError where the shapes of the module's parameters are not those of the equations.
+    """
     known = matrices(equations)
     facts = [
         (size, length)

@@ -10,8 +10,10 @@ assumptions is dropped, all else is kept.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import TypeAlias
 
@@ -31,7 +33,9 @@ __all__ = [
     "certain",
     "conditions_of",
     "exact",
+    "exchanged",
     "guarded",
+    "is_softplus_everywhere",
     "is_truth",
     "log",
     "number",
@@ -45,12 +49,52 @@ Conditions = frozenset[Basic]
 MOST_BOUNDED = 4
 
 
+@dataclass
+class Exchanged:
+    """Numbers to be put in place of the code's floats, and whether torch's softplus is log(1 + e^u); what was met of them."""
+
+    numbers: Mapping[Rational, Expr]
+    without_threshold: bool
+    floats: set[Rational] = field(default_factory=set)
+    betas: set[Expr] = field(default_factory=set)
+
+    @property
+    def softplus(self) -> bool:
+        return bool(self.betas)
+
+
+_exchanged: ContextVar[Exchanged | None] = ContextVar("exchanged", default=None)
+
+
+@contextmanager
+def exchanged(numbers: Mapping[Rational, Expr], softplus: bool = False) -> Iterator[Exchanged]:
+    """Read code with other numbers in place of floats, and note which floats it has."""
+    token = _exchanged.set(now := Exchanged(numbers, softplus))
+    try:
+        yield now
+    finally:
+        _exchanged.reset(token)
+
+
+def is_softplus_everywhere(beta: Expr) -> bool:
+    """Whether torch's softplus, with its documented threshold, is read as log(1 + e^u)."""
+    now = _exchanged.get()
+    if now is None:
+        return False
+    now.betas.add(beta)
+    return now.without_threshold
+
+
 def exact(constant: object) -> Basic:
     """Convert a float to the rational number that it is; return everything else as it is."""
     if isinstance(constant, float):
         if not isfinite(constant):
             raise ValueError(f"the code contains the constant {constant}, which is no real number.")
-        return Rational(*constant.as_integer_ratio())
+        found, now = Rational(*constant.as_integer_ratio()), _exchanged.get()
+        if now is None or found.is_Integer:
+            return found
+        now.floats.add(found)
+        return now.numbers.get(found, found)
     if isinstance(constant, bool):
         return S.true if constant else S.false
     return Integer(constant) if isinstance(constant, int) else constant

@@ -174,6 +174,11 @@ class ScaledByWidth(Scaled):
         super().__init__(input_size, hidden_size, 1 / hidden_size)
 
 
+class OtherwiseIfLarge(Scaled):
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size, 0.5 if hidden_size < 100 else 2.0)
+
+
 class SizesOfItsOwn(Scaled):
     """Takes its widths by other names, which its shapes tell, and a number of which no attribute tells."""
 
@@ -192,6 +197,7 @@ class OneSize(Scaled):
         (Scaled(1, 2), "for weights of every width from 2 on"),
         (ScaledByWidth(1, 2), "at the module's sizes only: made with 2 inputs and 5 units, its code has other numbers: "
          "k = 0.2 in place of 0.5"),
+        (OtherwiseIfLarge(1, 2), "made with 2 inputs and 257 units, its code has other numbers: k = 2 in place of 0.5"),
         (OneSize(), "for weights of every width from 2 on, with the numbers of this module (k = 0.5), whose class was not made "
          "at another width"),
         (SizesOfItsOwn(1, 2, 0.5), "with the numbers of this module (k = 0.5)"),
@@ -204,6 +210,16 @@ def test_a_number_that_was_made_from_the_width_is_seen_when_the_class_is_made_at
     assert verdict
     assert words in verdict.evidence
     assert "made with" not in verdict.evidence or "every width" not in verdict.evidence
+
+
+def test_a_number_made_from_the_width_that_vanishes_at_the_modules_own_is_seen_too():
+    class ByOneLess(Scaled):
+        def __init__(self, input_size, hidden_size):
+            super().__init__(input_size, hidden_size, hidden_size - 1)
+
+    h, x, w = MatrixSymbol("h", n, 1), MatrixSymbol("x", m, 1), MatrixSymbol("w", n, 1)
+    verdict = verify(ByOneLess(1, 2), UnitEquations({h: h[i, 0] + w[i, 0] * h[i, 0]}, i, (x, h)))
+    assert "at the module's sizes only: made with 2 inputs and 5 units, its code has other numbers: k = 4 in" in verdict.evidence
 
 
 def test_a_mean_over_units_is_a_sum_divided_by_their_number():
