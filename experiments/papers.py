@@ -13,9 +13,10 @@ from torch import nn
 
 from ctrnn.storage.files import read_file
 from derivations.claim import Claim, Entry, Equal, decided
+from derivations.papers.equations import NotRead, Paper
 from derivations.papers.meaning import Meaning
 from derivations.papers.names import name_of
-from derivations.papers.paper import NotRead, Paper, read_paper
+from derivations.papers.paper import read_paper
 from derivations.papers.tokens import Token, Unread
 from derivations.prover.statements import Statement
 from derivations.prover.timelimit import OutOfTime, time_limit

@@ -3,9 +3,11 @@ r"""Reads what a paper says of its letters, before its equations: a line each.
     alpha, beta: positive 1/ms           real if nothing else is said; a unit, if any, stands last
     g: real in (0, 1)                    an interval between numbers, ends in it or not
     h: function of t                     h is h(t) from then on
+    g: function                          of something, which is always written behind it in brackets
     \sigma: sigmoid                      one of the functions of `FUNCTIONS`
 
     solves: eq:path is eq:ode, eq:start  a path, the equations that it satisfies, and where it starts
+    equations: (4) is (3) at \alpha t; (5) is a step of (4); (9) is by (2), (3); (20) solves (19) from t_0
     code: eq:ode is cell.py:Cell, h is h_1, w is weight_h[0,0]
 
 Markdown has these lines at its top, between two lines ---; TeX in comments that begin with `% ctrnn:`.
@@ -19,7 +21,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from sympy import Expr, Function, Rational, S, Symbol, oo
+from sympy import Expr, Function, Rational, S, Symbol, log, oo
 from sympy.core.function import UndefinedFunction
 
 from derivations.papers.names import name_of
@@ -27,13 +29,20 @@ from derivations.papers.tokens import Token, Unread
 from derivations.papers.units import Unit, unit_of
 from derivations.twins.written import ELEMENTWISE
 
-__all__ = ["FUNCTIONS", "FrontMatter", "Letter", "front_matter"]
+__all__ = ["FUNCTIONS", "FrontMatter", "Letter", "Related", "front_matter", "logit"]
 
 FUNCTIONS = {"sigmoid": ELEMENTWISE["sigma"], "softplus": ELEMENTWISE["softplus"], "relu": ELEMENTWISE["relu"]}
 ASSUMPTIONS = ("real", "positive", "negative", "nonnegative", "nonpositive", "nonzero", "integer")
 SIGNS = {"positive": ("(", S.Zero, oo, ")"), "nonnegative": ("[", S.Zero, oo, ")"),
          "negative": ("(", -oo, S.Zero, ")"), "nonpositive": ("(", -oo, S.Zero, "]")}  # fmt: skip
+NAMELESS = "."  # the argument of a function of something
 IGNORED = ("title", "author", "date", "letters")
+RELATED = {  # how equations are related: the first from the others
+    "step": re.compile(r"(?P<first>.+?) is a step of (?P<others>.+)"),
+    "by": re.compile(r"(?P<first>.+?) is by (?P<others>.+)"),
+    "solves": re.compile(r"(?P<first>.+?) solves (?P<others>.+?)(?: from (?P<place>.+))?"),
+    "warp": re.compile(r"(?P<first>.+?) is (?P<others>.+?) at (?P<place>.+)"),
+}
 NUMBER = r"-?\d+(?:\.\d+|/\d+)?"
 INTERVAL = re.compile(rf"([(\[])\s*({NUMBER}|-oo)\s*,\s*({NUMBER}|oo)\s*([)\]])")
 
@@ -61,7 +70,8 @@ class Letter:
     @property
     def words(self) -> str:
         """Say what is assumed, as in `alpha positive`."""
-        kind = " ".join(self.assumptions) + (f" function of {', '.join(self.arguments)}" if self.arguments else "")
+        of = "" if self.arguments == (NAMELESS,) else f" of {', '.join(self.arguments)}"
+        kind = " ".join(self.assumptions) + (f" function{of}" if self.arguments else "")
         return f"{self.name} {kind}" + (f" in {self.interval[2]}" if self.interval else "")
 
     @property
@@ -73,13 +83,28 @@ class Letter:
         return next((SIGNS[word] for word in self.assumptions if word in SIGNS), None)
 
 
+@dataclass(frozen=True)
+class Related:
+    """What the front matter says of equations, by their labels: the first of `first` follows from the others.
+
+    kind: step, by, solves or warp; place: as LaTeX, what stands in place of the time of a warp, or where a path begins; line:
+    that says so.
+    """
+
+    kind: str
+    first: tuple[str, ...]
+    others: tuple[str, ...]
+    place: str
+    line: Token
+
+
 @dataclass
 class FrontMatter:
     """Holds the letters by name, the named functions, and what is to be compared with what, by label."""
 
     letters: dict[str, Letter] = field(default_factory=dict)
     functions: dict[str, Any] = field(default_factory=dict)
-    solves: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    related: list[Related] = field(default_factory=list)
     code: list[tuple[tuple[str, ...], str, dict[str, str]]] = field(default_factory=list)
 
 
@@ -99,10 +124,14 @@ def front_matter(text: str, tex: bool) -> tuple[FrontMatter, str]:
         said = {n: lines[n] for n in range(1, end)}
         lines[: end + bool(end)] = [""] * (end + bool(end))
     for n, line in said.items():
-        if line.strip():
-            _read_line(line, Token("", "", n + 1, 1), found)
+        key = line.partition(":")[0].strip()
+        for part in [line] if key in ("equations", *IGNORED) else line.split(";"):
+            if part.strip():
+                _read_line(part, Token("", "", n + 1, 1), found)
     for letter in list(found.letters.values()):
         for argument in letter.arguments:
+            if argument == NAMELESS:
+                continue
             within = found.letters.setdefault(argument, Letter(argument))
             if any(found.letters.get(name, within).arguments for name in within.arguments):
                 raise Unread(Token("", "", 1, 1), f"{letter.name}: functions of functions of functions are not read")
@@ -117,7 +146,9 @@ def _read_line(line: str, place: Token, found: FrontMatter) -> None:
         return
     if names == "solves":
         path, _, equations = words.partition(" is ")
-        found.solves[path.strip()] = tuple(_listed(equations))
+        found.related.append(Related("solves", (path.strip(),), tuple(_listed(equations)), "", place))
+    elif names == "equations":
+        found.related += [_related(part.strip(), place) for part in words.split(";") if part.strip()]
     elif names == "code":
         labels, _, code = words.partition(" is ")
         file, *letters = re.split(r",(?![^\[]*\])", code)
@@ -130,11 +161,22 @@ def _read_line(line: str, place: Token, found: FrontMatter) -> None:
             _declare(name_of(name, place), words, place, found)
 
 
+def _related(words: str, place: Token) -> Related:
+    for kind, pattern in RELATED.items():
+        if said := pattern.fullmatch(words):
+            first, others = tuple(_listed(said["first"])), tuple(_listed(said["others"]))
+            if first and others and (kind == "solves" or len(others) == 1 or kind == "by"):
+                return Related(kind, first, others, said.groupdict().get("place") or "", place)
+    raise Unread(
+        place, f"{words!r} is not of the form `A is B at a t`, `A is a step of B`, `A is by B, C` or `A solves B from a`"
+    )
+
+
 def _listed(words: str) -> list[str]:
-    return [word.strip() for word in words.split(",") if word.strip()]
+    return [word.strip() for word in re.split(r",(?![^{]*\})", words) if word.strip()]
 
 
-def _declare(name: str, words: str, place: Token, found: FrontMatter) -> None:
+def _declare(name: str, words: str, place: Token, found: FrontMatter) -> None:  # noqa: PLR0912 - a kind of word each
     if name in found.letters or name in found.functions:
         raise Unread(place, f"{name} is declared twice")
     if name == "d":
@@ -146,15 +188,18 @@ def _declare(name: str, words: str, place: Token, found: FrontMatter) -> None:
     if between := re.search(rf"\bin\s*{INTERVAL.pattern}", words):
         interval = _interval(place, *between.groups())
         words = words[: between.start()] + words[between.end() :]
-    if function := re.search(r"\bfunction of ([^\s,]+(?: and [^\s,]+)*)", words):
+    in_full = words.strip() == "function"
+    if in_full:
+        arguments, words = (NAMELESS,), ""
+    elif function := re.search(r"\bfunction of ([^\s,]+(?: and [^\s,]+)*)", words):
         arguments = tuple(name_of(argument, place) for argument in function[1].split(" and "))
         words = words[: function.start()] + words[function.end() :]
     assumptions, unit = dict[str, bool](), list[str]()
     for word in words.replace(",", " ").split():
-        if word in ASSUMPTIONS:
+        if word in ASSUMPTIONS and not unit:
             assumptions[word] = True
-        elif (near := get_close_matches(word, (*ASSUMPTIONS, *FUNCTIONS, "function"), 1, 0.7)) or unit:
-            raise Unread(place, f"{word!r} is not read" + (f"; did you mean {near[0]!r}?" if near else ": one unit stands last"))
+        elif near := get_close_matches(word, (*ASSUMPTIONS, *FUNCTIONS, "function"), 1, 0.7):
+            raise Unread(place, f"{word!r} is not read; " + (f"did you mean {near[0]!r}?" if not unit else "a unit stands last"))
         else:
             unit.append(word)
     try:
@@ -162,12 +207,12 @@ def _declare(name: str, words: str, place: Token, found: FrontMatter) -> None:
     except ValueError:
         raise Unread(place, f"{name} is not {' and '.join(assumptions)}") from None
     try:
-        measured = unit_of(unit[0]) if unit else None
+        measured = unit_of(" ".join(unit)) if unit else None
     except ValueError as error:
         raise Unread(place, f"{name}: {error}") from None
     if interval is not None and set(assumptions) - {"real"}:
         raise Unread(place, f"{name} has an interval and {', '.join(assumptions)}; the interval is enough")
-    found.letters[name] = Letter(name, assumptions or {"real": True}, arguments, interval, measured)
+    found.letters[name] = Letter(name, assumptions or {"real": True}, arguments, interval, measured, in_full)
 
 
 def _interval(place: Token, left: str, low: str, high: str, right: str) -> tuple[Expr, Mapping[str, bool], str]:
@@ -188,6 +233,11 @@ def _interval(place: Token, left: str, low: str, high: str, right: str) -> tuple
     if right == "]":
         return b - (b - a) * p / (1 + p), upward, words
     return a + (b - a) * p / (1 + p), positive, words
+
+
+def logit(e: Expr) -> Expr:
+    """Return the inverse of the sigmoid function."""
+    return log(e / (1 - e))
 
 
 def _end(text: str) -> Expr:

@@ -2,18 +2,19 @@ r"""Puts definitions, equations of motion and intervals in place of letters, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from sympy import Add, Basic, Derivative, Dummy, Expr, Function, Integer, Integral, Limit, Mul, Subs, Sum, Symbol, evaluate
+from sympy import Add, Basic, Derivative, Dummy, Expr, Function, Integer, Integral, Limit, Mul, Subs, Sum, Symbol, Tuple, evaluate
 from sympy.core.function import AppliedUndef
 
 from derivations.papers.letters import Letter
 from derivations.prover.statements import Statement
 from derivations.prover.verdict import UNDECIDED, Verdict
 
-__all__ = ["Definition", "Known", "Meaning", "Meant"]
+__all__ = ["Anew", "Definition", "Known", "Meaning", "Meant", "differentiated", "put"]
 
 MOST_TERMS = 50  # of a sum that is written out
 MOST_PARTS = 20_000  # of an expression
@@ -22,12 +23,15 @@ MOST_PARTS = 20_000  # of an expression
 @dataclass(frozen=True)
 class Definition:
     """What a letter, the value of a function, its derivative or a value at one place is; label: of the line that says so;
-    supposed: whether that is no definition, but restricts what a function can be."""
+    supposed: whether that is no definition, but restricts what a function can be; firm: whether it was written with :=, so that
+    no later line can mean another letter; sizes: "one unit" where it is read so."""
 
     left: Expr
     value: Expr
     label: str
     supposed: bool = False
+    firm: bool = False
+    sizes: str = ""
 
     @property
     def name(self) -> str:
@@ -43,6 +47,20 @@ class Known:
     definitions: dict[str, Definition] = field(default_factory=dict)
     rates: dict[str, Definition] = field(default_factory=dict)
     starts: dict[Expr, Definition] = field(default_factory=dict)
+
+    def keep(self, definition: Definition) -> None:
+        """Keep what an equation says, in place of what was said of the same letter."""
+        if not definition.supposed:
+            self.rates.pop(definition.name, None)
+            self.starts = {left: start for left, start in self.starts.items() if start.name != definition.name}
+            self.definitions[definition.name] = definition
+        else:
+            self.definitions.pop(definition.name, None)
+            where: dict[Any, Definition] = self.rates if isinstance(definition.left, Derivative) else self.starts
+            where[definition.name if isinstance(definition.left, Derivative) else definition.left] = definition
+
+    def copy(self) -> Known:
+        return Known(dict(self.letters), dict(self.definitions), dict(self.rates), dict(self.starts))
 
 
 class Meaning:
@@ -87,7 +105,8 @@ class Meaning:
             return self._derivative(e, left)
         if isinstance(e, Symbol | AppliedUndef):
             return self._letter(e, left)
-        found = e.func(*(self._in(part, left) for part in e.args)) if e.args else e
+        fixed = e.args[3:] if isinstance(e, Limit) else ()  # the side
+        found = e.func(*(self._in(part, left) for part in e.args[: len(e.args) - len(fixed)]), *fixed) if e.args else e
         if isinstance(e, Integral | Sum | Limit):
             self._check_bound(e, found.args[0])
         return _terms(found) if isinstance(found, Sum) else found
@@ -101,30 +120,47 @@ class Meaning:
 
     def _letter(self, e: Expr, left: frozenset[str]) -> Expr:
         name = e.func.__name__ if isinstance(e, AppliedUndef) else e.name
-        if isinstance(e, Dummy) or name in left:
+        if isinstance(e, Dummy) or (name in left and not e.args):
             return e
-        if name in self.known.letters:
-            self.letters[name] = self.known.letters[name]
+        if name == "O" and name not in self.known.letters:
+            raise ValueError("O(...) is read as the last term of a right side")
+        if name not in self.known.letters:
+            raise ValueError(f"{name} is not declared, and no line before gives it")
+        self.letters[name] = self.known.letters[name]
+        if isinstance(e, AppliedUndef) and name not in self.known.definitions and e not in self.known.starts:
+            e = e.func(*(self._in(argument, left) for argument in e.args))
+        if name in left:
+            return e
         if e in self.known.starts:
             return self._in(self._noted(self.supposed, self.known.starts[e]).value, left)
         if name in self.known.definitions:
-            definition = self._noted(self.defined, self.known.definitions[name])
-            return self._at(self._in(definition.value, left | self._arguments(definition)), definition, e, left)
+            return self._defined(e, self._noted(self.defined, self.known.definitions[name]), left)
         if isinstance(e, AppliedUndef):
-            e = e.func(*(self._in(argument, left) for argument in e.args))
             self.values.add(e)
         return self._inside(e, name)
 
-    def _arguments(self, definition: Definition) -> frozenset[str]:
-        return frozenset(a.name for a in definition.left.args if isinstance(a, Symbol))
+    def _defined(self, e: Expr, definition: Definition, left: frozenset[str]) -> Expr:
+        """Return what a letter is, or a function that is defined, at the arguments that are written, put in at once."""
+        arguments = frozenset(a.name for a in definition.left.args)
+        value = self._in(definition.value, left | arguments)
+        written = {a: self._in(there, left) for a, there in zip(definition.left.args, e.args, strict=True)}
+        moved = {a: there for a, there in written.items() if a != there}
+        for name in (
+            self.known.definitions.keys() & {_name(u) for u in definition.value.atoms(Symbol, AppliedUndef)} if moved else ()
+        ):
+            behind = self._behind(name)
+            if caught := {a.name for a in moved} & behind:
+                raise ValueError(f"{name}, in what defines {definition.name}, depends on {min(caught)}; write it out")
+        return put(value, moved)
 
-    def _at(self, value: Expr, definition: Definition, e: Expr, left: frozenset[str]) -> Expr:
-        """Return the value of a function that is defined, at the arguments that are written."""
-        for argument, written in zip(definition.left.args, e.args, strict=True):
-            there = self._in(written, left)
-            if there != argument:
-                value = Subs(value, argument, there) if value.has(Derivative, Subs) else value.xreplace({argument: there})
-        return value
+    def _behind(self, name: str) -> set[str]:
+        """Collect the letters that stand in the definition of a letter, and in theirs."""
+        found, new = set[str](), {name}
+        while new:
+            found |= new
+            given = [self.known.definitions[n] for n in new & self.known.definitions.keys()]
+            new = {_name(u) for d in given for u in d.value.atoms(Symbol, AppliedUndef) if u not in d.left.args} - found
+        return found
 
     def _inside(self, e: Expr, name: str) -> Expr:
         """Write a letter of an interval by one that is positive."""
@@ -142,40 +178,89 @@ class Meaning:
         names = {v.name for v, _ in variables if isinstance(v, Symbol)}
         if strange := names & self.known.definitions.keys():
             raise ValueError(f"a derivative by {min(strange)}, which is defined, is not read")
-        name = target.func.__name__ if isinstance(target, AppliedUndef) else ""
-        if name in self.known.rates and len(variables) == 1:
+        name = _name(target)
+        if name in self.known.rates and name not in left and len(variables) == 1:
             (v, n), (t, least) = variables[0], self.known.rates[name].left.variable_count[0]
             if target.args == (v,) and n >= int(least):
                 further = self._noted(self.supposed, self.known.rates[name]).value.xreplace({t: v})
-                return self._in(further if n == int(least) else Derivative(further, (v, n - int(least))), left)
+                return self._in(further if n == int(least) else differentiated(further, (v, n - int(least))), left)
         inner = self._in(target, left | names)
-        free = isinstance(target, Symbol | AppliedUndef) and (name or target.name) not in self.known.definitions
+        free = isinstance(target, Symbol | AppliedUndef) and name not in self.known.definitions
         if free and (others := [v for v, _ in variables if not inner.has(v)]):
             raise ValueError(f"a derivative by {others[0]} of {target}, which is not declared as a function of {others[0]}")
-        found = self._by_chain(inner, *variables[0], left) if len(variables) == 1 else None
-        if found is None:
-            found = Derivative(inner, *variables)
+        found = differentiated(inner, *variables)
+        if self._rated(inner, names, left):
+            if len(variables) > 1:
+                raise ValueError("a derivative by several letters of what obeys an equation is not read")
+            (v, n), found = variables[0], inner
+            for _ in range(n):
+                found = self._by_chain(found, v, left)
         for v, _ in variables:
             if isinstance(v, Symbol) and v.name not in left and (there := self._inside(v, v.name)) != v:
                 found = Subs(found, v, there)
         return found
 
-    def _by_chain(self, inner: Expr, v: Expr, n: int, left: frozenset[str]) -> Expr | None:
-        """Differentiate an expression that holds functions whose own derivatives are known."""
-        values = sorted((f for f in inner.atoms(AppliedUndef) if f.has(v)), key=str)
-        rates = [self.known.rates[name].left for f in values if (name := f.func.__name__) in self.known.rates and f.args == (v,)]
-        if not rates or isinstance(inner, AppliedUndef):
-            return None
-        alone = inner.xreplace({f: Dummy() for f in values})
-        if n > 1 or alone.has(v) or any(int(rate.variable_count[0][1]) > 1 for rate in rates):
-            raise ValueError(
-                f"a derivative by {v} of what holds {v} itself beside functions of it, or of higher order, is not read"
-            )
-        return Add(*(Mul(Derivative(inner, f), self._in(Derivative(f, v), left)) for f in values))
+    def _rated(self, e: Expr, names: Container[str], left: Container[str]) -> list[Expr]:
+        """Find values of functions that obey an equation, at places that depend on letters; none of what is a slope already."""
+        rated = [f for f in e.atoms(AppliedUndef) if _name(f) in self.known.rates and _name(f) not in left]
+        found = [f for f in rated if any(u.name in names for u in f.free_symbols if isinstance(u, Symbol))]
+        if isinstance(e, AppliedUndef) and found == [e] and isinstance(e.args[0], Symbol):
+            return []  # the slope of h(t) is known, or stays
+        return sorted(found, key=str)
+
+    def _by_chain(self, e: Expr, v: Symbol, left: frozenset[str]) -> Expr:
+        """Differentiate, by v, what holds functions that obey equations: with letters in place of their values and slopes."""
+        states = dict[Expr, tuple[Dummy, Expr]]()  # a value or slope -> its letter, and its own derivative
+        for f in self._rated(e, {v.name}, left):
+            rate, place = self.known.rates[_name(f)], f.args[0]
+            t, order = rate.left.variable_count[0]
+            facts = self.known.letters[_name(f)].assumptions
+            if int(order) > 1 and place != v:
+                raise ValueError(f"{f} obeys an equation of order {order}: its slope at another place is not read")
+            self._noted(self.supposed, rate)
+            slope = put(self._in(rate.value, left | {t.name}), {t: place})
+            inner = Integer(1) if place == v else self._by_chain(place, v, left)
+            slopes = [f, *(Derivative(f, (v, k)) for k in range(1, int(order))), slope]
+            for k, state in enumerate(slopes[:-1]):
+                further = slopes[k + 1] if place == v else Mul(slope, inner)
+                states[state] = (Dummy(f"value{k}", **(facts if k == 0 else {"real": True})), further)
+        alone = e.xreplace({state: letter for state, (letter, _) in states.items()})
+        letters, values = Tuple(*(letter for letter, _ in states.values())), Tuple(*states)
+
+        def partly(by: Symbol) -> Expr:
+            return Subs(differentiated(alone, (by, 1)), letters, values) if states else differentiated(alone, (by, 1))
+
+        parts = [Mul(partly(letter), further) for letter, further in states.values() if alone.has(letter)]
+        parts += [partly(v)] if alone.has(v) else []
+        return Add(*parts) if len(parts) != 1 else parts[0]
 
     def _noted(self, where: dict[str, Definition], definition: Definition) -> Definition:
         where[definition.label] = definition
         return definition
+
+
+def differentiated(e: Expr, *variables: tuple[Expr, int]) -> Derivative:
+    """Write a derivative of what may be one itself, with numbers as orders: not evaluated, SymPy leaves 1 + 1 as it is."""
+    found = Derivative(e, *variables)
+    if all(isinstance(n, Integer) for _, n in found.variable_count):
+        return found
+    with evaluate(True):
+        orders = [(v, n.doit()) for v, n in found.variable_count]
+    return Derivative(found.expr, *orders)
+
+
+def put(e: Expr, values: Mapping[Any, Expr]) -> Expr:
+    """Put values in place of letters, all at once; a derivative by one of them is taken first."""
+    if not values:
+        return e
+    if not e.has(Derivative, Subs):
+        return e.xreplace(dict(values))
+    letters = {a: Dummy(a.name, **a.assumptions0) for a in values}
+    return Subs(e.xreplace(letters), Tuple(*letters.values()), Tuple(*(values[a] for a in letters)))
+
+
+def _name(e: Any) -> str:
+    return str(e.func.__name__) if isinstance(e, AppliedUndef) else e.name if isinstance(e, Symbol) else ""
 
 
 def _terms(e: Sum) -> Expr:
@@ -191,13 +276,15 @@ class Meant:
     """A statement as printed, decided with what its letters stand for.
 
     Args:    printed: its formulas; meant: what is decided; within: letters of intervals, by others; restricted: the function
-             whose values are no longer free where they are numbers of a counterexample, because it starts somewhere.
+             whose values are no longer free where they are numbers of a counterexample, because it starts somewhere; anew: the
+             equations that give a letter again that is put in here, as far as these are proved.
     """
 
     printed: tuple[Basic, ...]
     meant: Statement
     within: Mapping[Expr, tuple[Expr, Expr]]
     restricted: str = ""
+    anew: tuple[Anew, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -210,6 +297,9 @@ class Meant:
         return self.meant.says()
 
     def decide(self) -> Verdict:
+        for other in self.anew:
+            if not other.decide():
+                return Verdict(UNDECIDED, 0.0, other.question)
         found = self.meant.decide()
         if found.counterexample is None:
             named = {p for condition in found.defined_on for p in self.within if condition.has(p)}
@@ -223,3 +313,29 @@ class Meant:
             if p in numbers:
                 numbers[letter] = value.xreplace({p: numbers.pop(p)}).doit()
         return replace(found, counterexample=numbers)
+
+
+@dataclass(frozen=True)
+class Anew:
+    """An equation that gives a letter again: true if it says the same; else it may mean another letter, which is asked for."""
+
+    statement: Meant
+    question: str
+
+    @property
+    def kind(self) -> str:
+        return self.statement.kind
+
+    def formulas(self) -> tuple[Basic, ...]:
+        return self.statement.formulas()
+
+    def says(self) -> dict[str, Any] | None:
+        return self.statement.says()
+
+    def decide(self) -> Verdict:
+        return self._verdict
+
+    @cached_property
+    def _verdict(self) -> Verdict:
+        found = self.statement.decide()
+        return found if found.holds else Verdict(UNDECIDED, found.seconds, self.question)

@@ -1,14 +1,14 @@
-r"""Reads names of letters: x, \alpha, h_0, h_{t-1}, \tilde h, \mathbf{x}, \Delta t, x', each with its index."""
+r"""Reads names of letters, x, \alpha, h_0, h_{t-1}, h_t^i, \tilde h, \mathbf{x}, \Delta t, x', each with its indices."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NoReturn
 
 from derivations.papers.tokens import Token, Unread, tokens
 
-__all__ = ["ACCENTS", "DEEPEST", "GREEK", "WORDS", "Cursor", "name_of"]
+__all__ = ["ACCENTS", "GREEK", "WORDS", "Cursor", "mentioned", "name_of"]
 
 GREEK = re.findall(
     r"\w+",
@@ -17,15 +17,14 @@ GREEK = re.findall(
 )
 # As SymPy's names end, so that they are printed with the same accent.
 ACCENTS = {r"\tilde": "tilde", r"\hat": "hat", r"\bar": "bar", r"\mathbf": "bold", r"\boldsymbol": "bm", r"\mathcal": "cal"}
-WORDS = (r"\mathrm", r"\operatorname", r"\text")
-DEEPEST = 40  # braces and brackets within one another
+WORDS = (r"\mathrm", r"\operatorname")
 
 
 class Cursor:
-    """Goes through tokens from left to right."""
+    """Goes through tokens from left to right, and reads names, of which those with an index above must be declared."""
 
-    def __init__(self, found: Sequence[Token], place: Token) -> None:
-        self.found, self.at, self.depth = found, 0, 0
+    def __init__(self, found: Sequence[Token], place: Token, declared: Container[str] | None = None) -> None:
+        self.found, self.at, self.declared = found, 0, declared
         last = found[-1] if found else place
         self.end = Token("end", "", last.line, last.column + len(last.text))
 
@@ -51,17 +50,36 @@ class Cursor:
         raise Unread(token or self.next, reason)
 
     def name(self) -> str:
-        """Read a letter with its index and primes."""
-        base = self.base()
-        name = f"{base}_{self.index()}" if self.takes("_") else base
+        """Read a letter with its indices and primes."""
+        name, above = self.base(), self._above("")
+        name = f"{name}_{self.index()}" if self.takes("_") else name
+        name += above or self._above(name)
         while self.takes("'"):
             name += "'"
         return name
 
-    def base(self, *, index: bool = False) -> str:
+    def _above(self, name: str) -> str:
+        """Read an index above, where a letter that has it is declared: h_t^g; else it is a power, and left."""
+        here = self.at
+        if not name:  # h^g_t, which is h_t^g
+            try:
+                index = self.index() if self.takes("^") and self.next.text != "-" else ""
+            except Unread:
+                index = ""
+            if index and self.next.text == "_":
+                return f"^{index}"
+        elif self.takes("^"):
+            try:
+                above = f"^{self.index()}"
+            except Unread:
+                above = ""
+            if above and (self.declared is None or name + above in self.declared):
+                return above
+        self.at = here
+        return ""
+
+    def base(self, *, index: bool = False) -> str:  # noqa: PLR0911 - a kind of letter each
         token = self.take()
-        if token.text == r"\text" and not index:
-            self.fail("words in a formula are not read; what they say of letters belongs on top of the paper", token)
         if token.text in WORDS:
             self.expect("{")
             word = ""
@@ -69,7 +87,7 @@ class Cursor:
                 if self.next.kind != "letter":
                     self.fail(f"{token.text} is read with letters only, {token.text}{{in}}")
                 word += self.take().text
-            return word
+            return word or self.fail(f"{token.text} is empty", token)
         if token.text in ACCENTS:
             braces = self.takes("{")
             inner = self.base()
@@ -82,6 +100,10 @@ class Cursor:
             return token.text
         if token.kind == "command" and token.text[1:] in GREEK:
             return token.text[1:]
+        if index and token.kind == "words" and (word := re.fullmatch(r"\\text\s*\{([A-Za-z]+)\}", token.text)):
+            return word[1]
+        if index and token.text in (r"\max", r"\min"):
+            return token.text[1:]
         self.at -= 1
         return self.fail(f"{token.text} is not read" if token.text else "a value is missing at the end")
 
@@ -91,11 +113,9 @@ class Cursor:
             if len(token.text) == 1 and token.text.isalnum():
                 return token.text
             self.at -= 1
-            return (
-                f"{{{self.base(index=True)}}}"
-                if token.kind == "command"
-                else self.fail("an index of several signs needs braces", token)
-            )
+            if token.kind in ("command", "words"):
+                return f"{{{self.base(index=True)}}}"
+            self.fail("an index of several signs needs braces", token)
         index = ""
         while not self.takes("}"):
             token = self.next
@@ -103,9 +123,26 @@ class Cursor:
                 index += self.take().text
             else:
                 index += self.base(index=True)
+                index += f"_{self.index()}" if self.takes("_") else ""
         if not index:
             self.fail("an index is empty")
         return index if len(index) == 1 else f"{{{index}}}"
+
+
+def mentioned(found: Sequence[Token]) -> set[str]:
+    """Collect the letters of a formula that is not read: those that it may say something of."""
+    names = set[str]()
+    for cursor in (Cursor(found, Token("", "", 0, 0)), Cursor(found, Token("", "", 0, 0), ())):  # an index above, or a power
+        while cursor.next.kind != "end":
+            here = cursor.at
+            try:
+                name = cursor.name()
+                names |= {name, name.rstrip("'"), *re.split(r"[\^{}]+", name)}
+            except Unread:
+                cursor.at = here + 1
+                if (token := found[here]).kind == "words" and re.search(r"[$=<>]", token.text):
+                    names |= set(re.findall(r"[A-Za-z]", token.text.partition("{")[2]))
+    return names - {"", "d"}
 
 
 def name_of(text: str, place: Token) -> str:

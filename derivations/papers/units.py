@@ -1,66 +1,108 @@
 r"""Finds the units of expressions, and what must agree for them to have one: terms of a sum, both sides, arguments.
 
-A unit is a product of powers of words, (("ms", -1),) for 1/ms. Words are not converted: ms and s are two units. What has a
-letter of which no unit is said has an unknown one, which agrees with all.
+A unit is a product of powers of base units, as pint has them: nF mV/ms and uS mV are nA. Those of one kind that differ by a
+factor, ms and s, are neither equal nor unequal: nothing is converted. What has a letter of which no unit is said has an unknown
+one, which agrees with all.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any, TypeAlias
 
 from sympy import Abs, Derivative, Dummy, Expr, Integral, Limit, Max, Mul, Number, NumberSymbol, Pow, Rational, Subs, Sum, Symbol
 from sympy.core.function import AppliedUndef
 
-__all__ = ["NO_UNIT", "Compared", "Unit", "Units", "named", "unit_of"]
+__all__ = ["NO_UNIT", "Compared", "Unit", "Units", "unit_of"]
 
-Unit: TypeAlias = tuple[tuple[str, Rational], ...]
+ONE = Rational(1)
+# What is counted is no unit of pint's, or one that equals another.
+COUNTED = ("spike", "sample", "step", "nat", "bit", "px")
+NOT_UNITS = ("in", "a", "and", "or", "is", "of", "at", "to")  # English words that pint reads as units
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit: the powers of base units, their factor, and how it was written."""
+
+    powers: tuple[tuple[str, Rational], ...] = ()
+    factor: Any = ONE
+    words: tuple[tuple[str, Rational], ...] = ()
+
+    def __str__(self) -> str:
+        """Write it as a reader would: 1/ms."""
+        above = [f"{word}^{power}" if power != 1 else word for word, power in self.words if power > 0]
+        below = [f"{word}^{-power}" if power != -1 else word for word, power in self.words if power < 0]
+        return "/".join([" ".join(above) or "1", *below])
+
+    def same(self, other: Unit) -> bool:
+        return (self.powers, self.factor) == (other.powers, other.factor)
+
+    def times(self, other: Unit) -> Unit:
+        return Unit(_added(self.powers, other.powers), self.factor * other.factor, _added(self.words, other.words))
+
+    def to_the(self, power: Rational) -> Unit:
+        powers, words = (tuple((word, k * power) for word, k in part if power) for part in (self.powers, self.words))
+        return Unit(powers, self.factor**power, words)
+
+
 Compared: TypeAlias = tuple[str, Unit, str, Unit]
-NO_UNIT: Unit = ()
-# Words that are read as units: any other is an assumption that this grammar does not have, and is not passed over.
-UNITS = frozenset(
-    re.findall(
-        r"\w+",
-        "s ms us ns min h Hz kHz m cm mm um nm km g kg mg A mA uA nA pA V mV uV K mol M mM uM N Pa J W C F uF nF pF S mS uS nS "
-        "Ohm kOhm MOhm l ml px bit bits nat nats sample samples step steps spike spikes",
-    )
-)
+NO_UNIT = Unit()
 
 
-def unit_of(words: str) -> Unit:
-    r"""Read a unit: ms, 1/ms, mV/ms, ms^-1, mV*ms, or 1 for none.
-
-    Raises:  ValueError for what is no unit.
-    """
-    found, sign = NO_UNIT, 1
-    for part in re.split(r"([*/])", words):
-        factor = re.fullmatch(r"([A-Za-z]+)(?:\^(-?\d+))?|1", part)
-        if part in "*/":
-            sign = -1 if part == "/" else 1
-        elif factor is None or (factor[1] and factor[1] not in UNITS):
-            raise ValueError(f"{words!r} is no word and no unit that is read; a unit is written as ms, 1/ms, mV/ms or ms^-1")
-        elif factor[1]:
-            found = times(found, ((factor[1], Rational(sign * int(factor[2] or 1))),))
-    return found
-
-
-def times(*units: Unit) -> Unit:
+def _added(*parts: tuple[tuple[str, Rational], ...]) -> tuple[tuple[str, Rational], ...]:
     powers: dict[str, Rational] = {}
-    for word, power in (pair for unit in units for pair in unit):
+    for word, power in (pair for part in parts for pair in part):
         powers[word] = powers.get(word, Rational(0)) + power
     return tuple((word, power) for word, power in sorted(powers.items()) if power)
 
 
-def to_the(unit: Unit, power: Rational) -> Unit:
-    return tuple((word, k * power) for word, k in unit if power)
+@cache
+def _registry() -> Any:
+    from pint import UnitRegistry  # noqa: PLC0415 - half a second
+
+    registry = UnitRegistry(non_int_type=Fraction)
+    for word in COUNTED:
+        registry.define(f"counted_{word} = [counted_{word}]")
+    registry.define("@alias ohm = Ohm")
+    return registry
 
 
-def named(unit: Unit) -> str:
-    """Write a unit as a reader would: 1/ms."""
-    above = [f"{word}^{power}" if power != 1 else word for word, power in unit if power > 0]
-    below = [f"{word}^{-power}" if power != -1 else word for word, power in unit if power < 0]
-    return "/".join([" ".join(above) or "1", *below])
+@cache
+def _word(word: str) -> Unit:
+    """Read one word. Raises: ValueError for one that pint does not know."""
+    registry, one = _registry(), ((word, Rational(1)),)
+    singular = word.removesuffix("s") if word.removesuffix("s") in COUNTED else word
+    try:
+        if word in NOT_UNITS:
+            raise ValueError
+        found = registry.Quantity(Fraction(1), f"counted_{singular}" if singular in COUNTED else word).to_base_units()
+        factor = Fraction(found.magnitude)
+        powers = tuple(sorted((base, Rational(str(Fraction(power)))) for base, power in found.unit_items()))
+    except Exception:  # of many kinds
+        raise ValueError(f"{word!r} is no word and no unit that is read; a unit is written as ms, 1/ms, mV/ms or ms^-1") from None
+    return Unit(powers, Rational(factor.numerator, factor.denominator), one)
+
+
+def unit_of(words: str) -> Unit:
+    r"""Read a unit: ms, 1/ms, mV/ms, ms^-1, mV*ms, nF mV/ms, or 1 for none.
+
+    Raises:  ValueError for what is no unit.
+    """
+    found, sign = NO_UNIT, 1
+    for part in re.split(r"\s*([*/])\s*|\s+", words.strip()):
+        factor = re.fullmatch(r"([A-Za-z]+)(?:\^(-?\d+))?|1", part or "*")
+        if part is None or part in "*/":
+            sign = -1 if part == "/" else 1
+        elif factor is None:
+            raise ValueError(f"{words!r} is no word and no unit that is read; a unit is written as ms, 1/ms, mV/ms or ms^-1")
+        elif factor[1]:
+            found = found.times(_word(factor[1]).to_the(Rational(sign * int(factor[2] or 1))))
+    return found
 
 
 class Units:
@@ -77,8 +119,7 @@ class Units:
         if e.is_Add or isinstance(e, Max):
             return self.same(*e.args)
         if isinstance(e, Mul):
-            units = [self.of(factor) for factor in e.args]
-            return None if None in units else times(*filter(None, units))
+            return _product([self.of(factor) for factor in e.args])
         if isinstance(e, Pow):
             return self._of_power(*e.args)
         if isinstance(e, Integral | Derivative | Sum | Limit):
@@ -111,7 +152,7 @@ class Units:
         unit = self.of(base)
         power = exponent.doit()
         if unit is None or isinstance(power, Rational):
-            return None if unit is None else to_the(unit, power)
+            return None if unit is None else unit.to_the(power)
         self._note(base, unit, "what is raised to a power that is a letter", NO_UNIT)
         return NO_UNIT
 
@@ -119,14 +160,13 @@ class Units:
         body = self.of(e.args[0])
         if isinstance(e, Sum | Limit):
             return body
-        units = [body, *self._of_variables(e)]
-        return None if None in units else times(*filter(None, units))
+        return _product([body, *self._of_variables(e)])
 
     def _of_variables(self, e: Expr) -> Iterator[Unit | None]:
         if isinstance(e, Derivative):
             for letter, count in e.variable_count:
                 unit = self.of(letter)
-                yield None if unit is None else to_the(unit, -count)
+                yield None if unit is None else unit.to_the(-count)
         else:
             for letter, *ends in e.limits:
                 yield self.same(letter, *(end for end in ends if end.is_finite is not False))
@@ -134,6 +174,15 @@ class Units:
     def _note(self, term: Expr, unit: Unit | None, other: str, wanted: Unit) -> None:
         if unit is not None:
             self.compared.append((_words(term), unit, other, wanted))
+
+
+def _product(units: Sequence[Unit | None]) -> Unit | None:
+    found = NO_UNIT
+    for unit in units:
+        if unit is None:
+            return None
+        found = found.times(unit)
+    return found
 
 
 def _words(e: Expr) -> str:

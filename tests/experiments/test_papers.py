@@ -56,7 +56,7 @@ def test_the_exit_code_is_0_only_where_there_are_claims_and_all_are_proved(paper
     assert "NOT SO" in shown
     assert "because:  x = " in shown
     assert main(["prove", paper(r"$$ \sin x w = 1 $$")]) == 1
-    assert "because:  not read: line 7, column 4" in capsys.readouterr().out
+    assert "because:  not read: line 7, column 11" in capsys.readouterr().out
     assert main(["prove", paper("$$ x + w $$")]) == 1
 
 
@@ -122,7 +122,7 @@ def test_wrong_usage_of_code_beside_a_paper_is_one_line_that_says_what_to_do(pap
         ([paper("$$ 1 = 1 $$"), "--seconds", "0"], "--seconds must be above 0"),
         (["cell.py:Unit", "--out", "out.json"], "--code, --format and --out are for a paper"),
         ([paper("$$ 1 = 1"), "--out", "out.json"], "line 7, column 1: $$ has no $$"),
-        ([paper("\\input{other}", name="note.tex")], "what stands in another file is not read"),
+        ([paper("\\input{other}", name="note.tex")], "what stands in another file, or is not printed, is not read"),
     ):
         assert main(["prove", *words]) == 2
         line = capsys.readouterr().err

@@ -30,7 +30,7 @@ def grouped(part, at_least):
 WAYS = (
     lambda a, b: (f"{a[0]} + {b[0]}", a[1] + b[1], 0),
     lambda a, b: (f"{a[0]} - {grouped(b, 1)}", a[1] - b[1], 0),
-    lambda a, b: (f"{grouped(a, 2)} {f'({b[0]})' if b[0][0].isdigit() else grouped(b, 3)}", a[1] * b[1], 2),
+    lambda a, b: (f"{grouped(a, 2)} {f'[{b[0]}]' if b[0][0].isdigit() else grouped(b, 3)}", a[1] * b[1], 2),
     lambda a, b: (rf"{grouped(a, 2)} \cdot {grouped(b, 2)}", a[1] * b[1], 2),
     lambda a, b: (f"{grouped(a, 2)} / {grouped(b, 3)}", a[1] / b[1], 1) if b[1] else a,
     lambda a, b: (rf"\frac{{{a[0]}}}{{{b[0]}}}", a[1] / b[1], 3) if b[1] else a,
