@@ -73,6 +73,7 @@ def derive(
     format: Form = None,
     out: Output = None,
     check: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json", help_behavior_hint="")] = None,
+    paper: Annotated[Path | None, tyro.conf.arg(metavar="PAPER.md", help_behavior_hint="(with --check)")] = None,
 ) -> int:
     """Decide every claim of the papers; exit code 1 if a decision is not as recorded.
 
@@ -81,13 +82,16 @@ def derive(
         format: table, json, latex or html.
         out: File to write.
         check: Decide nothing: check the certificates in what --out FILE.json wrote, without what decided them.
+        paper: That FILE.json was made of by `ctrnn prove`: it is read and decided again, and every word compared.
     """
     if check is not None:
         if (source, format, out) != (None, None, None):
-            raise UsageError("--check stands alone: it checks the file that it names.")
+            raise UsageError("--check stands alone, or with --paper: it checks the file that it names.")
         from experiments.derive.check import run as check_certificates  # noqa: PLC0415
 
-        return DONE if check_certificates(check) else FAILED
+        return DONE if check_certificates(check, paper) else FAILED
+    if paper is not None:
+        raise UsageError("--paper goes with --check: name the ledger that was made of it.")
     form = _form(format, out)
     from derivations.contents import SOURCES  # noqa: PLC0415
 

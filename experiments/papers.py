@@ -2,13 +2,19 @@ r"""Judges the equations of a paper of yours, and shows them as the ledger is sh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from sympy import Basic, Derivative, Eq, ImmutableDenseMatrix
+from sympy import Basic, Derivative, Eq, Expr, ImmutableDenseMatrix, Symbol
+from sympy.core.function import AppliedUndef
 from torch import nn
 
 from ctrnn.storage.files import read_file
@@ -26,14 +32,15 @@ from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
 from derivations.tracing.symbolic import SECONDS, symbolic
 from experiments.code_files import SIZES, called, imported, no_exit, required
-from experiments.derive.run import show
+from experiments.derive.run import as_json, show
 from experiments.usage import UsageError, nearest
 
-__all__ = ["SUFFIXES", "run"]
+__all__ = ["SUFFIXES", "differences", "run"]
 
 SUFFIXES = (".md", ".tex")
 MOST = 1 << 21  # bytes
 NOWHERE = Token("", "", 1, 1)
+UNKNOWN = (UnknownOperation, TimeoutError, ValueError, TypeError, RuntimeError)  # what code raises that is not read
 
 
 def run(file: Path, form: str, out: Path | None, *, run_code: bool = False, seconds: float = SECONDS) -> bool:
@@ -45,18 +52,43 @@ def run(file: Path, form: str, out: Path | None, *, run_code: bool = False, seco
     """
     if not seconds > 0:
         raise UsageError(f"--seconds must be above 0, got {seconds:g}.")
+    paper, more = _read(file)
+    entries = [*paper.entries, *_code(paper, file.resolve().parent, run_code)]
+    claims = show((_decided(entry, seconds) for entry in entries), form, out, [*_notes(paper)], more)
+    return bool(claims) and all(claim.verdict not in (FAILS, REINTERPRETED, UNDECIDED) for claim in claims)
+
+
+def differences(file: Path, claims: Sequence[Mapping[str, Any]], seconds: float = SECONDS) -> Iterator[str]:
+    """Read a paper and decide it again; say what a ledger has otherwise, but for the time that it took."""
+    paper, more = _read(file)
+    again = {entry.label: entry for entry in (*paper.entries, *_code(paper, file.resolve().parent, False))}
+    if [claim["label"] for claim in claims] != [*again]:
+        yield f"the claims of {file} are {', '.join(again)}, in this order"
+    for claim in claims:
+        label = claim["label"]
+        if label in again:
+            wanted = _comparable({**as_json(_decided(again[label], seconds)), **more})
+            if other := sorted(key for key in {*wanted, *claim} if _comparable(claim).get(key) != wanted.get(key)):
+                by_code = "; no code is run by a check: run `ctrnn prove --code` again" * label.startswith("code, ")
+                yield f"{label}: {', '.join(other)} {'is' if len(other) == 1 else 'are'} otherwise in {file}{by_code}"
+
+
+def _comparable(claim: Mapping[str, Any]) -> dict[str, str]:
+    """Write each part of a claim as text, without the time that it took and numbers that SymPy gives to letters."""
+    return {key: re.sub(r"_?Dummy_\d+", "_", json.dumps(part)) for key, part in claim.items() if key != "seconds"}
+
+
+def _read(file: Path) -> tuple[Paper, dict[str, str]]:
+    """Read a paper; return it with the digest of its file. Raises: UsageError."""
     try:
-        text = read_file(file.resolve(), MOST).decode("utf-8-sig")
-        paper = read_paper(text, file.stem, file.suffix == ".tex")
+        data = read_file(file.resolve(), MOST)
+        return read_paper(data.decode("utf-8-sig"), file.stem, file.suffix == ".tex"), {"paper": sha256(data).hexdigest()}
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror or error}).") from None
     except UnicodeDecodeError:
         raise UsageError(f"{file} is not UTF-8 text.") from None
     except Unread as error:
         raise UsageError(f"{file}, {error}.") from None
-    entries = [*paper.entries, *_code(paper, file.resolve().parent, run_code)]
-    claims = show((_decided(entry, seconds) for entry in entries), form, out, [*_notes(paper)])
-    return bool(claims) and all(claim.verdict not in (FAILS, REINTERPRETED, UNDECIDED) for claim in claims)
 
 
 def _decided(entry: Entry, seconds: float) -> Claim:
@@ -98,12 +130,17 @@ def _notes(paper: Paper) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _IsCode:
-    """The code of a torch module is the equations, for all weights, inputs and states."""
+    """The code of a torch module is the equations, for all weights, inputs and states, of each of its units.
+
+    Args:    place, module, widths: that its arguments have; equations: right sides by letters of the first unit; letters: those
+             of the paper by names of the code; field; printed.
+    """
 
     place: str
     module: nn.Module
-    equations: object
-    letters: Mapping[Any, str]
+    widths: Mapping[str, int] | None
+    equations: Mapping[str, Expr]
+    letters: Mapping[Expr, str]
     field: bool
     printed: tuple[Basic, ...]
     kind = "code"
@@ -115,11 +152,29 @@ class _IsCode:
         return self._sides.says() if self.decide().holds is not None else None
 
     @cached_property
+    def _system(self) -> Any:
+        return symbolic(self.module, widths=self.widths, field=self.field)
+
+    def _right(self, *, all_units: bool) -> dict[Any, Any]:
+        """Write the paper's right sides for every unit, or for the first, beside the code's own for the others."""
+        system = self._system
+        names = {_name(u): u for e in (*system.state, *system.inputs, *chain(*system.parameters.values())) for u in _letters(e)}
+        states, inputs, found = list(map(_name, system.state)), set(map(_name, system.inputs)), dict[Any, Any]()
+        shared = inputs if len(inputs) != len(states) else set[str]()  # all units have one and the same first input
+        if missing := sorted({*self.letters.values()} - names.keys()):
+            raise ValueError(f"the code has no letter {missing[0]}, but {', '.join(sorted(names))}")
+        for k in range(1, len(states) + 1 if all_units else 2):
+            of_unit = {u: _of_unit(name, k) if name not in shared else name for u, name in self.letters.items()}
+            known = {u: names[new if new in names else self.letters[u]] for u, new in of_unit.items()}
+            own = {_of_unit(unit, k): right.xreplace(known) for unit, right in self.equations.items()}
+            found |= {names[unit]: right for unit, right in own.items() if unit in states}
+        return {**({} if all_units else dict(zip(system.state, system.flow, strict=True))), **found}
+
+    @cached_property
     def _sides(self) -> Equal:
         """The code's right sides and those that are written, in the letters of the code."""
-        system = symbolic(self.module, field=self.field)
-        matched = match(self.equations, system, self.letters)
-        return Equal(system.flow, ImmutableDenseMatrix([value.expr for value in matched.right]))
+        matched = match(self._right(all_units=True), self._system, {})
+        return Equal(self._system.flow, ImmutableDenseMatrix([value.expr for value in matched.right]))
 
     def decide(self) -> Verdict:
         return self._verdict
@@ -128,13 +183,43 @@ class _IsCode:
     def _verdict(self) -> Verdict:
         try:
             with no_exit(self.place):
-                found = verify(self.module, self.equations, self.letters, field=self.field, seconds=None)
-            certain = self._sides.decide()
-        except (UnknownOperation, TimeoutError, ValueError, TypeError) as error:
+                return self._found()
+        except UNKNOWN as error:
             return Verdict(UNDECIDED, 0.0, str(error))
+
+    def _found(self) -> Verdict:
+        system, said = self._system, {*self.letters.values(), *self.equations}
+        flow = [right for state, right in zip(system.state, system.flow, strict=True) if _name(state) in self.equations]
+        read = {_name(u) for u in (*system.state, *system.inputs) if any(right.has(u) for right in flow)}
+        if others := sorted(read - said):
+            return Verdict(
+                UNDECIDED, 0.0, f"the code of this unit reads {', '.join(others)}, of which the equation does not speak"
+            )
+        found = verify(self.module, self._right(all_units=True), {}, widths=self.widths, field=self.field, seconds=None)
+        if found.holds is False and len(system.state) > len(self.equations):
+            first = verify(self.module, self._right(all_units=False), {}, widths=self.widths, field=self.field, seconds=None)
+            if first.holds is not False:
+                return Verdict(
+                    UNDECIDED, found.seconds, f"one unit is the equation, and others are not seen to be: {found.evidence}"
+                )
+            found = first
+        certain = self._sides.decide()
         if found.holds is not certain.holds:
             return replace(found, verdict=UNDECIDED, evidence=f"{found.evidence}; the checker finds: {certain.evidence}")
         return replace(found, certificate=certain.certificate)
+
+
+def _name(e: Any) -> str:
+    return str(e.func.__name__) if isinstance(e, AppliedUndef) else str(getattr(e, "name", e))
+
+
+def _letters(e: Any) -> Iterator[Any]:
+    yield from [e] if isinstance(e, Symbol | AppliedUndef) else e.free_symbols
+
+
+def _of_unit(name: str, k: int) -> str:
+    """Return the name that a letter of the first unit has of another: h_2 of h_1, w[1,0] of w[0,0]."""
+    return re.sub(r"_1$", f"_{k}", re.sub(r"\[0(?=[\],])", f"[{k - 1}", name))
 
 
 def _code(paper: Paper, folder: Path, run_code: bool) -> Iterator[Entry]:
@@ -146,7 +231,7 @@ def _code(paper: Paper, folder: Path, run_code: bool) -> Iterator[Entry]:
         names = {name_of(name, NOWHERE): value for name, value in pairs.items()}
         if missing := [name for name in names if name not in paper.known.letters]:
             raise UsageError(f"code: {missing[0]!r} is no letter of the paper.")
-        meaning, equations = Meaning(paper.known), dict[Any, Any]()
+        meaning, equations = Meaning(paper.known), dict[str, Expr]()
         definitions = [said[label] for label in labels]
         field = isinstance(definitions[0].left, Derivative)
         for definition in definitions:
@@ -154,26 +239,39 @@ def _code(paper: Paper, folder: Path, run_code: bool) -> Iterator[Entry]:
         values = {meaning.value(name): value for name, value in names.items()}
         printed = tuple(Eq(d.left, d.value, evaluate=False) for d in definitions)
         statement: Statement = NotRead(f"{place} is run with --code only")
-        if run_code:
-            statement = _IsCode(place, _module(folder, place), equations, values, field, printed)
-        words = f"{', '.join(labels)} is the code of {place}, for all weights, inputs and states."
-        yield Entry(paper.name, f"code, {', '.join(labels)}", words, (statement,), recorded=UNDECIDED)
+        at, sizes = "", ""
+        if doubtful := sorted({*meaning.letters, *(d.name for d in definitions)} & paper.doubtful.keys()):
+            statement = NotRead(f"{paper.doubtful[doubtful[0]]}: this is not read, and may say something of {doubtful[0]}")
+        elif run_code:
+            module, widths, units = _module(folder, place, field)
+            statement = _IsCode(place, module, widths, equations, values, field, printed)
+            at = f" with {units[0]} inputs and {units[1]} units" if units else ""
+            sizes = "" if units else "its own sizes"
+        words = f"{', '.join(labels)} is the code of {place}{at}, for all weights, inputs and states."
+        yield Entry(paper.name, f"code, {', '.join(labels)}", words, (statement,), recorded=UNDECIDED, sizes=sizes)
 
 
-def _module(folder: Path, place: str) -> nn.Module:
-    """Make the module that a file beside the paper defines."""
+def _module(folder: Path, place: str, field: bool) -> tuple[nn.Module, dict[str, int] | None, tuple[int, int] | None]:
+    """Make the module that a file beside the paper defines, of several inputs and units where it can be; return these, too."""
     file, _, name = place.rpartition(":")
     if Path(file).name != file or not file.endswith(".py"):
         raise UsageError(f"code: {place!r} is not of the form FILE.py:NAME, with FILE.py beside the paper.")
     found = vars(imported(str(folder / file)))
     if name not in found:
         raise UsageError(f"code: {file} has no {nearest(name, [n for n in found if not n.startswith('_')])}")
-    module = found[name] if isinstance(found[name], nn.Module) else called(place, found[name], **_one_unit(found[name]))
-    if not isinstance(module, nn.Module):
-        raise UsageError(f"code: {place} is no torch.nn.Module, nor makes one by `input_size` and `hidden_size` at most.")
-    return module
-
-
-def _one_unit(maker: Any) -> dict[str, int]:
-    """Return sizes of 1 where a class wants them: equations are those of one unit."""
-    return {name: 1 for name in required(maker) if name in SIZES}
+    maker = found[name]
+    wants = not isinstance(maker, nn.Module) and [size for size in required(maker) if size in SIZES]
+    for inputs, units in ((2, 3), (3, 3)):
+        sizes = dict(zip(SIZES, (inputs, units), strict=True))
+        module = maker if isinstance(maker, nn.Module) else called(place, maker, **{size: sizes[size] for size in wants or ()})
+        if not isinstance(module, nn.Module):
+            raise UsageError(f"code: {place} is no torch.nn.Module, nor makes one by `input_size` and `hidden_size` at most.")
+        arguments = list(inspect.signature(module.forward).parameters)[:2]
+        widths = None if wants else dict(zip(arguments, (inputs, units), strict=False))
+        try:
+            with no_exit(place):
+                system = symbolic(module, widths=widths, field=field)
+            return module, widths, (len(system.inputs), units)
+        except UNKNOWN:
+            continue
+    return module, None, None

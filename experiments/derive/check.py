@@ -33,13 +33,20 @@ REFUSED = (NotShown, ValueError, LookupError, TypeError, AttributeError, Recursi
 LISTS, WORDS = ("assumptions", "defined_on", "certificate"), ("source", "label", "statement", "verdict", "scope")
 
 
-def run(file: Path) -> bool:
-    """Check a ledger; print its claims if they are not this package's, a line for each thing refused, and the count."""
+def run(file: Path, paper: Path | None = None) -> bool:
+    """Check a ledger; print its claims if they are not this package's, a line for each thing refused, and the count.
+
+    Args:    file; paper: that it was made of, which is read and decided again, and compared.
+    """
     claims = _claims(file)
     known = digests()
     found = [checked(claim, known) for claim in claims]
     refused = [f"{_name(claim)}: {reason}" for claim, result in zip(claims, found, strict=True) for reason in result.refused]
     refused += _missing(claims, known)
+    if paper is not None:
+        from experiments.papers import differences  # noqa: PLC0415 - which loads SymPy and torch
+
+        refused += differences(paper, claims)
     for claim, result in zip(claims, found, strict=True):
         if claim["source"] not in known:
             print(*_displayed(claim, result), sep="\n")

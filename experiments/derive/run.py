@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,10 @@ def run(source: str | None, form: str, out: Path | None) -> bool:
     return all(claim.as_recorded for claim in show(decide_all(source, workers=1 if source else WORKERS), form, out))
 
 
-def show(decided: Iterator[Claim], form: str, out: Path | None, notes: Sequence[str] = ()) -> list[Claim]:
-    """Write claims as they are decided, with notes behind their count; return them."""
+def show(
+    decided: Iterator[Claim], form: str, out: Path | None, notes: Sequence[str] = (), more: Mapping[str, str] | None = None
+) -> list[Claim]:
+    """Write claims as they are decided, with notes behind their count, and in JSON more of each; return them."""
     if out is not None:
         check_output(out)
     claims: list[Claim] = []
@@ -43,7 +45,7 @@ def show(decided: Iterator[Claim], form: str, out: Path | None, notes: Sequence[
     else:
         for _ in decided:
             pass
-        text = _text(claims, form, notes)
+        text = _text(claims, form, notes, more or {})
         if out is None:
             print(text, end="")
         else:
@@ -60,10 +62,10 @@ def as_json(claim: Claim) -> dict[str, Any]:
     return {**named, "latex": latex_of, "counterexample": numbers, "certificate": as_data(claim.certificates)}
 
 
-def _text(claims: list[Claim], form: str, notes: Sequence[str]) -> str:
+def _text(claims: list[Claim], form: str, notes: Sequence[str], more: Mapping[str, str]) -> str:
     if form == "json":
         # A claim a line: its certificates would be thousands.
-        return "[\n" + ",\n".join(json.dumps(as_json(claim), ensure_ascii=False) for claim in claims) + "\n]\n"
+        return "[\n" + ",\n".join(json.dumps({**as_json(claim), **more}, ensure_ascii=False) for claim in claims) + "\n]\n"
     if form == "latex":
         return latex.document(claims, notes)
     if form == "html":

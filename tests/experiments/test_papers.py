@@ -26,6 +26,22 @@ class Unit(torch.nn.Module):
     def forward(self, x, h):
         return (torch.tanh(self.w * x) - h) / self.tau
 
+class Sized(torch.nn.Module):
+    def __init__(self, input_size, hidden_size):
+        super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
+
+    def forward(self, x, h):
+        return x[..., :1] - h
+
+class Lateral(Sized):
+    def forward(self, x, h):
+        return x[..., :1] - h - (h.sum(-1, keepdim=True) - h)
+
+class Summed(Sized):
+    def forward(self, x, h):
+        return x[..., :1] - h.cumsum(-1)
+
 class Step(Unit):
     def forward(self, x, h):
         return h + torch.tanh(self.w * x)
@@ -105,6 +121,47 @@ def test_the_code_of_a_step_is_the_definition_of_the_next_state(paper):
     code = "v: real\ncode: step is cell.py:Step, z is h_1, x is h_1, v is x_1, w is w[0]\n"
     name = paper(r"$$ z := x + \tanh(w \cdot v) \label{step} $$", code)
     assert main(["prove", name, "--code"]) == 0
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("Sized", "holds"), ("Lateral", "undecided"), ("Summed", "undecided")])
+def test_code_is_made_with_several_units_and_undecided_where_one_reads_others(paper, name, verdict):
+    name = paper(r"$$ \frac{dh}{dt} = u - h \label{ode} $$", f"code: ode is cell.py:{name}, h is h_1, u is x_1\n")
+    main(["prove", name, "--code", "--out", "out.json"])
+    (claim,) = json.loads(Path("out.json").read_text())
+    assert claim["verdict"] == verdict
+    assert "with 2 inputs and 3 units" in claim["statement"]
+
+
+def test_a_ledger_is_compared_with_the_paper_that_it_was_made_of(paper, capsys, subtests):
+    name = paper(
+        "$$ x^2 - w^2 = (x - w)(x + w) $$\n$$ x^2 + w^2 = (x + w)^2 $$\n$$ \\frac{x}{x} = 1 $$\n$$ \\dot h = u $$\n$$ h' = u $$"
+    )
+    assert main(["prove", name, "--out", "out.json"]) == 1
+    assert main(["derive", "--check", "out.json", "--paper", name]) == 0
+    right = json.loads(Path("out.json").read_text())
+    changes = {
+        "emptied assumptions": lambda c: c[3].update(assumptions=[], verdict="holds"),
+        "other words": lambda c: c[0].update(statement="x = w"),
+        "another certificate": lambda c: c[0].update(certificate=c[2]["certificate"], verdict=c[2]["verdict"]),
+        "a hidden refutation": lambda c: c.pop(1),
+        "an undecided refutation": lambda c: c[1].update(
+            verdict="undecided", certificate=[{**c[1]["certificate"][0], "holds": None}]
+        ),
+        "another order": lambda c: c.reverse(),
+        "another paper": lambda c: [claim.update(paper="0" * 64) for claim in c],
+        "another number": lambda c: c[1].update(counterexample={"x": "7"}),
+    }
+    for words, change in changes.items():
+        with subtests.test(words=words):
+            claims = json.loads(json.dumps(right))
+            change(claims)
+            Path("out.json").write_text(json.dumps(claims))
+            assert main(["derive", "--check", "out.json", "--paper", name]) == 1
+    Path("out.json").write_text(json.dumps(right))
+    Path(name).write_text(Path(name).read_text().replace("x - w", "w - x"))
+    assert main(["derive", "--check", "out.json", "--paper", name]) == 1
+    capsys.readouterr()
+    assert main(["derive", "--paper", name]) == 2
 
 
 def test_code_is_run_only_when_asked_to(paper, capsys):
