@@ -6,7 +6,7 @@ since its reset gate stands between them. torch's z multiplies the old state, th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,13 +23,27 @@ from ctrnn.fields.rates import FixedRate, GateRate
 from ctrnn.fields.relaxation import Relaxation
 from ctrnn.own_code import computes_as, nearest, own_code
 
-__all__ = ["check_torchs_own", "from_torch", "has_own_sizes", "nonlinearity_of", "to_torch", "torch_kind", "torch_weights"]
+__all__ = [
+    "TorchWeights",
+    "check_torchs_own",
+    "from_torch",
+    "has_own_sizes",
+    "nonlinearity_of",
+    "to_torch",
+    "torch_kind",
+    "torch_weights",
+]
 
 KINDS = (
     (named.plain, nn.RNNCell, nn.RNN),
     (named.gru, nn.GRUCell, nn.GRU),
     (named.lstm, nn.LSTMCell, nn.LSTM),
 )
+
+PARTS = (LSTMField, Relaxation, TanhCandidate, ReluCandidate, ResetCandidate, FixedRate, GateRate, LinearDecay, Affine)
+# Of their classes as they are written: methods can be exchanged.
+METHODS = {kind: dict(vars(kind)) for part in PARTS for kind in part.__mro__ if kind.__module__.startswith("ctrnn.")}
+CALLED = ("flow", "project", "forward", "visible", "__call__")
 
 
 @torch.no_grad()
@@ -157,19 +171,37 @@ def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
 def torch_weights(field: VectorField) -> list[Tensor]:
     """Return weight_ih, weight_hh and, of a field that has biases, bias_ih and bias_hh, as the torch cell that `torch_kind` names
     has them, in torch's order and signs: functions of the field's own weights, which have their gradients."""
-    stacked = _stacked(field)
-    inside = [_bias_inside(field, affine) for affine, _ in stacked]
+    parts = TorchWeights.of(field)
+    return parts.joined(parts.has_bias)
 
-    def signed(name: str) -> list[Any]:
-        weights = [getattr(affine, name) for affine, _ in stacked]
-        return [weight if weight is None or sign > 0 else -weight for weight, (_, sign) in zip(weights, stacked, strict=True)]
 
-    weights, outside = [_joined(signed("weight_x")), _joined(signed("weight_h"))], signed("bias")
-    if any(bias is not None for bias in (*inside, *outside)):
-        rows = weights[0].shape[0] // len(stacked)
-        for parts in (outside, inside):
-            weights.append(_joined([weights[0].new_zeros(rows) if part is None else part for part in parts]))
-    return weights
+class TorchWeights(NamedTuple):
+    """Holds what torch's weight_ih, weight_hh, bias_ih and bias_hh are joined of: tensors of a field's with their signs there,
+    so many rows of each; None for a bias that the field has not."""
+
+    parts: list[list[tuple[Tensor | None, int]]]
+    rows: int
+
+    @classmethod
+    def of(cls, field: VectorField) -> TorchWeights:
+        stacked = _stacked(field)
+        outer = [[(getattr(affine, name), sign) for affine, sign in stacked] for name in ("weight_x", "weight_h", "bias")]
+        rows = stacked[0][0].weight_x.shape[0]
+        return cls([*outer, [(_bias_inside(field, affine), 1) for affine, _ in stacked]], rows)
+
+    @property
+    def has_bias(self) -> bool:
+        return any(tensor is not None for part in self.parts[2:] for tensor, _ in part)
+
+    def joined(self, bias: bool) -> list[Tensor]:
+        """Compute torch's weights, with its two biases if it has any."""
+        return [self._joined(part) for part in (self.parts if bias else self.parts[:2])]
+
+    def _joined(self, part: list[tuple[Tensor | None, int]]) -> Tensor:
+        like, rows = self.parts[0][0][0], self.rows
+        assert like is not None
+        each = [like.new_zeros(rows) if tensor is None else tensor if sign > 0 else -tensor for tensor, sign in part]
+        return each[0] if len(each) == 1 else torch.cat(each)
 
 
 def has_own_sizes(field: VectorField) -> bool:
@@ -185,10 +217,6 @@ def has_own_sizes(field: VectorField) -> bool:
     return True
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
 def _learns(parts: list[Tensor | None]) -> bool:
     """Return whether weights learn that torch keeps in one tensor. Raises: ValueError where only some of them do."""
     learn = {part.requires_grad for part in parts if part is not None}
@@ -202,6 +230,8 @@ def _learns(parts: list[Tensor | None]) -> bool:
 
 def torch_kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.LSTMCell] | None:
     """Return the class of torch's cell that is the unit Euler step of a field; None where torch has none."""
+    if any(vars(kind).get(name) is not own.get(name) for kind, own in METHODS.items() for name in CALLED):
+        return None
     if computes_as(field, LSTMField) and computes_as(field.decay, LinearDecay) and computes_as(field.gates, Affine):
         return nn.LSTMCell
     if computes_as(field, Relaxation) and computes_as(field.decay, LinearDecay):

@@ -124,7 +124,9 @@ class Ensemble(AnsweredInit, nn.Module):
         if not (plan.is_of(rnn) and plan.fits(plan.field, xs) and math.isfinite(xs.detach().sum().item())):
             return None
         h0 = xs.new_zeros(len(self), xs.shape[-2], plan.field.state_size)
-        states, rnn.stats = plan.run(xs, h0)
+        if (found := plan.run(xs, h0)) is None:
+            return None
+        states, rnn.stats = found
         rnn.watch.calls += 1
         output = states[..., : plan.field.hidden_size]
         return output.transpose(1, 2) if rnn.batch_first else output, states[:, -1:].clone()

@@ -45,14 +45,13 @@ def run_sequence(
     Shape:   -> (time, batch, state).
     Raises:  ValueError for a CTRNN_FUSED that says nothing, and for "always" where there is no kernel.
     """
-    run, own, why = partial(_by_kernel, problem), partial(_torchs_own, problem, fused, reads), None
-    shown = own(first=True) if reads is not None else None
+    run, (shown, why) = partial(_by_kernel, problem), _quicker_by_torch(problem, fused, reads)
     if shown is None:
         states, engine, why = run(fused)
         if states is not None:
             return states, {"engine": engine, "engine_why": why}
         refuse_steps(fused, why, problem.xs.numel() and problem.h0.numel())
-        shown = own()
+        shown = _by_torch(problem, fused, reads)
     if shown is not None:
         return shown, {"engine": "torch", "engine_why": why and str(why)}
     watch = Stopwatch() if isinstance(why, Waiting) else None
@@ -72,16 +71,27 @@ def run_sequence(
     return states, {"engine": engine, "engine_why": why and str(why)}
 
 
-def _torchs_own(problem: HeldProblem, fused: Fused, reads: Reads | None, first: bool = False) -> Tensor | Shown | None:
-    """By torch's function for such sequences, if there is one; first: only where it is quicker than a kernel."""
+def _by_torch(problem: HeldProblem, fused: Fused, reads: Reads | None) -> Tensor | Shown | None:
+    """By torch's function for such sequences, if there is one, in place of steps."""
     if setting_reason(fused):
         return None
     from discretize.kernels import torchs_own  # noqa: PLC0415 - see above
 
-    if first and not torchs_own.is_quicker(problem.field, fused):
-        return None
-    with nullcontext() if first else _sequence_by_steps(problem.field, problem.step, fused):
+    with _sequence_by_steps(problem.field, problem.step, fused):
         return torchs_own.run_torchs_own(problem, fused, reads)
+
+
+def _quicker_by_torch(problem: HeldProblem, fused: Fused, reads: Reads | None) -> tuple[Tensor | Shown | None, str | None]:
+    """By torch's function where it is faster than a kernel, of callers that do not read all of the states; and why."""
+    if reads is None or setting_reason(fused):
+        return None, None
+    from discretize.kernels import torchs_own  # noqa: PLC0415 - see above
+
+    field, _, xs, h0, *_ = problem
+    (time, batch, _), learning = xs.shape, torchs_own.learns([xs, h0, *field.parameters()])
+    why = torchs_own.quicker_reason(field, fused, time, batch, learning)
+    shown = why and torchs_own.run_torchs_own(problem, fused, reads)
+    return (shown, why) if shown else (None, None)
 
 
 def _by_kernel(problem: HeldProblem, fused: Fused) -> tuple[Tensor | None, str, str | None]:

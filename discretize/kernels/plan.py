@@ -15,7 +15,9 @@ A call for which a guard fails goes the long way, which decides anew, and refuse
 from __future__ import annotations
 
 import math
-from functools import cached_property, partial
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from operator import is_
 from typing import Any
 
@@ -27,18 +29,19 @@ from ctrnn.fields.noise import noise_channels
 from ctrnn.own_code import own_code
 from ctrnn.storage.comparison import NOTES
 from discretize.kernels.cpp.solves import known_flow, plan_of_flow
-from discretize.kernels.eligibility import Fused, is_ordinary
+from discretize.kernels.eligibility import Fused, is_ordinary, waits_for_kernels
+from discretize.kernels.price import Waiting
 from discretize.kernels.record.program import StepModule
-from discretize.kernels.registry import Known
-from discretize.kernels.sequences import kernel_of_networks, known_kernel, states_of
+from discretize.kernels.registry import Known, by_steps
+from discretize.kernels.sequences import kernel_of_networks, known_kernel, looked_at, states_of
 from discretize.kernels.shown import Shown
 from discretize.kernels.solved import Solved, SolveRequest
-from discretize.kernels.torchs_own import Run, is_quicker, torchs_run
+from discretize.kernels.torchs_own import Run, quicker_reason, torchs_run
 from discretize.solvers.detached import Found
 from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.steps.along import HeldProblem
 
-__all__ = ["ModulePlan", "Plan", "plan_of", "plan_of_field", "plan_of_networks"]
+__all__ = ["ModulePlan", "Plan", "input_key", "plan_of", "plan_of_field", "plan_of_networks", "start_of"]
 
 
 class Plan:
@@ -50,6 +53,7 @@ class Plan:
     def __init__(self, found: Known, problem: HeldProblem, fused: Fused) -> None:
         self.found, self.step, self.fused, self.solves = found, problem.step, fused, not problem.substeps
         self.input, self.numbers = _layout(problem.xs, self.solves), [*vars(problem.step).items()]
+        self.learns: bool = any(tensor.requires_grad for tensor in found.attributes.tensors)
 
     def fits(self, field: VectorField, xs: Tensor) -> bool:
         """Whether a call with these samples, (time, batch, input), is like the one that was planned."""
@@ -59,23 +63,21 @@ class Plan:
             and not xs.is_neg()
             and _layout(xs, self.solves) == self.input
             and is_ordinary(xs.device, self.fused)
-            and len(own := vars(self.step)) == len(self.numbers)
+            and self.holds(field)
+        )
+
+    def holds(self, field: VectorField) -> bool:
+        """Whether the field and the step are as they were when this was planned."""
+        return (
+            len(own := vars(self.step)) == len(self.numbers)
             and all(own.get(name) is value for name, value in self.numbers)
             and self.found.guards.hold(field)
         )
 
     def start(self, field: VectorField, xs: Tensor, h_0: object) -> Tensor | None:
         """The states (batch, state) to begin with; None for others than a kernel reads as they are."""
-        batch, width = xs.shape[1], field.state_size
-        if h_0 is None:
-            return xs.new_zeros(batch, width)
-        if type(h_0) is not Tensor or h_0.shape not in ((1, batch, width), (batch, width)) or h_0.dtype != xs.dtype:
-            return None
-        if (h_0.device, h_0.layout, h_0.is_neg()) != (xs.device, xs.layout, False) or not math.isfinite(
-            h_0.detach().sum().item()
-        ):
-            return None
-        return h_0.reshape(batch, width)
+        found = start_of(field, h_0, xs, 1, xs.shape[1])
+        return found if found is None else found[0]
 
     def states(self, field: VectorField, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor:
         """The state after each sample: (time, batch, input), (batch, state), dt one or (time, 1, 1) -> (time, batch, state)."""
@@ -105,13 +107,18 @@ class ModulePlan(Plan):
 
     def like(self, xs: Tensor) -> ModulePlan:
         """Return the plan of samples like these, or this one."""
-        return self.before if self.before is not None and self.before.input == _layout(xs, self.solves) else self
+        return self.of(_layout(xs, self.solves))
+
+    def of(self, key: tuple[Any, ...]) -> ModulePlan:
+        return self.before if self.before is not None and self.before.input == key else self
 
     def __init__(self, module: nn.Module, found: Known, problem: HeldProblem, fused: Fused, stats: dict[str, Any]) -> None:
         super().__init__(found, problem, fused)
         assert not isinstance(problem.dt, Tensor)
         self.field, self.dt, self.substeps, self.stats = problem.field, problem.dt, problem.substeps, dict(stats)
-        self.calls: int = self.substeps and stats["nfe"] // stats["num_steps"] * self.substeps  # of the field, for a sample
+        self.calls: int = self.substeps and problem.evaluations // len(problem.xs)  # of the field, for a sample
+        self.made: int = found.uses.made  # kernels until now
+        self.torchs: Run | None = torchs_run(self.field, self.step, self.dt, self.substeps) if self.substeps else None
         self.kind, settings = type(module), {name: value for name, value in vars(module).items() if name not in NOTES}
         self.names, self.values = [*settings], [*settings.values()]
 
@@ -125,48 +132,66 @@ class ModulePlan(Plan):
             and own["_modules"].get("field") is self.field
         )
 
-    def run(self, xs: Tensor, h0: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        """The state after each sample, and what `stats` tells of the call."""
-        return self.states(self.field, xs, h0, self.dt, self.substeps), self._told(xs)
+    def run(self, xs: Tensor, h0: Tensor) -> tuple[Tensor, dict[str, Any]] | None:
+        """The state after each sample, and what `stats` tells of the call; None where there is no kernel."""
+        if self.found.kernel is None or isinstance(self.found.kernel, str):
+            return None
+        return self.states(self.field, xs, h0, self.dt, self.substeps), self.told(*xs.shape[-3:-1])
 
     def shown(self, xs: Tensor, h0: Tensor) -> tuple[Shown, dict[str, Any]] | None:
-        """The same by torch's own function, where that is quicker and gives no more than what is read of a module's call."""
-        found = self._torchs and self._torchs(self.field, xs, h0) if is_quicker(self.field, self.fused) else None
-        return (found, self._told(xs) | {"engine": "torch"}) if isinstance(found, Shown) else None
+        """What is read of a module's call by torch's own function, where that is to run it; h0 (batch, state)."""
+        learning = torch.is_grad_enabled() and (self.learns or xs.requires_grad or h0.requires_grad)
+        if self.torchs is None or (why := self.torchs_reason(len(xs), xs.shape[1], learning)) is None:
+            return None
+        with self.counted(why):
+            found = self.torchs(xs, h0[None])
+        return found, self.told(*xs.shape[-3:-1]) | {"engine": "torch", "engine_why": str(why)}
 
-    @cached_property
-    def _torchs(self) -> Run | None:
-        return torchs_run(self.field, self.step, self.dt, self.substeps)
+    def torchs_reason(self, time: int, batch: int, learning: bool) -> str | None:
+        """Why torch's own function runs so many samples and no kernel does; None where it does not."""
+        if self.torchs is None:
+            return None
+        if why := quicker_reason(self.field, self.fused, time, batch, learning):
+            return why
+        why, uses = self.found.kernel, self.found.uses
+        if not isinstance(why, str) or waits_for_kernels(self.fused) or uses.made != self.made:
+            return None
+        return uses.waiting() if isinstance(why, Waiting) else why
 
-    def _told(self, xs: Tensor) -> dict[str, Any]:
-        time, batch, _ = xs.shape[-3:]
-        calls, steps = time * self.calls, time * self.substeps
+    def counted(self, why: str | None) -> AbstractContextManager[None]:
+        """Count the seconds of a call that torch runs for such a reason, where they pay for a kernel."""
+        return by_steps(self.found.uses, self.found.attributes.tensors) if isinstance(why, Waiting) else nullcontext()
+
+    def told(self, time: int, batch: int, lengths: list[int] | None = None) -> dict[str, Any]:
+        """What `stats` tells of a call; lengths: of its sequences, where they are not all of that time."""
+        calls, each = time * self.calls, [self.substeps * length for length in lengths or [time]]
         return self.stats | {
             "nfe": calls,
             "nfe_samples": calls * batch,
-            "num_steps": steps,
-            "num_accepted_steps": steps,
-            "steps_of_samples": [steps],
-            "accepted_steps_of_samples": [steps],
-            "rejected_steps_of_samples": [0],
+            "num_steps": max(each),
+            "num_accepted_steps": max(each),
+            "steps_of_samples": each,
+            "accepted_steps_of_samples": [*each],
+            "rejected_steps_of_samples": [0] * len(each),
         }
 
 
 def plan_of(module: nn.Module, problem: HeldProblem, fused: Fused, stats: dict[str, Any]) -> ModulePlan | None:
-    r"""Plan calls of a module like one that a compiled kernel has run; return None for what hangs on more than guards look at.
+    r"""Plan calls of a module like one that a compiled kernel has run, or torch's own function; return None for what hangs on
+    more than guards look at.
 
     Args:    module: of this project, or of a class or object that changes nothing of it; problem, stats: of the call.
     """
-    found = _kernel(problem, fused) if _is_ours(module) else None
+    found = _known(problem, fused, looked_at if stats["engine"] == "torch" else known_kernel) if _is_ours(module) else None
     return None if found is None else ModulePlan(module, found, problem, fused, stats)
 
 
-def _kernel(problem: HeldProblem, fused: Fused) -> Known | None:
+def _known(problem: HeldProblem, fused: Fused, of_steps: Callable[[HeldProblem], Known | None] = known_kernel) -> Known | None:
     field, step, xs, h0, _, substeps = problem
     if type(xs) is not Tensor or not is_ordinary(xs.device, fused) or xs.dtype != h0.dtype or noise_channels(field):
         return None
     if substeps:
-        return known_kernel(problem)
+        return of_steps(problem)
     assert isinstance(step, EmbeddedMethod)
     return known_flow(field, step, xs)
 
@@ -195,10 +220,33 @@ def _is_ours(module: nn.Module) -> bool:
 
 def plan_of_field(problem: HeldProblem, fused: Fused) -> Plan | None:
     """Plan solves of a field like one that a compiled kernel has run; return as `plan_of`."""
-    found = _kernel(problem, fused)
+    found = _known(problem, fused)
     return None if found is None else Plan(found, problem, fused)
 
 
+def start_of(field: VectorField, h_0: object, like: Tensor, number: int, batch: int) -> Tensor | None:
+    """The states (number, batch, state) that a call of modules begins with; None for others than are read as they are."""
+    width, hidden = field.state_size, field.hidden_size
+    if h_0 is None:
+        return like.new_zeros(number, batch, width)
+    parts: tuple[Any, ...] = (h_0,)
+    if type(h_0) is tuple and len(h_0) == 2 and width == 2 * hidden:
+        parts, shapes = h_0, [(number, batch, hidden), *([(batch, hidden)] if number == 1 else [])]
+    else:
+        shapes = [(number, batch, width), *([(batch, width)] if number == 1 else [])]
+    for part in parts:
+        if type(part) is not Tensor or part.shape not in shapes or part.shape != parts[0].shape or part.is_neg():
+            return None
+        if (part.dtype, part.device, part.layout) != (like.dtype, like.device, like.layout):
+            return None
+    whole = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+    return whole.reshape(number, batch, width) if math.isfinite(whole.detach().sum().item()) else None
+
+
+def input_key(x: Tensor, features: int, requires_grad: bool, recorded: bool = False) -> tuple[Any, ...]:
+    """What plans look at of samples, of so many features; recorded: whether what is projected of them has a gradient."""
+    return x.dtype, x.device, x.layout, features, requires_grad, recorded, torch.get_default_dtype()
+
+
 def _layout(x: Tensor, solves: bool) -> tuple[Any, ...]:
-    recorded = solves and torch.is_grad_enabled()  # the projected input has a gradient then
-    return x.dtype, x.device, x.layout, x.shape[-1], x.requires_grad, recorded, torch.get_default_dtype()
+    return input_key(x, x.shape[-1], x.requires_grad, solves and torch.is_grad_enabled())

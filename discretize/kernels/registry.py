@@ -7,7 +7,7 @@ import os
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -80,10 +80,11 @@ class _Made:
 
 @dataclass
 class Uses:
-    """The calls of a field's code: the `seconds` that steps have taken since a kernel was made, how many calls found a kernel and
-    how many did not, and what the last of those asked for, so many times in a row."""
+    """The calls of a field's code: the `seconds` that steps have taken since the last of the kernels that were `made`, how many
+    calls found a kernel and how many did not, and what the last of those asked for, so many times in a row."""
 
     seconds: float = 0.0
+    made: int = 0
     found: int = 0
     missed: int = 0
     asked: Any = None
@@ -132,7 +133,7 @@ def uses_of(field: VectorField, *kinds: type) -> Uses:
 
 
 @contextmanager
-def by_steps(uses: Uses, field: VectorField) -> Iterator[None]:
+def by_steps(uses: Uses, weights: Iterable[Tensor]) -> Iterator[None]:
     """Counts the seconds of a call that no kernel runs, and its backward pass as it will probably be."""
     start, ended = time.perf_counter(), True
     try:
@@ -141,7 +142,7 @@ def by_steps(uses: Uses, field: VectorField) -> Iterator[None]:
         ended = False  # its kernel has been paid for
         raise
     finally:
-        learns = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in field.parameters())
+        learns = torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)
         uses.seconds += ended * (time.perf_counter() - start) * (1 + BACKWARD * learns)
 
 
@@ -226,7 +227,7 @@ def kernel_of(
                 return "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
             check()
             _keep(_made, key, _attempt(module, wanted, dtype, make, attributes, write, libraries))
-            uses.seconds = 0.0
+            uses.seconds, uses.made = 0.0, uses.made + 1
             guards.refused = True  # what was looked at before the code ran; the next call looks again
         _made.move_to_end(key)
         found: Kernel | str = _made[key].kernel

@@ -54,6 +54,7 @@ __all__ = [
     "kernel_for",
     "kernel_of_networks",
     "known_kernel",
+    "looked_at",
     "run_known",
     "run_triton",
     "run_written",
@@ -67,7 +68,7 @@ MOST_WEIGHTS = 2**21
 
 def steps_counted(field: VectorField, step: Step) -> AbstractContextManager[None]:
     """Count the seconds of a sequence that is run step by step."""
-    return by_steps(uses_of(field, StepModule, type(step)), field)
+    return by_steps(uses_of(field, StepModule, type(step)), field.parameters())
 
 
 class SequenceKernel(Protocol):
@@ -175,6 +176,20 @@ def _found(
     if not mapped:
         remember(owner, request, guards, attributes, kernel, uses)
     return weights, kernel
+
+
+def looked_at(problem: HeldProblem) -> Known | None:
+    """All that such steps read of the field, and the kernel, or why there is none, or None where none was asked for."""
+    field, step, xs, h0, *_ = problem
+    wanted = {"x": xs.requires_grad, "dt": False, "stored": False}
+    if found := known(field, _request(_COMPILED, step, wanted, h0), wait=False):
+        return found
+    guards = Guards(field)
+    attributes = attributes_of(StepModule(field, step), guards=guards)
+    if isinstance(attributes, str) or guards.refused:
+        return None
+    uses = uses_of(field, StepModule, type(step))
+    return Known(attributes, None, guards.complete(), uses, OrderedDict(), weakref.ref(field))
 
 
 def kernel_of_networks(problem: HeldProblem) -> Known | None:

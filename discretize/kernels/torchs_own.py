@@ -4,12 +4,13 @@ r"""Run a sequence by torch's own function for it, where it is one: unit Euler s
     GRU     torch.gru, whose z is 1 - g: the rate's weights turn their signs
     LSTM    torch.lstm, which gives the last c alone: for callers that read no other
 
-It takes the place of steps while a kernel has not been built. On the field's own weights, put in torch's order in the graph.
+It takes the place of steps while a kernel has not been built, and that of a kernel where it was measured to be faster. On the
+field's own weights, put in torch's order in the graph. Layers that are all run so are one call of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ctrnn import VectorField
-from ctrnn.cells.conversion import has_own_sizes, torch_kind, torch_weights
+from ctrnn.cells.conversion import TorchWeights, has_own_sizes, torch_kind
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.fields.candidates import ReluCandidate
 from discretize import compat
@@ -29,9 +30,24 @@ from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step, key_of
 
-__all__ = ["Run", "is_quicker", "run_torchs_own", "torchs_run"]
+__all__ = ["Run", "joined", "learns", "quicker_reason", "run_torchs_own", "torchs_run"]
 
 EULER = key_of(Euler())
+
+
+class Sizes(NamedTuple):
+    """Sizes of an LSTM at which torch's function is faster than the kernel: from so many units on, and where fewer numbers than
+    `most` are kept, (time, batch, hidden), or twice as many from WIDE units on."""
+
+    units: int
+    most: int
+
+
+# torch.lstm in float32 is oneDNN's. Without gradients, and with: what it keeps beyond `most` is fetched from the system anew at
+# each call, and takes as long as to compute it. Where there are many units, and sequences, products are nearly all, and its own
+# are faster. In other dtypes, and of plain and GRU fields, kernels were faster at all sizes (docs/speed.md has the table).
+FASTER = {False: Sizes(32, 2_500_000), True: Sizes(1, 250_000)}
+WIDE, MANY = 512, 64
 
 
 def run_torchs_own(problem: HeldProblem, fused: Fused, reads: Reads | None) -> Tensor | Shown | None:
@@ -43,34 +59,78 @@ def run_torchs_own(problem: HeldProblem, fused: Fused, reads: Reads | None) -> T
         return None
     if any(getattr(compat, name, None) for name in GLOBAL_HOOKS) or (run := torchs_run(field, step, length, substeps)) is None:
         return None
-    return None if reads is None and run.pair else run(field, xs, h0, reads and reads.lengths)
+    if reads is None:
+        return None if run.pair else run(xs, h0[None]).output
+    return run(xs, h0[None]) if reads.lengths is None else run.padded(xs, h0[None], reads.lengths)
 
 
-def is_quicker(field: VectorField, fused: Fused) -> bool:
-    """Whether torch's own function is taken where there is a kernel too: of an LSTM in float32 without gradients, by oneDNN."""
-    waits = fused is not True or builds_at_once()
-    return isinstance(field, LSTMField) and not waits and field.dtype == torch.float32 and not torch.is_grad_enabled()
+def quicker_reason(field: VectorField, fused: Fused, time: int, batch: int, learning: bool) -> str | None:
+    """Why torch's own function is taken though there may be a kernel, None where it is not: where it was measured to be faster.
+
+    Args:    learning: whether gradients are asked for.
+    """
+    if not isinstance(field, LSTMField) or field.dtype != torch.float32 or fused is not True or builds_at_once():
+        return None
+    hidden, (units, most) = field.hidden_size, FASTER[learning]
+    kept, wide = time * batch * hidden, hidden >= WIDE
+    if hidden < units or (kept >= most * (1 + wide) and not (wide and batch >= MANY)):
+        return None
+    how = "with gradients" if learning else "without gradients"
+    return f"an LSTM's kernel is slower at this size, {how} (docs/speed.md)"
+
+
+def learns(tensors: Iterable[Tensor]) -> bool:
+    """Whether gradients are recorded of a call that reads these."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 class Run(NamedTuple):
-    """Calls torch's function for sequences; pair: whether the state is [h, c], of which it tells the last c alone."""
+    """Calls torch's function for sequences of one field, or of those of layers, in torch's order, as many `directions` in each.
+
+    pair: whether the state is [h, c], of which it tells the last c alone.
+    """
 
     function: Callable[..., Any]
     pair: bool
+    weights: tuple[TorchWeights, ...]
+    directions: int = 1
 
-    def __call__(self, field: VectorField, xs: Tensor, h0: Tensor, lengths: Tensor | None = None) -> Tensor | Shown:
-        weights = torch_weights(field)
-        start: Any = [part.contiguous() for part in h0[None].chunk(2, -1)] if self.pair else h0[None]
-        how = weights, len(weights) > 2, 1, 0.0, torch.is_grad_enabled(), False
-        if lengths is None:
-            output, *ends = self.function(xs, start, *how, False)
-            return Shown(output, torch.cat(ends, -1)) if self.pair else output
-        packed = pack_padded_sequence(xs, lengths, enforce_sorted=False)
-        order, back = packed.sorted_indices, packed.unsorted_indices
-        start = [part[:, order] for part in start] if self.pair else start[:, order]
-        data, *ends = self.function(packed.data, packed.batch_sizes, start, *how)
-        output, _ = pad_packed_sequence(packed._replace(data=data), total_length=len(xs))
-        return Shown(output, torch.cat(ends, -1)[:, back])
+    def __call__(self, xs: Tensor, h0: Tensor, dropout: float = 0.0) -> Shown:
+        """(time, batch, input) from (states, batch, state); dropout: of what each layer but the last gives."""
+        output, *ends = self.function(xs, self._starts(h0), *self._settings(dropout), False)
+        return Shown(output, self._joined(ends))
+
+    def packed(self, data: Tensor, batch_sizes: Tensor, h0: Tensor, dropout: float = 0.0) -> Shown:
+        """As for samples that are packed, the longest sequence first."""
+        output, *ends = self.function(data, batch_sizes, self._starts(h0), *self._settings(dropout))
+        return Shown(output, self._joined(ends))
+
+    def padded(self, xs: Tensor, h0: Tensor, lengths: Tensor) -> Shown:
+        """As for sequences of different lengths."""
+        given = pack_padded_sequence(xs, lengths, enforce_sorted=False)
+        data, ends = self.packed(given.data, given.batch_sizes, h0[:, given.sorted_indices])
+        output, _ = pad_packed_sequence(given._replace(data=data), total_length=len(xs))
+        return Shown(output, ends[:, given.unsorted_indices])
+
+    def _starts(self, h0: Tensor) -> Any:
+        return [part.contiguous() for part in h0.chunk(2, -1)] if self.pair else h0
+
+    def _joined(self, ends: list[Tensor]) -> Tensor:
+        return torch.cat(ends, -1) if self.pair else ends[0]
+
+    def _settings(self, dropout: float) -> tuple[Any, ...]:
+        has_bias = any(weights.has_bias for weights in self.weights)
+        joined = [weight for weights in self.weights for weight in weights.joined(has_bias)]
+        trains = torch.is_grad_enabled() or dropout > 0  # else oneDNN keeps nothing for a backward pass
+        return joined, has_bias, len(self.weights) // self.directions, dropout, trains, self.directions == 2
+
+
+def joined(runs: Sequence[Run | None], directions: int) -> Run | None:
+    """Those of layers as one; None where torch has no one function for them."""
+    first = runs[0]
+    if first is None or any(run is None or run.function is not first.function for run in runs):
+        return None
+    return first._replace(weights=tuple(weights for run in runs if run for weights in run.weights), directions=directions)
 
 
 def torchs_run(field: VectorField, step: Step, dt: float, substeps: int) -> Run | None:
@@ -79,6 +139,7 @@ def torchs_run(field: VectorField, step: Step, dt: float, substeps: int) -> Run 
         return None
     if not has_own_sizes(field):
         return None
+    weights = (TorchWeights.of(field),)
     if kind is nn.RNNCell:
-        return Run(torch.rnn_relu if isinstance(field.candidate, ReluCandidate) else torch.rnn_tanh, False)
-    return Run(torch.gru, False) if kind is nn.GRUCell else Run(torch.lstm, True)
+        return Run(torch.rnn_relu if isinstance(field.candidate, ReluCandidate) else torch.rnn_tanh, False, weights)
+    return Run(torch.gru, False, weights) if kind is nn.GRUCell else Run(torch.lstm, True, weights)

@@ -135,4 +135,4 @@ def steps_in_place_of(equation: Equation | None, fused: Fused) -> AbstractContex
     from discretize.kernels.record.program import FlowModule  # noqa: PLC0415 - of kernels
     from discretize.kernels.registry import by_steps, uses_of  # noqa: PLC0415
 
-    return by_steps(uses_of(equation, FlowModule), equation)
+    return by_steps(uses_of(equation, FlowModule), equation.parameters())

@@ -22,6 +22,7 @@ from ctrnn.inputs.held import FORWARD
 from discretize import compat
 from discretize.graphs import whole
 from discretize.kernels.eligibility import Fused, transform_reason
+from discretize.kernels.shown import Shown
 from discretize.loop.checking import check_start
 from discretize.loop.delayed import scanned_with_past
 from discretize.loop.held import solve_held
@@ -230,7 +231,10 @@ class ContinuousRNN(FieldModule):
             solved = solve_samples(plan.field, HeldPath.unchecked(xs, edges), h0, self.settings, plan)
             self.stats = solved.stats
             return solved.hs[1:]
-        states, stats = plan.run(xs, h0)
+        if (ran := plan.run(xs, h0) or plan.shown(xs, h0)) is None:
+            return None
+        found, stats = ran
+        states = found.output if isinstance(found, Shown) else found  # of fields whose states are seen whole
         if not math.isfinite(states.detach().sum().item()):
             return None
         self.stats = stats

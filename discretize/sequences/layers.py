@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
+from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
@@ -22,7 +23,9 @@ from ctrnn.calls import answered
 from ctrnn.combinations import Trait
 from ctrnn.fields.field import check_state
 from ctrnn.inputs.held import FORWARD
+from ctrnn.own_code import own_code
 from discretize.errors import TimeUnitWarning, warn_user
+from discretize.kernels.shown import Shown
 from discretize.loop.noise import address_columns, address_of
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, fresh_keys
@@ -195,6 +198,21 @@ class Layers(SequenceModule):
         if isinstance(seed, BrownianPath):
             raise ValueError("`seed` is a path, and each layer has noise of its own; give keys, or a whole number.")
         return torch.cat([given.xs, address_columns(fresh_keys(seed, given.xs.shape[1]), given.xs)], -1)
+
+    def _by_plan(self, xs: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
+        return self._jointly(xs, h_0)
+
+    def _packed_by_plan(self, x: PackedSequence, h_0: Start) -> Shown | None:
+        return self._jointly(x, h_0)
+
+    def _jointly(self, x: Tensor | PackedSequence, h_0: Start) -> Shown | None:
+        """All layers by one call of torch's own function, where each would be run by it."""
+        modules = self._clocked()
+        if any(getattr(module, "_plan", None) is None for module in modules) or own_code(self, Layers) is not None:
+            return None
+        from discretize.kernels.jointly import run_jointly  # noqa: PLC0415 - loads kernels
+
+        return run_jointly(modules, 1 + self.bidirectional, x, h_0, self.dropout if self.training else 0.0)
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         xs, address = xs.split([self.input_size, xs.shape[-1] - self.input_size], -1)

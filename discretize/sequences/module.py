@@ -99,9 +99,10 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         if isinstance(x, Sequences):
             return self._run(*x)
         check_not_traced()
-        plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None and seed is None
-        if plain and isinstance(x, Tensor) and not torch.compiler.is_compiling() and (ran := self._as_planned(x, h_0)):
+        alone = ts is None and lengths is None and reset is None and seed is None
+        if alone and not torch.compiler.is_compiling() and (ran := self._as_planned(x, h_0)):
             return ran
+        plain = alone and isinstance(x, Tensor)
         if compat.is_exporting():
             if not (plain or (isinstance(seed, Tensor) and (ts, lengths, reset) == (None, None, None))):
                 raise ValueError(
@@ -166,8 +167,25 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         """Return what may keep a module from a stream."""
         return {}
 
-    def _as_planned(self, x: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
+    def _as_planned(self, x: Tensor | PackedSequence, h_0: Start) -> tuple[Tensor | PackedSequence, Tensor] | None:
         """Run a call as one before it was, without deciding anew; None for one that is not like it, or is to be refused."""
+        if isinstance(x, PackedSequence):
+            found = self._packed_by_plan(x, h_0)
+            return None if found is None else (x._replace(data=found.output), found.state)
+        if not isinstance(x, Tensor) or x.dim() not in (2, 3):
+            return None
+        xs = x[:, None] if x.dim() == 2 else x.transpose(0, 1) if self.batch_first else x
+        if (ran := self._by_plan(xs, h_0)) is None or (x.dim() == 3 and not self.batch_first):
+            return ran
+        output, h_n = ran
+        return (output[:, 0], h_n[:, 0]) if x.dim() == 2 else (output.transpose(0, 1), h_n)
+
+    def _by_plan(self, xs: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
+        """As `_as_planned`, (time, batch, input) -> (time, batch, features) and h_n."""
+        return None
+
+    def _packed_by_plan(self, x: PackedSequence, h_0: Start) -> Shown | None:
+        """As `_as_planned`, the values of what is packed."""
         return None
 
     def _run_pieces(self, given: Sequences, reset: Tensor | None, batched: bool) -> tuple[Tensor, Tensor]:
@@ -359,17 +377,17 @@ class FieldModule(SequenceModule):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_plan"}
 
-    def _as_planned(self, x: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
-        if self._plan is None or x.dim() not in (2, 3):
+    def _packed_by_plan(self, x: PackedSequence, h_0: Start) -> Shown | None:
+        if self._plan is None or self._plan.torchs is None:
             return None
-        xs = x[:, None] if x.dim() == 2 else x.transpose(0, 1) if self.batch_first else x
-        if (ran := self._by_plan(xs, h_0)) is None or (x.dim() == 3 and not self.batch_first):
-            return ran
-        output, h_n = ran
-        return (output[:, 0], h_n[:, 0]) if x.dim() == 2 else (output.transpose(0, 1), h_n)
+        from discretize.kernels.jointly import run_jointly  # noqa: PLC0415 - loads kernels
+
+        return run_jointly([self], 1, x, h_0)
 
     def _by_plan(self, xs: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
-        plan = None if torch.compiler.is_compiling() else self._plan and self._plan.like(xs)
+        if self._plan is None or torch.compiler.is_compiling():
+            return None
+        plan = self._plan.like(xs)
         if plan is None or not (plan.is_of(self) and plan.fits(plan.field, xs)) or not math.isfinite(xs.detach().sum().item()):
             return None
         if (h0 := plan.start(plan.field, xs, h_0)) is None or (states := self._planned(plan, xs, h0)) is None:
@@ -382,7 +400,7 @@ class FieldModule(SequenceModule):
 
     def _plan_for(self, problem: HeldProblem, fused: Fused) -> None:
         """Keep how a call has run, without `ts` and `lengths`, for others like it."""
-        if self.stats["engine"] == "compiled" and problem.field is self.field:
+        if self.stats["engine"] in ("compiled", "torch") and problem.field is self.field:
             from discretize.kernels.plan import plan_of  # noqa: PLC0415 - loads kernels
 
             if plan := plan_of(self, problem, fused, self.stats):

@@ -82,6 +82,20 @@ class OvershootWatch:
         self.longest, self.size, self.step, self.weights = max(longest, self.longest), max(size, self.size), named, weights
         return 1 if all_of_it else -(-samples // (SAMPLES if often else HEARD))
 
+    def looks(self, named: str, field: VectorField, length: float, h: Tensor) -> bool:
+        """Whether the next call is looked at whatever its states (batch, state) will be, if it takes steps of this length."""
+        return (
+            (self.calls + 1) % OFTEN == 1
+            or self.listener is not None
+            or length > self.longest * (1 + ROUNDING)
+            or named != (self.step or named)
+            or (len(h) > 1 and field.training not in self.modes)
+        )
+
+    def is_further(self, last: Tensor) -> bool:
+        """Whether states lie so far out that a call is looked at."""
+        return _largest(last) > self.size * FURTHER
+
     def glance(self, length: float | Tensor) -> bool:
         """Whether `due` is to be asked about a single step: of one in fifty, and of any that may be the longest; counts
         the others."""

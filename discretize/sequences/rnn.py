@@ -153,12 +153,14 @@ class DiscreteRNN(FieldModule):
             states = found.states() if isinstance(found, Shown) else found  # whose leaks read what is visible
             length = dt.detach() if isinstance(dt, Tensor) else dt
             self.watch.look(self.step, field, xs, h0, states, length / self.substeps, every)
-        if edges is None and ragged is None and not self.noisy:
-            self._plan_for(problem, self.fused)
+        if edges is None and not self.noisy and (ragged is None or self.stats["engine"] == "torch"):
+            self._plan_for(problem._replace(dt=self.dt), self.fused)
         return found
 
-    def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | Shown:
-        (found, self.stats), length = plan.shown(xs, h0) or plan.run(xs, h0), self.dt / self.substeps
+    def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | Shown | None:
+        if (ran := plan.shown(xs, h0) or plan.run(xs, h0)) is None:
+            return None
+        (found, self.stats), length = ran, self.dt / self.substeps
         last = found.state[0] if isinstance(found, Shown) else found[-1]
         if every := self.watch.counted(self.stats["method"], plan.field, length, last, len(xs)):
             states = found.states() if isinstance(found, Shown) else found

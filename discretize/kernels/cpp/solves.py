@@ -201,7 +201,7 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
 
 def steps_counted(chain: Chain, engine: object) -> AbstractContextManager[None]:
     """Count the seconds of a solve that is run step by step."""
-    return by_steps(_uses(chain, engine), chain.field) if isinstance(engine, AdaptiveEngine) else nullcontext()
+    return by_steps(_uses(chain, engine), chain.field.parameters()) if isinstance(engine, AdaptiveEngine) else nullcontext()
 
 
 def _uses(chain: Chain, engine: AdaptiveEngine) -> Uses:

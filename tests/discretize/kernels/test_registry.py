@@ -232,7 +232,7 @@ def test_a_backward_pass_to_come_is_counted():
         with pytest.MonkeyPatch.context() as patch:
             ticks = iter([0.0, 1.0])
             patch.setattr(registry.time, "perf_counter", lambda ticks=ticks: next(ticks))
-            with registry.by_steps(uses, field):
+            with registry.by_steps(uses, field.parameters()):
                 pass
         spent.append(uses.seconds)
     assert spent == [1.0, 2.0]

@@ -1,0 +1,478 @@
+"""A call like one that torch's own function has run is run so by a plan, layers by one call; what has changed since is seen."""
+
+import copy
+from collections import OrderedDict
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import forward_ad
+from torch.func import jvp, vmap
+from torch.nn.utils import parametrize, prune
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.overrides import TorchFunctionMode
+from torch.testing import assert_close
+
+import ctrnn
+from discretize import DiscreteRNN, Euler, ExponentialEuler, Layers, Monitor, layers_from_torch
+from discretize.kernels import price, registry
+from discretize.kernels.record.program import StepModule
+from discretize.sequences.module import SequenceModule
+
+DICE = torch.Generator().manual_seed(0)
+X, OTHER = (torch.randn(time, 4, 3, generator=DICE, dtype=torch.float64) for time in (5, 7))
+LENGTHS = torch.tensor([2, 5, 1, 4])
+KINDS = {"plain": nn.RNN, "GRU": nn.GRU, "LSTM": nn.LSTM}
+
+
+@pytest.fixture(autouse=True)
+def _before_kernels(monkeypatch):
+    monkeypatch.setattr(registry, "is_on_disk", lambda *_: False)
+    monkeypatch.setattr(registry, "_made", OrderedDict())  # by other tests
+    monkeypatch.setattr(price, "PRICE", 1e9)
+
+
+def seeded(kind, *sizes, **settings):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return KINDS[kind](*sizes, dtype=torch.float64, **settings)
+
+
+def one(kind="GRU"):
+    return DiscreteRNN(ctrnn.from_torch(seeded(kind, 3, 5)))
+
+
+def stacked(kind="GRU", **settings):
+    return layers_from_torch(seeded(kind, 3, 5, num_layers=2, bidirectional=True, **settings))
+
+
+MAKE = {"one layer": one, "two layers in both directions": stacked}
+
+
+def packed(x=X, lengths=LENGTHS):
+    return pack_padded_sequence(x, lengths, enforce_sorted=False)
+
+
+def flat(answer):
+    output, h_n = answer
+    return [getattr(output, "data", output), *(h_n if isinstance(h_n, tuple) else [h_n])]
+
+
+def by_steps(module, *given):
+    twin = copy.deepcopy(module)
+    for part in twin.modules():
+        if isinstance(part, DiscreteRNN):
+            part.fused, part.watch.allowed = False, True
+    return twin(*given)
+
+
+def runs_by_plan(monkeypatch, module, *given):
+    """Whether a call's arguments are not read in full once more."""
+    with monkeypatch.context() as patch:
+        for name in ("_read", "_read_packed"):
+            patch.setattr(SequenceModule, name, None)
+        try:
+            module(*given)
+        except TypeError:
+            return False
+    return True
+
+
+def planned(monkeypatch, make, *given):
+    module = make()
+    for part in module.modules():
+        if isinstance(part, DiscreteRNN):
+            part.watch.allowed = True
+    module(*given)
+    assert runs_by_plan(monkeypatch, module, *given)
+    return module
+
+
+def fields(module):
+    return [part for part in module.modules() if isinstance(part, ctrnn.VectorField)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+@pytest.mark.parametrize("given", [X, packed()], ids=["padded", "packed"])
+@pytest.mark.parametrize("starts", [False, True], ids=["from zero", "from a start"])
+def test_states_gradients_and_second_derivatives_are_those_of_the_steps(monkeypatch, kind, make, given, starts):
+    module, answers = make(kind), []
+    width = fields(module)[0].state_size
+    h = torch.rand(len(fields(module)), 4, width, generator=DICE, dtype=torch.float64).requires_grad_() if starts else None
+    values = given.data.clone().requires_grad_()
+    x = given._replace(data=values) if given is not X else values
+    module(x, h)
+    assert runs_by_plan(monkeypatch, module, x, h)
+    sought = [values, *([h] if starts else [])]
+    stepped = copy.deepcopy(module)
+    for part in rnns(stepped):
+        part.fused = False
+    for run in (module, stepped):
+        weights = [*run.parameters()]
+        found = flat(run(x, h))
+        first = torch.autograd.grad(sum(each.pow(3).sum() for each in found), [*sought, *weights], create_graph=True)
+        second = torch.autograd.grad(sum(each.square().sum() for each in first), [*sought, *weights])
+        answers.append([*found, *first, *second])
+    assert_close(*answers, rtol=0, atol=1e-12)
+
+
+def test_stats_of_planned_calls_are_those_of_others(monkeypatch):
+    for given in (X, packed()):
+        for make in MAKE.values():
+            module, told = make(), []
+            module(given)
+            for planned in (True, False):
+                if not planned:
+                    for part in module.modules():
+                        if isinstance(part, DiscreteRNN):
+                            part._plan = None
+                module(given)
+                told.append([part.stats | {"engine_why": None} for part in module.modules() if isinstance(part, DiscreteRNN)])
+            assert told[0] == told[1]
+            assert told[0][0]["engine"] == "torch"
+
+
+def test_layers_are_one_call_of_torchs_function(monkeypatch):
+    calls, gru = [], torch.gru
+    monkeypatch.setattr(torch, "gru", lambda *given: calls.append(given) or gru(*given))
+    module = stacked()
+    module(X)
+    before = len(calls)
+    module(X)
+    assert (before, len(calls)) == (4, 5)
+
+
+def test_dropout_between_layers_is_drawn_as_by_torchs_module(monkeypatch):
+    theirs = seeded("GRU", 3, 5, num_layers=2, dropout=0.5)
+    ours = layers_from_torch(theirs)
+    ours(X)
+    found = []
+    for module in (theirs, ours):
+        torch.manual_seed(1)
+        found.append(flat(module(X)))
+    assert_close(*found)
+    assert runs_by_plan(monkeypatch, ours, X)
+    ours.eval()
+    for _ in range(2):
+        assert_close(flat(ours(X)), flat(theirs.eval()(X)))
+
+
+def part_of(module):
+    return fields(module)[-1].candidate.reset
+
+
+def replace_a_parameter(module):
+    part_of(module).weight_h = nn.Parameter(part_of(module).weight_h.detach() / 2)
+
+
+def replace_data(module):
+    part_of(module).weight_h.data = part_of(module).weight_h.detach() / 2
+
+
+def write_data(module):
+    part_of(module).weight_h.data.mul_(2.0)
+
+
+def write_by_numpy(module):
+    part_of(module).bias.detach().numpy()[:] = 0.3
+
+
+def transpose_data(module):
+    part_of(module).weight_h.data = part_of(module).weight_h.detach().T
+
+
+def no_bias(module):
+    part_of(module).bias = None
+
+
+def parametrized(module):
+    parametrize.register_parametrization(part_of(module), "weight_h", nn.Softplus())
+
+
+def pruned(module):
+    prune.random_unstructured(part_of(module), "weight_h", 0.5)
+    prune.remove(part_of(module), "weight_h")
+
+
+def method_of_the_object(module):
+    fields(module)[-1].flow = lambda projected, h: 0.1 - h
+
+
+def method_of_a_part(module):
+    fields(module)[-1].candidate.flow = lambda projected, h: 0.1 * h
+
+
+class Halved(type(one().field)):
+    def flow(self, projected, h):
+        return super().flow(projected, h) / 2
+
+
+def other_class(module):
+    fields(module)[-1].__class__ = Halved
+
+
+def frozen(module):
+    module.requires_grad_(False)
+
+
+def loaded(module):
+    module.load_state_dict({name: tensor / 3 for name, tensor in module.state_dict().items()})
+
+
+def assigned(module):
+    module.load_state_dict({name: tensor / 3 for name, tensor in module.state_dict().items()}, assign=True)
+
+
+def rnns(module):
+    return [part for part in module.modules() if isinstance(part, DiscreteRNN)]
+
+
+def other_field(module):
+    rnns(module)[-1].field = ctrnn.gated(rnns(module)[-1].field.input_size, 5, dtype=torch.float64)
+
+
+def other_step(module):
+    rnns(module)[-1].step = ExponentialEuler()
+
+
+def shorter_samples(module):
+    rnns(module)[-1].dt = 0.5
+
+
+def more_steps(module):
+    rnns(module)[-1].substeps = 2
+
+
+class OwnRNN(DiscreteRNN):
+    def _run(self, *given):
+        output, end = super()._run(*given)
+        return output * 2, end
+
+
+def subclass(module):
+    rnns(module)[-1].__class__ = OwnRNN
+
+
+CHANGES = [
+    *(replace_a_parameter, replace_data, write_data, write_by_numpy, transpose_data, no_bias, parametrized, pruned),
+    *(method_of_the_object, method_of_a_part, other_class, frozen, loaded, assigned),
+    *(other_field, other_step, shorter_samples, more_steps, subclass),
+]
+
+
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_has_changed_is_seen(monkeypatch, change, make):
+    module = planned(monkeypatch, make, X)
+    before = flat(module(X))
+    change(module)
+    for _ in range(2):
+        assert_close(flat(module(X)), flat(by_steps(module, X)), rtol=0, atol=1e-12)
+    if change is not frozen:
+        assert not torch.allclose(before[0], module(X)[0])
+    assert module(X)[0].requires_grad == by_steps(module, X)[0].requires_grad
+
+
+def test_a_method_that_is_exchanged_in_a_class_is_seen(monkeypatch):
+    module = planned(monkeypatch, one, X)
+    monkeypatch.setattr(type(module.field.candidate), "flow", lambda self, projected, h: 0.1 * h)
+    assert_close(flat(module(X)), flat(by_steps(module, X)), rtol=0, atol=1e-12)
+
+
+def test_other_layers_and_what_a_stack_does_otherwise_are_seen(monkeypatch):
+    module = planned(monkeypatch, stacked, X)
+    module.layers[1][0] = DiscreteRNN(ctrnn.gated(10, 5, dtype=torch.float64))
+    assert_close(flat(module(X)), flat(by_steps(module, X)), rtol=0, atol=1e-12)
+    module = planned(monkeypatch, stacked, X)
+    output = module(X)[0]
+    module._run = lambda *given: (torch.zeros(1), torch.zeros(1))
+    assert module(X)[0].sum() == 0
+    del module._run
+
+    class Doubled(Layers):
+        def _run(self, *given):
+            output, h_n = super()._run(*given)
+            return 2 * output, h_n
+
+    module.__class__ = Doubled
+    assert_close(module(X)[0], 2 * output, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("place", ["module", "field", "every module"])
+def test_hooks_run_or_are_refused(monkeypatch, place):
+    module, seen = planned(monkeypatch, stacked, X), []
+
+    def hook(*_):
+        seen.append(1)
+
+    inner = rnns(module)[-1]
+    if place == "module":
+        handle = inner.register_forward_hook(hook)
+    elif place == "field":
+        handle = inner.field.register_forward_hook(hook)
+    else:
+        handle = nn.modules.module.register_module_forward_hook(hook)
+    module(X)
+    seen_of_plain = len(seen)
+    seen.clear()
+    for part in rnns(module):
+        part._plan = None
+    module(X)
+    handle.remove()
+    assert len(seen) == seen_of_plain
+    assert seen or place == "field"  # whose `flow` is called, and not the field
+
+
+def test_modes_transforms_tangents_autocast_and_settings_are_seen(monkeypatch):
+    module = planned(monkeypatch, one, X)
+    expected = by_steps(module, X)[0]
+
+    class Looks(TorchFunctionMode):
+        names = ()
+
+        def __torch_function__(self, function, types, given=(), named=None):
+            self.names = (*self.names, function)
+            return function(*given, **(named or {}))
+
+    with Looks() as mode:
+        assert_close(module(X)[0], expected)
+    assert torch.gru not in mode.names
+    assert_close(vmap(lambda x: module(x)[0])(torch.stack([X, X])), torch.stack([expected] * 2))
+    _, slope = jvp(lambda x: module(x)[0], (X,), (torch.ones_like(X),))
+    with forward_ad.dual_level():
+        assert_close(forward_ad.unpack_dual(module(forward_ad.make_dual(X, torch.ones_like(X)))[0]).tangent, slope)
+        part_of(module).weight_h.data.mul_(1.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_close(module(X)[0], expected)
+        assert module.stats["engine"] == "steps"
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    module(X)
+    assert module.stats["engine"] == "steps"
+    monkeypatch.delenv("CTRNN_FUSED")
+    assert runs_by_plan(monkeypatch, module, X)
+
+
+def test_a_move_to_another_dtype_is_seen(monkeypatch):
+    module = planned(monkeypatch, stacked, X)
+    module.float()
+    with pytest.raises(TypeError, match=r"`x` is torch.float64"):
+        module(X)
+    assert_close(flat(module(X.float())), flat(by_steps(module, X.float())))
+
+
+def test_axes_one_sequence_and_lengths_are_read_as_before(monkeypatch):
+    for make in MAKE.values():
+        module = planned(monkeypatch, make, X)
+        assert runs_by_plan(monkeypatch, module, X[:, 0])
+        assert_close(flat(module(X[:, 0])), flat(by_steps(module, X[:, 0])), rtol=0, atol=1e-12)
+        assert_close(flat(module(X, None, None, LENGTHS)), flat(by_steps(module, X, None, None, LENGTHS)), rtol=0, atol=1e-12)
+        module.batch_first = True
+        for _ in range(2):
+            assert_close(flat(module(X)), flat(by_steps(module, X)), rtol=0, atol=1e-12)
+
+
+NAN = X.clone()
+NAN[1, 2, 0] = torch.nan
+BAD = {
+    "a nan": (NAN,),
+    "too many features": (torch.cat([X, X], -1),),
+    "another dtype": (X.float(),),
+    "a nan in the start": (X, torch.full((1, 4, 5), torch.nan, dtype=torch.float64)),
+    "a start of another size": (X, torch.zeros(3, 4, 5, dtype=torch.float64)),
+    "a start of another dtype": (X, torch.zeros(1, 4, 5)),
+    "a pair": (X, (torch.zeros(1, 4, 5), torch.zeros(1, 4, 5))),
+    "one axis": (X[0, 0],),
+    "a packed nan": (packed(NAN, torch.tensor([5, 5, 5, 5])),),
+    "packed, too many features": (packed(torch.cat([X, X], -1)),),
+    "packed, another dtype": (packed(X.float()),),
+}
+
+
+@pytest.mark.parametrize("given", BAD.values(), ids=BAD)
+def test_bad_input_is_refused_as_before(monkeypatch, given):
+    for make in MAKE.values():
+        module = planned(monkeypatch, make, X)
+        with pytest.raises((TypeError, ValueError)) as expected:
+            by_steps(module, *given)
+        with pytest.raises(type(expected.value)) as found:
+            module(*given)
+        assert str(found.value) == str(expected.value)
+
+
+def test_the_end_of_a_planned_call_is_not_a_view_of_its_output(monkeypatch):
+    for kind in KINDS:
+        for make in MAKE.values():
+            module = planned(monkeypatch, partial(make, kind), X)
+            output, *ends = flat(module(X))
+            expected = [end.detach().clone() for end in ends]
+            with torch.no_grad():
+                output.zero_()
+            assert_close(ends, expected)
+
+
+def test_a_plan_ends_when_its_calls_have_paid_for_a_kernel_or_another_has_been_made(monkeypatch):
+    module = planned(monkeypatch, one, X)
+    uses = registry.uses_of(module.field, StepModule, Euler)
+    before = uses.seconds
+    module(X)
+    assert before < uses.seconds
+    assert runs_by_plan(monkeypatch, module, X)
+    with monkeypatch.context() as patch:
+        patch.setattr(price, "PRICE", uses.seconds / 2)
+        assert not runs_by_plan(monkeypatch, module, X)
+    assert runs_by_plan(monkeypatch, module, X)
+    uses.made += 1
+    assert not runs_by_plan(monkeypatch, module, X)
+
+
+def test_layers_wait_together_and_count_their_seconds_once(monkeypatch):
+    module = planned(monkeypatch, stacked, X)
+    uses = registry.uses_of(fields(module)[0], StepModule, Euler)
+    calls, clock = [], iter(range(100))
+    monkeypatch.setattr(registry.time, "perf_counter", lambda: calls.append(1) or float(next(clock)))
+    before = uses.seconds
+    with torch.no_grad():
+        module(X)  # without a gradient it is another plan
+        calls.clear()
+        before = uses.seconds
+        module(X)
+    assert len(calls) == 2
+    assert uses.seconds == before + 1
+
+
+def test_steps_that_overshoot_are_warned_of_after_planned_calls_too(monkeypatch):
+    module = DiscreteRNN(ctrnn.from_torch(seeded("plain", 3, 5)))
+    for _ in range(3):
+        module(X)
+    assert module.watch.calls == 3
+    with Monitor(module) as monitor:
+        module(X)
+    (record,) = monitor.records.values()
+    assert record.counts.sum() == X.shape[0] * X.shape[1] * 5
+    layers = planned(monkeypatch, stacked, X)
+    for _ in range(48):
+        layers(X)
+    assert {part.watch.calls for part in rnns(layers)} == {50}
+    assert not runs_by_plan(monkeypatch, layers, X)  # the 51st call is looked at
+
+
+def test_states_that_run_away_are_looked_at(monkeypatch):
+    module = layers_from_torch(seeded("plain", 3, 5, num_layers=2, nonlinearity="relu"))
+    module(X)
+    assert runs_by_plan(monkeypatch, module, X)
+    sizes = [part.watch.size for part in rnns(module)]
+    module(1000 * X)
+    assert all(part.watch.size > 20 * size for part, size in zip(rnns(module), sizes, strict=True))
+    assert {part.watch.calls for part in rnns(module)} == {3}
+
+
+def test_a_copy_of_layers_plans_for_itself(monkeypatch):
+    module = planned(monkeypatch, stacked, X)
+    twin = copy.deepcopy(module)
+    assert not runs_by_plan(monkeypatch, twin, X)
+    with torch.no_grad():
+        part_of(twin).weight_h.mul_(2)
+    assert_close(flat(twin(X)), flat(by_steps(twin, X)), rtol=0, atol=1e-12)
+    assert_close(flat(module(X)), flat(by_steps(module, X)), rtol=0, atol=1e-12)
