@@ -1,8 +1,10 @@
 """The notebooks of the docs: valid, run from top to bottom without Jupyter, and showing what stands in the file."""
 
+import importlib
 import json
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,45 @@ def test_files_are_what_nbformat_4_5_says_and_show_formulas_tables_and_figures()
         assert len(text) < 300_000
     assert len(NOTEBOOKS) == 2
     assert {"text/latex", "text/html", "image/png"} <= shown
+
+
+def made_from_pages():
+    """The notebooks of the site: where each is, its page, and itself."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        made = importlib.import_module("extensions.notebooks")
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
+    return {file: (page, made.notebook_of(page)) for file, page in made.NOTEBOOKS.items()}
+
+
+def test_every_page_of_learn_with_code_and_every_program_of_the_gallery_is_a_notebook_with_the_same_code():
+    made = made_from_pages()
+    names = {Path(file).stem for file in made}
+    assert {"first", "irregular", "gru", "prove", "papers", "exact-or-stepped", "time-step", "fitting"} <= names
+    assert {"prey", "flip_flop", "spikes"} <= names
+    for page, notebook in made.values():
+        cells = ["".join(cell["source"]) for cell in TOOL["code_cells"](notebook)]
+        assert "%pip install" in cells[0]
+        text = page.read_text(encoding="utf-8")
+        if page.suffix == ".md":
+            assert cells[1:] == [
+                code.strip("\n") for code in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+            ]
+        else:
+            assert cells[1].startswith("%%writefile gallery.py")
+            assert text.startswith(cells[2])
+
+
+def test_notebooks_made_from_pages_carry_their_figures_and_no_links_that_lead_nowhere():
+    for page, notebook in made_from_pages().values():
+        ids = [cell["id"] for cell in notebook["cells"]]
+        assert len(set(ids)) == len(ids)
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "code":
+                assert set(cell) == {"cell_type", "id", "metadata", "source", "execution_count", "outputs"}
+                continue
+            words = re.sub(r"^```.*?^```$", "", cell["source"], flags=re.MULTILINE | re.DOTALL)
+            for image, target in re.findall(r"(!?)\[[^\[\]]*\]\(([^)\s]+)\)", words):
+                assert re.match(r"[a-z]+:", target), f"{page.name}: {target}"
+                assert not image or target.removeprefix("attachment:") in cell["attachments"]

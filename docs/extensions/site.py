@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import json
 import os
 import re
 import shutil
 from pathlib import Path
 
 from docutils import nodes
-from extensions import reading
+from extensions import notebooks, reading
 from latex2mathml.converter import convert
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -94,6 +95,8 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     if not file.exists() or docname.startswith(MADE):
         return
     text = reading.for_site(source[0], f"docs/{docname}.md", docname)
+    title, _, rest = text.partition("\n")
+    text = title + offered(docname) + "\n" + rest
     pages = [reading.file_of(name, NAMES) for name in NAMES] if docname == "names" else app.config.trees.get(docname, "").split()
     there = [page for page in pages if "*" not in page or set(reading.DOCS.glob(f"{page}.*")) - {file}]
     lines = [f"{TITLES[page]} </{page}>" if page in TITLES else f"/{page}" for page in there]
@@ -105,6 +108,24 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
 def copy_explorer(app: Sphinx, exception: Exception | None) -> None:
     if exception is None and (reading.DOCS / "explorer").is_dir():
         shutil.copytree(reading.DOCS / "explorer", Path(app.outdir) / "explorer", dirs_exist_ok=True)
+
+
+def write_notebooks(app: Sphinx, exception: Exception | None) -> None:
+    """Write a notebook of each page with code that `Learn` leads to, which the page offers."""
+    for file, page in notebooks.NOTEBOOKS.items() if exception is None else ():
+        there = Path(app.outdir) / file
+        there.parent.mkdir(exist_ok=True)
+        there.write_text(json.dumps(notebooks.notebook_of(page), indent=1), encoding="utf-8")
+
+
+def offered(docname: str) -> str:
+    """Return the line of a page that offers its notebook; of the gallery, those of its programs."""
+    mine = [file for file, page in notebooks.NOTEBOOKS.items() if page == reading.DOCS / f"{docname}.md"]
+    programs = [file for file, page in notebooks.NOTEBOOKS.items() if docname == "gallery" and page.suffix == ".py"]
+    links = [
+        f'<a href="{os.path.relpath(file, Path(docname).parent)}" download>{Path(file).name}</a>' for file in mine + programs
+    ]
+    return f"\n\n*As a notebook:* {', '.join(links)}\n" if links else ""
 
 
 def lead_back(app: Sphinx, exception: Exception | None) -> None:
@@ -261,5 +282,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("missing-reference", resolve)
     app.connect("viewcode-follow-imported", module_of)
     app.connect("build-finished", copy_explorer)
+    app.connect("build-finished", write_notebooks)
     app.connect("build-finished", lead_back)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
