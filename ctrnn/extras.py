@@ -29,6 +29,7 @@ BROUGHT_BY = {
     "markupsafe": ("Jinja2", "lab"),
     "filelock": ("filelock", "lab"),
     "torchdiffeq": ("torchdiffeq", "all"),
+    "sklearn": ("scikit-learn", "all"),
 }
 
 

@@ -3,6 +3,8 @@ r"""Makes samples of a table's columns: rows in the order of time, what a model 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,18 +19,26 @@ from experiments.data.scales import scale
 from experiments.data.untrusted import quoted
 from experiments.usage import UsageError
 
-__all__ = ["NO_CLASS", "features", "in_order", "target_of"]
+__all__ = ["NO_CLASS", "Input", "Ordered", "features", "in_order", "target_of"]
 
 MOST_WORDS = 100  # of a column that is no number
 NO_CLASS = -1  # where the target is missing
 
 
-def in_order(
-    table: Columns, sequence: str, time: str, unit: float, gap: float = 0.0, same_time: str = ""
-) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, Joined, str]:
-    r"""Return the rows of each sequence in the order of time, all rows' stamps in the model's unit, before which of the rows in
-    that order a piece begins, which rows of one time are joined, and words about them.
-    """
+class Ordered(NamedTuple):
+    """Holds the rows of each sequence in the order of time, all rows' stamps in the model's unit, before which rows a piece
+    begins, which rows of one time are joined, the unit, in that of the stamps, and words about them."""
+
+    rows: list[np.ndarray]
+    times: np.ndarray
+    begins: np.ndarray
+    joined: Joined
+    unit: float
+    words: str
+
+
+def in_order(table: Columns, sequence: str, time: str, unit: float, gap: float = 0.0, same_time: str = "") -> Ordered:
+    """Put the rows of each sequence in the order of time; unit: of the model, 0 for the median time between rows."""
     keys, path = np.zeros(len(table), int), table.path
     if sequence:
         keys = pd.factorize(table.words(sequence, names=True))[0]
@@ -39,7 +49,7 @@ def in_order(
         bounds = np.flatnonzero(np.diff(keys[order])) + 1
         rows = np.split(order, bounds)
         times, begins = np.arange(len(table), dtype=float), np.zeros(len(table), bool)
-        return rows, times, begins, Joined.none(len(table)), "times: none, rows are 1 apart"
+        return Ordered(rows, times, begins, Joined.none(len(table)), 1.0, "times: none, rows are 1 apart")
     stamps = table.stamps(time)
     times, called = stamps.times, stamps.unit
     order = np.lexsort((times, keys))
@@ -52,10 +62,12 @@ def in_order(
     joined = Joined.of(rows, times, same_time) if same_time else Joined.none(len(table))
     rows = [k[joined.stand[k]] for k in rows]
     gaps = np.concatenate([np.diff(times[k]) for k in rows])
-    if not len(gaps):
+    if not len(gaps) and not unit:
         raise UsageError(f"{path}: every sequence has one row; which rows belong together is said by sequence=COLUMN.")
     if (gaps == 0).any():
         _refuse_one_time(table, rows, times, sequence, time)
+    if not len(gaps):
+        return Ordered(rows, times / unit, np.zeros(len(table), bool), joined, unit, f"times: {time}, sequences have one row")
     median = discretize.unit(np.concatenate([np.append(times[k], np.nan) for k in rows]), samples=1)
     one = unit or median
     regular = "" if np.allclose(gaps, median, rtol=1e-3, atol=0) else f" in the median, from {gaps.min():.4g} to {gaps.max():.4g}"
@@ -68,7 +80,7 @@ def in_order(
     others = int((~joined.stand).sum())
     same = f"; {others:,} row(s) were joined with another one of their time, by same_time={same_time}" if others else ""
     said = f"times: {time}{read}, {apart}; {one:.4g} of it is 1 for the model{cut}{unordered}{same}"
-    return rows, times / one, begins, joined, said
+    return Ordered(rows, times / one, begins, joined, one, said)
 
 
 def _say_if_rounded(table: Columns, keys: np.ndarray, time: str) -> None:
@@ -115,38 +127,63 @@ def _refuse_one_time(table: Columns, rows: list[np.ndarray], times: np.ndarray, 
     )
 
 
+@dataclass(frozen=True)
+class Input:
+    """Says what a model sees of a column, by the rows of "train": numbers by their mean and deviation, or words as kinds, each a
+    number that is 1 where it is the word and 0 where it is another."""
+
+    name: str
+    scale: tuple[float, float] | None = None
+    kinds: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, table: Columns, name: str, train: np.ndarray, joined: Joined) -> Input:
+        if table.is_numbers(name):
+            return cls(name, scale(joined.values(table.numbers(name))[train]))
+        known = sorted(map(str, table.words(name).iloc[joined.with_others(train)].dropna().unique()))
+        if not known:
+            raise UsageError(f"{table.path}: {name} has no value in the rows of train; leave it out by inputs=...")
+        if len(known) > MOST_WORDS:
+            raise UsageError(
+                f"{table.path}: {name} has {len(known)} different words, such as {quoted(known[0])}, and at most "
+                f"{MOST_WORDS} are read as kinds; name what to see by inputs=..., or say that it is sequence, time or target."
+            )
+        return cls(name, None, tuple(known))
+
+    def read(self, table: Columns, joined: Joined) -> np.ndarray:
+        """Return what is seen of a table's column, (rows, features), nan where it is missing, or a word of no kind.
+
+        Raises:  UsageError for words where numbers were.
+        """
+        if self.scale is None:
+            places = pd.Index(self.kinds, dtype=object).get_indexer(pd.Index(table.words(self.name), dtype=object))
+            columns = [joined.values(np.where(places < 0, np.nan, places == kind)) for kind in range(len(self.kinds))]
+            return np.stack(columns, 1).astype(np.float64)
+        if not table.is_numbers(self.name):
+            raise UsageError(f"{table.where(self.name)} has words in it, and numbers are read there.")
+        mean, deviation = self.scale
+        return (joined.values(table.numbers(self.name))[:, None] - mean) / deviation
+
+
 def features(
     table: Columns, inputs: Sequence[str], train: np.ndarray, joined: Joined
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return what a model sees (rows, features), nan where missing, which features are of words, and words about all."""
-    columns, of_words, words, missing = [], [], [], []
-    for name in inputs:
-        if table.is_numbers(name):
-            values, unit = joined.values(table.numbers(name)), table.unit(name)
-            mean, deviation = scale(values[train])
-            columns.append((values - mean) / deviation)
-            of_words.append(False)
-            words.append(f"{name} ({unit})" if unit else name)
-        else:
-            column = table.words(name)
-            known = sorted(map(str, column.iloc[joined.with_others(train)].dropna().unique()))
-            if not known:
-                raise UsageError(f"{table.path}: {name} has no value in the rows of train; leave it out by inputs=...")
-            if len(known) > MOST_WORDS:
-                raise UsageError(
-                    f"{table.path}: {name} has {len(known)} different words, such as {quoted(known[0])}, and at most "
-                    f"{MOST_WORDS} are read as kinds; name what to see by inputs=..., or say that it is sequence, time or target."
-                )
-            places = pd.Index(known, dtype=object).get_indexer(pd.Index(column, dtype=object))
-            columns += [joined.values(np.where(places < 0, np.nan, places == kind)) for kind in range(len(known))]
-            of_words += len(known) * [True]
-            words.append(f"{name} (one of {len(known)})")
-        if absent := float(np.isnan(columns[-1][joined.stand]).mean()):
-            missing.append(f"{name} {100 * absent:.3g} %")
+) -> tuple[list[Input], np.ndarray, np.ndarray, list[str]]:
+    """Return how a model's inputs are read, what it sees (rows, features), nan where missing, which features are of words, and
+    words about all."""
+    made = [Input.of(table, name, train, joined) for name in inputs]
+    read = [each.read(table, joined) for each in made]
+    words, missing = [], []
+    for each, values in zip(made, read, strict=True):
+        unit = "" if each.scale is None else table.unit(each.name)
+        about = unit or (f"one of {len(each.kinds)}" if each.kinds else "")
+        words.append(f"{each.name} ({about})" if about else each.name)
+        if absent := float(np.isnan(values[joined.stand, -1]).mean()):
+            missing.append(f"{each.name} {100 * absent:.3g} %")
     said = [f"inputs: {', '.join(words)}"]
     if missing:
         said.append(f"missing: {', '.join(missing)}; there a model sees 0, and beside every value whether it was seen")
-    return np.stack(columns, 1).astype(np.float64), np.array(of_words), said
+    of_words = np.concatenate([np.full(values.shape[1], each.scale is None) for each, values in zip(made, read, strict=True)])
+    return made, np.concatenate(read, 1), of_words, said
 
 
 def target_of(table: Columns, targets: tuple[str, ...], predict: str, joined: Joined) -> tuple[tuple[str, ...], np.ndarray]:

@@ -399,20 +399,40 @@ def configuration_from_words(task: str, field: str, integrator: str, words: Sequ
     return _routed(task, field, integrator, assignments(words), as_text=True)
 
 
-def _routed(task: str, field: str, integrator: str, settings: Mapping[str, object], as_text: bool = False) -> Configuration:
-    TASKS.check(task)
-    FIELDS.check(field)
-    check_word("integrator", integrator, INTEGRATORS)
+def configuration_of(
+    task: Task, field: str | Callable[..., VectorField], integrator: str, settings: Mapping[str, object]
+) -> Configuration:
+    """Build a configuration of a task as it is, which need not have a name. Raises: UsageError, as `configuration`."""
+    name = field if isinstance(field, str) else FIELDS.name_for(_named_thing("field", field))
+    shared, others = _shared(settings)
+    if others:
+        settings_from(FieldSettings, others, others=[key for kind in SHARED for key in setting_types(kind)])
+    made = Configuration(task, name, integrator, *shared)
+    for sentence in made.without_effect().values():
+        raise UsageError(sentence)
+    return made
+
+
+def _shared(settings: Mapping[str, object], as_text: bool = False) -> tuple[list[Any], dict[str, Any]]:
+    """Return the settings that every run has, and those that are of a task."""
     homes = {key: kind for kind in SHARED for key in setting_types(kind)}
     given: dict[type, dict[str, Any]] = {kind: {} for kind in (*SHARED, object)}
     for key, value in by_key(settings).items():
         given[homes.get(key, object)][key] = value
-    shared: Any = [settings_from(each, given[each], as_text=as_text) for each in SHARED]
+    return [settings_from(each, given[each], as_text=as_text) for each in SHARED], given[object]
+
+
+def _routed(task: str, field: str, integrator: str, settings: Mapping[str, object], as_text: bool = False) -> Configuration:
+    TASKS.check(task)
+    FIELDS.check(field)
+    check_word("integrator", integrator, INTEGRATORS)
+    homes = {key for kind in SHARED for key in setting_types(kind)}
+    shared, own = _shared(settings, as_text)
     # Only now, as a task's file imports torch: a key that nothing above has is the task's, or wrong.
     kind = task_named(task)
-    if twice := (homes.keys() | ALSO_CALLED.keys()) & setting_types(kind).keys():
+    if twice := (homes | ALSO_CALLED.keys()) & setting_types(kind).keys():
         raise UsageError(f"the task {task} has a setting {min(twice)!r}, which every run has; give it another name.")
-    return Configuration(settings_from(kind, given[object], as_text=as_text, others=homes), field, integrator, *shared)
+    return Configuration(settings_from(kind, own, as_text=as_text, others=sorted(homes)), field, integrator, *shared)
 
 
 def _values(settings: Any) -> Mapping[str, Any]:

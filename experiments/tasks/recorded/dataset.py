@@ -3,7 +3,7 @@ r"""Reads a table as sequences of three parts, standardized by "train", and says
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,19 +16,19 @@ from torch import Tensor
 
 from experiments.data.columns import Columns, Notation
 from experiments.data.mapped import digest_of
-from experiments.data.samples import NO_CLASS, features, in_order, target_of
+from experiments.data.samples import NO_CLASS, Input, features, in_order, target_of
 from experiments.data.scales import scales_of
 from experiments.data.suspicious import suspicious
 from experiments.data.table import read_table
 from experiments.data.untrusted import quoted
 from experiments.seeds import generator as generator_of
 from experiments.settings import Checked, Count
-from experiments.tasks.recorded.parts import dealt, whole_of
+from experiments.tasks.recorded.parts import Place, dealt, whole_of
 from experiments.tasks.recorded.pieces import Piece
 from experiments.tasks.task import SPLITS
 from experiments.usage import UsageError, nearest
 
-__all__ = ["Dataset", "TableSettings", "dataset_of", "span"]
+__all__ = ["Dataset", "TableSettings", "dataset_from", "dataset_of", "span"]
 
 ASKED = {"class": "the class", "number": "the number", "count": "the count", "next": "the next value"}
 MOST_CLASSES = 20  # of whole numbers, that are classes if nothing else is said
@@ -112,6 +112,12 @@ class Dataset:
     at_the_end: bool
     words: str
     digest: str
+    inputs: tuple[Input, ...]
+    unit: float
+    means: list[float]
+
+
+Deal = Callable[[TableSettings, Columns, list[np.ndarray], np.ndarray | None, bool], tuple[list[Place], str]]
 
 
 @functools.lru_cache(KEPT)
@@ -119,19 +125,29 @@ def dataset_of(task: TableSettings, size: int, changed: int) -> Dataset:
     """Read and split the table, and say in words what was understood; of a file of that size and time of change."""
     path = Path(task.data)
     notation = Notation(task.encoding, task.separator, task.decimal, task.dates, task.clock, task.missing, task.words)
-    table, digest = read_table(path, notation), digest_of(path)
+    return dataset_from(task, read_table(path, notation), digest_of(path))
+
+
+def dataset_from(task: TableSettings, table: Columns, digest: str, deal: Deal = dealt, whole: bool | None = None) -> Dataset:
+    r"""Make sequences of a table that was read.
+
+    Args:    task: its settings, of which `data` is for messages; deal: says which sequences are in which part, as `dealt`; whole:
+             whether the target is of whole sequences, None for what it looks like.
+    """
+    path = table.path
     inputs, targets, predict = _asked_for(task, table)
-    rows, times, begins, joined, about_times = in_order(table, task.sequence, task.time, task.unit, task.gap, task.same_time)
+    ordered = in_order(table, task.sequence, task.time, task.unit, task.gap, task.same_time)
+    rows, times, begins, joined = ordered[:4]
     classes, ys = target_of(table, targets, predict, joined)
-    at_the_end = predict != "next" and len(rows) > 1 and all(_is_one(ys[k]) for k in rows)
+    at_the_end = predict != "next" and len(rows) > 1 and all(_is_one(ys[k]) for k in rows) if whole is None else whole
     if at_the_end and begins.any():
         raise UsageError(
             f"{path}: the target is of whole sequences, which gap={task.gap:g} would cut; say by sequence=COLUMN what a piece is."
         )
     labels = ys if at_the_end and predict == "class" else None
-    places, about_split = dealt(task, table, rows, labels, at_the_end)
+    places, about_split = deal(task, table, rows, labels, at_the_end)
     train = np.concatenate([rows[k][span] for split, k, span in places if split == "train"])
-    xs, of_words, about_inputs = features(table, inputs, train, joined)
+    made, xs, of_words, about_inputs = features(table, inputs, train, joined)
     scales = np.zeros(len(targets)), np.ones(len(targets))
     if not classes:
         asked = [whole_of(ys[rows[k]]) for split, k, _ in places if split == "train"] if at_the_end else ys[train]
@@ -158,7 +174,7 @@ def dataset_of(task: TableSettings, size: int, changed: int) -> Dataset:
             if table.remarks
             else []
         ),
-        about_times,
+        ordered.words,
         *about_inputs,
         f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts)}{absent}",
         f"{about_split}{cut}: {', '.join(f'{len(parts[split])} {split}' for split in SPLITS)}",
@@ -166,9 +182,10 @@ def dataset_of(task: TableSettings, size: int, changed: int) -> Dataset:
     ]
     counts = predict == "count"
     deviations = [1.0] * len(targets) if counts else scales[1].tolist()
-    return Dataset(
-        parts, torch.from_numpy(of_words), masked, classes, targets, deviations, counts, at_the_end, "\n".join(words), digest
-    )
+    means = [0.0] * len(targets) if counts else scales[0].tolist()
+    read = tuple(made), ordered.unit, means
+    said = "\n".join(words), digest
+    return Dataset(parts, torch.from_numpy(of_words), masked, classes, targets, deviations, counts, at_the_end, *said, *read)
 
 
 def _asked_for(task: TableSettings, table: Columns) -> tuple[tuple[str, ...], tuple[str, ...], str]:

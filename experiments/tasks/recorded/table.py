@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +49,13 @@ class Table(TableSettings, Task):
     clock_given: bool = True
     between: Literal["held", "backward", "linear"] = "held"
     warp: float = 1.0
+
+    @classmethod
+    def holding(cls, dataset: Dataset, settings: TableSettings) -> Self:
+        """Return the task of a table that is in memory, and was read."""
+        task = cls(**{setting.name: getattr(settings, setting.name) for setting in fields(TableSettings)})
+        task.__dict__["_found"] = dataset  # where functools.cached_property keeps it
+        return task
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,0 +1,411 @@
+r"""Fits a recurrent network that is an equation to sequences, as scikit-learn's estimators are fitted.
+
+    SequenceClassifier    a class, of a sequence or of every row
+    SequenceRegressor     a number or several, of a sequence or of every row
+    Forecaster            the values of the next row
+
+Sequences are read as the task `csv` reads a table: numbers standardized by those that were fitted, words as kinds, dates and
+times of a clock as they stand, and beside every value whether it was seen, where any is missing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+
+from ctrnn import VectorField
+from ctrnn.extras import needed_by
+from discretize import Collate
+from discretize.kernels.price import kernels_at_once
+from discretize.progress import progress_bar
+from experiments.data.samples import Input, in_order
+from experiments.estimators.sequences import Rows, rows_of, with_targets
+from experiments.runs.configuration import configuration_of
+from experiments.runs.stopping import StoppedError
+from experiments.runs.training import Training, torch_defaults
+from experiments.seeds import generator
+from experiments.tasks.recorded.dataset import TableSettings, dataset_from
+from experiments.tasks.recorded.parts import Place, whole_of
+from experiments.tasks.recorded.table import Table
+from experiments.usage import UsageError
+
+with needed_by("SequenceClassifier"):
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.exceptions import DataConversionWarning
+    from sklearn.metrics import accuracy_score, r2_score
+    from sklearn.utils import Tags
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted
+
+__all__ = ["Forecaster", "SequenceClassifier", "SequenceRegressor"]
+
+EVALUATIONS = 20  # of the validation sequences, while steps are taken
+AT_ONCE = 256  # sequences of a prediction
+
+
+@contextmanager
+def _as_value_errors() -> Iterator[None]:
+    """Raise what the command says of wrong usage as scikit-learn does, and a training that diverged as an error of the run."""
+    try:
+        yield
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+    except StoppedError as error:
+        raise RuntimeError(str(error)) from error
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Holds how sequences are read after a fit: columns, the unit of time, whether values may be missing, and what is said."""
+
+    inputs: tuple[Input, ...]
+    unit: float
+    masked: bool
+    at_the_end: bool
+    targets: tuple[str, ...]
+    classes: tuple[str, ...]
+    means: np.ndarray
+    deviations: np.ndarray
+    words: str
+
+
+class _SequenceEstimator(BaseEstimator):
+    predict_what = ""
+
+    def __init__(
+        self,
+        field: str | Callable[..., VectorField] = "gru",
+        hidden: int = 32,
+        integrator: str = "exact",
+        *,
+        sequence: str | None = None,
+        time: str | None = None,
+        inputs: Sequence[str] | None = None,
+        unit: float = 0.0,
+        missing: Sequence[str] = (),
+        steps: int = 500,
+        batch: int = 32,
+        lr: float = 1e-2,
+        validation: float = 0.2,
+        patience: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        random_state: int = 0,
+        device: str = "cpu",
+        progress: bool = False,
+    ) -> None:
+        self.field, self.hidden, self.integrator = field, hidden, integrator
+        self.sequence, self.time, self.inputs, self.unit, self.missing = sequence, time, inputs, unit, missing
+        self.steps, self.batch, self.lr, self.validation, self.patience = steps, batch, lr, validation, patience
+        self.settings, self.random_state, self.device, self.progress = settings, random_state, device, progress
+
+    def _fit(self, rows: Rows, targets: tuple[str, ...], whole: bool | None) -> Self:
+        """Read the rows, train, and keep how to read others."""
+        words = targets if self.predict_what == "class" else ()
+        with _as_value_errors():
+            settings = TableSettings(
+                data="X",
+                sequence=rows.sequence,
+                time=self.time or "",
+                inputs=tuple(self.inputs or ()),
+                target=targets,
+                predict=self.predict_what,  # type: ignore[arg-type]
+                unit=self.unit,
+            )
+            table = rows.columns(tuple(self.missing), words)
+            dataset = dataset_from(settings, table, "", self._dealt, whole)
+            task = Table.holding(dataset, settings)
+            evaluated = {"keep": "best", "evaluate_every": max(1, self.steps // EVALUATIONS)} if self.validation else {}
+            how = {"hidden": self.hidden, "steps": self.steps, "batch": self.batch, "lr": self.lr, "device": self.device}
+            how |= {"seed": self._seed(), "patience": self.patience, **evaluated, **(self.settings or {})}
+            configuration = configuration_of(task, self.field, self.integrator, how)
+            run = Training(configuration.untrained_model(), task, configuration.training)
+            with (
+                torch_defaults(run.threads, torch.float32),
+                kernels_at_once(),
+                progress_bar("fit", self.progress, configuration.training.steps, "step") as show,
+            ):
+                run.run(progress=lambda step, loss, rate: show(step))
+                run.choose()
+        self.model_ = run.model.eval()
+        self.losses_ = dict(run.best)
+        self.n_features_in_ = len(dataset.inputs)
+        self.fitted_ = Fitted(
+            dataset.inputs,
+            dataset.unit,
+            dataset.masked,
+            dataset.at_the_end,
+            dataset.targets,
+            dataset.classes,
+            np.array(dataset.means),
+            np.array(dataset.deviations),
+            dataset.words,
+        )
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.three_d_array = tags.input_tags.string = True
+        tags.non_deterministic = False
+        return tags
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, np.random.RandomState):
+            return int(self.random_state.randint(2**31))
+        return int(torch.seed() % 2**31) if self.random_state is None else int(self.random_state)
+
+    def _dealt(
+        self, task: TableSettings, table: Any, rows: list[np.ndarray], labels: np.ndarray | None, whole: bool
+    ) -> tuple[list[Place], str]:
+        """Deal sequences to training and validation; of one sequence, or with validation=0, all is trained on."""
+        if not 0 <= self.validation < 1:
+            raise ValueError(f"`validation` must be a share of the sequences from 0 to below 1, got {self.validation!r}.")
+        order = torch.randperm(len(rows), generator=generator(self._seed(), "validation")).tolist()
+        count = min(round(self.validation * len(rows)), len(rows) - 1)
+        if count and labels is not None:  # each class in turn, so that both parts have it where there are two of it
+            classes = np.array([int(whole_of(labels[rows[k]])) for k in order])
+            turn = np.array([int((classes[:j] == one).sum()) for j, one in enumerate(classes)])
+            last = np.array([turn[classes == one].max() for one in classes])
+            order = [order[j] for j in np.lexsort((classes, last - turn))]
+        held = set(order[:count])
+        taken = [k for k in range(len(rows)) if k not in held]
+        parts = {"train": taken, "validation": sorted(held) or taken, "test": sorted(held) or taken}
+        said = f"{len(held)} of {len(rows)} sequences are held out" if held else "all sequences are trained on"
+        return [(part, k, slice(None)) for part, some in parts.items() for k in some], said
+
+    def _outputs(self, rows: Rows) -> tuple[list[torch.Tensor], list[np.ndarray]]:
+        """Return what the model says after each row of each sequence, (time, outputs), and the rows, in the order of time."""
+        fitted = self.fitted_
+        with _as_value_errors():
+            words = tuple(each.name for each in fitted.inputs if each.scale is None)
+            table = rows.columns(tuple(self.missing), words)
+            for name in [*(each.name for each in fitted.inputs), *filter(None, [self.time])]:
+                if name not in table:
+                    raise UsageError(f"X: there is no column {name!r}, which was fitted; there is {', '.join(table.names)}.")
+            ordered = in_order(table, rows.sequence, self.time or "", fitted.unit)
+            read = [each.read(table, ordered.joined) for each in fitted.inputs]
+            for each, values in zip(fitted.inputs, read, strict=True):
+                if not fitted.masked and np.isnan(values).any():
+                    row = int(np.isnan(values).any(1).argmax())
+                    what = "no value" if each.scale else "no word that was fitted"
+                    raise UsageError(
+                        f"X: {each.name} has {what} in row {row}, and nothing was missing in what was fitted, so that the model "
+                        "does not read whether a value was seen; fit it where some are missing too, or fill them in."
+                    )
+        xs = torch.from_numpy(np.concatenate(read, 1))
+        outputs: list[torch.Tensor] = []
+        with torch.no_grad(), torch_defaults(torch.get_num_threads(), torch.float32):
+            for start in range(0, len(ordered.rows), AT_ONCE):
+                some = ordered.rows[start : start + AT_ONCE]
+                stamps = [torch.from_numpy(ordered.times[k] - ordered.times[k[0]]) for k in some]
+                read_in = [{"x": xs[k].float()} | ({"ts": ts} if self.time else {}) for k, ts in zip(some, stamps, strict=True)]
+                batch = Collate("mask" if fitted.masked else None)(read_in).to(next(self.model_.parameters()).device)
+                said = self.model_(batch.xs, ts=batch.ts, lengths=batch.lengths).cpu()
+                outputs += [said[: len(k), j] for j, k in enumerate(some)]
+        return outputs, ordered.rows
+
+    def _answers(self, X: Any) -> tuple[Rows, np.ndarray]:
+        """Return the sequences, and what the model says of each, or of each row: (n, outputs)."""
+        check_is_fitted(self, "model_")
+        rows = rows_of(X, self.sequence)
+        outputs, places = self._outputs(rows)
+        if self.fitted_.at_the_end:
+            return rows, torch.stack([each[-1] for each in outputs]).double().numpy()
+        return rows, _in_places(outputs, places)
+
+    def _shaped(self, rows: Rows, answers: np.ndarray, names: Sequence[Any], of_sequences: bool | None = None) -> Any:
+        """Return answers as they were asked for: a table's in pandas, with its index; of rows of a list, an array a sequence."""
+        of_sequences = self.fitted_.at_the_end if of_sequences is None else of_sequences
+        if rows.is_table:
+            index = rows.ids.rename(rows.sequence or None) if of_sequences else rows.frame.index
+            return pd.Series(answers, index, name=names[0]) if answers.ndim == 1 else pd.DataFrame(answers, index, list(names))
+        if of_sequences:
+            return answers
+        return [answers[rows.of_sequence == k] for k in range(len(rows.ids))]
+
+
+def _in_places(outputs: list[torch.Tensor], places: list[np.ndarray]) -> np.ndarray:
+    """Return outputs of sequences, in the order of time, at the rows that they are of."""
+    found = np.empty((sum(map(len, places)), outputs[0].shape[-1]))
+    for each, k in zip(outputs, places, strict=True):
+        found[k] = each.double().numpy()
+    return found
+
+
+def _word(each: Any) -> str:
+    """Write a class as a word that no cell says of what is missing: of NA with its quotation marks."""
+    return repr(each.item() if isinstance(each, np.generic) else each)
+
+
+def _say_if_column(y: Any) -> None:
+    if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 and isinstance(y, np.ndarray):
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; it is answered as (n,).",
+            DataConversionWarning,
+            stacklevel=3,
+        )
+
+
+def _right(estimator: _SequenceEstimator, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is right and what is predicted, of each sequence or each row in which something is asked."""
+    predicted = estimator.predict(X)
+    rows, targets, _ = with_targets(rows_of(X, estimator.sequence), y)
+    right = rows.frame[list(targets)]
+    if estimator.fitted_.at_the_end:
+        right = right.groupby(rows.of_sequence).first()
+    said = np.concatenate(predicted) if isinstance(predicted, list) else np.asarray(predicted)
+    asked = right.notna().all(axis=1).to_numpy()
+    values = right[targets[0]] if len(targets) == 1 else right
+    return values.to_numpy()[asked], said[asked]
+
+
+class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
+    r"""Learns a class, of each sequence or of every row.
+
+        SequenceClassifier(hidden=16, time="t").fit(frames, y).predict(more)
+        SequenceClassifier(sequence="patient", time="hour").fit(table, "diagnosis")
+
+    Args:    field: a name of `ctrnn train --field`, or what makes a field, called as `ctrnn.gru`; hidden: units; integrator:
+             "euler", for a step a row, or another name of `ctrnn train --integrator`; sequence: the column of a DataFrame of all
+             rows that says which rows belong together; time: the column of stamps, numbers, dates or times of a clock, None for
+             rows that are one apart; inputs: columns that are read, all that are not named otherwise if None; unit: of time that
+             is 1 for the model, 0 for the median time between rows; missing: cells that say that nothing was seen; steps, batch,
+             lr: of the training; validation: the share of sequences that are held out, by which the best weights are kept, 0 for
+             none and the last; patience: evaluations that are no better, after which training ends; settings: others of `ctrnn
+             train --set`, as {"rtol": 1e-4}; random_state: of weights, batches and the share that is held out; device; progress:
+             whether there is a bar.
+    Attributes: model_, the `discretize.SequenceModel`; classes_; losses_, those of the evaluation that was best; fitted_, whose
+             `words` say how the sequences were read.
+    Shape:   X: a list of DataFrames, or of arrays (time, features) or (time,), an array (n, time, features) or (n, time), or a
+             DataFrame of all rows; y (n,), or a list of as many classes as each sequence has rows; of a DataFrame of all rows
+             also the name of a column. `predict` answers as y was given; of a DataFrame of all rows in pandas.
+    Raises:  TypeError, ValueError for what cannot be read; `MissingPackageError` without scikit-learn.
+    """
+
+    predict_what = "class"
+
+    def fit(self, X: Any, y: Any) -> Self:
+        rows, targets, whole = with_targets(rows_of(X, self.sequence), y)
+        _say_if_column(y)
+        if len(targets) > 1:
+            raise ValueError(f"`y` must be one class of each sequence, or of each row, got {len(targets)} columns.")
+        column = rows.frame[targets[0]]
+        seen = column.dropna().to_numpy()
+        check_classification_targets(seen)
+        self.classes_ = np.unique(seen)
+        if len(self.classes_) < 2:
+            raise ValueError(f"`y` has {len(self.classes_)} class; the number of classes has to be greater than one.")
+        words = pd.Series([None if pd.isna(each) else _word(each) for each in column], column.index, dtype=object)
+        return self._fit(replace(rows, frame=rows.frame.assign(**{targets[0]: words})), targets, whole)
+
+    def _logits(self, X: Any) -> tuple[Rows, np.ndarray]:
+        rows, said = self._answers(X)
+        place = {word: k for k, word in enumerate(self.fitted_.classes)}
+        return rows, said[:, [place[_word(each)] for each in self.classes_]]
+
+    def predict(self, X: Any) -> Any:
+        """Return the class that is most likely."""
+        rows, logits = self._logits(X)
+        return self._shaped(rows, self.classes_[logits.argmax(1)], self.fitted_.targets)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class, in the order of `classes_`: (n, classes)."""
+        rows, logits = self._logits(X)
+        chances = np.exp(logits - logits.max(1, keepdims=True))
+        return self._shaped(rows, chances / chances.sum(1, keepdims=True), self.classes_)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy."""
+        return float(accuracy_score(*_right(self, X, y), sample_weight=sample_weight))
+
+
+class SequenceRegressor(RegressorMixin, _SequenceEstimator):
+    r"""Learns a number, or several, of each sequence or of every row.
+
+        SequenceRegressor(hidden=16, time="t").fit(frames, y).predict(more)
+
+    Args:    as for `SequenceClassifier`.
+    Attributes: as there, without `classes_`.
+    Shape:   X as there; y (n,) or (n, targets), or a list of as many numbers as each sequence has rows; of a DataFrame of all
+             rows also the names of columns. `predict` answers as y was given; of a DataFrame of all rows in pandas.
+    Raises:  TypeError, ValueError for what cannot be read; `MissingPackageError` without scikit-learn.
+    """
+
+    predict_what = "number"
+
+    def fit(self, X: Any, y: Any) -> Self:
+        _say_if_column(y)
+        return self._fit(*with_targets(rows_of(X, self.sequence), y))
+
+    def predict(self, X: Any) -> Any:
+        """Return the numbers, (n,) of one target, (n, targets) of several."""
+        rows, said = self._answers(X)
+        answers = said * self.fitted_.deviations + self.fitted_.means
+        return self._shaped(rows, answers[:, 0] if len(self.fitted_.targets) == 1 else answers, self.fitted_.targets)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination, R^2."""
+        right, said = _right(self, X, y)
+        return float(r2_score(right.astype(float), said, sample_weight=sample_weight))
+
+
+class Forecaster(_SequenceEstimator):
+    r"""Learns what the next row has.
+
+        Forecaster(time="t").fit(frame, ["temperature", "pressure"]).predict(later)
+
+    Args:    as for `SequenceClassifier`.
+    Attributes: as there, without `classes_`.
+    Shape:   X as there; y: the column, or columns, of numbers that are forecast, all that are read if None. `predict` gives the
+             values that follow the last row of each sequence, (n, columns), of one column (n,).
+    Raises:  TypeError, ValueError for what cannot be read; `MissingPackageError` without scikit-learn.
+    """
+
+    predict_what = "next"
+
+    def fit(self, X: Any, y: str | Sequence[str] | None = None) -> Self:
+        rows = rows_of(X, self.sequence)
+        if (
+            y is not None
+            and not isinstance(y, str)
+            and not (isinstance(y, list | tuple) and all(isinstance(one, str) for one in y))
+        ):
+            raise TypeError(f"`y` names columns of `X` that are forecast, or is None for all numbers; got {type(y).__name__}.")
+        targets = (y,) if isinstance(y, str) else tuple(y or ())
+        if absent := [name for name in targets if name not in rows.frame]:
+            raise ValueError(f"`X` has no column {absent[0]!r} to forecast; there is {', '.join(rows.frame)}.")
+        return self._fit(rows, targets, False)
+
+    def predict(self, X: Any) -> Any:
+        """Return the values that follow the last row, in time, of each sequence."""
+        check_is_fitted(self, "model_")
+        rows = rows_of(X, self.sequence)
+        outputs, _ = self._outputs(rows)
+        answers = self._in_units(torch.stack([each[-1] for each in outputs]).double().numpy())
+        answers = answers[:, 0] if len(self.fitted_.targets) == 1 else answers
+        return self._shaped(rows, answers, self.fitted_.targets, of_sequences=True)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return R^2 of each row's values as forecast at the row before, the mean over columns; `y` is not read."""
+        check_is_fitted(self, "model_")
+        rows = rows_of(X, self.sequence)
+        outputs, places = self._outputs(rows)
+        columns = rows.columns(tuple(self.missing))
+        right = np.stack([columns.numbers(name) for name in self.fitted_.targets], 1)
+        said = np.concatenate([self._in_units(each[:-1].double().numpy()) for each in outputs])
+        right = np.concatenate([right[k[1:]] for k in places])
+        scores = []
+        for mine, value in zip(said.T, right.T, strict=True):
+            seen = ~np.isnan(value)
+            scores.append(r2_score(value[seen], mine[seen]))
+        return float(np.mean(scores))
+
+    def _in_units(self, outputs: np.ndarray) -> np.ndarray:
+        found: np.ndarray = outputs * self.fitted_.deviations + self.fitted_.means
+        return found

@@ -1,0 +1,222 @@
+r"""Reads what an estimator is given as a table, a row a sample: sequences in a list or an array, or a DataFrame of all rows.
+
+[frame, frame, ..]     a DataFrame each, a column a variable             array (n, time, features), or (n, time) of one variable
+[array, array, ..]     (time, features), or (time,) of one variable      a DataFrame of all rows, with a column of sequences
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.sparse import issparse
+
+from experiments.data.columns import Columns, Notation
+
+__all__ = ["Rows", "by_sequence", "rows_of", "with_targets"]
+
+WHERE = Path("X")  # in messages
+SEQUENCE, TARGET = "(sequence)", "(target)"  # columns that are put beside those of lists
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Holds all rows of some sequences, the column of sequences, the ids in the order of their first rows, and whether they came
+    as a table, so that answers go back into one."""
+
+    frame: pd.DataFrame
+    sequence: str
+    ids: pd.Index
+    is_table: bool
+
+    @property
+    def of_sequence(self) -> np.ndarray:
+        """Return the number of each row's sequence, in the order of `ids`."""
+        return self.ids.get_indexer(self.frame[self.sequence]) if self.sequence else np.zeros(len(self.frame), int)
+
+    def columns(self, missing: tuple[str, ...] = (), words: tuple[str, ...] = ()) -> Columns:
+        """Return the columns as tables of files are read: cells of text are numbers, times or words by what they say."""
+        return Columns(
+            pd.DataFrame({name: _cells(self.frame[name]) for name in self.frame}), WHERE, Notation(missing=missing, words=words)
+        )
+
+
+def rows_of(X: Any, sequence: str | None) -> Rows:
+    r"""Read the sequences of an estimator.
+
+    Args:    X: see above; sequence: the column that says which rows of a DataFrame belong together, None where all do.
+    Raises:  TypeError, ValueError for what holds no sequences.
+    """
+    if isinstance(X, pd.DataFrame):
+        frame = X.rename(columns=str)
+        if frame.columns.has_duplicates:
+            raise ValueError(f"`X` has two columns {frame.columns[frame.columns.duplicated()][0]!r}; rename one of them.")
+        if sequence is not None and sequence not in frame:
+            raise ValueError(f"`X` has no column {sequence!r}, which `sequence` names; there is {', '.join(frame)}.")
+        if not len(frame):
+            raise ValueError("`X` has no rows.")
+        ids = pd.Index(["all rows"]) if sequence is None else pd.Index(frame[sequence].unique())
+        return Rows(frame, sequence or "", ids, True)
+    if sequence is not None:
+        raise ValueError(f"`sequence` is {sequence!r}, a column of a DataFrame of all rows, and `X` is {_kind(X)}; leave it out.")
+    parts = [_part(part, k) for k, part in enumerate(_listed(X))]
+    if not parts:
+        raise ValueError("`X` has no sequences; give at least 1 (Found array with 0 sample(s) while a minimum of 1 is required).")
+    first = list(parts[0])
+    for k, part in enumerate(parts):
+        if list(part) != first:
+            raise ValueError(
+                f"sequence {k} of `X` has the columns {', '.join(part)}, and sequence 0 {', '.join(first)}; give all the same."
+            )
+        if not len(part):
+            raise ValueError(f"sequence {k} of `X` has no rows; leave it out.")
+    frame = pd.concat(parts, ignore_index=True)
+    return Rows(
+        frame.assign(**{SEQUENCE: np.repeat(np.arange(len(parts)), [len(part) for part in parts])}),
+        SEQUENCE,
+        pd.RangeIndex(len(parts)),
+        False,
+    )
+
+
+def with_targets(rows: Rows, y: Any) -> tuple[Rows, tuple[str, ...], bool | None]:
+    r"""Put targets beside the rows: those rows, the columns of targets, and whether they are of whole sequences, None for what a
+    named column looks like.
+
+    Args:    y: of a table the name of a column, or names; (n,) or (n, targets), of each sequence; or a list of as many, (time,)
+             or (time, targets), of each row.
+    Raises:  TypeError, ValueError for what is neither.
+    """
+    if y is None:
+        raise ValueError("`y` is None: requires y to be passed, but the target y is None.")
+    if isinstance(y, str) or (rows.is_table and isinstance(y, list | tuple) and y and all(isinstance(name, str) for name in y)):
+        names = (y,) if isinstance(y, str) else tuple(y)
+        if absent := [name for name in names if name not in rows.frame]:
+            raise ValueError(f"`X` has no column {absent[0]!r}, which `y` names; there is {', '.join(rows.frame)}.")
+        return rows, names, None
+    if isinstance(y, pd.Series) and rows.is_table and y.index.equals(rows.frame.index) and len(y) != len(rows.ids):
+        return _beside(rows, y.to_numpy()), (TARGET,), False
+    if isinstance(y, pd.Series) and rows.is_table and not y.index.equals(rows.ids) and set(y.index) == set(rows.ids):
+        y = y.reindex(rows.ids)  # of each sequence by its id
+    values, whole = _values(rows, y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim > 2:
+        raise ValueError(f"`y` must be (sequences,) or (sequences, targets), got {values.ndim} axes.")
+    if values.dtype.kind == "f" and np.isinf(values).any():
+        raise ValueError("`y` is infinite somewhere (Input y contains infinity).")
+    names = (TARGET,) if values.ndim == 1 else tuple(f"{TARGET} {k + 1}" for k in range(values.shape[1]))
+    return _beside(rows, values), names, whole
+
+
+def _values(rows: Rows, y: Any) -> tuple[np.ndarray, bool]:
+    """Return what each row has of the targets, and whether they are of whole sequences."""
+    counts = np.bincount(rows.of_sequence, minlength=len(rows.ids))
+    if isinstance(y, list | tuple) and len(y) == len(counts) and all(np.ndim(one) for one in y):
+        wrong = next((k for k, one in enumerate(y) if len(one) != counts[k]), None)
+        if wrong is not None:
+            raise ValueError(f"`y` has {len(y[wrong])} targets for sequence {wrong}, which has {counts[wrong]} rows.")
+        if rows.is_table:
+            raise ValueError("`y` of each row of a DataFrame of all rows is the name of a column, or a Series with its index.")
+        return np.concatenate([np.asarray(one) for one in y]), False
+    values = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else np.asarray(y)
+    if values.ndim == 0 or len(values) != len(counts):
+        raise ValueError(
+            f"`y` has {len(values) if values.ndim else 'no'} targets, and `X` {len(counts)} sequences "
+            "(Found input variables with inconsistent numbers of samples)."
+        )
+    return values[rows.of_sequence], True
+
+
+def _beside(rows: Rows, values: np.ndarray) -> Rows:
+    columns = {TARGET: values} if values.ndim == 1 else {f"{TARGET} {k + 1}": column for k, column in enumerate(values.T)}
+    return replace(rows, frame=rows.frame.assign(**columns))
+
+
+def by_sequence(frame: pd.DataFrame, sequence: str, target: str | Sequence[str] | None = None) -> tuple[list[pd.DataFrame], Any]:
+    r"""Cut a DataFrame of all rows into sequences, and take their targets out: X and y, as `cross_val_score` deals them.
+
+    Args:    sequence: the column that says which rows belong together; target: the column or columns to predict, which are the
+             same in all rows of a sequence, or None.
+    Returns: DataFrames without these columns, and y: (n,), (n, columns), or None.
+    Raises:  ValueError for columns that are not there, and a target that changes within a sequence.
+    """
+    rows = rows_of(frame, sequence)
+    targets = [target] if isinstance(target, str) else list(target or ())
+    if absent := [name for name in targets if name not in rows.frame]:
+        raise ValueError(f"there is no column {absent[0]!r}, which `target` names; there is {', '.join(rows.frame)}.")
+    groups = [part for _, part in rows.frame.groupby(rows.of_sequence)]
+    for name in targets:
+        if changing := next((part[sequence].iloc[0] for part in groups if part[name].nunique(dropna=False) > 1), None):
+            raise ValueError(
+                f"{name} changes within sequence {changing!r}; a target of every row is given to `fit` with the whole table."
+            )
+    y = pd.DataFrame([part[targets].iloc[0] for part in groups]).reset_index(drop=True) if targets else None
+    return [part.drop(columns=[sequence, *targets]) for part in groups], y[target] if isinstance(
+        target, str
+    ) and y is not None else y
+
+
+def _listed(X: Any) -> Sequence[Any]:
+    if isinstance(X, torch.Tensor):
+        X = X.detach().cpu().numpy()
+    if issparse(X):
+        raise TypeError("`X` is a sparse matrix, and sparse input is not supported; give `X.toarray()`.")
+    if not isinstance(X, list | tuple | np.ndarray) and hasattr(X, "__array__"):
+        X = np.asarray(X)
+    if isinstance(X, np.ndarray) and X.dtype.kind == "c":
+        raise ValueError("Complex data not supported: `X` has complex numbers; give real and imaginary parts as two features.")
+    if isinstance(X, np.ndarray) and X.ndim > 1 and not X.shape[1]:
+        raise ValueError(f"`X` has sequences of no rows: 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
+    if isinstance(X, np.ndarray) and X.dtype != object:
+        if X.ndim not in (2, 3):
+            raise ValueError(
+                f"`X` must be (sequences, time, features), or (sequences, time) of one variable, got shape {X.shape}. "
+                "Reshape your data: a single sequence is X[None], or [X] in a list."
+            )
+        return [*X]
+    if isinstance(X, list | tuple | np.ndarray):
+        return [*X]
+    raise TypeError(f"`X` must be a list of sequences, an array or a DataFrame, got {_kind(X)}.")
+
+
+def _part(part: Any, k: int) -> pd.DataFrame:
+    if isinstance(part, pd.DataFrame):
+        return part.rename(columns=str)
+    values = part.detach().cpu().numpy() if isinstance(part, torch.Tensor) else np.asarray(part)
+    if values.ndim not in (1, 2):
+        raise ValueError(f"sequence {k} of `X` must be (time, features), or (time,) of one variable, got shape {values.shape}.")
+    if values.dtype.kind not in "biufO":
+        raise ValueError(
+            f"sequence {k} of `X` is of {values.dtype}; give numbers, or a DataFrame with columns of words and dates."
+        )
+    values = values.reshape(len(values), -1).astype(np.float64)
+    if np.isinf(values).any():
+        raise ValueError(
+            f"sequence {k} of `X` is infinite in row {int(np.isinf(values).any(1).argmax())}; nan says that nothing was seen."
+        )
+    return pd.DataFrame(values, columns=[f"x{j + 1}" for j in range(values.shape[1])])
+
+
+def _cells(column: pd.Series) -> pd.Series:
+    """Return a column as it would be read from a file: numbers and dates, or text, None where it is missing."""
+    kind = column.dtype
+    if pd.api.types.is_bool_dtype(kind) or pd.api.types.is_numeric_dtype(kind):
+        if pd.api.types.is_complex_dtype(kind):
+            raise ValueError(f"Complex data not supported: `X` has complex numbers in {column.name}.")
+        return column.reset_index(drop=True)
+    if pd.api.types.is_datetime64_any_dtype(kind) or pd.api.types.is_timedelta64_dtype(kind):
+        return column.reset_index(drop=True)
+    seen = column.notna().to_numpy()
+    return pd.Series(
+        [str(cell) if there else None for cell, there in zip(column, seen, strict=True)], dtype=object, name=column.name
+    )
+
+
+def _kind(X: Any) -> str:
+    return f"{type(X).__name__} of shape {tuple(X.shape)}" if hasattr(X, "shape") else type(X).__name__
