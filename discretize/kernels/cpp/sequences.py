@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from discretize.kernels.build import Source, library
+from discretize.kernels.cpp.memory import lent
 from discretize.kernels.cpp.programs import (
     REALS,
     SOURCES,
@@ -121,7 +122,7 @@ class _Call:
         (time, batch, _), steps = self.xs.shape[-3:], self.steps
         states = self.xs.new_empty(*self.networks, time, *self.h0.shape[-2:])
         width = self.kernel.kept_of(self.h0.shape[-1])
-        kept = self.xs.new_empty(*self.networks, steps, batch, width) if keep else None
+        kept = lent(self.xs, *self.networks, steps, batch, width) if keep else None
         if self.kernel.library.ctrnn_steps_forwards(self.sequences, self.count, states.data_ptr(), address(kept)):
             raise MemoryError(f"There is no memory for {steps} steps of {batch} samples; take shorter pieces or smaller batches.")
         return states, kept

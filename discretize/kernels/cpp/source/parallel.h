@@ -1,53 +1,44 @@
-// Shares work among threads, and allocates memory for it. What an item computes never depends on which thread computes it.
+// Shares work among threads. What an item computes never depends on which thread computes it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <new>
-#include <system_error>
-#include <thread>
-#include <vector>
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
+#include <pthread.h>  // not <thread>, <atomic> and <system_error>, which take as long to compile as a driver's own code
 
-#include "simd.h"
+struct Items {
+    std::size_t number;
+    void (*work)(const void*, std::size_t);
+    const void* given;
+    std::size_t next = 0;
+    bool enough = true;  // memory
+};
 
-// work(item) for all items; false where memory ran out.
-template <class Work> bool in_parallel(std::size_t items, std::size_t threads, Work work) {
-    std::atomic<std::size_t> next{0};
-    std::atomic<bool> enough{true};
-    auto go = [&] {
-        try {
-            for (std::size_t item = next++; item < items; item = next++) work(item);
-        } catch (const std::bad_alloc&) {
-            enough = false;
-        }
-    };
-    std::vector<std::thread> others;
-    for (std::size_t i = 1; i < threads && i < items; ++i) {
-        try {
-            others.emplace_back(go);
-        } catch (const std::system_error&) {
-            break;  // no thread to be had: those there are do it all
-        }
+inline void* work_on(void* given) {
+    Items& items = *static_cast<Items*>(given);
+    const auto next = [&] { return __atomic_fetch_add(&items.next, 1, __ATOMIC_RELAXED); };
+    try {
+        for (std::size_t item = next(); item < items.number; item = next()) items.work(items.given, item);
+    } catch (const std::bad_alloc&) {
+        __atomic_store_n(&items.enough, false, __ATOMIC_RELAXED);
     }
-    go();
-    for (auto& other : others) other.join();
-    return enough;
+    return nullptr;
 }
 
-// Large memory that is about to be written for the first time comes in large pages where the system has them: a fault for
-// every 4 KiB costs more than the work on them.
-inline void in_large_pages(void* memory, std::size_t bytes) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    constexpr std::uintptr_t PAGE = std::uintptr_t(1) << 21;
-    std::uintptr_t first = (reinterpret_cast<std::uintptr_t>(memory) + PAGE - 1) & ~(PAGE - 1);
-    std::uintptr_t last = (reinterpret_cast<std::uintptr_t>(memory) + bytes) & ~(PAGE - 1);
-    if (memory && last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-#else
-    (void)memory, (void)bytes;
-#endif
+inline bool in_parallel(Items items, std::size_t threads) {
+    constexpr std::size_t MOST = 1024;
+    pthread_t others[MOST];
+    std::size_t begun = 0;  // where no thread is to be had, those there are do it all
+    while (begun < MOST && begun + 1 < threads && begun + 1 < items.number &&
+           pthread_create(&others[begun], nullptr, work_on, &items) == 0)
+        ++begun;
+    work_on(&items);
+    while (begun > 0) pthread_join(others[--begun], nullptr);
+    return items.enough;
+}
+
+// work(item) for all items; false where memory ran out.
+template <class Work> bool in_parallel(std::size_t items, std::size_t threads, const Work& work) {
+    const auto call = [](const void* given, std::size_t item) { (*static_cast<const Work*>(given))(item); };
+    return in_parallel({items, call, &work}, threads);
 }

@@ -189,8 +189,6 @@ EXPORTED int ctrnn_steps_forwards(const CtrnnSequence* p, std::size_t networks, 
         const Networks runs(p, networks, false);
         if (!runs.enough) return 1;
         const std::size_t batch = p->batch, threads = p->threads, states = p->time * batch * p->state, keep = runs.kept();
-        in_large_pages(hs, networks * states * sizeof(real));
-        in_large_pages(kept, kept ? networks * keep * sizeof(real) : 0);
         std::size_t rows = std::min((networks * batch + threads - 1) / threads, batch);
         rows = std::min((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, MOST_ROWS);
         const std::size_t parts = (batch + rows - 1) / rows;
