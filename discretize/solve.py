@@ -117,7 +117,7 @@ def integrate(
              set it to half the length of the pulse, or put knots at its ends. first_step: the first one to try, of adaptive
              methods, in place of a guess from the field at the start. speed: c'(t), a warp's `speed` or a smooth function.
              gradient: None, that of the steps taken, all kept; `Checkpointed(bytes)`, the same in bounded memory;
-             `Adjoint()`, that of the exact solution. progress: on stderr, if that is a terminal.
+             `Adjoint()`, that of the exact solution. progress: a bar on stderr, or of the notebook.
              max_num_steps: attempted by a sample between two knots or requested times; over the whole solve that and 1000
              more for each of these segments. min_step: steps this short are accepted whatever their error, with a warning.
              Both for adaptive methods.

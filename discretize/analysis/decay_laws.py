@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ctrnn import checks
+from discretize.text_report import TextReport
 
 __all__ = ["DecayLaw", "decay_law"]
 
@@ -29,8 +30,8 @@ CONFIDENCE = 0.95
 BENDS = np.exp(np.linspace(-7.0, 14.0, 2000))
 
 
-@dataclass(frozen=True)
-class DecayLaw:
+@dataclass(frozen=True, repr=False)
+class DecayLaw(TextReport):
     r"""A (1 + kappa lambda n)^(-1/kappa), fitted to logarithms.
 
     rate: lambda, per sample, at n = 0, below 0 where the values rise; bend: kappa; interval: of kappa, 95 %, over sequences

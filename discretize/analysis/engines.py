@@ -37,6 +37,7 @@ from discretize.solve import integrate
 from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
+from discretize.text_report import TextReport
 
 __all__ = ["EngineReport", "EngineResult", "verify_engines"]
 
@@ -63,8 +64,8 @@ class EngineResult:
     largest: float = 0.0
 
 
-@dataclass(frozen=True)
-class EngineReport:
+@dataclass(frozen=True, repr=False)
+class EngineReport(TextReport):
     """What `verify_engines` found. `tolerance`: what rounding allows in this dtype."""
 
     results: tuple[EngineResult, ...]
@@ -87,6 +88,10 @@ class EngineReport:
             found = f"{_off_in_words(result.states):>10}{_off_in_words(result.gradients):>11}{result.seconds:>10.4f}"
             lines.append(head + (found if result.why is None else f"  {result.why}"))
         return "\n".join([*lines, self._conclusion()])
+
+    @property
+    def _headline(self) -> str:
+        return self._conclusion()
 
     def _conclusion(self) -> str:
         if self.agree:

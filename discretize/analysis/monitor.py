@@ -27,6 +27,7 @@ from discretize.analysis.stability import DIVERGENT, OVERSHOOTING, REGIONS
 from discretize.sequences.cell import DiscreteCell, put_step
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.step import Step
+from discretize.text_report import TextReport
 
 __all__ = ["Monitor"]
 
@@ -73,7 +74,7 @@ def _count(record: Record, *_: object) -> None:
     record.count()
 
 
-class Monitor(AnsweredInit):
+class Monitor(TextReport, AnsweredInit):
     r"""Watches every `DiscreteCell` and `DiscreteRNN` in a model until `remove`, or as a context.
 
     Costs an evaluation of the leak and its counting for each step recorded; a model that is not watched pays nothing. A

@@ -15,6 +15,7 @@ from torch import Tensor
 from discretize.analysis.stability import MONOTONE, REGIONS, regions_of_factors
 from discretize.errors import StepWarning, warn_user
 from discretize.steps.step import Step
+from discretize.text_report import TextReport
 
 __all__ = ["LongStep", "Record"]
 
@@ -45,7 +46,7 @@ class _Taken(NamedTuple):
     moved: Tensor
 
 
-class Record:
+class Record(TextReport):
     r"""The steps of one module, counted.
 
     `counts` (state, 4): steps by unit and region, in the order of `REGIONS`; `histogram` (state, bins): steps by unit and

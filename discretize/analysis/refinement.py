@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from discretize.text_report import TextReport
+
 __all__ = ["CLOSE", "LEFT", "STILL", "VISIBLE", "Refinement"]
 
 CLOSE, VISIBLE = 0.01, 0.1  # of the spread of the states
@@ -12,8 +14,8 @@ ORDER_WITHIN = 0.35
 STILL, LEFT = 0.01, 0.05  # of the spread of the states, what counts as rest; of a movement, what counts as nothing left of it
 
 
-@dataclass(frozen=True)
-class Refinement:
+@dataclass(frozen=True, repr=False)
+class Refinement(TextReport):
     r"""Distances of a model's states from the exact ones, as its steps are refined.
 
     `substeps`: steps a sample, times what the model has; `drift`: root mean square distance of the states from the exact
@@ -120,6 +122,10 @@ class Refinement:
             f"{enough} times as many steps bring them within 1 %" if enough else "more steps than were tried would bring them in"
         )
         return f"{nearly}: {drift}; they fall at {last} as the step is refined, and {cure}{metric}."
+
+    @property
+    def _headline(self) -> str:
+        return self.verdict
 
     def __str__(self) -> str:
         lines = [

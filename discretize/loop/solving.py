@@ -3,10 +3,9 @@ r"""Run a solve that was checked: by a kernel or by the steps of an engine, with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from ctrnn import Driven, VectorField, checks
 from ctrnn.autocast import without_autocast
-from ctrnn.extras import needed_by
 from discretize.errors import WEIGHTS_DIVERGED, Failure, SolverError, SolverWarning, diverged_weight, warn_user
 from discretize.kernels.choose import run_fixed, run_solve, solve_by_steps
 from discretize.kernels.eligibility import Fused, refuse_steps
@@ -22,6 +20,7 @@ from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.record.counters import count_calls
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.noise.brownian import BrownianPath
+from discretize.progress import progress_bar
 from discretize.settings import Settings
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint, AdjointBackward, EdgeLog
@@ -35,14 +34,11 @@ from discretize.solvers.segments import Chain, chain_of
 from discretize.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-
     from discretize.kernels.plan import Plan
 
 __all__ = ["NoKernel", "Solve", "named", "rounded"]
 
 WARN_STEPS = 1_000  # of one sample: from here on it is warned of
-BAR: dict[str, Any] = {"desc": "integrate", "unit": "segment", "leave": False, "delay": 0.2}  # tqdm's, on stderr
 
 
 class NoKernel(Exception):  # noqa: N818 - an answer
@@ -100,7 +96,7 @@ class Solve:
         return chain_of(self.driven, self.times, by_slope=self.settings.adaptive)
 
     def run(self) -> Trajectory:
-        with _bar(len(self.chain), self.settings.progress) as self.bar:
+        with progress_bar("integrate", self.settings.progress, len(self.chain), "segment") as self.show:
             self._try_kernel(self.settings.fused)
             if self.stored and self.kernel is None:
                 raise self._too_coarse()
@@ -195,8 +191,7 @@ class Solve:
             assert isinstance(self.engine, AdaptiveEngine)
             memory = settings.gradient.bytes if isinstance(settings.gradient, Checkpointed) else None
             # Not a method: the states' graph keeps what the kernel was called with, and a Solve keeps the states.
-            show = partial(_show, self.bar)
-            how = (show, self.stats, memory, self.stored, self.dense, self.check)
+            how = (self.show, self.stats, memory, self.stored, self.dense, self.check)
             request = SolveRequest(self.chain, self.h0, self.engine, *how)
             found, self.why = run_solve(request, fused) if self.planned is None else (self.planned.solve(request), None)
             if isinstance(found, Solved):
@@ -229,7 +224,7 @@ class Solve:
             self.kept[edge] = h
         if self.log is not None:
             self.log.add(h, self.state, self.engine.counts)
-        _show(self.bar, edge)
+        self.show(edge)
 
     def _without_failed(self) -> Trajectory:
         """Solve step by step, leaving samples behind where they fail; and once more without them, for the graph."""
@@ -361,19 +356,6 @@ def _once(work: Callable[[], None] | None) -> Callable[[], None]:
             left.pop()()
 
     return run
-
-
-def _bar(edges: int, shown: bool) -> AbstractContextManager[tqdm[NoReturn] | None]:
-    if not shown:
-        return nullcontext()
-    with needed_by("integrate(progress=True)"):
-        from tqdm import tqdm  # noqa: PLC0415 - which solves without a bar do not need
-    return tqdm(total=edges, disable=None, **BAR)
-
-
-def _show(bar: tqdm[NoReturn] | None, edge: int) -> None:
-    if bar is not None:
-        bar.update(edge - bar.n)
 
 
 def named(failure: Failure, field: VectorField) -> Failure:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from discretize import SequenceModel, SolverError, StepError, compat, noise_keys
 from discretize.kernels.price import kernels_at_once
+from discretize.progress import progress_bar
 from experiments.models.gap_gru import GapGRU
 from experiments.models.jumps import expects, outputs_and_surprise
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
@@ -68,14 +69,14 @@ def train(
     folder: Path | str,
     *,
     resume: bool = True,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     evaluated: Evaluated | None = None,
 ) -> Outcome:
     r"""Train in a folder, from where it is: from nothing, from its newest checkpoint, or not at all if it is finished.
 
-    Args:    resume: False refuses a folder that holds a run; progress: called with step, loss and rate after every step;
-             evaluated: with the step, and what was measured on "validation", after every evaluation. What they raise ends
-             training, and the run goes on from its newest checkpoint.
+    Args:    resume: False refuses a folder that holds a run; progress: called with step, loss and rate after every step, or
+             True, for a bar; evaluated: with the step, and what was measured on "validation", after every evaluation. What they
+             raise ends training, and the run goes on from its newest checkpoint.
     Raises:  UsageError for a folder that cannot be used; StoppedError for a loss or a gradient that is not finite, a solve
              that fails, a disk or a memory that is full, files that are damaged: what was saved before is kept.
     Source:  Tallec and Ollivier 2018, sec. 3.
@@ -88,8 +89,13 @@ def train(
     if processes.rank:
         return _carried_out(run, folder, NoRecord())
     about = run.threads, run.device.type, processes.size
-    with held_folder(folder, configuration, resume), Record(folder, configuration, *about) as record:
-        return _carried_out(run, folder, record, progress, evaluated, configuration)
+    with (
+        held_folder(folder, configuration, resume),
+        Record(folder, configuration, *about) as record,
+        progress_bar("train", progress is True, configuration.training.steps, "step") as show,
+    ):
+        told = (lambda step, loss, rate: show(step)) if progress is True else progress or None
+        return _carried_out(run, folder, record, told, evaluated, configuration)
 
 
 def _begun(configuration: Configuration, processes: Processes = ALONE) -> Training:

@@ -22,6 +22,7 @@ from discretize.analysis.breakdown.moments import Moments
 from discretize.analysis.breakdown.scores import Scores
 from discretize.analysis.breakdown.substitutes import Substitute
 from discretize.analysis.refinement import CLOSE, VISIBLE, Refinement
+from discretize.text_report import TextReport
 
 if TYPE_CHECKING:
     from discretize.analysis.drawing import ShownFigure
@@ -33,8 +34,8 @@ EQUATION, NEARBY, STEP, DIVERGES = VERDICTS
 UNITS, NAMED = 3, 8  # units and sequences that are named
 
 
-@dataclass(frozen=True, eq=False)
-class Breakdown:
+@dataclass(frozen=True, eq=False, repr=False)
+class Breakdown(TextReport):
     r"""Tells where a model's steps stop being its equation, on data; `print` says it in words, `figure()` draws it.
 
     `verdict`: a word of "its equation", "a nearby one", "the step's" and "diverges"; `decided`: by which numbers; `reasons`: what

@@ -25,6 +25,7 @@ from discretize.analysis.dynamics.fixed_points import as_limits, check_starts
 from discretize.analysis.dynamics.roots import correction, newton
 from discretize.analysis.dynamics.sizes import sizes
 from discretize.analysis.dynamics.systems import Dynamics, derivative, jacobian
+from discretize.progress import progress_bar
 
 __all__ = ["Bifurcation", "Branch", "continuation"]
 
@@ -73,6 +74,7 @@ def continuation(
     direction: int = 1,
     step: float = 0.05,
     steps: int = 2000,
+    progress: bool = False,
 ) -> Branch:
     r"""Follow the fixed point near h from p, past folds, until p leaves the limits.
 
@@ -81,7 +83,7 @@ def continuation(
 
     Args:    system: a `Flow` or `Map` with a parameter; for periodic orbits of a map, its iterate; h, p: where to
              begin; direction: 1 towards larger p, -1 towards smaller; step: the longest step, in units of p; steps: how many
-             at most.
+             at most; progress: a bar that counts points.
     Shape:   h (state,).
     Raises:  TypeError, ValueError for what does not fit, and where there is no fixed point near h.
     Source:  Keller 1977, Numerical solution of bifurcation and nonlinear eigenvalue problems.
@@ -106,15 +108,17 @@ def continuation(
         True,
     )
     points = [point]
-    while len(points) <= steps and inside:
-        point = curve.grown(point)
-        stepped, length = _next(curve, point, length, LONGEST)
-        if stepped is None:
-            break
-        bifurcations += [b for b in _passed(curve, point, stepped) if low <= b.p <= high]
-        inside = low <= stepped.p <= high
-        point = stepped if inside else _at_the_end(curve, point, stepped, low if stepped.p < low else high)
-        points.append(point)
+    with progress_bar("continuation", progress, unit="point") as show:
+        while len(points) <= steps and inside:
+            point = curve.grown(point)
+            stepped, length = _next(curve, point, length, LONGEST)
+            if stepped is None:
+                break
+            bifurcations += [b for b in _passed(curve, point, stepped) if low <= b.p <= high]
+            inside = low <= stepped.p <= high
+            point = stepped if inside else _at_the_end(curve, point, stepped, low if stepped.p < low else high)
+            points.append(point)
+            show(len(points))
     us, values = torch.stack([point.at for point in points]), torch.stack([point.eigenvalues for point in points])
     return Branch(us[:, -1], us[:, :-1], values, system.growth(values).amax(-1), tuple(bifurcations))
 

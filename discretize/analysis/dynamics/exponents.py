@@ -23,6 +23,7 @@ from discretize.analysis.dynamics.fixed_points import check_starts
 from discretize.analysis.dynamics.sizes import powers_of_two, sizes
 from discretize.analysis.dynamics.systems import Dynamics, Flow, check_no_noise_in, derivative
 from discretize.errors import warn_user
+from discretize.progress import progress_bar
 from discretize.solve import integrate
 
 __all__ = ["LyapunovSpectrum", "lyapunov"]
@@ -74,6 +75,7 @@ def lyapunov(
     interval: float = 1.0,
     rtol: float = 1e-6,
     atol: float | Tensor | None = None,
+    progress: bool = False,
 ) -> LyapunovSpectrum:
     r"""Compute the Lyapunov exponents along the trajectories from h0, all at once.
 
@@ -85,7 +87,8 @@ def lyapunov(
              least 16; xs: inputs, held for an interval each, in place of the system's own: a driven trajectory; transient:
              intervals before the first that counts, a tenth of all if not given; count: how many exponents, all if not given;
              interval: of a flow, the time until its tangents are made orthonormal again; rtol, atol: of its solves, atol a
-             number or (state,), a hundredth of rtol, of the size of each unit, if not given, and for tangents.
+             number or (state,), a hundredth of rtol, of the size of each unit, if not given, and for tangents; progress:
+             a bar of the intervals.
     Shape:   h0 (n, state), xs (time, n, input) or (time, 1, input) -> a `LyapunovSpectrum`.
     Raises:  TypeError, ValueError for what does not fit; SolverError where a flow cannot be solved. Warns, after two intervals,
              of a run that will take more than a minute, and says how long.
@@ -109,15 +112,17 @@ def lyapunov(
     h, Q = h0 / one, _first_directions(units, k).to(h0).repeat(len(h0), 1, 1)
     logs = []
     began = 0.0
-    for n in range(total):
-        if n == 1:  # what is loaded at the first is over
-            began = time.perf_counter()
-        if n == 2:
-            _say_cost(time.perf_counter() - began, total, k, units)
-        h, moved = over(h, Q, None if xs is None else xs[n])
-        Q, stretched = _orthonormal(moved)
-        if n >= before:
-            logs.append(stretched.log() / length)
+    with progress_bar("lyapunov", progress, total, "interval") as show:
+        for n in range(total):
+            if n == 1:  # what is loaded at the first is over
+                began = time.perf_counter()
+            if n == 2:
+                _say_cost(time.perf_counter() - began, total, k, units)
+            h, moved = over(h, Q, None if xs is None else xs[n])
+            Q, stretched = _orthonormal(moved)
+            if n >= before:
+                logs.append(stretched.log() / length)
+            show(n + 1)
     return _averaged(torch.stack(logs), h * one)
 
 

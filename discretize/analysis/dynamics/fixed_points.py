@@ -7,6 +7,8 @@ slow   |F(x, h)| small       met on the way down |F|^2
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +20,8 @@ from discretize.analysis.dynamics.delayed_modes import delayed_modes
 from discretize.analysis.dynamics.roots import ROUNDINGS, descend, newton, with_derivatives
 from discretize.analysis.dynamics.sizes import powers_of_two, sizes
 from discretize.analysis.dynamics.systems import Dynamics, Flow, as_parameters, at_rest, check_system, jacobian, parts_at_rest
+from discretize.progress import progress_bar
+from discretize.text_report import TextReport
 
 __all__ = ["FixedPoints", "as_limits", "check_starts", "distinct", "fixed_points", "near", "rest"]
 
@@ -29,8 +33,8 @@ APART = 0.02  # of slow points, from one another and from fixed points: of the s
 REACH = 2.0  # times the median distance of the starts, which is the largest where they lie evenly; one that is far away is none
 
 
-@dataclass(frozen=True, eq=False)
-class FixedPoints:
+@dataclass(frozen=True, eq=False, repr=False)
+class FixedPoints(TextReport):
     r"""Fixed points, those of one parameter after those of another, then slow points, if asked for; and their linear modes.
 
     `h` and `p`; `index`: of which parameter of those given; `jacobian`; `eigenvalues`; `eigenvectors` in columns; `rates`: at
@@ -123,7 +127,13 @@ def _number(value: complex) -> str:
 
 
 def fixed_points(
-    system: Dynamics, starts: Tensor, p: Tensor | float | None = None, *, tolerance: float = 1e-6, slow: float = 0.0
+    system: Dynamics,
+    starts: Tensor,
+    p: Tensor | float | None = None,
+    *,
+    tolerance: float = 1e-6,
+    slow: float = 0.0,
+    progress: bool = False,
 ) -> FixedPoints:
     r"""Find the distinct fixed points from every start at every parameter, and points where the system is slow.
 
@@ -140,7 +150,8 @@ def fixed_points(
 
     Args:    system: a `Flow` or `Map`; starts: states, such as those of trajectories; p: one parameter or several;
              tolerance: points that are no further apart than this in any unit, relative to |h_i| or to the unit's size, where
-             that is larger, are one; slow: a speed |F|, per unit of time, or |step(h) - h|; 0 for fixed points only.
+             that is larger, are one; slow: a speed |F|, per unit of time, or |step(h) - h|; 0 for fixed points only;
+             progress: a bar that counts iterations of the search.
     Shape:   starts (..., state), p a number or (m,) -> a `FixedPoints` of k points.
              Of a `DelayedField` a point rests with a past that is as it is; its modes are infinitely many, and as many are given
              as it has units, those that grow fastest. `jacobian` is that of the field with this past.
@@ -158,7 +169,12 @@ def fixed_points(
     index = torch.arange(len(parameters), device=starts.device).repeat_interleave(len(starts))
     at, begun = parameters.repeat_interleave(len(starts)), starts.repeat(len(parameters), 1)
     rows = max(1, TOGETHER // starts.shape[-1])
-    parts = [_searched(system, h, q, size, speed) for h, q in zip(begun.split(rows), at.split(rows), strict=True)]
+    with progress_bar("fixed_points", progress, unit="iteration") as show:
+        count = itertools.count(1)
+        parts = [
+            _searched(system, h, q, size, speed, lambda: show(next(count)))
+            for h, q in zip(begun.split(rows), at.split(rows), strict=True)
+        ]
     first, h, found = (torch.cat(part) for part in zip(*parts, strict=True))
     middle, reach = _reach(starts / size)
     if speed and len(starts) > 1:
@@ -181,14 +197,18 @@ def _reach(starts: Tensor) -> tuple[Tensor, float]:
     return middle, reach or float(middle.norm()) or 1.0
 
 
-def _searched(system: Dynamics, h: Tensor, p: Tensor, size: Tensor, slow: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return slow points, nan where there are none, the ends of searches, and which of them are fixed points."""
+def _searched(
+    system: Dynamics, h: Tensor, p: Tensor, size: Tensor, slow: float, show: Callable[[], object]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return slow points, nan where there are none, the ends of searches, and which of them are fixed points; `show` is called
+    once an iteration."""
     one = powers_of_two(size)
 
     def residual(u: Tensor) -> Tensor:
         return system.residual(u * one, p).detach() / one
 
     def matrix(u: Tensor) -> Tensor:
+        show()
         return at_rest(system, u * one, p).detach() * (one / one[:, None])
 
     first, u = torch.full_like(h, torch.nan), h / one

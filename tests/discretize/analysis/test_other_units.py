@@ -293,6 +293,7 @@ def test_a_refinement_says_the_same_words(size, c):
     assert found.verdict == plain.verdict.replace(" at dt/tau = 0.5", "")
 
 
+@pytest.mark.kernels  # by steps in Python it takes minutes
 def test_a_drift_of_small_states_is_not_taken_for_rounding():
     """Steps across a fast turn do not converge after one halving, and say so in any units."""
     turn = ctrnn.plain(1, 2)

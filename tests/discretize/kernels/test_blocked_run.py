@@ -1,6 +1,7 @@
 """Compiled solves within so many bytes: the states and gradients of the solve that keeps all of its steps."""
 
 import itertools
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -116,7 +117,7 @@ def test_every_block_is_solved_once_more_for_gradients_and_counted():
 def test_progress_counts_the_segments_of_all_blocks(monkeypatch):
     answers(field(), ctrnn.HeldPath, False, Checkpointed(FEW_STEPS))
     seen = []
-    monkeypatch.setattr("discretize.loop.solving._show", lambda bar, edge: seen.append(edge))
+    monkeypatch.setattr("discretize.loop.solving.progress_bar", lambda *_: nullcontext(seen.append))
     monkeypatch.setattr(solving, "SLICE", 1e-6)  # seconds, after which it is shown
     x, h0 = normal(T, BATCH, 3), normal(BATCH, 4).requires_grad_()
     integrate(field(), ctrnn.HeldPath(x), h0, times(False), gradient=Checkpointed(FEW_STEPS), rtol=1e-4, atol=1e-5)

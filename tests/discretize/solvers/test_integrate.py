@@ -1,9 +1,7 @@
 """Exact integration against closed forms, SciPy, and the theorem of time warping."""
 
 import dataclasses
-import io
 import math
-import sys
 
 import numpy as np
 import problems
@@ -28,7 +26,6 @@ from discretize import (
     integrate,
     unroll,
 )
-from discretize.loop import solving
 
 NAMED = problems.NAMED_FIELDS
 # |h|^r h has no second derivative at 0 for r <= 1, and no solver's error estimate holds across that corner.
@@ -438,17 +435,6 @@ def test_a_sequence_without_samples_has_the_shape_that_torch_gives_it():
 def test_a_sequence_without_times_is_refused():
     with pytest.raises(ValueError, match=r"is empty: shape .*; give at least one sample"):
         DiscreteRNN(ctrnn.plain(2, 3))(torch.randn(0, 2, 2))
-
-
-def test_progress_is_a_bar_on_a_terminal_and_nothing_elsewhere(monkeypatch, capsys):
-    call(progress=True)
-    assert capsys.readouterr() == ("", "")
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setitem(solving.BAR, "delay", 0)  # shown at once, however short the solve
-    call(progress=True, fused=False)
-    assert "integrate" in terminal.getvalue()
 
 
 @pytest.mark.parametrize(

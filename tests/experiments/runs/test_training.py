@@ -437,6 +437,14 @@ def test_a_finished_run_whose_newest_checkpoint_is_lost_gives_the_weights_of_its
     assert train(configuration, tmp_path / "lost").already
 
 
+def test_a_training_shows_a_bar_where_it_is_asked_for(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("discretize.progress.DELAY", 0)  # shown at once, however short
+    train(small("steps=6"), tmp_path / "quiet")
+    assert not capsys.readouterr().err
+    train(small("steps=6"), tmp_path / "shown", progress=True)
+    assert "6/6" in capsys.readouterr().err
+
+
 def test_a_result_of_other_steps_does_not_finish_a_run(tmp_path):
     # As a run that was begun where another one's result.json was left.
     train(small("steps=6"), tmp_path / "other")
